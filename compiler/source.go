@@ -58,6 +58,11 @@ func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time
 	return r, err
 }
 
+// WithObjects is Once, and also returns the objects, those of other classes included.
+func (s Source) WithObjects(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
+	return s.compile(ctx, check, now, trigger)
+}
+
 // compile is Once, and also returns the objects.
 func (s Source) compile(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	r, in, err := s.attempt(ctx, check, now, trigger)

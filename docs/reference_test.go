@@ -53,7 +53,8 @@ func reference(program *cobra.Command) string {
 	fmt.Fprintf(&b, "# Commands of %s\n\n<!-- Generated from the commands: run go test ./docs -update -->\n\n%s.\n\n", program.Name(), program.Short)
 	b.WriteString("| verb | what it does |\n|---|---|\n")
 	for _, verb := range verbs {
-		fmt.Fprintf(&b, "| [`%s`](#%s-%s) | %s |\n", verb.Name(), program.Name(), verb.Name(), verb.Short)
+		name := strings.TrimPrefix(verb.CommandPath(), program.Name()+" ")
+		fmt.Fprintf(&b, "| [`%s`](#%s-%s) | %s |\n", name, program.Name(), strings.ReplaceAll(name, " ", "-"), verb.Short)
 	}
 	b.WriteString("\n[Output and exit codes](output.md) says what the verbs have in common, and [stores](stores.md) what `--store` takes.\n")
 	for _, verb := range verbs {
@@ -78,6 +79,9 @@ func verbsOf(program *cobra.Command) (verbs []*cobra.Command) {
 	for _, verb := range program.Commands() {
 		if !verb.Hidden && verb.Name() != "help" && verb.Name() != "completion" {
 			verbs = append(verbs, verb)
+			if verb.Args != nil && verb.ValidateArgs([]string{"FILE:1"}) == nil { // it does something by itself too
+				verbs = append(verbs, verbsOf(verb)...)
+			}
 		}
 	}
 	return verbs

@@ -204,25 +204,42 @@ func (r *sideReader) compile(objects compiler.Objects) (side, error) {
 
 // storedSide reads a snapshot.
 func storedSide(ctx context.Context, url, revision string, o stores.Options) (side, error) {
-	store, err := stores.Open(ctx, url, o)
+	s, name, err := storedSnapshot(ctx, url, o, func(store stores.Store, ids []snapshots.ID) (snapshots.ID, error) {
+		return findID(store, ids, revision)
+	})
 	if err != nil {
 		return side{}, err
+	}
+	return side{Side: difference.Side{Name: name, Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}}, nil
+}
+
+// findID returns the snapshot that a person named.
+func findID(store stores.Store, ids []snapshots.ID, revision string) (snapshots.ID, error) {
+	id, ok := snapshots.FindID(ids, revision)
+	if !ok {
+		return id, process.WithHint(process.Usage("%s holds no snapshot %s", store, revision), "pusher history --store STORE lists its snapshots")
+	}
+	return id, nil
+}
+
+// storedSnapshot reads the snapshot of a store that choose returns, and its name with that of the store.
+func storedSnapshot(ctx context.Context, url string, o stores.Options, choose func(stores.Store, []snapshots.ID) (snapshots.ID, error)) (snapshots.Snapshot, string, error) {
+	store, err := stores.Open(ctx, url, o)
+	if err != nil {
+		return snapshots.Snapshot{}, "", err
 	}
 	defer store.Close()
 	ids, err := store.IDs(ctx)
 	if err != nil {
-		return side{}, err
+		return snapshots.Snapshot{}, "", err
 	}
 	if len(ids) == 0 {
-		return side{}, stores.NoSnapshots(ctx, store)
+		return snapshots.Snapshot{}, "", stores.NoSnapshots(ctx, store)
 	}
-	id, ok := snapshots.FindID(ids, revision)
-	if !ok {
-		return side{}, process.WithHint(process.Usage("%s holds no snapshot %s", store, revision), "pusher history --store STORE lists its snapshots")
+	id, err := choose(store, ids)
+	if err != nil {
+		return snapshots.Snapshot{}, "", err
 	}
 	s, err := store.Get(ctx, id)
-	if err != nil {
-		return side{}, err
-	}
-	return side{Side: difference.Side{Name: store.String() + "@" + id.String(), Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}}, nil
+	return s, store.String() + "@" + id.String(), err
 }

@@ -31,12 +31,15 @@ value is on the line.
 
 The file is one of a snapshot, as render writes it, such as haproxy.cfg or maps/host.map.
 The haproxy.cfg of an instance has more lines, those of the servers. The command reports
-objects with errors, and leaves them out as run does.`,
+objects with errors, and leaves them out as run does.
+
+explain request says who answers a request, and why.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	f.add(cmd)
 	f.output.AddTo(cmd)
+	cmd.AddCommand(explainRequestCommand())
 	return cmd
 }
 

@@ -58,12 +58,17 @@ type Sandbox struct {
 // Start runs a draft in the HAProxy of the checker, which accepted it. What the
 // Secrets hold is used; what else is needed of Secrets is stood in for.
 func Start(ctx context.Context, check *validate.Checker, d snapshots.Draft, secrets []corev1.Secret) (*Sandbox, error) {
+	return StartSnapshot(ctx, check, d.Seal(1, snapshots.ID{}), secrets)
+}
+
+// StartSnapshot does what Start does, with a snapshot.
+func StartSnapshot(ctx context.Context, check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (*Sandbox, error) {
 	folder, err := socketDirectory()
 	if err != nil {
 		return nil, err
 	}
 	t := &Sandbox{dir: folder.Path, folder: folder}
-	if err := t.start(ctx, check, d.Seal(1, snapshots.ID{}), secrets); err != nil {
+	if err := t.start(ctx, check, s, secrets); err != nil {
 		t.Close()
 		return nil, err
 	}

@@ -75,9 +75,11 @@ func NewCommand(name string) *cobra.Command {
 	says := newSpeech(root, name)
 	finds := newFinder()
 	for _, verb := range root.Commands() {
-		says.rename(verb)
-		finds.attach(verb)
-		verb.Example = examplesOf(verb.Name(), name)
+		for _, cmd := range append([]*cobra.Command{verb}, verb.Commands()...) {
+			says.rename(cmd)
+			finds.attach(cmd)
+			cmd.Example = examplesOf(strings.TrimPrefix(cmd.CommandPath(), name+" "), name)
+		}
 	}
 	root.AddCommand(contextCommand(finds.contexts, name), manCommand(name), process.VersionCommand())
 	process.GroupHelp(root)

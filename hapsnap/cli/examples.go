@@ -11,6 +11,7 @@ var examples = map[string][]string{
 	"show":              {"show head", "show r12 --file haproxy.cfg"},
 	"diff":              {"diff r11 r12", "diff r12 manifests", "diff cluster:staging cluster:production --exit-code"},
 	"explain":           {"explain haproxy.cfg:120 -f manifests", "explain maps/host.map:3"},
+	"explain request":   {"explain request https://shop.example.com/cart", "explain request POST http://shop.example.com/ --header X-Canary=always --at 'yesterday 14:03'", "explain request https://shop.example.com/ -f manifests"},
 	"verify":            {"verify", "verify --allowed-signers signers"},
 	"check":             {"check --instances fleet.yaml"},
 	"pin":               {"pin r12 --reason 'incident 4711'", "pin head"},

@@ -318,6 +318,8 @@ func lacks(cmd *cobra.Command, args []string) bool {
 		return lacking("store") && lacking("state") && lacking("address")
 	case "diff":
 		return lacking("store") && slices.ContainsFunc(args, isSnapshot)
+	case "request":
+		return lacking("store") && (!lacking("snapshot") || !lacking("at"))
 	case "gc", "recover", "accept-rewind":
 		return lacking("store") || lacking("state")
 	}

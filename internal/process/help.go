@@ -95,7 +95,7 @@ func GroupHelp(root *cobra.Command) {
 func usage(cmd *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
-	if cmd.Runnable() && !cmd.HasAvailableSubCommands() {
+	if cmd.Runnable() && (cmd.HasParent() || !cmd.HasAvailableSubCommands()) {
 		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
 	}
 	if cmd.HasAvailableSubCommands() {

@@ -133,7 +133,7 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		switch {
 		case err == nil:
 			return nil
-		case cmd.HasAvailableSubCommands():
+		case cmd.HasAvailableSubCommands() && len(args) > 0:
 			return WithHint(Usage("%w", err), verbHint(cmd, args[0]))
 		}
 		return WithHint(Usage("%w", err), seeHelp(cmd))

@@ -1,0 +1,579 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/explain"
+	"github.com/hapsnap/hapsnap/compiler/explain/request"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/sandbox"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// requestFlags are those of the verb explain request.
+type requestFlags struct {
+	sourceFlags
+	output  process.OutputFlag
+	opening stores.Options
+
+	headers                     []string
+	client, store, snapshot, at string
+	ask                         bool
+}
+
+func explainRequestCommand() *cobra.Command {
+	var f requestFlags
+	cmd := &cobra.Command{
+		Use:   "request [METHOD] URL [-f DIR | --kubeconfig FILE] [--store STORE]",
+		Short: "Show who answers a request, and why",
+		Long: `Show which listener takes a request and with which certificate, which lines of maps match,
+which backend gets it with which options and servers, which objects wrote all that, and which
+rules claim the request too and do not get it.
+
+The command compiles manifests, or a cluster, or takes a snapshot of a store: with --snapshot
+the one that is named, with --at the one that was the newest then, and otherwise the newest. A
+snapshot does not say which objects wrote a line, and holds endpoints only where the
+configuration says so.
+
+The explanation is read from the rules and maps of the configuration. With a haproxy, a process
+of its own runs the configuration and answers the request, as for compiler test; the answer is
+shown beside the explanation. The exit code is 1 if the two do not agree.`,
+		Args: process.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args, time.Now()) },
+	}
+	f.add(cmd)
+	f.output.AddTo(cmd)
+	f.opening.AddFlags(cmd.Flags())
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.headers, "header", nil, "header of the request, as NAME=VALUE; may be given several times")
+	flags.StringVar(&f.client, "client", "", "IP address of the client (default: one that no list names)")
+	flags.StringVar(&f.store, "store", "", "store with the snapshot")
+	flags.StringVar(&f.snapshot, "snapshot", "", "snapshot of the store, such as r12 or head")
+	flags.StringVar(&f.at, "at", "", "the snapshot that was the newest at a time, such as 'yesterday 14:03', '2h ago' or 2026-01-31T14:03:00Z")
+	flags.BoolVar(&f.ask, "ask", true, "have a haproxy answer the request as well")
+	return cmd
+}
+
+// explained is what a request is led through, and where that came from.
+type explained struct {
+	name     string
+	snapshot snapshots.Snapshot
+	artifact render.Artifact // zero of a snapshot
+	objects  inputs.Inputs
+	secrets  []corev1.Secret
+	found    []diag.Diagnostic
+	config   config.Config
+	compiled bool
+	check    *validate.Checker // nil without a haproxy
+	unasked  string            // why there is none
+}
+
+func (f *requestFlags) run(cmd *cobra.Command, args []string, now time.Time) error {
+	method := ""
+	if len(args) == 2 {
+		method = args[0]
+	}
+	r, err := request.Parse(method, args[len(args)-1], f.headers, f.client)
+	if err != nil {
+		return err
+	}
+	of, err := f.read(cmd, now)
+	if err != nil {
+		return err
+	}
+	report, err := f.report(cmd.Context(), of, r)
+	if err != nil {
+		return err
+	}
+	if err := f.output.Write(cmd.OutOrStdout(), report, report.print); err != nil {
+		return err
+	}
+	if report.Asked != nil && !report.Asked.Agrees {
+		return &process.ExitError{Code: process.ExitFailure}
+	}
+	return nil
+}
+
+// read compiles what is named, or reads the snapshot.
+func (f *requestFlags) read(cmd *cobra.Command, now time.Time) (explained, error) {
+	if f.snapshot != "" && f.at != "" {
+		return explained{}, process.WithHint(process.Usage("a snapshot and a time are named"), "use --snapshot or --at")
+	}
+	fromStore := f.snapshot != "" || f.at != "" || f.store != ""
+	switch {
+	case f.manifests != "" && (f.snapshot != "" || f.at != ""):
+		return explained{}, process.WithHint(process.Usage("both manifests and a snapshot are named"), "use -f DIR, or --store STORE with --snapshot or --at")
+	case f.manifests != "" || !fromStore:
+		return f.compile(cmd, now)
+	case f.store == "":
+		return explained{}, process.WithHint(process.Usage("a snapshot is named, and no store"), "use --store STORE")
+	}
+	return f.stored(cmd, now)
+}
+
+func (f *requestFlags) compile(cmd *cobra.Command, now time.Time) (explained, error) {
+	stderr := cmd.ErrOrStderr()
+	source, err := f.source(cmd.Context(), cmd.Flags(), stderr, warnings(stderr))
+	if err != nil {
+		return explained{}, err
+	}
+	check, err := f.checker(cmd.Context(), source.Config, stderr)
+	if err != nil {
+		return explained{}, err
+	}
+	result, objects, err := source.WithObjects(cmd.Context(), check, now, "explain")
+	printDiagnostics(stderr, result.Diagnostics)
+	if err != nil {
+		return explained{}, unpublishable(err)
+	}
+	return explained{
+		name: source.Objects.String(), snapshot: result.Draft.Seal(1, snapshots.ID{}), artifact: result.Artifact, objects: objects,
+		secrets: inputs.Values(objects.Secrets), found: result.Diagnostics, config: source.Config, compiled: true, check: check,
+	}, nil
+}
+
+func (f *requestFlags) stored(cmd *cobra.Command, now time.Time) (explained, error) {
+	var at time.Time
+	if f.at != "" {
+		var err error
+		if at, err = process.ParseTime(f.at, now); err != nil {
+			return explained{}, process.Usage("--at: %w", err)
+		}
+	}
+	ctx := cmd.Context()
+	s, name, err := storedSnapshot(ctx, f.store, f.cluster.store(f.opening, slog.New(slog.DiscardHandler)), func(store stores.Store, ids []snapshots.ID) (snapshots.ID, error) {
+		if f.at != "" {
+			return newestAt(ctx, store, ids, at)
+		}
+		return findID(store, ids, cmp.Or(f.snapshot, snapshots.Newest))
+	})
+	if err != nil {
+		return explained{}, err
+	}
+	out := explained{name: name, snapshot: s}
+	if out.check, err = validate.Find(ctx, f.haproxy); err != nil {
+		out.unasked = err.Error()
+	}
+	return out, nil
+}
+
+// newestAt returns the snapshot that was the newest at a time.
+func newestAt(ctx context.Context, store stores.Store, ids []snapshots.ID, at time.Time) (snapshots.ID, error) {
+	for i := len(ids) - 1; i >= 0; i-- {
+		manifest, err := store.Manifest(ctx, ids[i])
+		if err != nil {
+			return snapshots.ID{}, err
+		}
+		if !manifest.Provenance.Time.After(at) {
+			return ids[i], nil
+		}
+	}
+	return snapshots.ID{}, process.WithHint(process.Usage("%s holds no snapshot from before %s", store, at.Format(time.RFC3339)), "its oldest one is "+ids[0].String())
+}
+
+// report leads the request through, and says where all of it came from.
+func (f *requestFlags) report(ctx context.Context, of explained, r request.Request) (requestReport, error) {
+	files := of.snapshot.Files
+	if r.Port == 0 {
+		if r.Port = request.Port(files, r.TLS); r.Port == 0 {
+			return requestReport{}, process.Usage("nothing listens for %s: no frontend is for it", map[bool]string{true: "https", false: "http"}[r.TLS])
+		}
+	}
+	directives, err := bind.Directives(of.snapshot.Config())
+	if err != nil {
+		return requestReport{}, err
+	}
+	endpoints, known, err := of.endpoints()
+	if err != nil {
+		return requestReport{}, err
+	}
+	answer, err := request.Led(files, r, usableServers(of.snapshot.Config(), directives, endpoints, known))
+	if errors.Is(err, request.ErrNoListener) {
+		return requestReport{}, process.WithHint(process.Usage("%w", err), "name the port of a listener in the URL, or none for the usual one")
+	}
+	if err != nil {
+		return requestReport{}, err
+	}
+	out := requestReport{Request: r.String(), In: of.name, Answer: answer, EndpointsKnown: known, Origins: of.compiled}
+	for _, d := range directives {
+		if d.Backend == answer.Backend {
+			out.Services = append(out.Services, serviceReport{Service: d.Service.String(), Weight: d.Weight, Endpoints: endpoints[d.Service]})
+		}
+	}
+	for _, c := range of.snapshot.Manifest.Spec.Certificates {
+		if answer.Certificate != nil && c.File == answer.Certificate.File {
+			out.Secret = c.Secret.String()
+		}
+	}
+	for _, q := range of.snapshot.Manifest.Spec.Quarantined {
+		out.LeftOut = append(out.LeftOut, q.Kind+" "+q.Namespace+"/"+q.Name+": "+q.Reason)
+	}
+	if of.compiled {
+		out.LeftOut = nil // the diagnostics have been printed
+		of.addOrigins(&out, r)
+	}
+	return out, f.have(ctx, of, r, &out)
+}
+
+// endpoints returns those of Services now, and whether they are known.
+func (of explained) endpoints() (map[snapshots.ServicePort][]snapshots.Endpoint, bool, error) {
+	if of.compiled {
+		return live.Endpoints(inputs.Values(of.objects.EndpointSlices)), len(of.objects.EndpointSlices) > 0, nil
+	}
+	return of.snapshot.RecordedEndpoints()
+}
+
+// usableServers returns how many servers a backend has. Where endpoints are not known, each Service counts as one.
+func usableServers(cfg []byte, directives []bind.Directive, endpoints map[snapshots.ServicePort][]snapshots.Endpoint, known bool) func(string) int {
+	count := map[string]int{}
+	for _, d := range directives {
+		n := 1
+		if known {
+			n = len(endpoints[d.Service])
+		}
+		if d.Weight > 0 || !severalIn(directives, d.Backend) {
+			count[d.Backend] += n
+		}
+	}
+	for backend, n := range request.Servers(cfg) {
+		count[backend] += n
+	}
+	return func(backend string) int { return count[backend] }
+}
+
+func severalIn(directives []bind.Directive, backend string) bool {
+	n := 0
+	for _, d := range directives {
+		if d.Backend == backend {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// addOrigins says which objects wrote the lines, and which rules lost.
+func (of explained) addOrigins(out *requestReport, r request.Request) {
+	wrote := func(l request.Line) []explain.Origin {
+		e, err := explain.Explain(explain.Place{File: l.File, Line: l.Line}, of.snapshot.Files, of.artifact, of.objects)
+		if err != nil {
+			return nil
+		}
+		return e.Origins
+	}
+	out.wrote = map[request.Line][]explain.Origin{}
+	lines := append([]request.Line{}, out.Lines...)
+	if out.Certificate != nil {
+		lines = append(lines, out.Certificate.Line)
+	}
+	if out.Rule != nil {
+		lines = append(lines, *out.Rule)
+	}
+	lines = append(lines, out.Options...)
+	for _, l := range lines {
+		if origins := wrote(l); len(origins) > 0 {
+			out.wrote[l] = origins
+			out.Wrote = append(out.Wrote, wroteLine{l, origins})
+		}
+	}
+	form := routing.FormOf(of.config.Paths)
+	losers := request.Losers{
+		Form: form, Found: of.found,
+		Compiled: func(ing inputs.Object[networkingv1.Ingress]) bool {
+			selected := inputs.NewSelector(of.config, of.objects.Namespaces).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ing}})
+			selected.Classes = of.objects.Classes
+			return ingress.CensusOf(selected, ingress.Config{IngressClass: of.config.IngressClass, ControllerClass: of.config.ControllerClass, WatchWithoutClass: of.config.WatchIngressWithoutClass}).Compiled == 1
+		},
+		Winners: func(object diag.Object, at diag.Position, field string) bool {
+			for _, l := range out.Lines {
+				if l.File == "maps/host.map" { // which all rules of the host wrote
+					continue
+				}
+				for _, o := range out.wrote[l] {
+					same := o.Kind == object.Kind && o.Namespace == object.Namespace && o.Name == object.Name
+					if same && (o.Field == field || at.File != "" && o.File == at.File && o.Line == at.Line && o.Column == at.Column) {
+						return true
+					}
+				}
+			}
+			return false
+		},
+	}
+	out.Answer.Lost = nil // the rules say it better than the maps
+	for _, c := range losers.Of(of.objects.Ingresses, r) {
+		out.Losers = append(out.Losers, loser{
+			Kind: c.Object.Kind, Namespace: c.Object.Namespace, Name: c.Object.Name, Field: c.Field, Rule: c.Rule, Reason: c.Reason,
+			File: c.Position.File, Line: c.Position.Line, Column: c.Position.Column,
+		})
+	}
+}
+
+// have has a haproxy answer the request.
+func (f *requestFlags) have(ctx context.Context, of explained, r request.Request, out *requestReport) error {
+	switch {
+	case !f.ask:
+		return nil
+	case of.check == nil:
+		out.Unasked = of.unasked
+		return nil
+	case out.PassedOn:
+		out.Unasked = "the connection is passed on to the Service, which ends TLS"
+		return nil
+	}
+	box, err := sandbox.StartSnapshot(ctx, of.check, of.snapshot, of.secrets)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		out.Unasked = err.Error()
+		return nil
+	}
+	defer box.Close()
+	headers := map[string]string{}
+	for name, values := range r.Headers {
+		headers[name] = strings.Join(values, ", ")
+	}
+	got, err := box.Ask(ctx, sandbox.Request{TLS: r.TLS, Port: r.Port, Method: r.Method, Host: r.Host, Path: r.Target, Headers: headers, From: r.Client})
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		out.Unasked = err.Error()
+		return nil
+	}
+	out.Asked = &asked{Status: got.Status, Location: got.Location}
+	if got.Server != nil {
+		out.Asked.Backend, out.Asked.Service = got.Server.Backend, got.Server.Service
+	}
+	out.Asked.Agrees = agrees(*out, *out.Asked)
+	return nil
+}
+
+// agrees reports whether a haproxy answered as the explanation says. In the sandbox every Service has a server that
+// answers, and rules that the explanation leaves open may have answered.
+func agrees(e requestReport, got asked) bool {
+	switch {
+	case got.Backend != "":
+		return got.Backend == e.Backend && (e.Status == 0 || e.Status == 503)
+	case len(e.Unsure) > 0:
+		return true
+	}
+	return got.Status == e.Status || e.Status == 0 && got.Status == 503 && len(e.Services) == 0
+}
+
+// requestReport is what is printed of a request.
+type requestReport struct {
+	Request string `json:"request"`
+	In      string `json:"in"` // manifests, a cluster, or a snapshot of a store
+	request.Answer
+	Secret   string          `json:"secret,omitempty"` // of the certificate
+	Services []serviceReport `json:"services"`
+	// EndpointsKnown says that the servers are those of now, or of the snapshot.
+	EndpointsKnown bool `json:"endpointsKnown"`
+	// Origins says that objects are known; Wrote are those that wrote the lines.
+	Origins bool        `json:"origins"`
+	Wrote   []wroteLine `json:"wrote,omitempty"`
+	Losers  []loser     `json:"losers,omitempty"`
+	LeftOut []string    `json:"leftOut,omitempty"` // of the snapshot
+	Asked   *asked      `json:"asked,omitempty"`
+	Unasked string      `json:"unasked,omitempty"` // why no haproxy answered
+
+	wrote map[request.Line][]explain.Origin
+}
+
+type serviceReport struct {
+	Service   string               `json:"service"`
+	Weight    int                  `json:"weight"`
+	Endpoints []snapshots.Endpoint `json:"endpoints"`
+}
+
+type wroteLine struct {
+	request.Line
+	Origins []explain.Origin `json:"origins"`
+}
+
+// loser is a rule that claims the request too.
+type loser struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Field     string `json:"field"`
+	Rule      string `json:"rule"`
+	Reason    string `json:"reason"`
+	File      string `json:"file,omitempty"`
+	Line      int    `json:"line,omitempty"`
+	Column    int    `json:"column,omitempty"`
+}
+
+// asked is what a haproxy answered.
+type asked struct {
+	Status   int    `json:"status"`
+	Location string `json:"location,omitempty"`
+	Backend  string `json:"backend,omitempty"`
+	Service  string `json:"service,omitempty"`
+	Agrees   bool   `json:"agrees"`
+}
+
+// who says in few words who answers.
+func (r requestReport) who() string {
+	switch {
+	case r.Status != 0 && r.Location != "":
+		return fmt.Sprintf("HAProxy itself: %d to %s", r.Status, r.Location)
+	case r.Status != 0 && (r.Backend == "" || r.Status != 503):
+		return fmt.Sprintf("HAProxy itself: %d", r.Status)
+	case r.Status != 0:
+		return fmt.Sprintf("HAProxy itself: %d, for backend %s has no server", r.Status, r.Backend)
+	}
+	var services []string
+	for _, s := range r.Services {
+		services = append(services, s.Service)
+	}
+	if len(services) == 0 {
+		return "backend " + r.Backend
+	}
+	return "backend " + r.Backend + ", Service " + strings.Join(services, " and ")
+}
+
+// print prints places first on lines of their own, so that editors link them.
+func (r requestReport) print(w io.Writer) error {
+	fmt.Fprintln(w, r.Request)
+	say := func(label, text string) { fmt.Fprintf(w, "%-13s %s\n", label, text) }
+	line := func(l request.Line) { fmt.Fprintf(w, "  %s:%d: %s\n", l.File, l.Line, l.Text) }
+	origins := func(l request.Line) {
+		for i, o := range r.wrote[l] {
+			if i == 3 {
+				fmt.Fprintf(w, "    and %d more, which -o json lists\n", len(r.wrote[l])-i)
+				return
+			}
+			fmt.Fprintf(w, "    %s\n", originLine(o))
+		}
+	}
+	section := func(label string, lines []request.Line) {
+		if len(lines) > 0 {
+			fmt.Fprintln(w, label)
+		}
+		for _, l := range lines {
+			line(l)
+			origins(l)
+		}
+	}
+	say("answered by", r.who())
+	say("in", r.In)
+	if r.PassedOn {
+		say("TLS", "is passed on to the Service as it is")
+	}
+	if c := r.Certificate; c != nil {
+		of := c.File
+		if r.Secret != "" && r.Secret != "/" {
+			of += ", of Secret " + r.Secret
+		}
+		if c.Default {
+			of += ", the default: no line names the host"
+		}
+		say("certificate", of)
+	}
+	if r.Path != "" {
+		say("path", r.Path+", in the form in which paths are compared")
+	}
+	section("listener", []request.Line{r.Listener})
+	section("lines of maps", r.Lines)
+	if r.Rule != nil {
+		section("decided by", []request.Line{*r.Rule})
+	}
+	section("options", r.Options)
+	r.printServers(w)
+	section("not certain: these rules may answer first", r.Unsure)
+	section("lost: lines that match too, and are less specific", r.Lost)
+	if len(r.Losers) > 0 {
+		fmt.Fprintln(w, "lost: rules that claim the request too")
+	}
+	for _, l := range r.Losers {
+		fmt.Fprintf(w, "  %s\n", diag.Diagnostic{
+			Severity: diag.Error, Message: l.Rule + ": " + l.Reason, Position: diag.Position{File: l.File, Line: l.Line, Column: l.Column, Field: l.Field},
+			Object: diag.Object{Kind: l.Kind, Namespace: l.Namespace, Name: l.Name},
+		})
+	}
+	for i, text := range r.LeftOut {
+		if i == 0 {
+			fmt.Fprintln(w, "left out of the snapshot")
+		}
+		fmt.Fprintln(w, "  "+text)
+	}
+	if !r.Origins {
+		say("objects", "a snapshot does not say which objects wrote its lines; with -f or --kubeconfig they are shown")
+	}
+	return r.printAsked(w)
+}
+
+func (r requestReport) printServers(w io.Writer) {
+	if len(r.Services) == 0 {
+		return
+	}
+	if !r.EndpointsKnown {
+		fmt.Fprintf(w, "%-13s %s\n", "servers", "not known here: the pusher joins the endpoints of the Service")
+		return
+	}
+	fmt.Fprintln(w, "servers now")
+	for _, s := range r.Services {
+		var addresses []string
+		for i, e := range s.Endpoints {
+			if i == 10 {
+				addresses = append(addresses, fmt.Sprintf("and %d more", len(s.Endpoints)-i))
+				break
+			}
+			state := ""
+			if e.Draining {
+				state = " (draining)"
+			}
+			addresses = append(addresses, net.JoinHostPort(e.Address, strconv.Itoa(e.Port))+state)
+		}
+		fmt.Fprintf(w, "  %s: %s\n", s.Service, cmp.Or(strings.Join(addresses, ", "), "none"))
+	}
+}
+
+func (r requestReport) printAsked(w io.Writer) error {
+	var text string
+	switch a := r.Asked; {
+	case a == nil && r.Unasked == "":
+		return nil
+	case a == nil:
+		text = "not by a haproxy: " + r.Unasked
+	default:
+		answer := fmt.Sprint("HAProxy itself, status ", a.Status)
+		if a.Backend != "" {
+			answer = fmt.Sprintf("backend %s, status %d", a.Backend, a.Status)
+		}
+		switch {
+		case !a.Agrees:
+			text = "a haproxy that runs it gave ANOTHER answer: " + answer + "; believe it, and report this"
+		case r.Status == 503 && a.Backend != "":
+			text = "a haproxy that runs it, with a server for every Service, sent it to the same backend"
+		default:
+			text = "a haproxy that runs it gave the same answer: " + answer
+		}
+	}
+	_, err := fmt.Fprintf(w, "%-13s %s\n", "checked", text)
+	return err
+}

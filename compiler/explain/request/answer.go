@@ -1,0 +1,428 @@
+package request
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Request is what is asked.
+type Request struct {
+	TLS     bool
+	Port    int // that HAProxy listens on
+	Method  string
+	Host    string
+	Target  string              // path and query
+	Headers map[string][]string // by name, Host not among them
+	Client  netip.Addr
+}
+
+// clientAddress is the client's if nobody says which it is: of TEST-NET-2 (RFC 5737).
+var clientAddress = netip.MustParseAddr("198.51.100.1")
+
+const urlHint = "name it as in http://shop.example.com/cart"
+
+// Parse reads a request as people write it. Port is zero if the URL names none. Headers are NAME=VALUE. The error
+// is one of usage.
+func Parse(method, text string, headers []string, client string) (Request, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return Request{}, process.WithHint(process.Usage("%q is no URL of http or https", text), urlHint)
+	}
+	r := Request{TLS: u.Scheme == "https", Method: strings.ToUpper(method), Host: u.Host, Headers: map[string][]string{}, Client: clientAddress}
+	if r.Method == "" {
+		r.Method = "GET"
+	}
+	if strings.ContainsFunc(r.Method, func(c rune) bool { return c < 'A' || c > 'Z' }) {
+		return Request{}, process.WithHint(process.Usage("%q is no method", method), "put the method before the URL: explain request POST http://shop.example.com/")
+	}
+	_, rest, _ := strings.Cut(text, "://")
+	r.Target = "/"
+	if i := strings.IndexAny(rest, "/?"); i >= 0 { // as it was typed: how it is encoded counts
+		r.Target, _, _ = strings.Cut(rest[i:], "#")
+		if r.Target[0] == '?' {
+			r.Target = "/" + r.Target
+		}
+	}
+	if strings.ContainsFunc(r.Target, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		return Request{}, process.WithHint(process.Usage("the path of %q holds a character that no request has", text), "encode it: a blank is %20")
+	}
+	if port := u.Port(); port != "" {
+		if r.Port, err = strconv.Atoi(port); err != nil || r.Port > 65535 {
+			return Request{}, process.Usage("%s is no port", port)
+		}
+	}
+	for _, h := range headers {
+		name, v, ok := strings.Cut(h, "=")
+		if !ok || name == "" || strings.ContainsAny(h, "\r\n") || strings.ContainsAny(name, " :") {
+			return Request{}, process.WithHint(process.Usage("--header %q is no header", h), "write it as NAME=VALUE, such as X-Canary=always")
+		}
+		if strings.EqualFold(name, "host") {
+			r.Host = v
+			continue
+		}
+		r.Headers[name] = append(r.Headers[name], v)
+	}
+	if client != "" {
+		if r.Client, err = netip.ParseAddr(client); err != nil {
+			return Request{}, process.WithHint(process.Usage("--client %q is no IP address", client), "such as 203.0.113.7")
+		}
+	}
+	return r, nil
+}
+
+// String is the request line, with the URL.
+func (r Request) String() string {
+	scheme := "http"
+	if r.TLS {
+		scheme = "https"
+	}
+	return fmt.Sprintf("%s %s://%s%s", r.Method, scheme, r.Host, r.Target)
+}
+
+// ServerName is what a client says over TLS of the host that it wants: nothing of an address.
+func (r Request) ServerName() string {
+	if !r.TLS {
+		return ""
+	}
+	name := r.Host
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, ']') {
+		name = name[:i]
+	}
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return ""
+	}
+	return name
+}
+
+// path returns the path, which requests such as OPTIONS * have not.
+func (r Request) path() (string, bool) {
+	path, _, _ := strings.Cut(r.Target, "?")
+	return path, strings.HasPrefix(path, "/")
+}
+
+// Line is a line of a file of the snapshot.
+type Line struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Text string `json:"text"`
+}
+
+// Answer is what becomes of a request.
+type Answer struct {
+	Listener    Line         `json:"listener"`              // the line of haproxy.cfg that it came in by
+	Certificate *Certificate `json:"certificate,omitempty"` // that a client sees, over TLS
+	// Path is the path as it is compared, if it was brought into another form.
+	Path  string `json:"path,omitempty"`
+	Lines []Line `json:"lines"` // of maps, in the order in which they were found
+	// Rule decided: it chose the backend, or HAProxy answers by it with Status.
+	Rule     *Line  `json:"rule,omitempty"`
+	Backend  string `json:"backend,omitempty"`
+	Status   int    `json:"status,omitempty"`
+	Location string `json:"location,omitempty"`
+	// PassedOn says that the connection is passed on as it is: the backend ends TLS.
+	PassedOn bool   `json:"passedOn,omitempty"`
+	Options  []Line `json:"options"` // what the backend does to the request, and to answers
+	// Unsure are rules that may answer before the backend does. It depends on what is not known here.
+	Unsure []Line `json:"unsure,omitempty"`
+	// Lost are lines of maps that match too, and are less specific.
+	Lost []Line `json:"lost,omitempty"`
+}
+
+// Certificate is one that a client is shown.
+type Certificate struct {
+	File    string `json:"file"`
+	Default bool   `json:"default,omitempty"` // no line names the host
+	Line    Line   `json:"line"`
+}
+
+// ErrNoListener is returned for a port that no frontend listens on.
+var ErrNoListener = errors.New("nothing listens on port")
+
+// Led returns what becomes of a request. Usable is how many servers of a backend can take requests; nil stands for
+// one of each.
+func Led(files []snapshots.File, r Request, usable func(backend string) int) (Answer, error) {
+	out := Answer{Lines: []Line{}, Options: []Line{}}
+	if usable == nil {
+		usable = func(string) int { return 1 }
+	}
+	w := walk{
+		files: files, request: r, usable: usable, answer: &out, source: cmp.Or(r.Client, clientAddress),
+		maps: map[string][]entry{}, variables: map[string]value{}, unsureHeaders: map[string]bool{},
+		headers:  map[string][]string{"host": {r.Host}},
+		sections: slices.Collect(haproxycfg.Sections(snapshots.Snapshot{Files: files}.Config())),
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		w.headers[strings.ToLower(name)] = append(w.headers[strings.ToLower(name)], r.Headers[name]...)
+	}
+	frontend, bind, ok := w.frontend(func(address string) bool { return portOf(address) == r.Port })
+	if !ok {
+		return Answer{}, fmt.Errorf("%w %d", ErrNoListener, r.Port)
+	}
+	out.Listener = lineOf(bind)
+	if isTCP(frontend) {
+		inner, passed := w.connection(frontend)
+		if passed {
+			return out, nil
+		}
+		frontend, bind = inner, w.bindOf(inner)
+	}
+	if r.TLS {
+		out.Certificate = w.certificate(bind)
+	}
+	w.serve(frontend)
+	if p := w.variables["txn.p"]; p.state == known {
+		if asked, _ := r.path(); p.text != asked {
+			out.Path = p.text
+		}
+		out.Lost = w.lost()
+	}
+	return out, nil
+}
+
+// Port returns the port of the listener that a URL without one means: the first one with, or without, TLS.
+func Port(files []snapshots.File, secure bool) int {
+	w := walk{files: files, sections: slices.Collect(haproxycfg.Sections(snapshots.Snapshot{Files: files}.Config()))}
+	for _, s := range w.sections {
+		if s.Keyword != "frontend" || s.Name == "status" {
+			continue
+		}
+		inner, handsOn := w.handedOn(s)
+		for _, l := range s.Lines {
+			words := l.Texts()
+			if len(words) < 2 || words[0] != "bind" || portOf(words[1]) == 0 {
+				continue
+			}
+			ends := slices.Contains(words, "ssl")
+			if isTCP(s) {
+				ends = handsOn && slices.Contains(w.bindOf(inner).Texts(), "ssl")
+			}
+			if ends == secure && (!isTCP(s) || ends) {
+				return portOf(words[1])
+			}
+		}
+	}
+	return 0
+}
+
+// handedOn returns the frontend that the default backend of another one hands connections on to.
+func (w *walk) handedOn(frontend haproxycfg.Section) (haproxycfg.Section, bool) {
+	for _, l := range frontend.Lines {
+		if words := l.Texts(); len(words) > 1 && words[0] == "default_backend" {
+			return w.behind(words[1])
+		}
+	}
+	return haproxycfg.Section{}, false
+}
+
+// behind returns the frontend that a backend hands connections on to, within HAProxy.
+func (w *walk) behind(backend string) (haproxycfg.Section, bool) {
+	for _, s := range w.sections {
+		if s.Keyword != "backend" || s.Name != backend {
+			continue
+		}
+		for _, l := range s.Lines {
+			words := l.Texts()
+			if len(words) < 3 || words[0] != "server" {
+				continue
+			}
+			if to, _, ok := w.frontend(func(address string) bool { return address == words[2] }); ok {
+				return to, true
+			}
+		}
+	}
+	return haproxycfg.Section{}, false
+}
+
+// frontend returns the first frontend that listens at an address.
+func (w *walk) frontend(at func(address string) bool) (haproxycfg.Section, haproxycfg.Line, bool) {
+	for _, s := range w.sections {
+		if s.Keyword != "frontend" && s.Keyword != "listen" {
+			continue
+		}
+		for _, l := range s.Lines {
+			if words := l.Texts(); len(words) > 1 && words[0] == "bind" && at(words[1]) {
+				return s, l, true
+			}
+		}
+	}
+	return haproxycfg.Section{}, haproxycfg.Line{}, false
+}
+
+func (w *walk) bindOf(s haproxycfg.Section) haproxycfg.Line {
+	for _, l := range s.Lines {
+		if l.Is("bind") {
+			return l
+		}
+	}
+	return haproxycfg.Line{}
+}
+
+// portOf returns the port of an address of TCP, 0 if it has none.
+func portOf(address string) int {
+	if strings.HasPrefix(address, "quic") || strings.Contains(address, "/") {
+		return 0
+	}
+	n, _ := strconv.Atoi(address[strings.LastIndexByte(address, ':')+1:])
+	return n
+}
+
+func isTCP(s haproxycfg.Section) bool {
+	return slices.ContainsFunc(s.Lines, func(l haproxycfg.Line) bool { return slices.Equal(l.Texts(), []string{"mode", "tcp"}) })
+}
+
+// connection leads the connection to a backend. One that only hands it on within HAProxy leads to the frontend
+// that ends TLS; any other gets it as it is.
+func (w *walk) connection(frontend haproxycfg.Section) (inner haproxycfg.Section, passed bool) {
+	w.rules(frontend, "tcp-request")
+	w.choose(frontend)
+	if to, ok := w.behind(w.answer.Backend); ok {
+		w.answer.Backend, w.answer.Rule, w.answer.Status = "", nil, 0
+		return to, false
+	}
+	for _, s := range w.sections {
+		if s.Keyword == "backend" && s.Name == w.answer.Backend {
+			w.answer.Options = optionsOf(s)
+		}
+	}
+	w.answer.PassedOn = true
+	return haproxycfg.Section{}, true
+}
+
+// serve lets a frontend, and the backend that it chooses, act on the request.
+func (w *walk) serve(frontend haproxycfg.Section) {
+	w.rules(frontend, "tcp-request")
+	if w.rules(frontend, "http-request") {
+		return
+	}
+	w.choose(frontend)
+	for _, s := range w.sections {
+		if s.Keyword == "backend" && s.Name == w.answer.Backend {
+			w.answer.Options = optionsOf(s)
+			chosen := w.answer.Rule
+			if w.rules(s, "http-request"); w.answer.Rule == chosen && w.usable(s.Name) == 0 {
+				w.answer.Status = 503
+			}
+		}
+	}
+}
+
+// choose follows use_backend and default_backend.
+func (w *walk) choose(frontend haproxycfg.Section) {
+	w.answer.Status = 503 // without a backend
+	for _, l := range frontend.Lines {
+		words := l.Texts()
+		if len(words) < 2 || words[0] != "use_backend" {
+			continue
+		}
+		switch w.holds(words) {
+		case maybe:
+			w.answer.Unsure = append(w.answer.Unsure, lineOf(l))
+		case yes:
+			name, ok := w.format(words[1])
+			if !ok {
+				w.answer.Unsure = append(w.answer.Unsure, lineOf(l))
+				continue
+			}
+			w.chosen(lineOf(l), name)
+			return
+		}
+	}
+	for _, l := range frontend.Lines {
+		if words := l.Texts(); len(words) > 1 && words[0] == "default_backend" {
+			w.chosen(lineOf(l), words[1])
+		}
+	}
+}
+
+func (w *walk) chosen(by Line, backend string) {
+	w.answer.Rule, w.answer.Backend, w.answer.Status = &by, backend, 0
+}
+
+// Servers returns how many server lines each backend has that can take requests, besides those that are joined live.
+func Servers(config []byte) map[string]int {
+	out := map[string]int{}
+	for s := range haproxycfg.Sections(config) {
+		for _, l := range s.Lines {
+			if words := l.Texts(); s.HasServers() && len(words) > 2 && words[0] == "server" && !slices.Contains(words, "disabled") {
+				out[s.Name]++
+			}
+		}
+	}
+	return out
+}
+
+// optionsOf returns what a backend says besides its servers.
+func optionsOf(s haproxycfg.Section) []Line {
+	out := []Line{}
+	for _, l := range s.Lines {
+		if first := l.First(); first != "" && first != "server" {
+			out = append(out, lineOf(l))
+		}
+	}
+	return out
+}
+
+// lost returns the lines of maps for the host whose path matches too.
+func (w *walk) lost() []Line {
+	host, path := w.variables["txn.h"].text, w.variables["txn.p"].text
+	var out []Line
+	for _, e := range entries(w.files, "maps/prefix.map") {
+		if strings.HasPrefix(host+"|"+path+"/", e.key) && !slices.Contains(w.answer.Lines, e.line) {
+			out = append(out, e.line)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Line) int { return cmp.Compare(len(b.Text), len(a.Text)) })
+	for _, e := range entries(w.files, "maps/host.map") { // a wildcard that an exact name wins over
+		name := w.variables["txn.host"].text
+		if strings.HasPrefix(e.key, ".") && host == name && name[max(strings.IndexByte(name, '.'), 0):] == e.key {
+			out = append(out, e.line)
+		}
+	}
+	return out
+}
+
+// certificate returns the one that a client sees which names the host: that of an exact name, of a wildcard, or the
+// first of the list.
+func (w *walk) certificate(bind haproxycfg.Line) *Certificate {
+	words := bind.Texts()
+	i := slices.Index(words, "crt-list")
+	if i < 0 || i+1 >= len(words) {
+		return nil
+	}
+	name := w.request.ServerName()
+	wildcard := "*" + name[max(strings.IndexByte(name, '.'), 0):]
+	var first, wild *Certificate
+	for _, e := range entries(w.files, words[i+1]) {
+		c := Certificate{File: e.key, Line: e.line}
+		names := e.value
+		if strings.HasPrefix(names, "[") {
+			_, names, _ = strings.Cut(names, "]")
+		}
+		listed := strings.Fields(names)
+		if name != "" && slices.Contains(listed, name) {
+			return &c
+		}
+		if wild == nil && name != "" && slices.Contains(listed, wildcard) && !slices.Contains(listed, "!"+name) {
+			wild = &c
+		}
+		if first == nil {
+			first = &Certificate{File: e.key, Default: true, Line: e.line}
+		}
+	}
+	if wild != nil {
+		return wild
+	}
+	return first
+}

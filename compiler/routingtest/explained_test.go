@@ -1,0 +1,103 @@
+package routingtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/explain/request"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// An explanation of a request names the backend that HAProxy has answer it, over rules, canaries,
+// hosts and paths that nobody thought of.
+func TestExplainedRequestsAgreeWithHAProxy(t *testing.T) {
+	t.Parallel()
+	services := randomServices(t)
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint("seed_", seed), func(t *testing.T) {
+			t.Parallel()
+			g := generator{rand.New(rand.NewPCG(seed, 2))}
+			ingresses := g.ingresses()
+			canaries := g.canaries(ingresses)
+			yaml := all(ingresses) + all(canaries)
+			e := start(t, services+yaml)
+			compareExplained(t, e, g, ingresses)
+			if t.Failed() {
+				t.Logf("rules:\n%s", yaml)
+			}
+		})
+	}
+}
+
+func compareExplained(t *testing.T, e edge, g generator, ingresses []ingress) {
+	t.Helper()
+	files := e.result.Draft.Files
+	services := servicesOf(t, files)
+	usable := func(backend string) int {
+		return len(slices.DeleteFunc(slices.Clone(services[backend]), func(name string) bool { return name == "empty" }))
+	}
+	clients := []*client{{address: e.http}, {address: e.https, secure: true}}
+	reached, lines := map[string]int{}, 0
+	for n := range requestsPerSeed {
+		c, host, target, said := clients[n%2], g.host(), g.target(ingresses), g.pick("always", "never", "else")
+		port, err := strconv.Atoi(c.address[strings.LastIndexByte(c.address, ':')+1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := request.Led(files, request.Request{
+			TLS: c.secure, Port: port, Method: "GET", Host: host, Target: target, Headers: map[string][]string{"X-Canary": {said}},
+		}, usable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := c.ask(t, host, target, "X-Canary: "+said+"\r\n")
+		reached[got]++
+		lines += len(a.Lines)
+		if want := answererOf(a, services, usable); got != want {
+			t.Errorf("Host %q, target %q, X-Canary %s, TLS %v: %s answered, the explanation says %s: %+v", host, target, said, c.secure, got, want, a)
+		}
+		if len(a.Unsure) > 0 {
+			t.Errorf("Host %q, target %q: the explanation is not sure of %v", host, target, a.Unsure)
+		}
+	}
+	if len(reached) < 5 || lines < requestsPerSeed {
+		t.Errorf("the requests say little: %v, %d lines of maps", reached, lines)
+	}
+}
+
+// servicesOf returns the names of the Services behind each backend that get requests.
+func servicesOf(t *testing.T, files []snapshots.File) map[string][]string {
+	t.Helper()
+	directives, err := bind.Directives(snapshots.Snapshot{Files: files}.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, d := range directives {
+		if d.Weight > 0 || !weighted(directives, d.Backend) {
+			out[d.Backend] = append(out[d.Backend], d.Service.Service)
+		}
+	}
+	return out
+}
+
+// weighted reports whether the Services of a backend share its requests by weight.
+func weighted(all []bind.Directive, backend string) bool {
+	return slices.ContainsFunc(all, func(d bind.Directive) bool { return d.Backend == backend && d.Index > 0 })
+}
+
+// answererOf is the answer that an explanation has one expect, as [answer] names it.
+func answererOf(a request.Answer, services map[string][]string, usable func(string) int) string {
+	switch {
+	case a.Status != 0:
+		return fmt.Sprint(a.Status)
+	case usable(a.Backend) == 0:
+		return "503"
+	}
+	return services[a.Backend][0]
+}
