@@ -71,8 +71,9 @@ func lead(ctx context.Context, o Options) error {
 			return write(ctx, p)
 		}
 	}
+	o, remembers := o.remembering(keeper, taken.Secrets)
 	r := newRunner(o, s, taken.Fallback, now)
-	r.services.keeper = keeper
+	r.services.keeper, r.remembers = keeper, remembers
 	fence := push.NewFence(taken.Term, func() error { return leads(ctx, o.Leader) })
 	fence.Sign(self, o.TakeOver)
 	r.lead(taken.Term, fence, end)
@@ -174,6 +175,8 @@ type runner struct {
 	waiting  []core.Event // for the next step
 	holder   string       // who was last seen to lead
 	eventLog *eventLog    // nil: there is none
+	// remembers keeps what Secrets hold; nil: nothing does.
+	remembers func(context.Context)
 }
 
 func newRunner(o Options, s core.State, fallback []byte, now time.Time) *runner {
@@ -212,6 +215,9 @@ func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 	case binding.FromCluster:
 		r.inbox.start(func() { r.Cluster.Run(ctx) })
 		r.inbox.start(func() { r.inbox.watchCluster(ctx, r.Cluster) })
+		if r.remembers != nil {
+			r.inbox.start(func() { r.remembers(ctx) })
+		}
 	case binding.FromDirectory:
 		r.inbox.start(func() {
 			binding.WatchObjects(ctx, r.Live, r.watch(ctx, r.Live), func(read binding.Objects, err error) {

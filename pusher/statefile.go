@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/hapsnap/hapsnap/internal/filelock"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
@@ -31,6 +33,30 @@ type Keeper interface {
 	// Release lets another pusher take the state, where one could not before.
 	Release()
 	String() string
+}
+
+// secretsKeeper is a keeper that also keeps what was read in Secrets of a cluster, where who may
+// read the state does not read it. A file does not: what Secrets hold stays in Secrets.
+type secretsKeeper interface {
+	KeepSecrets(ctx context.Context, data []byte) error
+}
+
+// remembering returns the options with a cluster that remembers what Secrets hold, if the
+// keeper can keep that, and what is to run for it.
+func (o Options) remembering(k Keeper, before []byte) (Options, func(context.Context)) {
+	keeper, ok := k.(secretsKeeper)
+	if !ok || o.Cluster == nil {
+		return o, nil
+	}
+	memory := cluster.Remember(o.Cluster, before, func(ctx context.Context, data []byte) error {
+		err := keeper.KeepSecrets(ctx, data)
+		if errors.Is(err, statestore.ErrTaken) {
+			return fmt.Errorf("%w: %w", cluster.ErrReplaced, err)
+		}
+		return err
+	}, o.Log, time.Now())
+	o.Cluster = memory
+	return o, memory.Keep
 }
 
 // keeper returns what keeps the state.

@@ -102,7 +102,10 @@ func (p Prepared) wanted() cluster.Wanted {
 		if need.Use != snapshots.UseCertificate || !p.carries(need.Secret) {
 			out.Secrets = append(out.Secrets, need.Secret)
 		}
+		out.Keys = append(out.Keys, need.SecretKeys()...)
 	}
+	slices.SortFunc(out.Keys, bind.SecretKey.Compare)
+	out.Keys = slices.Compact(out.Keys)
 	slices.SortFunc(out.Secrets, snapshots.SecretName.Compare)
 	out.Secrets = slices.Compact(out.Secrets)
 	return out

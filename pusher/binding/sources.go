@@ -161,7 +161,10 @@ func (s *Sources) Wanted() cluster.Wanted {
 		wants := s.bindings.prepared[id].wants
 		all.Namespaces = append(all.Namespaces, wants.Namespaces...)
 		all.Secrets = append(all.Secrets, wants.Secrets...)
+		all.Keys = append(all.Keys, wants.Keys...)
 	}
+	slices.SortFunc(all.Keys, bind.SecretKey.Compare)
+	all.Keys = slices.Compact(all.Keys)
 	s.bindings.learn(s.waiting.status)
 	return all
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // The kinds that are watched.
@@ -24,6 +25,9 @@ const (
 type Wanted struct {
 	Namespaces []string // of the Services whose endpoints are joined
 	Secrets    []snapshots.SecretName
+	// Keys are what they take from Secrets besides certificates, sorted: what a [Memory]
+	// remembers.
+	Keys []bind.SecretKey
 }
 
 // endpointSlices is what is watched of a namespace; "" is all of them.
@@ -154,8 +158,9 @@ func denied(q kubewatch.Query) string {
 // statusOf says how the queries stand, which are in the order of the plan.
 //
 // Nobody else waits for a Secret that may not be read: a certificate in it stays what it is on
-// instances that have it, and what else it holds is as if it were not there. If no Secret at all may be read, that is taken for a fault of the
-// roles, and waited for: it would take the certificates of all hosts away.
+// instances that have it, and what else it holds is what a [Memory] remembers, or as if it
+// were not there. If no Secret at all may be read, that is taken for a fault of the roles, and
+// waited for: it would take the certificates of all hosts away.
 func statusOf(all bool, list []kubewatch.QueryState) Status {
 	out := Status{all: all, namespaces: map[string]bool{}, secrets: map[snapshots.SecretName]bool{}, denied: map[kubewatch.Query]bool{}}
 	readable := false

@@ -1,6 +1,6 @@
 // Package statestore keeps the state of a pusher in a Secret of a cluster, for one pusher
-// at a time, and the fallback certificate with its key in a second one, so that who may
-// read the state reads no key.
+// at a time, and what is private in a second one, so that who may read the state reads
+// nothing of it: the fallback certificate with its key, and what was last read in Secrets.
 //
 // A pusher that takes the state raises its term, and writes only what follows on what it read
 // or wrote itself, by the Secret's resourceVersion. So a pusher whose place another has
@@ -46,8 +46,9 @@ type Secret struct {
 	client                  Client
 	namespace, name, holder string
 
-	term int64
-	last *corev1.Secret // as it was read or written last
+	term  int64
+	taken int64          // the term that it was taken in
+	last  *corev1.Secret // as it was read or written last
 }
 
 // New returns the state in a Secret, for a pusher whose name no other has.
@@ -72,7 +73,7 @@ func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Tak
 			return Taken{}, s.failed("take", err)
 		}
 		next := with(found, kept.Term+1, s.holder)
-		certificate, err := s.fallback(ctx, kept.Fallback, fallback)
+		certificate, secrets, err := s.fallback(ctx, kept.Fallback, fallback)
 		switch {
 		case err == nil:
 			delete(next.Data, keyFallback)
@@ -83,8 +84,8 @@ func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Tak
 		}
 		switch written, failed := s.write(ctx, next); {
 		case failed == nil:
-			s.term, s.last = kept.Term+1, written
-			return Taken{State: kept.State, Fallback: certificate, Unmoved: err, Term: s.term}, nil
+			s.term, s.taken, s.last = kept.Term+1, kept.Term+1, written
+			return Taken{State: kept.State, Fallback: certificate, Secrets: secrets, Unmoved: err, Term: s.term}, nil
 		case !isOthers(failed):
 			return Taken{}, s.failed("take", failed)
 		}
@@ -92,38 +93,74 @@ func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Tak
 	return Taken{}, s.failed("take", ErrTaken)
 }
 
-// fallback returns the fallback certificate that the Secret for it holds. If that has none, it
-// gets the one that was kept elsewhere, or a new one.
-func (s *Secret) fallback(ctx context.Context, kept []byte, fallback func() ([]byte, error)) ([]byte, error) {
-	of := New(s.client, s.namespace, FallbackName(s.name), s.holder)
+// private is the Secret for what is private.
+func (s *Secret) private() *Secret {
+	return New(s.client, s.namespace, FallbackName(s.name), s.holder)
+}
+
+// fallback returns the fallback certificate that the Secret for it holds, and what was read in
+// Secrets. If it has no certificate, it gets the one that was kept elsewhere, or a new one.
+func (s *Secret) fallback(ctx context.Context, kept []byte, fallback func() ([]byte, error)) (certificate, secrets []byte, err error) {
+	of := s.private()
 	failed := func(err error) error {
 		return fmt.Errorf("keep the fallback certificate in Secret %s/%s: %w", of.namespace, of.name, err)
 	}
 	for range maxTries {
 		found, err := of.find(ctx)
 		if err != nil {
-			return nil, failed(err)
+			return nil, nil, failed(err)
 		}
 		if certificate := found.Data[keyFallback]; len(certificate) > 0 {
-			return certificate, nil
+			return certificate, found.Data[keySecrets], nil
 		}
 		if len(found.Data) > 0 {
-			return nil, failed(fmt.Errorf("it is somebody else's: it has no key %s", keyFallback))
+			return nil, nil, failed(fmt.Errorf("it is somebody else's: it has no key %s", keyFallback))
 		}
 		if kept == nil {
 			if kept, err = fallback(); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		found.Data = map[string][]byte{keyFallback: kept}
 		switch _, err := of.write(ctx, found); {
 		case err == nil:
-			return kept, nil
+			return kept, nil, nil
 		case !isOthers(err):
-			return nil, failed(err)
+			return nil, nil, failed(err)
 		}
 	}
-	return nil, failed(ErrTaken)
+	return nil, nil, failed(ErrTaken)
+}
+
+// KeepSecrets keeps what was read in Secrets beside the fallback certificate, or returns
+// [ErrTaken] if a pusher of a later term has done so. Unlike other methods it may be called
+// from a second goroutine once the state is taken.
+func (s *Secret) KeepSecrets(ctx context.Context, data []byte) error {
+	of := s.private()
+	failed := func(err error) error {
+		return fmt.Errorf("keep what was read in Secrets in Secret %s/%s: %w", of.namespace, of.name, err)
+	}
+	for range maxTries {
+		found, err := of.find(ctx)
+		if err != nil {
+			return failed(err)
+		}
+		if len(found.Data[keyFallback]) == 0 {
+			return failed(fmt.Errorf("it has no key %s", keyFallback))
+		}
+		if termIn(found) > s.taken {
+			return failed(ErrTaken)
+		}
+		next := with(found, s.taken, s.holder)
+		next.Data[keySecrets] = data
+		switch _, err := of.write(ctx, next); {
+		case err == nil:
+			return nil
+		case !isOthers(err):
+			return failed(err)
+		}
+	}
+	return failed(ErrTaken)
 }
 
 // Save keeps a state, or returns [ErrTaken].
@@ -233,8 +270,8 @@ func Read(ctx context.Context, client Client, namespace, name string) ([]byte, e
 	return kept.State, nil
 }
 
-// FallbackName is the name of the Secret with the fallback certificate and its key, beside the
-// one with the state: who may read the state reads no key.
+// FallbackName is the name of the Secret with the fallback certificate and its key, and with
+// what was read in Secrets, beside the one with the state: who may read the state reads neither.
 func FallbackName(state string) string { return state + "-fallback" }
 
 // The keys of the Secret. The term and its holder are apart from the state, so that
@@ -244,6 +281,7 @@ const (
 	keyHolder   = "holder"
 	keyState    = "state.json.gz"
 	keyFallback = "fallback.pem" // in the other Secret, or of an earlier version
+	keySecrets  = "secrets.json" // in the other Secret
 )
 
 // largest is how many bytes a Secret takes, with some to spare for its other keys.
@@ -262,6 +300,7 @@ var ErrNone = errors.New("there is no state")
 type Taken struct {
 	State    []byte // nil for none
 	Fallback []byte // the fallback certificate, with its key
+	Secrets  []byte // what was read in Secrets, nil for nothing
 	Unmoved  error  // why the key is still in the Secret with the state, nil if it is not
 	Term     int64  // 0 where one pusher has the state for itself, as in a file
 }

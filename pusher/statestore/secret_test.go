@@ -204,6 +204,45 @@ func TestTheStateHasNoKey(t *testing.T) {
 	}
 }
 
+// What was read in Secrets is beside the certificate, for the next pusher. One of an earlier term
+// keeps nothing any more, however long it was paused.
+func TestSecretsAreKeptBesideTheCertificate(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	one := p.pusher("one")
+	if got := p.take(one); got.Secrets != nil {
+		t.Errorf("at first there is %q", got.Secrets)
+	}
+	keep := func(s *Secret, data string) error { return s.KeepSecrets(p.Context(), []byte(data)) }
+	if err := errors.Join(keep(one, "first"), keep(one, "second")); err != nil {
+		t.Fatal(err)
+	}
+	two := p.pusher("two")
+	if got := p.take(two); string(got.Secrets) != "second" || string(got.Fallback) != "fallback" {
+		t.Errorf("the next pusher has %q and %q", got.Secrets, got.Fallback)
+	}
+	if err := keep(two, "third"); err != nil {
+		t.Fatal(err)
+	}
+	if err := keep(one, "late"); !errors.Is(err, ErrTaken) {
+		t.Errorf("the one before kept something: %v", err)
+	}
+	if got := p.take(p.pusher("three")); string(got.Secrets) != "third" || string(got.Fallback) != "fallback" {
+		t.Errorf("then there is %q and %q", got.Secrets, got.Fallback)
+	}
+	p.edit(func(s *corev1.Secret) {
+		if _, has := s.Data["secrets.json"]; has {
+			t.Error("it is in the Secret of the state")
+		}
+	})
+	if err := p.secrets(p.config).(secretsClient).Delete(t.Context(), "edge-fallback", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := keep(p.pusher("three"), "x"); err == nil || errors.Is(err, ErrTaken) {
+		t.Errorf("without the Secret: %v", err)
+	}
+}
+
 // Certificates of the version before are moved, and kills in between lose none. A pusher
 // whose role is of the version before goes on with what it has, and says why.
 func TestTheKeyIsMoved(t *testing.T) {

@@ -59,6 +59,11 @@ type SecretKey struct {
 // String returns "namespace/name/key".
 func (k SecretKey) String() string { return k.Secret.String() + "/" + k.Key }
 
+// Compare orders keys by their Secret, then by name.
+func (k SecretKey) Compare(o SecretKey) int {
+	return cmp.Or(k.Secret.Compare(o.Secret), cmp.Compare(k.Key, o.Key))
+}
+
 // Need is something that a snapshot takes from a Secret when it is bound. Key is
 // set for [snapshots.UseValue] only.
 type Need struct {
@@ -78,6 +83,20 @@ func (n Need) String() string {
 		return fmt.Sprintf("value of key %s of Secret %s", n.Key, n.Secret)
 	}
 	return fmt.Sprintf("%s of Secret %s", n.Use, n.Secret)
+}
+
+// SecretKeys returns the keys of the Secret that are read for the need, none for a
+// certificate.
+func (n Need) SecretKeys() []SecretKey {
+	switch n.Use {
+	case snapshots.UseCA:
+		return []SecretKey{{n.Secret, AuthoritiesKey}}
+	case snapshots.UseUsers:
+		return []SecretKey{{n.Secret, UsersKey}}
+	case snapshots.UseValue:
+		return []SecretKey{{n.Secret, n.Key}}
+	}
+	return nil
 }
 
 // Compare orders needs by use, Secret and key.
