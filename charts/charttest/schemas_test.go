@@ -20,7 +20,7 @@ const (
 // publishedSpec returns what a published schema says of the spec of a file.
 func publishedSpec(t *testing.T, name string) map[string]any {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/reference/schemas/" + name + ".json")
+	text, err := os.ReadFile("../../schemas/" + name + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}

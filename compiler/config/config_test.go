@@ -46,7 +46,7 @@ func TestParseReportsPosition(t *testing.T) {
 		"empty":          {"", "c.yaml: is not a CompilerConfig\n\thint: begin with apiVersion: hapsnap.dev/v1alpha1 and kind: CompilerConfig"},
 		"another kind":   {"kind: ConfigMap\n", "c.yaml:1:1: is \"ConfigMap\" of \"\", not a CompilerConfig\n\thint: begin with apiVersion: hapsnap.dev/v1alpha1 and kind: CompilerConfig"},
 		"not YAML":       {"a: [\n", "c.yaml:1: not YAML: did not find expected node content"},
-		"unknown field":  {head + "spec:\n  http: {prot: 80}\n", "c.yaml:4:10: spec.http.prot: unknown field\n\thint: use one of port"},
+		"unknown field":  {head + "spec:\n  http: {prot: 80}\n", "c.yaml:4:10: spec.http.prot: unknown field\n\thint: did you mean port?"},
 		"set twice":      {head + "spec:\n  http: {port: 80}\n  http: {port: 81}\n", "c.yaml:5:3: spec.http: is set twice"},
 		"wrong type":     {head + "spec:\n  http:\n    port: eighty\n", "c.yaml:5:11: spec.http.port: want a number, not \"eighty\""},
 		"null":           {head + "spec:\n  maxconn:\n", "c.yaml:4:11: spec.maxconn: want a number, not nothing"},
@@ -214,7 +214,7 @@ func TestStatusFaults(t *testing.T) {
 		"ready: {minBackendsPercent: 101}": "c.yaml:5:33: spec.status.ready.minBackendsPercent: 101 is not a percentage\n\thint: use 0 to 100",
 		"ready: {maxQueued: -1}":           "c.yaml:5:24: spec.status.ready.maxQueued: -1 is not a number of requests\n\thint: use 1 or more, or 0 not to count them",
 		"ready: {services: [web]}":         "c.yaml:5:24: spec.status.ready.services[0]: \"web\" is not namespace/name\n\thint: use the namespace and the name of a Service, such as shop/web",
-		"ready: {minBackends: 1}":          "c.yaml:5:13: spec.status.ready.minBackends: unknown field\n\thint: use one of minBackendsPercent, services, maxQueued",
+		"ready: {minBackends: 1}":          "c.yaml:5:13: spec.status.ready.minBackends: unknown field\n\thint: did you mean minBackendsPercent?",
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -178,7 +180,7 @@ func (r *reader) decodeStruct(n *yaml.Node, into reflect.Value, path []string) {
 	r.eachField(n, path, func(key, value *yaml.Node, at []string) {
 		target, ok := fieldByTag(into, key.Value)
 		if !ok {
-			r.fault(key, field.JoinPath(at)+": unknown field", "use one of "+strings.Join(tags(into.Type()), ", "))
+			r.fault(key, field.JoinPath(at)+": unknown field", cmp.Or(process.DidYouMean(key.Value, tags(into.Type())), "use one of "+strings.Join(tags(into.Type()), ", ")))
 			return
 		}
 		r.decode(value, target, at)

@@ -50,7 +50,7 @@ func TestDecodeNestedListsAndMaps(t *testing.T) {
 func TestDecodeReportsPositionInListsAndMaps(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"list:\n- name: a\n  sub:\n  - nam: b\n": "c.yaml:4:5: list[0].sub[0].nam: unknown field\n\thint: use one of name, sub",
+		"list:\n- name: a\n  sub:\n  - nam: b\n": "c.yaml:4:5: list[0].sub[0].nam: unknown field\n\thint: did you mean name?",
 		"list: {name: a}\n":                      "c.yaml:1:7: list: want a list, not fields",
 		"list:\n- a\n":                           "c.yaml:2:3: list[0]: want fields, not \"a\"",
 		"list:\n- name: [a]\n":                   "c.yaml:2:9: list[0].name: want a text, not a list",

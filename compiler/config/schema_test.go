@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-const schemaFile = "../../docs/reference/schemas/compilerconfig.json"
+const schemaFile = "../../schemas/compilerconfig.json"
 
 // configSchema is made of the types and of their comments, as the page is.
 func configSchema(t *testing.T) schemas.Schema {

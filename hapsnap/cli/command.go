@@ -81,7 +81,7 @@ func NewCommand(name string) *cobra.Command {
 			cmd.Example = examplesOf(strings.TrimPrefix(cmd.CommandPath(), name+" "), name)
 		}
 	}
-	root.AddCommand(contextCommand(finds.contexts, name), manCommand(name), process.VersionCommand())
+	root.AddCommand(contextCommand(finds.contexts, name), schemaCommand(name), manCommand(name), process.VersionCommand())
 	process.GroupHelp(root)
 	return root
 }

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"encoding/base64"
 	stdjson "encoding/json"
 	"errors"
@@ -13,6 +14,8 @@ import (
 
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/process"
 )
 
 // FieldError is a field that does not fit the type of its object. The message
@@ -204,7 +207,11 @@ func (o Object) unknownField(err error, t reflect.Type) FieldError {
 		out.Position = o.place.at(key)
 	}
 	if names := fieldNames(t, path); len(names) > 0 {
-		out.Hint = "the fields here are " + strings.Join(names, ", ")
+		typed := ""
+		if len(path) > 0 {
+			typed, _ = path[len(path)-1].(string)
+		}
+		out.Hint = cmp.Or(process.DidYouMean(typed, names), "the fields here are "+strings.Join(names, ", "))
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the schema")
 
-const schemaFile = "../../docs/reference/schemas/fleet.json"
+const schemaFile = "../../schemas/fleet.json"
 
 func fleetSchema() schemas.Schema {
 	s := schemas.Maker{}.Document(snapshots.APIVersion, Kind, "The fleet of a pusher: docs/reference/fleet.md", reflect.TypeFor[spec](), reflect.Value{})

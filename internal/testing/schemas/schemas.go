@@ -4,12 +4,14 @@ package schemas
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +48,16 @@ func (m Maker) Document(apiVersion, kind, title string, spec reflect.Type, defau
 	}
 }
 
+// File returns the schema of a file that is written as a type with apiVersion and kind.
+func (m Maker) File(apiVersion, kind, title string, of reflect.Type) Schema {
+	s := m.Of(of, reflect.Value{})
+	s["$schema"], s["title"], s["description"] = Draft, kind, title
+	s["required"] = []string{"apiVersion", "kind", "spec"}
+	properties := s["properties"].(Schema) //nolint:forcetypeassert // as object makes it
+	properties["apiVersion"], properties["kind"] = Schema{"const": apiVersion}, Schema{"const": kind}
+	return s
+}
+
 // Of returns the schema of a type; defaults is a value of it, or the zero Value.
 func (m Maker) Of(t reflect.Type, defaults reflect.Value) Schema {
 	switch t {
@@ -53,6 +65,11 @@ func (m Maker) Of(t reflect.Type, defaults reflect.Value) Schema {
 		return Schema{"type": "string"}
 	case reflect.TypeFor[intstr.IntOrString]():
 		return Schema{"type": []string{"integer", "string"}}
+	case reflect.TypeFor[time.Time]():
+		return Schema{"type": "string", "format": "date-time"}
+	}
+	if t.Kind() != reflect.Pointer && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return Schema{"type": "string"}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -85,7 +102,7 @@ func (m Maker) scalar(t reflect.Type) Schema {
 		return Schema{"type": "boolean"}
 	case reflect.Float64:
 		return Schema{"type": "number"}
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int64, reflect.Uint64:
 		return Schema{"type": "integer"}
 	}
 	s := Schema{"type": "string"}
@@ -105,6 +122,9 @@ func (m Maker) object(t reflect.Type, defaults reflect.Value) Schema {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" || name == "" {
+			continue
+		}
 		of := reflect.Value{}
 		if defaults.IsValid() {
 			of = defaults.Field(i)

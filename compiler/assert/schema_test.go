@@ -1,0 +1,48 @@
+package assert
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/internal/testing/schemas"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+var updateSchema = flag.Bool("update", false, "rewrite the schema")
+
+const schemaFile = "../../schemas/compilertest.json"
+
+func testSchema() schemas.Schema {
+	s := schemas.Maker{}.File(snapshots.APIVersion, Kind, "Tests of configurations and templates: docs/how-to/testing.md", reflect.TypeFor[document]())
+	s["required"] = []string{"apiVersion", "kind", "metadata", "spec"}
+	return s
+}
+
+func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it writes what the others read
+	schemas.Published(t, testSchema(), schemaFile, *updateSchema)
+}
+
+// What the schema refuses for its type or its name, the program refuses.
+func TestSchemaRefusesWhatTheProgramRefuses(t *testing.T) {
+	t.Parallel()
+	compiled := schemas.Compiled(t, schemaFile)
+	all := schemas.Mistakes(testSchema(), map[string]any{"apiVersion": snapshots.APIVersion, "kind": Kind, "metadata": map[string]any{"name": "a"}})
+	if len(all) < 50 {
+		t.Errorf("only %d mistakes", len(all))
+	}
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	for name, text := range all {
+		if schemas.Validate(t, compiled, text) == nil {
+			t.Errorf("%s: the schema takes\n%s", name, text)
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, found, err := Find(file); err == nil && len(found) == 0 {
+			t.Errorf("%s: the program takes\n%s", name, text)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package channel
+
+import (
+	"flag"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/schemas"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+var updateSchema = flag.Bool("update", false, "rewrite the schema")
+
+const schemaFile = "../../schemas/channel.json"
+
+func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it writes what the others read
+	schemas.Published(t, schemas.Maker{}.File(snapshots.APIVersion, Kind, "What people say should run: docs/explanation/concepts.md", reflect.TypeFor[Channel]()), schemaFile, *updateSchema)
+}
+
+// What is written validates, and what is refused when it is read does not.
+func TestSchemaTakesChannels(t *testing.T) {
+	t.Parallel()
+	compiled := schemas.Compiled(t, schemaFile)
+	id, err := snapshots.ParseID("r000012-9f3ac01b2d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := Channel{Spec: Spec{
+		Pin: &Pin{Snapshot: id, By: "carol", Reason: "incident", At: time.Now().UTC()}, Pause: &Pause{By: "carol", At: time.Now().UTC()},
+		RequireApproval: true, Approved: []snapshots.ID{id},
+	}}.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schemas.Validate(t, compiled, text); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+	head := "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\n"
+	for _, bad := range []string{"spec: {pin: r12}", "spec: {pins: {snapshot: r000012-9f3ac01b2d}}", "spec: {requireApproval: never}", "spec: []", "spec: {approved: r12}"} {
+		if _, err := Parse([]byte(head + bad)); err == nil {
+			t.Errorf("the program takes %s", bad)
+		}
+		if schemas.Validate(t, compiled, []byte(head+bad)) == nil {
+			t.Errorf("the schema takes %s", bad)
+		}
+	}
+}
