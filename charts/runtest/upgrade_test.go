@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/charts/charttest"
+	"github.com/hapsnap/hapsnap/internal/testing/podtest"
 )
 
 // rollOut upgrades to another compiler, which makes another snapshot of the same objects.
@@ -195,4 +196,58 @@ func (r *release) second(t *testing.T, port string) {
 		load.Await(t, 100)
 		unharmed(t, load)
 	})
+	t.Run("the ports and the network of the node", func(t *testing.T) { s.onNode(t, "internal.example") })
+}
+
+// onNode has the fleet on ports of the node, which two pods cannot have: behind a NodePort, on a
+// pod's own port of it, of a DaemonSet and of a Deployment without a pod too many, and in
+// the network of the node. A new pod comes when the old one has gone.
+func (r *release) onNode(t *testing.T, host string) {
+	t.Helper()
+	r.server.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: privileged}}}", r.namespace))
+	// Nobody waits for the end of a pod here.
+	drain := []string{"--set", "haproxy.drain.seconds=5,haproxy.drain.propagationSeconds=1"}
+	serves := func(port string) bool {
+		return status(t, podtest.Gateway+":"+port, host, "/") == http.StatusOK
+	}
+	r.apply(t, "--set", "haproxy.kind=DaemonSet,haproxy.service.type=NodePort,haproxy.service.http.nodePort=30080")
+	eventually(t, "a NodePort leads to the fleet", func() bool { return serves("30080") })
+
+	daemons := "haproxy.kind=DaemonSet,"
+	single := "haproxy.kind=Deployment,haproxy.replicas=1,"
+	for _, c := range []struct{ what, set, port string }{
+		{"a DaemonSet", daemons + "haproxy.hostPorts.http=8181", "8181"},
+		{"a Deployment", single + "haproxy.hostPorts.http=8181", "8181"},
+		{"a Deployment that is restarted", single + "haproxy.hostPorts.http=8181,haproxy.podAnnotations.restarted=again", "8181"},
+		{"the network of the node", daemons + "haproxy.hostNetwork=true,compiler.config.http.port=8182,compiler.config.https.port=8183", "8182"},
+	} {
+		before := r.names(t, "haproxy")
+		r.apply(t, append(slices.Clone(drain), "--set", c.set)...)
+		r.prune(t, strings.HasPrefix(c.set, daemons))
+		eventually(t, c.what+": another pod serves on port "+c.port+" of the node", func() bool {
+			now := r.names(t, "haproxy")
+			return len(now) == 1 && !slices.Contains(before, now[0]) && serves(c.port) && len(r.addresses(t, traffic, "http")) == 1
+		})
+	}
+}
+
+// prune deletes the fleet of the other kind with its pods, which Helm does, and the garbage
+// collector.
+func (r *release) prune(t *testing.T, daemons bool) {
+	t.Helper()
+	var other client.Object = &appsv1.DaemonSet{}
+	kind := "DaemonSet"
+	if daemons {
+		other, kind = &appsv1.Deployment{}, "Deployment"
+	}
+	other.SetNamespace(r.namespace)
+	other.SetName(traffic)
+	if err := client.IgnoreNotFound(r.server.Client().Delete(t.Context(), other)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range r.pods(t, "haproxy") {
+		if p.OwnerReferences[0].Kind == kind {
+			r.delete(t, p)
+		}
+	}
 }

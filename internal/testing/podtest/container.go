@@ -75,7 +75,7 @@ func (c *container) start(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", p.sandbox.process.pid()), "--", own)
+	cmd := p.sandbox.command(context.WithoutCancel(ctx), own)
 	cmd.Env = []string{asShim + "=" + string(text)}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC, Pdeathsig: syscall.SIGKILL}

@@ -14,6 +14,7 @@
 //
 // Limits of CPU and memory, seccomp, hooks other than sleep and httpGet, probes other than
 // httpGet and tcpSocket, volumes other than emptyDir, configMap and secret, several nodes,
-// ports of nodes, and NetworkPolicies. Volumes of a changed ConfigMap or Secret are brought up
-// to date within seconds, where a kubelet may take more than a minute.
+// ports of nodes for UDP, externalTrafficPolicy, and NetworkPolicies. Volumes of a changed
+// ConfigMap or Secret are brought up to date within seconds, where a kubelet may take more than
+// a minute. A pod whose port of the node another pod has waits for it, as for a scheduler.
 package podtest

@@ -40,6 +40,7 @@ type Kubelet struct {
 	api       string // host and port of the API server
 	authority []byte
 	network   *network
+	nodePorts map[int32]*nodePort // of Services
 	dir       string
 	names     int
 
@@ -62,7 +63,7 @@ func Start(tb testing.TB, server *kubetest.Server, o Options) *Kubelet {
 	config := server.Config()
 	k := &Kubelet{
 		options: o, client: server.Client(), api: strings.Trim(strings.TrimPrefix(config.Host, "https:"), "/"), authority: config.CAData,
-		network: network, dir: tb.TempDir(), pods: map[string]*podRun{},
+		network: network, dir: tb.TempDir(), pods: map[string]*podRun{}, nodePorts: map[int32]*nodePort{},
 	}
 	if err := os.Chmod(k.dir, 0o755); err != nil { //nolint:gosec // users of containers pass through
 		tb.Fatal(err)
@@ -95,6 +96,9 @@ func (k *Kubelet) close() {
 	}
 	for _, p := range k.pods {
 		p.lives.Wait()
+	}
+	for _, p := range k.nodePorts {
+		_ = p.listener.Close()
 	}
 	k.network.close()
 }

@@ -28,12 +28,85 @@ func newNetwork() (*network, error) {
 
 func (n *network) close() { _ = ip("", "link del pods\n") }
 
-// A sandbox is the network of a pod: a process that sleeps in it, and what is on its
-// loopback address.
+// A sandbox is the network of a pod: a process that sleeps in it, what is on its loopback
+// address, and its ports of the node. That of the node itself has only the address.
 type sandbox struct {
 	address string
 	process *process
 	api     net.Listener
+	ports   []net.Listener
+}
+
+// command is a program that runs in the network. The node's is that of the test, which a program
+// has anyway. It cannot be found by the test's number: [sandbox.inside] may have had its first
+// thread, which is in the network of a pod from then on.
+func (s *sandbox) command(ctx context.Context, program string) *exec.Cmd {
+	if s.process == nil {
+		return exec.CommandContext(ctx, program)
+	}
+	return exec.CommandContext(ctx, "nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", s.process.pid()), "--", program)
+}
+
+// portsOfNode has ports of the node for the addresses that they lead to. One that another pod has
+// still cannot be had.
+func portsOfNode(ports map[int32]int32) (map[int32]net.Listener, error) {
+	out := map[int32]net.Listener{}
+	for port, inside := range ports {
+		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(Gateway, fmt.Sprint(port)))
+		if err != nil {
+			for _, l := range out {
+				_ = l.Close()
+			}
+			return nil, err
+		}
+		out[inside] = listener
+	}
+	return out, nil
+}
+
+// publish has ports of the node lead to those of the pod.
+func (s *sandbox) publish(ports map[int32]net.Listener) {
+	for inside, listener := range ports {
+		s.ports = append(s.ports, listener)
+		go forward(listener, func() string { return net.JoinHostPort(s.address, fmt.Sprint(inside)) })
+	}
+}
+
+// A nodePort is a port of the node that leads to the endpoints of a Service, in turn.
+type nodePort struct {
+	listener net.Listener
+	mu       sync.Mutex
+	targets  []string
+	next     int
+}
+
+// target is where the next connection goes, "" for nowhere.
+func (n *nodePort) target() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.targets) == 0 {
+		return ""
+	}
+	n.next++
+	return n.targets[n.next%len(n.targets)]
+}
+
+// publish has a port of the node lead to addresses.
+func (k *Kubelet) publish(port int32, targets []string) error {
+	p := k.nodePorts[port]
+	if p == nil {
+		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(Gateway, fmt.Sprint(port)))
+		if err != nil {
+			return err
+		}
+		p = &nodePort{listener: listener}
+		k.nodePorts[port] = p
+		go forward(listener, p.target)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.targets = targets
+	return nil
 }
 
 // sandbox makes a network, whose containers reach the API server on the same port of
@@ -75,13 +148,18 @@ func (n *network) sandbox(api string, sysctls map[string]string) (*sandbox, erro
 		s.close()
 		return nil, fmt.Errorf("make a network: %w", err)
 	}
-	go forward(s.api, api)
+	go forward(s.api, func() string { return api })
 	return s, nil
 }
 
 func (s *sandbox) close() {
-	if s.api != nil {
-		_ = s.api.Close()
+	for _, listener := range append(s.ports, s.api) {
+		if listener != nil {
+			_ = listener.Close()
+		}
+	}
+	if s.process == nil {
+		return
 	}
 	s.process.kill(syscall.SIGKILL)
 	<-s.process.gone
@@ -108,8 +186,8 @@ func (s *sandbox) inside(do func() error) error {
 	return <-done
 }
 
-// forward copies connections to an address, until the listener is closed.
-func forward(listener net.Listener, to string) {
+// forward copies connections to where they are to go, until the listener is closed.
+func forward(listener net.Listener, to func() string) {
 	for {
 		from, err := listener.Accept()
 		if err != nil {
@@ -117,7 +195,7 @@ func forward(listener net.Listener, to string) {
 		}
 		go func() {
 			defer from.Close()
-			server, err := new(net.Dialer).DialContext(context.Background(), "tcp", to)
+			server, err := new(net.Dialer).DialContext(context.Background(), "tcp", to())
 			if err != nil {
 				return
 			}

@@ -2,6 +2,7 @@ package podtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,13 +109,10 @@ func (p *podRun) begin(ctx context.Context) bool {
 func (p *podRun) prepared(ctx context.Context) bool {
 	var err error
 	if p.sandbox == nil {
-		sysctls := map[string]string{}
-		if s := p.pod.Spec.SecurityContext; s != nil {
-			for _, v := range s.Sysctls {
-				sysctls[strings.ReplaceAll(v.Name, ".", "/")] = v.Value
-			}
+		if p.sandbox, err = p.network(); errors.Is(err, syscall.EADDRINUSE) {
+			return false // its port is another pod's still
 		}
-		if p.sandbox, err = p.kubelet.network.sandbox(p.kubelet.api, sysctls); err != nil {
+		if err != nil {
 			p.kubelet.note("pod %s: %v", p.pod.Name, err)
 			return false
 		}
@@ -124,6 +122,39 @@ func (p *podRun) prepared(ctx context.Context) bool {
 		return false
 	}
 	return true
+}
+
+// network makes the pod's network, or takes the node's.
+func (p *podRun) network() (*sandbox, error) {
+	if p.pod.Spec.HostNetwork {
+		return &sandbox{address: Gateway}, nil
+	}
+	sysctls, ports := map[string]string{}, map[int32]int32{}
+	if s := p.pod.Spec.SecurityContext; s != nil {
+		for _, v := range s.Sysctls {
+			sysctls[strings.ReplaceAll(v.Name, ".", "/")] = v.Value
+		}
+	}
+	for _, c := range p.pod.Spec.Containers {
+		for _, port := range c.Ports {
+			if port.HostPort != 0 && port.Protocol != corev1.ProtocolUDP {
+				ports[port.HostPort] = port.ContainerPort
+			}
+		}
+	}
+	published, err := portsOfNode(ports)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.kubelet.network.sandbox(p.kubelet.api, sysctls)
+	if err != nil {
+		for _, listener := range published {
+			_ = listener.Close()
+		}
+		return nil, err
+	}
+	s.publish(published)
+	return s, nil
 }
 
 func (p *podRun) container(c corev1.Container) *container {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -77,13 +78,14 @@ func (k *Kubelet) reconcile(ctx context.Context, namespace string, w workload, p
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256(text))[:10]
 	var fresh, old []corev1.Pod
-	available, names := 0, map[string]bool{}
+	available, leaving, names := 0, 0, map[string]bool{}
 	for _, p := range pods {
 		if p.Labels[ownerLabel] != w.kind+"."+w.name {
 			continue
 		}
 		names[p.Name] = true
 		if p.DeletionTimestamp != nil {
+			leaving++
 			continue
 		}
 		if isReady(&p) {
@@ -94,6 +96,9 @@ func (k *Kubelet) reconcile(ctx context.Context, namespace string, w workload, p
 		} else {
 			old = append(old, p)
 		}
+	}
+	if w.kind == "DaemonSet" && leaving > 0 {
+		return nil // its controller waits until a node's pod has gone
 	}
 	for n := len(fresh) + len(old); len(fresh) < w.replicas && n < w.replicas+w.surge; n++ {
 		name := w.podName(k, names)
@@ -176,6 +181,27 @@ func (k *Kubelet) endpoints(ctx context.Context, namespace string, pods []corev1
 	return nil
 }
 
+// publishPorts has the ports of the node that a Service has lead to its ready endpoints.
+func (k *Kubelet) publishPorts(s *corev1.Service, slice *discoveryv1.EndpointSlice) error {
+	for _, port := range s.Spec.Ports {
+		if port.NodePort == 0 || port.Protocol == corev1.ProtocolUDP {
+			continue
+		}
+		var targets []string
+		for _, p := range slice.Ports {
+			for _, e := range slice.Endpoints {
+				if *p.Name == port.Name && *e.Conditions.Ready {
+					targets = append(targets, net.JoinHostPort(e.Addresses[0], fmt.Sprint(*p.Port)))
+				}
+			}
+		}
+		if err := k.publish(port.NodePort, targets); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (k *Kubelet) endpointsOf(ctx context.Context, s *corev1.Service, pods []corev1.Pod) error {
 	wanted := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: map[string]string{discoveryv1.LabelServiceName: s.Name}},
@@ -202,6 +228,9 @@ func (k *Kubelet) endpointsOf(ctx context.Context, s *corev1.Service, pods []cor
 				wanted.Ports = append(wanted.Ports, discoveryv1.EndpointPort{Name: &port.Name, Port: &number, Protocol: &port.Protocol})
 			}
 		}
+	}
+	if err := k.publishPorts(s, wanted); err != nil {
+		return err
 	}
 	slices.SortFunc(wanted.Endpoints, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
 	var got discoveryv1.EndpointSlice
