@@ -4,16 +4,12 @@ import (
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // companioned is a store that keeps certificates beside snapshots.
@@ -30,29 +26,6 @@ func companions(ctx context.Context, store Store, id snapshots.ID) (map[string][
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	return keeps.Companions(ctx, id)
-}
-
-// fallbackCertificate returns the certificate that is served where no other fits:
-// self-signed, made once and kept in a file that only its owner can read, so that
-// all instances have the same, today and tomorrow.
-func fallbackCertificate(file string, fallback func() ([]byte, error)) ([]byte, error) {
-	data, err := os.ReadFile(file)
-	if err == nil {
-		if _, err := pem.CheckKeyPair(data); err != nil {
-			return nil, fmt.Errorf("read fallback certificate %s: %w", file, err)
-		}
-		return data, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read fallback certificate: %w", err)
-	}
-	if data, err = fallback(); err != nil {
-		return nil, err
-	}
-	if err := replaceFile(file, data); err != nil {
-		return nil, fmt.Errorf("keep fallback certificate: %w", err)
-	}
-	return data, nil
 }
 
 // newFallback returns what makes the fallback certificate.

@@ -23,13 +23,13 @@ import (
 
 // secretsInMemory is a keeper that keeps what was read in Secrets in memory.
 type secretsInMemory struct {
-	stateFile
+	*statestore.File
 	mu   sync.Mutex
 	data []byte
 }
 
 func (k *secretsInMemory) Take(ctx context.Context, fallback func() ([]byte, error)) (statestore.Taken, error) {
-	taken, err := k.stateFile.Take(ctx, fallback)
+	taken, err := k.File.Take(ctx, fallback)
 	taken.Secrets = k.kept()
 	return taken, err
 }
@@ -79,7 +79,7 @@ func TestDeniedSecretsHoldWhatTheyHeld(t *testing.T) {
 	objects := []runtime.Object{
 		endpoints, opaqueSecret("auth", "auth", "alice:"+hashOfOne), opaqueSecret("keys", "token", "s3cret"), opaqueSecret("clients", "ca.crt", clients.PEM),
 	}
-	keeper := &secretsInMemory{stateFile: stateFile{file: r.options.State}}
+	keeper := &secretsInMemory{File: statestore.NewFile(r.options.State)}
 	begin := func(denied ...string) {
 		server := newAPIServer(objects...)
 		server.deny(denied...)

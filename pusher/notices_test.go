@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/observe"
@@ -38,73 +37,6 @@ func TestTroublesHaveMessages(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no trouble was found")
-	}
-}
-
-// What cannot be written names the file, and not one that is different each time.
-func TestErrorsOfFilesNameTheFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "none", "state.json")
-	if err := replaceFile(file, nil); err == nil || !strings.Contains(err.Error(), file+":") {
-		t.Errorf("error is %v", err)
-	}
-	folder := filepath.Join(dir, "folder")
-	if err := os.MkdirAll(filepath.Join(folder, "full"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := replaceFile(folder, nil); err == nil || !strings.Contains(err.Error(), "rename "+folder+":") {
-		t.Errorf("error is %v", err)
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("left are %v", entries)
-	}
-}
-
-func TestLeftoversOfStatesAreRemoved(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	mine := []string{".state.json.123", ".fallback.pem.4567"}
-	others := []string{"state.json", ".state.json.", ".state.json.1a", ".state.json.old", ".other.json.123", "state.json.123", ".state.json.lock", ".r000001-0123456789.json.77"}
-	for _, name := range append(mine, others...) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Mkdir(filepath.Join(dir, ".state.json.999"), 0o700); err != nil { // nobody's
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "state.json")); err != nil {
-		t.Fatal(err)
-	}
-	k := &stateFile{file: filepath.Join(dir, "state.json")}
-	if _, err := k.Take(t.Context(), newFallback(noon)); err != nil {
-		t.Fatal(err)
-	}
-	defer k.Release()
-	for _, name := range mine {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			t.Errorf("%s is still there", name)
-		}
-	}
-	for _, name := range append(others[1:], ".state.json.999") {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			t.Errorf("%s is gone", name)
-		}
-	}
-	removeTemporaries(dir, time.Hour, "*.json") // of the cache, in which others may write
-	if _, err := os.Stat(filepath.Join(dir, ".r000001-0123456789.json.77")); err != nil {
-		t.Error("what may be another's is gone")
-	}
-	old := time.Now().Add(-2 * time.Hour)
-	for _, name := range []string{".r000001-0123456789.json.77", ".other.json.123"} {
-		if err := os.Chtimes(filepath.Join(dir, name), old, old); err != nil {
-			t.Fatal(err)
-		}
-	}
-	removeTemporaries(dir, time.Hour, "*.json")
-	if _, err := os.Stat(filepath.Join(dir, ".r000001-0123456789.json.77")); err == nil {
-		t.Error("what is left of a snapshot is still there")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/wholefile"
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -205,7 +206,7 @@ func (r *runner) lead(number int64, fence *push.Fence, end context.CancelCauseFu
 func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 	ctx, cancel := context.WithCancel(ctx)
 	if r.cache() != "" {
-		removeTemporaries(r.cache(), temporaryAge, "*.json")
+		wholefile.RemoveTemporaries(r.cache(), temporaryAge, "*.json")
 	}
 	r.take(core.FleetRead{Fleet: instances})
 	r.inbox.start(func() { r.inbox.watchFleet(ctx, r.Options, instances.Files) })

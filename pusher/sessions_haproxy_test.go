@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
 // sessionBackend keeps sessions by a cookie as the templates write it.
@@ -102,7 +103,7 @@ func (r *rig) expireDrains() {
 			}
 		}
 	}
-	if err := saveState(r.t.Context(), &stateFile{file: r.options.State}, s); err != nil {
+	if err := saveState(r.t.Context(), statestore.NewFile(r.options.State), s); err != nil {
 		r.t.Fatal(err)
 	}
 }

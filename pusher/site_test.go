@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/events"
+	"github.com/hapsnap/hapsnap/internal/wholefile"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -193,7 +194,7 @@ func (s *site) write(name, text string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, name)
 	s.must(os.MkdirAll(filepath.Dir(file), 0o755))
-	s.must(replaceFile(file, []byte(text)))
+	s.must(wholefile.Replace(file, []byte(text)))
 	s.changed()
 }
 

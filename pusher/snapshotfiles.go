@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/wholefile"
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -41,7 +42,7 @@ func fetch(ctx context.Context, store Store, dir string, id snapshots.ID) (snaps
 // restart.
 func keep(dir string, s snapshots.Snapshot) error {
 	if err := keepOnDisk(dir, s); err != nil {
-		return &binding.NotKeptError{Cause: ofFile(dir, err)}
+		return &binding.NotKeptError{Cause: wholefile.OfFile(dir, err)}
 	}
 	return nil
 }
@@ -80,7 +81,7 @@ func keepOnDisk(dir string, s snapshots.Snapshot) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return replaceFile(keptFile(dir, s.ID()), data)
+	return wholefile.Replace(keptFile(dir, s.ID()), data)
 }
 
 // forget removes the snapshots on disk that are not needed.
@@ -121,38 +122,4 @@ func KeptSnapshot(dir string, like snapshots.ID) (snapshots.Snapshot, error) {
 		}
 	}
 	return snapshots.Snapshot{}, fmt.Errorf("%w in %s", ErrNotKept, dir)
-}
-
-// removeTemporaries removes what is left in a folder of files that were being written, see
-// [replaceFile], when a pusher was killed. Those of another that may write there are
-// younger than the age given.
-func removeTemporaries(dir string, age time.Duration, names ...string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return // there is none, or what comes next says what is wrong
-	}
-	for _, entry := range entries {
-		for _, name := range names {
-			if !isTemporary(entry.Name(), name) || !entry.Type().IsRegular() {
-				continue
-			}
-			if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) >= age {
-				_ = os.Remove(filepath.Join(dir, entry.Name()))
-			}
-		}
-	}
-}
-
-// isTemporary reports whether a name is of a temporary file for one of a given name, of
-// which "*" at the beginning stands for anything.
-func isTemporary(name, of string) bool {
-	rest, hidden := strings.CutPrefix(name, ".")
-	dot := strings.LastIndexByte(rest, '.')
-	if !hidden || dot < 0 || rest[dot+1:] == "" || strings.Trim(rest[dot+1:], "0123456789") != "" {
-		return false
-	}
-	if end, anything := strings.CutPrefix(of, "*"); anything {
-		return strings.HasSuffix(rest[:dot], end)
-	}
-	return rest[:dot] == of
 }

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/hapsnap/hapsnap/internal/filelock"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/report"
@@ -64,7 +62,7 @@ func (o Options) keeper() Keeper {
 	if o.Keeper != nil {
 		return o.Keeper
 	}
-	return &stateFile{file: o.State}
+	return statestore.NewFile(o.State)
 }
 
 // cache returns the directory that keeps the snapshots in use, "" for none.
@@ -94,68 +92,12 @@ func saveState(ctx context.Context, k Keeper, s core.State) error {
 	return save(ctx, k, core.SaveState{Data: data, Err: err}).Err
 }
 
-// fallbackFile is the name of the file next to the state with the fallback certificate.
-const fallbackFile = "fallback.pem"
-
-// stateFile keeps the state in a file, and the fallback certificate in one next to it.
-type stateFile struct {
-	file    string
-	release func()
-}
-
-// Take keeps other pushers of this machine away. There are no terms.
-func (f *stateFile) Take(_ context.Context, fallback func() ([]byte, error)) (statestore.Taken, error) {
-	release, err := lockState(f.file)
-	if err != nil {
-		return statestore.Taken{}, err
-	}
-	f.release = release
-	removeTemporaries(filepath.Dir(f.file), 0, filepath.Base(f.file), fallbackFile) // nobody else writes there
-	data, err := os.ReadFile(f.file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return statestore.Taken{}, fmt.Errorf("read state: %w", err)
-	}
-	certificate, err := fallbackCertificate(filepath.Join(filepath.Dir(f.file), fallbackFile), fallback)
-	return statestore.Taken{State: data, Fallback: certificate}, err
-}
-
-// Save replaces the file.
-func (f *stateFile) Save(_ context.Context, data []byte) error {
-	if err := replaceFile(f.file, data); err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	return nil
-}
-
-// Raise is for states with terms.
-func (f *stateFile) Raise(context.Context, int64) (int64, error) {
-	return 0, errors.New("a state in a file has no term")
-}
-
-// Release lets others have the file.
-func (f *stateFile) Release() {
-	if f.release != nil {
-		f.release()
-	}
-}
-
-func (f *stateFile) String() string { return f.file }
-
 // place names where a keeper keeps the state, for other machines too.
 func place(k Keeper) string {
-	f, ok := k.(*stateFile)
-	if !ok {
-		return k.String()
+	if f, ok := k.(*statestore.File); ok {
+		return f.Place()
 	}
-	file, err := filepath.Abs(f.file)
-	if err != nil {
-		file = f.file
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown-host"
-	}
-	return "file:" + host + ":" + file
+	return k.String()
 }
 
 // newStateID returns the id of a new state.
@@ -163,67 +105,6 @@ func newStateID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-// replaceFile writes a file as a whole: after a crash there is the old one or the
-// new one. Only the owner can read it.
-func replaceFile(file string, data []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
-	if err != nil {
-		return ofFile(file, err)
-	}
-	defer os.Remove(temporary.Name()) // does nothing once it was renamed
-	_, err = temporary.Write(data)
-	if err == nil {
-		err = temporary.Sync()
-	}
-	if closeErr := temporary.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(temporary.Name(), file)
-	}
-	if err == nil {
-		err = syncDirectory(filepath.Dir(file))
-	}
-	return ofFile(file, err)
-}
-
-// ofFile returns an error of a temporary file as one of the file that it is for, so that it
-// is the same each time.
-func ofFile(file string, err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return &fs.PathError{Op: path.Op, Path: file, Err: path.Err}
-	}
-	if link, ok := errors.AsType[*os.LinkError](err); ok {
-		return &fs.PathError{Op: link.Op, Path: file, Err: link.Err}
-	}
-	return err
-}
-
-func syncDirectory(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
-
-// lockState keeps a second pusher from using the same state, until release is
-// called or the process ends.
-func lockState(file string) (release func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, fmt.Errorf("lock state: %w", err)
-	}
-	lock, err := filelock.Try(file+".lock", 0o600)
-	switch {
-	case errors.Is(err, filelock.ErrHeld):
-		return nil, fmt.Errorf("lock state %s: another pusher is using it: %w", file, err)
-	case err != nil:
-		return nil, fmt.Errorf("lock state: %w", err)
-	}
-	return lock.Release, nil
 }
 
 // ErrNoState is returned for a state that is not there: no pusher ever ran with it.

@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -30,7 +31,7 @@ func TestStateFile(t *testing.T) {
 		{Backend: "web", Service: snapshots.ServicePort{Namespace: "shop", Service: "web"}}: {{Address: "10.0.0.1", Port: 80, State: bind.SlotReady}},
 	}
 	s.Status = report.Status{Updated: noon, Good: r1, Instances: []report.Instance{{Name: "a", InSync: true}}}
-	if err := saveState(t.Context(), &stateFile{file: file}, s); err != nil {
+	if err := saveState(t.Context(), statestore.NewFile(file), s); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readState(file)
@@ -74,7 +75,7 @@ func TestCertificatesAreKeptApart(t *testing.T) {
 	}
 	one := push.Stored{Kind: bind.MapFile, Name: "1.map"}
 	s.Uploads["a"] = []core.Upload{{Stored: one}, {Stored: push.Stored{Kind: bind.CertificateFile, Name: "web.pem"}, Unneeded: noon}}
-	if err := saveState(t.Context(), &stateFile{file: file}, s); err != nil {
+	if err := saveState(t.Context(), statestore.NewFile(file), s); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(file)
@@ -117,7 +118,7 @@ func TestInUse(t *testing.T) {
 		Channel:   report.Channel{Wanted: id(5)},
 		Instances: []report.Instance{{Name: "a", Running: id(1)}, {Name: "b", Running: id(6)}, {Name: "c"}},
 	}
-	if err := saveState(t.Context(), &stateFile{file: file}, s); err != nil {
+	if err := saveState(t.Context(), statestore.NewFile(file), s); err != nil {
 		t.Fatal(err)
 	}
 	got, err := InUse(file)

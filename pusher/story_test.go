@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hapsnap/hapsnap/internal/wholefile"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -341,7 +342,7 @@ func (s *story) pusher(does string) {
 		s.must(err)
 		s.copies["state"] = string(data)
 	case "goes back to its copy":
-		s.must(replaceFile(s.options.State, []byte(s.copies["state"])))
+		s.must(wholefile.Replace(s.options.State, []byte(s.copies["state"])))
 	case "ends":
 		s.end()
 	case "is killed":

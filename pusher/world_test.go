@@ -160,7 +160,7 @@ func (w *world) begin() {
 	}
 	o := &w.options
 	o.Store, o.watch, o.http = &mortalStore{w.store, l}, w.watchFiles, &http.Client{Transport: l}
-	w.keeps = newHangingKeeper(&stateFile{file: o.State})
+	w.keeps = newHangingKeeper(statestore.NewFile(o.State))
 	o.Keeper, o.Cache, o.Metrics = w.keeps, KeptFolder(o.State), prometheus.NewRegistry()
 	if w.terms {
 		w.taken++

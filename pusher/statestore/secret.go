@@ -1,15 +1,16 @@
-// Package statestore keeps the state of a pusher in a Secret of a cluster, for one pusher
-// at a time, and what is private in a second one, so that who may read the state reads
-// nothing of it: the fallback certificate with its key, and what was last read in Secrets.
+// Package statestore keeps the state of a pusher for one pusher at a time: in a [Secret] of a
+// cluster, or in a [File]. What is private is in a second Secret or file, so that who may read
+// the state reads nothing of it: the fallback certificate with its key, and of a cluster what
+// was last read in Secrets.
 //
-// A pusher that takes the state raises its term, and writes only what follows on what it read
+// A File is locked. A pusher that takes the state of a Secret raises its term, and writes only what follows on what it read
 // or wrote itself, by the Secret's resourceVersion. So a pusher whose place another has
 // taken cannot save anything any more, and learns that from its next attempt, however
 // long it was paused. A write whose answer was lost is told from one by somebody else by
 // the term and by the name of the holder. The term only grows while the Secret is there;
 // see [Secret.Raise] for what is left of earlier ones.
 //
-// What is in the state is up to package pusher, which also keeps it in files.
+// What is in the state is up to package core.
 package statestore
 
 import (

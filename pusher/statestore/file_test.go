@@ -1,0 +1,57 @@
+package statestore
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/wholefile"
+)
+
+func TestLeftoversOfStatesAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	mine := []string{".state.json.123", ".fallback.pem.4567"}
+	others := []string{"state.json", ".state.json.", ".state.json.1a", ".state.json.old", ".other.json.123", "state.json.123", ".state.json.lock", ".r000001-0123456789.json.77"}
+	for _, name := range append(mine, others...) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".state.json.999"), 0o700); err != nil { // nobody's
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "state.json")); err != nil {
+		t.Fatal(err)
+	}
+	k := NewFile(filepath.Join(dir, "state.json"))
+	if _, err := k.Take(t.Context(), made("a certificate")); err != nil {
+		t.Fatal(err)
+	}
+	defer k.Release()
+	for _, name := range mine {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s is still there", name)
+		}
+	}
+	for _, name := range append(others[1:], ".state.json.999") {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Errorf("%s is gone", name)
+		}
+	}
+	wholefile.RemoveTemporaries(dir, time.Hour, "*.json") // of the cache, in which others may write
+	if _, err := os.Stat(filepath.Join(dir, ".r000001-0123456789.json.77")); err != nil {
+		t.Error("what may be another's is gone")
+	}
+	old := time.Now().Add(-2 * time.Hour)
+	for _, name := range []string{".r000001-0123456789.json.77", ".other.json.123"} {
+		if err := os.Chtimes(filepath.Join(dir, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wholefile.RemoveTemporaries(dir, time.Hour, "*.json")
+	if _, err := os.Stat(filepath.Join(dir, ".r000001-0123456789.json.77")); err == nil {
+		t.Error("what is left of a snapshot is still there")
+	}
+}
