@@ -21,7 +21,7 @@ type Upstream struct {
 	MaxConnections, MaxQueue int
 	Timeouts                 Timeouts
 	Retries                  *int // nil: as in the defaults
-	Check                    HealthCheck
+	Check                    healthCheck
 	// SlowStart is how long a new server takes to get its whole share.
 	SlowStart Duration
 	Affinity  *Affinity // nil: every request goes where Balance says
@@ -107,8 +107,8 @@ type Timeouts struct {
 	Connect, Server, Queue, Tunnel, KeepAlive Duration
 }
 
-// HealthCheck says how HAProxy checks servers. Without a Path it only connects to them.
-type HealthCheck struct {
+// healthCheck says how HAProxy checks servers. Without a Path it only connects to them.
+type healthCheck struct {
 	Path, Host string
 	// Status is a range such as "200-399".
 	Status            string
@@ -177,14 +177,11 @@ type FastCGI struct {
 	Params []string
 }
 
-// Param is one of the Params.
-type Param struct{ Name, Value string }
-
 // ParamList returns the Params one by one.
-func (f FastCGI) ParamList() []Param {
-	var out []Param
+func (f FastCGI) ParamList() []struct{ Name, Value string } {
+	var out []struct{ Name, Value string }
 	for i := 0; i+1 < len(f.Params); i += 2 {
-		out = append(out, Param{f.Params[i], f.Params[i+1]})
+		out = append(out, struct{ Name, Value string }{f.Params[i], f.Params[i+1]})
 	}
 	return out
 }

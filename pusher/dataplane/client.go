@@ -128,6 +128,20 @@ type APIInfo struct {
 	Version string
 }
 
+// Clock returns the time of the API's machine, to the second; zero where it does not
+// say it.
+func (c *Client) Clock(ctx context.Context) (time.Time, error) {
+	a, err := c.do(ctx, call{op: "get info", method: http.MethodGet, path: "/info", ok: []int{http.StatusOK}, small: true})
+	if err != nil {
+		return time.Time{}, err
+	}
+	at, err := http.ParseTime(a.header.Get("Date"))
+	if err != nil {
+		return time.Time{}, nil //nolint:nilerr // it is not told
+	}
+	return at, nil
+}
+
 // Info returns the version of the API. It needs no HAProxy behind it.
 func (c *Client) Info(ctx context.Context) (APIInfo, error) {
 	var body struct {

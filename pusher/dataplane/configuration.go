@@ -159,6 +159,21 @@ func (c *Client) Transactions(ctx context.Context) ([]Transaction, error) {
 	return all, err
 }
 
+// OpenTransaction begins a transaction, which writes a copy of the configuration into
+// the API's transaction_dir.
+func (c *Client) OpenTransaction(ctx context.Context, version int64) (Transaction, error) {
+	const op = "open transaction"
+	a, err := c.do(ctx, call{
+		op: op, method: http.MethodPost, path: transactionsPath,
+		query: url.Values{"version": {strconv.FormatInt(version, 10)}}, ok: []int{http.StatusCreated},
+	})
+	if err != nil {
+		return Transaction{}, err
+	}
+	var t Transaction
+	return t, decode(op, a, &t)
+}
+
 // DeleteTransaction drops a transaction and its files.
 func (c *Client) DeleteTransaction(ctx context.Context, id string) error {
 	_, err := c.do(ctx, call{

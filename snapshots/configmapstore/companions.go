@@ -3,7 +3,6 @@ package configmapstore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +14,7 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // SecretsAnnotation of a manifest holds the names of the Secrets beside its snapshot. A program that
@@ -45,88 +42,12 @@ func newCompanions(store string, id snapshots.ID, companions []snapshots.Compani
 	return out
 }
 
-// createSecret creates a Secret that the API server deletes when its manifest is deleted.
-func (s *Store) createSecret(ctx context.Context, o *corev1.Secret, manifest string, uid types.UID) error {
-	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: manifest, UID: uid}}
-	return s.write(ctx, "create "+o.Name, func() error {
-		_, err := s.core.Secrets(s.namespace).Create(ctx, o, metav1.CreateOptions{})
-		return err
-	})
-}
-
-// removeSecrets deletes the Secrets of a manifest that is gone. If the process is killed before, the
-// API server collects them, since their owner is gone.
-//
-// Anybody who may create ConfigMaps could have written the names in the manifest's annotation: the
-// names are hints, and the Secrets themselves say whose they are.
-func (s *Store) removeSecrets(ctx context.Context, manifest stored) error {
-	for _, name := range manifest.companions() {
-		err := s.write(ctx, "delete "+name, func() error {
-			secret, err := s.core.Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
-			if err == nil && s.isCompanion(secret, manifest.name, manifest.uid) {
-				err = s.core.Secrets(s.namespace).Delete(ctx, name, metav1.DeleteOptions{
-					Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
-				})
-			}
-			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) {
-				return nil // what is left, the API server collects
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // companions returns the names of the Secrets beside a snapshot: those in the annotation that have a
 // name which this store gives to Secrets of that manifest.
 func (m stored) companions() []string {
 	return slices.DeleteFunc(strings.Fields(m.secrets), func(name string) bool {
 		return !strings.HasPrefix(name, m.name+"-") || !strings.Contains(name, "-"+partSecret+"-")
 	})
-}
-
-// isCompanion reports whether this store made a Secret beside a manifest.
-func (s *Store) isCompanion(o *corev1.Secret, manifest string, uid types.UID) bool {
-	owned := slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
-		return r.Kind == "ConfigMap" && r.Name == manifest && r.UID == uid
-	})
-	return owned && o.Labels[NameLabel] == s.name && o.Labels[PartLabel] == partSecret
-}
-
-// Companions returns the certificates of a snapshot that are kept in Secrets, by version: those that
-// its manifest names, verified. The errors are those of Get.
-func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]byte, error) {
-	o, manifest, err := s.manifest(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	values := map[string][]byte{}
-	for _, name := range (stored{name: o.Name, secrets: o.Annotations[SecretsAnnotation]}).companions() {
-		secret, err := s.core.Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			continue // what is missing is told by version
-		case err != nil:
-			return nil, fmt.Errorf("read certificates of %s: %w", id, because(ctx, err))
-		case s.isCompanion(secret, o.Name, o.UID):
-			maps.Copy(values, secret.Data)
-		}
-	}
-	out := map[string][]byte{}
-	for _, ref := range manifest.Spec.Certificates {
-		if ref.Mode != snapshots.ModeCompanion || ref.Version == "" {
-			continue
-		}
-		content := values[companionKey(ref.Version)]
-		if version, err := pem.Version(content); err != nil || version != ref.Version {
-			return nil, fmt.Errorf("read certificates of %s: %w: that of Secret %s is not beside it", id, snapshots.ErrCorrupt, ref.Secret)
-		}
-		out[ref.Version] = slices.Clone(content)
-	}
-	return out, nil
 }
 
 const partStatus = "status"
@@ -144,19 +65,6 @@ func statusName(store string) string { return store + "-status" }
 // StatusName returns the name of the ConfigMap in which a reader writes its status; see
 // [Store.SetStatus].
 func StatusName(store string) string { return statusName(store) }
-
-// unmade adds a hint to an error if the ConfigMap does not exist: permission to change it does not
-// include permission to create it.
-func (s *Store) unmade(ctx context.Context, name string, err error) error {
-	if !apierrors.IsForbidden(err) {
-		return err
-	}
-	if _, missing := s.get(ctx, name); !apierrors.IsNotFound(missing) {
-		return err
-	}
-	return process.WithHint(fmt.Errorf("ConfigMap %s/%s is not there, and to make it is not allowed: %w", s.namespace, name, err),
-		"a compiler makes it with its first snapshot; for another store, grant what pusher rbac --create prints, once")
-}
 
 // StatusKey is the key, in the ConfigMap of a status, of the whole status, packed.
 const StatusKey = "status.json.gz"
@@ -190,16 +98,6 @@ type OtherWriterError struct {
 
 func (e OtherWriterError) Error() string {
 	return fmt.Sprintf("another pusher writes its status there: %s, last at %s", e.By, e.At.UTC().Format(time.RFC3339))
-}
-
-// SetStatus writes the status of a reader into the ConfigMap NAME-status, and creates that if there is
-// none. Other keys stay. The error for a status of another reader is an [OtherWriterError].
-func (s *Store) SetStatus(ctx context.Context, r Report) error {
-	name := types.NamespacedName{Namespace: s.namespace, Name: statusName(s.name)}
-	if err := WriteStatus(ctx, s.core, name, s.name, r); err != nil {
-		return fmt.Errorf("write %s of %s: %w", name.Name, s, because(ctx, s.unmade(ctx, name.Name, err)))
-	}
-	return nil
 }
 
 // WriteStatus writes a status into a ConfigMap, which may be that of a store, and creates it if it does

@@ -357,3 +357,38 @@ func newAttempt() string {
 	rand.Read(random[:]) // never fails
 	return hex.EncodeToString(random[:])
 }
+
+// createSecret creates a Secret that the API server deletes when its manifest is deleted.
+func (s *Store) createSecret(ctx context.Context, o *corev1.Secret, manifest string, uid types.UID) error {
+	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: manifest, UID: uid}}
+	return s.write(ctx, "create "+o.Name, func() error {
+		_, err := s.core.Secrets(s.namespace).Create(ctx, o, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// removeSecrets deletes the Secrets of a manifest that is gone. If the process is killed before, the
+// API server collects them, since their owner is gone.
+//
+// Anybody who may create ConfigMaps could have written the names in the manifest's annotation: the
+// names are hints, and the Secrets themselves say whose they are.
+func (s *Store) removeSecrets(ctx context.Context, manifest stored) error {
+	for _, name := range manifest.companions() {
+		err := s.write(ctx, "delete "+name, func() error {
+			secret, err := s.core.Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
+			if err == nil && s.isCompanion(secret, manifest.name, manifest.uid) {
+				err = s.core.Secrets(s.namespace).Delete(ctx, name, metav1.DeleteOptions{
+					Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
+				})
+			}
+			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) {
+				return nil // what is left, the API server collects
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
@@ -147,6 +151,47 @@ var followPauses = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jit
 // followTime is how long one watch lasts, plus or minus a little, so that watches of several readers do
 // not begin at the same time.
 const followTime = 5 * time.Minute
+
+// Companions returns the certificates of a snapshot that are kept in Secrets, by version: those that
+// its manifest names, verified. The errors are those of Get.
+func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]byte, error) {
+	o, manifest, err := s.manifest(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string][]byte{}
+	for _, name := range (stored{name: o.Name, secrets: o.Annotations[SecretsAnnotation]}).companions() {
+		secret, err := s.core.Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			continue // what is missing is told by version
+		case err != nil:
+			return nil, fmt.Errorf("read certificates of %s: %w", id, because(ctx, err))
+		case s.isCompanion(secret, o.Name, o.UID):
+			maps.Copy(values, secret.Data)
+		}
+	}
+	out := map[string][]byte{}
+	for _, ref := range manifest.Spec.Certificates {
+		if ref.Mode != snapshots.ModeCompanion || ref.Version == "" {
+			continue
+		}
+		content := values[companionKey(ref.Version)]
+		if version, err := pem.Version(content); err != nil || version != ref.Version {
+			return nil, fmt.Errorf("read certificates of %s: %w: that of Secret %s is not beside it", id, snapshots.ErrCorrupt, ref.Secret)
+		}
+		out[ref.Version] = slices.Clone(content)
+	}
+	return out, nil
+}
+
+// isCompanion reports whether this store made a Secret beside a manifest.
+func (s *Store) isCompanion(o *corev1.Secret, manifest string, uid types.UID) bool {
+	owned := slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Kind == "ConfigMap" && r.Name == manifest && r.UID == uid
+	})
+	return owned && o.Labels[NameLabel] == s.name && o.Labels[PartLabel] == partSecret
+}
 
 // Follow calls changed when something in the store may have changed, also after times without a watch,
 // until ctx is done. It reports no errors: the caller reads the store now and then anyway.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
@@ -338,4 +339,27 @@ func Deleting() []rbacv1.PolicyRule {
 // be limited to names: who may do it can make ConfigMaps that look like snapshots.
 func Creating() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}}
+}
+
+// SetStatus writes the status of a reader into the ConfigMap NAME-status, and creates that if there is
+// none. Other keys stay. The error for a status of another reader is an [OtherWriterError].
+func (s *Store) SetStatus(ctx context.Context, r Report) error {
+	name := types.NamespacedName{Namespace: s.namespace, Name: statusName(s.name)}
+	if err := WriteStatus(ctx, s.core, name, s.name, r); err != nil {
+		return fmt.Errorf("write %s of %s: %w", name.Name, s, because(ctx, s.unmade(ctx, name.Name, err)))
+	}
+	return nil
+}
+
+// unmade adds a hint to an error if the ConfigMap does not exist: permission to change it does not
+// include permission to create it.
+func (s *Store) unmade(ctx context.Context, name string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	if _, missing := s.get(ctx, name); !apierrors.IsNotFound(missing) {
+		return err
+	}
+	return process.WithHint(fmt.Errorf("ConfigMap %s/%s is not there, and to make it is not allowed: %w", s.namespace, name, err),
+		"a compiler makes it with its first snapshot; for another store, grant what pusher rbac --create prints, once")
 }
