@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -43,13 +44,16 @@ for render.
 
 If both directories have EndpointSlices, their endpoints are compared as live data; with
 --endpoints recorded they are a file. Contents of Secrets are not compared. The command
-reports objects with errors, and leaves them out as run does.`,
+reports objects with errors, and leaves them out as run does.
+
+-o markdown is for pull requests: verdict, findings that are new, and the difference, no longer
+than a comment may be.`,
 		Args: process.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
 	}
 	f.cluster.add(cmd)
 	f.addHow(cmd)
-	f.output.AddTo(cmd)
+	f.output.AddWithTo(cmd, "markdown")
 	f.opening.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if they differ")
 	return cmd
@@ -74,7 +78,12 @@ func (f *diffFlags) run(cmd *cobra.Command, a, b string) error {
 	}
 	report := reportOf(d, from, to)
 	stdout := cmd.OutOrStdout()
-	printed := func(w io.Writer) error { return report.Print(w, process.Coloured(stdout)) }
+	printed := func(w io.Writer) error {
+		if f.output.Is("markdown") {
+			return report.Markdown(w, newFindings(from.result.Diagnostics, to.result.Diagnostics))
+		}
+		return report.Print(w, process.Coloured(stdout))
+	}
 	if err := f.output.Write(stdout, report, printed); err != nil {
 		return err
 	}
@@ -82,6 +91,22 @@ func (f *diffFlags) run(cmd *cobra.Command, a, b string) error {
 		return &process.ExitError{Code: differ}
 	}
 	return nil
+}
+
+// newFindings returns what was found in the second side and not in the first, wherever it stands there.
+func newFindings(before, after []diag.Diagnostic) []string {
+	key := func(d diag.Diagnostic) string { return d.Object.String() + "\x00" + d.Message }
+	known := map[string]bool{}
+	for _, d := range before {
+		known[key(d)] = true
+	}
+	var out []string
+	for _, d := range after {
+		if !known[key(d)] {
+			out = append(out, d.String())
+		}
+	}
+	return out
 }
 
 // side is one of the two, with what its lines came from if it was compiled.

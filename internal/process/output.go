@@ -22,6 +22,7 @@ import (
 type OutputFlag struct {
 	form string // "" is text
 	list bool   // there are names, and columns that only -o wide has
+	more []string
 }
 
 // namer is data of which there are names.
@@ -33,6 +34,15 @@ func (f *OutputFlag) AddTo(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.forms(), cobra.ShellCompDirectiveNoFileComp))
 }
 
+// AddWithTo declares them for data that has more forms, which the text is printed in.
+func (f *OutputFlag) AddWithTo(cmd *cobra.Command, more ...string) {
+	f.more = more
+	f.AddTo(cmd)
+}
+
+// Is reports whether a form was chosen.
+func (f *OutputFlag) Is(form string) bool { return f.String() == form }
+
 // AddListTo declares them for data that has names and is printed as a table.
 func (f *OutputFlag) AddListTo(cmd *cobra.Command) {
 	f.list = true
@@ -43,7 +53,7 @@ func (f *OutputFlag) forms() []string {
 	if f.list {
 		return []string{"text", "wide", "name", "json", "yaml"}
 	}
-	return []string{"text", "json", "yaml"}
+	return append([]string{"text", "json", "yaml"}, f.more...)
 }
 
 // alternatives joins words with commas and "or".

@@ -213,7 +213,7 @@ Snapshots do not contain values of Secrets or live endpoints.`,
 	}
 	cmd.ValidArgsFunction = f.completeUpTo(2, allIDs)
 	f.storeFlags.add(cmd)
-	f.output.AddTo(cmd)
+	f.output.AddWithTo(cmd, "markdown")
 	cmd.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if they differ")
 	return cmd
 }
@@ -235,7 +235,12 @@ func (f *diffFlags) run(cmd *cobra.Command, store stores.Reader, a, b string) er
 		return err
 	}
 	report, stdout := d.Report(from.Name, to.Name), cmd.OutOrStdout()
-	printed := func(w io.Writer) error { return report.Print(w, process.Coloured(stdout)) }
+	printed := func(w io.Writer) error {
+		if f.output.Is("markdown") {
+			return report.Markdown(w, nil)
+		}
+		return report.Print(w, process.Coloured(stdout))
+	}
 	if err := f.output.Write(stdout, report, printed); err != nil {
 		return err
 	}
