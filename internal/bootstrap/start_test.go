@@ -149,6 +149,7 @@ func TestGoesBackFromCrashes(t *testing.T) {
 			}
 		}
 		p.begin(t)
+		eventually(t, "HAProxy is alive", func() bool { return code("http://"+p.status+"/healthz") == http.StatusOK })
 		eventually(t, "HAProxy runs the first configuration", func() bool {
 			out, err := p.tryAsk("@1 show info")
 			return err == nil && strings.Contains(out, "\nnode: bootstrap\n")
