@@ -42,6 +42,18 @@ func TestReferenceOfCommands(t *testing.T) {
 	}
 }
 
+// Every verb of every program shows how it is used.
+func TestEveryVerbHasAnExample(t *testing.T) {
+	t.Parallel()
+	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand(), front.NewCommand(front.Name)} {
+		for _, verb := range verbsOf(program) {
+			if verb.Name() != "version" && verb.Name() != "man" && !strings.Contains(verb.Example, verb.CommandPath()) {
+				t.Errorf("%s has no example", verb.CommandPath())
+			}
+		}
+	}
+}
+
 // shared is from how many verbs on a flag is described once, for all of them.
 const shared = 4
 

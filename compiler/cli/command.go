@@ -41,6 +41,7 @@ func NewCommand() *cobra.Command {
 		Folders: []string{"templates", "cache-dir", "webhook-cert-dir"},
 		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}},
 	}.AddTo(root)
+	process.AddExamples(root, examples)
 	process.GroupHelp(root)
 	return root
 }

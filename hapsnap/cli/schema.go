@@ -18,7 +18,7 @@ func schemaCommand(name string) *cobra.Command {
 language server take the schema that the first line of a file names:
 
   # yaml-language-server: $schema=fleet.schema.json`,
-		Example: "  " + name + " schema fleet > fleet.schema.json",
+		Example: "  " + name + " schema fleet",
 		Args:    process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, ok := schemas.Of(args[0])

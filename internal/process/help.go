@@ -83,6 +83,20 @@ func named(names ...string) func(string) bool {
 	return func(name string) bool { return slices.Contains(names, name) }
 }
 
+// AddExamples gives the verbs of a program what they are used for, as a help text has it: command lines by verb,
+// without the name of the program.
+func AddExamples(root *cobra.Command, examples map[string][]string) {
+	for _, verb := range root.Commands() {
+		for _, cmd := range append([]*cobra.Command{verb}, verb.Commands()...) {
+			var lines []string
+			for _, line := range examples[strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")] {
+				lines = append(lines, "  "+root.Name()+" "+line)
+			}
+			cmd.Example = strings.Join(lines, "\n")
+		}
+	}
+}
+
 // GroupHelp has a program list its verbs by group, and the flags of each verb under a title
 // for each kind.
 func GroupHelp(root *cobra.Command) {

@@ -46,6 +46,7 @@ func NewCommand() *cobra.Command {
 		rbacCommand(), process.VersionCommand(),
 	)
 	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)
+	process.AddExamples(root, examples)
 	process.GroupHelp(root)
 	return root
 }

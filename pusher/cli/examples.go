@@ -1,0 +1,31 @@
+package cli
+
+// examples are what each verb is used for.
+var examples = map[string][]string{
+	"run":               {"run --store dir:snapshots --instances fleet.yaml --state state.json"},
+	"check":             {"check --instances fleet.yaml"},
+	"status":            {"status --state state.json", "status --address localhost:8081 -o json"},
+	"wait":              {"wait --for rollout --store dir:snapshots --state state.json"},
+	"history":           {"history --store dir:snapshots", "history --store dir:snapshots --limit 5 -o json"},
+	"show":              {"show r12 --store dir:snapshots --file haproxy.cfg"},
+	"diff":              {"diff r11 r12 --store dir:snapshots"},
+	"verify":            {"verify --store dir:snapshots"},
+	"pin":               {"pin r12 --store dir:snapshots --reason 'incident 4711'"},
+	"unpin":             {"unpin --store dir:snapshots --reason 'mended in r15'"},
+	"override":          {"override r12 --store dir:snapshots --for 2h --reason 'maintenance window'"},
+	"rollback":          {"rollback --store dir:snapshots --to r12 --reason 'checkout answers 502'"},
+	"approve":           {"approve r12 --store dir:snapshots"},
+	"reject":            {"reject r12 --store dir:snapshots --reason 'drops a header'"},
+	"retry":             {"retry r12 --store dir:snapshots"},
+	"pause":             {"pause --store dir:snapshots --reason 'peak hours'"},
+	"resume":            {"resume --store dir:snapshots"},
+	"promote":           {"promote r12 --store dir:snapshots"},
+	"abort":             {"abort --store dir:snapshots --reason 'error rate of edge-1'"},
+	"gc":                {"gc --store dir:snapshots --state state.json --dry-run"},
+	"sign":              {"sign --store dir:snapshots --signing-key ~/.ssh/id_ed25519"},
+	"recover":           {"recover --store dir:snapshots --state state.json --from-instance edge-1 --instances fleet.yaml"},
+	"accept-rewind":     {"accept-rewind --store dir:snapshots --state state.json --reason 'the repository was restored from Monday'"},
+	"confirm-endpoints": {"confirm-endpoints --store dir:snapshots"},
+	"rbac":              {"rbac --store dir:snapshots"},
+	"version":           {"version"},
+}
