@@ -101,7 +101,7 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	private := privateOf(in)
 	in.Seals.begin()
 	selector := inputs.NewSelector(in.Config, in.Objects.Namespaces)
-	in.Objects, in.Found = selector.Objects(in.Objects), selector.Diagnostics(in.Found)
+	in.Objects, in.Found = selector.Objects(in.Objects), selector.Diagnostics(in.Found, in.Objects)
 	if !in.Config.TrustFileAges {
 		in.Objects = in.Objects.OfOneAge()
 	}
@@ -220,7 +220,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 			ports[l.Port] = "the listener " + l.Name
 		}
 	}
-	return gateway.Config{Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes}
+	return gateway.Config{Controller: in.Config.GatewayAPI.ControllerName, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes}
 }
 
 // routing is what the configuration says of the translation.

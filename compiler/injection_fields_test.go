@@ -214,6 +214,7 @@ func TestInjectionIntoFields(t *testing.T) {
 	t.Parallel()
 	check := haproxy(t)
 	cfg := config.Default()
+	cfg.GatewayAPI.Enabled = true
 	cfg.TCPAnnotations.Ports, cfg.TCPAnnotations.Namespaces = []string{"10000-20000"}, []string{"*"}
 	all := places(set(t, 1))
 	for _, name := range attempted() {
@@ -358,6 +359,7 @@ func TestPublishedWhateverIsInFields(t *testing.T) {
 	t.Parallel()
 	check := haproxy(t)
 	cfg := config.Default()
+	cfg.GatewayAPI.Enabled = true
 	cfg.TCPAnnotations.Ports, cfg.TCPAnnotations.Namespaces = []string{"10000-20000"}, []string{"*"}
 	objects := set(t, 0)
 	for i, p := range places(set(t, 1)) {
@@ -386,7 +388,9 @@ func FuzzPublishedWhateverIsInFields(f *testing.F) {
 		attacked := set(t, 1)
 		all[(n%len(all)+len(all))%len(all)].put(attacked, text)
 		o := options.All()[(n%len(options.All())+len(options.All()))%len(options.All())]
-		publish(t, check, config.Default(), slices.Concat(set(t, 0), attacked, annotated(o, "fuzzed", text)))
+		cfg := config.Default()
+		cfg.GatewayAPI.Enabled = true
+		publish(t, check, cfg, slices.Concat(set(t, 0), attacked, annotated(o, "fuzzed", text)))
 	})
 }
 

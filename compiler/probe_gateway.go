@@ -19,7 +19,7 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 	in.Gateway = inputs.GatewayAPI{
 		Classes: []inputs.Object[gatewayv1.GatewayClass]{{
 			Ref:   diag.Object{Kind: "GatewayClass", Name: "probe"},
-			Value: &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: inputs.GatewayController}},
+			Value: &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: probeController}},
 		}},
 		Gateways: []inputs.Object[gatewayv1.Gateway]{{
 			Ref: probeOrigin("Gateway").Object,
@@ -33,7 +33,7 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 			probeRoute("rest", nil, []gatewayv1.HTTPRouteRule{{BackendRefs: probeRefs("probe")}}),
 		},
 	}
-	part, _, _ := gateway.Translate(in, gateway.Config{Ports: cfg.Ports(), Form: routing.FormOf(cfg.Paths), SecretsUnseen: true})
+	part, _, _ := gateway.Translate(in, gateway.Config{Controller: probeController, Ports: cfg.Ports(), Form: routing.FormOf(cfg.Paths), SecretsUnseen: true})
 	joined, _ := model.With(part) // they share no name
 	return joined
 }
@@ -52,6 +52,8 @@ func probePorts(model routing.Model, cfg config.Config) (plain, encrypted gatewa
 	}
 	return free[0], free[1]
 }
+
+const probeController = "probe.invalid/gateway-controller"
 
 func probeSecure(name gatewayv1.SectionName, host gatewayv1.Hostname, port gatewayv1.PortNumber) gatewayv1.Listener {
 	secret := gatewayv1.ObjectName("probe-" + string(name))

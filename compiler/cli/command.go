@@ -55,6 +55,8 @@ type sourceFlags struct {
 
 	ingressClass, controllerClass string
 	withoutClass                  bool
+	gatewayAPI                    bool
+	gatewayController             string
 	endpoints                     string
 	addresses                     []string
 	places                        config.Places // of the file's fields
@@ -77,6 +79,8 @@ func (f *sourceFlags) addHow(cmd *cobra.Command) {
 	flags.StringVar(&f.ingressClass, "ingress-class", d.IngressClass, "class of the Ingresses to compile")
 	flags.StringVar(&f.controllerClass, "controller-class", d.ControllerClass, "spec.controller of IngressClass objects that count as ours, whatever their name")
 	flags.BoolVar(&f.withoutClass, "watch-ingress-without-class", d.WatchIngressWithoutClass, "also compile Ingresses that name no class")
+	flags.BoolVar(&f.gatewayAPI, "gateway-api", d.GatewayAPI.Enabled, "also compile Gateways and their routes")
+	flags.StringVar(&f.gatewayController, "gateway-controller", d.GatewayAPI.ControllerName, "controllerName of the GatewayClasses whose Gateways are compiled")
 	flags.StringVar(&f.endpoints, "endpoints", string(d.Endpoints), "live: the pusher joins them with the snapshot; recorded: they are a file of the snapshot")
 	flags.StringSliceVar(&f.addresses, "bind-address", d.Bind.Addresses, `addresses to listen on: IP addresses, "*", or one "${VARIABLE}" that HAProxy expands`)
 	flags.IntVar(&f.httpPort, "http-port", d.HTTP.Port, "port for HTTP; 0 for none")
@@ -173,6 +177,8 @@ func (f *sourceFlags) override(flags *pflag.FlagSet, c *config.Config) {
 		"ingress-class":               func() { c.IngressClass = f.ingressClass },
 		"controller-class":            func() { c.ControllerClass = f.controllerClass },
 		"watch-ingress-without-class": func() { c.WatchIngressWithoutClass = f.withoutClass },
+		"gateway-api":                 func() { c.GatewayAPI.Enabled = f.gatewayAPI },
+		"gateway-controller":          func() { c.GatewayAPI.ControllerName = f.gatewayController },
 		"endpoints":                   func() { c.Endpoints = config.Endpoints(f.endpoints) },
 		"bind-address":                func() { c.Bind.Addresses = f.addresses },
 		"http-port":                   func() { c.HTTP.Port = f.httpPort },

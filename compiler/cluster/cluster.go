@@ -164,6 +164,17 @@ func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 	if c.NamespaceSelector != "" || slices.ContainsFunc(c.Kinds, func(k kinds.Kind) bool { return k.NamespaceSelector != "" }) {
 		add(nil, kubewatch.Query{APIVersion: "v1", Kind: "Namespace"})
 	}
+	if c.GatewayAPI.Enabled {
+		for _, kind := range inputs.GatewayKinds() {
+			q := kubewatch.Query{APIVersion: inputs.GatewayVersion, Kind: kind, Optional: true}
+			if kind == "GatewayClass" {
+				add(nil, q)
+			} else {
+				add(c.Namespaces, q)
+			}
+		}
+		add(nil, kubewatch.Query{APIVersion: "v1", Kind: "Namespace"}) // by whose labels listeners let routes in
+	}
 	out = append(out, watched(c, "Secret", c.Secrets, asked.Secrets)...)
 	out = append(out, watched(c, "ConfigMap", c.ConfigMaps, asked.ConfigMaps)...)
 	for _, k := range c.Kinds {
@@ -178,6 +189,12 @@ func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 
 // Concern says what a query of a plan is for, as the name of a role does.
 func Concern(q kubewatch.Query) string {
+	if q.APIVersion == inputs.GatewayVersion && !q.Content {
+		if q.Kind == "GatewayClass" {
+			return "classes"
+		}
+		return "gateways"
+	}
 	switch q.Kind {
 	case "IngressClass":
 		return "classes"

@@ -28,6 +28,10 @@ func converterFor(q kubewatch.Query) converter {
 	if q.Content {
 		return c
 	}
+	if q.APIVersion == inputs.GatewayVersion {
+		c.typed = inputs.NewGatewayObject(q.Kind)
+		return c
+	}
 	switch q.Kind {
 	case "Ingress":
 		c.typed = func() any { return new(networkingv1.Ingress) }
@@ -82,6 +86,8 @@ func strip(value any) {
 		o.Spec, o.Status, o.Annotations = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}, nil
 	case *discoveryv1.EndpointSlice:
 		o.OwnerReferences = nil
+	default:
+		inputs.WithoutStatus(value)
 	}
 }
 
@@ -120,7 +126,9 @@ func timeless(o metav1.Object) any {
 	out.Elem().Set(reflect.ValueOf(o).Elem())
 	object, _ := out.Interface().(metav1.Object)
 	object.SetResourceVersion("")
-	object.SetGeneration(0)
+	if !inputs.WithoutStatus(object) { // the status of those names the generation that was compiled
+		object.SetGeneration(0)
+	}
 	if ing, ok := object.(*networkingv1.Ingress); ok {
 		ing.Status = networkingv1.IngressStatus{}
 	}
@@ -146,6 +154,8 @@ func add(in *inputs.Inputs, q kubewatch.Query, o metav1.Object) {
 		in.Namespaces = append(in.Namespaces, object(q, value))
 	case *unstructured.Unstructured:
 		in.Others = append(in.Others, inputs.Other(value))
+	default:
+		in.Gateway.Add(o)
 	}
 }
 

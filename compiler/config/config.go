@@ -201,6 +201,8 @@ type Config struct {
 	// that moves to another class, unless another controller has written its own in the
 	// meantime. With neither a Service nor addresses the compiler writes no status.
 	IngressStatus IngressStatus `json:"ingressStatus"`
+	// GatewayAPI says whether Gateways and their routes are compiled, and whose.
+	GatewayAPI GatewayAPI `json:"gatewayAPI"`
 	// Admission says how the admission webhook answers, if there is one.
 	Admission Admission `json:"admission"`
 }
@@ -292,8 +294,9 @@ func Default() Config {
 			IngressRoutes: 10_000, NamespaceRoutes: 50_000, IngressRouteBytes: 2 << 20, NamespaceRouteBytes: 8 << 20,
 			IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20,
 		},
-		Paths:     Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters},
-		Admission: Admission{FailurePolicy: IgnoreFailure},
+		Paths:      Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters},
+		GatewayAPI: GatewayAPI{ControllerName: "hapsnap.dev/gateway-controller"},
+		Admission:  Admission{FailurePolicy: IgnoreFailure},
 	}
 }
 
@@ -377,6 +380,7 @@ func (c Config) Check() []field.Error {
 	c.Limits.check(f.At("limits"))
 	c.Paths.check(f.At("paths"))
 	c.IngressStatus.check(f.At("ingressStatus"))
+	c.GatewayAPI.check(f.At("gatewayAPI"))
 	c.Admission.check(f.At("admission"))
 	return found
 }

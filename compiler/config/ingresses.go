@@ -256,6 +256,26 @@ func (c Config) checkErrorPages(f field.Errors) {
 	}
 }
 
+// GatewayAPI says whether Gateways and their routes are compiled, and whose.
+type GatewayAPI struct {
+	// Enabled says that the compiler reads the objects of the Gateway API. It is off by default: who may
+	// create a Gateway of a class has HAProxy open ports, and the compiler needs permission to read the
+	// objects. Kinds that the cluster does not know are read as soon as it knows them.
+	Enabled bool `json:"enabled"`
+	// ControllerName is that of the GatewayClasses whose Gateways are compiled. Two compilers in one
+	// cluster need two of them.
+	ControllerName string `json:"controllerName"`
+}
+
+// controllerName is how the Gateway API wants it.
+var controllerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$`)
+
+func (g GatewayAPI) check(f field.Errors) {
+	if len(g.ControllerName) > 253 || !controllerName.MatchString(g.ControllerName) {
+		f.At("controllerName").Add(fmt.Sprintf("%q is not the name of a controller", g.ControllerName), "use a domain and a path, such as example.com/gateway-controller")
+	}
+}
+
 // IngressStatus says which addresses the compiler writes into the status of Ingresses.
 type IngressStatus struct {
 	// Service is the Service whose addresses these are, as namespace/name: those of its

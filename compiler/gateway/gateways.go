@@ -25,7 +25,7 @@ type bind struct {
 func (t *translation) gateways(in inputs.GatewayAPI) {
 	ours := map[string]bool{}
 	for _, c := range sorted(in.Classes) {
-		if c.Value.Spec.ControllerName == inputs.GatewayController {
+		if string(c.Value.Spec.ControllerName) == t.cfg.Controller {
 			ours[c.Ref.Name] = c.Value.Spec.ParametersRef == nil
 			t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c))
 			if c.Value.Spec.ParametersRef != nil {

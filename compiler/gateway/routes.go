@@ -53,7 +53,7 @@ func (t *translation) route(o inputs.Object[gatewayv1.HTTPRoute]) {
 		if why.Fine() {
 			why = t.bound(r, attachments)
 		}
-		verdict.Parents = append(verdict.Parents, r.verdict(ref, why))
+		verdict.Parents = append(verdict.Parents, r.verdict(ref, why, t.cfg.Controller))
 		if !why.Fine() {
 			continue
 		}

@@ -21,6 +21,8 @@ import (
 
 // Config says which Gateways are translated.
 type Config struct {
+	// Controller is the controllerName of the GatewayClasses that are ours.
+	Controller string
 	// Ports are those that Gateways cannot have, and what has them.
 	Ports map[int]string
 	// Form is the one in which paths are compared.

@@ -53,7 +53,7 @@ func gathered(t *testing.T, yaml string) inputs.Inputs {
 	return in
 }
 
-var usual = gateway.Config{Ports: map[int]string{443: "the listener for https"}, Form: routing.NormalForm}
+var usual = gateway.Config{Controller: "hapsnap.dev/gateway-controller", Ports: map[int]string{443: "the listener for https"}, Form: routing.NormalForm}
 
 const several = `{gatewayClassName: hapsnap, listeners: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP, hostname: "*.b.example"}, {name: c, port: 443, protocol: HTTP}]}`
 

@@ -164,9 +164,9 @@ func listenerVerdict(l *attach.Listener, generation int64) gatewayv1.ListenerSta
 }
 
 // verdict is what the status of a route says of one parent.
-func (r *read) verdict(ref gatewayv1.ParentReference, why attach.Verdict) gatewayv1.RouteParentStatus {
+func (r *read) verdict(ref gatewayv1.ParentReference, why attach.Verdict, controller string) gatewayv1.RouteParentStatus {
 	generation := r.Value.Generation
-	out := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: inputs.GatewayController, Conditions: []metav1.Condition{
+	out := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: gatewayv1.GatewayController(controller), Conditions: []metav1.Condition{
 		condition(string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteReasonAccepted), why, generation),
 		condition(string(gatewayv1.RouteConditionResolvedRefs), string(gatewayv1.RouteReasonResolvedRefs), r.resolved, generation),
 	}}

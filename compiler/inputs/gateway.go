@@ -23,30 +23,99 @@ type GatewayAPI struct {
 	Grants     []Object[gatewayv1.ReferenceGrant]
 }
 
-// GatewayController is the controllerName of GatewayClasses that are ours.
-const GatewayController = "hapsnap.dev/gateway-controller"
-
-// isOurs reports whether a class is ours. If none is, the objects are all somebody else's.
-func (in GatewayAPI) isOurs() bool {
-	return slices.ContainsFunc(in.Classes, func(c Object[gatewayv1.GatewayClass]) bool { return c.Value.Spec.ControllerName == GatewayController })
+// of returns the objects if a class is that of a controller. If none is, they are all somebody else's.
+func (in GatewayAPI) of(controller string) GatewayAPI {
+	if slices.ContainsFunc(in.Classes, func(c Object[gatewayv1.GatewayClass]) bool { return string(c.Value.Spec.ControllerName) == controller }) {
+		return in
+	}
+	return GatewayAPI{}
 }
 
-// withoutGatewayAPI returns findings but for those on objects of the Gateway API.
-func withoutGatewayAPI(found []diag.Diagnostic) []diag.Diagnostic {
-	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool {
-		return d.Object.APIVersion == "" && slices.Contains(gatewayKinds, d.Object.Kind)
-	})
+// isGatewayAPI reports whether an object is one of the Gateway API.
+func isGatewayAPI(o diag.Object) bool {
+	return o.APIVersion == "" && slices.Contains(gatewayKinds, o.Kind)
 }
 
-// gatewayGroup is the group of the Gateway API.
-const gatewayGroup = "gateway.networking.k8s.io"
+const (
+	// gatewayGroup is the group of the Gateway API.
+	gatewayGroup = "gateway.networking.k8s.io"
+	// GatewayVersion is the apiVersion of its objects as a cluster is asked for them. The fields of
+	// v1beta1 are the same.
+	GatewayVersion = gatewayGroup + "/v1"
+)
 
-// gatewayKinds are the kinds of the group that are read. The fields of v1beta1 are those of v1.
+// gatewayKinds are the kinds of the group that are read.
 var gatewayKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "ReferenceGrant"}
+
+// GatewayKinds returns the kinds of the group that are read. Objects of all but GatewayClass are in
+// namespaces.
+func GatewayKinds() []string { return slices.Clone(gatewayKinds) }
+
+// NewGatewayObject returns what makes an object of one of the kinds.
+func NewGatewayObject(kind string) func() any {
+	switch kind {
+	case "GatewayClass":
+		return func() any { return new(gatewayv1.GatewayClass) }
+	case "Gateway":
+		return func() any { return new(gatewayv1.Gateway) }
+	case "ListenerSet":
+		return func() any { return new(gatewayv1.ListenerSet) }
+	case "HTTPRoute":
+		return func() any { return new(gatewayv1.HTTPRoute) }
+	case "GRPCRoute":
+		return func() any { return new(gatewayv1.GRPCRoute) }
+	default:
+		return func() any { return new(gatewayv1.ReferenceGrant) }
+	}
+}
+
+// WithoutStatus takes the status out of an object of one of the kinds, and reports whether it is one. No
+// compile looks at it, and it is for us to write.
+func WithoutStatus(object any) bool {
+	switch o := object.(type) {
+	case *gatewayv1.GatewayClass:
+		o.Status = gatewayv1.GatewayClassStatus{}
+	case *gatewayv1.Gateway:
+		o.Status = gatewayv1.GatewayStatus{}
+	case *gatewayv1.ListenerSet:
+		o.Status = gatewayv1.ListenerSetStatus{}
+	case *gatewayv1.HTTPRoute:
+		o.Status = gatewayv1.HTTPRouteStatus{}
+	case *gatewayv1.GRPCRoute:
+		o.Status = gatewayv1.GRPCRouteStatus{}
+	case *gatewayv1.ReferenceGrant:
+	default:
+		return false
+	}
+	return true
+}
+
+// Add adds an object that a cluster has, if it is of one of the kinds.
+func (in *GatewayAPI) Add(object metav1.Object) {
+	switch o := object.(type) {
+	case *gatewayv1.GatewayClass:
+		in.Classes = append(in.Classes, gatewayObject("GatewayClass", o))
+	case *gatewayv1.Gateway:
+		in.Gateways = append(in.Gateways, gatewayObject("Gateway", o))
+	case *gatewayv1.ListenerSet:
+		in.Sets = append(in.Sets, gatewayObject("ListenerSet", o))
+	case *gatewayv1.HTTPRoute:
+		in.HTTPRoutes = append(in.HTTPRoutes, gatewayObject("HTTPRoute", o))
+	case *gatewayv1.GRPCRoute:
+		in.GRPCRoutes = append(in.GRPCRoutes, gatewayObject("GRPCRoute", o))
+	case *gatewayv1.ReferenceGrant:
+		in.Grants = append(in.Grants, gatewayObject("ReferenceGrant", o))
+	}
+}
+
+func gatewayObject[T any](kind string, value *T) Object[T] {
+	named, _ := any(value).(metav1.Object)
+	return Object[T]{Ref: RefOf(GatewayVersion, kind, named.GetNamespace(), named.GetName()), Value: value}
+}
 
 // gatewayAPI adds an object of the Gateway API, and reports whether it is one.
 func (g *gatherer) gatewayAPI(o manifests.Object) bool {
-	if o.APIVersion != gatewayGroup+"/v1" && o.APIVersion != gatewayGroup+"/v1beta1" {
+	if o.APIVersion != GatewayVersion && o.APIVersion != gatewayGroup+"/v1beta1" {
 		return false
 	}
 	in := &g.in.Gateway

@@ -59,9 +59,6 @@ func (x *Gatherer) Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, fo
 		g.object(o)
 	}
 	x.decoded = g.decoded
-	if !g.in.Gateway.isOurs() {
-		g.found = withoutGatewayAPI(g.found)
-	}
 	return g.in, diag.Sort(g.found), g.ignored
 }
 

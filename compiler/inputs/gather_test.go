@@ -84,7 +84,7 @@ func testGolden(t *testing.T, file string) {
 	}
 	in, found, ignored := gather(t, manifests, cfg.Kinds...)
 	selector := inputs.NewSelector(cfg, in.Namespaces)
-	got := describe(selector.Objects(in), selector.Diagnostics(found), ignored)
+	got := describe(selector.Objects(in), selector.Diagnostics(found, in), ignored)
 	if *update {
 		golden.Files = append(golden.Files, txtar.File{Name: "want", Data: []byte(got)})
 		if err := os.WriteFile(goldens, txtar.Format(golden), 0o644); err != nil {

@@ -19,6 +19,7 @@ type Selector struct {
 	builtIn    selection
 	others     map[string]selection // by apiVersion/kind
 	namespaces map[string]labels.Set
+	gateways   config.GatewayAPI
 }
 
 // selection is what the configuration says about one kind.
@@ -33,7 +34,7 @@ type selection struct {
 func NewSelector(c config.Config, namespaces []Object[corev1.Namespace]) Selector {
 	s := Selector{
 		builtIn: newSelection(kinds.Kind{Namespaces: c.Namespaces, NamespaceSelector: c.NamespaceSelector}),
-		others:  map[string]selection{}, namespaces: map[string]labels.Set{},
+		others:  map[string]selection{}, namespaces: map[string]labels.Set{}, gateways: c.GatewayAPI,
 	}
 	for _, k := range c.Kinds {
 		s.others[k.GVK()] = newSelection(k)
@@ -67,7 +68,7 @@ func (s Selector) Objects(in Inputs) Inputs {
 	in.Secrets = kept(in.Secrets, s.inNamespace)
 	in.ConfigMaps = kept(in.ConfigMaps, s.inNamespace)
 	in.EndpointSlices = kept(in.EndpointSlices, s.inNamespace)
-	in.Gateway = in.Gateway.kept(s.inNamespace)
+	in.Gateway = s.gatewayAPI(in.Gateway).kept(s.inNamespace)
 	others := in.Others
 	in.Others = nil
 	for _, o := range others {
@@ -79,11 +80,33 @@ func (s Selector) Objects(in Inputs) Inputs {
 }
 
 // Diagnostics returns the diagnostics except those about objects in namespaces that nothing is read
-// from.
-func (s Selector) Diagnostics(found []diag.Diagnostic) []diag.Diagnostic {
-	return slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool {
-		return d.Object.Namespace != "" && !s.inNamespace(d.Object) && !s.namedInNamespace(d.Object)
+// from, and about objects of the Gateway API if none is read. It adds those on what is not read and
+// somebody may expect to be.
+func (s Selector) Diagnostics(found []diag.Diagnostic, in Inputs) []diag.Diagnostic {
+	withGateways := len(s.gatewayAPI(in.Gateway).Classes) > 0
+	found = slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool {
+		return d.Object.Namespace != "" && !s.inNamespace(d.Object) && !s.namedInNamespace(d.Object) || !withGateways && isGatewayAPI(d.Object)
 	})
+	if s.gateways.Enabled {
+		return found
+	}
+	for _, c := range in.Gateway.of(s.gateways.ControllerName).Classes {
+		if string(c.Value.Spec.ControllerName) == s.gateways.ControllerName {
+			found = append(found, diag.Diagnostic{
+				Severity: diag.Warning, Object: c.Ref, Position: c.Position("spec", "controllerName"),
+				Message: "Gateways of this class are not compiled, since the configuration does not enable the Gateway API", Hint: "set gatewayAPI.enabled to true in the configuration",
+			})
+		}
+	}
+	return diag.Sort(found)
+}
+
+// gatewayAPI returns the objects of the Gateway API that are read.
+func (s Selector) gatewayAPI(in GatewayAPI) GatewayAPI {
+	if !s.gateways.Enabled {
+		return GatewayAPI{}
+	}
+	return in.of(s.gateways.ControllerName)
 }
 
 // namedInNamespace reports whether the configuration names the kind of an object,

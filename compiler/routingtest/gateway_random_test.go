@@ -41,6 +41,7 @@ func TestRandomGatewaysAgreeWithReference(t *testing.T) {
 			var sets []gatewaySet
 			var ip string
 			e := startEdited(t, func(cfg *config.Config) string {
+				cfg.GatewayAPI.Enabled = true
 				ip = cfg.Bind.Addresses[0]
 				for n := range gatewaySets {
 					sets = append(sets, g.gateways(n, func() int { return freePort(t, ip) }))

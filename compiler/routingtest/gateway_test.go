@@ -35,6 +35,7 @@ func startGateway(t *testing.T, yaml string) (e, ingresses edge) {
 	t.Helper()
 	address := ""
 	e = startEdited(t, func(cfg *config.Config) string {
+		cfg.GatewayAPI.Enabled = true
 		port := freePort(t, cfg.Bind.Addresses[0])
 		address = fmt.Sprint(cfg.Bind.Addresses[0], ":", port)
 		return gatewayClass + gatewayYAML("shop", "web", port, ", allowedRoutes: {namespaces: {from: All}}") + yaml
@@ -247,6 +248,7 @@ func TestGatewayHTTPS(t *testing.T) {
 	t.Parallel()
 	address := ""
 	e := startEdited(t, func(cfg *config.Config) string {
+		cfg.GatewayAPI.Enabled = true
 		port := freePort(t, cfg.Bind.Addresses[0])
 		address = fmt.Sprint(cfg.Bind.Addresses[0], ":", port)
 		listener := func(name, host, secret string) string {
@@ -378,6 +380,7 @@ func TestGatewayListenerSets(t *testing.T) {
 	}
 	address := ""
 	e := startEdited(t, func(cfg *config.Config) string {
+		cfg.GatewayAPI.Enabled = true
 		port := freePort(t, cfg.Bind.Addresses[0])
 		address = fmt.Sprint(cfg.Bind.Addresses[0], ":", port)
 		gw := strings.Replace(gatewayYAML("shop", "web", port, ""), "  listeners:", "  allowedListeners: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}}\n  listeners:", 1)
