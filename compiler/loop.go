@@ -312,6 +312,7 @@ func (l *loop) publish(ctx context.Context) {
 	}
 	if l.Announcer != nil {
 		l.Announcer.Published(l.from, served(l.pending.Artifact), l.Source.Config.IngressStatus)
+		l.Announcer.Gateways(l.from, l.Source.Config, l.pending.Verdicts, id)
 	}
 	l.pending, l.held = nil, nil
 	l.republish.reset()

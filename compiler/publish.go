@@ -9,6 +9,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -167,6 +168,9 @@ type announcer interface {
 	Compiled(in inputs.Inputs, found []diag.Diagnostic)
 	// Published says which Ingresses the store's newest snapshot has lines of.
 	Published(in inputs.Inputs, served map[diag.Object]bool, c config.IngressStatus)
+	// Gateways says what the status of objects of the Gateway API is to say, now that the
+	// store's newest snapshot was made of them.
+	Gateways(in inputs.Inputs, c config.Config, said gateway.Verdicts, head snapshots.ID)
 }
 
 // served returns the Ingresses that an artifact has lines of, be it one that keeps

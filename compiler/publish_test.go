@@ -19,6 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -227,6 +228,8 @@ type told struct {
 	served    map[diag.Object]bool
 	ingresses int
 	where     config.IngressStatus
+	said      int // statuses of the Gateway API
+	head      snapshots.ID
 }
 
 func (a *told) Compiled(_ inputs.Inputs, found []diag.Diagnostic) {
@@ -239,6 +242,12 @@ func (a *told) Published(in inputs.Inputs, served map[diag.Object]bool, c config
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.served, a.ingresses, a.where = served, len(in.Ingresses), c
+}
+
+func (a *told) Gateways(_ inputs.Inputs, _ config.Config, said gateway.Verdicts, head snapshots.ID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.said, a.head = len(said.Statuses()), head
 }
 
 func (a *told) text() string {
@@ -277,4 +286,7 @@ func TestAnAnnouncerIsTold(t *testing.T) {
 	say("found 2, served [Ingress shop/lost Ingress shop/shut Ingress shop/web] of 4 at [192.0.2.1]")
 	put(t, dir, "lost.yaml", manifest("lost", "5s"))
 	say("found 1, served [Ingress shop/lost Ingress shop/shut Ingress shop/web] of 4 at [192.0.2.1]")
+	if heard.said != 0 || heard.head.Revision == 0 {
+		t.Errorf("told of %d statuses of the Gateway API, and of the snapshot %s", heard.said, heard.head)
+	}
 }

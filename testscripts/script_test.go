@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -169,6 +170,11 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("EXAMPLES", examples)
+	crds, err := gatewayAPI()
+	if err != nil {
+		return err
+	}
+	env.Setenv("GATEWAY_API", crds)
 	env.Setenv("GORACE", raceOptions)
 	env.Setenv("COMPILER", w.network.address(compilerHost))
 	env.Setenv("PUSHER", w.network.address(pusherHost))
@@ -178,6 +184,16 @@ func setup(env *testscript.Env) error {
 	env.Values[worldKey{}] = w
 	return nil
 }
+
+// gatewayAPI is the folder of the CustomResourceDefinitions of the Gateway API's standard channel, as its
+// module has them.
+var gatewayAPI = sync.OnceValues(func() (string, error) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module of the Gateway API: %w", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "standard"), nil
+})
 
 type worldKey struct{}
 

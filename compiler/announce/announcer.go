@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/dynamic"
 	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	networkingv1 "k8s.io/client-go/kubernetes/typed/networking/v1"
 	"k8s.io/client-go/util/flowcontrol"
@@ -25,10 +26,13 @@ const manager = "hapsnap-compiler"
 // How often the statuses are written, in requests each second, and how many at once.
 const statusRate, statusBurst = 10, 50
 
-// Options are those of an [Announcer]. All fields are needed.
+// Options are those of an [Announcer]. All fields are needed but for Dynamic, without which no status of
+// the Gateway API is written, and Fleet.
 type Options struct {
 	Events    eventsv1.EventsGetter
 	Ingresses networkingv1.IngressesGetter
+	Dynamic   dynamic.Interface
+	Fleet     Fleet
 	Leader    events.Leader
 	Instance  string // this process, for the Events
 	Log       *slog.Logger
@@ -42,6 +46,7 @@ type Announcer struct {
 
 	events   *events.Recorder
 	statuses *events.Loop
+	gateways *gatewayStatuses        // nil: none are written
 	limit    flowcontrol.RateLimiter // of statuses
 
 	mu     sync.Mutex
@@ -58,6 +63,9 @@ func New(o Options) *Announcer {
 		events: events.New(events.Options{
 			Program: "compiler", Events: o.Events, Leader: o.Leader, Instance: o.Instance, Log: o.Log, Metrics: o.Metrics,
 		}),
+	}
+	if o.Dynamic != nil {
+		a.gateways = newGatewayStatuses(o)
 	}
 	a.statuses = events.NewLoop("statuses of ingresses", o.Leader, o.Log, a.nextStatus)
 	return a
@@ -91,6 +99,9 @@ func (a *Announcer) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { a.events.Run(ctx); return nil })
 	group.Go(func() error { a.statuses.Run(ctx); return nil })
+	if a.gateways != nil {
+		group.Go(func() error { a.gateways.run(ctx); return nil })
+	}
 	return group.Wait()
 }
 

@@ -34,6 +34,7 @@ type rbacFlags struct {
 	leader        election.Flags
 	name, account string
 	store, scope  string
+	fleetStatus   string
 
 	withoutNamespaces bool
 	webhook           webhookFlags
@@ -72,6 +73,7 @@ Leave them out with --without-namespaces.`,
 	flags.StringVar(&f.leader.Lease, "lease", "", "as for run; by default hapsnap-compiler in the namespace of the service account")
 	f.webhook.addMade(flags, "as for run; ")
 	flags.StringVar(&f.store, "store", "", "as for run; a store in a cluster needs roles too")
+	flags.StringVar(&f.fleetStatus, "fleet-status", "", "as for run; with the Gateway API, the compiler reads it")
 	flags.StringVar(&f.scope, "scope", "cluster", rbac.ScopeHelp)
 	flags.StringVar(&f.name, "name", "hapsnap-compiler", "beginning of the names of the roles and their bindings")
 	flags.BoolVar(&f.withoutNamespaces, "without-namespaces", false, "print no namespaces")
@@ -186,6 +188,9 @@ func (f *rbacFlags) grant(r *rbac.Roles, c config.Config, reading []rbac.Grant) 
 	if c.IngressStatus.Service != "" || len(c.IngressStatus.Addresses) > 0 {
 		r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "status", Rules: announce.StatusRules()})...)
 	}
+	if err := f.grantGateways(r, c, tenants); err != nil {
+		return err
+	}
 	if len(c.Namespaces) > 0 {
 		// Events on what is in no namespace are there.
 		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "events", Namespace: metav1.NamespaceDefault, Rules: events.Rules()})
@@ -211,5 +216,21 @@ func (f *rbacFlags) grant(r *rbac.Roles, c config.Config, reading []rbac.Grant) 
 	if c.Certificates.Mode == config.CompanionCertificates {
 		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "companions", Namespace: store.Namespace, Rules: configmapstore.WritingCompanions()})
 	}
+	return nil
+}
+
+// grantGateways grants what it takes to write the status of objects of the Gateway API.
+func (f *rbacFlags) grantGateways(r *rbac.Roles, c config.Config, tenants rbac.Scope) error {
+	if !c.GatewayAPI.Enabled {
+		return nil
+	}
+	classes, objects := announce.GatewayRules()
+	r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "gatewaystatus", Rules: classes})
+	r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "gatewaystatus", Rules: objects})...)
+	name, ok, err := fleetStatus(f.fleetStatus, f.store)
+	if err != nil || !ok {
+		return err
+	}
+	r.Grants = rbac.Join(r.Grants, kubewatch.Rules([]kubewatch.Query{cluster.SettingQuery(name)}, func(kubewatch.Query) string { return "fleet" }, nil)...)
 	return nil
 }

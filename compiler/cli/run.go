@@ -29,6 +29,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/tracing"
+	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -46,6 +47,8 @@ type runFlags struct {
 	webhook webhookFlags
 	made    *credentials.Metrics
 	options compiler.Options
+
+	fleetStatus string
 }
 
 func runCommand() *cobra.Command {
@@ -75,6 +78,7 @@ A store is one of
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8080; none if empty")
 	f.leader.AddTo(flags, "compiler", leaseHelp)
 	f.webhook.add(flags)
+	flags.StringVar(&f.fleetStatus, "fleet-status", "", fleetStatusHelp)
 	flags.DurationVar(&f.options.Interval, "min-interval", compiler.DefaultInterval, "how long to wait for more changes after a compile")
 	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait at most while changes keep coming")
 	return cmd
@@ -180,9 +184,16 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *com
 	if err != nil {
 		return err
 	}
-	w, err := newWriters(f.leader, connection.Config, registry, o.Log)
+	fleet, err := f.fleet(connection)
 	if err != nil {
 		return err
+	}
+	w, err := newWriters(f.leader, connection, fleet, registry, o.Log)
+	if err != nil {
+		return err
+	}
+	if fleet != nil {
+		group.Go(func() error { fleet.Run(ctx, o.Log); return nil })
 	}
 	o.Leader, o.Announcer = w.leader, w.announcer
 	group.Go(func() error { return w.run(ctx) })
@@ -203,6 +214,37 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *com
 		return nil
 	})
 	return nil
+}
+
+// fleet returns the status of the fleet, nil if none is named and the store is not in a cluster, beside
+// which it would be.
+func (f *runFlags) fleet(connection cluster.Connection) (*cluster.FleetStatus, error) {
+	name, ok, err := fleetStatus(f.fleetStatus, f.store)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return cluster.NewFleetStatus(connection, name), nil
+}
+
+// fleetStatusHelp is the help text of --fleet-status.
+const fleetStatusHelp = "ConfigMap, as configmap:NAMESPACE/NAME, in which a pusher says what the instances run, by which Gateways are Programmed; the default is NAME-status beside a store in the cluster, and none for other stores"
+
+// fleetStatus returns the name of the ConfigMap with the status of the fleet, if there is one.
+func fleetStatus(flag, store string) (name types.NamespacedName, ok bool, err error) {
+	if flag != "" {
+		if name, err = configmapstore.Parse(flag); err != nil {
+			return name, false, process.Usage("--fleet-status: %w", err)
+		}
+		return name, true, nil
+	}
+	if !stores.InCluster(store) {
+		return name, false, nil
+	}
+	if name, err = configmapstore.Parse(store); err != nil {
+		return name, false, process.Usage("--store: %w", err)
+	}
+	name.Name = configmapstore.StatusName(name.Name)
+	return name, true, nil
 }
 
 // leaseHelp is the help text of --lease.
@@ -233,10 +275,10 @@ type writers struct {
 }
 
 // newWriters prepares them. They need no connection yet.
-func newWriters(f election.Flags, c *rest.Config, registry prometheus.Registerer, log *slog.Logger) (writers, error) {
-	client, err := kubernetes.NewForConfig(c)
+func newWriters(f election.Flags, c cluster.Connection, fleet *cluster.FleetStatus, registry prometheus.Registerer, log *slog.Logger) (writers, error) {
+	client, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
-		return writers{}, fmt.Errorf("connect to %s: %w", c.Host, err)
+		return writers{}, fmt.Errorf("connect to %s: %w", c.Name, err)
 	}
 	lease, err := leaseName(f)
 	if err != nil {
@@ -252,9 +294,14 @@ func newWriters(f election.Flags, c *rest.Config, registry prometheus.Registerer
 	if err != nil {
 		return writers{}, err
 	}
-	return writers{leader, announce.New(announce.Options{
-		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Leader: leader, Instance: identity, Log: log, Metrics: registry,
-	})}, nil
+	o := announce.Options{
+		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: c.Dynamic,
+		Leader: leader, Instance: identity, Log: log, Metrics: registry,
+	}
+	if fleet != nil {
+		o.Fleet = fleet
+	}
+	return writers{leader, announce.New(o)}, nil
 }
 
 // run runs both until ctx is done and the Lease is given back.

@@ -91,6 +91,9 @@ func (c Connection) Resource(apiVersion, kind string) string {
 			return found.Resource
 		}
 	}
+	if last := len(kind) - 1; last > 0 && kind[last] == 'y' && strings.ContainsRune("aeiou", rune(kind[last-1])) {
+		return strings.ToLower(kind) + "s" // gateways, of which the guess makes gatewaies
+	}
 	version, _ := schema.ParseGroupVersion(apiVersion) // of a configuration that was checked
 	plural, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind))
 	return plural.Resource

@@ -71,7 +71,8 @@ func (c converter) object(o any) (any, error) {
 }
 
 // strip takes out the fields that no compile looks at. The addresses of load
-// balancers stay, for Ingresses are told those of a Service.
+// balancers stay, for Ingresses are told those of a Service. So does the status of objects of the
+// Gateway API, by which the compiler sees what it has to write.
 func strip(value any) {
 	switch o := value.(type) {
 	case *networkingv1.Ingress:
@@ -86,8 +87,6 @@ func strip(value any) {
 		o.Spec, o.Status, o.Annotations = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}, nil
 	case *discoveryv1.EndpointSlice:
 		o.OwnerReferences = nil
-	default:
-		inputs.WithoutStatus(value)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Published is a status as it is written where people read it who may not read the state: in
@@ -133,9 +135,21 @@ func Publish(s Status, now time.Time) (Published, error) {
 	if err != nil {
 		return Published{}, fmt.Errorf("encode the conditions: %w", err)
 	}
-	p.Fields["conditions"] = string(conditions)
+	p.Fields["conditions"], p.Fields[snapshots.WorkersKey] = string(conditions), s.workers().String()
 	p.Status, err = s.pack()
 	return p, err
+}
+
+// workers returns what the instances run. One that was never reached has no part in it, as it has none
+// in rollouts.
+func (s Status) workers() snapshots.Workers {
+	out := snapshots.Workers{}
+	for _, i := range s.Instances {
+		if i.Reachable || !i.Running.IsZero() {
+			out[i.Running]++
+		}
+	}
+	return out
 }
 
 const (

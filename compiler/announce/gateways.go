@@ -1,0 +1,414 @@
+package announce
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/flowcontrol"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/compiler/gateway/status"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/events"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+const (
+	// gatewayRate and gatewayBurst are how many statuses are written in a second, and at once.
+	gatewayRate, gatewayBurst = 50, 100
+	// gatewayPause is how long the status of one object is left alone after it was written.
+	gatewayPause = time.Second
+	// gatewayRetry is how long it is left alone if that failed.
+	gatewayRetry = 30 * time.Second
+	// gatewayTries is how often a status is made again that somebody else has changed meanwhile.
+	gatewayTries = 3
+)
+
+// Fleet says what the workers of HAProxy run.
+type Fleet interface {
+	Read(now time.Time) (cluster.FleetReport, error)
+	// Changes sends when something else may be read.
+	Changes() <-chan struct{}
+}
+
+// gatewayStatuses writes the status of objects of the Gateway API.
+type gatewayStatuses struct {
+	client  dynamic.Interface
+	fleet   Fleet // nil: nothing is known of it
+	log     *slog.Logger
+	written *prometheus.CounterVec
+	limit   flowcontrol.RateLimiter
+	loop    *events.Loop
+
+	mu     sync.Mutex
+	in     inputs.GatewayAPI
+	config config.Config
+	said   gateway.Verdicts
+	where  []gatewayv1.GatewayStatusAddress
+	head   snapshots.ID
+	first  map[types.UID]generation
+	wrote  map[types.UID]gatewayMark
+
+	changed bool // since the queue was made
+	queue   []gatewayObject
+}
+
+// generation is one of an object's, and the snapshot that had it first, as far as is known.
+type generation struct {
+	number int64
+	first  snapshots.ID
+	before bool // it was there before this process published anything
+}
+
+// gatewayMark is what was written of an object last.
+type gatewayMark struct {
+	version string // of the object as a compile saw it
+	status  map[string]any
+	next    time.Time // not before
+}
+
+func newGatewayStatuses(o Options) *gatewayStatuses {
+	g := &gatewayStatuses{
+		client: o.Dynamic, fleet: o.Fleet, log: o.Log, limit: flowcontrol.NewTokenBucketRateLimiter(gatewayRate, gatewayBurst),
+		written: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hapsnap_compiler_gateway_status_writes_total", Help: "Statuses of objects of the Gateway API brought to the API server, by result: written, refused (not tried again), error.",
+		}, []string{"result"}),
+		first: map[types.UID]generation{}, wrote: map[types.UID]gatewayMark{},
+	}
+	for _, result := range []string{"written", "refused", "error"} {
+		g.written.WithLabelValues(result)
+	}
+	o.Metrics.MustRegister(g.written)
+	g.loop = events.NewLoop("statuses of the Gateway API", o.Leader, o.Log, g.next)
+	return g
+}
+
+// Gateways takes what the statuses of the Gateway API are to say, now that a snapshot of these objects is
+// the newest one of the store.
+func (a *Announcer) Gateways(in inputs.Inputs, c config.Config, said gateway.Verdicts, head snapshots.ID) {
+	g := a.gateways
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	where, known := Addresses(c.IngressStatus, in)
+	g.where = nil
+	if known {
+		g.where = gatewayAddresses(where)
+	}
+	atStart := g.head.IsZero()
+	g.in, g.config, g.said, g.head = in.Gateway, c, said, head
+	there := map[types.UID]bool{}
+	for _, o := range g.objects() {
+		uid := o.meta.GetUID()
+		there[uid] = true
+		if was, known := g.first[uid]; !known || was.number != o.meta.GetGeneration() {
+			g.first[uid] = generation{number: o.meta.GetGeneration(), first: head, before: atStart}
+		}
+	}
+	for uid := range g.first {
+		if !there[uid] {
+			delete(g.first, uid)
+			delete(g.wrote, uid)
+		}
+	}
+	g.changed = true
+	g.loop.Kick()
+}
+
+// run writes until ctx is done.
+func (g *gatewayStatuses) run(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { defer close(done); g.loop.Run(ctx) }()
+	var changes <-chan struct{}
+	if g.fleet != nil {
+		changes = g.fleet.Changes()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			<-done
+			return
+		case <-changes:
+			g.mu.Lock()
+			g.changed = true
+			g.mu.Unlock()
+			g.loop.Kick()
+		}
+	}
+}
+
+// gatewayObject is an object of the Gateway API, and how its status is made of the one that is there.
+type gatewayObject struct {
+	ref      diag.Object
+	resource string
+	object   any
+	meta     metav1.Object
+	status   func(there map[string]any, now time.Time) (map[string]any, error)
+}
+
+// objects returns the objects whose status is for us to write.
+func (g *gatewayStatuses) objects() []gatewayObject {
+	var out []gatewayObject
+	fleet := g.running()
+	for _, v := range g.said.Classes {
+		if o, ok := find(g.in.Classes, v.Ref); ok {
+			out = append(out, gatewayObject{v.Ref, "gatewayclasses", o.Value, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+				return status.Class(there, v.Status, now)
+			}})
+		}
+	}
+	for _, v := range g.said.Gateways {
+		if o, ok := find(g.in.Gateways, v.Ref); ok {
+			out = append(out, gatewayObject{v.Ref, "gateways", o.Value, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+				return status.Gateway(there, g.ofGateway(v, o.Value, fleet, there), now)
+			}})
+		}
+	}
+	for _, v := range g.said.Sets {
+		if o, ok := find(g.in.Sets, v.Ref); ok {
+			out = append(out, gatewayObject{v.Ref, "listenersets", o.Value, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+				return status.ListenerSet(there, ofSet(v, o.Value, fleet, there), now)
+			}})
+		}
+	}
+	parents := map[diag.Object][]gatewayv1.RouteParentStatus{}
+	for _, v := range g.said.Routes {
+		parents[v.Ref] = v.Parents
+	}
+	out = append(out, routeObjects(g.in.HTTPRoutes, "httproutes", g.config.GatewayAPI.ControllerName, parents)...)
+	return append(out, routeObjects(g.in.GRPCRoutes, "grpcroutes", g.config.GatewayAPI.ControllerName, parents)...)
+}
+
+func find[T any](list []inputs.Object[T], ref diag.Object) (inputs.Object[T], bool) {
+	i := slices.IndexFunc(list, func(o inputs.Object[T]) bool { return o.Ref == ref })
+	if i < 0 {
+		return inputs.Object[T]{}, false
+	}
+	return list[i], true
+}
+
+// routeObjects are all routes of a kind: those that name none of our Gateways lose what we have written
+// when they did.
+func routeObjects[T any](list []inputs.Object[T], resource, controller string, parents map[diag.Object][]gatewayv1.RouteParentStatus) []gatewayObject {
+	var out []gatewayObject
+	for _, o := range list {
+		meta, _ := any(o.Value).(metav1.Object)
+		out = append(out, gatewayObject{o.Ref, resource, o.Value, meta, func(there map[string]any, now time.Time) (map[string]any, error) {
+			if there["parents"] == nil && len(parents[o.Ref]) == 0 {
+				return there, nil
+			}
+			return status.Route(there, controller, parents[o.Ref], now)
+		}})
+	}
+	return out
+}
+
+// running says what is known of the workers.
+func (g *gatewayStatuses) running() status.Fleet {
+	if g.fleet == nil {
+		return status.Fleet{Silent: "nothing tells the compiler what the instances run"}
+	}
+	report, err := g.fleet.Read(time.Now())
+	switch {
+	case err != nil:
+		return status.Fleet{Silent: err.Error()}
+	case len(report.Workers) == 0:
+		return status.Fleet{Silent: "the fleet has no instances"}
+	}
+	out := status.Fleet{Run: func(uid types.UID, number int64, was bool) bool {
+		for id := range report.Workers {
+			if id != g.head && !g.had(id, uid, number, was) {
+				return false
+			}
+		}
+		return true
+	}}
+	if report.Stopped {
+		out.Stopped = "the rollout is stopped; the status of the pusher says why"
+	}
+	return out
+}
+
+// had reports whether an earlier snapshot has a generation of an object. Of what was there before this
+// process began, the status of the object says it.
+func (g *gatewayStatuses) had(id snapshots.ID, uid types.UID, number int64, was bool) bool {
+	of, known := g.first[uid]
+	if !known || of.number != number || id.IsZero() {
+		return false
+	}
+	return of.before && was || !of.before && id.Revision >= of.first.Revision
+}
+
+func (g *gatewayStatuses) ofGateway(v gateway.GatewayVerdict, o *gatewayv1.Gateway, fleet status.Fleet, there map[string]any) gatewayv1.GatewayStatus {
+	out := *v.Status.DeepCopy()
+	var own [][]metav1.Condition
+	for _, l := range out.Listeners {
+		own = append(own, l.Conditions)
+	}
+	out.Conditions, own = fleet.Programmed(there, o.UID, o.Generation, out.Conditions, own...)
+	for i := range out.Listeners {
+		out.Listeners[i].Conditions = own[i]
+	}
+	out.Addresses = g.where
+	return out
+}
+
+func ofSet(v gateway.SetVerdict, o *gatewayv1.ListenerSet, fleet status.Fleet, there map[string]any) gatewayv1.ListenerSetStatus {
+	out := *v.Status.DeepCopy()
+	var own [][]metav1.Condition
+	for _, l := range out.Listeners {
+		own = append(own, l.Conditions)
+	}
+	out.Conditions, own = fleet.Programmed(there, o.UID, o.Generation, out.Conditions, own...)
+	for i := range out.Listeners {
+		out.Listeners[i].Conditions = own[i]
+	}
+	return out
+}
+
+func gatewayAddresses(list []address) []gatewayv1.GatewayStatusAddress {
+	var out []gatewayv1.GatewayStatusAddress
+	for _, a := range list {
+		kind, value := gatewayv1.HostnameAddressType, a.Hostname
+		if _, err := netip.ParseAddr(a.IP); err == nil {
+			kind, value = gatewayv1.IPAddressType, a.IP
+		}
+		out = append(out, gatewayv1.GatewayStatusAddress{Type: &kind, Value: value})
+	}
+	return out
+}
+
+// next writes the next status that is due, and reports whether there was one.
+func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
+	g.mu.Lock()
+	o, ok := g.due(time.Now())
+	g.mu.Unlock()
+	if !ok {
+		return false, nil
+	}
+	if err := g.limit.Wait(ctx); err != nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	mark := gatewayMark{version: o.meta.GetResourceVersion(), next: time.Now().Add(gatewayPause)}
+	var err error
+	mark.status, err = g.write(ctx, o)
+	result := "written"
+	switch reason := apierrors.ReasonForError(err); {
+	case err == nil:
+	case reason == metav1.StatusReasonUnknown: // the API server did not answer
+		g.written.WithLabelValues("error").Inc()
+		return false, fmt.Errorf("write status of %s: %w", o.ref, err)
+	case reason == metav1.StatusReasonInvalid, reason == metav1.StatusReasonNotFound:
+		// Not tried again until it is to say something else, or the object is another one.
+		result = "refused"
+		g.log.Warn("status refused", "object", o.ref.String(), "err", err)
+	default: // it harms no other object
+		result, mark.status, mark.next = "error", nil, time.Now().Add(gatewayRetry)
+		g.log.Warn("cannot write a status, trying again", "object", o.ref.String(), "err", err, "in", gatewayRetry)
+	}
+	g.written.WithLabelValues(result).Inc()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wrote[o.meta.GetUID()] = mark
+	return true, nil
+}
+
+// due takes the next object from the queue whose status is not what it should be. An empty queue is
+// filled once after each change.
+func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
+	if g.changed {
+		g.queue, g.changed = g.objects(), false
+	}
+	for len(g.queue) > 0 {
+		o := g.queue[0]
+		g.queue = g.queue[1:]
+		mark := g.wrote[o.meta.GetUID()]
+		if o.meta.GetUID() == "" || o.meta.GetDeletionTimestamp() != nil {
+			continue
+		}
+		there := mark.status
+		if there == nil || mark.version != o.meta.GetResourceVersion() {
+			there = statusOf(o.object)
+		}
+		want, err := o.status(there, now)
+		switch {
+		case err != nil || status.Same(there, want):
+		case now.Before(mark.next):
+			g.changed = true // looked at again then
+			time.AfterFunc(mark.next.Sub(now), g.loop.Kick)
+		default:
+			return o, true
+		}
+	}
+	return gatewayObject{}, false
+}
+
+// write brings a status to the API server, and returns it. It is made of the one that is there now.
+func (g *gatewayStatuses) write(ctx context.Context, o gatewayObject) (map[string]any, error) {
+	client := g.client.Resource(schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: o.resource}).Namespace(o.ref.Namespace)
+	for tries := 0; ; tries++ {
+		there, err := client.Get(ctx, o.ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if there.GetUID() != o.meta.GetUID() {
+			return nil, apierrors.NewNotFound(schema.GroupResource{Group: gatewayv1.GroupName, Resource: o.resource}, o.ref.Name)
+		}
+		has, _, _ := unstructured.NestedMap(there.Object, "status")
+		g.mu.Lock()
+		want, err := o.status(has, time.Now())
+		g.mu.Unlock()
+		if err != nil || status.Same(has, want) {
+			return want, err
+		}
+		there.Object["status"] = want
+		if _, err = client.UpdateStatus(ctx, there, metav1.UpdateOptions{FieldManager: manager}); !apierrors.IsConflict(err) || tries == gatewayTries {
+			return want, err
+		}
+	}
+}
+
+// statusOf returns the status of an object as the cluster sent it.
+func statusOf(object any) map[string]any {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil
+	}
+	out, _, _ := unstructured.NestedMap(content, "status")
+	return out
+}
+
+// GatewayRules returns the permissions to write the status of the Gateway API: that of classes, which are
+// in no namespace, and that of the objects in every namespace whose objects are compiled.
+func GatewayRules() (classes, objects []rbacv1.PolicyRule) {
+	rules := func(resources ...string) []rbacv1.PolicyRule {
+		var statuses []string
+		for _, r := range resources {
+			statuses = append(statuses, r+"/status")
+		}
+		return []rbacv1.PolicyRule{{APIGroups: []string{gatewayv1.GroupName}, Resources: statuses, Verbs: []string{"update"}}}
+	}
+	return rules("gatewayclasses"), rules("gateways", "grpcroutes", "httproutes", "listenersets")
+}

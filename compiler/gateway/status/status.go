@@ -1,0 +1,192 @@
+// Package status makes the status of objects of the Gateway API: what is to be written, given what is
+// there. It is pure; package announce writes.
+//
+// # Decisions
+//
+// The lists parents and conditions of a status belong to several controllers, and the API server
+// replaces them whole. So what others have written is kept as it is, in its place: other conditions, and
+// the entries of parents whose controllerName is not ours. A condition that was made for a later
+// generation than the one that was compiled is kept, too: another compile knows more. Where nothing
+// differs, nothing is to be written, so that messages name no snapshot and no time.
+package status
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// Conditions of ours, by what has them. Those that are not wanted any more are removed.
+var (
+	ofClass    = []string{string(gatewayv1.GatewayClassConditionStatusAccepted)}
+	ofGateway  = []string{string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed)}
+	ofListener = []string{string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionConflicted), string(gatewayv1.ListenerConditionResolvedRefs), string(gatewayv1.ListenerConditionProgrammed)}
+	ofParent   = []string{string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs), string(gatewayv1.RouteConditionPartiallyInvalid)}
+)
+
+// Class returns the status of a GatewayClass: what is there, changed into what is wanted.
+func Class(there map[string]any, want gatewayv1.GatewayClassStatus, now time.Time) (map[string]any, error) {
+	return merged(there, want, func(out, wanted map[string]any) {
+		out["conditions"] = conditions(out["conditions"], wanted["conditions"], ofClass, now)
+		take(out, wanted, "supportedFeatures")
+	})
+}
+
+// Gateway returns the status of a Gateway. Addresses are kept if none are wanted.
+func Gateway(there map[string]any, want gatewayv1.GatewayStatus, now time.Time) (map[string]any, error) {
+	return merged(there, want, func(out, wanted map[string]any) {
+		out["conditions"] = conditions(out["conditions"], wanted["conditions"], ofGateway, now)
+		out["listeners"] = listeners(out["listeners"], wanted["listeners"], now)
+		take(out, wanted, "attachedListenerSets")
+		take(out, wanted, "addresses")
+	})
+}
+
+// ListenerSet returns the status of a ListenerSet.
+func ListenerSet(there map[string]any, want gatewayv1.ListenerSetStatus, now time.Time) (map[string]any, error) {
+	return merged(there, want, func(out, wanted map[string]any) {
+		out["conditions"] = conditions(out["conditions"], wanted["conditions"], ofGateway, now)
+		out["listeners"] = listeners(out["listeners"], wanted["listeners"], now)
+	})
+}
+
+// Route returns the status of a route, of whatever kind, of which a controller has these parents.
+func Route(there map[string]any, controller string, want []gatewayv1.RouteParentStatus, now time.Time) (map[string]any, error) {
+	return merged(there, gatewayv1.RouteStatus{Parents: want}, func(out, wanted map[string]any) {
+		out["parents"] = parents(out["parents"], wanted["parents"], controller, now)
+	})
+}
+
+// Same reports whether two statuses say the same.
+func Same(a, b map[string]any) bool { return reflect.DeepEqual(a, b) }
+
+// merged copies what is there and changes it, with what is wanted in the same form.
+func merged[T any](there map[string]any, want T, change func(out, wanted map[string]any)) (map[string]any, error) {
+	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&want)
+	if err != nil {
+		return nil, fmt.Errorf("make a status: %w", err)
+	}
+	out := runtime.DeepCopyJSON(there)
+	if out == nil {
+		out = map[string]any{}
+	}
+	change(out, wanted)
+	return out, nil
+}
+
+// take takes a field as it is wanted, if it is.
+func take(out, wanted map[string]any, field string) {
+	if value, is := wanted[field]; is && value != nil {
+		out[field] = value
+	}
+}
+
+// conditions changes those of ours, and leaves the others.
+func conditions(there, want any, ours []string, now time.Time) []any {
+	wanted := map[string]map[string]any{}
+	for _, c := range maps(want) {
+		wanted[text(c["type"])] = c
+	}
+	out := []any{}
+	seen := map[string]bool{}
+	for _, c := range maps(there) {
+		kind := text(c["type"])
+		w, is := wanted[kind]
+		switch {
+		case is:
+			seen[kind] = true
+			out = append(out, condition(c, w, now))
+		case !slices.Contains(ours, kind):
+			out = append(out, c)
+		}
+	}
+	for _, w := range maps(want) {
+		if !seen[text(w["type"])] {
+			out = append(out, condition(nil, w, now))
+		}
+	}
+	return out
+}
+
+// condition returns what is wanted of one, with the time of its last transition.
+func condition(there, want map[string]any, now time.Time) map[string]any {
+	if number(there["observedGeneration"]) > number(want["observedGeneration"]) {
+		return there
+	}
+	since := any(now.UTC().Truncate(time.Second).Format(time.RFC3339))
+	if there["status"] == want["status"] && there["lastTransitionTime"] != nil {
+		since = there["lastTransitionTime"]
+	}
+	out := map[string]any{"message": text(want["message"]), "lastTransitionTime": since}
+	for _, field := range []string{"type", "status", "reason", "observedGeneration"} {
+		take(out, want, field)
+	}
+	return out
+}
+
+// listeners has those that are wanted, by name.
+func listeners(there, want any, now time.Time) []any {
+	was := map[string]map[string]any{}
+	for _, l := range maps(there) {
+		was[text(l["name"])] = l
+	}
+	out := []any{}
+	for _, l := range maps(want) {
+		l["conditions"] = conditions(was[text(l["name"])]["conditions"], l["conditions"], ofListener, now)
+		out = append(out, l)
+	}
+	return out
+}
+
+// parents leaves those of other controllers where they are.
+func parents(there, want any, controller string, now time.Time) []any {
+	wanted := maps(want)
+	done := make([]bool, len(wanted))
+	out := []any{}
+	for _, p := range maps(there) {
+		if text(p["controllerName"]) != controller {
+			out = append(out, p)
+			continue
+		}
+		i := slices.IndexFunc(wanted, func(w map[string]any) bool { return reflect.DeepEqual(w["parentRef"], p["parentRef"]) })
+		if i < 0 || done[i] {
+			continue // it is no parent of ours any more
+		}
+		done[i] = true
+		wanted[i]["conditions"] = conditions(p["conditions"], wanted[i]["conditions"], ofParent, now)
+		out = append(out, wanted[i])
+	}
+	for i, w := range wanted {
+		if !done[i] {
+			w["conditions"] = conditions(nil, w["conditions"], ofParent, now)
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// maps returns the objects of a list, and none of what is no list.
+func maps(list any) []map[string]any {
+	values, _ := list.([]any)
+	var out []map[string]any
+	for _, v := range values {
+		if m, is := v.(map[string]any); is {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func text(value any) string {
+	s, _ := value.(string)
+	return s
+}
+
+func number(value any) int64 {
+	n, _ := value.(int64)
+	return n
+}
