@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -170,7 +169,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("EXAMPLES", examples)
-	crds, err := gatewayAPI()
+	crds, err := kubetest.GatewayAPIFolder()
 	if err != nil {
 		return err
 	}
@@ -184,16 +183,6 @@ func setup(env *testscript.Env) error {
 	env.Values[worldKey{}] = w
 	return nil
 }
-
-// gatewayAPI is the folder of the CustomResourceDefinitions of the Gateway API's standard channel, as its
-// module has them.
-var gatewayAPI = sync.OnceValues(func() (string, error) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
-	if err != nil {
-		return "", fmt.Errorf("find the module of the Gateway API: %w", err)
-	}
-	return filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "standard"), nil
-})
 
 type worldKey struct{}
 

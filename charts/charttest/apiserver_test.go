@@ -3,6 +3,8 @@ package charttest
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +32,11 @@ func TestAPIServerTakesEverything(t *testing.T) {
 	for _, f := range foreign {
 		server.Apply(t, stub(f.group, f.kind))
 	}
+	gatewayClasses, err := os.ReadFile(filepath.Join(kubetest.GatewayAPI(t), "gateway.networking.k8s.io_gatewayclasses.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Apply(t, string(gatewayClasses))
 	server.Apply(t, "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: edge}, value: 1000}")
 	for _, v := range all(t) {
 		t.Run(v.name, func(t *testing.T) {

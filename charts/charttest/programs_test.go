@@ -77,7 +77,7 @@ func TestRolesAreThoseOfThePrograms(t *testing.T) {
 			objects := v.objects(t)
 			if o, ok := v.component(t, "Deployment", "compiler"); ok {
 				args := specOf(t, o).Containers[0].Args
-				said := granted(t, printed(t, compiler.NewCommand(), "rbac", "--config", written(t, v, "compiler", "config.yaml"), arg(args, "--store"), arg(args, "--lease"), arg(args, "--webhook-secret"), arg(args, "--webhook-configuration")), "hapsnap-compiler")
+				said := granted(t, printed(t, compiler.NewCommand(), "rbac", "--config", written(t, v, "compiler", "config.yaml"), arg(args, "--store"), arg(args, "--lease"), arg(args, "--webhook-secret"), arg(args, "--webhook-configuration"), arg(args, "--fleet-status")), "hapsnap-compiler")
 				compare(t, "compiler", said, granted(t, objects, accountOf(t, o)), v.name == "named", []string{
 					v.name + "/configmaps:" + o.GetName() + ":get,list,watch", "/example.com/widgets::get,list,watch",
 				})

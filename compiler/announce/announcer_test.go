@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/announce"
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -54,13 +58,13 @@ func (l *lead) set(leading bool) {
 type counter struct {
 	next http.RoundTripper
 	mu   sync.Mutex
-	n    int
+	at   []time.Time
 }
 
 func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
 		c.mu.Lock()
-		c.n++
+		c.at = append(c.at, time.Now())
 		c.mu.Unlock()
 	}
 	return c.next.RoundTrip(r)
@@ -69,7 +73,13 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 func (c *counter) writes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.n
+	return len(c.at)
+}
+
+func (c *counter) times() []time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.at)
 }
 
 // announcer is one that runs, as a service account that may do what the rules
@@ -82,6 +92,11 @@ type announcer struct {
 
 func start(t *testing.T, config *rest.Config, leading bool) announcer {
 	t.Helper()
+	return startWith(t, config, leading, nil)
+}
+
+func startWith(t *testing.T, config *rest.Config, leading bool, fleet announce.Fleet) announcer {
+	t.Helper()
 	out := announcer{lead: &lead{has: leading}, counter: &counter{}}
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { out.next = next; return out.counter })
@@ -89,8 +104,12 @@ func start(t *testing.T, config *rest.Config, leading bool) announcer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	out.Announcer = announce.New(announce.Options{
-		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Leader: out.lead, Instance: "compiler-0_abc",
+		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: objects, Fleet: fleet, Leader: out.lead, Instance: "compiler-0_abc",
 		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	})
 	ctx, stop := context.WithCancel(context.Background())
@@ -124,6 +143,9 @@ func newWorld(t *testing.T) world {
 		t.Fatal(err)
 	}
 	rules := append(events.Rules(), announce.StatusRules()...)
+	_, statuses := announce.GatewayRules()
+	rules = append(rules, statuses...)
+	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{gatewayv1.GroupName}, Resources: []string{"gateways", "httproutes"}, Verbs: []string{"get"}})
 	if w.config, err = clientcmd.BuildConfigFromFlags("", server.Grant(t, w.namespace, "compiler", rules)); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,14 @@
 {{- else }}hapsnap.dev/{{ .Values.ingressClass.name }}{{ end -}}
 {{- end -}}
 
+{{- define "hapsnap.gatewayClass" -}}{{ default (include "hapsnap.class" .) .Values.gatewayAPI.class.name }}{{- end -}}
+
+{{- define "hapsnap.gatewayController" -}}
+{{- if .Values.gatewayAPI.class.controllerName }}{{ .Values.gatewayAPI.class.controllerName }}
+{{- else if eq (include "hapsnap.gatewayClass" .) "hapsnap" }}hapsnap.dev/gateway-controller
+{{- else }}hapsnap.dev/{{ include "hapsnap.gatewayClass" . }}{{ end -}}
+{{- end -}}
+
 {{/* spec of the CompilerConfig, as YAML. */}}
 {{- define "hapsnap.config" -}}
 {{- $own := dict "ingressClass" (include "hapsnap.class" .) "controllerClass" (include "hapsnap.controller" .) "http" (dict "port" 80) "https" (dict "port" 443) "status" (dict "port" 8404) -}}
@@ -17,6 +25,9 @@
 {{- if and .Values.haproxy.service.enabled (not (hasKey .Values.compiler.config "ingressStatus")) -}}
 {{- $_ := set $own "ingressStatus" (dict "service" (printf "%s/%s-haproxy" .Release.Namespace (include "hapsnap.fullname" .))) -}}
 {{- end -}}
+{{- end -}}
+{{- if .Values.gatewayAPI.enabled -}}
+{{- $_ := set $own "gatewayAPI" (dict "enabled" true "controllerName" (include "hapsnap.gatewayController" .)) -}}
 {{- end -}}
 {{- if .Values.compiler.countriesVolume -}}
 {{- $_ := set $own "countries" (dict "files" (list "/etc/hapsnap/countries")) -}}
@@ -43,6 +54,12 @@
 {{- end }}
 {{- end }}
 {{- $seen := dict }}
+{{- if .Values.gatewayAPI.enabled }}
+{{- range .Values.gatewayAPI.ports }}
+- {name: gateway-{{ int . }}, port: {{ int . }}, protocol: TCP}
+{{- $_ := set $seen (int . | toString) true }}
+{{- end }}
+{{- end }}
 {{- range $config.tcpServices }}
 {{- $port := int .port | toString }}
 {{- if not (hasKey $seen $port) }}

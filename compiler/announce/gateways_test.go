@@ -1,0 +1,181 @@
+package announce_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	watched "github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// workers are those of a fleet that a test makes.
+type workers struct {
+	report  func() (watched.FleetReport, error)
+	changes chan struct{}
+}
+
+func (w workers) Read(time.Time) (watched.FleetReport, error) { return w.report() }
+
+func (w workers) Changes() <-chan struct{} { return w.changes }
+
+// routed is what a compile says of a route.
+func routed(name string, generation int64) (gatewayv1.HTTPRoute, gateway.RouteVerdict) {
+	parent := gatewayv1.RouteParentStatus{
+		ParentRef: gatewayv1.ParentReference{Name: "web"}, ControllerName: "hapsnap.dev/gateway-controller",
+		Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", ObservedGeneration: generation}},
+	}
+	route := gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1", Generation: generation}}
+	told := *parent.DeepCopy()
+	told.Conditions[0].LastTransitionTime = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	route.Status.Parents = []gatewayv1.RouteParentStatus{told}
+	return route, gateway.RouteVerdict{Ref: diag.Object{Kind: "HTTPRoute", Name: name}, Parents: []gatewayv1.RouteParentStatus{parent}}
+}
+
+// A thousand routes whose status is as it should be make no request. One that changes makes one write,
+// and the next one a second later at the earliest.
+func TestUnchangedRoutesWriteNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gatewayAPI("httproutes")
+	w.server.Apply(t, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: %s, name: web}, spec: {parentRefs: [{name: web}]}}`, w.namespace))
+	a := start(t, w.config, true)
+	var in inputs.Inputs
+	var said gateway.Verdicts
+	for n := range 1000 {
+		route, v := routed(fmt.Sprintf("route%d", n), 7)
+		in.Gateway.HTTPRoutes = append(in.Gateway.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: v.Ref, Value: &route})
+		said.Routes = append(said.Routes, v)
+	}
+	real := &gatewayv1.HTTPRoute{}
+	w.read("HTTPRoute", "web", real)
+	ref := diag.Object{Kind: "HTTPRoute", Namespace: w.namespace, Name: "web"}
+	in.Gateway.HTTPRoutes = append(in.Gateway.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: ref, Value: real})
+	for _, reason := range []string{"Accepted", "Accepted", "Again"} {
+		_, v := routed("web", real.Generation)
+		v.Ref, v.Parents[0].Conditions[0].Reason = ref, reason
+		next := said
+		next.Routes = append(next.Routes[:len(next.Routes):len(next.Routes)], v)
+		a.Gateways(in, config.Default(), next, snapshots.ID{Revision: 1})
+		w.await("the route says "+reason, func() bool {
+			got := &gatewayv1.HTTPRoute{}
+			w.read("HTTPRoute", "web", got)
+			return len(got.Status.Parents) == 1 && got.Status.Parents[0].Conditions[0].Reason == reason
+		})
+	}
+	if got := a.writes(); got != 2 {
+		t.Errorf("%d requests write, want 2", got)
+	}
+	if times := a.times(); len(times) == 2 && times[1].Sub(times[0]) < time.Second {
+		t.Errorf("one status is written twice within %s", times[1].Sub(times[0]))
+	}
+}
+
+// Programmed follows what the workers run. A former leader's word stays true of what was there before.
+func TestProgrammedFollowsTheWorkers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gatewayAPI("gateways")
+	w.server.Apply(t, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: %s, name: web}, spec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 80, protocol: HTTP}]}}`, w.namespace))
+	first, second, third := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, snapshots.ID{Revision: 3, Short: "cccccccccc"}
+	held := make(chan watched.FleetReport, 1)
+	var now watched.FleetReport
+	var mute error
+	fleet := workers{report: func() (watched.FleetReport, error) {
+		select {
+		case now = <-held:
+		default:
+		}
+		return now, mute
+	}, changes: make(chan struct{}, 1)}
+	a := startWith(t, w.config, true, fleet)
+	ref := diag.Object{Kind: "Gateway", Namespace: w.namespace, Name: "web"}
+	runs := func(ids ...snapshots.ID) {
+		report := watched.FleetReport{Workers: snapshots.Workers{}}
+		for _, id := range ids {
+			report.Workers[id]++
+		}
+		held <- report
+		fleet.changes <- struct{}{}
+	}
+	publish := func(head snapshots.ID) {
+		g := &gatewayv1.Gateway{}
+		w.read("Gateway", "web", g)
+		in := inputs.Inputs{Gateway: inputs.GatewayAPI{Gateways: []inputs.Object[gatewayv1.Gateway]{{Ref: ref, Value: g}}}}
+		a.Gateways(in, config.Default(), gateway.Verdicts{Gateways: []gateway.GatewayVerdict{{Ref: ref, Status: gatewayv1.GatewayStatus{
+			Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", ObservedGeneration: g.Generation}},
+			Listeners:  []gatewayv1.ListenerStatus{{Name: "http", SupportedKinds: []gatewayv1.RouteGroupKind{}, Conditions: []metav1.Condition{}}},
+		}}}}, head)
+	}
+	say := func(want string, generation int64) {
+		t.Helper()
+		w.await(fmt.Sprintf("Programmed=%s of generation %d", want, generation), func() bool {
+			g := &gatewayv1.Gateway{}
+			w.read("Gateway", "web", g)
+			own := gateway.Condition(g.Status.Conditions, "Programmed")
+			return string(own.Status) == want && own.ObservedGeneration == generation &&
+				len(g.Status.Listeners) == 1 && string(gateway.Condition(g.Status.Listeners[0].Conditions, "Programmed").Status) == want
+		})
+	}
+	publish(first)
+	say("Unknown", 1) // the fleet has no instances
+	runs(first, snapshots.ID{})
+	say("False", 1)
+	runs(first, first)
+	say("True", 1)
+
+	// Another object changes: the snapshot that runs has this generation.
+	publish(second)
+	runs(first, second)
+	say("True", 1)
+
+	w.server.Apply(t, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: %s, name: web}, spec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 81, protocol: HTTP}]}}`, w.namespace))
+	publish(third)
+	say("False", 2)
+	runs(third)
+	say("True", 2)
+	runs(second) // somebody pins it
+	say("False", 2)
+	runs(third)
+	say("True", 2)
+}
+
+// gatewayAPI has the API server know some of the kinds.
+func (w world) gatewayAPI(plurals ...string) {
+	w.Helper()
+	for _, plural := range plurals {
+		text, err := os.ReadFile(filepath.Join(kubetest.GatewayAPI(w), "gateway.networking.k8s.io_"+plural+".yaml"))
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.server.Apply(w, string(text))
+	}
+}
+
+// read reads an object of the Gateway API.
+func (w world) read(kind, name string, into any) {
+	w.Helper()
+	var u unstructured.Unstructured
+	u.SetAPIVersion("gateway.networking.k8s.io/v1")
+	u.SetKind(kind)
+	if err := w.server.Client().Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, &u); err != nil {
+		w.Fatal(err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
+		w.Fatal(err)
+	}
+}

@@ -1,0 +1,171 @@
+package status_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/compiler/gateway/status"
+)
+
+const ours = "hapsnap.dev/gateway-controller"
+
+var (
+	before = "2026-01-01T00:00:00Z"
+	now    = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	today  = "2026-02-03T04:05:06Z"
+)
+
+// parsed is a status as the API server sends it.
+func parsed(t *testing.T, text string) map[string]any {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return whole(out).(map[string]any)
+}
+
+// whole makes whole numbers of those that JSON has.
+func whole(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = whole(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = whole(v[i])
+		}
+	case float64:
+		return int64(v)
+	}
+	return value
+}
+
+func accepted(so metav1.ConditionStatus, generation int64) metav1.Condition {
+	return metav1.Condition{Type: "Accepted", Status: so, Reason: "Accepted", ObservedGeneration: generation}
+}
+
+func parent(name gatewayv1.ObjectName, c ...metav1.Condition) gatewayv1.RouteParentStatus {
+	return gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: name}, ControllerName: ours, Conditions: c}
+}
+
+// What others wrote stays as it is and where it is, be it entries of parents or conditions of ours; what
+// is not ours any more goes.
+func TestRoute(t *testing.T) {
+	t.Parallel()
+	foreign := `{controllerName: other.example/x, parentRef: {name: web, odd: [1]}, conditions: [{type: Accepted, status: "False", unknown: field}]}`
+	for name, c := range map[string]struct {
+		there string
+		want  []gatewayv1.RouteParentStatus
+		get   string
+	}{
+		"a first word": {
+			`{}`, []gatewayv1.RouteParentStatus{parent("web", accepted("True", 1))},
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "` + today + `"}]}]}`,
+		},
+		"between others": {
+			`{parents: [` + foreign + `, {controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: theirs, status: "True"}, {type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "` + before + `"}]}, ` + foreign + `]}`,
+			[]gatewayv1.RouteParentStatus{parent("web", accepted("True", 2)), parent("more", accepted("False", 2))},
+			`{parents: [` + foreign + `, {controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: theirs, status: "True"}, {type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 2, lastTransitionTime: "` + before + `"}]}, ` + foreign + `,
+			{controllerName: ` + ours + `, parentRef: {name: more}, conditions: [{type: Accepted, status: "False", reason: Accepted, message: "", observedGeneration: 2, lastTransitionTime: "` + today + `"}]}]}`,
+		},
+		"a status changes": {
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "` + before + `"}]}]}`,
+			[]gatewayv1.RouteParentStatus{parent("web", accepted("False", 2))},
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: Accepted, status: "False", reason: Accepted, message: "", observedGeneration: 2, lastTransitionTime: "` + today + `"}]}]}`,
+		},
+		"a later compile has said more": {
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: Accepted, status: "False", reason: Later, message: "", observedGeneration: 3, lastTransitionTime: "` + before + `"}]}]}`,
+			[]gatewayv1.RouteParentStatus{parent("web", accepted("True", 2))},
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: Accepted, status: "False", reason: Later, message: "", observedGeneration: 3, lastTransitionTime: "` + before + `"}]}]}`,
+		},
+		"a condition of ours ends": {
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: PartiallyInvalid, status: "True", observedGeneration: 1}, {type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "` + before + `"}]}]}`,
+			[]gatewayv1.RouteParentStatus{parent("web", accepted("True", 1))},
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "` + before + `"}]}]}`,
+		},
+		"it names none of our Gateways any more": {
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: []}, ` + foreign + `]}`, nil, `{parents: [` + foreign + `]}`,
+		},
+	} {
+		there := parsed(t, c.there)
+		got, err := status.Route(there, ours, c.want, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(parsed(t, c.get), got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+		if diff := cmp.Diff(parsed(t, c.there), there); diff != "" {
+			t.Errorf("%s: what was there is changed (-before +after)\n%s", name, diff)
+		}
+		if again, err := status.Route(got, ours, c.want, now.Add(time.Hour)); err != nil || !status.Same(again, got) {
+			t.Errorf("%s: the second time it is something else: %v, %v", name, again, err)
+		}
+	}
+}
+
+// Listeners are ours. Addresses stay where none are known.
+func TestGateway(t *testing.T) {
+	t.Parallel()
+	there := parsed(t, `{addresses: [{type: IPAddress, value: 192.0.2.1}], conditions: [{type: theirs, status: "True"}],
+		listeners: [{name: gone, conditions: []}, {name: http, attachedRoutes: 1, conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "`+before+`"}]}]}`)
+	want := gatewayv1.GatewayStatus{
+		Conditions: []metav1.Condition{accepted("True", 1)},
+		Listeners:  []gatewayv1.ListenerStatus{{Name: "http", AttachedRoutes: 2, SupportedKinds: []gatewayv1.RouteGroupKind{}, Conditions: []metav1.Condition{accepted("True", 1)}}},
+	}
+	got, err := status.Gateway(there, want, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(parsed(t, `{addresses: [{type: IPAddress, value: 192.0.2.1}],
+		conditions: [{type: theirs, status: "True"}, {type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "`+today+`"}],
+		listeners: [{name: http, attachedRoutes: 2, supportedKinds: [], conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "`+before+`"}]}]}`), got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// Programmed is true if every worker runs the generation, and stays where nothing is heard of them.
+func TestProgrammed(t *testing.T) {
+	t.Parallel()
+	runs := func(so bool) func(types.UID, int64, bool) bool {
+		return func(types.UID, int64, bool) bool { return so }
+	}
+	was := func(so string, generation string) string {
+		return `{conditions: [{type: Programmed, status: "` + so + `", observedGeneration: ` + generation + `}]}`
+	}
+	for name, c := range map[string]struct {
+		fleet status.Fleet
+		there string
+		want  string
+	}{
+		"every worker runs it":               {status.Fleet{Run: runs(true)}, `{}`, "True"},
+		"not every worker":                   {status.Fleet{Run: runs(false)}, was("True", "2"), "False"},
+		"the rollout is stopped":             {status.Fleet{Run: runs(false), Stopped: "for a reason"}, `{}`, "False"},
+		"nothing is heard":                   {status.Fleet{Silent: "silent"}, `{}`, "Unknown"},
+		"nothing is heard any more":          {status.Fleet{Silent: "silent"}, was("True", "2"), "True"},
+		"nothing is heard of a generation":   {status.Fleet{Silent: "silent"}, was("True", "1"), "Unknown"},
+		"nothing is heard of what never ran": {status.Fleet{Silent: "silent"}, was("False", "2"), "Unknown"},
+	} {
+		invalid := metav1.Condition{Type: "Programmed", Status: "False", Reason: "Invalid", ObservedGeneration: 2}
+		own, listeners := c.fleet.Programmed(parsed(t, c.there), "u", 2, nil, []metav1.Condition{accepted("True", 2)}, []metav1.Condition{invalid})
+		if len(own) != 1 || string(own[0].Status) != c.want || own[0].ObservedGeneration != 2 || own[0].Reason == "" {
+			t.Errorf("%s: got %v", name, own)
+		}
+		if len(listeners) != 2 || len(listeners[0]) != 2 || listeners[0][1] != own[0] || len(listeners[1]) != 1 || listeners[1][0] != invalid {
+			t.Errorf("%s: listeners have %v", name, listeners)
+		}
+	}
+}
