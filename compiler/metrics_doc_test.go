@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/admission"
@@ -34,7 +35,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	registry.MustRegister(watching)
 	registerOthers(t, registry)
-	announce.New(announce.Options{Metrics: registry})
+	announce.New(announce.Options{Metrics: registry, Dynamic: &dynamic.DynamicClient{}})
 	credentials.NewMetrics(registry, "compiler").Example()
 	metricsdoc.Check(t, registry, file, section, prefix, *update)
 }

@@ -286,16 +286,16 @@ type RedirectURL struct {
 func (RedirectURL) Kind() Kind { return "RedirectURL" }
 
 // Schemes returns the schemes that the redirect may have, each with the port that is not written.
-func (r RedirectURL) Schemes() []SchemePort {
-	all := []SchemePort{{"http", 80}, {"https", 443}}
+func (r RedirectURL) Schemes() []schemePort {
+	all := []schemePort{{"http", 80}, {"https", 443}}
 	if r.Scheme == "" {
 		return all
 	}
-	return slices.DeleteFunc(all, func(s SchemePort) bool { return s.Scheme != r.Scheme })
+	return slices.DeleteFunc(all, func(s schemePort) bool { return s.Scheme != r.Scheme })
 }
 
-// SchemePort is a scheme and its port.
-type SchemePort struct {
+// schemePort is a scheme and its port.
+type schemePort struct {
 	Scheme string
 	Port   int
 }
