@@ -61,12 +61,12 @@ func TestUnchangedRoutesWriteNothing(t *testing.T) {
 		in.Gateway.HTTPRoutes = append(in.Gateway.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: v.Ref, Value: &route})
 		said.Routes = append(said.Routes, v)
 	}
-	real := &gatewayv1.HTTPRoute{}
-	w.read("HTTPRoute", "web", real)
+	present := &gatewayv1.HTTPRoute{}
+	w.read("HTTPRoute", "web", present)
 	ref := diag.Object{Kind: "HTTPRoute", Namespace: w.namespace, Name: "web"}
-	in.Gateway.HTTPRoutes = append(in.Gateway.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: ref, Value: real})
+	in.Gateway.HTTPRoutes = append(in.Gateway.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: ref, Value: present})
 	for _, reason := range []string{"Accepted", "Accepted", "Again"} {
-		_, v := routed("web", real.Generation)
+		_, v := routed("web", present.Generation)
 		v.Ref, v.Parents[0].Conditions[0].Reason = ref, reason
 		next := said
 		next.Routes = append(next.Routes[:len(next.Routes):len(next.Routes)], v)

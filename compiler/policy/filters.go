@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -285,19 +286,11 @@ type RedirectURL struct {
 // Kind returns "RedirectURL".
 func (RedirectURL) Kind() Kind { return "RedirectURL" }
 
-// Schemes returns the schemes that the redirect may have, each with the port that is not written.
-func (r RedirectURL) Schemes() []schemePort {
-	all := []schemePort{{"http", 80}, {"https", 443}}
-	if r.Scheme == "" {
-		return all
-	}
-	return slices.DeleteFunc(all, func(s schemePort) bool { return s.Scheme != r.Scheme })
-}
-
-// schemePort is a scheme and its port.
-type schemePort struct {
-	Scheme string
-	Port   int
+// Schemes returns the schemes that the redirect may have, and of each the port that is not written.
+func (r RedirectURL) Schemes() map[string]int {
+	all := map[string]int{"http": 80, "https": 443}
+	maps.DeleteFunc(all, func(scheme string, _ int) bool { return r.Scheme != "" && scheme != r.Scheme })
+	return all
 }
 
 // Answer answers every request with a status.
