@@ -29,6 +29,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if _, err := election.New(election.Options{Program: "pusher", Times: election.Defaults(), Metrics: registry}); err != nil {
 		t.Fatal(err)
 	}
+	newRecorder(Options{Metrics: registry}, "")
 	announce.New(announce.Options{Metrics: registry})
 	credentials.NewMetrics(registry, "pusher").Example()
 	metricsdoc.Check(t, registry, file, section, prefix, *update)

@@ -129,6 +129,9 @@ type Options struct {
 	// something differs, at most every two seconds, and once a minute; nil: nobody.
 	Report func(ctx context.Context, p report.Published) error
 
+	// Journal keeps the turns of rollouts; nil: nobody does. Nothing waits for it.
+	Journal Journal
+
 	// EventLog is a file for what is heard and decided, to be replayed; "" is none. It has no
 	// secrets. What it had from the run before is in another with ".1" appended.
 	EventLog string

@@ -74,7 +74,7 @@ func lead(ctx context.Context, o Options) error {
 	}
 	o, remembers := o.remembering(keeper, taken.Secrets)
 	r := newRunner(o, s, taken.Fallback, now)
-	r.services.keeper, r.remembers = keeper, remembers
+	r.services.keeper, r.remembers, r.recorder = keeper, remembers, newRecorder(o, self.String())
 	fence := push.NewFence(taken.Term, func() error { return leads(ctx, o.Leader) })
 	fence.Sign(self, o.TakeOver)
 	r.lead(taken.Term, fence, end)
@@ -178,6 +178,7 @@ type runner struct {
 	eventLog *eventLog    // nil: there is none
 	// remembers keeps what Secrets hold; nil: nothing does.
 	remembers func(context.Context)
+	recorder  *recorder // nil: there is no journal
 }
 
 func newRunner(o Options, s core.State, fallback []byte, now time.Time) *runner {
@@ -226,6 +227,9 @@ func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 			})
 		})
 	}
+	if r.recorder != nil {
+		r.inbox.start(func() { r.recorder.run(ctx) })
+	}
 	for _, job := range r.services.observer.Jobs() {
 		r.inbox.start(func() { job(ctx) })
 	}
@@ -267,8 +271,11 @@ func (r *runner) step(ctx context.Context, now time.Time) {
 	effects := r.eventLog.step(r.machine, now, r.waiting)
 	clear(r.waiting)
 	r.waiting = r.waiting[:0]
-	r.services.observer.Tell(r.machine.Told()...)
-	r.services.observer.Show(r.machine.Shown())
+	told := r.machine.Told()
+	r.services.observer.Tell(told...)
+	view, status := r.machine.Shown()
+	r.services.observer.Show(view, status)
+	r.recorder.note(told, status.Fleet)
 	for _, x := range effects {
 		if run := r.services.job(ctx, x); run != nil {
 			r.inbox.start(func() { run(ctx, r.inbox.send) })

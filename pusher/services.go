@@ -88,7 +88,7 @@ func (s *services) job(ctx context.Context, x core.Effect) job {
 		})
 	case core.WriteRejection:
 		return one(func(ctx context.Context) core.Event {
-			return core.RejectionWritten{ID: x.Failure.Snapshot, Err: reject(ctx, s.store, x)}
+			return core.RejectionWritten{ID: x.Failure.Snapshot, Err: reject(ctx, s.store, place(s.keeper), x)}
 		})
 	case core.SaveState:
 		return one(func(ctx context.Context) core.Event { return save(ctx, s.keeper, x) })
@@ -142,7 +142,7 @@ func (s *services) open(ctx context.Context, of snapshots.Snapshot) (map[string]
 
 // reject notes a failure in the channel. The digest is that of the snapshot, which is read again
 // where it is no longer at hand.
-func reject(ctx context.Context, store Store, w core.WriteRejection) error {
+func reject(ctx context.Context, store Store, place string, w core.WriteRejection) error {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	failed, digest := w.Failure.Snapshot, w.Digest
@@ -155,6 +155,7 @@ func reject(ctx context.Context, store Store, w core.WriteRejection) error {
 	}
 	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", failed, report.FirstLine(w.Failure.Reason, 80)), w.At, func(c *channel.Channel) error {
 		*c = w.Edit(*c, digest)
+		c.Act = channel.Act{Verb: channel.VerbReject, Snapshot: failed, By: "pusher", Reason: report.FirstLine(w.Failure.Reason, report.LongestMessage), From: place}
 		return nil
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ var groups = []struct {
 	cobra.Group
 	verbs string
 }{
-	{cobra.Group{ID: "look", Title: "Look:"}, "status wait history show diff explain verify check"},
+	{cobra.Group{ID: "look", Title: "Look:"}, "status wait history audit show diff explain verify check"},
 	{cobra.Group{ID: "decide", Title: "Say what should run:"}, "pin unpin override rollback approve reject retry pause resume"},
 	{cobra.Group{ID: "rollout", Title: "Steer a rollout:"}, "promote abort"},
 	{cobra.Group{ID: "compile", Title: "Compile:"}, "render test migrate"},

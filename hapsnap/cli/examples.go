@@ -7,7 +7,8 @@ import "strings"
 var examples = map[string][]string{
 	"status":            {"status", "status -w", "status --store 'git+file:///srv/edge.git?branch=edge' --state state.json -o json"},
 	"wait":              {"wait --for rollout", "wait --for snapshot=r12 --timeout 15m", "wait --for condition=Ready"},
-	"history":           {"history", "history --limit 5 -o json"},
+	"history":           {"history", "history --acts --since 2h", "history --limit 5 -o json"},
+	"audit":             {"audit --since 30d", "audit --since 2026-01-01 -o csv"},
 	"show":              {"show head", "show r12 --file haproxy.cfg"},
 	"diff":              {"diff r11 r12", "diff r12 manifests", "diff cluster:staging cluster:production --exit-code"},
 	"explain":           {"explain haproxy.cfg:120 -f manifests", "explain maps/host.map:3"},

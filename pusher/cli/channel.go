@@ -179,7 +179,7 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 			}
 		}
 		view.Channel = *c
-		c.Act = channel.Act{Verb: does.verb, Snapshot: does.snapshot, By: f.who.by, Reason: f.who.reason, Author: person}
+		c.Act = channel.Act{Verb: does.verb, Snapshot: does.snapshot, By: f.who.by, Reason: f.who.reason, From: hostname(), Author: person}
 		return nil
 	}
 	current := view.Channel
@@ -296,6 +296,10 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 	if !sameStore(seen.Store, store.String()) {
 		return process.WithHint(process.Usage("the pusher with this state reads %s, and not %s", seen.Store, store), "name the same store and branch")
 	}
+	person, err := f.who.identity()
+	if err != nil {
+		return err
+	}
 	accepted := channel.AcceptedRewind{By: f.who.by, Reason: f.who.reason, At: now}
 	for _, name := range args {
 		id, err := snapshots.ParseID(name)
@@ -341,6 +345,7 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 		err = store.UpdateChannel(ctx, done.Subject, now, func(c *channel.Channel) error {
 			done.Before = channelState{Channel: c.Spec}
 			*c = c.RewindAccepted(accepted)
+			c.Act = channel.Act{Verb: channel.VerbAcceptRewind, By: f.who.by, Reason: f.who.reason, From: hostname(), Author: person}
 			return nil
 		})
 		if err != nil {

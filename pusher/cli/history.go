@@ -27,6 +27,8 @@ type historyFlags struct {
 	output process.OutputFlag
 	state  string
 	limit  int
+	acts   bool
+	since  sinceFlag
 }
 
 // revision is one line of the history.
@@ -49,13 +51,18 @@ func historyCommand() *cobra.Command {
 	var f historyFlags
 	cmd := &cobra.Command{
 		Use:   "history --store STORE [--state STATE]",
-		Short: "List the snapshots of a store, the newest first",
-		Args:  process.Args(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Short: "List the snapshots of a store, or what was done to it, the newest first",
+		Long: `List the snapshots of a store, the newest first. With --acts, list what people and programs
+did instead: what they pinned, approved, rejected and so on, and the turns of rollouts, with
+who, when, why and from where.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.storeFlags.add(cmd)
 	f.output.AddListTo(cmd)
 	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run; it says what runs")
+	cmd.Flags().BoolVar(&f.acts, "acts", false, "list what was done, and the turns of rollouts, in place of snapshots")
+	f.since.add(cmd)
 	cmd.Flags().IntVarP(&f.limit, "limit", "n", 20, "how many to list; 0 for all")
 	return cmd
 }
@@ -66,6 +73,9 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer store.Close()
+	if f.acts {
+		return f.listActs(cmd, store)
+	}
 	var status report.Status
 	if f.state != "" {
 		if status, err = f.readStatus(cmd.Context(), f.state); err != nil {
@@ -77,7 +87,22 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(list, func(r revision) bool { return !r.Time.IsZero() && !f.since.after(r.Time) })
 	return f.output.Write(cmd.OutOrStdout(), revisions(list), func(w io.Writer) error { return printHistory(w, list, now) })
+}
+
+// listActs prints the journal.
+func (f *historyFlags) listActs(cmd *cobra.Command, store stores.Store) error {
+	list, err := acts(cmd.Context(), store, f.since, f.limit)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		if _, err := allOf(cmd.Context(), store); err != nil { // the URL names another store than is meant
+			return err
+		}
+	}
+	return f.output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printActs(w, list, time.Now()) })
 }
 
 // history reads the manifests of the newest snapshots.

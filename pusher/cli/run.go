@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
@@ -115,7 +116,15 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer store.Close()
-	f.options.Store, f.options.Log = store, log
+	f.options.Store, f.options.Log, f.options.Journal = store, log, store
+	if strings.HasPrefix(f.store, "git+") { // a store in git does one thing at a time, and reading it comes first
+		journal, err := f.open(cmd.Context(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		defer journal.Close()
+		f.options.Journal = journal
+	}
 	klog.SetSlogLogger(log) // there is one for all of client-go
 	if f.options.Report, err = f.reporting(store); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/difference"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -30,8 +31,9 @@ func showCommand() *cobra.Command {
 	var f showFlags
 	cmd := &cobra.Command{
 		Use:   "show SNAPSHOT --store STORE [--file PATH]",
-		Short: "Show what a snapshot consists of and where it comes from, or print one of its files",
-		Long: `Show what a snapshot consists of and where it comes from. With --file, print one of its
+		Short: "Show what a snapshot consists of, where it comes from and what became of it, or print one of its files",
+		Long: `Show what a snapshot consists of, where it comes from, and what became of it: who did what
+with it, when it reached which fleet, and what took its place. With --file, print one of its
 files, such as haproxy.cfg. The command verifies every digest of the snapshot first.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,7 +48,7 @@ files, such as haproxy.cfg. The command verifies every digest of the snapshot fi
 	return cmd
 }
 
-func (f *showFlags) run(cmd *cobra.Command, store stores.Reader, name string) error {
+func (f *showFlags) run(cmd *cobra.Command, store stores.Store, name string) error {
 	if f.file != "" && f.output.String() != "text" {
 		return process.Usage("a file is printed byte for byte: --file and -o %s exclude each other", &f.output)
 	}
@@ -65,6 +67,11 @@ func (f *showFlags) run(cmd *cobra.Command, store stores.Reader, name string) er
 	if s.Signature, err = signatureOf(cmd.Context(), store, id); err != nil {
 		return err
 	}
+	journal, err := store.Journal(cmd.Context())
+	if err != nil {
+		s.NoLife = err.Error()
+	}
+	s.Life = life(id, journal)
 	now := time.Now()
 	return f.output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printShown(w, s, now) })
 }
@@ -73,6 +80,9 @@ func (f *showFlags) run(cmd *cobra.Command, store stores.Reader, name string) er
 type snapshotDetails struct {
 	snapshots.Manifest
 	Signature *signature.Finding `json:"signature,omitempty"` // in git and ConfigMaps
+	// Life is what became of it, the oldest first, and NoLife is why that cannot be told.
+	Life   []channel.Entry `json:"life,omitempty"`
+	NoLife string          `json:"noLife,omitempty"`
 }
 
 // stored returns the snapshot of a store that a person named. The channel, which
@@ -163,6 +173,12 @@ func printShown(w io.Writer, s snapshotDetails, now time.Time) error {
 	}
 	for _, q := range spec.Quarantined {
 		line("left out", fmt.Sprintf("%s %s: %s", q.Kind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, strings.ReplaceAll(q.Reason, "\n", "\n          ")))
+	}
+	for _, e := range s.Life {
+		line(e.At.UTC().Format(time.RFC3339), tell(e))
+	}
+	if s.NoLife != "" {
+		line("journal", "it cannot be read: "+s.NoLife)
 	}
 	fmt.Fprintln(w)
 	return printFiles(w, spec.Files)

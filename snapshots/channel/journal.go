@@ -1,6 +1,12 @@
 package channel
 
 import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -23,6 +29,20 @@ const (
 	VerbAbort            Verb = "abort"
 	VerbConfirmEndpoints Verb = "confirm-endpoints"
 	VerbAcceptRewind     Verb = "accept-rewind"
+	VerbTidy             Verb = "tidy"
+	// VerbEdit is a change that names no verb, such as one by a person with an editor.
+	VerbEdit Verb = "edit"
+)
+
+// The verbs of turns of a rollout.
+const (
+	TurnBegan  Verb = "began"
+	TurnWave   Verb = "wave"
+	TurnPaused Verb = "paused"
+	TurnGoesOn Verb = "goes-on"
+	TurnFailed Verb = "failed"
+	TurnUndone Verb = "undone"
+	TurnDone   Verb = "done"
 )
 
 // Act is something that was done to a channel, by a person or by a program.
@@ -31,8 +51,100 @@ type Act struct {
 	Snapshot snapshots.ID // that it was about, if any
 	By       string       // as the channel says it
 	Reason   string
+	From     string // the machine that it was done on
 	Author   Person // the zero value: the program itself
 }
 
 // Person is somebody as git names them.
 type Person struct{ Name, Email string }
+
+// String returns the person as git writes them.
+func (p Person) String() string {
+	if p.Email == "" {
+		return p.Name
+	}
+	return p.Name + " <" + p.Email + ">"
+}
+
+// Entry is one line of a journal: who did what when, why and from where. Nothing decides by it.
+type Entry struct {
+	At       time.Time    `json:"at"`
+	Turn     bool         `json:"turn,omitempty"` // of a rollout; otherwise somebody changed the channel
+	Verb     Verb         `json:"verb"`
+	Snapshot snapshots.ID `json:"snapshot,omitzero"`
+	By       string       `json:"by,omitempty"`
+	Author   string       `json:"author,omitempty"` // of the commit, in git
+	Reason   string       `json:"reason,omitempty"`
+	From     string       `json:"from,omitempty"`
+	Fleet    string       `json:"fleet,omitempty"` // of a turn
+	Text     string       `json:"text,omitempty"`
+}
+
+// Entry returns the act as an entry of a journal. Subject is that of the change.
+func (a Act) Entry(subject string, at time.Time) Entry {
+	e := Entry{At: stableTime(at), Verb: a.Verb, Snapshot: a.Snapshot, By: a.By, Author: a.Author.String(), Reason: a.Reason, From: a.From, Text: subject}
+	if e.Verb == "" {
+		e.Verb = VerbEdit
+	}
+	return e.bounded()
+}
+
+// The bounds of a journal that is not in git. The oldest entries leave it first.
+const (
+	MaxEntries      = 1000
+	MaxJournalBytes = 200 << 10
+)
+
+// The bounds of the texts of one entry, in bytes.
+const maxEntryText, maxEntryName = 600, 200
+
+// bounded returns the entry with texts that fit on a line and into a journal.
+func (e Entry) bounded() Entry {
+	short := func(text string, most int) string {
+		text = strings.Join(strings.Fields(text), " ")
+		if len(text) > most {
+			return strings.ToValidUTF8(text[:most], "") + "…"
+		}
+		return text
+	}
+	e.By, e.Author, e.From, e.Fleet = short(e.By, maxEntryName), short(e.Author, maxEntryName), short(e.From, maxEntryName), short(e.Fleet, maxEntryName)
+	e.Reason, e.Text = short(e.Reason, maxEntryText), short(e.Text, maxEntryText)
+	return e
+}
+
+// AppendEntries returns a journal, a line of JSON for each entry, with more entries at its end. The
+// oldest leave a journal that has too many entries or bytes. An entry that is the last one already is
+// not written twice.
+func AppendEntries(journal []byte, entries ...Entry) ([]byte, error) {
+	lines := bytes.SplitAfter(journal, []byte("\n"))
+	lines = slices.DeleteFunc(lines, func(line []byte) bool { return len(bytes.TrimSpace(line)) == 0 })
+	for _, e := range entries {
+		line, err := json.Marshal(e.bounded())
+		if err != nil {
+			return nil, err
+		}
+		if line = append(line, '\n'); len(lines) == 0 || !bytes.Equal(lines[len(lines)-1], line) {
+			lines = append(lines, line)
+		}
+	}
+	lines = lines[max(0, len(lines)-MaxEntries):]
+	size, first := 0, len(lines)
+	for first > 0 && size+len(lines[first-1]) <= MaxJournalBytes {
+		first--
+		size += len(lines[first])
+	}
+	return bytes.Join(lines[first:], nil), nil
+}
+
+// ParseEntries reads a journal, the oldest entry first. Lines that nobody can read are left out: a
+// journal that somebody damaged still tells the rest.
+func ParseEntries(journal []byte) []Entry {
+	var out []Entry
+	for line := range bytes.Lines(journal) {
+		var e Entry
+		if json.Unmarshal(line, &e) == nil && !e.At.IsZero() {
+			out = append(out, e)
+		}
+	}
+	return out
+}

@@ -30,11 +30,11 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 		if err != nil {
 			return err
 		}
-		data, changed, err := sequence.Edit(channel, edit)
+		data, act, changed, err := sequence.EditBy(channel, edit)
 		if err != nil || !changed && !s.lacksSignature(o) {
 			return err
 		}
-		err = s.writeChannel(ctx, o, data, now)
+		err = s.writeChannel(ctx, o, data, act.Entry(subject, now), now)
 		switch {
 		case err == nil:
 			return nil
@@ -47,8 +47,9 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	}
 }
 
-// writeChannel replaces the channel, or creates its ConfigMap. Other keys that people put there stay.
-func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte, now time.Time) error {
+// writeChannel replaces the channel, or creates its ConfigMap, with the entry in its journal. Other keys
+// that people put there stay.
+func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte, entry channel.Entry, now time.Time) error {
 	channel, err := channel.Parse(data)
 	if err != nil {
 		return err
@@ -59,6 +60,9 @@ func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []by
 	}
 	if o == nil {
 		o = newChannel(s.name, fields)
+		if err := addEntries(o, entry); err != nil {
+			return err
+		}
 		if err := s.signChannel(o, now); err != nil {
 			return err
 		}
@@ -69,6 +73,9 @@ func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []by
 		delete(o.Data, key)
 	}
 	maps.Copy(o.Data, fields)
+	if err := addEntries(o, entry); err != nil {
+		return err
+	}
 	if err := s.signChannel(o, now); err != nil {
 		return err
 	}

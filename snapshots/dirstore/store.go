@@ -103,12 +103,15 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 		return err
 	}
 	defer unlock()
-	channel, err := s.channel()
+	current, err := s.channel()
 	if err != nil {
 		return err
 	}
-	data, changed, err := sequence.Edit(channel, edit)
+	data, act, changed, err := sequence.EditBy(current, edit)
 	if err != nil || !changed {
+		return err
+	}
+	if err := s.announce(ctx, data, act.Entry(subject, now), now); err != nil {
 		return err
 	}
 	if err := s.step("write channel"); err != nil {
@@ -120,6 +123,9 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	}
 	if err := s.publish(ctx, file, s.in(channelFile)); err != nil {
 		return fmt.Errorf("write channel (%s): %w", subject, err)
+	}
+	if err := s.record(ctx, now); err != nil { // the next writer does it
+		return fmt.Errorf("the channel is changed (%s), and its journal is not yet: %w", subject, err)
 	}
 	return nil
 }

@@ -183,7 +183,7 @@ func snapshotMessage(name string, m snapshots.Manifest) string {
 // channelMessage is the message of a commit that changes the channel.
 func channelMessage(name, subject string, act channel.Act) string {
 	return message(strings.TrimSuffix(printable(name+" channel: "+subject), ":"), trailers{
-		{"Hapsnap-Act", string(act.Verb)}, {"Hapsnap-Snapshot", act.Snapshot.String()}, {"Hapsnap-By", act.By}, {"Hapsnap-Reason", act.Reason},
+		{"Hapsnap-Act", string(act.Verb)}, {"Hapsnap-Snapshot", act.Snapshot.String()}, {"Hapsnap-By", act.By}, {"Hapsnap-Reason", act.Reason}, {"Hapsnap-From", act.From},
 	})
 }
 

@@ -216,12 +216,7 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 		if err != nil {
 			return err
 		}
-		var act channel.Act
-		data, changed, err := sequence.Edit(old, func(c *channel.Channel) error {
-			err := edit(c)
-			act, c.Act = c.Act, channel.Act{}
-			return err
-		})
+		data, act, changed, err := sequence.EditBy(old, edit)
 		if err != nil || !changed {
 			return err
 		}

@@ -80,13 +80,16 @@ func (s *Store) Others(ctx context.Context) (what string, names []string, err er
 	return "branches", s.branches, nil
 }
 
-// branchesOf returns the branches of a listing, but for the channels of stores.
+// branchesOf returns the branches of a listing, but for the channels and journals of stores.
 func branchesOf(listing map[string]plumbing.Hash) []string {
 	var out []string
 	for name := range listing {
 		short, ok := strings.CutPrefix(name, names("").branch().String())
-		of, isChannel := strings.CutSuffix(name, names("").channel().Short())
-		if _, found := listing[of]; ok && !(isChannel && found) {
+		of, besides := strings.CutSuffix(name, names("").channel().Short())
+		if !besides {
+			of, besides = strings.CutSuffix(name, names("").journal().Short())
+		}
+		if _, found := listing[of]; ok && !(besides && found) {
 			out = append(out, short)
 		}
 	}
@@ -234,16 +237,21 @@ func (n names) channel() plumbing.ReferenceName {
 	return plumbing.NewBranchReferenceName(string(n) + "-channel")
 }
 
+func (n names) journal() plumbing.ReferenceName {
+	return plumbing.NewBranchReferenceName(string(n) + "-journal")
+}
+
 func (n names) tag(id snapshots.ID) plumbing.ReferenceName {
 	return plumbing.NewTagReferenceName(string(n) + "/" + id.String())
 }
 
 // refs is what one listing of the repository says of a store.
 type refs struct {
-	branch, channel plumbing.Hash // zero: there is none
-	review          plumbing.Hash // of the branch that people merge from
-	tags            map[snapshots.ID]plumbing.Hash
-	all             map[snapshots.ID]plumbing.Hash // tags, with those that were dropped
+	branch, channel, journal plumbing.Hash // zero: there is none
+
+	review plumbing.Hash // of the branch that people merge from
+	tags   map[snapshots.ID]plumbing.Hash
+	all    map[snapshots.ID]plumbing.Hash // tags, with those that were dropped
 }
 
 // pick takes the store's references from a listing. Other references, also tags in the store's folder
@@ -252,6 +260,7 @@ func (n names) pick(listing map[string]plumbing.Hash) refs {
 	r := refs{
 		branch:  listing[n.branch().String()],
 		channel: listing[n.channel().String()],
+		journal: listing[n.journal().String()],
 		tags:    map[snapshots.ID]plumbing.Hash{},
 	}
 	folder := n.tag(snapshots.ID{}).String()

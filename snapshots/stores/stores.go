@@ -65,11 +65,20 @@ type Writer interface {
 	Delete(ctx context.Context, ids ...snapshots.ID) error
 }
 
+// Journal is what was done to the channel, and the turns of rollouts. Nothing decides by it.
+type Journal interface {
+	// Journal returns the entries that there are, the oldest first.
+	Journal(ctx context.Context) ([]channel.Entry, error)
+	// Record adds turns of rollouts. The store itself adds what is done to the channel.
+	Record(ctx context.Context, now time.Time, entries ...channel.Entry) error
+}
+
 // Store is everything that any store can do. Take a smaller interface where
 // you are not main.
 type Store interface {
 	Reader
 	Writer
+	Journal
 	io.Closer
 	fmt.Stringer // the URL, without a password
 }

@@ -33,6 +33,8 @@ type Store interface {
 	Reader
 	Writer
 	io.Closer
+	Journal(ctx context.Context) ([]channel.Entry, error)
+	Record(ctx context.Context, now time.Time, entries ...channel.Entry) error
 }
 
 // Backend is an empty place for snapshots, such as a directory or a repository,
@@ -113,6 +115,7 @@ func suite() []test {
 		{"what is closed and opened is the same", testReopen},
 		{"deleted snapshots are gone, the newest is kept", testDelete},
 		{"the channel is kept", testChannel},
+		{"the journal has acts and turns", testJournal},
 		{"a channel that cannot be read is an error", testChannelUnreadable},
 		{"a channel that is gone holds until a person gives it up", testChannelGone},
 		{"a tampered snapshot is corrupt", testTampered},
@@ -258,4 +261,57 @@ func backends(prefix string, n int) []string {
 		names = append(names, fmt.Sprintf("%s_%d", prefix, i))
 	}
 	return names
+}
+
+// Acts and turns get into the journal in the order in which they were, of several writers too. What
+// changes nothing is no act.
+func testJournal(t testCase) {
+	a, b := t.Open(nil), t.Open(nil)
+	defer a.Close()
+	defer b.Close()
+	if got, err := a.Journal(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("the journal of an empty store is %v, %v", got, err)
+	}
+	id, _, err := a.Publish(t.Context(), Draft("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	act := func(s Store, verb channel.Verb, after time.Duration, change func(channel.Channel) channel.Channel) {
+		t.Helper()
+		err := s.UpdateChannel(t.Context(), string(verb)+" it", at.Add(after), func(c *channel.Channel) error {
+			*c = change(*c)
+			c.Act = channel.Act{Verb: verb, Snapshot: id, By: "ann", Reason: "slow", From: "desk", Author: channel.Person{Name: "Ann", Email: "ann@example.com"}}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pinned := func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: id}) }
+	act(a, channel.VerbPin, 0, pinned)
+	act(b, channel.VerbPin, time.Minute, pinned)
+	turn := channel.Entry{At: at.Add(2 * time.Minute), Turn: true, Verb: channel.TurnBegan, Snapshot: id, Fleet: "edge", By: "pusher", Text: "rollout begins"}
+	for range 2 { // as after an answer that was lost
+		if err := b.Record(t.Context(), turn.At, turn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	act(b, channel.VerbUnpin, 3*time.Minute, channel.Channel.Unpinned)
+	got, err := t.Open(nil).Journal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []channel.Entry{
+		{At: at, Verb: channel.VerbPin, Snapshot: id, By: "ann", Author: "Ann <ann@example.com>", Reason: "slow", From: "desk", Text: "pin it"},
+		turn,
+		{At: at.Add(3 * time.Minute), Verb: channel.VerbUnpin, Snapshot: id, By: "ann", Author: "Ann <ann@example.com>", Reason: "slow", From: "desk", Text: "unpin it"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the journal is\n%+v\nnot\n%+v", got, want)
+	}
+	c, err := a.View(t.Context())
+	if err != nil || c.Channel.Spec.Pin != nil {
+		t.Errorf("the channel is %+v, %v", c.Channel.Spec, err)
+	}
 }

@@ -97,16 +97,23 @@ func Check(d snapshots.Draft) error {
 // Edit returns what edit makes of a channel, encoded, and whether that differs
 // from what it was. The error of edit is returned as it is.
 func Edit(channel channel.Channel, edit func(*channel.Channel) error) ([]byte, bool, error) {
-	before, err := channel.Marshal()
+	data, _, changed, err := EditBy(channel, edit)
+	return data, changed, err
+}
+
+// EditBy is Edit, and returns what the edit says that it did.
+func EditBy(c channel.Channel, edit func(*channel.Channel) error) (data []byte, act channel.Act, changed bool, err error) {
+	before, err := c.Marshal()
 	if err != nil {
-		return nil, false, fmt.Errorf("encode channel: %w", err)
+		return nil, act, false, fmt.Errorf("encode channel: %w", err)
 	}
-	if err := edit(&channel); err != nil {
-		return nil, false, err
+	c.Act = channel.Act{}
+	if err := edit(&c); err != nil {
+		return nil, act, false, err
 	}
-	after, err := channel.Marshal()
+	after, err := c.Marshal()
 	if err != nil {
-		return nil, false, fmt.Errorf("encode channel: %w", err)
+		return nil, act, false, fmt.Errorf("encode channel: %w", err)
 	}
-	return after, !bytes.Equal(before, after), nil
+	return after, c.Act, !bytes.Equal(before, after), nil
 }

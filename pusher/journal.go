@@ -1,0 +1,167 @@
+package pusher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+)
+
+// Journal keeps the turns of rollouts, beside what people do to the channel. A store is one.
+type Journal interface {
+	Record(ctx context.Context, now time.Time, entries ...channel.Entry) error
+}
+
+const (
+	// journalQueue is how many turns wait for a journal that does not answer. A rollout has about ten.
+	journalQueue = 256
+	// journalTimeout is how long one write of the journal may take.
+	journalTimeout = 30 * time.Second
+	// journalLast is how long a pusher that ends waits for its last turns to be written.
+	journalLast = 2 * time.Second
+	// journalRetry and journalRetries are the first and the longest wait after a write that failed.
+	journalRetry, journalRetries = time.Second, time.Minute
+)
+
+// recorder writes turns of rollouts into a journal, beside everything else: a journal that does not
+// answer stops nothing, and what is dropped for that is counted and logged. A pusher that is killed loses
+// the turns of the last moment. They are in its log and in its state.
+type recorder struct {
+	journal Journal
+	log     *slog.Logger
+	from    string // which pusher
+	queue   chan channel.Entry
+	dropped atomic.Int64 // since the log had it last
+	total   prometheus.Counter
+}
+
+// newRecorder returns a recorder, nil without a journal.
+func newRecorder(o Options, from string) *recorder {
+	r := &recorder{journal: o.Journal, log: o.Log, from: from, queue: make(chan channel.Entry, journalQueue), total: prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "hapsnap", Subsystem: "pusher", Name: "journal_dropped_total",
+		Help: "Turns of rollouts that are not in the journal, because the store did not take them in time.",
+	})}
+	o.Metrics.MustRegister(r.total)
+	if o.Journal == nil {
+		return nil
+	}
+	return r
+}
+
+// note has turns written, and waits for nothing.
+func (r *recorder) note(told []observe.Told, fleet string) {
+	if r == nil {
+		return
+	}
+	for _, t := range told {
+		event, ok := t.Fact.(observe.Event)
+		if !ok {
+			continue
+		}
+		e, ok := turnOf(event)
+		if !ok {
+			continue
+		}
+		e.At, e.Turn, e.By, e.From, e.Fleet = t.At.UTC().Truncate(time.Second), true, "pusher", r.from, fleet
+		select {
+		case r.queue <- e:
+		default:
+			r.dropped.Add(1)
+			r.total.Inc()
+		}
+	}
+}
+
+// turns are those that a journal has, by the reasons of their events.
+var turns = map[string]channel.Verb{
+	"RolloutBegins": channel.TurnBegan, "RolloutPaused": channel.TurnPaused, "RolloutGoesOn": channel.TurnGoesOn,
+	"RolloutFailed": channel.TurnFailed, "RolloutUndone": channel.TurnUndone, "RolloutDone": channel.TurnDone,
+}
+
+// turnOf returns the turn of a rollout that an event tells of, if it does.
+func turnOf(e observe.Event) (channel.Entry, bool) {
+	if verb, ok := turns[e.Reason]; ok {
+		return channel.Entry{Verb: verb, Snapshot: e.Snapshot, Text: e.Text}, true
+	}
+	value := func(key string) any {
+		if n := slices.Index(e.Keys, any(key)); n >= 0 && n+1 < len(e.Keys) {
+			return e.Keys[n+1]
+		}
+		return ""
+	}
+	if value("phase") != "pushing" {
+		return channel.Entry{}, false
+	}
+	return channel.Entry{Verb: channel.TurnWave, Snapshot: e.Snapshot, Text: fmt.Sprintf("wave %v: %v", value("wave"), value("members"))}, true
+}
+
+// run writes what is noted until ctx is done, and then what is left, for a moment.
+func (r *recorder) run(ctx context.Context) {
+	var batch []channel.Entry
+	silent, wait := false, journalRetry
+	for ctx.Err() == nil {
+		if len(batch) == 0 {
+			select {
+			case <-ctx.Done():
+				continue
+			case e := <-r.queue:
+				batch = append(batch, e)
+			}
+		}
+		batch = r.gather(batch)
+		err := r.write(ctx, batch, journalTimeout)
+		switch {
+		case ctx.Err() != nil:
+			continue
+		case err == nil:
+			if batch = nil; silent {
+				r.log.Info("the journal of rollouts is written again")
+			}
+			if n := r.dropped.Swap(0); n > 0 {
+				r.log.Warn("turns of rollouts are not in the journal, the store did not take them in time", "dropped", n)
+			}
+			silent, wait = false, journalRetry
+			continue
+		case !silent:
+			r.log.Warn("cannot write the journal of rollouts, trying again; nothing waits for it", "err", err)
+			silent = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, journalRetries)
+	}
+	if batch = r.gather(batch); len(batch) > 0 {
+		if err := r.write(context.WithoutCancel(ctx), batch, journalLast); err != nil {
+			r.log.Warn("the last turns of rollouts are not in the journal", "dropped", len(batch), "err", err)
+		}
+	}
+}
+
+// gather adds what waits, as far as it fits.
+func (r *recorder) gather(batch []channel.Entry) []channel.Entry {
+	for len(batch) < journalQueue {
+		select {
+		case e := <-r.queue:
+			batch = append(batch, e)
+			continue
+		default:
+		}
+		break
+	}
+	return batch
+}
+
+func (r *recorder) write(ctx context.Context, batch []channel.Entry, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return r.journal.Record(ctx, time.Now(), batch...)
+}
