@@ -31,7 +31,7 @@ type renderFlags struct {
 	opening    stores.Options
 	quarantine bool
 	shrink     bool
-	author     string
+	authors    []string
 }
 
 func renderCommand() *cobra.Command {
@@ -58,7 +58,7 @@ A store is one of
 	f.log.AddFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "directory for the rendered files, or a store (required)")
 	f.opening.AddFlags(cmd.Flags())
-	cmd.Flags().StringVar(&f.author, "author", "", "who made the change, for the history; of a commit in CI, its author")
+	cmd.Flags().StringArrayVar(&f.authors, "author", nil, "who made the change, for the history; in CI the author of the commit, as 'Name <email>', who is then the author in a git store too; may repeat")
 	cmd.Flags().BoolVar(&f.quarantine, "allow-quarantine", false, "leave out objects with errors, and write the rest")
 	cmd.Flags().BoolVar(&f.shrink, "allow-shrink", false, "publish to a store even if half of its backends or hosts would be gone")
 	return cmd
@@ -145,7 +145,7 @@ func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *com
 	if f.shrink {
 		g = config.ShrinkGuard{}
 	}
-	r.Draft.Provenance.Author = f.author
+	r.Draft.Provenance.Author = strings.Join(f.authors, ", ")
 	id, published, err := timeline.Publish(ctx, store, r, g)
 	if shrunk, ok := errors.AsType[*compiler.ShrinkError](err); ok {
 		return process.WithHint(process.Invalid(shrunk), "use --allow-shrink, or "+shrunk.Approval())

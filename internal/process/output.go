@@ -23,7 +23,6 @@ type OutputFlag struct {
 	form string // "" is text
 	list bool   // there are names, and columns that only -o wide has
 	more []string
-	csv  bool // there is CSV, which the command writes
 }
 
 // namer is data of which there are names.
@@ -50,17 +49,7 @@ func (f *OutputFlag) AddListTo(cmd *cobra.Command) {
 	f.AddTo(cmd)
 }
 
-// AddSheetTo declares them for data that is printed as a table, also as CSV. The command itself writes
-// the CSV.
-func (f *OutputFlag) AddSheetTo(cmd *cobra.Command) {
-	f.csv = true
-	f.AddTo(cmd)
-}
-
 func (f *OutputFlag) forms() []string {
-	if f.csv {
-		return []string{"text", "wide", "csv", "json", "yaml"}
-	}
 	if f.list {
 		return []string{"text", "wide", "name", "json", "yaml"}
 	}

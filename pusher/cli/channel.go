@@ -152,7 +152,7 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 	if len(view.IDs)+len(view.Refused) == 0 && saysNothing(view.Channel) { // the URL names another store than is meant
 		return done, stores.NoSnapshots(ctx, store)
 	}
-	person, err := f.who.identity()
+	person, err := f.identity(ctx)
 	if err != nil {
 		return done, err
 	}
@@ -296,7 +296,7 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 	if !sameStore(seen.Store, store.String()) {
 		return process.WithHint(process.Usage("the pusher with this state reads %s, and not %s", seen.Store, store), "name the same store and branch")
 	}
-	person, err := f.who.identity()
+	person, err := f.identity(ctx)
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ type whoFlags struct {
 func (f *whoFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.by, "by", whoami(), "who does this, as history and status show it")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, as history and status show it")
-	cmd.Flags().StringVar(&f.author, "author", "", "author of the commit in a git store, as 'Name <email>' (default: git's user.name and user.email, or else the user)")
+	cmd.Flags().StringVar(&f.author, "author", "", "author of the change, as 'Name <email>' (default: git's user.name and user.email, or else the user of the cluster, or of this machine)")
 }
 
 // because returns the reason as the end of a commit's subject.

@@ -205,7 +205,7 @@ newest thousand entries. What the journal does not have, the list does not have 
 		},
 	}
 	f.storeFlags.add(cmd)
-	f.output.AddSheetTo(cmd)
+	f.output.AddWithTo(cmd, "wide", "csv")
 	f.since.add(cmd)
 	return cmd
 }
@@ -215,7 +215,7 @@ func (f *auditFlags) run(cmd *cobra.Command, store stores.Store) error {
 	if err != nil {
 		return err
 	}
-	if f.output.String() == "csv" {
+	if f.output.Is("csv") {
 		return writeCSV(cmd.OutOrStdout(), list)
 	}
 	return f.output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printAudit(w, list) })

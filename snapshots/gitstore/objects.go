@@ -177,6 +177,11 @@ func snapshotMessage(name string, m snapshots.Manifest) string {
 		{"Hapsnap-Author", m.Provenance.Author},
 		{"HAProxy-Version", m.Provenance.HAProxyVersion},
 	}
+	for n, p := range persons(m.Provenance.Author) {
+		if n > 0 { // the first is the author of the commit
+			trailers = append(trailers, [2]string{"Co-authored-by", p.String()})
+		}
+	}
 	return message(strings.TrimSuffix(subject, ":"), trailers)
 }
 

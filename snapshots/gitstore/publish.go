@@ -126,7 +126,11 @@ func (s *Store) commit(parent tip, next snapshots.Snapshot, made time.Time) (tip
 		return tip{}, nil, err
 	}
 	message := snapshotMessage(s.options.Name, next.Manifest)
-	commit, err := b.commit(tree, parent.commit, s.author(made), message, s.sign)
+	author := s.author(made)
+	if all := persons(next.Manifest.Provenance.Author); len(all) > 0 {
+		author = s.actor(channel.Act{Author: all[0]}, made)
+	}
+	commit, err := b.commitBy(author, tree, parent.commit, s.author(made), message, s.sign)
 	if err != nil {
 		return tip{}, nil, err
 	}
@@ -140,6 +144,20 @@ func (s *Store) author(t time.Time) object.Signature {
 		t = time.Unix(0, 0)
 	}
 	return object.Signature{Name: s.options.Author.Name, Email: s.options.Author.Email, When: t.UTC()}
+}
+
+// persons returns those whom a provenance names as git does, such as "Ann <ann@example.com>, Bob
+// <bob@example.com>". A name without an address is no author that git could have.
+func persons(authors string) []channel.Person {
+	var out []channel.Person
+	for part := range strings.SplitSeq(authors, ">") {
+		name, email, ok := strings.Cut(part, "<")
+		name, email = strings.Trim(name, ", "), strings.TrimSpace(email)
+		if ok && name != "" && email != "" {
+			out = append(out, channel.Person{Name: name, Email: email})
+		}
+	}
+	return out
 }
 
 // actor is the author of an act: the person, or else the store's own.
