@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -134,6 +135,44 @@ func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channe
 		return channel.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w", s.namespace, name, err)
 	}
 	return current, o, nil
+}
+
+// Journal returns what is known of what was done to the channel and of the turns of rollouts, the oldest
+// entry first.
+func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
+	o, err := s.get(ctx, ChannelName(s.name))
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the journal of %s: %w", s, because(ctx, err))
+	}
+	return channel.ParseEntries(o.BinaryData[JournalKey]), nil
+}
+
+// Record adds turns of rollouts to the journal. It makes no channel.
+func (s *Store) Record(ctx context.Context, _ time.Time, entries ...channel.Entry) error {
+	for try := 1; ; try++ {
+		o, err := s.get(ctx, ChannelName(s.name))
+		if apierrors.IsNotFound(err) {
+			return process.WithHint(fmt.Errorf("write the journal of %s: %w", s, err), "it is in the ConfigMap of the channel, which is not there")
+		}
+		if err == nil {
+			err = addEntries(o, entries...)
+		}
+		if err == nil {
+			err = s.update(ctx, o)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !overtaken(err) || try == tries:
+			return fmt.Errorf("write the journal of %s: %w", s, because(ctx, err))
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // The keys of a channel's ConfigMap. The first line of a value is what a person would write. Lines of

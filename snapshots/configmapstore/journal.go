@@ -2,14 +2,10 @@ package configmapstore
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
@@ -46,41 +42,3 @@ func addEntries(o *corev1.ConfigMap, entries ...channel.Entry) error {
 // largestChannel is how many bytes the content of a channel's ConfigMap has with its journal: the API
 // server takes 1 MiB with names, labels and annotations, among them a signature.
 const largestChannel = 900 << 10
-
-// Journal returns what is known of what was done to the channel and of the turns of rollouts, the oldest
-// entry first.
-func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
-	o, err := s.get(ctx, ChannelName(s.name))
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the journal of %s: %w", s, because(ctx, err))
-	}
-	return channel.ParseEntries(o.BinaryData[JournalKey]), nil
-}
-
-// Record adds turns of rollouts to the journal. It makes no channel.
-func (s *Store) Record(ctx context.Context, _ time.Time, entries ...channel.Entry) error {
-	for try := 1; ; try++ {
-		o, err := s.get(ctx, ChannelName(s.name))
-		if apierrors.IsNotFound(err) {
-			return process.WithHint(fmt.Errorf("write the journal of %s: %w", s, err), "it is in the ConfigMap of the channel, which is not there")
-		}
-		if err == nil {
-			err = addEntries(o, entries...)
-		}
-		if err == nil {
-			err = s.update(ctx, o)
-		}
-		switch {
-		case err == nil:
-			return nil
-		case !overtaken(err) || try == tries:
-			return fmt.Errorf("write the journal of %s: %w", s, because(ctx, err))
-		}
-		if err := pause(ctx); err != nil {
-			return err
-		}
-	}
-}

@@ -301,3 +301,58 @@ func (s *Store) pushChannel(ctx context.Context, parent plumbing.Hash, beside []
 	s.channel = commit
 	return nil
 }
+
+// Record commits turns of rollouts to the branch of the journal.
+func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	done, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = repeat(ctx, func() error {
+		r, err := s.list(ctx)
+		if err != nil {
+			return err
+		}
+		journal, err := s.turns(ctx, r)
+		if err != nil {
+			return err
+		}
+		// A push whose answer was lost may have arrived.
+		if known := channel.ParseEntries(journal); len(known) > 0 && known[len(known)-1] == entries[len(entries)-1] {
+			return nil
+		}
+		if journal, err = channel.AppendEntries(journal, entries...); err != nil {
+			return err
+		}
+		return s.pushJournal(ctx, r.journal, journal, entries[len(entries)-1].Text, now)
+	})
+	if err != nil {
+		return fmt.Errorf("write the journal of %s: %w", s, err)
+	}
+	return nil
+}
+
+func (s *Store) pushJournal(ctx context.Context, parent plumbing.Hash, journal []byte, subject string, now time.Time) error {
+	b := newBuilder(nil)
+	hash, err := b.blob(journal)
+	if err != nil {
+		return err
+	}
+	tree, err := b.tree([]object.TreeEntry{{Name: journalFile, Mode: filemode.Regular, Hash: hash}})
+	if err != nil {
+		return err
+	}
+	commit, err := b.commit(tree, parent, s.author(now), message(printable(s.options.Name+" journal: "+subject), nil), s.sign)
+	if err != nil {
+		return err
+	}
+	pack, err := b.pack()
+	if err != nil {
+		return err
+	}
+	return s.push(ctx, []update{{s.names.journal(), parent, commit}}, pack)
+}

@@ -66,6 +66,53 @@ func (s *Store) look(ctx context.Context, take func(refs, []snapshots.ID) error)
 	})
 }
 
+// Journal returns what was done to the channel and the turns of rollouts that were recorded, the oldest
+// entry first.
+func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
+	done, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	r, err := s.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	turns, err := s.turns(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("read the journal of %s: %w", s, err)
+	}
+	var out []channel.Entry
+	if !r.channel.IsZero() {
+		if err := s.cache.ensure(ctx, s.remote, r.channel); err != nil {
+			return nil, fmt.Errorf("read the journal of %s: %w", s, err)
+		}
+		if err := s.cache.fetch(ctx, s.remote, r.channel, journalDepth); err != nil {
+			return nil, fmt.Errorf("read the journal of %s: %w", s, err)
+		}
+		out = acts(s.options.Name, s.cache.storage, r.channel)
+	}
+	out = append(out, channel.ParseEntries(turns)...) // an act of the same second comes first: turns follow from acts
+	slices.SortStableFunc(out, func(a, b channel.Entry) int { return a.At.Compare(b.At) })
+	return out, nil
+}
+
+// turns returns the file with the turns of rollouts, empty if there is none.
+func (s *Store) turns(ctx context.Context, r refs) ([]byte, error) {
+	if r.journal.IsZero() {
+		return nil, nil
+	}
+	commit, err := s.openAny(ctx, r.journal)
+	if err != nil {
+		return nil, err
+	}
+	data, err := commit.file(journalFile, 2*channel.MaxJournalBytes)
+	if errors.Is(err, errNoFile) {
+		return nil, nil
+	}
+	return data, s.blameCache(err)
+}
+
 // Others returns the branches of the repository, but for the channels of stores: one of them
 // may be the store that is meant.
 func (s *Store) Others(ctx context.Context) (what string, names []string, err error) {
