@@ -69,6 +69,7 @@ type gatewayStatuses struct {
 
 	changed bool // since the queue was made
 	queue   []gatewayObject
+	failing bool // a status could not be written, and that was logged
 }
 
 // generation is one of an object's, and the snapshot that had it first, as far as is known.
@@ -326,11 +327,17 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 		g.log.Warn("status refused", "object", o.ref.String(), "err", err)
 	default: // it harms no other object
 		result, mark.status, mark.next = "error", nil, time.Now().Add(gatewayRetry)
-		g.log.Warn("cannot write a status, trying again", "object", o.ref.String(), "err", err, "in", gatewayRetry)
 	}
 	g.written.WithLabelValues(result).Inc()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if failed := result == "error"; failed && !g.failing {
+		g.log.Warn("cannot write the status of objects of the Gateway API, trying each again later", "object", o.ref.String(), "err", err, "in", gatewayRetry)
+		g.failing = true
+	} else if result == "written" && g.failing {
+		g.log.Info("the status of objects of the Gateway API is written again")
+		g.failing = false
+	}
 	g.wrote[o.meta.GetUID()] = mark
 	return true, nil
 }
@@ -338,8 +345,11 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 // due takes the next object from the queue whose status is not what it should be. An empty queue is
 // filled once after each change.
 func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
-	if g.changed {
+	if g.changed { // those come first that waited longest, so that who changes much keeps nobody else waiting
 		g.queue, g.changed = g.objects(), false
+		slices.SortStableFunc(g.queue, func(a, b gatewayObject) int {
+			return g.wrote[a.meta.GetUID()].next.Compare(g.wrote[b.meta.GetUID()].next)
+		})
 	}
 	for len(g.queue) > 0 {
 		o := g.queue[0]

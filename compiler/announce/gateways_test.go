@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -178,4 +180,40 @@ func (w world) read(kind, name string, into any) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
 		w.Fatal(err)
 	}
+}
+
+// A status that may not be written keeps no other from being written.
+func TestStatusThatMayNotBeWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gatewayAPI("gateways", "httproutes")
+	w.server.Apply(t, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: %[1]s, name: web}, spec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 80, protocol: HTTP}]}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: %[1]s, name: web}, spec: {parentRefs: [{name: web}]}}`, w.namespace))
+	kubeconfig := w.server.Grant(t, w.namespace, "half", []rbacv1.PolicyRule{
+		{APIGroups: []string{gatewayv1.GroupName}, Resources: []string{"gateways", "httproutes"}, Verbs: []string{"get"}},
+		{APIGroups: []string{gatewayv1.GroupName}, Resources: []string{"httproutes/status"}, Verbs: []string{"update"}},
+	})
+	half, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := start(t, half, true)
+	g, route := &gatewayv1.Gateway{}, &gatewayv1.HTTPRoute{}
+	w.read("Gateway", "web", g)
+	w.read("HTTPRoute", "web", route)
+	_, v := routed("web", route.Generation)
+	v.Ref.Namespace = w.namespace
+	ref := diag.Object{Kind: "Gateway", Namespace: w.namespace, Name: "web"}
+	a.Gateways(inputs.Inputs{Gateway: inputs.GatewayAPI{
+		Gateways:   []inputs.Object[gatewayv1.Gateway]{{Ref: ref, Value: g}},
+		HTTPRoutes: []inputs.Object[gatewayv1.HTTPRoute]{{Ref: v.Ref, Value: route}},
+	}}, config.Default(), gateway.Verdicts{
+		Gateways: []gateway.GatewayVerdict{{Ref: ref, Status: gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", ObservedGeneration: g.Generation}}}}},
+		Routes:   []gateway.RouteVerdict{v},
+	}, snapshots.ID{Revision: 1})
+	w.await("the route has its status", func() bool {
+		w.read("HTTPRoute", "web", route)
+		return len(route.Status.Parents) == 1
+	})
 }
