@@ -220,7 +220,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 			ports[l.Port] = "the listener " + l.Name
 		}
 	}
-	return gateway.Config{Controller: in.Config.GatewayAPI.ControllerName, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes}
+	return gateway.Config{Controller: in.Config.GatewayAPI.ControllerName, Addresses: in.Config.GatewayAPI.Networks(), Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes}
 }
 
 // routing is what the configuration says of the translation.

@@ -270,7 +270,9 @@ func (g *gatewayStatuses) ofGateway(v gateway.GatewayVerdict, o *gatewayv1.Gatew
 	for i := range out.Listeners {
 		out.Listeners[i].Conditions = own[i]
 	}
-	out.Addresses = g.where
+	if len(out.Addresses) == 0 {
+		out.Addresses = g.where
+	}
 	return out
 }
 

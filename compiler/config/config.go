@@ -295,7 +295,7 @@ func Default() Config {
 			IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20,
 		},
 		Paths:      Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters},
-		GatewayAPI: GatewayAPI{ControllerName: "hapsnap.dev/gateway-controller"},
+		GatewayAPI: GatewayAPI{ControllerName: "hapsnap.dev/gateway-controller", Addresses: []string{}},
 		Admission:  Admission{FailurePolicy: IgnoreFailure},
 	}
 }
@@ -380,7 +380,7 @@ func (c Config) Check() []field.Error {
 	c.Limits.check(f.At("limits"))
 	c.Paths.check(f.At("paths"))
 	c.IngressStatus.check(f.At("ingressStatus"))
-	c.GatewayAPI.check(f.At("gatewayAPI"))
+	c.GatewayAPI.check(f.At("gatewayAPI"), c.Bind)
 	c.Admission.check(f.At("admission"))
 	return found
 }

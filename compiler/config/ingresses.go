@@ -265,14 +265,52 @@ type GatewayAPI struct {
 	// ControllerName is that of the GatewayClasses whose Gateways are compiled. Two compilers in one
 	// cluster need two of them.
 	ControllerName string `json:"controllerName"`
+	// Addresses are IP addresses and networks, such as 192.0.2.16/28, of which each Gateway gets one of
+	// its own: one that its spec.addresses names, or the first that is free. HAProxy listens on it, so
+	// that every machine of the fleet needs all of them. Several Gateways may then have the same port,
+	// also one of the configuration's. If empty, Gateways share the addresses of bind, and each port
+	// belongs to one of them.
+	Addresses []string `json:"addresses"`
+}
+
+// Networks returns the addresses, a single one as a network of one.
+func (g GatewayAPI) Networks() []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range g.Addresses {
+		if n, ok := network(text); ok { // of a configuration that was checked
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func network(text string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), true
+	}
+	n, err := netip.ParsePrefix(text)
+	return n, err == nil
 }
 
 // controllerName is how the Gateway API wants it.
 var controllerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$`)
 
-func (g GatewayAPI) check(f field.Errors) {
+func (g GatewayAPI) check(f field.Errors, bind Bind) {
 	if len(g.ControllerName) > 253 || !controllerName.MatchString(g.ControllerName) {
 		f.At("controllerName").Add(fmt.Sprintf("%q is not the name of a controller", g.ControllerName), "use a domain and a path, such as example.com/gateway-controller")
+	}
+	for i, text := range g.Addresses {
+		at := f.At("addresses").Element(i)
+		n, ok := network(text)
+		switch own := slices.IndexFunc(bind.Addresses, func(a string) bool {
+			addr, err := netip.ParseAddr(a)
+			return err == nil && !addr.IsUnspecified() && n.Contains(addr)
+		}); {
+		case !ok:
+			at.Add(fmt.Sprintf("%q is neither an IP address nor a network", text), "use such as 192.0.2.10 or 192.0.2.16/28")
+		case own >= 0:
+			at.Add(fmt.Sprintf("has %s, which is one of bind.addresses", bind.Addresses[own]), "leave it out")
+		}
 	}
 }
 

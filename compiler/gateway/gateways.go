@@ -34,8 +34,6 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 		}
 	}
 	sets := sorted(in.Sets)
-	taken := map[int]string{}
-	maps.Copy(taken, t.cfg.Ports)
 	for _, o := range sorted(in.Gateways) {
 		if !ours[string(o.Value.Spec.GatewayClassName)] {
 			continue
@@ -45,14 +43,14 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 		t.refuse(g)
 		t.refuseSets(g)
 		t.world.Certify(g.All(), t.certificate)
-		for _, l := range g.All() {
-			if by, is := taken[int(l.Spec.Port)]; is && l.Accepted.Fine() {
-				l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is that of %s", l.Spec.Port, by)}
-			}
-		}
-		for _, port := range g.Ports() {
-			taken[port] = o.Ref.String()
-			t.open(g, port)
+	}
+	t.place(t.world.Gateways)
+	taken := map[int]string{}
+	maps.Copy(taken, t.cfg.Ports)
+	for _, g := range t.world.Gateways {
+		t.ports(g, taken)
+		if !g.Unplaced.Fine() {
+			t.report(diag.Error, g.Ref, g.Position("spec", "addresses"), g.Unplaced.Message+"; the Gateway is not served", "")
 		}
 		for _, l := range g.All() {
 			for _, v := range []attach.Verdict{l.Accepted, l.Conflicted, l.Resolved} {
@@ -65,6 +63,22 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 				}
 			}
 		}
+	}
+}
+
+// ports opens the ports of a Gateway. Without an address of its own it gets none that is taken.
+func (t *translation) ports(g *attach.Gateway, taken map[int]string) {
+	shares := len(g.Addresses) == 0 && g.Unplaced.Fine()
+	for _, l := range g.All() {
+		if by, is := taken[int(l.Spec.Port)]; shares && is && l.Accepted.Fine() {
+			l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is that of %s", l.Spec.Port, by)}
+		}
+	}
+	for _, port := range g.Ports() {
+		if shares {
+			taken[port] = g.Ref.String()
+		}
+		t.open(g, port)
 	}
 }
 
@@ -82,8 +96,10 @@ func (t *translation) refuse(g *attach.Gateway) {
 	var why attach.Verdict
 	spec := g.Value.Spec
 	switch {
-	case len(spec.Addresses) > 0:
-		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonUnsupportedAddress), Message: "addresses are not supported"}
+	case slices.ContainsFunc(spec.Addresses, func(a gatewayv1.GatewaySpecAddress) bool {
+		return len(t.cfg.Addresses) == 0 || a.Type != nil && *a.Type != gatewayv1.IPAddressType
+	}):
+		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonUnsupportedAddress), Message: "addresses are supported only of the type IPAddress, and only if the configuration has some for Gateways"}
 	case spec.Infrastructure != nil && spec.Infrastructure.ParametersRef != nil:
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: "parameters are not supported"}
 	case spec.TLS != nil && (spec.TLS.Frontend != nil || spec.TLS.Backend != nil):
@@ -129,7 +145,7 @@ func (t *translation) open(g *attach.Gateway, port int) {
 			b.Origins = append(b.Origins, l.Origin)
 		}
 	}
-	b.Bind = routing.Bind{Name: name, Port: port, Socket: port, Protocol: routing.HTTP, Origins: b.Origins}
+	b.Bind = routing.Bind{Name: name, Port: port, Socket: port, Addresses: g.Addresses, Protocol: routing.HTTP, Origins: b.Origins}
 	for l := range b.index {
 		if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
 			b.Protocol = routing.HTTPS

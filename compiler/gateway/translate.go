@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -23,6 +24,9 @@ import (
 type Config struct {
 	// Controller is the controllerName of the GatewayClasses that are ours.
 	Controller string
+	// Addresses are those that Gateways get for themselves; with none, they share the configuration's,
+	// and the Ports.
+	Addresses []netip.Prefix
 	// Ports are those that Gateways cannot have, and what has them.
 	Ports map[int]string
 	// Form is the one in which paths are compared.

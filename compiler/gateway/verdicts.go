@@ -93,7 +93,10 @@ func gatewayVerdict(g *attach.Gateway) GatewayVerdict {
 	for _, l := range g.Listeners {
 		out.Status.Listeners = append(out.Status.Listeners, listenerVerdict(l, g.Value.Generation))
 	}
-	out.Status.Conditions = ownerConditions(&g.Owner, g.Value.Generation)
+	out.Status.Conditions = ownerConditions(&g.Owner, g.Unplaced, g.Value.Generation)
+	for _, a := range g.Addresses {
+		out.Status.Addresses = append(out.Status.Addresses, gatewayv1.GatewayStatusAddress{Type: new(gatewayv1.IPAddressType), Value: a})
+	}
 	sets := int32(0)
 	for _, s := range g.Sets {
 		if s.Refused.Fine() {
@@ -109,16 +112,16 @@ func setVerdict(s *attach.Set) SetVerdict {
 	for _, l := range s.Listeners {
 		out.Status.Listeners = append(out.Status.Listeners, gatewayv1.ListenerEntryStatus(listenerVerdict(l, s.Value.Generation)))
 	}
-	out.Status.Conditions = ownerConditions(&s.Owner, s.Value.Generation)
+	out.Status.Conditions = ownerConditions(&s.Owner, s.Gateway.Unplaced, s.Value.Generation)
 	return out
 }
 
 // ownerConditions are those of a Gateway or a ListenerSet. The types and reasons of both have the same
 // names.
-func ownerConditions(o *attach.Owner, generation int64) []metav1.Condition {
+func ownerConditions(o *attach.Owner, unplaced attach.Verdict, generation int64) []metav1.Condition {
 	serves, all := false, true
 	for _, l := range o.Listeners {
-		serves, all = serves || l.Serves(), all && l.Serves()
+		serves, all = serves || l.Valid(), all && l.Valid()
 	}
 	accepted := condition(string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayReasonAccepted), o.Refused, generation)
 	if o.Refused.Fine() && !all {
@@ -127,8 +130,11 @@ func ownerConditions(o *attach.Owner, generation int64) []metav1.Condition {
 			accepted.Status = metav1.ConditionFalse
 		}
 	}
-	if serves {
+	if serves && unplaced.Fine() {
 		return []metav1.Condition{accepted}
+	}
+	if serves {
+		return []metav1.Condition{accepted, condition(string(gatewayv1.GatewayConditionProgrammed), "", unplaced, generation)}
 	}
 	programmed := attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: "no listener is served"}
 	if !o.Refused.Fine() {

@@ -436,3 +436,33 @@ func TestGatewayCORS(t *testing.T) {
 		}
 	}
 }
+
+// Gateways with addresses of their own have the same port, which is also that of Ingresses, and none
+// answers for another.
+func TestGatewayAddresses(t *testing.T) {
+	t.Parallel()
+	addresses := []string{ownAddress(), ownAddress(), ownAddress()}
+	port := 0
+	e := startEdited(t, func(cfg *config.Config) string {
+		port = cfg.HTTP.Port
+		cfg.GatewayAPI.Enabled, cfg.GatewayAPI.Addresses = true, addresses
+		route := func(gateway string) string {
+			return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %[1]s, namespace: shop}\nspec: {parentRefs: [{name: %[1]s}], hostnames: [shop.example], rules: [{backendRefs: [{name: %[1]s, port: 80}]}]}\n", gateway)
+		}
+		return gatewayClass + gatewayYAML("shop", "one", port, "") + gatewayYAML("shop", "two", port, "") + gatewayYAML("shop", "empty", port, "") + route("one") + route("two") +
+			serviceYAML("shop", "one", echo(t, "one")) + serviceYAML("shop", "two", echo(t, "two")) + serviceYAML("shop", "web", echo(t, "ingress")) +
+			ingress{rules: []string{"shop.example P / web"}}.yaml()
+	})
+	own := e.http
+	for i, want := range []string{"404", "one", "two"} { // by name: empty, one, two
+		e.http = fmt.Sprint(addresses[i], ":", port)
+		await(t, func() error { return reachable(t, e.http) })
+		if got := e.http11(t, "GET", "shop.example", "/"); got != want {
+			t.Errorf("%s answers %s, want %s", e.http, got, want)
+		}
+	}
+	e.http = own
+	if got := e.http11(t, "GET", "shop.example", "/"); got != "ingress" {
+		t.Errorf("the address of Ingresses answers %s", got)
+	}
+}

@@ -28,6 +28,10 @@ type Gateway struct {
 	inputs.Object[gatewayv1.Gateway]
 	Owner
 	Sets []*Set
+	// Addresses are those that are the Gateway's own; none if it shares those of all.
+	Addresses []string
+	// Unplaced says why it has no address, and is not served.
+	Unplaced Verdict
 }
 
 // Set is a ListenerSet for a Gateway of ours.
@@ -90,7 +94,10 @@ func unless[T ~string](v Verdict, reason T, format string, args ...any) Verdict 
 }
 
 // Serves reports whether the listener takes requests.
-func (l *Listener) Serves() bool {
+func (l *Listener) Serves() bool { return l.Valid() && l.Gateway.Unplaced.Fine() }
+
+// Valid reports whether it would, if its Gateway had an address.
+func (l *Listener) Valid() bool {
 	return l.Gateway.Refused.Fine() && l.Owner.Refused.Fine() && l.Accepted.Fine() && l.Conflicted.Fine() && len(l.Kinds) > 0 &&
 		(l.Spec.Protocol != gatewayv1.HTTPSProtocolType || len(l.Certificates) > 0)
 }
