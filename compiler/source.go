@@ -73,6 +73,7 @@ func (s Source) compile(ctx context.Context, check *validate.Checker, now time.T
 	defer stop()
 	changes := s.Objects.Changes(ctx, slog.New(slog.DiscardHandler))
 	for errors.Is(err, inputs.ErrIncomplete) {
+		process.Doing(ctx, "waiting for the objects of %s", s.Objects)
 		select {
 		case <-changes:
 		case <-ctx.Done():

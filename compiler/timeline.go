@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/tracing"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -82,7 +83,7 @@ func (t *Timeline) Compiled(r Result, err error) {
 
 // Publish brings a result to a store, as [Publish] does, and ends the timeline.
 func (t *Timeline) Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
-	within, end := t.Stage(t.Within(ctx), stagePublish)
+	within, end := Stages(t.Stage).begin(t.Within(ctx), stagePublish)
 	t.Sign(&r.Draft)
 	id, published, err = Publish(within, s, r, g)
 	if end(err); err != nil {
@@ -125,12 +126,19 @@ const (
 // stageNames are all of them.
 var stageNames = []string{stageRead, stageTranslate, stageRender, stageValidate, stageDraft, stagePublish}
 
+// stageTexts are what people are told of them who wait at a terminal.
+var stageTexts = map[string]string{
+	stageRead: "reading the objects", stageTranslate: "translating the objects", stageRender: "rendering the templates",
+	stageValidate: "checking with haproxy", stageDraft: "making the snapshot", stagePublish: "publishing to the store",
+}
+
 // Stages gets notice of each stage that begins. It returns the context for the stage, and a
 // function to call at its end. It decides nothing. A nil Stages does nothing.
 type Stages func(ctx context.Context, name string) (context.Context, func(err error))
 
 // begin reports the beginning of a stage.
 func (s Stages) begin(ctx context.Context, name string) (context.Context, func(err error)) {
+	process.Doing(ctx, "%s", stageTexts[name])
 	if s == nil {
 		return ctx, func(error) {}
 	}

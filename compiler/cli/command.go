@@ -41,6 +41,10 @@ func NewCommand() *cobra.Command {
 		Folders: []string{"templates", "cache-dir", "webhook-cert-dir"},
 		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}},
 	}.AddTo(root)
+	process.AddProgress(root, map[string]string{
+		"render": "opening the store", "explain": "reading the objects", "explain request": "reading the configuration", "diff": "reading what is compared",
+		"status": "reading the newest snapshot", "test": "running the tests", "migrate": "reading the manifests",
+	})
 	process.AddExamples(root, examples)
 	process.GroupHelp(root)
 	return root

@@ -129,8 +129,8 @@ func Coloured(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && Terminal
 // Terminal reports whether what is printed to w is shown by a terminal that can move
 // its cursor.
 func Terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+	f := fileOf(w)
+	return f != nil && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
 // LogOptions are the flags of a program's log.

@@ -44,7 +44,7 @@ func width(w io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
-	if f, ok := w.(*os.File); ok && Terminal(w) {
+	if f := fileOf(w); f != nil && Terminal(w) {
 		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
 			return n
 		}

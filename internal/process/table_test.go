@@ -3,11 +3,11 @@ package process
 import (
 	"bytes"
 	"io"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
+
+	"github.com/hapsnap/hapsnap/internal/testing/terminal"
 )
 
 // history is a table as verbs print them.
@@ -88,15 +88,8 @@ trouble   store, for 1h: the repository
 func TestWidth(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("COLUMNS", "")
-	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer terminal.Close()
-	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 100}); err != nil {
-		t.Fatal(err)
-	}
-	if got := StyleOf(On(io.Discard, terminal, false)).Width; got != 100 {
+	screen := terminal.Open(t, 100)
+	if got := StyleOf(On(io.Discard, screen.File, false)).Width; got != 100 {
 		t.Errorf("a terminal of 100 columns has %d", got)
 	}
 	if got := StyleOf(On(io.Discard, io.Discard, false)).Width; got != 0 {

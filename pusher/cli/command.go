@@ -46,9 +46,19 @@ func NewCommand() *cobra.Command {
 		rbacCommand(), process.VersionCommand(),
 	)
 	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)
+	process.AddProgress(root, firstDone)
 	process.AddExamples(root, examples)
 	process.GroupHelp(root)
 	return root
+}
+
+// firstDone is what verbs do at first that may take long, for people who wait.
+var firstDone = map[string]string{
+	"check": "asking the instances", "status": "reading the status", "wait": "reading the status", "recover": "asking the instance",
+	"history": "reading the store", "audit": "reading the store", "show": "reading the store", "diff": "reading the store",
+	"verify": "reading the store", "gc": "reading the store",
+	"pin": "reading the store", "unpin": "reading the store", "override": "reading the store", "rollback": "reading the store",
+	"approve": "reading the store", "reject": "reading the store", "retry": "reading the store", "promote": "reading the store", "abort": "reading the store",
 }
 
 // complete returns the completion of an argument that names a snapshot: those of

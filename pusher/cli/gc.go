@@ -90,6 +90,7 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 	}
 	c := collect(view, used, times, f.policy, now)
 	if c.DryRun = f.dryRun; !f.dryRun && len(c.Delete) > 0 {
+		process.Doing(ctx, "deleting %d snapshots", len(c.Delete))
 		if err := store.Delete(ctx, c.Delete...); err != nil {
 			return err
 		}
@@ -113,7 +114,9 @@ func (f *gcFlags) times(ctx context.Context, store stores.Reader, view channel.V
 		return nil, err
 	}
 	out := map[snapshots.ID]time.Time{}
-	for _, id := range aged(view, used, f.policy.Keep, now) {
+	old := aged(view, used, f.policy.Keep, now)
+	for n, id := range old {
+		process.Doing(ctx, "reading the age of %s, %d of %d", id, n+1, len(old))
 		m, err := store.Manifest(ctx, id)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

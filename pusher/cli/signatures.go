@@ -112,7 +112,8 @@ func verify(ctx context.Context, store stores.Reader) (verification, error) {
 	if err != nil {
 		return v, err
 	}
-	for _, id := range ids {
+	for n, id := range ids {
+		process.Doing(ctx, "verifying %s, %d of %d", id, n+1, len(ids))
 		_, err := store.Get(ctx, id)
 		if ctx.Err() != nil {
 			return v, ctx.Err()

@@ -74,6 +74,7 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.watch {
+		process.Doing(cmd.Context(), "") // the page is
 		return watchStatus(cmd.Context(), every, read, newWatcher(cmd.OutOrStdout(), f.output))
 	}
 	now := time.Now()

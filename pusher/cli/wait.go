@@ -111,7 +111,7 @@ type waiting struct {
 	read    func(context.Context) (report.Status, error)
 	every   time.Duration
 	timeout time.Duration
-	show    func(text string)
+	errs    io.Writer // has a line for each change, unless a terminal shows it
 }
 
 // waitingFor returns how to wait for the fleet of a state, or of a store in the cluster.
@@ -127,30 +127,12 @@ func (f *storeFlags) waitingFor(cmd *cobra.Command, w waitFlags) (waiting, error
 		from.state = ""
 	}
 	read, every, err := from.source()
-	return waiting{read: read, every: every, timeout: w.timeout, show: progressOn(cmd.ErrOrStderr())}, err
-}
-
-// progressOn shows what is waited for: on one line at a terminal, and as a line for each change
-// elsewhere. An empty text ends it.
-func progressOn(w io.Writer) func(string) {
-	last, terminal := "", process.Terminal(w)
-	return func(text string) {
-		switch {
-		case text == last:
-		case terminal && text == "":
-			fmt.Fprint(w, "\r\x1b[K")
-		case terminal:
-			fmt.Fprintf(w, "\r\x1b[K%s", firstLine(text))
-		case text != "":
-			fmt.Fprintln(w, text)
-		}
-		last = text
-	}
+	return waiting{read: read, every: every, timeout: w.timeout, errs: cmd.ErrOrStderr()}, err
 }
 
 // until waits for a goal, and returns how the fleet is then.
 func (w waiting) until(ctx context.Context, g goal) (string, error) {
-	defer w.show("")
+	defer process.Doing(ctx, "")
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, w.timeout, errTimedOut)
@@ -158,7 +140,7 @@ func (w waiting) until(ctx context.Context, g goal) (string, error) {
 	}
 	ticker := time.NewTicker(w.every)
 	defer ticker.Stop()
-	last := "nothing is known of the fleet"
+	last, told := "nothing is known of the fleet", ""
 	for {
 		s, err := w.read(ctx)
 		switch done, failed := g.reached(s); {
@@ -175,7 +157,10 @@ func (w waiting) until(ctx context.Context, g goal) (string, error) {
 			c := s.Condition()
 			last = fmt.Sprintf("%s: %s", strings.ToLower(string(c.Phase)), c.Message)
 		}
-		w.show("waiting: " + last)
+		if !process.Doing(ctx, "waiting: %s", last) && last != told {
+			fmt.Fprintln(w.errs, "waiting: "+last)
+			told = last
+		}
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), errTimedOut) {

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/testing/terminal"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -62,5 +65,40 @@ func TestWaitExitCodes(t *testing.T) {
 	code, out, errs := pusherCommand(t, "pin", "r1", "--wait", "--timeout", "1ms", "--store", url, "--state", failed)
 	if code != process.ExitTimedOut || !strings.HasPrefix(out, ids[0].String()+" pinned by ") || !strings.Contains(errs, "timed out after 1ms") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}
+
+// At a terminal one line says what is waited for, and it is gone at the end. Elsewhere each change is a line.
+func TestWaitTells(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("COLUMNS", "")
+	id := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
+	runs := report.Status{Updated: time.Now(), Channel: report.Channel{Wanted: id, Newest: id}, Instances: []report.Instance{{Name: "edge-1", Reachable: true, Running: id}}}
+	waits := runs
+	waits.Rollout = &report.Rollout{Target: id, Phase: rollout.Soaking, Wave: 1, Members: []string{"edge-1"}}
+	state := writeState(t, waits)
+	screen := terminal.Open(t, 60)
+	root := NewCommand()
+	root.SetArgs([]string{"wait", "--for", "rollout", "--state", state})
+	root.SetOut(screen.File)
+	root.SetErr(screen.File)
+	ended := make(chan error, 1)
+	go func() { ended <- root.ExecuteContext(t.Context()) }()
+	screen.Until(t, "waiting: progressing: ")
+	if err := os.Rename(writeState(t, runs), state); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(screen.Seen(t), "\r\x1b[K")
+	done := "no rollout is under way: 1 of 1 instances run " + id.String() + "\n"
+	if lines[0] != "" || lines[len(lines)-1] != done || len(lines) < 3 {
+		t.Errorf("the terminal was sent %q", lines)
+	}
+	for _, line := range lines[1 : len(lines)-1] {
+		if n := utf8.RuneCountInString(line); n >= 60 || !strings.HasSuffix(line, "s)") {
+			t.Errorf("%d columns: %q", n, line)
+		}
 	}
 }

@@ -1,0 +1,105 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/testing/terminal"
+)
+
+// pass lets time pass in a bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
+// slow is a program whose verb takes long, and says so from time to time.
+func slow(out, errs io.Writer) *cobra.Command {
+	root := &cobra.Command{Use: "program"}
+	root.AddCommand(&cobra.Command{Use: "verb", RunE: func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		pass(900 * time.Millisecond)
+		fmt.Fprintln(cmd.ErrOrStderr(), "a warning")
+		pass(900 * time.Millisecond) // is not silent for a second
+		Doing(ctx, "reading r%d", 2)
+		pass(2200 * time.Millisecond) // until 4 s
+		Doing(ctx, "waiting for \x1b[2Jsomething that many people have to agree on\nbefore it is done")
+		pass(500 * time.Millisecond)
+		fmt.Fprintln(cmd.OutOrStdout(), "a part of the answer")
+		Doing(ctx, "")
+		pass(5200 * time.Millisecond)
+		Doing(ctx, "ending")
+		pass(time.Second)
+		return nil
+	}})
+	AddProgress(root, map[string]string{"verb": "opening the store"})
+	root.SetArgs([]string{"verb"})
+	root.SetOut(out)
+	root.SetErr(errs)
+	return root
+}
+
+// Whoever waits at a terminal is told for what, on a line that leaves nothing behind.
+func TestProgress(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("COLUMNS", "")
+	t.Setenv("NO_COLOR", "1") // there are no colours in it
+	screen := terminal.Open(t, 40)
+	synctest.Test(t, func(t *testing.T) {
+		if err := slow(screen.File, screen.File).ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Hour) // nothing is told after the end
+	})
+	if diff := cmp.Diff(strings.Join([]string{
+		"a warning\n" + eraseLine + "reading r2 (1s)",
+		"reading r2 (2s)", "reading r2 (3s)", `waiting for \x1b[2Jsomething that… (4s)`,
+		"a part of the answer\n" + eraseLine + "ending (10s)", "",
+	}, eraseLine), screen.Seen(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Scripts and logs see nothing of it.
+func TestNoProgress(t *testing.T) {
+	t.Setenv("COLUMNS", "")
+	dumb := terminal.Open(t, 80)
+	var out, errs bytes.Buffer
+	for _, c := range []struct {
+		name      string
+		out, errs io.Writer
+		got       func() string
+		want      string
+	}{
+		{"a pipe", &out, &errs, func() string { return out.String() + errs.String() }, "a part of the answer\na warning\n"},
+		{"a terminal that is dumb", dumb.File, dumb.File, func() string { return dumb.Seen(t) }, "a warning\na part of the answer\n"},
+	} {
+		t.Setenv("TERM", "dumb")
+		synctest.Test(t, func(t *testing.T) {
+			if err := slow(c.out, c.errs).ExecuteContext(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got := c.got(); got != c.want {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+// Tables and colours are those of the terminal behind the line.
+func TestProgressKeepsTheTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("COLUMNS", "")
+	t.Setenv("NO_COLOR", "")
+	screen := terminal.Open(t, 77)
+	p := newProgress(screen.File, "waiting")
+	defer p.end()
+	if got := StyleOf(On(io.Discard, &aside{screen.File, p}, false)); got != (Style{Width: 77, Colour: true}) {
+		t.Errorf("%+v", got)
+	}
+}

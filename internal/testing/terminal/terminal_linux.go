@@ -1,0 +1,85 @@
+// Package terminal is a terminal for tests, with which they see what a person sees.
+package terminal
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Terminal is a terminal that a program writes to, and what was written.
+type Terminal struct {
+	*os.File // for the program
+
+	screen *os.File
+	sent   []byte
+}
+
+// Open opens a terminal of so many columns for as long as the test runs.
+func Open(t *testing.T, columns uint16) *Terminal {
+	t.Helper()
+	open := func(path string) *os.File {
+		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	out := &Terminal{screen: open("/dev/ptmx")}
+	master := int(out.screen.Fd())
+	number, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	out.File = open("/dev/pts/" + strconv.Itoa(number))
+	if err := unix.IoctlSetWinsize(int(out.File.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// patience is how long a program may send nothing that is waited for, in milliseconds.
+const patience = 120_000
+
+// Until waits until the terminal was sent some text, and returns all that it was sent so far. Lines end with \n.
+func (o *Terminal) Until(t *testing.T, text string) string {
+	t.Helper()
+	part := make([]byte, 4096)
+	for !bytes.Contains(o.sent, []byte(text)) {
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(o.screen.Fd()), Events: unix.POLLIN}}, patience)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		n := 0
+		if err == nil && ready == 0 {
+			err = os.ErrDeadlineExceeded
+		}
+		if err == nil {
+			n, err = o.screen.Read(part)
+		}
+		if err != nil {
+			t.Fatalf("read the terminal: %v; it was sent\n%s", err, o.sent)
+		}
+		o.sent = append(o.sent, part[:n]...)
+	}
+	return strings.ReplaceAll(string(o.sent), "\r\n", "\n")
+}
+
+// Seen returns all that the terminal was sent.
+func (o *Terminal) Seen(t *testing.T) string {
+	t.Helper()
+	const end = "(the end of it)"
+	if _, err := o.WriteString(end); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(o.Until(t, end), end)
+}
