@@ -236,7 +236,7 @@ func TestFaultsAreMappedBack(t *testing.T) {
 		},
 		"certificate of no Secret": {
 			map[string]string{"files/https.crtlist": "certs/none.pem\n"},
-			`shipped:haproxy/40-frontend-https.cfg:11 "bind *:443 ssl crt-list files/https.crtlist alpn h2,http/1.1": haproxy: 'bind *:443' in section 'frontend' : 'crt-list' : unable to stat SSL certificate from file 'certs/none.pem' : No such file or directory`,
+			`shipped:haproxy/40-frontend-https.cfg:13 "bind *:443 ssl crt-list files/https.crtlist alpn h2,http/1.1": haproxy: 'bind *:443' in section 'frontend' : 'crt-list' : unable to stat SSL certificate from file 'certs/none.pem' : No such file or directory`,
 		},
 		"no place":        {map[string]string{"extend/frontend-http.cfg": "    use_backend nope if TRUE\n", "haproxy/40-frontend-https.cfg": ""}, ` "": haproxy: Proxy 'http': unable to find required use_backend: 'nope'`},
 		"users elsewhere": {map[string]string{"extend/backend.cfg": "#hapsnap users x/y\n"}, `mine/extend/backend.cfg:1 Ingress shop/web "#hapsnap users x/y": #hapsnap: users belong in a userlist section`},
