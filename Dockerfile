@@ -21,7 +21,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 # HAProxy with the libraries that it is linked with, and no shell. libgcc_s is loaded by
 # glibc when a thread ends, which is an abort without it.
 FROM docker.io/haproxytech/haproxy-debian:${HAPROXY_LINE} AS vendor
-RUN set -eu; mkdir -p /root-of-haproxy/tmp; \
+RUN set -eu; mkdir -p /root-of-haproxy; install -d -m 1777 /root-of-haproxy/tmp; \
 	binary="$(readlink -f "$(command -v haproxy)")"; \
 	install -D -m 0755 "$binary" /root-of-haproxy/usr/local/sbin/haproxy; \
 	{ ldd "$binary" | sed -n 's,^[^/]*\(/[^ ]*\) .*,\1,p'; /sbin/ldconfig -p | sed -n 's,.*libgcc_s.so.1 .*=> ,,p'; } | while read -r library; do install -D -m 0755 "$library" "/root-of-haproxy$library"; done

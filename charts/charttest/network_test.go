@@ -97,6 +97,9 @@ func checkPolicy(t *testing.T, policy networkingv1.NetworkPolicy, open map[strin
 	t.Helper()
 	got := map[string]bool{}
 	for _, rule := range policy.Spec.Ingress {
+		if len(rule.Ports) == 0 {
+			t.Errorf("NetworkPolicy %s opens all ports", policy.Name)
+		}
 		for _, port := range rule.Ports {
 			got[fmt.Sprintf("%d/%s", port.Port.IntVal, protocol(*port.Protocol))] = true
 			if port.Port.IntVal >= 5555 && port.Port.IntVal <= 5556 && len(rule.From) == 0 {
@@ -112,6 +115,29 @@ func checkPolicy(t *testing.T, policy networkingv1.NetworkPolicy, open map[strin
 		if !maps.Equal(got, p.numbers) {
 			t.Errorf("NetworkPolicy %s opens %v, the pods have %v", policy.Name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(p.numbers)))
 		}
+	}
+}
+
+// Without a port for traffic the network policy has no rule for it: one without ports would open
+// them all, that of the Dataplane API too.
+func TestNoPortForTrafficOpensNone(t *testing.T) {
+	t.Parallel()
+	v := &variant{name: "edge"}
+	v.once.Do(func() {
+		v.text, v.err = Template(t, "helm", v.name, "--set", "compiler.config.http.port=0,compiler.config.https.port=0,haproxy.service.enabled=false")
+	})
+	open := podPorts(t, v)
+	policies := 0
+	for _, o := range v.objects(t) {
+		if o.GetKind() == "NetworkPolicy" {
+			var policy networkingv1.NetworkPolicy
+			convert(t, o, &policy)
+			checkPolicy(t, policy, open)
+			policies++
+		}
+	}
+	if policies != 3 {
+		t.Errorf("%d network policies", policies)
 	}
 }
 

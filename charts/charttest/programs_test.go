@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -285,5 +286,64 @@ func TestNumbersStayNumbers(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Error(gocmp.Diff(want, string(text)))
 		}
+	}
+}
+
+// The compiler hears of the line of HAProxy where the chart knows it: every HAProxy is of the chart's
+// own pods, and the tags of the images name the line. A newer line's words would stop an older HAProxy.
+func TestLineOfHAProxy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ set, want string }{
+		"default":                      {"", "3.2"},
+		"another line":                 {"haproxyLine=3.0", "3.0"},
+		"a release of the line":        {"haproxy.image.tag=3.2.22", "3.2"},
+		"our image":                    {"haproxy.image.tag=1.0.0-haproxy3.2,compiler.image.tag=1.0.0-haproxy3.2", "3.2"},
+		"another release":              {"haproxy.image.tag=3.0.9", ""},
+		"not the line but its digits":  {"haproxy.image.tag=1.3.2", ""},
+		"a tag that says nothing":      {"haproxy.image.tag=next", ""},
+		"a compiler of another line":   {"compiler.image.tag=1.0.0-haproxy3.0", ""},
+		"the configuration has a word": {"compiler.config.haproxyVersion=2.8", "2.8"},
+		"instances that others made":   {"fleet.instances[0].name=a,fleet.instances[0].url=https://a.example", ""},
+		"no fleet of the chart":        {"haproxy.enabled=false,pusher.enabled=false", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, err := Template(t, "helm", "edge", "--show-only", "templates/compiler/config.yaml", "--set", c.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if m := regexp.MustCompile(`haproxyVersion: "(.*)"`).FindStringSubmatch(text); m != nil {
+				got = m[1]
+			}
+			if got != c.want {
+				t.Errorf("haproxyVersion is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// The job that deletes old snapshots runs where the pusher may, and reaches the store as it does.
+func TestGCRunsWhereThePusherMay(t *testing.T) {
+	t.Parallel()
+	text, err := Template(t, "helm", "edge", "--show-only", "templates/pusher/gc.yaml", "--set-json",
+		`pusher={"nodeSelector": {"role": "edge"}, "tolerations": [{"key": "edge", "operator": "Exists"}], "priorityClassName": "edge", "podAnnotations": {"mesh": "off"}, "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := Objects(t, text)
+	i := slices.IndexFunc(objects, func(o unstructured.Unstructured) bool { return o.GetKind() == "CronJob" })
+	if i < 0 {
+		t.Fatal("no CronJob")
+	}
+	spec := specOf(t, objects[i])
+	if spec.NodeSelector["role"] != "edge" || len(spec.Tolerations) != 1 || spec.PriorityClassName != "edge" || len(spec.TopologySpreadConstraints) != 0 {
+		t.Errorf("the job runs at %v %v %s %v", spec.NodeSelector, spec.Tolerations, spec.PriorityClassName, spec.TopologySpreadConstraints)
+	}
+	if env := spec.Containers[0].Env; len(env) != 1 || env[0].Name != "HTTPS_PROXY" {
+		t.Errorf("its environment is %v", env)
+	}
+	if !strings.Contains(text, "mesh: \"off\"") {
+		t.Error("it lacks the annotations of the pusher's pods")
 	}
 }

@@ -33,6 +33,7 @@ func TestImages(t *testing.T) {
 	}{
 		{"compiler", []string{"compiler", "render", "-f", "/data/web.yaml", "-o", "/data/out"}, ""},
 		{"compiler", []string{"haproxy", "-c", "-f", "/data/haproxy.cfg"}, ""},
+		{"hapsnap", []string{"hapsnap", "render", "-f", "/data/web.yaml", "-o", "/data/out-of-hapsnap"}, ""},
 		{"pusher", []string{"bootstrap"}, "usage: bootstrap"},
 		{"haproxy", []string{"haproxy", "-c", "-f", "/data/haproxy.cfg"}, ""},
 		{"haproxy", []string{"dataplaneapi", "--help"}, "-f"},
@@ -43,6 +44,10 @@ func TestImages(t *testing.T) {
 		fails := strings.HasPrefix(c.want, "usage")
 		if (err != nil) != fails || !strings.Contains(out, c.want) {
 			t.Errorf("%s: %v: %v\n%s", c.target, c.command, err, out)
+		}
+		// Without a volume there, as for who types docker run, the image's user writes to /tmp.
+		if info, err := os.Stat(filepath.Join(i.Root, "tmp")); c.target != "pusher" && (err != nil || info.Mode() != os.ModeDir|os.ModeSticky|0o777) {
+			t.Errorf("%s: /tmp: %v: %v", c.target, info, err)
 		}
 		for _, shell := range []string{"bin/sh", "usr/bin/sh", "bin/busybox", "bin/bash"} {
 			if _, err := os.Stat(filepath.Join(i.Root, shell)); err == nil {

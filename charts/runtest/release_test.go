@@ -39,6 +39,7 @@ type release struct {
 // values of all releases here: a test has no time. Leases are as in the chart: on a busy
 // machine a leader with shorter ones would not stay one. A leader that ends gives its up.
 const values = `
+haproxyLine: "2.6" # that of the oldest HAProxy that runs these tests
 haproxy:
   drain: {seconds: 20, propagationSeconds: 6} # clients hear of endpoints late, on a busy machine too
   service: {type: ClusterIP}

@@ -27,6 +27,27 @@
 {{- if not (include "hapsnap.statusPort" . | int) -}}
 {{- fail "compiler.config.status.port is 0: the probes of HAProxy need it" -}}
 {{- end -}}
+{{- $opened := dict (printf "%s/TCP" (include "hapsnap.statusPort" .)) "the status port" (printf "%d/TCP" (int $v.haproxy.dataplane.port)) "haproxy.dataplane.port" -}}
+{{- range include "hapsnap.trafficPorts" . | fromYamlArray -}}
+{{- $port := printf "%d/%s" (int .port) .protocol -}}
+{{- if hasKey $opened $port -}}
+{{- fail (printf "port %s of HAProxy's pods is %s and %s: give each a port of its own. For a Gateway at 80 or 443 set compiler.config.http.port or compiler.config.https.port to another, or to 0" $port (get $opened $port) .name) -}}
+{{- end -}}
+{{- $_ := set $opened $port .name -}}
+{{- end -}}
+{{- if $v.haproxy.service.enabled -}}
+{{- $offered := dict -}}
+{{- range include "hapsnap.servicePorts" . | fromYamlArray -}}
+{{- $port := printf "%d/%s" (int .port) (default "TCP" .protocol) -}}
+{{- if hasKey $offered $port -}}
+{{- fail (printf "port %s of the traffic Service is %s and %s: change haproxy.service" $port (get $offered $port) .name) -}}
+{{- end -}}
+{{- $_ := set $offered $port .name -}}
+{{- end -}}
+{{- if not $offered -}}
+{{- fail "haproxy.service has no port, as none of HAProxy's is open, or offered: set haproxy.service.enabled to false, or open one" -}}
+{{- end -}}
+{{- end -}}
 {{- if and $v.haproxy.autoscaling.enabled (eq $v.haproxy.kind "DaemonSet") -}}
 {{- fail "haproxy.autoscaling: a DaemonSet has a pod on each node and cannot be scaled; use kind: Deployment" -}}
 {{- end -}}

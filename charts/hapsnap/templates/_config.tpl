@@ -17,6 +17,18 @@
 {{- else }}hapsnap.dev/{{ include "hapsnap.gatewayClass" . }}{{ end -}}
 {{- end -}}
 
+{{/* haproxyLine, if it is that of every HAProxy that runs or checks configurations: the tags of
+the images name it, and there are no instances but the chart's own. */}}
+{{- define "hapsnap.knownLine" -}}
+{{- $v := .Values -}}
+{{- $named := printf "(^|[^0-9.])%s([^0-9]|$)" (regexQuoteMeta $v.haproxyLine) -}}
+{{- if and $v.haproxy.enabled (not $v.fleet.pods) (not $v.fleet.instances) -}}
+{{- if and (regexMatch $named (default $v.haproxyLine $v.haproxy.image.tag)) (regexMatch $named (default $v.haproxyLine $v.compiler.image.tag)) -}}
+{{ $v.haproxyLine }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* spec of the CompilerConfig, as YAML. */}}
 {{- define "hapsnap.config" -}}
 {{- $own := dict "ingressClass" (include "hapsnap.class" .) "controllerClass" (include "hapsnap.controller" .) "http" (dict "port" 80) "https" (dict "port" 443) "status" (dict "port" 8404) -}}
@@ -25,6 +37,9 @@
 {{- if and .Values.haproxy.service.enabled (not (hasKey .Values.compiler.config "ingressStatus")) -}}
 {{- $_ := set $own "ingressStatus" (dict "service" (printf "%s/%s-haproxy" .Release.Namespace (include "hapsnap.fullname" .))) -}}
 {{- end -}}
+{{- end -}}
+{{- with include "hapsnap.knownLine" . -}}
+{{- $_ := set $own "haproxyVersion" . -}}
 {{- end -}}
 {{- if .Values.gatewayAPI.enabled -}}
 {{- $_ := set $own "gatewayAPI" (dict "enabled" true "controllerName" (include "hapsnap.gatewayController" .)) -}}
@@ -66,6 +81,38 @@
 - {name: tcp-{{ $port }}, port: {{ $port }}, protocol: TCP}
 {{- end }}
 {{- $_ := set $seen $port true }}
+{{- end }}
+{{- end -}}
+
+{{/* Ports of the Service for traffic, as YAML. */}}
+{{- define "hapsnap.servicePorts" -}}
+{{- $s := .Values.haproxy.service -}}
+{{- $nodePorts := eq $s.type "NodePort" }}
+{{- range include "hapsnap.trafficPorts" . | fromYamlArray }}
+{{- $set := dict "enabled" true "port" .port }}
+{{- if eq .name "http" }}{{ $set = $s.http }}{{ end }}
+{{- if has .name (list "https" "quic") }}{{ $set = $s.https }}{{ end }}
+{{- if $set.enabled }}
+- name: {{ .name }}
+  port: {{ int $set.port }}
+  targetPort: {{ .name }}
+  protocol: {{ .protocol }}
+  {{- if and $nodePorts $set.nodePort }}
+  nodePort: {{ int $set.nodePort }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- if $s.stats.enabled }}
+- name: stats
+  port: {{ int $s.stats.port }}
+  targetPort: status
+  protocol: TCP
+  {{- if and $nodePorts $s.stats.nodePort }}
+  nodePort: {{ int $s.stats.nodePort }}
+  {{- end }}
+{{- end }}
+{{- with $s.extraPorts }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
 
