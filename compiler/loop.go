@@ -111,6 +111,7 @@ type loop struct {
 	previous  snapshots.Snapshot // the head of the store, as far as is known
 	held      *ShrinkError       // why the pending draft waits for approval, or nil
 	leads     bool
+	rivals    rivals
 	verify    time.Time // when to look at the head of the store; zero means never
 	config    reconfiguration
 	reported  []diag.Diagnostic
@@ -133,10 +134,12 @@ func newLoop(o Options) *loop {
 	if o.Judge != nil {
 		o.Source.Objects = &sharedObjects{Objects: o.Source.Objects}
 	}
-	return &loop{
-		Options: o, metrics: newMetrics(o.Metrics, time.Now),
+	l := &loop{
+		Options: o, metrics: newMetrics(o.Metrics, time.Now), rivals: rivals{own: newMark(o.Source.Objects, time.Now())},
 		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)},
 	}
+	l.rivals.term(false)
+	return l
 }
 
 // wake returns when there is something to do.
@@ -144,7 +147,7 @@ func (l *loop) wake() time.Time {
 	next := time.Now().Add(idle)
 	times := []time.Time{l.config.reread.at, l.debounce.due(), l.reread.at}
 	if l.leads {
-		times = append(times, l.republish.at, l.verify)
+		times = append(times, l.republish.at, l.verify, l.rivals.until())
 	}
 	for _, at := range times {
 		if !at.IsZero() && at.Before(next) {
@@ -164,6 +167,9 @@ func (l *loop) turn(ctx context.Context) {
 		l.metrics.begins(first, now)
 		l.compile(ctx, first)
 		l.debounce.end(time.Now())
+	}
+	if l.leads && due(l.rivals.until(), time.Now()) {
+		l.forgetRival(time.Now())
 	}
 	if l.leads && l.pending != nil && due(l.republish.at, time.Now()) {
 		l.publishWhileLeading(ctx)
@@ -293,6 +299,12 @@ func (l *loop) publish(ctx context.Context) {
 		l.hold(shrunk)
 		return
 	}
+	if rival, ok := errors.AsType[*RivalError](err); ok {
+		l.Status.published(l.previous, err, time.Now())
+		l.Log.Warn("snapshot not published, another compiler goes first", "digest", draft.Digest().Short(), "machine", rival.Machine, "until", rival.Until.UTC().Format(time.RFC3339))
+		l.republish = retry{at: rival.Until}
+		return
+	}
 	if l.moved(err) {
 		return
 	}
@@ -306,6 +318,7 @@ func (l *loop) publish(ctx context.Context) {
 		l.Log.Error("snapshot not published, keeping it and trying again", "err", err, "in", l.republish.wait)
 		return
 	}
+	l.rivals.ours = id
 	l.timeline.Published(id, draft, published)
 	if published {
 		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
@@ -318,17 +331,23 @@ func (l *loop) publish(ctx context.Context) {
 	l.republish.reset()
 }
 
-// bring publishes a draft unless the guard holds it, and gives it its subject.
+// bring publishes a draft unless the guard holds it or another compiler goes first, and gives it its
+// subject.
 func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID, bool, error) {
 	previous, newest, err := head(ctx, l.Store, l.previous)
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
+	l.meet(previous, time.Now())
 	l.previous = previous
+	if err := l.yields(previous, *draft); err != nil {
+		return snapshots.ID{}, false, err
+	}
 	if err := guard(previous, *draft, l.Source.Config.ShrinkGuard); err != nil {
 		return snapshots.ID{}, false, err
 	}
 	draft.Subject, draft.After = Subject(previous, *l.pending), &newest
+	draft.Provenance.Trigger = l.rivals.own.trigger(draft.Provenance.Trigger)
 	*draft = draft.WithSealed(previous)
 	return l.Store.Publish(ctx, *draft)
 }

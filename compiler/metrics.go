@@ -18,6 +18,7 @@ type metrics struct {
 	ingresses            *prometheus.GaugeVec
 	quarantined, success prometheus.Gauge
 	held, configRefused  prometheus.Gauge
+	rivals               prometheus.Gauge
 	configReloads        *prometheus.CounterVec
 	rendered             *prometheus.CounterVec
 	written, used        int // what the counters hold already
@@ -41,6 +42,7 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 		quarantined:   gauge("quarantined_objects", "Objects that the last compile left out, or a part of them."),
 		success:       gauge("last_success_timestamp_seconds", "When the store was last known to hold what the files said."),
 		held:          gauge("held_drafts", "1 while the newest draft waits for approval, since too much is gone."),
+		rivals:        gauge("rivals", "1 while another compiler, of no common Lease, publishes to the same store."),
 		configReloads: counters("config_reloads_total", "Changes of the configuration, by result: accepted, refused, error (it could not be read).", "result", "accepted", "refused", "error"),
 		configRefused: gauge("config_refused", "1 while the configuration as it is written is not the one that is used."),
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -54,7 +56,7 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 		m.stages.WithLabelValues(name)
 	}
 	m.succeeded.Store(clock().UnixNano())
-	r.MustRegister(m.duration, m.wait, m.stages, m.compiles, m.publishes, m.rendered, m.quarantined, m.success, m.held, m.configReloads, m.configRefused, m.objects, m.ingresses,
+	r.MustRegister(m.duration, m.wait, m.stages, m.compiles, m.publishes, m.rendered, m.quarantined, m.success, m.held, m.rivals, m.configReloads, m.configRefused, m.objects, m.ingresses,
 		age("seconds_since_last_success", "Time since the store was last known to hold what the files said, or since the start. It grows while nothing changes.", &m.succeeded, clock),
 		age("behind_seconds", "For how long there has been a change that the store does not hold yet; 0 while there is none.", &m.behind, clock))
 	return m

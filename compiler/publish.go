@@ -102,7 +102,7 @@ func (alone) Changed() <-chan struct{} { return nil }
 
 // headInterval is how often a leader looks whether the store still holds what it
 // published. What a former leader sent before its term ended, and which arrives
-// later, is all that can change that.
+// later, can change that, and so can another compiler for the same store.
 const headInterval = 30 * time.Second
 
 // elected finds out whether this process leads. One that begins to publishes the
@@ -114,9 +114,11 @@ func (l *loop) elected(ctx context.Context, now time.Time) {
 	end()
 	l.leads = leading
 	l.Status.leads(leading)
-	if _, only := l.Leader.(alone); !only {
-		l.verify = now.Add(headInterval)
-	}
+	_, only := l.Leader.(alone)
+	l.verify = now.Add(headInterval)
+	l.rivals.term(!only)
+	l.Status.rival(nil, now)
+	l.metrics.rivals.Set(0)
 	switch {
 	case leading && l.pending != nil:
 		l.republish.now(now)
@@ -138,15 +140,25 @@ func (l *loop) publishWhileLeading(ctx context.Context) {
 	l.publish(during)
 }
 
-// verifyHead compiles again if the store's newest snapshot is not the one that was
-// published last.
+// verifyHead looks who made the store's newest snapshot, if it is not the one that was
+// published last, and then compiles again. A process that nobody elected only looks: a person may
+// have published that snapshot, and nobody can have sent it late.
 func (l *loop) verifyHead(ctx context.Context) {
 	l.verify = time.Now().Add(headInterval)
 	ids, err := l.Store.IDs(ctx)
-	if err != nil || l.Status.Ready() != nil || l.pending != nil || newestOf(ids) == l.Status.Head() {
+	newest := newestOf(ids)
+	if err != nil || newest == l.Status.Head() {
 		return
 	}
-	l.Log.Warn("the newest snapshot of the store is not the one that was published, compiling again", "snapshot", newestOf(ids).String(), "published", l.Status.Head().String())
+	if !l.rivals.ours.IsZero() && newest != l.rivals.seen {
+		if head, err := l.Store.Get(ctx, newest); err == nil {
+			l.meet(head, time.Now())
+		}
+	}
+	if _, only := l.Leader.(alone); only || l.Status.Ready() != nil || l.pending != nil {
+		return
+	}
+	l.Log.Warn("the newest snapshot of the store is not the one that was published, compiling again", "snapshot", newest.String(), "published", l.Status.Head().String())
 	l.debounce.change(time.Now())
 }
 

@@ -36,6 +36,7 @@ type Status struct {
 	config     *ConfigReport
 	conditions []metav1.Condition
 	webhook    *CredentialsReport
+	other      *RivalReport
 }
 
 // Ready returns why the store is not known to hold what the objects say, or nil.
@@ -86,7 +87,7 @@ func (s *Status) Report() Report {
 		c.PublishError = text(s.publishErr)
 	}
 	c.Refused, c.Ingresses, c.Gateway = s.config, s.ingresses, s.gateway
-	c.Conditions, c.Webhook = slices.Clone(s.conditions), s.webhook
+	c.Conditions, c.Webhook, c.Rival = slices.Clone(s.conditions), s.webhook, s.other
 	return Report{Head: s.head, Found: append([]Finding{}, s.found...), Compiler: c}
 }
 
@@ -106,6 +107,7 @@ const (
 	reasonFollows       = "AnotherPublishes"
 	reasonNothing       = "NothingPublished"
 	reasonCompileFailed = "CompileFailed"
+	reasonRival         = "AnotherCompiler"
 	reasonHeld          = "LossHeld"
 	reasonPublishFailed = "PublishFailed"
 	reasonRefused       = "ConfigurationRefused"
@@ -122,6 +124,8 @@ func (s *Status) judge(now time.Time) {
 	switch {
 	case s.compileErr != nil:
 		reason, message = reasonCompileFailed, s.compileErr.Error()
+	case s.other != nil && !s.follows:
+		reason, message = reasonRival, s.other.String()
 	case held != nil:
 		reason, message = reasonHeld, held.Error()
 	case s.publishErr != nil && !s.follows:
@@ -223,6 +227,14 @@ func (s *Status) Webhook(err error, now time.Time) {
 	}
 }
 
+// rival takes note of another compiler that publishes to the same store, nil if there is none.
+func (s *Status) rival(r *RivalReport, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.other = r
+	s.judge(now)
+}
+
 // waiting takes note of what keeps from compiling.
 func (s *Status) waiting(err error) {
 	s.mu.Lock()
@@ -316,6 +328,8 @@ type CompilerReport struct {
 	PublishError string `json:"publishError,omitempty"`
 	// Held is a draft that waits for approval, or nil.
 	Held *HeldReport `json:"held,omitempty"`
+	// Rival is another compiler that publishes to the same store, or nil.
+	Rival *RivalReport `json:"rival,omitempty"`
 	// Refused is set while the written configuration is not the one in use.
 	Refused *ConfigReport `json:"refused,omitempty"`
 	// Interrupted are the watches of the cluster that get no updates.

@@ -40,7 +40,7 @@ without a compiler too.
 
 The exit code is 0 if there is an answer and 1 if there is none. With --exit-code it is 3 if
 objects, templates or the configuration have errors or a loss waits for approval, and
-otherwise 1 if the compiler is not ready.`,
+otherwise 1 if the compiler is not ready, or another compiler publishes to its store.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, time.Now()) },
 	}
@@ -88,7 +88,7 @@ func exitCode(r compiler.Report) int {
 	switch {
 	case len(r.Found) > 0, r.Withheld > 0, c != nil && (c.Held != nil || c.Refused != nil):
 		return process.ExitInvalid
-	case c != nil && !c.Ready:
+	case c != nil && (!c.Ready || c.Rival != nil):
 		return process.ExitFailure
 	}
 	return process.ExitOK
@@ -231,6 +231,9 @@ func (p *reportPrinter) compiler(c compiler.CompilerReport) {
 	}
 	if h := c.Held; h != nil {
 		p.line("held", "%s: %s since %s\n%s", h.Digest.Short(), h.Lost, h.Since, h.Approval)
+	}
+	if c.Rival != nil {
+		p.line("trouble", "%s\nstop one of the two, or give it a store or a branch of its own", c.Rival)
 	}
 	if c.Refused != nil {
 		p.refused(*c.Refused)

@@ -1,0 +1,249 @@
+package compiler
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Two compilers that publish different content to one store, and that no Lease keeps apart, undo each
+// other's work for ever. Each writes into the trigger of its snapshots who it is: pushers refuse a
+// manifest with a field that they do not know, and take any text as a trigger.
+//
+// What follows from it:
+//
+//   - A snapshot by another place that replaces ours is an error at once. One by the same place may be
+//     what a former leader sent before its term ended, or the process that a rolling update replaces:
+//     it is an error when the same process does it again, after we published once more.
+//   - The compiler that began first goes on. The other one stops when it was replaced twice by the same
+//     one: it is the one that somebody added, and it serves nobody yet. If both went on,
+//     hosts would come and go; if both stopped, changes of the one that serves would stop too.
+//   - It stops until the other one has published nothing for rivalQuiet. In a rolling update without a
+//     Lease the one that began first is the one that ends, and nobody restarts the other one.
+//   - Snapshots without a mark, such as those of "compiler render -o", count for nothing.
+
+// rivalQuiet is how long another compiler must have published nothing to be taken for gone.
+const rivalQuiet = time.Hour
+
+// mark says which process made a snapshot.
+type mark struct {
+	run           string    // the process, by chance
+	began         time.Time // when compilers at that place began to publish, as far as they know
+	configuration string    // the short digest of the CompilerConfig
+	machine       string
+	objects       string // where its objects come from
+}
+
+// markTime has milliseconds, for compilers that are started by one script.
+const markTime = "2006-01-02T15:04:05.000Z"
+
+var markForm = regexp.MustCompile(`^[^;]*; compiler ([0-9a-f]{12}) since (\S+), configuration ([0-9a-f]{10}), on (\S+), of (.*)$`)
+
+// newMark returns the mark of a process that begins now.
+func newMark(objects fmt.Stringer, now time.Time) mark {
+	run := make([]byte, 6)
+	_, _ = rand.Read(run) // which never fails
+	machine, err := os.Hostname()
+	if err != nil {
+		machine = ""
+	}
+	m := mark{run: hex.EncodeToString(run), began: now.UTC().Truncate(time.Millisecond), machine: cmp.Or(machine, "unknown")}
+	if objects != nil {
+		m.objects = objects.String()
+	}
+	return m
+}
+
+// trigger returns what made a snapshot, followed by the mark of its compiler.
+func (m mark) trigger(trigger string) string {
+	return fmt.Sprintf("%s; compiler %s since %s, configuration %s, on %s, of %s", trigger, m.run, m.began.Format(markTime), m.configuration, m.machine, m.objects)
+}
+
+// parseMark reads what trigger wrote; ok is false for a snapshot that somebody made in another way.
+func parseMark(trigger string) (m mark, ok bool) {
+	parts := markForm.FindStringSubmatch(trigger)
+	if parts == nil {
+		return mark{}, false
+	}
+	began, err := time.Parse(markTime, parts[2])
+	return mark{run: parts[1], began: began, configuration: parts[3], machine: parts[4], objects: parts[5]}, err == nil
+}
+
+// before reports whether a compiler goes on where two meet. All compilers come to the same answer.
+func (m mark) before(other mark) bool {
+	return cmp.Or(m.began.Compare(other.began), cmp.Compare(m.run, other.run)) < 0
+}
+
+// configurationDigest returns the short digest of a configuration, by which people tell two apart.
+func configurationDigest(c config.Config) string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		text = []byte(err.Error()) // a plain value has none
+	}
+	h := sha256.New()
+	h.Write(text)
+	return snapshots.DigestOf(h).Short()
+}
+
+// RivalReport is another compiler that publishes to the same store.
+type RivalReport struct {
+	Run           string       `json:"run"` // of the process
+	Since         time.Time    `json:"since"`
+	Machine       string       `json:"machine"`
+	Objects       string       `json:"objects"`       // where its objects come from
+	Configuration string       `json:"configuration"` // its short digest
+	Same          bool         `json:"sameConfiguration"`
+	Snapshot      snapshots.ID `json:"snapshot"` // the newest of it that was seen
+	// Yields is set in the one of the two that publishes nothing meanwhile, and Until says until when,
+	// unless the other one publishes again.
+	Yields bool      `json:"yields"`
+	Until  time.Time `json:"until"`
+}
+
+// String says who it is.
+func (r RivalReport) String() string {
+	configuration := "another configuration, " + r.Configuration
+	if r.Same {
+		configuration = "the same configuration"
+	}
+	text := fmt.Sprintf("another compiler publishes to this store: it runs on %s with the objects of %s and %s, and made %s", r.Machine, r.Objects, configuration, r.Snapshot)
+	if r.Yields {
+		text += "; it was there first, so this one publishes nothing until " + r.Until.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// rivalHint says what a person can do.
+const rivalHint = "stop one of the two, or give it a store or a branch of its own; after that, a restart has this one publish at once"
+
+// RivalError is why a draft is not published while another compiler publishes.
+type RivalError struct{ RivalReport }
+
+// Error says who publishes, and what to do.
+func (e *RivalError) Error() string { return e.String() + "; " + rivalHint }
+
+// rivals is what a compiler knows of others. Apart from its own mark it belongs to one term as leader:
+// in another term others of the same Lease may have published.
+type rivals struct {
+	own     mark
+	elected bool // by a Lease, so that the machine may be another one for the same place
+	ours    snapshots.ID
+	seen    snapshots.ID            // the newest by another one
+	times   map[string]int          // how often each of them replaced what we published
+	counted map[string]snapshots.ID // what of ours that was, the last time
+	current *RivalReport            // nil: none
+}
+
+// term begins a term.
+func (r *rivals) term(elected bool) {
+	*r = rivals{own: r.own, elected: elected, times: map[string]int{}, counted: map[string]snapshots.ID{}}
+}
+
+// until returns when the other compiler is taken for gone, zero if there is none.
+func (r *rivals) until() time.Time {
+	if r.current == nil {
+		return time.Time{}
+	}
+	return r.current.Until
+}
+
+// meet looks at the newest snapshot of the store, and says whether something new is known of another
+// compiler. The inputs are those of our last compile.
+func (r *rivals) meet(head snapshots.Snapshot, inputs []snapshots.Input, now time.Time) bool {
+	other, marked := parseMark(head.Manifest.Provenance.Trigger)
+	if !marked || other.run == r.own.run {
+		return false
+	}
+	same := r.samePlace(other, head.Manifest.Provenance.Inputs, inputs)
+	id := head.ID()
+	switch {
+	case r.ours.IsZero():
+		if same && other.began.Before(r.own.began) {
+			r.own.began = other.began // we go on where that process ended
+		}
+		return false
+	case id == r.seen, id.Revision <= r.ours.Revision, id.Short == r.ours.Short:
+		return false
+	}
+	r.seen = id
+	who := other.run
+	if !same {
+		who = other.objects + " " + other.began.Format(markTime) // also after a restart
+	}
+	if r.counted[who] != r.ours {
+		r.counted[who] = r.ours
+		r.times[who]++
+	}
+	again := r.times[who] > 1
+	if same && !again {
+		return false
+	}
+	before := r.current
+	r.current = &RivalReport{
+		Run: other.run, Since: other.began, Machine: other.machine, Objects: other.objects, Configuration: other.configuration,
+		Same: other.configuration == r.own.configuration, Snapshot: id, Yields: again && !r.own.before(other), Until: now.Add(rivalQuiet),
+	}
+	return before == nil || before.Run != other.run || before.Yields != r.current.Yields
+}
+
+// samePlace reports whether a mark may be that of a process before this one, or beside it under the
+// same Lease. Clusters have the same name where the address is that of an API server within, and no
+// object in common.
+func (r *rivals) samePlace(other mark, theirs, ours []snapshots.Input) bool {
+	if other.objects != r.own.objects || !r.elected {
+		return other.objects == r.own.objects && other.machine == r.own.machine
+	}
+	known := map[string]bool{}
+	for _, in := range theirs {
+		known[in.UID] = in.UID != ""
+	}
+	return slices.ContainsFunc(ours, func(in snapshots.Input) bool { return known[in.UID] }) || len(ours) == 0
+}
+
+// meet looks for another compiler that made the newest snapshot, and says who it is once.
+func (l *loop) meet(head snapshots.Snapshot, now time.Time) {
+	l.rivals.own.configuration = configurationDigest(l.Source.Config)
+	var inputs []snapshots.Input
+	if l.pending != nil {
+		inputs = l.pending.Draft.Provenance.Inputs
+	} else {
+		inputs = l.previous.Manifest.Provenance.Inputs
+	}
+	news := l.rivals.meet(head, inputs, now)
+	rival := l.rivals.current
+	l.Status.rival(rival, now)
+	if news {
+		l.metrics.rivals.Set(1)
+		l.Log.Error("another compiler publishes to this store, and each undoes what the other one published",
+			"machine", rival.Machine, "objects", rival.Objects, "configuration", rival.Configuration, "ours", l.rivals.own.configuration,
+			"snapshot", rival.Snapshot.String(), "stops", rival.Yields, "hint", rivalHint)
+	}
+}
+
+// yields returns why a draft is not to be published now, or nil. What the store holds already is as good
+// as published.
+func (l *loop) yields(head snapshots.Snapshot, draft snapshots.Draft) error {
+	rival := l.rivals.current
+	if rival == nil || !rival.Yields || head.Manifest.Spec.Digest == draft.Digest() {
+		return nil
+	}
+	return &RivalError{*rival}
+}
+
+// forgetRival forgets a compiler that has published nothing for long. If it comes back, it is known.
+func (l *loop) forgetRival(now time.Time) {
+	l.Log.Info("the other compiler has published nothing for long, it is taken for gone", "machine", l.rivals.current.Machine, "snapshot", l.rivals.current.Snapshot.String())
+	l.rivals.current = nil
+	l.metrics.rivals.Set(0)
+	l.Status.rival(nil, now)
+}
