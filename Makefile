@@ -49,6 +49,7 @@ PACKAGES ?= ./...
 
 HAPROXY_3_0 := build/haproxy-3.0/haproxy
 GOLANGCI_LINT := build/tools/golangci-lint
+ACTIONLINT := build/tools/actionlint
 KUBE := build/kube/kube-apiserver build/kube/etcd build/kube/kubectl build/kube/kustomize
 HELM := build/helm/helm build/helm/helm3
 
@@ -114,9 +115,17 @@ format: ## fail for files that gofmt would change
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted; run gofmt -w:"; echo "$$files"; exit 1; } >&2
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## go vet, and golangci-lint with the layer rules
+lint: $(GOLANGCI_LINT) ## go vet, golangci-lint with the layer rules, and actionlint
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
+	@$(MAKE) --no-print-directory workflows
+
+# Where its module cannot be had, nothing else depends on it.
+.PHONY: workflows
+workflows: ## actionlint, where it can be had
+	@if $(MAKE) --no-print-directory $(ACTIONLINT); \
+		then $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yaml examples/ci/github.yaml; \
+		else echo "actionlint could not be built: workflows are not checked" >&2; fi
 
 .PHONY: tidy
 tidy: ## fail when go.mod or go.sum is not tidy
@@ -196,6 +205,10 @@ clean: ## remove build/
 # Built once; again when tools/ names another version.
 $(GOLANGCI_LINT): tools/go.mod tools/go.sum
 	cd tools && CGO_ENABLED=0 go build -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+$(ACTIONLINT): tools/actionlint/go.mod tools/actionlint/go.sum
+	cd tools/actionlint && CGO_ENABLED=0 go build -trimpath -o ../../$@ github.com/rhysd/actionlint/cmd/actionlint
 	@touch $@
 
 # Kubernetes for tests. Built once, in minutes; again when tools/kubernetes names

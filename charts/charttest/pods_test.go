@@ -273,6 +273,7 @@ func TestRefusals(t *testing.T) {
 		{"a port of the Service twice", append(ready, "--set", "gatewayAPI.enabled=true,gatewayAPI.ports={80},compiler.config.http.port=8080"), "port 80/TCP of the traffic Service is http and gateway-80"},
 		{"no port for traffic", append(ready, "--set", "compiler.config.http.port=0,compiler.config.https.port=0"), "haproxy.service has no port"},
 		{"no port in the Service", append(ready, "--set", "haproxy.service.http.enabled=false,haproxy.service.https.enabled=false"), "haproxy.service has no port"},
+		{"a name that is too long", append(ready, "--set", "store.namespace="+strings.Repeat("a", 64)), "is longer than 63 characters"},
 		{"typo", append(ready, "--set", "haproxy.servise.type=NodePort"), "servise"},
 		{"typo at the top", append(ready, "--set", "compilers.replicas=1"), "compilers"},
 		{"typo deep down", append(ready, "--set", "haproxy.service.http.nodeport=30080"), "nodeport"},

@@ -31,7 +31,7 @@
 {{- range include "hapsnap.trafficPorts" . | fromYamlArray -}}
 {{- $port := printf "%d/%s" (int .port) .protocol -}}
 {{- if hasKey $opened $port -}}
-{{- fail (printf "port %s of HAProxy's pods is %s and %s: give each a port of its own. For a Gateway at 80 or 443 set compiler.config.http.port or compiler.config.https.port to another, or to 0" $port (get $opened $port) .name) -}}
+{{- fail (printf "port %s of HAProxy's pods is %s and %s: give each a port of its own, or name it once. For a Gateway at 80 or 443 set compiler.config.http.port or compiler.config.https.port to another, or to 0" $port (get $opened $port) .name) -}}
 {{- end -}}
 {{- $_ := set $opened $port .name -}}
 {{- end -}}
@@ -65,6 +65,9 @@
 {{- if and .allowedSignersConfigMap (or (and $v.compiler.enabled (not .compilerSecret)) (and $v.pusher.enabled (not .pusherSecret))) -}}
 {{- fail "store.signing: with allowedSignersConfigMap both programs need a key: set compilerSecret and pusherSecret" -}}
 {{- end -}}
+{{- end -}}
+{{- if and (include "hapsnap.inCluster" .) (gt (len (include "hapsnap.storeNamespace" .)) 63) -}}
+{{- fail (printf "store.namespace: %s, of the names of namespace and release, is longer than 63 characters; name a shorter one" (include "hapsnap.storeNamespace" .)) -}}
 {{- end -}}
 {{- if and $v.store.url (hasPrefix "configmap:" $v.store.url) -}}
 {{- fail "store.url is for git: name ConfigMaps with store.namespace and store.name, so that the roles are made for them" -}}
