@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/testing/terminal"
 )
 
 // Any program can offer the commands: below a command of its own, with its streams, and
@@ -91,6 +92,28 @@ func TestRenderWritesATree(t *testing.T) {
 	cfg, err := os.ReadFile(filepath.Join(out, "haproxy.cfg"))
 	if err != nil || !strings.Contains(string(cfg), "bind *:8080\n") {
 		t.Errorf("%v\n%s", err, cfg)
+	}
+}
+
+// People at a terminal see what came of it, and scripts nothing that is not wrong.
+func TestRenderSumsUp(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	dir := t.TempDir()
+	manifests(t, filepath.Join(dir, "in"), "/")
+	args := []string{"render", "-f", filepath.Join(dir, "in"), "-o", filepath.Join(dir, "out"), "--haproxy", haproxy()}
+	if code, out, errs := exec(t, args...); code != process.ExitOK || out+errs != "" {
+		t.Fatalf("exit code %d: %s%s", code, out, errs)
+	}
+	screen := terminal.Open(t, 80)
+	root := NewCommand()
+	root.SetArgs(args)
+	root.SetOut(screen.File)
+	root.SetErr(screen.File)
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if seen := screen.Seen(t); !strings.HasSuffix(seen, "1 backend with servers, 0 hosts, 0 certificates; nothing left out\n") {
+		t.Errorf("the terminal was sent %q", seen)
 	}
 }
 

@@ -107,7 +107,22 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 		timeline.Dropped("refused")
 		return err
 	}
-	return f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, store)
+	if err := f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, store); err != nil {
+		return err
+	}
+	if process.Terminal(stderr) { // scripts take what is on stderr for something that is wrong
+		fmt.Fprintln(stderr, summary(compiler.StoredReport(result.Draft.Seal(1, snapshots.ID{}))))
+	}
+	return nil
+}
+
+// summary says in a line what a snapshot holds, and what it does not.
+func summary(r compiler.Report) string {
+	leftOut := "nothing"
+	if n := len(r.Found); n > 0 {
+		leftOut = plural(n, "object")
+	}
+	return holds(r.Head) + "; " + leftOut + " left out"
 }
 
 // destination opens the store that is the output, nil for a plain directory: what cannot be

@@ -59,7 +59,7 @@ func (f *statusFlags) run(cmd *cobra.Command, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := f.output.Write(cmd.OutOrStdout(), r, func(w io.Writer) error { return printReport(w, r, now) }); err != nil {
+	if err := f.output.Write(cmd.OutOrStdout(), r, func(w io.Writer) error { printReport(w, r, now); return nil }); err != nil {
 		return err
 	}
 	if code := exitCode(r); f.exitCode && code != process.ExitOK {
@@ -166,8 +166,8 @@ func askStore(ctx context.Context, url string, o stores.Options) (compiler.Repor
 }
 
 // printReport writes a report for people.
-func printReport(w io.Writer, r compiler.Report, now time.Time) error {
-	p := reportPrinter{now: now}
+func printReport(w io.Writer, r compiler.Report, now time.Time) {
+	p := reportPrinter{to: w, now: now}
 	p.head(r.Head)
 	if r.Compiler != nil {
 		p.compiler(*r.Compiler)
@@ -181,20 +181,17 @@ func printReport(w io.Writer, r compiler.Report, now time.Time) error {
 	case len(r.Found) == 0:
 		p.line("left out", "nothing")
 	}
-	_, err := io.WriteString(w, p.String())
-	return err
 }
 
 // reportPrinter writes a line for each thing that is known.
 type reportPrinter struct {
-	strings.Builder
+	to  io.Writer
 	now time.Time
 }
 
-// line writes a line; further lines of the text stand below the first one.
+// line writes a line; what does not fit, and further lines of the text, stand below it.
 func (p *reportPrinter) line(name, format string, args ...any) {
-	text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "\n"+strings.Repeat(" ", 10))
-	fmt.Fprintf(p, "%-9s %s\n", name, text)
+	process.Label(p.to, name, format, args...)
 }
 
 func (p *reportPrinter) head(h compiler.HeadReport) {
@@ -203,7 +200,12 @@ func (p *reportPrinter) head(h compiler.HeadReport) {
 		return
 	}
 	p.line("newest", "%s, %s old: %s", h.Snapshot, process.Age(p.now.Sub(h.Time)), h.Subject)
-	p.line("holds", "%s with servers, %s, %s", plural(h.Backends, "backend"), plural(h.Hosts, "host"), plural(h.Certificates, "certificate"))
+	p.line("holds", "%s", holds(h))
+}
+
+// holds says how much a snapshot holds.
+func holds(h compiler.HeadReport) string {
+	return fmt.Sprintf("%s with servers, %s, %s", plural(h.Backends, "backend"), plural(h.Hosts, "host"), plural(h.Certificates, "certificate"))
 }
 
 func (p *reportPrinter) compiler(c compiler.CompilerReport) {

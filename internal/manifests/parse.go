@@ -111,7 +111,11 @@ func (d *document) add(n *yaml.Node, inherited GVK) {
 		return
 	}
 	if missing := o.missing(); missing != "" {
-		d.problem(n, o, "not a Kubernetes object: "+missing+" is missing", "an object has apiVersion, kind and metadata.name")
+		message := missing + " is missing"
+		if o.APIVersion == "" || o.Kind == "" { // else its author knows what it is
+			message = "not a Kubernetes object: " + message
+		}
+		d.problem(n, o, message, "an object has apiVersion, kind and metadata.name")
 		return
 	}
 	d.objects = append(d.objects, o)
