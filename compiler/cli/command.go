@@ -21,6 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/rbac"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -39,7 +40,7 @@ func NewCommand() *cobra.Command {
 	)
 	process.Completion{
 		Folders: []string{"templates", "cache-dir", "webhook-cert-dir"},
-		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}},
+		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}, "scope": rbac.Scopes},
 	}.AddTo(root)
 	process.AddProgress(root, map[string]string{
 		"render": "opening the store", "explain": "reading the objects", "explain request": "reading the configuration", "diff": "reading what is compared",

@@ -210,3 +210,22 @@ func TestManPages(t *testing.T) {
 		}
 	}
 }
+
+// What completes arguments and flags finds the store as the verb does, and says what it offers.
+func TestCompletionFindsTheStore(t *testing.T) {
+	path, ids := filledStore(t)
+	t.Setenv("HAPSNAP_STORE", "dir:"+path)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, args := range [][]string{{"pin", ""}, {"rollback", "--to", ""}, {"diff", ids[0].String(), ""}} {
+		_, out, _ := hapsnap(t, append([]string{"__complete"}, args...)...)
+		if !strings.Contains(out, ids[0].String()+"\t") || !strings.HasSuffix(out, ":36\n") {
+			t.Errorf("%v: %q", args, out)
+		}
+	}
+	if code, _, errs := hapsnap(t, "context", "add", "edge", "--store", "dir:"+path); code != process.ExitOK {
+		t.Fatal(errs)
+	}
+	if _, out, _ := hapsnap(t, "__complete", "status", "--context", ""); out != "edge\tdir:"+path+"\n:4\n" {
+		t.Errorf("%q", out)
+	}
+}

@@ -70,11 +70,43 @@ func (f *finder) attach(verb *cobra.Command) {
 		}
 		return run(cmd, args)
 	}
-	if complete := verb.ValidArgsFunction; complete != nil {
-		verb.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			_ = f.fill(cmd, args) // who completes is told nothing
-			return complete(cmd, args, typed)
+	if verb.ValidArgsFunction != nil {
+		verb.ValidArgsFunction = f.filled(verb.ValidArgsFunction)
+	}
+	f.completeFlags(verb)
+}
+
+// filled is a completion of what the finder finds.
+func (f *finder) filled(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return process.Bounded(func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		_ = f.fill(cmd, args) // who completes is told nothing
+		return complete(cmd, args, typed)
+	})
+}
+
+// completeFlags has the flags of a verb completed with what the finder finds. A completion is that of one flag value
+// for ever, so the flags are copied.
+func (f *finder) completeFlags(verb *cobra.Command) {
+	var all []*pflag.Flag
+	completions := map[string]cobra.CompletionFunc{}
+	verb.Flags().VisitAll(func(flag *pflag.Flag) {
+		if complete, ok := verb.GetFlagCompletionFunc(flag.Name); ok {
+			completions[flag.Name] = f.filled(complete)
 		}
+		same := *flag
+		all = append(all, &same)
+	})
+	verb.ResetFlags()
+	for _, flag := range all {
+		verb.Flags().AddFlag(flag)
+	}
+	if verb.Flags().Lookup("context") != nil {
+		completions["context"] = func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return f.contexts.complete(cmd, nil, typed)
+		}
+	}
+	for name, complete := range completions {
+		_ = verb.RegisterFlagCompletionFunc(name, complete) // fails for unknown flags only
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
@@ -205,6 +206,34 @@ func (c Completion) AddTo(root *cobra.Command) {
 		}
 		if cmd.ValidArgsFunction == nil && !takesArguments(cmd) {
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+	}
+}
+
+// completionTimeout is how long a shell waits for what may be typed.
+const completionTimeout = 2 * time.Second
+
+// Bounded is a completion that asks a store or a cluster. A shell that waits for it is stuck, so it ends
+// after two seconds, with nothing.
+func Bounded(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		cmd.SetContext(ctx)
+		type answer struct {
+			words     []cobra.Completion
+			directive cobra.ShellCompDirective
+		}
+		answers := make(chan answer, 1)
+		go func() {
+			words, directive := complete(cmd, args, typed)
+			answers <- answer{words, directive}
+		}()
+		select {
+		case a := <-answers:
+			return a.words, a.directive
+		case <-ctx.Done():
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 }

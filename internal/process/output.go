@@ -31,7 +31,7 @@ type namer interface{ Names() []string }
 // AddTo declares -o and --output.
 func (f *OutputFlag) AddTo(cmd *cobra.Command) {
 	cmd.Flags().VarP(f, "output", "o", "how to print it: "+alternatives(f.forms()))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.forms(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.described(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder))
 }
 
 // AddWithTo declares them for data that has more forms, which the text is printed in.
@@ -54,6 +54,24 @@ func (f *OutputFlag) forms() []string {
 		return []string{"text", "wide", "name", "json", "yaml"}
 	}
 	return append([]string{"text", "json", "yaml"}, f.more...)
+}
+
+// formTexts say what forms are for.
+var formTexts = map[string]string{
+	"text": "for people", "wide": "for people, with all columns", "name": "names alone", "json": "for programs", "yaml": "for programs", "markdown": "for pull requests",
+}
+
+// described are the forms with what they are for, for completion.
+func (f *OutputFlag) described() []cobra.Completion {
+	var out []cobra.Completion
+	for _, form := range f.forms() {
+		word := form
+		if text := formTexts[form]; text != "" {
+			word = cobra.CompletionWithDesc(form, text)
+		}
+		out = append(out, word)
+	}
+	return out
 }
 
 // alternatives joins words with commas and "or".

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -105,4 +107,23 @@ func TestServer(t *testing.T) {
 	if _, err := http.Get("http://" + addr + "/healthz"); err == nil {
 		t.Error("the server still answers after its context ended")
 	}
+}
+
+// A shell is not stuck because a store does not answer.
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan struct{})
+		stuck := Bounded(func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			<-asked // and does not care for its context
+			return []cobra.Completion{"late"}, cobra.ShellCompDirectiveDefault
+		})
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		began := time.Now()
+		if words, directive := stuck(cmd, nil, ""); words != nil || directive != cobra.ShellCompDirectiveNoFileComp || time.Since(began) != 2*time.Second {
+			t.Errorf("%v and %d after %s", words, directive, time.Since(began))
+		}
+		close(asked)
+	})
 }

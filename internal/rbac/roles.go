@@ -27,6 +27,9 @@ type Scope struct {
 	Namespaces []string
 }
 
+// Scopes are what completes a flag --scope.
+var Scopes = []string{"cluster\tall objects, as with other ingress controllers", "named\twhat is named now", "namespaces=\tthe objects of some namespaces"}
+
 // ScopeHelp is the help text of a flag --scope.
 const ScopeHelp = "which objects of tenants may be read: cluster, as with other ingress controllers; namespaces=NAMESPACE,...; or named, only the Secrets and namespaces that are named now"
 

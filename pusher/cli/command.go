@@ -21,6 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/rbac"
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
@@ -45,7 +46,7 @@ func NewCommand() *cobra.Command {
 		promoteCommand(), abortCommand(), confirmEndpointsCommand(), pauseCommand(), resumeCommand(), signCommand(), recoverCommand(), acceptRewindCommand(), gcCommand(),
 		rbacCommand(), process.VersionCommand(),
 	)
-	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)
+	process.Completion{Folders: []string{"live", "cache-dir"}, Words: map[string][]string{"scope": rbac.Scopes}}.AddTo(root)
 	process.AddProgress(root, firstDone)
 	process.AddExamples(root, examples)
 	process.GroupHelp(root)
@@ -69,26 +70,46 @@ func (f *storeFlags) complete(which func(channel.View) []snapshots.ID) cobra.Com
 
 // completeUpTo is complete for several arguments.
 func (f *storeFlags) completeUpTo(n int, which func(channel.View) []snapshots.ID) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return process.Bounded(func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		if len(args) >= n || f.store == "" {
 			return nil, directive
 		}
-		store, err := f.open(cmd.Context(), slog.New(slog.DiscardHandler))
-		if err != nil {
-			return nil, directive
-		}
-		defer store.Close()
-		view, err := store.View(cmd.Context())
-		if err != nil {
-			return nil, directive
-		}
 		var out []cobra.Completion
-		for _, id := range slices.Backward(which(view)) {
-			out = append(out, id.String())
-		}
+		_ = f.with(cmd.Context(), func(store stores.Store) error { // there is nobody to tell
+			view, err := store.View(cmd.Context())
+			if err == nil {
+				out = described(cmd.Context(), store, which(view))
+			}
+			return err
+		})
 		return out, directive
+	})
+}
+
+// mostDescribed is how many of the newest snapshots are completed with their subjects, and describing how
+// long these may take to be read.
+const (
+	mostDescribed = 30
+	describing    = time.Second
+)
+
+// described are the names of snapshots, the newest first, with what changed in them as far as that can be
+// read at once.
+func described(ctx context.Context, store stores.Reader, ids []snapshots.ID) []cobra.Completion {
+	ctx, cancel := context.WithTimeout(ctx, describing)
+	defer cancel()
+	var out []cobra.Completion
+	for _, id := range slices.Backward(ids) {
+		word := id.String()
+		if len(out) < mostDescribed && ctx.Err() == nil {
+			if m, err := store.Manifest(ctx, id); err == nil && m.Spec.Subject != "" {
+				word = cobra.CompletionWithDesc(word, m.Spec.Subject)
+			}
+		}
+		out = append(out, word)
 	}
+	return out
 }
 
 func allIDs(view channel.View) []snapshots.ID { return view.IDs }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -113,6 +114,17 @@ func TestCommandsInAnotherProgram(t *testing.T) {
 	}
 }
 
+// The instances are those of the state, with what they run.
+func TestInstancesAreCompleted(t *testing.T) {
+	t.Parallel()
+	id := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
+	state := writeState(t, report.Status{Instances: []report.Instance{{Name: "edge-1", Running: id}, {Name: "edge-2"}}})
+	want := "edge-1\truns " + id.String() + "\nedge-2\truns -\n:4\n"
+	if _, out, _ := pusherCommand(t, "__complete", "recover", "--state", state, "--from-instance", ""); out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+}
+
 // Only what is rejected can be retried, and only one snapshot is pinned.
 func TestSnapshotsAreCompleted(t *testing.T) {
 	t.Parallel()
@@ -129,7 +141,8 @@ func TestSnapshotsAreCompleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	const asTheyStand = "\n:36\n" // no files, and not sorted
-	all := ids[2].String() + "\n" + ids[1].String() + "\n" + ids[0].String()
+	word := func(n int) string { return ids[n].String() + "\tthe config " + []string{"one", "two", "three"}[n] }
+	all := word(2) + "\n" + word(1) + "\n" + word(0)
 	for _, c := range []struct {
 		want string
 		args []string
@@ -140,7 +153,11 @@ func TestSnapshotsAreCompleted(t *testing.T) {
 		{asTheyStand[1:], []string{"diff", "--store", url, ids[0].String(), ids[1].String(), ""}},
 		{asTheyStand[1:], []string{"pin", ""}},
 		{asTheyStand[1:], []string{"pin", "--store", "ftp://x", ""}},
-		{ids[1].String() + asTheyStand, []string{"retry", "--store", url, ""}},
+		{"snapshot=" + strings.ReplaceAll(all, "\n", "\nsnapshot=") + asTheyStand, []string{"wait", "--store", url, "--for", "snapshot="}},
+		{"rollout\tno rollout is under way\nsnapshot=\tthe whole fleet runs it\ncondition=Ready\tof the fleet\ncondition=Progressing\tof the fleet\ncondition=Degraded\tof the fleet\n:38\n", []string{"wait", "--for", ""}},
+		{"text\tfor people\njson\tfor programs\nyaml\tfor programs\n:36\n", []string{"verify", "-o", ""}},
+		{"cluster\tall objects, as with other ingress controllers\nnamed\twhat is named now\nnamespaces=\tthe objects of some namespaces\n:4\n", []string{"rbac", "--scope", ""}},
+		{word(1) + asTheyStand, []string{"retry", "--store", url, ""}},
 	} {
 		if _, out, _ := pusherCommand(t, append([]string{"__complete"}, c.args...)...); out != c.want {
 			t.Errorf("%v: %q, want %q", c.args, out, c.want)

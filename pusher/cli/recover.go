@@ -81,7 +81,7 @@ func (f *recoverFlags) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.fleet, "instances", "", "file that lists the instances, as for run; the command asks the instance if it is listed")
 	flags.BoolVar(&f.add, "add", false, "publish to a store that holds other snapshots, as the newest of them")
 	f.output.AddTo(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("from-instance", f.complete) // fails for unknown flags only
+	_ = cmd.RegisterFlagCompletionFunc("from-instance", process.Bounded(f.complete)) // fails for unknown flags only
 }
 
 // complete lists the instances that the state tells of.
@@ -92,7 +92,7 @@ func (f *recoverFlags) complete(cmd *cobra.Command, _ []string, _ string) ([]cob
 	}
 	var out []cobra.Completion
 	for _, i := range status.Instances {
-		out = append(out, i.Name)
+		out = append(out, cobra.CompletionWithDesc(i.Name, "runs "+orDash(running(i))))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -44,7 +44,7 @@ files, such as haproxy.cfg. The command verifies every digest of the snapshot fi
 	f.storeFlags.add(cmd)
 	f.output.AddTo(cmd)
 	cmd.Flags().StringVar(&f.file, "file", "", "path of the file to print, byte for byte")
-	_ = cmd.RegisterFlagCompletionFunc("file", f.completeFile) // fails for unknown flags only
+	_ = cmd.RegisterFlagCompletionFunc("file", process.Bounded(f.completeFile)) // fails for unknown flags only
 	return cmd
 }
 

@@ -240,8 +240,27 @@ does.`,
 	output.AddTo(cmd)
 	w.addTimeout(cmd)
 	cmd.Flags().StringVar(&what, "for", "", "what to wait for (required)")
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]cobra.Completion{"rollout", "snapshot=", "condition=Ready"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("for", f.completeGoal) // fails for unknown flags only
 	return cmd
+}
+
+// completeGoal completes what can be waited for, and then the snapshots.
+func (f *storeFlags) completeGoal(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const snapshot = "snapshot="
+	if strings.HasPrefix(typed, snapshot) {
+		words, directive := f.complete(allIDs)(cmd, nil, typed)
+		for i := range words {
+			words[i] = snapshot + words[i]
+		}
+		return words, directive
+	}
+	words := []cobra.Completion{
+		cobra.CompletionWithDesc("rollout", "no rollout is under way"), cobra.CompletionWithDesc(snapshot, "the whole fleet runs it"),
+	}
+	for _, c := range conditions {
+		words = append(words, cobra.CompletionWithDesc("condition="+c, "of the fleet"))
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder | cobra.ShellCompDirectiveNoSpace
 }
 
 // goal reads what somebody waits for. A snapshot that is not named in full is looked for in the
