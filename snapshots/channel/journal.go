@@ -29,7 +29,6 @@ const (
 	VerbAbort            Verb = "abort"
 	VerbConfirmEndpoints Verb = "confirm-endpoints"
 	VerbAcceptRewind     Verb = "accept-rewind"
-	VerbTidy             Verb = "tidy"
 	// VerbEdit is a change that names no verb, such as one by a person with an editor.
 	VerbEdit Verb = "edit"
 )

@@ -27,7 +27,8 @@ type Stale struct {
 
 // Tidied returns the channel without what can have no effect any more, and lists what that
 // was: an override that is over, approvals of snapshots that are gone, orders about rollouts
-// that ended. What might still count stays.
+// that ended. What might still count stays. Only an act of a person tidies: a pusher knows its own
+// fleet alone, and an order may be for another fleet of the same store that is away for now.
 func (c Channel) Tidied(v View, r Rolling, now time.Time) (Channel, []Stale) {
 	var stale []Stale
 	if o := c.Spec.Override; o != nil && !now.Before(o.Expires) {
