@@ -213,7 +213,8 @@ func TestStatusThatMayNotBeWritten(t *testing.T) {
 		Routes:   []gateway.RouteVerdict{v},
 	}, snapshots.ID{Revision: 1})
 	w.await("the route has its status", func() bool {
-		w.read("HTTPRoute", "web", route)
-		return len(route.Status.Parents) == 1
+		got := &gatewayv1.HTTPRoute{}
+		w.read("HTTPRoute", "web", got)
+		return len(got.Status.Parents) == 1
 	})
 }
