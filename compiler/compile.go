@@ -7,6 +7,10 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -279,48 +283,27 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 // describe returns what templates can read of the objects. Secrets are not
 // among them, nor are their annotations, in which kubectl keeps their values.
 func describe(in inputs.Inputs) []render.Object {
-	var out []render.Object
-	for _, o := range in.Ingresses {
-		out = append(out, render.Object{
-			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
-			APIVersion: "networking.k8s.io/v1", Labels: o.Value.Labels, Annotations: o.Value.Annotations,
-		})
-	}
-	for _, o := range in.Services {
-		out = append(out, render.Object{
-			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
-			APIVersion: "v1", Labels: o.Value.Labels, Annotations: o.Value.Annotations,
-		})
-	}
-	for _, o := range in.Gateway.Gateways {
-		out = append(out, render.Object{
-			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
-			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,
-		})
-	}
-	for _, o := range in.Gateway.Sets {
-		out = append(out, render.Object{
-			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
-			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,
-		})
-	}
-	for _, o := range in.Gateway.HTTPRoutes {
-		out = append(out, render.Object{
-			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
-			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,
-		})
-	}
-	for _, o := range in.Gateway.GRPCRoutes {
-		out = append(out, render.Object{
-			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
-			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,
-		})
-	}
+	gateways := gatewayv1.GroupVersion.String()
+	out := slices.Concat(
+		described(networkingv1.SchemeGroupVersion.String(), in.Ingresses), described(corev1.SchemeGroupVersion.String(), in.Services),
+		described(gateways, in.Gateway.Gateways), described(gateways, in.Gateway.Sets),
+		described(gateways, in.Gateway.HTTPRoutes), described(gateways, in.Gateway.GRPCRoutes),
+	)
 	for _, o := range in.Others {
+		whole := described(o.Value.GetAPIVersion(), []inputs.Object[unstructured.Unstructured]{o})
+		whole[0].Whole = o.Value.Object
+		out = append(out, whole...)
+	}
+	return out
+}
+
+func described[T any](apiVersion string, objects []inputs.Object[T]) []render.Object {
+	var out []render.Object
+	for _, o := range objects {
+		meta, _ := any(o.Value).(metav1.Object)
 		out = append(out, render.Object{
 			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
-			APIVersion: o.Value.GetAPIVersion(), Labels: o.Value.GetLabels(), Annotations: o.Value.GetAnnotations(),
-			Whole: o.Value.Object,
+			APIVersion: apiVersion, Labels: meta.GetLabels(), Annotations: meta.GetAnnotations(),
 		})
 	}
 	return out

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -262,14 +261,11 @@ func (g *gatewayStatuses) had(id snapshots.ID, uid types.UID, number int64, was 
 
 func (g *gatewayStatuses) ofGateway(v gateway.GatewayVerdict, o *gatewayv1.Gateway, fleet status.Fleet, there map[string]any) gatewayv1.GatewayStatus {
 	out := *v.Status.DeepCopy()
-	var own [][]metav1.Condition
-	for _, l := range out.Listeners {
-		own = append(own, l.Conditions)
-	}
-	out.Conditions, own = fleet.Programmed(there, o.UID, o.Generation, out.Conditions, own...)
+	lists := []*[]metav1.Condition{&out.Conditions}
 	for i := range out.Listeners {
-		out.Listeners[i].Conditions = own[i]
+		lists = append(lists, &out.Listeners[i].Conditions)
 	}
+	fleet.Programmed(there, o.UID, o.Generation, lists...)
 	if len(out.Addresses) == 0 {
 		out.Addresses = g.where
 	}
@@ -278,14 +274,11 @@ func (g *gatewayStatuses) ofGateway(v gateway.GatewayVerdict, o *gatewayv1.Gatew
 
 func ofSet(v gateway.SetVerdict, o *gatewayv1.ListenerSet, fleet status.Fleet, there map[string]any) gatewayv1.ListenerSetStatus {
 	out := *v.Status.DeepCopy()
-	var own [][]metav1.Condition
-	for _, l := range out.Listeners {
-		own = append(own, l.Conditions)
-	}
-	out.Conditions, own = fleet.Programmed(there, o.UID, o.Generation, out.Conditions, own...)
+	lists := []*[]metav1.Condition{&out.Conditions}
 	for i := range out.Listeners {
-		out.Listeners[i].Conditions = own[i]
+		lists = append(lists, &out.Listeners[i].Conditions)
 	}
+	fleet.Programmed(there, o.UID, o.Generation, lists...)
 	return out
 }
 
@@ -293,7 +286,7 @@ func gatewayAddresses(list []address) []gatewayv1.GatewayStatusAddress {
 	var out []gatewayv1.GatewayStatusAddress
 	for _, a := range list {
 		kind, value := gatewayv1.HostnameAddressType, a.Hostname
-		if _, err := netip.ParseAddr(a.IP); err == nil {
+		if a.IP != "" {
 			kind, value = gatewayv1.IPAddressType, a.IP
 		}
 		out = append(out, gatewayv1.GatewayStatusAddress{Type: &kind, Value: value})

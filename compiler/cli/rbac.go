@@ -110,7 +110,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	reading := kubewatch.Rules(plan, cluster.Concern, connection.Resource)
 	if f.cluster.setting != nil {
 		name, _ := objectname.Parse(f.cluster.configMap) // which was read under it
-		query := []kubewatch.Query{cluster.SettingQuery(name)}
+		query := []kubewatch.Query{cluster.ConfigMapQuery(name)}
 		reading = rbac.Join(reading, kubewatch.Rules(query, func(kubewatch.Query) string { return "configuration" }, nil)...)
 	}
 	roles := rbac.Roles{Component: "compiler", Name: f.name, Account: account}
@@ -231,6 +231,6 @@ func (f *rbacFlags) grantGateways(r *rbac.Roles, c config.Config, tenants rbac.S
 	if err != nil || !ok {
 		return err
 	}
-	r.Grants = rbac.Join(r.Grants, kubewatch.Rules([]kubewatch.Query{cluster.SettingQuery(name)}, func(kubewatch.Query) string { return "fleet" }, nil)...)
+	r.Grants = rbac.Join(r.Grants, kubewatch.Rules([]kubewatch.Query{cluster.ConfigMapQuery(name)}, func(kubewatch.Query) string { return "fleet" }, nil)...)
 	return nil
 }

@@ -232,42 +232,53 @@ func watched(c config.Config, kind string, w kinds.Watched, names []types.Namesp
 // SettingKey is the key of a ConfigMap under which a configuration is.
 const SettingKey = "config.yaml"
 
-// Setting is a ConfigMap that holds the configuration of a compiler. Nothing is known
-// of it until [Setting.Run] runs.
-type Setting struct {
+// ConfigMapQuery is what is watched of a single ConfigMap.
+func ConfigMapQuery(name types.NamespacedName) kubewatch.Query {
+	return kubewatch.Query{APIVersion: "v1", Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}
+}
+
+// configMap is one that is followed. Nothing is known of it until Run runs.
+type configMap struct {
 	query   kubewatch.Query
 	watches *kubewatch.Set
 }
 
-// SettingQuery is what is watched of a ConfigMap with a configuration.
-func SettingQuery(name types.NamespacedName) kubewatch.Query {
-	return kubewatch.Query{APIVersion: "v1", Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}
-}
-
-// NewSetting returns the Setting in a ConfigMap of a cluster.
-func NewSetting(c Connection, name types.NamespacedName) *Setting {
-	s := &Setting{query: SettingQuery(name), watches: newSet(c)}
-	s.watches.Plan([]kubewatch.Query{s.query})
-	return s
+func newConfigMap(c Connection, name types.NamespacedName) configMap {
+	m := configMap{query: ConfigMapQuery(name), watches: newSet(c)}
+	m.watches.Plan([]kubewatch.Query{m.query})
+	return m
 }
 
 // Run follows the ConfigMap until ctx is done.
-func (s *Setting) Run(ctx context.Context, log *slog.Logger) { s.watches.Run(ctx, log) }
+func (m configMap) Run(ctx context.Context, log *slog.Logger) { m.watches.Run(ctx, log) }
+
+// state returns the ConfigMap, nil if there is none or none is known, whether that is certain, and what
+// is in the way.
+func (m configMap) state() (object *corev1.ConfigMap, synced bool, trouble error) {
+	m.watches.Read(func(list []kubewatch.QueryState) {
+		for _, state := range list { // the one, or none once Run has ended
+			synced, trouble = state.Synced, state.Err
+			object, _ = state.Objects[types.NamespacedName{Namespace: m.query.Namespace, Name: m.query.Name}].(*corev1.ConfigMap)
+		}
+	})
+	return object, synced, trouble
+}
+
+// Setting is a ConfigMap that holds the configuration of a compiler. Nothing is known
+// of it until its Run runs.
+type Setting struct{ configMap }
+
+// NewSetting returns the Setting in a ConfigMap of a cluster.
+func NewSetting(c Connection, name types.NamespacedName) *Setting {
+	return &Setting{newConfigMap(c, name)}
+}
 
 // Read returns the configuration, and the name that it has in diagnostics. The error
 // wraps [inputs.ErrIncomplete] while nothing is known of the ConfigMap yet, or
 // [fs.ErrNotExist] if there is none, or none with the key.
 func (s *Setting) Read(context.Context) (name string, data []byte, err error) {
 	name = s.query.String() + " " + SettingKey
-	var object *corev1.ConfigMap
-	var synced bool
-	var trouble error
-	s.watches.Read(func(list []kubewatch.QueryState) {
-		for _, state := range list { // the one, or none once Run has ended
-			synced, trouble = state.Synced, state.Err
-			object, _ = state.Objects[types.NamespacedName{Namespace: s.query.Namespace, Name: s.query.Name}].(*corev1.ConfigMap)
-		}
-	})
+	object, synced, trouble := s.state()
 	if !synced {
 		return name, nil, fmt.Errorf("read configuration: %s: %w", s.query, errors.Join(inputs.ErrIncomplete, trouble))
 	}

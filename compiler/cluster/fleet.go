@@ -1,34 +1,22 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // FleetStatus is the ConfigMap in which a pusher says what the workers of its fleet run. Nothing is
-// known of it until [FleetStatus.Run] runs.
-type FleetStatus struct {
-	query   kubewatch.Query
-	watches *kubewatch.Set
-}
+// known of it until its Run runs.
+type FleetStatus struct{ configMap }
 
 // NewFleetStatus returns the FleetStatus in a ConfigMap of a cluster.
 func NewFleetStatus(c Connection, name types.NamespacedName) *FleetStatus {
-	s := &FleetStatus{query: SettingQuery(name), watches: newSet(c)}
-	s.watches.Plan([]kubewatch.Query{s.query})
-	return s
+	return &FleetStatus{newConfigMap(c, name)}
 }
-
-// Run follows the ConfigMap until ctx is done.
-func (s *FleetStatus) Run(ctx context.Context, log *slog.Logger) { s.watches.Run(ctx, log) }
 
 // Changes sends when the ConfigMap may be different from what was read.
 func (s *FleetStatus) Changes() <-chan struct{} { return s.watches.Changes() }
@@ -45,14 +33,7 @@ type FleetReport struct {
 
 // Read returns what a pusher has said lately. The error says why nothing is known.
 func (s *FleetStatus) Read(now time.Time) (FleetReport, error) {
-	var object *corev1.ConfigMap
-	var trouble error
-	s.watches.Read(func(list []kubewatch.QueryState) {
-		for _, state := range list { // the one, or none once Run has ended
-			trouble = state.Err
-			object, _ = state.Objects[types.NamespacedName{Namespace: s.query.Namespace, Name: s.query.Name}].(*corev1.ConfigMap)
-		}
-	})
+	object, _, trouble := s.state()
 	text, told := "", false
 	if object != nil {
 		text, told = object.Data[snapshots.WorkersKey]

@@ -273,24 +273,8 @@ type GatewayAPI struct {
 	Addresses []string `json:"addresses"`
 }
 
-// Networks returns the addresses, a single one as a network of one.
-func (g GatewayAPI) Networks() []netip.Prefix {
-	var out []netip.Prefix
-	for _, text := range g.Addresses {
-		if n, ok := network(text); ok { // of a configuration that was checked
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
-func network(text string) (netip.Prefix, bool) {
-	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
-		return netip.PrefixFrom(a, a.BitLen()), true
-	}
-	n, err := netip.ParsePrefix(text)
-	return n, err == nil
-}
+// Networks returns the addresses of a valid list, a single one as a network of one.
+func (g GatewayAPI) Networks() []netip.Prefix { return networks(g.Addresses) }
 
 // controllerName is how the Gateway API wants it.
 var controllerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$`)
@@ -301,7 +285,7 @@ func (g GatewayAPI) check(f field.Errors, bind Bind) {
 	}
 	for i, text := range g.Addresses {
 		at := f.At("addresses").Element(i)
-		n, ok := network(text)
+		n, ok := parseNetwork(text)
 		switch own := slices.IndexFunc(bind.Addresses, func(a string) bool {
 			addr, err := netip.ParseAddr(a)
 			return err == nil && !addr.IsUnspecified() && n.Contains(addr)

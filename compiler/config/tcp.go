@@ -108,9 +108,12 @@ func (s TCPService) CertificateSecret() (namespace, name string) {
 }
 
 // Networks returns the networks of a valid list.
-func (p ProxyProtocol) Networks() []netip.Prefix {
+func (p ProxyProtocol) Networks() []netip.Prefix { return networks(p.Trusted) }
+
+// networks are those of a list that is valid.
+func networks(texts []string) []netip.Prefix {
 	var out []netip.Prefix
-	for _, text := range p.Trusted {
+	for _, text := range texts {
 		if network, ok := parseNetwork(text); ok {
 			out = append(out, network)
 		}

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -17,10 +19,11 @@ type Fleet struct {
 	Run func(uid types.UID, generation int64, before bool) bool
 }
 
-// Programmed adds the condition Programmed to a Gateway or a ListenerSet and to its listeners, but for
-// those that have it: they are not served. It is true if every worker runs the generation, so that it is
-// the workers that say so. While nothing is heard of them, what was true of the generation stays.
-func (f Fleet) Programmed(there map[string]any, uid types.UID, generation int64, own []metav1.Condition, listeners ...[]metav1.Condition) (ownWith []metav1.Condition, listenersWith [][]metav1.Condition) {
+// Programmed adds the condition Programmed to those of a Gateway or a ListenerSet, whose status there is,
+// and of its listeners, but for those that have it: they are not served. It is true if every worker runs
+// the generation, so that it is the workers that say so. While nothing is heard of them, what was true of
+// the generation stays.
+func (f Fleet) Programmed(there map[string]any, uid types.UID, generation int64, lists ...*[]metav1.Condition) {
 	var c metav1.Condition
 	switch {
 	case f.Silent == "" && f.Run(uid, generation, wasProgrammed(there, generation)):
@@ -35,20 +38,11 @@ func (f Fleet) Programmed(there map[string]any, uid types.UID, generation int64,
 		c = metav1.Condition{Status: metav1.ConditionUnknown, Reason: string(gatewayv1.GatewayReasonPending), Message: f.Silent}
 	}
 	c.Type, c.ObservedGeneration = string(gatewayv1.GatewayConditionProgrammed), generation
-	for _, l := range listeners {
-		listenersWith = append(listenersWith, with(l, c))
-	}
-	return with(own, c), listenersWith
-}
-
-// with adds a condition unless one of its type is there.
-func with(list []metav1.Condition, c metav1.Condition) []metav1.Condition {
-	for _, has := range list {
-		if has.Type == c.Type {
-			return list
+	for _, list := range lists {
+		if !slices.ContainsFunc(*list, func(has metav1.Condition) bool { return has.Type == c.Type }) {
+			*list = append(*list, c)
 		}
 	}
-	return append(list[:len(list):len(list)], c)
 }
 
 // wasProgrammed reports whether a status says of a generation that every instance runs it.

@@ -160,7 +160,9 @@ func TestProgrammed(t *testing.T) {
 		"nothing is heard of what never ran": {status.Fleet{Silent: "silent"}, was("False", "2"), "Unknown"},
 	} {
 		invalid := metav1.Condition{Type: "Programmed", Status: "False", Reason: "Invalid", ObservedGeneration: 2}
-		own, listeners := c.fleet.Programmed(parsed(t, c.there), "u", 2, nil, []metav1.Condition{accepted("True", 2)}, []metav1.Condition{invalid})
+		var own []metav1.Condition
+		listeners := [][]metav1.Condition{{accepted("True", 2)}, {invalid}}
+		c.fleet.Programmed(parsed(t, c.there), "u", 2, &own, &listeners[0], &listeners[1])
 		if len(own) != 1 || string(own[0].Status) != c.want || own[0].ObservedGeneration != 2 || own[0].Reason == "" {
 			t.Errorf("%s: got %v", name, own)
 		}
