@@ -249,14 +249,15 @@ func (g *gatewayStatuses) running() status.Fleet {
 	return out
 }
 
-// had reports whether an earlier snapshot has a generation of an object. Of what was there before this
-// process began, the status of the object says it.
+// had reports whether an earlier snapshot has a generation of an object. All have it from the one on that
+// was made of it first, as far as is known. Of those before this process began, the status of the object
+// says it.
 func (g *gatewayStatuses) had(id snapshots.ID, uid types.UID, number int64, was bool) bool {
 	of, known := g.first[uid]
 	if !known || of.number != number || id.IsZero() {
 		return false
 	}
-	return of.before && was || !of.before && id.Revision >= of.first.Revision
+	return id.Revision >= of.first.Revision || of.before && was
 }
 
 func (g *gatewayStatuses) ofGateway(v gateway.GatewayVerdict, o *gatewayv1.Gateway, fleet status.Fleet, there map[string]any) gatewayv1.GatewayStatus {

@@ -142,6 +142,8 @@ func TestProgrammedFollowsTheWorkers(t *testing.T) {
 
 	// Another object changes: the snapshot that runs has this generation.
 	publish(second)
+	runs(snapshots.ID{})
+	say("False", 1)
 	runs(first, second)
 	say("True", 1)
 
@@ -187,9 +189,12 @@ func TestStatusThatMayNotBeWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.gatewayAPI("gateways", "httproutes")
-	w.server.Apply(t, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: %[1]s, name: web}, spec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 80, protocol: HTTP}]}}
----
-{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: %[1]s, name: web}, spec: {parentRefs: [{name: web}]}}`, w.namespace))
+	const many = 12 // so many that a pause after each would take longer than this test waits
+	text := fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: %s, name: web}, spec: {parentRefs: [{name: web}]}}", w.namespace)
+	for n := range many {
+		text += fmt.Sprintf("\n---\n{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: %s, name: web%d}, spec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 80, protocol: HTTP}]}}", w.namespace, n)
+	}
+	w.server.Apply(t, text)
 	kubeconfig := w.server.Grant(t, w.namespace, "half", []rbacv1.PolicyRule{
 		{APIGroups: []string{gatewayv1.GroupName}, Resources: []string{"gateways", "httproutes"}, Verbs: []string{"get"}},
 		{APIGroups: []string{gatewayv1.GroupName}, Resources: []string{"httproutes/status"}, Verbs: []string{"update"}},
@@ -199,19 +204,21 @@ func TestStatusThatMayNotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := start(t, half, true)
-	g, route := &gatewayv1.Gateway{}, &gatewayv1.HTTPRoute{}
-	w.read("Gateway", "web", g)
+	route := &gatewayv1.HTTPRoute{}
 	w.read("HTTPRoute", "web", route)
 	_, v := routed("web", route.Generation)
 	v.Ref.Namespace = w.namespace
-	ref := diag.Object{Kind: "Gateway", Namespace: w.namespace, Name: "web"}
-	a.Gateways(inputs.Inputs{Gateway: inputs.GatewayAPI{
-		Gateways:   []inputs.Object[gatewayv1.Gateway]{{Ref: ref, Value: g}},
-		HTTPRoutes: []inputs.Object[gatewayv1.HTTPRoute]{{Ref: v.Ref, Value: route}},
-	}}, config.Default(), gateway.Verdicts{
-		Gateways: []gateway.GatewayVerdict{{Ref: ref, Status: gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", ObservedGeneration: g.Generation}}}}},
-		Routes:   []gateway.RouteVerdict{v},
-	}, snapshots.ID{Revision: 1})
+	in := inputs.GatewayAPI{HTTPRoutes: []inputs.Object[gatewayv1.HTTPRoute]{{Ref: v.Ref, Value: route}}}
+	said := gateway.Verdicts{Routes: []gateway.RouteVerdict{v}}
+	for n := range many {
+		g, ref := &gatewayv1.Gateway{}, diag.Object{Kind: "Gateway", Namespace: w.namespace, Name: fmt.Sprintf("web%d", n)}
+		w.read("Gateway", ref.Name, g)
+		in.Gateways = append(in.Gateways, inputs.Object[gatewayv1.Gateway]{Ref: ref, Value: g})
+		said.Gateways = append(said.Gateways, gateway.GatewayVerdict{Ref: ref, Status: gatewayv1.GatewayStatus{
+			Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", ObservedGeneration: g.Generation}},
+		}})
+	}
+	a.Gateways(inputs.Inputs{Gateway: in}, config.Default(), said, snapshots.ID{Revision: 1})
 	w.await("the route has its status", func() bool {
 		got := &gatewayv1.HTTPRoute{}
 		w.read("HTTPRoute", "web", got)
