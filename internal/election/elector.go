@@ -83,7 +83,7 @@ func (e *Elector) config() leaderelection.LeaderElectionConfig {
 	return leaderelection.LeaderElectionConfig{
 		Name: o.Name, LeaseDuration: o.Times.LeaseDuration, RenewDeadline: o.Times.RenewDeadline, RetryPeriod: o.Times.RetryPeriod,
 		ReleaseOnCancel: true,
-		Lock: lock{
+		Lock: &lock{
 			Interface: &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: o.Leases,
 				LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
@@ -278,6 +278,7 @@ func (e *Elector) release() {
 type lock struct {
 	resourcelock.Interface
 	timeout time.Duration
+	holder  string // as last read or written
 	// read is called with the result of reading the Lease.
 	read func(err error)
 	// before decides whether a record may be written, and after is called with the result and when the
@@ -287,25 +288,33 @@ type lock struct {
 }
 
 // Get reads the Lease.
-func (l lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	record, raw, err := l.Interface.Get(ctx)
+	if err == nil {
+		l.holder = record.HolderIdentity
+	}
 	l.read(err)
 	return record, raw, err
 }
 
 // Create makes the Lease.
-func (l lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.write(ctx, record, l.Interface.Create)
 }
 
-// Update renews, takes or releases the Lease.
-func (l lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+// Update renews, takes or releases the Lease. It releases no Lease that it read as another process's:
+// client-go reads the Lease before it releases it, but looks at the holder that it saw before. A process
+// that was stopped for longer than the Lease lasts would take the Lease from its successor.
+func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" && l.holder != l.Identity() {
+		return fmt.Errorf("the lease is %s's: it is not released", l.holder)
+	}
 	return l.write(ctx, record, l.Interface.Update)
 }
 
-func (l lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+func (l *lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if err := l.before(ctx, record); err != nil {
 		return err
 	}
@@ -313,6 +322,9 @@ func (l lock) write(ctx context.Context, record resourcelock.LeaderElectionRecor
 	defer cancel()
 	sent := time.Now()
 	err := write(ctx, record)
+	if err == nil {
+		l.holder = record.HolderIdentity
+	}
 	l.after(sent, record, err)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,6 +158,66 @@ func wantGauge(t *testing.T, p process, want int) {
 	if err := testutil.GatherAndCompare(p.registry, strings.NewReader(text), "hapsnap_compiler_leader"); err != nil {
 		t.Error(err)
 	}
+}
+
+// A leader that was stopped for longer than its term leaves the Lease to its successor when it goes on.
+func TestALeaderThatSleptLeavesTheLeaseToItsSuccessor(t *testing.T) {
+	t.Parallel()
+	server := cluster.Server(t)
+	namespace := server.Namespace(t)
+	config := rest.CopyConfig(server.Config())
+	sleep := &sleep{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { sleep.next = next; return sleep })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slept := run(t, client.CoordinationV1(), namespace, sleep.end)
+	await(t, "leads", slept.Leading)
+	successor := start(t, server.Config(), namespace)
+	await(t, "the other one has seen the leader", func() bool { return successor.Holder() == slept.identity })
+	sleep.begin()
+	await(t, "the successor", successor.Leading)
+	during, end, _ := successor.Term(t.Context())
+	defer end()
+	sleep.end()
+	await(t, "the one that slept sees its successor", func() bool { return slept.Holder() == successor.identity || slept.Leading() })
+	if slept.Leading() || during.Err() != nil {
+		t.Errorf("the one that slept leads: %v; the successor's term: %v", slept.Leading(), context.Cause(during))
+	}
+}
+
+// sleep holds up requests while its process sleeps, whatever their deadline: a process that is stopped
+// sees no deadline.
+type sleep struct {
+	next  http.RoundTripper
+	mu    sync.Mutex
+	awake chan struct{} // nil: it does not sleep
+}
+
+func (s *sleep) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awake = make(chan struct{})
+}
+
+func (s *sleep) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.awake != nil {
+		close(s.awake)
+		s.awake = nil
+	}
+}
+
+func (s *sleep) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	awake := s.awake
+	s.mu.Unlock()
+	if awake != nil {
+		<-awake
+	}
+	return s.next.RoundTrip(r)
 }
 
 // A leader that stops gives the Lease back.
