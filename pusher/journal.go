@@ -2,9 +2,7 @@ package pusher
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -81,25 +79,14 @@ func (r *recorder) note(told []observe.Told, fleet string) {
 
 // turns are those that a journal has, by the reasons of their events.
 var turns = map[string]channel.Verb{
-	"RolloutBegins": channel.TurnBegan, "RolloutPaused": channel.TurnPaused, "RolloutGoesOn": channel.TurnGoesOn,
+	"RolloutBegins": channel.TurnBegan, "RolloutWave": channel.TurnWave, "RolloutPaused": channel.TurnPaused, "RolloutGoesOn": channel.TurnGoesOn,
 	"RolloutFailed": channel.TurnFailed, "RolloutUndone": channel.TurnUndone, "RolloutDone": channel.TurnDone,
 }
 
 // turnOf returns the turn of a rollout that an event tells of, if it does.
 func turnOf(e observe.Event) (channel.Entry, bool) {
-	if verb, ok := turns[e.Reason]; ok {
-		return channel.Entry{Verb: verb, Snapshot: e.Snapshot, Text: e.Text}, true
-	}
-	value := func(key string) any {
-		if n := slices.Index(e.Keys, any(key)); n >= 0 && n+1 < len(e.Keys) {
-			return e.Keys[n+1]
-		}
-		return ""
-	}
-	if value("phase") != "pushing" {
-		return channel.Entry{}, false
-	}
-	return channel.Entry{Verb: channel.TurnWave, Snapshot: e.Snapshot, Text: fmt.Sprintf("wave %v: %v", value("wave"), value("members"))}, true
+	verb, ok := turns[e.Reason]
+	return channel.Entry{Verb: verb, Snapshot: e.Snapshot, Text: e.Text}, ok
 }
 
 // run writes what is noted until ctx is done, and then what is left, for a moment.

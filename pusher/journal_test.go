@@ -69,7 +69,8 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	want := []string{
-		"began " + two.String() + ": rollout of " + two.String() + " begins", "wave " + two.String() + ": wave 1: [a]", "wave " + two.String() + ": wave 2: [b c]",
+		"began " + two.String() + ": rollout of " + two.String() + " begins", "wave " + two.String() + ": wave 1: a (" + two.String() + ")",
+		"wave " + two.String() + ": wave 2: b, c (" + two.String() + ")",
 		"done " + two.String() + ": the fleet runs " + two.String(),
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

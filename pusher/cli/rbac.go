@@ -68,8 +68,9 @@ before is replaced by something else.
 
 For people there are roles without bindings, for a store in the cluster: the viewer sees
 the status, the history and differences, and no Secret; the operator also pins, pauses
-and promotes; the approver also approves and rejects. The API server cannot tell what the
-latter two write into the channel: signatures can (--allowed-signers of pusher run).
+and promotes; the approver also approves and rejects. What they do is also said in Events,
+which they may write. The API server cannot tell what the latter two write into the
+channel: signatures can (--allowed-signers of pusher run).
 
 No ConfigMap is created: the compiler makes the channel and the status with its first
 snapshot. Where snapshots are delivered, --create adds that right; whoever has it can make
@@ -172,8 +173,8 @@ func (f *rbacFlags) grantStore(ctx context.Context, r *rbac.Roles) error {
 	}
 	r.People = []rbac.Grant{
 		grant("viewer", reading),
-		grant("operator", reading, configmapstore.ChannelByHand(name.Name)),
-		grant("approver", reading, configmapstore.ChannelByHand(name.Name)),
+		grant("operator", reading, configmapstore.ChannelByHand(name.Name), configmapstore.Saying()),
+		grant("approver", reading, configmapstore.ChannelByHand(name.Name), configmapstore.Saying()),
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ RoleBinding edge/hapsnap-pusher-store
 Role edge/hapsnap-pusher-store-events: events create,patch
 RoleBinding edge/hapsnap-pusher-store-events
 Role edge/hapsnap-pusher-viewer: configmaps get,list,watch; namespaces get edge
-Role edge/hapsnap-pusher-operator: configmaps get,list,watch; namespaces get edge; configmaps patch,update shop-channel
-Role edge/hapsnap-pusher-approver: configmaps get,list,watch; namespaces get edge; configmaps patch,update shop-channel
+Role edge/hapsnap-pusher-operator: configmaps get,list,watch; namespaces get edge; configmaps patch,update shop-channel; events create
+Role edge/hapsnap-pusher-approver: configmaps get,list,watch; namespaces get edge; configmaps patch,update shop-channel; events create
 `
 
 func TestRBAC(t *testing.T) {

@@ -182,7 +182,11 @@ func stops(old, is *rollout.Rollout) []Event {
 		if len(is.Members) > 0 {
 			keys = append(keys, "members", is.Members)
 		}
-		out = append(out, Event{Log: "rollout goes on", Keys: keys, Snapshot: is.Target})
+		e := Event{Log: "rollout goes on", Keys: keys, Snapshot: is.Target}
+		if is.Phase == rollout.Pushing {
+			e.Reason, e.Text = "RolloutWave", fmt.Sprintf("wave %d: %s (%s)", is.Wave+1, strings.Join(is.Members, ", "), is.Target)
+		}
+		out = append(out, e)
 	}
 	return out
 }

@@ -47,7 +47,7 @@ func TestRolloutEvents(t *testing.T) {
 		want      string
 	}{
 		"nothing":     {good, good, ""},
-		"begins":      {good, of(rollout.Pushing, ""), "rollout begins | rollout_begins | RolloutBegins | rollout of r000002-bbbbbbbbbb begins\nrollout goes on |  |  | \n"},
+		"begins":      {good, of(rollout.Pushing, ""), "rollout begins | rollout_begins | RolloutBegins | rollout of r000002-bbbbbbbbbb begins\nrollout goes on |  | RolloutWave | wave 1: a (r000002-bbbbbbbbbb)\n"},
 		"goes on":     {of(rollout.Pushing, ""), of(rollout.Soaking, ""), "rollout goes on |  |  | \n"},
 		"done":        {of(rollout.Soaking, ""), rollout.State{Good: two}, "rollout done | rollout_done | RolloutDone | the fleet runs r000002-bbbbbbbbbb\n"},
 		"is there":    {rollout.State{}, good, "fleet runs snapshot |  |  | \n"},

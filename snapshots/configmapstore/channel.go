@@ -35,9 +35,13 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 		if err != nil || !changed && !s.lacksSignature(o) {
 			return err
 		}
-		err = s.writeChannel(ctx, o, data, act.Entry(subject, now), now)
+		entry := act.Entry(subject, now)
+		written, err := s.writeChannel(ctx, o, data, entry, now)
 		switch {
-		case err == nil:
+		case err == nil && changed:
+			s.say(ctx, written, entry)
+			return nil
+		case err == nil: // it is signed now, and says what it said
 			return nil
 		case !overtaken(err) || try == tries:
 			return fmt.Errorf("write channel (%s): %w", subject, s.unmade(ctx, ChannelName(s.name), err))
@@ -48,39 +52,33 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	}
 }
 
-// writeChannel replaces the channel, or creates its ConfigMap, with the entry in its journal. Other keys
-// that people put there stay.
-func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte, entry channel.Entry, now time.Time) error {
+// writeChannel replaces the channel, or creates its ConfigMap, with the entry in its journal, and returns
+// what it wrote. Other keys that people put there stay.
+func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte, entry channel.Entry, now time.Time) (*corev1.ConfigMap, error) {
 	channel, err := channel.Parse(data)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fields, err := fieldsOf(channel)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	write := s.update
 	if o == nil {
-		o = newChannel(s.name, fields)
-		if err := addEntries(o, entry); err != nil {
-			return err
+		o, write = newChannel(s.name, fields), s.create
+	} else {
+		for _, key := range channelKeys {
+			delete(o.Data, key)
 		}
-		if err := s.signChannel(o, now); err != nil {
-			return err
-		}
-		_, err := s.create(ctx, o)
-		return err
+		maps.Copy(o.Data, fields)
 	}
-	for _, key := range channelKeys {
-		delete(o.Data, key)
-	}
-	maps.Copy(o.Data, fields)
 	if err := addEntries(o, entry); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.signChannel(o, now); err != nil {
-		return err
+		return nil, err
 	}
-	return s.update(ctx, o)
+	return write(ctx, o)
 }
 
 // signChannel signs the content of a channel, with the number that follows the one before.
@@ -161,7 +159,7 @@ func (s *Store) Record(ctx context.Context, _ time.Time, entries ...channel.Entr
 			err = addEntries(o, entries...)
 		}
 		if err == nil {
-			err = s.update(ctx, o)
+			_, err = s.update(ctx, o)
 		}
 		switch {
 		case err == nil:

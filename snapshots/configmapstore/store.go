@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -54,6 +55,7 @@ type Options struct {
 type Store struct {
 	namespace, name string
 	core            corev1client.CoreV1Interface
+	said            eventsv1client.EventsGetter
 	metadata        metadata.Interface
 	log             *slog.Logger
 	signing         signing
@@ -116,8 +118,12 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", o.Config.Host, err)
 	}
+	said, err := eventsv1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", o.Config.Host, err)
+	}
 	return &Store{
-		namespace: o.Namespace, name: o.Name, core: core, metadata: meta,
+		namespace: o.Namespace, name: o.Name, core: core, said: said, metadata: meta,
 		log:      cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		signing:  signing{key: o.Key, allowed: o.Allowed},
 		patience: patience,
@@ -220,11 +226,12 @@ func (s *Store) create(ctx context.Context, o *corev1.ConfigMap) (made *corev1.C
 }
 
 // update replaces an object, unless it was changed since it was read.
-func (s *Store) update(ctx context.Context, o *corev1.ConfigMap) error {
-	return s.write(ctx, "update "+o.Name, func() error {
-		_, err := s.core.ConfigMaps(s.namespace).Update(ctx, o, metav1.UpdateOptions{})
+func (s *Store) update(ctx context.Context, o *corev1.ConfigMap) (made *corev1.ConfigMap, err error) {
+	err = s.write(ctx, "update "+o.Name, func() error {
+		made, err = s.core.ConfigMaps(s.namespace).Update(ctx, o, metav1.UpdateOptions{})
 		return err
 	})
+	return made, err
 }
 
 // complete changes the label of a staged manifest, so that readers read it, unless the manifest was
