@@ -7,7 +7,7 @@ import (
 )
 
 // hapsnap finds the store and the state that the programs were given, in a namespace where
-// people with the chart's roles may read, and no password.
+// people with the chart's roles may read.
 func TestClientFindsTheStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -15,7 +15,7 @@ func TestClientFindsTheStore(t *testing.T) {
 		namespace, store string
 	}{
 		"in the cluster": {nil, "edge-edge-hapsnap-store", "configmap:edge-edge-hapsnap-store/edge-hapsnap"},
-		"in git":         {[]string{"--set", "store.url=git+https://me:secret@git.example/edge.git?branch=edge"}, "edge", "git+https://me@git.example/edge.git?branch=edge"},
+		"in git":         {[]string{"--set", "store.url=git+https://me@git.example/edge.git?branch=edge"}, "edge", "git+https://me@git.example/edge.git?branch=edge"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,6 +42,8 @@ func TestAPIIsASidecarThatNothingWaitsFor(t *testing.T) {
 			t.Errorf("%s: %s is no sidecar", v.name, api.Name)
 		case api.StartupProbe != nil || api.ReadinessProbe != nil:
 			t.Errorf("%s: the pod waits for the API", v.name)
+		case api.LivenessProbe.TCPSocket == nil: // which bootstrap answers while it waits
+			t.Errorf("%s: the probe of the API is %+v", v.name, api.LivenessProbe)
 		}
 		if *spec.AutomountServiceAccountToken {
 			t.Errorf("%s: HAProxy has a token of the API server", v.name)
@@ -273,6 +275,8 @@ func TestRefusals(t *testing.T) {
 		{"a port of the Service twice", append(ready, "--set", "gatewayAPI.enabled=true,gatewayAPI.ports={80},compiler.config.http.port=8080"), "port 80/TCP of the traffic Service is http and gateway-80"},
 		{"no port for traffic", append(ready, "--set", "compiler.config.http.port=0,compiler.config.https.port=0"), "haproxy.service has no port"},
 		{"no port in the Service", append(ready, "--set", "haproxy.service.http.enabled=false,haproxy.service.https.enabled=false"), "haproxy.service has no port"},
+		{"metrics of HAProxy that are off", append(ready, "--set", "monitoring.podMonitor.enabled=true,compiler.config.status.prometheus.enabled=false"), "monitoring.podMonitor: HAProxy has no metrics"},
+		{"a password in the store's URL", append(ready, "--set", "store.url=git+https://bot:s3cr3t@git.example/edge.git"), "store.git.tokenKey"},
 		{"a name that is too long", append(ready, "--set", "store.namespace="+strings.Repeat("a", 64)), "is longer than 63 characters"},
 		{"typo", append(ready, "--set", "haproxy.servise.type=NodePort"), "servise"},
 		{"typo at the top", append(ready, "--set", "compilers.replicas=1"), "compilers"},
@@ -285,9 +289,32 @@ func TestRefusals(t *testing.T) {
 			t.Parallel()
 			_, err := Template(t, "helm", "edge", c.args...)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			if _, said, _ := strings.Cut(err.Error(), "\n"); strings.Contains(said, "s3cr3t") { // below the command
+				t.Error(said)
 			}
 		})
+	}
+}
+
+// A user's name in the URL of a store is no password, and neither are a port and an @ in a path.
+func TestStoreURLsAreTaken(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"git+ssh://git@git.example/edge.git", "git+https://bot@git.example:8443/edge.git?branch=a", "git+https://git.example:8443/a@b/edge.git"} {
+		if _, err := Template(t, "helm", "edge", "--set", "store.url="+url); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// Classes belong to compilers: a release that has none would promise that Ingresses are served.
+func TestNoClassWithoutACompiler(t *testing.T) {
+	t.Parallel()
+	for _, o := range named(t, "pusher-only").objects(t) {
+		if kind := o.GetKind(); kind == "IngressClass" || kind == "GatewayClass" {
+			t.Errorf("there is %s %s", kind, o.GetName())
+		}
 	}
 }
 

@@ -94,9 +94,11 @@ var free = []string{
 type schema struct {
 	AdditionalProperties *bool             `json:"additionalProperties"`
 	Properties           map[string]schema `json:"properties"`
+	Required             []string          `json:"required"`
 }
 
-// The schema knows the values that there are, and no others, at every depth.
+// The schema knows the values that there are, and no others, at every depth. It asks for those that
+// null would take away.
 func TestSchemaIsStrict(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../hapsnap/values.schema.json")
@@ -115,10 +117,13 @@ func checkSchema(t *testing.T, path string, node *yaml.Node, s schema) {
 	if s.AdditionalProperties == nil || *s.AdditionalProperties {
 		t.Errorf("%s: the schema takes any name", path)
 	}
-	var names []string
+	var names, required []string
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i].Value, node.Content[i+1]
 		names = append(names, name)
+		if !mayBeNull(name, value) && path+name != "valuesenabled" {
+			required = append(required, name)
+		}
 		sub, ok := s.Properties[name]
 		if !ok {
 			t.Errorf("%s.%s is not in the schema", path, name)
@@ -127,9 +132,82 @@ func checkSchema(t *testing.T, path string, node *yaml.Node, s schema) {
 			checkSchema(t, path+"."+name, value, sub)
 		}
 	}
+	if diff := cmp.Diff(required, s.Required); diff != "" {
+		t.Errorf("%s: the schema requires other values than those that cannot be null:\n%s", path, diff)
+	}
 	for name := range s.Properties {
 		if !slices.Contains(names, name) {
 			t.Errorf("%s.%s is in the schema, and not in values.yaml", path, name)
 		}
 	}
+}
+
+// nullable are values for which null means something of its own: none, or that another one is set.
+var nullable = []string{"registry", "nodePort", "maxUnavailable", "targetCPUUtilizationPercentage"}
+
+// mayBeNull reports whether null may take a value's place. For others that is refused: a template could
+// not tell null from false, 0 or nothing.
+func mayBeNull(name string, value *yaml.Node) bool {
+	return isEmpty(value) || slices.Contains(nullable, name) || value.Kind == yaml.MappingNode && slices.Contains(free, name)
+}
+
+func isEmpty(value *yaml.Node) bool {
+	return len(value.Content) == 0 && (value.Kind != yaml.ScalarNode || value.Value == "" || value.Tag == "!!null")
+}
+
+// Somebody who sets a group of values to null is told which one is missing, whatever templates would
+// make of it. Values that are empty mean the same if they are null.
+func TestNull(t *testing.T) {
+	t.Parallel()
+	var empty []string
+	for i, top := 0, valuesNode(t); i+1 < len(top.Content); i += 2 {
+		name, value := top.Content[i].Value, top.Content[i+1]
+		empty = append(empty, empties(name, value)...)
+		if value.Kind != yaml.MappingNode || mayBeNull(name, value) {
+			continue
+		}
+		refusesNull(t, "", name)
+		for j := 0; j+1 < len(value.Content); j += 2 {
+			if sub := value.Content[j+1]; sub.Kind == yaml.MappingNode && !mayBeNull(value.Content[j].Value, sub) {
+				refusesNull(t, name, value.Content[j].Value)
+			}
+		}
+	}
+	want, err := Template(t, "helm", "edge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Template(t, "helm", "edge", "--set", strings.Join(empty, "=null,")+"=null")
+	if diff := cmp.Diff(want, got); err != nil || diff != "" || len(empty) < 100 {
+		t.Errorf("null for each of %d values: %v\n%s", len(empty), err, diff)
+	}
+}
+
+// refusesNull fails if Helm renders a group of values as null, or does not name it in plain words.
+func refusesNull(t *testing.T, parent, name string) {
+	t.Helper()
+	t.Run(strings.TrimPrefix(parent+"."+name, "."), func(t *testing.T) {
+		t.Parallel()
+		_, err := Template(t, "helm", "edge", "--set", strings.TrimPrefix(parent+"."+name, ".")+"=null")
+		want := fmt.Sprintf("- at '%s': missing property '%s'", strings.TrimSuffix("/"+parent, "/"), name)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	})
+}
+
+// empties are the paths of the values below a node that are empty, but for one that says what else null is.
+func empties(path string, node *yaml.Node) (out []string) {
+	name := path[strings.LastIndex(path, ".")+1:]
+	switch {
+	case isEmpty(node):
+		if name != "topologySpreadConstraints" {
+			out = append(out, path)
+		}
+	case node.Kind == yaml.MappingNode && !slices.Contains(free, name):
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			out = append(out, empties(path+"."+node.Content[i].Value, node.Content[i+1])...)
+		}
+	}
+	return out
 }

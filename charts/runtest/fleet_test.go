@@ -26,7 +26,10 @@ const traffic = charttest.Release + "-hapsnap-haproxy"
 // and no request fails.
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	r := install(t, "edge")
+	r := install(t, "edge", "--set", "pusher.replicas=0")
+	t.Run("the Dataplane API waits for its password", r.waitForPassword)
+	r.values = nil
+	r.apply(t)
 	port := backend(t)
 	r.server.Apply(t, tenant("shop", port))
 	if !t.Run("an Ingress is served", func(t *testing.T) {
@@ -85,6 +88,26 @@ func TestFleet(t *testing.T) {
 			t.Error("noticed:", n)
 		}
 	}
+}
+
+// waitForPassword waits until, without a pusher, the Dataplane APIs of the fleet wait for a password that
+// nobody makes. HAProxy runs, and the API's port takes connections, as its
+// liveness probe asks: the container is not started again and again.
+func (r *release) waitForPassword(t *testing.T) {
+	eventually(t, "both pods wait for credentials", func() bool {
+		pods := r.pods(t, "haproxy")
+		for _, pod := range pods {
+			if !strings.Contains(r.kubelet.Log(pod, "dataplaneapi"), "waiting for credentials") || status(t, pod.Status.PodIP+":8404", "", "/healthz") != http.StatusOK {
+				return false
+			}
+			conn, err := net.DialTimeout("tcp", net.JoinHostPort(pod.Status.PodIP, "5555"), patience)
+			if err != nil {
+				return false
+			}
+			_ = conn.Close()
+		}
+		return len(pods) == 2
+	})
 }
 
 // served waits until every pod of the fleet answers for a host.

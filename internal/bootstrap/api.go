@@ -2,12 +2,15 @@ package bootstrap
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -28,15 +31,6 @@ const (
 // New credentials and certificates are taken up by starting the API again.
 func (s Settings) runAPI() (int, error) {
 	got := signals()
-	tick := time.NewTicker(socketLook)
-	defer tick.Stop()
-	for !s.serves() {
-		select {
-		case <-tick.C:
-		case <-got:
-			return 0, nil
-		}
-	}
 	for {
 		read, ok := s.awaitAPI(got)
 		if !ok {
@@ -61,24 +55,72 @@ func (s Settings) runAPI() (int, error) {
 	}
 }
 
-// awaitAPI reads what others make for the API, once it is there; ok is false if the container
-// is told to end before. In a new release the pusher makes it, and a kubelet brings it.
+// awaitAPI waits for HAProxy, and then for what others make for the API, which it returns; ok is false
+// if the container is told to end before. In a new release the pusher makes it, and a kubelet brings it.
+// That can take as long as it likes: meanwhile the port is held.
 func (s Settings) awaitAPI(got <-chan os.Signal) (read apiSecrets, ok bool) {
-	tick := time.NewTicker(apiLook)
-	defer tick.Stop()
-	said := ""
-	for {
-		read, err := s.readAPI()
-		if err == nil {
-			return read, true
+	var held portHolder
+	defer held.release()
+	said, saidOfPort := "", ""
+	for look := socketLook; ; {
+		if s.serves() {
+			read, err := s.readAPI()
+			if err == nil {
+				return read, true
+			}
+			said = s.sayOnce(said, "waiting for credentials: ", err)
+			look = apiLook
 		}
-		said = s.sayOnce(said, "waiting for credentials: ", err)
+		if err := held.hold(net.JoinHostPort(s.PodIP, strconv.Itoa(s.APIPort))); err != nil {
+			saidOfPort = s.sayOnce(saidOfPort, "waiting without the port of the Dataplane API: ", err)
+		}
 		select {
-		case <-tick.C:
+		case <-time.After(look):
 		case <-got:
 			return apiSecrets{}, false
 		}
 	}
+}
+
+// A portHolder takes connections to the API's port, and closes them, until the API is started. The
+// kubelet probes the port, and would start a container again and again that only waits: after
+// a while it would pause before each start, and the API would be late.
+type portHolder struct {
+	listener net.Listener
+	ended    chan struct{}
+}
+
+// hold begins to listen, unless that was done before.
+func (h *portHolder) hold(address string) error {
+	if h.listener != nil {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return err
+	}
+	h.listener, h.ended = listener, make(chan struct{})
+	go func() {
+		defer close(h.ended)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	return nil
+}
+
+// release leaves the port to the API.
+func (h *portHolder) release() {
+	if h.listener == nil {
+		return
+	}
+	_ = h.listener.Close()
+	<-h.ended
+	h.listener = nil
 }
 
 // sayOnce writes what is wrong, unless that was said last. It returns what was.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/internal/credentials"
+	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 )
 
 type apiCase struct{ password, tls string }
@@ -36,19 +38,20 @@ func TestAPIIsConfigured(t *testing.T) {
 			t.Parallel()
 			p := newAPIPod(t, c)
 			path := filepath.Join(p.dir, "api", "dataplaneapi.yml")
+			eventually(t, "a probe of the port succeeds", p.connects)
 			if _, err := os.Stat(path); err == nil {
 				t.Error("the API did not wait for the socket")
 			}
 			p.listen(t)
 			started := filepath.Join(p.dir, "started")
 			eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
-			checkAPI(t, path, c)
+			p.checkAPI(t, c)
 			if name != "plain" {
 				return
 			}
 			write(t, filepath.Join(p.dir, "password"), "another")
 			eventually(t, "the API starts again", func() bool { return count(t, started) == 2 })
-			checkAPI(t, path, apiCase{"another", ""})
+			p.checkAPI(t, apiCase{"another", ""})
 			p.signal(t, syscall.SIGTERM)
 			if err := <-p.ended; err != nil {
 				t.Errorf("it ended with %v", err)
@@ -57,8 +60,8 @@ func TestAPIIsConfigured(t *testing.T) {
 	}
 }
 
-// A container whose Secret is empty says so, and waits until it is filled. Told to end
-// before, it does.
+// A container whose Secret is empty says so, and waits until it is filled. It answers on the port, so that
+// a probe does not end it. Told to end before, it does.
 func TestAPIWaitsForItsPassword(t *testing.T) {
 	t.Parallel()
 	for name, filled := range map[string]bool{"filled": true, "told to end": false} {
@@ -70,10 +73,14 @@ func TestAPIWaitsForItsPassword(t *testing.T) {
 				text, _ := os.ReadFile(p.log)
 				return strings.Contains(string(text), "waiting for credentials: "+p.dir+"/password is empty")
 			})
+			eventually(t, "a probe of the port succeeds", p.connects)
 			if filled {
 				write(t, filepath.Join(p.dir, "password"), "s3cr3t")
 				eventually(t, "the API starts", func() bool { return count(t, filepath.Join(p.dir, "started")) == 1 })
-				checkAPI(t, filepath.Join(p.dir, "api", "dataplaneapi.yml"), apiCase{"s3cr3t", ""})
+				p.checkAPI(t, apiCase{"s3cr3t", ""})
+				if p.connects() {
+					t.Error("the API cannot have its port")
+				}
 			}
 			p.signal(t, syscall.SIGTERM)
 			if err := <-p.ended; err != nil {
@@ -135,7 +142,7 @@ func TestAPITakesTheNextPassword(t *testing.T) {
 // newAPIPod starts the API's container. Its API notes that it started, and waits.
 func newAPIPod(t *testing.T, c apiCase) *pod {
 	t.Helper()
-	p := &pod{dir: t.TempDir(), log: filepath.Join(t.TempDir(), "log")}
+	p := &pod{dir: t.TempDir(), log: filepath.Join(t.TempDir(), "log"), api: loopback.Address()}
 	write(t, filepath.Join(p.dir, "username"), "hapsnap")
 	write(t, filepath.Join(p.dir, "password"), c.password)
 	api := filepath.Join(p.dir, "dataplaneapi")
@@ -143,9 +150,10 @@ func newAPIPod(t *testing.T, c apiCase) *pod {
 	if err := os.Chmod(api, 0o700); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}
+	host, port, _ := net.SplitHostPort(p.api)
 	p.process = exec.Command("/proc/self/exe", "dataplaneapi")
 	p.process.Env = append(os.Environ(), asProgram+"=1", "MASTER_SOCKET="+p.socket(), "DATAPLANEAPI="+api, "CREDENTIALS_DIR="+p.dir, "API_DIR="+filepath.Join(p.dir, "api"),
-		"TLS_DIR="+c.tls, "POD_IP=10.244.0.9", "POD_NAME=edge-0")
+		"TLS_DIR="+c.tls, "POD_IP="+host, "API_PORT="+port, "POD_NAME=edge-0")
 	p.launch(t)
 	return p
 }
@@ -183,10 +191,20 @@ func count(t *testing.T, path string) int {
 	return strings.Count(string(text), "started\n")
 }
 
+// connects reports whether the API's port takes connections, as a kubelet's probe finds out.
+func (p *pod) connects() bool {
+	conn, err := net.DialTimeout("tcp", p.api, limit)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
 // checkAPI fails if the API's file does not say what the Fleet expects.
-func checkAPI(t *testing.T, path string, c apiCase) {
+func (p *pod) checkAPI(t *testing.T, c apiCase) {
 	t.Helper()
 	password, tls := strings.TrimSuffix(c.password, "\n"), c.tls
+	path := filepath.Join(p.dir, "api", "dataplaneapi.yml")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -214,10 +232,11 @@ func checkAPI(t *testing.T, path string, c apiCase) {
 	if len(api.User) != 1 || api.User[0].Name != "hapsnap" || api.User[0].Password != password || !api.User[0].Insecure {
 		t.Errorf("users: %+v", api.User)
 	}
-	if tls == "" && (api.Host != "10.244.0.9" || api.Port != 5555) {
+	host, port, _ := net.SplitHostPort(p.api)
+	if tls == "" && (api.Host != host || strconv.Itoa(api.Port) != port) {
 		t.Errorf("%+v", api)
 	}
-	if tls != "" && (len(api.Scheme) != 1 || api.TLS.Host != "10.244.0.9" || api.TLS.Port != 5555 || api.TLS.Key != tls+"/tls.key" || api.Port != 0) {
+	if tls != "" && (len(api.Scheme) != 1 || api.TLS.Host != host || strconv.Itoa(api.TLS.Port) != port || api.TLS.Key != tls+"/tls.key" || api.Port != 0) {
 		t.Errorf("%+v", api)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

@@ -25,6 +25,7 @@ const limit = time.Minute
 // A pod is one HAProxy with the folders that its containers share.
 type pod struct {
 	dir, web, status string
+	api              string // where its Dataplane API is to listen
 	log              string // a file with what it says
 	runDir           string // of the socket, if that is another one
 	env              []string

@@ -1,6 +1,7 @@
 {{/* What values cannot be, with what to do. The schema has the rest. */}}
 {{- define "hapsnap.checks" -}}
 {{- $v := .Values -}}
+{{- $config := include "hapsnap.config" . | fromYaml -}}
 {{- if and $v.pusher.enabled (not $v.haproxy.enabled) (not $v.fleet.instances) (not $v.fleet.pods) -}}
 {{- fail "the pusher has no instances: set haproxy.enabled, list them in fleet.instances or fleet.pods, or set pusher.enabled to false" -}}
 {{- end -}}
@@ -16,8 +17,11 @@
 {{- if and $v.haproxy.dataplane.tls.caSecret (not $v.haproxy.dataplane.tls.existingSecret) (not $v.certManager.enabled) -}}
 {{- fail "haproxy.dataplane.tls.caSecret is the authority of a certificate of your own: set haproxy.dataplane.tls.existingSecret too" -}}
 {{- end -}}
-{{- if $v.compiler.config.hardStopAfter -}}
+{{- if dig "hardStopAfter" "" (default dict $v.compiler.config) -}}
 {{- fail "compiler.config.hardStopAfter: set haproxy.drain.seconds, which it follows from, as does how long a pod may take to end" -}}
+{{- end -}}
+{{- if and $v.monitoring.podMonitor.enabled (not (dig "prometheus" "enabled" true $config.status)) -}}
+{{- fail "monitoring.podMonitor: HAProxy has no metrics with compiler.config.status.prometheus.enabled: false. Set one of the two otherwise" -}}
 {{- end -}}
 {{- $low := false -}}
 {{- range include "hapsnap.trafficPorts" . | fromYamlArray }}{{ if lt (int .port) 1024 }}{{ $low = true }}{{ end }}{{ end -}}
@@ -58,7 +62,7 @@
 {{- if and $v.compiler.webhook.enabled $v.compiler.webhook.existingSecret (not $v.compiler.webhook.caBundle) -}}
 {{- fail "compiler.webhook.caBundle is missing: the authority that signed the certificate in compiler.webhook.existingSecret, in base64" -}}
 {{- end -}}
-{{- if and (ne $v.rbac.scope "cluster") (not $v.rbac.namespaces) (not $v.compiler.config.namespaces) -}}
+{{- if and (ne $v.rbac.scope "cluster") (not $v.rbac.namespaces) (not (dig "namespaces" list (default dict $v.compiler.config))) -}}
 {{- fail (printf "rbac.scope is %s and rbac.namespaces is empty: name the namespaces that are read" $v.rbac.scope) -}}
 {{- end -}}
 {{- with $v.store.signing -}}
@@ -68,6 +72,9 @@
 {{- end -}}
 {{- if and (include "hapsnap.inCluster" .) (gt (len (include "hapsnap.storeNamespace" .)) 63) -}}
 {{- fail (printf "store.namespace: %s, of the names of namespace and release, is longer than 63 characters; name a shorter one" (include "hapsnap.storeNamespace" .)) -}}
+{{- end -}}
+{{- if regexMatch "^[^/]*//[^/]*:[^/]*@" (default "" $v.store.url) -}}
+{{- fail "store.url holds a password, which everybody could read who sees the arguments of the pods: leave it out, put it into a Secret, and name that with store.git.existingSecret and store.git.tokenKey" -}}
 {{- end -}}
 {{- if and $v.store.url (hasPrefix "configmap:" $v.store.url) -}}
 {{- fail "store.url is for git: name ConfigMaps with store.namespace and store.name, so that the roles are made for them" -}}

@@ -31,10 +31,11 @@ the images name it, and there are no instances but the chart's own. */}}
 
 {{/* spec of the CompilerConfig, as YAML. */}}
 {{- define "hapsnap.config" -}}
+{{- $given := default dict .Values.compiler.config -}}
 {{- $own := dict "ingressClass" (include "hapsnap.class" .) "controllerClass" (include "hapsnap.controller" .) "http" (dict "port" 80) "https" (dict "port" 443) "status" (dict "port" 8404) -}}
 {{- if .Values.haproxy.enabled -}}
 {{- $_ := set $own "hardStopAfter" (printf "%ds" (int .Values.haproxy.drain.seconds)) -}}
-{{- if and .Values.haproxy.service.enabled (not (hasKey .Values.compiler.config "ingressStatus")) -}}
+{{- if and .Values.haproxy.service.enabled (not (hasKey $given "ingressStatus")) -}}
 {{- $_ := set $own "ingressStatus" (dict "service" (printf "%s/%s-haproxy" .Release.Namespace (include "hapsnap.fullname" .))) -}}
 {{- end -}}
 {{- end -}}
@@ -53,7 +54,7 @@ the images name it, and there are no instances but the chart's own. */}}
 {{- $_ := set $own "namespaces" (append .Values.rbac.namespaces .Release.Namespace | uniq | sortAlpha) -}}
 {{- end -}}
 {{- end -}}
-{{- mergeOverwrite $own (deepCopy .Values.compiler.config) | toYaml -}}
+{{- mergeOverwrite $own (deepCopy $given) | toYaml -}}
 {{- end -}}
 
 {{/* Ports that HAProxy opens for traffic: name, port and protocol of each, as YAML. */}}
@@ -264,7 +265,7 @@ release's: with one name a release could not go from one to the other. */}}
 {{- end }}
 {{- end -}}
 
-{{- define "hapsnap.signingSecret" -}}{{ index .root.Values.store.signing (printf "%sSecret" .role) }}{{- end -}}
+{{- define "hapsnap.signingSecret" -}}{{ default "" (index .root.Values.store.signing (printf "%sSecret" .role)) }}{{- end -}}
 
 {{- define "hapsnap.gitSecret" -}}
 {{- $git := .root.Values.store.git -}}

@@ -62,7 +62,7 @@ labels:
 {{- with .labels }}
 {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with merge (dict) (default dict .annotations) .root.Values.commonAnnotations }}
+{{- with merge (dict) (default dict .annotations) (default dict .root.Values.commonAnnotations) }}
 annotations:
 {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -80,7 +80,7 @@ annotations:
 {{- end -}}
 
 {{- define "hapsnap.pullSecrets" -}}
-{{- with concat .Values.imagePullSecrets (dig "imagePullSecrets" list (default dict .Values.global)) | uniq }}
+{{- with concat (default list .Values.imagePullSecrets) (default list (dig "imagePullSecrets" list (default dict .Values.global))) | uniq }}
 imagePullSecrets:
 {{- range . }}
 - name: {{ if kindIs "map" . }}{{ .name }}{{ else }}{{ . }}{{ end }}

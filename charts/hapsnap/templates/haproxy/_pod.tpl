@@ -89,7 +89,8 @@ spec:
     {{- include "hapsnap.haproxyMounts" . | nindent 4 }}
     - {name: program, mountPath: /run/hapsnap}
   # A sidecar. It has no startup probe: HAProxy's container would wait for it, and it waits
-  # for HAProxy. It has no readiness probe: without it HAProxy still serves.
+  # for HAProxy. It has no readiness probe: without it HAProxy still serves. While it waits, for
+  # HAProxy or for its password, bootstrap answers on the port.
   - name: dataplaneapi
     image: {{ $image }}
     imagePullPolicy: {{ $h.image.pullPolicy }}
