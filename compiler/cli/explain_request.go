@@ -1,14 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +25,6 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
-	"github.com/hapsnap/hapsnap/snapshots/live"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -39,9 +34,9 @@ type requestFlags struct {
 	output  process.OutputFlag
 	opening stores.Options
 
-	headers                     []string
-	client, store, snapshot, at string
-	ask                         bool
+	headers                            []string
+	client, store, snapshot, at, fleet string
+	ask                                bool
 }
 
 func explainRequestCommand() *cobra.Command {
@@ -54,9 +49,13 @@ which backend gets it with which options and servers, which objects wrote all th
 rules claim the request too and do not get it.
 
 The command compiles manifests, or a cluster, or takes a snapshot of a store: with --snapshot
-the one that is named, with --at the one that was the newest then, and otherwise the newest. A
-snapshot does not say which objects wrote a line, and holds endpoints only where the
-configuration says so.
+the one that is named, with --at the one that the fleet ran then, as the journal says, and
+otherwise the newest. Where the journal does not go back that far, --at takes the newest that
+was published by then, and says so. A snapshot does not say which objects wrote a line.
+
+The servers are those of the manifests or of the snapshot. Where these have none, since the
+pusher joins endpoints later, they are the EndpointSlices of the cluster now, if one is named and
+you may read them.
 
 The explanation is read from the rules and maps of the configuration. With a haproxy, a process
 of its own runs the configuration and answers the request, as for compiler test; the answer is
@@ -72,8 +71,10 @@ shown beside the explanation. The exit code is 1 if the two do not agree.`,
 	flags.StringVar(&f.client, "client", "", "IP address of the client (default: one that no list names)")
 	flags.StringVar(&f.store, "store", "", "store with the snapshot")
 	flags.StringVar(&f.snapshot, "snapshot", "", "snapshot of the store, such as r12 or head")
-	flags.StringVar(&f.at, "at", "", "the snapshot that was the newest at a time, such as 'yesterday 14:03', '2h ago' or 2026-01-31T14:03:00Z")
+	flags.StringVar(&f.at, "at", "", "the snapshot that ran at a time, such as 'yesterday 14:03', '2h ago' or 2026-01-31T14:03:00Z")
+	flags.StringVar(&f.fleet, "fleet", "", "with --at, the fleet that is meant, where several ran different snapshots")
 	flags.BoolVar(&f.ask, "ask", true, "have a haproxy answer the request as well")
+	_ = cmd.RegisterFlagCompletionFunc("snapshot", process.Bounded(f.completeSnapshot)) // fails for unknown flags only
 	return cmd
 }
 
@@ -89,6 +90,8 @@ type explained struct {
 	compiled bool
 	check    *validate.Checker // nil without a haproxy
 	unasked  string            // why there is none
+	chosen   string            // why this snapshot, if nobody named it
+	past     bool              // it is what answered at a time that is over
 }
 
 func (f *requestFlags) run(cmd *cobra.Command, args []string, now time.Time) error {
@@ -119,6 +122,9 @@ func (f *requestFlags) run(cmd *cobra.Command, args []string, now time.Time) err
 
 // read compiles what is named, or reads the snapshot.
 func (f *requestFlags) read(cmd *cobra.Command, now time.Time) (explained, error) {
+	if f.fleet != "" && f.at == "" {
+		return explained{}, process.Usage("--fleet is for --at")
+	}
 	if f.snapshot != "" && f.at != "" {
 		return explained{}, process.WithHint(process.Usage("a snapshot and a time are named"), "use --snapshot or --at")
 	}
@@ -155,45 +161,6 @@ func (f *requestFlags) compile(cmd *cobra.Command, now time.Time) (explained, er
 	}, nil
 }
 
-func (f *requestFlags) stored(cmd *cobra.Command, now time.Time) (explained, error) {
-	var at time.Time
-	if f.at != "" {
-		var err error
-		if at, err = process.ParseTime(f.at, now); err != nil {
-			return explained{}, process.Usage("--at: %w", err)
-		}
-	}
-	ctx := cmd.Context()
-	s, name, err := storedSnapshot(ctx, f.store, f.cluster.store(f.opening, slog.New(slog.DiscardHandler)), func(store stores.Store, ids []snapshots.ID) (snapshots.ID, error) {
-		if f.at != "" {
-			return newestAt(ctx, store, ids, at)
-		}
-		return findID(store, ids, cmp.Or(f.snapshot, snapshots.Newest))
-	})
-	if err != nil {
-		return explained{}, err
-	}
-	out := explained{name: name, snapshot: s}
-	if out.check, err = validate.Find(ctx, f.haproxy); err != nil {
-		out.unasked = err.Error()
-	}
-	return out, nil
-}
-
-// newestAt returns the snapshot that was the newest at a time.
-func newestAt(ctx context.Context, store stores.Store, ids []snapshots.ID, at time.Time) (snapshots.ID, error) {
-	for i := len(ids) - 1; i >= 0; i-- {
-		manifest, err := store.Manifest(ctx, ids[i])
-		if err != nil {
-			return snapshots.ID{}, err
-		}
-		if !manifest.Provenance.Time.After(at) {
-			return ids[i], nil
-		}
-	}
-	return snapshots.ID{}, process.WithHint(process.Usage("%s holds no snapshot from before %s", store, at.Format(time.RFC3339)), "its oldest one is "+ids[0].String())
-}
-
 // report leads the request through, and says where all of it came from.
 func (f *requestFlags) report(ctx context.Context, of explained, r request.Request) (requestReport, error) {
 	files := of.snapshot.Files
@@ -206,23 +173,19 @@ func (f *requestFlags) report(ctx context.Context, of explained, r request.Reque
 	if err != nil {
 		return requestReport{}, err
 	}
-	endpoints, known, err := of.endpoints()
+	servers, err := f.serverBook(of, directives)
 	if err != nil {
 		return requestReport{}, err
 	}
-	answer, err := request.Led(files, r, usableServers(of.snapshot.Config(), directives, endpoints, known))
+	answer, err := request.Led(files, r, servers.usable(ctx))
 	if errors.Is(err, request.ErrNoListener) {
 		return requestReport{}, process.WithHint(process.Usage("%w", err), "name the port of a listener in the URL, or none for the usual one")
 	}
 	if err != nil {
 		return requestReport{}, err
 	}
-	out := requestReport{Request: r.String(), In: of.name, Answer: answer, EndpointsKnown: known, Origins: of.compiled}
-	for _, d := range directives {
-		if d.Backend == answer.Backend {
-			out.Services = append(out.Services, serviceReport{Service: d.Service.String(), Weight: d.Weight, Endpoints: endpoints[d.Service]})
-		}
-	}
+	out := requestReport{Request: r.String(), In: of.name, Chosen: of.chosen, Answer: answer, Origins: of.compiled}
+	servers.describe(ctx, &out)
 	for _, c := range of.snapshot.Manifest.Spec.Certificates {
 		if answer.Certificate != nil && c.File == answer.Certificate.File {
 			out.Secret = c.Secret.String()
@@ -236,42 +199,6 @@ func (f *requestFlags) report(ctx context.Context, of explained, r request.Reque
 		of.addOrigins(&out, r)
 	}
 	return out, f.have(ctx, of, r, &out)
-}
-
-// endpoints returns those of Services now, and whether they are known.
-func (of explained) endpoints() (map[snapshots.ServicePort][]snapshots.Endpoint, bool, error) {
-	if of.compiled {
-		return live.Endpoints(inputs.Values(of.objects.EndpointSlices)), len(of.objects.EndpointSlices) > 0, nil
-	}
-	return of.snapshot.RecordedEndpoints()
-}
-
-// usableServers returns how many servers a backend has. Where endpoints are not known, each Service counts as one.
-func usableServers(cfg []byte, directives []bind.Directive, endpoints map[snapshots.ServicePort][]snapshots.Endpoint, known bool) func(string) int {
-	count := map[string]int{}
-	for _, d := range directives {
-		n := 1
-		if known {
-			n = len(endpoints[d.Service])
-		}
-		if d.Weight > 0 || !severalIn(directives, d.Backend) {
-			count[d.Backend] += n
-		}
-	}
-	for backend, n := range request.Servers(cfg) {
-		count[backend] += n
-	}
-	return func(backend string) int { return count[backend] }
-}
-
-func severalIn(directives []bind.Directive, backend string) bool {
-	n := 0
-	for _, d := range directives {
-		if d.Backend == backend {
-			n++
-		}
-	}
-	return n > 1
 }
 
 // addOrigins says which objects wrote the lines, and which rules lost.
@@ -386,12 +313,18 @@ func agrees(e requestReport, got asked) bool {
 // requestReport is what is printed of a request.
 type requestReport struct {
 	Request string `json:"request"`
-	In      string `json:"in"` // manifests, a cluster, or a snapshot of a store
+	In      string `json:"in"`               // manifests, a cluster, or a snapshot of a store
+	Chosen  string `json:"chosen,omitempty"` // why that snapshot, if nobody named it
 	request.Answer
 	Secret   string          `json:"secret,omitempty"` // of the certificate
 	Services []serviceReport `json:"services"`
-	// EndpointsKnown says that the servers are those of now, or of the snapshot.
-	EndpointsKnown bool `json:"endpointsKnown"`
+	// EndpointsKnown says that the servers are those of now, or of the snapshot, and EndpointsFrom who says
+	// so. Otherwise EndpointsUnknown says why they are not.
+	EndpointsKnown   bool   `json:"endpointsKnown"`
+	EndpointsFrom    string `json:"endpointsFrom,omitempty"`
+	EndpointsUnknown string `json:"endpointsUnknown,omitempty"`
+	// EndpointsLater says that the servers are those of now, and the answer is that of another time.
+	EndpointsLater bool `json:"endpointsLater,omitempty"`
 	// Origins says that objects are known; Wrote are those that wrote the lines.
 	Origins bool        `json:"origins"`
 	Wrote   []wroteLine `json:"wrote,omitempty"`
@@ -401,12 +334,6 @@ type requestReport struct {
 	Unasked string      `json:"unasked,omitempty"` // why no haproxy answered
 
 	wrote map[request.Line][]explain.Origin
-}
-
-type serviceReport struct {
-	Service   string               `json:"service"`
-	Weight    int                  `json:"weight"`
-	Endpoints []snapshots.Endpoint `json:"endpoints"`
 }
 
 type wroteLine struct {
@@ -481,6 +408,9 @@ func (r requestReport) print(w io.Writer) error {
 	}
 	say("answered by", r.who())
 	say("in", r.In)
+	if r.Chosen != "" {
+		say("", r.Chosen)
+	}
 	if r.PassedOn {
 		say("TLS", "is passed on to the Service as it is")
 	}
@@ -525,32 +455,6 @@ func (r requestReport) print(w io.Writer) error {
 		say("objects", "a snapshot does not say which objects wrote its lines; with -f or --kubeconfig they are shown")
 	}
 	return r.printAsked(w)
-}
-
-func (r requestReport) printServers(w io.Writer) {
-	if len(r.Services) == 0 {
-		return
-	}
-	if !r.EndpointsKnown {
-		fmt.Fprintf(w, "%-13s %s\n", "servers", "not known here: the pusher joins the endpoints of the Service")
-		return
-	}
-	fmt.Fprintln(w, "servers now")
-	for _, s := range r.Services {
-		var addresses []string
-		for i, e := range s.Endpoints {
-			if i == 10 {
-				addresses = append(addresses, fmt.Sprintf("and %d more", len(s.Endpoints)-i))
-				break
-			}
-			state := ""
-			if e.Draining {
-				state = " (draining)"
-			}
-			addresses = append(addresses, net.JoinHostPort(e.Address, strconv.Itoa(e.Port))+state)
-		}
-		fmt.Fprintf(w, "  %s: %s\n", s.Service, cmp.Or(strings.Join(addresses, ", "), "none"))
-	}
 }
 
 func (r requestReport) printAsked(w io.Writer) error {

@@ -216,11 +216,14 @@ func TestCompletionFindsTheStore(t *testing.T) {
 	path, ids := filledStore(t)
 	t.Setenv("HAPSNAP_STORE", "dir:"+path)
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	for _, args := range [][]string{{"pin", ""}, {"rollback", "--to", ""}, {"diff", ids[0].String(), ""}} {
+	for _, args := range [][]string{{"pin", ""}, {"rollback", "--to", ""}, {"diff", ids[0].String(), ""}, {"explain", "request", "http://shop.example.com/", "--snapshot", ""}} {
 		_, out, _ := hapsnap(t, append([]string{"__complete"}, args...)...)
 		if !strings.Contains(out, ids[0].String()+"\t") || !strings.HasSuffix(out, ":36\n") {
 			t.Errorf("%v: %q", args, out)
 		}
+	}
+	if _, out, _ := hapsnap(t, "__complete", "wait", "--for", "snapshot="); !strings.Contains(out, "snapshot="+ids[0].String()+"\t") {
+		t.Errorf("%q", out)
 	}
 	if code, _, errs := hapsnap(t, "context", "add", "edge", "--store", "dir:"+path); code != process.ExitOK {
 		t.Fatal(errs)

@@ -79,7 +79,9 @@ func (f *finder) attach(verb *cobra.Command) {
 // filled is a completion of what the finder finds.
 func (f *finder) filled(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return process.Bounded(func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		_ = f.fill(cmd, args) // who completes is told nothing
+		// Who explains a request may name no snapshot yet, and complete one of a store that the cluster names.
+		explains := cmd.Name() == "request"
+		_ = f.fillIf(cmd, func() bool { return lacks(cmd, args) || explains && !cmd.Flags().Changed("store") }) // who completes is told nothing
 		return complete(cmd, args, typed)
 	})
 }
@@ -132,6 +134,11 @@ func variable(flag string) string {
 
 // fill sets the flags that were not given.
 func (f *finder) fill(cmd *cobra.Command, args []string) error {
+	return f.fillIf(cmd, func() bool { return lacks(cmd, args) })
+}
+
+// fillIf is fill where the verb needs a store or a state if lacking says so.
+func (f *finder) fillIf(cmd *cobra.Command, lacking func() bool) error {
 	flags := cmd.Flags()
 	if err := f.fromEnvironment(flags); err != nil {
 		return err
@@ -147,7 +154,7 @@ func (f *finder) fill(cmd *cobra.Command, args []string) error {
 	if err := findKubeconfig(flags); err != nil {
 		return err
 	}
-	if err := f.fromCluster(cmd, args); err != nil {
+	if err := f.fromCluster(cmd, lacking); err != nil {
 		return err
 	}
 	if !given && state.Changed && !needsState(cmd) {
@@ -311,7 +318,7 @@ type cluster struct {
 
 // fromCluster asks the cluster for the store, or for the state, if the verb needs one and
 // nobody named it.
-func (f *finder) fromCluster(cmd *cobra.Command, args []string) error {
+func (f *finder) fromCluster(cmd *cobra.Command, lacking func() bool) error {
 	flags := cmd.Flags()
 	value := func(name string) string {
 		if flag := flags.Lookup(name); flag != nil {
@@ -322,7 +329,7 @@ func (f *finder) fromCluster(cmd *cobra.Command, args []string) error {
 	at := cluster{
 		access: access(flags), namespace: value("namespace"), installation: value("installation"),
 	}
-	if !lacks(cmd, args) {
+	if !lacking() {
 		return nil
 	}
 	named := at.namespace != "" || at.installation != ""

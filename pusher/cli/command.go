@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
-	"slices"
 	"strings"
 	"time"
 
@@ -79,37 +78,12 @@ func (f *storeFlags) completeUpTo(n int, which func(channel.View) []snapshots.ID
 		_ = f.with(cmd.Context(), func(store stores.Store) error { // there is nobody to tell
 			view, err := store.View(cmd.Context())
 			if err == nil {
-				out = described(cmd.Context(), store, which(view))
+				out = stores.Described(cmd.Context(), store, which(view))
 			}
 			return err
 		})
 		return out, directive
 	})
-}
-
-// mostDescribed is how many of the newest snapshots are completed with their subjects, and describing how
-// long these may take to be read.
-const (
-	mostDescribed = 30
-	describing    = time.Second
-)
-
-// described are the names of snapshots, the newest first, with what changed in them as far as that can be
-// read at once.
-func described(ctx context.Context, store stores.Reader, ids []snapshots.ID) []cobra.Completion {
-	ctx, cancel := context.WithTimeout(ctx, describing)
-	defer cancel()
-	var out []cobra.Completion
-	for _, id := range slices.Backward(ids) {
-		word := id.String()
-		if len(out) < mostDescribed && ctx.Err() == nil {
-			if m, err := store.Manifest(ctx, id); err == nil && m.Spec.Subject != "" {
-				word = cobra.CompletionWithDesc(word, m.Spec.Subject)
-			}
-		}
-		out = append(out, word)
-	}
-	return out
 }
 
 func allIDs(view channel.View) []snapshots.ID { return view.IDs }

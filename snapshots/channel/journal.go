@@ -147,3 +147,32 @@ func ParseEntries(journal []byte) []Entry {
 	}
 	return out
 }
+
+// Running is what a fleet ran at a time, as its journal says.
+type Running struct {
+	Snapshot snapshots.ID // the zero value: no rollout had ended
+	Since    time.Time    // when the rollout of it ended
+	Next     snapshots.ID // that was being rolled out
+}
+
+// RunningAt returns what fleets ran at a time, by their names, of a journal with the oldest entry first.
+// A fleet of which the journal has no turn from before is not among them.
+func RunningAt(journal []Entry, at time.Time) map[string]Running {
+	out := map[string]Running{}
+	for _, e := range journal {
+		if !e.Turn || e.At.After(at) {
+			continue
+		}
+		r := out[e.Fleet]
+		switch e.Verb {
+		case TurnBegan, TurnWave:
+			r.Next = e.Snapshot
+		case TurnUndone:
+			r.Next = snapshots.ID{}
+		case TurnDone:
+			r = Running{Snapshot: e.Snapshot, Since: e.At}
+		}
+		out[e.Fleet] = r
+	}
+	return out
+}

@@ -54,3 +54,42 @@ func TestJournalOfDamagedLines(t *testing.T) {
 		t.Errorf("%+v", two)
 	}
 }
+
+// What ran at a time is what the last rollout that had ended brought, also while another one is under
+// way or was undone.
+func TestRunningAt(t *testing.T) {
+	t.Parallel()
+	id := func(n uint64) snapshots.ID { return snapshots.ID{Revision: n, Short: "0123456789"} }
+	begin := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
+	at := func(minute int) time.Time { return begin.Add(time.Duration(minute) * time.Minute) }
+	turn := func(minute int, fleet string, verb Verb, n uint64) Entry {
+		return Entry{At: at(minute), Turn: true, Fleet: fleet, Verb: verb, Snapshot: id(n)}
+	}
+	journal := []Entry{
+		turn(0, "edge", TurnBegan, 1), turn(1, "edge", TurnWave, 1), turn(2, "edge", TurnDone, 1),
+		{At: at(3), Verb: VerbPin, Snapshot: id(9)},
+		turn(4, "lab", TurnDone, 5),
+		turn(5, "edge", TurnBegan, 2), turn(6, "edge", TurnFailed, 2), turn(7, "edge", TurnUndone, 2),
+		turn(8, "edge", TurnBegan, 3), turn(9, "edge", TurnPaused, 3), turn(10, "edge", TurnDone, 3),
+	}
+	for minute, want := range map[int]string{
+		-1: "map[]", 0: "map[edge:{ - r000001-0123456789}]", 2: "map[edge:{r000001-0123456789 2 }]", 3: "map[edge:{r000001-0123456789 2 }]",
+		4:  "map[edge:{r000001-0123456789 2 } lab:{r000005-0123456789 4 }]",
+		6:  "map[edge:{r000001-0123456789 2 r000002-0123456789} lab:{r000005-0123456789 4 }]",
+		7:  "map[edge:{r000001-0123456789 2 } lab:{r000005-0123456789 4 }]",
+		9:  "map[edge:{r000001-0123456789 2 r000003-0123456789} lab:{r000005-0123456789 4 }]",
+		99: "map[edge:{r000003-0123456789 10 } lab:{r000005-0123456789 4 }]",
+	} {
+		got := map[string]string{}
+		for fleet, r := range RunningAt(journal, at(minute)) {
+			since := "-"
+			if !r.Since.IsZero() {
+				since = fmt.Sprint(int(r.Since.Sub(begin) / time.Minute))
+			}
+			got[fleet] = fmt.Sprintf("{%s %s %s}", r.Snapshot, since, r.Next)
+		}
+		if text := fmt.Sprint(got); text != want {
+			t.Errorf("minute %d: %s, want %s", minute, text, want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
@@ -353,4 +354,29 @@ func parseQuery(u *url.URL) (query, error) {
 		}
 	}
 	return q, nil
+}
+
+// mostDescribed is how many of the newest snapshots are completed with their subjects, and describing how
+// long these may take to be read.
+const (
+	mostDescribed = 30
+	describing    = time.Second
+)
+
+// Described are the names of snapshots, the newest first, with what changed in them as far as that can be
+// read at once, for completion.
+func Described(ctx context.Context, store Reader, ids []snapshots.ID) []cobra.Completion {
+	ctx, cancel := context.WithTimeout(ctx, describing)
+	defer cancel()
+	var out []cobra.Completion
+	for _, id := range slices.Backward(ids) {
+		word := id.String()
+		if len(out) < mostDescribed && ctx.Err() == nil {
+			if m, err := store.Manifest(ctx, id); err == nil && m.Spec.Subject != "" {
+				word = cobra.CompletionWithDesc(word, m.Spec.Subject)
+			}
+		}
+		out = append(out, word)
+	}
+	return out
 }

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/hapsnap/hapsnap/compiler/explain/request"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+)
+
+// serversTimeout is how long a cluster may take to say which servers there are: the rest of the
+// explanation does not need them.
+const serversTimeout = 10 * time.Second
+
+// serverBook says which endpoints Services have: by the manifests, by the snapshot, or by the cluster,
+// which is asked for those Services alone that somebody wants to know of.
+type serverBook struct {
+	directives []bind.Directive
+	fixed      []byte // the configuration, which may have servers of its own
+
+	endpoints map[snapshots.ServicePort][]snapshots.Endpoint // that are known
+	all       bool                                           // what is not among them has none
+	from      string                                         // where they come from, for people
+	client    discoveryclient.DiscoveryV1Interface           // nil: no cluster is asked
+	why       string                                         // why something is not known
+	past      bool                                           // what answered then is explained, and the servers are those of now
+}
+
+// Where endpoints come from that are a file of the snapshot, and how the name of a cluster begins.
+const recordedFrom, clusterFrom = "the snapshot", "cluster "
+
+// serverBook opens the book for what is explained.
+func (f *requestFlags) serverBook(of explained, directives []bind.Directive) (*serverBook, error) {
+	book := &serverBook{directives: directives, fixed: of.snapshot.Config(), why: "the pusher joins the endpoints of the Service"}
+	var err error
+	if of.compiled {
+		book.endpoints, book.all, book.from = live.Endpoints(inputs.Values(of.objects.EndpointSlices)), len(of.objects.EndpointSlices) > 0, of.name
+	} else {
+		book.endpoints, book.all, err = of.snapshot.RecordedEndpoints()
+		book.from, book.past = recordedFrom, of.past && !book.all
+	}
+	switch {
+	case err != nil || book.all || f.manifests != "":
+		return book, err
+	case !f.cluster.wanted():
+		book.why += "; with --kubeconfig they are read"
+		return book, nil
+	}
+	book.endpoints = map[snapshots.ServicePort][]snapshots.Endpoint{}
+	f.cluster.logs.Do(func() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) }) // what fails is said in the explanation
+	if book.client, book.from, err = f.slices(); err != nil {
+		book.why += ", and the cluster that has them cannot be asked: " + err.Error()
+	}
+	return book, nil
+}
+
+// slices returns a client for EndpointSlices, and the name of their cluster. It sends nothing.
+func (f *requestFlags) slices() (discoveryclient.DiscoveryV1Interface, string, error) {
+	config, err := f.cluster.options("").Load()
+	if err != nil {
+		return nil, "", err
+	}
+	client, err := discoveryclient.NewForConfig(config)
+	if err != nil {
+		return nil, "", err
+	}
+	return client, clusterFrom + config.Host, nil
+}
+
+// of returns the endpoints of a Service, and whether they are known.
+func (b *serverBook) of(ctx context.Context, port snapshots.ServicePort) ([]snapshots.Endpoint, bool) {
+	if known, ok := b.endpoints[port]; ok || b.all || b.client == nil {
+		return known, ok || b.all
+	}
+	ctx, cancel := context.WithTimeout(ctx, serversTimeout)
+	defer cancel()
+	list, err := b.client.EndpointSlices(port.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: port.Service}.String()})
+	if err != nil {
+		b.client, b.why = nil, fmt.Sprintf("read EndpointSlices of Service %s/%s in %s: %v", port.Namespace, port.Service, b.from, err)
+		return nil, false
+	}
+	for of, endpoints := range live.Endpoints(list.Items) {
+		b.endpoints[of] = endpoints
+	}
+	found := b.endpoints[port]
+	b.endpoints[port] = found // also if it has none
+	return found, true
+}
+
+// usable returns how many servers a backend has. Where endpoints are not known, or not those of the time that is
+// explained, each Service counts as one.
+func (b *serverBook) usable(ctx context.Context) func(string) int {
+	fixed := request.Servers(b.fixed)
+	return func(backend string) int {
+		n := fixed[backend]
+		for _, d := range b.directives {
+			if d.Backend != backend || d.Weight == 0 && b.severalIn(backend) {
+				continue
+			}
+			if endpoints, known := b.of(ctx, d.Service); known && !b.past {
+				n += len(endpoints)
+			} else {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+func (b *serverBook) severalIn(backend string) bool {
+	n := 0
+	for _, d := range b.directives {
+		if d.Backend == backend {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// describe writes the Services of the backend that answers, with their servers, into a report.
+func (b *serverBook) describe(ctx context.Context, out *requestReport) {
+	out.EndpointsKnown = true
+	for _, d := range b.directives {
+		if d.Backend != out.Backend {
+			continue
+		}
+		endpoints, known := b.of(ctx, d.Service)
+		out.EndpointsKnown = out.EndpointsKnown && known
+		out.Services = append(out.Services, serviceReport{Service: d.Service.String(), Weight: d.Weight, Endpoints: endpoints})
+	}
+	if !out.EndpointsKnown || len(out.Services) == 0 && !b.all {
+		out.EndpointsKnown, out.EndpointsUnknown = false, b.why
+		return
+	}
+	out.EndpointsFrom, out.EndpointsLater = b.from, b.past
+}
+
+type serviceReport struct {
+	Service   string               `json:"service"`
+	Weight    int                  `json:"weight"`
+	Endpoints []snapshots.Endpoint `json:"endpoints"`
+}
+
+func (r requestReport) printServers(w io.Writer) {
+	if len(r.Services) == 0 {
+		return
+	}
+	if !r.EndpointsKnown {
+		fmt.Fprintf(w, "%-13s not known here: %s\n", "servers", r.EndpointsUnknown)
+		return
+	}
+	when := "servers now"
+	if r.EndpointsFrom == recordedFrom {
+		when = "servers, as the snapshot has them"
+	}
+	if strings.HasPrefix(r.EndpointsFrom, clusterFrom) {
+		when += ", in " + r.EndpointsFrom
+	}
+	if r.EndpointsLater {
+		when += " (those of then are not known)"
+	}
+	fmt.Fprintln(w, when)
+	for _, s := range r.Services {
+		var addresses []string
+		for i, e := range s.Endpoints {
+			if i == 10 {
+				addresses = append(addresses, fmt.Sprintf("and %d more", len(s.Endpoints)-i))
+				break
+			}
+			state := ""
+			if e.Draining {
+				state = " (draining)"
+			}
+			addresses = append(addresses, net.JoinHostPort(e.Address, strconv.Itoa(e.Port))+state)
+		}
+		fmt.Fprintf(w, "  %s: %s\n", s.Service, cmp.Or(strings.Join(addresses, ", "), "none"))
+	}
+}
