@@ -380,7 +380,7 @@ func (c Config) Check() []field.Error {
 	c.Limits.check(f.At("limits"))
 	c.Paths.check(f.At("paths"))
 	c.IngressStatus.check(f.At("ingressStatus"))
-	c.GatewayAPI.check(f.At("gatewayAPI"), c.Bind)
+	c.GatewayAPI.check(f.At("gatewayAPI"), c.Bind, c.Status)
 	c.Admission.check(f.At("admission"))
 	return found
 }

@@ -229,10 +229,71 @@ func TestStatusFaults(t *testing.T) {
 	}
 }
 
+// Gateways get addresses of their own that machines can have, each listed once, and nobody else listens on.
+func TestCheckOfGatewayAPI(t *testing.T) {
+	t.Parallel()
+	nobodys := func(text string) []string {
+		return []string{fmt.Sprintf("spec.gatewayAPI.addresses[0]: %q has addresses that no machine has", text)}
+	}
+	neither := func(text string) []string {
+		return []string{fmt.Sprintf("spec.gatewayAPI.addresses[0]: %q is neither an IP address nor a network", text)}
+	}
+	noName := func(text string) []string {
+		return []string{fmt.Sprintf("spec.gatewayAPI.controllerName: %q is not the name of a controller", text)}
+	}
+	long := "example.com/" + strings.Repeat("a", 241)
+	checkFindings(t, map[string][]string{
+		"gatewayAPI: {addresses: []}": nil,
+		"gatewayAPI: {addresses: [192.0.2.10, 192.0.2.16/28, '2001:db8::1', '2001:db8:1::/64']}":     nil,
+		"gatewayAPI: {addresses: [192.0.2.20, 192.0.2.16/28]}":                                       nil, // the first one before the others
+		"gatewayAPI: {addresses: ['']}":                                                              neither(""),
+		"gatewayAPI: {addresses: ['*']}":                                                             neither("*"),
+		"gatewayAPI: {addresses: ['${POD_IP}']}":                                                     neither("${POD_IP}"),
+		"gatewayAPI: {addresses: [edge.example]}":                                                    neither("edge.example"),
+		"gatewayAPI: {addresses: [' 192.0.2.1']}":                                                    neither(" 192.0.2.1"),
+		"gatewayAPI: {addresses: ['192.0.2.1:80']}":                                                  neither("192.0.2.1:80"),
+		"gatewayAPI: {addresses: [192.0.2.1-192.0.2.9]}":                                             neither("192.0.2.1-192.0.2.9"),
+		"gatewayAPI: {addresses: [192.0.2.256]}":                                                     neither("192.0.2.256"),
+		"gatewayAPI: {addresses: [192.0.2.17/28]}":                                                   neither("192.0.2.17/28"), // bits of a host
+		"gatewayAPI: {addresses: ['2001:db8::1/64']}":                                                neither("2001:db8::1/64"),
+		"gatewayAPI: {addresses: [192.0.2.0/33]}":                                                    neither("192.0.2.0/33"),
+		"gatewayAPI: {addresses: ['fe80::1%eth0']}":                                                  neither("fe80::1%eth0"),
+		"gatewayAPI: {addresses: [0.0.0.0]}":                                                         nobodys("0.0.0.0"),
+		"gatewayAPI: {addresses: ['::']}":                                                            nobodys("::"),
+		"gatewayAPI: {addresses: [0.0.0.0/0]}":                                                       nobodys("0.0.0.0/0"),
+		"gatewayAPI: {addresses: ['::/0']}":                                                          nobodys("::/0"),
+		"gatewayAPI: {addresses: [224.0.0.1]}":                                                       nobodys("224.0.0.1"),
+		"gatewayAPI: {addresses: ['ff02::1']}":                                                       nobodys("ff02::1"),
+		"gatewayAPI: {addresses: [255.255.255.255]}":                                                 nobodys("255.255.255.255"),
+		"gatewayAPI: {addresses: ['::ffff:192.0.2.1']}":                                              nobodys("::ffff:192.0.2.1"), // another form of 192.0.2.1
+		"gatewayAPI: {addresses: [192.0.2.1, 192.0.2.1]}":                                            {"spec.gatewayAPI.addresses[1]: is in 192.0.2.1/32, an entry further up"},
+		"gatewayAPI: {addresses: [192.0.2.1, x, 192.0.2.1/32]}":                                      {`spec.gatewayAPI.addresses[1]: "x" is neither an IP address nor a network`, "spec.gatewayAPI.addresses[2]: is in 192.0.2.1/32, an entry further up"},
+		"gatewayAPI: {addresses: [192.0.2.16/28, 192.0.2.24/29]}":                                    {"spec.gatewayAPI.addresses[1]: is in 192.0.2.16/28, an entry further up"},
+		"{gatewayAPI: {addresses: ['2001:db8::/64']}, bind: {addresses: ['2001:db8::7']}}":           {"spec.gatewayAPI.addresses[0]: has 2001:db8::7, which is one of bind.addresses"},
+		"{gatewayAPI: {addresses: [192.0.2.0/24]}, bind: {addresses: ['::ffff:192.0.2.7']}}":         {"spec.gatewayAPI.addresses[0]: has ::ffff:192.0.2.7, which is one of bind.addresses"},
+		"{gatewayAPI: {addresses: [192.0.2.0/24]}, status: {addresses: [10.0.0.1, 192.0.2.7]}}":      {"spec.gatewayAPI.addresses[0]: has 192.0.2.7, which is one of status.addresses"},
+		"{gatewayAPI: {addresses: [192.0.2.0/24]}, bind: {addresses: [0.0.0.0, '::', '${POD_IP}']}}": nil,
+		"gatewayAPI: {controllerName: example.com/gateways/edge-1}":                                  nil,
+		"gatewayAPI: {controllerName: " + long + "}":                                                 nil, // 253 characters
+		"gatewayAPI: {controllerName: " + long + "a}":                                                noName(long + "a"),
+		"gatewayAPI: {controllerName: ''}":                                                           noName(""),
+		"gatewayAPI: {controllerName: hapsnap}":                                                      noName("hapsnap"),
+		"gatewayAPI: {controllerName: example.com/}":                                                 noName("example.com/"),
+		"gatewayAPI: {controllerName: /edge}":                                                        noName("/edge"),
+		"gatewayAPI: {controllerName: Example.com/edge}":                                             noName("Example.com/edge"),
+		"gatewayAPI: {controllerName: -example.com/edge}":                                            noName("-example.com/edge"),
+		"gatewayAPI: {controllerName: example..com/edge}":                                            noName("example..com/edge"),
+		"gatewayAPI: {controllerName: 'https://example.com/edge'}":                                   noName("https://example.com/edge"),
+		"gatewayAPI: {controllerName: 'example.com/edge one'}":                                       noName("example.com/edge one"),
+		"gatewayAPI: {controllerName: \"example.com/edge\\n\"}":                                      noName("example.com/edge\n"),
+		"gatewayAPI: {controllerName: 'example.com/édge'}":                                           noName("example.com/édge"),
+	})
+}
+
 // Impossible values of what concerns connections are reported at their place.
 func TestCheckOfTCPServices(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string][]string{
+	checkFindings(t, map[string][]string{
 		"tcpServices: [{port: 5432, service: 'shop/db:postgres', sni: ['*.db.example'], tls: {secret: shop/tls}, sendProxyProtocol: 2}]": nil,
 		"tcpServices: [{port: 0, service: 'shop/db:1'}]":                                                              {"spec.tcpServices[0].port: 0 is not a port"},
 		"tcpServices: [{port: 443, service: 'shop/db:1'}]":                                                            {"spec.tcpServices[0].port: is the port of https.port"},
@@ -253,13 +314,22 @@ func TestCheckOfTCPServices(t *testing.T) {
 			`spec.tcpAnnotations.namespaces[0]: "A/b" is not a namespace`,
 		},
 		"snippets: {namespaces: ['*', shop, 'x y']}": {`spec.snippets.namespaces[2]: "x y" is not a namespace`},
-	} {
+	})
+}
+
+// checkFindings parses specs, and fails for those of which something else is found than what is wanted, or without
+// a hint.
+func checkFindings(t *testing.T, cases map[string][]string) {
+	t.Helper()
+	for text, want := range cases {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			_, found := Parse("c.yaml", []byte(head+"spec:\n  "+text+"\n"))
 			var got []string
 			for _, d := range found {
-				got = append(got, d.Message)
+				if got = append(got, d.Message); d.Hint == "" || d.Position.Line != 4 {
+					t.Errorf("%s: no hint, or another place", d)
+				}
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, slices.Sorted(slices.Values(want))) {

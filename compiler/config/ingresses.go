@@ -279,23 +279,45 @@ func (g GatewayAPI) Networks() []netip.Prefix { return networks(g.Addresses) }
 // controllerName is how the Gateway API wants it.
 var controllerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$`)
 
-func (g GatewayAPI) check(f field.Errors, bind Bind) {
+// nobodys are networks whose addresses no machine has: one that listens on them listens on all of its own,
+// or on none.
+var nobodys = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
+	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::ffff:0:0/96"), netip.MustParsePrefix("ff00::/8"),
+}
+
+func (g GatewayAPI) check(f field.Errors, bind Bind, status Status) {
 	if len(g.ControllerName) > 253 || !controllerName.MatchString(g.ControllerName) {
 		f.At("controllerName").Add(fmt.Sprintf("%q is not the name of a controller", g.ControllerName), "use a domain and a path, such as example.com/gateway-controller")
 	}
 	for i, text := range g.Addresses {
 		at := f.At("addresses").Element(i)
 		n, ok := parseNetwork(text)
-		switch own := slices.IndexFunc(bind.Addresses, func(a string) bool {
-			addr, err := netip.ParseAddr(a)
-			return err == nil && !addr.IsUnspecified() && n.Contains(addr)
-		}); {
+		earlier := networks(g.Addresses[:i])
+		whole := slices.IndexFunc(earlier, func(e netip.Prefix) bool { return e.Bits() <= n.Bits() && e.Contains(n.Addr()) })
+		switch {
 		case !ok:
 			at.Add(fmt.Sprintf("%q is neither an IP address nor a network", text), "use such as 192.0.2.10 or 192.0.2.16/28")
-		case own >= 0:
-			at.Add(fmt.Sprintf("has %s, which is one of bind.addresses", bind.Addresses[own]), "leave it out")
+		case slices.ContainsFunc(nobodys, n.Overlaps):
+			at.Add(fmt.Sprintf("%q has addresses that no machine has", text), "use such as 192.0.2.10 or 192.0.2.16/28")
+		case whole >= 0:
+			at.Add(fmt.Sprintf("is in %s, an entry further up", earlier[whole]), "leave it out")
+		case firstIn(n, bind.Addresses) != "":
+			at.Add(fmt.Sprintf("has %s, which is one of bind.addresses", firstIn(n, bind.Addresses)), "leave it out")
+		case firstIn(n, status.Addresses) != "":
+			at.Add(fmt.Sprintf("has %s, which is one of status.addresses", firstIn(n, status.Addresses)), "leave it out")
 		}
 	}
+}
+
+// firstIn returns the first address to listen on that a network has, or "".
+func firstIn(n netip.Prefix, addresses []string) string {
+	for _, a := range addresses {
+		if addr, err := netip.ParseAddr(a); err == nil && !addr.IsUnspecified() && n.Contains(addr.Unmap()) {
+			return a
+		}
+	}
+	return ""
 }
 
 // IngressStatus says which addresses the compiler writes into the status of Ingresses.
