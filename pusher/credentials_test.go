@@ -2,12 +2,9 @@ package pusher
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +12,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/report"
 )
 
 var edgePods = fleet.Pods{Namespace: "edge", Secret: "user", UsernameKey: "name", PasswordKey: "pass", CASecret: "tls", ServerName: "edge.edge.svc"}
@@ -39,8 +35,7 @@ func TestWantedCredentials(t *testing.T) {
 	}
 }
 
-// The leader fills the Secrets, and reports what it cannot fill: the fleet is degraded until
-// that is mended.
+// The leader fills the Secrets, and reports what it cannot fill.
 func TestCredentialsAreMade(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "user"}})
@@ -59,24 +54,10 @@ func TestCredentialsAreMade(t *testing.T) {
 	if err != nil || len(user.Data["pass"]) == 0 {
 		t.Errorf("the password is not made: %v", err)
 	}
+	if ev.Of != edgePods {
+		t.Errorf("they are those of %+v", ev.Of)
+	}
 	if ev.Err == nil || !strings.Contains(ev.Err.Error(), "Secret edge/tls: it is gone") {
 		t.Errorf("of the Secret that is gone: %v", ev.Err)
-	}
-	m := core.New(core.Settings{PollInterval: time.Second}, core.State{}, nil, noon)
-	m.Step(noon, core.FleetRead{Fleet: fleet.Fleet{Pods: &edgePods}})
-	phase := func(said core.CredentialsMade) report.Phase {
-		m.Step(noon, said)
-		_, s := m.Shown()
-		troubles := slices.DeleteFunc(s.Troubles, func(t report.Trouble) bool { return t.About != report.AboutCredentials })
-		return report.Status{Channel: report.Channel{Message: "read"}, Troubles: troubles}.Condition().Phase
-	}
-	if got := phase(ev); got != report.Degraded {
-		t.Errorf("the fleet is %s", got)
-	}
-	if phase(core.CredentialsMade{Of: edgePods}) == report.Degraded {
-		t.Error("it is degraded for ever")
-	}
-	if phase(core.CredentialsMade{Err: errors.New("of pods that were looked for before")}) == report.Degraded {
-		t.Error("others' credentials count")
 	}
 }

@@ -84,7 +84,7 @@ func TestManyInstancesHang(t *testing.T) {
 // count returns how many workers name a snapshot.
 func (s *story) count(revision string) (n int) {
 	for _, i := range s.instances {
-		if strings.HasPrefix(i.state().worker.node, s.ids[revision].String()) {
+		if strings.HasPrefix(i.Now().Worker.Node, s.ids[revision].String()) {
 			n++
 		}
 	}

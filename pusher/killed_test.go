@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/memory"
 )
 
 // killedIn is what happens to fleets whose pushers are killed, in the words of [TestStories]:
@@ -103,8 +105,8 @@ type ending struct {
 	steps  []string // of the first life
 	killed []string // the steps at which a life ended
 	view   []string
-	left   map[string]fakeState // with what was done since the beginning
-	is     map[string]string    // what is left, in essence
+	left   map[string]memory.State // with what was done since the beginning
+	is     map[string]string       // what is left, in essence
 	// stubborn are the instances that refuse something. A pusher that is killed before that was
 	// saved, which is counted, has to try once more to know.
 	stubborn map[string]bool
@@ -133,7 +135,7 @@ func played(t *testing.T, before *story, last string, at kill) (out ending) {
 			trail := s.life.trail()
 			out.killed = append(out.killed, trail[len(trail)-1])
 			s.kill()
-			pass([]time.Duration{0, fakeReload / 2, 10 * time.Second}[(n+at(0))%3])
+			pass([]time.Duration{0, memory.ReloadTime / 2, 10 * time.Second}[(n+at(0))%3])
 			s.begin()
 			if saved, err := readState(s.options.State); err != nil {
 				t.Fatal(err)
@@ -150,15 +152,15 @@ func played(t *testing.T, before *story, last string, at kill) (out ending) {
 		if s.terms {
 			out.terms = len(out.killed)
 		}
-		out.view, out.left, out.stubborn = s.view(), map[string]fakeState{}, map[string]bool{}
+		out.view, out.left, out.stubborn = s.view(), map[string]memory.State{}, map[string]bool{}
 		out.is = map[string]string{}
 		for name, i := range s.instances {
-			was, is := before.instances[name].state(), i.state()
-			is.reloads -= was.reloads
-			is.writes = is.writes[len(was.writes):]
+			was, is := before.instances[name].Now(), i.Now()
+			is.Reloads -= was.Reloads
+			is.Writes = is.Writes[len(was.Writes):]
 			runs, _, _ := strings.Cut(s.viewOf(statusOf(s.seen(), name), is), ", reloaded ")
-			out.is[name] = runs + "\n" + s.plain(is.essence())
-			out.left[name], out.stubborn[name] = is, i.refuses != ""
+			out.is[name] = runs + "\n" + s.plain(is.Essence())
+			out.left[name], out.stubborn[name] = is, i.Refuses()
 		}
 	})
 	return out
@@ -184,15 +186,15 @@ func (e ending) compare(t *testing.T, got ending) {
 		if e.stubborn[name] {
 			more = got.unsaved
 		}
-		if now.reloads > usual.reloads+more {
-			fail("%s was reloaded %d times, and %d without", name, now.reloads, usual.reloads)
+		if now.Reloads > usual.Reloads+more {
+			fail("%s was reloaded %d times, and %d without", name, now.Reloads, usual.Reloads)
 		}
-		for _, w := range slices.Compact(slices.Sorted(slices.Values(now.writes))) {
+		for _, w := range slices.Compact(slices.Sorted(slices.Values(now.Writes))) {
 			allowed := more
 			if w == writtenOnly {
 				allowed += got.terms
 			}
-			if n, m := count(now.writes, w), count(usual.writes, w); n > m+allowed {
+			if n, m := count(now.Writes, w), count(usual.Writes, w); n > m+allowed {
 				fail("%s had %d times %q, and %d without", name, n, w, m)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -56,48 +55,45 @@ func (r *rig) runsHosts(id snapshots.ID, hosts string) report.Status {
 // worker runs is known over restarts of the pusher, and what is on disk is the same.
 func TestMapChangesReloadNobody(t *testing.T) {
 	t.Parallel()
-	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
-		t.Run(string(api), func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, api, "a", "b")
-			r.endpoints(echo(t, "one"))
-			first := r.publishMap(config("1", ""), "a.example one\nb.example two\n")
-			r.allRunAfter(first)
-			workers, pushes := r.workers(), r.pushes("a")
-			second := r.publishMap(config("1", ""), "a.example new\nc.example two\n")
-			s := r.runsHosts(second, "a.example=new c.example=two")
-			for _, i := range s.Instances {
-				if id, _, err := bind.ParseNode(i.Loaded); err != nil || id != first {
-					t.Errorf("%s has loaded %s", i.Name, i.Loaded)
-				}
+	eachAPI(t, []string{"a", "b"}, func(r *rig) {
+		t := r.t
+		r.endpoints(echo(t, "one"))
+		first := r.publishMap(config("1", ""), "a.example one\nb.example two\n")
+		r.allRunAfter(first)
+		workers, pushes := r.workers(), r.pushes("a")
+		second := r.publishMap(config("1", ""), "a.example new\nc.example two\n")
+		s := r.runsHosts(second, "a.example=new c.example=two")
+		for _, i := range s.Instances {
+			if id, _, err := bind.ParseNode(i.Loaded); err != nil || id != first {
+				t.Errorf("%s has loaded %s", i.Name, i.Loaded)
 			}
-			// Another pusher knows what runs, and one that lost its memory finds out.
-			r.kill()
-			r.allRunAfter(second)
-			r.kill()
-			if err := os.Remove(r.options.State); err != nil {
-				t.Fatal(err)
-			}
-			r.run()
-			r.runsHosts(second, "a.example=new c.example=two")
-			third := r.publishMap(config("1", ""), "a.example new\n")
-			r.runsHosts(third, "a.example=new")
-			if now := r.workers(); !slices.Equal(now, workers) || r.pushes("a") != pushes {
-				t.Errorf("the workers are %v, were %v; %d posts with a reload, were %d", now, workers, r.pushes("a"), pushes)
-			}
-			// What is on disk is the same.
-			r.instances["a"].StopHAProxy()
-			if err := r.instances["a"].StartHAProxy(); err != nil {
-				t.Fatal(err)
-			}
-			r.until("a names what it has loaded", func(s report.Status) bool {
-				a := statusOf(s, "a")
-				return a.InSync && a.Running == third && a.Loaded == ""
-			})
-			r.runsHosts(third, "a.example=new")
-			if r.pushes("a") != pushes {
-				t.Errorf("%d posts with a reload, were %d", r.pushes("a"), pushes)
-			}
+		}
+		// Another pusher knows what runs, and one that lost its memory finds out.
+		r.kill()
+		r.allRunAfter(second)
+		r.kill()
+		if err := os.Remove(r.options.State); err != nil {
+			t.Fatal(err)
+		}
+		r.run()
+		r.runsHosts(second, "a.example=new c.example=two")
+		third := r.publishMap(config("1", ""), "a.example new\n")
+		r.runsHosts(third, "a.example=new")
+		if now := r.workers(); !slices.Equal(now, workers) || r.pushes("a") != pushes {
+			t.Errorf("the workers are %v, were %v; %d posts with a reload, were %d", now, workers, r.pushes("a"), pushes)
+		}
+		// What is on disk is the same.
+		r.instances["a"].StopHAProxy()
+		if err := r.instances["a"].StartHAProxy(); err != nil {
+			t.Fatal(err)
+		}
+		r.until("a names what it has loaded", func(s report.Status) bool {
+			a := statusOf(s, "a")
+			return a.InSync && a.Running == third && a.Loaded == ""
 		})
-	}
+		r.runsHosts(third, "a.example=new")
+		if r.pushes("a") != pushes {
+			t.Errorf("%d posts with a reload, were %d", r.pushes("a"), pushes)
+		}
+	})
 }

@@ -322,7 +322,7 @@ func TestTwoPushersBeginAtOnce(t *testing.T) {
 					leads++
 				}
 			}
-			if n := i.state().reloads; leads != 1 || n != 1 {
+			if n := i.Now().Reloads; leads != 1 || n != 1 {
 				t.Errorf("%s is led by %d pushers, and was reloaded %d times", name, leads, n)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,17 @@ func newRig(t *testing.T, api dataplanetest.API, names ...string) *rig {
 	r.writeFleet(names...)
 	t.Cleanup(r.kill) // before the instances end
 	return r
+}
+
+// eachAPI has a test with instances that have the Dataplane API of each line.
+func eachAPI(t *testing.T, names []string, test func(r *rig)) {
+	t.Helper()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			test(newRig(t, api, names...))
+		})
+	}
 }
 
 func (r *rig) addInstance(name string, api dataplanetest.API) {
@@ -121,6 +133,14 @@ func (r *rig) workers() []int {
 		pids = append(pids, pid)
 	}
 	return pids
+}
+
+// keeps fails unless the workers are those that they were: nobody was reloaded.
+func (r *rig) keeps(workers []int) {
+	r.t.Helper()
+	if now := r.workers(); !slices.Equal(now, workers) {
+		r.t.Errorf("the workers are %v, were %v", now, workers)
+	}
 }
 
 // answersOnly reports whether all of a few requests are.

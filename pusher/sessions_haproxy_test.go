@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
@@ -43,59 +42,51 @@ func (c conn) stays(backend, pod, cookie string) {
 // every instance with the same cookie.
 func TestSessionsAcrossEndpointChanges(t *testing.T) {
 	t.Parallel()
-	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
-		t.Run(string(api), func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, api, "a")
-			r.options.DrainTime = time.Hour
-			pods := newPods(t, "one", "two", "three")
-			r.serve(pods, "web", "one", "two")
-			r.allRunAfter(r.publish(edgeConfig(map[string]string{"sticky": sessionBackend})))
-			worker, sticky := r.workers(), []string{"sticky"}
-			r.settled(sticky, pods, "one", "two")
-			begun, c := r.sessions("sticky", 2), r.dial("a")
+	eachAPI(t, []string{"a"}, func(r *rig) {
+		t := r.t
+		r.options.DrainTime = time.Hour
+		pods := newPods(t, "one", "two", "three")
+		r.serve(pods, "web", "one", "two")
+		r.allRunAfter(r.publish(edgeConfig(map[string]string{"sticky": sessionBackend})))
+		worker, sticky := r.workers(), []string{"sticky"}
+		r.settled(sticky, pods, "one", "two")
+		begun, c := r.sessions("sticky", 2), r.dial("a")
 
-			r.serve(pods, "web", "one", "two", "three")
-			r.settled(sticky, pods, "one", "two", "three")
-			c.stays("sticky", "one", begun["one"])
-			c.stays("sticky", "two", begun["two"])
-			later := r.sessions("sticky", 3)
-			if later["one"] != begun["one"] || later["two"] != begun["two"] {
-				t.Errorf("new sessions have the cookies %v, had %v", later, begun)
-			}
-			r.serve(pods, "web", "two", "three")
-			r.settled(sticky, pods, "two", "three")
-			for name, cookie := range later {
-				c.stays("sticky", name, cookie) // that of the leaving one too
-			}
-			if got := c.count("sticky", 20); got["one"] > 0 {
-				t.Errorf("new sessions with an endpoint that leaves: %v", got)
-			}
+		r.serve(pods, "web", "one", "two", "three")
+		r.settled(sticky, pods, "one", "two", "three")
+		c.stays("sticky", "one", begun["one"])
+		c.stays("sticky", "two", begun["two"])
+		later := r.sessions("sticky", 3)
+		if later["one"] != begun["one"] || later["two"] != begun["two"] {
+			t.Errorf("new sessions have the cookies %v, had %v", later, begun)
+		}
+		r.serve(pods, "web", "two", "three")
+		r.settled(sticky, pods, "two", "three")
+		for name, cookie := range later {
+			c.stays("sticky", name, cookie) // that of the leaving one too
+		}
+		if got := c.count("sticky", 20); got["one"] > 0 {
+			t.Errorf("new sessions with an endpoint that leaves: %v", got)
+		}
 
-			// It is drained, which another pusher finds: now its session goes elsewhere.
-			r.kill()
-			r.options.DrainTime = time.Millisecond
-			r.expireDrains()
-			r.run()
-			eventually(t, "its slot is free", func() bool { return r.placed("a", "sticky", pods["one"]) == slot{} })
-			if got := c.get("sticky", "/", later["one"]); got.body == "one" || len(got.Cookies()) != 1 {
-				t.Errorf("a session of one that is gone: answered by %s with the cookies %v", got.body, got.Cookies())
-			}
-			c.stays("sticky", "three", later["three"])
-			if now := r.workers(); !slices.Equal(now, worker) {
-				t.Errorf("the workers are %v, were %v", now, worker)
-			}
-		})
-	}
+		// It is drained, which another pusher finds: now its session goes elsewhere.
+		r.endDrains()
+		eventually(t, "its slot is free", func() bool { return r.placed("a", "sticky", pods["one"]) == slot{} })
+		if got := c.get("sticky", "/", later["one"]); got.body == "one" || len(got.Cookies()) != 1 {
+			t.Errorf("a session of one that is gone: answered by %s with the cookies %v", got.body, got.Cookies())
+		}
+		c.stays("sticky", "three", later["three"])
+		r.keeps(worker)
+	})
 }
 
-// expireDrains has the slots that are drained be due, as after a long time.
-func (r *rig) expireDrains() {
+// endDrains has the slots that are drained be due, as after a long time, for another pusher.
+func (r *rig) endDrains() {
 	r.t.Helper()
+	r.kill()
+	r.options.DrainTime = time.Millisecond
 	s, err := readState(r.options.State)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	r.must(err)
 	for _, group := range s.Slots {
 		for n := range group {
 			if !group[n].Until.IsZero() {
@@ -103,9 +94,8 @@ func (r *rig) expireDrains() {
 			}
 		}
 	}
-	if err := saveState(r.t.Context(), statestore.NewFile(r.options.State), s); err != nil {
-		r.t.Fatal(err)
-	}
+	r.must(saveState(r.t.Context(), statestore.NewFile(r.options.State), s))
+	r.run()
 }
 
 // hold sends a request that its endpoint keeps, and returns its connection and the pod.
@@ -142,51 +132,43 @@ func (c conn) ends(p *pod) {
 // and when the time for draining was too short for it.
 func TestLeavingEndpointIsDrained(t *testing.T) {
 	t.Parallel()
-	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
-		t.Run(string(api), func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, api, "a")
-			r.options.DrainTime = time.Hour
-			pods := newPods(t, "one", "two", "three", "four", "five")
-			r.serve(pods, "web", "one")
-			r.allRunAfter(r.publish(edgeConfig(map[string]string{"web": "balance roundrobin\n    #hapsnap servers shop/web:http"})))
-			worker, web := r.workers(), []string{"web"}
-			r.settled(web, pods, "one")
-			first, _ := r.hold("web", pods)
-			old := r.placed("a", "web", pods["one"])
+	eachAPI(t, []string{"a"}, func(r *rig) {
+		t := r.t
+		r.options.DrainTime = time.Hour
+		pods := newPods(t, "one", "two", "three", "four", "five")
+		r.serve(pods, "web", "one")
+		r.allRunAfter(r.publish(edgeConfig(map[string]string{"web": "balance roundrobin\n    #hapsnap servers shop/web:http"})))
+		worker, web := r.workers(), []string{"web"}
+		r.settled(web, pods, "one")
+		first, _ := r.hold("web", pods)
+		old := r.placed("a", "web", pods["one"])
 
-			r.serve(pods, "web", "two")
-			r.settled(web, pods, "two")
-			r.serve(pods, "web", "two", "three")
-			r.settled(web, pods, "two", "three")
-			if now := r.placed("a", "web", pods["one"]); !now.drains || now.name != old.name {
-				t.Errorf("the slot of the leaving endpoint: %+v, was %+v", now, old)
-			}
+		r.serve(pods, "web", "two")
+		r.settled(web, pods, "two")
+		r.serve(pods, "web", "two", "three")
+		r.settled(web, pods, "two", "three")
+		if now := r.placed("a", "web", pods["one"]); !now.drains || now.name != old.name {
+			t.Errorf("the slot of the leaving endpoint: %+v, was %+v", now, old)
+		}
 
-			// No slot is spare: the one that drains is taken rather than a reload.
-			r.serve(pods, "web", "two", "three", "four")
-			r.settled(web, pods, "two", "three", "four")
-			if now := r.placed("a", "web", pods["four"]); now.name != old.name {
-				t.Errorf("the slots: %+v", r.slots("a", "web"))
-			}
-			first.ends(pods["one"])
+		// No slot is spare: the one that drains is taken rather than a reload.
+		r.serve(pods, "web", "two", "three", "four")
+		r.settled(web, pods, "two", "three", "four")
+		if now := r.placed("a", "web", pods["four"]); now.name != old.name {
+			t.Errorf("the slots: %+v", r.slots("a", "web"))
+		}
+		first.ends(pods["one"])
 
-			// The time is over, and the request is not.
-			second, who := r.hold("web", pods)
-			rest := slices.DeleteFunc([]string{"two", "three", "four"}, func(name string) bool { return name == who })
-			r.serve(pods, "web", rest...)
-			r.settled(web, pods, rest...)
-			r.kill()
-			r.options.DrainTime = time.Millisecond
-			r.expireDrains()
-			r.run()
-			eventually(t, "its slot is free", func() bool { return r.placed("a", "web", pods[who]) == slot{} })
-			r.serve(pods, "web", append(rest, "five")...)
-			r.settled(web, pods, append(rest, "five")...)
-			second.ends(pods[who])
-			if now := r.workers(); !slices.Equal(now, worker) {
-				t.Errorf("the workers are %v, were %v", now, worker)
-			}
-		})
-	}
+		// The time is over, and the request is not.
+		second, who := r.hold("web", pods)
+		rest := slices.DeleteFunc([]string{"two", "three", "four"}, func(name string) bool { return name == who })
+		r.serve(pods, "web", rest...)
+		r.settled(web, pods, rest...)
+		r.endDrains()
+		eventually(t, "its slot is free", func() bool { return r.placed("a", "web", pods[who]) == slot{} })
+		r.serve(pods, "web", append(rest, "five")...)
+		r.settled(web, pods, append(rest, "five")...)
+		second.ends(pods[who])
+		r.keeps(worker)
+	})
 }

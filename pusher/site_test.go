@@ -24,6 +24,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
+// noon is when tests begin that have no clock.
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
 // patience bounds every wait in these tests.
 const patience = time.Minute
 

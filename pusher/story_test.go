@@ -22,8 +22,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/memory"
 	"github.com/hapsnap/hapsnap/internal/wholefile"
-	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
@@ -88,7 +88,7 @@ type story struct {
 	numbers map[string]string       // of certificates, by serial number
 	pairs   map[string]pair         // certificates with their keys, by number
 	keys    map[string]*age.X25519Identity
-	copies  map[string]string // files of instances
+	copied  []byte // the state
 	shown   []string
 	told    map[string]int // writes of each instance, and notices
 }
@@ -101,7 +101,7 @@ type pair struct {
 
 func newStory(t *testing.T) *story {
 	t.Helper()
-	s := &story{world: newWorld(t, "a", "b", "c"), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, copies: map[string]string{}, told: map[string]int{}, pairs: map[string]pair{}, keys: map[string]*age.X25519Identity{}}
+	s := &story{world: newWorld(t, "a", "b", "c"), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, told: map[string]int{}, pairs: map[string]pair{}, keys: map[string]*age.X25519Identity{}}
 	s.certificate()
 	return s
 }
@@ -217,7 +217,7 @@ func (s *story) command(line string) []string {
 	case "certificate":
 		s.certificate(args...)
 	case "edit", "put", "remove", "forget", "copy", "post", "fail", "restart", "reload", "drain", "maint", "ready", "move":
-		s.byHand(verb, s.named(args[0]), args[1:])
+		s.named(args[0]).ByHand(verb, args[1:])
 	default:
 		return s.ask(verb, arg)
 	}
@@ -229,14 +229,14 @@ func (s *story) ask(verb, arg string) []string {
 	s.t.Helper()
 	switch verb {
 	case "writes":
-		return s.each(func(name string, is fakeState) []string {
-			news := is.writes[s.told[name]:]
-			s.told[name] = len(is.writes)
+		return s.each(func(name string, is memory.State) []string {
+			news := is.Writes[s.told[name]:]
+			s.told[name] = len(is.Writes)
 			return news
 		})
 	case "files":
-		return s.each(func(_ string, is fakeState) []string {
-			return []string{fmt.Sprint("has ", slices.Sorted(maps.Keys(is.files)))}
+		return s.each(func(_ string, is memory.State) []string {
+			return []string{fmt.Sprint("has ", slices.Sorted(maps.Keys(is.Files)))}
 		})
 	case "backends":
 		b := s.seen().Backends
@@ -251,10 +251,10 @@ func (s *story) ask(verb, arg string) []string {
 	case "metric":
 		return s.metric(arg)
 	case "routes":
-		return s.each(func(_ string, is fakeState) []string { return []string{"routes " + is.routes()} })
+		return s.each(func(_ string, is memory.State) []string { return []string{"routes " + is.Routes()} })
 	case "certificates":
-		return s.each(func(_ string, is fakeState) []string {
-			number := s.numbers[fmt.Sprint(leafOf(is.worker.certificates["/etc/haproxy/ssl/shop_web-tls.pem"]).SerialNumber)]
+		return s.each(func(_ string, is memory.State) []string {
+			number := s.numbers[fmt.Sprint(memory.LeafOf(is.Worker.Certificates["/etc/haproxy/ssl/shop_web-tls.pem"]).SerialNumber)]
 			return []string{"serves certificate " + cmp.Or(number, "of nobody")}
 		})
 	case "notices":
@@ -294,11 +294,11 @@ func (s *story) ask(verb, arg string) []string {
 }
 
 // each says something of each instance; of those that are alike together.
-func (s *story) each(say func(name string, is fakeState) []string) []string {
+func (s *story) each(say func(name string, is memory.State) []string) []string {
 	var out []string
 	names := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(s.all)) {
-		for _, line := range say(name, s.all[name].state()) {
+		for _, line := range say(name, s.all[name].Now()) {
 			if names[line] == "" {
 				out = append(out, line)
 			}
@@ -340,9 +340,9 @@ func (s *story) pusher(does string) {
 	case "copies its state":
 		data, err := os.ReadFile(s.options.State)
 		s.must(err)
-		s.copies["state"] = string(data)
+		s.copied = data
 	case "goes back to its copy":
-		s.must(wholefile.Replace(s.options.State, []byte(s.copies["state"])))
+		s.must(wholefile.Replace(s.options.State, s.copied))
 	case "ends":
 		s.end()
 	case "is killed":
@@ -542,122 +542,15 @@ func (s *story) instance(name string, words []string) {
 		}
 		return
 	}
-	i := s.named(name)
 	switch words[0] {
 	case "joins":
 		s.join(name)
-		return
 	case "leaves":
 		s.leave(name)
-		return
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	switch two := strings.Join(words[:min(2, len(words))], " "); {
-	case words[0] == "refuses":
-		i.refuses = map[bool]string{true: "", false: "x-revision " + words[1]}[words[1] == "nothing"]
-	case two == "has API":
-		i.version = words[2]
-	case two == "fails requests":
-		i.failing = "x-revision " + words[3]
-	case words[0] == "finds":
-		i.down = words[1]
-		if len(words) > 3 {
-			i.downIn = "x-revision " + words[4]
-		}
-	case two == "has HAProxy":
-		i.haproxy = words[2]
-	case two == "is well":
-		i.ails, i.failing, i.down, i.downIn = nil, "", "", ""
 	default:
-		i.ails = append(i.ails, s.ailment(words))
+		s.must(s.named(name).Befall(words))
 	}
 }
-
-// ailment reads one, such as: answers 503 POST /storage/maps 2
-func (s *story) ailment(words []string) (a ailment) {
-	s.t.Helper()
-	n := 1
-	switch words[0] {
-	case "hangs":
-		a.hangs = true
-	case "drops":
-		a.drops = true
-	case "loses":
-		a.loses = true
-	case "ignores":
-		a.status, a.says = 200, ""
-	case "cannot":
-		n, a.status, a.commits = 2, 400, true
-		a.says = "Reload failed: cannot reload: dial unix /run/m.sock: connect: no such file or directory"
-	case "is": // gone; full
-		n, a.drops = 2, words[1] == "gone"
-		if words[1] == "full" {
-			a.status, a.says = 500, "no space left on device"
-		}
-	case "answers":
-		n, a.says = 2, "general error"
-		a.status, _ = strconv.Atoi(words[1])
-	case "takes":
-		n, a.takes = 2, s.duration(words[1])
-	default:
-		s.t.Fatalf("an instance does not know how to do %q", words)
-	}
-	if words = words[n:]; len(words) > 1 {
-		a.method, a.path = words[0], words[1]
-	}
-	if len(words) > 2 {
-		a.times, _ = strconv.Atoi(words[2])
-	}
-	return a
-}
-
-// byHand does something to an instance that no pusher does.
-func (s *story) byHand(verb string, i *fakeInstance, args []string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	switch verb {
-	case "edit": // which the API takes for a version more
-		i.disk = strings.Replace(i.disk, args[0], args[1], 1)
-		i.memory++
-	case "put":
-		i.files[args[0]] = "of somebody else"
-	case "remove":
-		maps.DeleteFunc(i.files, func(key, _ string) bool { return strings.HasPrefix(key, args[0]) })
-	case "copy":
-		s.copies[i.name] = i.disk
-	case "forget":
-		for name, m := range i.worker.maps {
-			i.worker.maps[name] = slices.DeleteFunc(m, func(e dataplane.MapEntry) bool { return e.Key == args[0] })
-		}
-	case "fail": // to load what somebody else posted: the file is put back, and the memory stays
-		i.memory++
-	case "post": // which nobody loads
-		i.memory++
-		i.disk = fmt.Sprintf("# _version=%d\n%s", i.memory, versionLine.ReplaceAllString(s.copies[i.name], ""))
-	case "restart", "reload":
-		switch {
-		case len(args) == 3 && args[0] == "with":
-			i.disk = strings.Replace(i.disk, args[1], args[2], 1)
-			i.memory++
-		case len(args) > 0:
-			i.disk = s.copies[i.name]
-		}
-		i.load()
-	case "drain", "maint", "ready", "move":
-		for n, server := range i.worker.servers["shop_web"] {
-			switch {
-			case server.Address != args[0]:
-			case verb == "move":
-				i.worker.servers["shop_web"][n].Address = args[1]
-			default:
-				i.worker.servers["shop_web"][n].set(verb)
-			}
-		}
-	}
-}
-
-var versionLine = regexp.MustCompile(`^# _version=\d+\n`)
 
 // metric returns how many a histogram of the pusher has counted, by its first label.
 func (s *story) metric(name string) (out []string) {
@@ -695,7 +588,7 @@ func (s *story) calm() {
 			long = waits
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.instances)) {
-			now = append(now, fmt.Sprint(len(s.instances[name].state().writes)))
+			now = append(now, fmt.Sprint(len(s.instances[name].Now().Writes)))
 		}
 		if slices.Equal(now, last) {
 			quiet += look
@@ -739,7 +632,7 @@ func (s *story) view() []string {
 		out = s.heads(status)
 	}
 	out = append(out, s.othersView()...)
-	return append(out, s.each(func(name string, is fakeState) []string { return []string{s.viewOf(statusOf(status, name), is)} })...)
+	return append(out, s.each(func(name string, is memory.State) []string { return []string{s.viewOf(statusOf(status, name), is)} })...)
 }
 
 // heads returns what a pusher says of the fleet.
@@ -774,15 +667,15 @@ func (s *story) heads(status report.Status) []string {
 }
 
 // viewOf says what an instance runs.
-func (s *story) viewOf(status report.Instance, is fakeState) string {
-	id, _, _ := strings.Cut(is.worker.node, "_")
+func (s *story) viewOf(status report.Instance, is memory.State) string {
+	id, _, _ := strings.Cut(is.Worker.Node, "_")
 	out := fmt.Sprintf("runs %s, ", s.plain(id))
 	if running := s.plain(status.Running.String()); status.Loaded != "" {
 		out = fmt.Sprintf("runs %s as %s, ", s.plain(id), running)
 	}
 	switch {
 	case s.life == nil:
-		return out + fmt.Sprintf("serves %v, reloaded %d%s", is.worker.ready("shop_web"), is.reloads, termOf(is.disk))
+		return out + fmt.Sprintf("serves %v, reloaded %d%s", is.Worker.Ready("shop_web"), is.Reloads, termOf(is.Disk))
 	case status.Name == "":
 		return "has left, and runs " + s.plain(id)
 	}
@@ -800,8 +693,8 @@ func (s *story) viewOf(status report.Instance, is fakeState) string {
 	if status.Foreign != "" {
 		out += "from another configuration, "
 	}
-	out += fmt.Sprintf("serves %v, reloaded %d", is.worker.ready("shop_web"), is.reloads)
-	if !strings.HasPrefix(is.disk, fmt.Sprintf("# _version=%d\n", is.memory)) {
+	out += fmt.Sprintf("serves %v, reloaded %d", is.Worker.Ready("shop_web"), is.Reloads)
+	if !strings.HasPrefix(is.Disk, fmt.Sprintf("# _version=%d\n", is.Memory)) {
 		out += ", its disk is not what its API has"
 	}
 	if status.Conflict != nil {

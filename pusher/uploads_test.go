@@ -37,7 +37,7 @@ func TestFilesStayFewWhileSnapshotsFollowOnOneAnother(t *testing.T) {
 					}
 					pass(tt.every)
 					for _, i := range s.instances {
-						most = max(most, strings.Count(fmt.Sprint(i.state().files), "maps/"))
+						most = max(most, strings.Count(fmt.Sprint(i.Now().Files), "maps/"))
 					}
 					data, err := os.ReadFile(s.options.State)
 					s.must(err)

@@ -4,41 +4,34 @@ import (
 	"maps"
 	"slices"
 	"testing"
-
-	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
 // The weights of several Services are those of the Services, however many endpoints each
 // of them has.
 func TestWeightsAcrossEndpointChanges(t *testing.T) {
 	t.Parallel()
-	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
-		t.Run(string(api), func(t *testing.T) {
-			t.Parallel()
-			const text = "balance roundrobin\n    #hapsnap servers shop/web:http weight=90\n    #hapsnap servers shop/canary:http weight=10"
-			r := newRig(t, api, "a")
-			pods := newPods(t, "w1", "w2", "w3", "c1", "c2")
-			r.serve(pods, "web", "w1")
-			r.serve(pods, "canary", "c1")
-			r.allRunAfter(r.publish(edgeConfig(map[string]string{"weighted": text})))
-			worker := r.workers()
-			for _, step := range []struct{ web, canary []string }{
-				{[]string{"w1"}, []string{"c1"}},
-				{[]string{"w1", "w2", "w3"}, []string{"c1"}},
-				{[]string{"w1", "w2", "w3"}, []string{"c1", "c2"}},
-				{[]string{"w3"}, []string{"c1", "c2"}},
-				{[]string{"w2", "w3"}, []string{"c2"}},
-			} {
-				r.serve(pods, "web", step.web...)
-				r.serve(pods, "canary", step.canary...)
-				r.settled([]string{"weighted"}, pods, slices.Concat(step.web, step.canary)...)
-				r.shared("weighted", step.web, step.canary)
-			}
-			if now := r.workers(); !slices.Equal(now, worker) {
-				t.Errorf("the workers are %v, were %v", now, worker)
-			}
-		})
-	}
+	eachAPI(t, []string{"a"}, func(r *rig) {
+		t := r.t
+		const text = "balance roundrobin\n    #hapsnap servers shop/web:http weight=90\n    #hapsnap servers shop/canary:http weight=10"
+		pods := newPods(t, "w1", "w2", "w3", "c1", "c2")
+		r.serve(pods, "web", "w1")
+		r.serve(pods, "canary", "c1")
+		r.allRunAfter(r.publish(edgeConfig(map[string]string{"weighted": text})))
+		worker := r.workers()
+		for _, step := range []struct{ web, canary []string }{
+			{[]string{"w1"}, []string{"c1"}},
+			{[]string{"w1", "w2", "w3"}, []string{"c1"}},
+			{[]string{"w1", "w2", "w3"}, []string{"c1", "c2"}},
+			{[]string{"w3"}, []string{"c1", "c2"}},
+			{[]string{"w2", "w3"}, []string{"c2"}},
+		} {
+			r.serve(pods, "web", step.web...)
+			r.serve(pods, "canary", step.canary...)
+			r.settled([]string{"weighted"}, pods, slices.Concat(step.web, step.canary)...)
+			r.shared("weighted", step.web, step.canary)
+		}
+		r.keeps(worker)
+	})
 }
 
 // shared waits until nine of ten requests go to the first pods, and one to the others, and

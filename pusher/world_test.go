@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/memory"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -30,8 +30,8 @@ import (
 // (testing/synctest), in which hours are over at once.
 type world struct {
 	*site
-	instances map[string]*fakeInstance // of the fleet
-	all       map[string]*fakeInstance // also those that left it
+	instances map[string]*memory.Instance // of the fleet
+	all       map[string]*memory.Instance // also those that left it
 	life      *life
 	keeps     *hangingKeeper    // of the pusher
 	others    map[string]*other // pushers
@@ -53,7 +53,7 @@ type world struct {
 // newWorld has instances that run nothing yet.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	w := &world{site: newSite(t), instances: map[string]*fakeInstance{}, all: map[string]*fakeInstance{}, others: map[string]*other{}}
+	w := &world{site: newSite(t), instances: map[string]*memory.Instance{}, all: map[string]*memory.Instance{}, others: map[string]*other{}}
 	soak := 6 * time.Second
 	w.options.Soak, w.options.PollInterval, w.options.DrainTime, w.options.PersistInterval = &soak, 2*time.Second, 3*time.Second, 3*time.Second
 	w.options.InspectInterval, w.options.CollectAfter = 5*time.Second, 8*time.Second
@@ -78,11 +78,11 @@ func (w *world) join(name string) {
 }
 
 // named returns an instance, which there is once it is asked for.
-func (w *world) named(name string) *fakeInstance {
+func (w *world) named(name string) *memory.Instance {
 	w.guard.Lock()
 	defer w.guard.Unlock()
 	if w.all[name] == nil {
-		w.all[name] = newFakeInstance(name, "v3.4.2")
+		w.all[name] = memory.New(name, "v3.4.2")
 	}
 	return w.all[name]
 }
@@ -101,7 +101,7 @@ func (w *world) clone(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	for name, i := range w.instances {
-		c.instances[name] = i.clone()
+		c.instances[name] = i.Clone()
 		c.all[name] = c.instances[name]
 	}
 	own := c.options
@@ -156,7 +156,7 @@ func (w *world) begin() {
 	}
 	w.life = l
 	for _, i := range w.instances {
-		i.midst = func(what string) { l.step(i.name + " is in the middle of " + what) }
+		i.Midst = func(what string) { l.step(i.Name + " is in the middle of " + what) }
 	}
 	o := &w.options
 	o.Store, o.watch, o.http = &mortalStore{w.store, l}, w.watchFiles, &http.Client{Transport: l}
@@ -264,7 +264,7 @@ func (l *life) lookAtState() {
 // of who sent it.
 func (l *life) RoundTrip(q *http.Request) (*http.Response, error) {
 	i := l.named(strings.TrimSuffix(q.URL.Hostname(), ".test"))
-	what, changes := fmt.Sprintf("%s %s %s", i.name, q.Method, q.URL.RequestURI()), q.Method != http.MethodGet
+	what, changes := fmt.Sprintf("%s %s %s", i.Name, q.Method, q.URL.RequestURI()), q.Method != http.MethodGet
 	if l.dead() || (changes && !l.step("before "+what)) {
 		return nil, errKilled
 	}
@@ -280,7 +280,7 @@ func (l *life) RoundTrip(q *http.Request) (*http.Response, error) {
 		sent.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	answered := make(chan *http.Response, 1)
-	go func() { i.serve(sent, q.Context().Done(), answered) }()
+	go func() { i.Serve(sent, q.Context().Done(), answered) }()
 	if changes && !l.step("on the way is "+what) {
 		return nil, errKilled
 	}
@@ -292,68 +292,10 @@ func (l *life) RoundTrip(q *http.Request) (*http.Response, error) {
 			return nil, errKilled
 		}
 		if answer == nil {
-			return nil, fmt.Errorf("read tcp %s.test: connection reset by peer", i.name)
+			return nil, fmt.Errorf("read tcp %s.test: connection reset by peer", i.Name)
 		}
 		return answer, nil
 	}
-}
-
-// serve answers a request, with what ails the instance: nil is a connection that is closed.
-func (f *fakeInstance) serve(q *http.Request, givenUp <-chan struct{}, answered chan<- *http.Response) {
-	ail := f.take(q)
-	pass(fakeWay + ail.takes)
-	var answer *http.Response
-	switch {
-	case ail.hangs:
-		<-givenUp
-		return
-	case ail.drops:
-	case ail.status != 0:
-		if ail.commits {
-			f.commitOnly(q)
-		}
-		w := httptest.NewRecorder()
-		f.fail(w, ail.status, "%s", ail.says)
-		answer = w.Result()
-	default:
-		w := httptest.NewRecorder()
-		f.api.ServeHTTP(w, q)
-		if answer = w.Result(); ail.loses {
-			answer = nil
-		}
-	}
-	pass(fakeWay)
-	answered <- answer
-}
-
-// ailment is something that goes wrong with requests of a method, "" for any, to a path that
-// begins so, for as many times; 0 is until it is healed.
-type ailment struct {
-	method, path string
-	times        int
-
-	hangs, drops, loses bool // no answer; a connection closed before anything was done, or after
-	takes               time.Duration
-	commits             bool // what is asked is done, all but the reload
-	status              int
-	says                string
-}
-
-// take returns the first ailment for a request and counts it.
-func (f *fakeInstance) take(q *http.Request) ailment {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	path := strings.TrimPrefix(q.URL.Path, "/v3/services/haproxy")
-	for n, a := range f.ails {
-		if a.method != "" && a.method != q.Method || !strings.HasPrefix(path, a.path) {
-			continue
-		}
-		if f.ails[n].times--; f.ails[n].times == 0 {
-			f.ails = slices.Delete(f.ails, n, n+1)
-		}
-		return a
-	}
-	return ailment{}
 }
 
 // mortalStore is what a pusher that may be dead has of the store.

@@ -2,7 +2,6 @@ package routingtest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,20 +17,13 @@ import (
 func TestExplainedRequestsAgreeWithHAProxy(t *testing.T) {
 	t.Parallel()
 	services := randomServices(t)
-	for seed := range uint64(seeds) {
-		t.Run(fmt.Sprint("seed_", seed), func(t *testing.T) {
-			t.Parallel()
-			g := generator{rand.New(rand.NewPCG(seed, 2))}
-			ingresses := g.ingresses()
-			canaries := g.canaries(ingresses)
-			yaml := all(ingresses) + all(canaries)
-			e := start(t, services+yaml)
-			compareExplained(t, e, g, ingresses)
-			if t.Failed() {
-				t.Logf("rules:\n%s", yaml)
-			}
-		})
-	}
+	eachSeed(t, seeds, 2, func(g generator) string {
+		t := g.t
+		ingresses := g.ingresses()
+		yaml := all(ingresses) + all(g.canaries(ingresses))
+		compareExplained(t, start(t, services+yaml), g, ingresses)
+		return yaml
+	})
 }
 
 func compareExplained(t *testing.T, e edge, g generator, ingresses []ingress) {

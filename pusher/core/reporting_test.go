@@ -3,9 +3,11 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -80,5 +82,28 @@ func TestSecretTrouble(t *testing.T) {
 	}
 	if err := secretTrouble(auth, false, nil); err != nil {
 		t.Errorf("no trouble: %v", err)
+	}
+}
+
+// While credentials of the pods that are looked for cannot be made, the fleet is degraded.
+func TestCredentialsThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	pods := fleet.Pods{Namespace: "edge", Secret: "user"}
+	m := newMachine(State{}, noon)
+	m.Step(noon, FleetRead{Fleet: fleet.Fleet{Pods: &pods}})
+	phase := func(said CredentialsMade) report.Phase {
+		m.Step(noon, said)
+		_, s := m.Shown()
+		troubles := slices.DeleteFunc(s.Troubles, func(t report.Trouble) bool { return t.About != report.AboutCredentials })
+		return report.Status{Channel: report.Channel{Message: "read"}, Troubles: troubles}.Condition().Phase
+	}
+	if got := phase(CredentialsMade{Of: pods, Err: errors.New("Secret edge/tls: it is gone")}); got != report.Degraded {
+		t.Errorf("the fleet is %s", got)
+	}
+	if phase(CredentialsMade{Of: pods}) == report.Degraded {
+		t.Error("it is degraded for ever")
+	}
+	if phase(CredentialsMade{Err: errors.New("of pods that were looked for before")}) == report.Degraded {
+		t.Error("others' credentials count")
 	}
 }

@@ -1,6 +1,10 @@
 package observe
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -28,5 +32,32 @@ func TestStandby(t *testing.T) {
 		if _, blocked := s.Blocked(); !s.Standby || !s.Channel.Hold || s.Channel.Message != test.want || blocked != test.blocked || s.Leader != test.holder {
 			t.Errorf("%s: %+v", name, s)
 		}
+	}
+}
+
+// Every trouble that the pusher notes has a message of its own.
+func TestTroublesHaveMessages(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../core/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\w\.trouble\("([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
+			if found++; TroubleMessage(m[1]) == TroubleMessage("") {
+				t.Errorf("%s: trouble %q has no message", file, m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no trouble was found")
 	}
 }

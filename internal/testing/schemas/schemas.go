@@ -187,9 +187,40 @@ func Validate(tb testing.TB, s *jsonschema.Schema, document []byte) error {
 	return s.Validate(value)
 }
 
-// Mistakes returns documents below a schema, by name, in which one value has a wrong type, or one
+// Validated fails unless the published schema at path takes a document, and refuses others.
+func Validated(tb testing.TB, path string, good []byte, bad ...string) {
+	tb.Helper()
+	s := Compiled(tb, path)
+	if err := Validate(tb, s, good); err != nil {
+		tb.Errorf("%v\n%s", err, good)
+	}
+	for _, text := range bad {
+		if Validate(tb, s, []byte(text)) == nil {
+			tb.Errorf("the schema takes\n%s", text)
+		}
+	}
+}
+
+// Refused fails unless the published schema at path and the program refuse each of the mistakes that
+// one can make below a schema. There have to be a least number of them. The program's answer is nil for
+// what it takes.
+func Refused(tb testing.TB, s Schema, path string, head map[string]any, least int, program func(name string, text []byte) error) {
+	tb.Helper()
+	compiled, all := Compiled(tb, path), mistakesBelow(s, head)
+	if len(all) < least {
+		tb.Errorf("only %d mistakes", len(all))
+	}
+	for name, text := range all {
+		refused := program(name, text)
+		if err := Validate(tb, compiled, text); err == nil || refused == nil {
+			tb.Errorf("%s: the schema says %v, the program %v\n%s", name, err, refused, text)
+		}
+	}
+}
+
+// mistakesBelow returns documents below a schema, by name, in which one value has a wrong type, or one
 // name is not known; wrong values of enumerations too. head is what each document begins with.
-func Mistakes(s Schema, head map[string]any) map[string][]byte {
+func mistakesBelow(s Schema, head map[string]any) map[string][]byte {
 	out := map[string][]byte{}
 	mistakes(s, nil, func(name string, path []any, value any) {
 		document := map[string]any{}

@@ -1,4 +1,4 @@
-package pusher
+package memory
 
 import (
 	"encoding/json"
@@ -10,12 +10,12 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// fakeMap is a map of a worker, in the order of its entries.
-type fakeMap []dataplane.MapEntry
+// entries is a map of a worker, in the order of its entries.
+type entries []dataplane.MapEntry
 
-// loadFakeMaps returns the maps that a configuration names, as they are on disk.
-func loadFakeMaps(config string, files map[string]string) map[string]fakeMap {
-	out := map[string]fakeMap{}
+// loadMaps returns the maps that a configuration names, as they are on disk.
+func loadMaps(config string, files map[string]string) map[string]entries {
+	out := map[string]entries{}
 	for _, named := range namedFile.FindAllStringSubmatch(config, -1) {
 		name, ok := strings.CutPrefix(named[1], "maps/")
 		if !ok {
@@ -31,28 +31,28 @@ func loadFakeMaps(config string, files map[string]string) map[string]fakeMap {
 	return out
 }
 
-func (m fakeMap) index(key string) int {
+func (m entries) index(key string) int {
 	return slices.IndexFunc(m, func(e dataplane.MapEntry) bool { return e.Key == key })
 }
 
-func (f *fakeInstance) getMaps(w http.ResponseWriter, _ *http.Request) {
+func (f *Instance) getMaps(w http.ResponseWriter, _ *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := []any{}
-	for _, name := range slices.Sorted(maps.Keys(f.worker.maps)) {
+	for _, name := range slices.Sorted(maps.Keys(f.Worker.maps)) {
 		list = append(list, map[string]any{"file": "/etc/haproxy/maps/" + name})
 	}
 	f.answer(w, http.StatusOK, list)
 }
 
-func (f *fakeInstance) getEntries(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) getEntries(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answer(w, http.StatusOK, slices.Concat(fakeMap{}, f.worker.maps[r.PathValue("name")]))
+	f.answer(w, http.StatusOK, slices.Concat(entries{}, f.Worker.maps[r.PathValue("name")]))
 }
 
 // putMap adds entries, also where there are some with their keys.
-func (f *fakeInstance) putMap(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) putMap(w http.ResponseWriter, r *http.Request) {
 	var entries []dataplane.MapEntry
 	_ = json.NewDecoder(r.Body).Decode(&entries)
 	f.mu.Lock()
@@ -61,36 +61,36 @@ func (f *fakeInstance) putMap(w http.ResponseWriter, r *http.Request) {
 	for _, e := range entries {
 		f.note("add to %s %s %s", name, e.Key, e.Value)
 	}
-	f.worker.maps[name] = append(f.worker.maps[name], entries...)
+	f.Worker.maps[name] = append(f.Worker.maps[name], entries...)
 	f.answer(w, http.StatusCreated, entries)
 }
 
-func (f *fakeInstance) putEntry(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) putEntry(w http.ResponseWriter, r *http.Request) {
 	var change dataplane.MapEntry
 	_ = json.NewDecoder(r.Body).Decode(&change)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name, key := r.PathValue("name"), r.PathValue("key")
-	n := f.worker.maps[name].index(key)
+	n := f.Worker.maps[name].index(key)
 	if n < 0 {
 		f.fail(w, http.StatusNotFound, "not found")
 		return
 	}
 	f.note("set in %s %s to %s", name, key, change.Value)
-	f.worker.maps[name][n].Value = change.Value
-	f.answer(w, http.StatusOK, f.worker.maps[name][n])
+	f.Worker.maps[name][n].Value = change.Value
+	f.answer(w, http.StatusOK, f.Worker.maps[name][n])
 }
 
-func (f *fakeInstance) deleteEntry(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) deleteEntry(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name, key := r.PathValue("name"), r.PathValue("key")
-	n := f.worker.maps[name].index(key)
+	n := f.Worker.maps[name].index(key)
 	if n < 0 {
 		f.fail(w, http.StatusNotFound, "not found")
 		return
 	}
 	f.note("delete from %s %s", name, key)
-	f.worker.maps[name] = slices.Delete(f.worker.maps[name], n, n+1)
+	f.Worker.maps[name] = slices.Delete(f.Worker.maps[name], n, n+1)
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -1,4 +1,8 @@
-package pusher
+// Package memory has instances in memory, with as much of the Dataplane API as the pusher
+// calls. They are there for tests on a clock of their own (testing/synctest), in which nothing outside may be
+// waited for; what an API really does is shown by package dataplanetest. What happens to them is said in
+// the words of the pusher's stories.
+package memory
 
 import (
 	"crypto/sha256"
@@ -19,18 +23,18 @@ import (
 	"time"
 )
 
-// The times that a fake instance takes.
-const (
-	fakeWay    = 5 * time.Millisecond // of a request, and of an answer
-	fakeReload = 3 * time.Second
-)
+// way is the time that a request takes on its way, and an answer.
+const way = 5 * time.Millisecond
 
-// fakeInstance is an instance in memory, with as much of the Dataplane API as the pusher
-// calls. It is there for tests on a clock of their own, in which nothing outside may be
-// waited for; what an API really does is shown by dataplanetest. What somebody asked for
-// goes on without them.
-type fakeInstance struct {
-	name    string
+// ReloadTime is the time that a reload takes.
+const ReloadTime = 3 * time.Second
+
+// Instance is an instance in memory. What somebody asked for goes on without them.
+type Instance struct {
+	Name string
+	// Midst is called between a commit and its reload.
+	Midst func(what string)
+
 	version string // of the API
 	haproxy string // the version
 	refuses string // a configuration with this in it does not start
@@ -38,35 +42,37 @@ type fakeInstance struct {
 	failing string // a configuration with this in it answers requests with 500
 	down    string // a backend that has no server up, in a configuration with downIn in it
 	downIn  string
-	// midst is called between a commit and its reload.
-	midst func(what string)
+	copied  string // haproxy.cfg
 
 	api     http.Handler
 	commits chan struct{} // holds a token while nobody commits
 	mu      sync.Mutex    // not held while time passes
-	fakeState
+	State
 }
 
-// fakeState is what an instance is in.
-type fakeState struct {
-	disk, lkg string // haproxy.cfg, and the last that was loaded
-	memory    int64
-	files     map[string]string // by storage and name
-	worker    fakeWorker
-	reloads   int      // that were tried
-	writes    []string // what changed something
+// State is what an instance is in.
+type State struct {
+	Disk    string            // haproxy.cfg
+	Memory  int64             // the version that the API has in its memory
+	Files   map[string]string // by storage and name
+	Worker  Worker
+	Reloads int      // that were tried
+	Writes  []string // what changed something
+
+	loaded string // the haproxy.cfg that was loaded last
 }
 
-type fakeWorker struct {
-	node         string
+// Worker is a process of HAProxy.
+type Worker struct {
+	Node         string
 	pid          int
 	started      time.Time
-	servers      map[string][]fakeServer // by backend
-	certificates map[string]string       // by path
-	maps         map[string]fakeMap      // by name of the file
+	servers      map[string][]server // by backend
+	Certificates map[string]string   // by path
+	maps         map[string]entries  // by name of the file
 }
 
-type fakeServer struct {
+type server struct {
 	Name       string `json:"name"`
 	Address    string `json:"address"`
 	Port       int    `json:"port"`
@@ -74,64 +80,65 @@ type fakeServer struct {
 	Operation  string `json:"operational_state"`
 }
 
-func newFakeInstance(name, version string) *fakeInstance {
-	f := &fakeInstance{name: name, version: version, haproxy: "3.0.11", midst: func(string) {}, commits: make(chan struct{}, 1)}
+// New returns an instance with the first configuration, and the API of a version.
+func New(name, version string) *Instance {
+	f := &Instance{Name: name, version: version, haproxy: "3.0.11", Midst: func(string) {}, commits: make(chan struct{}, 1)}
 	f.commits <- struct{}{}
 	f.api = f.handler()
-	f.disk, f.memory, f.files = "# _version=1\nglobal\n  node bootstrap\n", 1, map[string]string{}
+	f.Disk, f.Memory, f.Files = "# _version=1\nglobal\n  node bootstrap\n", 1, map[string]string{}
 	f.load()
 	return f
 }
 
-// clone returns the instance for another bubble of time.
-func (f *fakeInstance) clone() *fakeInstance {
-	c := newFakeInstance(f.name, f.version)
-	c.refuses, c.fakeState = f.refuses, f.state()
+// Clone returns the instance for another bubble of time.
+func (f *Instance) Clone() *Instance {
+	c := New(f.Name, f.version)
+	c.refuses, c.copied, c.State = f.refuses, f.copied, f.Now()
 	return c
 }
 
-// state returns what the instance is in, which nobody else touches.
-func (f *fakeInstance) state() fakeState {
+// Now returns what the instance is in, which nobody else touches.
+func (f *Instance) Now() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.fakeState
-	s.files, s.writes = maps.Clone(s.files), slices.Clone(s.writes)
-	s.worker.servers, s.worker.certificates = map[string][]fakeServer{}, maps.Clone(s.worker.certificates)
-	for backend, servers := range f.worker.servers {
-		s.worker.servers[backend] = slices.Clone(servers)
+	s := f.State
+	s.Files, s.Writes = maps.Clone(s.Files), slices.Clone(s.Writes)
+	s.Worker.servers, s.Worker.Certificates = map[string][]server{}, maps.Clone(s.Worker.Certificates)
+	for backend, servers := range f.Worker.servers {
+		s.Worker.servers[backend] = slices.Clone(servers)
 	}
-	s.worker.maps = map[string]fakeMap{}
-	for name, m := range f.worker.maps {
-		s.worker.maps[name] = slices.Clone(m)
+	s.Worker.maps = map[string]entries{}
+	for name, m := range f.Worker.maps {
+		s.Worker.maps[name] = slices.Clone(m)
 	}
 	return s
 }
 
 // load has the worker replaced by one that runs what is on disk.
-func (s *fakeState) load() {
-	w := fakeWorker{pid: s.worker.pid + 1, started: time.Now(), servers: map[string][]fakeServer{}, certificates: map[string]string{}}
+func (s *State) load() {
+	w := Worker{pid: s.Worker.pid + 1, started: time.Now(), servers: map[string][]server{}, Certificates: map[string]string{}}
 	section := ""
-	for line := range strings.Lines(s.disk) {
+	for line := range strings.Lines(s.Disk) {
 		words := strings.Fields(line)
 		switch {
 		case len(words) < 2:
 		case words[0] == "backend" || words[0] == "frontend":
 			section = words[1]
 		case words[0] == "node":
-			w.node = strings.Trim(words[1], `"`)
+			w.Node = strings.Trim(words[1], `"`)
 		case words[0] == "server":
-			w.servers[section] = append(w.servers[section], parseFakeServer(words))
+			w.servers[section] = append(w.servers[section], parseServer(words))
 		}
 	}
-	for key, content := range s.files {
-		w.certificates["/etc/haproxy/"+key] = content
+	for key, content := range s.Files {
+		w.Certificates["/etc/haproxy/"+key] = content
 	}
-	w.maps = loadFakeMaps(s.disk, s.files)
-	s.worker, s.lkg = w, s.disk
+	w.maps = loadMaps(s.Disk, s.Files)
+	s.Worker, s.loaded = w, s.Disk
 }
 
-// ready returns the addresses of the servers of a backend that take traffic, sorted.
-func (w fakeWorker) ready(backend string) []string {
+// Ready returns the addresses of the servers of a backend that take traffic, sorted.
+func (w Worker) Ready(backend string) []string {
 	var out []string
 	for _, s := range w.servers[backend] {
 		if s.AdminState == "ready" {
@@ -142,10 +149,10 @@ func (w fakeWorker) ready(backend string) []string {
 	return out
 }
 
-// routes are the entries of the worker's maps.
-func (s fakeState) routes() string {
+// Routes are the entries of the worker's maps.
+func (s State) Routes() string {
 	var out []string
-	for _, m := range s.worker.maps {
+	for _, m := range s.Worker.maps {
 		for _, e := range m {
 			out = append(out, e.Key+"="+e.Value)
 		}
@@ -154,38 +161,38 @@ func (s fakeState) routes() string {
 	return strings.Join(out, " ")
 }
 
-// essence is what counts of the state of an instance: not in which order it came to be so.
-func (s fakeState) essence() string {
-	onDisk := fakeState{disk: s.disk, files: s.files}
+// Essence is what counts of the state of an instance: not in which order it came to be so.
+func (s State) Essence() string {
+	onDisk := State{Disk: s.Disk, Files: s.Files}
 	onDisk.load()
 	var text []string
-	for line := range strings.Lines(s.disk) {
+	for line := range strings.Lines(s.Disk) {
 		if words := strings.Fields(line); len(words) > 0 && words[0] != "server" && words[0] != "#" && words[0] != "node" {
 			text = append(text, line)
 		}
 	}
-	files := maps.Clone(s.files)
+	files := maps.Clone(s.Files)
 	for name, content := range files {
-		if c := leafOf(content); c.SerialNumber != nil {
+		if c := LeafOf(content); c.SerialNumber != nil {
 			files[name] = c.SerialNumber.String()
 		}
 	}
 	files["ssl/fallback.pem"] = "" // each pusher's own
 	var drained []string
-	for _, servers := range s.worker.servers {
+	for _, servers := range s.Worker.servers {
 		for _, server := range servers {
 			if server.AdminState == "drain" {
 				drained = append(drained, server.Address)
 			}
 		}
 	}
-	return fmt.Sprintf("servers %v, on disk %v, drained %v\nroutes %s, on disk %s\ncertificate %s\nfiles %v\nconfiguration\n%s", s.worker.ready("shop_web"), onDisk.worker.ready("shop_web"), drained,
-		s.routes(), onDisk.routes(), leafOf(s.worker.certificates["/etc/haproxy/ssl/shop_web-tls.pem"]).SerialNumber, files, strings.Join(text, ""))
+	return fmt.Sprintf("servers %v, on disk %v, drained %v\nroutes %s, on disk %s\ncertificate %s\nfiles %v\nconfiguration\n%s", s.Worker.Ready("shop_web"), onDisk.Worker.Ready("shop_web"), drained,
+		s.Routes(), onDisk.Routes(), LeafOf(s.Worker.Certificates["/etc/haproxy/ssl/shop_web-tls.pem"]).SerialNumber, files, strings.Join(text, ""))
 }
 
-func parseFakeServer(words []string) fakeServer {
+func parseServer(words []string) server {
 	host, port, _ := strings.Cut(words[2], ":")
-	s := fakeServer{Name: words[1], Address: host, AdminState: "ready", Operation: "up"}
+	s := server{Name: words[1], Address: host, AdminState: "ready", Operation: "up"}
 	s.Port, _ = strconv.Atoi(port)
 	if slices.Contains(words, "disabled") {
 		s.AdminState, s.Operation = "maint", "down"
@@ -194,7 +201,7 @@ func parseFakeServer(words []string) fakeServer {
 }
 
 // handler serves the API.
-func (f *fakeInstance) handler() http.Handler {
+func (f *Instance) handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, serve http.HandlerFunc) {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -226,42 +233,42 @@ func (f *fakeInstance) handler() http.Handler {
 }
 
 // answer is called without the lock, or as the last thing with it.
-func (f *fakeInstance) answer(w http.ResponseWriter, status int, body any) {
+func (f *Instance) answer(w http.ResponseWriter, status int, body any) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-func (f *fakeInstance) fail(w http.ResponseWriter, status int, format string, args ...any) {
+func (f *Instance) fail(w http.ResponseWriter, status int, format string, args ...any) {
 	f.answer(w, status, map[string]any{"code": status, "message": fmt.Sprintf(format, args...)})
 }
 
-func (f *fakeInstance) note(format string, args ...any) {
-	f.writes = append(f.writes, fmt.Sprintf(format, args...))
+func (f *Instance) note(format string, args ...any) {
+	f.Writes = append(f.Writes, fmt.Sprintf(format, args...))
 }
 
-func (f *fakeInstance) getInfo(w http.ResponseWriter, _ *http.Request) {
+func (f *Instance) getInfo(w http.ResponseWriter, _ *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer(w, http.StatusOK, map[string]any{"info": map[string]any{
-		"node": f.worker.node, "pid": f.worker.pid, "version": f.haproxy, "uptime": int64(time.Since(f.worker.started).Seconds()),
+		"node": f.Worker.Node, "pid": f.Worker.pid, "version": f.haproxy, "uptime": int64(time.Since(f.Worker.started).Seconds()),
 	}})
 }
 
 // getStatistics tells of a hundred requests a second, all of which are answered well unless
 // they fail.
-func (f *fakeInstance) getStatistics(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) getStatistics(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	served, failed := int64(100*time.Since(f.worker.started).Seconds()), int64(0)
-	if f.failing != "" && strings.Contains(f.lkg, f.failing) {
+	served, failed := int64(100*time.Since(f.Worker.started).Seconds()), int64(0)
+	if f.failing != "" && strings.Contains(f.loaded, f.failing) {
 		failed = served
 	}
 	stats := []any{map[string]any{"name": "web", "stats": map[string]any{"req_tot": served, "stot": served, "hrsp_5xx": failed, "status": "OPEN"}}}
 	if r.URL.Query().Get("type") == "backend" {
 		stats = nil
-		for _, backend := range slices.Sorted(maps.Keys(f.worker.servers)) {
+		for _, backend := range slices.Sorted(maps.Keys(f.Worker.servers)) {
 			status := "UP"
-			if backend == f.down && strings.Contains(f.lkg, f.downIn) {
+			if backend == f.down && strings.Contains(f.loaded, f.downIn) {
 				status = "DOWN"
 			}
 			stats = append(stats, map[string]any{"name": backend, "stats": map[string]any{"status": status}})
@@ -270,21 +277,21 @@ func (f *fakeInstance) getStatistics(w http.ResponseWriter, r *http.Request) {
 	f.answer(w, http.StatusOK, map[string]any{"stats": stats})
 }
 
-func (f *fakeInstance) getRaw(w http.ResponseWriter, _ *http.Request) {
+func (f *Instance) getRaw(w http.ResponseWriter, _ *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.text(w, http.StatusOK, f.disk)
+	f.text(w, http.StatusOK, f.Disk)
 }
 
-func (f *fakeInstance) text(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Configuration-Version", strconv.FormatInt(f.memory, 10))
+func (f *Instance) text(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Configuration-Version", strconv.FormatInt(f.Memory, 10))
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text)
 }
 
 // postRaw commits a configuration, and loads it if it is told to. Until then, others
 // who commit wait.
-func (f *fakeInstance) postRaw(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) postRaw(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	<-f.commits
 	defer func() { f.commits <- struct{}{} }()
@@ -293,61 +300,61 @@ func (f *fakeInstance) postRaw(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if force {
-		f.midst("a reload")
-		pass(fakeReload)
+		f.Midst("a reload")
+		pass(ReloadTime)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case force && f.refuses != "" && strings.Contains(f.disk, f.refuses):
-		f.reloads++
-		f.disk = f.lkg // and the memory stays
+	case force && f.refuses != "" && strings.Contains(f.Disk, f.refuses):
+		f.Reloads++
+		f.Disk = f.loaded // and the memory stays
 		f.fail(w, http.StatusBadRequest, "Reload failed: failed to reload configuration, [ALERT] no")
 		return
 	case force:
-		f.reloads++
+		f.Reloads++
 		f.load()
 	default:
 		f.act(r.Header.Get("X-Runtime-Actions"))
 	}
-	f.text(w, http.StatusCreated, f.disk)
+	f.text(w, http.StatusCreated, f.Disk)
 }
 
 // commitOnly takes a configuration whose reload cannot be asked for: the file is put back, and
 // the memory stays.
-func (f *fakeInstance) commitOnly(r *http.Request) {
+func (f *Instance) commitOnly(r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	if f.commit(httptest.NewRecorder(), r, string(body), true) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.disk = f.lkg
+		f.Disk = f.loaded
 	}
 }
 
 var namedFile = regexp.MustCompile(`/etc/haproxy/([\w.-]+/[\w.-]+)`)
 
 // commit takes a configuration if its version is right and its files are there.
-func (f *fakeInstance) commit(w http.ResponseWriter, r *http.Request, text string, force bool) bool {
+func (f *Instance) commit(w http.ResponseWriter, r *http.Request, text string, force bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if version := r.URL.Query().Get("version"); version != strconv.FormatInt(f.memory, 10) {
-		f.fail(w, http.StatusConflict, "version mismatch: version in configuration file is %d, given version is %s", f.memory, version)
+	if version := r.URL.Query().Get("version"); version != strconv.FormatInt(f.Memory, 10) {
+		f.fail(w, http.StatusConflict, "version mismatch: version in configuration file is %d, given version is %s", f.Memory, version)
 		return false
 	}
 	for _, name := range namedFile.FindAllStringSubmatch(text, -1) {
-		if _, ok := f.files[name[1]]; !ok {
+		if _, ok := f.Files[name[1]]; !ok {
 			f.fail(w, http.StatusBadRequest, "validation error: failed to open %s", name[0])
 			return false
 		}
 	}
 	f.note("post the configuration, reload %v", force)
-	f.memory++
-	f.disk = fmt.Sprintf("# _version=%d\n%s", f.memory, text)
+	f.Memory++
+	f.Disk = fmt.Sprintf("# _version=%d\n%s", f.Memory, text)
 	return true
 }
 
 // act does what travels with a post.
-func (f *fakeInstance) act(actions string) {
+func (f *Instance) act(actions string) {
 	for action := range strings.SplitSeq(actions, ";") {
 		words := strings.Fields(action)
 		if len(words) < 4 {
@@ -364,7 +371,7 @@ func (f *fakeInstance) act(actions string) {
 	}
 }
 
-func (s *fakeServer) set(state string) {
+func (s *server) set(state string) {
 	s.AdminState, s.Operation = state, "up"
 	if state == "maint" {
 		s.Operation = "down"
@@ -372,22 +379,22 @@ func (s *fakeServer) set(state string) {
 }
 
 // server returns a server to be changed; one that is not there is nobody's.
-func (f *fakeInstance) server(backend, name string) *fakeServer {
-	servers := f.worker.servers[backend]
-	if n := slices.IndexFunc(servers, func(s fakeServer) bool { return s.Name == name }); n >= 0 {
+func (f *Instance) server(backend, name string) *server {
+	servers := f.Worker.servers[backend]
+	if n := slices.IndexFunc(servers, func(s server) bool { return s.Name == name }); n >= 0 {
 		return &servers[n]
 	}
-	return &fakeServer{}
+	return &server{}
 }
 
-func (f *fakeInstance) getServers(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) getServers(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answer(w, http.StatusOK, f.worker.servers[r.PathValue("backend")])
+	f.answer(w, http.StatusOK, f.Worker.servers[r.PathValue("backend")])
 }
 
-func (f *fakeInstance) putServer(w http.ResponseWriter, r *http.Request) {
-	var change fakeServer
+func (f *Instance) putServer(w http.ResponseWriter, r *http.Request) {
+	var change server
 	_ = json.NewDecoder(r.Body).Decode(&change)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -411,7 +418,8 @@ func folder(storage string) string {
 	return map[string]string{"maps": "maps", "general": "general", "ssl_certificates": "ssl"}[storage]
 }
 
-func leafOf(content string) *x509.Certificate {
+// LeafOf returns the first certificate of a file, an empty one if it has none.
+func LeafOf(content string) *x509.Certificate {
 	block, _ := pem.Decode([]byte(content))
 	if block == nil {
 		return &x509.Certificate{}
@@ -425,29 +433,29 @@ func leafOf(content string) *x509.Certificate {
 
 func described(name, content string) map[string]any {
 	d := map[string]any{"storage_name": name, "size": len(content)}
-	if c := leafOf(content); c.SerialNumber != nil {
+	if c := LeafOf(content); c.SerialNumber != nil {
 		d["serial"] = c.SerialNumber.String()
 	}
 	return d
 }
 
-func (f *fakeInstance) getFiles(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) getFiles(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := []any{}
-	for _, key := range slices.Sorted(maps.Keys(f.files)) {
+	for _, key := range slices.Sorted(maps.Keys(f.Files)) {
 		if name, ok := strings.CutPrefix(key, folder(r.PathValue("storage"))+"/"); ok {
-			list = append(list, described(name, f.files[key]))
+			list = append(list, described(name, f.Files[key]))
 		}
 	}
 	f.answer(w, http.StatusOK, list)
 }
 
-func (f *fakeInstance) getFile(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) getFile(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name := r.PathValue("name")
-	content, ok := f.files[folder(r.PathValue("storage"))+"/"+name]
+	content, ok := f.Files[folder(r.PathValue("storage"))+"/"+name]
 	switch {
 	case !ok:
 		f.fail(w, http.StatusNotFound, "missing object")
@@ -472,68 +480,68 @@ func uploadOf(r *http.Request) (name, content string) {
 	return header.Filename, string(body)
 }
 
-func (f *fakeInstance) postFile(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) postFile(w http.ResponseWriter, r *http.Request) {
 	name, content := uploadOf(r)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := folder(r.PathValue("storage")) + "/" + name
-	if _, there := f.files[key]; there {
+	if _, there := f.Files[key]; there {
 		f.fail(w, http.StatusConflict, "file %s already exists", name)
 		return
 	}
 	f.note("create %s", key)
-	f.files[key] = content
+	f.Files[key] = content
 	f.answer(w, http.StatusCreated, described(name, content))
 }
 
 // putFile gives a certificate to the worker too, unless it is told not to.
-func (f *fakeInstance) putFile(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) putFile(w http.ResponseWriter, r *http.Request) {
 	name, content := uploadOf(r)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := folder(r.PathValue("storage")) + "/" + r.PathValue("name")
 	f.note("replace %s", key)
-	f.files[key] = content
+	f.Files[key] = content
 	if r.PathValue("storage") == "ssl_certificates" && r.URL.Query().Get("skip_reload") == "" {
-		f.worker.certificates["/etc/haproxy/"+key] = content
+		f.Worker.Certificates["/etc/haproxy/"+key] = content
 	}
 	f.answer(w, http.StatusOK, described(name, content))
 }
 
-func (f *fakeInstance) deleteFile(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) deleteFile(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := folder(r.PathValue("storage")) + "/" + r.PathValue("name")
-	if _, there := f.files[key]; !there {
+	if _, there := f.Files[key]; !there {
 		f.fail(w, http.StatusNotFound, "missing object")
 		return
 	}
 	f.note("delete %s", key)
-	delete(f.files, key)
+	delete(f.Files, key)
 	w.WriteHeader(http.StatusNoContent)
 }
 
 // getAllServed tells of the certificates that the worker's haproxy.cfg names.
-func (f *fakeInstance) getAllServed(w http.ResponseWriter, _ *http.Request) {
+func (f *Instance) getAllServed(w http.ResponseWriter, _ *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := []any{}
-	for path := range f.worker.certificates {
-		if strings.HasSuffix(path, ".pem") && strings.Contains(f.lkg, path) {
+	for path := range f.Worker.Certificates {
+		if strings.HasSuffix(path, ".pem") && strings.Contains(f.loaded, path) {
 			list = append(list, map[string]any{"storage_name": path})
 		}
 	}
 	f.answer(w, http.StatusOK, list)
 }
 
-func (f *fakeInstance) getServed(w http.ResponseWriter, r *http.Request) {
+func (f *Instance) getServed(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	content, ok := f.worker.certificates[r.PathValue("path")]
+	content, ok := f.Worker.Certificates[r.PathValue("path")]
 	if !ok {
 		f.fail(w, http.StatusNotFound, "not found")
 		return
 	}
-	sum := sha256.Sum256(leafOf(content).Raw)
+	sum := sha256.Sum256(LeafOf(content).Raw)
 	f.answer(w, http.StatusOK, map[string]any{"storage_name": r.PathValue("path"), "sha256_finger_print": hex.EncodeToString(sum[:])})
 }
