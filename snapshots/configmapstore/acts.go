@@ -2,7 +2,6 @@ package configmapstore
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -37,16 +36,6 @@ var reasons = map[channel.Verb]string{
 // without it does so all the same, and no Event tells of it.
 func Saying() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}}}
-}
-
-// say writes an Event on the ConfigMap of the channel about an act that was written into it. The act is
-// done and in the journal, so nothing fails here: who may not write Events acts without them.
-func (s *Store) say(ctx context.Context, written *corev1.ConfigMap, e channel.Entry) {
-	ctx, cancel := context.WithTimeout(ctx, sayTimeout)
-	defer cancel()
-	if _, err := s.said.Events(s.namespace).Create(ctx, actEvent(s.namespace, written, e), metav1.CreateOptions{}); err != nil {
-		s.log.Warn("no Event tells of what was done to the channel; the journal does", "act", e.Verb, "snapshot", e.Snapshot, "err", because(ctx, err))
-	}
 }
 
 // actEvent returns the Event about an act. The version of the ConfigMap that the act made is part of its

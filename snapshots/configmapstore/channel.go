@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/yamltext"
@@ -79,6 +80,16 @@ func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []by
 		return nil, err
 	}
 	return write(ctx, o)
+}
+
+// say writes an Event on the ConfigMap of the channel about an act that was written into it. The act is
+// done and in the journal, so nothing fails here: who may not write Events acts without them.
+func (s *Store) say(ctx context.Context, written *corev1.ConfigMap, e channel.Entry) {
+	ctx, cancel := context.WithTimeout(ctx, sayTimeout)
+	defer cancel()
+	if _, err := s.said.Events(s.namespace).Create(ctx, actEvent(s.namespace, written, e), metav1.CreateOptions{}); err != nil {
+		s.log.Warn("no Event tells of what was done to the channel; the journal does", "act", e.Verb, "snapshot", e.Snapshot, "err", because(ctx, err))
+	}
 }
 
 // signChannel signs the content of a channel, with the number that follows the one before.
