@@ -288,6 +288,7 @@ func describe(in inputs.Inputs) []render.Object {
 		described(networkingv1.SchemeGroupVersion.String(), in.Ingresses), described(corev1.SchemeGroupVersion.String(), in.Services),
 		described(gateways, in.Gateway.Gateways), described(gateways, in.Gateway.Sets),
 		described(gateways, in.Gateway.HTTPRoutes), described(gateways, in.Gateway.GRPCRoutes),
+		described(gateways, in.Gateway.TLSRoutes), described(gateways, in.Gateway.TCPRoutes),
 	)
 	for _, o := range in.Others {
 		whole := described(o.Value.GetAPIVersion(), []inputs.Object[unstructured.Unstructured]{o})

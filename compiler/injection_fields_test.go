@@ -109,6 +109,8 @@ const whole = `
     listeners:
     - {name: http, port: %[3]d, protocol: HTTP, hostname: "*.example", allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, kinds: [{kind: HTTPRoute, group: gateway.networking.k8s.io}]}}
     - {name: https, port: %[4]d, protocol: HTTPS, tls: {mode: Terminate, certificateRefs: [{name: cert%[1]d, kind: Secret, group: ""}]}}
+    - {name: passed, port: %[5]d, protocol: TLS, hostname: "*.passed%[1]d.example", tls: {mode: Passthrough}}
+    - {name: tcp, port: %[6]d, protocol: TCP}
 - apiVersion: gateway.networking.k8s.io/v1
   kind: ListenerSet
   metadata: {namespace: shop, name: set%[1]d}
@@ -145,6 +147,17 @@ const whole = `
     - matches: [{method: {type: Exact, service: a.Echo, method: Say}, headers: [{type: Exact, name: X-A, value: a}]}, {method: {type: RegularExpression, service: "a.Echo|b.Echo", method: "Say|Tell"}}, {method: {method: Hear}}]
       filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [X-A]}}]
       backendRefs: [{name: web%[1]d, port: 80}]
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: TLSRoute
+  metadata: {namespace: shop, name: passed%[1]d}
+  spec:
+    parentRefs: [{name: web%[1]d, sectionName: passed}]
+    hostnames: ["*.a.passed%[1]d.example"]
+    rules: [{name: first, backendRefs: [{name: web%[1]d, port: 80}, {name: outside%[1]d, port: 80}]}]
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: TCPRoute
+  metadata: {namespace: shop, name: tcp%[1]d}
+  spec: {parentRefs: [{name: web%[1]d, sectionName: tcp}], rules: [{name: first, backendRefs: [{name: web%[1]d, port: 80}]}]}
 - apiVersion: gateway.networking.k8s.io/v1beta1
   kind: ReferenceGrant
   metadata: {namespace: shop, name: grant%[1]d}
@@ -155,7 +168,7 @@ const whole = `
 func set(tb testing.TB, n int) []any {
 	tb.Helper()
 	var objects []any
-	if err := yaml.Unmarshal(fmt.Appendf(nil, whole, n, 10_000+n, 20_000+n, 30_000+n), &objects); err != nil {
+	if err := yaml.Unmarshal(fmt.Appendf(nil, whole, n, 10_000+n, 20_000+n, 30_000+n, 40_000+n, 50_000+n), &objects); err != nil {
 		tb.Fatal(err)
 	}
 	return objects

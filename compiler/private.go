@@ -123,6 +123,11 @@ func namesIn(in inputs.Inputs) map[string]bool {
 			out[string(host)] = true
 		}
 	}
+	for _, o := range in.Gateway.TLSRoutes {
+		for _, host := range o.Value.Spec.Hostnames {
+			out[string(host)] = true
+		}
+	}
 	return out
 }
 

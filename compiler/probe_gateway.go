@@ -15,7 +15,8 @@ import (
 // routes that use everything that templates write for them.
 func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 	in := probeInputs()
-	plain, encrypted := probePorts(model, cfg)
+	ports := probePorts(model, cfg, 5)
+	plain, encrypted, mixed := ports[0], ports[1], ports[2]
 	in.Gateway = inputs.GatewayAPI{
 		Classes: []inputs.Object[gatewayv1.GatewayClass]{{
 			Ref:   diag.Object{Kind: "GatewayClass", Name: "probe"},
@@ -26,31 +27,43 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 			Value: &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{GatewayClassName: "probe", Listeners: []gatewayv1.Listener{
 				{Name: "http", Port: plain, Protocol: gatewayv1.HTTPProtocolType},
 				probeSecure("https", "", encrypted), probeSecure("wild", "*.secure.probe.invalid", encrypted), probeSecure("one", "one.secure.probe.invalid", encrypted),
+				probeSecure("beside", "", mixed), probeTLS("ended", "ended.probe.invalid", mixed, gatewayv1.TLSModeTerminate), probeTLS("passed", "*.passed.probe.invalid", mixed, gatewayv1.TLSModePassthrough),
+				probeTLS("end", "*.end.probe.invalid", ports[3], gatewayv1.TLSModeTerminate), {Name: "tcp", Port: ports[4], Protocol: gatewayv1.TCPProtocolType},
 			}}},
 		}},
 		HTTPRoutes: []inputs.Object[gatewayv1.HTTPRoute]{
 			probeRoute("probe", []gatewayv1.Hostname{"*.probe.invalid", "a.probe.invalid"}, probeRules()),
 			probeRoute("rest", nil, []gatewayv1.HTTPRouteRule{{BackendRefs: probeRefs("probe")}}),
 		},
+		TLSRoutes: []inputs.Object[gatewayv1.TLSRoute]{{
+			Ref: diag.Object{Kind: "TLSRoute", Namespace: "hapsnap", Name: "probe"},
+			Value: &gatewayv1.TLSRoute{Spec: gatewayv1.TLSRouteSpec{
+				CommonRouteSpec: probeParent(), Hostnames: []gatewayv1.Hostname{"*.probe.invalid", "one.passed.probe.invalid"}, Rules: []gatewayv1.TLSRouteRule{{BackendRefs: probeBackends()}},
+			}},
+		}},
+		TCPRoutes: []inputs.Object[gatewayv1.TCPRoute]{{
+			Ref:   diag.Object{Kind: "TCPRoute", Namespace: "hapsnap", Name: "probe"},
+			Value: &gatewayv1.TCPRoute{Spec: gatewayv1.TCPRouteSpec{CommonRouteSpec: probeParent(), Rules: []gatewayv1.TCPRouteRule{{BackendRefs: probeBackends()}}}},
+		}},
 	}
 	part, _, _ := gateway.Translate(in, gateway.Config{Controller: probeController, Ports: cfg.Ports(), Form: routing.FormOf(cfg.Paths), SecretsUnseen: true})
 	joined, _ := model.With(part) // they share no name
 	return joined
 }
 
-// probePorts returns two ports that neither the configuration nor a listener of the model has.
-func probePorts(model routing.Model, cfg config.Config) (plain, encrypted gatewayv1.PortNumber) {
+// probePorts returns ports that neither the configuration nor a listener of the model has.
+func probePorts(model routing.Model, cfg config.Config, n int) []gatewayv1.PortNumber {
 	taken := cfg.Ports()
 	for _, l := range model.Listeners {
 		taken[l.Port] = l.Name
 	}
 	var free []gatewayv1.PortNumber
-	for port := 65535; len(free) < 2; port-- {
+	for port := 65535; len(free) < n; port-- {
 		if _, is := taken[port]; !is {
 			free = append(free, gatewayv1.PortNumber(port))
 		}
 	}
-	return free[0], free[1]
+	return free
 }
 
 const probeController = "probe.invalid/gateway-controller"
@@ -63,12 +76,29 @@ func probeSecure(name gatewayv1.SectionName, host gatewayv1.Hostname, port gatew
 	}
 }
 
+func probeTLS(name gatewayv1.SectionName, host gatewayv1.Hostname, port gatewayv1.PortNumber, mode gatewayv1.TLSModeType) gatewayv1.Listener {
+	out := probeSecure(name, host, port)
+	out.Protocol, out.TLS.Mode = gatewayv1.TLSProtocolType, &mode
+	return out
+}
+
+func probeParent() gatewayv1.CommonRouteSpec {
+	return gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "probe"}}}
+}
+
+func probeBackends() []gatewayv1.BackendRef {
+	var out []gatewayv1.BackendRef
+	for _, ref := range probeRefs("probe", "canary") {
+		out = append(out, ref.BackendRef)
+	}
+	return out
+}
+
 func probeRoute(name string, hosts []gatewayv1.Hostname, rules []gatewayv1.HTTPRouteRule) inputs.Object[gatewayv1.HTTPRoute] {
 	return inputs.Object[gatewayv1.HTTPRoute]{
 		Ref: diag.Object{Kind: "HTTPRoute", Namespace: "hapsnap", Name: name},
 		Value: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "hapsnap", Name: name}, Spec: gatewayv1.HTTPRouteSpec{
-			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "probe"}}},
-			Hostnames:       hosts, Rules: rules,
+			CommonRouteSpec: probeParent(), Hostnames: hosts, Rules: rules,
 		}},
 	}
 }

@@ -196,7 +196,10 @@ func (g *gatewayStatuses) objects() []gatewayObject {
 		parents[v.Ref] = v.Parents
 	}
 	out = append(out, routeObjects(g.in.HTTPRoutes, "httproutes", g.config.GatewayAPI.ControllerName, parents)...)
-	return append(out, routeObjects(g.in.GRPCRoutes, "grpcroutes", g.config.GatewayAPI.ControllerName, parents)...)
+	out = append(out, routeObjects(g.in.GRPCRoutes, "grpcroutes", g.config.GatewayAPI.ControllerName, parents)...)
+	out = append(out, routeObjects(g.in.TLSRoutes, "tlsroutes", g.config.GatewayAPI.ControllerName, parents)...)
+	out = append(out, routeObjects(g.in.TCPRoutes, "tcproutes", g.config.GatewayAPI.ControllerName, parents)...)
+	return append(out, routeObjects(g.in.UDPRoutes, "udproutes", g.config.GatewayAPI.ControllerName, parents)...)
 }
 
 func find[T any](list []inputs.Object[T], ref diag.Object) (inputs.Object[T], bool) {
@@ -416,5 +419,5 @@ func GatewayRules() (classes, objects []rbacv1.PolicyRule) {
 		}
 		return []rbacv1.PolicyRule{{APIGroups: []string{gatewayv1.GroupName}, Resources: statuses, Verbs: []string{"update"}}}
 	}
-	return rules("gatewayclasses"), rules("gateways", "grpcroutes", "httproutes", "listenersets")
+	return rules("gatewayclasses"), rules("gateways", "grpcroutes", "httproutes", "listenersets", "tcproutes", "tlsroutes", "udproutes")
 }

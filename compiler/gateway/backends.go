@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -33,7 +34,9 @@ type backends struct {
 	services map[types.NamespacedName]inputs.Object[corev1.Service]
 	world    attach.World
 	byName   map[string]*routing.Backend
-	splits   map[string]routing.Split
+	// ofConnections are those of whole connections.
+	ofConnections map[string]*routing.Backend
+	splits        map[string]routing.Split
 }
 
 // reference is what a backendRef leads to.
@@ -146,10 +149,14 @@ func (b *backends) answer(name string, filter policy.Filter, origin routing.Orig
 }
 
 func (b *backends) add(made routing.Backend, origin routing.Origin) string {
-	known := b.byName[made.Name]
+	return add(b.byName, made, origin)
+}
+
+func add(to map[string]*routing.Backend, made routing.Backend, origin routing.Origin) string {
+	known := to[made.Name]
 	if known == nil {
 		known = &made
-		b.byName[made.Name] = known
+		to[made.Name] = known
 	}
 	if !slices.Contains(known.Origins, origin) {
 		known.Origins = append(known.Origins, origin)
@@ -177,9 +184,50 @@ func (b *backends) split(shares []routing.Share, prefix string, origin routing.O
 	if len(out) == 1 {
 		return out[0].Backend
 	}
-	name := "%" + digest(origin.Object.Namespace, origin.Object.Name, origin.Field, prefix)
+	name := "%" + digest(origin.Object.Kind, origin.Object.Namespace, origin.Object.Name, origin.Field, prefix)
 	b.splits[name] = routing.Split{Name: name, Shares: out, Origin: origin}
 	return name
+}
+
+// model gives a model what its hosts and listeners lead to, sorted.
+func (b *backends) model(m *routing.Model) {
+	used := map[string]bool{}
+	for _, h := range m.Hosts {
+		for _, r := range h.Routes {
+			used[r.Backend] = true
+		}
+	}
+	for _, l := range m.Listeners {
+		for _, r := range l.Routes {
+			if used[r.Backend] = true; r.Backend == closing {
+				b.closing(r.Origin)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.splits)) {
+		if !used[name] {
+			continue
+		}
+		s := b.splits[name]
+		m.Splits = append(m.Splits, s)
+		for _, share := range s.Shares {
+			used[share.Backend] = true
+		}
+	}
+	m.Backends, m.ConnectionBackends = those(b.byName, used), those(b.ofConnections, used)
+}
+
+// those returns the backends that are used, sorted.
+func those(byName map[string]*routing.Backend, used map[string]bool) []routing.Backend {
+	var out []routing.Backend
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		if used[name] {
+			b := *byName[name]
+			slices.SortFunc(b.Origins, routing.Origin.Compare)
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 func digest(of ...any) string {

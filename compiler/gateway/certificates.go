@@ -44,9 +44,9 @@ func (t *translation) certificate(name, namespace string, origin routing.Origin)
 	return c, why
 }
 
-// serverNames returns which clients of a bind get which certificates. HAProxy takes a wildcard for one
+// serverNames returns which clients of some listeners of a bind get which certificates. HAProxy takes a wildcard for one
 // label. So each name of a certificate that only its listener takes is there too.
-func serverNames(b *bind) []routing.ServerName {
+func serverNames(b *bind, some func(*attach.Listener) bool) []routing.ServerName {
 	byHost := map[string]*routing.ServerName{}
 	add := func(host string, l *attach.Listener, file string) {
 		n := byHost[host]
@@ -58,7 +58,10 @@ func serverNames(b *bind) []routing.ServerName {
 			n.Certificates = append(n.Certificates, file)
 		}
 	}
-	for l, i := range b.index {
+	for i, l := range b.of {
+		if !some(l) {
+			continue
+		}
 		for _, c := range l.Certificates {
 			add(hostname.Shown(l.Host), l, c.File)
 			if c.Observed == nil || !hostname.IsWildcard(l.Host) {

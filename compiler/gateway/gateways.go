@@ -18,7 +18,7 @@ import (
 type bind struct {
 	routing.Bind
 	listeners []layout.Listener
-	index     map[*attach.Listener]int
+	of        []*attach.Listener // in the same order
 }
 
 // gateways finds the Gateways that are ours, and opens their ports. The older one gets a port.
@@ -132,25 +132,21 @@ func bindName(g *attach.Gateway, port int) string {
 
 // open makes the bind of a Gateway's port.
 func (t *translation) open(g *attach.Gateway, port int) {
-	name := bindName(g, port)
-	b := &bind{index: map[*attach.Listener]int{}}
+	b := &bind{Bind: routing.Bind{Name: bindName(g, port), Port: port, Socket: port, Addresses: g.Addresses, Protocol: routing.HTTP}}
 	for _, l := range g.All() {
-		if l.Serves() && int(l.Spec.Port) == port {
-			b.index[l] = len(b.listeners)
-			listener := layout.Listener{Host: l.Host, Origin: l.Origin}
-			if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
-				listener.Name = l.Name()
-			}
-			b.listeners = append(b.listeners, listener)
-			b.Origins = append(b.Origins, l.Origin)
+		if !l.Serves() || int(l.Spec.Port) != port {
+			continue
 		}
-	}
-	b.Bind = routing.Bind{Name: name, Port: port, Socket: port, Addresses: g.Addresses, Protocol: routing.HTTP, Origins: b.Origins}
-	for l := range b.index {
+		listener := layout.Listener{Host: l.Host, Origin: l.Origin}
+		if l.Spec.Protocol != gatewayv1.HTTPProtocolType {
+			listener.Name = l.Name()
+		}
 		if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
 			b.Protocol = routing.HTTPS
 		}
+		b.of, b.listeners, b.Origins = append(b.of, l), append(b.listeners, listener), append(b.Origins, l.Origin)
 	}
-	b.ServerNames = serverNames(b)
-	t.binds[name] = b
+	b.ServerNames = serverNames(b, func(l *attach.Listener) bool { return !l.RoutesConnections() })
+	b.Behind = b.takesRequests() && b.routesConnections()
+	t.binds[b.Name] = b
 }

@@ -38,7 +38,9 @@ func (t *translation) route(o inputs.Object[gatewayv1.HTTPRoute]) {
 	for _, ref := range parents {
 		parent := t.world.Parent(o.Ref.Namespace, ref)
 		attachments, why := t.world.Attach(parent, ref, r.Route)
-		if !why.Fine() {
+		if r.Kind == "UDPRoute" {
+			why = r.refused // whatever the listeners are
+		} else if !why.Fine() {
 			t.report(diag.Warning, o.Ref, o.Position("spec", "parentRefs", slices.IndexFunc(o.Value.Spec.ParentRefs, func(p gatewayv1.ParentReference) bool { return sameParent(p, ref) })),
 				fmt.Sprintf("the route is not attached to %s: %s", parent.By, why.Message), "")
 		}
@@ -122,10 +124,13 @@ func (t *translation) give(a attach.Attachment, r *read) {
 	if b == nil || !a.Listener.Serves() {
 		return
 	}
-	l := &b.listeners[b.index[a.Listener]]
+	l := &b.listeners[slices.Index(b.of, a.Listener)]
 	for _, host := range a.Hosts {
 		for _, m := range r.matches {
 			m.Host, m.Of = host.Name, host.Of
+			if r.isOfConnections() {
+				m.Backend = t.connect(r, a.Listener)
+			}
 			l.Matches = append(l.Matches, m)
 		}
 	}
@@ -136,6 +141,8 @@ type read struct {
 	inputs.Object[gatewayv1.HTTPRoute]
 	attach.Route
 	matches []layout.Match
+	// references are those of a route of connections.
+	references []reference
 	// refused says why no rule of the route is served, dropped why some are not, and resolved which
 	// reference leads to nothing.
 	refused, dropped, resolved attach.Verdict
@@ -151,6 +158,10 @@ func (t *translation) read(o inputs.Object[gatewayv1.HTTPRoute]) *read {
 			return r
 		}
 		r.Hosts = append(r.Hosts, hostname.Of(string(h)))
+	}
+	if r.isOfConnections() {
+		t.readConnections(r)
+		return r
 	}
 	rules := o.Value.Spec.Rules
 	if len(rules) == 0 {
@@ -293,12 +304,20 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 	return t.backends.split(shares, prefix, origin), nil
 }
 
+// lost says what becomes of what a reference that leads to nothing would have.
+func (r *read) lost() string {
+	if r.isOfConnections() {
+		return "connections for it are closed"
+	}
+	return "requests for it are not served"
+}
+
 // resolve takes note of a reference that leads to nothing, and reports it once.
 func (r *read) resolve(t *translation, p *problem) {
 	if r.resolved.Fine() {
 		r.resolved = attach.Verdict{Reason: p.reason, Message: p.message}
 	}
-	d := diag.Diagnostic{Severity: diag.Warning, Object: r.Ref, Position: r.Position("spec", "rules"), Message: p.message + "; requests for it are not served"}
+	d := diag.Diagnostic{Severity: diag.Warning, Object: r.Ref, Position: r.Position("spec", "rules"), Message: p.message + "; " + r.lost()}
 	if !slices.Contains(t.found, d) {
 		t.found = append(t.found, d)
 	}

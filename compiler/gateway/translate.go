@@ -48,7 +48,7 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	for _, s := range in.Secrets {
 		t.secrets[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
 	}
-	t.backends = &backends{services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, byName: map[string]*routing.Backend{}, splits: map[string]routing.Split{}}
+	t.backends = &backends{services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{}, splits: map[string]routing.Split{}}
 	for _, s := range in.Services {
 		t.backends.services[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
 	}
@@ -63,7 +63,7 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	for _, r := range in.Gateway.GRPCRoutes {
 		routes = append(routes, asHTTP(r))
 	}
-	for _, r := range sorted(routes) {
+	for _, r := range sorted(append(routes, connectionRoutes(in.Gateway)...)) {
 		t.route(r)
 	}
 	for _, g := range t.world.Gateways {
@@ -121,8 +121,14 @@ func (t *translation) model() routing.Model {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.binds)) {
 		b := t.binds[name]
+		if b.routesConnections() {
+			m.Listeners = append(m.Listeners, b.listener())
+		}
+		if !b.takesRequests() {
+			continue
+		}
 		m.Binds = append(m.Binds, b.Bind)
-		hosts, over := layout.Hosts(name, t.cfg.Form, b.listeners)
+		hosts, over := layout.Hosts(name, t.cfg.Form, b.requests())
 		m.Hosts = append(m.Hosts, hosts...)
 		for _, o := range over {
 			t.report(diag.Error, o.Match.Origin.Object, o.Match.Origin.Position, o.String()+"; what comes after is not served", "use fewer matches for one path")
@@ -130,28 +136,7 @@ func (t *translation) model() routing.Model {
 		}
 	}
 	slices.SortFunc(m.Hosts, func(a, b routing.Host) int { return cmp.Compare(a.Key(), b.Key()) })
-	used := map[string]bool{}
-	for _, h := range m.Hosts {
-		for _, r := range h.Routes {
-			used[r.Backend] = true
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.backends.splits)) {
-		if !used[name] {
-			continue
-		}
-		s := t.backends.splits[name]
-		m.Splits = append(m.Splits, s)
-		for _, share := range s.Shares {
-			used[share.Backend] = true
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.backends.byName)) {
-		if used[name] {
-			b := *t.backends.byName[name]
-			slices.SortFunc(b.Origins, routing.Origin.Compare)
-			m.Backends = append(m.Backends, b)
-		}
-	}
+	slices.SortFunc(m.Listeners, func(a, b routing.Listener) int { return cmp.Compare(a.Name, b.Name) })
+	t.backends.model(&m)
 	return m
 }

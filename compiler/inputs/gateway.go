@@ -20,6 +20,9 @@ type GatewayAPI struct {
 	Sets       []Object[gatewayv1.ListenerSet]
 	HTTPRoutes []Object[gatewayv1.HTTPRoute]
 	GRPCRoutes []Object[gatewayv1.GRPCRoute]
+	TLSRoutes  []Object[gatewayv1.TLSRoute]
+	TCPRoutes  []Object[gatewayv1.TCPRoute]
+	UDPRoutes  []Object[gatewayv1.UDPRoute]
 	Grants     []Object[gatewayv1.ReferenceGrant]
 }
 
@@ -45,7 +48,7 @@ const (
 )
 
 // gatewayKinds are the kinds of the group that are read.
-var gatewayKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "ReferenceGrant"}
+var gatewayKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "ReferenceGrant"}
 
 // GatewayKinds returns the kinds of the group that are read. Objects of all but GatewayClass are in
 // namespaces.
@@ -64,6 +67,12 @@ func NewGatewayObject(kind string) func() any {
 		return func() any { return new(gatewayv1.HTTPRoute) }
 	case "GRPCRoute":
 		return func() any { return new(gatewayv1.GRPCRoute) }
+	case "TLSRoute":
+		return func() any { return new(gatewayv1.TLSRoute) }
+	case "TCPRoute":
+		return func() any { return new(gatewayv1.TCPRoute) }
+	case "UDPRoute":
+		return func() any { return new(gatewayv1.UDPRoute) }
 	default:
 		return func() any { return new(gatewayv1.ReferenceGrant) }
 	}
@@ -83,6 +92,12 @@ func WithoutStatus(object any) bool {
 		o.Status = gatewayv1.HTTPRouteStatus{}
 	case *gatewayv1.GRPCRoute:
 		o.Status = gatewayv1.GRPCRouteStatus{}
+	case *gatewayv1.TLSRoute:
+		o.Status = gatewayv1.TLSRouteStatus{}
+	case *gatewayv1.TCPRoute:
+		o.Status = gatewayv1.TCPRouteStatus{}
+	case *gatewayv1.UDPRoute:
+		o.Status = gatewayv1.UDPRouteStatus{}
 	case *gatewayv1.ReferenceGrant:
 	default:
 		return false
@@ -103,6 +118,12 @@ func (in *GatewayAPI) Add(object metav1.Object) {
 		in.HTTPRoutes = append(in.HTTPRoutes, gatewayObject("HTTPRoute", o))
 	case *gatewayv1.GRPCRoute:
 		in.GRPCRoutes = append(in.GRPCRoutes, gatewayObject("GRPCRoute", o))
+	case *gatewayv1.TLSRoute:
+		in.TLSRoutes = append(in.TLSRoutes, gatewayObject("TLSRoute", o))
+	case *gatewayv1.TCPRoute:
+		in.TCPRoutes = append(in.TCPRoutes, gatewayObject("TCPRoute", o))
+	case *gatewayv1.UDPRoute:
+		in.UDPRoutes = append(in.UDPRoutes, gatewayObject("UDPRoute", o))
 	case *gatewayv1.ReferenceGrant:
 		in.Grants = append(in.Grants, gatewayObject("ReferenceGrant", o))
 	}
@@ -130,6 +151,12 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 		in.HTTPRoutes = gather(g, in.HTTPRoutes, o, validation.IsDNS1123Subdomain)
 	case "GRPCRoute":
 		in.GRPCRoutes = gather(g, in.GRPCRoutes, o, validation.IsDNS1123Subdomain)
+	case "TLSRoute":
+		in.TLSRoutes = gather(g, in.TLSRoutes, o, validation.IsDNS1123Subdomain)
+	case "TCPRoute":
+		in.TCPRoutes = gather(g, in.TCPRoutes, o, validation.IsDNS1123Subdomain)
+	case "UDPRoute":
+		in.UDPRoutes = gather(g, in.UDPRoutes, o, validation.IsDNS1123Subdomain)
 	case "ReferenceGrant":
 		in.Grants = gather(g, in.Grants, o, validation.IsDNS1123Subdomain)
 	default:
@@ -141,7 +168,9 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 func (in GatewayAPI) without(out map[diag.Object]bool) GatewayAPI {
 	return GatewayAPI{
 		Classes: without(in.Classes, out), Gateways: without(in.Gateways, out), Sets: without(in.Sets, out),
-		HTTPRoutes: without(in.HTTPRoutes, out), GRPCRoutes: without(in.GRPCRoutes, out), Grants: without(in.Grants, out),
+		HTTPRoutes: without(in.HTTPRoutes, out), GRPCRoutes: without(in.GRPCRoutes, out),
+		TLSRoutes: without(in.TLSRoutes, out), TCPRoutes: without(in.TCPRoutes, out), UDPRoutes: without(in.UDPRoutes, out),
+		Grants: without(in.Grants, out),
 	}
 }
 
@@ -152,6 +181,9 @@ func (in GatewayAPI) record(out []snapshots.Input) []snapshots.Input {
 	out = record(out, version, in.Sets)
 	out = record(out, version, in.HTTPRoutes)
 	out = record(out, version, in.GRPCRoutes)
+	out = record(out, version, in.TLSRoutes)
+	out = record(out, version, in.TCPRoutes)
+	out = record(out, version, in.UDPRoutes)
 	return record(out, version, in.Grants)
 }
 
@@ -159,6 +191,7 @@ func (in GatewayAPI) record(out []snapshots.Input) []snapshots.Input {
 func (in GatewayAPI) kept(keep func(diag.Object) bool) GatewayAPI {
 	in.Gateways, in.Sets, in.Grants = kept(in.Gateways, keep), kept(in.Sets, keep), kept(in.Grants, keep)
 	in.HTTPRoutes, in.GRPCRoutes = kept(in.HTTPRoutes, keep), kept(in.GRPCRoutes, keep)
+	in.TLSRoutes, in.TCPRoutes, in.UDPRoutes = kept(in.TLSRoutes, keep), kept(in.TCPRoutes, keep), kept(in.UDPRoutes, keep)
 	return in
 }
 
@@ -167,5 +200,8 @@ func (in GatewayAPI) ageless() GatewayAPI {
 	in.Sets = ageless(in.Sets, func(s *gatewayv1.ListenerSet) *metav1.Time { return &s.CreationTimestamp })
 	in.HTTPRoutes = ageless(in.HTTPRoutes, func(r *gatewayv1.HTTPRoute) *metav1.Time { return &r.CreationTimestamp })
 	in.GRPCRoutes = ageless(in.GRPCRoutes, func(r *gatewayv1.GRPCRoute) *metav1.Time { return &r.CreationTimestamp })
+	in.TLSRoutes = ageless(in.TLSRoutes, func(r *gatewayv1.TLSRoute) *metav1.Time { return &r.CreationTimestamp })
+	in.TCPRoutes = ageless(in.TCPRoutes, func(r *gatewayv1.TCPRoute) *metav1.Time { return &r.CreationTimestamp })
+	in.UDPRoutes = ageless(in.UDPRoutes, func(r *gatewayv1.UDPRoute) *metav1.Time { return &r.CreationTimestamp })
 	return in
 }

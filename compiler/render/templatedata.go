@@ -155,9 +155,37 @@ func (d TemplateData) Depths() []int {
 			most = max(most, strings.Count(h.Name, "."))
 		}
 	}
+	for _, l := range d.Listeners {
+		for _, r := range l.Routes {
+			if l.Bind != "" && hostname.IsWildcard(r.SNI) {
+				most = max(most, strings.Count(r.SNI, "."))
+			}
+		}
+	}
 	var out []int
 	for n := most; n > 0; n-- {
 		out = append(out, n)
+	}
+	return out
+}
+
+// WidestSplit returns how many shares connections of Gateways may have to be shared out over. That most have
+// are always there, so that another one needs no reload.
+func (d TemplateData) WidestSplit() int {
+	most := 4
+	for _, s := range d.splits {
+		most = max(most, len(s.Shares))
+	}
+	return most
+}
+
+// Handed returns the names of the binds whose connections another frontend hands on.
+func (d TemplateData) Handed() []string {
+	var out []string
+	for _, b := range d.Binds {
+		if b.Behind {
+			out = append(out, b.Name)
+		}
 	}
 	return out
 }
@@ -327,7 +355,7 @@ func known(o routing.Origin) []routing.Origin {
 
 // listenerOrigins returns the objects of a listener's routes, each once.
 func listenerOrigins(l routing.Listener) []routing.Origin {
-	var out []routing.Origin
+	out := l.Origins
 	for _, r := range l.Routes {
 		out = union(out, known(r.Origin))
 	}
@@ -337,7 +365,7 @@ func listenerOrigins(l routing.Listener) []routing.Origin {
 // PassesOn reports whether some of the connections for HTTPS are passed on as
 // they are, so that another frontend has the port.
 func (d TemplateData) PassesOn() bool {
-	return slices.ContainsFunc(d.Listeners, func(l routing.Listener) bool { return l.Protocol == routing.HTTPS })
+	return slices.ContainsFunc(d.Listeners, func(l routing.Listener) bool { return l.Protocol == routing.HTTPS && l.Bind == "" })
 }
 
 // listOf writes a list of networks, one to a line. Its first line keeps it from

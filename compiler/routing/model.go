@@ -111,12 +111,26 @@ type Bind struct {
 	// ServerNames are what clients get over HTTPS, by host. That of the host "" is for clients that ask
 	// for no other one.
 	ServerNames []ServerName
-	Origins     []Origin
+	// Behind says that the connections come by the [Listener] of the same Bind, which looks at what TLS
+	// asks for.
+	Behind  bool
+	Origins []Origin
 }
 
 // File names the bind in the names of files. No part of its name has an underscore.
-func (b Bind) File() string {
-	return shortStem(strings.NewReplacer("/", "_", ":", "_", ".", "_").Replace(b.Name))
+func (b Bind) File() string { return bindFile(b.Name) }
+
+func bindFile(name string) string {
+	return shortStem(strings.NewReplacer("/", "_", ":", "_", ".", "_").Replace(name))
+}
+
+// Door names the socket by which the connections come that the [Listener] of the same Bind hands on.
+func (b Bind) Door() string { return door("requests", b.Name) }
+
+// door names a socket within HAProxy. Its name is plain, and not too long for one.
+func door(what, bind string) string {
+	sum := sha256.Sum256([]byte(bind))
+	return what + "_" + hex.EncodeToString(sum[:8])
 }
 
 // Split shares requests out over backends. Name begins with a "%", which that of no backend
@@ -287,16 +301,69 @@ func (o Origin) Compare(p Origin) int {
 
 // Listener is a port whose connections are routed as wholes, by the host that
 // TLS asks for, without a look at requests.
+//
+// One of a Gateway, which has a Bind, differs in four things. Wildcards span labels. A route may lead to a
+// [Split]. Its routes have no Certificate: ServerNames say which clients get which. And connections that no
+// route takes are closed, also with the Protocol HTTPS: then those for requests have routes too.
 type Listener struct {
 	// Name tells it from the others: "tcp_5432", or "https".
 	Name     string
 	Port     int
 	Protocol Protocol
 	// Trusted are the networks whose connections begin with a header of the PROXY
-	// protocol, sorted. Those of an HTTPS listener are the configuration's.
+	// protocol, sorted. Those of an HTTPS listener, and of one with a Bind, are the configuration's.
 	Trusted []netip.Prefix
 	Routes  []ConnectionRoute // by SNI
+	// Bind is the name of the port of a Gateway, as in a [Bind], or "". Addresses are those that it is
+	// opened at; none are the configuration's.
+	Bind        string
+	Addresses   []string
+	ServerNames []ServerName
+	// Passes and Ends say, with a Bind, that TLS connections are passed on as they are, and that TLS ends here
+	// for connections that are routed as wholes. The port of neither takes connections of any kind.
+	Passes, Ends bool
+	Origins      []Origin // with a Bind
 }
+
+// ListenerName names the listener of a port of a Gateway.
+func ListenerName(bind string) string { return "gateway_" + bindFile(bind) }
+
+// Terminator names the backend that hands connections whose TLS ends here on to another frontend.
+func (l Listener) Terminator() string {
+	if l.Bind != "" {
+		return "hapsnap_terminate-" + l.Name
+	}
+	return "hapsnap_terminate-" + strconv.Itoa(l.Port)
+}
+
+// Receiver names the backend that hands connections on to the frontend that has the Bind.
+func (l Listener) Receiver() string { return "hapsnap_requests-" + l.Name }
+
+// Door names the socket by which connections get to the frontend where TLS ends.
+func (l Listener) Door() string {
+	if l.Bind != "" {
+		return door("terminate", l.Bind)
+	}
+	return l.Name
+}
+
+// BehindDoor names the socket of the [Bind].
+func (l Listener) BehindDoor() string { return door("requests", l.Bind) }
+
+// Target returns the backend that a route of a listener with a Bind leads to, of those that there are
+// before TLS ends, if it does.
+func (l Listener) Target(r ConnectionRoute) string {
+	switch {
+	case r.Terminate && r.Backend == "":
+		return l.Receiver()
+	case r.Terminate && l.Inspects():
+		return l.Terminator()
+	}
+	return r.Backend
+}
+
+// AsksHost reports whether the host that TLS asks for decides, at a listener with a Bind.
+func (l Listener) AsksHost() bool { return l.Passes || l.Ends || l.Protocol == HTTPS }
 
 // Protocol is what becomes of the connections of a [Listener].
 type Protocol string
@@ -319,8 +386,8 @@ type ConnectionRoute struct {
 	// what the connection holds is passed on as it is.
 	Terminate   bool
 	Certificate string
-	// Backend is the name of one of the model's ConnectionBackends. With Terminate
-	// on an HTTPS listener there is none: the hosts of the model have it.
+	// Backend is the name of one of the model's ConnectionBackends, or of a Split of them. With Terminate
+	// on an HTTPS listener there may be none: the hosts of the model have it.
 	Backend string
 	Origin  Origin
 }
@@ -343,7 +410,7 @@ func (l Listener) fallback() (ConnectionRoute, bool) {
 
 // Terminates reports whether TLS ends here for some of the connections.
 func (l Listener) Terminates() bool {
-	return l.Protocol == HTTPS || slices.ContainsFunc(l.Routes, func(r ConnectionRoute) bool { return r.Terminate })
+	return l.Protocol == HTTPS || l.Ends || slices.ContainsFunc(l.Routes, func(r ConnectionRoute) bool { return r.Terminate })
 }
 
 // TerminatesRest reports whether TLS ends here for those that no other route takes.
@@ -358,6 +425,9 @@ func (l Listener) TerminatesRest() bool {
 func (l Listener) Inspects() bool {
 	if l.Protocol == HTTPS {
 		return true
+	}
+	if l.Bind != "" {
+		return l.Passes
 	}
 	if len(l.Routes) == 1 && l.Routes[0].SNI == "" {
 		return false

@@ -33,9 +33,13 @@ func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
 		needed[m.Default] = true
 	}
 	for _, l := range m.Listeners {
-		l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), func(r ConnectionRoute) bool { return r.Origin.Object != object })
-		if len(l.Routes) > 0 {
+		own := slices.ContainsFunc(l.Origins, func(o Origin) bool { return o.Object == object })
+		if l.Bind == "" || !own {
+			l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), func(r ConnectionRoute) bool { return r.Origin.Object != object })
+		}
+		if len(l.Routes) > 0 || own {
 			p.Listeners = append(p.Listeners, l)
+			bound[l.Bind] = true
 		}
 		for _, r := range l.Routes {
 			needed[r.Backend] = true

@@ -99,13 +99,30 @@ func (l *Listener) Serves() bool { return l.Valid() && l.Gateway.Unplaced.Fine()
 // Valid reports whether it would, if its Gateway had an address.
 func (l *Listener) Valid() bool {
 	return l.Gateway.Refused.Fine() && l.Owner.Refused.Fine() && l.Accepted.Fine() && l.Conflicted.Fine() && len(l.Kinds) > 0 &&
-		(l.Spec.Protocol != gatewayv1.HTTPSProtocolType || len(l.Certificates) > 0)
+		(!l.EndsTLS() || len(l.Certificates) > 0)
+}
+
+// EndsTLS reports whether TLS ends at the listener, so that it needs a certificate.
+func (l *Listener) EndsTLS() bool {
+	return l.Spec.Protocol == gatewayv1.HTTPSProtocolType || l.Spec.Protocol == gatewayv1.TLSProtocolType && !l.PassesOn()
+}
+
+// PassesOn reports whether TLS connections are passed on as they are.
+func (l *Listener) PassesOn() bool {
+	return l.Spec.Protocol == gatewayv1.TLSProtocolType && l.Spec.TLS != nil && l.Spec.TLS.Mode != nil && *l.Spec.TLS.Mode == gatewayv1.TLSModePassthrough
+}
+
+// RoutesConnections reports whether connections are routed as wholes, without a look at requests.
+func (l *Listener) RoutesConnections() bool {
+	return l.Spec.Protocol == gatewayv1.TLSProtocolType || l.Spec.Protocol == gatewayv1.TCPProtocolType
 }
 
 // kindsOf are the kinds of routes that a protocol may have.
 var kindsOf = map[gatewayv1.ProtocolType][]string{
 	gatewayv1.HTTPProtocolType:  {"HTTPRoute", "GRPCRoute"},
 	gatewayv1.HTTPSProtocolType: {"HTTPRoute", "GRPCRoute"},
+	gatewayv1.TLSProtocolType:   {"TLSRoute"},
+	gatewayv1.TCPProtocolType:   {"TCPRoute"},
 }
 
 // NewGateway returns a Gateway whose listeners are judged by themselves, and among each other and those of
@@ -173,16 +190,34 @@ func (o *Owner) origin(path ...any) routing.Origin {
 // tls judges what a listener says of TLS, but for the certificates.
 func (l *Listener) tls() {
 	tls := l.Spec.TLS
-	switch {
-	case l.Spec.Protocol == gatewayv1.HTTPProtocolType && tls != nil:
-		l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "a listener of the protocol HTTP has no TLS")
-	case l.Spec.Protocol != gatewayv1.HTTPSProtocolType:
-	case tls == nil || len(tls.CertificateRefs) == 0:
-		l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "a listener of the protocol HTTPS needs a certificate")
-	case tls.Mode != nil && *tls.Mode != gatewayv1.TLSModeTerminate:
-		l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "TLS of the mode %s is not supported", *tls.Mode)
-	case len(tls.Options) > 0:
-		l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "options of TLS are not supported")
+	refuse := func(format string, args ...any) {
+		l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, format, args...)
+	}
+	switch l.Spec.Protocol {
+	case gatewayv1.TCPProtocolType:
+		if l.Spec.Hostname != nil && *l.Spec.Hostname != "" {
+			refuse("a listener of the protocol TCP has no hostname")
+		}
+		fallthrough
+	case gatewayv1.HTTPProtocolType:
+		if tls != nil {
+			refuse("a listener of the protocol %s has no TLS", l.Spec.Protocol)
+		}
+	case gatewayv1.HTTPSProtocolType, gatewayv1.TLSProtocolType:
+		mode := gatewayv1.TLSModeTerminate
+		if tls != nil && tls.Mode != nil {
+			mode = *tls.Mode
+		}
+		switch {
+		case mode == gatewayv1.TLSModePassthrough && l.Spec.Protocol == gatewayv1.TLSProtocolType: // certificates are ignored
+		case mode != gatewayv1.TLSModeTerminate:
+			refuse("TLS of the mode %s is not supported", mode)
+		case tls == nil || len(tls.CertificateRefs) == 0:
+			refuse("a listener of the protocol %s needs a certificate", l.Spec.Protocol)
+		}
+		if tls != nil && len(tls.Options) > 0 {
+			refuse("options of TLS are not supported")
+		}
 	}
 }
 
@@ -227,11 +262,20 @@ func (o *Owner) yield(before []*Listener) {
 func (l *Listener) conflict(o *Listener) {
 	switch {
 	case l.Spec.Port != o.Spec.Port || !l.Accepted.Fine() || !o.Accepted.Fine():
-	case l.Spec.Protocol != o.Spec.Protocol:
+	case !together(l.Spec.Protocol, o.Spec.Protocol):
 		l.Conflicted = unless(l.Conflicted, gatewayv1.ListenerReasonProtocolConflict, "listener %s has the same port and another protocol", o.Name())
 	case l.Host == o.Host:
 		l.Conflicted = unless(l.Conflicted, gatewayv1.ListenerReasonHostnameConflict, "listener %s has the same port and hostname", o.Name())
 	}
+}
+
+// together reports whether listeners of two protocols can have one port. What TLS asks for tells those of
+// HTTPS and TLS apart.
+func together(a, b gatewayv1.ProtocolType) bool {
+	encrypted := func(p gatewayv1.ProtocolType) bool {
+		return p == gatewayv1.HTTPSProtocolType || p == gatewayv1.TLSProtocolType
+	}
+	return a == b || encrypted(a) && encrypted(b)
 }
 
 // Ports returns the ports of listeners that serve, sorted.
@@ -441,7 +485,7 @@ func ReferenceOf(defaultKind, from string, group *gatewayv1.Group, kind *gateway
 // there is none now: the listener then refers to it all the same.
 func (w World) Certify(listeners []*Listener, of func(name, namespace string, origin routing.Origin) (routing.Certificate, string)) {
 	for _, l := range listeners {
-		if l.Spec.TLS == nil || !l.Accepted.Fine() {
+		if l.Spec.TLS == nil || l.PassesOn() || !l.Accepted.Fine() {
 			continue
 		}
 		own := l.Owner.By

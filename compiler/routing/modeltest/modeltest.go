@@ -17,19 +17,26 @@ func Check(m routing.Model) error {
 	var found []error
 	found = append(found, ordered("backends", m.Backends, backendName, backends), ordered("backends of connections", m.ConnectionBackends, backendName, connections))
 	found = append(found, ordered("listeners", m.Listeners, func(l routing.Listener) string { return l.Name }, map[string]bool{}))
-	found = append(found, check(m, backends))
+	found = append(found, check(m, backends, connections))
+	splits := map[string]bool{}
+	for _, s := range m.Splits {
+		splits[s.Name] = true
+	}
 	for _, l := range m.Listeners {
 		for _, r := range l.Routes {
-			if r.Backend != "" && !connections[r.Backend] {
+			if r.Backend != "" && !connections[r.Backend] && !(l.Bind != "" && splits[r.Backend]) {
 				found = append(found, fmt.Errorf("listener %s leads to the backend %s, which is not there", l.Name, r.Backend))
 			}
+		}
+		if l.Bind != "" {
+			found = append(found, ordered("routes of "+l.Name, l.Routes, func(r routing.ConnectionRoute) string { return r.SNI }, map[string]bool{}))
 		}
 	}
 	return errors.Join(found...)
 }
 
 // check returns the rules that the hosts of a model break.
-func check(m routing.Model, backends map[string]bool) error {
+func check(m routing.Model, backends, connections map[string]bool) error {
 	hosts, binds, splits := map[string]bool{}, map[string]bool{"": true}, map[string]bool{}
 	found := []error{
 		ordered("binds", m.Binds, func(b routing.Bind) string { return b.Name }, map[string]bool{}),
@@ -54,7 +61,9 @@ func check(m routing.Model, backends map[string]bool) error {
 	}
 	for _, s := range m.Splits {
 		for _, share := range s.Shares {
-			lead("the split "+s.Name, share.Backend)
+			if !connections[share.Backend] {
+				lead("the split "+s.Name, share.Backend)
+			}
 			if share.Weight <= 0 || splits[share.Backend] {
 				found = append(found, fmt.Errorf("the split %s has a share that means nothing", s.Name))
 			}

@@ -1,0 +1,204 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
+	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+)
+
+// closing is the backend of connections whose backend cannot be had: without servers they are closed.
+const closing = "hapsnap_unavailable:tcp"
+
+// connectionRoutes returns the routes of connections as HTTPRoutes that have the same parents, hosts and
+// backends: see [translation.readConnections].
+func connectionRoutes(in inputs.GatewayAPI) []inputs.Object[gatewayv1.HTTPRoute] {
+	var out []inputs.Object[gatewayv1.HTTPRoute]
+	for _, o := range in.TLSRoutes {
+		r := connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec)
+		r.Value.Spec.Hostnames = o.Value.Spec.Hostnames
+		for _, rule := range o.Value.Spec.Rules {
+			r.Value.Spec.Rules = append(r.Value.Spec.Rules, refsAsHTTP(rule.BackendRefs))
+		}
+		out = append(out, r)
+	}
+	for _, o := range in.TCPRoutes {
+		r := connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec)
+		for _, rule := range o.Value.Spec.Rules {
+			r.Value.Spec.Rules = append(r.Value.Spec.Rules, refsAsHTTP(rule.BackendRefs))
+		}
+		out = append(out, r)
+	}
+	for _, o := range in.UDPRoutes {
+		out = append(out, connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec))
+	}
+	return out
+}
+
+func connectionRoute[T any](o inputs.Object[T], meta metav1.ObjectMeta, common gatewayv1.CommonRouteSpec) inputs.Object[gatewayv1.HTTPRoute] {
+	return inputs.Object[gatewayv1.HTTPRoute]{Ref: o.Ref, At: o.At, Value: &gatewayv1.HTTPRoute{ObjectMeta: meta, Spec: gatewayv1.HTTPRouteSpec{CommonRouteSpec: common}}}
+}
+
+func refsAsHTTP(refs []gatewayv1.BackendRef) gatewayv1.HTTPRouteRule {
+	var rule gatewayv1.HTTPRouteRule
+	for _, ref := range refs {
+		rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: ref})
+	}
+	return rule
+}
+
+// isOfConnections reports whether connections are routed as wholes.
+func (r *read) isOfConnections() bool {
+	return r.Kind == "TLSRoute" || r.Kind == "TCPRoute" || r.Kind == "UDPRoute"
+}
+
+// readConnections reads the rule of a route of connections. It has one match, which takes all of them; where
+// that leads is up to the listener.
+func (t *translation) readConnections(r *read) {
+	refuse := func(reason gatewayv1.RouteConditionReason, path []any, message string) {
+		r.refused = attach.Verdict{Reason: string(reason), Message: message}
+		t.report(diag.Error, r.Ref, r.Position(path...), message+"; the route is not served", "")
+	}
+	rules := r.Value.Spec.Rules
+	switch {
+	case r.Kind == "UDPRoute":
+		refuse(gatewayv1.RouteReasonUnsupportedProtocol, []any{"spec"}, "UDP is not supported")
+		return
+	case r.Kind == "TLSRoute" && len(r.Hosts) == 0:
+		refuse(gatewayv1.RouteReasonUnsupportedValue, []any{"spec"}, "a TLSRoute needs a hostname")
+		return
+	case len(rules) != 1:
+		refuse(gatewayv1.RouteReasonUnsupportedValue, []any{"spec", "rules"}, fmt.Sprintf("a %s has one rule", r.Kind))
+		return
+	}
+	for _, ref := range rules[0].BackendRefs {
+		found := t.backends.refer(r.Route, ref.BackendRef)
+		if found.problem != nil {
+			r.resolve(t, found.problem)
+		}
+		r.references = append(r.references, found)
+	}
+	at := []any{"spec", "rules", 0}
+	r.matches = []layout.Match{{
+		PathMatch: routing.PathMatch{Type: routing.Prefix}, Origin: routing.Origin{Object: r.Ref, Position: r.Position(at...), Field: manifests.FieldPath(at)},
+		Rank: layout.Rank{Created: r.Value.CreationTimestamp.Time, Namespace: r.Ref.Namespace, Name: r.Ref.Name},
+	}}
+}
+
+// connect returns the backend or split of a route of connections for a listener.
+func (t *translation) connect(r *read, l *attach.Listener) string {
+	origin := r.matches[0].Origin
+	var shares []routing.Share
+	for _, ref := range r.references {
+		switch {
+		case ref.weight <= 0:
+		case ref.problem != nil:
+			shares = append(shares, routing.Share{Backend: t.backends.closing(origin), Weight: ref.weight})
+		default:
+			shares = append(shares, routing.Share{Backend: t.backends.connections(ref, l.PassesOn(), origin), Weight: ref.weight})
+		}
+	}
+	if len(shares) == 0 {
+		return t.backends.closing(origin)
+	}
+	return t.backends.split(shares, connectionSuffix(l.PassesOn()), origin)
+}
+
+func connectionSuffix(encrypted bool) string {
+	if encrypted {
+		return ":tls"
+	}
+	return ":tcp"
+}
+
+// connections returns the name of the backend of connections to what a reference leads to. Encrypted ones
+// are passed on as they are. What needs more than the Service, and what protects it and cannot, closes it.
+func (b *backends) connections(r reference, encrypted bool, origin routing.Origin) string {
+	made := routing.Backend{Name: r.name + connectionSuffix(encrypted), Targets: []routing.Target{r.target}}
+	offered, _ := options.Read(options.OnService, r.service.Value.Annotations)
+	settings, _, closed := options.ForConnections(encrypted, offered)
+	if closed || settings.Protection.Any() || settings.ServerSecrets != (options.ServerSecrets{}) {
+		made.Targets = nil
+	} else {
+		made.Upstream = &settings.Upstream
+	}
+	return add(b.ofConnections, made, origin)
+}
+
+func (b *backends) closing(origin routing.Origin) string {
+	return add(b.ofConnections, routing.Backend{Name: closing}, origin)
+}
+
+// routesConnections reports whether a port has a listener of connections.
+func (b *bind) routesConnections() bool {
+	return slices.ContainsFunc(b.of, (*attach.Listener).RoutesConnections)
+}
+
+// takesRequests reports whether a port has a listener of requests.
+func (b *bind) takesRequests() bool {
+	return slices.ContainsFunc(b.of, func(l *attach.Listener) bool { return !l.RoutesConnections() })
+}
+
+// requests returns the listeners of a port as they are for requests: those of connections have none.
+func (b *bind) requests() []layout.Listener {
+	out := slices.Clone(b.listeners)
+	for i, l := range b.of {
+		if l.RoutesConnections() {
+			out[i].Matches = nil
+		}
+	}
+	return out
+}
+
+// listener returns a port with listeners of connections as a model has it.
+func (b *bind) listener() routing.Listener {
+	out := routing.Listener{
+		Name: routing.ListenerName(b.Name), Port: b.Port, Protocol: routing.TCP, Bind: b.Name, Addresses: b.Addresses, Origins: b.Origins,
+		ServerNames: serverNames(b, (*attach.Listener).RoutesConnections),
+	}
+	for i, l := range b.of {
+		switch {
+		case !l.RoutesConnections():
+			out.Protocol = routing.HTTPS
+			out.Routes = append(out.Routes, routing.ConnectionRoute{SNI: l.Host, Terminate: true, Origin: l.Origin})
+			continue
+		case l.PassesOn():
+			out.Passes = true
+		case l.EndsTLS():
+			out.Ends = true
+		}
+		out.Routes = append(out.Routes, b.connectionsOf(i)...)
+	}
+	slices.SortFunc(out.Routes, func(a, c routing.ConnectionRoute) int { return cmp.Compare(a.SNI, c.SNI) })
+	return out
+}
+
+// connectionsOf returns the routes of a listener of connections: of those for one host, that with the most
+// specific hostname, and then the oldest. Its own host is always one, so that it is nobody else's.
+func (b *bind) connectionsOf(i int) []routing.ConnectionRoute {
+	l := b.of[i]
+	best := map[string]layout.Match{}
+	for _, m := range b.listeners[i].Matches { // the oldest first
+		if has, is := best[m.Host]; layout.Owner(b.listeners, m.Host) == i && (!is || layout.MoreSpecific(m.Of, has.Of) < 0) {
+			best[m.Host] = m
+		}
+	}
+	if _, is := best[l.Host]; !is && (l.Host != "" || l.Spec.Protocol == gatewayv1.TCPProtocolType) {
+		best[l.Host] = layout.Match{Backend: closing, Origin: l.Origin}
+	}
+	var out []routing.ConnectionRoute
+	for host, m := range best {
+		out = append(out, routing.ConnectionRoute{SNI: host, Terminate: l.EndsTLS(), Backend: m.Backend, Origin: m.Origin})
+	}
+	return out
+}
