@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -100,6 +102,16 @@ func AddExamples(root *cobra.Command, examples map[string][]string) {
 // GroupHelp has a program list its verbs by group, and the flags of each verb under a title
 // for each kind.
 func GroupHelp(root *cobra.Command) {
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		text := ""
+		if about := strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)); about != "" {
+			text = Reflow(about, helpWidth) + "\n\n"
+		}
+		if cmd.Runnable() || cmd.HasSubCommands() {
+			text += cmd.UsageString()
+		}
+		_, _ = io.WriteString(cmd.OutOrStdout(), text) // there is nobody to tell
+	})
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
 		_, err := io.WriteString(cmd.OutOrStderr(), usage(cmd))
 		return err
@@ -110,13 +122,16 @@ func usage(cmd *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
 	if cmd.Runnable() && (cmd.HasParent() || !cmd.HasAvailableSubCommands()) {
-		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+		b.WriteString(useLine(cmd.UseLine(), helpWidth))
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "  %s VERB\n", cmd.CommandPath())
 	}
 	if cmd.HasExample() {
-		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+		b.WriteString("\nExamples:\n")
+		for line := range strings.Lines(cmd.Example) {
+			b.WriteString(commandLine(strings.TrimRight(line, "\n"), helpWidth))
+		}
 	}
 	for _, g := range append(slices.Clone(cmd.Groups()), &cobra.Group{Title: "Verbs:"}) {
 		writeVerbs(&b, cmd, g)
@@ -132,7 +147,8 @@ func writeVerbs(b *strings.Builder, cmd *cobra.Command, g *cobra.Group) {
 	title := "\n" + g.Title + "\n"
 	for _, verb := range cmd.Commands() {
 		if verb.GroupID == g.ID && (verb.IsAvailableCommand() || verb.Name() == "help") {
-			fmt.Fprintf(b, "%s  %-*s %s\n", title, verb.NamePadding(), verb.Name(), verb.Short)
+			name := fmt.Sprintf("  %-*s ", verb.NamePadding(), verb.Name())
+			b.WriteString(title + hanging(name, strings.Repeat(" ", len(name)), verb.Short, helpWidth))
 			title = ""
 		}
 	}
@@ -164,3 +180,121 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 
 // helpWidth is how wide the help texts of flags are, in columns.
 const helpWidth = 80
+
+// hanging returns a text in lines of at most so many columns, the first after one beginning and the others
+// after another.
+func hanging(first, others, text string, most int) string {
+	var out strings.Builder
+	line, begun := first, false
+	for word := range strings.SplitSeq(text, " ") {
+		if begun && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > most {
+			out.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, begun = others, false
+		}
+		if begun {
+			line += " "
+		}
+		line, begun = line+word, true
+	}
+	return out.String() + line + "\n"
+}
+
+// useLine returns the usage of a verb, in which what is in brackets stays together.
+func useLine(usage string, most int) string {
+	depth := 0
+	together := strings.Map(func(c rune) rune {
+		switch c {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth--
+		case ' ':
+			if depth > 0 {
+				return '\u00a0'
+			}
+		}
+		return c
+	}, usage)
+	return strings.ReplaceAll(hanging("  ", "      ", together, most), "\u00a0", " ")
+}
+
+// itemMark is what items of a list begin with.
+var itemMark = regexp.MustCompile(`^(- |[0-9]+\. )`)
+
+// Reflow returns a text in lines of at most so many columns. A paragraph is wrapped as a whole. Lines that are
+// indented, or begin with "- " or a number, are items; lines that are indented more go on with them.
+func Reflow(text string, most int) string {
+	var out strings.Builder
+	var item struct {
+		text            string
+		indent, hanging int
+	}
+	flush := func() {
+		if item.text != "" {
+			out.WriteString(hanging(strings.Repeat(" ", item.indent), strings.Repeat(" ", item.hanging), item.text, most))
+		}
+		item.text = ""
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.TrimLeft(line, " ")
+		indent, list := len(line)-len(words), 0
+		if marker := itemMark.FindString(words); marker != "" {
+			list = len(marker)
+		}
+		switch {
+		case words == "":
+			flush()
+			out.WriteString("\n")
+		case item.text != "" && list == 0 && (indent > item.indent || indent == 0 && item.indent == 0):
+			item.text += " " + words
+			item.hanging = max(item.hanging, indent)
+		default:
+			flush()
+			item.text, item.indent, item.hanging = words, indent, indent+list
+			if indent > 0 && list == 0 {
+				item.hanging = indent + 2
+			}
+		}
+	}
+	flush()
+	return strings.TrimRight(out.String(), "\n")
+}
+
+// commandLine returns a command in lines of at most so many columns that a shell reads as one.
+func commandLine(command string, most int) string {
+	indent := command[:len(command)-len(strings.TrimLeft(command, " "))]
+	var lines []string
+	line := indent
+	for i, word := range shellWords(command[len(indent):]) {
+		if i > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word)+len(` \`) > most {
+			lines = append(lines, line+` \`)
+			line = indent + "    " + word
+			continue
+		}
+		if i > 0 {
+			line += " "
+		}
+		line += word
+	}
+	return strings.Join(append(lines, line), "\n") + "\n"
+}
+
+// shellWords splits a command at the spaces that are not quoted.
+func shellWords(command string) []string {
+	var out []string
+	quote, start := rune(0), 0
+	for i, c := range command {
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"':
+			quote = c
+		case c == ' ':
+			out = append(out, command[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, command[start:])
+}

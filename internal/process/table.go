@@ -1,10 +1,11 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -81,8 +82,8 @@ type Column struct {
 	Title string
 	// Cut columns are shortened where the table is wider than the terminal.
 	Cut bool
-	// Wide columns are shown with -o wide only.
-	Wide bool
+	// Wide columns are shown with -o wide only, and Spare ones where everything fits the terminal.
+	Wide, Spare bool
 	// Mood returns what a cell says; nil: nothing.
 	Mood func(cell string) Mood
 }
@@ -102,12 +103,7 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 // Write writes the table as wide as the terminal is. Columns that may be cut are, the widest first.
 func (t *Table) Write(w io.Writer) error {
 	style := StyleOf(w)
-	var shown []int
-	for i, c := range t.Columns {
-		if style.Wide || !c.Wide {
-			shown = append(shown, i)
-		}
-	}
+	shown := t.shown(style)
 	widths := t.widths(shown, style)
 	var b strings.Builder
 	header := make([]string, len(t.Columns))
@@ -134,6 +130,28 @@ func (t *Table) Write(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// shown returns the columns that are shown, by their numbers.
+func (t *Table) shown(style Style) []int {
+	var all, most []int
+	for i, c := range t.Columns {
+		if c.Wide && !style.Wide {
+			continue
+		}
+		all = append(all, i)
+		if !c.Spare {
+			most = append(most, i)
+		}
+	}
+	total := -2
+	for _, w := range t.widths(all, Style{Colour: style.Colour, Wide: style.Wide}) {
+		total += w + 2
+	}
+	if style.Width > 0 && !style.Wide && total > style.Width {
+		return most
+	}
+	return all
 }
 
 // cell returns the text of a cell, of which there is one line.
@@ -193,28 +211,21 @@ const labelled = 10
 // Label writes a line with a name. Further lines of the text, and what does not fit the
 // terminal, stand below its beginning.
 func Label(w io.Writer, name, format string, args ...any) {
-	style := StyleOf(w)
-	text := strings.TrimSpace(fmt.Sprintf(format, args...))
-	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
-		lines = append(lines, wrap(line, style.Width-labelled)...)
+	most := cmp.Or(StyleOf(w).Width, math.MaxInt)
+	if most <= 2*labelled {
+		most = math.MaxInt // whatever is done to lines, nobody can read them there
 	}
-	fmt.Fprintf(w, "%-*s %s\n", labelled-1, name, strings.Join(lines, "\n"+strings.Repeat(" ", labelled)))
+	first, others := fmt.Sprintf("%-*s ", labelled-1, name), strings.Repeat(" ", labelled)
+	for line := range strings.SplitSeq(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n") {
+		_, _ = io.WriteString(w, hanging(first, others, line, most)) // who prints finds out at the end
+		first = others
+	}
 }
 
-// wrap splits a line between words. A word that is longer stays whole, to be copied.
-func wrap(line string, most int) []string {
-	if most <= labelled || utf8.RuneCountInString(line) <= most {
-		return []string{line}
+// LabelCut is Label for one word that nobody copies, such as a digest: it is shortened where it does not fit.
+func LabelCut(w io.Writer, name, word string) {
+	if style := StyleOf(w); style.Width > 2*labelled && !style.Wide {
+		word = Shorten(word, style.Width-labelled)
 	}
-	var out []string
-	for word := range strings.SplitSeq(line, " ") {
-		last := len(out) - 1
-		if last >= 0 && utf8.RuneCountInString(out[last])+1+utf8.RuneCountInString(word) <= most {
-			out[last] += " " + word
-			continue
-		}
-		out = append(out, word)
-	}
-	return slices.Clip(out)
+	Label(w, name, "%s", word)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -172,6 +173,9 @@ func unread(err error) string {
 
 // printHistory prints a table. Authors, signers and changes have a column where one is
 // known.
+// addresses are those of authors.
+var addresses = regexp.MustCompile(` <[^<>]*>`)
+
 func printHistory(w io.Writer, list []revision, now time.Time) error {
 	authors := slices.ContainsFunc(list, func(r revision) bool { return r.Author != "" })
 	signers := slices.ContainsFunc(list, func(r revision) bool { return signer(r.Signature) != "" })
@@ -186,7 +190,11 @@ func printHistory(w io.Writer, list []revision, now time.Time) error {
 			old = process.Age(now.Sub(r.Time))
 		}
 		change := took(r.Change, process.StyleOf(w).Wide)
-		table.Add(r.Snapshot.String(), old, orDash(r.Author), orDash(signer(r.Signature)), orDash(strings.Join(r.States, ", ")), change, orDash(cmp.Or(r.Error, r.Subject)))
+		author := r.Author
+		if style := process.StyleOf(w); style.Width > 0 && !style.Wide { // names are enough, and there is little room
+			author = addresses.ReplaceAllString(author, "")
+		}
+		table.Add(r.Snapshot.String(), old, orDash(author), orDash(signer(r.Signature)), orDash(strings.Join(r.States, ", ")), change, orDash(cmp.Or(r.Error, r.Subject)))
 	}
 	return table.Write(w)
 }

@@ -103,7 +103,7 @@ func acts(ctx context.Context, store stores.Journal, since sinceFlag, limit int)
 
 func printActs(w io.Writer, list entries, now time.Time) error {
 	table := process.Table{Columns: []process.Column{
-		{Title: "TIME"}, {Title: "AGE"}, {Title: "WHO", Cut: true}, {Title: "WHAT"}, {Title: "SNAPSHOT"}, {Title: "FLEET", Wide: true},
+		{Title: "TIME", Spare: true}, {Title: "AGE"}, {Title: "WHO", Cut: true}, {Title: "WHAT"}, {Title: "SNAPSHOT"}, {Title: "FLEET", Wide: true},
 		{Title: "FROM", Wide: true, Cut: true}, {Title: "WHY", Cut: true},
 	}}
 	for _, e := range list {

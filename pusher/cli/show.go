@@ -148,7 +148,7 @@ func printShown(w io.Writer, s snapshotDetails, now time.Time) error {
 	spec, from := s.Spec, s.Provenance
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%-9s %s\n", name, value)
+			process.Label(w, name, "%s", value)
 		}
 	}
 	line("snapshot", s.Metadata.Name)
@@ -157,8 +157,13 @@ func printShown(w io.Writer, s snapshotDetails, now time.Time) error {
 		line("time", fmt.Sprintf("%s, %s ago", from.Time.UTC().Format(time.RFC3339), process.Age(now.Sub(from.Time))))
 	}
 	line("parent", spec.Parent.String())
-	line("digest", string(spec.Digest))
-	line("templates", string(from.TemplatesDigest))
+	digest := func(name string, value snapshots.Digest) {
+		if value != "" {
+			process.LabelCut(w, name, string(value))
+		}
+	}
+	digest("digest", spec.Digest)
+	digest("templates", from.TemplatesDigest)
 	line("compiler", from.CompilerVersion)
 	line("haproxy", from.HAProxyVersion)
 	line("trigger", from.Trigger)
@@ -172,7 +177,7 @@ func printShown(w io.Writer, s snapshotDetails, now time.Time) error {
 		line("sealed to", r)
 	}
 	for _, q := range spec.Quarantined {
-		line("left out", fmt.Sprintf("%s %s: %s", q.Kind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, strings.ReplaceAll(q.Reason, "\n", "\n          ")))
+		line("left out", fmt.Sprintf("%s %s: %s", q.Kind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.Reason))
 	}
 	for _, e := range s.Life {
 		line(e.At.UTC().Format(time.RFC3339), tell(e))

@@ -264,7 +264,7 @@ func describeEmpty(b report.Backends, now time.Time) string {
 
 func printInstances(w io.Writer, instances, draining []report.Instance) error {
 	table := process.Table{Columns: []process.Column{
-		{Title: "INSTANCE"}, {Title: "ZONE"}, {Title: "RUNNING"}, {Title: "IN SYNC", Mood: syncMood}, {Title: "NODE", Wide: true}, {Title: "PID", Wide: true}, {Title: "ERROR", Cut: true},
+		{Title: "INSTANCE"}, {Title: "ZONE", Spare: true}, {Title: "RUNNING"}, {Title: "IN SYNC", Mood: syncMood}, {Title: "NODE", Wide: true}, {Title: "PID", Wide: true}, {Title: "ERROR", Cut: true},
 	}}
 	add := func(i report.Instance, sync string) {
 		table.Add(i.Name, orDash(i.Zone), orDash(running(i)), sync, orDash(i.Node), orDash(strings.TrimLeft(strconv.Itoa(i.PID), "0")), orDash(cmp.Or(i.Error, i.Pending)))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // What people see at terminals of 80 and of 120 columns.
@@ -41,4 +43,45 @@ func TestTerminal(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	terminal.Golden(t, "show", func(to *os.File) {
+		if err := printShown(process.On(to, to, false), shownAtTerminal(next, old, now), now); err != nil {
+			t.Error(err)
+		}
+	})
+	acts := entries{
+		{At: now.Add(-time.Minute), Turn: true, Verb: channel.TurnWave, Snapshot: next, By: "pusher", Fleet: "edge", From: "secret:hapsnap/hapsnap-pusher", Text: "wave 1: edge-1, edge-2 (" + next.String() + ")"},
+		{At: now.Add(-5 * time.Minute), Verb: channel.VerbUnpin, Snapshot: old, By: "carol", From: "carols-laptop", Reason: "checkout answers again, and the sale begins at noon"},
+	}
+	terminal.Golden(t, "acts", func(to *os.File) {
+		if err := printActs(process.On(to, to, false), acts, now); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// shownAtTerminal is a snapshot with something of everything that show prints.
+func shownAtTerminal(id, parent snapshots.ID, now time.Time) snapshotDetails {
+	digest := snapshots.Digest("sha256:" + strings.Repeat("9f3ac01b2d", 6) + "9f3a")
+	var s snapshotDetails
+	s.Metadata.Name = id.String()
+	s.Spec.Subject, s.Spec.Parent, s.Spec.Digest = "+1 backend (Ingress shop/checkout), 2 routes of shop.example changed", parent, digest
+	s.Spec.Certificates = []snapshots.CertificateRef{
+		{File: "certs/fallback.pem"}, {File: "certs/shop--checkout-tls.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "checkout-tls"}},
+	}
+	s.Spec.Quarantined = []snapshots.Quarantined{{
+		Kind: "Ingress", Namespace: "wiki", Name: "pages",
+		Reason: "annotation hapsnap.dev/rate-limit: \"lots\" is not a number\nhint: use requests per second, such as 100, or take the annotation away",
+	}}
+	s.Spec.Files = []snapshots.FileDigest{
+		{Path: snapshots.ConfigFile, Size: 48211, SHA256: strings.Repeat("0c2ab01f2e", 6) + "0c2a"}, {Path: "maps/prefix.map", Size: 902, SHA256: strings.Repeat("d3adb33f00", 6) + "d3ad"},
+	}
+	s.Provenance = snapshots.Provenance{
+		Time: now.Add(-5 * time.Minute), TemplatesDigest: digest, CompilerVersion: "v0.9.0", HAProxyVersion: "2.6.12", Author: "Carol Danvers <carol@shop.example>",
+		Trigger: "Ingress shop/checkout; compiler 5d9c7b6f4 since 2026-03-01T08:00:00.000Z, configuration 1f2e3d4c5b, on hapsnap-compiler-0, of https://10.0.0.1:443",
+	}
+	s.Life = []channel.Entry{
+		{At: now.Add(-4 * time.Minute), Verb: channel.VerbApprove, Snapshot: id, By: "dave", Reason: "looked at the difference with carol, and tried it on the staging fleet", From: "daves-laptop"},
+		{At: now.Add(-3 * time.Minute), Turn: true, Verb: channel.TurnBegan, Snapshot: id, Fleet: "edge", Text: "rollout of " + id.String() + " begins"},
+	}
+	return s
 }

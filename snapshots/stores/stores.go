@@ -98,15 +98,16 @@ type Options struct {
 
 // Forms are the URLs that Open takes, for help texts. With &deliver=NAMESPACE/NAME,
 // that of a git store has kustomize make ConfigMaps of what is published.
-const Forms = `dir:PATH, or the PATH of a directory
-git+file:///PATH?branch=NAME
-git+https://[USER@]HOST/PATH?branch=NAME, with --git-token-file
-git+ssh://[USER@]HOST/PATH?branch=NAME, with --git-ssh-key
-configmap:NAMESPACE/NAME
-With &review=STAGING, people merge into it from the branch STAGING of the compiler
-With &deliver=NAMESPACE/NAME, what is published to git gets a kustomization.yaml, by which
-Argo CD or Flux takes it to the store configmap:NAMESPACE/NAME of a cluster
-In a shell, put the URL of a git store in quotes`
+const Forms = `  dir:PATH, or the PATH of a directory
+  git+file:///PATH?branch=NAME
+  git+https://[USER@]HOST/PATH?branch=NAME, with --git-token-file
+  git+ssh://[USER@]HOST/PATH?branch=NAME, with --git-ssh-key
+  configmap:NAMESPACE/NAME
+
+With &review=STAGING, people merge into it from the branch STAGING of the compiler. With
+&deliver=NAMESPACE/NAME, what is published to git gets a kustomization.yaml, by which Argo CD or
+Flux takes it to the store configmap:NAMESPACE/NAME of a cluster. In a shell, put the URL of a git
+store in quotes.`
 
 // Open opens the store at a URL, which has one of the [Forms]; the branch of a
 // git store is main unless the URL names one. The store is not contacted. A URL

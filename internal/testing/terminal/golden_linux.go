@@ -19,13 +19,20 @@ var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 // its colours. Tests with -update rewrite the files.
 func Golden(t *testing.T, name string, show func(to *os.File)) {
 	t.Helper()
+	GoldenOf(t, name, func(screen *Terminal) string {
+		show(screen.File)
+		return screen.Seen(t)
+	})
+}
+
+// GoldenOf is Golden for what show makes of what a terminal showed.
+func GoldenOf(t *testing.T, name string, show func(screen *Terminal) string) {
+	t.Helper()
 	t.Setenv("TERM", "xterm")
 	t.Setenv("COLUMNS", "")
 	t.Setenv("NO_COLOR", "")
 	for _, columns := range []uint16{80, 120} {
-		screen := Open(t, columns)
-		show(screen.File)
-		got := colours.ReplaceAllString(screen.Seen(t), "")
+		got := colours.ReplaceAllString(show(Open(t, columns)), "")
 		file := filepath.Join("testdata", "terminal", fmt.Sprintf("%s-%d.txt", name, columns))
 		if *update {
 			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
