@@ -10,12 +10,12 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
-// The window in which only the worker serves a backend is three posts at most, where the
+// The window in which only the worker serves a backend is the job that is under way, a pause and a post, where the
 // worker changes before the file: with many slots, whose posts take long. The file is
-// otherwise written once an hour here.
-func TestDiskFollowsTheWorkerWithinThreePosts(t *testing.T) {
+// otherwise written once an hour here. How long that takes depends on the machine, and how many posts does not.
+func TestDiskFollowsTheWorker(t *testing.T) {
 	t.Parallel()
-	const post, busy = 500 * time.Millisecond, 3 * time.Second // the latter for the machine
+	const post = 500 * time.Millisecond
 	r := newRig(t, dataplanetest.V32, "a")
 	r.options.PersistInterval = time.Hour
 	r.endpoints(echo(t, "first"))
@@ -26,18 +26,16 @@ func TestDiskFollowsTheWorkerWithinThreePosts(t *testing.T) {
 		text, err := i.Config()
 		return err == nil && strings.Contains(text, " "+address)
 	}
-	var longest time.Duration
 	for n := range 4 {
 		name := fmt.Sprintf("endpoint-%d", n)
-		address := echo(t, name)
+		address, before := echo(t, name), i.Count(http.MethodPost, "/configuration/raw")
 		r.endpoints(address)
 		eventually(t, "the worker serves from "+name, func() bool { return r.answersOnly("a", name) })
 		served := time.Now()
 		eventually(t, "the file has "+name, func() bool { return onDisk(address) })
-		longest = max(longest, time.Since(served))
-	}
-	t.Logf("the longest window is %v, with posts of %v", longest, post)
-	if longest > 3*post+busy {
-		t.Errorf("the file follows the worker after %v", longest)
+		posts := i.Count(http.MethodPost, "/configuration/raw") - before
+		if t.Logf("the window is %v, with %d posts of %v", time.Since(served), posts, post); posts > 2 {
+			t.Errorf("the file follows the worker with the post number %d", posts)
+		}
 	}
 }
