@@ -265,6 +265,9 @@ func (f *requestFlags) have(ctx context.Context, of explained, r request.Request
 	case of.check == nil:
 		out.Unasked = of.unasked
 		return nil
+	case out.Closed:
+		out.Unasked = "the connection is closed"
+		return nil
 	case out.PassedOn:
 		out.Unasked = "the connection is passed on to the Service, which ends TLS"
 		return nil
@@ -366,6 +369,12 @@ type asked struct {
 // who says in few words who answers.
 func (r requestReport) who() string {
 	switch {
+	case r.Closed && r.Backend != "":
+		return fmt.Sprintf("nobody: HAProxy closes the connection, for backend %s has no server", r.Backend)
+	case r.Closed:
+		return "nobody: HAProxy closes the connection"
+	case r.Backend == "" && r.Status == 0:
+		return "one of several backends, see what is not certain"
 	case r.Status != 0 && r.Location != "":
 		return fmt.Sprintf("HAProxy itself: %d to %s", r.Status, r.Location)
 	case r.Status != 0 && (r.Backend == "" || r.Status != 503):
@@ -411,7 +420,7 @@ func (r requestReport) print(w io.Writer) error {
 	if r.Chosen != "" {
 		say("", r.Chosen)
 	}
-	if r.PassedOn {
+	if r.PassedOn && strings.Contains(r.Request, " https://") {
 		say("TLS", "is passed on to the Service as it is")
 	}
 	if c := r.Certificate; c != nil {

@@ -53,6 +53,7 @@ type TemplateData struct {
 	// Binds are the ports that have hosts of their own.
 	Binds []routing.Bind
 
+	depths      []int
 	splits      []routing.Split
 	connections []routing.Backend
 	objects     *objectIndex
@@ -148,14 +149,16 @@ func (d TemplateData) Decisions() decision.Tables { return decision.Decide(d.Hos
 
 // Depths returns how many labels the wildcards of binds may have, most first. Those that most
 // wildcards have are always there, so that another one needs no reload.
-func (d TemplateData) Depths() []int {
+func (d TemplateData) Depths() []int { return d.depths }
+
+func depthsOf(m routing.Model) []int {
 	most := 5
-	for _, h := range d.Hosts {
+	for _, h := range m.Hosts {
 		if h.Bind != "" && hostname.IsWildcard(h.Name) {
 			most = max(most, strings.Count(h.Name, "."))
 		}
 	}
-	for _, l := range d.Listeners {
+	for _, l := range m.Listeners {
 		for _, r := range l.Routes {
 			if l.Bind != "" && hostname.IsWildcard(r.SNI) {
 				most = max(most, strings.Count(r.SNI, "."))
@@ -177,17 +180,6 @@ func (d TemplateData) WidestSplit() int {
 		most = max(most, len(s.Shares))
 	}
 	return most
-}
-
-// Handed returns the names of the binds whose connections another frontend hands on.
-func (d TemplateData) Handed() []string {
-	var out []string
-	for _, b := range d.Binds {
-		if b.Behind {
-			out = append(out, b.Name)
-		}
-	}
-	return out
 }
 
 // BindsOf returns the binds for a protocol.
@@ -238,7 +230,7 @@ func newPage(in Input) TemplateData {
 		SeveralAuthorities: len(authorities) > 1,
 		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
 		Userlists: m.Userlists, KnowsCountries: m.Countries != nil,
-		Binds: m.Binds, splits: m.Splits, connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),
+		Binds: m.Binds, depths: depthsOf(m), splits: m.Splits, connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/explain/request"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 )
 
@@ -126,7 +127,7 @@ func TestRandomConnectionsAgreeWithReference(t *testing.T) {
 				t.Errorf("unexpected: %v", d)
 			}
 		}
-		served := 0
+		served, services := 0, servicesOf(t, e.result.Draft.Files)
 		for n, s := range sets {
 			s.judge(t, e, n)
 			for range 40 {
@@ -138,6 +139,9 @@ func TestRandomConnectionsAgreeWithReference(t *testing.T) {
 				want, https := s.expected(l.port, sni)
 				if !slices.Contains(want, "closed") && !slices.Contains(want, "404") {
 					served++
+				}
+				if got := explainedAs(t, e, services, l.port, sni, l.kind != "TCP"); len(want) == 1 && got != want[0] {
+					t.Errorf("set %d, port %d, SNI %q: %s by the explanation, want %v", n, l.port, sni, got, want)
 				}
 				if got := connectAs(t, fmt.Sprint(ip, ":", l.port), sni, l.kind != "TCP", https); !slices.Contains(want, got) {
 					t.Errorf("set %d, port %d, SNI %q: %s, want %v", n, l.port, sni, got, want)
@@ -151,8 +155,39 @@ func TestRandomConnectionsAgreeWithReference(t *testing.T) {
 	})
 }
 
+// explainedAs returns who answers a connection by its explanation.
+func explainedAs(t *testing.T, e edge, services map[string][]string, port int, sni string, encrypted bool) string {
+	t.Helper()
+	usable := func(backend string) int {
+		return len(slices.DeleteFunc(slices.Clone(services[backend]), func(name string) bool { return name == "empty" }))
+	}
+	host := sni
+	if host == "" {
+		host = "192.0.2.1" // for which no client names a host
+	}
+	a, err := request.Led(e.result.Draft.Files, request.Request{TLS: encrypted, Port: port, Method: "GET", Host: host, Target: "/"}, usable)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case a.Closed:
+		return "closed"
+	case a.Status != 0:
+		return fmt.Sprint(a.Status)
+	case len(services[a.Backend]) == 0:
+		return fmt.Sprintf("%+v", a)
+	}
+	how := ""
+	switch {
+	case a.PassedOn && encrypted:
+		how = "/tls"
+	case strings.HasSuffix(a.Backend, ":tcp"):
+		how = "/plain"
+	}
+	return services[a.Backend][0] + how
+}
+
 // connectAs makes a connection, with TLS or without, and returns who answers.
-func connectAs(t *testing.T, address, sni string, encrypted, request bool) string {
+func connectAs(t *testing.T, address, sni string, encrypted, asks bool) string {
 	t.Helper()
 	c := dialFrom(t, "127.0.0.1", address)
 	defer c.Close()
@@ -164,7 +199,7 @@ func connectAs(t *testing.T, address, sni string, encrypted, request bool) strin
 		c = secure
 	}
 	r := bufio.NewReader(c)
-	if request {
+	if asks {
 		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", or(sni, "none"))
 		response, err := http.ReadResponse(r, nil)
 		if err != nil {

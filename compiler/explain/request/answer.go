@@ -132,8 +132,10 @@ type Answer struct {
 	Status   int    `json:"status,omitempty"`
 	Location string `json:"location,omitempty"`
 	// PassedOn says that the connection is passed on as it is: the backend ends TLS.
-	PassedOn bool   `json:"passedOn,omitempty"`
-	Options  []Line `json:"options"` // what the backend does to the request, and to answers
+	PassedOn bool `json:"passedOn,omitempty"`
+	// Closed says that the connection is closed without an answer.
+	Closed  bool   `json:"closed,omitempty"`
+	Options []Line `json:"options"` // what the backend does to the request, and to answers
 	// Unsure are rules that may answer before the backend does. It depends on what is not known here.
 	Unsure []Line `json:"unsure,omitempty"`
 	// Lost are lines of maps that match too, and are less specific.
@@ -171,12 +173,14 @@ func Led(files []snapshots.File, r Request, usable func(backend string) int) (An
 		return Answer{}, fmt.Errorf("%w %d", ErrNoListener, r.Port)
 	}
 	out.Listener = lineOf(bind)
-	if isTCP(frontend) {
-		inner, passed := w.connection(frontend)
-		if passed {
+	for w.bind = bind.Texts(); isTCP(frontend); w.bind = bind.Texts() {
+		if slices.Contains(w.bind, "ssl") {
+			out.Certificate = w.certificate(bind)
+		}
+		var handedOn bool
+		if frontend, bind, handedOn = w.connection(frontend); !handedOn {
 			return out, nil
 		}
-		frontend, bind = inner, w.bindOf(inner)
 	}
 	if r.TLS {
 		out.Certificate = w.certificate(bind)
@@ -220,14 +224,15 @@ func Port(files []snapshots.File, secure bool) int {
 func (w *walk) handedOn(frontend haproxycfg.Section) (haproxycfg.Section, bool) {
 	for _, l := range frontend.Lines {
 		if words := l.Texts(); len(words) > 1 && words[0] == "default_backend" {
-			return w.behind(words[1])
+			to, _, ok := w.behind(words[1])
+			return to, ok
 		}
 	}
 	return haproxycfg.Section{}, false
 }
 
 // behind returns the frontend that a backend hands connections on to, within HAProxy.
-func (w *walk) behind(backend string) (haproxycfg.Section, bool) {
+func (w *walk) behind(backend string) (haproxycfg.Section, haproxycfg.Line, bool) {
 	for _, s := range w.sections {
 		if s.Keyword != "backend" || s.Name != backend {
 			continue
@@ -237,12 +242,12 @@ func (w *walk) behind(backend string) (haproxycfg.Section, bool) {
 			if len(words) < 3 || words[0] != "server" {
 				continue
 			}
-			if to, _, ok := w.frontend(func(address string) bool { return address == words[2] }); ok {
-				return to, true
+			if to, bind, ok := w.frontend(func(address string) bool { return address == words[2] }); ok {
+				return to, bind, true
 			}
 		}
 	}
-	return haproxycfg.Section{}, false
+	return haproxycfg.Section{}, haproxycfg.Line{}, false
 }
 
 // frontend returns the first frontend that listens at an address.
@@ -282,22 +287,30 @@ func isTCP(s haproxycfg.Section) bool {
 	return slices.ContainsFunc(s.Lines, func(l haproxycfg.Line) bool { return slices.Equal(l.Texts(), []string{"mode", "tcp"}) })
 }
 
-// connection leads the connection to a backend. One that only hands it on within HAProxy leads to the frontend
-// that ends TLS; any other gets it as it is.
-func (w *walk) connection(frontend haproxycfg.Section) (inner haproxycfg.Section, passed bool) {
-	w.rules(frontend, "tcp-request")
-	w.choose(frontend)
-	if to, ok := w.behind(w.answer.Backend); ok {
-		w.answer.Backend, w.answer.Rule, w.answer.Status = "", nil, 0
-		return to, false
+// connection leads the connection to a backend. One that only hands it on within HAProxy leads to another
+// frontend; any other gets it as it is, or what TLS held if that ended here.
+func (w *walk) connection(frontend haproxycfg.Section) (inner haproxycfg.Section, bind haproxycfg.Line, handedOn bool) {
+	if w.rules(frontend, "tcp-request") {
+		w.answer.Closed = true
+		return haproxycfg.Section{}, haproxycfg.Line{}, false
 	}
+	w.choose(frontend)
+	if to, at, ok := w.behind(w.answer.Backend); ok {
+		w.answer.Backend, w.answer.Rule, w.answer.Status = "", nil, 0
+		clear(w.variables) // it is another session
+		return to, at, true
+	}
+	w.answer.Status = 0
 	for _, s := range w.sections {
 		if s.Keyword == "backend" && s.Name == w.answer.Backend {
 			w.answer.Options = optionsOf(s)
 		}
 	}
-	w.answer.PassedOn = true
-	return haproxycfg.Section{}, true
+	if len(w.answer.Unsure) == 0 {
+		w.answer.Closed = w.answer.Backend == "" || w.usable(w.answer.Backend) == 0
+	}
+	w.answer.PassedOn = !slices.Contains(w.bind, "ssl") && !w.answer.Closed
+	return haproxycfg.Section{}, haproxycfg.Line{}, false
 }
 
 // serve lets a frontend, and the backend that it chooses, act on the request.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -132,6 +133,9 @@ func (w *walk) fetch(c call) value {
 		return w.variables[c.arg(0)]
 	case "src":
 		return text(w.source.String())
+	case "so_name":
+		i := slices.Index(w.bind, "name")
+		return textOrNone(append(w.bind, "", "")[i+1], i >= 0)
 	case "dst_port":
 		return number(int64(w.request.Port))
 	case "ssl_fc":
@@ -273,9 +277,19 @@ func (w *walk) convert(v value, c call) value {
 	return value{state: unknown}
 }
 
-// field returns the part of that number; an empty one is there too.
+// field returns the part of that number; an empty one is there too. A negative number counts from the end, and
+// takes as many parts as the third argument says, or all if there are fewer.
 func field(s string, c call) value {
 	n := int(value{text: c.arg(0)}.int())
+	if n < 0 {
+		parts := strings.Split(s, c.arg(1)) // one character, as everywhere here
+		end := len(parts) + n + 1
+		if end < 1 {
+			return value{}
+		}
+		count := max(int(value{text: c.arg(2)}.int()), 1)
+		return text(strings.Join(parts[max(end-count, 0):end], c.arg(1)))
+	}
 	for at := 1; ; at++ {
 		end := strings.IndexAny(s, c.arg(1))
 		switch {

@@ -18,6 +18,7 @@ type walk struct {
 	request  Request
 	usable   func(backend string) int
 	answer   *Answer
+	bind     []string // the words of the bind line that the connection came in by
 
 	maps          map[string][]entry
 	variables     map[string]value
