@@ -25,6 +25,11 @@
 // labels, the most first. A Host header cannot bring the name of a bind: what follows a ":" is cut
 // off, and each name has one. Without Gateways none of these lines is there.
 //
+// A port of a Gateway for whole connections has a frontend of its own (partials/gateway-connections.cfg), whose map
+// says where each host leads, or "*" where none is asked for: to a backend, to a split, or to another
+// frontend where TLS ends. Hosts, routes and weights are entries. Where HTTPS is on such a port, the frontend
+// of all HTTPS is behind it, with the same name of its bind.
+//
 // Options of a route are carried by a backend of its own,
 // <namespace>_<service>_<port>.<ingress>. http-request rules stand in backend sections
 // just as well, so options cost other routes nothing, and look-ups stay two maps whatever

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +185,33 @@ func TestConnectionVerdicts(t *testing.T) {
 		if len(got) > 0 {
 			t.Errorf("%s: and %v", name, got)
 		}
+	}
+}
+
+// The order of objects takes no part. Of two routes of one age the first by name wins.
+func TestConnectionsIgnoreOrder(t *testing.T) {
+	t.Parallel()
+	in := gathered(t, class+service("a")+service("b")+gatewayWith("g", tcp("tcp", 90), tlsOf("pass", 91, "Passthrough", ""), tlsOf("end", 91, "Terminate", exact))+
+		object("TCPRoute", "second", leads("name: g", "", "{name: b, port: 80}"))+object("TCPRoute", "first", leads("name: g", "", "{name: a, port: 80}"))+
+		object("TLSRoute", "second", leads("name: g", "hostnames: ['*.example.com'], ", "{name: b, port: 80}"))+object("TLSRoute", "first", leads("name: g", "hostnames: ['*.example.com'], ", "{name: a, port: 80}")))
+	cfg := usual
+	cfg.SecretsUnseen = true
+	model, found, verdicts := gateway.Translate(in, cfg)
+	slices.Reverse(in.Gateway.TCPRoutes)
+	slices.Reverse(in.Gateway.TLSRoutes)
+	slices.Reverse(in.Services)
+	again, said, judged := gateway.Translate(in, cfg)
+	if !reflect.DeepEqual(again, model) || !reflect.DeepEqual(said, found) || !reflect.DeepEqual(judged, verdicts) {
+		t.Error("another order means something else")
+	}
+	var got []string
+	for _, l := range model.Listeners {
+		for _, r := range l.Routes {
+			got = append(got, fmt.Sprint(l.Port, " ", r.SNI, " ", r.Backend, " ", r.Terminate))
+		}
+	}
+	if want := []string{"90  shop_a_80:tcp false", "91 .example.com shop_a_80:tls false", "91 www.example.com shop_a_80:tcp true"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
