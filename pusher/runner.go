@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -77,6 +78,9 @@ func lead(ctx context.Context, o Options) error {
 	r.services.keeper, r.remembers, r.recorder = keeper, remembers, newRecorder(o, self.String())
 	fence := push.NewFence(taken.Term, func() error { return leads(ctx, o.Leader) })
 	fence.Sign(self, o.TakeOver)
+	if host, err := os.Hostname(); err == nil { // it is for people, and does without
+		fence.On(host)
+	}
 	r.lead(taken.Term, fence, end)
 	r.run(ctx, instances)
 	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {

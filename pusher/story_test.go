@@ -732,6 +732,7 @@ func (s *story) plain(text string) string {
 		text = strings.ReplaceAll(text, of.version[:10], "of number "+number)
 	}
 	text = strings.ReplaceAll(strings.ReplaceAll(text, s.dir, "$DIR"), "file:"+hostname()+":", "")
+	text = wroteForm.ReplaceAllString(text, "which wrote it at TIME on HOST")
 	return digestForm.ReplaceAllString(text, "DIGEST")
 }
 
@@ -745,3 +746,6 @@ var hostname = sync.OnceValue(func() string {
 
 // digestForm is that of digests, of losses that are to be confirmed, and of states' ids.
 var digestForm = regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{16}|[0-9a-f]{8})\b`)
+
+// wroteForm is when and where another pusher wrote.
+var wroteForm = regexp.MustCompile(`which wrote it at [0-9TZ:-]+ on [^;\s]+`)

@@ -395,7 +395,7 @@ func (r requestReport) who() string {
 // print prints places first on lines of their own, so that editors link them.
 func (r requestReport) print(w io.Writer) error {
 	fmt.Fprintln(w, r.Request)
-	say := func(label, text string) { fmt.Fprintf(w, "%-13s %s\n", label, text) }
+	say := func(label, text string) { sayRequest(w, label, text) }
 	line := func(l request.Line) { fmt.Fprintf(w, "  %s:%d: %s\n", l.File, l.Line, l.Text) }
 	origins := func(l request.Line) {
 		for i, o := range r.wrote[l] {
@@ -449,21 +449,26 @@ func (r requestReport) print(w io.Writer) error {
 		fmt.Fprintln(w, "lost: rules that claim the request too")
 	}
 	for _, l := range r.Losers {
-		fmt.Fprintf(w, "  %s\n", diag.Diagnostic{
+		process.Hang(w, "  ", "    ", diag.Diagnostic{
 			Severity: diag.Error, Message: l.Rule + ": " + l.Reason, Position: diag.Position{File: l.File, Line: l.Line, Column: l.Column, Field: l.Field},
 			Object: diag.Object{Kind: l.Kind, Namespace: l.Namespace, Name: l.Name},
-		})
+		}.String())
 	}
 	for i, text := range r.LeftOut {
 		if i == 0 {
 			fmt.Fprintln(w, "left out of the snapshot")
 		}
-		fmt.Fprintln(w, "  "+text)
+		process.Hang(w, "  ", "    ", text)
 	}
 	if !r.Origins {
 		say("objects", "a snapshot does not say which objects wrote its lines; with -f or --kubeconfig they are shown")
 	}
 	return r.printAsked(w)
+}
+
+// sayRequest writes a line with a label, below whose text goes what does not fit the terminal.
+func sayRequest(w io.Writer, label, text string) {
+	process.Hang(w, fmt.Sprintf("%-13s ", label), strings.Repeat(" ", 14), text)
 }
 
 func (r requestReport) printAsked(w io.Writer) error {
@@ -487,6 +492,6 @@ func (r requestReport) printAsked(w io.Writer) error {
 			text = "a haproxy that runs it gave the same answer: " + answer
 		}
 	}
-	_, err := fmt.Fprintf(w, "%-13s %s\n", "checked", text)
-	return err
+	sayRequest(w, "checked", text)
+	return nil
 }

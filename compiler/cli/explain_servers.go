@@ -19,6 +19,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/explain/request"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/live"
@@ -162,7 +163,7 @@ func (r requestReport) printServers(w io.Writer) {
 		return
 	}
 	if !r.EndpointsKnown {
-		fmt.Fprintf(w, "%-13s not known here: %s\n", "servers", r.EndpointsUnknown)
+		sayRequest(w, "servers", "not known here: "+r.EndpointsUnknown)
 		return
 	}
 	when := "servers now"
@@ -189,6 +190,6 @@ func (r requestReport) printServers(w io.Writer) {
 			}
 			addresses = append(addresses, net.JoinHostPort(e.Address, strconv.Itoa(e.Port))+state)
 		}
-		fmt.Fprintf(w, "  %s: %s\n", s.Service, cmp.Or(strings.Join(addresses, ", "), "none"))
+		process.Hang(w, "  ", "    ", s.Service+": "+cmp.Or(strings.Join(addresses, ", "), "none"))
 	}
 }

@@ -211,12 +211,16 @@ const labelled = 10
 // Label writes a line with a name. Further lines of the text, and what does not fit the
 // terminal, stand below its beginning.
 func Label(w io.Writer, name, format string, args ...any) {
+	Hang(w, fmt.Sprintf("%-*s ", labelled-1, name), strings.Repeat(" ", labelled), strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+// Hang writes a text after a beginning. Further lines of it, and what does not fit the terminal, come after another.
+func Hang(w io.Writer, first, others, text string) {
 	most := cmp.Or(StyleOf(w).Width, math.MaxInt)
-	if most <= 2*labelled {
+	if most <= 2*len(others) {
 		most = math.MaxInt // whatever is done to lines, nobody can read them there
 	}
-	first, others := fmt.Sprintf("%-*s ", labelled-1, name), strings.Repeat(" ", labelled)
-	for line := range strings.SplitSeq(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		_, _ = io.WriteString(w, hanging(first, others, line, most)) // who prints finds out at the end
 		first = others
 	}

@@ -188,7 +188,7 @@ func (f *clusterFlags) client() (kubernetes.Interface, error) {
 const hintState = "use the value of pusher run --state; pusher run makes the state when it starts"
 
 // hintNotState is for a state that is damaged, or of another version.
-const hintNotState = "restore what was there, or delete it: a pusher without a state asks the instances what they run, " +
+const hintNotState = "is it what pusher run has as --state? If so, restore what was there, or delete it: a pusher without a state asks the instances what they run, " +
 	"and forgets failures that the channel does not show, and what was uploaded"
 
 // readStatus returns what a pusher said last, in its state, which is a file or a Secret, or in

@@ -69,6 +69,9 @@ who, when, why and from where.`,
 }
 
 func (f *historyFlags) run(cmd *cobra.Command) error {
+	if f.limit < 0 {
+		return process.Usage("--limit %d: no list has fewer than no lines; 0 is for all", f.limit)
+	}
 	store, err := f.open(cmd.Context(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -189,7 +192,7 @@ func printHistory(w io.Writer, list []revision, now time.Time) error {
 		if !r.Time.IsZero() {
 			old = process.Age(now.Sub(r.Time))
 		}
-		change := took(r.Change, process.StyleOf(w).Wide)
+		change := took(r.Change, process.StyleOf(w))
 		author := r.Author
 		if style := process.StyleOf(w); style.Width > 0 && !style.Wide { // names are enough, and there is little room
 			author = addresses.ReplaceAllString(author, "")
@@ -230,13 +233,19 @@ func (l revisions) Names() []string {
 // longestTook is how much of a change is printed in the table, in characters; -o wide has it all.
 const longestTook = 61
 
+// narrow is how many columns a terminal has at least in which there is room for why a change took what it took.
+const narrow = 110
+
 // took says what a change took, and why.
-func took(c *report.Change, all bool) string {
+func took(c *report.Change, style process.Style) string {
 	switch {
 	case c == nil:
 		return "-"
-	case all:
+	case style.Wide:
 		return c.String()
+	case style.Width > 0 && style.Width < narrow:
+		verdict, _, _ := strings.Cut(c.String(), ":")
+		return verdict
 	}
 	return process.Shorten(c.String(), longestTook)
 }

@@ -30,31 +30,18 @@ func (f *sinceFlag) String() string { return f.text }
 // Type is the word for the value in help texts.
 func (f *sinceFlag) Type() string { return "time" }
 
-// Set reads 2h, 3d, 2026-01-02 or 2026-01-02T15:04:05Z.
+// Set reads a time that is over in any form that people write, such as 2h, 3d, yesterday or 2026-01-02.
 func (f *sinceFlag) Set(text string) error {
-	now := time.Now()
-	f.text = text
-	for _, form := range []string{time.RFC3339, time.DateOnly, "2006-01-02 15:04"} {
-		at, err := time.ParseInLocation(form, text, time.Local)
-		if err != nil {
-			continue
-		}
-		if at.After(now) {
-			return fmt.Errorf("%s is in the future", text)
-		}
-		f.at = at
-		return nil
-	}
-	ago, err := process.ParseDuration(text)
+	at, err := process.ParseTime(text, time.Now())
 	if err != nil {
-		return fmt.Errorf("want how long ago, such as 2h or 3d, or a date such as %s", now.Format(time.DateOnly))
+		return err
 	}
-	f.at = now.Add(-ago)
+	f.text, f.at = text, at
 	return nil
 }
 
 func (f *sinceFlag) add(cmd *cobra.Command) {
-	cmd.Flags().Var(f, "since", "leave out what is older: how long ago, such as 2h or 3d, or a date such as 2026-01-02")
+	cmd.Flags().Var(f, "since", "leave out what is older: how long ago, such as 2h or 3d, a date such as 2026-01-02, or 'yesterday 14:03'")
 }
 
 // after reports whether something that happened then is to be shown.
@@ -125,8 +112,9 @@ func why(e channel.Entry) string {
 // reached whom, and what took its place.
 func life(id snapshots.ID, journal []channel.Entry) []channel.Entry {
 	var out []channel.Entry
-	ran := map[string]bool{} // fleets that run it
-	var cause channel.Entry  // the last act that says what is to run
+	ran := map[string]bool{}                   // fleets that run it
+	var cause channel.Entry                    // the last act that says what is to run
+	causes := map[snapshots.ID]channel.Entry{} // when a rollout began
 	for _, e := range journal {
 		switch {
 		case e.Snapshot == id:
@@ -137,14 +125,17 @@ func life(id snapshots.ID, journal []channel.Entry) []channel.Entry {
 		case e.Turn && ran[e.Fleet] && e.Verb == channel.TurnDone:
 			ran[e.Fleet] = false
 			e.Text = fmt.Sprintf("%s took its place", e.Snapshot)
-			if cause.Snapshot == e.Snapshot || cause.Snapshot == id {
-				e.Text += fmt.Sprintf(" after %s%s", cause.Verb, saidBy(cause.By, cause.Reason))
+			if c := causes[e.Snapshot]; c.Snapshot == e.Snapshot || c.Snapshot == id {
+				e.Text += fmt.Sprintf(" after %s%s", c.Verb, saidBy(c.By, c.Reason))
 			}
 			e.Verb = "gone"
 			out = append(out, e)
 		}
-		if !e.Turn && !e.Snapshot.IsZero() {
+		switch {
+		case !e.Turn && !e.Snapshot.IsZero():
 			cause = e
+		case e.Turn && e.Verb == channel.TurnBegan:
+			causes[e.Snapshot] = cause
 		}
 	}
 	return out

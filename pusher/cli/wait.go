@@ -86,6 +86,16 @@ func (g goal) reached(s report.Status) (done, failed string) {
 	return "", ""
 }
 
+// open says how a fleet is that is not where somebody waits for it to be.
+func (g goal) open(s report.Status) string {
+	c := s.Condition()
+	text := fmt.Sprintf("%s: %s", strings.ToLower(string(c.Phase)), c.Message)
+	if !g.snapshot.IsZero() && !c.Wanted.IsZero() && c.Wanted != g.snapshot { // the fleet will not run it by itself
+		text = fmt.Sprintf("%s should run, and not %s; %s", c.Wanted, g.snapshot, text)
+	}
+	return text
+}
+
 // waitFlags are those of verbs that wait for a fleet.
 type waitFlags struct {
 	wait    bool
@@ -154,8 +164,7 @@ func (w waiting) until(ctx context.Context, g goal) (string, error) {
 		case s.Stale:
 			last = fmt.Sprintf("the pusher said nothing since %s", s.Updated.UTC().Format(time.RFC3339))
 		default:
-			c := s.Condition()
-			last = fmt.Sprintf("%s: %s", strings.ToLower(string(c.Phase)), c.Message)
+			last = g.open(s)
 		}
 		if !process.Doing(ctx, "waiting: %s", last) && last != told {
 			fmt.Fprintln(w.errs, "waiting: "+last)
@@ -267,11 +276,14 @@ func (f *storeFlags) completeGoal(cmd *cobra.Command, _ []string, typed string) 
 // store.
 func (f *storeFlags) goal(ctx context.Context, what string) (goal, error) {
 	kind, name, _ := strings.Cut(what, "=")
+	if i := slices.IndexFunc(conditions, func(c string) bool { return strings.EqualFold(c, name) }); kind == "condition" && i >= 0 {
+		return goal{condition: conditions[i]}, nil
+	}
 	switch {
+	case what == "":
+		return goal{}, process.WithHint(process.Usage("it is not said what to wait for"), "use --for rollout, --for snapshot=r12 or --for condition=Ready")
 	case what == "rollout":
 		return goal{idle: true}, nil
-	case kind == "condition" && slices.Contains(conditions, name):
-		return goal{condition: name}, nil
 	case kind == "snapshot" && name != "":
 		if id, err := snapshots.ParseID(name); err == nil {
 			return goal{snapshot: id}, nil

@@ -69,6 +69,19 @@ func TestWaitExitCodes(t *testing.T) {
 	}
 }
 
+// Who waits for a snapshot that nothing brings about is told which one should run.
+func TestWaitForWhatIsNotWanted(t *testing.T) {
+	t.Parallel()
+	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
+	s := report.Status{Channel: report.Channel{Wanted: two, Newest: two}, Instances: []report.Instance{{Name: "edge-1", Reachable: true, Running: two}}}
+	if text := (goal{snapshot: one}).open(s); !strings.HasPrefix(text, two.String()+" should run, and not "+one.String()+"; ") {
+		t.Error(text)
+	}
+	if text := (goal{snapshot: two}).open(s); strings.Contains(text, "should run") {
+		t.Error(text)
+	}
+}
+
 // seconds is for how long a verb has been at work.
 var seconds = regexp.MustCompile(`\([0-9]+s\)`)
 

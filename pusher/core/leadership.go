@@ -75,12 +75,11 @@ func (l *leadership) notLed(i *instanceState, err error) {
 // those alone that are not.
 func (l *leadership) leadsFleet(now time.Time) bool {
 	var led []string
-	var by push.Pusher
-	own := false
+	by, own := "", false
 	for _, name := range l.names() {
 		i := l.instances[name]
 		if i.ledByOther() {
-			led, by = append(led, name), i.known.Record.Leader
+			led, by = append(led, name), i.known.Record.LeaderText()
 		}
 		own = own || i.known.Record.Claimed
 		l.tellRecord(i, now)
@@ -97,8 +96,8 @@ func (l *leadership) leadsFleet(now time.Time) bool {
 // tellRecord tells of an instance that another pusher leads, and of a worker that was
 // started from another configuration.
 func (l *leadership) tellRecord(i *instanceState, now time.Time) {
-	by, led := i.known.Record.Leader, i.ledByOther()
-	if who := by.String(); led && i.toldLed != who {
+	led := i.ledByOther()
+	if who := i.known.Record.LeaderText(); led && i.toldLed != who {
 		i.toldLed = who
 		l.tell(observe.Event{
 			Bad: true, Log: "instance is led by another pusher, nothing is written to it", Keys: []any{"by", who}, Reason: "LedByOther",

@@ -95,7 +95,7 @@ func (r *reporting) seenOf(i *instanceState) observe.Instance {
 		JobError: i.jobError, JobErrorAt: i.jobErrorAt, Unclaimed: r.unclaimed(i), Unknown: r.unknown(i.snapshot()),
 	}
 	if i.ledByOther() {
-		out.LedBy = i.known.Record.Leader.String()
+		out.LedBy = i.known.Record.LeaderText()
 	}
 	needs := r.needsOf(i)
 	out.Arrived = arrived(needs)

@@ -40,6 +40,7 @@ type Fence struct {
 	term     atomic.Int64 // 0: there are no terms
 	leads    func() error
 	pusher   Pusher
+	host     string // that it runs on, for people; "": it is not said
 	takeOver bool
 }
 
@@ -54,6 +55,10 @@ func NewFence(term int64, leads func() error) *Fence {
 // Sign writes the pusher's mark together with the term. With takeOver it replaces the mark
 // of any other pusher that leads the instances.
 func (f *Fence) Sign(p Pusher, takeOver bool) { f.pusher, f.takeOver = p, takeOver }
+
+// On has each haproxy.cfg say when it was written and on which host, for whoever finds that another pusher leads an
+// instance.
+func (f *Fence) On(host string) { f.host = host }
 
 // Raise sets a later term.
 func (f *Fence) Raise(term int64) { f.term.Store(term) }
@@ -110,13 +115,16 @@ func (f *Fence) claims(config []byte) bool {
 }
 
 // head returns the lines before a text that is posted on a version.
-func (f *Fence) head(version int64) string {
+func (f *Fence) head(version int64, now time.Time) string {
 	out := ""
 	if term := f.term.Load(); term > 0 {
 		out = fmt.Sprintf("%s%d\n", termMark, term)
 	}
 	if f.pusher.State != "" {
 		out += mark{f.pusher, version}.line()
+		if f.host != "" {
+			out += wroteLine(now, f.host)
+		}
 	}
 	return out
 }
@@ -156,7 +164,7 @@ func (f fenced) PostRaw(ctx context.Context, config []byte, o dataplane.PostOpti
 	if err := f.may(); err != nil {
 		return dataplane.Posted{}, err
 	}
-	posted, err := f.API.PostRaw(ctx, append([]byte(f.fence.head(o.Version)), config...), o)
+	posted, err := f.API.PostRaw(ctx, append([]byte(f.fence.head(o.Version, time.Now())), config...), o)
 	if err == nil && !o.OnlyValidate {
 		f.record.wrote(f.fence.pusher.State != "", o.ForceReload, time.Now())
 	}

@@ -2,13 +2,14 @@ package push
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -138,7 +139,7 @@ func TestClaim(t *testing.T) {
 			if got := termOf([]byte(f.disk)); got != test.term {
 				t.Errorf("on disk is term %d, want %d", got, test.term)
 			}
-			if diff := cmp.Diff(test.calls, f.calls); diff != "" {
+			if diff := gocmp.Diff(test.calls, f.calls); diff != "" {
 				t.Errorf("called otherwise (-want +got):\n%s", diff)
 			}
 			if f.pid != 100 || string(withoutHeader([]byte(f.disk))) != text {
@@ -219,4 +220,63 @@ func ledByAnother(t *testing.T) *Record {
 		t.Fatalf("nobody leads the instance with %q", f.disk)
 	}
 	return record
+}
+
+// Whoever finds that another pusher leads an instance reads when that one wrote and where, as it was when
+// it was first seen. A pusher that knows marks alone reads the same mark, and takes the line away with the header.
+func TestWhenAnotherWrote(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	another := NewFence(3, leading)
+	another.Sign(Pusher{State: "other", Place: "elsewhere"}, false)
+	another.On("pod b")
+	begin := time.Now().UTC().Truncate(time.Second)
+	record, own := NewRecord(Remembered{}), NewFence(3, leading)
+	own.Sign(Pusher{State: "own", Place: "here"}, false)
+	var first string
+	for n := range 2 {
+		if _, err := another.Around(f, NewRecord(Remembered{})).Raw(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := another.Claim(t.Context(), f, NewRecord(Remembered{})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := own.Around(f, record).Raw(t.Context()); err == nil {
+			t.Fatal("nobody leads the instance")
+		}
+		who := record.View().LeaderText()
+		at, ok := strings.CutPrefix(strings.TrimSuffix(who, " on pod_b"), "elsewhere (state other), which wrote it at ")
+		wrote, err := time.Parse(time.RFC3339, at)
+		if !ok || err != nil || wrote.Before(begin) || wrote.After(time.Now()) {
+			t.Errorf("look %d: %s (%v)", n, who, err)
+		}
+		if first = cmp.Or(first, who); who != first {
+			t.Errorf("%q became %q", first, who)
+		}
+		later := strings.Replace(f.disk, at, "2040-01-01T00:00:00Z", 1)
+		if later == f.disk && n == 0 {
+			t.Fatalf("no time in %q", f.disk)
+		}
+		f.disk = later
+		another.Raise(4) // so that it writes once more
+		own.Raise(4)
+	}
+	m, found := markOf([]byte(f.disk))
+	if !found || m.State != "other" || strings.Contains(string(withoutHeader([]byte(f.disk))), "wrote this") {
+		t.Errorf("the mark is %+v in %q", m, f.disk)
+	}
+}
+
+// A line that somebody else wrote is not repeated to people unless it has the form of ours.
+func TestWhatIsNoTimeOfWriting(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		wroteLine(time.Unix(0, 0), "a"): "1970-01-01T00:00:00Z on a", wroteMark + "soon on a\n": "", wroteMark + "1970-01-01T00:00:00Z on\n": "",
+		wroteMark + "1970-01-01T00:00:00Z on " + strings.Repeat("a", 300) + "\n": "", "global\n" + wroteLine(time.Unix(0, 0), "a"): "",
+		wroteMark + "1970-01-01T00:00:00Z on \x1b[31mred\n": "1970-01-01T00:00:00Z on _[31mred", "": "",
+	} {
+		if got := wroteOf([]byte(line)); got != want {
+			t.Errorf("%q: %q", line, got)
+		}
+	}
 }

@@ -54,6 +54,9 @@ type Record struct {
 	// pusher's mark.
 	read, claimed bool
 	led           *LedByOtherError // by the last look at the file
+	// writer says when and where the pusher wrote that leads the instance, as far as its file said so when
+	// it was first seen: what people are told does not change each time that it writes.
+	writer string
 	// clean is when the file was last seen, or left, as a pusher wrote it. From then on
 	// until `to` another text was, or may have been, on disk; what says which. A zero
 	// `to` says that it still is, where there is a what.
@@ -72,6 +75,16 @@ type RecordView struct {
 	Claimed bool `json:"claimed,omitempty"`
 	// Leader is the pusher that leads the instance instead of this one, zero for none.
 	Leader Pusher `json:"leader,omitzero"`
+	// Wrote says when and where that one had written when it was first seen, if its file said so.
+	Wrote string `json:"wrote,omitempty"`
+}
+
+// LeaderText says for people who leads the instance.
+func (v RecordView) LeaderText() string {
+	if v.Wrote == "" {
+		return v.Leader.String()
+	}
+	return v.Leader.String() + ", which wrote it at " + v.Wrote
 }
 
 // View returns what is known by now.
@@ -83,7 +96,7 @@ func (r *Record) View() RecordView {
 	defer r.mu.Unlock()
 	v := RecordView{Remembered: r.kept, Claimed: r.claimed && r.led == nil}
 	if r.led != nil {
-		v.Leader = r.led.By
+		v.Leader, v.Wrote = r.led.By, r.writer
 	}
 	return v
 }
@@ -193,7 +206,13 @@ func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool,
 	defer r.mu.Unlock()
 	m, found := markOf(raw.Config)
 	own.Place = oneWord(own.Place)
+	before := r.led
 	r.led = nil
+	defer func() {
+		if r.led == nil || before == nil || before.By != r.led.By {
+			r.writer = wroteOf(raw.Config)
+		}
+	}()
 	switch {
 	case own.State == "":
 	case !found && termOf(raw.Config) > 0 && term == 0 && !r.claimed && !r.kept.Marked && !takeOver:
@@ -257,6 +276,35 @@ type mark struct {
 // line returns the line that says so.
 func (m mark) line() string {
 	return fmt.Sprintf("%s%s %s follows %d\n", pusherMark, m.State, oneWord(m.Place), m.follows)
+}
+
+// wroteMark begins the line in which a haproxy.cfg says when it was written and where. It begins as a mark does, so
+// that a pusher which knows marks alone takes it away with the header; and it has another number of words, so
+// that it is no mark.
+const wroteMark = pusherMark + "wrote this at "
+
+// wroteLine returns that line.
+func wroteLine(at time.Time, host string) string {
+	return fmt.Sprintf("%s%s on %s\n", wroteMark, at.UTC().Format(time.RFC3339), oneWord(host))
+}
+
+// wroteOf returns when and where a haproxy.cfg was written, for people, or "" if it does not say so.
+func wroteOf(config []byte) string {
+	const longest = 253 // of a host's name
+	for l := range haproxycfg.Lines(config) {
+		if !bytes.HasPrefix(l.Text, []byte("#")) {
+			return ""
+		}
+		after, ok := bytes.CutPrefix(l.Text, []byte(wroteMark))
+		words := strings.Fields(string(after))
+		if !ok || len(words) != 3 || words[1] != "on" || len(words[2]) > longest {
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339, words[0]); err == nil {
+			return at.UTC().Format(time.RFC3339) + " on " + oneWord(words[2])
+		}
+	}
+	return ""
 }
 
 // markOf returns the mark of a haproxy.cfg. It stands before everything but other comments.
