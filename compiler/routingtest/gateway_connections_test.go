@@ -120,7 +120,7 @@ func TestGatewayTLSBesideHTTPS(t *testing.T) {
 
 // Connections of trusted networks begin with a header of the PROXY protocol at all ports of Gateways. Where
 // one frontend hands connections on to another, each has one header, and the server of requests gets the
-// address in it.
+// address in it. So it is where TLS of Ingresses is passed on.
 func TestGatewayConnectionsAndProxyProtocol(t *testing.T) {
 	t.Parallel()
 	var mixed, plain, requests string
@@ -132,6 +132,7 @@ func TestGatewayConnectionsAndProxyProtocol(t *testing.T) {
 		return connectionGateway(fmt.Sprintf("  - {name: requests, port: %d, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}\n  - {name: tls, hostname: a.example, port: %[1]d, protocol: TLS, tls: {mode: Terminate, certificateRefs: [{name: cert}]}}\n"+
 			"  - {name: tcp, port: %d, protocol: TCP}\n  - {name: direct, port: %d, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}\n", ports[0], ports[1], ports[2]),
 			secretOf(t, "cert")+serviceYAML("shop", "web", mirror(t, "web", nil))+serviceYAML("shop", "line", anyServer(t, "line"))+
+				passed("pass", "pass.example P / line").yaml()+ingress{name: "ended", rules: []string{"c.example P / web"}}.yaml()+
 				routeYAML("shop", "web", "b.example", "  rules: [{backendRefs: [{name: web, port: 80}]}]\n")+
 				connectionRouteYAML("TLSRoute", "tls", "tls", "a.example", "{name: line, port: 80}")+connectionRouteYAML("TCPRoute", "tcp", "tcp", "", "{name: line, port: 80}"))
 	})
@@ -155,9 +156,9 @@ func TestGatewayConnectionsAndProxyProtocol(t *testing.T) {
 			}
 		}
 		want := map[string]string{"127.0.9.1": proxyClient, "127.0.8.1": "127.0.8.1"}[source]
-		for _, address := range []string{mixed, requests} {
-			c := askTLS(begin(address), "b.example", nil)
-			r, err := exchange(c, "GET / HTTP/1.1\nHost: b.example")
+		for address, host := range map[string]string{mixed: "b.example", requests: "b.example", e.https: "c.example"} {
+			c := askTLS(begin(address), host, nil)
+			r, err := exchange(c, "GET / HTTP/1.1\nHost: "+host)
 			if err != nil {
 				t.Errorf("%s by %s: %v", source, address, err)
 				continue
