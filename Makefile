@@ -105,10 +105,24 @@ WITH_HAPROXY = go list $$(grep -rlE --include='*.go' --exclude-dir=build '"HAPRO
 test-3.0: haproxy-3.0 ## run every test that starts it with HAProxy 3.0
 	@$(MAKE) --no-print-directory test HAPROXY=$(HAPROXY_3_0) TESTFLAGS='$(filter-out -race -gcflags=%,$(TESTFLAGS))' PACKAGES="$$(go list $(PACKAGES) | grep -xF "$$($(WITH_HAPROXY))" | tr '\n' ' ')"
 
+TEST ?=
+
+# Its module is one of its own, for what it needs.
+CONFORMANCE = cd tools/conformance && go test -count=1 -timeout 60m . -args
+
+.PHONY: conformance
+conformance: test-deps ## run the official suite of the Gateway API; TEST=NAME for one test of it
+	$(CONFORMANCE) -only=$(TEST)
+
+.PHONY: conformance-report
+conformance-report: test-deps ## write the report of the official suite into docs/conformance
+	$(CONFORMANCE) -update -of=$(VERSION)
+
 .PHONY: check
 check: format lint tidy build ## everything that CI checks
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test-3.0
+	@$(MAKE) --no-print-directory conformance
 
 .PHONY: format
 format: ## fail for files that gofmt would change
@@ -118,6 +132,7 @@ format: ## fail for files that gofmt would change
 lint: $(GOLANGCI_LINT) ## go vet, golangci-lint with the layer rules, and actionlint
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
+	cd tools/conformance && go vet . && ../../$(GOLANGCI_LINT) run .
 	@$(MAKE) --no-print-directory workflows
 
 # Where its module cannot be had, nothing else depends on it.
@@ -130,6 +145,7 @@ workflows: ## actionlint, where it can be had
 .PHONY: tidy
 tidy: ## fail when go.mod or go.sum is not tidy
 	go mod tidy -diff
+	cd tools/conformance && go mod tidy -diff
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)

@@ -320,7 +320,10 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 	case reason == metav1.StatusReasonUnknown: // the API server did not answer
 		g.written.WithLabelValues("error").Inc()
 		return false, fmt.Errorf("write status of %s: %w", o.ref, err)
-	case reason == metav1.StatusReasonInvalid, reason == metav1.StatusReasonNotFound:
+	case reason == metav1.StatusReasonNotFound:
+		result = "refused"
+		g.log.Info("status not written, the object is gone", "object", o.ref.String())
+	case reason == metav1.StatusReasonInvalid:
 		// Not tried again until it is to say something else, or the object is another one.
 		result = "refused"
 		g.log.Warn("status refused", "object", o.ref.String(), "err", err)

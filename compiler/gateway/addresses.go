@@ -19,11 +19,11 @@ type pool struct {
 // place gives every Gateway addresses of its own, if the configuration has some to give. First those keep
 // theirs that have them by their status, so that no other Gateway moves them; then those get theirs that
 // name them, and then the others the first ones that are free. Among equals the older one is first.
-func (t *translation) place(gateways []*attach.Gateway) {
-	if len(t.cfg.Addresses) == 0 {
+func place(gateways []*attach.Gateway, networks []netip.Prefix) {
+	if len(networks) == 0 {
 		return
 	}
-	p := pool{networks: t.cfg.Addresses, taken: map[netip.Addr]string{}}
+	p := pool{networks: networks, taken: map[netip.Addr]string{}}
 	for _, g := range gateways {
 		p.keep(g)
 	}

@@ -121,9 +121,9 @@ func tlsRouteCases() map[string]connectionCase {
 			gatewayWith("g", "{name: tcp, port: 90, protocol: TCP}", tlsOf("tls", 90, "Passthrough", exact), "{name: http, port: 91, protocol: HTTP, hostname: a.example}", tlsOf("pass", 91, "Passthrough", exact),
 				tlsOf("same", 92, "Passthrough", exact), "{name: https, port: 92, protocol: HTTPS, hostname: www.example.com, tls: {certificateRefs: [{name: cert}]}}", "{name: udp, port: 93, protocol: UDP}", "{name: together, port: 93, protocol: TCP}"),
 			map[string]string{
-				"tcp": "[TCPRoute] 0 !Accepted=ProtocolConflict Conflicted=ProtocolConflict ResolvedRefs=ResolvedRefs" + notServed, "tls": "[TLSRoute] 0 !Accepted=ProtocolConflict Conflicted=ProtocolConflict ResolvedRefs=ResolvedRefs" + notServed,
-				"http": "[HTTPRoute GRPCRoute] 0 !Accepted=ProtocolConflict Conflicted=ProtocolConflict ResolvedRefs=ResolvedRefs" + notServed, "pass": "[TLSRoute] 0 !Accepted=ProtocolConflict Conflicted=ProtocolConflict ResolvedRefs=ResolvedRefs" + notServed,
-				"same": "[TLSRoute] 0 !Accepted=HostnameConflict Conflicted=HostnameConflict ResolvedRefs=ResolvedRefs" + notServed, "https": "[HTTPRoute GRPCRoute] 0 !Accepted=HostnameConflict Conflicted=HostnameConflict ResolvedRefs=ResolvedRefs" + notServed,
+				"tcp": "[TCPRoute] 0 !Accepted=ProtocolConflict Conflicted=ProtocolConflict ResolvedRefs=ResolvedRefs !Programmed=ProtocolConflict", "tls": "[TLSRoute] 0 !Accepted=ProtocolConflict Conflicted=ProtocolConflict ResolvedRefs=ResolvedRefs !Programmed=ProtocolConflict",
+				"http": "[HTTPRoute GRPCRoute] 0 !Accepted=ProtocolConflict Conflicted=ProtocolConflict ResolvedRefs=ResolvedRefs !Programmed=ProtocolConflict", "pass": "[TLSRoute] 0 !Accepted=ProtocolConflict Conflicted=ProtocolConflict ResolvedRefs=ResolvedRefs !Programmed=ProtocolConflict",
+				"same": "[TLSRoute] 0 !Accepted=HostnameConflict Conflicted=HostnameConflict ResolvedRefs=ResolvedRefs !Programmed=HostnameConflict", "https": "[HTTPRoute GRPCRoute] 0 !Accepted=HostnameConflict Conflicted=HostnameConflict ResolvedRefs=ResolvedRefs !Programmed=HostnameConflict",
 				"udp": "[] 0 !Accepted=UnsupportedProtocol !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs" + notServed, "together": "[TCPRoute] 0 " + fine,
 			},
 		},

@@ -44,7 +44,7 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 		t.refuseSets(g)
 		t.world.Certify(g.All(), t.certificate)
 	}
-	t.place(t.world.Gateways)
+	place(t.world.Gateways, t.cfg.Addresses)
 	taken := map[int]string{}
 	maps.Copy(taken, t.cfg.Ports)
 	for _, g := range t.world.Gateways {

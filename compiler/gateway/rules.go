@@ -122,7 +122,7 @@ var originForm = regexp.MustCompile(`^https?://[A-Za-z0-9.*-]+(:[0-9]{1,5})?$`)
 // cors lets browsers read the answers to pages of other origins. A star with credentials stands for what
 // the browser says, since it would mean nothing to it.
 func (w *work) cors(in gatewayv1.HTTPCORSFilter) *problem {
-	out := policy.CORS{Credentials: in.AllowCredentials != nil && *in.AllowCredentials, MaxAge: int(in.MaxAge)}
+	out := policy.CORS{AnswerAll: true, Credentials: in.AllowCredentials != nil && *in.AllowCredentials, MaxAge: int(in.MaxAge)}
 	if out.MaxAge == 0 {
 		out.MaxAge = 5 // as the schema has it
 	}

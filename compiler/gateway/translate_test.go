@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/gateway-api/pkg/features"
 
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -147,6 +149,57 @@ func TestVerdicts(t *testing.T) {
 	statuses := v.Statuses()
 	if text, err := json.Marshal(statuses); err != nil || len(statuses) != 7 || !strings.Contains(string(text), `{"object":"HTTPRoute shop/lost","status":{"parents":[{"parentRef":{"name":"one","sectionName":"z"}`) {
 		t.Errorf("%v %s", err, text)
+	}
+}
+
+// A set that has no listener of its own is neither accepted nor attached, and all parts say why.
+func TestSetsInConflict(t *testing.T) {
+	t.Parallel()
+	set := func(name string, hosts ...string) string {
+		listeners := []string{"{name: tcp, port: 80, protocol: TCP}"}
+		for _, host := range hosts {
+			listeners = append(listeners, fmt.Sprintf("{name: %s, port: 80, protocol: HTTP, hostname: %s.example}", host, host))
+		}
+		return object("ListenerSet", name, "{parentRef: {name: one}, listeners: ["+strings.Join(listeners, ", ")+"]}")
+	}
+	_, _, v := gateway.Translate(gathered(t, class+
+		object("Gateway", "one", "{gatewayClassName: hapsnap, allowedListeners: {namespaces: {from: Same}}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.example}]}")+
+		set("first", "b", "a")+set("later", "a", "b")), usual)
+	if n := v.Gateways[0].Status.AttachedListenerSets; n == nil || *n != 1 {
+		t.Errorf("%v sets are attached, want 1", n)
+	}
+	const conflict = "!Accepted=HostnameConflict Conflicted=HostnameConflict ResolvedRefs=ResolvedRefs !Programmed=HostnameConflict"
+	protocol := strings.ReplaceAll(conflict, "Hostname", "Protocol")
+	want := map[string]string{
+		"first tcp": protocol, "later tcp": protocol,
+		"first": "Accepted=ListenersNotValid", "first b": "Accepted=Accepted !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs", "first a": conflict,
+		"later": "!Accepted=ListenersNotValid !Programmed=ListenersNotValid", "later a": conflict, "later b": conflict,
+	}
+	got := map[string]string{}
+	for _, s := range v.Sets {
+		got[s.Ref.Name] = conditionsOf(s.Status.Conditions)
+		for _, l := range s.Status.Listeners {
+			got[s.Ref.Name+" "+string(l.Name)] = conditionsOf(l.Conditions)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A class claims features that there are, in the order of their names.
+func TestFeatures(t *testing.T) {
+	t.Parallel()
+	_, _, v := gateway.Translate(gathered(t, world()), usual)
+	var names []string
+	for _, f := range v.Classes[0].Status.SupportedFeatures {
+		names = append(names, string(f.Name))
+		if features.GetFeature(features.FeatureName(f.Name)).Name == "" {
+			t.Errorf("%s is no feature", f.Name)
+		}
+	}
+	if len(names) == 0 || !slices.IsSorted(names) {
+		t.Errorf("%v", names)
 	}
 }
 

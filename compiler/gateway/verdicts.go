@@ -83,9 +83,12 @@ func classVerdict(c inputs.Object[gatewayv1.GatewayClass]) ClassVerdict {
 	if c.Value.Spec.ParametersRef != nil {
 		v = attach.Verdict{Reason: string(gatewayv1.GatewayClassReasonInvalidParameters), Message: "parameters are not supported"}
 	}
-	return ClassVerdict{c.Ref, gatewayv1.GatewayClassStatus{Conditions: []metav1.Condition{
-		condition(string(gatewayv1.GatewayClassConditionStatusAccepted), string(gatewayv1.GatewayClassReasonAccepted), v, c.Value.Generation),
-	}}}
+	return ClassVerdict{c.Ref, gatewayv1.GatewayClassStatus{
+		Conditions: []metav1.Condition{
+			condition(string(gatewayv1.GatewayClassConditionStatusAccepted), string(gatewayv1.GatewayClassReasonAccepted), v, c.Value.Generation),
+		},
+		SupportedFeatures: supportedFeatures(),
+	}}
 }
 
 func gatewayVerdict(g *attach.Gateway) GatewayVerdict {
@@ -93,13 +96,13 @@ func gatewayVerdict(g *attach.Gateway) GatewayVerdict {
 	for _, l := range g.Listeners {
 		out.Status.Listeners = append(out.Status.Listeners, listenerVerdict(l, g.Value.Generation))
 	}
-	out.Status.Conditions = ownerConditions(&g.Owner, g.Unplaced, g.Value.Generation)
+	out.Status.Conditions = ownerConditions(&g.Owner, g.Unplaced, string(gatewayv1.GatewayReasonInvalid), g.Value.Generation)
 	for _, a := range g.Addresses {
 		out.Status.Addresses = append(out.Status.Addresses, gatewayv1.GatewayStatusAddress{Type: new(gatewayv1.IPAddressType), Value: a})
 	}
 	sets := int32(0)
 	for _, s := range g.Sets {
-		if s.Refused.Fine() {
+		if s.Refused.Fine() && slices.ContainsFunc(s.Listeners, (*attach.Listener).Valid) {
 			sets++
 		}
 	}
@@ -112,13 +115,13 @@ func setVerdict(s *attach.Set) SetVerdict {
 	for _, l := range s.Listeners {
 		out.Status.Listeners = append(out.Status.Listeners, gatewayv1.ListenerEntryStatus(listenerVerdict(l, s.Value.Generation)))
 	}
-	out.Status.Conditions = ownerConditions(&s.Owner, s.Gateway.Unplaced, s.Value.Generation)
+	out.Status.Conditions = ownerConditions(&s.Owner, s.Gateway.Unplaced, string(gatewayv1.ListenerSetReasonListenersNotValid), s.Value.Generation)
 	return out
 }
 
 // ownerConditions are those of a Gateway or a ListenerSet. The types and reasons of both have the same
-// names.
-func ownerConditions(o *attach.Owner, unplaced attach.Verdict, generation int64) []metav1.Condition {
+// names, but for that of one none of whose listeners is served.
+func ownerConditions(o *attach.Owner, unplaced attach.Verdict, unserved string, generation int64) []metav1.Condition {
 	serves, all := false, true
 	for _, l := range o.Listeners {
 		serves, all = serves || l.Valid(), all && l.Valid()
@@ -136,7 +139,7 @@ func ownerConditions(o *attach.Owner, unplaced attach.Verdict, generation int64)
 	if serves {
 		return []metav1.Condition{accepted, condition(string(gatewayv1.GatewayConditionProgrammed), "", unplaced, generation)}
 	}
-	programmed := attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: "no listener is served"}
+	programmed := attach.Verdict{Reason: unserved, Message: "no listener is served"}
 	if !o.Refused.Fine() {
 		programmed = o.Refused
 	}
@@ -163,8 +166,11 @@ func listenerVerdict(l *attach.Listener, generation int64) gatewayv1.ListenerSta
 		condition(string(gatewayv1.ListenerConditionResolvedRefs), string(gatewayv1.ListenerReasonResolvedRefs), l.Resolved, generation),
 	}
 	if !l.Serves() {
-		out.Conditions = append(out.Conditions, condition(string(gatewayv1.ListenerConditionProgrammed), "",
-			attach.Verdict{Reason: string(gatewayv1.ListenerReasonInvalid), Message: "the listener is not served"}, generation))
+		programmed := attach.Verdict{Reason: string(gatewayv1.ListenerReasonInvalid), Message: "the listener is not served"}
+		if !l.Conflicted.Fine() {
+			programmed = l.Conflicted
+		}
+		out.Conditions = append(out.Conditions, condition(string(gatewayv1.ListenerConditionProgrammed), "", programmed, generation))
 	}
 	return out
 }

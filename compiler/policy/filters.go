@@ -45,6 +45,9 @@ type CORS struct {
 	MaxAge      int // seconds
 	// EchoMethods and EchoHeaders allow what the browser asks for, in place of Methods and Headers.
 	EchoMethods, EchoHeaders bool
+	// AnswerAll answers preflight requests of other origins too, without a word that allows them, and
+	// names Expose in answers to preflight requests. The suite of the Gateway API asks for both.
+	AnswerAll bool
 }
 
 // Redirect answers with a Location instead of asking a server. With Root it

@@ -139,8 +139,8 @@ func NewGateway(o inputs.Object[gatewayv1.Gateway], sets ...inputs.Object[gatewa
 			listeners = append(listeners, gatewayv1.Listener(entry))
 		}
 		s.add(g, listeners)
-		s.conflicts()
 		s.yield(before)
+		s.conflicts()
 		g.Sets, before = append(g.Sets, s), append(before, s.Listeners...)
 	}
 	return g
@@ -237,10 +237,17 @@ func (l *Listener) kinds() {
 	}
 }
 
-// conflicts finds listeners of one port that cannot be together. None of them serves.
+// conflicts finds listeners of one port that cannot be together. None of them serves. One that yields to
+// another owner's is in nobody's way.
 func (o *Owner) conflicts() {
-	for _, a := range o.Listeners {
-		for _, b := range o.Listeners {
+	var left []*Listener
+	for _, l := range o.Listeners {
+		if l.Conflicted.Fine() {
+			left = append(left, l)
+		}
+	}
+	for _, a := range left {
+		for _, b := range left {
 			if a != b {
 				a.conflict(b)
 			}
@@ -492,7 +499,7 @@ func (w World) Certify(listeners []*Listener, of func(name, namespace string, or
 		for i, ref := range l.Spec.TLS.CertificateRefs {
 			to := ReferenceOf("Secret", own.Namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
 			if to.Group != "" || to.Kind != "Secret" {
-				l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonInvalidCertificateRef, "a certificate is in a Secret, and not in a %s", to.Kind)
+				l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonInvalidCertificateRef, "a certificate is in a Secret, and not in a %s", cmp.Or(to.Group, "core")+"/"+to.Kind)
 				continue
 			}
 			if !w.Permitted(own.Kind, own.Namespace, to) {

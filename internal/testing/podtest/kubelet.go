@@ -27,7 +27,7 @@ const node = "node-1"
 
 // Options describe a kubelet.
 type Options struct {
-	// Namespaces are those whose pods are run.
+	// Namespaces are those whose pods are run; by default all.
 	Namespaces []string
 	// Image returns an image by the name that a pod has of it.
 	Image func(name string) (imagetest.Image, bool)
@@ -105,7 +105,7 @@ func (k *Kubelet) close() {
 
 // step does what is to be done for every namespace.
 func (k *Kubelet) step(ctx context.Context) {
-	for _, namespace := range k.options.Namespaces {
+	for _, namespace := range k.namespaces(ctx) {
 		var pods corev1.PodList
 		if err := k.client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 			continue // the API server may be away
@@ -118,6 +118,22 @@ func (k *Kubelet) step(ctx context.Context) {
 			k.note("%v", err)
 		}
 	}
+}
+
+// namespaces are those to look at. There are none while the API server is away.
+func (k *Kubelet) namespaces(ctx context.Context) []string {
+	if len(k.options.Namespaces) > 0 {
+		return k.options.Namespaces
+	}
+	var list corev1.NamespaceList
+	if err := k.client.List(ctx, &list); err != nil {
+		return nil
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names
 }
 
 // runPods starts pods that are new, and ends those that are being deleted.

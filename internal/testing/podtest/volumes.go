@@ -225,6 +225,9 @@ func (k *Kubelet) mountsToken(ctx context.Context, pod *corev1.Pod) (bool, error
 	if pod.Spec.AutomountServiceAccountToken != nil {
 		return *pod.Spec.AutomountServiceAccountToken, nil
 	}
+	if pod.Spec.ServiceAccountName == "" {
+		return false, nil // nothing makes the namespace's default account here
+	}
 	var account corev1.ServiceAccount
 	if err := k.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}, &account); err != nil {
 		return false, err

@@ -101,7 +101,7 @@ func (k *Kubelet) reconcile(ctx context.Context, namespace string, w workload, p
 		return nil // its controller waits until a node's pod has gone
 	}
 	for n := len(fresh) + len(old); len(fresh) < w.replicas && n < w.replicas+w.surge; n++ {
-		name := w.podName(k, names)
+		name := w.podName(k, hash, names)
 		if name == "" {
 			break // one of that name is still ending
 		}
@@ -135,10 +135,13 @@ func served(p *corev1.Pod) int {
 	return 0
 }
 
-// podName is the name of the next pod.
-func (w workload) podName(k *Kubelet, taken map[string]bool) string {
+// podName is the name of the next pod. That of a Deployment's has the template's in it, as in a cluster.
+func (w workload) podName(k *Kubelet, template string, taken map[string]bool) string {
 	if !w.ordinals {
 		k.names++
+		if w.kind == "Deployment" {
+			return fmt.Sprintf("%s-%s-%d", w.name, template, k.names)
+		}
 		return fmt.Sprintf("%s-%d", w.name, k.names)
 	}
 	for i := range w.replicas {
