@@ -81,6 +81,7 @@ func (r *recorder) note(told []observe.Told, fleet string) {
 var turns = map[string]channel.Verb{
 	"RolloutBegins": channel.TurnBegan, "RolloutWave": channel.TurnWave, "RolloutPaused": channel.TurnPaused, "RolloutGoesOn": channel.TurnGoesOn,
 	"RolloutFailed": channel.TurnFailed, "RolloutUndone": channel.TurnUndone, "RolloutDone": channel.TurnDone,
+	"OverrideExpired": channel.TurnExpired,
 }
 
 // turnOf returns the turn of a rollout that an event tells of, if it does.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -77,6 +78,38 @@ func wishes(c channel.Channel, now time.Time) []rollout.Wish {
 // good for being compared with names.
 func digestLike(id snapshots.ID) snapshots.Digest {
 	return snapshots.Digest("sha256:" + id.Short + strings.Repeat("0", 64-len(id.Short)))
+}
+
+// followOverride tells of the end of an override that nobody ended: nothing in the channel changes then.
+func (m *Machine) followOverride(now time.Time) {
+	if !m.viewRead || !m.leadership.leadsFleet(now) {
+		return
+	}
+	there, was := m.view.Channel.Spec.Override, m.state.Override
+	inForce := there
+	if there != nil && !now.Before(there.Expires) {
+		inForce = nil
+	}
+	if sameOverride(was, inForce) {
+		return
+	}
+	// One that was ended before is gone by then, or another one is there.
+	if inForce == nil && sameOverride(was, there) {
+		text := fmt.Sprintf("the override to %s%s has expired", was.Snapshot, byWhom(was.By))
+		m.tell(observe.Event{Log: "override has expired", Keys: []any{"by", was.By}, Reason: "OverrideExpired", Text: text, Snapshot: was.Snapshot}, now)
+	}
+	m.state.Override, m.dirty = inForce, true
+}
+
+func sameOverride(a, b *channel.Override) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Snapshot == b.Snapshot && a.Expires.Equal(b.Expires)
+}
+
+func byWhom(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " by " + name
 }
 
 // rejected lists the short digests that the channel rejects for the fleet.

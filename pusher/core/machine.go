@@ -154,6 +154,7 @@ func (m *Machine) turn(now time.Time) {
 	m.view.Runs = runs(m.state.Rollout)
 	m.following.refuseOwn(now)
 	m.decision = decide(m.view, m.state.Rollout.Failed, now)
+	m.followOverride(now)
 	m.tellInstances()
 	m.supply.readSnapshots(now)
 	m.supply.openSnapshots(now)

@@ -32,6 +32,8 @@ type State struct {
 	Slots   bind.Slots    `json:"slots,omitempty"`
 	// Seen is what was seen of the store, and believed.
 	Seen channel.Seen `json:"seen,omitzero"`
+	// Override is the one that is in force, until its end was told.
+	Override *channel.Override `json:"override,omitempty"`
 	// Kept are the Service ports whose endpoints are kept in the slots, though the source
 	// has none of them.
 	Kept *binding.KeptEndpoints `json:"kept,omitempty"`

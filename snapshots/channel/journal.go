@@ -42,6 +42,8 @@ const (
 	TurnFailed Verb = "failed"
 	TurnUndone Verb = "undone"
 	TurnDone   Verb = "done"
+	// TurnExpired is the end of an override that nobody ended.
+	TurnExpired Verb = "expired"
 )
 
 // Act is something that was done to a channel, by a person or by a program.
@@ -160,7 +162,7 @@ type Running struct {
 func RunningAt(journal []Entry, at time.Time) map[string]Running {
 	out := map[string]Running{}
 	for _, e := range journal {
-		if !e.Turn || e.At.After(at) {
+		if !e.Turn || e.Verb == TurnExpired || e.At.After(at) {
 			continue
 		}
 		r := out[e.Fleet]
