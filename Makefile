@@ -98,7 +98,7 @@ compare-api: deps ## print where the double of the Dataplane API answers otherwi
 # Packages that start a haproxy: their tests read the variable, use the double of the
 # Dataplane API, or run images. What others test, another haproxy does not change. The tests of the chart
 # are about Helm but for one.
-WITH_HAPROXY = go list $$(grep -rlE --include='*.go' --exclude-dir=build '"HAPROXY"|/internal/testing/(dataplane|image)test"' . | xargs -n1 dirname | sort -u) | grep -vE '/(charts/charttest|internal/layers)$$'
+WITH_HAPROXY = go list $$(grep -rlE --include='*.go' --exclude-dir=build --exclude-dir=tools '"HAPROXY"|/internal/testing/(dataplane|image)test"' . | xargs -n1 dirname | sort -u) | grep -vE '/(charts/charttest|internal/layers)$$'
 
 # Without the race detector, which has seen the same code by then.
 .PHONY: test-3.0
