@@ -41,7 +41,7 @@ import (
 //	fleet runs REVISION …   (which is published, and a pusher begins; nothing is told where that is all)
 //	pusher begins | ends | is killed | loses its state
 //	publish REVISION [without TLS | exact NUMBER | sealed NUMBER KEY | routes HOST=BACKEND … | of REVISION routes HOST=BACKEND …]
-//	pin, approve, reject, retry, abort REVISION;  unpin;  override REVISION DURATION
+//	pin, approve, reject, retry, abort REVISION;  unpin;  override REVISION DURATION;  tidied (of it)
 //	store goes | is back | is emptied;  delete, damage, mend REVISION
 //	endpoints ADDRESS …;  endpoints of SERVICE ADDRESS …;  live FILE is gone | is empty | is broken;  live none
 //	certificate [for DURATION | without key];  identities KEY … | none (of the pusher that begins next);  confirm the loss | another loss
@@ -200,6 +200,8 @@ func (s *story) command(line string) []string {
 		s.ids[args[0]] = s.publishAs(args[0], args[1:])
 	case "pin", "unpin", "approve", "reject", "retry", "abort", "confirm":
 		s.channel(func(c channel.Channel) channel.Channel { return s.say(c, verb, arg, id) })
+	case "tidied":
+		s.channel(func(c channel.Channel) channel.Channel { return c.NotOverridden() })
 	case "override":
 		o := channel.Override{Snapshot: s.ids[args[0]], By: "ann", Expires: time.Now().Add(s.duration(args[1]))}
 		s.channel(func(c channel.Channel) channel.Channel { return c.Overridden(o) })

@@ -83,6 +83,7 @@ type gatewayMark struct {
 	version string // of the object as a compile saw it
 	status  map[string]any
 	next    time.Time // not before
+	gone    bool      // the API server has no such object any more
 }
 
 func newGatewayStatuses(o Options) *gatewayStatuses {
@@ -321,7 +322,7 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 		g.written.WithLabelValues("error").Inc()
 		return false, fmt.Errorf("write status of %s: %w", o.ref, err)
 	case reason == metav1.StatusReasonNotFound:
-		result = "refused"
+		result, mark.gone = "refused", true
 		g.log.Info("status not written, the object is gone", "object", o.ref.String())
 	case reason == metav1.StatusReasonInvalid:
 		// Not tried again until it is to say something else, or the object is another one.
@@ -357,7 +358,7 @@ func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
 		o := g.queue[0]
 		g.queue = g.queue[1:]
 		mark := g.wrote[o.meta.GetUID()]
-		if o.meta.GetUID() == "" || o.meta.GetDeletionTimestamp() != nil {
+		if o.meta.GetUID() == "" || o.meta.GetDeletionTimestamp() != nil || mark.gone {
 			continue
 		}
 		there := mark.status

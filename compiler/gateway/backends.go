@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
@@ -37,6 +38,8 @@ type backends struct {
 	// ofConnections are those of whole connections.
 	ofConnections map[string]*routing.Backend
 	splits        map[string]routing.Split
+	// closed are Services whose annotations cannot be followed.
+	closed map[diag.Object]diag.Position
 }
 
 // reference is what a backendRef leads to.
@@ -135,6 +138,7 @@ func (b *backends) serve(made *routing.Backend, r reference) {
 		settings.Upstream.Affinity != nil || settings.ServerSecrets != (options.ServerSecrets{}) || settings.Upstream.FastCGI != nil
 	if closed || more {
 		made.Targets = nil
+		b.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
 		return
 	}
 	made.Filters = append(made.Filters, settings.Filters()...)

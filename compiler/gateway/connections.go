@@ -129,6 +129,7 @@ func (b *backends) connections(r reference, encrypted bool, origin routing.Origi
 	settings, _, closed := options.ForConnections(encrypted, offered)
 	if closed || settings.Protection.Any() || settings.ServerSecrets != (options.ServerSecrets{}) {
 		made.Targets = nil
+		b.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
 	} else {
 		made.Upstream = &settings.Upstream
 	}

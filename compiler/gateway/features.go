@@ -44,10 +44,13 @@ var supported = []features.FeatureName{
 	features.SupportTLSRouteModeTerminate,
 }
 
-func supportedFeatures() []gatewayv1.SupportedFeature {
-	out := make([]gatewayv1.SupportedFeature, len(supported))
-	for i, name := range supported {
-		out[i].Name = gatewayv1.FeatureName(name)
+// supportedFeatures are those of a class. Gateways have addresses only if the configuration gives them some.
+func (c Config) supportedFeatures() []gatewayv1.SupportedFeature {
+	var out []gatewayv1.SupportedFeature
+	for _, name := range supported {
+		if len(c.Addresses) > 0 || name != features.SupportGatewayStaticAddresses && name != features.SupportGatewayAddressEmpty {
+			out = append(out, gatewayv1.SupportedFeature{Name: gatewayv1.FeatureName(name)})
+		}
 	}
 	return out
 }

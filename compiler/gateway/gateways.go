@@ -27,7 +27,7 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 	for _, c := range sorted(in.Classes) {
 		if string(c.Value.Spec.ControllerName) == t.cfg.Controller {
 			ours[c.Ref.Name] = c.Value.Spec.ParametersRef == nil
-			t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c))
+			t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c, t.cfg))
 			if c.Value.Spec.ParametersRef != nil {
 				t.report(diag.Error, c.Ref, c.Position("spec", "parametersRef"), "parameters are not supported; Gateways of the class are not served", "remove them")
 			}
@@ -42,13 +42,15 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 		t.world.Gateways = append(t.world.Gateways, g)
 		t.refuse(g)
 		t.refuseSets(g)
+		g.Judge()
 		t.world.Certify(g.All(), t.certificate)
 	}
 	place(t.world.Gateways, t.cfg.Addresses)
-	taken := map[int]string{}
-	maps.Copy(taken, t.cfg.Ports)
+	t.ports(sets)
 	for _, g := range t.world.Gateways {
-		t.ports(g, taken)
+		for _, port := range g.Ports() {
+			t.open(g, port)
+		}
 		if !g.Unplaced.Fine() {
 			t.report(diag.Error, g.Ref, g.Position("spec", "addresses"), g.Unplaced.Message+"; the Gateway is not served", "")
 		}
@@ -66,19 +68,39 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 	}
 }
 
-// ports opens the ports of a Gateway. Without an address of its own it gets none that is taken.
-func (t *translation) ports(g *attach.Gateway, taken map[int]string) {
-	shares := len(g.Addresses) == 0 && g.Unplaced.Fine()
-	for _, l := range g.All() {
-		if by, is := taken[int(l.Spec.Port)]; shares && is && l.Accepted.Fine() {
-			l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is that of %s", l.Spec.Port, by)}
+// ports shares out the ports of what has no address of its own: first to the listeners of Gateways, then to
+// those of ListenerSets, of any Gateway, each time to the older one. So a new ListenerSet takes no port from
+// a Gateway that is served.
+func (t *translation) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
+	taken := map[int]string{}
+	maps.Copy(taken, t.cfg.Ports)
+	claim := func(g *attach.Gateway, listeners []*attach.Listener) {
+		if len(g.Addresses) > 0 || !g.Unplaced.Fine() {
+			return
+		}
+		own := g.Ref.String()
+		for _, l := range listeners {
+			if by, is := taken[int(l.Spec.Port)]; is && by != own && l.Accepted.Fine() {
+				l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is that of %s", l.Spec.Port, by)}
+			}
+		}
+		for _, l := range listeners {
+			if l.Serves() {
+				taken[int(l.Spec.Port)] = own
+			}
 		}
 	}
-	for _, port := range g.Ports() {
-		if shares {
-			taken[port] = g.Ref.String()
+	of := map[diag.Object]*attach.Set{}
+	for _, g := range t.world.Gateways {
+		claim(g, g.Listeners)
+		for _, s := range g.Sets {
+			of[s.Ref] = s
 		}
-		t.open(g, port)
+	}
+	for _, o := range sets {
+		if s := of[o.Ref]; s != nil {
+			claim(s.Gateway, s.Listeners)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -114,7 +115,7 @@ func (t *translation) costly(namespace string, matches []match) *problem {
 }
 
 func sameParent(a, b gatewayv1.ParentReference) bool {
-	return fmt.Sprintf("%#v", a) == fmt.Sprintf("%#v", b)
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // give adds the matches of a route to a listener.
@@ -125,11 +126,15 @@ func (t *translation) give(a attach.Attachment, r *read) {
 		return
 	}
 	l := &b.listeners[slices.Index(b.of, a.Listener)]
+	connections := ""
+	if r.isOfConnections() && len(a.Hosts) > 0 && len(r.matches) > 0 {
+		connections = t.connect(r, a.Listener)
+	}
 	for _, host := range a.Hosts {
 		for _, m := range r.matches {
 			m.Host, m.Of = host.Name, host.Of
-			if r.isOfConnections() {
-				m.Backend = t.connect(r, a.Listener)
+			if connections != "" {
+				m.Backend = connections
 			}
 			l.Matches = append(l.Matches, m)
 		}

@@ -48,7 +48,7 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	for _, s := range in.Secrets {
 		t.secrets[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
 	}
-	t.backends = &backends{services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{}, splits: map[string]routing.Split{}}
+	t.backends = &backends{services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{}, splits: map[string]routing.Split{}, closed: map[diag.Object]diag.Position{}}
 	for _, s := range in.Services {
 		t.backends.services[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
 	}
@@ -71,6 +71,10 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 		for _, s := range g.Sets {
 			t.verdicts.Sets = append(t.verdicts.Sets, setVerdict(s))
 		}
+	}
+	for service, at := range t.backends.closed {
+		t.report(diag.Error, service, at, "its annotations protect it, or need a Secret, and routes of Gateways cannot follow them: what they send to it is refused",
+			"remove them, or route to it by an Ingress")
 	}
 	model := t.model()
 	return model, diag.Sort(t.found), t.verdicts

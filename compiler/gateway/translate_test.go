@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -187,10 +188,87 @@ func TestSetsInConflict(t *testing.T) {
 	}
 }
 
+// A set that the Gateway does not allow is in nobody's way.
+func TestSetsThatAreNotAllowed(t *testing.T) {
+	t.Parallel()
+	set := func(namespace, name, created string) string {
+		return strings.Replace(object("ListenerSet", name, "{parentRef: {name: one, namespace: shop}, listeners: [{name: x, port: 80, protocol: HTTP, hostname: x.example}, {name: b, port: 9000, protocol: HTTP}]}"),
+			"namespace: shop}\nspec", "namespace: "+namespace+", creationTimestamp: "+created+"}\nspec", 1)
+	}
+	_, _, v := gateway.Translate(gathered(t, class+
+		object("Gateway", "one", "{gatewayClassName: hapsnap, allowedListeners: {namespaces: {from: Same}}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.example}]}")+
+		set("evil", "squat", "2024-01-02T00:00:00Z")+set("shop", "meant", "2024-01-03T00:00:00Z")), usual)
+	for _, s := range v.Sets {
+		want := "Accepted=Accepted"
+		if s.Ref.Name == "squat" {
+			want = "!Accepted=NotAllowed !Programmed=NotAllowed"
+		}
+		if got := conditionsOf(s.Status.Conditions); got != want {
+			t.Errorf("%s: %s, want %s", s.Ref, got, want)
+		}
+	}
+	if len(v.Sets) != 2 {
+		t.Errorf("%d sets", len(v.Sets))
+	}
+}
+
+// A set gets no port that a Gateway has, however old the set's own Gateway is.
+func TestSetsTakeNoPortOfAGateway(t *testing.T) {
+	t.Parallel()
+	at := func(created, text string) string {
+		return strings.Replace(text, "namespace: shop}\nspec", "namespace: shop, creationTimestamp: "+created+"}\nspec", 1)
+	}
+	m, _, v := gateway.Translate(gathered(t, class+
+		at("2024-01-01T00:00:00Z", object("Gateway", "one", "{gatewayClassName: hapsnap, allowedListeners: {namespaces: {from: Same}}, listeners: [{name: a, port: 80, protocol: HTTP}]}"))+
+		at("2024-01-02T00:00:00Z", object("Gateway", "young", "{gatewayClassName: hapsnap, listeners: [{name: a, port: 5432, protocol: HTTP}]}"))+
+		at("2025-01-03T00:00:00Z", object("ListenerSet", "grab", "{parentRef: {name: one}, listeners: [{name: x, port: 5432, protocol: HTTP}, {name: b, port: 80, protocol: HTTP, hostname: b.example}, {name: z, port: 7000, protocol: HTTP}]}"))), usual)
+	var binds, listeners []string
+	for _, b := range m.Binds {
+		binds = append(binds, b.Name)
+	}
+	for _, l := range v.Sets[0].Status.Listeners {
+		listeners = append(listeners, string(l.Name)+" "+gateway.Condition(l.Conditions, "Accepted").Reason)
+	}
+	if got, want := strings.Join(binds, " "), "shop/one:7000 shop/one:80 shop/young:5432"; got != want {
+		t.Errorf("binds %s, want %s", got, want)
+	}
+	if got, want := strings.Join(listeners, ", "), "x PortUnavailable, b Accepted, z Accepted"; got != want {
+		t.Errorf("listeners %s, want %s", got, want)
+	}
+}
+
+// A Service whose annotations close it for routes is told of, once.
+func TestClosedServices(t *testing.T) {
+	t.Parallel()
+	closed := strings.Replace(service("web"), "namespace: shop}", "namespace: shop, annotations: {hapsnap.dev/auth-type: basic, hapsnap.dev/allow-list: 10.0.0.0/8}}", 1)
+	gatewayWithTCP := object("Gateway", "one", "{gatewayClassName: hapsnap, listeners: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 5432, protocol: TCP}]}")
+	route := func(kind, section string) string {
+		return object(kind, "to-"+section, "{parentRefs: [{name: one, sectionName: "+section+"}], rules: [{backendRefs: [{name: web, port: 80}]}]}")
+	}
+	for name, routes := range map[string]string{"http": route("HTTPRoute", "a"), "tcp": route("TCPRoute", "b"), "both": route("HTTPRoute", "a") + route("TCPRoute", "b")} {
+		m, found, _ := gateway.Translate(gathered(t, class+gatewayWithTCP+closed+routes), usual)
+		if len(found) != 1 || found[0].Object.String() != "Service shop/web" || !strings.Contains(found[0].Message, "is refused") {
+			t.Errorf("%s: %v", name, found)
+		}
+		for _, b := range m.Backends {
+			if len(b.Targets) > 0 {
+				t.Errorf("%s: backend %s has servers", name, b.Name)
+			}
+		}
+	}
+}
+
 // A class claims features that there are, in the order of their names.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
-	_, _, v := gateway.Translate(gathered(t, world()), usual)
+	cfg := usual
+	_, _, v := gateway.Translate(gathered(t, world()), cfg)
+	without := len(v.Classes[0].Status.SupportedFeatures)
+	cfg.Addresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}
+	_, _, v = gateway.Translate(gathered(t, world()), cfg)
+	if with := len(v.Classes[0].Status.SupportedFeatures); with != without+2 {
+		t.Errorf("%d features with addresses, %d without, want 2 less", with, without)
+	}
 	var names []string
 	for _, f := range v.Classes[0].Status.SupportedFeatures {
 		names = append(names, string(f.Name))

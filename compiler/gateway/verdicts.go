@@ -78,7 +78,7 @@ func condition(kind, reason string, v attach.Verdict, generation int64) metav1.C
 	return c
 }
 
-func classVerdict(c inputs.Object[gatewayv1.GatewayClass]) ClassVerdict {
+func classVerdict(c inputs.Object[gatewayv1.GatewayClass], cfg Config) ClassVerdict {
 	var v attach.Verdict
 	if c.Value.Spec.ParametersRef != nil {
 		v = attach.Verdict{Reason: string(gatewayv1.GatewayClassReasonInvalidParameters), Message: "parameters are not supported"}
@@ -87,7 +87,7 @@ func classVerdict(c inputs.Object[gatewayv1.GatewayClass]) ClassVerdict {
 		Conditions: []metav1.Condition{
 			condition(string(gatewayv1.GatewayClassConditionStatusAccepted), string(gatewayv1.GatewayClassReasonAccepted), v, c.Value.Generation),
 		},
-		SupportedFeatures: supportedFeatures(),
+		SupportedFeatures: cfg.supportedFeatures(),
 	}}
 }
 

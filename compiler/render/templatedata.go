@@ -347,7 +347,7 @@ func known(o routing.Origin) []routing.Origin {
 
 // listenerOrigins returns the objects of a listener's routes, each once.
 func listenerOrigins(l routing.Listener) []routing.Origin {
-	out := l.Origins
+	out := slices.Clip(l.Origins) // what is appended is not the model's
 	for _, r := range l.Routes {
 		out = union(out, known(r.Origin))
 	}

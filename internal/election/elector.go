@@ -89,6 +89,7 @@ func (e *Elector) config() leaderelection.LeaderElectionConfig {
 				LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 			},
 			timeout: o.Times.RenewDeadline / 2, read: e.read, before: e.before, after: e.after,
+			lost: func() { e.end("another process holds the lease") },
 		},
 		Callbacks: leaderelection.LeaderCallbacks{
 			// Terms begin and end with what is written: see after.
@@ -283,6 +284,8 @@ type lock struct {
 	read func(err error)
 	// before decides whether a record may be written, and after is called with the result and when the
 	// request was sent.
+	// lost is called where another process was found to hold the Lease.
+	lost   func()
 	before func(ctx context.Context, record resourcelock.LeaderElectionRecord) error
 	after  func(sent time.Time, record resourcelock.LeaderElectionRecord, err error)
 }
@@ -309,6 +312,7 @@ func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 // that was stopped for longer than the Lease lasts would take the Lease from its successor.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" && l.holder != l.Identity() {
+		l.lost()
 		return fmt.Errorf("the lease is %s's: it is not released", l.holder)
 	}
 	return l.write(ctx, record, l.Interface.Update)

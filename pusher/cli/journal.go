@@ -125,14 +125,16 @@ func life(id snapshots.ID, journal []channel.Entry) []channel.Entry {
 		case e.Turn && ran[e.Fleet] && e.Verb == channel.TurnDone:
 			ran[e.Fleet] = false
 			e.Text = fmt.Sprintf("%s took its place", e.Snapshot)
-			if c := causes[e.Snapshot]; c.Snapshot == e.Snapshot || c.Snapshot == id {
+			if c := causes[e.Snapshot]; c.Verb == channel.TurnExpired {
+				e.Text += " after an override had expired"
+			} else if c.Snapshot == e.Snapshot || c.Snapshot == id {
 				e.Text += fmt.Sprintf(" after %s%s", c.Verb, saidBy(c.By, c.Reason))
 			}
 			e.Verb = "gone"
 			out = append(out, e)
 		}
 		switch {
-		case !e.Turn && !e.Snapshot.IsZero():
+		case !e.Turn && !e.Snapshot.IsZero(), e.Turn && e.Verb == channel.TurnExpired:
 			cause = e
 		case e.Turn && e.Verb == channel.TurnBegan:
 			causes[e.Snapshot] = cause

@@ -93,8 +93,9 @@ func (m *Machine) followOverride(now time.Time) {
 	if sameOverride(was, inForce) {
 		return
 	}
-	// One that was ended before is gone by then, or another one is there.
-	if inForce == nil && sameOverride(was, there) {
+	// One that a person ended before its time is gone, or another one is there. One that was over may have
+	// been tidied away since.
+	if inForce == nil && !now.Before(was.Expires) && (there == nil || sameOverride(was, there)) {
 		text := fmt.Sprintf("the override to %s%s has expired", was.Snapshot, byWhom(was.By))
 		m.tell(observe.Event{Log: "override has expired", Keys: []any{"by", was.By}, Reason: "OverrideExpired", Text: text, Snapshot: was.Snapshot}, now)
 	}

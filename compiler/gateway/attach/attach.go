@@ -125,13 +125,11 @@ var kindsOf = map[gatewayv1.ProtocolType][]string{
 	gatewayv1.TCPProtocolType:   {"TCPRoute"},
 }
 
-// NewGateway returns a Gateway whose listeners are judged by themselves, and among each other and those of
-// its ListenerSets, which come in the order in which they win.
+// NewGateway returns a Gateway with its ListenerSets, in the order in which they win. Their listeners are
+// judged by themselves; [Gateway.Judge] does so among each other.
 func NewGateway(o inputs.Object[gatewayv1.Gateway], sets ...inputs.Object[gatewayv1.ListenerSet]) *Gateway {
 	g := &Gateway{Object: o, Owner: Owner{By: o.Ref, at: o.Position}}
 	g.add(g, o.Value.Spec.Listeners)
-	g.conflicts()
-	before := slices.Clone(g.Listeners)
 	for _, set := range sets {
 		s := &Set{Object: set, Owner: Owner{By: set.Ref, at: set.Position}, Gateway: g}
 		var listeners []gatewayv1.Listener
@@ -139,11 +137,22 @@ func NewGateway(o inputs.Object[gatewayv1.Gateway], sets ...inputs.Object[gatewa
 			listeners = append(listeners, gatewayv1.Listener(entry))
 		}
 		s.add(g, listeners)
-		s.yield(before)
-		s.conflicts()
-		g.Sets, before = append(g.Sets, s), append(before, s.Listeners...)
+		g.Sets = append(g.Sets, s)
 	}
 	return g
+}
+
+// Judge finds the listeners that cannot be together. Those of sets that were refused are in nobody's way.
+func (g *Gateway) Judge() {
+	g.conflicts()
+	before := slices.Clone(g.Listeners)
+	for _, s := range g.Sets {
+		if s.Refused.Fine() {
+			s.yield(before)
+			s.conflicts()
+			before = append(before, s.Listeners...)
+		}
+	}
 }
 
 // All returns the listeners of a Gateway and of its ListenerSets.

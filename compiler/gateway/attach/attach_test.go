@@ -27,7 +27,9 @@ func read[T any](t *testing.T, kind, namespace, name, text string) inputs.Object
 
 func gatewayOf(t *testing.T, listeners ...string) *attach.Gateway {
 	t.Helper()
-	return attach.NewGateway(read[gatewayv1.Gateway](t, "Gateway", "shop", "web", "  gatewayClassName: x\n  listeners:\n  - "+strings.Join(listeners, "\n  - ")))
+	g := attach.NewGateway(read[gatewayv1.Gateway](t, "Gateway", "shop", "web", "  gatewayClassName: x\n  listeners:\n  - "+strings.Join(listeners, "\n  - ")))
+	g.Judge()
+	return g
 }
 
 // Listeners are judged one by one and among each other; those that are at fault are not served, and all
@@ -161,6 +163,7 @@ func TestSets(t *testing.T) {
 	const a, b, c, tls = "{name: l, port: 80, protocol: HTTP, hostname: a.example}", "{name: m, port: 80, protocol: HTTP, hostname: b.example}", "{name: o, port: 80, protocol: HTTP, hostname: c.example}", "{name: tls, port: 80, protocol: HTTPS, tls: {certificateRefs: [{name: x}]}}"
 	g := attach.NewGateway(read[gatewayv1.Gateway](t, "Gateway", "shop", "web", "  gatewayClassName: x\n  allowedListeners: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}}\n  listeners:\n  - "+a),
 		set("team", "one", a, b), set("team", "two", b, c), set("team", "three", tls))
+	g.Judge()
 	var got []string
 	for _, l := range g.All() {
 		got = append(got, fmt.Sprint(l.Name(), " ", l.Conflicted.Reason))
