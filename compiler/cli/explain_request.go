@@ -55,7 +55,8 @@ was published by then, and says so. A snapshot does not say which objects wrote 
 
 The servers are those of the manifests or of the snapshot. Where these have none, since the
 pusher joins endpoints later, they are the EndpointSlices of the cluster now, if one is named and
-you may read them.
+you may read them. The answer depends on them only if the store is in that cluster and the
+snapshot is the newest, or the one that should run.
 
 The explanation is read from the rules and maps of the configuration. With a haproxy, a process
 of its own runs the configuration and answers the request, as for compiler test; the answer is
@@ -91,7 +92,7 @@ type explained struct {
 	check    *validate.Checker // nil without a haproxy
 	unasked  string            // why there is none
 	chosen   string            // why this snapshot, if nobody named it
-	past     bool              // it is what answered at a time that is over
+	past     bool              // it is what answered at a time that is over, or not what runs now
 }
 
 func (f *requestFlags) run(cmd *cobra.Command, args []string, now time.Time) error {
@@ -165,8 +166,9 @@ func (f *requestFlags) compile(cmd *cobra.Command, now time.Time) (explained, er
 func (f *requestFlags) report(ctx context.Context, of explained, r request.Request) (requestReport, error) {
 	files := of.snapshot.Files
 	if r.Port == 0 {
-		if r.Port = request.Port(files, r.TLS); r.Port == 0 {
-			return requestReport{}, process.Usage("nothing listens for %s: no frontend is for it", map[bool]string{true: "https", false: "http"}[r.TLS])
+		var err error
+		if r.Port, err = request.Port(files, r.TLS); err != nil {
+			return requestReport{}, err
 		}
 	}
 	directives, err := bind.Directives(of.snapshot.Config())
@@ -328,6 +330,9 @@ type requestReport struct {
 	EndpointsUnknown string `json:"endpointsUnknown,omitempty"`
 	// EndpointsLater says that the servers are those of now, and the answer is that of another time.
 	EndpointsLater bool `json:"endpointsLater,omitempty"`
+	// EndpointsElsewhere says that they are those of a cluster that the store is not in: the answer does not
+	// depend on them.
+	EndpointsElsewhere bool `json:"endpointsElsewhere,omitempty"`
 	// Origins says that objects are known; Wrote are those that wrote the lines.
 	Origins bool        `json:"origins"`
 	Wrote   []wroteLine `json:"wrote,omitempty"`

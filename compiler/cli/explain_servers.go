@@ -12,9 +12,10 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/hapsnap/hapsnap/compiler/explain/request"
@@ -23,6 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/live"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
 // serversTimeout is how long a cluster may take to say which servers there are: the rest of the
@@ -38,9 +40,11 @@ type serverBook struct {
 	endpoints map[snapshots.ServicePort][]snapshots.Endpoint // that are known
 	all       bool                                           // what is not among them has none
 	from      string                                         // where they come from, for people
-	client    discoveryclient.DiscoveryV1Interface           // nil: no cluster is asked
+	client    kubernetes.Interface                           // nil: no cluster is asked
+	missing   map[snapshots.ServicePort]bool                 // whose Services the cluster has not
 	why       string                                         // why something is not known
 	past      bool                                           // what answered then is explained, and the servers are those of now
+	elsewhere bool                                           // the cluster is not the one that the store is in: its servers decide nothing
 }
 
 // Where endpoints come from that are a file of the snapshot, and how the name of a cluster begins.
@@ -63,21 +67,22 @@ func (f *requestFlags) serverBook(of explained, directives []bind.Directive) (*s
 		book.why += "; with --kubeconfig they are read"
 		return book, nil
 	}
-	book.endpoints = map[snapshots.ServicePort][]snapshots.Endpoint{}
+	book.endpoints, book.missing = map[snapshots.ServicePort][]snapshots.Endpoint{}, map[snapshots.ServicePort]bool{}
+	book.elsewhere = !of.compiled && !stores.InCluster(f.store)
 	f.cluster.logs.Do(func() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) }) // what fails is said in the explanation
-	if book.client, book.from, err = f.slices(); err != nil {
+	if book.client, book.from, err = f.asked(); err != nil {
 		book.why += ", and the cluster that has them cannot be asked: " + err.Error()
 	}
 	return book, nil
 }
 
-// slices returns a client for EndpointSlices, and the name of their cluster. It sends nothing.
-func (f *requestFlags) slices() (discoveryclient.DiscoveryV1Interface, string, error) {
+// asked returns a client of the cluster, and its name. It sends nothing.
+func (f *requestFlags) asked() (kubernetes.Interface, string, error) {
 	config, err := f.cluster.options("").Load()
 	if err != nil {
 		return nil, "", err
 	}
-	client, err := discoveryclient.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, "", err
 	}
@@ -91,7 +96,7 @@ func (b *serverBook) of(ctx context.Context, port snapshots.ServicePort) ([]snap
 	}
 	ctx, cancel := context.WithTimeout(ctx, serversTimeout)
 	defer cancel()
-	list, err := b.client.EndpointSlices(port.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: port.Service}.String()})
+	list, err := b.client.DiscoveryV1().EndpointSlices(port.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: port.Service}.String()})
 	if err != nil {
 		b.client, b.why = nil, fmt.Sprintf("read EndpointSlices of Service %s/%s in %s: %v", port.Namespace, port.Service, b.from, err)
 		return nil, false
@@ -100,12 +105,19 @@ func (b *serverBook) of(ctx context.Context, port snapshots.ServicePort) ([]snap
 		b.endpoints[of] = endpoints
 	}
 	found := b.endpoints[port]
+	if len(list.Items) == 0 {
+		_, err := b.client.CoreV1().Services(port.Namespace).Get(ctx, port.Service, metav1.GetOptions{})
+		if b.missing[port] = apierrors.IsNotFound(err); err != nil && !b.missing[port] && b.elsewhere {
+			b.client, b.why = nil, fmt.Sprintf("%s has no EndpointSlices of Service %s/%s, which may not be there: %v", b.from, port.Namespace, port.Service, err)
+			return nil, false
+		}
+	}
 	b.endpoints[port] = found // also if it has none
 	return found, true
 }
 
-// usable returns how many servers a backend has. Where endpoints are not known, or not those of the time that is
-// explained, each Service counts as one.
+// usable returns how many servers a backend has. Where endpoints are not known, or not those of the time and the
+// place that are explained, each Service counts as one.
 func (b *serverBook) usable(ctx context.Context) func(string) int {
 	fixed := request.Servers(b.fixed)
 	return func(backend string) int {
@@ -114,7 +126,7 @@ func (b *serverBook) usable(ctx context.Context) func(string) int {
 			if d.Backend != backend || d.Weight == 0 && b.severalIn(backend) {
 				continue
 			}
-			if endpoints, known := b.of(ctx, d.Service); known && !b.past {
+			if endpoints, known := b.of(ctx, d.Service); known && !b.past && !b.elsewhere {
 				n += len(endpoints)
 			} else {
 				n++
@@ -137,25 +149,33 @@ func (b *serverBook) severalIn(backend string) bool {
 // describe writes the Services of the backend that answers, with their servers, into a report.
 func (b *serverBook) describe(ctx context.Context, out *requestReport) {
 	out.EndpointsKnown = true
+	missing := 0
 	for _, d := range b.directives {
 		if d.Backend != out.Backend {
 			continue
 		}
 		endpoints, known := b.of(ctx, d.Service)
 		out.EndpointsKnown = out.EndpointsKnown && known
-		out.Services = append(out.Services, serviceReport{Service: d.Service.String(), Weight: d.Weight, Endpoints: endpoints})
+		out.Services = append(out.Services, serviceReport{Service: d.Service.String(), Weight: d.Weight, Endpoints: endpoints, Missing: b.missing[d.Service]})
+		if b.missing[d.Service] {
+			missing++
+		}
+	}
+	if b.elsewhere && missing > 0 && missing == len(out.Services) {
+		out.EndpointsKnown, b.why = false, "none of these Services is in "+b.from
 	}
 	if !out.EndpointsKnown || len(out.Services) == 0 && !b.all {
 		out.EndpointsKnown, out.EndpointsUnknown = false, b.why
 		return
 	}
-	out.EndpointsFrom, out.EndpointsLater = b.from, b.past
+	out.EndpointsFrom, out.EndpointsLater, out.EndpointsElsewhere = b.from, b.past, b.elsewhere
 }
 
 type serviceReport struct {
 	Service   string               `json:"service"`
 	Weight    int                  `json:"weight"`
 	Endpoints []snapshots.Endpoint `json:"endpoints"`
+	Missing   bool                 `json:"missing,omitempty"` // the cluster was asked, and has no such Service
 }
 
 func (r requestReport) printServers(w io.Writer) {
@@ -173,8 +193,11 @@ func (r requestReport) printServers(w io.Writer) {
 	if strings.HasPrefix(r.EndpointsFrom, clusterFrom) {
 		when += ", in " + r.EndpointsFrom
 	}
-	if r.EndpointsLater {
+	switch {
+	case r.EndpointsLater:
 		when += " (those of then are not known)"
+	case r.EndpointsElsewhere:
+		when += " (the store is not in that cluster, so they decide nothing)"
 	}
 	fmt.Fprintln(w, when)
 	for _, s := range r.Services {
@@ -190,6 +213,6 @@ func (r requestReport) printServers(w io.Writer) {
 			}
 			addresses = append(addresses, net.JoinHostPort(e.Address, strconv.Itoa(e.Port))+state)
 		}
-		process.Hang(w, "  ", "    ", s.Service+": "+cmp.Or(strings.Join(addresses, ", "), "none"))
+		process.Hang(w, "  ", "    ", s.Service+": "+cmp.Or(strings.Join(addresses, ", "), map[bool]string{true: "none, for the Service is not there", false: "none"}[s.Missing]))
 	}
 }

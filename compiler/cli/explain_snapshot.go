@@ -28,7 +28,9 @@ func (f *requestFlags) stored(cmd *cobra.Command, now time.Time) (explained, err
 		case f.at != "":
 			id, out.chosen, err = f.ranThen(ctx, store, ids, now)
 		case f.snapshot != "":
-			id, err = findID(store, ids, f.snapshot)
+			if id, err = findID(store, ids, f.snapshot); err == nil {
+				out.past = !isCurrent(ctx, store, ids, id, now)
+			}
 		default:
 			id, out.chosen = newestOf(ctx, store, ids, now)
 		}
@@ -137,6 +139,15 @@ func newestAt(ctx context.Context, store stores.Store, ids []snapshots.ID, at ti
 		}
 	}
 	return snapshots.ID{}, process.WithHint(process.Usage("%s holds no snapshot from before %s", store, at.Format(time.RFC3339)), "its oldest one is "+ids[0].String())
+}
+
+// isCurrent reports whether a snapshot is the newest, or the one that should run.
+func isCurrent(ctx context.Context, store stores.Store, ids []snapshots.ID, id snapshots.ID, now time.Time) bool {
+	if id == ids[len(ids)-1] {
+		return true
+	}
+	view, err := store.View(ctx)
+	return err == nil && channel.Want(view, now).ID == id
 }
 
 // newestOf returns the newest snapshot, and says so if it is not what should run.

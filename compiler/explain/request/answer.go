@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,41 +196,80 @@ func Led(files []snapshots.File, r Request, usable func(backend string) int) (An
 	return out, nil
 }
 
-// Port returns the port of the listener that a URL without one means: the first one with, or without, TLS.
-func Port(files []snapshots.File, secure bool) int {
+// Port returns the port of the listener that a URL without one means: the first one with, or without, TLS. The
+// error is one of usage, and names the ports that there are.
+func Port(files []snapshots.File, secure bool) (int, error) {
 	w := walk{files: files, sections: slices.Collect(haproxycfg.Sections(snapshots.Snapshot{Files: files}.Config()))}
+	scheme, usual := "http", 80
+	if secure {
+		scheme, usual = "https", 443
+	}
+	var ports []int
+	passesUsual := false // as it is, also TLS
 	for _, s := range w.sections {
 		if s.Keyword != "frontend" || s.Name == "status" {
 			continue
 		}
-		inner, handsOn := w.handedOn(s)
 		for _, l := range s.Lines {
 			words := l.Texts()
 			if len(words) < 2 || words[0] != "bind" || portOf(words[1]) == 0 {
 				continue
 			}
-			ends := slices.Contains(words, "ssl")
-			if isTCP(s) {
-				ends = handsOn && slices.Contains(w.bindOf(inner).Texts(), "ssl")
+			port, ends := portOf(words[1]), slices.Contains(words, "ssl")
+			if !isTCP(s) && ends == secure || isTCP(s) && secure && w.endsTLS(s, map[string]bool{}) {
+				return port, nil
 			}
-			if ends == secure && (!isTCP(s) || ends) {
-				return portOf(words[1])
-			}
+			ports = append(ports, port)
+			passesUsual = passesUsual || port == usual && isTCP(s) && !ends
 		}
 	}
-	return 0
+	if passesUsual {
+		return usual, nil
+	}
+	err := process.Usage("nothing listens for %s: no frontend is for it", scheme)
+	if len(ports) == 0 {
+		return 0, err
+	}
+	slices.Sort(ports)
+	var names []string
+	for _, port := range slices.Compact(ports) {
+		names = append(names, strconv.Itoa(port))
+	}
+	return 0, process.WithHint(err, "name a port in the URL; there are "+strings.Join(names, ", "))
 }
 
-// handedOn returns the frontend that the default backend of another one hands connections on to.
-func (w *walk) handedOn(frontend haproxycfg.Section) (haproxycfg.Section, bool) {
+// endsTLS reports whether a frontend hands connections on to one within HAProxy where TLS ends, by whichever of
+// its backends, and through others.
+func (w *walk) endsTLS(frontend haproxycfg.Section, seen map[string]bool) bool {
+	if seen[frontend.Name] {
+		return false
+	}
+	seen[frontend.Name] = true
+	return slices.ContainsFunc(w.backendsOf(frontend), func(backend string) bool {
+		to, bind, ok := w.behind(backend)
+		return ok && (slices.Contains(bind.Texts(), "ssl") && !isTCP(to) || w.endsTLS(to, seen))
+	})
+}
+
+// backendsOf returns the names of backends that a frontend may choose: those of its rules, and the values of its maps.
+func (w *walk) backendsOf(frontend haproxycfg.Section) []string {
+	var out []string
 	for _, l := range frontend.Lines {
-		if words := l.Texts(); len(words) > 1 && words[0] == "default_backend" {
-			to, _, ok := w.behind(words[1])
-			return to, ok
+		words := l.Texts()
+		if len(words) > 1 && (words[0] == "default_backend" || words[0] == "use_backend") {
+			out = append(out, words[1])
+		}
+		for _, named := range mapNames.FindAllStringSubmatch(string(l.Text), -1) {
+			for _, e := range entries(w.files, named[1]) {
+				out = append(out, e.value)
+			}
 		}
 	}
-	return haproxycfg.Section{}, false
+	return out
 }
+
+// mapNames finds the files of the converters map, map_str and their like.
+var mapNames = regexp.MustCompile(`\bmap(?:_\w+)?\(([^,)]+)`)
 
 // behind returns the frontend that a backend hands connections on to, within HAProxy.
 func (w *walk) behind(backend string) (haproxycfg.Section, haproxycfg.Line, bool) {
@@ -263,15 +303,6 @@ func (w *walk) frontend(at func(address string) bool) (haproxycfg.Section, hapro
 		}
 	}
 	return haproxycfg.Section{}, haproxycfg.Line{}, false
-}
-
-func (w *walk) bindOf(s haproxycfg.Section) haproxycfg.Line {
-	for _, l := range s.Lines {
-		if l.Is("bind") {
-			return l
-		}
-	}
-	return haproxycfg.Line{}
 }
 
 // portOf returns the port of an address of TCP, 0 if it has none.

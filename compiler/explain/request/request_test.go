@@ -3,8 +3,10 @@ package request
 import (
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -109,8 +111,56 @@ func TestLed(t *testing.T) {
 	if _, err := Led(small, Request{Port: 81}, nil); !errors.Is(err, ErrNoListener) {
 		t.Errorf("a port without a listener: %v", err)
 	}
-	if http, https := Port(small, false), Port(small, true); http != 80 || https != 443 {
-		t.Errorf("the ports are %d and %d", http, https)
+}
+
+// A URL without a port means the first listener for its scheme, also where connections come to it by an entry of a
+// map alone. Where there is none, the ports that there are are named.
+func TestPort(t *testing.T) {
+	t.Parallel()
+	const byMap = `frontend gateway from main
+    mode tcp
+    bind *:5432
+    default_backend database
+
+frontend tls from main
+    mode tcp
+    bind *:443
+    tcp-request content set-var(sess.b) var(sess.sni),map_str(maps/sni.map)
+    use_backend %[var(sess.b)] if { var(sess.b) -m found }
+
+backend receiver
+    mode tcp
+    server requests abns@inner/443 send-proxy-v2
+
+backend database
+    mode tcp
+
+frontend https from main
+    bind abns@inner/443 accept-proxy`
+	config := func(text, sni string) []snapshots.File {
+		return []snapshots.File{{Path: "haproxy.cfg", Content: []byte(text)}, {Path: "maps/sni.map", Content: []byte(sni)}}
+	}
+	for name, c := range map[string]struct {
+		files  []snapshots.File
+		secure bool
+		want   int
+		hint   string
+	}{
+		"http":                         {files: small, want: 80},
+		"by a default backend":         {files: small, secure: true, want: 443},
+		"by an entry of a map":         {files: config(strings.ReplaceAll(byMap, ":443", ":8443")+" ssl\n", "passed.example database\nshop.example receiver\n"), secure: true, want: 8443},
+		"all of 443 is passed on":      {files: config(byMap+"\n", "passed.example database\n"), secure: true, want: 443},
+		"none, and no map leads to it": {files: config(strings.ReplaceAll(byMap, ":443", ":8443")+" ssl\n", "passed.example database\n"), secure: true, hint: "there are 5432, 8443"},
+		"none for http":                {files: config(byMap+" ssl\n", ""), hint: "there are 443, 5432"},
+		"none at all":                  {files: config("", "")},
+	} {
+		got, err := Port(c.files, c.secure)
+		if got != c.want || (err == nil) != (c.want != 0) {
+			t.Errorf("%s: %d, %v", name, got, err)
+		}
+		if hint := process.Hint(err); !strings.HasSuffix(hint, c.hint) {
+			t.Errorf("%s: hint %q", name, hint)
+		}
 	}
 }
 
