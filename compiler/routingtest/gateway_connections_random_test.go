@@ -28,21 +28,7 @@ func anyServer(t *testing.T, name string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go answerAny(c, name, &tls.Config{Certificates: []tls.Certificate{pair}})
-		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port
+	return rawServer(t, func(c net.Conn) { answerAny(c, name, &tls.Config{Certificates: []tls.Certificate{pair}}) })
 }
 
 func answerAny(c net.Conn, name string, cfg *tls.Config) {

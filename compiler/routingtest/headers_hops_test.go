@@ -104,22 +104,9 @@ func TestForwardedPort(t *testing.T) {
 // A WebSocket and a stream of gRPC work as before.
 func TestUpgradesThatStay(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
 	heads := make(chan http.Header, 8)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go switchAndEcho(c, heads)
-		}
-	}()
-	e := start(t, serviceYAML("shop", "a", l.Addr().(*net.TCPAddr).Port)+ingress{rules: []string{"shop.example P / a"}}.yaml())
+	port := rawServer(t, func(c net.Conn) { switchAndEcho(c, heads) })
+	e := start(t, serviceYAML("shop", "a", port)+ingress{rules: []string{"shop.example P / a"}}.yaml())
 	clean(t, e)
 	for _, protocol := range []string{"", "http/1.1"} {
 		address := e.http

@@ -24,21 +24,7 @@ import (
 // returns its port.
 func bare(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go answerBare(c)
-		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port
+	return rawServer(t, answerBare)
 }
 
 func answerBare(c net.Conn) {

@@ -47,21 +47,7 @@ func pathTable(t *testing.T, heading string) [][]string {
 // is: servers of libraries refuse paths that they cannot read.
 func plainServer(t *testing.T, name string) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return // it was closed
-			}
-			go answerPlainly(c, name)
-		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port
+	return rawServer(t, func(c net.Conn) { answerPlainly(c, name) })
 }
 
 func answerPlainly(c net.Conn, name string) {

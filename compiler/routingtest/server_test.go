@@ -56,6 +56,26 @@ func mirror(t *testing.T, name string, configure func(*httptest.Server)) int {
 	return portOf(s)
 }
 
+// rawServer starts a server that hands each connection to a function, which closes it, and returns its port.
+func rawServer(t *testing.T, answer func(net.Conn)) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // it was closed
+			}
+			go answer(c)
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
 func portOf(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
 
 // reply is an answer, and what the server got if one answered.

@@ -20,28 +20,14 @@ import (
 // then it repeats what it gets. It returns its port.
 func lineServer(t *testing.T, name string, wrap func(net.Conn) net.Conn) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				if wrap != nil {
-					c = wrap(c)
-				}
-				fmt.Fprintf(c, "%s\n", name)
-				_, _ = io.Copy(c, c) // until either side ends it
-			}()
+	return rawServer(t, func(c net.Conn) {
+		defer c.Close()
+		if wrap != nil {
+			c = wrap(c)
 		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port
+		fmt.Fprintf(c, "%s\n", name)
+		_, _ = io.Copy(c, c) // until either side ends it
+	})
 }
 
 // tlsLine starts a lineServer behind TLS with a certificate for its name.
