@@ -58,12 +58,7 @@ func follows(before, after channel.Decision, of snapshots.ID) string {
 }
 
 // byWhom ends a sentence about what was done.
-func (f *whoFlags) byWhom() string {
-	if f.by == "" {
-		return f.because()
-	}
-	return " by " + f.by + f.because()
-}
+func (f *whoFlags) byWhom() string { return channel.Said(f.by, f.reason) }
 
 // ownFlags are those that a command does not hand on to the next one that it prints.
 var ownFlags = []string{"by", "reason", "author", "output", "to", "full", "for", "end", "fleet", "wait", "timeout", "address", "dry-run"}

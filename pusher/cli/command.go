@@ -142,12 +142,7 @@ func (f *whoFlags) add(cmd *cobra.Command) {
 }
 
 // because returns the reason as the end of a commit's subject.
-func (f *whoFlags) because() string {
-	if f.reason == "" {
-		return ""
-	}
-	return ": " + f.reason
-}
+func (f *whoFlags) because() string { return channel.Said("", f.reason) }
 
 func whoami() string {
 	if u, err := user.Current(); err == nil {

@@ -128,7 +128,7 @@ func life(id snapshots.ID, journal []channel.Entry) []channel.Entry {
 			if c := causes[e.Snapshot]; c.Verb == channel.TurnExpired {
 				e.Text += " after an override had expired"
 			} else if c.Snapshot == e.Snapshot || c.Snapshot == id {
-				e.Text += fmt.Sprintf(" after %s%s", c.Verb, saidBy(c.By, c.Reason))
+				e.Text += fmt.Sprintf(" after %s%s", c.Verb, channel.Said(c.By, c.Reason))
 			}
 			e.Verb = "gone"
 			out = append(out, e)
@@ -152,7 +152,7 @@ func tell(e channel.Entry) string {
 		}
 		return text
 	}
-	text := cmp.Or(string(e.Verb), e.Text) + saidBy(cmp.Or(e.By, e.Author), e.Reason)
+	text := cmp.Or(string(e.Verb), e.Text) + channel.Said(cmp.Or(e.By, e.Author), e.Reason)
 	if e.From != "" {
 		text += ", from " + e.From
 	}

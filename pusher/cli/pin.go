@@ -46,20 +46,14 @@ func (f *channelFlags) pin(c *channel.Channel, does act, reason string, now time
 	id := does.snapshot
 	_, rejected := c.Rejection(id)
 	if p := c.Spec.Pin; p != nil && p.Snapshot == id && !rejected && (f.who.reason == "" || f.who.reason == p.Reason) {
-		return act{}, unchanged(fmt.Sprintf("%s is pinned already%s", id, saidBy(p.By, p.Reason)))
+		return act{}, unchanged(fmt.Sprintf("%s is pinned already%s", id, channel.Said(p.By, p.Reason)))
 	}
 	*c = c.Pinned(channel.Pin{Snapshot: id, By: f.who.by, Reason: reason, At: now})
-	does.done = fmt.Sprintf("%s pinned%s", id, saidBy(f.who.by, reason))
+	does.done = fmt.Sprintf("%s pinned%s", id, channel.Said(f.who.by, reason))
 	if rejected {
 		does.done += "; it is no longer rejected"
 	}
 	return does, nil
-}
-
-// saidBy says who said something, and why.
-func saidBy(by, reason string) string {
-	who := whoFlags{by: by, reason: reason}
-	return who.byWhom()
 }
 
 func unpinCommand() *cobra.Command {
@@ -154,7 +148,7 @@ gets what the fleet runs.`,
 			now := time.Now()
 			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (act, error) {
 				if p := c.Spec.Pause; p != nil && (f.who.reason == "" || f.who.reason == p.Reason) {
-					return act{}, unchanged("paused already" + saidBy(p.By, p.Reason))
+					return act{}, unchanged("paused already" + channel.Said(p.By, p.Reason))
 				}
 				*c = c.Paused(channel.Pause{By: f.who.by, Reason: f.who.reason, At: now})
 				return act{

@@ -200,7 +200,7 @@ before the pusher reads the confirmation, nothing is confirmed.`,
 			now := time.Now()
 			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (act, error) {
 				if old := c.Spec.ConfirmEndpoints; old != nil && old.Loss == loss {
-					return act{}, unchanged(fmt.Sprintf("loss %s is confirmed already%s", loss, saidBy(old.By, old.Reason)))
+					return act{}, unchanged(fmt.Sprintf("loss %s is confirmed already%s", loss, channel.Said(old.By, old.Reason)))
 				}
 				*c = c.Confirmed(channel.Confirmation{Loss: loss, By: f.who.by, Reason: f.who.reason, At: now})
 				return act{

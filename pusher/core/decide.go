@@ -96,7 +96,7 @@ func (m *Machine) followOverride(now time.Time) {
 	// One that a person ended before its time is gone, or another one is there. One that was over may have
 	// been tidied away since.
 	if inForce == nil && !now.Before(was.Expires) && (there == nil || sameOverride(was, there)) {
-		text := fmt.Sprintf("the override to %s%s has expired", was.Snapshot, byWhom(was.By))
+		text := fmt.Sprintf("the override to %s%s has expired", was.Snapshot, channel.Said(was.By, ""))
 		m.tell(observe.Event{Log: "override has expired", Keys: []any{"by", was.By}, Reason: "OverrideExpired", Text: text, Snapshot: was.Snapshot}, now)
 	}
 	m.state.Override, m.dirty = inForce, true
@@ -104,13 +104,6 @@ func (m *Machine) followOverride(now time.Time) {
 
 func sameOverride(a, b *channel.Override) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Snapshot == b.Snapshot && a.Expires.Equal(b.Expires)
-}
-
-func byWhom(name string) string {
-	if name == "" {
-		return ""
-	}
-	return " by " + name
 }
 
 // rejected lists the short digests that the channel rejects for the fleet.
@@ -129,13 +122,7 @@ func order(o *channel.Order) rollout.Order {
 	if o == nil {
 		return rollout.Order{}
 	}
-	says := ""
-	if o.By != "" {
-		says += " by " + o.By
-	}
-	if o.Reason != "" {
-		says += ": " + o.Reason
-	}
+	says := channel.Said(o.By, o.Reason)
 	mark := fmt.Sprintf("%s %s full=%t%s", o.Snapshot, o.At.UTC().Format(time.RFC3339), o.Full, says)
 	return rollout.Order{Snapshot: o.Snapshot, Mark: mark, Full: o.Full, Says: says}
 }

@@ -104,12 +104,12 @@ func Want(v View, now time.Time) Decision {
 	case len(v.IDs) == 0:
 		return hold(BecauseEmpty, "the store holds no snapshot")
 	case spec.Pause != nil:
-		return hold(BecausePause, "paused%s", said(spec.Pause.By, spec.Pause.Reason))
+		return hold(BecausePause, "paused%s", Said(spec.Pause.By, spec.Pause.Reason))
 	case spec.Override != nil && now.Before(spec.Override.Expires):
 		o := spec.Override
-		return v.named(o.Snapshot, BecauseOverride, fmt.Sprintf("overridden until %s%s", o.Expires.UTC().Format(time.RFC3339), said(o.By, o.Reason)))
+		return v.named(o.Snapshot, BecauseOverride, fmt.Sprintf("overridden until %s%s", o.Expires.UTC().Format(time.RFC3339), Said(o.By, o.Reason)))
 	case spec.Pin != nil:
-		return v.named(spec.Pin.Snapshot, BecausePin, "pinned"+said(spec.Pin.By, spec.Pin.Reason))
+		return v.named(spec.Pin.Snapshot, BecausePin, "pinned"+Said(spec.Pin.By, spec.Pin.Reason))
 	}
 	return v.newest()
 }
@@ -123,7 +123,7 @@ func (v View) named(id snapshots.ID, because Reason, message string) Decision {
 		return hold(because, "%s is %s, but the store does not hold it", id, message)
 	}
 	if r, ok := v.rejection(id); ok {
-		return hold(because, "%s is %s, but was rejected%s", id, message, said("", r.Reason))
+		return hold(because, "%s is %s, but was rejected%s", id, message, Said("", r.Reason))
 	}
 	return Decision{ID: id, Because: because, Message: id.String() + " is " + message}
 }
@@ -159,7 +159,7 @@ func (v View) newest() Decision {
 	case failed == nil:
 		return hold(BecauseNone, "no snapshot may run: %s", counts(rejected, waiting))
 	case failed.Good.IsZero():
-		return hold(BecauseNone, "%s failed, and no snapshot is known to be good: mend what it says, then pusher retry, or publish another%s", failed.Snapshot, said("", failed.Reason))
+		return hold(BecauseNone, "%s failed, and no snapshot is known to be good: mend what it says, then pusher retry, or publish another%s", failed.Snapshot, Said("", failed.Reason))
 	}
 	return hold(BecauseNone, "%s failed, and the store does not offer %s, which was good: what runs goes on", failed.Snapshot, failed.Good)
 }
@@ -196,8 +196,8 @@ func counts(rejected, waiting int) string {
 	return strings.Join(out, ", ")
 }
 
-// said says who said something, and why.
-func said(by, reason string) string {
+// Said says who said something, and why.
+func Said(by, reason string) string {
 	if by != "" {
 		by = " by " + by
 	}
