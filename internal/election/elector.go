@@ -89,7 +89,6 @@ func (e *Elector) config() leaderelection.LeaderElectionConfig {
 				LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 			},
 			timeout: o.Times.RenewDeadline / 2, read: e.read, before: e.before, after: e.after,
-			lost: func() { e.end("another process holds the lease") },
 		},
 		Callbacks: leaderelection.LeaderCallbacks{
 			// Terms begin and end with what is written: see after.
@@ -102,21 +101,31 @@ func (e *Elector) config() leaderelection.LeaderElectionConfig {
 
 // before decides whether a record may be written. The Lease is released only when no function uses the
 // term any more: the process that takes it next must be alone.
-func (e *Elector) before(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+//
+// One that was read as another process's is not released: client-go reads the Lease before it releases it,
+// but looks at the holder that it saw before. A process that was stopped for longer than the Lease lasts
+// would take the Lease from its successor.
+func (e *Elector) before(ctx context.Context, record resourcelock.LeaderElectionRecord, holder string) error {
 	if record.HolderIdentity == e.options.Identity {
 		return nil
 	}
-	e.end("lease given back")
-	idle := e.unused()
-	if idle == nil {
-		return nil
+	lost := holder != e.options.Identity
+	if lost {
+		e.end("another process holds the lease")
+	} else {
+		e.end("lease given back")
 	}
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for what was begun while leading: %w", ctx.Err())
+	if idle := e.unused(); idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for what was begun while leading: %w", ctx.Err())
+		}
 	}
+	if lost {
+		return fmt.Errorf("the lease is %s's: it is not released", holder)
+	}
+	return nil
 }
 
 // unused returns a channel that is closed when no function uses a term, or nil if none ever did.
@@ -284,9 +293,7 @@ type lock struct {
 	read func(err error)
 	// before decides whether a record may be written, and after is called with the result and when the
 	// request was sent.
-	// lost is called where another process was found to hold the Lease.
-	lost   func()
-	before func(ctx context.Context, record resourcelock.LeaderElectionRecord) error
+	before func(ctx context.Context, record resourcelock.LeaderElectionRecord, holder string) error
 	after  func(sent time.Time, record resourcelock.LeaderElectionRecord, err error)
 }
 
@@ -307,19 +314,13 @@ func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.write(ctx, record, l.Interface.Create)
 }
 
-// Update renews, takes or releases the Lease. It releases no Lease that it read as another process's:
-// client-go reads the Lease before it releases it, but looks at the holder that it saw before. A process
-// that was stopped for longer than the Lease lasts would take the Lease from its successor.
+// Update renews, takes or releases the Lease.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == "" && l.holder != l.Identity() {
-		l.lost()
-		return fmt.Errorf("the lease is %s's: it is not released", l.holder)
-	}
 	return l.write(ctx, record, l.Interface.Update)
 }
 
 func (l *lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
-	if err := l.before(ctx, record); err != nil {
+	if err := l.before(ctx, record, l.holder); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
