@@ -171,7 +171,7 @@ cover: test-deps ## run the tests and show which code they reach
 	@echo 'by line: build/cover.html'
 
 .PHONY: haproxy-3.0
-haproxy-3.0: ## build Debian trixie's haproxy into build/haproxy-3.0
+haproxy-3.0: ## build the haproxy of Debian trixie's release into build/haproxy-3.0
 	@hack/haproxy-3.0 build/haproxy-3.0
 
 .PHONY: deps
