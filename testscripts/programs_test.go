@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/hapsnap/hapsnap/internal/child"
 	"github.com/hapsnap/hapsnap/internal/testing/output"
 )
 
@@ -26,26 +26,13 @@ const quitTimeout = time.Minute
 type program struct {
 	cmd    *exec.Cmd
 	output output.Buffer
-	ended  chan struct{}
+	ended  <-chan struct{}
 }
 
-// launch starts a process that cannot outlive this one: it gets SIGKILL with the
-// thread that forked it, so that thread is held until the process has ended.
-func (p *program) launch() error {
-	p.ended = make(chan struct{})
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // quit looks at the exit code
-			close(p.ended)
-		}
-	}()
-	return <-started
+// launch starts a process that cannot outlive this one. quit looks at the exit code.
+func (p *program) launch() (err error) {
+	p.ended, err = child.Start(p.cmd)
+	return err
 }
 
 func (p *program) kill() {

@@ -9,8 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/child"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -169,29 +168,19 @@ func run(tb testing.TB, dir string, addresses ...string) (pid int) {
 	var output bytes.Buffer
 	cmd := exec.Command(haproxy(), "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
 	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error), make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			ended <- cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	ended, err := child.Start(cmd)
+	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
 		select {
-		case err := <-ended:
-			tb.Errorf("haproxy had ended by itself: %v", err)
+		case <-ended:
+			tb.Errorf("haproxy had ended by itself: %v", cmd.ProcessState)
 		default:
 			if err := cmd.Process.Kill(); err != nil {
 				tb.Error(err)
 			}
-			<-ended //nolint:errcheck // it was killed
+			<-ended
 		}
 		if tb.Failed() {
 			tb.Logf("haproxy said:\n%s", output.String())
@@ -199,9 +188,8 @@ func run(tb testing.TB, dir string, addresses ...string) (pid int) {
 	})
 	await(tb, func() error {
 		select {
-		case err := <-ended:
-			ended <- err
-			tb.Fatalf("haproxy ended: %v\n%s", err, output.String())
+		case <-ended:
+			tb.Fatalf("haproxy ended: %v\n%s", cmd.ProcessState, output.String())
 		default:
 		}
 		for _, address := range addresses {

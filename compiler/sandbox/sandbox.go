@@ -30,12 +30,12 @@ import (
 	"maps"
 	"net"
 	"os/exec"
-	"runtime"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/child"
 	"github.com/hapsnap/hapsnap/internal/scratch"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -187,27 +187,15 @@ func liveData(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Se
 type process struct {
 	cmd    *exec.Cmd
 	output bytes.Buffer // to be read once it has ended
-	ended  chan struct{}
+	ended  <-chan struct{}
 }
 
-// run starts HAProxy in a directory. On Linux it dies with this process: its thread is
-// kept until then, for the kernel ties the signal of death to that.
+// run starts HAProxy in a directory. On Linux it dies with this process.
 func run(ctx context.Context, haproxy, dir string) (*process, error) {
-	p := &process{cmd: exec.CommandContext(ctx, haproxy, "-db", "-f", snapshots.ConfigFile), ended: make(chan struct{})}
+	p := &process{cmd: exec.CommandContext(ctx, haproxy, "-db", "-f", snapshots.ConfigFile)}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, &p.output, &p.output
-	p.cmd.SysProcAttr = diesWithParent()
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // it is killed
-			close(p.ended)
-		}
-	}()
-	if err := <-started; err != nil {
+	var err error
+	if p.ended, err = child.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", haproxy, err)
 	}
 	return p, nil

@@ -6,9 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/internal/child"
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/internal/testing/imagetest"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
@@ -137,27 +136,16 @@ func (e *edge) start(t *testing.T, name string, args ...string) {
 	}
 	cmd := exec.CommandContext(context.Background(), filepath.Join(e.dir, name), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = e.dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error), make(chan struct{})
-	var stopping atomic.Bool
-	go func() {
-		runtime.LockOSThread() // the program ends with the thread that started it
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			err = cmd.Wait()
-			close(ended)
-			if !stopping.Load() {
-				t.Errorf("%s has ended by itself: %v", name, err)
-			}
-		}
-	}()
-	if err := <-started; err != nil {
+	ended, err := child.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		stopping.Store(true)
+		select {
+		case <-ended:
+			t.Errorf("%s has ended by itself: %v", name, cmd.ProcessState)
+		default:
+		}
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		<-ended
 		_ = log.Close()

@@ -10,13 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/child"
 )
 
 // startupLimit and stopLimit bound how long HAProxy may take to come up or go, on a
@@ -104,22 +105,16 @@ func (h *haproxy) launch() error {
 	cmd.Env = h.env
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	started, exited := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		h.alive.Store(err == nil)
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is seen in the log
-			h.alive.Store(false)
-			close(exited)
-		}
-	}()
-	if err := <-started; err != nil {
+	ended, err := child.Start(cmd) // how it ended is seen in the log
+	if h.alive.Store(err == nil); err != nil {
 		return err
 	}
+	exited := make(chan struct{})
+	go func() {
+		<-ended
+		h.alive.Store(false)
+		close(exited)
+	}()
 	h.master, h.exited = cmd.Process, exited
 	return nil
 }

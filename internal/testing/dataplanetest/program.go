@@ -13,15 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/child"
 )
 
 // programLimit is how long a real API may take to answer for the first time.
@@ -38,7 +38,7 @@ type program struct {
 	socket   string
 	log      string
 	process  *os.Process
-	exited   chan struct{}
+	exited   <-chan struct{}
 	proxy    *httputil.ReverseProxy
 	stopping sync.Once
 }
@@ -51,7 +51,7 @@ func startProgram(o Options, h *haproxy, paths Dirs, ended func(*program)) (*pro
 	run := filepath.Dir(h.socket)
 	p := &program{
 		options: o, settings: filepath.Join(run, "dataplaneapi.yml"), socket: filepath.Join(run, "api.sock"),
-		log: filepath.Join(run, programLog), exited: make(chan struct{}),
+		log: filepath.Join(run, programLog),
 	}
 	p.proxy = &httputil.ReverseProxy{
 		Transport: p.transport(),
@@ -125,22 +125,11 @@ func (p *program) launch() error {
 	delay := strconv.FormatInt(p.options.ReloadDelay.Milliseconds(), 10)
 	cmd.Env = append(append(os.Environ(), p.options.Env...), "CI_DATAPLANE_RELOAD_DELAY_OVERRIDE="+delay)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is seen in its log
-			close(p.exited)
-		}
-	}()
-	if err := <-started; err != nil {
+	exited, err := child.Start(cmd) // how it ended is seen in its log
+	if err != nil {
 		return err
 	}
-	p.process = cmd.Process
+	p.process, p.exited = cmd.Process, exited
 	return nil
 }
 

@@ -244,7 +244,7 @@ func cloneTree(from, to string) error {
 // ended is how a life ended, with the end of what the container wrote if the pod asks for
 // that. The caller holds the mutex.
 func (c *container) ended(life *process) *corev1.ContainerStateTerminated {
-	out := &corev1.ContainerStateTerminated{ExitCode: life.code.Load(), Reason: "Completed"}
+	out := &corev1.ContainerStateTerminated{ExitCode: life.code(), Reason: "Completed"}
 	if out.ExitCode == 0 {
 		return out
 	}

@@ -173,7 +173,7 @@ func (p *podRun) finish(ctx context.Context, c *container) bool {
 	}
 	<-c.process.gone
 	c.restarts++
-	code := c.process.code.Load()
+	code := c.process.code()
 	if code != 0 {
 		p.kubelet.note("container %s of %s ended with %d", c.spec.Name, p.pod.Name, code)
 	}
@@ -205,7 +205,7 @@ func (p *podRun) supervise(ctx context.Context, c *container, ending *atomic.Boo
 			if !ending.Load() && killed {
 				pause(ctx, again)
 			} else if !ending.Load() {
-				p.kubelet.note("container %s of %s ended with %d, and is started again", c.spec.Name, p.pod.Name, life.code.Load())
+				p.kubelet.note("container %s of %s ended with %d, and is started again", c.spec.Name, p.pod.Name, life.code())
 				pause(ctx, again)
 			}
 		}

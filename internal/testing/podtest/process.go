@@ -10,37 +10,28 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/child"
 )
 
 // setns is not in the package syscall for every architecture.
 const setns = sysSetns
 
-// A process cannot outlive the test: the thread that forked it lives as long as it does.
+// A process cannot outlive the test.
 type process struct {
 	command *exec.Cmd
-	gone    chan struct{}
-	code    atomic.Int32
+	gone    <-chan struct{}
 }
 
 func startProcess(c *exec.Cmd) (*process, error) {
-	p := &process{command: c, gone: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := c.Start()
-		started <- err
-		if err == nil {
-			_ = c.Wait() // the state says how it ended
-			p.code.Store(int32(c.ProcessState.ExitCode()))
-			close(p.gone)
-		}
-	}()
-	return p, <-started
+	gone, err := child.Start(c)
+	return &process{command: c, gone: gone}, err
 }
+
+// code is the exit code of a process that is gone.
+func (p *process) code() int32 { return int32(p.command.ProcessState.ExitCode()) }
 
 func (p *process) pid() int { return p.command.Process.Pid }
 
