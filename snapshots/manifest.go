@@ -8,7 +8,9 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/types"
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
@@ -169,11 +171,82 @@ type Input struct {
 // Marshal returns the manifest as YAML. The same value gives the same bytes. A manifest
 // that is too large to be read again is an error.
 func (m Manifest) Marshal() ([]byte, error) {
-	data, err := yamltext.Marshal(m)
+	data, err := m.marshal()
 	if err == nil && len(data) > MaxManifest {
 		err = fmt.Errorf("%s has %d bytes, and may have %d: it names %d objects that were compiled", ManifestFile, len(data), MaxManifest, len(m.Provenance.Inputs))
 	}
 	return data, err
+}
+
+// marshal writes the inputs by itself: YAML by way of JSON took half of the memory and a third of the time
+// that a change among 10,000 objects costs.
+func (m Manifest) marshal() ([]byte, error) {
+	const place = "HERE-ARE-THE-INPUTS"
+	frameOnly := m
+	frameOnly.Provenance.Inputs = []Input{{Kind: place}}
+	frame, err := yamltext.Marshal(frameOnly)
+	if err != nil {
+		return nil, err
+	}
+	// The same text in another field is of one line as well, but not one of these.
+	before, after, found := bytes.Cut(frame, []byte("\n  - apiVersion: \"\"\n    kind: "+place+"\n    name: \"\"\n"))
+	if !found || len(m.Provenance.Inputs) == 0 {
+		return yamltext.Marshal(m)
+	}
+	out := make([]byte, 0, len(frame)+160*len(m.Provenance.Inputs))
+	out = append(append(out, before...), '\n')
+	known := make(map[string]string)
+	for _, in := range m.Provenance.Inputs {
+		// In the order of the keys, as the library writes a mapping.
+		for i, field := range [...]struct{ key, value string }{
+			{"apiVersion", in.APIVersion}, {"kind", in.Kind}, {"name", in.Name}, {"namespace", in.Namespace},
+			{"resourceVersion", in.ResourceVersion}, {"uid", in.UID},
+		} {
+			if field.value == "" && i > 2 {
+				continue
+			}
+			text, ok := scalar(field.value, known)
+			if !ok {
+				return yamltext.Marshal(m)
+			}
+			indent := "    "
+			if i == 0 {
+				indent = "  - "
+			}
+			out = append(append(append(append(append(out, indent...), field.key...), ": "...), text...), '\n')
+		}
+	}
+	return append(out, after...), nil
+}
+
+var (
+	// plainScalar matches what YAML takes for a string without quotes, but for the words of notStrings. uuidForm
+	// and digits are those of an API server's UIDs and resource versions.
+	plainScalar = regexp.MustCompile(`^[A-Za-z](?:[A-Za-z0-9./-]*[A-Za-z0-9])?$`)
+	notStrings  = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
+	uuidForm    = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	digits      = regexp.MustCompile(`^[1-9][0-9]*$`)
+)
+
+// scalar returns a string as the YAML library writes it. It asks the library for what it does not know, and
+// only once. What the library may spread over several lines depends on its place, and is nothing for it.
+func scalar(s string, known map[string]string) (text string, ok bool) {
+	switch {
+	case uuidForm.MatchString(s), plainScalar.MatchString(s) && !notStrings.MatchString(s):
+		return s, true
+	case digits.MatchString(s):
+		return `"` + s + `"`, true
+	}
+	text, ok = known[s]
+	if !ok && !strings.ContainsFunc(s, unicode.IsSpace) {
+		data, err := yamltext.Marshal(map[string]string{"k": s})
+		text = strings.TrimSuffix(strings.TrimPrefix(string(data), "k: "), "\n")
+		ok = err == nil && !strings.Contains(text, "\n")
+		if ok {
+			known[s] = text
+		}
+	}
+	return text, ok
 }
 
 // ParseManifest reads snapshot.yaml. It refuses unknown fields, since they may carry a

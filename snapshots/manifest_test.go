@@ -3,9 +3,12 @@ package snapshots
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
 func TestDecodeYAMLReadsOneDocument(t *testing.T) {
@@ -105,5 +108,66 @@ func TestLargest(t *testing.T) {
 	files[11].Content = []byte("xx")
 	if got := Largest(files); got != "l 2, a 1, b 1, c 1, d 1, e 1, f 1, g 1, h 1, i 1" {
 		t.Error(got)
+	}
+}
+
+// Inputs are written by hand, and as the library would write them.
+func TestInputsAreWrittenAsTheLibraryDoes(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	words := []string{
+		"", "web", "v1", "yes", "no", "on", "y", "Off", "N", "NULL", "False", "x", "null", "~", "true", "1e3", "0x1f", "1.5", ".inf", "2026-11-23", "12:30", "-", "--", "a-b", "a-",
+		"a.b-c", "shop/web", "networking.k8s.io/v1", "00123", "123", "18446744073709551616", "0", "1_000", "&a", "*a", "a: b", "a #b", "a\nb", "a\n\nb\n",
+		" a", "a ", "\t", "\u0085", "\x7f", "\u2028", "é", "é-é", "%", "@a", "`", "'", `"`, "{a}", "[a]", "a,b", "!a", "|", ">", "?", "- a", "=", "<<",
+		"6f1e3c55-0a0b-4c4d-8e8f-000000000001", "11111111-1111-1111-1111-111111111111", "HERE-ARE-THE-INPUTS", strings.Repeat("a", 300),
+		strings.Repeat("long words ", 30), strings.Repeat("a-b ", 30), "e-1", "E-1", "inf-1", "n-1", "2026-11-23T00:00:00Z", "a-b:c",
+	}
+	word := func() string {
+		switch r.IntN(4) {
+		case 0:
+			return fmt.Sprintf("app-%d", r.IntN(100000))
+		case 1:
+			var b strings.Builder
+			for range r.IntN(12) {
+				b.WriteByte("abyneEf01289-./: #'"[r.IntN(19)])
+			}
+			return b.String()
+		default:
+			return words[r.IntN(len(words))]
+		}
+	}
+	for range 4_000 {
+		var m Manifest
+		m.Spec.Subject = word()
+		m.Provenance.Trigger, m.Provenance.Author = word(), word()
+		for range 1 + r.IntN(3) {
+			m.Provenance.Inputs = append(m.Provenance.Inputs, Input{word(), word(), word(), word(), word(), word()})
+		}
+		want, err := yamltext.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := m.Marshal()
+		if err != nil || string(got) != string(want) {
+			t.Fatalf("%v\ngot:\n%s\nwant:\n%s", err, got, want)
+		}
+	}
+}
+
+// The manifest of a large cluster costs a few allocations an object at most, with a UID and version for each.
+func TestInputsCostLittle(t *testing.T) {
+	var m Manifest
+	for i := range 10_000 {
+		m.Provenance.Inputs = append(m.Provenance.Inputs, Input{
+			APIVersion: "networking.k8s.io/v1", Kind: "Ingress", Namespace: "shop", Name: fmt.Sprintf("app-%05d", i),
+			UID: fmt.Sprintf("6f1e3c55-0a0b-4c4d-8e8f-%012d", i), ResourceVersion: fmt.Sprint(1000 + i),
+		})
+	}
+	allocations := testing.AllocsPerRun(3, func() {
+		if _, err := m.Marshal(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations > 20_000 {
+		t.Errorf("%.0f allocations for 10,000 inputs", allocations)
 	}
 }
