@@ -41,8 +41,9 @@ export RACE_FLAGS := $(WITHOUT_RACES:%=-gcflags=%=-race=false)
 # With the race detector each program would sleep for a second at its end.
 export GORACE ?= atexit_sleep_ms=20
 
-# The timeout is each package's.
-TESTFLAGS ?= -race $(RACE_FLAGS) -timeout 25m
+# The timeout is each package's. Tests wait for programs half of the time, so that one package more than
+# the usual two cores keeps these busy.
+TESTFLAGS ?= -race $(RACE_FLAGS) -timeout 25m -p $(shell expr $$(nproc) + 1)
 FUZZTIME ?= 30s
 BENCHTIME ?= 1s
 PACKAGES ?= ./...
@@ -81,9 +82,13 @@ demo: deps build ## show the main job as a short story; KEEP=1 leaves it running
 WITHOUT_DETECTOR := pusher/rollout|compiler/routingtest
 WITHOUT_DETECTOR_FLAGS = $(filter-out -race -gcflags=%,$(TESTFLAGS))
 
+# The packages whose tests take the longest begin first: whoever is last is alone.
+LONGEST := compiler|pusher|testscripts|charts/runtest|snapshots/gitstore
+
 .PHONY: test
 test: test-deps ## install what is missing and run every test
 	@set -e; packages=$$(go list $(PACKAGES)); \
+	packages=$$(echo "$$packages" | grep -E 'hapsnap/($(LONGEST))$$' || :; echo "$$packages" | grep -vE 'hapsnap/($(LONGEST))$$' || :); \
 	with=$$(echo "$$packages" | grep -vE '/($(WITHOUT_DETECTOR))$$' || :); \
 	without=$$(echo "$$packages" | grep -E '/($(WITHOUT_DETECTOR))$$' || :); \
 	status=0; \

@@ -48,7 +48,7 @@ func attacks(o options.Option) []string {
 
 // share is of how many attacks, or changes, one is made. The race detector makes them ten
 // times slower, and needs to see only some.
-var share = map[bool]int{false: 1, true: 4}[race.Enabled]
+var share = map[bool]int{false: 1, true: 8}[race.Enabled]
 
 // attempted returns the names of what is hostile, or of a share of it.
 func attempted() []string {
