@@ -253,6 +253,9 @@ func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
 	}
 }
 
+// IngressConfig is what a configuration says of the translation of Ingresses.
+func IngressConfig(c config.Config) ingress.Config { return Input{Config: c}.routing(nil) }
+
 // defaultCertificate returns the Secret of the default certificate, or zero.
 func defaultCertificate(c config.Config) snapshots.SecretName {
 	name, _ := objectname.Parse(c.HTTPS.DefaultCertificate) // which was checked, or is empty

@@ -40,7 +40,7 @@ func NewCommand() *cobra.Command {
 	)
 	process.Completion{
 		Folders: []string{"templates", "cache-dir", "webhook-cert-dir"},
-		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}, "scope": rbac.Scopes},
+		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}, "scope": rbac.Scopes, "to": {"gateway"}},
 	}.AddTo(root)
 	process.AddProgress(root, map[string]string{
 		"render": "opening the store", "explain": "reading the objects", "explain request": "reading the configuration", "diff": "reading what is compared",

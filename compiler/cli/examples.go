@@ -10,7 +10,7 @@ var examples = map[string][]string{
 	"diff":            {"diff before manifests", "diff dir:snapshots@head manifests -o markdown"},
 	"test":            {"test", "test tests/checkout.yaml --run headers"},
 	"fn":              {"fn --haproxy /usr/sbin/haproxy"},
-	"migrate":         {"migrate -f manifests", "migrate -f manifests -o manifests --class hapsnap"},
+	"migrate":         {"migrate -f manifests", "migrate -f manifests -o manifests --class hapsnap", "migrate -f manifests --to gateway --gateway infra/web -o gateway"},
 	"rbac":            {"rbac", "rbac --config config.yaml"},
 	"version":         {"version"},
 }

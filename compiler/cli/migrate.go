@@ -14,6 +14,8 @@ import (
 type migrateFlags struct {
 	migrate.Options
 	manifests, output string
+	to                string
+	gateway           gatewayFlags
 }
 
 func migrateCommand() *cobra.Command {
@@ -30,7 +32,12 @@ The old annotations stay beside the new ones until --class moves the Ingress, or
 deletes them.
 
 Without -o the command writes nothing. With -o it writes the changed files below that
-directory, which may be the one that it reads.`,
+directory, which may be the one that it reads.
+
+With --to gateway the command turns Ingresses into a Gateway with HTTPRoutes, and with TLSRoutes
+and ReferenceGrants where they are needed. It prints these manifests, or writes them to
+gateway.yaml below the directory of -o, and lists what differs and what cannot be moved; with
+the latter it exits with 3. A route whose protection cannot be moved is closed: it answers 500.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -39,12 +46,24 @@ directory, which may be the one that it reads.`,
 	flags.StringVarP(&f.output, "output", "o", "", "directory for the files that change")
 	flags.StringVar(&f.Class, "class", "", "ingressClassName for Ingresses that could be translated completely; their old annotations are deleted")
 	flags.BoolVar(&f.Remove, "remove", false, "delete translated annotations even if the class stays")
+	flags.StringVar(&f.to, "to", "", "gateway: turn Ingresses into a Gateway with routes")
+	f.gateway.add(flags)
 	return cmd
 }
 
 func (f *migrateFlags) run(cmd *cobra.Command) error {
-	if f.manifests == "" {
+	switch {
+	case f.manifests == "":
 		return process.WithHint(process.Usage("no manifests are named"), "use -f DIR")
+	case f.to != "" && f.to != "gateway":
+		return process.WithHint(process.Usage("--to %s is not known", f.to), "use --to gateway")
+	case f.to == "gateway" && (f.Class != "" || f.Remove):
+		return process.WithHint(process.Usage("--class and --remove are about Ingresses that stay"), "leave them out with --to gateway")
+	case f.to == "gateway":
+		return f.toGateway(cmd)
+	}
+	if given := f.gateway.given(cmd.Flags()); given != "" {
+		return process.WithHint(process.Usage("--%s is for --to gateway", given), "use --to gateway")
 	}
 	result, err := migrate.Directory(f.manifests, f.Options)
 	if err != nil {

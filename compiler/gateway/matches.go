@@ -107,15 +107,21 @@ func conditionOf(name, value, kind string, exact, pattern routing.Part) (routing
 }
 
 // patternOf returns an expression that takes whole values. HAProxy compares it with no more than 1024
-// bytes of a value: a longer one matches nothing, so that no expression takes what was cut off.
+// bytes of a value: a longer one matches nothing, so that no expression takes what was cut off. With (?i)
+// at its beginning case does not count.
 func patternOf(text string) (string, *problem) {
-	if _, err := expression.Parse("^(?:" + text + ")$"); err != nil {
+	const anyCase = "(?i)"
+	plain, flags := text, ""
+	if rest, ok := strings.CutPrefix(text, anyCase); ok {
+		plain, flags = rest, anyCase
+	}
+	if _, err := expression.Parse(flags + "^(?:" + plain + ")$"); err != nil {
 		return "", unsupported("expression %q: %v", text, err)
 	}
 	if _, err := regexp.Compile(text); err != nil {
 		return "", unsupported("expression %q: %v", text, err)
 	}
-	return `^(?=[\s\S]{0,1023}\z)(?:` + text + `)\z`, nil
+	return flags + `^(?=[\s\S]{0,1023}\z)(?:` + plain + `)\z`, nil
 }
 
 func pathOf(in *gatewayv1.HTTPPathMatch, form routing.PathForm) (match, *problem) {

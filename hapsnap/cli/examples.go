@@ -29,7 +29,7 @@ var examples = map[string][]string{
 	"confirm-endpoints": {"confirm-endpoints", "confirm-endpoints 3f9a2c"},
 	"render":            {"render -f manifests -o out", "render -f manifests --config config.yaml -o 'git+file:///srv/edge.git?branch=edge'"},
 	"test":              {"test", "test tests/checkout.yaml --run headers"},
-	"migrate":           {"migrate -f manifests", "migrate -f manifests -o manifests --class hapsnap"},
+	"migrate":           {"migrate -f manifests", "migrate -f manifests -o manifests --class hapsnap", "migrate -f manifests --to gateway --gateway infra/web -o gateway"},
 	"gc":                {"gc --dry-run", "gc --keep 50 --min-age 3d"},
 	"sign":              {"sign --signing-key ~/.ssh/id_ed25519"},
 	"recover":           {"recover --from-instance edge-1 --instances fleet.yaml"},

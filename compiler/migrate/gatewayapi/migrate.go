@@ -1,0 +1,276 @@
+// Package gatewayapi turns Ingresses into Gateways, HTTPRoutes and ReferenceGrants that answer the same
+// requests alike, and says what differs or cannot be moved.
+//
+// It moves what Ingresses mean, not what they say: [ingress.Translate] makes a model of them, with the
+// conflicts decided, the defaults of classes applied and the annotations read, and the model is written
+// as routes. So there is nothing that the compiler serves and the migration does not know.
+//
+// # Decisions
+//
+// What closes a route and cannot be said of one has the rule answer 500: a rule that is left out would
+// leave its requests to a shorter path, which does not protect them. The same holds for what changes
+// requests on their way to servers. Only what says how servers are chosen, or what becomes of answers, is
+// left out of rules that are served.
+package gatewayapi
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/migrate"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+)
+
+// Options say what is moved, and to where.
+type Options struct {
+	// Gateway is the name of the one that is made, and Class that of its GatewayClass.
+	Gateway types.NamespacedName
+	Class   string
+	// HTTPPort and HTTPSPort are those of its listeners.
+	HTTPPort, HTTPSPort int
+	// IngressClass selects the Ingresses of a class; "" is for manifests that have only one.
+	IngressClass string
+	// Without are names of annotations, without prefix, that the routes can do without.
+	Without []string
+	// Ingresses is what the configuration says of the translation, and Form that in which Gateways
+	// compare paths.
+	Ingresses ingress.Config
+	Form      routing.PathForm
+}
+
+// Result is what a directory of manifests becomes.
+type Result struct {
+	Manifests []byte // YAML, sorted
+	Findings  []diag.Diagnostic
+	Ingresses int // that were moved
+	Routes    int // that were made
+}
+
+// ClassesError says that Ingresses have several classes.
+type ClassesError struct{ Classes []string }
+
+func (e *ClassesError) Error() string {
+	return "the Ingresses have several classes: " + strings.Join(e.Classes, ", ")
+}
+
+// Directory moves the Ingresses of a directory of manifests and below it, or of one file.
+func Directory(dir string, o Options) (Result, error) {
+	rewritten, err := migrate.Directory(dir, migrate.Options{Remove: true})
+	if err != nil {
+		return Result{}, err
+	}
+	changed := map[string][]byte{}
+	for _, f := range rewritten.Files {
+		changed[f.Path] = f.Content
+	}
+	files, err := manifests.Files(dir)
+	if err != nil {
+		return Result{}, err
+	}
+	var texts []manifests.Text
+	edited := map[string]bool{}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return Result{}, fmt.Errorf("read manifests: %w", err)
+		}
+		if content, ok := changed[relative(dir, name)]; ok {
+			data, edited[name] = content, true
+		}
+		texts = append(texts, manifests.Text{File: name, Data: data})
+	}
+	in, found, _ := inputs.Gather(manifests.ReadTexts(texts...))
+	result, err := Move(in, o)
+	if err != nil {
+		return Result{}, err
+	}
+	result.Findings = slices.Concat(rewritten.Findings, found, result.Findings)
+	for i, d := range result.Findings {
+		if edited[d.Position.File] && !slices.Contains(rewritten.Findings, d) {
+			result.Findings[i].Position.Line, result.Findings[i].Position.Column = 0, 0 // of a text that nobody has
+		}
+	}
+	result.Findings = diag.Sort(result.Findings)
+	return result, nil
+}
+
+func relative(dir, name string) string {
+	path, err := filepath.Rel(dir, name)
+	if err != nil || path == "." {
+		return filepath.Base(name)
+	}
+	return path
+}
+
+// Move moves Ingresses.
+func Move(in inputs.Inputs, o Options) (Result, error) {
+	in, err := o.selected(in)
+	if err != nil {
+		return Result{}, err
+	}
+	m := mover{Options: o, backends: map[string]routing.Backend{}, services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, ingresses: map[diag.Object]inputs.Object[networkingv1.Ingress]{}}
+	in = m.drop(in)
+	in.Services = slices.Concat(in.Services, m.missing(in))
+	for _, s := range in.Services {
+		m.services[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
+	}
+	for _, ing := range slices.Concat(in.Ingresses, in.Broken) {
+		m.ingresses[ing.Ref] = ing
+	}
+	cfg := o.Ingresses
+	cfg.SecretsUnseen, cfg.WatchWithoutClass = true, true
+	var found []diag.Diagnostic
+	m.model, found = ingress.Translate(in, cfg)
+	m.found = append(m.found, found...)
+	m.move()
+	out, err := m.encode()
+	return Result{Manifests: out, Findings: diag.Sort(m.found), Ingresses: len(in.Ingresses), Routes: len(m.routes)}, err
+}
+
+// selected returns the inputs with the Ingresses of one class, as those of the class that the
+// translation takes for its own.
+func (o Options) selected(in inputs.Inputs) (inputs.Inputs, error) {
+	classOf := func(ing inputs.Object[networkingv1.Ingress]) string {
+		if class := ing.Value.Annotations[classAnnotation]; class != "" {
+			return class
+		}
+		if name := ing.Value.Spec.IngressClassName; name != nil {
+			return *name
+		}
+		return ""
+	}
+	wanted := o.IngressClass
+	if wanted == "" {
+		seen := map[string]bool{}
+		for _, ing := range slices.Concat(in.Ingresses, in.Broken) {
+			seen[classOf(ing)] = true
+		}
+		var classes []string
+		for class := range seen {
+			classes = append(classes, cmp.Or(class, "none"))
+		}
+		slices.Sort(classes)
+		if len(classes) > 1 {
+			return in, &ClassesError{classes}
+		}
+	}
+	classes := map[string]bool{}
+	for _, class := range in.Classes {
+		classes[class.Ref.Name] = true
+	}
+	var undefined []string
+	take := func(all []inputs.Object[networkingv1.Ingress]) (out []inputs.Object[networkingv1.Ingress]) {
+		for _, ing := range all {
+			class := classOf(ing)
+			if wanted != "" && class != wanted {
+				continue
+			}
+			ing.Value = ing.Value.DeepCopy()
+			delete(ing.Value.Annotations, classAnnotation)
+			if class != "" {
+				ing.Value.Spec.IngressClassName = &class
+			}
+			if class != "" && !classes[class] {
+				classes[class], undefined = true, append(undefined, class)
+			}
+			out = append(out, ing)
+		}
+		return out
+	}
+	in.Ingresses, in.Broken = take(in.Ingresses), take(in.Broken)
+	in.Classes = slices.Clone(in.Classes)
+	for _, class := range undefined {
+		value := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: class}}
+		in.Classes = append(in.Classes, inputs.Object[networkingv1.IngressClass]{Ref: diag.Object{Kind: "IngressClass", Name: class}, Value: value})
+	}
+	for i, class := range in.Classes { // of whichever controller: its Ingresses are moved
+		value := class.Value.DeepCopy()
+		value.Spec.Controller = cmp.Or(o.Ingresses.ControllerClass, ingress.DefaultControllerClass)
+		in.Classes[i].Value = value
+	}
+	return in, nil
+}
+
+// classAnnotation named an Ingress's class before there was a field.
+const classAnnotation = "kubernetes.io/ingress.class"
+
+// drop returns the inputs without the annotations that routes can do without.
+func (m *mover) drop(in inputs.Inputs) inputs.Inputs {
+	if len(m.Without) == 0 {
+		return in
+	}
+	in.Ingresses = slices.Clone(in.Ingresses)
+	for i, ing := range in.Ingresses {
+		value := ing.Value.DeepCopy()
+		for _, name := range m.Without {
+			name = strings.TrimPrefix(name, options.Prefix)
+			if _, has := value.Annotations[options.Prefix+name]; has {
+				delete(value.Annotations, options.Prefix+name)
+				m.say(diag.Warning, ing.Ref, ing.Position("metadata", "annotations", options.Prefix+name), "annotation "+options.Prefix+name+" is left out, as --without says", "")
+			}
+		}
+		in.Ingresses[i].Value = value
+	}
+	return in
+}
+
+// missing returns Services that Ingresses name by the number of a port, and that are not among the
+// manifests.
+func (m *mover) missing(in inputs.Inputs) []inputs.Object[corev1.Service] {
+	known := map[types.NamespacedName]bool{}
+	for _, s := range in.Services {
+		known[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = true
+	}
+	made := map[types.NamespacedName]*corev1.Service{}
+	var names []types.NamespacedName
+	for _, ing := range in.Ingresses {
+		take := func(b *networkingv1.IngressBackend, path ...any) {
+			if b == nil || b.Service == nil || b.Service.Name == "" {
+				return
+			}
+			name := types.NamespacedName{Namespace: ing.Ref.Namespace, Name: b.Service.Name}
+			if known[name] || b.Service.Port.Number == 0 {
+				return
+			}
+			s := made[name]
+			if s == nil {
+				s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+				made[name], names = s, append(names, name)
+				m.say(diag.Warning, ing.Ref, ing.Position(path...), fmt.Sprintf("Service %s is not among the manifests: the route names it as the Ingress does, and its annotations are not known", name),
+					"add it to the manifests; while it does not exist, requests get 500 in place of 503")
+			}
+			port := corev1.ServicePort{Name: fmt.Sprint("p", b.Service.Port.Number), Port: b.Service.Port.Number}
+			if !slices.Contains(s.Spec.Ports, port) {
+				s.Spec.Ports = append(s.Spec.Ports, port)
+			}
+		}
+		take(ing.Value.Spec.DefaultBackend, "spec", "defaultBackend")
+		for i, rule := range ing.Value.Spec.Rules {
+			if rule.HTTP == nil {
+				continue
+			}
+			for n, p := range rule.HTTP.Paths {
+				take(&p.Backend, "spec", "rules", i, "http", "paths", n, "backend")
+			}
+		}
+	}
+	var out []inputs.Object[corev1.Service]
+	for _, name := range names {
+		out = append(out, inputs.Object[corev1.Service]{Ref: diag.Object{Kind: "Service", Namespace: name.Namespace, Name: name.Name}, Value: made[name]})
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+package gatewayapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+)
+
+// passThrough makes listeners and routes for connections that are passed on as they are.
+func (m *mover) passThrough() {
+	for _, l := range m.model.Listeners {
+		if l.Protocol != routing.HTTPS || l.Bind != "" || m.HTTPSPort == 0 {
+			continue
+		}
+		for _, r := range l.Routes {
+			if r.Terminate || r.SNI == "" {
+				continue
+			}
+			m.listenersOf = slices.DeleteFunc(m.listenersOf, func(l listener) bool { return l.secure && l.host == r.SNI })
+			name := "tls-" + r.SNI
+			if hostname.IsWildcard(r.SNI) {
+				name = "tls-any" + r.SNI
+			}
+			m.listenersOf = append(m.listenersOf, listener{name: name, host: r.SNI, secure: true, passes: true})
+			m.tlsRoute(name, r)
+		}
+	}
+}
+
+// tlsRoute makes the route of a host whose connections are passed on. Without one they are closed.
+func (m *mover) tlsRoute(listener string, r routing.ConnectionRoute) {
+	i := slices.IndexFunc(m.model.ConnectionBackends, func(b routing.Backend) bool { return b.Name == r.Backend })
+	closed := func(why string) {
+		m.say(diag.Error, r.Origin.Object, r.Origin.Position, "connections for host "+hostname.Shown(r.SNI)+" cannot be moved: "+why+"; they are closed", "keep the Ingress")
+	}
+	if i < 0 || len(m.model.ConnectionBackends[i].Targets) != 1 {
+		closed("what they go to is not known")
+		return
+	}
+	b := m.model.ConnectionBackends[i]
+	if b.Protection != nil && b.Protection.Any() || len(b.Snippet) > 0 {
+		closed("a route has nothing that keeps clients out")
+		return
+	}
+	service := m.services[types.NamespacedName{Namespace: b.Targets[0].Service.Namespace, Name: b.Targets[0].Service.Service}]
+	port := int32(0)
+	if service.Value != nil {
+		for _, p := range service.Value.Spec.Ports {
+			if p.Name == b.Targets[0].Service.Port {
+				port = p.Port
+			}
+		}
+	}
+	if port == 0 || b.Targets[0].Name != nil || service.Value.Spec.Type == corev1.ServiceTypeExternalName {
+		closed("no route leads to their Service")
+		return
+	}
+	out := gatewayv1.TLSRoute{ObjectMeta: metav1.ObjectMeta{Namespace: r.Origin.Object.Namespace, Name: r.Origin.Object.Name}}
+	out.APIVersion, out.Kind = gatewayv1.GroupVersion.String(), "TLSRoute"
+	for n := 2; slices.ContainsFunc(m.tlsRoutes, func(o gatewayv1.TLSRoute) bool { return o.Namespace == out.Namespace && o.Name == out.Name }); n++ {
+		out.Name = fmt.Sprintf("%s-%d", r.Origin.Object.Name, n)
+	}
+	out.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(hostname.Shown(r.SNI))}
+	out.Spec.Rules = []gatewayv1.TLSRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(service.Ref.Name), Port: &port}}}}}
+	m.tlsRoutes, m.tlsParents = append(m.tlsRoutes, out), append(m.tlsParents, listener)
+}
+
+// encode writes all objects, in the order in which they are best applied.
+func (m *mover) encode() ([]byte, error) {
+	var all []any
+	if len(m.routes)+len(m.tlsRoutes) > 0 {
+		all = append(all, m.gateway())
+		for n := 1; n*mostListeners < len(m.listenersOf); n++ {
+			all = append(all, m.listenerSet(n))
+		}
+		for _, g := range m.grants() {
+			all = append(all, g)
+		}
+	}
+	slices.SortStableFunc(m.routes, func(a, b gatewayv1.HTTPRoute) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	for _, r := range m.routes {
+		all = append(all, r)
+	}
+	for i, r := range m.tlsRoutes {
+		r.Spec.ParentRefs = m.parents(r.Namespace, m.tlsParents[i:i+1])
+		all = append(all, r)
+	}
+	var out bytes.Buffer
+	for i, object := range all {
+		data, err := json.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("encode: %w", err)
+		}
+		var content map[string]any
+		if err := json.Unmarshal(data, &content); err != nil {
+			return nil, fmt.Errorf("encode: %w", err)
+		}
+		delete(content, "status")
+		delete(content["metadata"].(map[string]any), "creationTimestamp")
+		text, err := yaml.Marshal(content)
+		if err != nil {
+			return nil, fmt.Errorf("encode: %w", err)
+		}
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		out.Write(text)
+	}
+	return out.Bytes(), nil
+}
+
+func (m *mover) gateway() gatewayv1.Gateway {
+	out := gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: m.Gateway.Namespace, Name: m.Gateway.Name}}
+	out.APIVersion, out.Kind = gatewayv1.GroupVersion.String(), "Gateway"
+	out.Spec.GatewayClassName = gatewayv1.ObjectName(m.Class)
+	for _, l := range m.listenersOf[:min(len(m.listenersOf), mostListeners)] {
+		out.Spec.Listeners = append(out.Spec.Listeners, gatewayv1.Listener(m.entry(l)))
+	}
+	if len(m.listenersOf) > mostListeners {
+		out.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: new(gatewayv1.NamespacesFromSame)}}
+	}
+	return out
+}
+
+// listenerSet has the listeners that a Gateway has no room for.
+func (m *mover) listenerSet(n int) gatewayv1.ListenerSet {
+	out := gatewayv1.ListenerSet{ObjectMeta: metav1.ObjectMeta{Namespace: m.Gateway.Namespace, Name: m.setName(n)}}
+	out.APIVersion, out.Kind = gatewayv1.GroupVersion.String(), "ListenerSet"
+	out.Spec.ParentRef.Name = gatewayv1.ObjectName(m.Gateway.Name)
+	for _, l := range m.listenersOf[n*mostListeners : min(len(m.listenersOf), (n+1)*mostListeners)] {
+		out.Spec.Listeners = append(out.Spec.Listeners, m.entry(l))
+	}
+	return out
+}
+
+func (m *mover) entry(l listener) gatewayv1.ListenerEntry {
+	out := gatewayv1.ListenerEntry{Name: gatewayv1.SectionName(l.name), Port: gatewayv1.PortNumber(m.HTTPPort), Protocol: gatewayv1.HTTPProtocolType}
+	if l.host != "" {
+		out.Hostname = new(gatewayv1.Hostname(hostname.Shown(l.host)))
+	}
+	switch {
+	case l.passes:
+		out.Port, out.Protocol, out.TLS = gatewayv1.PortNumber(m.HTTPSPort), gatewayv1.TLSProtocolType, &gatewayv1.ListenerTLSConfig{Mode: new(gatewayv1.TLSModePassthrough)}
+	case l.secure:
+		out.Port, out.Protocol, out.TLS = gatewayv1.PortNumber(m.HTTPSPort), gatewayv1.HTTPSProtocolType, &gatewayv1.ListenerTLSConfig{}
+		for _, secret := range l.certificates {
+			ref := gatewayv1.SecretObjectReference{Name: gatewayv1.ObjectName(secret.Name)}
+			if secret.Namespace != m.Gateway.Namespace {
+				ref.Namespace = new(gatewayv1.Namespace(secret.Namespace))
+			}
+			out.TLS.CertificateRefs = append(out.TLS.CertificateRefs, ref)
+		}
+	}
+	if m.isElsewhere() {
+		out.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
+	}
+	return out
+}
+
+// isElsewhere reports whether there are routes in other namespaces than that of the Gateway.
+func (m *mover) isElsewhere() bool {
+	return slices.ContainsFunc(m.routes, func(r gatewayv1.HTTPRoute) bool { return r.Namespace != m.Gateway.Namespace }) ||
+		slices.ContainsFunc(m.tlsRoutes, func(r gatewayv1.TLSRoute) bool { return r.Namespace != m.Gateway.Namespace })
+}
+
+// mostGranted is how many references a ReferenceGrant may permit.
+const mostGranted = 16
+
+// grants permit the Gateway to name certificates of other namespaces.
+func (m *mover) grants() []gatewayv1.ReferenceGrant {
+	secrets := map[string]map[string]bool{}
+	for _, l := range m.listenersOf {
+		for _, s := range l.certificates {
+			if s.Namespace != m.Gateway.Namespace {
+				if secrets[s.Namespace] == nil {
+					secrets[s.Namespace] = map[string]bool{}
+				}
+				secrets[s.Namespace][s.Name] = true
+			}
+		}
+	}
+	kinds := []gatewayv1.Kind{"Gateway"}
+	if len(m.listenersOf) > mostListeners {
+		kinds = append(kinds, "ListenerSet")
+	}
+	var out []gatewayv1.ReferenceGrant
+	for _, namespace := range sortedKeys(secrets) {
+		n := 0
+		for names := range slices.Chunk(sortedKeys(secrets[namespace]), mostGranted) {
+			n++
+			g := gatewayv1.ReferenceGrant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gateway-" + m.Gateway.Namespace + "-" + m.Gateway.Name}}
+			if n > 1 {
+				g.Name += fmt.Sprintf("-%d", n)
+			}
+			g.APIVersion, g.Kind = gatewayv1.GroupVersion.String(), "ReferenceGrant"
+			for _, kind := range kinds {
+				g.Spec.From = append(g.Spec.From, gatewayv1.ReferenceGrantFrom{Group: gatewayv1.GroupName, Kind: kind, Namespace: gatewayv1.Namespace(m.Gateway.Namespace)})
+			}
+			for _, name := range names {
+				g.Spec.To = append(g.Spec.To, gatewayv1.ReferenceGrantTo{Kind: "Secret", Name: new(gatewayv1.ObjectName(name))})
+			}
+			out = append(out, g)
+		}
+	}
+	return out
+}
