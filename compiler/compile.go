@@ -224,7 +224,9 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 			ports[l.Port] = "the listener " + l.Name
 		}
 	}
-	return gateway.Config{Controller: in.Config.GatewayAPI.ControllerName, Addresses: in.Config.GatewayAPI.Networks(), Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes}
+	c := in.Config.GatewayAPI
+	services := gateway.Services{Enabled: c.Services.Enabled, Labels: c.Services.Labels, Annotations: c.Services.Annotations}
+	return gateway.Config{Controller: c.ControllerName, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes}
 }
 
 // routing is what the configuration says of the translation.

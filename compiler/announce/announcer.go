@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/dynamic"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	discoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	networkingv1 "k8s.io/client-go/kubernetes/typed/networking/v1"
 	"k8s.io/client-go/util/flowcontrol"
@@ -26,12 +28,14 @@ const manager = "hapsnap-compiler"
 // How often the statuses are written, in requests each second, and how many at once.
 const statusRate, statusBurst = 10, 50
 
-// Options are those of an [Announcer]. All fields are needed but for Dynamic, without which no status of
-// the Gateway API is written, and Fleet.
+// Options are those of an [Announcer]. All fields are needed but for Dynamic, without which nothing of the
+// Gateway API is written, and Fleet.
 type Options struct {
 	Events    eventsv1.EventsGetter
 	Ingresses networkingv1.IngressesGetter
 	Dynamic   dynamic.Interface
+	Services  corev1.ServicesGetter
+	Slices    discoveryv1.EndpointSlicesGetter
 	Fleet     Fleet
 	Leader    events.Leader
 	Instance  string // this process, for the Events
@@ -47,6 +51,7 @@ type Announcer struct {
 	events   *events.Recorder
 	statuses *events.Loop
 	gateways *gatewayStatuses        // nil: none are written
+	services *gatewayServices        // with gateways
 	limit    flowcontrol.RateLimiter // of statuses
 
 	mu     sync.Mutex
@@ -66,6 +71,8 @@ func New(o Options) *Announcer {
 	}
 	if o.Dynamic != nil {
 		a.gateways = newGatewayStatuses(o)
+		a.services = newGatewayServices(o, a.gateways.again)
+		a.gateways.services = a.services
 	}
 	a.statuses = events.NewLoop("statuses of ingresses", o.Leader, o.Log, a.nextStatus)
 	return a
@@ -101,6 +108,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 	group.Go(func() error { a.statuses.Run(ctx); return nil })
 	if a.gateways != nil {
 		group.Go(func() error { a.gateways.run(ctx); return nil })
+		group.Go(func() error { a.services.loop.Run(ctx); return nil })
 	}
 	return group.Wait()
 }

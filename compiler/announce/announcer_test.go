@@ -109,7 +109,7 @@ func startWith(t *testing.T, config *rest.Config, leading bool, fleet announce.F
 		t.Fatal(err)
 	}
 	out.Announcer = announce.New(announce.Options{
-		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: objects, Fleet: fleet, Leader: out.lead, Instance: "compiler-0_abc",
+		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: objects, Services: client.CoreV1(), Slices: client.DiscoveryV1(), Fleet: fleet, Leader: out.lead, Instance: "compiler-0_abc",
 		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	})
 	ctx, stop := context.WithCancel(context.Background())

@@ -50,8 +50,12 @@ type Fleet interface {
 
 // gatewayStatuses writes the status of objects of the Gateway API.
 type gatewayStatuses struct {
-	client  dynamic.Interface
-	fleet   Fleet // nil: nothing is known of it
+	client dynamic.Interface
+	fleet  Fleet // nil: nothing is known of it
+	// services says what keeps a Gateway from its Service.
+	services interface {
+		trouble(gateway types.UID) string
+	}
 	log     *slog.Logger
 	written *prometheus.CounterVec
 	limit   flowcontrol.RateLimiter
@@ -109,6 +113,7 @@ func (a *Announcer) Gateways(in inputs.Inputs, c config.Config, said gateway.Ver
 	if g == nil {
 		return
 	}
+	a.services.take(in, c, said)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	where, known := Addresses(c.IngressStatus, in)
@@ -150,12 +155,17 @@ func (g *gatewayStatuses) run(ctx context.Context) {
 			<-done
 			return
 		case <-changes:
-			g.mu.Lock()
-			g.changed = true
-			g.mu.Unlock()
-			g.loop.Kick()
+			g.again()
 		}
 	}
+}
+
+// again looks at all statuses again.
+func (g *gatewayStatuses) again() {
+	g.mu.Lock()
+	g.changed = true
+	g.mu.Unlock()
+	g.loop.Kick()
 }
 
 // gatewayObject is an object of the Gateway API, and how its status is made of the one that is there.
@@ -266,6 +276,12 @@ func (g *gatewayStatuses) had(id snapshots.ID, uid types.UID, number int64, was 
 
 func (g *gatewayStatuses) ofGateway(v gateway.GatewayVerdict, o *gatewayv1.Gateway, fleet status.Fleet, there map[string]any) gatewayv1.GatewayStatus {
 	out := *v.Status.DeepCopy()
+	programmed := string(gatewayv1.GatewayConditionProgrammed)
+	if trouble := g.services.trouble(o.UID); trouble != "" && gateway.Condition(out.Conditions, programmed).Type == "" {
+		out.Conditions = append(out.Conditions, metav1.Condition{
+			Type: programmed, Status: metav1.ConditionFalse, Reason: string(gatewayv1.GatewayReasonNoResources), Message: trouble, ObservedGeneration: o.Generation,
+		})
+	}
 	lists := []*[]metav1.Condition{&out.Conditions}
 	for i := range out.Listeners {
 		lists = append(lists, &out.Listeners[i].Conditions)

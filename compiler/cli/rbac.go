@@ -227,6 +227,9 @@ func (f *rbacFlags) grantGateways(r *rbac.Roles, c config.Config, tenants rbac.S
 	classes, objects := announce.GatewayRules()
 	r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "gatewaystatus", Rules: classes})
 	r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "routestatus", Rules: objects})...)
+	if c.GatewayAPI.Services.Enabled {
+		r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "gatewayservices", Rules: announce.ServiceRules()})...)
+	}
 	name, ok, err := fleetStatus(f.fleetStatus, f.store)
 	if err != nil || !ok {
 		return err

@@ -295,7 +295,7 @@ func newWriters(f election.Flags, c cluster.Connection, fleet *cluster.FleetStat
 		return writers{}, err
 	}
 	o := announce.Options{
-		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: c.Dynamic,
+		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: c.Dynamic, Services: client.CoreV1(), Slices: client.DiscoveryV1(),
 		Leader: leader, Instance: identity, Log: log, Metrics: registry,
 	}
 	if fleet != nil {

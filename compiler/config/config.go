@@ -295,7 +295,7 @@ func Default() Config {
 			IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20,
 		},
 		Paths:      Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters},
-		GatewayAPI: GatewayAPI{ControllerName: "hapsnap.dev/gateway-controller", Addresses: []string{}},
+		GatewayAPI: GatewayAPI{ControllerName: "hapsnap.dev/gateway-controller", Addresses: []string{}, Services: GatewayServices{Type: ClusterIPService, Labels: []string{}, Annotations: []string{}}},
 		Admission:  Admission{FailurePolicy: IgnoreFailure},
 	}
 }

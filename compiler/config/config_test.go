@@ -244,6 +244,11 @@ func TestCheckOfGatewayAPI(t *testing.T) {
 	long := "example.com/" + strings.Repeat("a", 241)
 	checkFindings(t, map[string][]string{
 		"gatewayAPI: {addresses: []}": nil,
+		"gatewayAPI: {addresses: [192.0.2.10], services: {enabled: true, labels: ['*', example.com/*], annotations: [example.com/a.b, plain]}}": nil,
+		"gatewayAPI: {services: {enabled: true}}":                                                    {"spec.gatewayAPI.services.enabled: Gateways have no addresses of their own for Services to lead to"},
+		"gatewayAPI: {services: {type: ExternalName}}":                                               {`spec.gatewayAPI.services.type: "ExternalName" is not a type of Services for Gateways`},
+		"gatewayAPI: {services: {labels: ['a*']}}":                                                   {`spec.gatewayAPI.services.labels[0]: "a*" is neither a key nor a pattern of keys`},
+		"gatewayAPI: {services: {annotations: [x/y, '', /*]}}":                                       {`spec.gatewayAPI.services.annotations[1]: "" is neither a key nor a pattern of keys`, `spec.gatewayAPI.services.annotations[2]: "/*" is neither a key nor a pattern of keys`},
 		"gatewayAPI: {addresses: [192.0.2.10, 192.0.2.16/28, '2001:db8::1', '2001:db8:1::/64']}":     nil,
 		"gatewayAPI: {addresses: [192.0.2.20, 192.0.2.16/28]}":                                       nil, // the first one before the others
 		"gatewayAPI: {addresses: ['']}":                                                              neither(""),

@@ -271,6 +271,25 @@ type GatewayAPI struct {
 	// also one of the configuration's. If empty, Gateways share the addresses of bind, and each port
 	// belongs to one of them.
 	Addresses []string `json:"addresses"`
+	// Services says whether Gateways get Services.
+	Services GatewayServices `json:"services"`
+}
+
+// GatewayServices says whether the compiler makes a Service for each Gateway that has addresses of its own.
+type GatewayServices struct {
+	// Enabled makes them. The compiler then needs permission to write Services and EndpointSlices in
+	// every namespace that has Gateways. If it is turned off again, the compiler deletes the Services.
+	Enabled bool `json:"enabled"`
+	// Type is that of the Services.
+	Type ServiceType `json:"type"`
+	// Labels are the keys that spec.infrastructure.labels of a Gateway may bring to its Service: whole
+	// keys, example.com/* for all of a domain, or * for all. Who may write a Gateway then writes these
+	// labels of a Service. "*" has none of the domains kubernetes.io and k8s.io, and no entry has those of
+	// hapsnap.dev.
+	Labels []string `json:"labels"`
+	// Annotations are the same for spec.infrastructure.annotations. Some annotations of a Service make
+	// the cloud spend money, or open it to the world.
+	Annotations []string `json:"annotations"`
 }
 
 // Networks returns the addresses of a valid list, a single one as a network of one.
@@ -306,6 +325,39 @@ func (g GatewayAPI) check(f field.Errors, bind Bind, status Status) {
 			at.Add(fmt.Sprintf("has %s, which is one of bind.addresses", firstIn(n, bind.Addresses)), "leave it out")
 		case firstIn(n, status.Addresses) != "":
 			at.Add(fmt.Sprintf("has %s, which is one of status.addresses", firstIn(n, status.Addresses)), "leave it out")
+		}
+	}
+	g.Services.check(f.At("services"), len(g.Addresses) > 0)
+}
+
+// ServiceType is what a Service for a Gateway is: `ClusterIP`, `NodePort` or `LoadBalancer`.
+type ServiceType string
+
+// The types of Services for Gateways.
+const (
+	ClusterIPService    ServiceType = "ClusterIP"
+	NodePortService     ServiceType = "NodePort"
+	LoadBalancerService ServiceType = "LoadBalancer"
+)
+
+// metadataKeys are what may be brought to a Service: a whole key, all of a domain, or all.
+var metadataKeys = regexp.MustCompile(`^(\*|([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/\*)$`)
+
+func (s GatewayServices) check(f field.Errors, placed bool) {
+	if s.Enabled && !placed {
+		f.At("enabled").Add("Gateways have no addresses of their own for Services to lead to", "set gatewayAPI.addresses")
+	}
+	if !slices.Contains([]ServiceType{ClusterIPService, NodePortService, LoadBalancerService}, s.Type) {
+		f.At("type").Add(fmt.Sprintf("%q is not a type of Services for Gateways", string(s.Type)), "use ClusterIP, NodePort or LoadBalancer")
+	}
+	checkKeys(f.At("labels"), s.Labels)
+	checkKeys(f.At("annotations"), s.Annotations)
+}
+
+func checkKeys(f field.Errors, list []string) {
+	for i, key := range list {
+		if !metadataKeys.MatchString(key) {
+			f.Element(i).Add(fmt.Sprintf("%q is neither a key nor a pattern of keys", key), "use such as example.com/team, example.com/* or *")
 		}
 	}
 }

@@ -14,6 +14,7 @@ var supported = []features.FeatureName{
 	features.SupportGatewayAddressEmpty,
 	features.SupportGatewayHTTPListenerIsolation,
 	features.SupportGatewayHTTPSListenerDetectMisdirectedRequests,
+	features.SupportGatewayInfrastructure,
 	features.SupportGatewayPort8080,
 	features.SupportGatewayStaticAddresses,
 	features.SupportHTTPRoute,
@@ -44,13 +45,22 @@ var supported = []features.FeatureName{
 	features.SupportTLSRouteModeTerminate,
 }
 
-// supportedFeatures are those of a class. Gateways have addresses only if the configuration gives them some.
+// supportedFeatures are those of a class. Gateways have addresses, and Services, only if the configuration
+// gives them some.
 func (c Config) supportedFeatures() []gatewayv1.SupportedFeature {
 	var out []gatewayv1.SupportedFeature
 	for _, name := range supported {
-		if len(c.Addresses) > 0 || name != features.SupportGatewayStaticAddresses && name != features.SupportGatewayAddressEmpty {
-			out = append(out, gatewayv1.SupportedFeature{Name: gatewayv1.FeatureName(name)})
+		switch name {
+		case features.SupportGatewayStaticAddresses, features.SupportGatewayAddressEmpty:
+			if len(c.Addresses) == 0 {
+				continue
+			}
+		case features.SupportGatewayInfrastructure:
+			if !c.Services.Enabled {
+				continue
+			}
 		}
+		out = append(out, gatewayv1.SupportedFeature{Name: gatewayv1.FeatureName(name)})
 	}
 	return out
 }

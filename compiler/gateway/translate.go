@@ -27,6 +27,8 @@ type Config struct {
 	// Addresses are those that Gateways get for themselves; with none, they share the configuration's,
 	// and the Ports.
 	Addresses []netip.Prefix
+	// Services are those that are made for Gateways.
+	Services Services
 	// Ports are those that Gateways cannot have, and what has them.
 	Ports map[int]string
 	// Form is the one in which paths are compared.
@@ -67,7 +69,9 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 		t.route(r)
 	}
 	for _, g := range t.world.Gateways {
-		t.verdicts.Gateways = append(t.verdicts.Gateways, gatewayVerdict(g))
+		v := gatewayVerdict(g)
+		v.Service = t.service(g)
+		t.verdicts.Gateways = append(t.verdicts.Gateways, v)
 		for _, s := range g.Sets {
 			t.verdicts.Sets = append(t.verdicts.Sets, setVerdict(s))
 		}

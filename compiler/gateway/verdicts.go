@@ -27,10 +27,11 @@ type ClassVerdict struct {
 	Status gatewayv1.GatewayClassStatus
 }
 
-// GatewayVerdict is the status of a Gateway.
+// GatewayVerdict is the status of a Gateway, and its Service, nil if there is to be none.
 type GatewayVerdict struct {
-	Ref    diag.Object
-	Status gatewayv1.GatewayStatus
+	Ref     diag.Object
+	Status  gatewayv1.GatewayStatus
+	Service *Service
 }
 
 // SetVerdict is the status of a ListenerSet.

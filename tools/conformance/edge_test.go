@@ -107,7 +107,7 @@ spec:
   https: {port: 8443}
   status: {port: 8404}
   maxconn: 2000
-  gatewayAPI: {enabled: true, addresses: [%s]}
+  gatewayAPI: {enabled: true, addresses: [%s], services: {enabled: true, labels: ["*"], annotations: ["*"]}}
   shrinkGuard: {lostPercent: 0}
 `, addresses))
 	e.write(t, "password", "secret\n")

@@ -44,6 +44,9 @@ the images name it, and there are no instances but the chart's own. */}}
 {{- end -}}
 {{- if .Values.gatewayAPI.enabled -}}
 {{- $_ := set $own "gatewayAPI" (dict "enabled" true "controllerName" (include "hapsnap.gatewayController" .)) -}}
+{{- if .Values.gatewayAPI.services.enabled -}}
+{{- $_ := set $own.gatewayAPI "services" .Values.gatewayAPI.services -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.compiler.countriesVolume -}}
 {{- $_ := set $own "countries" (dict "files" (list "/etc/hapsnap/countries")) -}}
