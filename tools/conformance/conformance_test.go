@@ -1,9 +1,11 @@
 package conformance_test
 
 import (
+	"cmp"
 	"flag"
 	"io/fs"
 	"os"
+	"slices"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -105,6 +107,8 @@ func report(t *testing.T, official *suite.ConformanceTestSuite) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The suite has them in a map.
+	slices.SortFunc(got.ProfileReports, func(a, b reportv1.ProfileReport) int { return cmp.Compare(a.Name, b.Name) })
 	text, err := yaml.Marshal(got)
 	if err != nil {
 		t.Fatal(err)
