@@ -210,6 +210,9 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	for _, name := range part.Asked.Secrets {
 		c.secrets[name] = true
 	}
+	for _, name := range part.Asked.ConfigMaps {
+		c.configMaps[name] = true
+	}
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
 	a.found, a.denied = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), model.Denied
 	a.verdicts = verdicts
@@ -226,7 +229,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 	}
 	c := in.Config.GatewayAPI
 	services := gateway.Services{Enabled: c.Services.Enabled, Labels: c.Services.Labels, Annotations: c.Services.Annotations}
-	return gateway.Config{Controller: c.ControllerName, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes}
+	return gateway.Config{Controller: c.ControllerName, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes, MostAuthorityBytes: in.Config.Limits.NamespaceListBytes}
 }
 
 // routing is what the configuration says of the translation.

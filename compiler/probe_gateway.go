@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -15,8 +16,11 @@ import (
 // routes that use everything that templates write for them.
 func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 	in := probeInputs()
-	ports := probePorts(model, cfg, 5)
-	plain, encrypted, mixed := ports[0], ports[1], ports[2]
+	ports := probePorts(model, cfg, 6)
+	plain, encrypted, mixed, asking := ports[0], ports[1], ports[2], ports[5]
+	in.ConfigMaps = append(in.ConfigMaps, inputs.Object[corev1.ConfigMap]{
+		Ref: diag.Object{Kind: "ConfigMap", Namespace: "hapsnap", Name: "authorities"}, Value: &corev1.ConfigMap{Data: map[string]string{"ca.crt": probeAuthority}},
+	})
 	in.Gateway = inputs.GatewayAPI{
 		Classes: []inputs.Object[gatewayv1.GatewayClass]{{
 			Ref:   diag.Object{Kind: "GatewayClass", Name: "probe"},
@@ -24,11 +28,12 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 		}},
 		Gateways: []inputs.Object[gatewayv1.Gateway]{{
 			Ref: probeOrigin("Gateway").Object,
-			Value: &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{GatewayClassName: "probe", Listeners: []gatewayv1.Listener{
+			Value: &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{GatewayClassName: "probe", TLS: probeClients(mixed, ports[3]), Listeners: []gatewayv1.Listener{
 				{Name: "http", Port: plain, Protocol: gatewayv1.HTTPProtocolType},
 				probeSecure("https", "", encrypted), probeSecure("wild", "*.secure.probe.invalid", encrypted), probeSecure("one", "one.secure.probe.invalid", encrypted),
 				probeSecure("beside", "", mixed), probeTLS("ended", "ended.probe.invalid", mixed, gatewayv1.TLSModeTerminate), probeTLS("passed", "*.passed.probe.invalid", mixed, gatewayv1.TLSModePassthrough),
 				probeTLS("end", "*.end.probe.invalid", ports[3], gatewayv1.TLSModeTerminate), {Name: "tcp", Port: ports[4], Protocol: gatewayv1.TCPProtocolType},
+				probeSecure("asking", "", asking),
 			}}},
 		}},
 		HTTPRoutes: []inputs.Object[gatewayv1.HTTPRoute]{
@@ -51,6 +56,18 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 	return joined
 }
 
+// probeClients asks clients for certificates: at all ports for any one, and at some for that of an authority.
+func probeClients(strict ...gatewayv1.PortNumber) *gatewayv1.GatewayTLSConfig {
+	validation := func(mode gatewayv1.FrontendValidationModeType) gatewayv1.TLSConfig {
+		return gatewayv1.TLSConfig{Validation: &gatewayv1.FrontendTLSValidation{Mode: mode, CACertificateRefs: []gatewayv1.ObjectReference{{Kind: "ConfigMap", Name: "authorities"}}}}
+	}
+	out := &gatewayv1.FrontendTLSConfig{Default: validation(gatewayv1.AllowInsecureFallback)}
+	for _, port := range strict {
+		out.PerPort = append(out.PerPort, gatewayv1.TLSPortConfig{Port: port, TLS: validation(gatewayv1.AllowValidOnly)})
+	}
+	return &gatewayv1.GatewayTLSConfig{Frontend: out}
+}
+
 // probePorts returns ports that neither the configuration nor a listener of the model has.
 func probePorts(model routing.Model, cfg config.Config, n int) []gatewayv1.PortNumber {
 	taken := cfg.Ports()
@@ -65,6 +82,20 @@ func probePorts(model routing.Model, cfg config.Config, n int) []gatewayv1.PortN
 	}
 	return free
 }
+
+// probeAuthority is a certificate whose key nobody has.
+const probeAuthority = `-----BEGIN CERTIFICATE-----
+MIIBiDCCAS2gAwIBAgIUL4QLUP/FSCJEK8Nj+3QjEiVHb50wCgYIKoZIzj0EAwIw
+GDEWMBQGA1UEAwwNcHJvYmUuaW52YWxpZDAgFw0yNjExMjMyMjEwMjNaGA8yMTI2
+MTAzMDIyMTAyM1owGDEWMBQGA1UEAwwNcHJvYmUuaW52YWxpZDBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABHgOAWH9kwrU6CDB0QF7qa7VvY9DaYtCdLCwlumM2jIa
+PCKslk2YxKkgmzTBOzCapp8hU2VgIt0/xLDRSF6v1e6jUzBRMB0GA1UdDgQWBBQz
+Tf2MJeMaGH8ENkKEH4uJx2z17jAfBgNVHSMEGDAWgBQzTf2MJeMaGH8ENkKEH4uJ
+x2z17jAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMCA0kAMEYCIQCk4sTdcvxg
+C7WYvxln7/ZHn/m1M4TjJUE7r+AIH4FnAwIhANU6o27EQdepvcrLcCT0mmkDecry
+nmHpu0aBSZGV4J4H
+-----END CERTIFICATE-----
+`
 
 const probeController = "probe.invalid/gateway-controller"
 

@@ -140,7 +140,7 @@ spec: {ports: [{port: 80}]}
 }
 
 // withinLines are templates that write a part of a line of another template.
-var withinLines = []string{"partials/source.cfg", "partials/listener-name.cfg", "partials/listener-tls.cfg"}
+var withinLines = []string{"partials/client-check.cfg", "partials/source.cfg", "partials/listener-name.cfg", "partials/listener-tls.cfg"}
 
 // Every line of a template that writes something is written for the probe, with one
 // configuration or another: none is forgotten, so that a mistake in any of them is

@@ -210,7 +210,26 @@ func (g *gatewayStatuses) objects() []gatewayObject {
 	out = append(out, routeObjects(g.in.GRPCRoutes, "grpcroutes", g.config.GatewayAPI.ControllerName, parents)...)
 	out = append(out, routeObjects(g.in.TLSRoutes, "tlsroutes", g.config.GatewayAPI.ControllerName, parents)...)
 	out = append(out, routeObjects(g.in.TCPRoutes, "tcproutes", g.config.GatewayAPI.ControllerName, parents)...)
-	return append(out, routeObjects(g.in.UDPRoutes, "udproutes", g.config.GatewayAPI.ControllerName, parents)...)
+	out = append(out, routeObjects(g.in.UDPRoutes, "udproutes", g.config.GatewayAPI.ControllerName, parents)...)
+	return append(out, g.policyObjects()...)
+}
+
+// policyObjects are all policies: those for nothing of ours lose what we have written when they were.
+func (g *gatewayStatuses) policyObjects() []gatewayObject {
+	ancestors := map[diag.Object][]gatewayv1.PolicyAncestorStatus{}
+	for _, v := range g.said.Policies {
+		ancestors[v.Ref] = v.Ancestors
+	}
+	var out []gatewayObject
+	for _, o := range g.in.Policies {
+		out = append(out, gatewayObject{o.Ref, "backendtlspolicies", o.Value, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+			if there["ancestors"] == nil && len(ancestors[o.Ref]) == 0 {
+				return there, nil
+			}
+			return status.Policy(there, g.config.GatewayAPI.ControllerName, ancestors[o.Ref], now)
+		}})
+	}
+	return out
 }
 
 func find[T any](list []inputs.Object[T], ref diag.Object) (inputs.Object[T], bool) {
@@ -439,5 +458,5 @@ func GatewayRules() (classes, objects []rbacv1.PolicyRule) {
 		}
 		return []rbacv1.PolicyRule{{APIGroups: []string{gatewayv1.GroupName}, Resources: statuses, Verbs: []string{"update"}}}
 	}
-	return rules("gatewayclasses"), rules("gateways", "grpcroutes", "httproutes", "listenersets", "tcproutes", "tlsroutes", "udproutes")
+	return rules("gatewayclasses"), rules("backendtlspolicies", "gateways", "grpcroutes", "httproutes", "listenersets", "tcproutes", "tlsroutes", "udproutes")
 }

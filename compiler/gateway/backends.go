@@ -40,6 +40,15 @@ type backends struct {
 	splits        map[string]routing.Split
 	// closed are Services whose annotations cannot be followed.
 	closed map[diag.Object]diag.Position
+	// policies say how servers are spoken to over TLS. Those of Services of overruled have annotations, too.
+	policies  *policies
+	overruled map[diag.Object]overruling
+}
+
+// overruling is what a policy says in place of annotations.
+type overruling struct {
+	by diag.Object
+	at diag.Position
 }
 
 // reference is what a backendRef leads to.
@@ -49,6 +58,7 @@ type reference struct {
 	target  routing.Target
 	service inputs.Object[corev1.Service]
 	port    corev1.ServicePort
+	use     use
 	problem *problem // why requests are answered 500
 }
 
@@ -70,6 +80,7 @@ func (b *backends) refer(route attach.Route, ref gatewayv1.BackendRef) reference
 	if !b.world.Permitted(route.Kind, namespace, to) {
 		return fail(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant of the namespace %s permits the reference to Service %s", to.Namespace, name)
 	}
+	out.use.service = name
 	service, exists := b.services[name]
 	if !exists {
 		return fail(gatewayv1.RouteReasonBackendNotFound, "Service %s does not exist", name)
@@ -87,6 +98,7 @@ func (b *backends) refer(route attach.Route, ref gatewayv1.BackendRef) reference
 		return fail(gatewayv1.RouteReasonBackendNotFound, "Service %s has no such TCP port", name)
 	}
 	out.service, out.port = service, service.Value.Spec.Ports[i]
+	out.use.found, out.use.port = service.Value, out.port.Name
 	key := out.port.Name
 	if key == "" {
 		key = strconv.Itoa(int(out.port.Port))
@@ -98,9 +110,9 @@ func (b *backends) refer(route attach.Route, ref gatewayv1.BackendRef) reference
 
 // take returns the name of the backend that does some work for what a reference leads to. Backends that
 // do the same are one.
-func (b *backends) take(r reference, filters []policy.Filter, timeout policy.Duration, grpc bool, origin routing.Origin) string {
+func (b *backends) take(r reference, filters []policy.Filter, timeout policy.Duration, grpc bool, shown string, origin routing.Origin) string {
 	made := routing.Backend{Targets: []routing.Target{r.target}, Filters: filters}
-	b.serve(&made, r)
+	shows := b.serve(&made, r, shown)
 	if timeout != "" || grpc {
 		upstream := policy.Upstream{}
 		if made.Upstream != nil {
@@ -115,23 +127,29 @@ func (b *backends) take(r reference, filters []policy.Filter, timeout policy.Dur
 		made.Upstream = &upstream
 	}
 	suffix := "0"
-	if len(filters) > 0 || timeout != "" || grpc {
+	switch {
+	case shows:
+		suffix = digest(filters, timeout, grpc, shown)
+	case len(filters) > 0 || timeout != "" || grpc:
 		suffix = digest(filters, timeout, grpc)
 	}
 	made.Name = r.name + ":" + suffix
 	return b.add(made, origin)
 }
 
-// serve applies what the Service says of how it is spoken to. What needs more than the Service, and
-// what protects it, is not supported here: then nothing is served.
-func (b *backends) serve(made *routing.Backend, r reference) {
+// serve applies what the Service says of how it is spoken to, and a policy for it. What needs more than the
+// Service, and what protects it, is not supported here: then nothing is served. It reports whether servers
+// are shown a certificate.
+func (b *backends) serve(made *routing.Backend, r reference, shown string) bool {
 	var port options.Values
 	if r.port.AppProtocol != nil {
 		port = options.AppProtocol(*r.port.AppProtocol)
 	}
 	offered, _ := options.Read(options.OnService, r.service.Value.Annotations)
-	if !offered.NeedsBackend() && !port.NeedsBackend() {
-		return
+	by := b.policies.of(r.use.service, r.use.port)
+	offered = b.without(offered, by, r)
+	if !offered.NeedsBackend() && !port.NeedsBackend() && by == nil {
+		return false
 	}
 	settings, _, closed := options.Resolve(port, offered)
 	more := settings.Basic != nil || settings.External != nil || len(settings.Snippet) > 0 || settings.Protection.Any() ||
@@ -139,12 +157,46 @@ func (b *backends) serve(made *routing.Backend, r reference) {
 	if closed || more {
 		made.Targets = nil
 		b.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
-		return
+		return false
+	}
+	if by != nil && by.tls == nil {
+		made.Targets = nil
+		return false
 	}
 	made.Filters = append(made.Filters, settings.Filters()...)
+	shows := shows(&settings.Upstream, by, shown)
 	if settings.Upstream != (policy.Upstream{}) {
 		made.Upstream = &settings.Upstream
 	}
+	return shows
+}
+
+// without leaves out what annotations of a Service say of TLS to its servers if a policy does, and takes note
+// of it.
+func (b *backends) without(offered options.Values, by *backendTLS, r reference) options.Values {
+	if by == nil {
+		return offered
+	}
+	left, some := offered.WithoutServerTLS()
+	if some {
+		b.overruled[r.service.Ref] = overruling{by.Ref, r.service.Position("metadata", "annotations")}
+	}
+	return left
+}
+
+// shows has servers spoken to as a policy says, if there is one, and shown the certificate of a Gateway, if
+// it has one and they are spoken to over TLS. It reports whether they are.
+func shows(u *policy.Upstream, by *backendTLS, shown string) bool {
+	if by != nil {
+		u.TLS = by.tls
+	}
+	if u.TLS == nil || shown == "" {
+		return false
+	}
+	tls := *u.TLS
+	tls.Certificate = shown
+	u.TLS = &tls
+	return true
 }
 
 // answer returns the name of a backend that answers by itself.

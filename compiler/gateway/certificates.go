@@ -16,6 +16,18 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
+// served is [translation.certificate] for clients.
+func (t *translation) served(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
+	c, why = t.certificate(name, namespace, origin)
+	if why == absent {
+		why += "; clients get the fallback certificate until it does where snapshots are pushed"
+	}
+	return c, why
+}
+
+// absent says of a Secret that it is not there.
+const absent = "does not exist here"
+
 // certificate returns the certificate of a Secret, and why it cannot be served now. It is referred to
 // all the same: it is joined when a snapshot is pushed, and may be mended by then.
 func (t *translation) certificate(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
@@ -25,7 +37,7 @@ func (t *translation) certificate(name, namespace string, origin routing.Origin)
 	switch {
 	case !exists && t.cfg.SecretsUnseen:
 	case !exists:
-		why = "does not exist here; clients get the fallback certificate until it does where snapshots are pushed"
+		why = absent
 	default:
 		data, err := live.Certificate(*found.Value)
 		if err == nil {

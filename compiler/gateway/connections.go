@@ -83,6 +83,7 @@ func (t *translation) readConnections(r *read) {
 	}
 	for _, ref := range rules[0].BackendRefs {
 		found := t.backends.refer(r.Route, ref.BackendRef)
+		r.use(found)
 		if found.problem != nil {
 			r.resolve(t, found.problem)
 		}
@@ -105,13 +106,13 @@ func (t *translation) connect(r *read, l *attach.Listener) string {
 		case ref.problem != nil:
 			shares = append(shares, routing.Share{Backend: t.backends.closing(origin), Weight: ref.weight})
 		default:
-			shares = append(shares, routing.Share{Backend: t.backends.connections(ref, l.PassesOn(), origin), Weight: ref.weight})
+			shares = append(shares, routing.Share{Backend: t.backends.connections(ref, l, origin), Weight: ref.weight})
 		}
 	}
 	if len(shares) == 0 {
 		return t.backends.closing(origin)
 	}
-	return t.backends.split(shares, connectionSuffix(l.PassesOn()), origin)
+	return t.backends.split(shares, connectionSuffix(l.PassesOn())+l.Gateway.Shown, origin)
 }
 
 func connectionSuffix(encrypted bool) string {
@@ -121,17 +122,29 @@ func connectionSuffix(encrypted bool) string {
 	return ":tcp"
 }
 
-// connections returns the name of the backend of connections to what a reference leads to. Encrypted ones
-// are passed on as they are. What needs more than the Service, and what protects it and cannot, closes it.
-func (b *backends) connections(r reference, encrypted bool, origin routing.Origin) string {
-	made := routing.Backend{Name: r.name + connectionSuffix(encrypted), Targets: []routing.Target{r.target}}
+// connections returns the name of the backend of connections of a listener to what a reference leads to.
+// Encrypted ones are passed on as they are. What needs more than the Service, and what protects it and
+// cannot, closes it.
+func (b *backends) connections(r reference, l *attach.Listener, origin routing.Origin) string {
+	made := routing.Backend{Name: r.name + connectionSuffix(l.PassesOn()), Targets: []routing.Target{r.target}}
 	offered, _ := options.Read(options.OnService, r.service.Value.Annotations)
-	settings, _, closed := options.ForConnections(encrypted, offered)
-	if closed || settings.Protection.Any() || settings.ServerSecrets != (options.ServerSecrets{}) {
+	var by *backendTLS
+	if !l.PassesOn() {
+		by = b.policies.of(r.use.service, r.use.port)
+		offered = b.without(offered, by, r)
+	}
+	settings, _, closed := options.ForConnections(l.PassesOn(), offered)
+	switch {
+	case closed || settings.Protection.Any() || settings.ServerSecrets != (options.ServerSecrets{}):
 		made.Targets = nil
 		b.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
-	} else {
+	case by != nil && by.tls == nil:
+		made.Targets = nil
+	default:
 		made.Upstream = &settings.Upstream
+		if shows(made.Upstream, by, l.Gateway.Shown) {
+			made.Name += "-" + digest(l.Gateway.Shown)
+		}
 	}
 	return add(b.ofConnections, made, origin)
 }
@@ -176,7 +189,7 @@ func (b *bind) listener() routing.Listener {
 		case l.PassesOn():
 			out.Passes = true
 		case l.EndsTLS():
-			out.Ends = true
+			out.Ends, out.Clients = true, l.Clients
 		}
 		out.Routes = append(out.Routes, b.connectionsOf(i)...)
 	}

@@ -8,10 +8,14 @@ import (
 // supported are the features that the status of a class claims (GEP-2162), in the order of their names.
 // The official conformance suite runs the tests of those and of no others.
 var supported = []features.FeatureName{
+	features.SupportBackendTLSPolicy,
 	features.SupportGRPCRoute,
 	features.SupportGRPCRouteNamedRouteRule,
 	features.SupportGateway,
 	features.SupportGatewayAddressEmpty,
+	features.SupportGatewayBackendClientCertificate,
+	features.SupportGatewayFrontendClientCertificateValidation,
+	features.SupportGatewayFrontendClientCertificateValidationInsecureFallback,
 	features.SupportGatewayHTTPListenerIsolation,
 	features.SupportGatewayHTTPSListenerDetectMisdirectedRequests,
 	features.SupportGatewayInfrastructure,

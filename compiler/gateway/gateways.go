@@ -43,7 +43,9 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 		t.refuse(g)
 		t.refuseSets(g)
 		g.Judge()
-		t.world.Certify(g.All(), t.certificate)
+		t.world.Certify(g.All(), t.served)
+		t.askClients(g)
+		t.showServers(g)
 	}
 	place(t.world.Gateways, t.cfg.Addresses)
 	t.ports(sets)
@@ -124,8 +126,6 @@ func (t *translation) refuse(g *attach.Gateway) {
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonUnsupportedAddress), Message: "addresses are supported only of the type IPAddress, and only if the configuration has some for Gateways"}
 	case spec.Infrastructure != nil && spec.Infrastructure.ParametersRef != nil:
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: "parameters are not supported"}
-	case spec.TLS != nil && (spec.TLS.Frontend != nil || spec.TLS.Backend != nil):
-		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: "TLS of the whole Gateway is not supported"}
 	default:
 		return
 	}
@@ -164,7 +164,7 @@ func (t *translation) open(g *attach.Gateway, port int) {
 			listener.Name = l.Name()
 		}
 		if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
-			b.Protocol = routing.HTTPS
+			b.Protocol, b.Clients = routing.HTTPS, l.Clients
 		}
 		b.of, b.listeners, b.Origins = append(b.of, l), append(b.listeners, listener), append(b.Origins, l.Origin)
 	}

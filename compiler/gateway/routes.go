@@ -66,6 +66,11 @@ func (t *translation) route(o inputs.Object[gatewayv1.HTTPRoute]) {
 			}
 			attached[a.Listener] = true
 			a.Listener.Attached++
+			if !a.Listener.PassesOn() {
+				for _, u := range r.uses {
+					t.backends.policies.note(a.Listener.Gateway, u)
+				}
+			}
 			t.give(a, r)
 		}
 	}
@@ -126,12 +131,12 @@ func (t *translation) give(a attach.Attachment, r *read) {
 		return
 	}
 	l := &b.listeners[slices.Index(b.of, a.Listener)]
-	connections := ""
+	connections, matches := "", t.matchesFor(r, a.Listener.Gateway.Shown)
 	if r.isOfConnections() && len(a.Hosts) > 0 && len(r.matches) > 0 {
 		connections = t.connect(r, a.Listener)
 	}
 	for _, host := range a.Hosts {
-		for _, m := range r.matches {
+		for _, m := range matches {
 			m.Host, m.Of = host.Name, host.Of
 			if connections != "" {
 				m.Backend = connections
@@ -146,6 +151,10 @@ type read struct {
 	inputs.Object[gatewayv1.HTTPRoute]
 	attach.Route
 	matches []layout.Match
+	// uses are what the rules lead to.
+	uses []use
+	// shown are the matches by the certificate that servers are shown.
+	shown map[string][]layout.Match
 	// references are those of a route of connections.
 	references []reference
 	// refused says why no rule of the route is served, dropped why some are not, and resolved which
@@ -168,13 +177,10 @@ func (t *translation) read(o inputs.Object[gatewayv1.HTTPRoute]) *read {
 		t.readConnections(r)
 		return r
 	}
-	rules := o.Value.Spec.Rules
-	if len(rules) == 0 {
-		rules = []gatewayv1.HTTPRouteRule{{}}
-	}
+	rules := r.rules()
 	dropped := 0
 	for i, rule := range rules {
-		matches, p := t.rule(r, i, rule)
+		matches, p := t.rule(r, i, rule, "")
 		if p != nil {
 			dropped++
 			p = p.in("spec", "rules", i)
@@ -192,8 +198,29 @@ func (t *translation) read(o inputs.Object[gatewayv1.HTTPRoute]) *read {
 	return r
 }
 
-// rule returns the matches of a rule and where they lead, or why there are none.
-func (t *translation) rule(r *read, i int, rule gatewayv1.HTTPRouteRule) ([]layout.Match, *problem) {
+// matchesFor returns the matches of a route for Gateways that show a certificate to servers over TLS, or none.
+func (t *translation) matchesFor(r *read, shown string) []layout.Match {
+	if shown == "" || r.isOfConnections() {
+		return r.matches
+	}
+	if out, known := r.shown[shown]; known {
+		return out
+	}
+	var out []layout.Match
+	for i, rule := range r.rules() {
+		matches, _ := t.rule(r, i, rule, shown) // what is wrong was said
+		out = append(out, matches...)
+	}
+	if r.shown == nil {
+		r.shown = map[string][]layout.Match{}
+	}
+	r.shown[shown] = out
+	return out
+}
+
+// rule returns the matches of a rule and where they lead, or why there are none. Servers are shown a
+// certificate over TLS, if there is one.
+func (t *translation) rule(r *read, i int, rule gatewayv1.HTTPRouteRule, shown string) ([]layout.Match, *problem) {
 	switch {
 	case rule.Retry != nil:
 		return nil, unsupported("retries are not supported").in("retry")
@@ -230,7 +257,7 @@ func (t *translation) rule(r *read, i int, rule gatewayv1.HTTPRouteRule) ([]layo
 	origin := routing.Origin{Object: r.Ref, Position: r.Position(at...), Field: manifests.FieldPath(at)}
 	var out []layout.Match
 	for n, m := range matches {
-		to, p := t.destination(r, rule, m, todo, each, origin)
+		to, p := t.destination(r, rule, m, todo, each, shown, origin)
 		if p != nil {
 			return nil, p
 		}
@@ -255,7 +282,7 @@ func (r *read) invalid(b *backends, origin routing.Origin) string {
 }
 
 // destination returns the backend or split of a match of a rule.
-func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match, todo work, each []work, origin routing.Origin) (string, *problem) {
+func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match, todo work, each []work, shown string, origin routing.Origin) (string, *problem) {
 	closed := func(p *problem) string {
 		r.resolve(t, p)
 		return r.invalid(t.backends, origin)
@@ -273,6 +300,7 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 	var shares []routing.Share
 	for n, ref := range rule.BackendRefs {
 		found := t.backends.refer(r.Route, ref.BackendRef)
+		r.use(found)
 		if found.problem != nil {
 			r.resolve(t, found.problem)
 		}
@@ -295,7 +323,7 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 		if found.problem != nil {
 			share.Backend = r.invalid(t.backends, origin)
 		} else {
-			share.Backend = t.backends.take(found, all, todo.timeout, r.isGRPC(), origin)
+			share.Backend = t.backends.take(found, all, todo.timeout, r.isGRPC(), shown, origin)
 		}
 		shares = append(shares, share)
 	}
@@ -306,7 +334,22 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 	if todo.rewrite != nil || slices.ContainsFunc(each, func(w work) bool { return w.rewrite != nil }) {
 		prefix = m.Path
 	}
-	return t.backends.split(shares, prefix, origin), nil
+	return t.backends.split(shares, prefix+shown, origin), nil
+}
+
+// use takes note of what a reference leads to that may be referred to.
+func (r *read) use(found reference) {
+	if found.use.service.Name != "" && !slices.Contains(r.uses, found.use) {
+		r.uses = append(r.uses, found.use)
+	}
+}
+
+// rules returns the rules of a route. One without any has one that leads nowhere.
+func (r *read) rules() []gatewayv1.HTTPRouteRule {
+	if len(r.Value.Spec.Rules) == 0 {
+		return []gatewayv1.HTTPRouteRule{{}}
+	}
+	return r.Value.Spec.Rules
 }
 
 // lost says what becomes of what a reference that leads to nothing would have.

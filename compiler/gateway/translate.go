@@ -18,6 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
 // Config says which Gateways are translated.
@@ -38,6 +39,9 @@ type Config struct {
 	// MostRoutes is how many matches, once for each of their hosts, the routes of a namespace may have;
 	// 0 is no limit.
 	MostRoutes int
+	// MostAuthorityBytes is how many bytes the certificate authorities may have that objects of a namespace
+	// ask for; 0 is no limit.
+	MostAuthorityBytes int
 }
 
 // Translate returns what Gateways that are ours and their routes bring to a model, the findings on them,
@@ -50,7 +54,7 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	for _, s := range in.Secrets {
 		t.secrets[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
 	}
-	t.backends = &backends{services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{}, splits: map[string]routing.Split{}, closed: map[diag.Object]diag.Position{}}
+	t.backends = &backends{services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{}, splits: map[string]routing.Split{}, closed: map[diag.Object]diag.Position{}, overruled: map[diag.Object]overruling{}}
 	for _, s := range in.Services {
 		t.backends.services[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
 	}
@@ -59,8 +63,9 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 		t.world.Namespaces[n.Ref.Name] = n.Value.Labels
 	}
 	t.world.Grants = in.Gateway.Grants
+	t.authorities = newAuthorities(in.ConfigMaps, cfg.MostAuthorityBytes)
 	t.gateways(in.Gateway)
-	t.backends.world = t.world
+	t.backends.world, t.backends.policies = t.world, newPolicies(t, in.Gateway.Policies)
 	routes := slices.Clone(in.Gateway.HTTPRoutes)
 	for _, r := range in.Gateway.GRPCRoutes {
 		routes = append(routes, asHTTP(r))
@@ -75,6 +80,10 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 		for _, s := range g.Sets {
 			t.verdicts.Sets = append(t.verdicts.Sets, setVerdict(s))
 		}
+	}
+	t.verdicts.Policies = t.backends.policies.verdicts()
+	for service, o := range t.backends.overruled {
+		t.report(diag.Warning, service, o.at, fmt.Sprintf("what its annotations say of TLS to its servers does not hold for routes of Gateways: %s does", o.by), "remove them")
 	}
 	for service, at := range t.backends.closed {
 		t.report(diag.Error, service, at, "its annotations protect it, or need a Secret, and routes of Gateways cannot follow them: what they send to it is refused",
@@ -92,6 +101,7 @@ type translation struct {
 	found    []diag.Diagnostic
 	verdicts Verdicts
 
+	authorities  *authorities
 	secrets      map[types.NamespacedName]inputs.Object[corev1.Secret]
 	certificates map[string]routing.Certificate // by file
 
@@ -127,6 +137,10 @@ func (t *translation) model() routing.Model {
 		m.Certificates = append(m.Certificates, c)
 		m.Asked.Secrets = append(m.Asked.Secrets, types.NamespacedName(c.Secret))
 	}
+	for _, file := range slices.Sorted(maps.Keys(t.authorities.files)) {
+		m.Authorities = append(m.Authorities, t.authorities.files[file])
+	}
+	m.Asked.ConfigMaps = slices.SortedFunc(maps.Keys(t.authorities.asked), objectname.Compare)
 	for _, name := range slices.Sorted(maps.Keys(t.binds)) {
 		b := t.binds[name]
 		if b.routesConnections() {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/gateway-api/pkg/features"
 
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
@@ -41,6 +42,16 @@ func service(name string) string {
 
 func gathered(t *testing.T, yaml string) inputs.Inputs {
 	t.Helper()
+	in, found := gather(t, yaml)
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	return in
+}
+
+// gather reads manifests, which may have faults.
+func gather(t *testing.T, yaml string) (inputs.Inputs, []diag.Diagnostic) {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
@@ -50,10 +61,7 @@ func gathered(t *testing.T, yaml string) inputs.Inputs {
 		t.Fatal(err)
 	}
 	in, found, _ := inputs.Gather(set)
-	if len(found) > 0 {
-		t.Fatal(found)
-	}
-	return in
+	return in, found
 }
 
 var usual = gateway.Config{Controller: "hapsnap.dev/gateway-controller", Ports: map[int]string{443: "the listener for https"}, Form: routing.NormalForm}
@@ -132,8 +140,8 @@ func TestVerdicts(t *testing.T) {
 	const served, taken = "Accepted=Accepted !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs", "!Accepted=PortUnavailable !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs !Programmed=Invalid"
 	for name, want := range map[string]string{
 		"hapsnap": "Accepted=Accepted",
-		"one":     "Accepted=ListenersNotValid", "one a": "2 " + served, "one b": "1 " + served, "one c": "1 " + taken,
-		"two": "!Accepted=ListenersNotValid !Programmed=Invalid", "two a": "1 " + taken, "two b": "1 " + taken, "two c": "1 " + taken,
+		"one":     "Accepted=ListenersNotValid ResolvedRefs=ResolvedRefs", "one a": "2 " + served, "one b": "1 " + served, "one c": "1 " + taken,
+		"two": "!Accepted=ListenersNotValid !Programmed=Invalid ResolvedRefs=ResolvedRefs", "two a": "1 " + taken, "two b": "1 " + taken, "two c": "1 " + taken,
 		"good 0": "Accepted=Accepted ResolvedRefs=ResolvedRefs", "good 1": "Accepted=Accepted ResolvedRefs=ResolvedRefs",
 		"half 0": "Accepted=Accepted !ResolvedRefs=BackendNotFound PartiallyInvalid=UnsupportedValue",
 		"bad 0":  "!Accepted=UnsupportedValue ResolvedRefs=ResolvedRefs",

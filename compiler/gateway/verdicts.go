@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ type Verdicts struct {
 	Gateways []GatewayVerdict
 	Sets     []SetVerdict
 	Routes   []RouteVerdict
+	Policies []PolicyVerdict
 }
 
 // ClassVerdict is the status of a GatewayClass.
@@ -46,6 +48,12 @@ type RouteVerdict struct {
 	Parents []gatewayv1.RouteParentStatus
 }
 
+// PolicyVerdict is the status of a BackendTLSPolicy, for those of its ancestors that are ours.
+type PolicyVerdict struct {
+	Ref       diag.Object
+	Ancestors []gatewayv1.PolicyAncestorStatus
+}
+
 // ObjectStatus is what the status of an object is to say, for people and for programs.
 type ObjectStatus struct {
 	Object string `json:"object"` // as Kind namespace/name
@@ -66,6 +74,9 @@ func (v Verdicts) Statuses() []ObjectStatus {
 	}
 	for _, r := range v.Routes {
 		out = append(out, ObjectStatus{r.Ref.String(), gatewayv1.RouteStatus{Parents: r.Parents}})
+	}
+	for _, p := range v.Policies {
+		out = append(out, ObjectStatus{p.Ref.String(), gatewayv1.PolicyStatus{Ancestors: p.Ancestors}})
 	}
 	return out
 }
@@ -98,6 +109,7 @@ func gatewayVerdict(g *attach.Gateway) GatewayVerdict {
 		out.Status.Listeners = append(out.Status.Listeners, listenerVerdict(l, g.Value.Generation))
 	}
 	out.Status.Conditions = ownerConditions(&g.Owner, g.Unplaced, string(gatewayv1.GatewayReasonInvalid), g.Value.Generation)
+	out.Status.Conditions = append(out.Status.Conditions, referenceConditions(g)...)
 	for _, a := range g.Addresses {
 		out.Status.Addresses = append(out.Status.Addresses, gatewayv1.GatewayStatusAddress{Type: new(gatewayv1.IPAddressType), Value: a})
 	}
@@ -108,6 +120,26 @@ func gatewayVerdict(g *attach.Gateway) GatewayVerdict {
 		}
 	}
 	out.Status.AttachedListenerSets = &sets
+	return out
+}
+
+// referenceConditions say whether what a Gateway refers to is there, and whether it takes clients without a
+// certificate where it asks for one.
+func referenceConditions(g *attach.Gateway) []metav1.Condition {
+	resolved := g.Resolved
+	for _, l := range g.Listeners {
+		if !l.Resolved.Fine() && resolved.Fine() {
+			resolved = attach.Verdict{Reason: string(gatewayv1.GatewayReasonListenersNotResolved), Message: fmt.Sprintf("listener %s: %s", l.Spec.Name, l.Resolved.Message)}
+		}
+	}
+	out := []metav1.Condition{condition(string(gatewayv1.GatewayConditionResolvedRefs), string(gatewayv1.GatewayReasonResolvedRefs), resolved, g.Value.Generation)}
+	if insecure(g) {
+		out = append(out, metav1.Condition{
+			Type: string(gatewayv1.GatewayConditionInsecureFrontendValidationMode), Status: metav1.ConditionTrue,
+			Reason: string(gatewayv1.GatewayReasonConfigurationChanged), ObservedGeneration: g.Value.Generation,
+			Message: "clients without a valid certificate are let in, as the mode AllowInsecureFallback says",
+		})
+	}
 	return out
 }
 

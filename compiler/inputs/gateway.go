@@ -24,6 +24,7 @@ type GatewayAPI struct {
 	TCPRoutes  []Object[gatewayv1.TCPRoute]
 	UDPRoutes  []Object[gatewayv1.UDPRoute]
 	Grants     []Object[gatewayv1.ReferenceGrant]
+	Policies   []Object[gatewayv1.BackendTLSPolicy]
 }
 
 // of returns the objects if a class is that of a controller. If none is, they are all somebody else's.
@@ -48,7 +49,7 @@ const (
 )
 
 // gatewayKinds are the kinds of the group that are read.
-var gatewayKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "ReferenceGrant"}
+var gatewayKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "ReferenceGrant", "BackendTLSPolicy"}
 
 // GatewayKinds returns the kinds of the group that are read. Objects of all but GatewayClass are in
 // namespaces.
@@ -73,6 +74,8 @@ func NewGatewayObject(kind string) func() any {
 		return func() any { return new(gatewayv1.TCPRoute) }
 	case "UDPRoute":
 		return func() any { return new(gatewayv1.UDPRoute) }
+	case "BackendTLSPolicy":
+		return func() any { return new(gatewayv1.BackendTLSPolicy) }
 	default:
 		return func() any { return new(gatewayv1.ReferenceGrant) }
 	}
@@ -98,6 +101,8 @@ func WithoutStatus(object any) bool {
 		o.Status = gatewayv1.TCPRouteStatus{}
 	case *gatewayv1.UDPRoute:
 		o.Status = gatewayv1.UDPRouteStatus{}
+	case *gatewayv1.BackendTLSPolicy:
+		o.Status = gatewayv1.PolicyStatus{}
 	case *gatewayv1.ReferenceGrant:
 	default:
 		return false
@@ -126,6 +131,8 @@ func (in *GatewayAPI) Add(object metav1.Object) {
 		in.UDPRoutes = append(in.UDPRoutes, gatewayObject("UDPRoute", o))
 	case *gatewayv1.ReferenceGrant:
 		in.Grants = append(in.Grants, gatewayObject("ReferenceGrant", o))
+	case *gatewayv1.BackendTLSPolicy:
+		in.Policies = append(in.Policies, gatewayObject("BackendTLSPolicy", o))
 	}
 }
 
@@ -159,6 +166,12 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 		in.UDPRoutes = gather(g, in.UDPRoutes, o, validation.IsDNS1123Subdomain)
 	case "ReferenceGrant":
 		in.Grants = gather(g, in.Grants, o, validation.IsDNS1123Subdomain)
+	case "BackendTLSPolicy":
+		policy, sound := decode[gatewayv1.BackendTLSPolicy](g, o, validation.IsDNS1123Subdomain)
+		if !sound { // what it was to protect is not served in the clear
+			policy.Value.Spec.Validation = gatewayv1.BackendTLSPolicyValidation{}
+		}
+		in.Policies = append(in.Policies, policy)
 	default:
 		return false
 	}
@@ -170,7 +183,7 @@ func (in GatewayAPI) without(out map[diag.Object]bool) GatewayAPI {
 		Classes: without(in.Classes, out), Gateways: without(in.Gateways, out), Sets: without(in.Sets, out),
 		HTTPRoutes: without(in.HTTPRoutes, out), GRPCRoutes: without(in.GRPCRoutes, out),
 		TLSRoutes: without(in.TLSRoutes, out), TCPRoutes: without(in.TCPRoutes, out), UDPRoutes: without(in.UDPRoutes, out),
-		Grants: without(in.Grants, out),
+		Grants: without(in.Grants, out), Policies: without(in.Policies, out),
 	}
 }
 
@@ -184,7 +197,8 @@ func (in GatewayAPI) record(out []snapshots.Input) []snapshots.Input {
 	out = record(out, version, in.TLSRoutes)
 	out = record(out, version, in.TCPRoutes)
 	out = record(out, version, in.UDPRoutes)
-	return record(out, version, in.Grants)
+	out = record(out, version, in.Grants)
+	return record(out, version, in.Policies)
 }
 
 // kept returns the objects in namespaces that are read. A GatewayClass is in none, and always read.
@@ -192,6 +206,7 @@ func (in GatewayAPI) kept(keep func(diag.Object) bool) GatewayAPI {
 	in.Gateways, in.Sets, in.Grants = kept(in.Gateways, keep), kept(in.Sets, keep), kept(in.Grants, keep)
 	in.HTTPRoutes, in.GRPCRoutes = kept(in.HTTPRoutes, keep), kept(in.GRPCRoutes, keep)
 	in.TLSRoutes, in.TCPRoutes, in.UDPRoutes = kept(in.TLSRoutes, keep), kept(in.TCPRoutes, keep), kept(in.UDPRoutes, keep)
+	in.Policies = kept(in.Policies, keep)
 	return in
 }
 
@@ -203,5 +218,6 @@ func (in GatewayAPI) ageless() GatewayAPI {
 	in.TLSRoutes = ageless(in.TLSRoutes, func(r *gatewayv1.TLSRoute) *metav1.Time { return &r.CreationTimestamp })
 	in.TCPRoutes = ageless(in.TCPRoutes, func(r *gatewayv1.TCPRoute) *metav1.Time { return &r.CreationTimestamp })
 	in.UDPRoutes = ageless(in.UDPRoutes, func(r *gatewayv1.UDPRoute) *metav1.Time { return &r.CreationTimestamp })
+	in.Policies = ageless(in.Policies, func(p *gatewayv1.BackendTLSPolicy) *metav1.Time { return &p.CreationTimestamp })
 	return in
 }

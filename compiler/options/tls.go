@@ -54,6 +54,20 @@ func serverTLSOptions() []Option {
 	}
 }
 
+// WithoutServerTLS leaves out what says how servers are known over TLS, and reports whether there was any
+// of it. That they are spoken to over TLS stays.
+func (v Values) WithoutServerTLS() (Values, bool) {
+	out := Values{Closed: v.Closed}
+	for _, g := range v.given {
+		switch g.option.Name {
+		case "backend-verify", "backend-ca-secret", "backend-client-secret", "backend-tls-versions", "backend-tls-ciphers", "backend-sni":
+		default:
+			out.given = append(out.given, g)
+		}
+	}
+	return out, len(out.given) < len(v.given)
+}
+
 // tls joins what is said of TLS to the servers. Whoever asks for certificates to
 // be verified, or to be shown, must not be served without.
 func (r *resolution) tls() {

@@ -203,9 +203,17 @@ func sortedValues(m any) ([]any, error) {
 
 // pageOf writes an error page. Each of its lines comes from the ConfigMap.
 func pageOf(page routing.ErrorPage) *assembly {
-	a := &assembly{text: []byte(page.Body)}
+	return textOf([]byte(page.Body), page.Origin)
+}
+
+// authorityOf writes authorities as they are.
+func authorityOf(a routing.Authority) *assembly { return textOf(a.PEM, a.Origins...) }
+
+// textOf is a text whose lines are all of the same objects.
+func textOf(text []byte, origins ...routing.Origin) *assembly {
+	a := &assembly{text: text}
 	for range bytes.Lines(a.text) {
-		a.origins = append(a.origins, LineOrigin{Objects: []routing.Origin{page.Origin}})
+		a.origins = append(a.origins, LineOrigin{Objects: origins})
 	}
 	return a
 }

@@ -43,6 +43,9 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 	for _, page := range in.Model.ErrorPages {
 		a.add(page.File(), pageOf(page))
 	}
+	for _, authority := range in.Model.Authorities {
+		a.add(authority.File, authorityOf(authority))
+	}
 	if len(r.faults) > 0 {
 		faults := make([]Fault, len(r.faults))
 		for i, f := range r.faults {

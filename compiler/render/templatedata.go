@@ -30,8 +30,8 @@ type TemplateData struct {
 	Backends     []routing.Backend
 	Certificates []routing.Certificate
 	ServerNames  []routing.ServerName
-	// SeveralAuthorities says that clients of different hosts are asked for
-	// certificates of different authorities.
+	// SeveralAuthorities says that clients of different hosts or ports are asked for
+	// certificates of different authorities, or that those of a Gateway's port are asked at all.
 	SeveralAuthorities bool
 	ErrorPages         []routing.ErrorPage
 	// KnowsCountries says that there is a list of countries.
@@ -225,9 +225,11 @@ func newPage(in Input) TemplateData {
 			authorities[name.Clients.Authority] = true
 		}
 	}
+	ofGateways := slices.ContainsFunc(m.Binds, func(b routing.Bind) bool { return b.Clients != nil }) ||
+		slices.ContainsFunc(m.Listeners, func(l routing.Listener) bool { return l.Clients != nil })
 	return TemplateData{
 		Config: in.Config, Hosts: m.Hosts, Held: m.Held, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
-		SeveralAuthorities: len(authorities) > 1,
+		SeveralAuthorities: len(authorities) > 1 || ofGateways,
 		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
 		Userlists: m.Userlists, KnowsCountries: m.Countries != nil,
 		Binds: m.Binds, depths: depthsOf(m), splits: m.Splits, connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),

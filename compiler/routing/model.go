@@ -35,6 +35,8 @@ type Model struct {
 	// Countries is the list of networks by country, nil if nothing asks for it.
 	Countries  *CountryList
 	ErrorPages []ErrorPage // by status
+	// Authorities are those of ConfigMaps, which are no secret, by file.
+	Authorities []Authority
 	// ServerNames are the TLS hosts that need more than to be one of a
 	// Certificate's Hosts, by name.
 	ServerNames []ServerName
@@ -111,6 +113,8 @@ type Bind struct {
 	// ServerNames are what clients get over HTTPS, by host. That of the host "" is for clients that ask
 	// for no other one.
 	ServerNames []ServerName
+	// Clients is nil where clients are not asked for certificates.
+	Clients *ClientCheck
 	// Behind says that the connections come by the [Listener] of the same Bind, which looks at what TLS
 	// asks for.
 	Behind  bool
@@ -322,7 +326,10 @@ type Listener struct {
 	// Passes and Ends say, with a Bind, that TLS connections are passed on as they are, and that TLS ends here
 	// for connections that are routed as wholes. The port of neither takes connections of any kind.
 	Passes, Ends bool
-	Origins      []Origin // with a Bind
+	// Clients is nil where clients are not asked for certificates, where TLS ends for connections that are
+	// routed as wholes. Those of HTTPS have it in the [Bind].
+	Clients *ClientCheck
+	Origins []Origin // with a Bind
 }
 
 // ListenerName names the listener of a port of a Gateway.
@@ -524,10 +531,26 @@ type ServerName struct {
 // ClientCheck asks TLS clients for a certificate of an authority, when they
 // connect. Routes to which more applies have it in their [policy.Protection].
 type ClientCheck struct {
-	Authority string // a file, of a Certificate for that use
+	Authority string // a file, of a Certificate for that use, or of an [Authority]
 	// Required refuses connections without a certificate; all others than those
 	// of the authority are refused in any case.
 	Required bool
+	// Any accepts every certificate: clients are asked for one, and nothing follows from it.
+	Any bool
+}
+
+// Authority is certificate authorities that are a file of the snapshot, named for its content. Origins
+// are the ConfigMaps that they are of.
+type Authority struct {
+	File    string
+	PEM     []byte
+	Origins []Origin
+}
+
+// NewAuthority returns the authorities of PEM data.
+func NewAuthority(pem []byte, origins ...Origin) Authority {
+	sum := sha256.Sum256(pem)
+	return Authority{File: "files/ca-" + hex.EncodeToString(sum[:8]) + ".pem", PEM: pem, Origins: origins}
 }
 
 // maxFileStem leaves room in a file name for what the pusher adds.

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"bytes"
 	"cmp"
 	"reflect"
 	"slices"
@@ -16,7 +17,7 @@ import (
 // is concerned. It costs what the part costs, not what the whole does. Mentioned are words
 // of the object; a backend with such a name is kept too.
 func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
-	p := Model{Countries: m.Countries.sample(), ErrorPages: m.ErrorPages, DefaultCertificate: m.DefaultCertificate}
+	p := Model{Countries: m.Countries.sample(), ErrorPages: m.ErrorPages, Authorities: m.Authorities, DefaultCertificate: m.DefaultCertificate}
 	hosts, needed, bound := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, h := range m.Hosts {
 		if kept, ok := h.part(object); ok {
@@ -148,6 +149,7 @@ func (m Model) With(o Model) (Model, bool) {
 	join(&out.Backends, o.Backends, backendKey, joinBackends, &ok)
 	join(&out.ConnectionBackends, o.ConnectionBackends, backendKey, joinBackends, &ok)
 	join(&out.Certificates, o.Certificates, func(c Certificate) string { return c.File }, joinCertificates, &ok)
+	join(&out.Authorities, o.Authorities, func(a Authority) string { return a.File }, joinAuthorities, &ok)
 	join(&out.Userlists, o.Userlists, func(u Userlist) string { return u.Name }, joinUserlists, &ok)
 	join(&out.NetworkLists, o.NetworkLists, func(l NetworkList) string { return l.String() }, joinEqual, &ok)
 	join(&out.ServerNames, o.ServerNames, func(s ServerName) string { return s.Host }, joinEqual, &ok)
@@ -211,6 +213,13 @@ func joinCertificates(a, b Certificate) (Certificate, bool) {
 	slices.Sort(hosts)
 	a.Hosts = slices.Compact(hosts)
 	return a, a.Secret == b.Secret && a.Use == b.Use
+}
+
+func joinAuthorities(a, b Authority) (Authority, bool) {
+	origins := slices.Concat(a.Origins, b.Origins)
+	slices.SortFunc(origins, Origin.Compare)
+	a.Origins = slices.Compact(origins)
+	return a, bytes.Equal(a.PEM, b.PEM)
 }
 
 func joinUserlists(a, b Userlist) (Userlist, bool) {

@@ -28,6 +28,10 @@ type Gateway struct {
 	Addresses []string
 	// Unplaced says why it has no address, and is not served.
 	Unplaced Verdict
+	// Shown is the file of the certificate that servers are shown over TLS, or "". Resolved says why the
+	// reference to it leads to nothing.
+	Shown    string
+	Resolved Verdict
 }
 
 // Set is a ListenerSet for a Gateway of ours.
@@ -62,6 +66,8 @@ type Listener struct {
 	Accepted, Conflicted, Resolved Verdict
 	// Certificates are those that clients may get, by file; none that may not be referred to.
 	Certificates []routing.Certificate
+	// Clients is nil where clients are not asked for certificates.
+	Clients *routing.ClientCheck
 	// Attached counts the routes that are attached.
 	Attached int
 

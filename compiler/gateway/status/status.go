@@ -22,11 +22,18 @@ import (
 
 // Conditions of ours, by what has them. Those that are not wanted any more are removed.
 var (
-	ofClass    = []string{string(gatewayv1.GatewayClassConditionStatusAccepted)}
-	ofGateway  = []string{string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed)}
+	ofClass   = []string{string(gatewayv1.GatewayClassConditionStatusAccepted)}
+	ofGateway = []string{
+		string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed),
+		string(gatewayv1.GatewayConditionResolvedRefs), string(gatewayv1.GatewayConditionInsecureFrontendValidationMode),
+	}
 	ofListener = []string{string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionConflicted), string(gatewayv1.ListenerConditionResolvedRefs), string(gatewayv1.ListenerConditionProgrammed)}
 	ofParent   = []string{string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs), string(gatewayv1.RouteConditionPartiallyInvalid)}
+	ofPolicy   = []string{string(gatewayv1.PolicyConditionAccepted), string(gatewayv1.BackendTLSPolicyConditionResolvedRefs)}
 )
+
+// mostAncestors is how many ancestors the status of a policy may have, of all controllers.
+const mostAncestors = 16
 
 // Class returns the status of a GatewayClass: what is there, changed into what is wanted.
 func Class(there map[string]any, want gatewayv1.GatewayClassStatus, now time.Time) (map[string]any, error) {
@@ -57,7 +64,22 @@ func ListenerSet(there map[string]any, want gatewayv1.ListenerSetStatus, now tim
 // Route returns the status of a route, of whatever kind, of which a controller has these parents.
 func Route(there map[string]any, controller string, want []gatewayv1.RouteParentStatus, now time.Time) (map[string]any, error) {
 	return merged(there, gatewayv1.RouteStatus{Parents: want}, func(out, wanted map[string]any) {
-		out["parents"] = parents(out["parents"], wanted["parents"], controller, now)
+		out["parents"] = entries(out["parents"], wanted["parents"], "parentRef", ofParent, controller, now)
+	})
+}
+
+// Policy returns the status of a policy of which a controller has these ancestors. What is too much is
+// left out at the end, and nothing that others have written.
+func Policy(there map[string]any, controller string, want []gatewayv1.PolicyAncestorStatus, now time.Time) (map[string]any, error) {
+	return merged(there, gatewayv1.PolicyStatus{Ancestors: want}, func(out, wanted map[string]any) {
+		theirs := 0
+		for _, a := range maps(out["ancestors"]) {
+			if text(a["controllerName"]) != controller {
+				theirs++
+			}
+		}
+		ours, _ := wanted["ancestors"].([]any)
+		out["ancestors"] = entries(out["ancestors"], ours[:min(len(ours), max(0, mostAncestors-theirs))], "ancestorRef", ofPolicy, controller, now)
 	})
 }
 
@@ -142,27 +164,28 @@ func listeners(there, want any, now time.Time) []any {
 	return out
 }
 
-// parents leaves those of other controllers where they are.
-func parents(there, want any, controller string, now time.Time) []any {
+// entries are those of a list that several controllers share, each for what the field ref names. Those of
+// other controllers stay where they are.
+func entries(there, want any, ref string, ours []string, controller string, now time.Time) []any {
 	wanted := maps(want)
 	done := make([]bool, len(wanted))
 	out := []any{}
-	for _, p := range maps(there) {
-		if text(p["controllerName"]) != controller {
-			out = append(out, p)
+	for _, e := range maps(there) {
+		if text(e["controllerName"]) != controller {
+			out = append(out, e)
 			continue
 		}
-		i := slices.IndexFunc(wanted, func(w map[string]any) bool { return reflect.DeepEqual(w["parentRef"], p["parentRef"]) })
+		i := slices.IndexFunc(wanted, func(w map[string]any) bool { return reflect.DeepEqual(w[ref], e[ref]) })
 		if i < 0 || done[i] {
-			continue // it is no parent of ours any more
+			continue // it is none of ours any more
 		}
 		done[i] = true
-		wanted[i]["conditions"] = conditions(p["conditions"], wanted[i]["conditions"], ofParent, now)
+		wanted[i]["conditions"] = conditions(e["conditions"], wanted[i]["conditions"], ours, now)
 		out = append(out, wanted[i])
 	}
 	for i, w := range wanted {
 		if !done[i] {
-			w["conditions"] = conditions(nil, w["conditions"], ofParent, now)
+			w["conditions"] = conditions(nil, w["conditions"], ours, now)
 			out = append(out, w)
 		}
 	}

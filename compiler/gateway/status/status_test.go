@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,6 +169,44 @@ func TestProgrammed(t *testing.T) {
 		}
 		if len(listeners) != 2 || len(listeners[0]) != 2 || listeners[0][1] != own[0] || len(listeners[1]) != 1 || listeners[1][0] != invalid {
 			t.Errorf("%s: listeners have %v", name, listeners)
+		}
+	}
+}
+
+// A policy has at most 16 ancestors. Those of others are left, and ours come after them as far as there is
+// room; what is none of ours any more goes.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	foreign := func(n int) string {
+		return strings.TrimSuffix(strings.Repeat(`{controllerName: other.example/x, ancestorRef: {name: theirs}, conditions: [{type: Accepted, status: "False"}]}, `, n), ", ")
+	}
+	own := func(name, since string) string {
+		return `{controllerName: ` + ours + `, ancestorRef: {name: ` + name + `}, conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "` + since + `"}]}`
+	}
+	var want []gatewayv1.PolicyAncestorStatus
+	for _, name := range []gatewayv1.ObjectName{"a", "b", "c"} {
+		want = append(want, gatewayv1.PolicyAncestorStatus{AncestorRef: gatewayv1.ParentReference{Name: name}, ControllerName: ours, Conditions: []metav1.Condition{accepted("True", 1)}})
+	}
+	for name, c := range map[string]struct {
+		there string
+		want  []gatewayv1.PolicyAncestorStatus
+		get   string
+	}{
+		"room for all":  {`{ancestors: [` + own("b", before) + `, ` + own("gone", before) + `, ` + foreign(1) + `]}`, want, `{ancestors: [` + own("b", before) + `, ` + foreign(1) + `, ` + own("a", today) + `, ` + own("c", today) + `]}`},
+		"room for two":  {`{ancestors: [` + foreign(14) + `]}`, want, `{ancestors: [` + foreign(14) + `, ` + own("a", today) + `, ` + own("b", today) + `]}`},
+		"room for none": {`{ancestors: [` + foreign(16) + `]}`, want, `{ancestors: [` + foreign(16) + `]}`},
+		"too many":      {`{ancestors: [` + foreign(17) + `, ` + own("a", before) + `]}`, want, `{ancestors: [` + foreign(17) + `]}`},
+		"none wanted":   {`{ancestors: [` + own("a", before) + `]}`, nil, `{ancestors: []}`},
+	} {
+		got, err := status.Policy(parsed(t, c.there), ours, c.want, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(parsed(t, c.get), got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+		if again, err := status.Policy(got, ours, c.want, now.Add(time.Hour)); err != nil || !status.Same(again, got) {
+			t.Errorf("%s: the second time it is something else: %v, %v", name, again, err)
 		}
 	}
 }

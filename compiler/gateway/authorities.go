@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
+)
+
+// mostAuthorityBytes bounds the authorities of one port or policy. All that browsers trust have 220 KiB.
+const mostAuthorityBytes = 256 << 10
+
+// authoritiesKey is where a ConfigMap has them.
+const authoritiesKey = "ca.crt"
+
+// authorities are the certificate authorities of ConfigMaps, each set of them once.
+type authorities struct {
+	configMaps map[types.NamespacedName]inputs.Object[corev1.ConfigMap]
+	asked      map[types.NamespacedName]bool
+	files      map[string]routing.Authority
+	// bytes are those of files by the namespace of who asked first, and most is how many these may be.
+	bytes map[string]int
+	most  int
+}
+
+func newAuthorities(in []inputs.Object[corev1.ConfigMap], most int) *authorities {
+	out := &authorities{
+		configMaps: map[types.NamespacedName]inputs.Object[corev1.ConfigMap]{}, asked: map[types.NamespacedName]bool{},
+		files: map[string]routing.Authority{}, bytes: map[string]int{}, most: most,
+	}
+	for _, c := range in {
+		out.configMaps[types.NamespacedName{Namespace: c.Ref.Namespace, Name: c.Ref.Name}] = c
+	}
+	return out
+}
+
+// authority returns the file of the authorities that an object refers to, and what is wrong with a reference.
+// Those that lead nowhere are left out; the file is "" if none is left.
+func (t *translation) authority(by diag.Object, refs []attach.Reference, invalidKind string) (file string, why attach.Verdict) {
+	var all []byte
+	var origins []routing.Origin
+	wrong := func(reason, message string) {
+		if why.Fine() {
+			why = attach.Verdict{Reason: reason, Message: message}
+		}
+	}
+	for _, to := range refs {
+		if to.Group != "" || to.Kind != "ConfigMap" {
+			wrong(invalidKind, fmt.Sprintf("authorities are in a ConfigMap, and not in a %s/%s", cmp.Or(to.Group, "core"), to.Kind))
+			continue
+		}
+		if !t.world.Permitted(by.Kind, by.Namespace, to) {
+			wrong(string(gatewayv1.ListenerReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant of the namespace %s permits the reference to ConfigMap %s/%s", to.Namespace, to.Namespace, to.Name))
+			continue
+		}
+		text, origin, fault := t.authorities.read(types.NamespacedName{Namespace: to.Namespace, Name: to.Name})
+		if fault != "" {
+			wrong(string(gatewayv1.ListenerReasonInvalidCACertificateRef), fmt.Sprintf("ConfigMap %s/%s %s", to.Namespace, to.Name, fault))
+			continue
+		}
+		all, origins = append(append(all, text...), '\n'), append(origins, origin)
+	}
+	if len(all) == 0 {
+		return "", why
+	}
+	file, fault := t.authorities.keep(by.Namespace, all, origins)
+	if fault != "" {
+		wrong(string(gatewayv1.ListenerReasonInvalidCACertificateRef), fault)
+	}
+	return file, why
+}
+
+// read returns the authorities of a ConfigMap, and why there are none.
+func (a *authorities) read(name types.NamespacedName) (text []byte, origin routing.Origin, why string) {
+	a.asked[name] = true
+	c, exists := a.configMaps[name]
+	if !exists {
+		return nil, origin, "does not exist, or may not be read"
+	}
+	data, has := c.Value.Data[authoritiesKey]
+	if !has {
+		return nil, origin, "has no key " + authoritiesKey
+	}
+	text, err := pem.ParseAuthorities([]byte(data))
+	if err != nil {
+		return nil, origin, fmt.Sprintf("has no certificate authorities under %s: %v", authoritiesKey, err)
+	}
+	at := []any{"data", authoritiesKey}
+	return text, routing.Origin{Object: c.Ref, Position: c.Position(at...), Field: manifests.FieldPath(at)}, ""
+}
+
+// keep makes a file of authorities for a namespace, or says why there is none.
+func (a *authorities) keep(namespace string, text []byte, origins []routing.Origin) (file, why string) {
+	text, err := pem.ParseAuthorities(text) // once more: each certificate once
+	if err != nil {
+		return "", err.Error()
+	}
+	if len(text) > mostAuthorityBytes {
+		return "", fmt.Sprintf("the authorities have %d bytes, and may have %d", len(text), mostAuthorityBytes)
+	}
+	made := routing.NewAuthority(text)
+	known, is := a.files[made.File]
+	if is && !bytes.Equal(known.PEM, text) {
+		return "", "the authorities have the digest of others"
+	}
+	if !is {
+		if a.most > 0 && a.bytes[namespace]+len(text) > a.most {
+			return "", fmt.Sprintf("the authorities for the namespace %s have more than %d bytes together", namespace, a.most)
+		}
+		a.bytes[namespace] += len(text)
+		known = made
+	}
+	for _, o := range origins {
+		if !slices.Contains(known.Origins, o) {
+			known.Origins = append(known.Origins, o)
+		}
+	}
+	slices.SortFunc(known.Origins, routing.Origin.Compare)
+	a.files[made.File] = known
+	return made.File, ""
+}
+
+// askClients finds whom the listeners of a Gateway ask for certificates, if they end TLS. Listeners whose
+// authorities cannot be had are not served.
+func (t *translation) askClients(g *attach.Gateway) {
+	if g.Value.Spec.TLS == nil || g.Value.Spec.TLS.Frontend == nil {
+		return
+	}
+	frontend := *g.Value.Spec.TLS.Frontend
+	for _, l := range g.All() {
+		if !l.EndsTLS() || !l.Accepted.Fine() {
+			continue
+		}
+		asked := frontend.Default.Validation
+		if i := slices.IndexFunc(frontend.PerPort, func(p gatewayv1.TLSPortConfig) bool { return p.Port == l.Spec.Port }); i >= 0 {
+			asked = frontend.PerPort[i].TLS.Validation
+		}
+		if asked == nil {
+			continue
+		}
+		refuse := func(reason gatewayv1.ListenerConditionReason, message string) {
+			l.Accepted = attach.Verdict{Reason: string(reason), Message: message}
+		}
+		switch asked.Mode {
+		case "", gatewayv1.AllowValidOnly, gatewayv1.AllowInsecureFallback:
+		default:
+			refuse(gatewayv1.ListenerReasonUnsupportedValue, fmt.Sprintf("the mode %q for certificates of clients is not supported", asked.Mode))
+			continue
+		}
+		var refs []attach.Reference
+		for _, ref := range asked.CACertificateRefs {
+			refs = append(refs, attach.ReferenceOf("", g.Ref.Namespace, &ref.Group, &ref.Kind, ref.Namespace, ref.Name))
+		}
+		file, why := t.authority(g.Ref, refs, string(gatewayv1.ListenerReasonInvalidCACertificateKind))
+		if l.Resolved.Fine() {
+			l.Resolved = why
+		}
+		if file == "" {
+			refuse(gatewayv1.ListenerReasonNoValidCACertificate, cmp.Or(why.Message, "no authority is named")+"; without one no certificate of a client can be checked")
+			continue
+		}
+		insecure := asked.Mode == gatewayv1.AllowInsecureFallback
+		l.Clients = &routing.ClientCheck{Authority: file, Required: !insecure, Any: insecure}
+	}
+}
+
+// insecure reports whether a port of a Gateway may take clients without a valid certificate though it asks
+// for one.
+func insecure(g *attach.Gateway) bool {
+	if g.Value.Spec.TLS == nil || g.Value.Spec.TLS.Frontend == nil {
+		return false
+	}
+	is := func(c gatewayv1.TLSConfig) bool {
+		return c.Validation != nil && c.Validation.Mode == gatewayv1.AllowInsecureFallback
+	}
+	frontend := g.Value.Spec.TLS.Frontend
+	return is(frontend.Default) || slices.ContainsFunc(frontend.PerPort, func(p gatewayv1.TLSPortConfig) bool { return is(p.TLS) })
+}
+
+// showServers finds the certificate that a Gateway shows to servers over TLS.
+func (t *translation) showServers(g *attach.Gateway) {
+	if g.Value.Spec.TLS == nil || g.Value.Spec.TLS.Backend == nil || g.Value.Spec.TLS.Backend.ClientCertificateRef == nil {
+		return
+	}
+	ref := *g.Value.Spec.TLS.Backend.ClientCertificateRef
+	to := attach.ReferenceOf("Secret", g.Ref.Namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
+	at := []any{"spec", "tls", "backend", "clientCertificateRef"}
+	wrong := func(reason gatewayv1.GatewayConditionReason, message string) {
+		g.Resolved = attach.Verdict{Reason: string(reason), Message: message}
+		t.report(diag.Warning, g.Ref, g.Position(at...), message+"; servers that ask for a certificate get none that they trust", "")
+	}
+	switch {
+	case to.Group != "" || to.Kind != "Secret":
+		wrong(gatewayv1.GatewayReasonInvalidClientCertificateRef, fmt.Sprintf("a certificate is in a Secret, and not in a %s/%s", cmp.Or(to.Group, "core"), to.Kind))
+	case !t.world.Permitted(g.Ref.Kind, g.Ref.Namespace, to):
+		wrong(gatewayv1.GatewayReasonRefNotPermitted, fmt.Sprintf("no ReferenceGrant of the namespace %s permits the reference to Secret %s/%s", to.Namespace, to.Namespace, to.Name))
+	default:
+		c, why := t.certificate(to.Name, to.Namespace, routing.Origin{Object: g.Ref, Position: g.Position(at...), Field: manifests.FieldPath(at)})
+		g.Shown = c.File
+		if why != "" {
+			wrong(gatewayv1.GatewayReasonInvalidClientCertificateRef, fmt.Sprintf("Secret %s/%s %s", to.Namespace, to.Name, why))
+		}
+	}
+}

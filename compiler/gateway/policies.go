@@ -1,0 +1,251 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+)
+
+// backendTLS is a BackendTLSPolicy. It is looked at once a route leads to a Service that it targets: others
+// are for other programs.
+type backendTLS struct {
+	inputs.Object[gatewayv1.BackendTLSPolicy]
+	judged bool
+	// tls is how servers are spoken to; nil if nothing may be sent to them.
+	tls                *policy.TLS
+	accepted, resolved attach.Verdict
+	// ancestors are the Gateways of routes to its targets, by name.
+	ancestors map[diag.Object]*ancestor
+}
+
+// ancestor is what a policy does for a Gateway.
+type ancestor struct {
+	// holds says that it is that of a target; conflict and missing say of another one why it is not.
+	holds             bool
+	conflict, missing string
+}
+
+// target is what a policy is for: all ports of a Service, or the one that has a name.
+type target struct {
+	service types.NamespacedName
+	port    string
+}
+
+// use is what a route leads to.
+type use struct {
+	service types.NamespacedName
+	// found is the Service, nil if there is none, or it has no such port.
+	found *corev1.Service
+	port  string // its name
+}
+
+// policies are the BackendTLSPolicies.
+type policies struct {
+	t *translation
+	// first has the one that holds for a target: the oldest.
+	first map[target]*backendTLS
+	// by has all that target a Service, the oldest first, with the ports.
+	by map[types.NamespacedName][]targeted
+}
+
+type targeted struct {
+	*backendTLS
+	port string
+}
+
+func newPolicies(t *translation, in []inputs.Object[gatewayv1.BackendTLSPolicy]) *policies {
+	out := &policies{t: t, first: map[target]*backendTLS{}, by: map[types.NamespacedName][]targeted{}}
+	for _, o := range sorted(in) {
+		p := &backendTLS{Object: o, ancestors: map[diag.Object]*ancestor{}}
+		for _, ref := range o.Value.Spec.TargetRefs {
+			if ref.Group != "" || ref.Kind != "Service" {
+				continue // somebody else's
+			}
+			to := target{service: types.NamespacedName{Namespace: o.Ref.Namespace, Name: string(ref.Name)}}
+			if ref.SectionName != nil {
+				to.port = string(*ref.SectionName)
+			}
+			if out.first[to] == nil {
+				out.first[to] = p
+			}
+			out.by[to.service] = append(out.by[to.service], targeted{p, to.port})
+		}
+	}
+	return out
+}
+
+// of returns the policy for a port of a Service, or nil. One that names the port comes before one that
+// does not.
+func (p *policies) of(service types.NamespacedName, port string) *backendTLS {
+	found := p.first[target{service, ""}]
+	if port != "" {
+		found = cmp.Or(p.first[target{service, port}], found)
+	}
+	if found != nil {
+		p.judge(found)
+	}
+	return found
+}
+
+// judge reads a policy. What is not supported is not ignored: then nothing is sent to the servers.
+func (p *policies) judge(b *backendTLS) {
+	if b.judged {
+		return
+	}
+	b.judged = true
+	v := b.Value.Spec.Validation
+	refuse := func(reason gatewayv1.PolicyConditionReason, format string, args ...any) {
+		if b.accepted.Fine() {
+			b.accepted = attach.Verdict{Reason: string(reason), Message: fmt.Sprintf(format, args...)}
+		}
+	}
+	name := string(v.Hostname)
+	if fault := checkHost(name); fault != nil {
+		refuse(gatewayv1.PolicyReasonInvalid, "%s", fault.message)
+	}
+	if len(b.Value.Spec.Options) > 0 {
+		refuse("UnsupportedValue", "options are not supported")
+	}
+	if n := len(v.SubjectAltNames); n > 1 || n == 1 && (v.SubjectAltNames[0].Type != gatewayv1.HostnameSubjectAltNameType || string(v.SubjectAltNames[0].Hostname) != name) {
+		refuse("UnsupportedValue", "subjectAltNames other than the hostname itself are not supported")
+	}
+	tls := &policy.TLS{Verify: true, ServerName: name}
+	system := v.WellKnownCACertificates != nil && *v.WellKnownCACertificates != ""
+	switch {
+	case system == (len(v.CACertificateRefs) > 0):
+		refuse(gatewayv1.PolicyReasonInvalid, "it needs either caCertificateRefs or wellKnownCACertificates")
+	case system && *v.WellKnownCACertificates != gatewayv1.WellKnownCACertificatesSystem:
+		refuse(gatewayv1.PolicyReasonInvalid, "wellKnownCACertificates of the kind %s are not supported", *v.WellKnownCACertificates)
+	case !system:
+		var refs []attach.Reference
+		for _, ref := range v.CACertificateRefs {
+			refs = append(refs, attach.ReferenceOf("", b.Ref.Namespace, &ref.Group, &ref.Kind, nil, ref.Name))
+		}
+		tls.Authorities, b.resolved = p.t.authority(b.Ref, refs, string(gatewayv1.BackendTLSPolicyReasonInvalidKind))
+		if tls.Authorities == "" {
+			refuse(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, "%s", b.resolved.Message)
+		}
+	}
+	if b.accepted.Fine() {
+		b.tls = tls
+	}
+}
+
+// note takes note of the Gateway of a route to a port of a Service.
+func (p *policies) note(g *attach.Gateway, u use) {
+	for _, by := range p.by[u.service] {
+		missing := ""
+		switch {
+		case u.found == nil:
+			missing = fmt.Sprintf("Service %s does not exist, or has no such port", u.service)
+		case by.port == "" || by.port == u.port:
+		case slices.ContainsFunc(u.found.Spec.Ports, func(o corev1.ServicePort) bool { return o.Name == by.port }):
+			continue // for another port
+		default:
+			missing = fmt.Sprintf("Service %s has no port %s", u.service, by.port)
+		}
+		a := by.ancestors[g.Ref]
+		if a == nil {
+			a = &ancestor{}
+			by.ancestors[g.Ref] = a
+		}
+		first := p.first[target{u.service, by.port}]
+		switch {
+		case first != by.backendTLS:
+			a.conflict = cmp.Or(a.conflict, fmt.Sprintf("%s is older, and has the same target Service %s", first.Ref, u.service))
+		case missing != "":
+			a.missing = cmp.Or(a.missing, missing)
+		default:
+			a.holds = true
+		}
+	}
+}
+
+// verdicts are what the status of policies is to say that are for something of ours.
+func (p *policies) verdicts() []PolicyVerdict {
+	seen := map[*backendTLS]bool{}
+	for _, list := range p.by {
+		for _, by := range list {
+			if len(by.ancestors) > 0 {
+				seen[by.backendTLS] = true
+			}
+		}
+	}
+	var out []PolicyVerdict
+	for _, b := range slices.SortedFunc(maps.Keys(seen), func(a, b *backendTLS) int { return a.Ref.Compare(b.Ref) }) {
+		p.judge(b)
+		v := PolicyVerdict{Ref: b.Ref}
+		for _, g := range p.t.world.Gateways { // the oldest first
+			a := b.ancestors[g.Ref]
+			if a == nil {
+				continue
+			}
+			v.Ancestors = append(v.Ancestors, gatewayv1.PolicyAncestorStatus{
+				AncestorRef: gatewayv1.ParentReference{
+					Group: new(gatewayv1.Group(attach.Group)), Kind: new(gatewayv1.Kind(g.Ref.Kind)),
+					Namespace: new(gatewayv1.Namespace(g.Ref.Namespace)), Name: gatewayv1.ObjectName(g.Ref.Name),
+				},
+				ControllerName: gatewayv1.GatewayController(p.t.cfg.Controller),
+				Conditions:     b.conditions(a),
+			})
+		}
+		out = append(out, v)
+		p.report(b)
+	}
+	return out
+}
+
+// conditions are those of a policy for a Gateway.
+func (b *backendTLS) conditions(a *ancestor) []metav1.Condition {
+	accepted := b.accepted
+	switch {
+	case a.holds:
+	case a.conflict != "":
+		accepted = attach.Verdict{Reason: string(gatewayv1.PolicyReasonConflicted), Message: a.conflict}
+	case a.missing != "":
+		accepted = attach.Verdict{Reason: string(gatewayv1.PolicyReasonTargetNotFound), Message: a.missing}
+	}
+	c := condition(string(gatewayv1.PolicyConditionAccepted), string(gatewayv1.PolicyReasonAccepted), accepted, b.Value.Generation)
+	if accepted.Fine() {
+		c.Message = cmp.Or(a.conflict, a.missing)
+	}
+	return []metav1.Condition{
+		c, condition(string(gatewayv1.BackendTLSPolicyConditionResolvedRefs), string(gatewayv1.BackendTLSPolicyReasonResolvedRefs), b.resolved, b.Value.Generation),
+	}
+}
+
+// report says what is wrong with a policy.
+func (p *policies) report(b *backendTLS) {
+	conflicts := map[string]bool{}
+	holds := false
+	for _, a := range b.ancestors {
+		holds = holds || a.holds
+		for _, text := range []string{a.conflict, a.missing} {
+			if text != "" {
+				conflicts[text] = true
+			}
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(conflicts)) {
+		p.t.report(diag.Warning, b.Ref, b.Position("spec", "targetRefs"), text, "")
+	}
+	at := b.Position("spec", "validation")
+	switch {
+	case !holds:
+	case !b.accepted.Fine():
+		p.t.report(diag.Error, b.Ref, at, b.accepted.Message+"; nothing is sent to the servers that it is for", "")
+	case !b.resolved.Fine():
+		p.t.report(diag.Warning, b.Ref, at, b.resolved.Message, "")
+	}
+}
