@@ -213,7 +213,7 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	for _, name := range part.Asked.ConfigMaps {
 		c.configMaps[name] = true
 	}
-	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
+	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: func() []render.Object { return describe(objects) }, Memo: c.in.Memo})
 	a.found, a.denied = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), model.Denied
 	a.verdicts = verdicts
 	return a, err

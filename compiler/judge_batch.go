@@ -341,7 +341,7 @@ func joined(of []translated) group {
 // publishable has HAProxy check a part of a configuration.
 func (j *Judge) publishable(ctx context.Context, w *world, model routing.Model, of []translated) (attempt, error) {
 	c := w.compilation(j, of[0].in)
-	return c.publishable(ctx, render.Input{Model: model, Config: w.source.Config, Objects: w.describe(of)})
+	return c.publishable(ctx, render.Input{Model: model, Config: w.source.Config, Objects: func() []render.Object { return w.describe(of) }})
 }
 
 // compilation is one of objects of the world.

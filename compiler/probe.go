@@ -96,7 +96,7 @@ func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
 	}
 	found := map[place]bool{}
 	for _, model := range probeModels(c.in.Config) {
-		a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: probeObjects()})
+		a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: probeObjects})
 		if err != nil {
 			return nil, err
 		}

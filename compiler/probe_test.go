@@ -164,7 +164,7 @@ func TestProbeReachesEveryLine(t *testing.T) {
 		cfg := config.Default()
 		edit(&cfg)
 		for _, model := range probeModels(cfg) {
-			artifact, faults := set.Render(render.Input{Model: model, Config: cfg, Objects: probeObjects()})
+			artifact, faults := set.Render(render.Input{Model: model, Config: cfg, Objects: probeObjects})
 			for _, f := range faults {
 				t.Errorf("%s: %+v", name, f)
 			}

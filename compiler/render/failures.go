@@ -31,7 +31,7 @@ func (r *rendering) execute(i int, page TemplateData) []byte {
 			return nil
 		}
 		r.faults = append(r.faults, faultOf{r.template, fault})
-		if !ok || !page.objects.hasContent(culprit) {
+		if !ok || !page.objects().hasContent(culprit) {
 			return nil
 		}
 		if page.hidden = maps.Clone(page.hidden); page.hidden == nil {

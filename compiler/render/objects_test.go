@@ -32,7 +32,8 @@ func withWidgets(widgets ...render.Object) render.Input {
 		{APIVersion: "example.com/v1", Kind: "Gadget"},
 		{APIVersion: "v1", Kind: "ConfigMap"},
 	}
-	in.Objects = append(in.Objects, widgets...)
+	ingresses := in.Objects
+	in.Objects = func() []render.Object { return append(ingresses(), widgets...) }
 	return in
 }
 
@@ -179,9 +180,10 @@ func TestContentOfIngresses(t *testing.T) {
 	t.Parallel()
 	in := shop()
 	in.Config.Kinds = []kinds.Kind{{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}}
-	web := in.Objects[0]
+	ingresses := in.Objects
+	web := ingresses()[0]
 	web.Whole, web.Annotations = map[string]any{"spec": map[string]any{"ingressClassName": "edge"}}, nil // as if they were dropped
-	in.Objects = append(in.Objects, web)
+	in.Objects = func() []render.Object { return append(ingresses(), web) }
 	a, faults := set(t, map[string]string{
 		"files/out.txt":      `{{range .Objects "networking.k8s.io/v1/Ingress"}}{{.Object.Name}} {{.Content.spec.ingressClassName}}{{end}}`,
 		"extend/backend.cfg": "    # t {{.Annotation \"t\"}}\n",
@@ -194,5 +196,18 @@ func TestContentOfIngresses(t *testing.T) {
 	}
 	if cfg := content(t, a, "haproxy.cfg"); !strings.Contains(cfg, "# t 5s") || !strings.Contains(cfg, "# t 9s") {
 		t.Error("an annotation is not known")
+	}
+}
+
+// The templates that we ship read no object, so that describing and sorting them all is spared.
+func TestShippedTemplatesAskForNoObjects(t *testing.T) {
+	t.Parallel()
+	in := shop()
+	in.Objects = func() []render.Object {
+		t.Error("a shipped template asked for the objects")
+		return nil
+	}
+	if _, faults := set(t, nil).Render(in); len(faults) > 0 {
+		t.Fatal(faults)
 	}
 }

@@ -321,13 +321,13 @@ type backendPage struct {
 	ErrorPages         []routing.ErrorPage
 	Backend            routing.Backend
 
-	objects *objectIndex
+	objects func() *objectIndex
 	asked   []annotation
 }
 
 // Annotation is [TemplateData.Annotation], and takes note of what it was asked.
 func (p *backendPage) Annotation(name string) string {
-	value := p.objects.annotation(p.Backend.Origins, name)
+	value := p.objects().annotation(p.Backend.Origins, name)
 	p.asked = append(p.asked, annotation{name, value})
 	return value
 }
@@ -346,7 +346,7 @@ func (r *rendering) backends(into *assembly, i int, backends []routing.Backend) 
 // backend returns what a template writes for a backend.
 func (r *rendering) backend(i int, page *backendPage) piece {
 	b, key := page.Backend, memoKey{i, page.Backend.Name}
-	answer := func(name string) string { return r.page.objects.annotation(b.Origins, name) }
+	answer := func(name string) string { return r.page.objects().annotation(b.Origins, name) }
 	if found, ok := r.memo.find(key, b, answer); ok {
 		for _, word := range found.secrets {
 			r.secrets[word] = true

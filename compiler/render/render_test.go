@@ -45,9 +45,11 @@ func shop() render.Input {
 				Hosts: []string{"*.shop.example", "shop.example"}, Origin: web,
 			}},
 		},
-		Objects: []render.Object{
-			{Origin: web, APIVersion: "networking.k8s.io/v1", Annotations: map[string]string{"t": "5s", "text": "it's a $HOME", "bad": "a b"}},
-			{Origin: api, APIVersion: "networking.k8s.io/v1", Annotations: map[string]string{"nl": "a\nb", "t": "9s"}},
+		Objects: func() []render.Object {
+			return []render.Object{
+				{Origin: web, APIVersion: "networking.k8s.io/v1", Annotations: map[string]string{"t": "5s", "text": "it's a $HOME", "bad": "a b"}},
+				{Origin: api, APIVersion: "networking.k8s.io/v1", Annotations: map[string]string{"nl": "a\nb", "t": "9s"}},
+			}
 		},
 	}
 }

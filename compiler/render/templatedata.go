@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -15,9 +16,11 @@ import (
 
 // Input is everything that rendering reads besides the templates.
 type Input struct {
-	Model   routing.Model
-	Config  config.Config
-	Objects []Object // in any order
+	Model  routing.Model
+	Config config.Config
+	// Objects returns the objects that templates may read, in any order; nil stands for none. It is called once
+	// at most, when a template first asks: those that we ship do not.
+	Objects func() []Object
 	// Memo is what was rendered before; nil renders everything.
 	Memo *Memo
 }
@@ -56,7 +59,7 @@ type TemplateData struct {
 	depths      []int
 	splits      []routing.Split
 	connections []routing.Backend
-	objects     *objectIndex
+	objects     func() *objectIndex  // sorted when first asked for
 	hidden      map[diag.Object]bool // at which the template failed
 	origins     []routing.Origin
 }
@@ -65,7 +68,7 @@ type TemplateData struct {
 // "networking.k8s.io/v1/Ingress", by namespace and name. It is an error to ask
 // for a kind that the configuration does not name, but for Ingresses and Services.
 func (d TemplateData) Objects(gvk string) ([]Object, error) {
-	kind, err := d.objects.kind(gvk)
+	kind, err := d.objects().kind(gvk)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +78,7 @@ func (d TemplateData) Objects(gvk string) ([]Object, error) {
 // Indexed returns the objects of a kind, by namespace and name, that hold a value
 // where an index of the configuration looks.
 func (d TemplateData) Indexed(gvk, index string, value any) ([]Object, error) {
-	kind, err := d.objects.kind(gvk)
+	kind, err := d.objects().kind(gvk)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +217,7 @@ func (d TemplateData) Guards() []routing.GuardEntry { return routing.Guards(d.Ho
 
 // Annotation returns the value of an annotation of the objects that the
 // template is executed for: of the first one that has it, or "".
-func (d TemplateData) Annotation(name string) string { return d.objects.annotation(d.origins, name) }
+func (d TemplateData) Annotation(name string) string { return d.objects().annotation(d.origins, name) }
 
 // page returns the dot of templates that are executed once.
 func newPage(in Input) TemplateData {
@@ -232,8 +235,16 @@ func newPage(in Input) TemplateData {
 		SeveralAuthorities: len(authorities) > 1 || ofGateways,
 		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
 		Userlists: m.Userlists, KnowsCountries: m.Countries != nil,
-		Binds: m.Binds, depths: depthsOf(m), splits: m.Splits, connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),
+		Binds: m.Binds, depths: depthsOf(m), splits: m.Splits, connections: m.ConnectionBackends, objects: sync.OnceValue(in.index),
 	}
+}
+
+// index sorts the objects.
+func (in Input) index() *objectIndex {
+	if in.Objects == nil {
+		return indexObjects(nil, in.Config.Kinds)
+	}
+	return indexObjects(in.Objects(), in.Config.Kinds)
 }
 
 // each returns the dots that a template for each of something is executed

@@ -80,9 +80,9 @@ func artifactOf(t *testing.T, cfg config.Config, overlay map[string]string, m ro
 	if len(ds) > 0 {
 		t.Fatal(ds)
 	}
-	a, faults := set.Render(render.Input{Model: m, Config: cfg, Objects: []render.Object{{
-		Origin: web, APIVersion: "networking.k8s.io/v1", Annotations: map[string]string{"t": "banana", "key": "-----BEGIN"},
-	}}})
+	a, faults := set.Render(render.Input{Model: m, Config: cfg, Objects: func() []render.Object {
+		return []render.Object{{Origin: web, APIVersion: "networking.k8s.io/v1", Annotations: map[string]string{"t": "banana", "key": "-----BEGIN"}}}
+	}})
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
