@@ -92,16 +92,16 @@ func BeginSection(l Line) (Section, bool) {
 	if word, ok := plainFirst(l.Text); ok && !isSectionKeyword[string(word)] {
 		return Section{}, false // nearly all lines; nothing is allocated
 	}
-	words := l.Texts()
-	if len(words) == 0 || !isSectionKeyword[words[0]] {
+	words := l.Words()
+	if len(words) == 0 || !isSectionKeyword[words[0].Text] {
 		return Section{}, false
 	}
-	s := Section{Keyword: words[0], Head: l}
+	s := Section{Keyword: words[0].Text, Head: l}
 	if len(words) > 1 {
-		s.Name = words[1]
+		s.Name = words[1].Text
 	}
-	if i := slices.Index(words, "from"); i > 0 && i+1 < len(words) {
-		s.From = words[i+1]
+	if i := slices.IndexFunc(words, func(w Word) bool { return w.Text == "from" }); i > 0 && i+1 < len(words) {
+		s.From = words[i+1].Text
 		if i == 1 && s.Keyword == "defaults" { // defaults from NAME
 			s.Name = ""
 		}

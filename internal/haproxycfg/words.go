@@ -125,6 +125,7 @@ func Comment(line []byte) ([]byte, bool) {
 // scanner reads the words of a line, one after another.
 type scanner struct {
 	line  []byte
+	text  string // the line; plain words are parts of it
 	at    int
 	words []Word
 	err   error
@@ -135,7 +136,7 @@ func newScanner(line []byte) scanner {
 	if i := bytes.IndexAny(line, "\n\x00"); i >= 0 {
 		line = line[:i]
 	}
-	s := scanner{line: line}
+	s := scanner{line: line, text: string(line)}
 	s.skipBlanks()
 	return s
 }
@@ -155,7 +156,10 @@ func (s *scanner) next() bool {
 	}
 	if s.at == len(s.line) || IsBlank(s.line[s.at]) || s.line[s.at] == '#' {
 		if s.at > start {
-			s.words = append(s.words, Word{Text: string(s.line[start:s.at]), Start: start, End: s.at})
+			if s.words == nil {
+				s.words = make([]Word, 0, 4)
+			}
+			s.words = append(s.words, Word{Text: s.text[start:s.at], Start: start, End: s.at})
 		}
 		return s.more()
 	}
