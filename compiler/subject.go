@@ -21,7 +21,8 @@ const maxNamed = 2
 // snapshot before it, such as "+2 backends, ~1 route (Ingress shop/web)". The
 // zero Snapshot stands for none. It is "no change" only if both have the same content.
 func Subject(previous snapshots.Snapshot, r Result) string {
-	before, after := outline(previous.Files, previous.Manifest.Spec.Certificates), outline(r.Draft.Files, r.Draft.Certificates)
+	was, is := differing(previous.Files, r.Draft.Files)
+	before, after := outline(was, previous.Manifest.Spec.Certificates), outline(is, r.Draft.Certificates)
 	var parts []string
 	var changed []unit
 	for _, kind := range []string{"backend", "route", "certificate"} {
@@ -73,8 +74,76 @@ type unit struct {
 	first, last   int // lines of the file
 }
 
+// excerpt is a file without some lines at its beginning, and perhaps at its end.
+type excerpt struct {
+	snapshots.File
+	skipped int // lines
+}
+
+// differing returns the files of both sides that differ, from about the first line that does to the last one:
+// most changes are small, and most lines are not worth a look.
+func differing(before, after []snapshots.File) (was, is []excerpt) {
+	old := map[string][]byte{}
+	for _, f := range before {
+		old[f.Path] = f.Content
+	}
+	for _, f := range after {
+		content, ok := old[f.Path]
+		if !ok {
+			is = append(is, excerpt{File: f})
+			continue
+		}
+		delete(old, f.Path)
+		if bytes.Equal(content, f.Content) {
+			continue
+		}
+		head, tail := commonParts(content, f.Content, f.Path == snapshots.ConfigFile)
+		skipped := bytes.Count(content[:head], []byte("\n"))
+		was = append(was, excerpt{snapshots.File{Path: f.Path, Content: content[head : len(content)-tail]}, skipped})
+		is = append(is, excerpt{snapshots.File{Path: f.Path, Content: f.Content[head : len(f.Content)-tail]}, skipped})
+	}
+	for path, content := range old {
+		was = append(was, excerpt{File: snapshots.File{Path: path, Content: content}})
+	}
+	return was, is
+}
+
+// commonParts returns how many bytes two texts have in common at their beginning and at their end, in whole
+// lines, or else in whole sections.
+func commonParts(a, b []byte, bySection bool) (head, tail int) {
+	ends := func(line []byte) bool {
+		_, begins := haproxycfg.BeginSection(haproxycfg.Line{Text: line})
+		return begins || !bySection
+	}
+	shorter := min(len(a), len(b))
+	for head < shorter && a[head] == b[head] {
+		head++
+	}
+	head = bytes.LastIndexByte(a[:head], '\n') + 1
+	if bySection { // the section that the first difference is in, or the one before it
+		for head > 0 {
+			start := bytes.LastIndexByte(a[:head-1], '\n') + 1
+			line := a[start : head-1]
+			head = start
+			if ends(line) {
+				break
+			}
+		}
+	}
+	for tail < shorter-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	for rest := a[len(a)-tail:]; ; {
+		_, after, found := bytes.Cut(rest, []byte("\n"))
+		if line, _, _ := bytes.Cut(after, []byte("\n")); !found || len(after) == 0 || ends(line) {
+			return head, len(after)
+		}
+		rest = after
+	}
+}
+
 // outline splits a snapshot into units, by kind and name.
-func outline(files []snapshots.File, certificates []snapshots.CertificateRef) map[string]map[string]unit {
+func outline(files []excerpt, certificates []snapshots.CertificateRef) map[string]map[string]unit {
 	out := map[string]map[string]unit{}
 	add := func(kind string, u unit) {
 		if out[kind] == nil {
@@ -122,7 +191,7 @@ func generic(path string) string {
 }
 
 // sections splits haproxy.cfg into sections. Backends are returned separately.
-func sections(f snapshots.File, add func(kind string, u unit)) {
+func sections(f excerpt, add func(kind string, u unit)) {
 	for section := range haproxycfg.Sections(f.Content) {
 		kind := "section"
 		switch {
@@ -131,13 +200,13 @@ func sections(f snapshots.File, add func(kind string, u unit)) {
 		case section.Keyword == "backend":
 			kind = "backend"
 		}
-		u := unit{name: strings.TrimSpace(section.Keyword + " " + section.Name), file: f.Path, first: section.Head.Number}
+		u := unit{name: strings.TrimSpace(section.Keyword + " " + section.Name), file: f.Path, first: f.skipped + section.Head.Number}
 		var content strings.Builder
 		for _, line := range append([]haproxycfg.Line{section.Head}, section.Lines...) {
 			if len(line.Text) > 0 {
 				content.Write(line.Text)
 				content.WriteByte('\n')
-				u.last = line.Number
+				u.last = f.skipped + line.Number
 			}
 		}
 		u.content = content.String()
@@ -150,8 +219,8 @@ func sections(f snapshots.File, add func(kind string, u unit)) {
 const hostMap = "maps/host.map"
 
 // mapEntries splits a map into its entries.
-func mapEntries(f snapshots.File, kind string, add func(kind string, u unit)) {
-	number := 0
+func mapEntries(f excerpt, kind string, add func(kind string, u unit)) {
+	number := f.skipped
 	for line := range bytes.Lines(f.Content) {
 		number++
 		key, value, ok := strings.Cut(strings.TrimSpace(string(line)), " ")
