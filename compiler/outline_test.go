@@ -46,15 +46,6 @@ func TestDifferingPartsAreEnough(t *testing.T) {
 		}
 		return out
 	}
-	entries := func() []string {
-		var out []string
-		for i := range 8 {
-			if r.IntN(2) == 0 {
-				out = append(out, fmt.Sprintf("k%d v%d", i, r.IntN(2)))
-			}
-		}
-		return out
-	}
 	end := func() string { return []string{"", "\n"}[r.IntN(2)] }
 	unchanged := 0
 	for range 20_000 {
@@ -64,7 +55,7 @@ func TestDifferingPartsAreEnough(t *testing.T) {
 		before = append(before, snapshots.File{Path: snapshots.ConfigFile, Content: []byte(was)})
 		after = append(after, snapshots.File{Path: snapshots.ConfigFile, Content: []byte(is)})
 		for _, path := range []string{"maps/exact.map", hostMap, "files/other"} {
-			old, changed := entries(), entries()
+			old, changed := someEntries(r), someEntries(r)
 			if r.IntN(2) == 0 {
 				changed = old
 			}
@@ -100,6 +91,17 @@ func TestDifferingPartsAreEnough(t *testing.T) {
 	if unchanged < 20_000 {
 		t.Errorf("only %d kinds were unchanged", unchanged)
 	}
+}
+
+// someEntries are lines of a map.
+func someEntries(r *rand.Rand) []string {
+	var out []string
+	for i := range 8 {
+		if r.IntN(2) == 0 {
+			out = append(out, fmt.Sprintf("k%d v%d", i, r.IntN(2)))
+		}
+	}
+	return out
 }
 
 // twins reports whether two backends have one name.
