@@ -40,6 +40,7 @@ type Judge struct {
 	turn     chan struct{} // held while a batch is judged
 	slow     chan struct{} // held by a review that must not delay the others
 	queue    reviewQueue
+	gateways gatewayQueue
 
 	mu     sync.Mutex
 	newest compiled

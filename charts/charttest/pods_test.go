@@ -318,6 +318,20 @@ func TestNoClassWithoutACompiler(t *testing.T) {
 	}
 }
 
+// The webhook is asked about Gateways and routes where they are compiled.
+func TestWebhookIsAskedAboutGateways(t *testing.T) {
+	t.Parallel()
+	for _, enabled := range []bool{false, true} {
+		text, err := Template(t, "helm", "edge", "--values", named(t, "minimal").values, "--set", fmt.Sprintf("compiler.webhook.enabled=true,gatewayAPI.enabled=%v", enabled))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked := strings.Contains(text, "resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, tcproutes]\n    operations: [CREATE, UPDATE]\n"); asked != enabled {
+			t.Errorf("gatewayAPI.enabled=%v: asked %v", enabled, asked)
+		}
+	}
+}
+
 // global and enabled may hold what other charts share.
 func TestSharedValuesAreTaken(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,9 @@ package admission
 
 import (
 	"bytes"
+	"maps"
 	"os"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -37,7 +39,11 @@ func TestExample(t *testing.T) {
 			}
 		}
 	}
-	if len(asked) != 2 || !asked["ingresses"] || !asked["configmaps"] {
+	want := map[string]bool{"ingresses": true, "configmaps": true}
+	for _, kind := range gatewayKinds {
+		want[strings.ToLower(kind)+"s"] = true
+	}
+	if !maps.Equal(asked, want) {
 		t.Errorf("asked about %v", asked)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -166,6 +167,9 @@ func (h *handler) judged(ctx context.Context, m matter) (v Verdict, err error) {
 	if m.ingress != nil {
 		return h.judge.Ingress(ctx, m.ingress)
 	}
+	if m.gateway != nil {
+		return h.judge.Gateway(ctx, m.kind, m.gateway)
+	}
 	return h.configuration(ctx, m)
 }
 
@@ -293,7 +297,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hapsnap_compiler_admission_reviews_total",
-			Help: "Reviews of the admission webhook, by kind of object (Ingress, ConfigMap, other) and result: allowed, denied, unjudged (allowed or denied as the failure policy says).",
+			Help: "Reviews of the admission webhook, by kind of object (Ingress, ConfigMap, those of the Gateway API, other) and result: allowed, denied, unjudged (allowed or denied as the failure policy says).",
 		}, []string{"kind", "result"}),
 		malformed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hapsnap_compiler_admission_malformed_total", Help: "Requests to the admission webhook that were no reviews.",
@@ -303,7 +307,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 12),
 		}),
 	}
-	for _, kind := range []string{"Ingress", "ConfigMap"} {
+	for _, kind := range judgedKinds {
 		for _, result := range []string{allowed, denied, notJudged} {
 			m.reviews.WithLabelValues(kind, result)
 		}
@@ -312,9 +316,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
+// judgedKinds are those that are judged.
+var judgedKinds = append([]string{"Ingress", "ConfigMap"}, gatewayKinds...)
+
 // reviewed counts a review. The kind is a label only where there are few of them.
 func (m *metrics) reviewed(kind, result string, took time.Duration) {
-	if kind != "Ingress" && kind != "ConfigMap" {
+	if !slices.Contains(judgedKinds, kind) {
 		kind = kindUnknown
 	}
 	m.reviews.WithLabelValues(kind, result).Inc()

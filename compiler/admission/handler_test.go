@@ -28,6 +28,7 @@ type fake struct {
 	t             *testing.T
 	ingress       func(context.Context, *networkingv1.Ingress) (Verdict, error)
 	configuration func(context.Context, []byte) (Verdict, error)
+	gateway       func(context.Context, string, metav1.Object) (Verdict, error)
 	closed        bool
 }
 
@@ -37,6 +38,14 @@ func (f fake) Ingress(ctx context.Context, ing *networkingv1.Ingress) (Verdict, 
 		return Verdict{}, nil
 	}
 	return f.ingress(ctx, ing)
+}
+
+func (f fake) Gateway(ctx context.Context, kind string, object metav1.Object) (Verdict, error) {
+	if f.gateway == nil {
+		f.t.Errorf("%s %s/%s was judged", kind, object.GetNamespace(), object.GetName())
+		return Verdict{}, nil
+	}
+	return f.gateway(ctx, kind, object)
 }
 
 func (f fake) Configuration(ctx context.Context, document []byte) (Verdict, error) {
@@ -78,8 +87,11 @@ func ask(t *testing.T, h http.Handler, query, body string) (int, *admissionv1.Ad
 // there is none.
 func review(operation, kind, object, before string) string {
 	group, version := "networking.k8s.io", "v1"
-	if kind == "ConfigMap" {
+	switch {
+	case kind == "ConfigMap":
 		group = ""
+	case !strings.HasPrefix(kind, "Ingress"):
+		group = "gateway.networking.k8s.io"
 	}
 	parts := fmt.Sprintf(`"uid":"u1","operation":%q,"namespace":"shop","name":"web","kind":{"group":%q,"version":%q,"kind":%q}`, operation, group, version, kind)
 	if object != "" {
@@ -165,6 +177,56 @@ func TestConfigurationIsJudged(t *testing.T) {
 				t.Errorf("answered %d, %+v; judged %q", code, response, judged)
 			}
 		})
+	}
+}
+
+// Objects of the Gateway API are judged as Ingresses are: when what the compiler sees of them changes.
+func TestWhatIsJudgedOfGateways(t *testing.T) {
+	object := func(kind, metadata, spec, status string) string {
+		return fmt.Sprintf(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":%q,"metadata":{"name":"web","namespace":"shop"%s},"spec":{%s},"status":{%s}}`, kind, metadata, spec, status)
+	}
+	const spec = `"parentRefs":[{"name":"web"}]`
+	before := object("HTTPRoute", "", spec, "")
+	for _, c := range []struct {
+		name, review string
+		judged       string // the kind
+	}{
+		{"a new route", review("CREATE", "HTTPRoute", before, ""), "HTTPRoute"},
+		{"a new route for calls", review("CREATE", "GRPCRoute", object("GRPCRoute", "", spec, ""), ""), "GRPCRoute"},
+		{"a new route for TLS", review("CREATE", "TLSRoute", object("TLSRoute", "", spec, ""), ""), "TLSRoute"},
+		{"a new route for TCP", review("CREATE", "TCPRoute", object("TCPRoute", "", spec, ""), ""), "TCPRoute"},
+		{"a new Gateway", review("CREATE", "Gateway", object("Gateway", "", "", ""), ""), "Gateway"},
+		{"a new ListenerSet", review("CREATE", "ListenerSet", object("ListenerSet", "", "", ""), ""), "ListenerSet"},
+		{"a change of spec", review("UPDATE", "HTTPRoute", object("HTTPRoute", "", `"parentRefs":[{"name":"other"}]`, ""), before), "HTTPRoute"},
+		{"a change of labels", review("UPDATE", "HTTPRoute", object("HTTPRoute", `,"labels":{"a":"b"}`, spec, ""), before), "HTTPRoute"},
+		{"a change of status", review("UPDATE", "HTTPRoute", object("HTTPRoute", "", spec, `"parents":[{"controllerName":"a/b","parentRef":{"name":"web"}}]`), before), ""},
+		{"a change of what nobody reads", review("UPDATE", "HTTPRoute", object("HTTPRoute", `,"generation":4,"resourceVersion":"9","finalizers":["x/y"],"managedFields":[{"manager":"x"}],"ownerReferences":[{"name":"x"}]`, spec, ""), before), ""},
+		{"one that is being deleted", review("UPDATE", "HTTPRoute", object("HTTPRoute", `,"deletionTimestamp":"2024-05-06T07:08:09Z"`, "", ""), before), ""},
+		{"a deletion", review("DELETE", "HTTPRoute", "", before), ""},
+		{"a kind that is not judged", review("CREATE", "ReferenceGrant", object("ReferenceGrant", "", "", ""), ""), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			judged := ""
+			judge := fake{t: t, gateway: func(_ context.Context, kind string, object metav1.Object) (Verdict, error) {
+				if judged = kind; object.GetNamespace() != "shop" || object.GetName() != "web" {
+					t.Errorf("judged %+v", object)
+				}
+				return Verdict{}, nil
+			}}
+			h := handlerOf(judge, prometheus.NewRegistry())
+			if code, response := ask(t, h, "", c.review); code != http.StatusOK || !response.Allowed {
+				t.Errorf("answered %d, %+v", code, response)
+			}
+			if judged != c.judged {
+				t.Errorf("judged %q", judged)
+			}
+			if judged != "" && testutil.ToFloat64(h.metrics.reviews.WithLabelValues(judged, allowed)) != 1 {
+				t.Errorf("the review is not counted as one of %s", judged)
+			}
+		})
+	}
+	if code, _ := ask(t, handlerOf(fake{t: t}, prometheus.NewRegistry()), "", review("CREATE", "HTTPRoute", `{"spec":[]}`, "")); code != http.StatusBadRequest {
+		t.Errorf("a route that is none: %d", code)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -14,10 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/json"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
 // ConfigKey is the key of the ConfigMap that holds the configuration.
@@ -45,6 +48,8 @@ func decode(body []byte) (*admissionv1.AdmissionRequest, error) {
 type matter struct {
 	ingress       *networkingv1.Ingress
 	configuration *corev1.ConfigMap
+	gateway       metav1.Object // of the Gateway API
+	kind          string        // of gateway
 }
 
 // matterOf returns what has to be judged of a request; configMap names the ConfigMap that holds the
@@ -59,7 +64,49 @@ func matterOf(r *admissionv1.AdmissionRequest, configMap types.NamespacedName) (
 	case metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}:
 		return configurationOf(r, configMap)
 	}
+	if r.Kind.Group+"/"+r.Kind.Version == inputs.GatewayVersion && slices.Contains(gatewayKinds, r.Kind.Kind) {
+		return gatewayOf(r)
+	}
 	return matter{}, nil
+}
+
+// gatewayKinds are the kinds of the Gateway API that are judged.
+var gatewayKinds = []string{"Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"}
+
+// gatewayOf returns the object of the Gateway API of a request, as ingressOf does an Ingress.
+func gatewayOf(r *admissionv1.AdmissionRequest) (matter, error) {
+	decode := func(raw []byte) (metav1.Object, error) {
+		object := inputs.NewGatewayObject(r.Kind.Kind)()
+		if err := json.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
+			return nil, fmt.Errorf("decode %s: %w", r.Kind.Kind, err)
+		}
+		inputs.WithoutStatus(object)
+		return object.(metav1.Object), nil //nolint:forcetypeassert // as all kinds are
+	}
+	now, err := decode(r.Object.Raw)
+	if err != nil || now.GetDeletionTimestamp() != nil {
+		return matter{}, err
+	}
+	if r.Operation == admissionv1.Update {
+		before, err := decode(r.OldObject.Raw)
+		if err != nil || reflect.DeepEqual(plain(before), plain(now)) {
+			return matter{}, err
+		}
+	}
+	now.SetNamespace(r.Namespace)
+	return matter{gateway: now, kind: r.Kind.Kind}, nil
+}
+
+// plain returns what the compiler sees of an object of the Gateway API: of its metadata only labels and
+// annotations.
+func plain(object metav1.Object) metav1.Object {
+	out := object.(runtime.Object).DeepCopyObject().(metav1.Object) //nolint:forcetypeassert // as all kinds are
+	out.SetManagedFields(nil)
+	out.SetResourceVersion("")
+	out.SetGeneration(0)
+	out.SetFinalizers(nil)
+	out.SetOwnerReferences(nil)
+	return out
 }
 
 // ingressOf returns the Ingress of a request. It returns none for an Ingress that is being deleted,
@@ -116,6 +163,8 @@ func objectsOf[T any](r *admissionv1.AdmissionRequest) (now, before *T, err erro
 type Judge interface {
 	// Ingress judges an Ingress as a replacement for the one of its name.
 	Ingress(ctx context.Context, ing *networkingv1.Ingress) (Verdict, error)
+	// Gateway judges an object of the Gateway API, of a kind, as a replacement for the one of its name.
+	Gateway(ctx context.Context, kind string, object metav1.Object) (Verdict, error)
 	// Configuration judges a CompilerConfig as a replacement for the current one.
 	Configuration(ctx context.Context, document []byte) (Verdict, error)
 	// FailsClosed says whether an object that cannot be judged is denied.

@@ -2,6 +2,7 @@ package inputs
 
 import (
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -208,6 +209,48 @@ func (in GatewayAPI) kept(keep func(diag.Object) bool) GatewayAPI {
 	in.TLSRoutes, in.TCPRoutes, in.UDPRoutes = kept(in.TLSRoutes, keep), kept(in.TCPRoutes, keep), kept(in.UDPRoutes, keep)
 	in.Policies = kept(in.Policies, keep)
 	return in
+}
+
+// Around returns the objects that may matter for what is said of one: of the routes of other namespaces only
+// those that may have one of its hosts, which are all if it is a route without any, and none if it is no route.
+func (in GatewayAPI) Around(ref diag.Object, object metav1.Object) GatewayAPI {
+	var hosts []gatewayv1.Hostname
+	isRoute := true
+	switch o := object.(type) {
+	case *gatewayv1.HTTPRoute:
+		hosts = o.Spec.Hostnames
+	case *gatewayv1.GRPCRoute:
+		hosts = o.Spec.Hostnames
+	case *gatewayv1.TLSRoute:
+		hosts = o.Spec.Hostnames
+	case *gatewayv1.TCPRoute, *gatewayv1.UDPRoute:
+	default:
+		isRoute = false
+	}
+	matters := func(route diag.Object, own []gatewayv1.Hostname) bool {
+		return route.Namespace == ref.Namespace || isRoute && (len(hosts) == 0 || len(own) == 0 || slices.ContainsFunc(own, func(a gatewayv1.Hostname) bool {
+			return slices.ContainsFunc(hosts, func(b gatewayv1.Hostname) bool { return overlap(string(a), string(b)) })
+		}))
+	}
+	in.HTTPRoutes = routesThat(matters, in.HTTPRoutes, func(r *gatewayv1.HTTPRoute) []gatewayv1.Hostname { return r.Spec.Hostnames })
+	in.GRPCRoutes = routesThat(matters, in.GRPCRoutes, func(r *gatewayv1.GRPCRoute) []gatewayv1.Hostname { return r.Spec.Hostnames })
+	in.TLSRoutes = routesThat(matters, in.TLSRoutes, func(r *gatewayv1.TLSRoute) []gatewayv1.Hostname { return r.Spec.Hostnames })
+	return in
+}
+
+func routesThat[T any](matter func(diag.Object, []gatewayv1.Hostname) bool, routes []Object[T], of func(*T) []gatewayv1.Hostname) []Object[T] {
+	return slices.DeleteFunc(slices.Clone(routes), func(r Object[T]) bool { return !matter(r.Ref, of(r.Value)) })
+}
+
+// overlap reports whether a request may be for two hostnames, of which each may be a wildcard.
+func overlap(a, b string) bool {
+	a, b = strings.TrimPrefix(strings.ToLower(a), "*"), strings.TrimPrefix(strings.ToLower(b), "*")
+	return a == b || strings.HasPrefix(a, ".") && strings.HasSuffix(b, a) || strings.HasPrefix(b, ".") && strings.HasSuffix(a, b)
+}
+
+// Count returns how many objects there are.
+func (in GatewayAPI) Count() int {
+	return len(in.Classes) + len(in.Gateways) + len(in.Sets) + len(in.HTTPRoutes) + len(in.GRPCRoutes) + len(in.TLSRoutes) + len(in.TCPRoutes) + len(in.UDPRoutes) + len(in.Grants)
 }
 
 func (in GatewayAPI) ageless() GatewayAPI {

@@ -1,0 +1,232 @@
+package compiler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/admission"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// Objects of the Gateway API are judged as Ingresses are: translated among the others that matter, and by
+// HAProxy, which is asked about their parts of the configuration. Those that wait are taken together: the
+// world is read once for them, and HAProxy asked once where it accepts all of their parts.
+
+// gatewayReview is an object of the Gateway API that waits for its verdict.
+type gatewayReview struct {
+	ctx    context.Context //nolint:containedctx // as in a reviewOf
+	ref    diag.Object
+	object metav1.Object
+	done   chan outcomeOf // takes one
+}
+
+// gatewayQueue are the reviews that wait, oldest first.
+type gatewayQueue struct {
+	mu      sync.Mutex
+	waiting []*gatewayReview
+	busy    bool // somebody takes them
+}
+
+// add adds a review, and reports whether nobody takes the reviews yet.
+func (q *gatewayQueue) add(r *gatewayReview) (first bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, r)
+	first, q.busy = !q.busy, true
+	return first
+}
+
+// take takes up to n reviews out whose clients still wait. Without any nobody takes them from then on.
+func (q *gatewayQueue) take(n int) []*gatewayReview {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting := slices.DeleteFunc(q.waiting, func(r *gatewayReview) bool { return r.ctx.Err() != nil })
+	taken := slices.Clone(waiting[:min(n, len(waiting))])
+	q.waiting = slices.Clone(waiting[len(taken):])
+	q.busy = len(taken) > 0
+	return taken
+}
+
+func (r *gatewayReview) deliver(v admission.Verdict, err error) {
+	select {
+	case r.done <- outcomeOf{v, unableIf(err != nil, err)}:
+	default: // it has one
+	}
+}
+
+// Gateway judges an object of the Gateway API. One that belongs to no Gateway of ours, or is in a namespace
+// that nothing is read from, is accepted.
+func (j *Judge) Gateway(ctx context.Context, kind string, object metav1.Object) (admission.Verdict, error) {
+	newest := j.now()
+	if !newest.source.Config.GatewayAPI.Enabled {
+		return admission.Verdict{}, nil
+	}
+	if errors.Is(newest.err, errTooEarly) {
+		return admission.Verdict{}, unable(errTooEarly)
+	}
+	if created := object.GetCreationTimestamp(); created.IsZero() {
+		object.SetCreationTimestamp(metav1.NewTime(time.Now())) // it is older than nothing that is there
+	}
+	r := &gatewayReview{ctx: ctx, object: object, done: make(chan outcomeOf, 1), ref: inputs.RefOf(inputs.GatewayVersion, kind, object.GetNamespace(), object.GetName())}
+	if j.gateways.add(r) {
+		go j.gatewayBatches()
+	}
+	select {
+	case o := <-r.done:
+		return o.verdict, o.err
+	case <-ctx.Done():
+		return admission.Verdict{}, &admission.UnableError{Reason: "it ran out of time", Again: true}
+	}
+}
+
+// gatewayBatches judges the reviews that wait until there are none.
+func (j *Judge) gatewayBatches() {
+	for {
+		reviews := j.gateways.take(maxBatch)
+		if len(reviews) == 0 {
+			return
+		}
+		j.gatewayBatch(reviews)
+	}
+}
+
+// guardedGateway has reviews without a verdict get an error if a judgement panics.
+func guardedGateway(reviews []*gatewayReview, do func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			for _, r := range reviews {
+				r.deliver(admission.Verdict{}, errors.New("the judge panicked"))
+			}
+		}
+	}()
+	do()
+}
+
+// amongGateways is an object of the Gateway API among the others.
+type amongGateways struct {
+	*gatewayReview
+	in, before inputs.Inputs // what matters of the objects, with it as it is to be, and as it was
+	part       routing.Model // that it brings
+	was        map[diag.Diagnostic]bool
+	found      []diag.Diagnostic
+}
+
+// gatewayBatch judges some reviews.
+func (j *Judge) gatewayBatch(reviews []*gatewayReview) {
+	ctx, cancel := context.WithTimeout(context.Background(), maxBatchTime)
+	defer cancel()
+	guardedGateway(reviews, func() {
+		w, err := j.world(ctx, j.now())
+		if err != nil {
+			for _, r := range reviews {
+				r.deliver(admission.Verdict{}, err)
+			}
+			return
+		}
+		ofIngresses := w.translate(w.objects).part
+		ofIngresses = routing.Model{Listeners: ofIngresses.Listeners} // ports that Gateways cannot have
+		all := make([]*amongGateways, len(reviews))
+		inParallel(len(reviews), func(i int) {
+			guardedGateway(reviews[i:i+1], func() { all[i] = w.amongGateways(reviews[i], ofIngresses) })
+		})
+		all = slices.DeleteFunc(all, func(t *amongGateways) bool { return t == nil })
+		if j.acceptsAll(ctx, w, all) {
+			for _, t := range all {
+				t.deliver(ofObject(t.ref, t.found, t.was), nil)
+			}
+			return
+		}
+		inParallel(len(all), func(i int) {
+			guardedGateway([]*gatewayReview{all[i].gatewayReview}, func() { all[i].deliver(j.judgedGateway(ctx, w, all[i])) })
+		})
+	})
+}
+
+// amongGateways translates an object among the others that matter for it. If that decides, it delivers the
+// verdict and returns nil.
+func (w *world) amongGateways(r *gatewayReview, ofIngresses routing.Model) *amongGateways {
+	t := &amongGateways{gatewayReview: r, before: w.objects}
+	t.before.Ingresses, t.before.Broken = nil, nil
+	t.before.Gateway = t.before.Gateway.Around(r.ref, r.object)
+	t.in = t.before.Without(r.ref)
+	others := t.in.Gateway.Count()
+	t.in.Gateway.Add(r.object)
+	t.in = inputs.NewSelector(w.source.Config, w.objects.Namespaces).Objects(t.in)
+	if t.in.Gateway.Count() == others { // it is not read
+		r.deliver(admission.Verdict{}, nil)
+		return nil
+	}
+	translate := func(in inputs.Inputs) (routing.Model, []diag.Diagnostic) {
+		model, found, _ := gateway.Translate(in, w.input(in).gateways(ofIngresses))
+		return model, found
+	}
+	_, found := translate(t.before)
+	t.was = errorsOf(found)
+	t.part, t.found = translate(t.in)
+	if v := ofObject(r.ref, t.found, t.was); len(v.Faults) > 0 {
+		r.deliver(v, nil)
+		return nil
+	}
+	t.part = t.part.Part(r.ref, nil)
+	return t
+}
+
+// acceptsAll reports whether HAProxy accepts the parts of all reviews together.
+func (j *Judge) acceptsAll(ctx context.Context, w *world, all []*amongGateways) bool {
+	if len(all) < 2 || w.overlaid {
+		return false
+	}
+	model := all[0].part
+	for _, t := range all[1:] {
+		both, fits := model.With(t.part)
+		if !fits {
+			return false
+		}
+		model = both
+	}
+	objects := func() (out []render.Object) {
+		for _, t := range all {
+			out = append(out, t.described()...)
+		}
+		return out
+	}
+	a, err := w.compilation(j, all[0].in).publishable(ctx, render.Input{Model: model, Config: w.source.Config, Objects: objects})
+	return err == nil && len(a.faults) == 0
+}
+
+// described is what templates can read of the object. The shipped ones read no others.
+func (t *amongGateways) described() []render.Object {
+	var one inputs.Inputs
+	one.Gateway.Add(t.object)
+	return describe(one)
+}
+
+// judgedGateway returns the verdict of HAProxy on one object.
+func (j *Judge) judgedGateway(ctx context.Context, w *world, t *amongGateways) (admission.Verdict, error) {
+	c := w.compilation(j, t.in)
+	objects := t.described
+	if w.overlaid {
+		objects = func() []render.Object { return describe(t.in) }
+	}
+	a, err := c.publishable(ctx, render.Input{Model: t.part, Config: w.source.Config, Objects: objects})
+	if err != nil || len(a.faults) == 0 {
+		return ofObject(t.ref, t.found, t.was), err
+	}
+	if !w.overlaid && ownFaults(a.faults, t.ref) {
+		for _, f := range a.faults {
+			c.leaveOut(culprit{t.ref, toBlame(f)[0].Position, f})
+		}
+		return ofObject(t.ref, c.redacted(slices.Concat(t.found, c.reported)), t.was), nil
+	}
+	v, err := j.compared(ctx, t.ref, w.input(t.before), w.input(t.in))
+	return forAsker(t.ref, v), err
+}

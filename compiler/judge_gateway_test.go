@@ -1,0 +1,151 @@
+package compiler_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+)
+
+// gatewayObject reads an object of the Gateway API.
+func gatewayObject(t *testing.T, kind, text string) metav1.Object {
+	t.Helper()
+	object := inputs.NewGatewayObject(kind)()
+	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+		t.Fatal(err, text)
+	}
+	return object.(metav1.Object)
+}
+
+const gatewayWorld = `apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: hapsnap}
+spec: {controllerName: hapsnap.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: infra, creationTimestamp: "2026-01-01T00:00:00Z"}
+spec:
+  gatewayClassName: hapsnap
+  listeners:
+  - {name: http, port: 8000, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}
+  - {name: tcp, port: 9000, protocol: TCP, allowedRoutes: {namespaces: {from: All}}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: vault, namespace: bank, creationTimestamp: "2026-01-01T00:00:00Z"}
+spec:
+  parentRefs: [{name: web, namespace: infra}]
+  hostnames: [vault.example]
+  rules: [{backendRefs: [{name: safe, port: 80}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {ports: [{port: 80}]}
+`
+
+// routeText is a route of the namespace shop, with what stands in its rule.
+func routeText(name, host, rule string) string {
+	return fmt.Sprintf("metadata: {namespace: shop, name: %s}\nspec:\n  parentRefs: [{name: web, namespace: infra}]\n  hostnames: [%s]\n  rules: [{%s}]\n", name, host, rule)
+}
+
+const toWeb = "backendRefs: [{name: web, port: 80}]"
+
+// Objects of the Gateway API are refused for what the compiler would leave out, with the field, and their
+// authors warned of the rest. What is said of them names nothing of other namespaces.
+func TestJudgeOfGateways(t *testing.T) {
+	t.Parallel()
+	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld, "web.yaml": manifest("ingress", "5s"),
+		"../templates/extend/backend.cfg": "{{with .Annotation \"example.com/timeout\"}}    timeout server {{.}}\n{{end}}"}, func(o *compiler.Options) {
+		o.Source.Config.GatewayAPI.Enabled = true
+		o.Source.Config.Namespaces = []string{"shop", "infra", "bank"}
+	})
+	for _, c := range []struct {
+		name, kind, object string
+		faults, warnings   string // parts of them; "" is none
+	}{
+		{"sound", "HTTPRoute", routeText("new", "new.example", toWeb), "", ""},
+		{"a value that a template writes and HAProxy takes", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb), "name: new}", `name: new, annotations: {example.com/timeout: 7s}}`, 1), "", ""},
+		{"a value that a template writes and HAProxy refuses", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb), "name: new}", `name: new, annotations: {example.com/timeout: soon}}`, 1), "soon", ""},
+		{"a filter that is not supported", "HTTPRoute", routeText("new", "new.example", toWeb+", filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}]"), "spec.rules[0].filters[0].type: the filter RequestMirror is not supported", ""},
+		{"an expression that is none", "HTTPRoute", routeText("new", "new.example", toWeb+", matches: [{path: {type: RegularExpression, value: \"/a(\"}}]"), "spec.rules[0].matches[0].path: expression", ""},
+		{"one rule of two", "HTTPRoute", routeText("new", "new.example", toWeb+"}, {"+toWeb+", retry: {attempts: 2}"), "spec.rules[1].retry: retries are not supported", ""},
+		{"a Service that is not there yet", "HTTPRoute", routeText("new", "new.example", "backendRefs: [{name: later, port: 80}]"), "", "Service shop/later does not exist"},
+		{"a reference that is not permitted", "HTTPRoute", routeText("new", "new.example", "backendRefs: [{name: safe, namespace: bank, port: 80}]"), "", "no ReferenceGrant of another namespace permits the reference to"},
+		{"a listener that does not take it", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb), "namespace: infra}", "namespace: infra, sectionName: tcp}", 1), "", "is not attached"},
+		{"a Gateway of nobody here", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb+", retry: {attempts: 2}"), "name: web, namespace: infra", "name: other, namespace: infra", 1), "", ""},
+		{"a namespace that nothing is read from", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb+", retry: {attempts: 2}"), "namespace: shop", "namespace: other", 1), "", ""},
+		{"calls", "GRPCRoute", "metadata: {namespace: shop, name: new}\nspec: {parentRefs: [{name: web, namespace: infra}], rules: [{matches: [{method: {type: RegularExpression, service: \"a(\"}}], " + toWeb + "}]}\n", "spec.rules[0].matches[0].", ""},
+		{"connections", "TCPRoute", "metadata: {namespace: shop, name: new}\nspec: {parentRefs: [{name: web, namespace: infra, sectionName: tcp}], rules: [{" + toWeb + "}]}\n", "", ""},
+		{"a Gateway", "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 8001, protocol: HTTP}]}\n", "", ""},
+		{"a Gateway at a port of the configuration", "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 80, protocol: HTTP}]}\n", "listener http is not served", ""},
+		{"a Gateway at a port of another one", "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 8000, protocol: HTTP}]}\n", "listener http is not served", ""},
+		{"a Gateway of another class", "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: other, listeners: [{name: http, port: 80, protocol: HTTP}]}\n", "", ""},
+		{"a ListenerSet that nobody lets in", "ListenerSet", "metadata: {namespace: shop, name: new}\nspec: {parentRef: {name: web, namespace: infra}, listeners: [{name: more, port: 8002, protocol: HTTP}]}\n", "the listeners are not served", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := judge.Gateway(t.Context(), c.kind, gatewayObject(t, c.kind, c.object))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, pair := range map[string][2]string{"faults": {c.faults, texts(v.Faults)}, "warnings": {c.warnings, texts(v.Warnings)}} {
+				if !strings.Contains(pair[1], pair[0]) || (pair[0] == "") != (pair[1] == "") {
+					t.Errorf("%s: %q, want %q", what, pair[1], pair[0])
+				}
+				if strings.Contains(pair[1], "bank") || strings.Contains(pair[1], "vault") || strings.Contains(pair[1], "infra/") {
+					t.Errorf("%s name what is of others: %s", what, pair[1])
+				}
+			}
+		})
+	}
+}
+
+// Without the Gateway API nothing of it is judged.
+func TestJudgeWithoutGateways(t *testing.T) {
+	t.Parallel()
+	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld})
+	v, err := judge.Gateway(t.Context(), "HTTPRoute", gatewayObject(t, "HTTPRoute", routeText("new", "new.example", toWeb+", retry: {attempts: 2}")))
+	if err != nil || len(v.Faults) > 0 {
+		t.Error(v, err)
+	}
+}
+
+// Many reviews at once have the verdicts that each would have alone, for fewer runs of HAProxy.
+func TestGatewaysAreJudgedTogether(t *testing.T) {
+	t.Parallel()
+	check, runs := counting(t)
+	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld}, func(o *compiler.Options) {
+		o.Source.Config.GatewayAPI.Enabled = true
+		o.Source.Config.Admission.FailurePolicy = config.FailClosed
+		o.Checker = check
+	})
+	before := runs()
+	const n = 60
+	var wrong sync.Map
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			rule := toWeb
+			if i%10 == 9 {
+				rule += ", retry: {attempts: 2}"
+			}
+			v, err := judge.Gateway(t.Context(), "HTTPRoute", gatewayObject(t, "HTTPRoute", routeText(fmt.Sprint("r", i), fmt.Sprintf("h%d.example", i), rule)))
+			if err != nil || (len(v.Faults) > 0) != (i%10 == 9) {
+				wrong.Store(i, fmt.Sprint(v, err))
+			}
+		})
+	}
+	all.Wait()
+	wrong.Range(func(i, why any) bool { t.Errorf("route %v: %v", i, why); return true })
+	if asked := runs() - before; asked > n/3 {
+		t.Errorf("HAProxy was run %d times for %d reviews", asked, n)
+	}
+}
