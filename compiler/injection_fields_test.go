@@ -225,6 +225,24 @@ var plainFile = regexp.MustCompile(`^certs/[A-Za-z0-9_-]+\.pem$`)
 // sound object beside it is served.
 func TestInjectionIntoFields(t *testing.T) {
 	t.Parallel()
+	injected(t, set, map[string]string{
+		"\nweb0.example web0.example\n":                                     "maps/host.map",
+		"\nshop/web0:20000|route0.example shop/web0:20000|route0.example\n": "maps/host.map",
+	})
+}
+
+// Nor can one of what says whose certificates are accepted.
+func TestInjectionIntoAuthorities(t *testing.T) {
+	t.Parallel()
+	injected(t, authoritySet, map[string]string{
+		" sni str(servers0.internal) ": snapshots.ConfigFile,
+		" verify required alpn ":       snapshots.ConfigFile,
+	})
+}
+
+// injected has hostile text in each place of a set of objects. Sound is what files hold for the set 0, which has none.
+func injected(t *testing.T, set func(testing.TB, int) []any, sound map[string]string) {
+	t.Helper()
 	check := haproxy(t)
 	cfg := config.Default()
 	cfg.GatewayAPI.Enabled = true
@@ -242,11 +260,10 @@ func TestInjectionIntoFields(t *testing.T) {
 			result := compiled(t, check, cfg, objects)
 			for _, f := range result.Artifact.Files {
 				checkWords(t, f.Path, f.Content)
-				if f.Path == "maps/host.map" && !strings.Contains(string(f.Content), "\nweb0.example web0.example\n") {
-					t.Error("the sound Ingress is not served")
-				}
-				if f.Path == "maps/host.map" && !strings.Contains(string(f.Content), "\nshop/web0:20000|route0.example shop/web0:20000|route0.example\n") {
-					t.Error("the sound HTTPRoute is not served")
+				for line, file := range sound {
+					if f.Path == file && !strings.Contains(string(f.Content), line) {
+						t.Errorf("%s has no %q: a sound object is not served", file, line)
+					}
 				}
 			}
 			for _, c := range result.Draft.Certificates {
@@ -256,6 +273,43 @@ func TestInjectionIntoFields(t *testing.T) {
 			}
 		})
 	}
+}
+
+// authorities are a Gateway and a policy that need authorities.
+const authorities = `
+- {apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: gateways}, spec: {controllerName: hapsnap.dev/gateway-controller}}
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: Gateway
+  metadata: {namespace: shop, name: web%[1]d}
+  spec:
+    gatewayClassName: gateways
+    tls:
+      backend: {clientCertificateRef: {name: cert, kind: Secret, group: ""}}
+      frontend:
+        default: {validation: {mode: AllowInsecureFallback, caCertificateRefs: [{kind: ConfigMap, group: "", name: authorities%[1]d, namespace: shop}]}}
+        perPort: [{port: %[2]d, tls: {validation: {mode: AllowValidOnly, caCertificateRefs: [{kind: ConfigMap, group: "", name: authorities%[1]d}]}}}]
+    listeners:
+    - {name: strict, port: %[2]d, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}
+    - {name: ends, port: %[3]d, protocol: TLS, tls: {certificateRefs: [{name: cert}]}}
+- {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: shop, name: web%[1]d}, spec: {parentRefs: [{name: web%[1]d}], rules: [{backendRefs: [{name: web%[1]d, port: 80}]}]}}
+- {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: web%[1]d}, spec: {ports: [{name: http, port: 80}]}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {namespace: shop, name: authorities%[1]d}, data: {ca.crt: "-----BEGIN CERTIFICATE-----\nMIIBiDCCAS2gAwIBAgIUL4QLUP/FSCJEK8Nj+3QjEiVHb50wCgYIKoZIzj0EAwIw\nGDEWMBQGA1UEAwwNcHJvYmUuaW52YWxpZDAgFw0yNjExMjMyMjEwMjNaGA8yMTI2\nMTAzMDIyMTAyM1owGDEWMBQGA1UEAwwNcHJvYmUuaW52YWxpZDBZMBMGByqGSM49\nAgEGCCqGSM49AwEHA0IABHgOAWH9kwrU6CDB0QF7qa7VvY9DaYtCdLCwlumM2jIa\nPCKslk2YxKkgmzTBOzCapp8hU2VgIt0/xLDRSF6v1e6jUzBRMB0GA1UdDgQWBBQz\nTf2MJeMaGH8ENkKEH4uJx2z17jAfBgNVHSMEGDAWgBQzTf2MJeMaGH8ENkKEH4uJ\nx2z17jAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMCA0kAMEYCIQCk4sTdcvxg\nC7WYvxln7/ZHn/m1M4TjJUE7r+AIH4FnAwIhANU6o27EQdepvcrLcCT0mmkDecry\nnmHpu0aBSZGV4J4H\n-----END CERTIFICATE-----\n"}}
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: BackendTLSPolicy
+  metadata: {namespace: shop, name: servers%[1]d}
+  spec:
+    targetRefs: [{group: "", kind: Service, name: web%[1]d, sectionName: http}]
+    validation: {hostname: servers%[1]d.internal, caCertificateRefs: [{group: "", kind: ConfigMap, name: authorities%[1]d}], subjectAltNames: [{type: Hostname, hostname: servers%[1]d.internal}]}
+`
+
+// authoritySet returns a set of these.
+func authoritySet(tb testing.TB, n int) []any {
+	tb.Helper()
+	var objects []any
+	if err := yaml.Unmarshal(fmt.Appendf(nil, authorities, n, 20_000+n, 30_000+n), &objects); err != nil {
+		tb.Fatal(err)
+	}
+	return objects
 }
 
 // compiled returns what becomes of objects, which are written into one file.

@@ -201,7 +201,7 @@ func sharedBy(canary inputs.Object[networkingv1.Ingress]) inputs.Object[networki
 // ownWords are what lines of haproxy.cfg begin with that the templates write.
 var ownWords = strings.Fields(`global log maxconn fd-hard-limit hard-stop-after ssl-default-bind-options ssl-default-bind-ciphers
 	docroot index path-info set-param log-stderr use-fcgi-app
-	ssl-default-bind-ciphersuites tune.ssl.default-dh-param tune.bufsize tune.maxrewrite defaults mode option retries retry-on balance hash-type default-server timeout
+	ssl-default-bind-ciphersuites tune.ssl.default-dh-param tune.ssl.cachesize tune.bufsize tune.maxrewrite defaults mode option retries retry-on balance hash-type default-server timeout
 	parse-resolv-conf accepted_payload_size hold
 	frontend backend resolvers fcgi-app bind http-request http-response http-after-response tcp-request http-check use_backend default_backend monitor-uri acl stick-table lua-load-per-thread userlist cookie dynamic-cookie-key`)
 
