@@ -112,7 +112,7 @@ func ownWords(namespace string, found []diag.Diagnostic) []diag.Diagnostic {
 
 var (
 	// objectNames matches the kind, the namespace and the name of an object in a message.
-	objectNames = regexp.MustCompile(`\b(Ingress|Service|Secret|ConfigMap|EndpointSlice|Gateway|ListenerSet|[A-Z]+Route) ([a-z0-9][a-z0-9-]*)/[a-z0-9][a-z0-9.:-]*`)
+	objectNames = regexp.MustCompile(`\b(Ingress|Service|Secret|ConfigMap|EndpointSlice|Gateway|ListenerSet|[A-Z]+Route|BackendTLSPolicy) ([a-z0-9][a-z0-9-]*)/[a-z0-9][a-z0-9.:-]*`)
 	// namespaceNames matches what a message calls a namespace by name.
 	namespaceNames = regexp.MustCompile(`\b(to|of|in|have|by|for|from) (?:the )?namespace ([a-z0-9][a-z0-9-]*)`)
 	// otherPlaces matches where an older claim stands.

@@ -326,7 +326,7 @@ func TestWebhookIsAskedAboutGateways(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if asked := strings.Contains(text, "resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, tcproutes]\n    operations: [CREATE, UPDATE]\n"); asked != enabled {
+		if asked := strings.Contains(text, "resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, tcproutes, backendtlspolicies]\n    operations: [CREATE, UPDATE]\n"); asked != enabled {
 			t.Errorf("gatewayAPI.enabled=%v: asked %v", enabled, asked)
 		}
 	}

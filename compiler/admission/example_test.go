@@ -41,7 +41,7 @@ func TestExample(t *testing.T) {
 	}
 	want := map[string]bool{"ingresses": true, "configmaps": true}
 	for _, kind := range gatewayKinds {
-		want[strings.ToLower(kind)+"s"] = true
+		want[strings.Replace(strings.ToLower(kind)+"s", "policys", "policies", 1)] = true
 	}
 	if !maps.Equal(asked, want) {
 		t.Errorf("asked about %v", asked)

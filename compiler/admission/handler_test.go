@@ -196,6 +196,7 @@ func TestWhatIsJudgedOfGateways(t *testing.T) {
 		{"a new route for TLS", review("CREATE", "TLSRoute", object("TLSRoute", "", spec, ""), ""), "TLSRoute"},
 		{"a new route for TCP", review("CREATE", "TCPRoute", object("TCPRoute", "", spec, ""), ""), "TCPRoute"},
 		{"a new Gateway", review("CREATE", "Gateway", object("Gateway", "", "", ""), ""), "Gateway"},
+		{"a new policy", review("CREATE", "BackendTLSPolicy", object("BackendTLSPolicy", "", "", ""), ""), "BackendTLSPolicy"},
 		{"a new ListenerSet", review("CREATE", "ListenerSet", object("ListenerSet", "", "", ""), ""), "ListenerSet"},
 		{"a change of spec", review("UPDATE", "HTTPRoute", object("HTTPRoute", "", `"parentRefs":[{"name":"other"}]`, ""), before), "HTTPRoute"},
 		{"a change of labels", review("UPDATE", "HTTPRoute", object("HTTPRoute", `,"labels":{"a":"b"}`, spec, ""), before), "HTTPRoute"},

@@ -71,7 +71,7 @@ func matterOf(r *admissionv1.AdmissionRequest, configMap types.NamespacedName) (
 }
 
 // gatewayKinds are the kinds of the Gateway API that are judged.
-var gatewayKinds = []string{"Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"}
+var gatewayKinds = []string{"Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "BackendTLSPolicy"}
 
 // gatewayOf returns the object of the Gateway API of a request, as ingressOf does an Ingress.
 func gatewayOf(r *admissionv1.AdmissionRequest) (matter, error) {

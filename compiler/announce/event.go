@@ -8,6 +8,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -99,6 +100,17 @@ func references(in inputs.Inputs) map[diag.Object]corev1.ObjectReference {
 	refer(out, core, in.Services)
 	refer(out, core, in.Secrets)
 	refer(out, core, in.ConfigMaps)
+	gateways, gw := gatewayv1.GroupVersion.String(), in.Gateway
+	refer(out, gateways, gw.Classes)
+	refer(out, gateways, gw.Gateways)
+	refer(out, gateways, gw.Sets)
+	refer(out, gateways, gw.HTTPRoutes)
+	refer(out, gateways, gw.GRPCRoutes)
+	refer(out, gateways, gw.TLSRoutes)
+	refer(out, gateways, gw.TCPRoutes)
+	refer(out, gateways, gw.UDPRoutes)
+	refer(out, gateways, gw.Grants)
+	refer(out, gateways, gw.Policies)
 	for _, o := range in.Others {
 		refer(out, o.Value.GetAPIVersion(), []inputs.Object[unstructured.Unstructured]{o})
 	}

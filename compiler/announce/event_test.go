@@ -64,6 +64,28 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// Every kind of the Gateway API that is read has its Events.
+func TestEventsOfGateways(t *testing.T) {
+	t.Parallel()
+	for _, kind := range inputs.GatewayKinds() {
+		var in inputs.Inputs
+		object := inputs.NewGatewayObject(kind)().(metav1.Object) //nolint:forcetypeassert // as all kinds are
+		object.SetName("web")
+		object.SetNamespace("shop")
+		object.SetUID("u1")
+		in.Gateway.Add(object)
+		about := inputs.RefOf(inputs.GatewayVersion, kind, "shop", "web")
+		got := Events(in, []diag.Diagnostic{{Severity: diag.Error, Object: about, Position: diag.Position{Field: "spec.rules[0]"}, Message: "is not supported"}})
+		want := []events.Event{{
+			Regarding: corev1.ObjectReference{APIVersion: inputs.GatewayVersion, Kind: kind, Namespace: "shop", Name: "web", UID: "u1", FieldPath: "spec.rules[0]"},
+			Action:    action, Type: "Warning", Reason: LeftOut, Note: "spec.rules[0]: is not supported",
+		}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(kind, diff)
+		}
+	}
+}
+
 // A note that is too long ends between two characters, and one that is not text
 // is made text.
 func TestNotesAreCut(t *testing.T) {

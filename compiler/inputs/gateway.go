@@ -250,7 +250,7 @@ func overlap(a, b string) bool {
 
 // Count returns how many objects there are.
 func (in GatewayAPI) Count() int {
-	return len(in.Classes) + len(in.Gateways) + len(in.Sets) + len(in.HTTPRoutes) + len(in.GRPCRoutes) + len(in.TLSRoutes) + len(in.TCPRoutes) + len(in.UDPRoutes) + len(in.Grants)
+	return len(in.Classes) + len(in.Gateways) + len(in.Sets) + len(in.HTTPRoutes) + len(in.GRPCRoutes) + len(in.TLSRoutes) + len(in.TCPRoutes) + len(in.UDPRoutes) + len(in.Grants) + len(in.Policies)
 }
 
 func (in GatewayAPI) ageless() GatewayAPI {
