@@ -91,6 +91,9 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 			for _, o := range s.Objects {
 				add(&in, s.Query, o)
 			}
+			if !s.Synced && !s.Absent { // settled all the same
+				in.Unread = append(in.Unread, inputs.RefOf(s.Query.APIVersion, s.Query.Kind, s.Query.Namespace, s.Query.Name))
+			}
 		}
 	})
 	if len(missing) > 0 {

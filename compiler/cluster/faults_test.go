@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
@@ -199,6 +201,9 @@ func TestForbidden(t *testing.T) {
 	if !strings.Contains(trouble.Err.Error(), "forbidden") {
 		t.Errorf("the trouble is %v", trouble.Err)
 	}
+	f.await(t, "that it is not known whether it exists", func(in inputs.Inputs, err error) bool {
+		return err == nil && slices.Equal(in.Unread, []diag.Object{{Kind: "Secret", Namespace: namespace, Name: "forbidden"}})
+	})
 	f.config.Secrets = kinds.Watched{Watch: kinds.WatchAll}
 	f.await(t, "all Secrets", func(_ inputs.Inputs, err error) bool {
 		return err != nil && strings.Contains(err.Error(), "Secrets in "+namespace) && strings.Contains(err.Error(), "forbidden")

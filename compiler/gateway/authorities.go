@@ -27,6 +27,7 @@ const authoritiesKey = "ca.crt"
 // authorities are the certificate authorities of ConfigMaps, each set of them once.
 type authorities struct {
 	configMaps map[types.NamespacedName]inputs.Object[corev1.ConfigMap]
+	unread     []diag.Object
 	asked      map[types.NamespacedName]bool
 	files      map[string]routing.Authority
 	// bytes are those of files by the namespace of who asked first, and most is how many these may be.
@@ -34,12 +35,13 @@ type authorities struct {
 	most  int
 }
 
-func newAuthorities(in []inputs.Object[corev1.ConfigMap], most int) *authorities {
+func newAuthorities(in inputs.Inputs, most int) *authorities {
 	out := &authorities{
+		unread:     in.Unread,
 		configMaps: map[types.NamespacedName]inputs.Object[corev1.ConfigMap]{}, asked: map[types.NamespacedName]bool{},
 		files: map[string]routing.Authority{}, bytes: map[string]int{}, most: most,
 	}
-	for _, c := range in {
+	for _, c := range in.ConfigMaps {
 		out.configMaps[types.NamespacedName{Namespace: c.Ref.Namespace, Name: c.Ref.Name}] = c
 	}
 	return out
@@ -85,8 +87,12 @@ func (t *translation) authority(by diag.Object, refs []attach.Reference, invalid
 func (a *authorities) read(name types.NamespacedName) (text []byte, origin routing.Origin, why string) {
 	a.asked[name] = true
 	c, exists := a.configMaps[name]
-	if !exists {
-		return nil, origin, "does not exist, or may not be read"
+	switch {
+	case exists:
+	case slices.Contains(a.unread, diag.Object{Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}):
+		return nil, origin, "may not be read by the compiler, so that nobody knows whether it exists"
+	default:
+		return nil, origin, "does not exist"
 	}
 	data, has := c.Value.Data[authoritiesKey]
 	if !has {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
@@ -289,5 +290,22 @@ func TestAskedClients(t *testing.T) {
 				t.Errorf("it asks for the ConfigMaps %q, want %q", got, c.asked)
 			}
 		})
+	}
+}
+
+// A ConfigMap that may not be read is not said to be missing, and lets nobody in.
+func TestUnreadAuthorities(t *testing.T) {
+	t.Parallel()
+	in := gathered(t, class+service("web")+policy("web", first, "", "")+object("HTTPRoute", "r", "{parentRefs: [{name: one}], rules: [{backendRefs: [{name: web, port: 80}]}]}")+object("Gateway", "one", oneGateway))
+	for _, unread := range []bool{false, true} {
+		want := "ConfigMap shop/ca does not exist; nothing is sent"
+		if unread {
+			in.Unread = []diag.Object{{Kind: "ConfigMap", Namespace: "shop", Name: "ca"}}
+			want = "ConfigMap shop/ca may not be read by the compiler, so that nobody knows whether it exists; nothing is sent"
+		}
+		model, found, _ := gateway.Translate(in.Without(diag.Object{Kind: "Ingress"}), usual)
+		if len(found) != 1 || !strings.Contains(found[0].Message, want) || len(model.Backends) != 1 || len(model.Backends[0].Targets) > 0 {
+			t.Errorf("%v, want %q", found, want)
+		}
 	}
 }

@@ -63,7 +63,7 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 		t.world.Namespaces[n.Ref.Name] = n.Value.Labels
 	}
 	t.world.Grants = in.Gateway.Grants
-	t.authorities = newAuthorities(in.ConfigMaps, cfg.MostAuthorityBytes)
+	t.authorities = newAuthorities(in, cfg.MostAuthorityBytes)
 	t.gateways(in.Gateway)
 	t.backends.world, t.backends.policies = t.world, newPolicies(t, in.Gateway.Policies)
 	routes := slices.Clone(in.Gateway.HTTPRoutes)

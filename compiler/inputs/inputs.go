@@ -72,6 +72,8 @@ type Inputs struct {
 	Namespaces []Object[corev1.Namespace]
 	// Gateway are the objects of the Gateway API.
 	Gateway GatewayAPI
+	// Unread are single objects that the API server does not let be read. Whether they are there is not known.
+	Unread []diag.Object
 	// Others are the objects of the kinds that the configuration names, with their content, also
 	// objects of the kinds above.
 	Others []Object[unstructured.Unstructured]
@@ -105,6 +107,7 @@ func (in Inputs) Without(refs ...diag.Object) Inputs {
 		EndpointSlices: without(in.EndpointSlices, out),
 		Namespaces:     without(in.Namespaces, out),
 		Gateway:        in.Gateway.without(out),
+		Unread:         in.Unread,
 		Others:         without(in.Others, out),
 	}
 }
