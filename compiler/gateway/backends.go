@@ -270,6 +270,13 @@ func (b *backends) model(m *routing.Model) {
 			used[share.Backend] = true
 		}
 	}
+	for _, name := range slices.Collect(maps.Keys(used)) {
+		if b := b.byName[name]; b != nil {
+			for _, also := range b.Named() {
+				used[also] = true
+			}
+		}
+	}
 	m.Backends, m.ConnectionBackends = those(b.byName, used), those(b.ofConnections, used)
 }
 

@@ -291,6 +291,11 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 	if p != nil {
 		return "", p.in("filters")
 	}
+	copies, p := t.mirrored(r, todo, origin)
+	if p != nil {
+		return "", p.in("filters")
+	}
+	filters = append(filters, copies...)
 	switch {
 	case todo.closed != nil:
 		return closed(todo.closed), nil
@@ -315,7 +320,11 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 		if p != nil {
 			return "", p.in("backendRefs", n, "filters")
 		}
-		all := slices.Concat(filters, own)
+		copies, p := t.mirrored(r, each[n], origin)
+		if p != nil {
+			return "", p.in("backendRefs", n, "filters")
+		}
+		all := slices.Concat(filters, own, copies)
 		if (each[n].rewrite != nil) && todo.rewrite != nil {
 			return "", (&problem{reason: string(gatewayv1.RouteReasonIncompatibleFilters), message: "the path is rewritten twice"}).in("backendRefs", n, "filters")
 		}

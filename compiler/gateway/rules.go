@@ -21,6 +21,7 @@ type work struct {
 	rewrite  *gatewayv1.HTTPPathModifier
 	redirect *policy.RedirectURL
 	timeout  policy.Duration
+	mirrors  []gatewayv1.HTTPRequestMirrorFilter
 	// closed says why requests are answered 500.
 	closed *problem
 }
@@ -30,7 +31,7 @@ func workOf(filters []gatewayv1.HTTPRouteFilter) (work, *problem) {
 	var w work
 	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
 	for i, f := range filters {
-		if seen[f.Type] && f.Type != gatewayv1.HTTPRouteFilterExtensionRef {
+		if seen[f.Type] && f.Type != gatewayv1.HTTPRouteFilterExtensionRef && f.Type != gatewayv1.HTTPRouteFilterRequestMirror {
 			return w, unsupported("the filter %s is there twice", f.Type).in("filters", i)
 		}
 		seen[f.Type] = true
@@ -40,6 +41,9 @@ func workOf(filters []gatewayv1.HTTPRouteFilter) (work, *problem) {
 	}
 	if seen[gatewayv1.HTTPRouteFilterRequestRedirect] && seen[gatewayv1.HTTPRouteFilterURLRewrite] {
 		return w, &problem{reason: string(gatewayv1.RouteReasonIncompatibleFilters), message: "a request is either redirected or rewritten", path: []any{"filters"}}
+	}
+	if seen[gatewayv1.HTTPRouteFilterRequestRedirect] && len(w.mirrors) > 0 {
+		return w, (&problem{reason: string(gatewayv1.RouteReasonIncompatibleFilters), message: "a request that is redirected is not mirrored"}).in("filters")
 	}
 	return w, nil
 }
@@ -62,6 +66,9 @@ func (w *work) add(f gatewayv1.HTTPRouteFilter) *problem {
 		return w.path(f.URLRewrite.Path).below("urlRewrite", "path")
 	case f.Type == gatewayv1.HTTPRouteFilterCORS && f.CORS != nil:
 		return w.cors(*f.CORS).below("cors")
+	case f.Type == gatewayv1.HTTPRouteFilterRequestMirror && f.RequestMirror != nil:
+		w.mirrors = append(w.mirrors, *f.RequestMirror)
+		return nil
 	case f.Type == gatewayv1.HTTPRouteFilterExtensionRef:
 		w.closed = &problem{reason: string(gatewayv1.RouteReasonInvalidKind), message: "a filter of a kind that is not known; requests are answered 500", path: []any{"extensionRef"}}
 		return nil

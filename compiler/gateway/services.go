@@ -23,6 +23,9 @@ type Services struct {
 	Labels, Annotations []string
 }
 
+// gatewayServiceMark is an annotation of all of these, which says whose they are: see package announce.
+const gatewayServiceMark = "gateway.hapsnap.dev/controller"
+
 // Service is the Service that a Gateway is to have in its namespace (GEP-1762).
 type Service struct {
 	Name                string

@@ -160,5 +160,6 @@ func (t *translation) model() routing.Model {
 	slices.SortFunc(m.Hosts, func(a, b routing.Host) int { return cmp.Compare(a.Key(), b.Key()) })
 	slices.SortFunc(m.Listeners, func(a, b routing.Listener) int { return cmp.Compare(a.Name, b.Name) })
 	t.backends.model(&m)
+	placeMirrors(&m)
 	return m
 }

@@ -296,6 +296,24 @@ func (r RedirectURL) Schemes() map[string]int {
 	return all
 }
 
+// Mirror sends a copy of a share of the requests, as the filters before it have made them, to a backend
+// whose answers nobody gets. It is written by files/hapsnap.lua and haproxy/46-mirror.cfg.
+type Mirror struct {
+	Backend string
+	// Numerator in Denominator requests are copied.
+	Numerator, Denominator int
+	// Address and Port are where HAProxy listens for something else: they name the socket by which the copies
+	// come, so that no other HAProxy of the machine has it. Without an Address it is the configuration's.
+	Address string
+	Port    int
+}
+
+// Kind returns "Mirror".
+func (Mirror) Kind() Kind { return "Mirror" }
+
+// Always reports whether every request is copied.
+func (m Mirror) Always() bool { return m.Numerator >= m.Denominator }
+
 // Answer answers every request with a status.
 type Answer struct{ Status int }
 

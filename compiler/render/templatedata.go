@@ -101,6 +101,27 @@ func (d TemplateData) Uses(kind policy.Kind) bool {
 	})
 }
 
+// Mirror returns one of the filters that copy requests. All name the same socket.
+func (d TemplateData) Mirror() policy.Mirror {
+	for _, b := range d.Backends {
+		for _, f := range b.Filters {
+			if m, ok := f.(policy.Mirror); ok {
+				return m
+			}
+		}
+	}
+	return policy.Mirror{}
+}
+
+// MirrorConnections is how many copies may be with their backends at once: a tenth of the connections that
+// there may be, so that mirrors that hang leave the others to clients.
+func (d TemplateData) MirrorConnections() int {
+	if d.Config.MaxConn > 0 {
+		return max(1, d.Config.MaxConn/10)
+	}
+	return 1000
+}
+
 // LimitsBodies reports whether a backend limits the size of requests' bodies.
 func (d TemplateData) LimitsBodies() bool {
 	return slices.ContainsFunc(d.Backends, func(b routing.Backend) bool { return b.Protection != nil && b.Protection.MaxBody > 0 })

@@ -58,9 +58,11 @@ func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
 	keep := func(b Backend) bool {
 		return needed[b.Name] || mentioned[b.Name] || slices.ContainsFunc(b.Origins, func(o Origin) bool { return o.Object == object })
 	}
-	for _, b := range m.Backends { // before the loop below: one that is asked whether a request may pass
-		if external := externalOf(b); external != "" && keep(b) {
-			needed[external] = true
+	for _, b := range m.Backends { // before the loop below: those that filters name
+		if keep(b) {
+			for _, name := range b.Named() {
+				needed[name] = true
+			}
 		}
 	}
 	p.Backends, p.ConnectionBackends = kept(m.Backends, keep), kept(m.ConnectionBackends, keep)
@@ -92,14 +94,19 @@ func (h Host) part(object diag.Object) (Host, bool) {
 	return h, len(paths) > 0 || h.Origin.Object == object
 }
 
-// externalOf returns the backend that is asked whether requests of a backend may pass, or "".
-func externalOf(b Backend) string {
+// Named returns the backends that the filters of a backend name: the one that is asked whether requests may
+// pass, and those that get copies of them.
+func (b Backend) Named() []string {
+	var out []string
 	for _, f := range b.Filters {
-		if external, ok := f.(policy.ExternalAuth); ok {
-			return external.Backend
+		switch f := f.(type) {
+		case policy.ExternalAuth:
+			out = append(out, f.Backend)
+		case policy.Mirror:
+			out = append(out, f.Backend)
 		}
 	}
-	return ""
+	return out
 }
 
 // names adds the lists of networks and of users that a backend names.

@@ -184,7 +184,7 @@ func TestGatewayUnsupported(t *testing.T) {
 	t.Parallel()
 	e, _ := startGateway(t, serviceYAML("shop", "web", echo(t, "web"))+
 		routeYAML("shop", "part", "part.example", `  rules:
-  - {matches: [{path: {value: /mirror}}], filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}], backendRefs: [{name: web, port: 80}]}
+  - {matches: [{path: {value: /mirror}}], filters: [{type: ExternalAuth}], backendRefs: [{name: web, port: 80}]}
   - {matches: [{path: {value: /ok}}], backendRefs: [{name: web, port: 80}]}
   - {matches: [{path: {value: /extension}}], filters: [{type: ExtensionRef, extensionRef: {group: a.example, kind: Thing, name: x}}], backendRefs: [{name: web, port: 80}]}
 `)+routeYAML("shop", "whole", "whole.example", "  rules: [{matches: [{path: {type: RegularExpression, value: '(a'}}], backendRefs: [{name: web, port: 80}]}]\n")+

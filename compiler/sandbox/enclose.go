@@ -104,6 +104,8 @@ func (e *enclosure) proxy(first string, l line) string {
 		}
 	case "source":
 		return ""
+	case "http-request":
+		return e.named(l)
 	case "tcp-request":
 		// A rule moves to where the address is known that the header of the PROXY protocol names.
 		if l.word(1) != "connection" {
@@ -140,6 +142,16 @@ func (e *enclosure) bind(l line) string {
 		proxied = ""
 	}
 	return fmt.Sprintf("%sbind unix@%s %s%s", indent, path, proxied, l.from(2))
+}
+
+// named has an action lead to the socket that it names.
+func (e *enclosure) named(l line) string {
+	for i := range l.words {
+		if path := e.internal[l.word(i)]; path != "" {
+			return l.withWord(i, "unix@"+path)
+		}
+	}
+	return l.text
 }
 
 // server has the line lead to a server of ours. It is not checked, so that it is

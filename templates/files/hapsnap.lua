@@ -334,3 +334,106 @@ core.register_filter("hapsnap_body", Body, function(f, arguments)
     return f
 end)
 {{- end}}
+{{- if .Uses "Mirror"}}
+{{if or .LimitsBodies (.Uses "ExternalAuth")}}
+{{end -}}
+-- Mirrors: copies a request, and sends the copy by a socket within HAProxy to the
+-- frontend hapsnap_mirror, with the name of a backend in a header. A task does that, so
+-- that the request waits for nothing. Whatever goes wrong harms the copy alone.
+
+-- What concerns the client's connection, and what is said anew.
+local not_copied = {}
+for name in ([[
+    connection expect http2-settings keep-alive proxy-connection te trailer
+    transfer-encoding upgrade x-hapsnap-mirror
+]]):gmatch("%S+") do
+    not_copied[name] = true
+end
+
+-- Requests that have no body unless they announce one.
+local without_body = { DELETE = true, GET = true, HEAD = true, OPTIONS = true, TRACE = true }
+
+-- How many copies may be under way at once, by thread: for one backend, and for all.
+-- Seconds that one may take until its answer begins.
+local most_of_one, most_of_all, patience = 64, 512, 10
+local flying, flying_all = {}, 0
+
+local function send(door, copy)
+    local socket = core.tcp()
+    socket:settimeout(patience)
+    pcall(function()
+        if socket:connect(door) then
+            socket:send(copy)
+            socket:receive("*l")
+        end
+    end)
+    pcall(socket.close, socket)
+end
+
+-- fly reports whether the copy is sent.
+local function fly(door, to, copy)
+    if (flying[to] or 0) >= most_of_one or flying_all >= most_of_all then
+        return false
+    end
+    flying[to], flying_all = (flying[to] or 0) + 1, flying_all + 1
+    core.register_task(function()
+        pcall(send, door, copy)
+        flying_all = flying_all - 1
+        flying[to] = flying[to] > 1 and flying[to] - 1 or nil
+    end)
+    return true
+end
+
+-- body returns the body of a request, and nil if it is not there as a whole. One
+-- without a length may go on.
+local function body(txn, method, headers)
+    local announced, length = headers["content-length"], txn.f:req_body_len()
+    if announced == nil then
+        return length == 0 and without_body[method] and headers["transfer-encoding"] == nil and "" or nil
+    end
+    if tonumber(announced[0]) ~= length then
+        return nil
+    end
+    local content = length > 0 and txn.f:req_body() or ""
+    return #content == length and content or nil
+end
+
+-- copied returns a request as it goes to the socket, and nil if it cannot be copied.
+local function copied(txn, backend)
+    local method, uri, headers = txn.f:method(), txn.f:pathq(), txn.http:req_get_headers()
+    local content = body(txn, method, headers)
+    if content == nil or headers["upgrade"] ~= nil or uri == nil or uri:find("[%c ]") then
+        return nil
+    end
+    local lines = { method .. " " .. uri .. " HTTP/1.1" }
+    for name, list in pairs(headers) do
+        local i = 0
+        while not not_copied[name] and list[i] ~= nil do
+            if list[i]:find("[\0\r\n]") then
+                return nil
+            end
+            lines[#lines + 1] = name .. ": " .. list[i]
+            i = i + 1
+        end
+    end
+    lines[#lines + 1] = "connection: close"
+    lines[#lines + 1] = "x-hapsnap-mirror: " .. backend
+    return table.concat(lines, "\r\n") .. "\r\n\r\n" .. content
+end
+
+-- count has the frontend count what is not copied, by its status.
+local function count(door, what)
+    fly(door, what, "GET / HTTP/1.1\r\nhost: mirror\r\nconnection: close\r\nx-hapsnap-mirror: " .. what .. "\r\n\r\n")
+end
+
+local function mirror(txn, door, backend)
+    local copy = copied(txn, backend)
+    if copy == nil then
+        count(door, "hapsnap_incomplete")
+    elseif not fly(door, backend, copy) then
+        count(door, "hapsnap_busy")
+    end
+end
+
+core.register_action("hapsnap_mirror", { "http-req" }, function(...) pcall(mirror, ...) end, 2)
+{{- end}}

@@ -55,7 +55,7 @@ func newEdge(t *testing.T) *edge {
 	e.build(t, ".", "compiler", "./cmd/compiler")
 	e.build(t, ".", "pusher", "./cmd/pusher")
 	e.build(t, "tools/conformance", "echo/echo-basic", "sigs.k8s.io/gateway-api/conformance/echo-basic")
-	podtest.Start(t, e.server, podtest.Options{Image: e.image})
+	podtest.Start(t, e.server, podtest.Options{Image: e.image, Logs: true})
 	e.startFleet(t)
 	return e
 }

@@ -59,6 +59,11 @@ func check(m routing.Model, backends, connections map[string]bool) error {
 	if m.Default != "" {
 		lead("the default", m.Default)
 	}
+	for _, b := range m.Backends {
+		for _, name := range b.Named() {
+			lead("a filter of the backend "+b.Name, name)
+		}
+	}
 	for _, s := range m.Splits {
 		for _, share := range s.Shares {
 			if !connections[share.Backend] {

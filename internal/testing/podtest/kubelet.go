@@ -31,6 +31,8 @@ type Options struct {
 	Namespaces []string
 	// Image returns an image by the name that a pod has of it.
 	Image func(name string) (imagetest.Image, bool)
+	// Logs has the API server serve what containers write. For that there is an object for the node.
+	Logs bool
 }
 
 // Kubelet runs pods.
@@ -67,6 +69,9 @@ func Start(tb testing.TB, server *kubetest.Server, o Options) *Kubelet {
 	}
 	if err := os.Chmod(k.dir, 0o755); err != nil { //nolint:gosec // users of containers pass through
 		tb.Fatal(err)
+	}
+	if o.Logs {
+		k.serveLogs(tb)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
