@@ -144,6 +144,12 @@ func probeRefs(services ...gatewayv1.ObjectName) []gatewayv1.HTTPBackendRef {
 	return out
 }
 
+// probeMirror copies a part of the requests.
+func probeMirror(share int32) gatewayv1.HTTPRouteFilter {
+	to := probeRefs("canary")[0].BackendObjectReference
+	return gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{BackendRef: to, Percent: &share}}
+}
+
 // probeRules use conditions of every kind, splits, and filters that only routes of Gateways have.
 func probeRules() []gatewayv1.HTTPRouteRule {
 	path := func(value string) []gatewayv1.HTTPRouteMatch {
@@ -165,6 +171,7 @@ func probeRules() []gatewayv1.HTTPRouteRule {
 			}},
 			BackendRefs: probeRefs("probe", "canary"),
 		},
+		{Matches: path("/mirrored"), Filters: []gatewayv1.HTTPRouteFilter{probeMirror(100), probeMirror(50)}, BackendRefs: probeRefs("probe")},
 		{Matches: path("/missing"), BackendRefs: probeRefs("missing")},
 		redirect("/here", gatewayv1.HTTPRequestRedirectFilter{}),
 		redirect("/there", gatewayv1.HTTPRequestRedirectFilter{Scheme: new("https"), Hostname: new(gatewayv1.PreciseHostname("probe.invalid")), Port: new(gatewayv1.PortNumber(8443))}),

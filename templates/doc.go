@@ -83,6 +83,17 @@
 // must allow. A request costs about a quarter of a millisecond more, and half of the
 // throughput or more.
 //
+// A mirror gets its copies by the same script, and by a listener of our own within HAProxy
+// (templates/haproxy/46-mirror.cfg), so that slots, TLS and balance of its backend hold. A
+// task writes the copy to a socket: the client HTTP of Lua knows five methods, keeps whole
+// answers in memory and logs each request. Copies under way are bounded by thread, for each
+// mirror and for all, and by a tenth of the connections of the process, since a mirror that
+// hangs would otherwise take those of clients. A body counts as whole only if its announced
+// length is there when rules are run: HAProxy says of a chunked one that what is there is
+// all. Waiting for the rest would hold up the request. What is not copied is counted by the
+// listener's answers of 4xx; none is 5xx, since the pusher would take that for a failed
+// request of a client.
+//
 // Error pages are bodies, with a limit below HAProxy's buffer. http-error in the defaults
 // serves those of HAProxy's own errors; rules of ours that answer by themselves name the
 // file (the template function answer), for http-error knows fewer statuses and drops

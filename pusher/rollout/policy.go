@@ -48,7 +48,7 @@ func DefaultPolicy() Policy {
 		Budget:   Budget{Burst: 1, Reloads: 30, Within: 10 * time.Minute, HardStopAfter: 30 * time.Minute},
 		Gate: Gate{
 			Requests: 100, Errors: 0.05, Times: 2, Connections: 0.1,
-			CannotTell: Proceed, Extend: 10 * time.Minute, Ignore: []string{"status"},
+			CannotTell: Proceed, Extend: 10 * time.Minute, Ignore: []string{"status", "hapsnap_mirror"},
 		},
 	}
 }
