@@ -9,7 +9,7 @@ import (
 
 // mirrored returns the filters that copy requests of a rule, or of one of its backendRefs. A mirror that leads
 // to nothing is left out, and reported: no request suffers from it.
-func (t *translation) mirrored(r *read, w work, origin routing.Origin) ([]policy.Filter, *problem) {
+func (t *translation) mirrored(r *read, w work, shown string, origin routing.Origin) ([]policy.Filter, *problem) {
 	var out []policy.Filter
 	for _, m := range w.mirrors {
 		share, p := shareOf(m)
@@ -23,6 +23,7 @@ func (t *translation) mirrored(r *read, w work, origin routing.Origin) ([]policy
 			return nil, p
 		}
 		found := t.backends.refer(r.Route, gatewayv1.BackendRef{BackendObjectReference: m.BackendRef})
+		r.use(found)
 		if found.problem == nil && found.service.Value.Annotations[gatewayServiceMark] != "" {
 			found.problem = &problem{reason: string(gatewayv1.RouteReasonInvalidKind), message: "the Service " + found.target.Service.Service + " is that of a Gateway, and a request would be copied for ever"}
 		}
@@ -31,7 +32,7 @@ func (t *translation) mirrored(r *read, w work, origin routing.Origin) ([]policy
 			continue
 		}
 		if share.Numerator > 0 {
-			share.Backend = t.backends.take(found, nil, "", false, origin)
+			share.Backend = t.backends.take(found, nil, "", false, shown, origin)
 			out = append(out, share)
 		}
 	}
@@ -58,7 +59,7 @@ func shareOf(m gatewayv1.HTTPRequestMirrorFilter) (policy.Mirror, *problem) {
 	return out, nil
 }
 
-// place gives the mirrors of all backends the socket by which copies come. It is named after the first port
+// placeMirrors gives the mirrors of all backends the socket by which copies come. It is named after the first port
 // of a Gateway.
 func placeMirrors(m *routing.Model) {
 	if len(m.Binds) == 0 {

@@ -291,7 +291,7 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 	if p != nil {
 		return "", p.in("filters")
 	}
-	copies, p := t.mirrored(r, todo, origin)
+	copies, p := t.mirrored(r, todo, shown, origin)
 	if p != nil {
 		return "", p.in("filters")
 	}
@@ -320,7 +320,7 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 		if p != nil {
 			return "", p.in("backendRefs", n, "filters")
 		}
-		copies, p := t.mirrored(r, each[n], origin)
+		copies, p := t.mirrored(r, each[n], shown, origin)
 		if p != nil {
 			return "", p.in("backendRefs", n, "filters")
 		}
