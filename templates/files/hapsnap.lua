@@ -370,17 +370,45 @@ local function send(door, copy)
     pcall(socket.close, socket)
 end
 
+-- Copies wait in a queue for tasks that take one after the other, and end when none has
+-- come for a while: HAProxy 2.6 keeps something of every task for ever.
+local queue, first, last = {}, 1, 0
+local idle, rest, rests = 0, 20, 500 -- milliseconds, and how many
+
+local function next_copy()
+    for _ = 1, rests do
+        if first <= last then
+            local job = queue[first]
+            queue[first] = nil
+            first = first + 1
+            return job
+        end
+        idle = idle + 1
+        core.msleep(rest)
+        idle = idle - 1
+    end
+    return nil
+end
+
+local function work()
+    for job in next_copy do
+        pcall(send, job.door, job.copy)
+        flying_all = flying_all - 1
+        flying[job.to] = flying[job.to] > 1 and flying[job.to] - 1 or nil
+    end
+end
+
 -- fly reports whether the copy is sent.
 local function fly(door, to, copy)
     if (flying[to] or 0) >= most_of_one or flying_all >= most_of_all then
         return false
     end
     flying[to], flying_all = (flying[to] or 0) + 1, flying_all + 1
-    core.register_task(function()
-        pcall(send, door, copy)
-        flying_all = flying_all - 1
-        flying[to] = flying[to] > 1 and flying[to] - 1 or nil
-    end)
+    last = last + 1
+    queue[last] = { door = door, to = to, copy = copy }
+    if last - first + 1 > idle then
+        core.register_task(work)
+    end
     return true
 end
 
@@ -421,8 +449,16 @@ local function copied(txn, backend)
     return table.concat(lines, "\r\n") .. "\r\n\r\n" .. content
 end
 
--- count has the frontend count what is not copied, by its status.
+-- count has the frontend count what is not copied, by its status: once a second if that
+-- is too much, for which a count would be too much as well.
+local counted = 0
+
 local function count(door, what)
+    local now = core.now().sec
+    if what == "hapsnap_busy" and now == counted then
+        return
+    end
+    counted = what == "hapsnap_busy" and now or counted
     fly(door, what, "GET / HTTP/1.1\r\nhost: mirror\r\nconnection: close\r\nx-hapsnap-mirror: " .. what .. "\r\n\r\n")
 end
 
