@@ -75,7 +75,7 @@ func TestJudgeOfGateways(t *testing.T) {
 		{"sound", "HTTPRoute", routeText("new", "new.example", toWeb), "", ""},
 		{"a value that a template writes and HAProxy takes", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb), "name: new}", `name: new, annotations: {example.com/timeout: 7s}}`, 1), "", ""},
 		{"a value that a template writes and HAProxy refuses", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb), "name: new}", `name: new, annotations: {example.com/timeout: soon}}`, 1), "soon", ""},
-		{"a filter that is not supported", "HTTPRoute", routeText("new", "new.example", toWeb+", filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}]"), "spec.rules[0].filters[0].type: the filter RequestMirror is not supported", ""},
+		{"a filter that is not supported", "HTTPRoute", routeText("new", "new.example", toWeb+", filters: [{type: ExternalAuth}]"), "spec.rules[0].filters[0].type: the filter ExternalAuth is not supported", ""},
 		{"an expression that is none", "HTTPRoute", routeText("new", "new.example", toWeb+", matches: [{path: {type: RegularExpression, value: \"/a(\"}}]"), "spec.rules[0].matches[0].path: expression", ""},
 		{"one rule of two", "HTTPRoute", routeText("new", "new.example", toWeb+"}, {"+toWeb+", retry: {attempts: 2}"), "spec.rules[1].retry: retries are not supported", ""},
 		{"a Service that is not there yet", "HTTPRoute", routeText("new", "new.example", "backendRefs: [{name: later, port: 80}]"), "", "Service shop/later does not exist"},
