@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -49,7 +51,30 @@ func many(n int) inputs.Inputs {
 	return in
 }
 
-// The whole compile of 10,000 Ingresses without reading and storing, beside
+// manyRoutes returns the same with a route for each in place of an Ingress, and the Gateway that they are for.
+func manyRoutes(n int) inputs.Inputs {
+	in := many(n)
+	var gw inputs.GatewayAPI
+	created := metav1.NewTime(now.Add(-time.Hour))
+	gw.Add(&gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "hapsnap"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "hapsnap.dev/gateway-controller"}})
+	gw.Add(&gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", CreationTimestamp: created},
+		Spec:       gatewayv1.GatewaySpec{GatewayClassName: "hapsnap", Listeners: []gatewayv1.Listener{{Name: "http", Port: 8080, Protocol: gatewayv1.HTTPProtocolType}}},
+	})
+	for _, ing := range in.Ingresses {
+		name := gatewayv1.ObjectName(ing.Ref.Name)
+		port := gatewayv1.PortNumber(80)
+		route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: ing.Ref.Name, CreationTimestamp: created}}
+		route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "web"}}
+		route.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(name + ".example")}
+		route.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: name, Port: &port}}}}}}
+		gw.Add(route)
+	}
+	in.Ingresses, in.Gateway = nil, gw
+	return in
+}
+
+// The whole compile of 10,000 Ingresses without reading and storing, beside that of as many HTTPRoutes, and
 // haproxy -c on the same bound configuration.
 func BenchmarkCompile10k(b *testing.B) {
 	check, err := validate.Find(b.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
@@ -65,6 +90,15 @@ func BenchmarkCompile10k(b *testing.B) {
 	cfg.HTTPS.Port = 0 // binding needs a certificate otherwise
 	in := compiler.Input{Objects: many(10000), Config: cfg, Templates: set, Now: now}
 	var r compiler.Result
+	b.Run("compile-routes", func(b *testing.B) {
+		in := in
+		in.Objects, in.Config.GatewayAPI.Enabled = manyRoutes(10000), true
+		for b.Loop() {
+			if r, err = compiler.Compile(b.Context(), in, check); err != nil || len(r.Diagnostics) > 0 {
+				b.Fatal(err, r.Diagnostics)
+			}
+		}
+	})
 	b.Run("compile", func(b *testing.B) {
 		for b.Loop() {
 			if r, err = compiler.Compile(b.Context(), in, check); err != nil {

@@ -151,13 +151,24 @@ func Hosts(bind string, form routing.PathForm, listeners []Listener) ([]routing.
 // specific first.
 func chainOf(host string, byHost map[string]*paths) []string {
 	var out []string
-	for other := range byHost {
-		if Takes(other, host) {
-			out = append(out, other)
+	for {
+		if byHost[host] != nil {
+			out = append(out, host)
 		}
+		if host == "" {
+			return out
+		}
+		host = wider(host)
 	}
-	slices.SortFunc(out, MoreSpecific)
-	return out
+}
+
+// wider returns the next less specific host that takes all requests of a host.
+func wider(host string) string {
+	labels := strings.TrimPrefix(host, ".")
+	if i := strings.IndexByte(labels, '.'); i >= 0 {
+		return labels[i:]
+	}
+	return ""
 }
 
 // paths are the matches of one host, by path.

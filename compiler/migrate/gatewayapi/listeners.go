@@ -116,12 +116,14 @@ func (m *mover) secureListeners(hosts map[string]*virtualHost) []listener {
 	if m.model.DefaultCertificate != "" {
 		wanted[""] = true
 	}
+	all := sortedKeys(wanted)
+	wildcards := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !hostname.IsWildcard(name) })
 	var out []listener
-	for _, name := range sortedKeys(wanted) {
+	for _, name := range all {
 		owner, known := ownerOf(hosts, name)
 		certificates := m.certificatesOf(name)
-		for _, wildcard := range sortedKeys(wanted) { // which would have the requests of hosts below it
-			if len(certificates) == 0 && hostname.IsWildcard(wildcard) && layout.Takes(wildcard, name) {
+		for _, wildcard := range wildcards { // which would have the requests of hosts below it
+			if len(certificates) == 0 && layout.Takes(wildcard, name) {
 				certificates = m.certificatesOf(wildcard)
 			}
 		}
