@@ -30,16 +30,35 @@ type authorities struct {
 	unread     []diag.Object
 	asked      map[types.NamespacedName]bool
 	files      map[string]routing.Authority
-	// bytes are those of files by the namespace of who asked first, and most is how many these may be.
-	bytes map[string]int
-	most  int
+	// known is what was read, once, and validation what comes of what Gateways ask of clients.
+	known      map[types.NamespacedName]authority
+	validation map[*gatewayv1.FrontendTLSValidation]askedAuthority
+	// read are the bytes of ConfigMaps by their namespaces, and kept those of files by the namespace of who
+	// asked first. Most is how many each may be.
+	read, kept map[string]int
+	most       int
+}
+
+// authority is what a ConfigMap has: certificates in PEM, or why there are none.
+type authority struct {
+	certificates [][]byte
+	origin       routing.Origin
+	why          string
+}
+
+// askedAuthority is a file, and what is wrong with references.
+type askedAuthority struct {
+	file string
+	why  attach.Verdict
 }
 
 func newAuthorities(in inputs.Inputs, most int) *authorities {
 	out := &authorities{
 		unread:     in.Unread,
 		configMaps: map[types.NamespacedName]inputs.Object[corev1.ConfigMap]{}, asked: map[types.NamespacedName]bool{},
-		files: map[string]routing.Authority{}, bytes: map[string]int{}, most: most,
+		files: map[string]routing.Authority{}, most: most,
+		known: map[types.NamespacedName]authority{}, validation: map[*gatewayv1.FrontendTLSValidation]askedAuthority{},
+		read: map[string]int{}, kept: map[string]int{},
 	}
 	for _, c := range in.ConfigMaps {
 		out.configMaps[types.NamespacedName{Namespace: c.Ref.Namespace, Name: c.Ref.Name}] = c
@@ -50,7 +69,7 @@ func newAuthorities(in inputs.Inputs, most int) *authorities {
 // authority returns the file of the authorities that an object refers to, and what is wrong with a reference.
 // Those that lead nowhere are left out; the file is "" if none is left.
 func (t *translation) authority(by diag.Object, refs []attach.Reference, invalidKind string) (file string, why attach.Verdict) {
-	var all []byte
+	var all [][]byte
 	var origins []routing.Origin
 	wrong := func(reason, message string) {
 		if why.Fine() {
@@ -66,12 +85,12 @@ func (t *translation) authority(by diag.Object, refs []attach.Reference, invalid
 			wrong(string(gatewayv1.ListenerReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant of the namespace %s permits the reference to ConfigMap %s/%s", to.Namespace, to.Namespace, to.Name))
 			continue
 		}
-		text, origin, fault := t.authorities.read(types.NamespacedName{Namespace: to.Namespace, Name: to.Name})
-		if fault != "" {
-			wrong(string(gatewayv1.ListenerReasonInvalidCACertificateRef), fmt.Sprintf("ConfigMap %s/%s %s", to.Namespace, to.Name, fault))
+		found := t.authorities.of(types.NamespacedName{Namespace: to.Namespace, Name: to.Name})
+		if found.why != "" {
+			wrong(string(gatewayv1.ListenerReasonInvalidCACertificateRef), fmt.Sprintf("ConfigMap %s/%s %s", to.Namespace, to.Name, found.why))
 			continue
 		}
-		all, origins = append(append(all, text...), '\n'), append(origins, origin)
+		all, origins = append(all, found.certificates...), append(origins, found.origin)
 	}
 	if len(all) == 0 {
 		return "", why
@@ -83,37 +102,55 @@ func (t *translation) authority(by diag.Object, refs []attach.Reference, invalid
 	return file, why
 }
 
-// read returns the authorities of a ConfigMap, and why there are none.
-func (a *authorities) read(name types.NamespacedName) (text []byte, origin routing.Origin, why string) {
-	a.asked[name] = true
+// of returns the authorities of a ConfigMap.
+func (a *authorities) of(name types.NamespacedName) authority {
+	found, is := a.known[name]
+	if !is {
+		a.asked[name] = true
+		found = a.parse(name)
+		a.known[name] = found
+	}
+	return found
+}
+
+func (a *authorities) parse(name types.NamespacedName) authority {
 	c, exists := a.configMaps[name]
 	switch {
 	case exists:
 	case slices.Contains(a.unread, diag.Object{Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}):
-		return nil, origin, "may not be read by the compiler, so that nobody knows whether it exists"
+		return authority{why: "may not be read by the compiler, so that nobody knows whether it exists"}
 	default:
-		return nil, origin, "does not exist"
+		return authority{why: "does not exist"}
 	}
 	data, has := c.Value.Data[authoritiesKey]
 	if !has {
-		return nil, origin, "has no key " + authoritiesKey
+		return authority{why: "has no key " + authoritiesKey}
 	}
+	if a.most > 0 && a.read[name.Namespace]+len(data) > a.most {
+		return authority{why: fmt.Sprintf("is one of those of its namespace whose authorities have more than %d bytes together", a.most)}
+	}
+	a.read[name.Namespace] += len(data)
 	text, err := pem.ParseAuthorities([]byte(data))
 	if err != nil {
-		return nil, origin, fmt.Sprintf("has no certificate authorities under %s: %v", authoritiesKey, err)
+		return authority{why: fmt.Sprintf("has no certificate authorities under %s: %v", authoritiesKey, err)}
 	}
 	at := []any{"data", authoritiesKey}
-	return text, routing.Origin{Object: c.Ref, Position: c.Position(at...), Field: manifests.FieldPath(at)}, ""
+	certificates := bytes.SplitAfter(text, []byte("-----END CERTIFICATE-----\n"))
+	return authority{certificates: certificates[:len(certificates)-1], origin: routing.Origin{Object: c.Ref, Position: c.Position(at...), Field: manifests.FieldPath(at)}}
 }
 
-// keep makes a file of authorities for a namespace, or says why there is none.
-func (a *authorities) keep(namespace string, text []byte, origins []routing.Origin) (file, why string) {
-	text, err := pem.ParseAuthorities(text) // once more: each certificate once
-	if err != nil {
-		return "", err.Error()
-	}
-	if len(text) > mostAuthorityBytes {
-		return "", fmt.Sprintf("the authorities have %d bytes, and may have %d", len(text), mostAuthorityBytes)
+// keep makes a file of certificates for a namespace, each once, or says why there is none.
+func (a *authorities) keep(namespace string, certificates [][]byte, origins []routing.Origin) (file, why string) {
+	var text []byte
+	seen := map[string]bool{}
+	for _, c := range certificates {
+		if !seen[string(c)] {
+			seen[string(c)] = true
+			text = append(text, c...)
+		}
+		if len(text) > mostAuthorityBytes {
+			return "", fmt.Sprintf("the authorities have more than %d bytes together", mostAuthorityBytes)
+		}
 	}
 	made := routing.NewAuthority(text)
 	known, is := a.files[made.File]
@@ -121,10 +158,10 @@ func (a *authorities) keep(namespace string, text []byte, origins []routing.Orig
 		return "", "the authorities have the digest of others"
 	}
 	if !is {
-		if a.most > 0 && a.bytes[namespace]+len(text) > a.most {
+		if a.most > 0 && a.kept[namespace]+len(text) > a.most {
 			return "", fmt.Sprintf("the authorities for the namespace %s have more than %d bytes together", namespace, a.most)
 		}
-		a.bytes[namespace] += len(text)
+		a.kept[namespace] += len(text)
 		known = made
 	}
 	for _, o := range origins {
@@ -168,16 +205,20 @@ func (t *translation) askClients(g *attach.Gateway) {
 		for _, ref := range asked.CACertificateRefs {
 			refs = append(refs, attach.ReferenceOf("", g.Ref.Namespace, &ref.Group, &ref.Kind, ref.Namespace, ref.Name))
 		}
-		file, why := t.authority(g.Ref, refs, string(gatewayv1.ListenerReasonInvalidCACertificateKind))
-		if l.Resolved.Fine() {
-			l.Resolved = why
+		found, known := t.authorities.validation[asked]
+		if !known {
+			found.file, found.why = t.authority(g.Ref, refs, string(gatewayv1.ListenerReasonInvalidCACertificateKind))
+			t.authorities.validation[asked] = found
 		}
-		if file == "" {
-			refuse(gatewayv1.ListenerReasonNoValidCACertificate, cmp.Or(why.Message, "no authority is named")+"; without one no certificate of a client can be checked")
+		if l.Resolved.Fine() {
+			l.Resolved = found.why
+		}
+		if found.file == "" {
+			refuse(gatewayv1.ListenerReasonNoValidCACertificate, cmp.Or(found.why.Message, "no authority is named")+"; without one no certificate of a client can be checked")
 			continue
 		}
 		insecure := asked.Mode == gatewayv1.AllowInsecureFallback
-		l.Clients = &routing.ClientCheck{Authority: file, Required: !insecure, Any: insecure}
+		l.Clients = &routing.ClientCheck{Authority: found.file, Required: !insecure, Any: insecure}
 	}
 }
 

@@ -309,3 +309,24 @@ func TestUnreadAuthorities(t *testing.T) {
 		}
 	}
 }
+
+// What has more authorities than a port may have is not served, and costs nobody else anything.
+func TestTooManyAuthorities(t *testing.T) {
+	t.Parallel()
+	var many strings.Builder
+	for many.Len() < 300<<10 {
+		many.WriteString(pemtest.NewAuthority(t).PEM)
+	}
+	large := "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: large, namespace: shop}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(strings.TrimSpace(many.String()), "\n", "\n    ") + "\n"
+	model, found, v := gateway.Translate(gathered(t, class+large+authorityMap(t, "ca")+service("web")+service("other")+
+		policy("large", first, "", "hostname: a.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: large}]")+policy("other", first, "name: other", "")+
+		object("Gateway", "one", oneGateway)+object("HTTPRoute", "r", "{parentRefs: [{name: one}], rules: [{backendRefs: [{name: web, port: 80}, {name: other, port: 80}]}]}")), usual)
+	if len(found) != 1 || !strings.Contains(found[0].Message, "more than 262144 bytes") || len(model.Authorities) != 1 || len(v.Policies) != 2 {
+		t.Errorf("%v, %d authorities", found, len(model.Authorities))
+	}
+	for _, b := range model.Backends {
+		if closed := len(b.Targets) == 0; closed != strings.HasPrefix(b.Name, "shop_web") {
+			t.Errorf("%s: closed %v", b.Name, closed)
+		}
+	}
+}
