@@ -15,9 +15,14 @@ const (
 	leastHex    = 2 * leastRandom
 	// leastWrapped is the least length of a line of base64 that goes on in the next line.
 	leastWrapped = 16
-	// mostInflated bounds how much gzip is unpacked.
-	mostInflated = 64 << 20
+	// mostInflated bounds how much of a text is unpacked from gzip, at all depths together, and mostPacked in how
+	// many places: a short text may unpack to as much as one likes. A private key is some kilobytes.
+	mostInflated = 1 << 20
+	mostPacked   = 1000
 )
+
+// tooPacked is what is found where a text unpacks to more.
+const tooPacked = "compressed data of over 1 MiB, in which anything could be"
 
 // none marks what is not in an alphabet.
 const none = 0xff
@@ -122,23 +127,34 @@ func wrapped(line []byte) []byte {
 	return line[i:]
 }
 
-// inflate unpacks gzip (RFC 1952) where a text, or one of its decoded parts, begins with it.
-func inflate(v *view, text []byte) {
+// decoder decodes a text, and what came of that again. It bounds what becomes of the whole.
+type decoder struct {
+	inflated, packed int
+	reader           gzip.Reader
+	content          bytes.Buffer
+}
+
+// inflate unpacks gzip (RFC 1952) wherever it begins in a text. It returns the place where it gave up, or -1.
+func (d *decoder) inflate(v *view, text []byte) int {
 	magic := []byte("\x1f\x8b\x08")
-	left := int64(mostInflated)
-	for from := 0; left > 0; from++ {
+	for from := 0; ; from++ {
 		at := bytes.Index(text[from:], magic)
 		if at < 0 {
-			return
+			return -1
 		}
 		from += at
-		r, err := gzip.NewReader(bytes.NewReader(text[from:]))
-		if err != nil {
+		if d.packed++; d.packed > mostPacked {
+			return from
+		}
+		if d.reader.Reset(bytes.NewReader(text[from:])) != nil {
 			continue
 		}
-		content, _ := io.ReadAll(io.LimitReader(r, left)) // what can be read is read
-		left -= int64(len(content))
-		v.put(from, content)
+		d.content.Reset()
+		_, _ = io.CopyN(&d.content, &d.reader, int64(mostInflated-d.inflated)+1) // what can be read is read
+		if d.inflated += d.content.Len(); d.inflated > mostInflated {
+			return from
+		}
+		v.put(from, d.content.Bytes())
 	}
 }
 
@@ -263,10 +279,9 @@ func (v view) within(outer view) view {
 	return v
 }
 
-// decoded returns the decoded parts of a text.
-func decoded(text []byte) view {
-	var v view
-	inflate(&v, text)
+// decoded returns the decoded parts of a text, and the place of what unpacks to too much, or -1.
+func (d *decoder) decoded(text []byte) (v view, tooMuch int) {
+	tooMuch = d.inflate(&v, text)
 	at := 0
 	for line := range bytes.Lines(text) {
 		if bytes.IndexByte(line, '\\') >= 0 && isText(line) {
@@ -293,7 +308,7 @@ func decoded(text []byte) view {
 		}
 	})
 	joinLines(text, func(at int, joined []byte) { putBase64(&v, at, joined) })
-	return v
+	return v, tooMuch
 }
 
 // isText reports whether a line has no control characters.

@@ -38,12 +38,20 @@ func (x *Index) Find(text []byte) []Finding {
 	var out []Finding
 	forms := keyForms()
 	v, haveKey := view{text: text}, false
-	for range 1 + depth {
+	var d decoder
+	for i := range 1 + depth {
 		if at, what := findKey(v, forms); at >= 0 && !haveKey {
 			out, haveKey = append(out, Finding{At: v.origin(at), What: what}), true
 		}
 		out = append(out, x.values(v)...)
-		if v = decoded(v.text).within(v); len(v.text) == 0 {
+		if i == depth {
+			break
+		}
+		next, tooMuch := d.decoded(v.text)
+		if tooMuch >= 0 {
+			out = append(out, Finding{At: v.origin(tooMuch), What: tooPacked})
+		}
+		if v = next.within(v); len(v.text) == 0 {
 			break
 		}
 	}
