@@ -357,6 +357,26 @@ func (t serviceTask) shape(s *corev1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, p)
 	}
 	s.Spec.Selector, s.Spec.Type = nil, t.kind
+	onlyOfType(&s.Spec)
+}
+
+// onlyOfType takes out what a Service has from another type. The API server does so only where nothing
+// else changes with it, and refuses the rest.
+func onlyOfType(spec *corev1.ServiceSpec) {
+	spec.ExternalName = ""
+	if spec.Type != corev1.ServiceTypeLoadBalancer {
+		spec.LoadBalancerClass, spec.LoadBalancerIP, spec.LoadBalancerSourceRanges = nil, "", nil
+		spec.AllocateLoadBalancerNodePorts, spec.HealthCheckNodePort = nil, 0
+	}
+	if spec.Type != corev1.ServiceTypeClusterIP {
+		return
+	}
+	for i := range spec.Ports {
+		spec.Ports[i].NodePort = 0
+	}
+	if len(spec.ExternalIPs) == 0 { // with these, any type has it
+		spec.ExternalTrafficPolicy = ""
+	}
 }
 
 func portName(port int) string { return fmt.Sprintf("port-%d", port) }

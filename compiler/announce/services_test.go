@@ -199,6 +199,40 @@ func TestServicesFollowTheirGateways(t *testing.T) {
 	p.await("no Service", func() bool { return p.service("web-hapsnap") == nil && len(p.endpoints("web-hapsnap")) == 0 })
 }
 
+// The type changes together with the ports, there and back, and what belongs to the former type goes.
+func TestServicesChangeTheirType(t *testing.T) {
+	t.Parallel()
+	p := newProvided(t, announce.ServiceRules(), "web")
+	as := func(kind config.ServiceType, ports ...int) {
+		t.Helper()
+		p.config.GatewayAPI.Services.Type = kind
+		want := *p.wants["web"]
+		want.Ports = ports
+		p.wants["web"] = &want
+		p.publish()
+		p.await(fmt.Sprint(kind, ports), func() bool {
+			s := p.service("web-hapsnap")
+			return s != nil && s.Spec.Type == corev1.ServiceType(kind) && len(s.Spec.Ports) == len(ports) && s.Spec.Ports[0].Port == int32(ports[0])
+		})
+	}
+	for _, next := range []config.ServiceType{config.ClusterIPService, config.NodePortService} {
+		as(config.LoadBalancerService, 80)
+		p.change("web-hapsnap", func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy, s.Spec.LoadBalancerSourceRanges = corev1.ServiceExternalTrafficPolicyLocal, []string{"192.0.2.0/24"}
+			s.Spec.LoadBalancerIP = "192.0.2.1"
+		})
+		as(next, 80, 8443)
+		s := p.service("web-hapsnap")
+		if s.Spec.LoadBalancerSourceRanges != nil || s.Spec.LoadBalancerIP != "" || s.Spec.HealthCheckNodePort != 0 || s.Spec.AllocateLoadBalancerNodePorts != nil {
+			t.Errorf("%s has %+v", next, s.Spec)
+		}
+		if ports := s.Spec.Ports; (ports[0].NodePort != 0) != (next == config.NodePortService) {
+			t.Errorf("%s has %+v", next, ports)
+		}
+		as(next, 8443)
+	}
+}
+
 // A Service or EndpointSlice of somebody else is left as it is, and the Gateway says so. Of two Gateways
 // that want one Service, one gets it.
 func TestServicesOfOthersStay(t *testing.T) {
