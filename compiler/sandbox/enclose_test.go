@@ -88,3 +88,14 @@ func TestEncloseKeepsChecksThatAreTracked(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// An action that names a socket within HAProxy leads to that of the sandbox, and not to the one of a HAProxy
+// that runs on the machine.
+func TestEncloseKeepsActionsInside(t *testing.T) {
+	t.Parallel()
+	const config = "frontend m\n    bind abns@m/1\nbackend a\n    http-request lua.copy abns@m/1 b if { rand(2) lt 1 }\n    http-request lua.copy abns@n/1 b\n"
+	want := "frontend m\n    bind unix@/d/i0 \nbackend a\n    http-request lua.copy unix@/d/i0 b if { rand(2) lt 1 }\n    http-request lua.copy abns@n/1 b\n"
+	if got := enclose(config, "/d", ours).config; got != want {
+		t.Errorf("%s", got)
+	}
+}
