@@ -72,7 +72,7 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 
 // ports shares out the ports of what has no address of its own: first to the listeners of Gateways, then to
 // those of ListenerSets, of any Gateway, each time to the older one. So a new ListenerSet takes no port from
-// a Gateway that is served.
+// a Gateway that is served, and no authority that is missing for a while gives a port to somebody else.
 func (t *translation) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 	taken := map[int]string{}
 	maps.Copy(taken, t.cfg.Ports)
@@ -87,7 +87,7 @@ func (t *translation) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 			}
 		}
 		for _, l := range listeners {
-			if l.Serves() {
+			if l.KeepsPort() {
 				taken[int(l.Spec.Port)] = own
 			}
 		}

@@ -330,3 +330,43 @@ func TestTooManyAuthorities(t *testing.T) {
 		}
 	}
 }
+
+// A listener whose authorities or certificate cannot be had keeps its port, closed: a younger Gateway, or a
+// ListenerSet of another one, does not get it meanwhile.
+func TestPortsWithoutAuthoritiesAreKept(t *testing.T) {
+	t.Parallel()
+	gatewayAt := func(name, created, spec string) string {
+		return strings.Replace(object("Gateway", name, spec), "namespace: shop}", "namespace: shop, creationTimestamp: "+created+"}", 1)
+	}
+	const listener = "{name: https, port: 8443, protocol: HTTPS, tls: {certificateRefs: [%s]}}"
+	asks := func(ref string) string {
+		return "tls: {frontend: {default: {validation: {caCertificateRefs: [" + ref + "]}}}}, "
+	}
+	for name, c := range map[string]struct{ tls, certificate, holder string }{
+		"authorities":              {asks("{group: '', kind: ConfigMap, name: ca}"), "{name: x}", "shop/edge:8443"},
+		"no authorities":           {asks("{group: '', kind: ConfigMap, name: gone}"), "{name: x}", ""},
+		"authorities not granted":  {asks("{group: '', kind: ConfigMap, name: ca, namespace: other}"), "{name: x}", ""},
+		"certificate not granted":  {"", "{name: x, namespace: other}", ""},
+		"a mode that is not known": {strings.Replace(asks("{group: '', kind: ConfigMap, name: ca}"), "validation: {", "validation: {mode: Other, ", 1), "{name: x}", "shop/evil:8443"},
+	} {
+		for _, rival := range []string{
+			gatewayAt("evil", second, "{gatewayClassName: hapsnap, listeners: ["+fmt.Sprintf(listener, "{name: evil}")+"]}"),
+			gatewayAt("evil", second, "{gatewayClassName: hapsnap, allowedListeners: {namespaces: {from: Same}}, listeners: [{name: http, port: 8080, protocol: HTTP}]}") +
+				object("ListenerSet", "evil", "{parentRef: {name: evil}, listeners: ["+fmt.Sprintf(listener, "{name: evil}")+"]}"),
+		} {
+			cfg := usual
+			cfg.SecretsUnseen = true
+			model, _, _ := gateway.Translate(gathered(t, class+authorityMap(t, "ca")+rival+
+				gatewayAt("edge", first, "{gatewayClassName: hapsnap, "+c.tls+"listeners: ["+fmt.Sprintf(listener, c.certificate)+"]}")), cfg)
+			holder := ""
+			for _, b := range model.Binds {
+				if b.Port == 8443 {
+					holder += b.Name
+				}
+			}
+			if holder != c.holder {
+				t.Errorf("%s: the port is that of %q, want %q", name, holder, c.holder)
+			}
+		}
+	}
+}

@@ -104,6 +104,13 @@ func (l *Listener) Valid() bool {
 		(!l.EndsTLS() || len(l.Certificates) > 0)
 }
 
+// KeepsPort reports whether the port belongs to the listener: where it serves, and where it would but for
+// certificates or authorities that it cannot have. Those come and go, and nobody else is to answer meanwhile.
+func (l *Listener) KeepsPort() bool {
+	lacking := l.EndsTLS() && (l.Accepted.Fine() || l.Accepted.Reason == string(gatewayv1.ListenerReasonNoValidCACertificate))
+	return l.Serves() || lacking && l.Gateway.Refused.Fine() && l.Owner.Refused.Fine() && l.Gateway.Unplaced.Fine() && l.Conflicted.Fine() && len(l.Kinds) > 0
+}
+
 // EndsTLS reports whether TLS ends at the listener, so that it needs a certificate.
 func (l *Listener) EndsTLS() bool {
 	return l.Spec.Protocol == gatewayv1.HTTPSProtocolType || l.Spec.Protocol == gatewayv1.TLSProtocolType && !l.PassesOn()
