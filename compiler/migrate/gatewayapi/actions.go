@@ -232,14 +232,16 @@ func (a *action) allowOrigins(f policy.CORS) {
 func (a *action) redirects(f policy.Redirect) {
 	if f.Root {
 		if a.route.Match.Type == routing.Exact && a.route.Match.Path == "/" {
-			a.redirect = rootRedirect(f)
+			if a.redirect = rootRedirect(f); a.redirect == nil {
+				a.closes("app-root", "no route may write this path", "")
+			}
 		}
 		return
 	}
 	out := &gatewayv1.HTTPRequestRedirectFilter{StatusCode: new(f.Code)}
 	u, err := url.Parse(f.Location)
-	if err != nil || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" || (u.Scheme == "") != (u.Host == "") || strings.ContainsAny(u.Path, `\'`) {
-		a.closes("redirect", "a route redirects to a scheme, a host, a port and a path, and this location has more", "")
+	if err != nil || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" || (u.Scheme == "") != (u.Host == "") || u.Path != "" && !writable(u.EscapedPath()) {
+		a.closes("redirect", "a route redirects to a scheme, a host, a port and a path, and this location has more, or a path that no route may write", "")
 		return
 	}
 	if u.Scheme != "" {
@@ -258,7 +260,20 @@ func (a *action) redirects(f policy.Redirect) {
 	a.redirect = out
 }
 
+// writable reports whether a route may write a path. A rule that has another one is not served, so that its
+// requests would be those of another rule.
+func writable(path string) bool {
+	if message, _ := routing.CheckUsable(path); message != "" || !strings.HasPrefix(path, "/") || len(path) > mostPath || strings.ContainsAny(path, `\'?#`) {
+		return false
+	}
+	return !strings.Contains(path, "//") && !strings.Contains(strings.ToLower(path), "%2f") && !hasDots(path)
+}
+
+// rootRedirect returns the redirect of the path "/", or nil if no route can have it.
 func rootRedirect(f policy.Redirect) *gatewayv1.HTTPRequestRedirectFilter {
+	if !writable(f.Location) {
+		return nil
+	}
 	return &gatewayv1.HTTPRequestRedirectFilter{StatusCode: new(f.Code), Path: &gatewayv1.HTTPPathModifier{Type: gatewayv1.FullPathHTTPPathModifier, ReplaceFullPath: &f.Location}}
 }
 
@@ -272,12 +287,17 @@ func (m *mover) appRoot(h routing.Host, r routing.Route, secure bool) *gatewayv1
 		if !ok || !redirect.Root {
 			continue
 		}
-		m.annotation(diag.Warning, r, "app-root", "is moved with a difference: a route gives the location the query of the request, and its host and scheme", "")
 		exact := slices.ContainsFunc(h.Routes, func(o routing.Route) bool { return o.Match.Type == routing.Exact && o.Match.Path == "/" })
 		if exact || m.protects(m.backends[r.Backend]) || redirectsWholly(m.backends[r.Backend]) != nil && !secure {
 			return nil
 		}
-		return &gatewayv1.HTTPRouteRule{Filters: []gatewayv1.HTTPRouteFilter{redirectFilter(rootRedirect(redirect))}}
+		to := rootRedirect(redirect)
+		if to == nil {
+			m.annotation(diag.Error, r, "app-root", "cannot be moved: no route may write this path; the rule for / is closed, and answers 500", "")
+			return &gatewayv1.HTTPRouteRule{}
+		}
+		m.annotation(diag.Warning, r, "app-root", "is moved with a difference: a route gives the location the query of the request, and its host and scheme", "")
+		return &gatewayv1.HTTPRouteRule{Filters: []gatewayv1.HTTPRouteFilter{redirectFilter(to)}}
 	}
 	return nil
 }
@@ -285,12 +305,11 @@ func (m *mover) appRoot(h routing.Host, r routing.Route, secure bool) *gatewayv1
 // rewritePath replaces what the rule matches.
 func (a *action) rewritePath(f policy.RewritePath) {
 	replace := func(kind gatewayv1.HTTPPathModifierType, to string) {
-		if strings.ContainsAny(to, `\'`) || len(to) > mostPath {
+		if to = orSlash(to); !writable(to) {
 			a.closes("rewrite-path", "no route may write this path", "")
 			return
 		}
 		a.rewrite.Path = &gatewayv1.HTTPPathModifier{Type: kind}
-		to = orSlash(to)
 		if kind == gatewayv1.FullPathHTTPPathModifier {
 			a.rewrite.Path.ReplaceFullPath = &to
 		} else {
@@ -415,17 +434,22 @@ func (a *action) serves(service inputs.Object[corev1.Service], port corev1.Servi
 	return served
 }
 
-// durationOf returns a time as the API writes it (GEP-2257), which knows no days.
+// durationOf returns a time as the API writes it (GEP-2257), which knows no days and no number of more than
+// five digits.
 func durationOf(d policy.Duration) gatewayv1.Duration {
-	if t, err := time.ParseDuration(string(d)); err == nil && t%time.Second != 0 {
-		return gatewayv1.Duration(fmt.Sprintf("%dms", t.Milliseconds()))
+	t, err := time.ParseDuration(string(d))
+	if err != nil { // in days
+		t = time.Duration(d.Seconds()) * time.Second
 	}
-	seconds := d.Seconds()
-	if seconds%3600 == 0 {
-		return gatewayv1.Duration(fmt.Sprintf("%dh", seconds/3600))
+	out := ""
+	if t >= 100_000*time.Second || t%time.Hour == 0 && t > 0 {
+		out, t = fmt.Sprintf("%dh", t/time.Hour), t%time.Hour
 	}
-	if seconds > 99999 {
-		return gatewayv1.Duration(fmt.Sprintf("%dh%ds", seconds/3600, seconds%3600))
+	if t >= time.Second {
+		out, t = out+fmt.Sprintf("%ds", t/time.Second), t%time.Second
 	}
-	return gatewayv1.Duration(fmt.Sprintf("%ds", seconds))
+	if t > 0 || out == "" {
+		out += fmt.Sprintf("%dms", (t+time.Millisecond-1)/time.Millisecond) // 0 would be none at all
+	}
+	return gatewayv1.Duration(out)
 }
