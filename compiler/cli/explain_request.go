@@ -311,6 +311,8 @@ func agrees(e requestReport, got asked) bool {
 		return got.Backend == e.Backend && (e.Status == 0 || e.Status == 503)
 	case len(e.Unsure) > 0:
 		return true
+	case got.Location != "" && e.Location != "" && got.Location != e.Location:
+		return false
 	}
 	return got.Status == e.Status || e.Status == 0 && got.Status == 503 && len(e.Services) == 0
 }

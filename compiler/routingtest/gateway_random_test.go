@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/explain/request"
 )
 
 // Several sets of Gateways share a HAProxy, since none knows of the others.
@@ -53,7 +54,7 @@ func TestRandomGatewaysAgreeWithReference(t *testing.T) {
 		}
 		matched, wrong := 0, 0
 		for _, s := range sets {
-			m, w := compareGateways(t, ip, g, s)
+			m, w := compareGateways(t, e, ip, g, s)
 			matched, wrong = matched+m, wrong+w
 		}
 		if t.Logf("%d requests, %d matched, %d wrong", gatewaySets*requestsPerSet, matched, wrong); matched < gatewaySets*requestsPerSet/4 {
@@ -64,11 +65,12 @@ func TestRandomGatewaysAgreeWithReference(t *testing.T) {
 }
 
 // compareGateways sends random requests to the ports of a set. It returns how many some route takes, and
-// how many got another answer than they should.
-func compareGateways(t *testing.T, ip string, g generator, s gatewaySet) (matched, wrong int) {
+// how many got another answer than they should, or than an explanation says.
+func compareGateways(t *testing.T, e edge, ip string, g generator, s gatewaySet) (matched, wrong int) {
 	t.Helper()
 	clients := map[int]*client{}
-	for range requestsPerSet {
+	services := servicesOf(t, e.result.Draft.Files)
+	for i := range requestsPerSet {
 		r := g.gatewayRequest(s)
 		if clients[r.port] == nil {
 			clients[r.port] = &client{address: fmt.Sprint(ip, ":", r.port)}
@@ -80,6 +82,17 @@ func compareGateways(t *testing.T, ip string, g generator, s gatewaySet) (matche
 		if got := clients[r.port].request(t, r.String()); got != want {
 			wrong++
 			t.Errorf("%+v: %s, want %s", r, got, want)
+		}
+		if i%5 > 0 {
+			continue
+		}
+		a, err := request.Led(e.result.Draft.Files, r.explained(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := answererOf(a, services, func(string) int { return 1 }); said != want || len(a.Unsure) > 0 {
+			wrong++
+			t.Errorf("%+v: the explanation says %s, and is not sure of %v; want %s", r, said, a.Unsure, want)
 		}
 	}
 	return matched, wrong
@@ -154,6 +167,14 @@ type gatewayRequest struct {
 // String is the request as it is sent.
 func (r gatewayRequest) String() string {
 	return fmt.Sprintf("%s %s?q=%s HTTP/1.1\r\nHost: %s\r\nX-V: %s\r\nX-W: %s\r\nContent-Length: 0\r\n\r\n", r.method, r.path, r.query, r.host, r.header, r.other)
+}
+
+// explained is the request as an explanation takes it.
+func (r gatewayRequest) explained() request.Request {
+	return request.Request{
+		Port: r.port, Method: r.method, Host: r.host, Target: r.path + "?q=" + r.query,
+		Headers: map[string][]string{"X-V": {r.header}, "X-W": {r.other}},
+	}
 }
 
 func (g generator) gatewayHost() string {

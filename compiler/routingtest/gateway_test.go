@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/explain/request"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 )
 
@@ -115,6 +117,10 @@ func TestGatewayRedirects(t *testing.T) {
 		rule("/prefix", "path: {type: ReplacePrefixMatch, replacePrefixMatch: /to}")+rule("/full", "path: {type: ReplaceFullPath, replaceFullPath: /to}")))
 	clean(t, e)
 	_, port, _ := strings.Cut(e.http, ":")
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for target, want := range map[string]string{
 		"/plain/x?y": "301 http://a.example:" + port + "/plain/x?y", "/host": "302 http://b.example:" + port + "/host", "/scheme": "308 https://a.example/scheme",
 		"/port": "303 http://a.example:8443/port", "/standard": "307 http://a.example/standard", "/both": "302 https://a.example/both",
@@ -123,6 +129,10 @@ func TestGatewayRedirects(t *testing.T) {
 		got := e.send(t, false, "GET "+target+" HTTP/1.1\nHost: a.example:"+port+"\n\n")
 		if s := fmt.Sprint(got.StatusCode, " ", got.Header.Get("Location")); s != want {
 			t.Errorf("%s: %s, want %s", target, s, want)
+		}
+		a, err := request.Led(e.result.Draft.Files, request.Request{Port: number, Method: "GET", Host: "a.example:" + port, Target: target}, nil)
+		if s := fmt.Sprint(a.Status, " ", a.Location); err != nil || s != want {
+			t.Errorf("%s: the explanation says %s, %v, want %s", target, s, err, want)
 		}
 	}
 }

@@ -166,6 +166,10 @@ func Led(files []snapshots.File, r Request, usable func(backend string) int) (An
 		headers:  map[string][]string{"host": {r.Host}},
 		sections: slices.Collect(haproxycfg.Sections(snapshots.Snapshot{Files: files}.Config())),
 	}
+	w.path = textOrNone(r.path())
+	if at := strings.IndexByte(r.Target, '?'); at >= 0 {
+		w.query = r.Target[at:]
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		w.headers[strings.ToLower(name)] = append(w.headers[strings.ToLower(name)], r.Headers[name]...)
 	}

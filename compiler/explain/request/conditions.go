@@ -3,6 +3,7 @@ package request
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -190,11 +191,11 @@ func match(v value, method string, fold bool, patterns []string) verdict {
 			if fold {
 				p = "(?i)" + p
 			}
-			re, err := regexp.Compile(p)
-			if err != nil {
+			groups, sure := find(p, subject)
+			if !sure {
 				return maybe
 			}
-			hit = re.MatchString(subject)
+			hit = groups != nil
 		default:
 			return maybe
 		}
@@ -203,6 +204,25 @@ func match(v value, method string, fold bool, patterns []string) verdict {
 		}
 	}
 	return no
+}
+
+// shorter is how an expression of a route looks no further than at some bytes; package regexp has no such
+// assertion.
+var shorter = regexp.MustCompile(`^((?:\(\?i\))*\^)\(\?=\[\\s\\S\]\{0,(\d+)\}\\z\)`)
+
+// find returns what an expression and its groups match, nil if it does not match, and whether that is certain.
+func find(pattern, subject string) (groups []string, sure bool) {
+	if m := shorter.FindStringSubmatch(pattern); m != nil {
+		if most, _ := strconv.Atoi(m[2]); len(subject) > most {
+			return nil, true
+		}
+		pattern = m[1] + pattern[len(m[0]):]
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, false
+	}
+	return re.FindStringSubmatch(subject), true
 }
 
 // compare compares a number with patterns: numbers, ranges, and after an operator all that follow.

@@ -149,10 +149,7 @@ func (w *walk) fetch(c call) value {
 	case "method":
 		return text(w.request.Method)
 	case "path", "path_beg", "path_end", "path_sub", "path_reg":
-		if w.pathChanged {
-			return value{state: unknown}
-		}
-		return textOrNone(w.request.path())
+		return w.path
 	case "query":
 		_, query, found := strings.Cut(w.request.Target, "?")
 		return textOrNone(query, found)

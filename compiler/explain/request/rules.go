@@ -3,6 +3,7 @@ package request
 import (
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,8 @@ type walk struct {
 	headers       map[string][]string // by name in lower case
 	unsureHeaders map[string]bool
 	source        netip.Addr
-	pathChanged   bool
+	path          value // as rules have made it, and the query with its question mark
+	query         string
 	acls          map[string][][]string // of the section, by name: the words of each line
 }
 
@@ -103,7 +105,7 @@ func (w *walk) act(l Line, words []string) bool {
 			w.source = a
 		}
 	case "set-path", "replace-path", "set-uri", "replace-uri", "set-pathq", "replace-pathq":
-		w.pathChanged = true
+		w.path = w.changedPath(action, words[1:], v == maybe)
 	case "return", "deny", "tarpit", "auth", "redirect", "use-service", "reject":
 		if v == maybe {
 			w.answer.Unsure = append(w.answer.Unsure, l)
@@ -120,6 +122,36 @@ func (w *walk) act(l Line, words []string) bool {
 	}
 	return false
 }
+
+// changedPath returns the path after a rule that changes it.
+func (w *walk) changedPath(action string, words []string, unsure bool) value {
+	switch {
+	case unsure || w.path.state == unknown || len(words) == 0:
+	case action == "set-path":
+		if path, ok := w.format(words[0]); ok {
+			return text(path)
+		}
+	case action == "replace-path" && len(words) > 1:
+		found, sure := find(words[0], w.path.text)
+		with, ok := w.format(words[1])
+		switch {
+		case !sure || !ok:
+		case found == nil:
+			return w.path
+		default: // the whole path is replaced, whatever part of it was matched
+			return text(reference.ReplaceAllStringFunc(with, func(ref string) string {
+				if n, err := strconv.Atoi(ref[1:]); err == nil {
+					return slices.Concat(found, make([]string, 10))[n]
+				}
+				return ref[1:]
+			}))
+		}
+	}
+	return value{state: unknown}
+}
+
+// reference is what stands for a group of an expression, or for a character.
+var reference = regexp.MustCompile(`\\.`)
 
 // editHeaders changes the headers of the request.
 func (w *walk) editHeaders(action string, words []string, unsure bool) {
@@ -172,7 +204,10 @@ func (w *walk) format(template string) (string, bool) {
 			return "", false
 		}
 		if rest[:end] == "pathq" {
-			b.WriteString(w.request.Target)
+			if w.path.state == unknown {
+				return "", false
+			}
+			b.WriteString(w.path.text + w.query)
 		} else {
 			v := w.evaluate(rest[:end])
 			if v.state == unknown {
@@ -222,13 +257,11 @@ func (w *walk) location(words []string) string {
 			got, _ := w.format(words[i+1])
 			return got
 		case "prefix":
-			got, ok := w.format(words[i+1])
-			if !ok {
-				return ""
-			}
-			return got + w.request.Target
+			got, _ := w.format(words[i+1] + "%[pathq]")
+			return got
 		case "scheme":
-			return words[i+1] + "://" + w.request.Host + w.request.Target
+			got, _ := w.format(words[i+1] + "://" + w.request.Host + "%[pathq]")
+			return got
 		}
 	}
 	return ""
