@@ -79,7 +79,7 @@ func (f *gatewayFlags) options(cmd *cobra.Command) (gatewayapi.Options, error) {
 	}
 	return gatewayapi.Options{
 		Gateway: name, Class: f.class, HTTPPort: f.http, HTTPSPort: f.https, IngressClass: f.ingressClass, Without: f.without,
-		Ingresses: compiler.IngressConfig(c), Form: routing.FormOf(c.Paths),
+		Config: c, Ingresses: compiler.IngressConfig(c), Form: routing.FormOf(c.Paths),
 	}, nil
 }
 

@@ -62,7 +62,7 @@ func move(t *testing.T, cfg config.Config, name, yaml string) moved {
 	ip := cfg.Bind.Addresses[0]
 	o := gatewayapi.Options{
 		Gateway: types.NamespacedName{Namespace: "infra", Name: name}, Class: "hapsnap", HTTPPort: freePort(t, ip), HTTPSPort: freePort(t, ip),
-		Ingresses: compiler.IngressConfig(cfg), Form: routing.FormOf(cfg.Paths),
+		Config: cfg, Ingresses: compiler.IngressConfig(cfg), Form: routing.FormOf(cfg.Paths),
 	}
 	result, err := gatewayapi.Directory(dir, o)
 	if err != nil {

@@ -43,11 +43,21 @@ func (m *mover) hosts() map[string]*virtualHost {
 	for _, h := range m.model.Hosts {
 		out[h.Name] = &virtualHost{Host: h}
 	}
+	namespaces := map[string]bool{}
+	for _, h := range m.model.Hosts {
+		for _, r := range h.Routes {
+			namespaces[r.Origin.Object.Namespace] = true
+		}
+	}
+	if m.model.Default != "" {
+		namespaces[m.model.DefaultOrigin.Object.Namespace] = true
+	}
 	for name, h := range out {
 		if name == "" {
 			continue
 		}
-		h.own = h.Closed && m.model.Default != ""
+		// On a listener of its own, a host is out of reach of namespaces that have nothing there.
+		h.own = h.Closed && m.model.Default != "" || m.keepsHosts() && len(namespaces) > 1
 		for other := range out {
 			h.own = h.own || other != name && layout.Takes(other, name)
 		}

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -46,6 +47,8 @@ type Options struct {
 	IngressClass string
 	// Without are names of annotations, without prefix, that the routes can do without.
 	Without []string
+	// Config says which objects are read, and whether the ages in manifests count.
+	Config config.Config
 	// Ingresses is what the configuration says of the translation, and Form that in which Gateways
 	// compare paths.
 	Ingresses ingress.Config
@@ -118,11 +121,13 @@ func relative(dir, name string) string {
 
 // Move moves Ingresses.
 func Move(in inputs.Inputs, o Options) (Result, error) {
+	in, unread := o.read(in)
 	in, err := o.selected(in)
 	if err != nil {
 		return Result{}, err
 	}
-	m := mover{Options: o, backends: map[string]routing.Backend{}, services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, ingresses: map[diag.Object]inputs.Object[networkingv1.Ingress]{}}
+	m := mover{Options: o, backends: map[string]routing.Backend{}, services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, ingresses: map[diag.Object]inputs.Object[networkingv1.Ingress]{}, attached: map[string]map[string]bool{}}
+	m.found = unread
 	in = m.drop(in)
 	in.Services = slices.Concat(in.Services, m.missing(in))
 	for _, s := range in.Services {
@@ -139,6 +144,29 @@ func Move(in inputs.Inputs, o Options) (Result, error) {
 	m.move()
 	out, err := m.encode()
 	return Result{Manifests: out, Findings: diag.Sort(m.found), Ingresses: len(in.Ingresses), Routes: len(m.routes)}, err
+}
+
+// read returns the inputs that the compiler reads under the configuration, and says which Ingresses it does not
+// read: they are served by nobody, and are not to be from now on.
+func (o Options) read(in inputs.Inputs) (inputs.Inputs, []diag.Diagnostic) {
+	out := inputs.NewSelector(o.Config, in.Namespaces).Objects(in)
+	if !o.Config.TrustFileAges {
+		out = out.OfOneAge()
+	}
+	kept := map[diag.Object]bool{}
+	for _, ing := range slices.Concat(out.Ingresses, out.Broken) {
+		kept[ing.Ref] = true
+	}
+	var found []diag.Diagnostic
+	for _, ing := range slices.Concat(in.Ingresses, in.Broken) {
+		if !kept[ing.Ref] {
+			found = append(found, diag.Diagnostic{
+				Severity: diag.Warning, Object: ing.Ref, Position: ing.Position("metadata", "namespace"),
+				Message: "it is not moved, since the configuration reads nothing from its namespace", Hint: "see namespaces and namespaceSelector of the configuration; the manifests have to hold the Namespaces if it selects them by label",
+			})
+		}
+	}
+	return out, found
 }
 
 // selected returns the inputs with the Ingresses of one class, as those of the class that the

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,6 +75,7 @@ func (m *mover) tlsRoute(listener string, r routing.ConnectionRoute) {
 	}
 	out.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(hostname.Shown(r.SNI))}
 	out.Spec.Rules = []gatewayv1.TLSRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(service.Ref.Name), Port: &port}}}}}
+	m.attach(out.Namespace, []string{listener})
 	m.tlsRoutes, m.tlsParents = append(m.tlsRoutes, out), append(m.tlsParents, listener)
 }
 
@@ -163,16 +165,57 @@ func (m *mover) entry(l listener) gatewayv1.ListenerEntry {
 			out.TLS.CertificateRefs = append(out.TLS.CertificateRefs, ref)
 		}
 	}
-	if m.isElsewhere() {
-		out.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
-	}
+	out.AllowedRoutes = m.allowed(l)
 	return out
 }
 
-// isElsewhere reports whether there are routes in other namespaces than that of the Gateway.
-func (m *mover) isElsewhere() bool {
-	return slices.ContainsFunc(m.routes, func(r gatewayv1.HTTPRoute) bool { return r.Namespace != m.Gateway.Namespace }) ||
-		slices.ContainsFunc(m.tlsRoutes, func(r gatewayv1.TLSRoute) bool { return r.Namespace != m.Gateway.Namespace })
+// allowed lets the namespaces attach routes to a listener that have some there, and no other one.
+func (m *mover) allowed(l listener) *gatewayv1.AllowedRoutes {
+	namespaces := sortedKeys(m.attached[l.name])
+	if len(namespaces) == 0 || len(namespaces) == 1 && namespaces[0] == m.Gateway.Namespace {
+		return nil // which stands for that of the Gateway
+	}
+	return &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{
+		From: new(gatewayv1.NamespacesFromSelector),
+		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces,
+		}}},
+	}}
+}
+
+// attach remembers that routes of a namespace are attached to listeners.
+func (m *mover) attach(namespace string, listeners []string) {
+	for _, name := range listeners {
+		if m.attached[name] == nil {
+			m.attached[name] = map[string]bool{}
+		}
+		m.attached[name][namespace] = true
+	}
+}
+
+// shared reports the listeners where namespaces may take from each other what the configuration kept for each.
+func (m *mover) shared() {
+	if !m.keepsHosts() {
+		return
+	}
+	for _, l := range m.listenersOf {
+		namespaces := sortedKeys(m.attached[l.name])
+		if len(namespaces) < 2 {
+			continue
+		}
+		hosts := "hosts"
+		if l.host != "" {
+			hosts = "paths of " + hostname.Shown(l.host)
+		}
+		m.say(diag.Warning, diag.Object{Kind: "Gateway", Namespace: m.Gateway.Namespace, Name: m.Gateway.Name}, diag.Position{},
+			fmt.Sprintf("listener %s has routes of the namespaces %s: each of them may take %s from the others there, which the configuration keeps them from with Ingresses", l.name, strings.Join(namespaces, ", "), hosts),
+			"decide who may write routes in these namespaces, or have one namespace hold what is shared")
+	}
+}
+
+// keepsHosts reports whether the configuration keeps hosts for namespaces.
+func (m *mover) keepsHosts() bool {
+	return m.Ingresses.OwnedHosts || len(m.Ingresses.ReservedDomains) > 0
 }
 
 // mostGranted is how many references a ReferenceGrant may permit.

@@ -78,6 +78,7 @@ func (m *mover) move() {
 	}
 	pieces = append(pieces, m.ofDefault(hosts)...)
 	m.name(joined(pieces))
+	m.shared()
 }
 
 // joined makes one piece of those of an Ingress that differ in their hosts.
@@ -334,6 +335,7 @@ func (m *mover) httpRoute(namespace, name string, hosts, parents []string, rules
 		}
 	}
 	out.Spec.ParentRefs = m.parents(namespace, parents)
+	m.attach(namespace, parents)
 	for _, r := range rules {
 		out.Spec.Rules = append(out.Spec.Rules, r.HTTPRouteRule)
 	}

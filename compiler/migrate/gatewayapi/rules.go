@@ -35,7 +35,8 @@ type mover struct {
 	listenersOf []listener
 	routes      []gatewayv1.HTTPRoute
 	tlsRoutes   []gatewayv1.TLSRoute
-	tlsParents  []string // the listener of each of them
+	tlsParents  []string                   // the listener of each of them
+	attached    map[string]map[string]bool // the namespaces of the routes of each listener
 	found       []diag.Diagnostic
 }
 
