@@ -44,7 +44,7 @@ const (
 
 const (
 	// controllerAnnotation says on a Service whose it is: the controllerName of the class.
-	controllerAnnotation = "gateway.hapsnap.dev/controller"
+	controllerAnnotation = inputs.ControllerAnnotation
 	// broughtAnnotation lists the keys that the Gateway has brought, so that they go when it drops them.
 	broughtAnnotation = "gateway.hapsnap.dev/brought"
 	managedBy         = "app.kubernetes.io/managed-by"

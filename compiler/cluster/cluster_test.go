@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -166,6 +167,36 @@ func TestReadsAndFollows(t *testing.T) {
 	f.await(t, "a new one", holds("Ingress web", "Service new", "Service web"))
 	server.Delete(t, service(ours, "web"))
 	f.await(t, "one that is gone", holds("Ingress web", "Service new"))
+}
+
+// Whose a Service of a Gateway is, and what somebody has it select, is seen, so that it can be put back.
+// Of other Services neither is kept, and it changes nothing.
+func TestServicesOfGatewaysAreSeenWhole(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	put := func(name, annotations, selector string) {
+		t.Helper()
+		server.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: %s, annotations: {%s}, ownerReferences: [{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, name: %s, uid: "1"}]}, spec: {selector: {%s}, ports: [{port: 80}]}}`, namespace, name, annotations, name, selector))
+	}
+	seen := func(in inputs.Inputs) map[string]string {
+		out := map[string]string{}
+		for _, o := range in.Services {
+			out[o.Ref.Name] = fmt.Sprintf("%s %d", o.Value.Spec.Selector["app"], len(o.Value.OwnerReferences))
+		}
+		return out
+	}
+	sees := func(made string) func(inputs.Inputs, error) bool {
+		return func(in inputs.Inputs, err error) bool {
+			return err == nil && maps.Equal(seen(in), map[string]string{"made": made, "other": " 0"})
+		}
+	}
+	put("made", inputs.ControllerAnnotation+": example.com/controller", "")
+	put("other", "", "app: a")
+	f := follow(t, server.Kubeconfig(), in(namespace))
+	f.await(t, "start", sees(" 1"))
+	put("made", inputs.ControllerAnnotation+": example.com/controller", "app: b")
+	f.await(t, "a selector", sees("b 1"))
 }
 
 // Secrets are read once a compile named them, and no others; one that is made later

@@ -72,13 +72,17 @@ func (c converter) object(o any) (any, error) {
 
 // strip takes out the fields that no compile looks at. The addresses of load
 // balancers stay, for Ingresses are told those of a Service. So does the status of objects of the
-// Gateway API, by which the compiler sees what it has to write.
+// Gateway API, by which the compiler sees what it has to write, and the selector and the owner of a
+// Service that was made for a Gateway.
 func strip(value any) {
 	switch o := value.(type) {
 	case *networkingv1.Ingress:
 		o.OwnerReferences, o.Finalizers = nil, nil
 	case *corev1.Service:
-		o.OwnerReferences, o.Finalizers, o.Spec.Selector, o.Status.Conditions = nil, nil, nil, nil
+		o.Finalizers, o.Status.Conditions = nil, nil
+		if _, made := o.Annotations[inputs.ControllerAnnotation]; !made {
+			o.OwnerReferences, o.Spec.Selector = nil, nil
+		}
 	case *corev1.ConfigMap:
 		o.OwnerReferences, o.BinaryData = nil, nil
 	case *corev1.Secret:

@@ -47,6 +47,8 @@ const (
 	// GatewayVersion is the apiVersion of its objects as a cluster is asked for them. The fields of
 	// v1beta1 are the same.
 	GatewayVersion = gatewayGroup + "/v1"
+	// ControllerAnnotation is on the Services that compilers make for Gateways.
+	ControllerAnnotation = "gateway.hapsnap.dev/controller"
 )
 
 // gatewayKinds are the kinds of the group that are read.
