@@ -39,6 +39,7 @@ type Options struct {
 	Fleet     Fleet
 	Leader    events.Leader
 	Instance  string // this process, for the Events
+	Lease     string // by which Leader leads, as NAMESPACE/NAME
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
 }

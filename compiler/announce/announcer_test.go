@@ -95,7 +95,15 @@ func start(t *testing.T, config *rest.Config, leading bool) announcer {
 	return startWith(t, config, leading, nil)
 }
 
+// lease is that of the announcers that say nothing else.
+const lease = "edge/compiler"
+
 func startWith(t *testing.T, config *rest.Config, leading bool, fleet announce.Fleet) announcer {
+	t.Helper()
+	return startBy(t, lease, config, leading, fleet)
+}
+
+func startBy(t *testing.T, lease string, config *rest.Config, leading bool, fleet announce.Fleet) announcer {
 	t.Helper()
 	out := announcer{lead: &lead{has: leading}, counter: &counter{}}
 	config = rest.CopyConfig(config)
@@ -109,7 +117,7 @@ func startWith(t *testing.T, config *rest.Config, leading bool, fleet announce.F
 		t.Fatal(err)
 	}
 	out.Announcer = announce.New(announce.Options{
-		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: objects, Services: client.CoreV1(), Slices: client.DiscoveryV1(), Fleet: fleet, Leader: out.lead, Instance: "compiler-0_abc",
+		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: objects, Services: client.CoreV1(), Slices: client.DiscoveryV1(), Fleet: fleet, Leader: out.lead, Instance: "compiler-0_abc", Lease: lease,
 		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	})
 	ctx, stop := context.WithCancel(context.Background())

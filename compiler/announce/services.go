@@ -45,6 +45,9 @@ const (
 const (
 	// controllerAnnotation says on a Service whose it is: the controllerName of the class.
 	controllerAnnotation = inputs.ControllerAnnotation
+	// compilerAnnotation says by which Lease the compiler leads that made it: two fleets may have one
+	// controllerName.
+	compilerAnnotation = "gateway.hapsnap.dev/compiler"
 	// broughtAnnotation lists the keys that the Gateway has brought, so that they go when it drops them.
 	broughtAnnotation = "gateway.hapsnap.dev/brought"
 	managedBy         = "app.kubernetes.io/managed-by"
@@ -58,6 +61,7 @@ type gatewayServices struct {
 	services corev1client.ServicesGetter
 	slices   discoveryv1client.EndpointSlicesGetter
 	log      *slog.Logger
+	lease    string
 	limit    flowcontrol.RateLimiter
 	loop     *events.Loop
 	written  *prometheus.CounterVec
@@ -77,6 +81,7 @@ type serviceTask struct {
 	want       *gateway.Service
 	owner      *gatewayv1.Gateway
 	controller string
+	lease      string // of the compilers that write it
 	kind       corev1.ServiceType
 	seen       string // the version that the compiler knows
 }
@@ -93,7 +98,7 @@ type serviceMark struct {
 
 func newGatewayServices(o Options, changed func()) *gatewayServices {
 	s := &gatewayServices{
-		services: o.Services, slices: o.Slices, log: o.Log, limit: flowcontrol.NewTokenBucketRateLimiter(serviceRate, serviceBurst), changed: changed,
+		services: o.Services, slices: o.Slices, log: o.Log, lease: o.Lease, limit: flowcontrol.NewTokenBucketRateLimiter(serviceRate, serviceBurst), changed: changed,
 		marks: map[types.NamespacedName]serviceMark{}, troubles: map[types.UID]string{},
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hapsnap_compiler_gateway_service_writes_total", Help: "Services and EndpointSlices of Gateways that were created, changed or deleted, by result: written, error.",
@@ -111,7 +116,7 @@ func newGatewayServices(o Options, changed func()) *gatewayServices {
 func (s *gatewayServices) take(in inputs.Inputs, c config.Config, said gateway.Verdicts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tasks, s.twice = serviceTasks(in, c, said)
+	s.tasks, s.twice = serviceTasks(in, c, said, s.lease)
 	there, known := map[types.NamespacedName]bool{}, map[types.UID]bool{}
 	for _, t := range s.tasks {
 		there[t.name] = true
@@ -124,11 +129,11 @@ func (s *gatewayServices) take(in inputs.Inputs, c config.Config, said gateway.V
 	s.loop.Kick()
 }
 
-// serviceTasks returns what is to be made, and then what is to be deleted: of the Services that are ours,
-// those whose Gateway is to have another one, or is another controller's, and all if none are made any
+// serviceTasks returns what is to be made, and then what is to be deleted: of the Services that compilers of
+// this Lease have made, those whose Gateway is to have another one, or is another controller's, and all if none are made any
 // more. Of a Gateway that is not there Kubernetes deletes the Service: it knows. Of two Gateways with one
 // name for their Services the older one gets it, and the other one hears of it.
-func serviceTasks(in inputs.Inputs, c config.Config, said gateway.Verdicts) (out []serviceTask, twice map[types.UID]string) {
+func serviceTasks(in inputs.Inputs, c config.Config, said gateway.Verdicts, lease string) (out []serviceTask, twice map[types.UID]string) {
 	seen := map[types.NamespacedName]*corev1.Service{}
 	for _, o := range in.Services {
 		if o.At == nil {
@@ -146,7 +151,7 @@ func serviceTasks(in inputs.Inputs, c config.Config, said gateway.Verdicts) (out
 		}
 		t := serviceTask{
 			name: types.NamespacedName{Namespace: v.Ref.Namespace, Name: v.Service.Name}, want: v.Service, owner: o.Value,
-			controller: controller, kind: corev1.ServiceType(c.GatewayAPI.Services.Type),
+			controller: controller, lease: lease, kind: corev1.ServiceType(c.GatewayAPI.Services.Type),
 		}
 		if has := seen[t.name]; has != nil {
 			t.seen = has.ResourceVersion
@@ -171,8 +176,9 @@ func serviceTasks(in inputs.Inputs, c config.Config, said gateway.Verdicts) (out
 	var gone []serviceTask
 	for name, has := range seen {
 		of := types.NamespacedName{Namespace: name.Namespace, Name: has.Annotations[gatewayAnnotation]}
-		if has.Annotations[controllerAnnotation] == controller && has.DeletionTimestamp == nil && !wanted[name] && (off || asked[of]) {
-			gone = append(gone, serviceTask{name: name, controller: controller, seen: has.ResourceVersion})
+		t := serviceTask{name: name, lease: lease, seen: has.ResourceVersion}
+		if t.made(has) && has.DeletionTimestamp == nil && !wanted[name] && (off || asked[of]) {
+			gone = append(gone, t)
 		}
 	}
 	slices.SortFunc(gone, func(a, b serviceTask) int { return cmp.Compare(a.name.String(), b.name.String()) })
@@ -295,6 +301,8 @@ func (s *gatewayServices) provide(ctx context.Context, t serviceTask) (string, e
 		return "", err
 	case has.DeletionTimestamp != nil:
 		return fmt.Sprintf("the Service %s is being deleted", t.name.Name), nil
+	case t.owns(has) && has.Annotations[compilerAnnotation] != "" && !t.made(has):
+		return fmt.Sprintf("the Service %s was made by the compiler with the Lease %s", t.name.Name, has.Annotations[compilerAnnotation]), nil
 	case !t.owns(has):
 		return fmt.Sprintf("there is a Service %s that is not of this Gateway", t.name.Name), nil
 	case len(t.want.Ports) == 0:
@@ -324,7 +332,12 @@ func (t serviceTask) ownerReference() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway", Name: t.owner.Name, UID: t.owner.UID, Controller: new(true)}
 }
 
-// owns reports whether a Service was made for the Gateway by us.
+// made reports whether a Service was made by the compilers of this Lease.
+func (t serviceTask) made(has *corev1.Service) bool {
+	return t.lease != "" && has.Annotations[compilerAnnotation] == t.lease
+}
+
+// owns reports whether a Service was made for the Gateway with its controllerName.
 func (t serviceTask) owns(has *corev1.Service) bool {
 	owner := metav1.GetControllerOf(has)
 	return owner != nil && owner.UID == t.owner.UID && has.Annotations[controllerAnnotation] == t.controller
@@ -346,6 +359,7 @@ func (t serviceTask) shape(s *corev1.Service) {
 	text, _ := json.Marshal(now)
 	s.Labels[managedBy] = "hapsnap"
 	s.Annotations[broughtAnnotation], s.Annotations[controllerAnnotation], s.Annotations[gatewayAnnotation] = string(text), t.controller, t.owner.Name
+	s.Annotations[compilerAnnotation] = t.lease
 	was := map[int32]corev1.ServicePort{}
 	for _, p := range s.Spec.Ports {
 		was[p.Port] = p
@@ -479,7 +493,7 @@ func (s *gatewayServices) remove(ctx context.Context, t serviceTask) error {
 		return err
 	}
 	owner := metav1.GetControllerOf(has)
-	if owner == nil || owner.Kind != "Gateway" || has.Annotations[controllerAnnotation] != t.controller || has.DeletionTimestamp != nil {
+	if owner == nil || owner.Kind != "Gateway" || !t.made(has) || has.DeletionTimestamp != nil {
 		return nil
 	}
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {

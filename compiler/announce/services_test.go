@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -25,8 +26,9 @@ import (
 type provided struct {
 	world
 	announcer
-	config config.Config
-	wants  map[string]*gateway.Service // by Gateway
+	config  config.Config
+	account *rest.Config
+	wants   map[string]*gateway.Service // by Gateway
 }
 
 func newProvided(t *testing.T, rules []rbacv1.PolicyRule, gateways ...string) *provided {
@@ -50,7 +52,7 @@ func newProvided(t *testing.T, rules []rbacv1.PolicyRule, gateways ...string) *p
 		}
 	}
 	p.config.GatewayAPI.Enabled, p.config.GatewayAPI.Services.Enabled = true, true
-	p.announcer = start(t, account, true)
+	p.account, p.announcer = account, start(t, account, true)
 	return p
 }
 
@@ -233,12 +235,50 @@ func TestServicesChangeTheirType(t *testing.T) {
 	}
 }
 
+// The compiler of another fleet with the same controllerName leaves Services alone that it has not made,
+// whether it makes none or wants the same ones. One that names nobody is
+// taken over.
+func TestServicesOfOtherCompilersStay(t *testing.T) {
+	t.Parallel()
+	p := newProvided(t, announce.ServiceRules(), "web", "api")
+	p.publish()
+	p.await("the Services", func() bool { return len(p.endpoints("web-hapsnap")) == 1 && len(p.endpoints("api-hapsnap")) == 1 })
+	p.says("web", "Pending", "")
+	p.says("api", "Pending", "")
+	web, api := p.service("web-hapsnap"), p.service("api-hapsnap")
+
+	other := *p
+	other.announcer, other.config, other.wants = startBy(t, "other/compiler", p.account, true, nil), config.Default(), map[string]*gateway.Service{"web": nil, "api": nil}
+	other.publish()
+	// What it makes itself, and deletes again after those of the first fleet, shows that it has looked at all.
+	other.config = p.config
+	other.wants = map[string]*gateway.Service{"web": {Name: "web-hapsnap", Ports: []int{8443}, Addresses: []string{"192.0.2.18"}}, "api": {Name: "own", Ports: []int{80}}}
+	other.publish()
+	other.says("web", "NoResources", "the Service web-hapsnap was made by the compiler with the Lease edge/compiler")
+	other.await("an own one", func() bool { return p.service("own") != nil })
+	other.config.GatewayAPI.Enabled = false
+	other.wants = map[string]*gateway.Service{"web": nil, "api": nil}
+	other.publish()
+	other.await("the own one is gone", func() bool { return p.service("own") == nil })
+	for _, before := range []*corev1.Service{web, api} {
+		if after := p.service(before.Name); !reflect.DeepEqual(before, after) {
+			t.Errorf("%s was changed: %+v", before.Name, after)
+		}
+	}
+
+	p.change("web-hapsnap", func(s *corev1.Service) { delete(s.Annotations, "gateway.hapsnap.dev/compiler") })
+	other.config = p.config
+	other.wants = map[string]*gateway.Service{"web": {Name: "web-hapsnap", Ports: []int{8443}, Addresses: []string{"192.0.2.18"}}}
+	other.publish()
+	other.await("it is taken over", func() bool { return slices.Equal(p.endpoints("web-hapsnap"), []string{"192.0.2.18 8443"}) })
+}
+
 // A Service or EndpointSlice of somebody else is left as it is, and the Gateway says so. Of two Gateways
 // that want one Service, one gets it.
 func TestServicesOfOthersStay(t *testing.T) {
 	t.Parallel()
 	p := newProvided(t, announce.ServiceRules(), "web", "api", "twin")
-	p.server.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: web-hapsnap, annotations: {gateway.hapsnap.dev/controller: hapsnap.dev/gateway-controller}}, spec: {selector: {app: web}, ports: [{port: 443}]}}`, p.namespace))
+	p.server.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: web-hapsnap, annotations: {gateway.hapsnap.dev/controller: hapsnap.dev/gateway-controller, gateway.hapsnap.dev/compiler: edge/compiler, gateway.hapsnap.dev/gateway: web}}, spec: {selector: {app: web}, ports: [{port: 443}]}}`, p.namespace))
 	p.server.Apply(t, fmt.Sprintf(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: %s, name: api-hapsnap-v4, labels: {kubernetes.io/service-name: other}}, addressType: IPv4, endpoints: [{addresses: [192.0.2.99]}]}`, p.namespace))
 	before := p.service("web-hapsnap")
 	p.wants["twin"].Name = "web-hapsnap"

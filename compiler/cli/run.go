@@ -296,7 +296,7 @@ func newWriters(f election.Flags, c cluster.Connection, fleet *cluster.FleetStat
 	}
 	o := announce.Options{
 		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: c.Dynamic, Services: client.CoreV1(), Slices: client.DiscoveryV1(),
-		Leader: leader, Instance: identity, Log: log, Metrics: registry,
+		Leader: leader, Instance: identity, Lease: lease.String(), Log: log, Metrics: registry,
 	}
 	if fleet != nil {
 		o.Fleet = fleet
