@@ -132,7 +132,8 @@ func (s *gatewayServices) take(in inputs.Inputs, c config.Config, said gateway.V
 // serviceTasks returns what is to be made, and then what is to be deleted: of the Services that compilers of
 // this Lease have made, those whose Gateway is to have another one, or is another controller's, and all if none are made any
 // more. Of a Gateway that is not there Kubernetes deletes the Service: it knows. Of two Gateways with one
-// name for their Services the older one gets it, and the other one hears of it.
+// name for their Services the one gets it whose Service it is already, or else the older one, and the other
+// one hears of it.
 func serviceTasks(in inputs.Inputs, c config.Config, said gateway.Verdicts, lease string) (out []serviceTask, twice map[types.UID]string) {
 	seen := map[types.NamespacedName]*corev1.Service{}
 	for _, o := range in.Services {
@@ -144,6 +145,7 @@ func serviceTasks(in inputs.Inputs, c config.Config, said gateway.Verdicts, leas
 	wanted := map[types.NamespacedName]bool{}
 	twice = map[types.UID]string{}
 	asked := map[types.NamespacedName]bool{} // Gateways whose Services are known
+	var owners, others []serviceTask
 	for _, v := range said.Gateways {
 		o, ok := find(in.Gateway.Gateways, v.Ref)
 		if !ok || v.Service == nil || o.Value.UID == "" || o.Value.DeletionTimestamp != nil {
@@ -153,14 +155,22 @@ func serviceTasks(in inputs.Inputs, c config.Config, said gateway.Verdicts, leas
 			name: types.NamespacedName{Namespace: v.Ref.Namespace, Name: v.Service.Name}, want: v.Service, owner: o.Value,
 			controller: controller, lease: lease, kind: corev1.ServiceType(c.GatewayAPI.Services.Type),
 		}
-		if has := seen[t.name]; has != nil {
+		has := seen[t.name]
+		if has != nil {
 			t.seen = has.ResourceVersion
 		}
+		if has != nil && t.owns(has) {
+			owners = append(owners, t)
+		} else {
+			others = append(others, t)
+		}
+	}
+	for _, t := range slices.Concat(owners, others) {
 		if wanted[t.name] {
-			twice[o.Value.UID] = fmt.Sprintf("the Service %s is that of another Gateway", t.name.Name)
+			twice[t.owner.UID] = fmt.Sprintf("the Service %s is that of another Gateway", t.name.Name)
 			continue
 		}
-		wanted[t.name], asked[types.NamespacedName{Namespace: v.Ref.Namespace, Name: v.Ref.Name}] = true, true
+		wanted[t.name], asked[types.NamespacedName{Namespace: t.name.Namespace, Name: t.owner.Name}] = true, true
 		out = append(out, t)
 	}
 	foreign := map[string]bool{}

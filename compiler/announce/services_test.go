@@ -2,6 +2,7 @@ package announce_test
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -68,7 +69,8 @@ func (p *provided) publish() {
 		in.Services = append(in.Services, inputs.Object[corev1.Service]{Ref: diag.Object{Kind: "Service", Namespace: p.namespace, Name: list.Items[i].Name}, Value: &list.Items[i]})
 	}
 	var said gateway.Verdicts
-	for name, want := range p.wants {
+	for _, name := range slices.Sorted(maps.Keys(p.wants)) {
+		want := p.wants[name]
 		g := &gatewayv1.Gateway{}
 		p.read("Gateway", name, g)
 		ref := diag.Object{Kind: "Gateway", Namespace: p.namespace, Name: name}
@@ -199,6 +201,23 @@ func TestServicesFollowTheirGateways(t *testing.T) {
 	p.wants["web"] = nil
 	p.publish()
 	p.await("no Service", func() bool { return p.service("web-hapsnap") == nil && len(p.endpoints("web-hapsnap")) == 0 })
+}
+
+// A Gateway that comes to want the name of another one's Service does not take it away, though it comes
+// first.
+func TestServicesKeepTheirNames(t *testing.T) {
+	t.Parallel()
+	p := newProvided(t, announce.ServiceRules(), "a", "a-b")
+	p.wants["a-b"].Name = "a-b-c"
+	p.publish()
+	p.await("both Services", func() bool { return len(p.endpoints("a-hapsnap")) == 1 && len(p.endpoints("a-b-c")) == 1 })
+	a, ab := *p.wants["a"], *p.wants["a-b"]
+	a.Name, ab.Ports = "a-b-c", []int{80, 8443}
+	p.wants["a"], p.wants["a-b"] = &a, &ab
+	p.publish()
+	p.says("a", "NoResources", "the Service a-b-c is that of another Gateway")
+	p.await("the owner's ports", func() bool { return slices.Equal(p.endpoints("a-b-c"), []string{"192.0.2.16 80 8443"}) })
+	p.says("a-b", "Pending", "")
 }
 
 // The type changes together with the ports, there and back, and what belongs to the former type goes.
