@@ -23,6 +23,11 @@ func ingressOf(name, host, annotations string, paths ...string) string {
 	return out
 }
 
+// serviceOf writes a Service of the namespace shop whose Pods have the labels.
+func serviceOf(name, labels string) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: %s}\nspec: {selector: {%s}, ports: [{port: 80}]}\n", name, labels)
+}
+
 // outcome is what manifests become: the rules of each host as "TYPE PATH [HEADER: VALUE] -> SERVICE", and errors.
 type outcome struct {
 	rules  map[string][]string
@@ -110,5 +115,114 @@ func TestPathsThatNoRouteWrites(t *testing.T) {
 	t.Run("redirect", func(t *testing.T) {
 		moved(t, ingressOf("a", "a.example", `hapsnap.dev/redirect: "https://new.example/a/../b"`, "/a Prefix web")).
 			expect(t, "a.example", "annotation hapsnap.dev/redirect cannot be moved", "PathPrefix /a -> 500")
+	})
+}
+
+const password = "hapsnap.dev/auth-basic: users"
+
+// An expression that is protected closes its host where something open would have the paths that no expression
+// of a route looks at.
+func TestProtectedExpressions(t *testing.T) {
+	const regex = password + ", hapsnap.dev/path-type-default: Regex"
+	adm := ingressOf("adm", "a.example", regex, "/admin/.* ImplementationSpecific adm")
+	t.Run("below what is open", func(t *testing.T) {
+		moved(t, ingressOf("open", "a.example", "", "/ Prefix web")+adm).
+			expect(t, "a.example", `longer ones would get to path "/"; all routes of host a.example are closed`, "PathPrefix / -> 500")
+	})
+	t.Run("that was closed for a fault", func(t *testing.T) {
+		broken := ingressOf("adm", "a.example", `hapsnap.dev/allow-list: nonsense, hapsnap.dev/path-type-default: Regex`, "/admin/.* ImplementationSpecific adm")
+		moved(t, ingressOf("open", "a.example", "", "/ Prefix web")+broken).
+			expect(t, "a.example", "all routes of host a.example are closed", "PathPrefix / -> 500")
+	})
+	t.Run("and the default backend", func(t *testing.T) {
+		rest := "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {namespace: shop, name: rest}\nspec: {defaultBackend: {service: {name: web, port: {number: 80}}}}\n"
+		moved(t, rest+adm).expect(t, "a.example", "would get to the default backend", "PathPrefix / -> 500")
+	})
+	t.Run("beside what is open", func(t *testing.T) {
+		labels := serviceOf("web", "app: web") + serviceOf("adm", "app: adm")
+		moved(t, labels+ingressOf("open", "a.example", "", "/public Prefix web")+adm).
+			expect(t, "a.example", "auth-basic cannot be moved", "RegularExpression (?i)(?:/admin/.*).* -> 500", "PathPrefix /public -> web")
+	})
+	t.Run("that is none", func(t *testing.T) {
+		moved(t, ingressOf("open", "a.example", "", "/ Prefix web")+ingressOf("adm", "a.example", password, "/a%2Fb ImplementationSpecific adm")).
+			expect(t, "a.example", "all routes of host a.example are closed", "PathPrefix / -> 500")
+	})
+}
+
+// An exact path that no route may have becomes an expression, which comes behind those that it came before.
+func TestProtectedExactPath(t *testing.T) {
+	const regex, exact = "hapsnap.dev/path-type-default: Regex", "hapsnap.dev/path-type-default: Exact"
+	adm := ingressOf("adm", "a.example", password+", "+exact, "/a%2Fb ImplementationSpecific adm")
+	moved(t, ingressOf("open", "a.example", regex, "/a.* ImplementationSpecific web")+adm).
+		expect(t, "a.example", `in a route path "/a.*" would come before it; all routes of host a.example are closed`, "PathPrefix / -> 500")
+}
+
+// The compiler takes so many expressions and names of headers of a namespace. One more closes its host, and a
+// canary is left out.
+func TestManyParts(t *testing.T) {
+	t.Run("expressions", func(t *testing.T) {
+		manifests := ""
+		for n := range 66 {
+			host := fmt.Sprintf("h%02d.example", n)
+			manifests += ingressOf(fmt.Sprintf("p%02d", n), host, "hapsnap.dev/path-type-default: Regex", fmt.Sprintf("/x%d/[a-z]+ ImplementationSpecific web", n)) +
+				ingressOf(fmt.Sprintf("o%02d", n), host, "", "/ Prefix web")
+		}
+		out := moved(t, manifests)
+		out.expect(t, "h63.example", "more than 64", "PathPrefix / -> web", "RegularExpression (?i)(?:/x63/[a-z]+).* -> web")
+		for _, host := range []string{"h64.example", "h65.example"} {
+			out.expect(t, host, "more than 64 names of headers and expressions; all routes of host "+host+" are closed", "PathPrefix / -> 500")
+		}
+	})
+	t.Run("headers", func(t *testing.T) {
+		manifests := ""
+		for n := range 65 {
+			host := fmt.Sprintf("h%02d.example", n)
+			manifests += ingressOf(fmt.Sprintf("m%02d", n), host, "", "/ Prefix web") +
+				ingressOf(fmt.Sprintf("c%02d", n), host, fmt.Sprintf(`hapsnap.dev/canary: "true", hapsnap.dev/canary-by-header: X-C%d`, n), "/ Prefix next")
+		}
+		out := moved(t, manifests)
+		out.expect(t, "h63.example", "Ingress shop/c64: the canary cannot be moved", "PathPrefix / -> web", "PathPrefix / X-C63: always -> next", "PathPrefix / X-C63: never -> web")
+		out.expect(t, "h64.example", "Ingress shop/c64: the canary cannot be moved", "PathPrefix / -> web")
+	})
+}
+
+// A canary by a header is left out where it would come before an expression that comes before its own.
+func TestCanaryOfExpression(t *testing.T) {
+	const regex = "hapsnap.dev/path-type-default: Regex"
+	canary := regex + `, hapsnap.dev/canary: "true", hapsnap.dev/canary-by-header: X-Can`
+	main := ingressOf("main", "a.example", regex, "/foo/(.*) ImplementationSpecific a", "/f[a-z]+ ImplementationSpecific b")
+	const first, second = "RegularExpression (?i)(?:/foo/(.*)).*", "RegularExpression (?i)(?:/f[a-z]+).*"
+	t.Run("second", func(t *testing.T) {
+		moved(t, main+ingressOf("can", "a.example", canary, "/f[a-z]+ ImplementationSpecific c")).
+			expect(t, "a.example", `the canary of path "/f[a-z]+" cannot be moved`, first+" -> a", second+" -> b")
+	})
+	t.Run("first", func(t *testing.T) {
+		moved(t, main+ingressOf("can", "a.example", canary, "/foo/(.*) ImplementationSpecific c")).
+			expect(t, "a.example", "", first+" -> a", first+" X-Can: always -> c", first+" X-Can: never -> a", second+" -> b")
+	})
+}
+
+// Where something is protected, all routes of its namespace on the host are closed whose Service may have the
+// same Pods.
+func TestGuardedServices(t *testing.T) {
+	routes := ingressOf("web", "a.example", "", "/public Prefix web")
+	adm := ingressOf("adm", "a.example", password, "/admin Prefix adm")
+	for name, services := range map[string]string{
+		"the same Pods":      serviceOf("web", "app: web") + serviceOf("adm", "app: web"),
+		"other labels":       serviceOf("web", "app: web") + serviceOf("adm", "tier: front"),
+		"not known":          "",
+		"without a selector": serviceOf("web", "") + serviceOf("adm", "app: adm"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			moved(t, services+routes+adm).expect(t, "a.example", "Service shop/web may have Pods of one that is protected", "PathPrefix /admin -> 500", "PathPrefix /public -> 500")
+		})
+	}
+	t.Run("other Pods", func(t *testing.T) {
+		moved(t, serviceOf("web", "app: web")+serviceOf("adm", "app: adm")+routes+adm).
+			expect(t, "a.example", "auth-basic cannot be moved", "PathPrefix /admin -> 500", "PathPrefix /public -> web")
+	})
+	t.Run("who may", func(t *testing.T) {
+		moved(t, routes+ingressOf("adm", "a.example", password+", hapsnap.dev/unsafe-paths: pass", "/admin Prefix adm")).
+			expect(t, "a.example", "auth-basic cannot be moved", "PathPrefix /admin -> 500", "PathPrefix /public -> web")
 	})
 }

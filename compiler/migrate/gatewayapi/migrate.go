@@ -126,7 +126,7 @@ func Move(in inputs.Inputs, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	m := mover{Options: o, backends: map[string]routing.Backend{}, services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, ingresses: map[diag.Object]inputs.Object[networkingv1.Ingress]{}, attached: map[string]map[string]bool{}}
+	m := mover{Options: o, backends: map[string]routing.Backend{}, parts: map[string]map[string]bool{}, services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, ingresses: map[diag.Object]inputs.Object[networkingv1.Ingress]{}, attached: map[string]map[string]bool{}}
 	m.found = unread
 	in = m.drop(in)
 	in.Services = slices.Concat(in.Services, m.missing(in))

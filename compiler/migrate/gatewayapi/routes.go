@@ -153,7 +153,11 @@ func (m *mover) ofHost(hosts map[string]*virtualHost, h *virtualHost) []piece {
 	}
 	var owners []diag.Object
 	rules := map[diag.Object][2][]rule{}
-	closed := m.otherForm(h.Host) || m.lacks(h.Host)
+	if m.otherForm(h.Host) || m.lacks(h.Host) || m.leavesOpen(h.Host) {
+		root := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchPathPrefix), Value: new("/")}}
+		closed := []rule{{HTTPRouteRule: gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{root}}}}
+		return pieces(groupsOf(h.Host)[0].owner(), h.Name, [2][]rule{closed, closed}, plain, secure)
+	}
 	for _, g := range groupsOf(h.Host) {
 		owner := g.owner()
 		if _, known := rules[owner]; !known {
@@ -164,9 +168,6 @@ func (m *mover) ofHost(hosts map[string]*virtualHost, h *virtualHost) []piece {
 			more := m.rulesOf(h.Host, g, secure)
 			for n := range more {
 				more[n].alone = more[n].alone || g.Type == routing.Expression
-				if closed {
-					more[n].HTTPRouteRule = gatewayv1.HTTPRouteRule{Matches: more[n].Matches}
-				}
 			}
 			both[i] = merged(both[i], more)
 		}
@@ -218,7 +219,7 @@ func (m *mover) otherForm(h routing.Host) bool {
 	if len(h.Routes) == 0 || h.Form == m.Form {
 		return false
 	}
-	if slices.ContainsFunc(h.Routes, func(r routing.Route) bool { return m.protects(m.backends[r.Backend]) }) {
+	if slices.ContainsFunc(h.Routes, m.keepsOut) {
 		m.say(diag.Error, h.Origin.Object, h.Origin.Position, "paths of host "+hostname.Shown(h.Name)+" are compared in another form by routes, and something there is protected: its routes are closed, and answer 500", "say in paths of the configuration what the annotations normalize-paths and path-parameters say")
 		return true
 	}
@@ -260,7 +261,7 @@ func (m *mover) lacks(h routing.Host) bool {
 	for _, g := range groupsOf(h) {
 		path, _ := m.pathOf(h, g)
 		for _, r := range g.routes {
-			if path == nil && m.protects(m.backends[r.Backend]) {
+			if path == nil && m.keepsOut(r) {
 				m.say(diag.Error, r.Origin.Object, r.Origin.Position, "the host "+hostname.Shown(h.Name)+" has a path that is protected and cannot be moved: all of its routes are closed, and answer 500", "keep the Ingress")
 				return true
 			}

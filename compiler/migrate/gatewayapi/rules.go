@@ -31,6 +31,8 @@ type mover struct {
 	// exposed are the Services of routes that protect and are closed, by namespace. Through a route to one of
 	// them, a path that servers read in different ways would lead past what protected it.
 	exposed map[types.NamespacedName]bool
+	// parts are the names of headers and the expressions that routes look at, by namespace.
+	parts map[string]map[string]bool
 
 	listenersOf []listener
 	routes      []gatewayv1.HTTPRoute
@@ -99,11 +101,14 @@ func (m *mover) rulesOf(h routing.Host, g group, secure bool) []rule {
 	for _, r := range g.routes {
 		body := rule{alone: len(r.Match.Conditions) > 0}
 		match := gatewayv1.HTTPRouteMatch{Path: path}
-		if !m.conditions(&match, r) {
+		if len(r.Match.Conditions) > 0 && m.late(h, g, r) || !m.conditions(&match, g, r) {
 			continue
 		}
-		if usable && !m.guarded(h, r) {
+		if usable {
 			body.HTTPRouteRule = m.action(h, r, secure)
+		}
+		if len(body.BackendRefs) > 0 && m.guarded(h, r) {
+			body.HTTPRouteRule = gatewayv1.HTTPRouteRule{}
 		}
 		body.Matches = []gatewayv1.HTTPRouteMatch{match}
 		if root := m.appRoot(h, r, secure); root != nil && len(r.Match.Conditions) == 0 {
@@ -202,7 +207,7 @@ func overlapping(h routing.Host, path string) (string, bool) {
 			continue
 		}
 		prefix := strings.ToLower(r.Match.Path) + "/"
-		if strings.HasPrefix(prefix, literal) || strings.HasPrefix(literal+"/", prefix) {
+		if overlap(literal, prefix) {
 			return r.Match.Path, true
 		}
 	}
@@ -224,12 +229,106 @@ func oneOwner(h routing.Host) bool {
 // anyClosed reports whether an expression of a host leads to something that is closed.
 func (m *mover) anyClosed(h routing.Host) bool {
 	return slices.ContainsFunc(h.Routes, func(r routing.Route) bool {
-		return r.Match.Type == routing.Expression && m.protects(m.backends[r.Backend])
+		return r.Match.Type == routing.Expression && m.keepsOut(r)
 	})
 }
 
+// late reports whether a canary by a header is one of an expression that another one comes before, and says
+// so. The routes of the Gateway API compare the number of headers first, so that the canary would come before
+// the other expression, whatever protects that.
+func (m *mover) late(h routing.Host, g group, r routing.Route) bool {
+	literal := routing.LiteralOf(g.Path)
+	for _, e := range h.Expressions {
+		if g.Type != routing.Expression || e.PathMatch == g.PathMatch {
+			return false
+		}
+		if overlap(literal, routing.LiteralOf(e.Path)) {
+			m.say(diag.Error, r.Origin.Object, r.Origin.Position, fmt.Sprintf("the canary of path %q cannot be moved: in a route what looks at a header comes before the path %q, which comes before it here; the canary gets nothing by %s", g.Path, e.Path, r.Match.Conditions[0].Name), "write the paths as prefixes")
+			return true
+		}
+	}
+	return false
+}
+
+// mostParts is how many names of headers and expressions the compiler takes of the routes of a namespace.
+const mostParts = 64
+
+// room takes note of a part that routes of a namespace look at, and reports whether the compiler takes it.
+func (m *mover) room(namespace, part string) bool {
+	known := m.parts[namespace]
+	if known == nil {
+		known = map[string]bool{}
+		m.parts[namespace] = known
+	}
+	if !known[part] && len(known) == mostParts {
+		return false
+	}
+	known[part] = true
+	return true
+}
+
+// leavesOpen reports whether a host has to be closed since expressions would leave it open, and says so: what they
+// are to keep closed would be another route's. The compiler takes so many expressions of a namespace, and none
+// looks at a path of more than 1023 bytes.
+func (m *mover) leavesOpen(h routing.Host) bool {
+	const closes = "all routes of host %s are closed, and answer 500"
+	for _, g := range groupsOf(h) {
+		path, _ := m.pathOf(h, g)
+		if path == nil || *path.Type != gatewayv1.PathMatchRegularExpression {
+			continue
+		}
+		at := g.routes[len(g.routes)-1].Origin
+		if !m.room(at.Object.Namespace, "path "+*path.Value) {
+			m.say(diag.Error, at.Object, at.Position, fmt.Sprintf("path %q cannot be moved: the routes of namespace %s would look at more than %d names of headers and expressions; "+closes, g.Path, at.Object.Namespace, mostParts, hostname.Shown(h.Name)),
+				"write it as prefixes, or keep the Ingress")
+			return true
+		}
+		if !slices.ContainsFunc(g.routes, m.keepsOut) {
+			continue
+		}
+		if why := m.around(h, g); why != "" {
+			m.say(diag.Error, at.Object, at.Position, fmt.Sprintf("path %q is protected and cannot be moved: %s; "+closes, g.Path, why, hostname.Shown(h.Name)), "write it as prefixes, or keep the Ingresses of the host")
+			return true
+		}
+	}
+	return false
+}
+
+// around says what would have requests of a path that becomes an expression, and does not protect them.
+func (m *mover) around(h routing.Host, g group) string {
+	const long = "an expression of a route looks at no path of more than 1023 bytes, and longer ones would get to "
+	literal, all := strings.ToLower(orSlash(g.Path)), false
+	if g.Type == routing.Expression {
+		literal = routing.LiteralOf(g.Path)
+	}
+	for _, o := range groupsOf(h) {
+		open := slices.ContainsFunc(o.routes, func(r routing.Route) bool { return !m.keepsOut(r) })
+		switch o.Type {
+		case routing.Prefix:
+			all = all || o.Path == ""
+			if open && g.Type != routing.Exact && o.PathMatch != g.PathMatch && overlap(literal, strings.ToLower(o.Path)+"/") {
+				return fmt.Sprintf("%spath %q", long, orSlash(o.Path))
+			}
+		case routing.Expression:
+			if open && g.Type != routing.Expression && overlap(literal, routing.LiteralOf(o.Path)) {
+				return fmt.Sprintf("in a route path %q would come before it", o.Path)
+			}
+		}
+	}
+	if g.Type != routing.Exact && !all && m.model.Default != "" && !h.Closed {
+		return long + "the default backend"
+	}
+	return ""
+}
+
+// overlap reports whether paths may begin with both texts. That of a prefix ends with a slash, which a path
+// need not have.
+func overlap(literal, other string) bool {
+	return strings.HasPrefix(other, literal) || strings.HasPrefix(literal+"/", other)
+}
+
 // conditions adds the conditions of a route to a match, and reports whether it can.
-func (m *mover) conditions(match *gatewayv1.HTTPRouteMatch, r routing.Route) bool {
+func (m *mover) conditions(match *gatewayv1.HTTPRouteMatch, g group, r routing.Route) bool {
 	for _, c := range r.Match.Conditions {
 		kind, name, value := gatewayv1.HeaderMatchExact, c.Name, c.Value
 		switch c.Of {
@@ -252,6 +351,14 @@ func (m *mover) conditions(match *gatewayv1.HTTPRouteMatch, r routing.Route) boo
 				m.say(diag.Error, r.Origin.Object, r.Origin.Position, fmt.Sprintf("the expression %q cannot be that of a route: the canary gets nothing by it", c.Value), "")
 				return false
 			}
+		}
+		part := "header " + strings.ToLower(name)
+		if kind == gatewayv1.HeaderMatchRegularExpression {
+			part += " " + value
+		}
+		if namespace := g.owner().Namespace; !m.room(namespace, part) {
+			m.say(diag.Error, r.Origin.Object, r.Origin.Position, fmt.Sprintf("the canary cannot be moved: the routes of namespace %s would look at more than %d names of headers and expressions; it gets nothing by %s", namespace, mostParts, c.Name), "use one header for several canaries")
+			return false
 		}
 		match.Headers = append(match.Headers, gatewayv1.HTTPHeaderMatch{Type: &kind, Name: gatewayv1.HTTPHeaderName(name), Value: value})
 	}
@@ -282,22 +389,54 @@ func within(text string) string {
 	return "(?:" + text + ").*"
 }
 
-// guarded reports whether a route would lead past what protects another one, and says so.
+// guarded reports whether a route could lead past what protects another one, and says so. An Ingress guards all
+// routes of its namespace on the host, whose Services may have the same Pods.
 func (m *mover) guarded(h routing.Host, r routing.Route) bool {
-	b := m.backends[r.Backend]
-	if m.protects(b) || !slices.ContainsFunc(h.Guards, func(g routing.Guard) bool { return g.Namespace == r.Origin.Object.Namespace }) {
+	if m.keepsOut(r) || !slices.ContainsFunc(h.Guards, func(g routing.Guard) bool { return g.Namespace == r.Origin.Object.Namespace }) {
 		return false
 	}
-	for _, t := range b.Targets {
+	for _, t := range m.backends[r.Backend].Targets {
 		service := types.NamespacedName{Namespace: t.Service.Namespace, Name: t.Service.Service}
-		if m.exposed[service] {
+		for protected := range m.exposed {
+			if !m.mayShare(service, protected) {
+				continue
+			}
+			what := fmt.Sprintf("Service %s may have Pods of one that is protected by another route", service)
+			if m.exposed[service] {
+				what = fmt.Sprintf("Service %s is protected by another route", service)
+			}
 			m.say(diag.Error, r.Origin.Object, r.Origin.Position,
-				fmt.Sprintf("Service %s is protected by another route of host %q. An Ingress refuses paths here that servers read in different ways, and a route does not: the route is closed, and answers 500", service, hostname.Shown(h.Name)),
-				"if the Service reads paths as they are written, set hapsnap.dev/unsafe-paths: pass on the Ingresses that protect it")
+				fmt.Sprintf("%s; host %q has a route that protects. An Ingress refuses paths here that servers read in different ways, and a route does not: the route is closed, and answers 500", what, hostname.Shown(h.Name)),
+				"if the servers read paths as they are written, set hapsnap.dev/unsafe-paths: pass on the Ingresses that protect; if the Pods differ, add the Services to the manifests, with selectors that say so")
 			return true
 		}
 	}
 	return false
+}
+
+// mayShare reports whether two Services may have the same Pods: unless their selectors want different values of
+// a label.
+func (m *mover) mayShare(a, b types.NamespacedName) bool {
+	if a == b || a.Namespace != b.Namespace {
+		return a == b
+	}
+	one, other := m.services[a], m.services[b]
+	if one.Value == nil || other.Value == nil {
+		return true
+	}
+	for label, value := range one.Value.Spec.Selector {
+		if wanted, has := other.Value.Spec.Selector[label]; has && wanted != value {
+			return false
+		}
+	}
+	return true
+}
+
+// keepsOut reports whether a route leads to what keeps requests out, or is closed since it should.
+func (m *mover) keepsOut(r routing.Route) bool {
+	b := m.backends[r.Backend]
+	ing := m.ingresses[r.Origin.Object]
+	return m.protects(b) || len(b.Targets) == 0 && ing.Value != nil && options.Protects(ing.Value.Annotations) != ""
 }
 
 // protects reports whether a backend keeps requests out, which no route can.
