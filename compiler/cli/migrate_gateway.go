@@ -93,6 +93,9 @@ func (f *migrateFlags) toGateway(cmd *cobra.Command) error {
 	if several, is := errors.AsType[*gatewayapi.ClassesError](err); is {
 		return process.WithHint(process.Usage("%w", several), "name one with --ingress-class; each gets a Gateway of its own")
 	}
+	if exists, is := errors.AsType[*gatewayapi.ExistsError](err); is {
+		return process.WithHint(process.Usage("%w", exists), "name another one with --gateway, or take these out of the manifests")
+	}
 	if err != nil {
 		return err
 	}

@@ -70,29 +70,7 @@ func (m *mover) hosts() map[string]*virtualHost {
 // HTTPS.
 func (m *mover) listeners(hosts map[string]*virtualHost) []listener {
 	var out []listener
-	names := map[string]bool{}
-	add := func(l listener) {
-		base := "http"
-		if l.secure {
-			base = "https"
-		}
-		switch {
-		case hostname.IsWildcard(l.host):
-			base += "-any" + l.host
-		case l.host != "":
-			base += "-" + l.host
-		}
-		if len(base) > 200 {
-			sum := sha256.Sum256([]byte(base))
-			base = strings.Trim(base[:180], "-.") + "-" + hex.EncodeToString(sum[:6])
-		}
-		l.name = base
-		for names[l.name] {
-			l.name += "-2"
-		}
-		names[l.name] = true
-		out = append(out, l)
-	}
+	add := func(l listener) { out = append(out, named(out, l)) }
 	if m.HTTPPort > 0 {
 		add(listener{known: hosts[""] != nil})
 		for _, name := range sortedKeys(hosts) {
@@ -107,6 +85,32 @@ func (m *mover) listeners(hosts map[string]*virtualHost) []listener {
 		}
 	}
 	return out
+}
+
+// named gives a listener a name that none of the others has.
+func named(others []listener, l listener) listener {
+	base := "http"
+	switch {
+	case l.passes:
+		base = "tls"
+	case l.secure:
+		base = "https"
+	}
+	switch {
+	case hostname.IsWildcard(l.host):
+		base += "-any" + l.host
+	case l.host != "":
+		base += "-" + l.host
+	}
+	if len(base) > 200 {
+		sum := sha256.Sum256([]byte(base))
+		base = strings.Trim(base[:180], "-.") + "-" + hex.EncodeToString(sum[:6])
+	}
+	l.name = base
+	for slices.ContainsFunc(others, func(o listener) bool { return o.name == l.name }) {
+		l.name += "-2"
+	}
+	return l
 }
 
 // secureListeners returns those for HTTPS, one for each host that has a certificate.

@@ -121,13 +121,14 @@ func relative(dir, name string) string {
 
 // Move moves Ingresses.
 func Move(in inputs.Inputs, o Options) (Result, error) {
+	there := objectsOf(in.Gateway)
 	in, unread := o.read(in)
-	in, err := o.selected(in)
+	in, behind, err := o.selected(in)
 	if err != nil {
 		return Result{}, err
 	}
-	m := mover{Options: o, backends: map[string]routing.Backend{}, parts: map[string]map[string]bool{}, services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, ingresses: map[diag.Object]inputs.Object[networkingv1.Ingress]{}, attached: map[string]map[string]bool{}}
-	m.found = unread
+	m := mover{Options: o, backends: map[string]routing.Backend{}, parts: map[string]map[string]bool{}, services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, ingresses: map[diag.Object]inputs.Object[networkingv1.Ingress]{}, attached: map[string]map[string]bool{}, there: there}
+	m.found = slices.Concat(unread, behind)
 	in = m.drop(in)
 	in.Services = slices.Concat(in.Services, m.missing(in))
 	for _, s := range in.Services {
@@ -142,6 +143,9 @@ func Move(in inputs.Inputs, o Options) (Result, error) {
 	m.model, found = ingress.Translate(in, cfg)
 	m.found = append(m.found, found...)
 	m.move()
+	if err := m.writesOver(); err != nil {
+		return Result{}, err
+	}
 	out, err := m.encode()
 	return Result{Manifests: out, Findings: diag.Sort(m.found), Ingresses: len(in.Ingresses), Routes: len(m.routes)}, err
 }
@@ -170,8 +174,9 @@ func (o Options) read(in inputs.Inputs) (inputs.Inputs, []diag.Diagnostic) {
 }
 
 // selected returns the inputs with the Ingresses of one class, as those of the class that the
-// translation takes for its own.
-func (o Options) selected(in inputs.Inputs) (inputs.Inputs, error) {
+// translation takes for its own, and says which Ingresses without a class are left behind.
+func (o Options) selected(in inputs.Inputs) (inputs.Inputs, []diag.Diagnostic, error) {
+	unnamed := o.classOfUnnamed(in.Classes)
 	classOf := func(ing inputs.Object[networkingv1.Ingress]) string {
 		if class := ing.Value.Annotations[classAnnotation]; class != "" {
 			return class
@@ -179,7 +184,7 @@ func (o Options) selected(in inputs.Inputs) (inputs.Inputs, error) {
 		if name := ing.Value.Spec.IngressClassName; name != nil {
 			return *name
 		}
-		return ""
+		return unnamed
 	}
 	wanted := o.IngressClass
 	if wanted == "" {
@@ -193,7 +198,7 @@ func (o Options) selected(in inputs.Inputs) (inputs.Inputs, error) {
 		}
 		slices.Sort(classes)
 		if len(classes) > 1 {
-			return in, &ClassesError{classes}
+			return in, nil, &ClassesError{classes}
 		}
 	}
 	classes := map[string]bool{}
@@ -201,10 +206,17 @@ func (o Options) selected(in inputs.Inputs) (inputs.Inputs, error) {
 		classes[class.Ref.Name] = true
 	}
 	var undefined []string
+	var behind []diag.Diagnostic
 	take := func(all []inputs.Object[networkingv1.Ingress]) (out []inputs.Object[networkingv1.Ingress]) {
 		for _, ing := range all {
 			class := classOf(ing)
 			if wanted != "" && class != wanted {
+				if ing.Value.Annotations[classAnnotation] == "" && ing.Value.Spec.IngressClassName == nil {
+					behind = append(behind, diag.Diagnostic{
+						Severity: diag.Warning, Object: ing.Ref, Position: ing.Position("spec"),
+						Message: "it names no class, and is not moved: " + wanted + " is not the class of such Ingresses", Hint: "set ingressClassName, or give the manifest of the IngressClass that is the default",
+					})
+				}
 				continue
 			}
 			ing.Value = ing.Value.DeepCopy()
@@ -230,7 +242,85 @@ func (o Options) selected(in inputs.Inputs) (inputs.Inputs, error) {
 		value.Spec.Controller = cmp.Or(o.Ingresses.ControllerClass, ingress.DefaultControllerClass)
 		in.Classes[i].Value = value
 	}
-	return in, nil
+	return in, behind, nil
+}
+
+// classOfUnnamed returns the class of Ingresses that name none: the default one, or that of the configuration if it
+// takes them, or "". Of several defaults it is the newest, as the API server has it.
+func (o Options) classOfUnnamed(classes []inputs.Object[networkingv1.IngressClass]) string {
+	controller := ""
+	for _, class := range classes {
+		if class.Ref.Name == o.IngressClass {
+			controller = class.Value.Spec.Controller
+		}
+	}
+	var newest *inputs.Object[networkingv1.IngressClass]
+	for i, class := range classes {
+		if class.Value.Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true" || controller != "" && class.Value.Spec.Controller != controller {
+			continue
+		}
+		if newest == nil || cmp.Or(newest.Value.CreationTimestamp.Compare(class.Value.CreationTimestamp.Time), class.Ref.Compare(newest.Ref)) < 0 {
+			newest = &classes[i]
+		}
+	}
+	switch {
+	case newest != nil:
+		return newest.Ref.Name
+	case o.Ingresses.WatchWithoutClass:
+		return o.Ingresses.IngressClass
+	}
+	return ""
+}
+
+// ExistsError says that an object that would be written is among the manifests.
+type ExistsError struct{ Objects []string }
+
+func (e *ExistsError) Error() string {
+	return "the manifests have what would be written: " + strings.Join(e.Objects, ", ")
+}
+
+// writesOver returns an [ExistsError] if the Gateway or one of its ListenerSets is there. Other objects get free names.
+func (m *mover) writesOver() error {
+	var out []string
+	if m.there["Gateway"][m.Gateway] {
+		out = append(out, "Gateway "+m.Gateway.String())
+	}
+	for n := 1; n*mostListeners < len(m.listenersOf); n++ {
+		if name := (types.NamespacedName{Namespace: m.Gateway.Namespace, Name: m.setName(n)}); m.there["ListenerSet"][name] {
+			out = append(out, "ListenerSet "+name.String())
+		}
+	}
+	if len(out) > 0 {
+		return &ExistsError{out}
+	}
+	return nil
+}
+
+// objectsOf returns the names of the objects that may be written over, by kind.
+func objectsOf(in inputs.GatewayAPI) map[string]map[types.NamespacedName]bool {
+	out := map[string]map[types.NamespacedName]bool{}
+	add := func(ref diag.Object) {
+		if out[ref.Kind] == nil {
+			out[ref.Kind] = map[types.NamespacedName]bool{}
+		}
+		out[ref.Kind][types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+	}
+	for _, o := range in.Gateways {
+		add(o.Ref)
+	}
+	for _, o := range in.Sets {
+		add(o.Ref)
+	}
+	for _, o := range in.HTTPRoutes {
+		add(o.Ref)
+	}
+	for _, o := range in.TLSRoutes {
+		add(o.Ref)
+	}
+	for _, o := range in.Grants {
+		add(o.Ref)
+	}
+	return out
 }
 
 // classAnnotation named an Ingress's class before there was a field.

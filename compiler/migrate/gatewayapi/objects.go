@@ -15,6 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 )
@@ -30,12 +33,9 @@ func (m *mover) passThrough() {
 				continue
 			}
 			m.listenersOf = slices.DeleteFunc(m.listenersOf, func(l listener) bool { return l.secure && l.host == r.SNI })
-			name := "tls-" + r.SNI
-			if hostname.IsWildcard(r.SNI) {
-				name = "tls-any" + r.SNI
-			}
-			m.listenersOf = append(m.listenersOf, listener{name: name, host: r.SNI, secure: true, passes: true})
-			m.tlsRoute(name, r)
+			added := named(m.listenersOf, listener{host: r.SNI, secure: true, passes: true})
+			m.listenersOf = append(m.listenersOf, added)
+			m.tlsRoute(added.name, r)
 		}
 	}
 }
@@ -56,27 +56,52 @@ func (m *mover) tlsRoute(listener string, r routing.ConnectionRoute) {
 		return
 	}
 	service := m.services[types.NamespacedName{Namespace: b.Targets[0].Service.Namespace, Name: b.Targets[0].Service.Service}]
-	port := int32(0)
+	n := -1
 	if service.Value != nil {
-		for _, p := range service.Value.Spec.Ports {
-			if p.Name == b.Targets[0].Service.Port {
-				port = p.Port
-			}
-		}
+		n = slices.IndexFunc(service.Value.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == b.Targets[0].Service.Port })
 	}
-	if port == 0 || b.Targets[0].Name != nil || service.Value.Spec.Type == corev1.ServiceTypeExternalName {
+	if n < 0 || b.Targets[0].Name != nil || service.Value.Spec.Type == corev1.ServiceTypeExternalName {
 		closed("no route leads to their Service")
 		return
 	}
+	var timeouts *gatewayv1.HTTPRouteTimeouts
+	asks := action{mover: m, route: routing.Route{Origin: r.Origin, Backend: b.Name}, backend: ofConnections(b, service, service.Value.Spec.Ports[n])}
+	if !asks.serves(service, service.Value.Spec.Ports[n], &timeouts) {
+		closed("what is spoken to its endpoints is said by the Service, and by no route")
+		return
+	}
+	if timeouts != nil {
+		asks.annotation(diag.Error, asks.route, "timeout-server", "cannot be moved: a route for TLS says nothing of time", "set it on the Service, for all routes to it")
+	}
+	port := service.Value.Spec.Ports[n].Port
 	out := gatewayv1.TLSRoute{ObjectMeta: metav1.ObjectMeta{Namespace: r.Origin.Object.Namespace, Name: r.Origin.Object.Name}}
 	out.APIVersion, out.Kind = gatewayv1.GroupVersion.String(), "TLSRoute"
-	for n := 2; slices.ContainsFunc(m.tlsRoutes, func(o gatewayv1.TLSRoute) bool { return o.Namespace == out.Namespace && o.Name == out.Name }); n++ {
+	taken := func(o gatewayv1.TLSRoute) bool { return o.Namespace == out.Namespace && o.Name == out.Name }
+	for n := 2; slices.ContainsFunc(m.tlsRoutes, taken) || m.there["TLSRoute"][types.NamespacedName{Namespace: out.Namespace, Name: out.Name}]; n++ {
 		out.Name = fmt.Sprintf("%s-%d", r.Origin.Object.Name, n)
 	}
 	out.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(hostname.Shown(r.SNI))}
 	out.Spec.Rules = []gatewayv1.TLSRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(service.Ref.Name), Port: &port}}}}}
 	m.attach(out.Namespace, []string{listener})
 	m.tlsRoutes, m.tlsParents = append(m.tlsRoutes, out), append(m.tlsParents, listener)
+}
+
+// ofConnections returns a backend of connections that are passed on as one that speaks as the Service says:
+// nothing is spoken to endpoints but what clients say.
+func ofConnections(b routing.Backend, service inputs.Object[corev1.Service], port corev1.ServicePort) routing.Backend {
+	var app options.Values
+	if port.AppProtocol != nil {
+		app = options.AppProtocol(*port.AppProtocol)
+	}
+	offered, _ := options.Read(options.OnService, service.Value.Annotations)
+	s, _, _ := options.Resolve(app, offered)
+	asked := policy.Upstream{}
+	if b.Upstream != nil {
+		asked = *b.Upstream
+	}
+	asked.Protocol, asked.TLS, asked.FastCGI = s.Upstream.Protocol, s.Upstream.TLS, s.Upstream.FastCGI
+	b.Upstream = &asked
+	return b
 }
 
 // encode writes all objects, in the order in which they are best applied.
@@ -242,10 +267,13 @@ func (m *mover) grants() []gatewayv1.ReferenceGrant {
 	for _, namespace := range sortedKeys(secrets) {
 		n := 0
 		for names := range slices.Chunk(sortedKeys(secrets[namespace]), mostGranted) {
-			n++
-			g := gatewayv1.ReferenceGrant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gateway-" + m.Gateway.Namespace + "-" + m.Gateway.Name}}
-			if n > 1 {
-				g.Name += fmt.Sprintf("-%d", n)
+			g := gatewayv1.ReferenceGrant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+			for g.Name == "" || m.there["ReferenceGrant"][types.NamespacedName{Namespace: namespace, Name: g.Name}] {
+				n++
+				g.Name = "gateway-" + m.Gateway.Namespace + "-" + m.Gateway.Name
+				if n > 1 {
+					g.Name += fmt.Sprintf("-%d", n)
+				}
 			}
 			g.APIVersion, g.Kind = gatewayv1.GroupVersion.String(), "ReferenceGrant"
 			for _, kind := range kinds {

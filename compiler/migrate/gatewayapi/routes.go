@@ -27,18 +27,64 @@ const (
 	mostName      = 253
 )
 
-// piece is what an Ingress has of a host, by some listeners.
+// piece is what an Ingress has of some hosts.
 type piece struct {
-	owner   diag.Object
-	kind    string // "" for requests of both kinds, or "http" or "https"
-	hosts   []string
-	parents []string // names of listeners
-	rules   []rule
+	owner  diag.Object
+	kind   string // "" for requests of both kinds, or "http" or "https"
+	places []place
+	rules  []rule
+}
+
+// place is a host with the names of the listeners that have its requests.
+type place struct {
+	host    string
+	parents []string
+}
+
+// parts divides a piece into as many parts as routes take, so that each host stays together with its listeners.
+func (p piece) parts() (out []piece) {
+	for _, at := range p.places {
+		for parents := range slices.Chunk(at.parents, mostParents) {
+			last := len(out) - 1
+			if last < 0 || len(out[last].places) == mostHosts || len(union(out[last].parents(), parents)) > mostParents {
+				out, last = append(out, piece{owner: p.owner, kind: p.kind, rules: p.rules}), last+1
+			}
+			out[last].places = append(out[last].places, place{at.host, parents})
+		}
+	}
+	return out
+}
+
+// hosts returns those of a piece.
+func (p piece) hosts() (out []string) {
+	for _, at := range p.places {
+		out = union(out, []string{at.host})
+	}
+	return out
+}
+
+// parents returns the listeners of all its hosts.
+func (p piece) parents() (out []string) {
+	for _, at := range p.places {
+		out = union(out, at.parents)
+	}
+	return out
+}
+
+// union returns names, and those of others that are not among them.
+func union(names, others []string) []string {
+	out := slices.Clone(names)
+	for _, name := range others {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // same reports whether two pieces of an Ingress are one but for their hosts.
 func (p piece) same(o piece) bool {
-	return p.owner == o.owner && p.kind == o.kind && (p.hosts[0] == "") == (o.hosts[0] == "") && sameRules(p.rules, o.rules)
+	return p.owner == o.owner && p.kind == o.kind && (p.places[0].host == "") == (o.places[0].host == "") && sameRules(p.rules, o.rules)
 }
 
 func sameRules(a, b []rule) bool {
@@ -90,12 +136,7 @@ func joined(pieces []piece) []piece {
 			out = append(out, p)
 			continue
 		}
-		out[i].hosts = append(out[i].hosts, p.hosts...)
-		for _, parent := range p.parents {
-			if !slices.Contains(out[i].parents, parent) {
-				out[i].parents = append(out[i].parents, parent)
-			}
-		}
+		out[i].places = append(out[i].places, p.places...)
 	}
 	slices.SortStableFunc(out, func(a, b piece) int { return a.owner.Compare(b.owner) })
 	return out
@@ -185,7 +226,7 @@ func pieces(owner diag.Object, host string, rules [2][]rule, plain, secure []str
 	var out []piece
 	add := func(kind string, parents []string, rules []rule) {
 		if len(parents) > 0 && len(rules) > 0 {
-			out = append(out, piece{owner, kind, []string{host}, parents, rules})
+			out = append(out, piece{owner, kind, []place{{host, parents}}, rules})
 		}
 	}
 	if sameRules(rules[0], rules[1]) {
@@ -201,7 +242,7 @@ func pieces(owner diag.Object, host string, rules [2][]rule, plain, secure []str
 func merged(all, more []rule) []rule {
 	for _, r := range more {
 		i := -1
-		if !r.alone {
+		if !r.alone && !replacesPrefix(r) {
 			i = slices.IndexFunc(all, func(o rule) bool { return !o.alone && o.same(r) && len(o.Matches) < mostMatches })
 		}
 		if i < 0 {
@@ -211,6 +252,16 @@ func merged(all, more []rule) []rule {
 		all[i].Matches = append(slices.Clone(all[i].Matches), r.Matches...)
 	}
 	return all
+}
+
+// replacesPrefix reports whether a rule replaces the prefix that it matches: the API takes one match then.
+func replacesPrefix(r rule) bool {
+	return slices.ContainsFunc(r.Filters, func(f gatewayv1.HTTPRouteFilter) bool {
+		replaces := func(p *gatewayv1.HTTPPathModifier) bool {
+			return p != nil && p.Type == gatewayv1.PrefixMatchHTTPPathModifier
+		}
+		return f.URLRewrite != nil && replaces(f.URLRewrite.Path) || f.RequestRedirect != nil && replaces(f.RequestRedirect.Path)
+	})
 }
 
 // otherForm reports whether a host has to be closed since Gateways compare its paths in another form, and
@@ -281,29 +332,30 @@ func (m *mover) name(pieces []piece) {
 	for ref := range m.ingresses {
 		used[ref.Namespace+"/"+ref.Name] = true
 	}
+	for ref := range m.there["HTTPRoute"] {
+		used[ref.String()] = true
+	}
 	first := map[diag.Object]bool{}
 	for _, p := range pieces {
 		for rules := range chunks(p.rules) {
-			for hosts := range slices.Chunk(p.hosts, mostHosts) {
-				for parents := range slices.Chunk(p.parents, mostParents) {
-					name := p.owner.Name
-					if p.kind == "http" {
-						name += "-http"
-					} else if !first[p.owner] {
-						first[p.owner] = true
-						m.routes = append(m.routes, m.httpRoute(p.owner.Namespace, name, hosts, parents, rules))
-						continue
-					}
-					if len(name) > mostName-16 {
-						name = strings.Trim(name[:mostName-16], "-.")
-					}
-					free := name
-					for n := 2; used[p.owner.Namespace+"/"+free]; n++ {
-						free = fmt.Sprintf("%s-%d", name, n)
-					}
-					used[p.owner.Namespace+"/"+free] = true
-					m.routes = append(m.routes, m.httpRoute(p.owner.Namespace, free, hosts, parents, rules))
+			for _, part := range p.parts() {
+				name := p.owner.Name
+				if p.kind == "http" {
+					name += "-http"
+				} else if !first[p.owner] && !m.there["HTTPRoute"][types.NamespacedName{Namespace: p.owner.Namespace, Name: name}] {
+					first[p.owner] = true
+					m.routes = append(m.routes, m.httpRoute(p.owner.Namespace, name, part.hosts(), part.parents(), rules))
+					continue
 				}
+				if len(name) > mostName-16 {
+					name = strings.Trim(name[:mostName-16], "-.")
+				}
+				free := name
+				for n := 2; used[p.owner.Namespace+"/"+free]; n++ {
+					free = fmt.Sprintf("%s-%d", name, n)
+				}
+				used[p.owner.Namespace+"/"+free] = true
+				m.routes = append(m.routes, m.httpRoute(p.owner.Namespace, free, part.hosts(), part.parents(), rules))
 			}
 		}
 	}

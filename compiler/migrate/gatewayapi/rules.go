@@ -34,6 +34,9 @@ type mover struct {
 	// parts are the names of headers and the expressions that routes look at, by namespace.
 	parts map[string]map[string]bool
 
+	// there are the objects of the Gateway API that the manifests have, by kind: nothing is written over them.
+	there map[string]map[types.NamespacedName]bool
+
 	listenersOf []listener
 	routes      []gatewayv1.HTTPRoute
 	tlsRoutes   []gatewayv1.TLSRoute
