@@ -281,7 +281,7 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 	if err != nil {
 		return attempt{}, err
 	}
-	a := attempt{artifact: artifact, faults: verdict.Faults}
+	a := attempt{artifact: artifact, faults: ofAuthorities(in.Model.Authorities, verdict.Faults)}
 	for _, w := range verdict.Warnings {
 		a.found = append(a.found, templateDiagnostic(diag.Warning, w))
 	}

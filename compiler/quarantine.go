@@ -101,6 +101,22 @@ func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culpr
 	return nil, nil
 }
 
+// ofAuthorities returns faults with those that HAProxy finds in authorities laid to the ConfigMaps that have
+// them, and not to the objects of the line where they are loaded: a Gateway, or a route of somebody else.
+func ofAuthorities(authorities []routing.Authority, faults []render.Fault) []render.Fault {
+	out := slices.Clone(faults)
+	for i, f := range out {
+		for _, a := range authorities {
+			if strings.Contains(f.Message, a.File) {
+				out[i].Message = "HAProxy cannot load the certificate authorities: " + f.Message
+				out[i].Origin.Objects, out[i].Namespace = a.Origins, ""
+				out[i].Text = "" // it is others'
+			}
+		}
+	}
+	return out
+}
+
 // toBlame returns the objects of a faulty line that may have caused the error, each once.
 func toBlame(f render.Fault) []routing.Origin {
 	var out []routing.Origin
@@ -125,11 +141,16 @@ func (c *compilation) candidates() []diag.Object {
 
 // search finds the object without which, and without those after it, the rest
 // passes, and with which it does not. It finds nothing if the rest does not
-// pass even without all of them.
+// pass even without all of them. Where all are ConfigMaps with authorities, the rest passes once
+// no fault is laid to one of them: nobody else answers for these.
 func (c *compilation) search(ctx context.Context, objects []diag.Object, fault render.Fault) ([]culprit, error) {
+	authorities := !slices.ContainsFunc(objects, func(o diag.Object) bool { return o.Kind != "ConfigMap" })
+	counts := func(f render.Fault) bool {
+		return !authorities || slices.ContainsFunc(toBlame(f), func(o routing.Origin) bool { return slices.Contains(objects, o.Object) })
+	}
 	passes := func(n int) (bool, error) {
 		a, err := c.try(ctx, slices.Concat(c.out, objects[n:]))
-		return len(a.faults) == 0, err
+		return !slices.ContainsFunc(a.faults, counts), err
 	}
 	n, err := boundary(len(objects), passes)
 	if err != nil || n < 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
 // A host of an Ingress that is left out is held, so that nobody else's rule answers for it. That
@@ -144,4 +145,103 @@ func manyNamespaces(n int) map[string]int {
 		out[fmt.Sprintf("n%d", i)] = 1
 	}
 	return out
+}
+
+// strangeAuthority is a certificate with an empty issuerUniqueID, which Go does not read and OpenSSL refuses.
+const strangeAuthority = `-----BEGIN CERTIFICATE-----
+MIIBcDCCARegAwIBAgIUZamIBAIxUL+joLAMeeEXYYM0l7swCgYIKoZIzj0EAwIw
+DTELMAkGA1UEAwwCY2EwHhcNMjYxMTIzMjIzODQzWhcNMzYxMTIwMjIzODQzWjAN
+MQswCQYDVQQDDAJjYTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABJoNvKkUngsU
+DOYtQv51A57YJ9/N0zJ/ggD+bgGXO5lgJm4Fs0f++F1lWUx1rsdXwIbAQVOZHNTA
+O3uefS8xp9+BAKNTMFEwHQYDVR0OBBYEFMspQgb5cG2N4RNkfm9m6BfyVfVaMB8G
+A1UdIwQYMBaAFMspQgb5cG2N4RNkfm9m6BfyVfVaMA8GA1UdEwEB/wQFMAMBAf8w
+CgYIKoZIzj0EAwIDRwAwRAIgeFao4WVmUlMpUNmPVFy8BsaNdM2/zj5ffNnnqfQ1
+YYECIAxxgf4Azm2pzhGNnC3N2hSJ3lPRazHzU8XK24zw9/2w
+-----END CERTIFICATE-----
+`
+
+// What HAProxy refuses in a ConfigMap with authorities costs what needs these authorities, and nothing else:
+// neither the other ports of a Gateway that names it, nor the routes of somebody else to a Service with a policy.
+func TestAuthoritiesThatHAProxyRefuses(t *testing.T) {
+	t.Parallel()
+	configMap := func(name, text string) string {
+		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: pay, name: " + name + "}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
+	}
+	api := func(kind, namespace, name, spec string) string {
+		return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: %s\nmetadata: {namespace: %s, name: %s}\nspec: %s\n", kind, namespace, name, spec)
+	}
+	service := func(namespace, name string) string {
+		return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: %s, name: %s}\nspec: {ports: [{port: 80}]}\n", namespace, name)
+	}
+	world := "---\napiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: hapsnap}\nspec: {controllerName: hapsnap.dev/gateway-controller}\n" +
+		service("shop", "web") + service("pay", "api") + configMap("bad", strangeAuthority) + configMap("good", pemtest.NewAuthority(t).PEM) + configMap("worse", strangeAuthority+strangeAuthority) +
+		api("ReferenceGrant", "pay", "g", "{from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: shop}, {group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: '', kind: Service}, {group: '', kind: ConfigMap}]}") +
+		api("HTTPRoute", "shop", "web", "{parentRefs: [{name: edge, namespace: infra}], hostnames: [shop.example], rules: [{matches: [{path: {type: PathPrefix, value: /api}}], backendRefs: [{name: api, namespace: pay, port: 80}]}, {backendRefs: [{name: web, port: 80}]}]}")
+	edge := func(tls string) string {
+		return api("Gateway", "infra", "edge", "{gatewayClassName: hapsnap, "+tls+"listeners: [{name: http, port: 8080, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}, {name: https, port: 8443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}, allowedRoutes: {namespaces: {from: All}}}]}")
+	}
+	asks := func(names ...string) string {
+		var refs []string
+		for _, name := range names {
+			refs = append(refs, "{group: '', kind: ConfigMap, namespace: pay, name: "+name+"}")
+		}
+		return "tls: {frontend: {default: {validation: {caCertificateRefs: [" + strings.Join(refs, ", ") + "]}}}}, "
+	}
+	trust := func(name string) string {
+		return api("BackendTLSPolicy", "pay", "api", "{targetRefs: [{group: '', kind: Service, name: api}], validation: {hostname: api.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: "+name+"}]}}")
+	}
+	for name, test := range map[string]struct {
+		manifests     string
+		https, policy bool // whether the port for TLS, and the Service with the policy, are served
+		blamed        string
+	}{
+		"sound authorities":       {edge(asks("good")) + trust("good"), true, true, ""},
+		"those of clients":        {edge(asks("bad")) + trust("good"), false, true, "ConfigMap pay/bad"},
+		"one of two":              {edge(asks("good", "bad")) + trust("good"), true, true, "ConfigMap pay/bad"},
+		"those of a policy":       {edge(asks("good")) + trust("bad"), true, false, "ConfigMap pay/bad"},
+		"both":                    {edge(asks("bad")) + trust("bad"), false, false, "ConfigMap pay/bad"},
+		"each beside a sound one": {edge(asks("good", "bad")) + trust("worse}, {group: '', kind: ConfigMap, name: good"), true, true, "ConfigMap pay/bad ConfigMap pay/worse"},
+		"two that are not alone":  {edge(asks("good", "bad")) + trust("worse"), true, false, "ConfigMap pay/bad ConfigMap pay/worse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := source(t, &txtar.Archive{Files: []txtar.File{{Name: "manifests/all.yaml", Data: []byte(world + test.manifests)}}})
+			s.Config.GatewayAPI.Enabled = true
+			r, err := s.Once(t.Context(), haproxy(t), now, "test")
+			if err != nil {
+				t.Fatal(err, r.Diagnostics)
+			}
+			var blamed []string
+			for _, d := range r.Diagnostics {
+				if strings.Contains(d.Message, "haproxy: ") && !slices.Contains(blamed, d.Object.String()) {
+					blamed = append(blamed, d.Object.String())
+				}
+				if strings.Contains(d.Message, "does not exist") && d.Object.Kind != "Secret" && strings.Contains(d.Message, "ConfigMap") {
+					t.Errorf("what is left out is said not to exist: %v", d)
+				}
+			}
+			slices.Sort(blamed)
+			if got := strings.Join(blamed, " "); got != test.blamed {
+				t.Errorf("blamed is %q, want %q: %v", got, test.blamed, r.Diagnostics)
+			}
+			text := string(r.Artifact.Files[slices.IndexFunc(r.Artifact.Files, func(f snapshots.File) bool { return f.Path == snapshots.ConfigFile })].Content)
+			if !strings.Contains(text, "bind *:8080") || strings.Contains(text, "bind *:8443") != test.https {
+				t.Errorf("the ports are wrong, want that for TLS: %v", test.https)
+			}
+			backend := func(name string) string {
+				_, after, _ := strings.Cut(text, "\nbackend "+name)
+				section, _, _ := strings.Cut(after, "\nbackend ")
+				return section
+			}
+			if web := backend("shop_web"); !strings.Contains(web, "server") {
+				t.Errorf("the other Service of the route is not served: %s", web)
+			}
+			if got := strings.Contains(backend("pay_api"), "ca-file"); got != test.policy {
+				t.Errorf("the Service with the policy is served: %v, want %v\n%s", got, test.policy, text)
+			}
+			if section := backend("pay_api"); section == "" || !test.policy && strings.Contains(section, "server-template") {
+				t.Errorf("the servers are spoken to in the clear:\n%s", section)
+			}
+		})
+	}
 }

@@ -28,6 +28,7 @@ const authoritiesKey = "ca.crt"
 type authorities struct {
 	configMaps map[types.NamespacedName]inputs.Object[corev1.ConfigMap]
 	unread     []diag.Object
+	leftOut    []diag.Object
 	asked      map[types.NamespacedName]bool
 	files      map[string]routing.Authority
 	// known is what was read, once, and validation what comes of what Gateways ask of clients.
@@ -55,6 +56,7 @@ type askedAuthority struct {
 func newAuthorities(in inputs.Inputs, most int) *authorities {
 	out := &authorities{
 		unread:     in.Unread,
+		leftOut:    in.LeftOut,
 		configMaps: map[types.NamespacedName]inputs.Object[corev1.ConfigMap]{}, asked: map[types.NamespacedName]bool{},
 		files: map[string]routing.Authority{}, most: most,
 		known: map[types.NamespacedName]authority{}, validation: map[*gatewayv1.FrontendTLSValidation]askedAuthority{},
@@ -119,6 +121,8 @@ func (a *authorities) parse(name types.NamespacedName) authority {
 	case exists:
 	case slices.Contains(a.unread, diag.Object{Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}):
 		return authority{why: "may not be read by the compiler, so that nobody knows whether it exists"}
+	case slices.Contains(a.leftOut, diag.Object{Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}):
+		return authority{why: "is left out, since HAProxy refuses it, or it has a secret in it"}
 	default:
 		return authority{why: "does not exist"}
 	}

@@ -74,6 +74,8 @@ type Inputs struct {
 	Gateway GatewayAPI
 	// Unread are single objects that the API server does not let be read. Whether they are there is not known.
 	Unread []diag.Object
+	// LeftOut are the ConfigMaps that Without left out, for faults that were reported of them.
+	LeftOut []diag.Object
 	// Others are the objects of the kinds that the configuration names, with their content, also
 	// objects of the kinds above.
 	Others []Object[unstructured.Unstructured]
@@ -108,6 +110,7 @@ func (in Inputs) Without(refs ...diag.Object) Inputs {
 		Namespaces:     without(in.Namespaces, out),
 		Gateway:        in.Gateway.without(out),
 		Unread:         in.Unread,
+		LeftOut:        slices.Concat(in.LeftOut, slices.DeleteFunc(slices.Clone(refs), func(o diag.Object) bool { return o.Kind != "ConfigMap" })),
 		Others:         without(in.Others, out),
 	}
 }
