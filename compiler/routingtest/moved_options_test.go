@@ -132,7 +132,9 @@ func TestRandomOptionsMoved(t *testing.T) {
 		for _, i := range ingresses {
 			for _, named := range i.named {
 				redirected := strings.Contains(i.annotations, "hapsnap.dev/redirect:") // so that nothing of servers counts
-				if !m.says(i.name, named) && !redirected && !m.says(i.name, "what was answered 503 is answered 500") {
+				// Of what is closed as a whole, no more is said.
+				closed := m.says(i.name, "closed, and answer") || m.says("host "+strings.Fields(i.rules[0])[0], "its routes are closed")
+				if !m.says(i.name, named) && !redirected && !closed && !m.says(i.name, "what was answered 503 is answered 500") {
 					t.Errorf("the report does not say of %s that %q:\n%s", i.name, named, i.annotations)
 				}
 			}
