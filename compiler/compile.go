@@ -219,6 +219,10 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	return a, err
 }
 
+// mostAuthorityBytes is how much the certificate authorities of a namespace may have. They are files of each
+// snapshot, hardly compress, and a store keeps a hundred snapshots: five authorities have about 10 KiB.
+const mostAuthorityBytes = 512 << 10
+
 // gateways is what the configuration and what Ingresses have leave to Gateways.
 func (in Input) gateways(model routing.Model) gateway.Config {
 	ports := in.Config.Ports()
@@ -229,7 +233,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 	}
 	c := in.Config.GatewayAPI
 	services := gateway.Services{Enabled: c.Services.Enabled, Labels: c.Services.Labels, Annotations: c.Services.Annotations}
-	return gateway.Config{Controller: c.ControllerName, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes, MostAuthorityBytes: in.Config.Limits.NamespaceListBytes}
+	return gateway.Config{Controller: c.ControllerName, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes, MostAuthorityBytes: mostAuthorityBytes}
 }
 
 // routing is what the configuration says of the translation.

@@ -28,8 +28,7 @@ type Limits struct {
 	// NamespaceOptionBytes limits those of all Ingresses of a namespace.
 	NamespaceOptionBytes int `json:"namespaceOptionBytes"`
 	// NamespaceListBytes limits the bytes of the lists of networks in ConfigMaps of a
-	// namespace that options name. Those in shared.networkLists do not count. It limits those
-	// of the certificate authorities too that Gateways and BackendTLSPolicies of a namespace name.
+	// namespace that options name. Those in shared.networkLists do not count.
 	NamespaceListBytes int `json:"namespaceListBytes"`
 }
 

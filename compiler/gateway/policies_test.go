@@ -370,3 +370,34 @@ func TestPortsWithoutAuthoritiesAreKept(t *testing.T) {
 		}
 	}
 }
+
+// A policy of another version may mean something else, so that it is not followed; nor is it taken for none,
+// for then what it is to protect would be sent in the clear.
+func TestPoliciesOfOtherVersionsFailClosed(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1alpha2", "v1alpha3", "v1beta1", "v2"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			other := strings.Replace(policy("p", first, "", ""), "gateway.networking.k8s.io/v1\n", "gateway.networking.k8s.io/"+version+"\n", 1)
+			in, found := gather(t, class+object("Gateway", "one", oneGateway)+twoPorts+authorityMap(t, "ca")+toWeb("a", 80)+other)
+			if len(found) != 1 || found[0].Object.Name != "p" || found[0].Severity != diag.Error || !strings.Contains(found[0].Message, version+" is not read") {
+				t.Errorf("found %v", found)
+			}
+			cfg := usual
+			cfg.Ports = nil
+			model, _, _ := gateway.Translate(in, cfg)
+			closed := 0
+			for _, b := range model.Backends {
+				if strings.HasPrefix(b.Name, "shop_web_") {
+					closed++
+					if len(b.Targets) > 0 {
+						t.Errorf("%s is sent to", b.Name)
+					}
+				}
+			}
+			if closed != 1 {
+				t.Errorf("%d backends of the Service, want 1", closed)
+			}
+		})
+	}
+}

@@ -146,6 +146,15 @@ func gatewayObject[T any](kind string, value *T) Object[T] {
 
 // gatewayAPI adds an object of the Gateway API, and reports whether it is one.
 func (g *gatherer) gatewayAPI(o manifests.Object) bool {
+	if group, _, _ := strings.Cut(o.APIVersion, "/"); group == gatewayGroup && o.Kind == "BackendTLSPolicy" && o.APIVersion != GatewayVersion {
+		g.report(o, inFile(o.Position("apiVersion")), "a BackendTLSPolicy of "+o.APIVersion+" is not read, and nothing is sent to the servers that it is for", "write it as "+GatewayVersion)
+		var policy gatewayv1.BackendTLSPolicy
+		_ = o.Decode(&policy) // what can be read says which servers
+		policy.Spec.Validation = gatewayv1.BackendTLSPolicyValidation{}
+		complete(&policy, o.Namespace)
+		g.in.Gateway.Policies = append(g.in.Gateway.Policies, gatewayObject("BackendTLSPolicy", &policy))
+		return true
+	}
 	if o.APIVersion != GatewayVersion && o.APIVersion != gatewayGroup+"/v1beta1" {
 		return false
 	}
