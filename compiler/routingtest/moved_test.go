@@ -3,7 +3,6 @@ package routingtest
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,20 +35,10 @@ func (m moved) says(parts ...string) bool {
 // send sends a request as it is written to the Gateway, over TLS for a host if secure.
 func (m moved) send(t *testing.T, secure bool, host, request string) reply {
 	t.Helper()
-	address, dial := m.http, (&net.Dialer{}).DialContext
 	if secure {
-		address, dial = m.https, (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, ServerName: host}}).DialContext
+		return sendTo(t, m.https, &tls.Config{InsecureSkipVerify: true, ServerName: host}, request)
 	}
-	c, err := dial(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	r, err := exchange(c, request)
-	if err != nil {
-		t.Fatalf("%q: %v", request, err)
-	}
-	return r
+	return sendTo(t, m.http, nil, request)
 }
 
 // move turns the Ingresses of manifests into a Gateway of a name, with free ports.

@@ -89,12 +89,21 @@ type reply struct {
 // over TLS if secure.
 func (e edge) send(t *testing.T, secure bool, request string) reply {
 	t.Helper()
+	if secure {
+		return sendTo(t, e.https, &tls.Config{InsecureSkipVerify: true}, request)
+	}
+	return sendTo(t, e.http, nil, request)
+}
+
+// sendTo sends a request as it is written over a connection of its own, over TLS unless the configuration is nil.
+func sendTo(t *testing.T, address string, over *tls.Config, request string) reply {
+	t.Helper()
 	var c net.Conn
 	var err error
-	if secure {
-		c, err = (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", e.https)
+	if over != nil {
+		c, err = (&tls.Dialer{Config: over}).DialContext(t.Context(), "tcp", address)
 	} else {
-		c, err = net.Dial("tcp", e.http)
+		c, err = net.Dial("tcp", address)
 	}
 	if err != nil {
 		t.Fatal(err)
