@@ -17,6 +17,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/announce"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/gateways"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -139,7 +140,7 @@ func (p *provided) change(name string, how func(*corev1.Service)) {
 func TestServicesFollowTheirGateways(t *testing.T) {
 	t.Parallel()
 	p := newProvided(t, announce.ServiceRules(), "web")
-	p.config.GatewayAPI.Services.Type = config.LoadBalancerService
+	p.config.GatewayAPI.Services.Type = gateways.LoadBalancer
 	want := p.wants["web"]
 	want.Annotations["example.com/a"], want.Labels["example.com/team"] = "1", "shop"
 	p.publish()
@@ -224,7 +225,7 @@ func TestServicesKeepTheirNames(t *testing.T) {
 func TestServicesChangeTheirType(t *testing.T) {
 	t.Parallel()
 	p := newProvided(t, announce.ServiceRules(), "web")
-	as := func(kind config.ServiceType, ports ...int) {
+	as := func(kind gateways.ServiceType, ports ...int) {
 		t.Helper()
 		p.config.GatewayAPI.Services.Type = kind
 		want := *p.wants["web"]
@@ -236,8 +237,8 @@ func TestServicesChangeTheirType(t *testing.T) {
 			return s != nil && s.Spec.Type == corev1.ServiceType(kind) && len(s.Spec.Ports) == len(ports) && s.Spec.Ports[0].Port == int32(ports[0])
 		})
 	}
-	for _, next := range []config.ServiceType{config.ClusterIPService, config.NodePortService} {
-		as(config.LoadBalancerService, 80)
+	for _, next := range []gateways.ServiceType{gateways.ClusterIP, gateways.NodePort} {
+		as(gateways.LoadBalancer, 80)
 		p.change("web-hapsnap", func(s *corev1.Service) {
 			s.Spec.ExternalTrafficPolicy, s.Spec.LoadBalancerSourceRanges = corev1.ServiceExternalTrafficPolicyLocal, []string{"192.0.2.0/24"}
 			s.Spec.LoadBalancerIP = "192.0.2.1"
@@ -247,7 +248,7 @@ func TestServicesChangeTheirType(t *testing.T) {
 		if s.Spec.LoadBalancerSourceRanges != nil || s.Spec.LoadBalancerIP != "" || s.Spec.HealthCheckNodePort != 0 || s.Spec.AllocateLoadBalancerNodePorts != nil {
 			t.Errorf("%s has %+v", next, s.Spec)
 		}
-		if ports := s.Spec.Ports; (ports[0].NodePort != 0) != (next == config.NodePortService) {
+		if ports := s.Spec.Ports; (ports[0].NodePort != 0) != (next == gateways.NodePort) {
 			t.Errorf("%s has %+v", next, ports)
 		}
 		as(next, 8443)

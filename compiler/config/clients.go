@@ -114,7 +114,7 @@ func isToken(text string) bool {
 // checkNetworks checks a list of networks.
 func checkNetworks(at field.Errors, networks []string) {
 	for i, text := range networks {
-		if _, ok := parseNetwork(text); !ok {
+		if _, ok := field.Network(text); !ok {
 			at.Element(i).Add(fmt.Sprintf("%q is not a network", text), "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hapsnap/hapsnap/compiler/config/field"
+	"github.com/hapsnap/hapsnap/compiler/config/gateways"
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/config/logs"
 	"github.com/hapsnap/hapsnap/compiler/config/transport"
@@ -202,7 +203,7 @@ type Config struct {
 	// meantime. With neither a Service nor addresses the compiler writes no status.
 	IngressStatus IngressStatus `json:"ingressStatus"`
 	// GatewayAPI says whether Gateways and their routes are compiled, and whose.
-	GatewayAPI GatewayAPI `json:"gatewayAPI"`
+	GatewayAPI gateways.API `json:"gatewayAPI"`
 	// Admission says how the admission webhook answers, if there is one.
 	Admission Admission `json:"admission"`
 }
@@ -295,7 +296,7 @@ func Default() Config {
 			IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20,
 		},
 		Paths:      Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters},
-		GatewayAPI: GatewayAPI{ControllerName: "hapsnap.dev/gateway-controller", Addresses: []string{}, Services: GatewayServices{Type: ClusterIPService, Labels: []string{}, Annotations: []string{}}},
+		GatewayAPI: gateways.API{ControllerName: "hapsnap.dev/gateway-controller", Addresses: []string{}, Services: gateways.Services{Type: gateways.ClusterIP, Labels: []string{}, Annotations: []string{}}},
 		Admission:  Admission{FailurePolicy: IgnoreFailure},
 	}
 }
@@ -380,7 +381,7 @@ func (c Config) Check() []field.Error {
 	c.Limits.check(f.At("limits"))
 	c.Paths.check(f.At("paths"))
 	c.IngressStatus.check(f.At("ingressStatus"))
-	c.GatewayAPI.check(f.At("gatewayAPI"), c.Bind, c.Status)
+	c.GatewayAPI.Check(f.At("gatewayAPI"), c.Bind.Addresses, c.Status.Addresses)
 	c.Admission.check(f.At("admission"))
 	return found
 }

@@ -60,7 +60,7 @@ Fields are named by their path below ` + "`spec`" + `; ` + "`[]`" + ` is each el
 // writeDocument returns the document: the example, the fields that stand by
 // themselves, and a table for each section.
 func writeDocument() (string, error) {
-	comments, err := readComments(".", "kinds", "logs", "transport")
+	comments, err := readComments(".", "gateways", "kinds", "logs", "transport")
 	if err != nil {
 		return "", err
 	}

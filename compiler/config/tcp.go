@@ -108,27 +108,7 @@ func (s TCPService) CertificateSecret() (namespace, name string) {
 }
 
 // Networks returns the networks of a valid list.
-func (p ProxyProtocol) Networks() []netip.Prefix { return networks(p.Trusted) }
-
-// networks are those of a list that is valid.
-func networks(texts []string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, text := range texts {
-		if network, ok := parseNetwork(text); ok {
-			out = append(out, network)
-		}
-	}
-	return out
-}
-
-// parseNetwork reads a CIDR without bits beyond its length, or an address.
-func parseNetwork(text string) (netip.Prefix, bool) {
-	if a, err := netip.ParseAddr(text); err == nil {
-		return netip.PrefixFrom(a, a.BitLen()), a.Zone() == ""
-	}
-	p, err := netip.ParsePrefix(text)
-	return p, err == nil && p.Masked() == p
-}
+func (p ProxyProtocol) Networks() []netip.Prefix { return field.Networks(p.Trusted) }
 
 // Ports returns the ports of the listeners that are not TCP services, and their purposes.
 func (c Config) Ports() map[int]string {

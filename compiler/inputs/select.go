@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/gateways"
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
@@ -19,7 +20,7 @@ type Selector struct {
 	builtIn    selection
 	others     map[string]selection // by apiVersion/kind
 	namespaces map[string]labels.Set
-	gateways   config.GatewayAPI
+	gateways   gateways.API
 }
 
 // selection is what the configuration says about one kind.

@@ -1,9 +1,10 @@
 // Package field collects the errors of a configuration's fields. An [Error] names the
 // field, says what is wrong with it and what to do about it. [Errors] collects them while
-// the checks walk from section to section.
+// the checks walk from section to section. [Network] reads what several sections have.
 package field
 
 import (
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -74,3 +75,23 @@ var environmentForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`)
 
 // IsVariable reports whether a value is an environment variable, which HAProxy expands.
 func IsVariable(value string) bool { return environmentForm.MatchString(value) }
+
+// Networks returns the networks of a list that is valid.
+func Networks(texts []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range texts {
+		if network, ok := Network(text); ok {
+			out = append(out, network)
+		}
+	}
+	return out
+}
+
+// Network reads a CIDR without bits beyond its length, or an address.
+func Network(text string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), a.Zone() == ""
+	}
+	p, err := netip.ParsePrefix(text)
+	return p, err == nil && p.Masked() == p
+}

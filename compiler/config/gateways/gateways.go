@@ -1,0 +1,129 @@
+// Package gateways is the section gatewayAPI of the configuration: whose Gateways are compiled, and which
+// addresses and Services they get.
+package gateways
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
+)
+
+// API says whether Gateways and their routes are compiled, and whose.
+type API struct {
+	// Enabled says that the compiler reads the objects of the Gateway API. It is off by default: who may
+	// create a Gateway of a class has HAProxy open ports, and the compiler needs permission to read the
+	// objects. Kinds that the cluster does not know are read as soon as it knows them.
+	Enabled bool `json:"enabled"`
+	// ControllerName is that of the GatewayClasses whose Gateways are compiled. Two compilers in one
+	// cluster need two of them.
+	ControllerName string `json:"controllerName"`
+	// Addresses are IP addresses and networks, such as 192.0.2.16/28, of which each Gateway gets one of
+	// its own: one that its spec.addresses names, or the first that is free. HAProxy listens on it, so
+	// that every machine of the fleet needs all of them. Several Gateways may then have the same port,
+	// also one of the configuration's. If empty, Gateways share the addresses of bind, and each port
+	// belongs to one of them.
+	Addresses []string `json:"addresses"`
+	// Services says whether Gateways get Services.
+	Services Services `json:"services"`
+}
+
+// Services says whether the compiler makes a Service for each Gateway that has addresses of its own.
+type Services struct {
+	// Enabled makes them. The compiler then needs permission to write Services and EndpointSlices in
+	// every namespace that has Gateways. If it is turned off again, the compiler deletes the Services.
+	Enabled bool `json:"enabled"`
+	// Type is that of the Services.
+	Type ServiceType `json:"type"`
+	// Labels are the keys that spec.infrastructure.labels of a Gateway may bring to its Service: whole
+	// keys, example.com/* for all of a domain, or * for all. Who may write a Gateway then writes these
+	// labels of a Service. "*" has none of the domains kubernetes.io and k8s.io, and no entry has those of
+	// hapsnap.dev.
+	Labels []string `json:"labels"`
+	// Annotations are the same for spec.infrastructure.annotations. Some annotations of a Service make
+	// the cloud spend money, or open it to the world.
+	Annotations []string `json:"annotations"`
+}
+
+// Networks returns the addresses of a valid list, a single one as a network of one.
+func (g API) Networks() []netip.Prefix { return field.Networks(g.Addresses) }
+
+// controllerName is how the Gateway API wants it.
+var controllerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$`)
+
+// nobodys are networks whose addresses no machine has: one that listens on them listens on all of its own,
+// or on none.
+var nobodys = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
+	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::ffff:0:0/96"), netip.MustParsePrefix("ff00::/8"),
+}
+
+// Check checks the section, given the addresses that the configuration itself, and its status page, listen on.
+func (g API) Check(f field.Errors, bind, status []string) {
+	if len(g.ControllerName) > 253 || !controllerName.MatchString(g.ControllerName) {
+		f.At("controllerName").Add(fmt.Sprintf("%q is not the name of a controller", g.ControllerName), "use a domain and a path, such as example.com/gateway-controller")
+	}
+	for i, text := range g.Addresses {
+		at := f.At("addresses").Element(i)
+		n, ok := field.Network(text)
+		earlier := field.Networks(g.Addresses[:i])
+		whole := slices.IndexFunc(earlier, func(e netip.Prefix) bool { return e.Bits() <= n.Bits() && e.Contains(n.Addr()) })
+		switch {
+		case !ok:
+			at.Add(fmt.Sprintf("%q is neither an IP address nor a network", text), "use such as 192.0.2.10 or 192.0.2.16/28")
+		case slices.ContainsFunc(nobodys, n.Overlaps):
+			at.Add(fmt.Sprintf("%q has addresses that no machine has", text), "use such as 192.0.2.10 or 192.0.2.16/28")
+		case whole >= 0:
+			at.Add(fmt.Sprintf("is in %s, an entry further up", earlier[whole]), "leave it out")
+		case firstIn(n, bind) != "":
+			at.Add(fmt.Sprintf("has %s, which is one of bind.addresses", firstIn(n, bind)), "leave it out")
+		case firstIn(n, status) != "":
+			at.Add(fmt.Sprintf("has %s, which is one of status.addresses", firstIn(n, status)), "leave it out")
+		}
+	}
+	g.Services.check(f.At("services"), len(g.Addresses) > 0)
+}
+
+// ServiceType is what a Service for a Gateway is: `ClusterIP`, `NodePort` or `LoadBalancer`.
+type ServiceType string
+
+// The types of Services for Gateways.
+const (
+	ClusterIP    ServiceType = "ClusterIP"
+	NodePort     ServiceType = "NodePort"
+	LoadBalancer ServiceType = "LoadBalancer"
+)
+
+// metadataKeys are what may be brought to a Service: a whole key, all of a domain, or all.
+var metadataKeys = regexp.MustCompile(`^(\*|([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/\*)$`)
+
+func (s Services) check(f field.Errors, placed bool) {
+	if s.Enabled && !placed {
+		f.At("enabled").Add("Gateways have no addresses of their own for Services to lead to", "set gatewayAPI.addresses")
+	}
+	if !slices.Contains([]ServiceType{ClusterIP, NodePort, LoadBalancer}, s.Type) {
+		f.At("type").Add(fmt.Sprintf("%q is not a type of Services for Gateways", string(s.Type)), "use ClusterIP, NodePort or LoadBalancer")
+	}
+	checkKeys(f.At("labels"), s.Labels)
+	checkKeys(f.At("annotations"), s.Annotations)
+}
+
+func checkKeys(f field.Errors, list []string) {
+	for i, key := range list {
+		if !metadataKeys.MatchString(key) {
+			f.Element(i).Add(fmt.Sprintf("%q is neither a key nor a pattern of keys", key), "use such as example.com/team, example.com/* or *")
+		}
+	}
+}
+
+// firstIn returns the first address to listen on that a network has, or "".
+func firstIn(n netip.Prefix, addresses []string) string {
+	for _, a := range addresses {
+		if addr, err := netip.ParseAddr(a); err == nil && !addr.IsUnspecified() && n.Contains(addr.Unmap()) {
+			return a
+		}
+	}
+	return ""
+}
