@@ -19,6 +19,14 @@ import (
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
+// The most expressions of a host and of a namespace, and the most steps that those of a host
+// may take together on one path.
+const (
+	mostExpressionsOfHost      = 64
+	mostExpressionsOfNamespace = 512
+	mostExpressionSteps        = 250_000
+)
+
 // merge adds what one valid Ingress asks for, as far as no older one has it. Paths that cannot be matched
 // are left out.
 func (t *merge) merge(c *claims, protects bool) {
@@ -318,12 +326,12 @@ func (t *merge) expression(r rule, host *virtualHost, p path) (routing.PathMatch
 	case never != "":
 		problem = fmt.Sprintf("is an expression with %s, which stands in no path as paths are compared", never)
 		hint = "letters, digits and the like stand as they are, all others percent-encoded with capital digits, slashes are single, and there are no dot segments"
-	case t.expressions[t.turn.Ref.Namespace] >= routing.MostExpressionsOfNamespace:
-		problem = fmt.Sprintf("is one expression more than the %d of a namespace", routing.MostExpressionsOfNamespace)
-	case len(host.expressions) >= routing.MostExpressionsOfHost:
-		problem = fmt.Sprintf("is one expression more than the %d of a host", routing.MostExpressionsOfHost)
-	case routing.ExpressionSteps(append(slices.Clip(host.expressions), p.text)) > routing.MostExpressionSteps:
-		problem = fmt.Sprintf("is an expression with which those of the host may take more than %d steps on one path", routing.MostExpressionSteps)
+	case t.expressions[t.turn.Ref.Namespace] >= mostExpressionsOfNamespace:
+		problem = fmt.Sprintf("is one expression more than the %d of a namespace", mostExpressionsOfNamespace)
+	case len(host.expressions) >= mostExpressionsOfHost:
+		problem = fmt.Sprintf("is one expression more than the %d of a host", mostExpressionsOfHost)
+	case routing.ExpressionSteps(append(slices.Clip(host.expressions), p.text)) > mostExpressionSteps:
+		problem = fmt.Sprintf("is an expression with which those of the host may take more than %d steps on one path", mostExpressionSteps)
 	}
 	if problem == "" {
 		host.expressions = append(host.expressions, p.text)

@@ -17,14 +17,6 @@ import (
 // exact path takes it, and no prefix but those that the expression comes before.
 const Expression PathType = "Expression"
 
-// The most expressions of a host and of a namespace, and the most steps that those of a host
-// may take together on one path.
-const (
-	MostExpressionsOfHost      = 64
-	MostExpressionsOfNamespace = 512
-	MostExpressionSteps        = 250_000
-)
-
 // ExpressionRoute says when the expression of a Route is tried.
 type ExpressionRoute struct {
 	PathMatch
