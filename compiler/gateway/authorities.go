@@ -26,6 +26,7 @@ const authoritiesKey = "ca.crt"
 
 // authorities are the certificate authorities of ConfigMaps, each set of them once.
 type authorities struct {
+	world      *attach.World
 	configMaps map[types.NamespacedName]inputs.Object[corev1.ConfigMap]
 	unread     []diag.Object
 	leftOut    []diag.Object
@@ -53,24 +54,21 @@ type askedAuthority struct {
 	why  attach.Verdict
 }
 
-func newAuthorities(in inputs.Inputs, most int) *authorities {
-	out := &authorities{
+func newAuthorities(in inputs.Inputs, world *attach.World, most int) *authorities {
+	return &authorities{
+		world:      world,
 		unread:     in.Unread,
 		leftOut:    in.LeftOut,
-		configMaps: map[types.NamespacedName]inputs.Object[corev1.ConfigMap]{}, asked: map[types.NamespacedName]bool{},
+		configMaps: byName(in.ConfigMaps), asked: map[types.NamespacedName]bool{},
 		files: map[string]routing.Authority{}, most: most,
 		known: map[types.NamespacedName]authority{}, validation: map[*gatewayv1.FrontendTLSValidation]askedAuthority{},
 		read: map[string]int{}, kept: map[string]int{},
 	}
-	for _, c := range in.ConfigMaps {
-		out.configMaps[types.NamespacedName{Namespace: c.Ref.Namespace, Name: c.Ref.Name}] = c
-	}
-	return out
 }
 
 // authority returns the file of the authorities that an object refers to, and what is wrong with a reference.
 // Those that lead nowhere are left out; the file is "" if none is left.
-func (t *translation) authority(by diag.Object, refs []attach.Reference, invalidKind string) (file string, why attach.Verdict) {
+func (a *authorities) authority(by diag.Object, refs []attach.Reference, invalidKind string) (file string, why attach.Verdict) {
 	var all [][]byte
 	var origins []routing.Origin
 	wrong := func(reason, message string) {
@@ -83,11 +81,11 @@ func (t *translation) authority(by diag.Object, refs []attach.Reference, invalid
 			wrong(invalidKind, fmt.Sprintf("authorities are in a ConfigMap, and not in a %s/%s", cmp.Or(to.Group, "core"), to.Kind))
 			continue
 		}
-		if !t.world.Permitted(by.Kind, by.Namespace, to) {
+		if !a.world.Permitted(by.Kind, by.Namespace, to) {
 			wrong(string(gatewayv1.ListenerReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant of the namespace %s permits the reference to ConfigMap %s/%s", to.Namespace, to.Namespace, to.Name))
 			continue
 		}
-		found := t.authorities.of(types.NamespacedName{Namespace: to.Namespace, Name: to.Name})
+		found := a.of(types.NamespacedName{Namespace: to.Namespace, Name: to.Name})
 		if found.why != "" {
 			wrong(string(gatewayv1.ListenerReasonInvalidCACertificateRef), fmt.Sprintf("ConfigMap %s/%s %s", to.Namespace, to.Name, found.why))
 			continue
@@ -97,7 +95,7 @@ func (t *translation) authority(by diag.Object, refs []attach.Reference, invalid
 	if len(all) == 0 {
 		return "", why
 	}
-	file, fault := t.authorities.keep(by.Namespace, all, origins)
+	file, fault := a.keep(by.Namespace, all, origins)
 	if fault != "" {
 		wrong(string(gatewayv1.ListenerReasonInvalidCACertificateRef), fault)
 	}
@@ -176,91 +174,4 @@ func (a *authorities) keep(namespace string, certificates [][]byte, origins []ro
 	slices.SortFunc(known.Origins, routing.Origin.Compare)
 	a.files[made.File] = known
 	return made.File, ""
-}
-
-// askClients finds whom the listeners of a Gateway ask for certificates, if they end TLS. Listeners whose
-// authorities cannot be had are not served.
-func (t *translation) askClients(g *attach.Gateway) {
-	if g.Value.Spec.TLS == nil || g.Value.Spec.TLS.Frontend == nil {
-		return
-	}
-	frontend := *g.Value.Spec.TLS.Frontend
-	for _, l := range g.All() {
-		if !l.EndsTLS() || !l.Accepted.Fine() {
-			continue
-		}
-		asked := frontend.Default.Validation
-		if i := slices.IndexFunc(frontend.PerPort, func(p gatewayv1.TLSPortConfig) bool { return p.Port == l.Spec.Port }); i >= 0 {
-			asked = frontend.PerPort[i].TLS.Validation
-		}
-		if asked == nil {
-			continue
-		}
-		refuse := func(reason gatewayv1.ListenerConditionReason, message string) {
-			l.Accepted = attach.Verdict{Reason: string(reason), Message: message}
-		}
-		switch asked.Mode {
-		case "", gatewayv1.AllowValidOnly, gatewayv1.AllowInsecureFallback:
-		default:
-			refuse(gatewayv1.ListenerReasonUnsupportedValue, fmt.Sprintf("the mode %q for certificates of clients is not supported", asked.Mode))
-			continue
-		}
-		var refs []attach.Reference
-		for _, ref := range asked.CACertificateRefs {
-			refs = append(refs, attach.ReferenceOf("", g.Ref.Namespace, &ref.Group, &ref.Kind, ref.Namespace, ref.Name))
-		}
-		found, known := t.authorities.validation[asked]
-		if !known {
-			found.file, found.why = t.authority(g.Ref, refs, string(gatewayv1.ListenerReasonInvalidCACertificateKind))
-			t.authorities.validation[asked] = found
-		}
-		if l.Resolved.Fine() {
-			l.Resolved = found.why
-		}
-		if found.file == "" {
-			refuse(gatewayv1.ListenerReasonNoValidCACertificate, cmp.Or(found.why.Message, "no authority is named")+"; without one no certificate of a client can be checked")
-			continue
-		}
-		insecure := asked.Mode == gatewayv1.AllowInsecureFallback
-		l.Clients = &routing.ClientCheck{Authority: found.file, Required: !insecure, Any: insecure}
-	}
-}
-
-// insecure reports whether a port of a Gateway may take clients without a valid certificate though it asks
-// for one.
-func insecure(g *attach.Gateway) bool {
-	if g.Value.Spec.TLS == nil || g.Value.Spec.TLS.Frontend == nil {
-		return false
-	}
-	is := func(c gatewayv1.TLSConfig) bool {
-		return c.Validation != nil && c.Validation.Mode == gatewayv1.AllowInsecureFallback
-	}
-	frontend := g.Value.Spec.TLS.Frontend
-	return is(frontend.Default) || slices.ContainsFunc(frontend.PerPort, func(p gatewayv1.TLSPortConfig) bool { return is(p.TLS) })
-}
-
-// showServers finds the certificate that a Gateway shows to servers over TLS.
-func (t *translation) showServers(g *attach.Gateway) {
-	if g.Value.Spec.TLS == nil || g.Value.Spec.TLS.Backend == nil || g.Value.Spec.TLS.Backend.ClientCertificateRef == nil {
-		return
-	}
-	ref := *g.Value.Spec.TLS.Backend.ClientCertificateRef
-	to := attach.ReferenceOf("Secret", g.Ref.Namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
-	at := []any{"spec", "tls", "backend", "clientCertificateRef"}
-	wrong := func(reason gatewayv1.GatewayConditionReason, message string) {
-		g.Resolved = attach.Verdict{Reason: string(reason), Message: message}
-		t.report(diag.Warning, g.Ref, g.Position(at...), message+"; servers that ask for a certificate get none that they trust", "")
-	}
-	switch {
-	case to.Group != "" || to.Kind != "Secret":
-		wrong(gatewayv1.GatewayReasonInvalidClientCertificateRef, fmt.Sprintf("a certificate is in a Secret, and not in a %s/%s", cmp.Or(to.Group, "core"), to.Kind))
-	case !t.world.Permitted(g.Ref.Kind, g.Ref.Namespace, to):
-		wrong(gatewayv1.GatewayReasonRefNotPermitted, fmt.Sprintf("no ReferenceGrant of the namespace %s permits the reference to Secret %s/%s", to.Namespace, to.Namespace, to.Name))
-	default:
-		c, why := t.certificate(to.Name, to.Namespace, routing.Origin{Object: g.Ref, Position: g.Position(at...), Field: manifests.FieldPath(at)})
-		g.Shown = c.File
-		if why != "" {
-			wrong(gatewayv1.GatewayReasonInvalidClientCertificateRef, fmt.Sprintf("Secret %s/%s %s", to.Namespace, to.Name, why))
-		}
-	}
 }

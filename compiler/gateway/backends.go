@@ -33,7 +33,7 @@ const weight = 100
 // backends are those that routes lead to, by name.
 type backends struct {
 	services map[types.NamespacedName]inputs.Object[corev1.Service]
-	world    attach.World
+	world    *attach.World
 	byName   map[string]*routing.Backend
 	// ofConnections are those of whole connections.
 	ofConnections map[string]*routing.Backend
@@ -43,6 +43,33 @@ type backends struct {
 	// policies say how servers are spoken to over TLS. Those of Services of overruled have annotations, too.
 	policies  *policies
 	overruled map[diag.Object]overruling
+}
+
+func newBackends(services []inputs.Object[corev1.Service], world *attach.World) *backends {
+	return &backends{
+		services: byName(services), world: world, byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{},
+		splits: map[string]routing.Split{}, closed: map[diag.Object]diag.Position{}, overruled: map[diag.Object]overruling{},
+	}
+}
+
+// byName returns objects by their names.
+func byName[T any](objects []inputs.Object[T]) map[types.NamespacedName]inputs.Object[T] {
+	out := make(map[types.NamespacedName]inputs.Object[T], len(objects))
+	for _, o := range objects {
+		out[types.NamespacedName{Namespace: o.Ref.Namespace, Name: o.Ref.Name}] = o
+	}
+	return out
+}
+
+// report says what does not hold of the annotations of Services.
+func (b *backends) report(f *findings) {
+	for service, o := range b.overruled {
+		f.report(diag.Warning, service, o.at, fmt.Sprintf("what its annotations say of TLS to its servers does not hold for routes of Gateways: %s does", o.by), "remove them")
+	}
+	for service, at := range b.closed {
+		f.report(diag.Error, service, at, "its annotations protect it, or need a Secret, and routes of Gateways cannot follow them: what they send to it is refused",
+			"remove them, or route to it by an Ingress")
+	}
 }
 
 // overruling is what a policy says in place of annotations.

@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -16,8 +18,19 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// served is [translation.certificate] for clients.
-func (t *translation) served(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
+// certificates are those of Secrets.
+type certificates struct {
+	secrets map[types.NamespacedName]inputs.Object[corev1.Secret]
+	unseen  bool                           // no Secret is looked at
+	byFile  map[string]routing.Certificate // that were asked for
+}
+
+func newCertificates(secrets []inputs.Object[corev1.Secret], unseen bool) *certificates {
+	return &certificates{secrets: byName(secrets), unseen: unseen, byFile: map[string]routing.Certificate{}}
+}
+
+// served is [certificates.certificate] for clients.
+func (t *certificates) served(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
 	c, why = t.certificate(name, namespace, origin)
 	if why == absent {
 		why += "; clients get the fallback certificate until it does where snapshots are pushed"
@@ -30,12 +43,12 @@ const absent = "does not exist here"
 
 // certificate returns the certificate of a Secret, and why it cannot be served now. It is referred to
 // all the same: it is joined when a snapshot is pushed, and may be mended by then.
-func (t *translation) certificate(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
+func (t *certificates) certificate(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
 	secret := snapshots.SecretName{Namespace: namespace, Name: name}
 	c = routing.Certificate{File: routing.CertificateFile(secret), Secret: secret, Origin: origin}
 	found, exists := t.secrets[types.NamespacedName(secret)]
 	switch {
-	case !exists && t.cfg.SecretsUnseen:
+	case !exists && t.unseen:
 	case !exists:
 		why = absent
 	default:
@@ -50,8 +63,8 @@ func (t *translation) certificate(name, namespace string, origin routing.Origin)
 			c.Observed, why = nil, "holds no certificate that can be served: "+err.Error()
 		}
 	}
-	if _, known := t.certificates[c.File]; !known {
-		t.certificates[c.File] = c
+	if _, known := t.byFile[c.File]; !known {
+		t.byFile[c.File] = c
 	}
 	return c, why
 }

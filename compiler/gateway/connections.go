@@ -21,7 +21,7 @@ import (
 const closing = "hapsnap_unavailable:tcp"
 
 // connectionRoutes returns the routes of connections as HTTPRoutes that have the same parents, hosts and
-// backends: see [translation.readConnections].
+// backends: see [reader.readConnections].
 func connectionRoutes(in inputs.GatewayAPI) []inputs.Object[gatewayv1.HTTPRoute] {
 	var out []inputs.Object[gatewayv1.HTTPRoute]
 	for _, o := range in.TLSRoutes {
@@ -64,7 +64,7 @@ func (r *read) isOfConnections() bool {
 
 // readConnections reads the rule of a route of connections. It has one match, which takes all of them; where
 // that leads is up to the listener.
-func (t *translation) readConnections(r *read) {
+func (t *reader) readConnections(r *read) {
 	refuse := func(reason gatewayv1.RouteConditionReason, path []any, message string) {
 		r.refused = attach.Verdict{Reason: string(reason), Message: message}
 		t.report(diag.Error, r.Ref, r.Position(path...), message+"; the route is not served", "")
@@ -97,7 +97,7 @@ func (t *translation) readConnections(r *read) {
 }
 
 // connect returns the backend or split of a route of connections for a listener.
-func (t *translation) connect(r *read, l *attach.Listener) string {
+func (t *reader) connect(r *read, l *attach.Listener) string {
 	origin := r.matches[0].Origin
 	var shares []routing.Share
 	for _, ref := range r.references {

@@ -21,8 +21,19 @@ type bind struct {
 	of        []*attach.Listener // in the same order
 }
 
-// gateways finds the Gateways that are ours, and opens their ports. The older one gets a port.
-func (t *translation) gateways(in inputs.GatewayAPI) {
+// gateways are those that are ours, with the ports that they open and what their listeners refer to.
+type gateways struct {
+	*findings
+	cfg          Config
+	world        *attach.World
+	certificates *certificates
+	authorities  *authorities
+	binds        map[string]*bind // by name
+	verdicts     *Verdicts
+}
+
+// place finds the Gateways that are ours, and opens their ports. The older one gets a port.
+func (t *gateways) place(in inputs.GatewayAPI) {
 	ours := map[string]bool{}
 	for _, c := range sorted(in.Classes) {
 		if string(c.Value.Spec.ControllerName) == t.cfg.Controller {
@@ -43,7 +54,7 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 		t.refuse(g)
 		t.refuseSets(g)
 		g.Judge()
-		t.world.Certify(g.All(), t.served)
+		t.world.Certify(g.All(), t.certificates.served)
 		t.askClients(g)
 		t.showServers(g)
 	}
@@ -73,7 +84,7 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 // ports shares out the ports of what has no address of its own: first to the listeners of Gateways, then to
 // those of ListenerSets, of any Gateway, each time to the older one. So a new ListenerSet takes no port from
 // a Gateway that is served, and no authority that is missing for a while gives a port to somebody else.
-func (t *translation) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
+func (t *gateways) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 	taken := map[int]string{}
 	maps.Copy(taken, t.cfg.Ports)
 	claim := func(g *attach.Gateway, listeners []*attach.Listener) {
@@ -116,7 +127,7 @@ func setsFor(g diag.Object, sets []inputs.Object[gatewayv1.ListenerSet]) []input
 }
 
 // refuse leaves out a Gateway that asks for what is not supported.
-func (t *translation) refuse(g *attach.Gateway) {
+func (t *gateways) refuse(g *attach.Gateway) {
 	var why attach.Verdict
 	spec := g.Value.Spec
 	switch {
@@ -134,7 +145,7 @@ func (t *translation) refuse(g *attach.Gateway) {
 }
 
 // refuseSets leaves out the ListenerSets that a Gateway does not allow.
-func (t *translation) refuseSets(g *attach.Gateway) {
+func (t *gateways) refuseSets(g *attach.Gateway) {
 	for _, s := range g.Sets {
 		switch {
 		case !g.Refused.Fine():
@@ -153,7 +164,7 @@ func bindName(g *attach.Gateway, port int) string {
 }
 
 // open makes the bind of a Gateway's port.
-func (t *translation) open(g *attach.Gateway, port int) {
+func (t *gateways) open(g *attach.Gateway, port int) {
 	b := &bind{Bind: routing.Bind{Name: bindName(g, port), Port: port, Socket: port, Addresses: g.Addresses, Protocol: routing.HTTP}}
 	for _, l := range g.All() {
 		if !l.Serves() || int(l.Spec.Port) != port {
@@ -171,4 +182,16 @@ func (t *translation) open(g *attach.Gateway, port int) {
 	b.ServerNames = serverNames(b, func(l *attach.Listener) bool { return !l.RoutesConnections() })
 	b.Behind = b.takesRequests() && b.routesConnections()
 	t.binds[b.Name] = b
+}
+
+// judge says what the status of the Gateways and their ListenerSets is to say, once the routes are attached.
+func (t *gateways) judge() {
+	for _, g := range t.world.Gateways {
+		v := gatewayVerdict(g)
+		v.Service = t.service(g)
+		t.verdicts.Gateways = append(t.verdicts.Gateways, v)
+		for _, s := range g.Sets {
+			t.verdicts.Sets = append(t.verdicts.Sets, setVerdict(s))
+		}
+	}
 }

@@ -9,7 +9,7 @@ import (
 
 // mirrored returns the filters that copy requests of a rule, or of one of its backendRefs. A mirror that leads
 // to nothing is left out, and reported: no request suffers from it.
-func (t *translation) mirrored(r *read, w work, shown string, origin routing.Origin) ([]policy.Filter, *problem) {
+func (t *reader) mirrored(r *read, w work, shown string, origin routing.Origin) ([]policy.Filter, *problem) {
 	var out []policy.Filter
 	for _, m := range w.mirrors {
 		share, p := shareOf(m)

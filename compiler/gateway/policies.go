@@ -52,7 +52,10 @@ type use struct {
 
 // policies are the BackendTLSPolicies.
 type policies struct {
-	t *translation
+	*findings
+	controller  string
+	world       *attach.World
+	authorities *authorities
 	// first has the one that holds for a target: the oldest.
 	first map[target]*backendTLS
 	// by has all that target a Service, the oldest first, with the ports.
@@ -64,8 +67,8 @@ type targeted struct {
 	port string
 }
 
-func newPolicies(t *translation, in []inputs.Object[gatewayv1.BackendTLSPolicy]) *policies {
-	out := &policies{t: t, first: map[target]*backendTLS{}, by: map[types.NamespacedName][]targeted{}}
+func newPolicies(f *findings, controller string, world *attach.World, a *authorities, in []inputs.Object[gatewayv1.BackendTLSPolicy]) *policies {
+	out := &policies{findings: f, controller: controller, world: world, authorities: a, first: map[target]*backendTLS{}, by: map[types.NamespacedName][]targeted{}}
 	for _, o := range sorted(in) {
 		p := &backendTLS{Object: o, ancestors: map[diag.Object]*ancestor{}}
 		for _, ref := range o.Value.Spec.TargetRefs {
@@ -132,7 +135,7 @@ func (p *policies) judge(b *backendTLS) {
 		for _, ref := range v.CACertificateRefs {
 			refs = append(refs, attach.ReferenceOf("", b.Ref.Namespace, &ref.Group, &ref.Kind, nil, ref.Name))
 		}
-		tls.Authorities, b.resolved = p.t.authority(b.Ref, refs, string(gatewayv1.BackendTLSPolicyReasonInvalidKind))
+		tls.Authorities, b.resolved = p.authorities.authority(b.Ref, refs, string(gatewayv1.BackendTLSPolicyReasonInvalidKind))
 		if tls.Authorities == "" {
 			refuse(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, "%s", b.resolved.Message)
 		}
@@ -186,7 +189,7 @@ func (p *policies) verdicts() []PolicyVerdict {
 	for _, b := range slices.SortedFunc(maps.Keys(seen), func(a, b *backendTLS) int { return a.Ref.Compare(b.Ref) }) {
 		p.judge(b)
 		v := PolicyVerdict{Ref: b.Ref}
-		for _, g := range p.t.world.Gateways { // the oldest first
+		for _, g := range p.world.Gateways { // the oldest first
 			a := b.ancestors[g.Ref]
 			if a == nil {
 				continue
@@ -196,12 +199,12 @@ func (p *policies) verdicts() []PolicyVerdict {
 					Group: new(gatewayv1.Group(attach.Group)), Kind: new(gatewayv1.Kind(g.Ref.Kind)),
 					Namespace: new(gatewayv1.Namespace(g.Ref.Namespace)), Name: gatewayv1.ObjectName(g.Ref.Name),
 				},
-				ControllerName: gatewayv1.GatewayController(p.t.cfg.Controller),
+				ControllerName: gatewayv1.GatewayController(p.controller),
 				Conditions:     b.conditions(a),
 			})
 		}
 		out = append(out, v)
-		p.report(b)
+		p.tell(b)
 	}
 	return out
 }
@@ -225,8 +228,8 @@ func (b *backendTLS) conditions(a *ancestor) []metav1.Condition {
 	}
 }
 
-// report says what is wrong with a policy.
-func (p *policies) report(b *backendTLS) {
+// tell says what is wrong with a policy.
+func (p *policies) tell(b *backendTLS) {
 	conflicts := map[string]bool{}
 	holds := false
 	for _, a := range b.ancestors {
@@ -238,14 +241,14 @@ func (p *policies) report(b *backendTLS) {
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(conflicts)) {
-		p.t.report(diag.Warning, b.Ref, b.Position("spec", "targetRefs"), text, "")
+		p.report(diag.Warning, b.Ref, b.Position("spec", "targetRefs"), text, "")
 	}
 	at := b.Position("spec", "validation")
 	switch {
 	case !holds:
 	case !b.accepted.Fine():
-		p.t.report(diag.Error, b.Ref, at, b.accepted.Message+"; nothing is sent to the servers that it is for", "")
+		p.report(diag.Error, b.Ref, at, b.accepted.Message+"; nothing is sent to the servers that it is for", "")
 	case !b.resolved.Fine():
-		p.t.report(diag.Warning, b.Ref, at, b.resolved.Message, "")
+		p.report(diag.Warning, b.Ref, at, b.resolved.Message, "")
 	}
 }

@@ -38,7 +38,7 @@ type Service struct {
 }
 
 // service returns the Service of a Gateway, nil if there is to be none.
-func (t *translation) service(g *attach.Gateway) *Service {
+func (t *gateways) service(g *attach.Gateway) *Service {
 	labels, annotations := brought(g.Value.Spec.Infrastructure)
 	if !t.cfg.Services.Enabled {
 		if len(labels)+len(annotations) > 0 {
@@ -73,7 +73,7 @@ func brought(i *gatewayv1.GatewayInfrastructure) (labels, annotations map[string
 }
 
 // bring copies what a Gateway may bring, and reports the rest.
-func (t *translation) bring(g *attach.Gateway, field string, from map[string]string, allowed []string, to map[string]string) {
+func (t *gateways) bring(g *attach.Gateway, field string, from map[string]string, allowed []string, to map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(from)) {
 		if mayBring(key, allowed) {
 			to[key] = from[key]

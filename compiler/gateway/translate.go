@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
@@ -50,63 +50,47 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	if len(in.Gateway.Classes) == 0 {
 		return routing.Model{}, nil, Verdicts{}
 	}
-	t := &translation{cfg: cfg, binds: map[string]*bind{}, secrets: map[types.NamespacedName]inputs.Object[corev1.Secret]{}, certificates: map[string]routing.Certificate{}, routes: map[string]int{}, parts: map[string]map[string]bool{}}
-	for _, s := range in.Secrets {
-		t.secrets[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
-	}
-	t.backends = &backends{services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{}, splits: map[string]routing.Split{}, closed: map[diag.Object]diag.Position{}, overruled: map[diag.Object]overruling{}}
-	for _, s := range in.Services {
-		t.backends.services[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
-	}
-	t.world.Namespaces = map[string]labels.Set{}
+	f, verdicts := &findings{}, &Verdicts{}
+	world := &attach.World{Namespaces: map[string]labels.Set{}, Grants: in.Gateway.Grants}
 	for _, n := range in.Namespaces {
-		t.world.Namespaces[n.Ref.Name] = n.Value.Labels
+		world.Namespaces[n.Ref.Name] = n.Value.Labels
 	}
-	t.world.Grants = in.Gateway.Grants
-	t.authorities = newAuthorities(in, cfg.MostAuthorityBytes)
-	t.gateways(in.Gateway)
-	t.backends.world, t.backends.policies = t.world, newPolicies(t, in.Gateway.Policies)
-	routes := slices.Clone(in.Gateway.HTTPRoutes)
-	for _, r := range in.Gateway.GRPCRoutes {
-		routes = append(routes, asHTTP(r))
+	g := &gateways{
+		findings: f, cfg: cfg, world: world, verdicts: verdicts, binds: map[string]*bind{},
+		certificates: newCertificates(in.Secrets, cfg.SecretsUnseen), authorities: newAuthorities(in, world, cfg.MostAuthorityBytes),
 	}
-	for _, r := range sorted(append(routes, connectionRoutes(in.Gateway)...)) {
-		t.route(r)
+	g.place(in.Gateway)
+	b := newBackends(in.Services, world)
+	b.policies = newPolicies(f, cfg.Controller, world, g.authorities, in.Gateway.Policies)
+	r := &routes{
+		reader: reader{findings: f, cfg: cfg, backends: b, parts: map[string]map[string]bool{}},
+		world:  world, binds: g.binds, verdicts: verdicts, matches: map[string]int{},
 	}
-	for _, g := range t.world.Gateways {
-		v := gatewayVerdict(g)
-		v.Service = t.service(g)
-		t.verdicts.Gateways = append(t.verdicts.Gateways, v)
-		for _, s := range g.Sets {
-			t.verdicts.Sets = append(t.verdicts.Sets, setVerdict(s))
-		}
+	for _, o := range allRoutes(in.Gateway) {
+		r.route(o)
 	}
-	t.verdicts.Policies = t.backends.policies.verdicts()
-	for service, o := range t.backends.overruled {
-		t.report(diag.Warning, service, o.at, fmt.Sprintf("what its annotations say of TLS to its servers does not hold for routes of Gateways: %s does", o.by), "remove them")
-	}
-	for service, at := range t.backends.closed {
-		t.report(diag.Error, service, at, "its annotations protect it, or need a Secret, and routes of Gateways cannot follow them: what they send to it is refused",
-			"remove them, or route to it by an Ingress")
-	}
-	model := t.model()
-	return model, diag.Sort(t.found), t.verdicts
+	g.judge()
+	verdicts.Policies = b.policies.verdicts()
+	b.report(f)
+	model := modelOf(g, b)
+	return model, diag.Sort(f.found), *verdicts
 }
 
-type translation struct {
-	cfg      Config
-	world    attach.World
-	backends *backends
-	binds    map[string]*bind
-	found    []diag.Diagnostic
-	verdicts Verdicts
+// findings are collected by all that takes part in a translation.
+type findings struct{ found []diag.Diagnostic }
 
-	authorities  *authorities
-	secrets      map[types.NamespacedName]inputs.Object[corev1.Secret]
-	certificates map[string]routing.Certificate // by file
+// report adds a finding.
+func (f *findings) report(severity diag.Severity, object diag.Object, at diag.Position, message, hint string) {
+	f.found = append(f.found, diag.Diagnostic{Severity: severity, Object: object, Position: at, Message: message, Hint: hint})
+}
 
-	routes map[string]int             // by namespace
-	parts  map[string]map[string]bool // by namespace
+// allRoutes returns the routes of all kinds as HTTPRoutes, the oldest first.
+func allRoutes(in inputs.GatewayAPI) []inputs.Object[gatewayv1.HTTPRoute] {
+	all := slices.Clone(in.HTTPRoutes)
+	for _, r := range in.GRPCRoutes {
+		all = append(all, asHTTP(r))
+	}
+	return sorted(append(all, connectionRoutes(in)...))
 }
 
 // sorted returns objects by age and name, each name once.
@@ -124,16 +108,11 @@ func sorted[T any](objects []inputs.Object[T]) []inputs.Object[T] {
 	})
 }
 
-// report adds a finding.
-func (t *translation) report(severity diag.Severity, object diag.Object, at diag.Position, message, hint string) {
-	t.found = append(t.found, diag.Diagnostic{Severity: severity, Object: object, Position: at, Message: message, Hint: hint})
-}
-
-// model returns what was collected, sorted.
-func (t *translation) model() routing.Model {
+// modelOf returns what was collected, sorted.
+func modelOf(t *gateways, backends *backends) routing.Model {
 	var m routing.Model
-	for _, file := range slices.Sorted(maps.Keys(t.certificates)) {
-		c := t.certificates[file]
+	for _, file := range slices.Sorted(maps.Keys(t.certificates.byFile)) {
+		c := t.certificates.byFile[file]
 		m.Certificates = append(m.Certificates, c)
 		m.Asked.Secrets = append(m.Asked.Secrets, types.NamespacedName(c.Secret))
 	}
@@ -159,7 +138,7 @@ func (t *translation) model() routing.Model {
 	}
 	slices.SortFunc(m.Hosts, func(a, b routing.Host) int { return cmp.Compare(a.Key(), b.Key()) })
 	slices.SortFunc(m.Listeners, func(a, b routing.Listener) int { return cmp.Compare(a.Name, b.Name) })
-	t.backends.model(&m)
+	backends.model(&m)
 	placeMirrors(&m)
 	return m
 }
