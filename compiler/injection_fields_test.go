@@ -25,8 +25,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// whole is one of every kind of object that the compiler reads, %d being a number
-// of the set.
+// whole is one of every kind of object that the compiler reads but for those of the Gateway API,
+// %d being a number of the set.
 const whole = `
 - apiVersion: networking.k8s.io/v1
   kind: IngressClass
@@ -96,6 +96,12 @@ const whole = `
   addressType: IPv4
   ports: [{name: http, port: 8080, protocol: TCP}]
   endpoints: [{addresses: [10.0.0.1]}]
+`
+
+// wholeGateway is one of every kind of the Gateway API, and the Services that these name.
+const wholeGateway = `
+- {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: web%[1]d}, spec: {ports: [{name: http, port: 80}]}}
+- {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: outside%[1]d}, spec: {type: ExternalName, externalName: outside%[1]d.example}}
 - apiVersion: gateway.networking.k8s.io/v1
   kind: GatewayClass
   metadata: {name: gateways%[1]d}
@@ -107,14 +113,14 @@ const whole = `
     gatewayClassName: gateways%[1]d
     allowedListeners: {namespaces: {from: Same}}
     listeners:
-    - {name: http, port: %[3]d, protocol: HTTP, hostname: "*.example", allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, kinds: [{kind: HTTPRoute, group: gateway.networking.k8s.io}]}}
-    - {name: https, port: %[4]d, protocol: HTTPS, tls: {mode: Terminate, certificateRefs: [{name: cert%[1]d, kind: Secret, group: ""}]}}
-    - {name: passed, port: %[5]d, protocol: TLS, hostname: "*.passed%[1]d.example", tls: {mode: Passthrough}}
-    - {name: tcp, port: %[6]d, protocol: TCP}
+    - {name: http, port: %[2]d, protocol: HTTP, hostname: "*.example", allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, kinds: [{kind: HTTPRoute, group: gateway.networking.k8s.io}]}}
+    - {name: https, port: %[3]d, protocol: HTTPS, tls: {mode: Terminate, certificateRefs: [{name: cert%[1]d, kind: Secret, group: ""}]}}
+    - {name: passed, port: %[4]d, protocol: TLS, hostname: "*.passed%[1]d.example", tls: {mode: Passthrough}}
+    - {name: tcp, port: %[5]d, protocol: TCP}
 - apiVersion: gateway.networking.k8s.io/v1
   kind: ListenerSet
   metadata: {namespace: shop, name: set%[1]d}
-  spec: {parentRef: {name: web%[1]d}, listeners: [{name: set, port: %[3]d, protocol: HTTP, hostname: set%[1]d.example}]}
+  spec: {parentRef: {name: web%[1]d}, listeners: [{name: set, port: %[2]d, protocol: HTTP, hostname: set%[1]d.example}]}
 - apiVersion: gateway.networking.k8s.io/v1
   kind: HTTPRoute
   metadata: {namespace: shop, name: web%[1]d}
@@ -165,10 +171,18 @@ const whole = `
 `
 
 // set returns the objects of a set as JSON has them.
-func set(tb testing.TB, n int) []any {
+func set(tb testing.TB, n int) []any { return listed(tb, whole, n, 10_000+n) }
+
+// gatewaySet returns those of a set of the Gateway API.
+func gatewaySet(tb testing.TB, n int) []any {
+	return listed(tb, wholeGateway, n, 20_000+n, 30_000+n, 40_000+n, 50_000+n)
+}
+
+// listed returns the objects of a list in which numbers stand.
+func listed(tb testing.TB, list string, numbers ...any) []any {
 	tb.Helper()
 	var objects []any
-	if err := yaml.Unmarshal(fmt.Appendf(nil, whole, n, 10_000+n, 20_000+n, 30_000+n, 40_000+n, 50_000+n), &objects); err != nil {
+	if err := yaml.Unmarshal(fmt.Appendf(nil, list, numbers...), &objects); err != nil {
 		tb.Fatal(err)
 	}
 	return objects
@@ -225,8 +239,12 @@ var plainFile = regexp.MustCompile(`^certs/[A-Za-z0-9_-]+\.pem$`)
 // sound object beside it is served.
 func TestInjectionIntoFields(t *testing.T) {
 	t.Parallel()
-	injected(t, set, places(set(t, 1)), map[string]string{
-		"\nweb0.example web0.example\n":                                     "maps/host.map",
+	injected(t, set, places(set(t, 1)), map[string]string{"\nweb0.example web0.example\n": "maps/host.map"})
+}
+
+func TestInjectionIntoGatewayAPI(t *testing.T) {
+	t.Parallel()
+	injected(t, gatewaySet, places(gatewaySet(t, 1)), map[string]string{
 		"\nshop/web0:20000|route0.example shop/web0:20000|route0.example\n": "maps/host.map",
 	})
 }
@@ -234,7 +252,7 @@ func TestInjectionIntoFields(t *testing.T) {
 // Nor can one of what says whose certificates are accepted.
 func TestInjectionIntoAuthorities(t *testing.T) {
 	t.Parallel()
-	said := slices.DeleteFunc(places(authoritySet(t, 1)), func(p place) bool { // others are for the test above
+	said := slices.DeleteFunc(places(authoritySet(t, 1)), func(p place) bool { // others are for the tests above
 		return !strings.Contains(p.path, ".tls.frontend") && !strings.Contains(p.path, ".tls.backend") && !strings.Contains(p.path, "ConfigMap ") && !strings.Contains(p.path, "BackendTLSPolicy ")
 	})
 	injected(t, authoritySet, said, map[string]string{
@@ -306,12 +324,7 @@ const authorities = `
 
 // authoritySet returns a set of these.
 func authoritySet(tb testing.TB, n int) []any {
-	tb.Helper()
-	var objects []any
-	if err := yaml.Unmarshal(fmt.Appendf(nil, authorities, n, 20_000+n, 30_000+n), &objects); err != nil {
-		tb.Fatal(err)
-	}
-	return objects
+	return listed(tb, authorities, n, 20_000+n, 30_000+n)
 }
 
 // compiled returns what becomes of objects, which are written into one file.
@@ -411,11 +424,7 @@ func compiledWidgets(t *testing.T, check *validate.Checker, objects []any) compi
 // widgets returns a list of one object, as JSON has it.
 func widgets(t *testing.T, n int) []any {
 	t.Helper()
-	var objects []any
-	if err := yaml.Unmarshal(fmt.Appendf(nil, routed, n), &objects); err != nil {
-		t.Fatal(err)
-	}
-	return objects
+	return listed(t, routed, n)
 }
 
 // odd are the characters that YAML, terminals or Go's own quoting treat in a way of their
@@ -430,11 +439,15 @@ func TestPublishedWhateverIsInFields(t *testing.T) {
 	cfg := config.Default()
 	cfg.GatewayAPI.Enabled = true
 	cfg.TCPAnnotations.Ports, cfg.TCPAnnotations.Namespaces = []string{"10000-20000"}, []string{"*"}
-	objects := set(t, 0)
-	for i, p := range places(set(t, 1)) {
-		attacked := set(t, i+1)
-		p.put(attacked, fmt.Sprintf("EVIL%d%sEVIL", i, odd[i%len(odd)]))
-		objects = append(objects, attacked...)
+	var objects []any
+	for _, set := range []func(testing.TB, int) []any{set, gatewaySet} {
+		first := len(objects)
+		objects = append(objects, set(t, first)...)
+		for i, p := range places(set(t, 1)) {
+			attacked := set(t, first+i+1)
+			p.put(attacked, fmt.Sprintf("EVIL%d%sEVIL", i, odd[i%len(odd)]))
+			objects = append(objects, attacked...)
+		}
 	}
 	for i, o := range options.All() {
 		for j, c := range odd {
@@ -452,14 +465,15 @@ func FuzzPublishedWhateverIsInFields(f *testing.F) {
 		f.Add(i*7, "^/("+c+" /x")
 	}
 	check := haproxy(f)
-	all := places(set(f, 1))
+	whole := func(tb testing.TB, n int) []any { return slices.Concat(set(tb, 2*n), gatewaySet(tb, 2*n+1)) }
+	all := places(whole(f, 1))
 	f.Fuzz(func(t *testing.T, n int, text string) {
-		attacked := set(t, 1)
+		attacked := whole(t, 1)
 		all[(n%len(all)+len(all))%len(all)].put(attacked, text)
 		o := options.All()[(n%len(options.All())+len(options.All()))%len(options.All())]
 		cfg := config.Default()
 		cfg.GatewayAPI.Enabled = true
-		publish(t, check, cfg, slices.Concat(set(t, 0), attacked, annotated(o, "fuzzed", text)))
+		publish(t, check, cfg, slices.Concat(whole(t, 0), attacked, annotated(o, "fuzzed", text)))
 	})
 }
 
