@@ -130,6 +130,18 @@ conformance: test-deps ## run the official suite of the Gateway API; TEST=NAME f
 conformance-report: test-deps ## write the report of the official suite into docs/conformance
 	$(CONFORMANCE) -update -of=$(VERSION)
 
+# Tests of this name compare a generated file with what it is made of. The chart's are made of the others.
+FRESH := IsFresh$$
+GENERATED = $$(grep -rlE --include='*_test.go' --exclude-dir=build --exclude-dir=tools '^func Test[A-Za-z]*IsFresh\(' . | xargs -n1 dirname | sort -ru)
+
+.PHONY: generate
+generate: ## write schemas, references and other generated files anew
+	go test -count=1 -p 1 -run '$(FRESH)' $(GENERATED) -update
+
+.PHONY: fresh
+fresh: ## fail when a generated file is stale, as `make test` does later
+	go test -count=1 -run '$(FRESH)' $(GENERATED)
+
 .PHONY: check
 check: format lint tidy build ## everything that CI checks
 	@$(MAKE) --no-print-directory test

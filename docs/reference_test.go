@@ -20,9 +20,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the pages of commands and flags")
 
-// TestReferenceOfCommands keeps the pages of commands and flags equal to what the programs
+// TestReferenceIsFresh keeps the pages of commands and flags equal to what the programs
 // take.
-func TestReferenceOfCommands(t *testing.T) {
+func TestReferenceIsFresh(t *testing.T) {
 	t.Parallel()
 	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand(), front.NewCommand(front.Name)} {
 		file := filepath.Join("reference", "commands-"+program.Name()+".md")
@@ -37,7 +37,7 @@ func TestReferenceOfCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(page), got); diff != "" {
-			t.Errorf("docs/%s is stale: run go test ./docs -update (-is +should be)\n%s", file, diff)
+			t.Errorf("docs/%s is stale: run make generate (-is +should be)\n%s", file, diff)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func reference(program *cobra.Command) string {
 	var b strings.Builder
 	verbs := verbsOf(program)
 	common := commonFlags(verbs)
-	fmt.Fprintf(&b, "# Commands of %s\n\n<!-- Generated from the commands: run go test ./docs -update -->\n\n%s.\n\n", program.Name(), program.Short)
+	fmt.Fprintf(&b, "# Commands of %s\n\n<!-- Generated from the commands: run make generate -->\n\n%s.\n\n", program.Name(), program.Short)
 	b.WriteString("| verb | what it does |\n|---|---|\n")
 	for _, verb := range verbs {
 		name := strings.TrimPrefix(verb.CommandPath(), program.Name()+" ")

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the document")
 
 // The page lists the metrics as they are registered, and speaks of no others.
-func TestMetricsAreDocumented(t *testing.T) {
+func TestMetricsDocumentIsFresh(t *testing.T) {
 	t.Parallel()
 	const file, section, prefix = "../docs/reference/metrics.md", "metrics of the pusher", "hapsnap_pusher_"
 	registry := prometheus.NewPedanticRegistry()

@@ -1,6 +1,6 @@
 // Package schemas holds the JSON Schemas of the files that people and the programs write, for editors and
-// pipelines. Tests of the packages that read these files make the schemas of their types, and rewrite them
-// with -update.
+// pipelines. Tests of the packages that read these files make the schemas of their types, and `make generate`
+// rewrites them.
 package schemas
 
 import (

@@ -36,8 +36,8 @@ func publishedSpec(t *testing.T, name string) map[string]any {
 }
 
 // Values that are parts of a CompilerConfig or a Fleet have the schemas of these. After a change
-// of docs/reference/schemas, run with -update.
-func TestSchemaHasThoseOfFiles(t *testing.T) {
+// of docs/reference/schemas, run make generate.
+func TestSchemaOfFilesIsFresh(t *testing.T) {
 	t.Parallel()
 	fleet := publishedSpec(t, "fleet")["properties"].(map[string]any)
 	instances := fleet["instances"].(map[string]any)
@@ -64,7 +64,7 @@ func TestSchemaHasThoseOfFiles(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(whole, string(text)); diff != "" {
-		t.Errorf("run with -update:\n%s", diff)
+		t.Errorf("run make generate:\n%s", diff)
 	}
 }
 

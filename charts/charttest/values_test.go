@@ -16,11 +16,11 @@ import (
 var update = flag.Bool("update", false, "rewrite VALUES.md")
 
 // VALUES.md is made of values.yaml and its comments.
-func TestValuesAreDocumented(t *testing.T) {
+func TestValuesDocumentIsFresh(t *testing.T) {
 	t.Parallel()
 	const path = "../hapsnap/VALUES.md"
 	var b strings.Builder
-	b.WriteString("# Values\n\n<!-- Generated from values.yaml: change it there, and run\n     go test ./charts/charttest -run Documented -update -->\n\n| value | default | what it is |\n|---|---|---|\n")
+	b.WriteString("# Values\n\n<!-- Generated from values.yaml: change it there, and run\n     make generate -->\n\n| value | default | what it is |\n|---|---|---|\n")
 	document(t, &b, "", valuesNode(t))
 	if *update {
 		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
@@ -32,7 +32,7 @@ func TestValuesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
-		t.Errorf("run with -update:\n%s", diff)
+		t.Errorf("run make generate:\n%s", diff)
 	}
 }
 

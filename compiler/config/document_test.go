@@ -35,7 +35,7 @@ func TestDocumentIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(got), want); diff != "" {
-		t.Errorf("docs/reference/configuration.md is stale: run go test ./compiler/config -update (-is +should be)\n%s", diff)
+		t.Errorf("docs/reference/configuration.md is stale: run make generate (-is +should be)\n%s", diff)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestExampleIsValid(t *testing.T) {
 const documentHead = `# The compiler's configuration
 
 <!-- Generated from the code of compiler/config: change it there, and run
-     go test ./compiler/config -update -->
+     make generate -->
 
 A file with one object of kind CompilerConfig, named with ` + "`--config`" + `. It is read strictly: an unknown field, a wrong type and an impossible value are errors with file, line and column. What the file leaves out keeps its default; a list that is given replaces the default list. Flags win over the file.
 

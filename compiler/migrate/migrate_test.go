@@ -154,7 +154,7 @@ func TestRulesAreShown(t *testing.T) {
 }
 
 // docs/reference/migration.md is what the rules say.
-func TestDocument(t *testing.T) {
+func TestDocumentIsFresh(t *testing.T) {
 	const file = "../../docs/reference/migration.md"
 	got := migrate.Document()
 	if *update {
@@ -168,7 +168,7 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("run go test ./compiler/migrate -update (-file +rules)\n%s", diff)
+		t.Errorf("run make generate (-file +rules)\n%s", diff)
 	}
 }
 

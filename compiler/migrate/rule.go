@@ -317,7 +317,7 @@ func Document() string {
 const head = `# Migration from other ingress controllers
 
 <!-- Generated from the code of compiler/migrate: change it there, and run
-     go test ./compiler/migrate -update -->
+     make generate -->
 
 [From ingress-nginx](../start/from-ingress-nginx.md) walks through a migration. This page says what
 ` + "`compiler migrate`" + ` does with each annotation.

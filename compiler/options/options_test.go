@@ -30,7 +30,7 @@ func TestDocumentIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(got), want); diff != "" {
-		t.Errorf("docs/reference/annotations.md is stale: run go test ./compiler/options -update (-is +should be)\n%s", diff)
+		t.Errorf("docs/reference/annotations.md is stale: run make generate (-is +should be)\n%s", diff)
 	}
 }
 

@@ -251,7 +251,7 @@ func Document() string {
 const head = `# Annotations
 
 <!-- Generated from the code of compiler/options: change it there, and run
-     go test ./compiler/options -update -->
+     make generate -->
 
 All names begin with ` + "`" + Prefix + "`" + `. Values are strings: quote numbers and booleans in YAML.
 

@@ -69,7 +69,7 @@ func Document() string {
 	b.WriteString(`# Annotations of Ingresses as routes of the Gateway API
 
 <!-- Generated from the code of compiler/migrate/gatewayapi: change it there, and run
-     go test ./compiler/migrate/gatewayapi -update -->
+     make generate -->
 
 [From Ingress to Gateway API](../start/from-ingress-to-gateway-api.md) walks through a migration. This page says
 what ` + "`compiler migrate --to gateway`" + ` does with each annotation of ours. Those of other controllers

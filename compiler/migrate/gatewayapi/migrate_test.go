@@ -151,7 +151,7 @@ func TestClasses(t *testing.T) {
 }
 
 // The document is that of the code, and says something of every option.
-func TestDocument(t *testing.T) {
+func TestDocumentIsFresh(t *testing.T) {
 	const file = "../../../docs/reference/migration-gateway.md"
 	got := gatewayapi.Document()
 	if *update {
@@ -164,7 +164,7 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("run go test ./compiler/migrate/gatewayapi -update (-file +code)\n%s", diff)
+		t.Errorf("run make generate (-file +code)\n%s", diff)
 	}
 	for _, o := range options.All() {
 		if !strings.Contains(got, "| `"+o.Name+"` | ") {

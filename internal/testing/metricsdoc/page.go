@@ -162,7 +162,7 @@ func Check(t *testing.T, r *prometheus.Registry, file, section, prefix string, u
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(table, documented); diff != "" {
-		t.Errorf("%s differs from the registry; rewrite it with -update:\n%s", file, diff)
+		t.Errorf("%s differs from the registry; run make generate:\n%s", file, diff)
 	}
 	if unknown, err := Unknown(string(page), prefix, r); err != nil || len(unknown) > 0 {
 		t.Errorf("%s speaks of %q: %v", file, unknown, err)

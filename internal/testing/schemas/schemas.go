@@ -159,7 +159,7 @@ func Published(tb testing.TB, s Schema, path string, update bool) {
 		tb.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		tb.Errorf("%s is stale: run this test with -update", path)
+		tb.Errorf("%s is stale: run make generate", path)
 	}
 }
 
