@@ -81,6 +81,9 @@ func unpinCommand() *cobra.Command {
 	return cmd
 }
 
+// longestOverride is how long an override may last. A longer one is a pin that nobody sees.
+const longestOverride = 30 * 24 * time.Hour
+
 func overrideCommand() *cobra.Command {
 	var f channelFlags
 	var lasts time.Duration
@@ -100,6 +103,8 @@ without the override, in the usual waves. --end ends the override at once.`,
 				return f.edit(cmd, f.endOverride)
 			case len(args) == 0 || lasts <= 0:
 				return process.WithHint(process.Usage("name a snapshot, and use --for to say how long it should run"), "pusher override r12 --for 2h; to end it: pusher override --end")
+			case lasts > longestOverride:
+				return process.WithHint(process.Usage("--for is at most %s: an override is for a limited time", process.Age(longestOverride)), "what is to run until somebody ends it is pinned: pusher pin "+args[0])
 			}
 			now := time.Now()
 			return f.edit(cmd, func(view channel.View, c *channel.Channel) (act, error) {
@@ -115,7 +120,7 @@ without the override, in the usual waves. --end ends the override at once.`,
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.add(cmd)
 	f.waits.add(cmd)
-	process.DurationVar(cmd.Flags(), &lasts, "for", 0, "how long the snapshot should run, such as 2h or 3d")
+	process.DurationVar(cmd.Flags(), &lasts, "for", 0, "how long the snapshot should run, such as 2h or 3d, at most 30d")
 	cmd.Flags().BoolVar(&end, "end", false, "end the override")
 	return cmd
 }

@@ -67,13 +67,14 @@ func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []by
 	write := s.update
 	if o == nil {
 		o, write = newChannel(s.name, fields), s.create
-	} else {
+	}
+	change := func() {
 		for _, key := range channelKeys {
 			delete(o.Data, key)
 		}
 		maps.Copy(o.Data, fields)
 	}
-	if err := addEntries(o, entry); err != nil {
+	if err := addEntries(o, now, change, entry); err != nil {
 		return nil, err
 	}
 	if err := s.signChannel(o, now); err != nil {
@@ -160,14 +161,14 @@ func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 }
 
 // Record adds turns of rollouts to the journal. It makes no channel.
-func (s *Store) Record(ctx context.Context, _ time.Time, entries ...channel.Entry) error {
+func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.Entry) error {
 	for try := 1; ; try++ {
 		o, err := s.get(ctx, ChannelName(s.name))
 		if apierrors.IsNotFound(err) {
 			return process.WithHint(fmt.Errorf("write the journal of %s: %w", s, err), "it is in the ConfigMap of the channel, which is not there")
 		}
 		if err == nil {
-			err = addEntries(o, entries...)
+			err = addEntries(o, now, nil, entries...)
 		}
 		if err == nil {
 			_, err = s.update(ctx, o)

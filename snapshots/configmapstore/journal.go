@@ -2,7 +2,12 @@ package configmapstore
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,8 +20,23 @@ import (
 // it, and a pusher without a key writes the turns of its rollouts there.
 const JournalKey = "journal.jsonl"
 
-// addEntries adds entries to the journal in the ConfigMap of a channel.
-func addEntries(o *corev1.ConfigMap, entries ...channel.Entry) error {
+// JournalledAnnotation is the digest of the channel that the last entry of the journal found or left
+// there. A channel of another digest was changed by other means than our programs.
+const JournalledAnnotation = "hapsnap.dev/journalled"
+
+// addEntries adds entries to the journal in the ConfigMap of a channel, after one about what somebody
+// changed there by hand. Change then makes the change that the entries are about, nil for none.
+func addEntries(o *corev1.ConfigMap, now time.Time, change func(), entries ...channel.Entry) error {
+	if last := o.Annotations[JournalledAnnotation]; last != "" && last != journalled(o) {
+		entries = append([]channel.Entry{edited(o, now)}, entries...)
+	}
+	if change != nil {
+		change()
+	}
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	o.Annotations[JournalledAnnotation] = journalled(o)
 	journal, err := channel.AppendEntries(o.BinaryData[JournalKey], entries...)
 	if err != nil {
 		return fmt.Errorf("write the journal: %w", err)
@@ -37,6 +57,36 @@ func addEntries(o *corev1.ConfigMap, entries ...channel.Entry) error {
 	}
 	o.BinaryData[JournalKey] = journal
 	return nil
+}
+
+// journalled returns the digest of what a channel says.
+func journalled(o *corev1.ConfigMap) string {
+	h := sha256.New()
+	for _, key := range channelKeys {
+		fmt.Fprintf(h, "%q=%q\n", key, o.Data[key])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// edited returns the entry for a channel that was changed by other means than our programs: with which
+// program and when, as the API server says in managedFields, and what the channel says since then.
+func edited(o *corev1.ConfigMap, now time.Time) channel.Entry {
+	e := channel.Entry{At: now.UTC().Truncate(time.Second), Verb: channel.VerbEdit, By: "somebody"}
+	var newest time.Time
+	for _, m := range o.ManagedFields {
+		if m.Time == nil || m.FieldsV1 == nil || !strings.Contains(m.FieldsV1.GetRawString(), `"f:data"`) || m.Time.Time.Before(newest) {
+			continue
+		}
+		newest, e.At, e.By = m.Time.Time, m.Time.UTC(), m.Manager
+	}
+	var says []string
+	for _, key := range []string{pinKey, overrideKey, pauseKey, promoteKey, abortKey} {
+		if first, _, _ := strings.Cut(strings.TrimSpace(o.Data[key]), "\n"); first != "" {
+			says = append(says, key+" "+first)
+		}
+	}
+	e.Text = "changed by hand, not by a command; it says: " + cmp.Or(strings.Join(says, ", "), "nothing")
+	return e
 }
 
 // largestChannel is how many bytes the content of a channel's ConfigMap has with its journal: the API

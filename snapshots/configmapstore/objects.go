@@ -112,7 +112,8 @@ func ownedBy(chunk *corev1.ConfigMap, manifest string, uid types.UID) *corev1.Co
 // newChannel returns the ConfigMap of a channel.
 func newChannel(store string, fields map[string]string) *corev1.ConfigMap {
 	o := part(store, ChannelName(store), partChannel)
-	o.Data = fields
+	o.Data = maps.Clone(fields)
+	o.Annotations[JournalledAnnotation] = journalled(o)
 	return o
 }
 

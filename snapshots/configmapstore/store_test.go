@@ -3,16 +3,19 @@ package configmapstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -260,6 +263,53 @@ func TestChannelOfPeople(t *testing.T) {
 	}
 	if v, err := s.View(t.Context()); !errors.Is(err, channel.ErrInvalid) {
 		t.Errorf("a channel without any key: %+v, %v", v, err)
+	}
+}
+
+// What somebody does with an editor is in the journal, too, with what did it: when the next act or turn
+// is written, and once.
+func TestEditsByHandAreInTheJournal(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s := p.open()
+	id := publish(t, s, storetest.Draft("a"))
+	edit := func(key, value string) {
+		t.Helper()
+		o := p.object("edge-channel")
+		o.Data[key] = value
+		if err := p.client.Update(t.Context(), o, client.FieldOwner("kubectl-edit")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit("pin", id.String())
+	turn := channel.Entry{At: noon, Turn: true, Verb: channel.TurnBegan, Snapshot: id, By: "pusher"}
+	for range 2 {
+		if err := s.Record(t.Context(), noon, turn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit("note", "call us") // which says nothing to a pusher
+	edit("pause", "true")
+	if err := s.UpdateChannel(t.Context(), "resume", noon, func(c *channel.Channel) error { *c = c.Resumed(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	journal, err := s.Journal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range journal {
+		if e.At.IsZero() {
+			t.Errorf("%+v has no time", e)
+		}
+		got = append(got, fmt.Sprintf("%s %s: %s", e.Verb, e.By, e.Text))
+	}
+	want := []string{
+		"edit kubectl-edit: changed by hand, not by a command; it says: pin " + id.String(), "began pusher: ",
+		"edit kubectl-edit: changed by hand, not by a command; it says: pin " + id.String() + ", pause true", "edit : resume",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
