@@ -20,7 +20,7 @@ func TestValuesDocumentIsFresh(t *testing.T) {
 	t.Parallel()
 	const path = "../hapsnap/VALUES.md"
 	var b strings.Builder
-	b.WriteString("# Values\n\n<!-- Generated from values.yaml: change it there, and run\n     make generate -->\n\n| value | default | what it is |\n|---|---|---|\n")
+	b.WriteString("# Values\n\n<!-- Generated from values.yaml. The target generate of the Makefile writes it anew. -->\n\n| value | default | what it is |\n|---|---|---|\n")
 	document(t, &b, "", valuesNode(t))
 	if *update {
 		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {

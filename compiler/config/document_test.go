@@ -48,8 +48,7 @@ func TestExampleIsValid(t *testing.T) {
 
 const documentHead = `# The compiler's configuration
 
-<!-- Generated from the code of compiler/config: change it there, and run
-     make generate -->
+<!-- Generated from the code of compiler/config. The target generate of the Makefile writes it anew. -->
 
 A file with one object of kind CompilerConfig, named with ` + "`--config`" + `. It is read strictly: an unknown field, a wrong type and an impossible value are errors with file, line and column. What the file leaves out keeps its default; a list that is given replaces the default list. Flags win over the file.
 

@@ -316,8 +316,7 @@ func Document() string {
 
 const head = `# Migration from other ingress controllers
 
-<!-- Generated from the code of compiler/migrate: change it there, and run
-     make generate -->
+<!-- Generated from the code of compiler/migrate. The target generate of the Makefile writes it anew. -->
 
 [From ingress-nginx](../start/from-ingress-nginx.md) walks through a migration. This page says what
 ` + "`compiler migrate`" + ` does with each annotation.

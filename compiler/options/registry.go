@@ -250,8 +250,7 @@ func Document() string {
 
 const head = `# Annotations
 
-<!-- Generated from the code of compiler/options: change it there, and run
-     make generate -->
+<!-- Generated from the code of compiler/options. The target generate of the Makefile writes it anew. -->
 
 All names begin with ` + "`" + Prefix + "`" + `. Values are strings: quote numbers and booleans in YAML.
 

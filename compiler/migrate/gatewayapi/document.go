@@ -68,8 +68,7 @@ func Document() string {
 	var b strings.Builder
 	b.WriteString(`# Annotations of Ingresses as routes of the Gateway API
 
-<!-- Generated from the code of compiler/migrate/gatewayapi: change it there, and run
-     make generate -->
+<!-- Generated from the code of compiler/migrate/gatewayapi. The target generate of the Makefile writes it anew. -->
 
 [From Ingress to Gateway API](../start/from-ingress-to-gateway-api.md) walks through a migration. This page says
 what ` + "`compiler migrate --to gateway`" + ` does with each annotation of ours. Those of other controllers
