@@ -171,10 +171,14 @@ const wholeGateway = `
 `
 
 // set returns the objects of a set as JSON has them.
-func set(tb testing.TB, n int) []any { return listed(tb, whole, n, 10_000+n) }
+func set(tb testing.TB, n int) []any {
+	tb.Helper()
+	return listed(tb, whole, n, 10_000+n)
+}
 
 // gatewaySet returns those of a set of the Gateway API.
 func gatewaySet(tb testing.TB, n int) []any {
+	tb.Helper()
 	return listed(tb, wholeGateway, n, 20_000+n, 30_000+n, 40_000+n, 50_000+n)
 }
 
@@ -324,6 +328,7 @@ const authorities = `
 
 // authoritySet returns a set of these.
 func authoritySet(tb testing.TB, n int) []any {
+	tb.Helper()
 	return listed(tb, authorities, n, 20_000+n, 30_000+n)
 }
 
@@ -465,7 +470,10 @@ func FuzzPublishedWhateverIsInFields(f *testing.F) {
 		f.Add(i*7, "^/("+c+" /x")
 	}
 	check := haproxy(f)
-	whole := func(tb testing.TB, n int) []any { return slices.Concat(set(tb, 2*n), gatewaySet(tb, 2*n+1)) }
+	whole := func(tb testing.TB, n int) []any {
+		tb.Helper()
+		return slices.Concat(set(tb, 2*n), gatewaySet(tb, 2*n+1))
+	}
 	all := places(whole(f, 1))
 	f.Fuzz(func(t *testing.T, n int, text string) {
 		attacked := whole(t, 1)
