@@ -176,6 +176,9 @@ func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 				add(c.Namespaces, q)
 			}
 		}
+		for _, name := range inputs.GatewayDefinitions() {
+			add(nil, kubewatch.Query{APIVersion: inputs.DefinitionVersion, Kind: inputs.DefinitionKind, Name: name})
+		}
 		add(nil, kubewatch.Query{APIVersion: "v1", Kind: "Namespace"}) // by whose labels listeners let routes in
 	}
 	out = append(out, watched(c, "Secret", c.Secrets, asked.Secrets)...)
@@ -197,6 +200,9 @@ func Concern(q kubewatch.Query) string {
 			return "classes"
 		}
 		return "gateways"
+	}
+	if q.APIVersion == inputs.DefinitionVersion && q.Name != "" {
+		return "definitions"
 	}
 	switch q.Kind {
 	case "IngressClass":

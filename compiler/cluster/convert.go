@@ -21,6 +21,8 @@ import (
 type converter struct {
 	trim  func(content map[string]any)
 	typed func() any // a new value of the kind's type; nil keeps the content
+	// strict has fields that the type does not have noted.
+	strict bool
 }
 
 func converterFor(q kubewatch.Query) converter {
@@ -29,7 +31,11 @@ func converterFor(q kubewatch.Query) converter {
 		return c
 	}
 	if q.APIVersion == inputs.GatewayVersion {
-		c.typed = inputs.NewGatewayObject(q.Kind)
+		c.typed, c.strict = inputs.NewGatewayObject(q.Kind), true
+		return c
+	}
+	if q.APIVersion == inputs.DefinitionVersion && q.Kind == inputs.DefinitionKind {
+		c.typed = func() any { return new(inputs.Definition) }
 		return c
 	}
 	switch q.Kind {
@@ -63,11 +69,27 @@ func (c converter) object(o any) (any, error) {
 		return u, nil
 	}
 	value := c.typed()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, value); err != nil {
+	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, value, c.strict)
+	unknown, more := runtime.AsStrictDecodingError(err)
+	if err != nil && !more {
 		return nil, fmt.Errorf("convert %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+	}
+	if object, is := value.(metav1.Object); is && more {
+		noteUnknown(object, unknown.Errors())
 	}
 	strip(value)
 	return value, nil
+}
+
+// noteUnknown takes note of a field of the spec that a later version of the API has. What is not known is not
+// served as if it were not there.
+func noteUnknown(object metav1.Object, unknown []error) {
+	for _, err := range unknown {
+		if field, is := strings.CutPrefix(err.Error(), "unknown field \"spec."); is {
+			inputs.NoteUnknown(object, "spec."+strings.TrimSuffix(field, "\""))
+			return
+		}
+	}
 }
 
 // strip takes out the fields that no compile looks at. The addresses of load
@@ -91,6 +113,8 @@ func strip(value any) {
 		o.Spec, o.Status, o.Annotations = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}, nil
 	case *discoveryv1.EndpointSlice:
 		o.OwnerReferences = nil
+	case *inputs.Definition:
+		o.Strip()
 	}
 }
 

@@ -1,8 +1,13 @@
 package gateway
 
 import (
+	"slices"
+	"strings"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/gateway-api/pkg/features"
+
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
 // supported are the features that the status of a class claims (GEP-2162), in the order of their names.
@@ -30,6 +35,7 @@ var supported = []features.FeatureName{
 	features.SupportHTTPRouteBackendRequestHeaderModification,
 	features.SupportHTTPRouteBackendTimeout,
 	features.SupportHTTPRouteCORS,
+	features.SupportHTTPRouteDestinationPortMatching,
 	features.SupportHTTPRouteHostRewrite,
 	features.SupportHTTPRouteMethodMatching,
 	features.SupportHTTPRouteNamedRouteRule,
@@ -52,11 +58,25 @@ var supported = []features.FeatureName{
 	features.SupportTLSRouteModeTerminate,
 }
 
+// experimental are the features that need fields of the experimental channel. TLSRouteModeMixed needs none,
+// and the suite wants the listeners of who does not claim it to be in conflict.
+var experimental = func() map[features.FeatureName]bool {
+	out := map[features.FeatureName]bool{}
+	for _, f := range features.AllFeatures.UnsortedList() {
+		out[f.Name] = f.Channel == features.FeatureChannelExperimental && f.Name != features.SupportTLSRouteModeMixed
+	}
+	return out
+}()
+
 // supportedFeatures are those of a class. Gateways have addresses, and Services, only if the configuration
-// gives them some.
-func (c Config) supportedFeatures() []gatewayv1.SupportedFeature {
+// gives them some; and what the cluster has no kinds and fields for, it is not told.
+func (c Config) supportedFeatures(of api) []gatewayv1.SupportedFeature {
 	var out []gatewayv1.SupportedFeature
 	for _, name := range supported {
+		missing := func(kind string) bool { return strings.HasPrefix(string(name), kind) && !of.reads(kind) }
+		if experimental[name] && !of.experimental || slices.ContainsFunc(inputs.GatewayKinds(), missing) {
+			continue
+		}
 		switch name {
 		case features.SupportGatewayStaticAddresses, features.SupportGatewayAddressEmpty:
 			if len(c.Addresses) == 0 {

@@ -33,12 +33,15 @@ type gateways struct {
 }
 
 // place finds the Gateways that are ours, and opens their ports. The older one gets a port.
-func (t *gateways) place(in inputs.GatewayAPI) {
+func (t *gateways) place(in inputs.GatewayAPI, of api) {
 	ours := map[string]bool{}
 	for _, c := range sorted(in.Classes) {
 		if string(c.Value.Spec.ControllerName) == t.cfg.Controller {
 			ours[c.Ref.Name] = c.Value.Spec.ParametersRef == nil
-			t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c, t.cfg))
+			t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c, t.cfg, of))
+			for _, w := range of.warnings() {
+				t.report(w.Severity, c.Ref, c.Position("spec", "controllerName"), w.Message, w.Hint)
+			}
 			if c.Value.Spec.ParametersRef != nil {
 				t.report(diag.Error, c.Ref, c.Position("spec", "parametersRef"), "parameters are not supported; Gateways of the class are not served", "remove them")
 			}
@@ -126,11 +129,18 @@ func setsFor(g diag.Object, sets []inputs.Object[gatewayv1.ListenerSet]) []input
 	})
 }
 
+// unknownField says that an object has a field of a later version of the API.
+func unknownField(field string) string {
+	return "the field " + field + " is not known to this version"
+}
+
 // refuse leaves out a Gateway that asks for what is not supported.
 func (t *gateways) refuse(g *attach.Gateway) {
 	var why attach.Verdict
 	spec := g.Value.Spec
-	switch {
+	switch field := inputs.UnknownField(g.Value); {
+	case field != "":
+		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: unknownField(field)}
 	case slices.ContainsFunc(spec.Addresses, func(a gatewayv1.GatewaySpecAddress) bool {
 		return len(t.cfg.Addresses) == 0 || a.Type != nil && *a.Type != gatewayv1.IPAddressType
 	}):
@@ -147,7 +157,9 @@ func (t *gateways) refuse(g *attach.Gateway) {
 // refuseSets leaves out the ListenerSets that a Gateway does not allow.
 func (t *gateways) refuseSets(g *attach.Gateway) {
 	for _, s := range g.Sets {
-		switch {
+		switch field := inputs.UnknownField(s.Value); {
+		case field != "":
+			s.Refused = attach.Verdict{Reason: string(gatewayv1.ListenerSetReasonInvalid), Message: unknownField(field)}
 		case !g.Refused.Fine():
 			s.Refused = attach.Verdict{Reason: string(gatewayv1.ListenerSetReasonParentNotAccepted), Message: g.Ref.String() + " is not accepted"}
 		case !t.world.Allows(g, s.Ref.Namespace):

@@ -113,6 +113,9 @@ func (p *policies) judge(b *backendTLS) {
 			b.accepted = attach.Verdict{Reason: string(reason), Message: fmt.Sprintf(format, args...)}
 		}
 	}
+	if field := inputs.UnknownField(b.Value); field != "" {
+		refuse(gatewayv1.PolicyReasonInvalid, "%s", unknownField(field))
+	}
 	name := string(v.Hostname)
 	if fault := checkHost(name); fault != nil {
 		refuse(gatewayv1.PolicyReasonInvalid, "%s", fault.message)

@@ -48,6 +48,11 @@ type read struct {
 // read reads the rules of a route.
 func (t *reader) read(o inputs.Object[gatewayv1.HTTPRoute]) *read {
 	r := &read{Object: o, Route: attach.Route{Kind: o.Ref.Kind, Namespace: o.Ref.Namespace}}
+	if field := inputs.UnknownField(o.Value); field != "" {
+		t.report(diag.Error, o.Ref, o.Position("spec"), unknownField(field)+"; the route is not served", "")
+		r.refused = attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: unknownField(field)}
+		return r
+	}
 	for i, h := range o.Value.Spec.Hostnames {
 		if message, hint := hostname.Check(hostname.Normal(string(h))); message != "" {
 			t.report(diag.Error, o.Ref, o.Position("spec", "hostnames", i), fmt.Sprintf("hostname %q %s; the route is not served", h, message), hint)

@@ -51,7 +51,7 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 		return routing.Model{}, nil, Verdicts{}
 	}
 	f, verdicts := &findings{}, &Verdicts{}
-	world := &attach.World{Namespaces: map[string]labels.Set{}, Grants: in.Gateway.Grants}
+	world := &attach.World{Namespaces: map[string]labels.Set{}, Grants: f.grants(in.Gateway.Grants)}
 	for _, n := range in.Namespaces {
 		world.Namespaces[n.Ref.Name] = n.Value.Labels
 	}
@@ -59,7 +59,7 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 		findings: f, cfg: cfg, world: world, verdicts: verdicts, binds: map[string]*bind{},
 		certificates: newCertificates(in.Secrets, cfg.SecretsUnseen), authorities: newAuthorities(in, world, cfg.MostAuthorityBytes),
 	}
-	g.place(in.Gateway)
+	g.place(in.Gateway, apiOf(in))
 	b := newBackends(in.Services, world)
 	b.policies = newPolicies(f, cfg.Controller, world, g.authorities, in.Gateway.Policies)
 	r := &routes{
@@ -82,6 +82,17 @@ type findings struct{ found []diag.Diagnostic }
 // report adds a finding.
 func (f *findings) report(severity diag.Severity, object diag.Object, at diag.Position, message, hint string) {
 	f.found = append(f.found, diag.Diagnostic{Severity: severity, Object: object, Position: at, Message: message, Hint: hint})
+}
+
+// grants returns the ReferenceGrants that permit something: what a later version limits, is not permitted.
+func (f *findings) grants(in []inputs.Object[gatewayv1.ReferenceGrant]) []inputs.Object[gatewayv1.ReferenceGrant] {
+	return slices.DeleteFunc(slices.Clone(in), func(g inputs.Object[gatewayv1.ReferenceGrant]) bool {
+		field := inputs.UnknownField(g.Value)
+		if field != "" {
+			f.report(diag.Warning, g.Ref, g.Position("spec"), unknownField(field)+"; the grant permits nothing", "")
+		}
+		return field != ""
+	})
 }
 
 // allRoutes returns the routes of all kinds as HTTPRoutes, the oldest first.

@@ -139,7 +139,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	const served, taken = "Accepted=Accepted !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs", "!Accepted=PortUnavailable !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs !Programmed=Invalid"
 	for name, want := range map[string]string{
-		"hapsnap": "Accepted=Accepted",
+		"hapsnap": "Accepted=Accepted SupportedVersion=NotFound",
 		"one":     "Accepted=ListenersNotValid ResolvedRefs=ResolvedRefs", "one a": "2 " + served, "one b": "1 " + served, "one c": "1 " + taken,
 		"two": "!Accepted=ListenersNotValid !Programmed=Invalid ResolvedRefs=ResolvedRefs", "two a": "1 " + taken, "two b": "1 " + taken, "two c": "1 " + taken,
 		"good 0": "Accepted=Accepted ResolvedRefs=ResolvedRefs", "good 1": "Accepted=Accepted ResolvedRefs=ResolvedRefs",

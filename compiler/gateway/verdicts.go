@@ -90,7 +90,7 @@ func condition(kind, reason string, v attach.Verdict, generation int64) metav1.C
 	return c
 }
 
-func classVerdict(c inputs.Object[gatewayv1.GatewayClass], cfg Config) ClassVerdict {
+func classVerdict(c inputs.Object[gatewayv1.GatewayClass], cfg Config, of api) ClassVerdict {
 	var v attach.Verdict
 	if c.Value.Spec.ParametersRef != nil {
 		v = attach.Verdict{Reason: string(gatewayv1.GatewayClassReasonInvalidParameters), Message: "parameters are not supported"}
@@ -98,8 +98,9 @@ func classVerdict(c inputs.Object[gatewayv1.GatewayClass], cfg Config) ClassVerd
 	return ClassVerdict{c.Ref, gatewayv1.GatewayClassStatus{
 		Conditions: []metav1.Condition{
 			condition(string(gatewayv1.GatewayClassConditionStatusAccepted), string(gatewayv1.GatewayClassReasonAccepted), v, c.Value.Generation),
+			of.version(c.Value.Generation),
 		},
-		SupportedFeatures: cfg.supportedFeatures(),
+		SupportedFeatures: cfg.supportedFeatures(of),
 	}}
 }
 

@@ -26,6 +26,8 @@ type GatewayAPI struct {
 	UDPRoutes  []Object[gatewayv1.UDPRoute]
 	Grants     []Object[gatewayv1.ReferenceGrant]
 	Policies   []Object[gatewayv1.BackendTLSPolicy]
+	// Definitions say of which version and channel the kinds are.
+	Definitions []Object[Definition]
 }
 
 // of returns the objects if a class is that of a controller. If none is, they are all somebody else's.
@@ -136,6 +138,8 @@ func (in *GatewayAPI) Add(object metav1.Object) {
 		in.Grants = append(in.Grants, gatewayObject("ReferenceGrant", o))
 	case *gatewayv1.BackendTLSPolicy:
 		in.Policies = append(in.Policies, gatewayObject("BackendTLSPolicy", o))
+	case *Definition:
+		in.Definitions = append(in.Definitions, Object[Definition]{Ref: RefOf(DefinitionVersion, DefinitionKind, "", o.Name), Value: o})
 	}
 }
 
@@ -146,6 +150,9 @@ func gatewayObject[T any](kind string, value *T) Object[T] {
 
 // gatewayAPI adds an object of the Gateway API, and reports whether it is one.
 func (g *gatherer) gatewayAPI(o manifests.Object) bool {
+	if o.APIVersion == DefinitionVersion && o.Kind == DefinitionKind {
+		return g.definition(o)
+	}
 	if group, _, _ := strings.Cut(o.APIVersion, "/"); group == gatewayGroup && o.Kind == "BackendTLSPolicy" && o.APIVersion != GatewayVersion {
 		g.report(o, inFile(o.Position("apiVersion")), "a BackendTLSPolicy of "+o.APIVersion+" is not read, and nothing is sent to the servers that it is for", "write it as "+GatewayVersion)
 		var policy gatewayv1.BackendTLSPolicy
@@ -195,7 +202,7 @@ func (in GatewayAPI) without(out map[diag.Object]bool) GatewayAPI {
 		Classes: without(in.Classes, out), Gateways: without(in.Gateways, out), Sets: without(in.Sets, out),
 		HTTPRoutes: without(in.HTTPRoutes, out), GRPCRoutes: without(in.GRPCRoutes, out),
 		TLSRoutes: without(in.TLSRoutes, out), TCPRoutes: without(in.TCPRoutes, out), UDPRoutes: without(in.UDPRoutes, out),
-		Grants: without(in.Grants, out), Policies: without(in.Policies, out),
+		Grants: without(in.Grants, out), Policies: without(in.Policies, out), Definitions: in.Definitions,
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 
 // Conditions of ours, by what has them. Those that are not wanted any more are removed.
 var (
-	ofClass   = []string{string(gatewayv1.GatewayClassConditionStatusAccepted)}
+	ofClass   = []string{string(gatewayv1.GatewayClassConditionStatusAccepted), string(gatewayv1.GatewayClassConditionStatusSupportedVersion)}
 	ofGateway = []string{
 		string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed),
 		string(gatewayv1.GatewayConditionResolvedRefs), string(gatewayv1.GatewayConditionInsecureFrontendValidationMode),
