@@ -138,6 +138,7 @@ const wholeGateway = `
       - {type: URLRewrite, urlRewrite: {hostname: to.example, path: {type: ReplacePrefixMatch, replacePrefixMatch: /to}}}
       - {type: CORS, cors: {allowOrigins: ["https://*.a.example", "https://b.example"], allowMethods: [GET], allowHeaders: [X-A], exposeHeaders: [X-B]}}
       timeouts: {request: 10s, backendRequest: 5s}
+      retry: {codes: [500, 503], attempts: 1, backoff: 0s}
       backendRefs: [{name: web%[1]d, kind: Service, group: "", port: 80, weight: 2}, {name: web%[1]d, namespace: shop, port: 80, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [X-A]}}]}]
     - matches: [{path: {type: RegularExpression, value: "/x[0-9]+"}}]
       filters: [{type: RequestRedirect, requestRedirect: {scheme: https, hostname: to.example, path: {type: ReplaceFullPath, replaceFullPath: /to}}}]

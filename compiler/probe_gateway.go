@@ -173,6 +173,7 @@ func probeRules() []gatewayv1.HTTPRouteRule {
 		},
 		{Matches: path("/mirrored"), Filters: []gatewayv1.HTTPRouteFilter{probeMirror(100), probeMirror(50)}, BackendRefs: probeRefs("probe")},
 		{Matches: path("/missing"), BackendRefs: probeRefs("missing")},
+		{Matches: path("/again"), Retry: &gatewayv1.HTTPRouteRetry{Codes: []gatewayv1.HTTPRouteRetryStatusCode{500}}, BackendRefs: probeRefs("probe")},
 		redirect("/here", gatewayv1.HTTPRequestRedirectFilter{}),
 		redirect("/there", gatewayv1.HTTPRequestRedirectFilter{Scheme: new("https"), Hostname: new(gatewayv1.PreciseHostname("probe.invalid")), Port: new(gatewayv1.PortNumber(8443))}),
 		cors("/cors", gatewayv1.HTTPCORSFilter{AllowOrigins: []gatewayv1.CORSOrigin{"https://probe.invalid"}, AllowMethods: []gatewayv1.HTTPMethodWithWildcard{"*"}, AllowHeaders: []gatewayv1.HTTPHeaderName{"*"}}),

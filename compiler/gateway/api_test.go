@@ -58,7 +58,7 @@ func TestAPIOfTheCluster(t *testing.T) {
 		"nothing is known":           {"", false, "Unknown NotFound", "there is no CustomResourceDefinition", all, ""},
 		"standard":                   {definitions(bundle("v1.6.3", "standard")), false, "True SupportedVersion", "", all, ""},
 		"a later patch":              {definitions(bundle("v1.6.12", "standard")), false, "True SupportedVersion", "", all, ""},
-		"experimental":               {definitions(bundle("v1.6.3", "experimental")), false, "True SupportedVersion", "", "BackendTLSPolicy HTTPRoute HTTPRouteDestinationPortMatching TCPRoute TLSRouteModeMixed", ""},
+		"experimental":               {definitions(bundle("v1.6.3", "experimental")), false, "True SupportedVersion", "", "BackendTLSPolicy HTTPRoute HTTPRouteDestinationPortMatching HTTPRouteRetry TCPRoute TLSRouteModeMixed", ""},
 		"one is not experimental":    {definitions(bundle("v1.6.3", "experimental"), "TCPRoute") + definition("TCPRoute", "tcproutes", bundle("v1.6.3", "standard"), "v1"), false, "True SupportedVersion", "", all, ""},
 		"a later release":            {definitions(bundle("v1.7.0", "standard")), false, "False UnsupportedVersion", "are of v1.7.0, and v1.6 is supported; an object with a field that is not known", all, "are of v1.7.0, and v1.6 is supported"},
 		"a release with more digits": {definitions(bundle("v1.60.0", "standard")), false, "False UnsupportedVersion", "are of v1.60.0", all, "are of v1.60.0"},

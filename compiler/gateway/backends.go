@@ -137,28 +137,34 @@ func (b *backends) refer(route attach.Route, ref gatewayv1.BackendRef) reference
 
 // take returns the name of the backend that does some work for what a reference leads to. Backends that
 // do the same are one.
-func (b *backends) take(r reference, filters []policy.Filter, timeout policy.Duration, grpc bool, shown string, origin routing.Origin) string {
+func (b *backends) take(r reference, filters []policy.Filter, todo work, grpc bool, shown string, origin routing.Origin) string {
 	made := routing.Backend{Targets: []routing.Target{r.target}, Filters: filters}
 	shows := b.serve(&made, r, shown)
-	if timeout != "" || grpc {
+	if todo.timeout != "" || todo.retry != nil || grpc {
 		upstream := policy.Upstream{}
 		if made.Upstream != nil {
 			upstream = *made.Upstream
 		}
-		if timeout != "" {
-			upstream.Timeouts.Server = timeout
+		if todo.timeout != "" {
+			upstream.Timeouts.Server = todo.timeout
+		}
+		if todo.retry != nil {
+			upstream.Retries, upstream.RetryOn = &todo.retry.attempts, todo.retry.on
 		}
 		if grpc {
 			upstream.Protocol = policy.GRPC
 		}
 		made.Upstream = &upstream
 	}
-	suffix := "0"
-	switch {
-	case shows:
-		suffix = digest(filters, timeout, grpc, shown)
-	case len(filters) > 0 || timeout != "" || grpc:
-		suffix = digest(filters, timeout, grpc)
+	suffix, own := "0", []any{filters, todo.timeout, grpc}
+	if todo.retry != nil {
+		own = append(own, *todo.retry)
+	}
+	if shows {
+		own = append(own, shown)
+	}
+	if len(filters) > 0 || todo.timeout != "" || grpc || len(own) > 3 {
+		suffix = digest(own...)
 	}
 	made.Name = r.name + ":" + suffix
 	return b.add(made, origin)

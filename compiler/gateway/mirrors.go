@@ -32,7 +32,7 @@ func (t *reader) mirrored(r *read, w work, shown string, origin routing.Origin) 
 			continue
 		}
 		if share.Numerator > 0 {
-			share.Backend = t.backends.take(found, nil, "", false, shown, origin)
+			share.Backend = t.backends.take(found, nil, work{}, false, shown, origin)
 			out = append(out, share)
 		}
 	}

@@ -109,10 +109,7 @@ func (t *reader) matchesFor(r *read, shown string) []layout.Match {
 // rule returns the matches of a rule and where they lead, or why there are none. Servers are shown a
 // certificate over TLS, if there is one.
 func (t *reader) rule(r *read, i int, rule gatewayv1.HTTPRouteRule, shown string) ([]layout.Match, *problem) {
-	switch {
-	case rule.Retry != nil:
-		return nil, unsupported("retries are not supported").in("retry")
-	case rule.SessionPersistence != nil:
+	if rule.SessionPersistence != nil {
 		return nil, unsupported("session persistence is not supported").in("sessionPersistence")
 	}
 	matches, p := matchesOf(rule, t.cfg.Form)
@@ -127,6 +124,9 @@ func (t *reader) rule(r *read, i int, rule gatewayv1.HTTPRouteRule, shown string
 		return nil, p
 	}
 	if todo.timeout, p = timeoutOf(rule.Timeouts); p != nil {
+		return nil, p
+	}
+	if todo.retry, p = retryOf(rule); p != nil {
 		return nil, p
 	}
 	each := make([]work, len(rule.BackendRefs))
@@ -220,7 +220,7 @@ func (t *reader) destination(r *read, rule gatewayv1.HTTPRouteRule, m match, tod
 		if found.problem != nil {
 			share.Backend = r.invalid(t.backends, origin)
 		} else {
-			share.Backend = t.backends.take(found, all, todo.timeout, r.isGRPC(), shown, origin)
+			share.Backend = t.backends.take(found, all, todo, r.isGRPC(), shown, origin)
 		}
 		shares = append(shares, share)
 	}

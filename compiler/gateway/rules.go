@@ -3,6 +3,8 @@ package gateway
 import (
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -21,6 +23,7 @@ type work struct {
 	rewrite  *gatewayv1.HTTPPathModifier
 	redirect *policy.RedirectURL
 	timeout  policy.Duration
+	retry    *retry
 	mirrors  []gatewayv1.HTTPRequestMirrorFilter
 	// closed says why requests are answered 500.
 	closed *problem
@@ -275,6 +278,66 @@ func replaced(prefix, to string) policy.RewritePath {
 		return policy.RewritePath{Pattern: "^" + regexp.QuoteMeta(prefix) + "/?(.*)$", Replacement: `/\1`}
 	}
 	return policy.RewritePath{Pattern: "^" + regexp.QuoteMeta(prefix) + "(/.*)?$", Replacement: to + `\1`}
+}
+
+// retry says how often a request is sent again, and after what.
+type retry struct {
+	attempts int
+	on       string // as in a policy.Upstream
+}
+
+// retriable are the status codes that every HAProxy knows to retry after.
+var retriable = []gatewayv1.HTTPRouteRetryStatusCode{401, 403, 404, 408, 425, 500, 501, 502, 503, 504}
+
+// Attempts where a rule does not say how many, and the most that it may say.
+const usualAttempts, mostAttempts = 3, 100
+
+// retryOf returns what a rule says of retries. HAProxy does not wait before one, and has no limit for all of
+// them together: what comes to that is not accepted.
+func retryOf(rule gatewayv1.HTTPRouteRule) (*retry, *problem) {
+	in := rule.Retry
+	if in == nil {
+		return nil, nil
+	}
+	out := &retry{attempts: usualAttempts}
+	if in.Attempts != nil {
+		out.attempts = *in.Attempts
+	}
+	if out.attempts < 1 || out.attempts > mostAttempts {
+		return nil, unsupported("%d attempts are not between 1 and %d", out.attempts, mostAttempts).in("retry", "attempts")
+	}
+	if in.Backoff != nil {
+		if d, err := time.ParseDuration(string(*in.Backoff)); err != nil || d != 0 {
+			return nil, unsupported("a backoff is not supported: a request is sent again at once").in("retry", "backoff")
+		}
+	}
+	on := []string{"conn-failure", "empty-response", "response-timeout"}
+	for _, code := range slices.Compact(slices.Sorted(slices.Values(in.Codes))) {
+		if !slices.Contains(retriable, code) {
+			return nil, unsupported("the code %d is not supported: those that are, are %v", code, retriable).in("retry", "codes", slices.Index(in.Codes, code))
+		}
+		on = append(on, strconv.Itoa(int(code)))
+	}
+	out.on = strings.Join(on, " ")
+	return out, retriesFit(rule.Timeouts, out.attempts)
+}
+
+// retriesFit says why a request and its retries may take longer than the rule allows for all of them.
+func retriesFit(in *gatewayv1.HTTPRouteTimeouts, attempts int) *problem {
+	if in == nil || in.Request == nil {
+		return nil
+	}
+	request, err := time.ParseDuration(string(*in.Request))
+	if err != nil || request == 0 {
+		return nil // no limit: others are refused with the timeouts
+	}
+	if in.BackendRequest != nil {
+		each, err := time.ParseDuration(string(*in.BackendRequest))
+		if err == nil && each > 0 && each <= request/time.Duration(attempts+1) {
+			return nil
+		}
+	}
+	return unsupported("a request with its retries may take longer than timeouts.request: timeouts.backendRequest has to fit into it %d times", attempts+1).in("retry", "attempts")
 }
 
 // timeoutOf returns how long a server may take, the smaller of what a rule says, and "" if it says

@@ -327,7 +327,7 @@ func TestUnsupported(t *testing.T) {
 		`{filters: [{type: CORS, cors: {allowOrigins: ["https://a.example/b"]}}]}`:                                                                                                                   "no origin",
 		`{filters: [{type: CORS, cors: {allowMethods: ["A B"]}}]}`:                                                                                                                                   "method",
 		`{timeouts: {request: 1us}}`: "no duration",
-		`{retry: {attempts: 1}}`:     "retries",
+		`{retry: {backoff: 1s}}`:     "backoff",
 		`{sessionPersistence: {}}`:   "session persistence",
 		`{backendRefs: [{name: web, port: 80, filters: [{type: ExternalAuth}]}]}`: "ExternalAuth is not supported",
 	} {

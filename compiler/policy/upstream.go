@@ -21,7 +21,11 @@ type Upstream struct {
 	MaxConnections, MaxQueue int
 	Timeouts                 Timeouts
 	Retries                  *int // nil: as in the defaults
-	Check                    healthCheck
+	// RetryOn are the events and status codes after which a request is sent again, as HAProxy writes them,
+	// such as "conn-failure 500". The body of the request is waited for then, so that it can be; "" leaves it
+	// to the defaults.
+	RetryOn string
+	Check   healthCheck
 	// SlowStart is how long a new server takes to get its whole share.
 	SlowStart Duration
 	Affinity  *Affinity // nil: every request goes where Balance says
@@ -29,6 +33,9 @@ type Upstream struct {
 
 // RetryCount returns the number of retries.
 func (u Upstream) RetryCount() int { return *u.Retries }
+
+// RetryWords returns the words of RetryOn.
+func (u Upstream) RetryWords() []string { return strings.Fields(u.RetryOn) }
 
 // Balance is how servers are chosen. Key is the header or the parameter of the
 // query that header and query look at.

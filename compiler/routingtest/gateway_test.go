@@ -198,16 +198,17 @@ func TestGatewayUnsupported(t *testing.T) {
   - {matches: [{path: {value: /ok}}], backendRefs: [{name: web, port: 80}]}
   - {matches: [{path: {value: /extension}}], filters: [{type: ExtensionRef, extensionRef: {group: a.example, kind: Thing, name: x}}], backendRefs: [{name: web, port: 80}]}
 `)+routeYAML("shop", "whole", "whole.example", "  rules: [{matches: [{path: {type: RegularExpression, value: '(a'}}], backendRefs: [{name: web, port: 80}]}]\n")+
-		routeYAML("shop", "retry", "retry.example", "  rules: [{retry: {attempts: 2}, backendRefs: [{name: web, port: 80}]}]\n"))
+		routeYAML("shop", "retry", "retry.example", "  rules: [{retry: {backoff: 1s}, backendRefs: [{name: web, port: 80}]}]\n")+
+		routeYAML("shop", "session", "session.example", "  rules: [{sessionPersistence: {}, backendRefs: [{name: web, port: 80}]}]\n"))
 	for target, want := range map[string]string{
-		"part.example/mirror": "404", "part.example/ok": "web", "part.example/extension": "500", "whole.example/(a": "404", "retry.example/": "404",
+		"part.example/mirror": "404", "part.example/ok": "web", "part.example/extension": "500", "whole.example/(a": "404", "retry.example/": "404", "session.example/": "404",
 	} {
 		host, path, _ := strings.Cut(target, "/")
 		if got := e.http11(t, "GET", host, "/"+path); got != want {
 			t.Errorf("%s: %s, want %s", target, got, want)
 		}
 	}
-	want := map[string]string{"part": "True Accepted True UnsupportedValue", "whole": "False UnsupportedValue  ", "retry": "False UnsupportedValue  "}
+	want := map[string]string{"part": "True Accepted True UnsupportedValue", "whole": "False UnsupportedValue  ", "retry": "False UnsupportedValue  ", "session": "False UnsupportedValue  "}
 	for _, r := range e.result.Verdicts.Routes {
 		conditions := r.Parents[0].Conditions
 		accepted, part := gateway.Condition(conditions, "Accepted"), gateway.Condition(conditions, "PartiallyInvalid")
