@@ -70,7 +70,7 @@ help: ## list the targets
 	@echo
 	@echo '  HAPROXY=PATH  another haproxy for test, cover, bench and demo'
 	@echo '  DATAPLANEAPI=PATH  a real Dataplane API for test, compare-api and demo (HAProxy 2.7+)'
-	@echo '  PACKAGES=...  fewer packages for test, cover, bench and fuzz'
+	@echo '  PACKAGES=...  fewer packages for test, cover, benchmarks and fuzz'
 
 .PHONY: build
 build: ## build the programs into build/bin
@@ -182,8 +182,18 @@ SEED ?=
 soak: test-deps ## random changes and faults under load for DURATION (5m), again with SEED
 	DURATION=$(DURATION) SEED=$(SEED) go test -count=1 -v $(filter -race,$(TESTFLAGS)) -timeout 24h -run '^TestSoak$$' ./testscripts
 
+# All sizes take about an hour. LOAD says for the page what else the machine does meanwhile.
+SIZES ?=
+ROWS ?=
+LOAD ?=
+
 .PHONY: bench
-bench: deps ## run the benchmarks, each for BENCHTIME (1s)
+bench: deps ## print hapsnap's times beside their limits; without SIZES=100,1000 all sizes, written to docs
+	@go build -o build/bin/bench ./hack/bench
+	@build/bin/bench -load '$(LOAD)' -rows '$(ROWS)' $(if $(SIZES),-sizes $(SIZES),-sizes 100,1000,10000,50000,100000 -write docs)
+
+.PHONY: benchmarks
+benchmarks: deps ## run the benchmarks of packages, each for BENCHTIME (1s)
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(PACKAGES)
 
 .PHONY: cover

@@ -12,11 +12,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
@@ -43,6 +46,31 @@ func counting(tb testing.TB) (check *validate.Checker, runs func() int) {
 		text, _ := os.ReadFile(count)
 		return len(text)
 	}
+}
+
+// many returns n Services and an Ingress for each.
+func many(n int) inputs.Inputs {
+	var in inputs.Inputs
+	prefix, class := networkingv1.PathTypePrefix, "hapsnap"
+	for i := range n {
+		name := fmt.Sprintf("app-%05d", i)
+		meta := metav1.ObjectMeta{Namespace: "shop", Name: name}
+		in.Services = append(in.Services, inputs.Object[corev1.Service]{
+			Ref:   diag.Object{Kind: "Service", Namespace: "shop", Name: name},
+			Value: &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}},
+		})
+		backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: name, Port: networkingv1.ServiceBackendPort{Number: 80}}}
+		in.Ingresses = append(in.Ingresses, inputs.Object[networkingv1.Ingress]{
+			Ref: diag.Object{Kind: "Ingress", Namespace: "shop", Name: name},
+			Value: &networkingv1.Ingress{ObjectMeta: meta, Spec: networkingv1.IngressSpec{
+				IngressClassName: &class,
+				Rules: []networkingv1.IngressRule{{Host: name + ".example", IngressRuleValue: networkingv1.IngressRuleValue{
+					HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: &prefix, Backend: backend}}},
+				}}},
+			}},
+		})
+	}
+	return in
 }
 
 // judgingMany runs a compiler of so many Ingresses with a judge.

@@ -1,0 +1,130 @@
+// Bench prints how long hapsnap takes, as ratios to what it cannot be quicker than, and writes the
+// page docs/performance.md with a chart.
+//
+//	go run ./hack/bench [-sizes 100,1000] [-rows compile,change] [-write docs]
+//
+// Each row is measured beside its limit, in turns: once the limit, once hapsnap, and so on, and the
+// medians are compared. So a machine that is busy with something else slows down both alike. With
+// -write, the figures go into performance.json in that folder, and the page and the chart are made of
+// them.
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/validate"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) > 1 && args[0] == childVerb {
+		return child(ctx, args[1:])
+	}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	sizes := flags.String("sizes", "100,1000,10000", "how many Ingresses there are, one run for each")
+	only := flags.String("rows", "", "the rows to measure, by name; all but those of histories, which take long, if empty")
+	budget := flags.Duration("budget", 20*time.Second, "how long a row of a size is measured, at least three turns")
+	write := flags.String("write", "", "the folder for performance.md, its figures and its chart")
+	load := flags.String("load", "", "what else the machine does meanwhile, for the page")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	b, err := newBench(ctx, *budget)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	var list []int
+	for text := range strings.SplitSeq(*sizes, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 20 {
+			return fmt.Errorf("-sizes: %q is no number of Ingresses from 20 on", text)
+		}
+		list = append(list, n)
+	}
+	slices.Sort(list)
+	figures := Figures{Machine: machine(ctx, b.check), Load: *load, Sizes: list, Cells: map[string]map[int]Cell{}}
+	if err := b.measure(ctx, &figures, chosen(*only)); err != nil {
+		return err
+	}
+	fmt.Print(figures.table())
+	if *write == "" {
+		return nil
+	}
+	before, err := readFigures(*write)
+	if err != nil {
+		return err
+	}
+	return figures.over(before).write(*write)
+}
+
+// chosen returns the rows with names, or all that do not take too long.
+func chosen(names string) []row {
+	if names == "" {
+		return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.long })
+	}
+	wanted := strings.Split(names, ",")
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !slices.Contains(wanted, r.name) })
+}
+
+// bench is what rows are measured with.
+type bench struct {
+	check   *validate.Checker
+	budget  time.Duration
+	dir     string // for everything that is written
+	program string // the compiler, once it is built
+}
+
+func newBench(ctx context.Context, budget time.Duration) (*bench, error) {
+	check, err := validate.Find(ctx, haproxyName())
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "hapsnap-bench-")
+	return &bench{check: check, budget: budget, dir: dir}, err
+}
+
+// haproxyName is the name or the path of the haproxy to measure with.
+func haproxyName() string { return cmp.Or(os.Getenv("HAPROXY"), "haproxy") }
+
+func (b *bench) close() { _ = os.RemoveAll(b.dir) }
+
+// measure measures rows at all sizes. What a row says as it goes is for people who wait.
+func (b *bench) measure(ctx context.Context, f *Figures, rows []row) error {
+	for _, size := range f.Sizes {
+		w := newWorld(b, size)
+		for _, r := range rows {
+			if r.most > 0 && size > r.most || r.long && f.Cells[r.name] != nil {
+				continue
+			}
+			fmt.Fprintf(os.Stderr, "%s, %s: %s\n", time.Now().UTC().Format(time.TimeOnly), digits(size), r.name)
+			cell, err := r.measure(w, ctx)
+			if err != nil {
+				return fmt.Errorf("%s of %d: %w", r.name, size, err)
+			}
+			if f.Cells[r.name] == nil {
+				f.Cells[r.name] = map[int]Cell{}
+			}
+			f.Cells[r.name][size] = cell
+			fmt.Fprintf(os.Stderr, "  %s\n", cell.text(r))
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,52 @@
+package worlds_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/internal/testing/worlds"
+)
+
+// What is written as manifests reads as what it was made of, without a complaint.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string]inputs.Inputs{"ingresses": worlds.Ingresses(620), "routes": worlds.Routes(40)} {
+		dir := t.TempDir()
+		if err := worlds.Write(dir, in); err != nil {
+			t.Fatal(err)
+		}
+		set, err := manifests.Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, found, ignored := inputs.Gather(set)
+		if len(found)+len(ignored) > 0 {
+			t.Errorf("%s: found %v, ignored %v", name, found, ignored)
+		}
+		if want := in.Provenance(); !reflect.DeepEqual(got.Provenance(), want) || len(want) < 60 {
+			t.Errorf("%s: read %d objects, want %d alike", name, len(got.Provenance()), len(want))
+		}
+		if len(got.EndpointSlices) != len(in.EndpointSlices) || len(got.EndpointSlices[0].Value.Endpoints) != worlds.Endpoints {
+			t.Errorf("%s: read %d EndpointSlices", name, len(got.EndpointSlices))
+		}
+	}
+}
+
+// A change leaves the inputs that it was made of as they were.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	before := worlds.Ingresses(10)
+	after := worlds.AddHost(worlds.Annotate(before, 5, "hapsnap.dev/timeout-server", "7s"), 5, "new.example")
+	old, is := before.Ingresses[5].Value, after.Ingresses[5].Value
+	if len(old.Annotations) != 0 || len(old.Spec.Rules) != 1 {
+		t.Errorf("the former Ingress has %v and %d rules", old.Annotations, len(old.Spec.Rules))
+	}
+	if is.Annotations["hapsnap.dev/timeout-server"] != "7s" || is.Spec.Rules[1].Host != "new.example" || is.ResourceVersion == old.ResourceVersion || is.UID != old.UID {
+		t.Errorf("got %+v", is)
+	}
+	if before.Ingresses[4].Value != after.Ingresses[4].Value {
+		t.Error("another Ingress was copied")
+	}
+}
