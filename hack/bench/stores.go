@@ -28,14 +28,19 @@ type keeping struct {
 	listed    Cell
 }
 
-// gitBytes publishes changes, and compares what the repository grows by with the files that changed.
-func (w *world) gitBytes(ctx context.Context) (Cell, error) {
+// publishedInGit has published the world to a new repository.
+func (w *world) publishedInGit(ctx context.Context) (*publisher, string, error) {
 	s, path, err := w.git(ctx)
 	if err != nil {
-		return Cell{}, err
+		return nil, "", err
 	}
-	defer func() { _ = s.Close() }()
 	p, err := w.publisher(ctx, s)
+	return p, path, err
+}
+
+// gitBytes publishes changes, and compares what the repository grows by with the files that changed.
+func (w *world) gitBytes(ctx context.Context) (Cell, error) {
+	p, path, err := w.publishedInGit(ctx)
 	if err != nil {
 		return Cell{}, err
 	}
@@ -44,12 +49,7 @@ func (w *world) gitBytes(ctx context.Context) (Cell, error) {
 
 // gitPacked does so a hundred times, and has git pack before and afterwards.
 func (w *world) gitPacked(ctx context.Context) (Cell, error) {
-	s, path, err := w.git(ctx)
-	if err != nil {
-		return Cell{}, err
-	}
-	defer func() { _ = s.Close() }()
-	p, err := w.publisher(ctx, s)
+	p, path, err := w.publishedInGit(ctx)
 	if err != nil {
 		return Cell{}, err
 	}
