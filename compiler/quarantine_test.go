@@ -11,6 +11,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
@@ -243,5 +244,39 @@ func TestAuthoritiesThatHAProxyRefuses(t *testing.T) {
 				t.Errorf("the servers are spoken to in the clear:\n%s", section)
 			}
 		})
+	}
+}
+
+// A namespace whose authorities would fill the store has no more of them than a snapshot can carry, and takes
+// nothing from another one.
+func TestAuthoritiesOfANamespaceAreBounded(t *testing.T) {
+	t.Parallel()
+	const kind = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: "
+	all := kind + "GatewayClass\nmetadata: {name: hapsnap}\nspec: {controllerName: hapsnap.dev/gateway-controller}\n" +
+		kind + "Gateway\nmetadata: {name: edge, namespace: shop}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 8080, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}\n"
+	for _, name := range []string{"shop/a", "shop/b", "shop/c", "other/d"} { // each has two fifths of what a namespace may have
+		namespace, name, _ := strings.Cut(name, "/")
+		text := strings.Repeat("# "+strings.Repeat("x", 1021)+"\n", 205) + pemtest.NewAuthority(t).PEM
+		in := "metadata: {name: " + name + ", namespace: " + namespace + "}\n"
+		all += "---\napiVersion: v1\nkind: Service\n" + in + "spec: {ports: [{port: 80}]}\n" +
+			"---\napiVersion: v1\nkind: ConfigMap\n" + in + "data:\n  ca.crt: |\n    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n" +
+			kind + "BackendTLSPolicy\n" + in + "spec: {targetRefs: [{group: '', kind: Service, name: " + name + "}], validation: {hostname: a.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: " + name + "}]}}\n" +
+			kind + "HTTPRoute\n" + in + "spec: {parentRefs: [{name: edge, namespace: shop}], hostnames: [" + name + ".example], rules: [{backendRefs: [{name: " + name + ", port: 80}]}]}\n"
+	}
+	s := source(t, &txtar.Archive{Files: []txtar.File{{Name: "manifests/all.yaml", Data: []byte(all)}}})
+	s.Config.GatewayAPI.Enabled = true
+	r, err := s.Once(t.Context(), haproxy(t), now, "test")
+	if err != nil {
+		t.Fatal(err, r.Diagnostics)
+	}
+	if len(r.Diagnostics) != 1 || r.Diagnostics[0].Object.String() != "BackendTLSPolicy shop/c" || !strings.Contains(r.Diagnostics[0].Message, "more than 524288 bytes together") {
+		t.Errorf("found %v", r.Diagnostics)
+	}
+	accepted := ""
+	for _, p := range r.Verdicts.Policies {
+		accepted += " " + p.Ref.Name + "=" + gateway.Condition(p.Ancestors[0].Conditions, "Accepted").Reason
+	}
+	if accepted != " d=Accepted a=Accepted b=Accepted c=NoValidCACertificate" {
+		t.Errorf("accepted are%s", accepted)
 	}
 }

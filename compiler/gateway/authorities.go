@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,6 +101,23 @@ func (a *authorities) authority(by diag.Object, refs []attach.Reference, invalid
 		wrong(string(gatewayv1.ListenerReasonInvalidCACertificateRef), fault)
 	}
 	return file, why
+}
+
+// warn reports the authorities on whose account HAProxy trusts nothing: they are intermediate ones, and the
+// files that have them lack what has signed them.
+func (a *authorities) warn(f *findings) {
+	said := map[string]bool{}
+	for _, file := range slices.Sorted(maps.Keys(a.files)) {
+		lone := pem.WithoutRoot(a.files[file].PEM)
+		for _, o := range a.files[file].Origins {
+			for _, c := range a.known[types.NamespacedName{Namespace: o.Object.Namespace, Name: o.Object.Name}].certificates {
+				if subject, is := lone[string(c)]; is && !said[o.Object.String()+subject] {
+					said[o.Object.String()+subject] = true
+					f.report(diag.Warning, o.Object, o.Position, fmt.Sprintf("the authority %q is an intermediate one, and what has signed it is not among the authorities: HAProxy trusts no certificate of it", subject), "add the certificates up to the one that signs itself")
+				}
+			}
+		}
+	}
 }
 
 // of returns the authorities of a ConfigMap.

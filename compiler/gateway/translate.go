@@ -71,6 +71,7 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	}
 	g.judge()
 	verdicts.Policies = b.policies.verdicts()
+	g.authorities.warn(f)
 	b.report(f)
 	model := modelOf(g, b)
 	return model, diag.Sort(f.found), *verdicts

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -296,4 +297,43 @@ func TestAuthorityThatMayNotBePublished(t *testing.T) {
 		t.Error("the Gateway is served without its authorities")
 	}
 	reportedOn(t, e, diag.Object{Kind: "ConfigMap", Namespace: "tenant", Name: "clients"})
+}
+
+// HAProxy follows the issuers of a certificate up to one that is self-signed. Where the authorities have none, it
+// refuses every client, and the compile says so.
+func TestGatewayAuthoritiesWithoutRoot(t *testing.T) {
+	t.Parallel()
+	root := newAuthority(t, "root")
+	middle := root.intermediate(t, "middle")
+	client := middle.client(t, "alice")
+	for name, c := range map[string]struct {
+		pem            []byte
+		want, reported string
+	}{
+		"the intermediate alone": {middle.pem, "refused", "HAProxy trusts no certificate of it"},
+		"with its root":          {slices.Concat(middle.pem, root.pem), "a", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var at []string
+			e := startEdited(t, func(cfg *config.Config) string {
+				cfg.GatewayAPI.Enabled = true
+				var ports []any
+				ports, at = portsFor(t, cfg, 1)
+				return gatewayClass + fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: web, namespace: shop}\nspec:\n  gatewayClassName: hapsnap\n  tls: {frontend: {default: %s}}\n  listeners: [{name: https, port: %d, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]\n", validationYAML("AllowValidOnly", "clients"), ports[0]) +
+					secretOf(t, "cert") + authorityMap("shop", "clients", c.pem) + serviceYAML("shop", "a", echo(t, "a")) + routeYAML("shop", "web", "host.example", "  rules: [{backendRefs: [{name: a, port: 80}]}]\n")
+			})
+			awaitPort(t, at[0])
+			if got := (edge{https: at[0]}).answerTo(t, asked("host.example", client), false, "host.example", "/"); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+			said := ""
+			for _, d := range e.result.Diagnostics {
+				said += d.String()
+			}
+			if (said != "") != (c.reported != "") || !strings.Contains(said, c.reported) {
+				t.Errorf("reported %q, want %q", said, c.reported)
+			}
+		})
+	}
 }

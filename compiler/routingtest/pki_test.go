@@ -26,13 +26,28 @@ type authority struct {
 
 func newAuthority(t *testing.T, name string) authority {
 	t.Helper()
+	return certified(t, name, nil)
+}
+
+// intermediate returns an authority whose certificate this one has signed.
+func (a authority) intermediate(t *testing.T, name string) authority {
+	t.Helper()
+	return certified(t, name, &a)
+}
+
+// certified returns an authority whose certificate another one has signed, or itself.
+func certified(t *testing.T, name string, by *authority) authority {
+	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:  x509.KeyUsageCertSign,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	key := newKey(t, "")
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if by == nil {
+		by = &authority{certificate: template, key: key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.certificate, key.Public(), by.key)
 	if err != nil {
 		t.Fatal(err)
 	}

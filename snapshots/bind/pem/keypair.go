@@ -243,6 +243,31 @@ func ParseAuthorities(data []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// WithoutRoot returns those certificates, in PEM as [ParseAuthorities] returns them, whose issuers do not lead to
+// a self-signed one among them, with their subjects. HAProxy trusts nothing that one of those has signed.
+func WithoutRoot(authorities []byte) map[string]string {
+	left, trusted := map[string]*x509.Certificate{}, map[string]bool{}
+	for _, block := range pemBlocks(authorities) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			left[string(pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: block.Bytes}))] = c
+		}
+	}
+	for more := true; more; {
+		more = false
+		for text, c := range left {
+			if bytes.Equal(c.RawIssuer, c.RawSubject) || trusted[string(c.RawIssuer)] {
+				trusted[string(c.RawSubject)], more = true, true
+				delete(left, text)
+			}
+		}
+	}
+	out := map[string]string{}
+	for text, c := range left {
+		out[text] = c.Subject.String()
+	}
+	return out
+}
+
 // ServingFaults says, in words for people, why clients refuse a certificate, given as PEM, that is
 // served to them at a time. HAProxy serves it all the same. Expiry and the names of hosts are not
 // checked.

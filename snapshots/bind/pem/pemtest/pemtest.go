@@ -91,12 +91,27 @@ type Authority struct {
 // NewAuthority returns an authority with a key of its own.
 func NewAuthority(tb testing.TB) Authority {
 	tb.Helper()
+	return certified(tb, "authority", nil)
+}
+
+// Authority returns an intermediate authority with a key of its own, which this one has signed.
+func (a Authority) Authority(tb testing.TB, name string) Authority {
+	tb.Helper()
+	return certified(tb, name, &a)
+}
+
+// certified returns an authority that another one has signed, or itself.
+func certified(tb testing.TB, name string, by *Authority) Authority {
+	tb.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	key := newECKey(tb)
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if by == nil {
+		by = &Authority{Certificate: template, key: key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.Certificate, key.Public(), by.key)
 	if err != nil {
 		tb.Fatal(err)
 	}
