@@ -42,8 +42,8 @@ export RACE_FLAGS := $(WITHOUT_RACES:%=-gcflags=%=-race=false)
 export GORACE ?= atexit_sleep_ms=20
 
 # The timeout is each package's. Tests wait for programs half of the time, so that one package more than
-# the usual two cores keeps these busy.
-TESTFLAGS ?= -race $(RACE_FLAGS) -timeout 25m -p $(shell expr $$(nproc) + 1)
+# the usual two cores keeps these busy. `make lint` vets.
+TESTFLAGS ?= -race $(RACE_FLAGS) -vet=off -timeout 25m -p $(shell expr $$(nproc) + 1)
 
 # Memory is cheaper than the time of two cores: tests, and the programs that they run, collect garbage
 # less often, and keep temporary files in memory where there is plenty.
