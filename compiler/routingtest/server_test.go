@@ -309,32 +309,40 @@ func TestBackendTLSChecks(t *testing.T) {
 func TestBackendTLSLimits(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t, "ours")
-	var version, cipher atomic.Uint32
-	port := []int{mirror(t, "web", func(s *httptest.Server) {
-		vouched(t, ours, tls.NoClientCert, "web.internal")(s)
-		s.TLS.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-			version.Store(uint32(slices.Max(h.SupportedVersions)))
-			cipher.Store(uint32(h.CipherSuites[0]))
-			return nil, nil
-		}
-	})}
+	// Each has a server of its own: the others' health checks say hello, too.
+	said := map[string]*atomic.Pointer[tls.ClientHelloInfo]{}
 	with := func(name string, options ...string) string {
-		return served(t, name, port, append([]string{"backend-protocol", "h1-tls"}, options...)...)
+		hello := new(atomic.Pointer[tls.ClientHelloInfo])
+		said[name] = hello
+		port := mirror(t, name, func(s *httptest.Server) {
+			vouched(t, ours, tls.NoClientCert, "web.internal")(s)
+			s.TLS.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+				hello.Store(h)
+				return nil, nil
+			}
+		})
+		return served(t, name, []int{port}, options...)
 	}
-	e := start(t, with("any")+with("old", "backend-tls-versions", "1.2")+with("new", "backend-tls-versions", "1.3")+
-		with("chosen", "backend-tls-versions", "1.2-1.2", "backend-tls-ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384:!ECDHE-RSA-AES256-GCM-SHA384")+
-		with("odd", "backend-tls-versions", "1.3-1.2")+with("level", "backend-tls-ciphers", "ALL:@SECLEVEL=0")+
-		served(t, "clear", port, "backend-tls-versions", "1.2"))
+	overTLS := func(name string, options ...string) string {
+		return with(name, append([]string{"backend-protocol", "h1-tls"}, options...)...)
+	}
+	e := start(t, overTLS("any")+overTLS("old", "backend-tls-versions", "1.2")+overTLS("new", "backend-tls-versions", "1.3")+
+		overTLS("chosen", "backend-tls-versions", "1.2-1.2", "backend-tls-ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384:!ECDHE-RSA-AES256-GCM-SHA384")+
+		overTLS("odd", "backend-tls-versions", "1.3-1.2")+overTLS("level", "backend-tls-ciphers", "ALL:@SECLEVEL=0")+
+		with("clear", "backend-tls-versions", "1.2"))
 	for host, want := range map[string]struct {
 		status          int
-		version, cipher uint32
+		version, cipher uint16
 	}{
 		"any": {200, tls.VersionTLS13, 0}, "old": {200, tls.VersionTLS12, 0}, "new": {200, tls.VersionTLS13, 0},
-		"chosen": {200, tls.VersionTLS12, uint32(tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384)}, "odd": {status: 503}, "level": {status: 503}, "clear": {status: 503},
+		"chosen": {200, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384}, "odd": {status: 503}, "level": {status: 503}, "clear": {status: 503},
 	} {
-		got := e.get(t, host+".example", "/")
-		if got.StatusCode != want.status || want.version != 0 && version.Load() != want.version || want.cipher != 0 && cipher.Load() != want.cipher {
-			t.Errorf("%s: %d, version %x, first cipher %x", host, got.StatusCode, version.Load(), cipher.Load())
+		got, hello := e.get(t, host+".example", "/"), said[host].Load()
+		if got.StatusCode != want.status {
+			t.Errorf("%s: %d", host, got.StatusCode)
+		}
+		if want.version != 0 && (hello == nil || slices.Max(hello.SupportedVersions) != want.version || want.cipher != 0 && hello.CipherSuites[0] != want.cipher) {
+			t.Errorf("%s: the client says %+v", host, hello)
 		}
 	}
 }
