@@ -77,12 +77,12 @@ func TestJudgeOfGateways(t *testing.T) {
 		{"a value that a template writes and HAProxy refuses", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb), "name: new}", `name: new, annotations: {example.com/timeout: soon}}`, 1), "soon", ""},
 		{"a filter that is not supported", "HTTPRoute", routeText("new", "new.example", toWeb+", filters: [{type: ExternalAuth}]"), "spec.rules[0].filters[0].type: the filter ExternalAuth is not supported", ""},
 		{"an expression that is none", "HTTPRoute", routeText("new", "new.example", toWeb+", matches: [{path: {type: RegularExpression, value: \"/a(\"}}]"), "spec.rules[0].matches[0].path: expression", ""},
-		{"one rule of two", "HTTPRoute", routeText("new", "new.example", toWeb+"}, {"+toWeb+", retry: {attempts: 2}"), "spec.rules[1].retry: retries are not supported", ""},
+		{"one rule of two", "HTTPRoute", routeText("new", "new.example", toWeb+"}, {"+toWeb+", retry: {backoff: 1s}"), "spec.rules[1].retry.backoff: a backoff is not supported", ""},
 		{"a Service that is not there yet", "HTTPRoute", routeText("new", "new.example", "backendRefs: [{name: later, port: 80}]"), "", "Service shop/later does not exist"},
 		{"a reference that is not permitted", "HTTPRoute", routeText("new", "new.example", "backendRefs: [{name: safe, namespace: bank, port: 80}]"), "", "no ReferenceGrant of another namespace permits the reference to"},
 		{"a listener that does not take it", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb), "namespace: infra}", "namespace: infra, sectionName: tcp}", 1), "", "is not attached"},
-		{"a Gateway of nobody here", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb+", retry: {attempts: 2}"), "name: web, namespace: infra", "name: other, namespace: infra", 1), "", ""},
-		{"a namespace that nothing is read from", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb+", retry: {attempts: 2}"), "namespace: shop", "namespace: other", 1), "", ""},
+		{"a Gateway of nobody here", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb+", retry: {backoff: 1s}"), "name: web, namespace: infra", "name: other, namespace: infra", 1), "", ""},
+		{"a namespace that nothing is read from", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb+", retry: {backoff: 1s}"), "namespace: shop", "namespace: other", 1), "", ""},
 		{"calls", "GRPCRoute", "metadata: {namespace: shop, name: new}\nspec: {parentRefs: [{name: web, namespace: infra}], rules: [{matches: [{method: {type: RegularExpression, service: \"a(\"}}], " + toWeb + "}]}\n", "spec.rules[0].matches[0].", ""},
 		{"connections", "TCPRoute", "metadata: {namespace: shop, name: new}\nspec: {parentRefs: [{name: web, namespace: infra, sectionName: tcp}], rules: [{" + toWeb + "}]}\n", "", ""},
 		{"a Gateway", "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 8001, protocol: HTTP}]}\n", "", ""},
@@ -112,7 +112,7 @@ func TestJudgeOfGateways(t *testing.T) {
 func TestJudgeWithoutGateways(t *testing.T) {
 	t.Parallel()
 	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld})
-	v, err := judge.Gateway(t.Context(), "HTTPRoute", gatewayObject(t, "HTTPRoute", routeText("new", "new.example", toWeb+", retry: {attempts: 2}")))
+	v, err := judge.Gateway(t.Context(), "HTTPRoute", gatewayObject(t, "HTTPRoute", routeText("new", "new.example", toWeb+", retry: {backoff: 1s}")))
 	if err != nil || len(v.Faults) > 0 {
 		t.Error(v, err)
 	}
@@ -135,7 +135,7 @@ func TestGatewaysAreJudgedTogether(t *testing.T) {
 		all.Go(func() {
 			rule := toWeb
 			if i%10 == 9 {
-				rule += ", retry: {attempts: 2}"
+				rule += ", retry: {backoff: 1s}"
 			}
 			v, err := judge.Gateway(t.Context(), "HTTPRoute", gatewayObject(t, "HTTPRoute", routeText(fmt.Sprint("r", i), fmt.Sprintf("h%d.example", i), rule)))
 			if err != nil || (len(v.Faults) > 0) != (i%10 == 9) {
