@@ -55,6 +55,8 @@ type Input struct {
 	Read *leak.Memo
 	// Claims is what earlier compiles read of Ingresses, or nil.
 	Claims *ingress.Memo
+	// Routes is what earlier compiles read of routes of Gateways, or nil.
+	Routes *gateway.Memo
 	// Seals is what earlier compiles sealed, or nil.
 	Seals *sealMemo
 	// Countries is the list of countries that an earlier compile read, or nil.
@@ -200,7 +202,7 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	for _, name := range model.Asked.ConfigMaps {
 		c.configMaps[name] = true
 	}
-	part, more, verdicts := gateway.Translate(objects, c.in.gateways(model))
+	part, more, verdicts := c.in.Routes.Translate(objects, c.in.gateways(model))
 	ingress.ReserveHeaders(part.Backends, model.Backends, c.in.Config.Forwarded.AllowHeaders)
 	model, ok := model.With(part)
 	if !ok {

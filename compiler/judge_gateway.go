@@ -11,7 +11,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/diag"
-	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
@@ -166,7 +165,7 @@ func (w *world) amongGateways(r *gatewayReview, ofIngresses routing.Model) *amon
 		return nil
 	}
 	translate := func(in inputs.Inputs) (routing.Model, []diag.Diagnostic) {
-		model, found, _ := gateway.Translate(in, w.input(in).gateways(ofIngresses))
+		model, found, _ := w.source.routes.Reader().Translate(in, w.input(in).gateways(ofIngresses))
 		return model, found
 	}
 	_, found := translate(t.before)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
@@ -123,7 +124,7 @@ type loop struct {
 const idle = time.Hour
 
 func newLoop(o Options) *loop {
-	o.Source.memo, o.Source.secrets, o.Source.seals, o.Source.claims = render.NewMemo(), &leak.Memo{}, newSealMemo(), ingress.NewMemo()
+	o.Source.memo, o.Source.secrets, o.Source.seals, o.Source.claims, o.Source.routes = render.NewMemo(), &leak.Memo{}, newSealMemo(), ingress.NewMemo(), gateway.NewMemo()
 	o.Source.countries = &ingress.CountryMemo{}
 	if o.Leader == nil {
 		o.Leader = alone{}

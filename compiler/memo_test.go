@@ -16,11 +16,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -321,4 +323,50 @@ func annotate(in compiler.Input, i int, name, value string) {
 	ing := in.Objects.Ingresses[i].Value.DeepCopy()
 	metav1.SetMetaDataAnnotation(&ing.ObjectMeta, name, value)
 	in.Objects.Ingresses[i].Value = ing
+}
+
+// Of many routes of a Gateway one that changed is read and rendered again.
+func TestOneRouteIsReadAndRendered(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	web := gatewayv1.PortNumber(80)
+	in := compiler.Input{Config: config.Default(), Templates: newWorld(t, 1).sets[0], Memo: render.NewMemo(), Routes: gateway.NewMemo(), Now: now}
+	in.Config.GatewayAPI.Enabled = true
+	all := &in.Objects.Gateway
+	all.Classes = []inputs.Object[gatewayv1.GatewayClass]{{Ref: diag.Object{Kind: "GatewayClass", Name: "hapsnap"}, Value: &gatewayv1.GatewayClass{
+		Spec: gatewayv1.GatewayClassSpec{ControllerName: gatewayv1.GatewayController(in.Config.GatewayAPI.ControllerName)},
+	}}}
+	all.Gateways = []inputs.Object[gatewayv1.Gateway]{{Ref: diag.Object{Kind: "Gateway", Namespace: "shop", Name: "edge"}, Value: &gatewayv1.Gateway{
+		Spec: gatewayv1.GatewaySpec{GatewayClassName: "hapsnap", Listeners: []gatewayv1.Listener{{Name: "http", Port: 8000, Protocol: gatewayv1.HTTPProtocolType}}},
+	}}}
+	for i := range n {
+		name := fmt.Sprint("web", i)
+		in.Objects.Services = append(in.Objects.Services, inputs.Object[corev1.Service]{Ref: diag.Object{Kind: "Service", Namespace: "shop", Name: name}, Value: &corev1.Service{
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: web}}},
+		}})
+		r := &gatewayv1.HTTPRoute{}
+		r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "edge"}}
+		r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(name + ".example")}
+		r.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(name), Port: &web}}}}}}
+		all.HTTPRoutes = append(all.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: diag.Object{Kind: "HTTPRoute", Namespace: "shop", Name: name}, Value: r})
+	}
+	expect := func(about string, read int64, rendered int) {
+		t.Helper()
+		claims, _ := in.Routes.Counts()
+		pieces, _ := in.Memo.Counts()
+		if r, err := compiler.Compile(t.Context(), in, picky{}); err != nil || len(r.Diagnostics) > 0 {
+			t.Fatal(err, r.Diagnostics)
+		}
+		claimsNow, _ := in.Routes.Counts()
+		piecesNow, _ := in.Memo.Counts()
+		if claimsNow-claims != read || piecesNow-pieces != rendered {
+			t.Errorf("%s: %d routes were read and %d backends rendered, want %d and %d", about, claimsNow-claims, piecesNow-pieces, read, rendered)
+		}
+	}
+	expect("at first", n, n)
+	expect("nothing changed", 0, 0)
+	slower, wait := all.HTTPRoutes[500].Value.DeepCopy(), gatewayv1.Duration("7s")
+	slower.Spec.Rules[0].Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: &wait}
+	all.HTTPRoutes[500].Value = slower
+	expect("one route changed", 1, 1)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/explain"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
@@ -38,6 +39,7 @@ type Source struct {
 	secrets *leak.Memo   // likewise
 	seals   *sealMemo    // likewise
 	claims  *ingress.Memo
+	routes  *gateway.Memo
 
 	countries *ingress.CountryMemo // likewise
 }
@@ -105,7 +107,7 @@ func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.T
 // read reads the objects and the templates.
 func (s Source) read(ctx context.Context) (Input, error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
-	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Claims: s.claims, Countries: s.countries, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored, CountryFiles: readCountryFiles(s.Config.Countries.Files)}
+	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Claims: s.claims, Routes: s.routes, Countries: s.countries, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored, CountryFiles: readCountryFiles(s.Config.Countries.Files)}
 	if err != nil {
 		return in, err
 	}

@@ -32,24 +32,75 @@ const weight = 100
 
 // backends are those that routes lead to, by name.
 type backends struct {
-	services map[types.NamespacedName]inputs.Object[corev1.Service]
-	world    *attach.World
-	byName   map[string]*routing.Backend
+	byName map[string]*routing.Backend
 	// ofConnections are those of whole connections.
 	ofConnections map[string]*routing.Backend
 	splits        map[string]routing.Split
-	// closed are Services whose annotations cannot be followed.
-	closed map[diag.Object]diag.Position
-	// policies say how servers are spoken to over TLS. Those of Services of overruled have annotations, too.
-	policies  *policies
+	notes
+}
+
+// notes are on Services: those whose annotations cannot be followed, and those that a policy speaks for, too.
+type notes struct {
+	closed    map[diag.Object]diag.Position
 	overruled map[diag.Object]overruling
 }
 
-func newBackends(services []inputs.Object[corev1.Service], world *attach.World) *backends {
+// overruling is what a policy says in place of annotations.
+type overruling struct {
+	by diag.Object
+	at diag.Position
+}
+
+// wants are the backends and splits that a rule leads to, and what it found of Services.
+type wants struct {
+	backends, ofConnections []wanted
+	splits                  []routing.Split
+	notes
+}
+
+// wanted is a backend, and who wants it.
+type wanted struct {
+	routing.Backend
+	by routing.Origin
+}
+
+func newBackends() *backends {
 	return &backends{
-		services: byName(services), world: world, byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{},
-		splits: map[string]routing.Split{}, closed: map[diag.Object]diag.Position{}, overruled: map[diag.Object]overruling{},
+		byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{}, splits: map[string]routing.Split{},
+		notes: notes{map[diag.Object]diag.Position{}, map[diag.Object]overruling{}},
 	}
+}
+
+// merge takes in what a rule wants.
+func (b *backends) merge(w wants) {
+	for _, x := range w.backends {
+		add(b.byName, x)
+	}
+	for _, x := range w.ofConnections {
+		add(b.ofConnections, x)
+	}
+	for _, s := range w.splits {
+		b.splits[s.Name] = s
+	}
+	maps.Copy(b.closed, w.closed)
+	maps.Copy(b.overruled, w.overruled)
+}
+
+func add(to map[string]*routing.Backend, x wanted) {
+	known := to[x.Name]
+	if known == nil {
+		known = &x.Backend
+		to[x.Name] = known
+	}
+	if !slices.Contains(known.Origins, x.by) {
+		known.Origins = append(known.Origins, x.by)
+	}
+}
+
+// add returns the name of a backend that is wanted.
+func (w *wants) add(made routing.Backend, origin routing.Origin) string {
+	w.backends = append(w.backends, wanted{made, origin})
+	return made.Name
 }
 
 // byName returns objects by their names.
@@ -72,12 +123,6 @@ func (b *backends) report(f *findings) {
 	}
 }
 
-// overruling is what a policy says in place of annotations.
-type overruling struct {
-	by diag.Object
-	at diag.Position
-}
-
 // reference is what a backendRef leads to.
 type reference struct {
 	weight  int
@@ -90,7 +135,7 @@ type reference struct {
 }
 
 // refer finds what a backendRef of a route leads to.
-func (b *backends) refer(route attach.Route, ref gatewayv1.BackendRef) reference {
+func (s *source) refer(route attach.Route, ref gatewayv1.BackendRef) reference {
 	out, namespace := reference{weight: 1}, route.Namespace
 	if ref.Weight != nil {
 		out.weight = int(*ref.Weight)
@@ -104,11 +149,11 @@ func (b *backends) refer(route attach.Route, ref gatewayv1.BackendRef) reference
 	if to.Group != "" || to.Kind != "Service" {
 		return fail(gatewayv1.RouteReasonInvalidKind, "a backend is a Service, and not a %s", to.Kind)
 	}
-	if !b.world.Permitted(route.Kind, namespace, to) {
+	if !s.permitted(route.Kind, namespace, to) {
 		return fail(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant of the namespace %s permits the reference to Service %s", to.Namespace, name)
 	}
 	out.use.service = name
-	service, exists := b.services[name]
+	service, exists := s.service(name)
 	if !exists {
 		return fail(gatewayv1.RouteReasonBackendNotFound, "Service %s does not exist", name)
 	}
@@ -137,9 +182,9 @@ func (b *backends) refer(route attach.Route, ref gatewayv1.BackendRef) reference
 
 // take returns the name of the backend that does some work for what a reference leads to. Backends that
 // do the same are one.
-func (b *backends) take(r reference, filters []policy.Filter, todo work, grpc bool, shown string, origin routing.Origin) string {
-	made := routing.Backend{Targets: []routing.Target{r.target}, Filters: filters}
-	shows := b.serve(&made, r, shown)
+func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *wants, origin routing.Origin) string {
+	made := routing.Backend{Targets: []routing.Target{ref.target}, Filters: filters}
+	shows, grpc := r.serve(&made, ref, w), r.isGRPC()
 	if todo.timeout != "" || todo.retry != nil || grpc {
 		upstream := policy.Upstream{}
 		if made.Upstream != nil {
@@ -161,26 +206,36 @@ func (b *backends) take(r reference, filters []policy.Filter, todo work, grpc bo
 		own = append(own, *todo.retry)
 	}
 	if shows {
-		own = append(own, shown)
+		own = append(own, r.shown)
 	}
 	if len(filters) > 0 || todo.timeout != "" || grpc || len(own) > 3 {
 		suffix = digest(own...)
 	}
-	made.Name = r.name + ":" + suffix
-	return b.add(made, origin)
+	made.Name = ref.name + ":" + suffix
+	return w.add(made, origin)
+}
+
+// takePlain is take for copies of requests, to which nothing is done.
+func (r *reader) takePlain(ref reference, w *wants, origin routing.Origin) string {
+	made, suffix := routing.Backend{Targets: []routing.Target{ref.target}}, "0"
+	if r.serve(&made, ref, w) {
+		suffix = digest([]policy.Filter(nil), policy.Duration(""), false, r.shown)
+	}
+	made.Name = ref.name + ":" + suffix
+	return w.add(made, origin)
 }
 
 // serve applies what the Service says of how it is spoken to, and a policy for it. What needs more than the
 // Service, and what protects it, is not supported here: then nothing is served. It reports whether servers
 // are shown a certificate.
-func (b *backends) serve(made *routing.Backend, r reference, shown string) bool {
+func (r *reader) serve(made *routing.Backend, ref reference, w *wants) bool {
 	var port options.Values
-	if r.port.AppProtocol != nil {
-		port = options.AppProtocol(*r.port.AppProtocol)
+	if ref.port.AppProtocol != nil {
+		port = options.AppProtocol(*ref.port.AppProtocol)
 	}
-	offered, _ := options.Read(options.OnService, r.service.Value.Annotations)
-	by := b.policies.of(r.use.service, r.use.port)
-	offered = b.without(offered, by, r)
+	offered, _ := options.Read(options.OnService, ref.service.Value.Annotations)
+	by := r.policy(ref.use.service, ref.use.port)
+	offered = w.without(offered, by, ref)
 	if !offered.NeedsBackend() && !port.NeedsBackend() && by == nil {
 		return false
 	}
@@ -189,37 +244,48 @@ func (b *backends) serve(made *routing.Backend, r reference, shown string) bool 
 		settings.Upstream.Affinity != nil || settings.ServerSecrets != (options.ServerSecrets{}) || settings.Upstream.FastCGI != nil
 	if closed || more {
 		made.Targets = nil
-		b.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
+		w.close(ref)
 		return false
 	}
 	if by != nil && by.tls == nil {
 		made.Targets = nil
 		return false
 	}
-	made.Filters = append(made.Filters, settings.Filters()...)
-	shows := shows(&settings.Upstream, by, shown)
+	made.Filters = append(made.Filters[:len(made.Filters):len(made.Filters)], settings.Filters()...)
+	shows := shows(&settings.Upstream, by, r.shown)
 	if settings.Upstream != (policy.Upstream{}) {
 		made.Upstream = &settings.Upstream
 	}
 	return shows
 }
 
+// close notes that the annotations of a Service cannot be followed.
+func (w *wants) close(r reference) {
+	if w.closed == nil {
+		w.closed = map[diag.Object]diag.Position{}
+	}
+	w.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
+}
+
 // without leaves out what annotations of a Service say of TLS to its servers if a policy does, and takes note
 // of it.
-func (b *backends) without(offered options.Values, by *backendTLS, r reference) options.Values {
+func (w *wants) without(offered options.Values, by *serversTLS, r reference) options.Values {
 	if by == nil {
 		return offered
 	}
 	left, some := offered.WithoutServerTLS()
 	if some {
-		b.overruled[r.service.Ref] = overruling{by.Ref, r.service.Position("metadata", "annotations")}
+		if w.overruled == nil {
+			w.overruled = map[diag.Object]overruling{}
+		}
+		w.overruled[r.service.Ref] = overruling{by.ref, r.service.Position("metadata", "annotations")}
 	}
 	return left
 }
 
 // shows has servers spoken to as a policy says, if there is one, and shown the certificate of a Gateway, if
 // it has one and they are spoken to over TLS. It reports whether they are.
-func shows(u *policy.Upstream, by *backendTLS, shown string) bool {
+func shows(u *policy.Upstream, by *serversTLS, shown string) bool {
 	if by != nil {
 		u.TLS = by.tls
 	}
@@ -232,30 +298,9 @@ func shows(u *policy.Upstream, by *backendTLS, shown string) bool {
 	return true
 }
 
-// answer returns the name of a backend that answers by itself.
-func (b *backends) answer(name string, filter policy.Filter, origin routing.Origin) string {
-	return b.add(routing.Backend{Name: name, Filters: []policy.Filter{filter}}, origin)
-}
-
-func (b *backends) add(made routing.Backend, origin routing.Origin) string {
-	return add(b.byName, made, origin)
-}
-
-func add(to map[string]*routing.Backend, made routing.Backend, origin routing.Origin) string {
-	known := to[made.Name]
-	if known == nil {
-		known = &made
-		to[made.Name] = known
-	}
-	if !slices.Contains(known.Origins, origin) {
-		known.Origins = append(known.Origins, origin)
-	}
-	return made.Name
-}
-
 // split returns the name of what shares requests of a rule out: the backend, if there is but one. The
 // name stays when weights change.
-func (b *backends) split(shares []routing.Share, prefix string, origin routing.Origin) string {
+func (w *wants) split(shares []routing.Share, prefix string, origin routing.Origin) string {
 	merged := map[string]int{}
 	for _, s := range shares {
 		merged[s.Backend] += s.Weight
@@ -274,7 +319,7 @@ func (b *backends) split(shares []routing.Share, prefix string, origin routing.O
 		return out[0].Backend
 	}
 	name := "%" + digest(origin.Object.Kind, origin.Object.Namespace, origin.Object.Name, origin.Field, prefix)
-	b.splits[name] = routing.Split{Name: name, Shares: out, Origin: origin}
+	w.splits = append(w.splits, routing.Split{Name: name, Shares: out, Origin: origin})
 	return name
 }
 
@@ -289,7 +334,7 @@ func (b *backends) model(m *routing.Model) {
 	for _, l := range m.Listeners {
 		for _, r := range l.Routes {
 			if used[r.Backend] = true; r.Backend == closing {
-				b.closing(r.Origin)
+				add(b.ofConnections, wanted{routing.Backend{Name: closing}, r.Origin})
 			}
 		}
 	}

@@ -22,25 +22,25 @@ const closing = "hapsnap_unavailable:tcp"
 
 // connectionRoutes returns the routes of connections as HTTPRoutes that have the same parents, hosts and
 // backends: see [reader.readConnections].
-func connectionRoutes(in inputs.GatewayAPI) []inputs.Object[gatewayv1.HTTPRoute] {
-	var out []inputs.Object[gatewayv1.HTTPRoute]
+func connectionRoutes(in inputs.GatewayAPI) []route {
+	var out []route
 	for _, o := range in.TLSRoutes {
 		r := connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec)
 		r.Value.Spec.Hostnames = o.Value.Spec.Hostnames
 		for _, rule := range o.Value.Spec.Rules {
 			r.Value.Spec.Rules = append(r.Value.Spec.Rules, refsAsHTTP(rule.BackendRefs))
 		}
-		out = append(out, r)
+		out = append(out, route{r, o.Value})
 	}
 	for _, o := range in.TCPRoutes {
 		r := connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec)
 		for _, rule := range o.Value.Spec.Rules {
 			r.Value.Spec.Rules = append(r.Value.Spec.Rules, refsAsHTTP(rule.BackendRefs))
 		}
-		out = append(out, r)
+		out = append(out, route{r, o.Value})
 	}
 	for _, o := range in.UDPRoutes {
-		out = append(out, connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec))
+		out = append(out, route{connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec), o.Value})
 	}
 	return out
 }
@@ -58,16 +58,16 @@ func refsAsHTTP(refs []gatewayv1.BackendRef) gatewayv1.HTTPRouteRule {
 }
 
 // isOfConnections reports whether connections are routed as wholes.
-func (r *read) isOfConnections() bool {
-	return r.Kind == "TLSRoute" || r.Kind == "TCPRoute" || r.Kind == "UDPRoute"
+func (c *claims) isOfConnections() bool {
+	return c.Kind == "TLSRoute" || c.Kind == "TCPRoute" || c.Kind == "UDPRoute"
 }
 
 // readConnections reads the rule of a route of connections. It has one match, which takes all of them; where
 // that leads is up to the listener.
-func (t *reader) readConnections(r *read) {
+func (r *reader) readConnections() {
 	refuse := func(reason gatewayv1.RouteConditionReason, path []any, message string) {
 		r.refused = attach.Verdict{Reason: string(reason), Message: message}
-		t.report(diag.Error, r.Ref, r.Position(path...), message+"; the route is not served", "")
+		r.report(diag.Error, r.Position(path...), message+"; the route is not served", "")
 	}
 	rules := r.Value.Spec.Rules
 	switch {
@@ -82,37 +82,44 @@ func (t *reader) readConnections(r *read) {
 		return
 	}
 	for _, ref := range rules[0].BackendRefs {
-		found := t.backends.refer(r.Route, ref.BackendRef)
+		found := r.refer(r.Route, ref.BackendRef)
 		r.use(found)
 		if found.problem != nil {
-			r.resolve(t, found.problem)
+			r.resolve(found.problem)
 		}
 		r.references = append(r.references, found)
 	}
-	at := []any{"spec", "rules", 0}
-	r.matches = []layout.Match{{
-		PathMatch: routing.PathMatch{Type: routing.Prefix}, Origin: routing.Origin{Object: r.Ref, Position: r.Position(at...), Field: manifests.FieldPath(at)},
-		Rank: layout.Rank{Created: r.Value.CreationTimestamp.Time, Namespace: r.Ref.Namespace, Name: r.Ref.Name},
-	}}
 }
 
-// connect returns the backend or split of a route of connections for a listener.
-func (t *reader) connect(r *read, l *attach.Listener) string {
+// connectionMatch is the match of a route of connections, which takes all of them.
+func (c *claims) connectionMatch() layout.Match {
+	at := []any{"spec", "rules", 0}
+	return layout.Match{
+		PathMatch: routing.PathMatch{Type: routing.Prefix}, Origin: routing.Origin{Object: c.Ref, Position: c.Position(at...), Field: manifests.FieldPath(at)},
+		Rank: layout.Rank{Created: c.Value.CreationTimestamp.Time, Namespace: c.Object.Ref.Namespace, Name: c.Ref.Name},
+	}
+}
+
+// connect returns the backend or split of a route of connections for a listener. It is made anew each time: it is
+// up to the listener too, and there are few of these.
+func (t *routes) connect(r *read, l *attach.Listener) string {
+	var w wants
+	defer func() { t.backends.merge(w) }()
 	origin := r.matches[0].Origin
 	var shares []routing.Share
 	for _, ref := range r.references {
 		switch {
 		case ref.weight <= 0:
 		case ref.problem != nil:
-			shares = append(shares, routing.Share{Backend: t.backends.closing(origin), Weight: ref.weight})
+			shares = append(shares, routing.Share{Backend: w.closing(origin), Weight: ref.weight})
 		default:
-			shares = append(shares, routing.Share{Backend: t.backends.connections(ref, l, origin), Weight: ref.weight})
+			shares = append(shares, routing.Share{Backend: t.claimer.source.connections(ref, l, &w, origin), Weight: ref.weight})
 		}
 	}
 	if len(shares) == 0 {
-		return t.backends.closing(origin)
+		return w.closing(origin)
 	}
-	return t.backends.split(shares, connectionSuffix(l.PassesOn())+l.Gateway.Shown, origin)
+	return w.split(shares, connectionSuffix(l.PassesOn())+l.Gateway.Shown, origin)
 }
 
 func connectionSuffix(encrypted bool) string {
@@ -125,19 +132,19 @@ func connectionSuffix(encrypted bool) string {
 // connections returns the name of the backend of connections of a listener to what a reference leads to.
 // Encrypted ones are passed on as they are. What needs more than the Service, and what protects it and
 // cannot, closes it.
-func (b *backends) connections(r reference, l *attach.Listener, origin routing.Origin) string {
+func (s *source) connections(r reference, l *attach.Listener, w *wants, origin routing.Origin) string {
 	made := routing.Backend{Name: r.name + connectionSuffix(l.PassesOn()), Targets: []routing.Target{r.target}}
 	offered, _ := options.Read(options.OnService, r.service.Value.Annotations)
-	var by *backendTLS
+	var by *serversTLS
 	if !l.PassesOn() {
-		by = b.policies.of(r.use.service, r.use.port)
-		offered = b.without(offered, by, r)
+		by = s.policy(r.use.service, r.use.port)
+		offered = w.without(offered, by, r)
 	}
 	settings, _, closed := options.ForConnections(l.PassesOn(), offered)
 	switch {
 	case closed || settings.Protection.Any() || settings.ServerSecrets != (options.ServerSecrets{}):
 		made.Targets = nil
-		b.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
+		w.close(r)
 	case by != nil && by.tls == nil:
 		made.Targets = nil
 	default:
@@ -146,11 +153,13 @@ func (b *backends) connections(r reference, l *attach.Listener, origin routing.O
 			made.Name += "-" + digest(l.Gateway.Shown)
 		}
 	}
-	return add(b.ofConnections, made, origin)
+	w.ofConnections = append(w.ofConnections, wanted{made, origin})
+	return made.Name
 }
 
-func (b *backends) closing(origin routing.Origin) string {
-	return add(b.ofConnections, routing.Backend{Name: closing}, origin)
+func (w *wants) closing(origin routing.Origin) string {
+	w.ofConnections = append(w.ofConnections, wanted{routing.Backend{Name: closing}, origin})
+	return closing
 }
 
 // routesConnections reports whether a port has a listener of connections.

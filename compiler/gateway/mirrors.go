@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"slices"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -9,30 +11,30 @@ import (
 
 // mirrored returns the filters that copy requests of a rule, or of one of its backendRefs. A mirror that leads
 // to nothing is left out, and reported: no request suffers from it.
-func (t *reader) mirrored(r *read, w work, shown string, origin routing.Origin) ([]policy.Filter, *problem) {
+func (r *reader) mirrored(todo work, w *wants, origin routing.Origin) ([]policy.Filter, *problem) {
 	var out []policy.Filter
-	for _, m := range w.mirrors {
+	for _, m := range todo.mirrors {
 		share, p := shareOf(m)
 		if p == nil && r.isGRPC() {
 			p = unsupported("calls are not mirrored")
 		}
-		if p == nil && t.cfg.Form == routing.AsSent {
+		if p == nil && r.form == routing.AsSent {
 			p = unsupported("mirrors need Lua in HAProxy, which paths.normalize says is there")
 		}
 		if p != nil {
 			return nil, p
 		}
-		found := t.backends.refer(r.Route, gatewayv1.BackendRef{BackendObjectReference: m.BackendRef})
+		found := r.refer(r.Route, gatewayv1.BackendRef{BackendObjectReference: m.BackendRef})
 		r.use(found)
 		if found.problem == nil && found.service.Value.Annotations[gatewayServiceMark] != "" {
 			found.problem = &problem{reason: string(gatewayv1.RouteReasonInvalidKind), message: "the Service " + found.target.Service.Service + " is that of a Gateway, and a request would be copied for ever"}
 		}
 		if found.problem != nil {
-			r.resolve(t, found.problem)
+			r.resolve(found.problem)
 			continue
 		}
 		if share.Numerator > 0 {
-			share.Backend = t.backends.take(found, nil, work{}, false, shown, origin)
+			share.Backend = r.takePlain(found, w, origin)
 			out = append(out, share)
 		}
 	}
@@ -66,13 +68,17 @@ func placeMirrors(m *routing.Model) {
 		return
 	}
 	first := m.Binds[0]
-	for _, b := range m.Backends {
-		for i, f := range b.Filters {
+	for i, b := range m.Backends {
+		if !slices.ContainsFunc(b.Filters, func(f policy.Filter) bool { _, is := f.(policy.Mirror); return is }) {
+			continue
+		}
+		m.Backends[i].Filters = slices.Clone(b.Filters) // which claims have, too
+		for j, f := range b.Filters {
 			if mirror, ok := f.(policy.Mirror); ok {
 				if mirror.Port = first.Socket; len(first.Addresses) > 0 {
 					mirror.Address = first.Addresses[0]
 				}
-				b.Filters[i] = mirror
+				m.Backends[i].Filters[j] = mirror
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -9,20 +10,93 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
-	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/manifests"
 )
+
+// mostParts is how many names of headers and parameters, and expressions, the routes of a namespace may
+// look at: each costs every request with conditions.
+const mostParts = 64
 
 // routes are those of all kinds: which listeners they are attached to, and what they bring there.
 type routes struct {
-	reader
+	*findings
+	cfg      Config
 	world    *attach.World
+	claimer  *claimer
+	backends *backends
 	binds    map[string]*bind
 	verdicts *Verdicts
-	matches  map[string]int // that were counted, by namespace
+	matches  map[string]int             // that were counted, by namespace
+	parts    map[string]map[string]bool // that conditions look at, by namespace
+}
+
+// read is a route of one translation: its claims, as far as they are served.
+type read struct {
+	*claims
+	of      any // the object itself, by its address
+	matches []layout.Match
+	left    map[int]bool // rules that are left out
+	// shown are the matches by the certificate that servers are shown.
+	shown map[string][]layout.Match
+	// refused says why no rule of the route is served, and dropped why some are not.
+	refused, dropped attach.Verdict
+}
+
+// read takes what the rules of a route lead to.
+func (t *routes) read(o route) *read {
+	r := &read{claims: t.claimer.of(o, ""), of: o.of, left: map[int]bool{}, shown: map[string][]layout.Match{}}
+	t.found = append(t.found, r.found...)
+	r.refused = r.claims.refused
+	for i, rule := range r.rules {
+		p := rule.problem
+		if p == nil {
+			p = t.costly(r.Object.Ref.Namespace, rule.matches)
+		}
+		if p != nil {
+			r.left[i] = true
+			own := *p // which claims have
+			p = own.in("spec", "rules", i)
+			t.report(diag.Error, o.Ref, o.Position(p.path...), p.message+"; the rule is not served", "")
+			if r.dropped.Fine() {
+				r.dropped = attach.Verdict{Reason: p.reason, Message: fmt.Sprintf("Dropped Rule %d: %s: %s", i, manifests.FieldPath(p.path), p.message)}
+			}
+			continue
+		}
+		t.backends.merge(rule.wants)
+		r.matches = append(r.matches, rule.matches...)
+	}
+	if n := len(r.rules); n > 0 && len(r.left) == n {
+		r.refused, r.dropped = r.dropped, attach.Verdict{}
+	}
+	if r.isOfConnections() && r.refused.Fine() {
+		r.matches = []layout.Match{r.connectionMatch()}
+	}
+	return r
+}
+
+// matchesFor returns the matches of a route for Gateways that show a certificate to servers over TLS, or none.
+func (t *routes) matchesFor(r *read, shown string) []layout.Match {
+	if shown == "" || r.isOfConnections() {
+		return r.matches
+	}
+	if out, known := r.shown[shown]; known {
+		return out
+	}
+	var out []layout.Match
+	for i, rule := range t.claimer.of(route{r.Object, r.of}, shown).rules {
+		if !r.left[i] { // what is wrong was said
+			t.backends.merge(rule.wants)
+			out = append(out, rule.matches...)
+		}
+	}
+	r.shown[shown] = out
+	return out
 }
 
 // route attaches a route to the listeners that it names, and gives these its matches.
-func (t *routes) route(o inputs.Object[gatewayv1.HTTPRoute]) {
+func (t *routes) route(o route) {
 	var parents []gatewayv1.ParentReference
 	for _, ref := range o.Value.Spec.ParentRefs {
 		if t.world.Parent(o.Ref.Namespace, ref) != nil {
@@ -67,7 +141,7 @@ func (t *routes) route(o inputs.Object[gatewayv1.HTTPRoute]) {
 			a.Listener.Attached++
 			if !a.Listener.PassesOn() {
 				for _, u := range r.uses {
-					t.backends.policies.note(a.Listener.Gateway, u)
+					t.claimer.source.policies.note(a.Listener.Gateway, u)
 				}
 			}
 			t.give(a, r)
@@ -117,4 +191,30 @@ func (t *routes) give(a attach.Attachment, r *read) {
 			l.Matches = append(l.Matches, m)
 		}
 	}
+}
+
+// costly takes note of the parts of requests that matches look at, and says which one is too much.
+func (t *routes) costly(namespace string, matches []layout.Match) *problem {
+	known := t.parts[namespace]
+	if known == nil {
+		known = map[string]bool{}
+		t.parts[namespace] = known
+	}
+	more := map[string]bool{}
+	for _, m := range matches {
+		for _, c := range m.Conditions {
+			part := string(c.Of) + " " + c.Name
+			if c.Of == routing.HeaderPattern || c.Of == routing.QueryPattern || c.Of == routing.PathPattern {
+				part += " " + c.Value
+			}
+			if !known[part] {
+				more[part] = true
+			}
+		}
+	}
+	if len(known)+len(more) > mostParts {
+		return unsupported("the routes of the namespace %s look at more than %d names of headers and parameters, and expressions", namespace, mostParts).in("matches")
+	}
+	maps.Copy(known, more)
+	return nil
 }

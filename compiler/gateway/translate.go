@@ -47,6 +47,11 @@ type Config struct {
 // Translate returns what Gateways that are ours and their routes bring to a model, the findings on them,
 // sorted, and what their status is to say. It is a pure function; the order of the inputs takes no part.
 func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, Verdicts) {
+	return (*Memo)(nil).Translate(in, cfg)
+}
+
+// Translate is [Translate] with the claims of routes that the Memo remembers.
+func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, Verdicts) {
 	if len(in.Gateway.Classes) == 0 {
 		return routing.Model{}, nil, Verdicts{}
 	}
@@ -60,20 +65,21 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 		certificates: newCertificates(in.Secrets, cfg.SecretsUnseen), authorities: newAuthorities(in, world, cfg.MostAuthorityBytes),
 	}
 	g.place(in.Gateway, apiOf(in))
-	b := newBackends(in.Services, world)
-	b.policies = newPolicies(f, cfg.Controller, world, g.authorities, in.Gateway.Policies)
+	policies := newPolicies(f, cfg.Controller, world, g.authorities, in.Gateway.Policies)
 	r := &routes{
-		reader: reader{findings: f, cfg: cfg, backends: b, parts: map[string]map[string]bool{}},
-		world:  world, binds: g.binds, verdicts: verdicts, matches: map[string]int{},
+		findings: f, cfg: cfg, world: world, backends: newBackends(), binds: g.binds, verdicts: verdicts,
+		claimer: m.claimer(&source{form: cfg.Form, world: world, services: byName(in.Services), policies: policies}),
+		matches: map[string]int{}, parts: map[string]map[string]bool{},
 	}
-	for _, o := range allRoutes(in.Gateway) {
+	for _, o := range r.claimer.routes(in.Gateway) {
 		r.route(o)
 	}
+	r.claimer.remember()
 	g.judge()
-	verdicts.Policies = b.policies.verdicts()
+	verdicts.Policies = policies.verdicts()
 	g.authorities.warn(f)
-	b.report(f)
-	model := modelOf(g, b)
+	r.backends.report(f)
+	model := modelOf(g, r.backends)
 	return model, diag.Sort(f.found), *verdicts
 }
 
@@ -96,26 +102,22 @@ func (f *findings) grants(in []inputs.Object[gatewayv1.ReferenceGrant]) []inputs
 	})
 }
 
-// allRoutes returns the routes of all kinds as HTTPRoutes, the oldest first.
-func allRoutes(in inputs.GatewayAPI) []inputs.Object[gatewayv1.HTTPRoute] {
-	all := slices.Clone(in.HTTPRoutes)
-	for _, r := range in.GRPCRoutes {
-		all = append(all, asHTTP(r))
-	}
-	return sorted(append(all, connectionRoutes(in)...))
-}
-
 // sorted returns objects by age and name, each name once.
 func sorted[T any](objects []inputs.Object[T]) []inputs.Object[T] {
+	return sortedBy(objects, func(o inputs.Object[T]) inputs.Object[T] { return o })
+}
+
+func sortedBy[O, T any](objects []O, of func(O) inputs.Object[T]) []O {
 	age := func(o inputs.Object[T]) time.Time { return any(o.Value).(metav1.Object).GetCreationTimestamp().Time }
 	out := slices.Clone(objects)
-	slices.SortFunc(out, func(a, b inputs.Object[T]) int {
+	slices.SortFunc(out, func(x, y O) int {
+		a, b := of(x), of(y)
 		return cmp.Or(age(a).Compare(age(b)), cmp.Compare(a.Ref.Namespace, b.Ref.Namespace), cmp.Compare(a.Ref.Name, b.Ref.Name), a.Ref.Compare(b.Ref))
 	})
 	seen := map[diag.Object]bool{}
-	return slices.DeleteFunc(out, func(o inputs.Object[T]) bool {
-		again := seen[o.Ref]
-		seen[o.Ref] = true
+	return slices.DeleteFunc(out, func(o O) bool {
+		again := seen[of(o).Ref]
+		seen[of(o).Ref] = true
 		return again
 	})
 }

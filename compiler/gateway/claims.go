@@ -1,0 +1,241 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
+	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+)
+
+// claims is what a route asks for by itself, and by what it refers to, whatever other routes there are. How
+// much of it is had is decided when it is attached. Nothing of it is changed once it is made, since translations
+// share it: see [Memo].
+type claims struct {
+	inputs.Object[gatewayv1.HTTPRoute]
+	attach.Route
+	rules []ruleClaims
+	// uses are what the rules lead to.
+	uses []use
+	// references are those of a route of connections.
+	references []reference
+	// refused says why no rule of the route is served, and resolved which reference leads to nothing.
+	refused, resolved attach.Verdict
+	found             []diag.Diagnostic
+}
+
+// ruleClaims are those of a rule: its matches and what these lead to, or why there are none.
+type ruleClaims struct {
+	wants
+	matches []layout.Match
+	problem *problem
+}
+
+// reader reads a route.
+type reader struct {
+	*source
+	*claims
+	shown string // by which servers over TLS know the Gateway, or ""
+}
+
+// claimsOf reads a route, for Gateways that show a certificate to servers over TLS, or none. It is a pure function of
+// the route and of what the source says.
+func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], shown string) *claims {
+	r := reader{source: s, shown: shown, claims: &claims{Object: o, Route: attach.Route{Kind: o.Ref.Kind, Namespace: o.Ref.Namespace}}}
+	if field := inputs.UnknownField(o.Value); field != "" {
+		r.report(diag.Error, o.Position("spec"), unknownField(field)+"; the route is not served", "")
+		r.refused = attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: unknownField(field)}
+		return r.claims
+	}
+	for i, h := range o.Value.Spec.Hostnames {
+		if message, hint := hostname.Check(hostname.Normal(string(h))); message != "" {
+			r.report(diag.Error, o.Position("spec", "hostnames", i), fmt.Sprintf("hostname %q %s; the route is not served", h, message), hint)
+			r.refused = attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: fmt.Sprintf("hostname %q %s", h, message)}
+			return r.claims
+		}
+		r.Hosts = append(r.Hosts, hostname.Of(string(h)))
+	}
+	if r.isOfConnections() {
+		r.readConnections()
+		return r.claims
+	}
+	for i, rule := range r.specRules() {
+		var c ruleClaims
+		if c.matches, c.problem = r.rule(i, rule, &c.wants); c.problem != nil {
+			c.matches, c.wants = nil, wants{}
+		}
+		r.claims.rules = append(r.claims.rules, c)
+	}
+	return r.claims
+}
+
+// report adds a finding on the route.
+func (c *claims) report(severity diag.Severity, at diag.Position, message, hint string) {
+	c.found = append(c.found, diag.Diagnostic{Severity: severity, Object: c.Ref, Position: at, Message: message, Hint: hint})
+}
+
+// rule returns the matches of a rule, or why there are none, and adds what they lead to.
+func (r *reader) rule(i int, rule gatewayv1.HTTPRouteRule, w *wants) ([]layout.Match, *problem) {
+	if rule.SessionPersistence != nil {
+		return nil, unsupported("session persistence is not supported").in("sessionPersistence")
+	}
+	matches, p := matchesOf(rule, r.form)
+	if p != nil {
+		return nil, p
+	}
+	todo, p := workOf(rule.Filters)
+	if p != nil {
+		return nil, p
+	}
+	if todo.timeout, p = timeoutOf(rule.Timeouts); p != nil {
+		return nil, p
+	}
+	if todo.retry, p = retryOf(rule); p != nil {
+		return nil, p
+	}
+	each := make([]work, len(rule.BackendRefs))
+	for n, ref := range rule.BackendRefs {
+		if each[n], p = workOf(ref.Filters); p != nil {
+			return nil, p.in("backendRefs", n)
+		}
+		if each[n].redirect != nil {
+			return nil, unsupported("a redirect has no backend").in("backendRefs", n, "filters")
+		}
+	}
+	if todo.redirect != nil && len(rule.BackendRefs) > 0 {
+		return nil, (&problem{reason: string(gatewayv1.RouteReasonIncompatibleFilters), message: "a redirect has no backend"}).in("backendRefs")
+	}
+	at := []any{"spec", "rules", i}
+	origin := routing.Origin{Object: r.Ref, Position: r.Position(at...), Field: manifests.FieldPath(at)}
+	var out []layout.Match
+	for n, m := range matches {
+		to, p := r.destination(rule, m, todo, each, w, origin)
+		if p != nil {
+			return nil, p
+		}
+		out = append(out, layout.Match{
+			PathMatch: m.PathMatch, Conditions: m.conditions, Backend: to, Origin: origin, Late: r.isGRPC() && m.isPattern(),
+			Rank: layout.Rank{Created: r.Value.CreationTimestamp.Time, Namespace: r.Ref.Namespace, Name: r.Ref.Name, Rule: i, Match: n},
+		})
+	}
+	return out, nil
+}
+
+// isGRPC reports whether servers are spoken to over HTTP/2.
+func (c *claims) isGRPC() bool { return c.Kind == "GRPCRoute" }
+
+// invalid returns the backend of requests that cannot be served. For a call, 503 means that it is
+// unavailable, and 500 would mean nothing.
+func (r *reader) invalid(w *wants, origin routing.Origin) string {
+	if r.isGRPC() {
+		return w.add(routing.Backend{Name: unavailable}, origin)
+	}
+	return w.add(routing.Backend{Name: Invalid, Filters: []policy.Filter{policy.Answer{Status: 500}}}, origin)
+}
+
+// destination returns the backend or split of a match of a rule.
+func (r *reader) destination(rule gatewayv1.HTTPRouteRule, m match, todo work, each []work, w *wants, origin routing.Origin) (string, *problem) {
+	closed := func(p *problem) string {
+		r.resolve(p)
+		return r.invalid(w, origin)
+	}
+	filters, p := todo.filtersFor(m)
+	if p != nil {
+		return "", p.in("filters")
+	}
+	copies, p := r.mirrored(todo, w, origin)
+	if p != nil {
+		return "", p.in("filters")
+	}
+	filters = append(filters, copies...)
+	switch {
+	case todo.closed != nil:
+		return closed(todo.closed), nil
+	case todo.redirect != nil:
+		return w.add(routing.Backend{Name: "hapsnap_redirect:" + digest(filters), Filters: filters}, origin), nil
+	}
+	var shares []routing.Share
+	for n, ref := range rule.BackendRefs {
+		found := r.refer(r.Route, ref.BackendRef)
+		r.use(found)
+		if found.problem != nil {
+			r.resolve(found.problem)
+		}
+		if each[n].closed != nil {
+			found.problem = each[n].closed
+			r.resolve(found.problem)
+		}
+		if found.weight <= 0 {
+			continue
+		}
+		own, p := each[n].filtersFor(m)
+		if p != nil {
+			return "", p.in("backendRefs", n, "filters")
+		}
+		copies, p := r.mirrored(each[n], w, origin)
+		if p != nil {
+			return "", p.in("backendRefs", n, "filters")
+		}
+		all := slices.Concat(filters, own, copies)
+		if (each[n].rewrite != nil) && todo.rewrite != nil {
+			return "", (&problem{reason: string(gatewayv1.RouteReasonIncompatibleFilters), message: "the path is rewritten twice"}).in("backendRefs", n, "filters")
+		}
+		share := routing.Share{Weight: found.weight}
+		if found.problem != nil {
+			share.Backend = r.invalid(w, origin)
+		} else {
+			share.Backend = r.take(found, all, todo, w, origin)
+		}
+		shares = append(shares, share)
+	}
+	if len(shares) == 0 {
+		return r.invalid(w, origin), nil
+	}
+	prefix := ""
+	if todo.rewrite != nil || slices.ContainsFunc(each, func(w work) bool { return w.rewrite != nil }) {
+		prefix = m.Path
+	}
+	return w.split(shares, prefix+r.shown, origin), nil
+}
+
+// use takes note of what a reference leads to that may be referred to.
+func (c *claims) use(found reference) {
+	if found.use.service.Name != "" && !slices.Contains(c.uses, found.use) {
+		c.uses = append(c.uses, found.use)
+	}
+}
+
+// specRules returns the rules of a route. One without any has one that leads nowhere.
+func (c *claims) specRules() []gatewayv1.HTTPRouteRule {
+	if len(c.Value.Spec.Rules) == 0 {
+		return []gatewayv1.HTTPRouteRule{{}}
+	}
+	return c.Value.Spec.Rules
+}
+
+// lost says what becomes of what a reference that leads to nothing would have.
+func (c *claims) lost() string {
+	if c.isOfConnections() {
+		return "connections for it are closed"
+	}
+	return "requests for it are not served"
+}
+
+// resolve takes note of a reference that leads to nothing, and reports it once.
+func (c *claims) resolve(p *problem) {
+	if c.resolved.Fine() {
+		c.resolved = attach.Verdict{Reason: p.reason, Message: p.message}
+	}
+	d := diag.Diagnostic{Severity: diag.Warning, Object: c.Ref, Position: c.Position("spec", "rules"), Message: p.message + "; " + c.lost()}
+	if !slices.Contains(c.found, d) {
+		c.found = append(c.found, d)
+	}
+}

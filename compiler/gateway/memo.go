@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// Memo remembers the claims of the routes of the last translation, for the next one. Claims are used again
+// only where all that they were made of is the same: the route, and every answer that a [source] gave, which
+// is all that claims see of other objects. Objects are the same if their values are the same in memory, since
+// nobody changes a value that is among inputs.
+//
+// What depends on several routes, or on listeners, is no part of claims, and is found anew each time: attachment,
+// the limits of a namespace, the order of matches, and where connections lead.
+//
+// It holds what one translation used. It may be used by several goroutines at the same time. A nil Memo
+// remembers nothing.
+type Memo struct {
+	last         atomic.Pointer[memory]
+	readOnly     *Memo // whose memory is used, and not changed
+	made, reused atomic.Int64
+}
+
+// NewMemo returns a Memo that remembers nothing.
+func NewMemo() *Memo { return &Memo{} }
+
+// Reader returns a Memo that uses what another one remembers, and leaves that as it is.
+func (m *Memo) Reader() *Memo {
+	if m == nil {
+		return nil
+	}
+	return &Memo{readOnly: m}
+}
+
+// Counts returns how many claims were made since the Memo was, and how many were there already.
+func (m *Memo) Counts() (made, reused int64) { return m.made.Load(), m.reused.Load() }
+
+// memory is what one translation used. It is not changed once it is a Memo's.
+type memory struct {
+	form  routing.PathForm
+	known map[spot]remembered
+}
+
+// spot is where claims are looked for: a route by the address of its value, and what servers are shown.
+type spot struct {
+	route any
+	shown string
+}
+
+// remembered are claims, and the answers that they were made of, in the order in which they were given.
+type remembered struct {
+	claims *claims
+	asked  []asking
+}
+
+// route is a route of any kind as an HTTPRoute.
+type route struct {
+	inputs.Object[gatewayv1.HTTPRoute]
+	of any // the object itself, by its address
+}
+
+// claimer makes the claims of one translation, as far as they are not remembered.
+type claimer struct {
+	memo   *Memo
+	source *source
+	before map[spot]remembered
+	now    memory
+}
+
+func (m *Memo) claimer(s *source) *claimer {
+	c := &claimer{memo: m, source: s, now: memory{form: s.form, known: map[spot]remembered{}}}
+	from := m
+	if m != nil && m.readOnly != nil {
+		from = m.readOnly
+	}
+	if from != nil {
+		if last := from.last.Load(); last != nil && last.form == s.form {
+			c.before = last.known
+		}
+	}
+	return c
+}
+
+// remember has the Memo remember what was used, and nothing else.
+func (c *claimer) remember() {
+	if c.memo != nil && c.memo.readOnly == nil {
+		c.memo.last.Store(&c.now)
+	}
+}
+
+// routes returns the routes of all kinds, the oldest first.
+func (c *claimer) routes(in inputs.GatewayAPI) []route {
+	var all []route
+	for _, o := range in.HTTPRoutes {
+		all = append(all, route{o, o.Value})
+	}
+	for _, o := range in.GRPCRoutes {
+		if known, is := c.before[spot{o.Value, ""}]; is {
+			all = append(all, route{known.claims.Object, o.Value})
+			continue
+		}
+		all = append(all, route{asHTTP(o), o.Value})
+	}
+	return sortedBy(append(all, connectionRoutes(in)...), func(r route) inputs.Object[gatewayv1.HTTPRoute] { return r.Object })
+}
+
+// of returns the claims of a route, those that are remembered if they would be made again. Whether they would is
+// asked in the order in which they were made: some answers, such as that authorities are too many by now, depend on
+// what was asked before, and are the same with a Memo and without.
+func (c *claimer) of(r route, shown string) *claims {
+	at := spot{r.of, shown}
+	if known, is := c.now.known[at]; is {
+		return known.claims
+	}
+	known, is := c.before[at]
+	if is && !slices.ContainsFunc(known.asked, func(a asking) bool { return !c.source.repeats(a) }) {
+		c.now.known[at] = known
+		c.memo.reused.Add(1)
+		return known.claims
+	}
+	c.source.asked = nil
+	made := remembered{claims: claimsOf(c.source, r.Object, shown)}
+	made.asked, c.source.asked = c.source.asked, nil
+	c.now.known[at] = made
+	if c.memo != nil {
+		c.memo.made.Add(1)
+	}
+	return made.claims
+}
+
+// source is all that claims see of what a route refers to. It notes what it was asked.
+type source struct {
+	form     routing.PathForm
+	world    *attach.World
+	services map[types.NamespacedName]inputs.Object[corev1.Service]
+	policies *policies
+	asked    []asking
+}
+
+// asking is a question and its answer.
+type asking struct {
+	of any // the question: a grantOf, a Service or a portOf
+	is any
+}
+
+// grantOf is the question whether objects of a kind in a namespace may refer to an object.
+type grantOf struct {
+	kind, namespace string
+	to              attach.Reference
+}
+
+// portOf is the question how servers of a port of a Service are spoken to.
+type portOf struct {
+	service types.NamespacedName
+	port    string
+}
+
+// serversTLS is what a BackendTLSPolicy says of servers: how they are spoken to, or nil if nothing may be
+// sent to them.
+type serversTLS struct {
+	ref diag.Object
+	tls *policy.TLS
+}
+
+// permitted reports whether a grant permits a reference.
+func (s *source) permitted(kind, namespace string, to attach.Reference) bool {
+	return answered[bool](s, grantOf{kind, namespace, to})
+}
+
+// service returns a Service.
+func (s *source) service(name types.NamespacedName) (inputs.Object[corev1.Service], bool) {
+	found := answered[*corev1.Service](s, name)
+	return s.services[name], found != nil
+}
+
+// policy returns what a policy says of a port of a Service, nil if none does.
+func (s *source) policy(service types.NamespacedName, port string) *serversTLS {
+	return answered[*serversTLS](s, portOf{service, port})
+}
+
+func answered[T any](s *source, question any) T {
+	a := asking{question, s.answer(question)}
+	s.asked = append(s.asked, a)
+	is, _ := a.is.(T)
+	return is
+}
+
+// answer answers a question.
+func (s *source) answer(question any) any {
+	switch q := question.(type) {
+	case grantOf:
+		return s.world.Permitted(q.kind, q.namespace, q.to)
+	case types.NamespacedName:
+		return s.services[q].Value
+	case portOf:
+		if by := s.policies.of(q.service, q.port); by != nil {
+			return &serversTLS{by.Ref, by.tls}
+		}
+	}
+	return (*serversTLS)(nil)
+}
+
+// repeats reports whether a question has the answer that it had.
+func (s *source) repeats(a asking) bool {
+	now := s.answer(a.of)
+	if was, ok := a.is.(*serversTLS); ok {
+		return reflect.DeepEqual(was, now)
+	}
+	return now == a.is
+}
