@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
@@ -60,9 +61,9 @@ type Input struct {
 	// Seals is what earlier compiles sealed, or nil.
 	Seals *sealMemo
 	// Countries is the list of countries that an earlier compile read, or nil.
-	Countries *ingress.CountryMemo
+	Countries *access.CountryMemo
 	// CountryFiles are the files of that list.
-	CountryFiles []ingress.CountryFile
+	CountryFiles []access.CountryFile
 	// SecretsUnseen says that there are no Secrets among the objects because none is to be
 	// looked at, and not because there are none.
 	SecretsUnseen bool

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hapsnap/hapsnap/compiler/ingress"
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
@@ -21,15 +21,15 @@ const mostCountryBytes = 128 << 20
 
 // readCountryFiles reads the files of the list of countries, and those in folders. What cannot be
 // read, or is empty, is wrong: a volume that is not mounted, or a download that failed, looks like it.
-func readCountryFiles(paths []string) []ingress.CountryFile {
-	var out []ingress.CountryFile
+func readCountryFiles(paths []string) []access.CountryFile {
+	var out []access.CountryFile
 	for _, path := range paths {
 		files, wrong := countryFilesIn(path)
 		if wrong != "" {
-			out = append(out, ingress.CountryFile{Path: path, Wrong: wrong})
+			out = append(out, access.CountryFile{Path: path, Wrong: wrong})
 		}
 		for _, file := range files {
-			f := ingress.CountryFile{Path: file}
+			f := access.CountryFile{Path: file}
 			f.Text, f.Wrong = readCountryFile(file)
 			out = append(out, f)
 		}

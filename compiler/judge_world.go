@@ -13,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
@@ -33,7 +34,7 @@ type world struct {
 	templates *render.Set
 	version   string // of HAProxy
 	// countryFiles are those of the list of countries.
-	countryFiles []ingress.CountryFile
+	countryFiles []access.CountryFile
 	// overlaid says that there are templates of an administrator, which may refer from
 	// anything to anything.
 	overlaid bool

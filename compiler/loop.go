@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
@@ -125,7 +126,7 @@ const idle = time.Hour
 
 func newLoop(o Options) *loop {
 	o.Source.memo, o.Source.secrets, o.Source.seals, o.Source.claims, o.Source.routes = render.NewMemo(), &leak.Memo{}, newSealMemo(), ingress.NewMemo(), gateway.NewMemo()
-	o.Source.countries = &ingress.CountryMemo{}
+	o.Source.countries = &access.CountryMemo{}
 	if o.Leader == nil {
 		o.Leader = alone{}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/explain"
@@ -41,7 +42,7 @@ type Source struct {
 	claims  *ingress.Memo
 	routes  *gateway.Memo
 
-	countries *ingress.CountryMemo // likewise
+	countries *access.CountryMemo // likewise
 }
 
 // changes are notified when a compile may give another result.

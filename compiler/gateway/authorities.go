@@ -60,7 +60,7 @@ func newAuthorities(in inputs.Inputs, world *attach.World, most int) *authoritie
 		world:      world,
 		unread:     in.Unread,
 		leftOut:    in.LeftOut,
-		configMaps: byName(in.ConfigMaps), asked: map[types.NamespacedName]bool{},
+		configMaps: inputs.ByName(in.ConfigMaps), asked: map[types.NamespacedName]bool{},
 		files: map[string]routing.Authority{}, most: most,
 		known: map[types.NamespacedName]authority{}, validation: map[*gatewayv1.FrontendTLSValidation]askedAuthority{},
 		read: map[string]int{}, kept: map[string]int{},

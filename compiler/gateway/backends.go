@@ -103,15 +103,6 @@ func (w *wants) add(made routing.Backend, origin routing.Origin) string {
 	return made.Name
 }
 
-// byName returns objects by their names.
-func byName[T any](objects []inputs.Object[T]) map[types.NamespacedName]inputs.Object[T] {
-	out := make(map[types.NamespacedName]inputs.Object[T], len(objects))
-	for _, o := range objects {
-		out[types.NamespacedName{Namespace: o.Ref.Namespace, Name: o.Ref.Name}] = o
-	}
-	return out
-}
-
 // report says what does not hold of the annotations of Services.
 func (b *backends) report(f *findings) {
 	for service, o := range b.overruled {

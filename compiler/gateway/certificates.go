@@ -26,7 +26,7 @@ type certificates struct {
 }
 
 func newCertificates(secrets []inputs.Object[corev1.Secret], unseen bool) *certificates {
-	return &certificates{secrets: byName(secrets), unseen: unseen, byFile: map[string]routing.Certificate{}}
+	return &certificates{secrets: inputs.ByName(secrets), unseen: unseen, byFile: map[string]routing.Certificate{}}
 }
 
 // served is [certificates.certificate] for clients.

@@ -68,7 +68,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	policies := newPolicies(f, cfg.Controller, world, g.authorities, in.Gateway.Policies)
 	r := &routes{
 		findings: f, cfg: cfg, world: world, backends: newBackends(), binds: g.binds, verdicts: verdicts,
-		claimer: m.claimer(&source{form: cfg.Form, world: world, services: byName(in.Services), policies: policies}),
+		claimer: m.claimer(&source{form: cfg.Form, world: world, services: inputs.ByName(in.Services), policies: policies}),
 		matches: map[string]int{}, parts: map[string]map[string]bool{},
 	}
 	for _, o := range r.claimer.routes(in.Gateway) {

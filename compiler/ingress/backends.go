@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
@@ -13,8 +14,7 @@ import (
 type backends struct {
 	*findings
 	certs    *certificates
-	lists    *networkLists
-	users    *userlists
+	access   *access.Taker
 	byName   map[string]*routing.Backend
 	replaced map[string]bool // no route of the Ingress leads there since a canary shares its requests
 	closed   map[string]bool // something that is to protect the backend cannot be had
@@ -54,7 +54,7 @@ func (t *backends) applyOptions(b *routing.Backend, o *backendOptions, turn *tur
 		return
 	}
 	b.Origins = append(b.Origins, o.origins...)
-	usable := !o.closed && !turn.refused && t.lists.take(o.lists) && t.authenticate(o, turn)
+	usable := !o.closed && !turn.refused && t.access.Lists(o.lists) && t.authenticate(o, turn)
 	if usable && o.refused != nil {
 		t.add(*o.refused)
 		usable = false
@@ -72,24 +72,24 @@ func (t *backends) applyOptions(b *routing.Backend, o *backendOptions, turn *tur
 // whether both can be used.
 func (t *backends) authenticate(o *backendOptions, turn *turn) bool {
 	if o.users != nil {
-		t.users.take(*o.users)
+		t.access.Users(*o.users)
 	}
 	if o.auth == nil {
 		return true
 	}
-	t.add(o.auth.found...)
-	if o.auth.refused != nil {
-		t.add(*o.auth.refused)
+	t.add(o.auth.Found...)
+	if o.auth.Refused != nil {
+		t.add(*o.auth.Refused)
 		return false
 	}
-	b := t.byName[o.auth.backend.Name]
+	b := t.byName[o.auth.Backend.Name]
 	if b == nil {
-		made := o.auth.backend
+		made := o.auth.Backend
 		b = &made
 		t.byName[b.Name] = b
 	}
 	if n := len(b.Origins); n == 0 || b.Origins[n-1].Object != turn.Ref {
-		b.Origins = append(b.Origins, o.auth.origin)
+		b.Origins = append(b.Origins, o.auth.Origin)
 	}
 	return true
 }

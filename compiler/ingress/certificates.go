@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
@@ -21,7 +22,7 @@ import (
 // certificates are those of Secrets that are named, whatever for.
 type certificates struct {
 	*findings
-	secrets lookup[corev1.Secret]
+	secrets inputs.Lookup[corev1.Secret]
 	cfg     *Config
 	files   map[string]*routing.Certificate // by file
 	kinds   map[string]string               // of their keys, by file
@@ -78,7 +79,7 @@ func (t *certificates) of(name snapshots.SecretName, named routing.Origin, witho
 	}
 	c = &routing.Certificate{File: file, Secret: name, Origin: named}
 	t.files[file] = c
-	secret, exists := t.secrets.find(types.NamespacedName(name))
+	secret, exists := t.secrets.Find(types.NamespacedName(name))
 	if !exists {
 		return c, !t.cfg.SecretsUnseen
 	}
@@ -125,7 +126,7 @@ func someNames(names []string) string {
 func (t *certificates) takeAuthority(by ownership.Claimant, name snapshots.SecretName, named routing.Origin) *routing.Certificate {
 	c, missing := t.authorityOf(name, named)
 	if missing {
-		t.report(diag.Warning, by, named.Position, notSeen(name, t.cfg.SecretsUnseen),
+		t.report(diag.Warning, by, named.Position, access.NotSeen(name, t.cfg.SecretsUnseen),
 			"no certificate is accepted until it does where snapshots are pushed")
 	}
 	return c
@@ -142,7 +143,7 @@ func (t *certificates) authorityOf(name snapshots.SecretName, named routing.Orig
 	}
 	c = &routing.Certificate{File: file, Secret: name, Use: snapshots.UseCA, Origin: named}
 	t.files[file] = c
-	secret, exists := t.secrets.find(types.NamespacedName(name))
+	secret, exists := t.secrets.Find(types.NamespacedName(name))
 	if !exists {
 		return c, true
 	}
@@ -150,14 +151,6 @@ func (t *certificates) authorityOf(name snapshots.SecretName, named routing.Orig
 		t.reportSecret(diag.Error, secret, "holds no certificate authorities: "+err.Error(), "no certificate is accepted until it is mended")
 	}
 	return c, false
-}
-
-// notSeen says that a Secret is not among the inputs, whether or not it could have been.
-func notSeen(name snapshots.SecretName, unseen bool) string {
-	if unseen {
-		return fmt.Sprintf("whether Secret %s exists and can be used is not checked here", name)
-	}
-	return fmt.Sprintf("Secret %s does not exist here", name)
 }
 
 // observe describes the certificate in a Secret, and names the kind of its key.
@@ -196,12 +189,12 @@ func (t *certificates) takeForServers(demands []secretDemand) {
 	for _, d := range demands {
 		var missing bool
 		if d.authority {
-			_, missing = t.authorityOf(d.secret, d.spot.origin)
+			_, missing = t.authorityOf(d.secret, d.spot.Origin)
 		} else {
-			_, missing = t.of(d.secret, d.spot.origin, d.without)
+			_, missing = t.of(d.secret, d.spot.Origin, d.without)
 		}
 		if missing {
-			t.add(d.spot.finding(diag.Warning, ": "+notSeen(d.secret, t.cfg.SecretsUnseen), d.without+" until it does where snapshots are pushed"))
+			t.add(d.spot.Finding(diag.Warning, ": "+access.NotSeen(d.secret, t.cfg.SecretsUnseen), d.without+" until it does where snapshots are pushed"))
 		}
 	}
 }

@@ -239,7 +239,7 @@ func (p *parameters) originOf(annotation string) routing.Origin {
 	return originOf(p.source, "data", key)
 }
 
-func parametersOf(class inputs.Object[networkingv1.IngressClass], configMaps lookup[corev1.ConfigMap]) *parameters {
+func parametersOf(class inputs.Object[networkingv1.IngressClass], configMaps inputs.Lookup[corev1.ConfigMap]) *parameters {
 	ref := *class.Value.Spec.Parameters
 	closed := &parameters{class: class, origin: originOf(class, "spec", "parameters"), values: options.Values{Closed: true}}
 	refuse := func(field, message, hint string) *parameters {
@@ -259,7 +259,7 @@ func parametersOf(class inputs.Object[networkingv1.IngressClass], configMaps loo
 		return refuse("scope", "parameters name no namespace, and a ConfigMap has one", want)
 	}
 	name := types.NamespacedName{Namespace: *ref.Namespace, Name: ref.Name}
-	source, exists := configMaps.find(name)
+	source, exists := configMaps.Find(name)
 	if !exists {
 		return refuse("name", fmt.Sprintf("ConfigMap %s does not exist", name), "create it, or correct the name")
 	}

@@ -3,6 +3,7 @@ package ingress
 import (
 	"time"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -33,9 +34,9 @@ type Config struct {
 	// CountryHeader says that endpoints are told the country. CountryMemo remembers the list, or is nil.
 	Countries     []string
 	CountryHeader bool
-	CountryMemo   *CountryMemo
+	CountryMemo   *access.CountryMemo
 	// CountryFiles are the files of the list, as they were read.
-	CountryFiles []CountryFile
+	CountryFiles []access.CountryFile
 	// ErrorPages is the ConfigMap of error pages, as namespace/name, or "".
 	ErrorPages string
 	// SharedAuthServices are the Services, as namespace/name, that every

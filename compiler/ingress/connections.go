@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -51,7 +52,7 @@ type connections struct {
 	resolver  resolver
 	hosts     *hosts
 	certs     *certificates
-	lists     *networkLists
+	access    *access.Taker
 	listeners map[int]*connectionListener // by port
 	backends  map[string]*routing.Backend
 }
@@ -297,7 +298,7 @@ func (t *connections) connectionBackend(d *connectionDemand, origin routing.Orig
 		t.backends[b.Name] = b
 		t.add(d.found...)
 		b.Origins = slices.Clone(d.origins)
-		if !t.lists.take(d.lists) || d.closed {
+		if !t.access.Lists(d.lists) || d.closed {
 			b.Targets = nil
 		}
 		t.certs.takeForServers(d.secrets)

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
@@ -45,7 +46,7 @@ func TestCountryList(t *testing.T) {
 		"no text":                {[]inputs.Object[corev1.ConfigMap]{countryConfigMap("one")}, "has no text with networks"},
 		"one is not there":       {one("192.0.2.0/24 DE")[:0], "ConfigMap edge/one: does not exist"},
 		"many wrong":             {one(strings.Repeat("x\n", 50)), "line 20: \"x\" is not a network, and 30 more lines are wrong"},
-		"too many":               {one(strings.Repeat("192.0.2.0/24 DE\n", mostCountryNetworks+1)), "the list has more than 1000000 networks"},
+		"too many":               {one(strings.Repeat("192.0.2.0/24 DE\n", 1_000_000+1)), "the list has more than 1000000 networks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +78,7 @@ func one(text string) []inputs.Object[corev1.ConfigMap] {
 // The list is read again when a text of it is another, and only then.
 func TestCountryMemo(t *testing.T) {
 	t.Parallel()
-	memo := &CountryMemo{}
+	memo := &access.CountryMemo{}
 	read := func(text string) *routing.CountryList {
 		model, _ := Translate(inputs.Inputs{ConfigMaps: one(text)}, Config{CountryHeader: true, Countries: []string{"edge/one"}, CountryMemo: memo})
 		return model.Countries
@@ -97,7 +98,7 @@ func TestCountryMemo(t *testing.T) {
 // Reviews read the list beside the loop.
 func TestCountryMemoIsShared(t *testing.T) {
 	t.Parallel()
-	memo := &CountryMemo{}
+	memo := &access.CountryMemo{}
 	var readers sync.WaitGroup
 	for _, code := range []string{"DE", "AT"} {
 		readers.Go(func() {

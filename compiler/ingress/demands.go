@@ -4,11 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -36,9 +36,9 @@ type backendOptions struct {
 	plain bool
 	// closed says that a part that protects something cannot be had, whatever there is.
 	closed  bool
-	lists   lists
-	users   *usersDemand
-	auth    *authDemand
+	lists   access.Lists
+	users   *access.Users
+	auth    *access.Service
 	snippet []routing.SnippetLine
 	// refused says why the lines of a snippet are not allowed.
 	refused  *diag.Diagnostic
@@ -48,54 +48,11 @@ type backendOptions struct {
 	secrets  []secretDemand
 }
 
-// spot is where an option stands that holds, and what messages call it.
-type spot struct {
-	origin routing.Origin
-	title  string
-}
-
-// finding returns something to say of an option's value.
-func (s spot) finding(severity diag.Severity, message, hint string) diag.Diagnostic {
-	return diag.Diagnostic{Severity: severity, Position: s.origin.Position, Object: s.origin.Object, Hint: hint, Message: s.title + message}
-}
-
-// closes returns the finding that an option's value leads to nothing. The routes are closed for it.
-func (s spot) closes(message, hint string) diag.Diagnostic {
-	return s.finding(diag.Error, message+"; the routes that it protects answer 503", hint)
-}
-
-// lists are what options name that tell clients apart by their networks.
-type lists struct {
-	networks  []listDemand
-	countries []countryDemand
-}
-
-// listDemand is a list of networks that an option names.
-type listDemand struct {
-	list policy.NetworkList
-	by   string // the namespace that asks
-	spot spot
-}
-
-// usersDemand is a list of users that an option names.
-type usersDemand struct {
-	secret snapshots.SecretName
-	spot   spot
-}
-
-// authDemand is a Service that is asked for authentication, or why it cannot be.
-type authDemand struct {
-	refused *diag.Diagnostic
-	found   []diag.Diagnostic // on the Service
-	backend routing.Backend   // without origins
-	origin  routing.Origin
-}
-
 // secretDemand is a Secret that the TLS towards servers needs.
 type secretDemand struct {
 	secret    snapshots.SecretName
 	authority bool
-	spot      spot
+	spot      access.Spot
 	without   string // what is so while it is not there
 }
 
@@ -110,19 +67,19 @@ type asker struct {
 }
 
 // spot returns the object and the place of an option's value that holds.
-func (a asker) spot(option string) spot {
+func (a asker) spot(option string) access.Spot {
 	giver := options.Giver(option, a.values...)
 	if giver == 0 && a.class != nil && a.values[0].Inherits(option) {
-		return spot{a.class.originOf(options.Prefix + option), "parameter " + option}
+		return access.Spot{Origin: a.class.originOf(options.Prefix + option), Title: "parameter " + option}
 	}
 	title := "annotation " + options.Prefix + option
 	if giver == 1 && a.service != nil {
-		return spot{originOf(*a.service, annotationPath(option)...), title}
+		return access.Spot{Origin: originOf(*a.service, annotationPath(option)...), Title: title}
 	}
 	if a.ingress == nil {
-		return spot{routing.Origin{Object: diag.Object{Namespace: a.namespace}}, title}
+		return access.Spot{Origin: routing.Origin{Object: diag.Object{Namespace: a.namespace}}, Title: title}
 	}
-	return spot{originOf(*a.ingress, annotationPath(option)...), title}
+	return access.Spot{Origin: originOf(*a.ingress, annotationPath(option)...), Title: title}
 }
 
 // secret names a Secret of the namespace of the objects.
@@ -197,15 +154,16 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 	if name := offered.First(); name != "" {
 		out.origins = append(out.origins, originOf(service, "metadata", "annotations", name))
 	}
-	out.lists = findLists(&settings.Protection, by)
+	who := m.asks(by)
+	out.lists = access.FindLists(&settings.Protection, who)
 	if settings.Basic != nil {
-		out.users = usersOf(&settings, by)
+		out.users = access.FindUsers(&settings, who)
 	}
 	if settings.External != nil {
-		out.auth = m.externalAuth(&settings, by)
+		out.auth = access.FindService(&settings, who)
 	}
 	m.addSnippet(out, settings.Snippet)
-	if out.refused != nil || out.auth != nil && out.auth.refused != nil {
+	if out.refused != nil || out.auth != nil && out.auth.Refused != nil {
 		return out // the backend is closed
 	}
 	out.filters = settings.Filters()
@@ -220,94 +178,16 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 	return out
 }
 
-// findLists names the lists that a protection names by their namespaces, and returns them.
-func findLists(p *policy.Protection, by asker) lists {
-	var out lists
-	find := func(n *policy.Networks, option string) {
-		n.Lists = slices.Clone(n.Lists) // which others read too
-		for i := range n.Lists {
-			if n.Lists[i].Namespace == "" {
-				n.Lists[i].Namespace = by.namespace
-			}
-			out.networks = append(out.networks, listDemand{n.Lists[i], by.namespace, by.spot(option)})
-		}
+// asks returns an asker as package access has it.
+func (s source) asks(by asker) access.Asker {
+	return access.Asker{
+		Namespace: by.namespace, Spot: by.spot, SharedServices: s.scope.sharedAuthServices, Service: s.service,
+		Port: func(service service, number int) access.Port {
+			name := types.NamespacedName{Namespace: service.Ref.Namespace, Name: service.Ref.Name}
+			r := s.resolver().port(service.Value, name, networkingv1.ServiceBackendPort{Number: int32(number)}, fmt.Sprint(number))
+			return access.Port{Name: r.name, Targets: r.targets, Message: r.finding.message, Hint: r.finding.hint}
+		},
 	}
-	find(&p.Allow, "allow-list")
-	find(&p.Deny, "deny-list")
-	if p.Rate != nil {
-		rate := *p.Rate
-		p.Rate = &rate
-		find(&rate.Exempt, "rate-limit-exempt")
-	}
-	if len(p.AllowCountries) > 0 {
-		out.countries = append(out.countries, countryDemand{p.AllowCountries, by.spot(options.AllowCountries)})
-	}
-	if len(p.DenyCountries) > 0 {
-		out.countries = append(out.countries, countryDemand{p.DenyCountries, by.spot(options.DenyCountries)})
-	}
-	return out
-}
-
-// usersOf gives the users of a Secret a list. It is there even if the Secret is not: then it has no
-// users, and nobody gets in.
-func usersOf(s *options.Settings, by asker) *usersDemand {
-	basic := *s.Basic
-	secret := by.secret(basic.Secret)
-	basic.Users = userlistName(secret)
-	s.Basic = &basic
-	return &usersDemand{secret, by.spot("auth-basic")}
-}
-
-// userlistName names the list of the users of a Secret. Neither part holds an underscore, so that
-// no two lists are confused.
-func userlistName(secret snapshots.SecretName) string { return secret.Namespace + "_" + secret.Name }
-
-// externalAuth gives the Service that is asked a backend of its own: its servers are found there,
-// whatever they are today.
-func (m demandMaker) externalAuth(s *options.Settings, by asker) *authDemand {
-	a := *s.External
-	s.External = &a
-	if a.Service.Namespace == "" {
-		a.Service.Namespace = by.namespace
-	}
-	out := &authDemand{origin: originOf(*by.ingress, annotationPath("auth-url")...)}
-	name := types.NamespacedName{Namespace: a.Service.Namespace, Name: a.Service.Name}
-	refuse := func(message, hint string) *authDemand {
-		d := by.spot("auth-url").closes(": "+message, hint)
-		out.refused = &d
-		return out
-	}
-	if name.Namespace != by.namespace && !slices.Contains(m.scope.sharedAuthServices, name.String()) {
-		return refuse(fmt.Sprintf("Service %s is of another namespace, which does not share it", name),
-			"use one of the same namespace, or have it added to shared.authServices of the configuration")
-	}
-	service, exists := m.service(name)
-	if !exists {
-		return refuse(fmt.Sprintf("Service %s does not exist", name), "create it, or correct the name")
-	}
-	r := m.resolver().port(service.Value, name, networkingv1.ServiceBackendPort{Number: int32(a.Service.Port)}, fmt.Sprint(a.Service.Port))
-	if len(r.targets) == 0 {
-		return refuse(r.finding.message, r.finding.hint)
-	}
-	values, problems := options.Read(options.OnService, service.Value.Annotations)
-	out.found = problemsOf(service.Ref, service.Position, problems)
-	settings, _, closed := options.Resolve(values)
-	if u := settings.Upstream; closed || u.TLS != nil || (u.Protocol != "" && u.Protocol != policy.HTTP1) || u.ProxyProtocol != 0 {
-		return refuse(fmt.Sprintf("Service %s is spoken to in another way than HTTP/1.1 in the clear", name),
-			"only that is supported towards an authentication service; see the annotations of the Service")
-	}
-	if external := r.targets[0].Name; external != nil {
-		a.Host = fmt.Sprintf("%s:%d", external.Host, external.Port)
-	}
-	// Three underscores tell it from the backends of routes.
-	a.Backend = "auth_" + r.name
-	upstream := settings.Upstream
-	upstream.Affinity = nil // there are no sessions to keep
-	out.backend = routing.Backend{Name: a.Backend, Targets: r.targets}
-	if upstream != (policy.Upstream{}) {
-		out.backend.Upstream = &upstream
-	}
-	return out
 }
 
 // addSnippet adds the lines that the Ingress brings, if it may bring any.
@@ -378,7 +258,7 @@ type connectionDemand struct {
 	origins []routing.Origin
 	found   []diag.Diagnostic
 	closed  bool // something that protects cannot be had, whatever there is
-	lists   lists
+	lists   access.Lists
 	secrets []secretDemand
 }
 
@@ -411,7 +291,7 @@ func (d *connectionDemand) addOptions(service service, asked options.Values, ing
 		d.origins = append(d.origins, originOf(service, "metadata", "annotations", name))
 	}
 	by := asker{namespace: service.Ref.Namespace, ingress: ing, class: class, service: &service, values: []options.Values{asked, offered}}
-	d.lists, d.closed = findLists(&settings.Protection, by), closed
+	d.lists, d.closed = access.FindLists(&settings.Protection, access.Asker{Namespace: by.namespace, Spot: by.spot}), closed
 	if p := settings.Protection; p.Any() {
 		d.backend.Protection = &p
 	}

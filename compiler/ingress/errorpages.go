@@ -35,12 +35,12 @@ var pageForm = regexp.MustCompile(`^([1-5][0-9]{2})(?:\.(html|txt|json|xml))?$`)
 
 // errorPages reads the ConfigMap of the error pages. A page that cannot be used
 // is reported, and harms no other.
-func errorPages(of string, configMaps lookup[corev1.ConfigMap], f *findings) []routing.ErrorPage {
+func errorPages(of string, configMaps inputs.Lookup[corev1.ConfigMap], f *findings) []routing.ErrorPage {
 	namespace, name, named := strings.Cut(of, "/")
 	if !named {
 		return nil
 	}
-	pages, exists := configMaps.find(types.NamespacedName{Namespace: namespace, Name: name})
+	pages, exists := configMaps.Find(types.NamespacedName{Namespace: namespace, Name: name})
 	if !exists {
 		f.add(diag.Diagnostic{
 			Severity: diag.Error, Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name},

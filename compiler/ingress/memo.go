@@ -105,7 +105,7 @@ func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	t.add(c.classes.strangers(in.Classes)...)
 	for _, class := range in.Classes {
 		if class.Value.Spec.Controller == t.cfg.ControllerClass && class.Value.Spec.Parameters != nil {
-			p := parametersOf(class, t.backends.lists.configMaps)
+			p := parametersOf(class, t.configMaps)
 			c.classOf[class.Ref.Name] = p
 			t.add(p.found...)
 		}

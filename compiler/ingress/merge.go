@@ -4,16 +4,16 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
 	"github.com/hapsnap/hapsnap/internal/manifests"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Translate returns what the Ingresses that are ours mean, and the findings on
@@ -103,6 +103,7 @@ type merge struct {
 	connections *connections
 	names       *serverNames
 	pages       []routing.ErrorPage
+	configMaps  inputs.Lookup[corev1.ConfigMap]
 	asked       func() routing.Asked
 
 	turn turn // of the Ingress whose claims are merged
@@ -158,14 +159,15 @@ type claim struct {
 func newMerge(in inputs.Inputs, cfg Config) *merge {
 	f := &findings{}
 	t := &merge{findings: f, cfg: cfg, aliases: map[diag.Object][]string{}, expressions: map[string]int{}, barred: map[barring]diag.Object{}}
-	services := byName(in.Services)
+	services := inputs.ByName(in.Services)
 	t.resolver = resolver{cfg.ExternalNames, func(name types.NamespacedName) (service, bool) {
 		s, exists := services[name]
 		return s, exists
 	}}
-	secrets, configMaps := newLookup(in.Secrets), newLookup(in.ConfigMaps)
+	secrets, configMaps := inputs.NewLookup(in.Secrets), inputs.NewLookup(in.ConfigMaps)
+	t.configMaps = configMaps
 	t.asked = func() routing.Asked {
-		return routing.Asked{Secrets: secrets.names(), ConfigMaps: configMaps.names()}
+		return routing.Asked{Secrets: secrets.Names(), ConfigMaps: configMaps.Names()}
 	}
 	t.hosts = &hosts{
 		findings: f, cfg: &t.cfg, byName: map[string]*virtualHost{}, routed: map[string]bool{}, passed: map[string]hostClaim{},
@@ -174,27 +176,18 @@ func newMerge(in inputs.Inputs, cfg Config) *merge {
 	t.backends = &backends{
 		findings: f, byName: map[string]*routing.Backend{}, replaced: map[string]bool{}, closed: map[string]bool{},
 		certs: &certificates{findings: f, secrets: secrets, cfg: &t.cfg, files: map[string]*routing.Certificate{}, kinds: map[string]string{}},
-		users: &userlists{findings: f, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}},
-		lists: &networkLists{
-			findings: f, configMaps: configMaps, countries: &countries{findings: f, cfg: &t.cfg, configMaps: configMaps}, shared: cfg.SharedLists, most: cfg.Limits.NamespaceListBytes,
-			lists: map[policy.NetworkList]*routing.NetworkList{}, bytes: map[string]int{},
-		},
+		access: access.NewTaker(secrets, configMaps, access.Config{
+			SharedLists: cfg.SharedLists, MostListBytes: cfg.Limits.NamespaceListBytes, Countries: cfg.Countries, CountryHeader: cfg.CountryHeader,
+			CountryMemo: cfg.CountryMemo, CountryFiles: cfg.CountryFiles, SecretsUnseen: cfg.SecretsUnseen,
+		}, f.add),
 	}
 	t.names = &serverNames{findings: f, owners: t.hosts.owners, certs: t.backends.certs, hosts: t.hosts.byName, tls: map[string]*tlsClaim{}, clients: map[string]*clientClaim{}}
 	t.connections = &connections{
-		findings: f, cfg: &t.cfg, resolver: t.resolver, hosts: t.hosts, certs: t.backends.certs, lists: t.backends.lists,
+		findings: f, cfg: &t.cfg, resolver: t.resolver, hosts: t.hosts, certs: t.backends.certs, access: t.backends.access,
 		listeners: map[int]*connectionListener{}, backends: map[string]*routing.Backend{},
 	}
 	t.pages = errorPages(cfg.ErrorPages, configMaps, f)
 	return t
-}
-
-func byName[T any](objects []inputs.Object[T]) map[types.NamespacedName]inputs.Object[T] {
-	out := make(map[types.NamespacedName]inputs.Object[T], len(objects))
-	for _, o := range objects {
-		out[types.NamespacedName{Namespace: o.Ref.Namespace, Name: o.Ref.Name}] = o
-	}
-	return out
 }
 
 // leftOut reports whether an Ingress is refused and has no routes, since it protects nothing, or
@@ -281,8 +274,7 @@ func (t *merge) model() routing.Model {
 	for _, file := range slices.Sorted(maps.Keys(t.backends.certs.files)) {
 		m.Certificates = append(m.Certificates, *t.backends.certs.files[file])
 	}
-	m.Userlists, m.NetworkLists = t.backends.users.model(), t.backends.lists.model()
-	m.Countries = t.backends.lists.countries.model()
+	t.backends.access.Model(&m)
 	if t.hosts.fallback != nil {
 		m.Default, m.DefaultOrigin = t.hosts.fallback.backend, t.hosts.fallback.origin
 	}

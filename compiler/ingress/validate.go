@@ -15,7 +15,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
-	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
@@ -182,27 +181,6 @@ func (v *validator) sub(path []any, steps ...any) []any {
 
 // sub returns the path of a field below a path.
 func sub(path []any, steps ...any) []any { return append(slices.Clone(path), steps...) }
-
-// lookup finds objects by name, and remembers which ones it was asked for.
-type lookup[T any] struct {
-	byName map[types.NamespacedName]inputs.Object[T]
-	asked  map[types.NamespacedName]bool
-}
-
-func newLookup[T any](objects []inputs.Object[T]) lookup[T] {
-	return lookup[T]{byName: byName(objects), asked: map[types.NamespacedName]bool{}}
-}
-
-func (l lookup[T]) find(name types.NamespacedName) (o inputs.Object[T], exists bool) {
-	l.asked[name] = true
-	o, exists = l.byName[name]
-	return o, exists
-}
-
-// names returns what was asked for, sorted.
-func (l lookup[T]) names() []types.NamespacedName {
-	return slices.SortedFunc(maps.Keys(l.asked), objectname.Compare)
-}
 
 // checkPath says which rule of the API a path breaks.
 func checkPath(path string, pathType networkingv1.PathType) (message, hint string) {

@@ -31,10 +31,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -291,4 +293,36 @@ func ageless[T any](objects []Object[T], created func(*T) *metav1.Time) []Object
 		out[i].Value = &value
 	}
 	return out
+}
+
+// ByName returns objects by their names.
+func ByName[T any](objects []Object[T]) map[types.NamespacedName]Object[T] {
+	out := make(map[types.NamespacedName]Object[T], len(objects))
+	for _, o := range objects {
+		out[types.NamespacedName{Namespace: o.Ref.Namespace, Name: o.Ref.Name}] = o
+	}
+	return out
+}
+
+// Lookup finds objects by name, and remembers which ones it was asked for.
+type Lookup[T any] struct {
+	byName map[types.NamespacedName]Object[T]
+	asked  map[types.NamespacedName]bool
+}
+
+// NewLookup returns a Lookup among objects.
+func NewLookup[T any](objects []Object[T]) Lookup[T] {
+	return Lookup[T]{byName: ByName(objects), asked: map[types.NamespacedName]bool{}}
+}
+
+// Find returns an object, and whether it exists.
+func (l Lookup[T]) Find(name types.NamespacedName) (o Object[T], exists bool) {
+	l.asked[name] = true
+	o, exists = l.byName[name]
+	return o, exists
+}
+
+// Names returns what was asked for, sorted.
+func (l Lookup[T]) Names() []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(l.asked), objectname.Compare)
 }

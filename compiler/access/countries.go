@@ -1,4 +1,4 @@
-package ingress
+package access
 
 import (
 	"fmt"
@@ -77,9 +77,9 @@ func (s countrySource) at(line int) string {
 
 // countries is what a translation knows of the list.
 type countries struct {
-	*findings
-	cfg        *Config
-	configMaps lookup[corev1.ConfigMap]
+	add        func(...diag.Diagnostic)
+	cfg        Config
+	configMaps inputs.Lookup[corev1.ConfigMap]
 
 	asked bool
 	read  *routing.CountryList // nil if it is not to be had
@@ -101,7 +101,7 @@ func (c *countries) list() (list *routing.CountryList, why, hint string) {
 	missing := false
 	for _, text := range slices.Sorted(slices.Values(c.cfg.Countries)) {
 		namespace, name, _ := strings.Cut(text, "/")
-		configMap, exists := c.configMaps.find(types.NamespacedName{Namespace: namespace, Name: name})
+		configMap, exists := c.configMaps.Find(types.NamespacedName{Namespace: namespace, Name: name})
 		switch {
 		case !exists:
 			c.reportCountries(routing.Origin{Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name}}, "does not exist", "create it, or correct countries.configMaps of the configuration")
@@ -231,7 +231,7 @@ func sortCountries(l *routing.CountryList, sources []countrySource) []diag.Diagn
 // countryDemand is the countries that an option names.
 type countryDemand struct {
 	named policy.Countries
-	spot  spot
+	spot  Spot
 }
 
 // take reports whether there is a list for options that name countries, if any are named, and
@@ -241,13 +241,13 @@ func (c *countries) take(demands []countryDemand) bool {
 	for _, d := range demands {
 		list, why, hint := c.list()
 		if list == nil {
-			c.add(d.spot.closes(": "+why, hint))
+			c.add(d.spot.Closes(": "+why, hint))
 			ok = false
 			continue
 		}
 		for _, code := range d.named {
 			if !list.Has(code) {
-				c.add(d.spot.finding(diag.Warning, fmt.Sprintf(": country %s is in no line of the list of countries", code), "correct the code, or have networks of it added to the list"))
+				c.add(d.spot.Finding(diag.Warning, fmt.Sprintf(": country %s is in no line of the list of countries", code), "correct the code, or have networks of it added to the list"))
 			}
 		}
 	}

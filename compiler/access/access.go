@@ -1,12 +1,10 @@
-package ingress
+package access
 
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,34 +19,87 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
+// Config is what the configuration says of all this.
+type Config struct {
+	// SharedLists are the ConfigMaps, as namespace/name, whose lists of networks every namespace may name.
+	SharedLists []string
+	// MostListBytes bounds the lists of a namespace; 0 is no limit.
+	MostListBytes int
+	// Countries are the ConfigMaps of the list of countries, each as namespace/name, and
+	// CountryHeader says that endpoints are told the country. CountryMemo remembers the list, or is nil.
+	Countries     []string
+	CountryHeader bool
+	CountryMemo   *CountryMemo
+	// CountryFiles are the files of the list, as they were read.
+	CountryFiles []CountryFile
+	// SecretsUnseen says that no Secret is looked at, and that none is missing.
+	SecretsUnseen bool
+}
+
+// Taker takes what options name into a model, each once.
+type Taker struct {
+	users *userlists
+	lists *networkLists
+}
+
+// NewTaker returns a Taker of what is among objects. What it finds it gives to add.
+func NewTaker(secrets inputs.Lookup[corev1.Secret], configMaps inputs.Lookup[corev1.ConfigMap], cfg Config, add func(...diag.Diagnostic)) *Taker {
+	return &Taker{
+		users: &userlists{add: add, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}},
+		lists: &networkLists{
+			add: add, configMaps: configMaps, countries: &countries{add: add, cfg: cfg, configMaps: configMaps}, shared: cfg.SharedLists, most: cfg.MostListBytes,
+			lists: map[policy.NetworkList]*routing.NetworkList{}, bytes: map[string]int{},
+		},
+	}
+}
+
+// Lists takes lists, and reports whether all of them can be had.
+func (t *Taker) Lists(l Lists) bool { return t.lists.take(l) }
+
+// Users takes a list of users. It is there even if the Secret is not: then nobody gets in.
+func (t *Taker) Users(u Users) { t.users.take(u) }
+
+// Model gives a model what was taken.
+func (t *Taker) Model(m *routing.Model) {
+	m.Userlists, m.NetworkLists, m.Countries = t.users.model(), t.lists.model(), t.lists.countries.model()
+}
+
+// NotSeen says that a Secret is not among the inputs, whether or not it could have been.
+func NotSeen(name snapshots.SecretName, unseen bool) string {
+	if unseen {
+		return fmt.Sprintf("whether Secret %s exists and can be used is not checked here", name)
+	}
+	return fmt.Sprintf("Secret %s does not exist here", name)
+}
+
 // userlists are the lists of users that backends name.
 type userlists struct {
-	*findings
-	secrets       lookup[corev1.Secret]
+	add           func(...diag.Diagnostic)
+	secrets       inputs.Lookup[corev1.Secret]
 	secretsUnseen bool
 	lists         map[snapshots.SecretName]*routing.Userlist
 }
 
 // take gives the users of a Secret a list. It is there even if the Secret is not: then it has no
 // users, and nobody gets in.
-func (u *userlists) take(d usersDemand) {
+func (u *userlists) take(d Users) {
 	list := u.lists[d.secret]
 	if list == nil {
 		list = &routing.Userlist{Name: userlistName(d.secret), Secret: d.secret}
 		u.lists[d.secret] = list
 		u.check(d.secret)
 	}
-	if _, exists := u.secrets.find(types.NamespacedName(d.secret)); !exists {
-		u.add(d.spot.finding(diag.Warning, ": "+notSeen(d.secret, u.secretsUnseen), "nobody gets in until it does where snapshots are pushed"))
+	if _, exists := u.secrets.Find(types.NamespacedName(d.secret)); !exists {
+		u.add(d.spot.Finding(diag.Warning, ": "+NotSeen(d.secret, u.secretsUnseen), "nobody gets in until it does where snapshots are pushed"))
 	}
-	if n := len(list.Origins); n == 0 || list.Origins[n-1] != d.spot.origin {
-		list.Origins = append(list.Origins, d.spot.origin)
+	if n := len(list.Origins); n == 0 || list.Origins[n-1] != d.spot.Origin {
+		list.Origins = append(list.Origins, d.spot.Origin)
 	}
 }
 
 // check reports the users of a Secret who cannot be let in, or at a cost.
 func (u *userlists) check(name snapshots.SecretName) {
-	secret, exists := u.secrets.find(types.NamespacedName(name))
+	secret, exists := u.secrets.Find(types.NamespacedName(name))
 	if !exists {
 		return
 	}
@@ -86,8 +137,8 @@ func (u *userlists) model() []routing.Userlist {
 
 // networkLists are the lists of networks that backends name.
 type networkLists struct {
-	*findings
-	configMaps lookup[corev1.ConfigMap]
+	add        func(...diag.Diagnostic)
+	configMaps inputs.Lookup[corev1.ConfigMap]
 	countries  *countries
 	shared     []string                                    // ConfigMaps that every namespace may name
 	most       int                                         // bytes of a namespace's; 0 for any number
@@ -96,11 +147,11 @@ type networkLists struct {
 }
 
 // take takes lists into the model, and reports whether all of them can be had.
-func (n *networkLists) take(demands lists) bool {
+func (n *networkLists) take(demands Lists) bool {
 	ok := true
 	for _, d := range demands.networks {
 		if message, hint := n.find(d); message != "" {
-			n.add(d.spot.closes(fmt.Sprintf(": list %s %s", d.list, message), hint))
+			n.add(d.spot.Closes(fmt.Sprintf(": list %s %s", d.list, message), hint))
 			ok = false
 		}
 	}
@@ -114,7 +165,7 @@ func (n *networkLists) find(d listDemand) (message, hint string) {
 	if name.Namespace != d.by && !isShared {
 		return "is of another namespace, which does not share it", "copy it, or have " + name.String() + " added to shared.networkLists of the configuration"
 	}
-	configMap, exists := n.configMaps.find(name)
+	configMap, exists := n.configMaps.Find(name)
 	if !exists {
 		return fmt.Sprintf("cannot be read: ConfigMap %s does not exist", name), "create it, or correct the name"
 	}
@@ -182,84 +233,4 @@ func (n *networkLists) model() []routing.NetworkList {
 	}
 	slices.SortFunc(out, func(a, b routing.NetworkList) int { return cmp.Compare(a.String(), b.String()) })
 	return out
-}
-
-// clientsHeaders are those, in lower case, that clients send on their own account, and that
-// endpoints do not believe as they are. Where a service that is asked for authentication answers
-// with one, such as Authorization, it is still a client's on routes where none is asked.
-var clientsHeaders = map[string]bool{
-	"authorization": true, "cookie": true, "accept": true, "accept-encoding": true, "accept-language": true, "content-type": true,
-	"origin": true, "referer": true, "user-agent": true, "x-requested-with": true, "x-request-id": true, "x-csrf-token": true, "x-xsrf-token": true,
-}
-
-// answerHeaders returns the names, in lower case, of the headers that filters take from the answer
-// of a service that is asked for authentication.
-func answerHeaders(filters []policy.Filter) map[string]bool {
-	names := map[string]bool{}
-	for _, f := range filters {
-		if external, ok := f.(policy.ExternalAuth); ok {
-			for _, name := range external.AnswerHeaders {
-				names[strings.ToLower(name)] = true
-			}
-		}
-	}
-	return names
-}
-
-// reserveHeaders has requests lose, on all routes to a Service, the headers by which a service
-// that is asked for authentication on some of them tells of the user. Endpoints do not see by
-// which route a request came, and would believe what a client wrote.
-func reserveHeaders(backends map[string]*routing.Backend, allow []string) {
-	all := slices.Collect(maps.Values(backends))
-	reserve(all, all, allow)
-}
-
-// ReserveHeaders does the same for backends that others than Ingresses bring, and that lead to Services of
-// which backends of Ingresses say who asks.
-func ReserveHeaders(backends, ofIngresses []routing.Backend, allow []string) {
-	var to, from []*routing.Backend
-	for i := range backends {
-		to = append(to, &backends[i])
-	}
-	for i := range ofIngresses {
-		from = append(from, &ofIngresses[i])
-	}
-	reserve(to, from, allow)
-}
-
-// reserve has backends remove headers that others of the same Service set.
-func reserve(backends, by []*routing.Backend, allow []string) {
-	allowed := map[string]bool{}
-	for _, name := range allow {
-		allowed[strings.ToLower(name)] = true
-	}
-	reserved := map[types.NamespacedName]map[string]bool{} // names in lower case, by Service
-	for _, b := range by {
-		for name := range answerHeaders(b.Filters) {
-			if clientsHeaders[name] || allowed[name] {
-				continue
-			}
-			for _, target := range b.Targets {
-				if reserved[serviceOf(target)] == nil {
-					reserved[serviceOf(target)] = map[string]bool{}
-				}
-				reserved[serviceOf(target)][name] = true
-			}
-		}
-	}
-	if len(reserved) == 0 {
-		return // as mostly
-	}
-	for _, b := range backends {
-		names := map[string]bool{}
-		for _, target := range b.Targets {
-			maps.Copy(names, reserved[serviceOf(target)])
-		}
-		for own := range answerHeaders(b.Filters) {
-			delete(names, own) // its filter removes them itself
-		}
-		if len(names) > 0 {
-			b.Filters = append([]policy.Filter{policy.ReservedHeaders{Names: slices.Sorted(maps.Keys(names))}}, b.Filters...)
-		}
-	}
 }
