@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -58,7 +59,7 @@ func (w *world) input() compiler.Input {
 // remembering is an input with everything that the loop of a compiler remembers.
 func (w *world) remembering() compiler.Input {
 	in := w.input()
-	in.Memo, in.Read, in.Claims, in.Countries = render.NewMemo(), &leak.Memo{}, ingress.NewMemo(), &ingress.CountryMemo{}
+	in.Memo, in.Read, in.Claims, in.Countries = render.NewMemo(), &leak.Memo{}, ingress.NewMemo(), &access.CountryMemo{}
 	return in
 }
 
