@@ -37,10 +37,10 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 			return err
 		}
 		entry := act.Entry(subject, now)
-		written, err := s.writeChannel(ctx, o, data, entry, now)
+		written, entries, err := s.writeChannel(ctx, o, data, entry, now)
 		switch {
 		case err == nil && changed:
-			s.say(ctx, written, entry)
+			s.say(ctx, written, entries...)
 			return nil
 		case err == nil: // it is signed now, and says what it said
 			return nil
@@ -54,15 +54,15 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 }
 
 // writeChannel replaces the channel, or creates its ConfigMap, with the entry in its journal, and returns
-// what it wrote. Other keys that people put there stay.
-func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte, entry channel.Entry, now time.Time) (*corev1.ConfigMap, error) {
-	channel, err := channel.Parse(data)
+// what it wrote and what is new in the journal. Other keys that people put there stay.
+func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte, entry channel.Entry, now time.Time) (*corev1.ConfigMap, []channel.Entry, error) {
+	content, err := channel.Parse(data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	fields, err := fieldsOf(channel)
+	fields, err := fieldsOf(content)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	write := s.update
 	if o == nil {
@@ -74,22 +74,26 @@ func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []by
 		}
 		maps.Copy(o.Data, fields)
 	}
-	if err := addEntries(o, now, change, entry); err != nil {
-		return nil, err
+	entries, err := addEntries(o, now, change, entry)
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := s.signChannel(o, now); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return write(ctx, o)
+	written, err := write(ctx, o)
+	return written, entries, err
 }
 
-// say writes an Event on the ConfigMap of the channel about an act that was written into it. The act is
+// say writes Events on the ConfigMap of the channel about acts that were written into it. The acts are
 // done and in the journal, so nothing fails here: who may not write Events acts without them.
-func (s *Store) say(ctx context.Context, written *corev1.ConfigMap, e channel.Entry) {
+func (s *Store) say(ctx context.Context, written *corev1.ConfigMap, entries ...channel.Entry) {
 	ctx, cancel := context.WithTimeout(ctx, sayTimeout)
 	defer cancel()
-	if _, err := s.said.Events(s.namespace).Create(ctx, actEvent(s.namespace, written, e), metav1.CreateOptions{}); err != nil {
-		s.log.Warn("no Event tells of what was done to the channel; the journal does", "act", e.Verb, "snapshot", e.Snapshot, "err", because(ctx, err))
+	for _, e := range entries {
+		if _, err := s.said.Events(s.namespace).Create(ctx, actEvent(s.namespace, written, e), metav1.CreateOptions{}); err != nil {
+			s.log.Warn("no Event tells of what was done to the channel; the journal does", "act", e.Verb, "snapshot", e.Snapshot, "err", because(ctx, err))
+		}
 	}
 }
 
@@ -160,21 +164,24 @@ func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	return channel.ParseEntries(o.BinaryData[JournalKey]), nil
 }
 
-// Record adds turns of rollouts to the journal. It makes no channel.
+// Record adds turns of rollouts to the journal. It makes no channel. Events of turns are the pusher's; what
+// somebody did by hand gets one here.
 func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.Entry) error {
 	for try := 1; ; try++ {
 		o, err := s.get(ctx, ChannelName(s.name))
 		if apierrors.IsNotFound(err) {
 			return process.WithHint(fmt.Errorf("write the journal of %s: %w", s, err), "it is in the ConfigMap of the channel, which is not there")
 		}
+		var added []channel.Entry
 		if err == nil {
-			err = addEntries(o, now, nil, entries...)
+			added, err = addEntries(o, now, nil, entries...)
 		}
 		if err == nil {
-			_, err = s.update(ctx, o)
+			o, err = s.update(ctx, o)
 		}
 		switch {
 		case err == nil:
+			s.say(ctx, o, added[:len(added)-len(entries)]...)
 			return nil
 		case !overtaken(err) || try == tries:
 			return fmt.Errorf("write the journal of %s: %w", s, because(ctx, err))

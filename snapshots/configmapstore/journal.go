@@ -25,8 +25,9 @@ const JournalKey = "journal.jsonl"
 const JournalledAnnotation = "hapsnap.dev/journalled"
 
 // addEntries adds entries to the journal in the ConfigMap of a channel, after one about what somebody
-// changed there by hand. Change then makes the change that the entries are about, nil for none.
-func addEntries(o *corev1.ConfigMap, now time.Time, change func(), entries ...channel.Entry) error {
+// changed there by hand. Change then makes the change that the entries are about, nil for none. It returns
+// what it added.
+func addEntries(o *corev1.ConfigMap, now time.Time, change func(), entries ...channel.Entry) ([]channel.Entry, error) {
 	if last := o.Annotations[JournalledAnnotation]; last != "" && last != journalled(o) {
 		entries = append([]channel.Entry{edited(o, now)}, entries...)
 	}
@@ -39,7 +40,7 @@ func addEntries(o *corev1.ConfigMap, now time.Time, change func(), entries ...ch
 	o.Annotations[JournalledAnnotation] = journalled(o)
 	journal, err := channel.AppendEntries(o.BinaryData[JournalKey], entries...)
 	if err != nil {
-		return fmt.Errorf("write the journal: %w", err)
+		return nil, fmt.Errorf("write the journal: %w", err)
 	}
 	if o.BinaryData == nil {
 		o.BinaryData = map[string][]byte{}
@@ -56,7 +57,7 @@ func addEntries(o *corev1.ConfigMap, now time.Time, change func(), entries ...ch
 		journal = nil
 	}
 	o.BinaryData[JournalKey] = journal
-	return nil
+	return entries, nil
 }
 
 // journalled returns the digest of what a channel says.

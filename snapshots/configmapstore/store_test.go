@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
@@ -310,6 +311,15 @@ func TestEditsByHandAreInTheJournal(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	var told eventsv1.EventList
+	if err := p.client.List(t.Context(), &told, client.InNamespace(p.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"it says: pin " + id.String() + ", by kubectl-edit", "pause true, by kubectl-edit"} {
+		if !slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool { return e.Reason == "ChannelEdited" && strings.HasSuffix(e.Note, want) }) {
+			t.Errorf("no Event says %q: %v", want, told.Items)
+		}
 	}
 }
 
