@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -284,6 +285,120 @@ func (m *mover) grants() []gatewayv1.ReferenceGrant {
 			}
 			out = append(out, g)
 		}
+	}
+	return out
+}
+
+// writesOver returns an [ExistsError] if the Gateway or one of its ListenerSets is there. Other objects get free names.
+func (m *mover) writesOver() error {
+	var out []string
+	if m.there["Gateway"][m.Gateway] {
+		out = append(out, "Gateway "+m.Gateway.String())
+	}
+	for n := 1; n*mostListeners < len(m.listenersOf); n++ {
+		if name := (types.NamespacedName{Namespace: m.Gateway.Namespace, Name: m.setName(n)}); m.there["ListenerSet"][name] {
+			out = append(out, "ListenerSet "+name.String())
+		}
+	}
+	if len(out) > 0 {
+		return &ExistsError{out}
+	}
+	return nil
+}
+
+// objectsOf returns the names of the objects that may be written over, by kind.
+func objectsOf(in inputs.GatewayAPI) map[string]map[types.NamespacedName]bool {
+	out := map[string]map[types.NamespacedName]bool{}
+	add := func(ref diag.Object) {
+		if out[ref.Kind] == nil {
+			out[ref.Kind] = map[types.NamespacedName]bool{}
+		}
+		out[ref.Kind][types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+	}
+	for _, o := range in.Gateways {
+		add(o.Ref)
+	}
+	for _, o := range in.Sets {
+		add(o.Ref)
+	}
+	for _, o := range in.HTTPRoutes {
+		add(o.Ref)
+	}
+	for _, o := range in.TLSRoutes {
+		add(o.Ref)
+	}
+	for _, o := range in.Grants {
+		add(o.Ref)
+	}
+	return out
+}
+
+// classAnnotation named an Ingress's class before there was a field.
+const classAnnotation = "kubernetes.io/ingress.class"
+
+// drop returns the inputs without the annotations that routes can do without.
+func (m *mover) drop(in inputs.Inputs) inputs.Inputs {
+	if len(m.Without) == 0 {
+		return in
+	}
+	in.Ingresses = slices.Clone(in.Ingresses)
+	for i, ing := range in.Ingresses {
+		value := ing.Value.DeepCopy()
+		for _, name := range m.Without {
+			name = strings.TrimPrefix(name, options.Prefix)
+			if _, has := value.Annotations[options.Prefix+name]; has {
+				delete(value.Annotations, options.Prefix+name)
+				m.say(diag.Warning, ing.Ref, ing.Position("metadata", "annotations", options.Prefix+name), "annotation "+options.Prefix+name+" is left out, as --without says", "")
+			}
+		}
+		in.Ingresses[i].Value = value
+	}
+	return in
+}
+
+// missing returns Services that Ingresses name by the number of a port, and that are not among the
+// manifests.
+func (m *mover) missing(in inputs.Inputs) []inputs.Object[corev1.Service] {
+	known := map[types.NamespacedName]bool{}
+	for _, s := range in.Services {
+		known[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = true
+	}
+	made := map[types.NamespacedName]*corev1.Service{}
+	var names []types.NamespacedName
+	for _, ing := range in.Ingresses {
+		take := func(b *networkingv1.IngressBackend, path ...any) {
+			if b == nil || b.Service == nil || b.Service.Name == "" {
+				return
+			}
+			name := types.NamespacedName{Namespace: ing.Ref.Namespace, Name: b.Service.Name}
+			if known[name] || b.Service.Port.Number == 0 {
+				return
+			}
+			s := made[name]
+			if s == nil {
+				s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+				made[name], names = s, append(names, name)
+				m.say(diag.Warning, ing.Ref, ing.Position(path...), fmt.Sprintf("Service %s is not among the manifests: the route names it as the Ingress does, and its annotations are not known", name),
+					"add it to the manifests; while it does not exist, requests get 500 in place of 503")
+			}
+			port := corev1.ServicePort{Name: fmt.Sprint("p", b.Service.Port.Number), Port: b.Service.Port.Number}
+			if !slices.Contains(s.Spec.Ports, port) {
+				s.Spec.Ports = append(s.Spec.Ports, port)
+			}
+		}
+		take(ing.Value.Spec.DefaultBackend, "spec", "defaultBackend")
+		for i, rule := range ing.Value.Spec.Rules {
+			if rule.HTTP == nil {
+				continue
+			}
+			for n, p := range rule.HTTP.Paths {
+				take(&p.Backend, "spec", "rules", i, "http", "paths", n, "backend")
+			}
+		}
+	}
+	var out []inputs.Object[corev1.Service]
+	for _, name := range names {
+		out = append(out, inputs.Object[corev1.Service]{Ref: diag.Object{Kind: "Service", Namespace: name.Namespace, Name: name.Name}, Value: made[name]})
 	}
 	return out
 }
