@@ -120,14 +120,14 @@ test-3.0: haproxy-3.0 ## run every test that starts it with HAProxy 3.0
 TEST ?=
 
 # Its module is one of its own, for what it needs.
-CONFORMANCE = cd tools/conformance && go test -count=1 -timeout 60m . -args
+CONFORMANCE = cd tools/conformance && go test -count=1 -vet=off -timeout 60m . -args
 
 .PHONY: conformance
 conformance: test-deps ## run the official suite of the Gateway API; TEST=NAME for one test of it
 	$(CONFORMANCE) -only=$(TEST)
 
 .PHONY: conformance-report
-conformance-report: test-deps ## write the report of the official suite into docs/conformance
+conformance-report: test-deps ## write the reports of the official suite into docs/conformance
 	$(CONFORMANCE) -update -of=$(VERSION)
 
 # Tests of this name compare a generated file with what it is made of. The chart's are made of the others.

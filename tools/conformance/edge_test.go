@@ -2,17 +2,29 @@ package conformance_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/gateway-api/conformance/utils/roundtripper"
+	"sigs.k8s.io/gateway-api/pkg/features"
 
 	"github.com/hapsnap/hapsnap/internal/child"
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
@@ -30,11 +42,16 @@ const (
 	usable    = "10.244.200.250"
 	unusable  = "192.0.2.1"
 	patience  = 5 * time.Minute
+
+	pusherAddress             = "127.0.0.1:8481"
+	storeNamespace, storeName = "edge", "shop"
+	store                     = "configmap:" + storeNamespace + "/" + storeName
 )
 
 // An edge is a cluster with hapsnap and backends of the suite, all in the network of the test.
 type edge struct {
 	server *kubetest.Server
+	client client.Client
 	dir    string
 }
 
@@ -42,14 +59,13 @@ func newEdge(t *testing.T) *edge {
 	t.Helper()
 	t.Chdir(root)
 	e := &edge{server: cluster.Server(t), dir: t.TempDir()}
-	crds := kubetest.GatewayAPI(t)
-	files, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v: %v", files, err)
+	api := e.server.Config()
+	api.QPS, api.Burst = 1000, 1000
+	var err error
+	if e.client, err = client.New(api, client.Options{Scheme: newScheme(t)}); err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range files {
-		e.server.Apply(t, read(t, file))
-	}
+	e.install(t, "standard")
 	e.server.Apply(t, fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: %s}, spec: {controllerName: hapsnap.dev/gateway-controller}}", class))
 	e.server.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: edge}}")
 	e.build(t, ".", "compiler", "./cmd/compiler")
@@ -60,8 +76,53 @@ func newEdge(t *testing.T) *edge {
 	return e
 }
 
-// awaitFeatures waits until the compiler has said what it supports, from which the suite takes what to test.
-func (e *edge) awaitFeatures(t *testing.T, c client.Client) {
+// install gives the cluster the CustomResourceDefinitions of a channel.
+func (e *edge) install(t *testing.T, channel string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(kubetest.GatewayAPI(t)), channel, "gateway.networking.k8s.io_*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v: %v", files, err)
+	}
+	for _, file := range files {
+		// A policy of the standard channel keeps the experimental one out. It is not what is tested.
+		if !strings.HasSuffix(file, "_vap_safeupgrades.yaml") {
+			e.server.Apply(t, read(t, file))
+		}
+	}
+}
+
+// collect deletes the Services of Gateways that are gone, and what belongs to these, as Kubernetes does: here is
+// nobody else who would.
+func (e *edge) collect(t *testing.T) {
+	t.Helper()
+	ofGateways := schema.FromAPIVersionAndKind(gatewayv1.GroupVersion.String(), "Gateway")
+	for _, of := range []struct{ owned, owner schema.GroupVersionKind }{
+		{corev1.SchemeGroupVersion.WithKind("Service"), ofGateways},
+		{discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), ofGateways},
+		{discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), corev1.SchemeGroupVersion.WithKind("Service")},
+	} {
+		var owned, owners metav1.PartialObjectMetadataList
+		owned.SetGroupVersionKind(of.owned)
+		owners.SetGroupVersionKind(of.owner)
+		if err := errors.Join(e.client.List(t.Context(), &owned), e.client.List(t.Context(), &owners)); err != nil {
+			t.Fatal(err)
+		}
+		there := map[types.UID]bool{}
+		for _, o := range owners.Items {
+			there[o.UID] = true
+		}
+		for i, o := range owned.Items {
+			if len(o.OwnerReferences) > 0 && o.OwnerReferences[0].Kind == of.owner.Kind && !there[o.OwnerReferences[0].UID] {
+				if err := client.IgnoreNotFound(e.client.Delete(t.Context(), &owned.Items[i])); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// awaitFeature waits until the compiler says that it supports something. The suite takes from there what to test.
+func (e *edge) awaitFeature(t *testing.T, name features.FeatureName) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -69,14 +130,78 @@ func (e *edge) awaitFeatures(t *testing.T, c client.Client) {
 	defer tick.Stop()
 	for {
 		var of gatewayv1.GatewayClass
-		if err := c.Get(ctx, client.ObjectKey{Name: class}, &of); err != nil {
+		if err := e.client.Get(ctx, client.ObjectKey{Name: class}, &of); err != nil {
 			t.Fatalf("wait for the features of the class: %v", err)
 		}
-		if len(of.Status.SupportedFeatures) > 0 {
+		if slices.ContainsFunc(of.Status.SupportedFeatures, func(f gatewayv1.SupportedFeature) bool { return string(f.Name) == string(name) }) {
 			return
 		}
 		<-tick.C
 	}
+}
+
+// afterRollouts sends requests once the fleet runs what was published last. The suite wants the same answer three
+// times within 30 seconds, and waits for a second after each one that is not as it should be; here fewer are. Once
+// a rollout took too long, nothing more is waited for: then the suite says what is wrong.
+type afterRollouts struct {
+	e       *edge
+	to      roundtripper.RoundTripper
+	late    *atomic.Bool
+	current *atomic.Int64 // when the fleet ran it, in milliseconds
+}
+
+// CaptureRoundTrip is that of [roundtripper.RoundTripper].
+func (a afterRollouts) CaptureRoundTrip(r roundtripper.Request) (*roundtripper.CapturedRequest, *roundtripper.CapturedResponse, error) {
+	if time.Now().UnixMilli()-a.current.Load() < 50 { // one of many requests
+		return a.to.CaptureRoundTrip(r)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !a.late.Load() && !a.e.runsNewest(ctx) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			a.late.Store(true)
+		}
+	}
+	a.current.Store(time.Now().UnixMilli())
+	return a.to.CaptureRoundTrip(r)
+}
+
+// runsNewest reports whether the pusher says that every instance runs the newest snapshot of the store.
+func (e *edge) runsNewest(ctx context.Context) bool {
+	var manifests metav1.PartialObjectMetadataList
+	manifests.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	err := e.client.List(ctx, &manifests, client.InNamespace(storeNamespace), client.MatchingLabels{"hapsnap.dev/snapshots": storeName, "hapsnap.dev/part": "manifest", "hapsnap.dev/state": "complete"})
+	if err != nil || len(manifests.Items) == 0 {
+		return false
+	}
+	newest := slices.MaxFunc(manifests.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pusherAddress+"/status", nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	var says struct {
+		Instances []struct {
+			Running string `json:"running"`
+		} `json:"instances"`
+	}
+	if json.NewDecoder(response.Body).Decode(&says) != nil || len(says.Instances) == 0 {
+		return false
+	}
+	for _, i := range says.Instances {
+		if i.Running != newest.Labels["hapsnap.dev/snapshot"] {
+			return false
+		}
+	}
+	return true
 }
 
 // image is the backend of the suite, whatever image a pod names: the one other is a DNS server for routes of
@@ -88,7 +213,8 @@ func (e *edge) image(string) (imagetest.Image, bool) {
 func (e *edge) build(t *testing.T, dir, name, program string) {
 	t.Helper()
 	out := filepath.Join(e.dir, name)
-	cmd := exec.Command("go", "build", "-o", out, program)
+	// As the Makefile builds programs, so that what it has compiled is not compiled again.
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, program)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", program, err, text)
@@ -123,8 +249,8 @@ spec:
     passwordFile: password
     directories: {maps: %s, certificates: %s, general: %s}
 `, i.URL(), i.Dirs.Maps, i.Dirs.Certificates, i.Dirs.General))
-	e.start(t, "compiler", "run", "--kubeconfig", e.server.Kubeconfig(), "--config", "config.yaml", "--store", "configmap:edge/shop")
-	e.start(t, "pusher", "run", "--store", "configmap:edge/shop", "--kubeconfig", e.server.Kubeconfig(), "--instances", "fleet.yaml", "--state", "pusher.json", "--poll-interval", "100ms")
+	e.start(t, "compiler", "run", "--kubeconfig", e.server.Kubeconfig(), "--config", "config.yaml", "--store", store, "--min-interval", "100ms")
+	e.start(t, "pusher", "run", "--store", store, "--kubeconfig", e.server.Kubeconfig(), "--instances", "fleet.yaml", "--state", "pusher.json", "--poll-interval", "50ms", "--metrics-address", pusherAddress)
 }
 
 // start runs a program until the test ends. If the test fails, the end of what it logged is told.
