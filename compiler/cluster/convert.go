@@ -74,22 +74,26 @@ func (c converter) object(o any) (any, error) {
 	if err != nil && !more {
 		return nil, fmt.Errorf("convert %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 	}
-	if object, is := value.(metav1.Object); is && more {
-		noteUnknown(object, unknown.Errors())
+	if object, is := value.(metav1.Object); is && c.strict {
+		field := ""
+		if more {
+			field = firstUnknown(unknown.Errors())
+		}
+		inputs.NoteUnknown(object, field)
 	}
 	strip(value)
 	return value, nil
 }
 
-// noteUnknown takes note of a field of the spec that a later version of the API has. What is not known is not
+// firstUnknown returns a field of the spec that a later version of the API has, or "". What is not known is not
 // served as if it were not there.
-func noteUnknown(object metav1.Object, unknown []error) {
+func firstUnknown(unknown []error) string {
 	for _, err := range unknown {
 		if field, is := strings.CutPrefix(err.Error(), "unknown field \"spec."); is {
-			inputs.NoteUnknown(object, "spec."+strings.TrimSuffix(field, "\""))
-			return
+			return "spec." + strings.TrimSuffix(field, "\"")
 		}
 	}
+	return ""
 }
 
 // strip takes out the fields that no compile looks at. The addresses of load

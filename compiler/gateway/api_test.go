@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/gateway-api/pkg/features"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -152,6 +153,26 @@ func TestUnknownFields(t *testing.T) {
 		}
 		if reported := slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return strings.Contains(d.Message, "the field spec.x is not known") }); reported != (name != "none") {
 			t.Errorf("%s: reported %v: %v", name, reported, found)
+		}
+	}
+}
+
+// The note that an object has such a field is the compiler's own: nobody else makes one that is shown to people.
+func TestNotesOfUnknownFields(t *testing.T) {
+	t.Parallel()
+	for note, want := range map[string]string{"": "", "spec.rules[0].a-b_c": "spec.rules[0].a-b_c", "spec." + strings.Repeat("x", 300): "spec", "spec.a\nb": "spec", "other": "spec"} {
+		r := &gatewayv1.HTTPRoute{}
+		r.Annotations = map[string]string{"gateway.hapsnap.dev/unknown-field": "spec.forged", "other": "kept"}
+		inputs.NoteUnknown(r, note)
+		if got := inputs.UnknownField(r); got != want || r.Annotations["other"] != "kept" {
+			t.Errorf("%q: %q, want %q: %v", note, got, want, r.Annotations)
+		}
+	}
+	r := &gatewayv1.HTTPRoute{}
+	for _, forged := range []string{"x", "spec.\x1b[31m", strings.Repeat("spec", 1000)} {
+		r.Annotations = map[string]string{"gateway.hapsnap.dev/unknown-field": forged}
+		if got := inputs.UnknownField(r); got != "" {
+			t.Errorf("%q is shown", got)
 		}
 	}
 }

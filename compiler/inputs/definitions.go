@@ -1,6 +1,8 @@
 package inputs
 
 import (
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -106,16 +108,30 @@ func definitionOf(kind string) string {
 // The API server has a later version of the API then. It exists in this process only.
 const unknownField = "gateway.hapsnap.dev/unknown-field"
 
-// NoteUnknown takes note of the first field of an object of a cluster that is not known, such as "spec.rules[0].x".
+// fieldForm is the form of a field's path. What a tenant writes into the annotation is shown to people.
+var fieldForm = regexp.MustCompile(`^spec[A-Za-z0-9_.\[\]-]{0,200}$`)
+
+// NoteUnknown takes note of the first field of an object of a cluster that is not known, such as "spec.rules[0].x",
+// or that there is none: "".
 func NoteUnknown(object metav1.Object, field string) {
-	annotations := map[string]string{unknownField: field}
-	for key, value := range object.GetAnnotations() {
-		if key != unknownField {
-			annotations[key] = value
+	annotations := maps.Clone(object.GetAnnotations())
+	delete(annotations, unknownField)
+	if field != "" && !fieldForm.MatchString(field) {
+		field = "spec"
+	}
+	if field != "" {
+		if annotations == nil {
+			annotations = map[string]string{}
 		}
+		annotations[unknownField] = field
 	}
 	object.SetAnnotations(annotations)
 }
 
 // UnknownField returns what [NoteUnknown] has noted, or "".
-func UnknownField(object metav1.Object) string { return object.GetAnnotations()[unknownField] }
+func UnknownField(object metav1.Object) string {
+	if field := object.GetAnnotations()[unknownField]; fieldForm.MatchString(field) {
+		return field
+	}
+	return ""
+}
