@@ -153,9 +153,11 @@ type Provenance struct {
 	HAProxyVersion  string    `json:"haproxyVersion,omitempty"` // the HAProxy that accepted it
 	TemplatesDigest Digest    `json:"templatesDigest,omitempty"`
 	Inputs          []Input   `json:"inputs,omitempty"`
-	Trigger         string    `json:"trigger,omitempty"`
-	Author          string    `json:"author,omitempty"`      // of the change, if somebody named one
-	Traceparent     string    `json:"traceparent,omitempty"` // W3C Trace Context
+	// OmittedInputs is how many more there were, where they are more than a manifest has room for.
+	OmittedInputs int    `json:"omittedInputs,omitempty"`
+	Trigger       string `json:"trigger,omitempty"`
+	Author        string `json:"author,omitempty"`      // of the change, if somebody named one
+	Traceparent   string `json:"traceparent,omitempty"` // W3C Trace Context
 }
 
 // Input is one object that a snapshot was compiled from.
@@ -166,6 +168,39 @@ type Input struct {
 	Name            string `json:"name"`
 	UID             string `json:"uid,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// roomForOthers is what of a manifest is left to what has no bound of its own, such as the subject.
+const roomForOthers = 512 << 10
+
+// omitInputs leaves out the last inputs where all of them would make the manifest too large to be read: a
+// cluster of any size can be published, and what runs does not depend on them. It counts bytes as
+// Marshal writes them, rather too many than too few.
+func (m *Manifest) omitInputs() {
+	room := MaxManifest - roomForOthers - 140*len(m.Spec.Files)
+	for _, f := range m.Spec.Files {
+		room -= len(f.Path)
+	}
+	for _, c := range m.Spec.Certificates {
+		room -= 200 + len(c.File) + len(c.Secret.Namespace) + len(c.Secret.Name) + len(c.Version)
+		if c.Observed != nil {
+			room -= 180
+			for _, name := range c.Observed.Names {
+				room -= 12 + len(name)
+			}
+		}
+	}
+	for _, q := range m.Spec.Quarantined {
+		room -= 80 + len(q.Kind) + len(q.Namespace) + len(q.Name) + 2*len(q.Reason)
+	}
+	for i, in := range m.Provenance.Inputs {
+		room -= 95 + len(in.APIVersion) + len(in.Kind) + len(in.Namespace) + len(in.Name) + len(in.UID) + len(in.ResourceVersion)
+		if room < 0 {
+			m.Provenance.OmittedInputs += len(m.Provenance.Inputs) - i
+			m.Provenance.Inputs = m.Provenance.Inputs[:i:i]
+			return
+		}
+	}
 }
 
 // Marshal returns the manifest as YAML. The same value gives the same bytes. A manifest

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
@@ -170,5 +171,39 @@ func TestInputsCostLittle(t *testing.T) {
 	})
 	if allocations > 200_000 {
 		t.Errorf("%.0f allocations for 10,000 inputs", allocations)
+	}
+}
+
+// The manifest of a cluster of any size can be written and read again: it lists as many objects as it has
+// room for, and says how many more there were.
+func TestInputsOfAnyNumber(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{25_000, 60_000} {
+		var d Draft
+		for i := range n {
+			d.Provenance.Inputs = append(d.Provenance.Inputs, Input{
+				APIVersion: "networking.k8s.io/v1", Kind: "Ingress", Namespace: "team-0000", Name: fmt.Sprintf("app-%06d", i),
+				UID: fmt.Sprintf("6f1e3c55-0a0b-4c4d-8e8f-%012d", i), ResourceVersion: fmt.Sprint(1_000_000 + i),
+			})
+			if i%20 == 0 {
+				name := fmt.Sprintf("tls-%06d", i)
+				d.Certificates = append(d.Certificates, CertificateRef{
+					File: "certs/team_" + name + ".pem", Secret: SecretName{Namespace: "team-0000", Name: name},
+					Observed: &ObservedCertificate{Fingerprint: strings.Repeat("ab", 32), Names: []string{"a.example", "b.example"}, NotAfter: time.Unix(1, 0)},
+				})
+			}
+		}
+		data, err := d.Seal(1, ID{}).Manifest.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := ParseManifest(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed, omitted := len(m.Provenance.Inputs), m.Provenance.OmittedInputs
+		if listed+omitted != n || (omitted > 0) != (n == 60_000) || listed < 25_000 || len(d.Provenance.Inputs) != n {
+			t.Errorf("of %d objects %d are listed, and %d omitted", n, listed, omitted)
+		}
 	}
 }

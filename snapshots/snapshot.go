@@ -126,6 +126,7 @@ func (d Draft) Seal(revision uint64, parent ID) Snapshot {
 	m.Provenance = d.Provenance
 	m.Provenance.Trigger, m.Provenance.Author = printable.Text(d.Provenance.Trigger), printable.Text(d.Provenance.Author)
 	m.Provenance.Time = d.Time.UTC().Truncate(time.Second)
+	m.omitInputs()
 	return Snapshot{Manifest: m, Files: files}
 }
 

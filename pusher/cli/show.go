@@ -169,7 +169,7 @@ func printShown(w io.Writer, s snapshotDetails, now time.Time) error {
 	line("trigger", from.Trigger)
 	line("author", from.Author)
 	line("signed", describeSignature(s.Signature))
-	line("inputs", strconv.Itoa(len(from.Inputs)))
+	line("inputs", strconv.Itoa(len(from.Inputs)+from.OmittedInputs))
 	for _, c := range spec.Certificates {
 		line("needs", certificate(c))
 	}
