@@ -10,8 +10,11 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/internal/testing/worlds"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
@@ -278,5 +281,43 @@ func TestAuthoritiesOfANamespaceAreBounded(t *testing.T) {
 	}
 	if accepted != " d=Accepted a=Accepted b=Accepted c=NoValidCACertificate" {
 		t.Errorf("accepted are%s", accepted)
+	}
+}
+
+// The same mistake on many Ingresses costs a few checks, though HAProxy ends at the first of them, and no other
+// Ingress is left out.
+func TestOneMistakeOfManyIngresses(t *testing.T) {
+	t.Parallel()
+	in := worlds.Ingresses(300)
+	bad := map[string]bool{}
+	for i := 7; i < 300; i += 10 {
+		in = worlds.Annotate(in, i, "hapsnap.dev/snippet", "http-request frobnicate")
+		bad[worlds.Name(i)] = true
+	}
+	s := compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, in}, Config: config.Default()}
+	s.Config.Snippets.Namespaces = config.Namespaces{"*"}
+	checks := 0
+	s.Stages = func(ctx context.Context, name string) (context.Context, func(error)) {
+		if name == "validate" {
+			checks++
+		}
+		return ctx, func(error) {}
+	}
+	result, err := s.Once(t.Context(), haproxy(t), time.Unix(0, 0), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One that fails, one that passes, and those of the objects that nobody wrote.
+	if checks > 5 {
+		t.Errorf("%d checks", checks)
+	}
+	for _, q := range result.Draft.Quarantined {
+		if !bad[q.Name] || q.Kind != "Ingress" {
+			t.Errorf("%s %s is left out: %s", q.Kind, q.Name, q.Reason)
+		}
+		delete(bad, q.Name)
+	}
+	if len(bad) > 0 {
+		t.Errorf("not left out: %v", bad)
 	}
 }

@@ -164,6 +164,7 @@ func (c *Checker) ask(ctx context.Context, dir string, lines lineMap) (Verdict, 
 	case len(v.Faults) == 0:
 		v.Faults = []render.Fault{{Message: "haproxy refuses the configuration: " + tail(stderr.String()+stdout.String())}}
 	}
+	v.Faults = lines.places.spread(v.Faults)
 	return v, nil
 }
 
