@@ -100,7 +100,7 @@ func (c *Checker) checkBound(ctx context.Context, dir string, lines lineMap) (Ve
 func (c *Checker) bind(in Input, layout bind.Layout) (bind.Bound, []render.Fault, error) {
 	draft := snapshots.Draft{Files: in.Artifact.Files, Certificates: in.Artifact.Certificates}
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
-	needs, wrong := bind.Needs(config, draft.Certificates)
+	needs, wrong := c.binder.Needs(config, draft.Certificates)
 	if wrong != nil {
 		return bind.Bound{}, bindFaults(in.Artifact, wrong), nil
 	}
@@ -120,7 +120,7 @@ func (c *Checker) bindDraft(draft snapshots.Draft, live bind.Live, layout bind.L
 		return bind.Bound{}, err
 	}
 	s := draft.Seal(1, snapshots.ID{})
-	slots, err := bind.Placeholder(s)
+	slots, err := c.binder.Placeholder(s)
 	if err != nil {
 		return bind.Bound{}, err
 	}

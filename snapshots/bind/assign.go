@@ -292,11 +292,14 @@ func (s Slots) NextDrain() (time.Time, bool) {
 
 // Placeholder returns only spare slots for a snapshot, so that validation sees every option
 // of every server line.
-func Placeholder(s snapshots.Snapshot) (Slots, error) {
-	directives, err := Directives(s.Config())
+func Placeholder(s snapshots.Snapshot) (Slots, error) { return new(Binder).Placeholder(s) }
+
+// Placeholder is the function [Placeholder]. A Binder that then binds the snapshot reads its directives once.
+func (b *Binder) Placeholder(s snapshots.Snapshot) (Slots, error) {
+	found, err := b.directives.of(s.Config())
 	if err != nil {
 		return nil, err
 	}
-	slots, _ := AssignSlots(nil, directives, nil, time.Time{}, 0)
+	slots, _ := AssignSlots(nil, found.servers, nil, time.Time{}, 0)
 	return slots, nil
 }

@@ -155,7 +155,7 @@ func (b *Binder) bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 			return Bound{}, fmt.Errorf("directory %q of the instance is not absolute and plain", dir)
 		}
 	}
-	found, err := parseDirectives(config)
+	found, err := b.directives.of(config)
 	if err != nil {
 		return Bound{}, err
 	}
@@ -240,14 +240,39 @@ func (b Bound) Redact(text string) string {
 	return text
 }
 
-// Binder binds snapshots, and remembers which certificates HAProxy can load. Reading a
-// private key takes a millisecond, and [Bind] looks at every certificate each time.
+// Binder binds snapshots, and remembers which certificates HAProxy can load, and the
+// directives of the last haproxy.cfg. Reading a private key takes a millisecond, and [Bind]
+// looks at every certificate each time.
 //
-// What it remembers is a function of the PEM data alone, so it is never out of date, and
-// every Binder gives the same bytes. It keeps hashes and no data. The zero value is ready
-// to use. It is safe for concurrent use, and must not be copied.
+// What it remembers is a function of the PEM data and of the text alone, so it is never out of date, and
+// every Binder gives the same bytes. Of PEM data it keeps hashes. The zero value is ready
+// to use. It is safe for concurrent use, and must not be copied. Nobody may change a
+// haproxy.cfg that it was given.
 type Binder struct {
 	pairs, authorities verdicts
+	directives         lastDirectives
+}
+
+// lastDirectives remembers the directives of one haproxy.cfg.
+type lastDirectives struct {
+	mu     sync.Mutex
+	config []byte
+	found  directives
+	parsed int // how many were read
+}
+
+func (l *lastDirectives) of(config []byte) (directives, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.config != nil && bytes.Equal(l.config, config) {
+		return l.found, nil
+	}
+	found, err := parseDirectives(config)
+	l.parsed++
+	if err == nil {
+		l.config, l.found = config, found
+	}
+	return found, err
 }
 
 // Bind is [Bind] with a memory.

@@ -1,7 +1,11 @@
 package bind
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,6 +120,41 @@ func TestServerNames(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// Whoever asks what a snapshot needs, and then binds it, has its directives read once, and gets the same.
+func TestDirectivesAreReadOnce(t *testing.T) {
+	t.Parallel()
+	s, in := large(t, 20)
+	var b Binder
+	for n := 1; n <= 3; n++ {
+		if n == 3 { // another text, which cannot be followed
+			s.Files = slices.Clone(s.Files)
+			for i, f := range s.Files {
+				if f.Path == snapshots.ConfigFile {
+					s.Files[i].Content = append(bytes.Clone(f.Content), "#hapsnap frobnicate\n"...)
+				}
+			}
+		}
+		needs, err := b.Needs(s.Config(), s.Manifest.Spec.Certificates)
+		want, wantErr := Needs(s.Config(), s.Manifest.Spec.Certificates)
+		if !reflect.DeepEqual(needs, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) || (err != nil) != (n == 3) {
+			t.Errorf("needs %v, %v; want %v, %v", needs, err, want, wantErr)
+		}
+		slots, err := b.Placeholder(s)
+		wantSlots, wantErr := Placeholder(s)
+		if !reflect.DeepEqual(slots, wantSlots) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			t.Errorf("slots differ: %v, %v", err, wantErr)
+		}
+		bound, err := b.Bind(s, in)
+		wantBound, wantErr := Bind(s, in)
+		if !bytes.Equal(bound.Config, wantBound.Config) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			t.Errorf("bound otherwise: %v, %v", err, wantErr)
+		}
+		if n < 3 && b.directives.parsed != 1 {
+			t.Errorf("after %d rounds the directives were read %d times", n, b.directives.parsed)
 		}
 	}
 }

@@ -107,7 +107,12 @@ func (n Need) Compare(o Need) int {
 // Needs returns what a haproxy.cfg with these certificate references takes from Secrets,
 // sorted and without duplicates. The error names a line that cannot be followed.
 func Needs(config []byte, certificates []snapshots.CertificateRef) ([]Need, error) {
-	found, err := parseDirectives(config)
+	return new(Binder).Needs(config, certificates)
+}
+
+// Needs is the function [Needs]. A Binder that then binds the same haproxy.cfg reads its directives once.
+func (b *Binder) Needs(config []byte, certificates []snapshots.CertificateRef) ([]Need, error) {
+	found, err := b.directives.of(config)
 	if err != nil {
 		return nil, err
 	}
