@@ -21,6 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -203,8 +204,13 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	for _, name := range model.Asked.ConfigMaps {
 		c.configMaps[name] = true
 	}
-	part, more, verdicts := c.in.Routes.Translate(objects, c.in.gateways(model))
-	ingress.ReserveHeaders(part.Backends, model.Backends, c.in.Config.Forwarded.AllowHeaders)
+	amongRoutes, closed := c.withProtected(objects, refused, y.routes)
+	routes := c.in.gateways(model)
+	routes.Refused, routes.Dropped = refused, y.routes
+	part, more, verdicts := c.in.Routes.Translate(amongRoutes, routes)
+	ofRoutes := slices.Clone(part.Backends)
+	ingress.ReserveHeaders(part.Backends, slices.Concat(model.Backends, ofRoutes), c.in.Config.Forwarded.AllowHeaders)
+	ingress.ReserveHeaders(model.Backends, ofRoutes, c.in.Config.Forwarded.AllowHeaders)
 	model, ok := model.With(part)
 	if !ok {
 		return attempt{}, errors.New("what Gateways and Ingresses bring has the same names, which is a mistake of the compiler")
@@ -217,9 +223,38 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 		c.configMaps[name] = true
 	}
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: func() []render.Object { return describe(objects) }, Memo: c.in.Memo})
-	a.found, a.denied = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), model.Denied
+	a.found, a.denied = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), slices.Concat(model.Denied, closed)
 	a.verdicts = verdicts
 	return a, err
+}
+
+// withProtected returns objects with the routes of Gateways that are refused and have options which protect something,
+// and names these. The translation closes them, or what else would serve their requests.
+func (c *compilation) withProtected(objects inputs.Inputs, refused, dropped map[diag.Object]bool) (inputs.Inputs, []diag.Object) {
+	if len(refused) == 0 {
+		return objects, nil
+	}
+	var closed []diag.Object
+	kept := func(ref diag.Object, annotations map[string]string) bool {
+		if !refused[ref] || options.Protects(annotations) == "" {
+			return false
+		}
+		if !dropped[ref] {
+			closed = append(closed, ref)
+		}
+		return true
+	}
+	for _, o := range c.in.Objects.Gateway.HTTPRoutes {
+		if kept(o.Ref, o.Value.Annotations) {
+			objects.Gateway.HTTPRoutes = append(slices.Clone(objects.Gateway.HTTPRoutes), o)
+		}
+	}
+	for _, o := range c.in.Objects.Gateway.GRPCRoutes {
+		if kept(o.Ref, o.Value.Annotations) {
+			objects.Gateway.GRPCRoutes = append(slices.Clone(objects.Gateway.GRPCRoutes), o)
+		}
+	}
+	return objects, closed
 }
 
 // mostAuthorityBytes is how much the certificate authorities of a namespace may have. They are files of each
@@ -236,7 +271,11 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 	}
 	c := in.Config.GatewayAPI
 	services := gateway.Services{Enabled: c.Services.Enabled, Labels: c.Services.Labels, Annotations: c.Services.Annotations}
-	return gateway.Config{Controller: c.ControllerName, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes, MostAuthorityBytes: mostAuthorityBytes}
+	who := access.Config{
+		SharedLists: in.Config.Shared.NetworkLists, MostListBytes: in.Config.Limits.NamespaceListBytes, Countries: in.Config.Countries.ConfigMaps,
+		CountryMemo: in.Countries, CountryFiles: in.CountryFiles, SecretsUnseen: in.SecretsUnseen,
+	}
+	return gateway.Config{Access: who, SharedAuthServices: in.Config.Shared.AuthServices, Controller: c.ControllerName, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes, MostAuthorityBytes: mostAuthorityBytes}
 }
 
 // routing is what the configuration says of the translation.

@@ -325,10 +325,9 @@ func annotate(in compiler.Input, i int, name, value string) {
 	in.Objects.Ingresses[i].Value = ing
 }
 
-// Of many routes of a Gateway one that changed is read and rendered again.
-func TestOneRouteIsReadAndRendered(t *testing.T) {
-	t.Parallel()
-	const n = 1000
+// ofRoutes is an Input of a Gateway with routes, each for a host and a Service of its own.
+func ofRoutes(t *testing.T, n int) compiler.Input {
+	t.Helper()
 	web := gatewayv1.PortNumber(80)
 	in := compiler.Input{Config: config.Default(), Templates: newWorld(t, 1).sets[0], Memo: render.NewMemo(), Routes: gateway.NewMemo(), Now: now}
 	in.Config.GatewayAPI.Enabled = true
@@ -350,6 +349,15 @@ func TestOneRouteIsReadAndRendered(t *testing.T) {
 		r.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(name), Port: &web}}}}}}
 		all.HTTPRoutes = append(all.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: diag.Object{Kind: "HTTPRoute", Namespace: "shop", Name: name}, Value: r})
 	}
+	return in
+}
+
+// Of many routes of a Gateway one that changed is read and rendered again.
+func TestOneRouteIsReadAndRendered(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	in := ofRoutes(t, n)
+	all := &in.Objects.Gateway
 	expect := func(about string, read int64, rendered int) {
 		t.Helper()
 		claims, _ := in.Routes.Counts()
@@ -369,4 +377,41 @@ func TestOneRouteIsReadAndRendered(t *testing.T) {
 	slower.Spec.Rules[0].Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: &wait}
 	all.HTTPRoutes[500].Value = slower
 	expect("one route changed", 1, 1)
+}
+
+// A route that HAProxy refuses is left out, and closed if options protect it: no other route gets its requests. The others
+// are served, and the route has an error.
+func TestRefusedRouteStaysClosed(t *testing.T) {
+	t.Parallel()
+	for _, protected := range []bool{true, false} {
+		in := ofRoutes(t, 2)
+		routes := in.Objects.Gateway.HTTPRoutes
+		secret := routes[0].Value.DeepCopy()
+		secret.Annotations = map[string]string{"hapsnap.dev/response-headers": "set X-A refused"}
+		if protected {
+			secret.Annotations["hapsnap.dev/allow-list"] = "10.0.0.0/8"
+		}
+		path, prefix := "/secret", gatewayv1.PathMatchPathPrefix
+		secret.Spec.Rules[0].Matches = []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Type: &prefix, Value: &path}}}
+		routes[0].Value = secret
+		open := routes[1].Value.DeepCopy()
+		open.Spec.Hostnames = secret.Spec.Hostnames
+		routes[1].Value = open
+		r, err := compiler.Compile(t.Context(), in, picky{})
+		if err != nil || len(r.Diagnostics) != 1 || r.Diagnostics[0].Object != routes[0].Ref {
+			t.Fatal(err, r.Diagnostics)
+		}
+		closed, served := false, false
+		for _, f := range r.Draft.Files {
+			for line := range strings.Lines(string(f.Content)) {
+				if strings.HasPrefix(f.Path, "maps/") && strings.Contains(line, "web0.example") {
+					closed = closed || strings.Contains(line, "/secret") && strings.Contains(line, "hapsnap_unavailable:options")
+					served = served || strings.Contains(line, "web1")
+				}
+			}
+		}
+		if closed != protected || !served {
+			t.Errorf("protected %v: closed %v, and the other route is served %v", protected, closed, served)
+		}
+	}
 }

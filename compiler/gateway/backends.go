@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -36,6 +37,9 @@ type backends struct {
 	// ofConnections are those of whole connections.
 	ofConnections map[string]*routing.Backend
 	splits        map[string]routing.Split
+	demands       map[string]*demand // by the name of a backend
+	access        *access.Taker
+	tell          func(...diag.Diagnostic)
 	notes
 }
 
@@ -61,11 +65,13 @@ type wants struct {
 // wanted is a backend, and who wants it.
 type wanted struct {
 	routing.Backend
-	by routing.Origin
+	by     routing.Origin
+	demand *demand // of options, nil for none
 }
 
-func newBackends() *backends {
+func newBackends(taker *access.Taker, tell func(...diag.Diagnostic)) *backends {
 	return &backends{
+		access: taker, tell: tell, demands: map[string]*demand{},
 		byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{}, splits: map[string]routing.Split{},
 		notes: notes{map[diag.Object]diag.Position{}, map[diag.Object]overruling{}},
 	}
@@ -75,6 +81,7 @@ func newBackends() *backends {
 func (b *backends) merge(w wants) {
 	for _, x := range w.backends {
 		add(b.byName, x)
+		b.demand(x)
 	}
 	for _, x := range w.ofConnections {
 		add(b.ofConnections, x)
@@ -99,7 +106,7 @@ func add(to map[string]*routing.Backend, x wanted) {
 
 // add returns the name of a backend that is wanted.
 func (w *wants) add(made routing.Backend, origin routing.Origin) string {
-	w.backends = append(w.backends, wanted{made, origin})
+	w.backends = append(w.backends, wanted{Backend: made, by: origin})
 	return made.Name
 }
 
@@ -176,6 +183,7 @@ func (s *source) refer(route attach.Route, ref gatewayv1.BackendRef) reference {
 func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *wants, origin routing.Origin) string {
 	made := routing.Backend{Targets: []routing.Target{ref.target}, Filters: filters}
 	shows, grpc := r.serve(&made, ref, w), r.isGRPC()
+	demand := r.ask(&made, ref, w)
 	if todo.timeout != "" || todo.retry != nil || grpc {
 		upstream := policy.Upstream{}
 		if made.Upstream != nil {
@@ -199,11 +207,15 @@ func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *want
 	if shows {
 		own = append(own, r.shown)
 	}
+	if r.options.NeedsBackend() {
+		own = append(own, r.Kind, r.Route.Namespace, r.Ref.Name)
+	}
 	if len(filters) > 0 || todo.timeout != "" || grpc || len(own) > 3 {
 		suffix = digest(own...)
 	}
 	made.Name = ref.name + ":" + suffix
-	return w.add(made, origin)
+	w.backends = append(w.backends, wanted{made, origin, demand})
+	return made.Name
 }
 
 // takePlain is take for copies of requests, to which nothing is done.
@@ -325,7 +337,7 @@ func (b *backends) model(m *routing.Model) {
 	for _, l := range m.Listeners {
 		for _, r := range l.Routes {
 			if used[r.Backend] = true; r.Backend == closing {
-				add(b.ofConnections, wanted{routing.Backend{Name: closing}, r.Origin})
+				add(b.ofConnections, wanted{Backend: routing.Backend{Name: closing}, by: r.Origin})
 			}
 		}
 	}
@@ -339,6 +351,7 @@ func (b *backends) model(m *routing.Model) {
 			used[share.Backend] = true
 		}
 	}
+	b.takeDemands(used)
 	for _, name := range slices.Collect(maps.Keys(used)) {
 		if b := b.byName[name]; b != nil {
 			for _, also := range b.Named() {
@@ -346,6 +359,7 @@ func (b *backends) model(m *routing.Model) {
 			}
 		}
 	}
+	b.access.Model(m)
 	m.Backends, m.ConnectionBackends = those(b.byName, used), those(b.ofConnections, used)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
@@ -30,6 +31,8 @@ type claims struct {
 	// refused says why no rule of the route is served, and resolved which reference leads to nothing.
 	refused, resolved attach.Verdict
 	found             []diag.Diagnostic
+	// options are those of the route. Its backends are its own if it has some.
+	options options.Values
 }
 
 // ruleClaims are those of a rule: its matches and what these lead to, or why there are none.
@@ -67,10 +70,12 @@ func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], shown string) *cl
 		r.readConnections()
 		return r.claims
 	}
+	r.readOptions()
 	for i, rule := range r.specRules() {
 		var c ruleClaims
 		if c.matches, c.problem = r.rule(i, rule, &c.wants); c.problem != nil {
-			c.matches, c.wants = nil, wants{}
+			c.wants = wants{}
+			c.matches = r.closedRule(i, rule, &c.wants)
 		}
 		r.claims.rules = append(r.claims.rules, c)
 	}
@@ -113,20 +118,32 @@ func (r *reader) rule(i int, rule gatewayv1.HTTPRouteRule, w *wants) ([]layout.M
 	if todo.redirect != nil && len(rule.BackendRefs) > 0 {
 		return nil, (&problem{reason: string(gatewayv1.RouteReasonIncompatibleFilters), message: "a redirect has no backend"}).in("backendRefs")
 	}
-	at := []any{"spec", "rules", i}
-	origin := routing.Origin{Object: r.Ref, Position: r.Position(at...), Field: manifests.FieldPath(at)}
-	var out []layout.Match
+	origin := r.originOf(i)
+	to := make([]string, len(matches))
 	for n, m := range matches {
-		to, p := r.destination(rule, m, todo, each, w, origin)
-		if p != nil {
+		if to[n], p = r.destination(rule, m, todo, each, w, origin); p != nil {
 			return nil, p
 		}
+	}
+	return r.layOut(i, matches, origin, to), nil
+}
+
+// originOf is where a rule stands.
+func (c *claims) originOf(rule int) routing.Origin {
+	at := []any{"spec", "rules", rule}
+	return routing.Origin{Object: c.Ref, Position: c.Position(at...), Field: manifests.FieldPath(at)}
+}
+
+// layOut returns matches of a rule as package layout has them, with the backends that they lead to.
+func (c *claims) layOut(rule int, matches []match, origin routing.Origin, to []string) []layout.Match {
+	var out []layout.Match
+	for n, m := range matches {
 		out = append(out, layout.Match{
-			PathMatch: m.PathMatch, Conditions: m.conditions, Backend: to, Origin: origin, Late: r.isGRPC() && m.isPattern(),
-			Rank: layout.Rank{Created: r.Value.CreationTimestamp.Time, Namespace: r.Ref.Namespace, Name: r.Ref.Name, Rule: i, Match: n},
+			PathMatch: m.PathMatch, Conditions: m.conditions, Backend: to[n], Origin: origin, Late: c.isGRPC() && m.isPattern(),
+			Rank: layout.Rank{Created: c.Value.CreationTimestamp.Time, Namespace: c.Object.Ref.Namespace, Name: c.Ref.Name, Rule: rule, Match: n},
 		})
 	}
-	return out, nil
+	return out
 }
 
 // isGRPC reports whether servers are spoken to over HTTP/2.
@@ -157,10 +174,12 @@ func (r *reader) destination(rule gatewayv1.HTTPRouteRule, m match, todo work, e
 	}
 	filters = append(filters, copies...)
 	switch {
+	case r.options.Closed:
+		return w.addClosed(origin), nil
 	case todo.closed != nil:
 		return closed(todo.closed), nil
 	case todo.redirect != nil:
-		return w.add(routing.Backend{Name: "hapsnap_redirect:" + digest(filters), Filters: filters}, origin), nil
+		return r.redirect(filters, w, origin), nil
 	}
 	var shares []routing.Share
 	for n, ref := range rule.BackendRefs {

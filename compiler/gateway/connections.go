@@ -153,12 +153,12 @@ func (s *source) connections(r reference, l *attach.Listener, w *wants, origin r
 			made.Name += "-" + digest(l.Gateway.Shown)
 		}
 	}
-	w.ofConnections = append(w.ofConnections, wanted{made, origin})
+	w.ofConnections = append(w.ofConnections, wanted{Backend: made, by: origin})
 	return made.Name
 }
 
 func (w *wants) closing(origin routing.Origin) string {
-	w.ofConnections = append(w.ofConnections, wanted{routing.Backend{Name: closing}, origin})
+	w.ofConnections = append(w.ofConnections, wanted{Backend: routing.Backend{Name: closing}, by: origin})
 	return closing
 }
 

@@ -48,8 +48,10 @@ func (m *Memo) Counts() (made, reused int64) { return m.made.Load(), m.reused.Lo
 
 // memory is what one translation used. It is not changed once it is a Memo's.
 type memory struct {
-	form  routing.PathForm
-	known map[spot]remembered
+	form routing.PathForm
+	// sharedServices are as in a source.
+	sharedServices []string
+	known          map[spot]remembered
 }
 
 // spot is where claims are looked for: a route by the address of its value, and what servers are shown.
@@ -79,13 +81,13 @@ type claimer struct {
 }
 
 func (m *Memo) claimer(s *source) *claimer {
-	c := &claimer{memo: m, source: s, now: memory{form: s.form, known: map[spot]remembered{}}}
+	c := &claimer{memo: m, source: s, now: memory{form: s.form, sharedServices: s.sharedServices, known: map[spot]remembered{}}}
 	from := m
 	if m != nil && m.readOnly != nil {
 		from = m.readOnly
 	}
 	if from != nil {
-		if last := from.last.Load(); last != nil && last.form == s.form {
+		if last := from.last.Load(); last != nil && last.form == s.form && slices.Equal(last.sharedServices, s.sharedServices) {
 			c.before = last.known
 		}
 	}
@@ -141,11 +143,13 @@ func (c *claimer) of(r route, shown string) *claims {
 
 // source is all that claims see of what a route refers to. It notes what it was asked.
 type source struct {
-	form     routing.PathForm
-	world    *attach.World
-	services map[types.NamespacedName]inputs.Object[corev1.Service]
-	policies *policies
-	asked    []asking
+	form routing.PathForm
+	// sharedServices are those of the configuration that may be asked for authentication.
+	sharedServices []string
+	world          *attach.World
+	services       map[types.NamespacedName]inputs.Object[corev1.Service]
+	policies       *policies
+	asked          []asking
 }
 
 // asking is a question and its answer.

@@ -104,6 +104,8 @@ func changing(t *testing.T) *pool {
 			route("{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: next, port: 80}}}], backendRefs: [{name: web, port: 80, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: b}]}}]}]}"),
 			route("{backendRefs: [{name: far, namespace: other, port: 80}]}, {matches: [{path: {value: bad}}]}"),
 			route("{filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]}"),
+			noted(route("{backendRefs: [{name: web, port: 80}]}"), "hapsnap.dev/allow-list: 10.0.0.0/8, hapsnap.dev/auth-basic: users, hapsnap.dev/timeout-server: 9s"),
+			noted(route("{backendRefs: [{name: next, port: 80}]}, {filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]}"), "hapsnap.dev/auth-url: 'http://web.shop.svc:80/'"),
 			within("third", route("{backendRefs: [{name: web, namespace: shop, port: 80}]}")),
 		})
 	}

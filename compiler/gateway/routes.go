@@ -28,7 +28,8 @@ type routes struct {
 	backends *backends
 	binds    map[string]*bind
 	verdicts *Verdicts
-	matches  map[string]int             // that were counted, by namespace
+	matches  map[string]int // that were counted, by namespace
+	barred   []barred
 	parts    map[string]map[string]bool // that conditions look at, by namespace
 }
 
@@ -62,7 +63,9 @@ func (t *routes) read(o route) *read {
 			if r.dropped.Fine() {
 				r.dropped = attach.Verdict{Reason: p.reason, Message: fmt.Sprintf("Dropped Rule %d: %s: %s", i, manifests.FieldPath(p.path), p.message)}
 			}
-			continue
+			if rule.problem == nil {
+				continue
+			}
 		}
 		t.backends.merge(rule.wants)
 		r.matches = append(r.matches, rule.matches...)
@@ -84,9 +87,12 @@ func (t *routes) matchesFor(r *read, shown string) []layout.Match {
 	if out, known := r.shown[shown]; known {
 		return out
 	}
+	if t.cfg.Refused[r.Ref] {
+		return r.matches
+	}
 	var out []layout.Match
 	for i, rule := range t.claimer.of(route{r.Object, r.of}, shown).rules {
-		if !r.left[i] { // what is wrong was said
+		if !r.left[i] || len(rule.matches) > 0 && rule.problem != nil { // what is wrong was said
 			t.backends.merge(rule.wants)
 			out = append(out, rule.matches...)
 		}
@@ -107,6 +113,13 @@ func (t *routes) route(o route) {
 		return // somebody else's
 	}
 	r := t.read(o)
+	if t.cfg.Refused[o.Ref] {
+		t.closeRefused(r)
+	}
+	if t.cfg.Dropped[o.Ref] {
+		t.bar(r)
+		return
+	}
 	attached := map[*attach.Listener]bool{}
 	verdict := RouteVerdict{Ref: o.Ref}
 	for _, ref := range parents {
@@ -118,8 +131,16 @@ func (t *routes) route(o route) {
 			t.report(diag.Warning, o.Ref, o.Position("spec", "parentRefs", slices.IndexFunc(o.Value.Spec.ParentRefs, func(p gatewayv1.ParentReference) bool { return sameParent(p, ref) })),
 				fmt.Sprintf("the route is not attached to %s: %s", parent.By, why.Message), "")
 		}
+		closing := why.Fine() && len(r.matches) > 0 && (!r.refused.Fine() || t.cfg.Refused[o.Ref])
 		if why.Fine() {
 			why = r.refused
+		}
+		if closing {
+			for _, a := range attachments {
+				t.give(a, r)
+			}
+			verdict.Parents = append(verdict.Parents, r.verdict(ref, why, t.cfg.Controller))
+			continue
 		}
 		if why.Fine() {
 			if attachments, why = attach.Settle(attachments, r.Route); !why.Fine() {
@@ -147,7 +168,9 @@ func (t *routes) route(o route) {
 			t.give(a, r)
 		}
 	}
-	t.verdicts.Routes = append(t.verdicts.Routes, verdict)
+	if !t.cfg.Refused[o.Ref] {
+		t.verdicts.Routes = append(t.verdicts.Routes, verdict)
+	}
 }
 
 // bound counts what a route brings to listeners, and says why that is too much.
@@ -159,6 +182,9 @@ func (t *routes) bound(r *read, attachments []attach.Attachment) attach.Verdict 
 	namespace := r.Object.Ref.Namespace
 	if t.cfg.MostRoutes > 0 && t.matches[namespace]+n > t.cfg.MostRoutes {
 		message := fmt.Sprintf("the routes of the namespace %s have more than %d matches, once for each host", namespace, t.cfg.MostRoutes)
+		if r.options.Protect() {
+			t.bar(r)
+		}
 		t.report(diag.Error, r.Ref, r.Position("spec"), message+"; this one is not served", "raise limits.namespaceRoutes of the configuration")
 		return attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}
 	}

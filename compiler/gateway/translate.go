@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
@@ -36,6 +37,13 @@ type Config struct {
 	Form routing.PathForm
 	// SecretsUnseen says that no Secret is looked at, and that none is missing.
 	SecretsUnseen bool
+	// Access says what options of routes may name, and SharedAuthServices are those, as namespace/name, that every
+	// namespace may ask for authentication.
+	Access             access.Config
+	SharedAuthServices []string
+	// Refused are routes that are left out for what they say, and that protect something: they are closed. What other
+	// routes of the namespace serve for the hosts of those that are Dropped is closed instead.
+	Refused, Dropped map[diag.Object]bool
 	// MostRoutes is how many matches, once for each of their hosts, the routes of a namespace may have;
 	// 0 is no limit.
 	MostRoutes int
@@ -66,20 +74,25 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	}
 	g.place(in.Gateway, apiOf(in))
 	policies := newPolicies(f, cfg.Controller, world, g.authorities, in.Gateway.Policies)
+	secrets, configMaps := inputs.NewLookup(in.Secrets), inputs.NewLookup(in.ConfigMaps)
+	taker := access.NewTaker(secrets, configMaps, cfg.Access, f.addNew)
 	r := &routes{
-		findings: f, cfg: cfg, world: world, backends: newBackends(), binds: g.binds, verdicts: verdicts,
-		claimer: m.claimer(&source{form: cfg.Form, world: world, services: inputs.ByName(in.Services), policies: policies}),
+		findings: f, cfg: cfg, world: world, backends: newBackends(taker, f.addNew), binds: g.binds, verdicts: verdicts,
+		claimer: m.claimer(&source{form: cfg.Form, sharedServices: cfg.SharedAuthServices, world: world, services: inputs.ByName(in.Services), policies: policies}),
 		matches: map[string]int{}, parts: map[string]map[string]bool{},
 	}
 	for _, o := range r.claimer.routes(in.Gateway) {
 		r.route(o)
 	}
 	r.claimer.remember()
+	r.closeBarred()
 	g.judge()
 	verdicts.Policies = policies.verdicts()
 	g.authorities.warn(f)
 	r.backends.report(f)
 	model := modelOf(g, r.backends)
+	model.Asked.Secrets = append(model.Asked.Secrets, secrets.Names()...)
+	model.Asked.ConfigMaps = append(model.Asked.ConfigMaps, configMaps.Names()...)
 	return model, diag.Sort(f.found), *verdicts
 }
 
@@ -89,6 +102,15 @@ type findings struct{ found []diag.Diagnostic }
 // report adds a finding.
 func (f *findings) report(severity diag.Severity, object diag.Object, at diag.Position, message, hint string) {
 	f.found = append(f.found, diag.Diagnostic{Severity: severity, Object: object, Position: at, Message: message, Hint: hint})
+}
+
+// addNew adds findings that were not made yet.
+func (f *findings) addNew(found ...diag.Diagnostic) {
+	for _, d := range found {
+		if !slices.Contains(f.found, d) {
+			f.found = append(f.found, d)
+		}
+	}
 }
 
 // grants returns the ReferenceGrants that permit something: what a later version limits, is not permitted.

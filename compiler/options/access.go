@@ -25,47 +25,47 @@ const rateLimitConnections = "rate-limit-connections"
 func protectionOptions() []Option {
 	return []Option{
 		define(Option{
-			Name: "allow-list", Group: Protecting, On: onBoth, Closes: true, Value: valueNetworks, Example: "10.0.0.0/8, fd00::/8, @networks/offices", most: mostList,
+			Name: "allow-list", Group: Protecting, On: onAll, Closes: true, Value: valueNetworks, Example: "10.0.0.0/8, fd00::/8, @networks/offices", most: mostList,
 			Summary: "Only clients of these networks are served; others get 403. " + aboutLists,
 		}, networks, func(s *Settings, v policy.Networks) { s.Protection.Allow = v }),
 		define(Option{
-			Name: "deny-list", Group: Protecting, On: onBoth, Closes: true, Value: valueNetworks, Example: "192.0.2.0/24", most: mostList,
+			Name: "deny-list", Group: Protecting, On: onAll, Closes: true, Value: valueNetworks, Example: "192.0.2.0/24", most: mostList,
 			Summary: "Clients of these networks get 403, even if they are in `allow-list`.",
 		}, networks, func(s *Settings, v policy.Networks) { s.Protection.Deny = v }),
 		define(Option{
-			Name: AllowCountries, Group: Protecting, On: onBoth, Closes: true, Value: valueCountries, Example: "DE, AT, US-CA", most: mostText,
+			Name: AllowCountries, Group: Protecting, On: onAll, Closes: true, Value: valueCountries, Example: "DE, AT, US-CA", most: mostText,
 			Summary: "Only clients of these countries are served, in addition to what `allow-list` requires; others get 403. Clients whose address is not in the administrator's [list](../how-to/countries.md) get 403 too, unless `ZZ` is named. A country includes all of its regions. Without that list, the routes are closed.",
 		}, countries, func(s *Settings, v policy.Countries) { s.Protection.AllowCountries = v }),
 		define(Option{
-			Name: DenyCountries, Group: Protecting, On: onBoth, Closes: true, Value: valueCountries, Example: "XA, ZZ", most: mostText,
+			Name: DenyCountries, Group: Protecting, On: onAll, Closes: true, Value: valueCountries, Example: "XA, ZZ", most: mostText,
 			Summary: "Clients of these countries get 403, even if they are in `allow-list` or `allow-countries`. `ZZ` means clients whose address is not in the administrator's [list](../how-to/countries.md). Without that list, the routes are closed.",
 		}, countries, func(s *Settings, v policy.Countries) { s.Protection.DenyCountries = v }),
 		define(Option{
-			Name: "rate-limit", Group: Protecting, On: onBoth, Closes: true, Value: "a number of requests", Example: "100",
+			Name: "rate-limit", Group: Protecting, On: onAll, Closes: true, Value: "a number of requests", Example: "100",
 			Summary: "The maximum number of requests of one client in a period. Further requests are refused, and count too. Each HAProxy counts separately, for each Service of the Ingress, and starts from zero after a reload.",
 		}, number(1, 1_000_000_000), func(s *Settings, v int) { s.rate.Requests = v }),
 		define(Option{
-			Name: "rate-limit-period", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: valueDuration, Example: "1m", Default: "`1s`",
+			Name: "rate-limit-period", Group: Protecting, On: onAll, Closes: true, Needs: "rate-limit", Value: valueDuration, Example: "1m", Default: "`1s`",
 			Summary: "The period of `rate-limit`.",
 		}, duration, func(s *Settings, v policy.Duration) { s.rate.Period = v }),
 		define(Option{
-			Name: rateLimitConnections, Group: Protecting, On: onBoth, Closes: true, Value: "a number", Example: "20",
+			Name: rateLimitConnections, Group: Protecting, On: onAll, Closes: true, Value: "a number", Example: "20",
 			Summary: "The maximum number of requests of one client at the same time. An upgraded connection counts as one request until it ends. `rate-limit-key`, `rate-limit-exempt` and `rate-limit-status` apply here too. Each HAProxy counts separately, for each Service of the Ingress.",
 		}, number(1, 1_000_000), func(s *Settings, v int) { s.rate.Connections = v }),
 		define(Option{
-			Name: "rate-limit-key", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: "`address`, or `header NAME`", Example: "header X-Api-Key", Default: "`address`",
+			Name: "rate-limit-key", Group: Protecting, On: onAll, Closes: true, Needs: "rate-limit", Value: "`address`, or `header NAME`", Example: "header X-Api-Key", Default: "`address`",
 			Summary: "How `rate-limit` distinguishes clients: by their address, or by the value of a header. Requests without the header count by their address.",
 		}, rateKey, func(s *Settings, v string) { s.rate.Header = v }),
 		define(Option{
-			Name: "rate-limit-status", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: "`403`, `429` or `503`", Example: "503", Default: "`429`",
+			Name: "rate-limit-status", Group: Protecting, On: onAll, Closes: true, Needs: "rate-limit", Value: "`403`, `429` or `503`", Example: "503", Default: "`429`",
 			Summary: "The answer to a request beyond `rate-limit`.",
 		}, refusal, func(s *Settings, v int) { s.rate.Status = v }),
 		define(Option{
-			Name: "rate-limit-exempt", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: valueNetworks, Example: "10.0.0.0/8", most: mostList,
+			Name: "rate-limit-exempt", Group: Protecting, On: onAll, Closes: true, Needs: "rate-limit", Value: valueNetworks, Example: "10.0.0.0/8", most: mostList,
 			Summary: "Networks whose clients `rate-limit` does not count.",
 		}, networks, func(s *Settings, v policy.Networks) { s.rate.Exempt = v }),
 		define(Option{
-			Name: "max-body-size", Group: Protecting, On: onBoth, Closes: true, Value: "bytes, or a number with `k`, `m` or `g`", Example: "8m",
+			Name: "max-body-size", Group: Protecting, On: onAll, Closes: true, Value: "bytes, or a number with `k`, `m` or `g`", Example: "8m",
 			Summary: "The maximum size of a request's body; a larger one gets 413. A body without an announced length (chunked, or HTTP/2 without content-length, as docker, git and gRPC send) is counted while it streams, and cut off with 413 once it is larger; over HTTP/2 the stream is reset. HAProxy needs Lua for that.",
 		}, size, func(s *Settings, v int64) { s.Protection.MaxBody = v }),
 	}
@@ -75,11 +75,11 @@ func protectionOptions() []Option {
 func authenticationOptions() []Option {
 	return []Option{
 		define(Option{
-			Name: "auth-basic", Group: Protecting, On: onBoth, Closes: true, Value: "the name of a Secret of the same namespace", Example: "users",
+			Name: "auth-basic", Group: Protecting, On: onAll, Closes: true, Value: "the name of a Secret of the same namespace", Example: "users",
 			Summary: "Asks for a name and a password (HTTP basic authentication). The Secret's key `auth` is a file of htpasswd, with hashes of bcrypt, SHA-256 or SHA-512; the pusher inserts it, so that no snapshot has a hash. While it is missing, nobody gets in. Plain HTTP is redirected first if `ssl-redirect` says so, and preflight requests are answered first if CORS is on. The Authorization header goes on to endpoints; `request-headers` can remove it.",
 		}, secretName, func(s *Settings, v string) { s.basic.Secret = v }),
 		define(Option{
-			Name: "auth-basic-realm", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-basic", Value: "text of ASCII", Example: "Staff only", Default: "`Restricted`",
+			Name: "auth-basic-realm", Group: Protecting, On: onAll, Closes: true, Needs: "auth-basic", Value: "text of ASCII", Example: "Staff only", Default: "`Restricted`",
 			Summary: "The realm that browsers show when they ask for the password.",
 		}, realm, func(s *Settings, v string) { s.basic.Realm = v }),
 	}
@@ -89,42 +89,42 @@ func authenticationOptions() []Option {
 func externalAuthOptions() []Option {
 	return []Option{
 		define(Option{
-			Name: "auth-url", Group: Protecting, On: onBoth, Closes: true, Value: "`http://SERVICE.NAMESPACE.svc:PORT/PATH`, or `http://SERVICE:PORT/PATH` of the same namespace", Example: "http://auth.shop.svc:8080/check",
+			Name: "auth-url", Group: Protecting, On: onAll, Closes: true, Value: "`http://SERVICE.NAMESPACE.svc:PORT/PATH`, or `http://SERVICE:PORT/PATH` of the same namespace", Example: "http://auth.shop.svc:8080/check",
 			Summary: "Asks a Service about every request, without its body. 2xx lets it pass; 401 and 403 are answered to the client with the service's WWW-Authenticate, Location and Set-Cookie; anything else, or no answer in time, is 503. The service is told X-Auth-Request-Redirect (path and query), X-Original-Method, X-Original-URL and X-Original-Host, X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-For. A Service of another namespace can be asked if the configuration shares it (`shared.authServices`).",
 		}, authService, func(s *Settings, v *policy.ExternalAuth) {
 			s.external.Service, s.external.Host, s.external.Path = v.Service, v.Host, v.Path
 		}),
 		define(Option{
-			Name: "auth-method", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "`GET`, `HEAD` or `POST`", Example: "HEAD", Default: "`GET`",
+			Name: "auth-method", Group: Protecting, On: onAll, Closes: true, Needs: "auth-url", Value: "`GET`, `HEAD` or `POST`", Example: "HEAD", Default: "`GET`",
 			Summary: "The method of the request to the service.",
 		}, oneOf(map[string]string{"GET": "GET", "HEAD": "HEAD", "POST": "POST"}), func(s *Settings, v string) { s.external.Method = v }),
 		define(Option{
-			Name: "auth-timeout", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: valueDuration, Example: "2s", Default: "`5s`",
+			Name: "auth-timeout", Group: Protecting, On: onAll, Closes: true, Needs: "auth-url", Value: valueDuration, Example: "2s", Default: "`5s`",
 			Summary: "How long the service may take to answer, in whole seconds.",
 		}, duration, func(s *Settings, v policy.Duration) { s.external.Timeout = v }),
 		define(Option{
-			Name: "auth-request-headers", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "names of headers, separated by commas", Example: "Cookie, Authorization", Default: "all", most: mostText,
+			Name: "auth-request-headers", Group: Protecting, On: onAll, Closes: true, Needs: "auth-url", Value: "names of headers, separated by commas", Example: "Cookie, Authorization", Default: "all", most: mostText,
 			Summary: "The headers of the request that the service gets, besides those that say where the request came from.",
 		}, listOf(carriedHeader), func(s *Settings, v []string) { s.external.RequestHeaders = v }),
 		define(Option{
-			Name: "auth-response-headers", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "names of headers, separated by commas", Example: "X-Auth-User, X-Auth-Groups", most: mostText,
+			Name: "auth-response-headers", Group: Protecting, On: onAll, Closes: true, Needs: "auth-url", Value: "names of headers, separated by commas", Example: "X-Auth-User, X-Auth-Groups", most: mostText,
 			Summary: "The headers of the service's answer that endpoints get. What the client sent of these names is removed, also where it wrote `_` for `-`, and [on other routes to the same Services](headers.md).",
 		}, listOf(carriedHeader), func(s *Settings, v []string) { s.external.AnswerHeaders = v }),
 		define(Option{
-			Name: "auth-signin", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "a path or a URL", Example: "https://login.example/start",
+			Name: "auth-signin", Group: Protecting, On: onAll, Closes: true, Needs: "auth-url", Value: "a path or a URL", Example: "https://login.example/start",
 			Summary: "Where a client that gets 401 is redirected to, with the requested URL in the parameter `rd`. Its own path must not be protected by the same service.",
 		}, signIn, func(s *Settings, v string) { s.external.SignIn = v }),
 		define(Option{
-			Name: "auth-signin-return", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-signin", Value: "`url`, `path` or `none`", Example: "path", Default: "`url`",
+			Name: "auth-signin-return", Group: Protecting, On: onAll, Closes: true, Needs: "auth-signin", Value: "`url`, `path` or `none`", Example: "path", Default: "`url`",
 			Summary: "What `auth-signin` gets of the requested URL: all of it, its path and query, or nothing.",
 		}, oneOf(map[string]policy.Return{"url": policy.ReturnURL, "path": policy.ReturnPath, "none": policy.ReturnNone}),
 			func(s *Settings, v policy.Return) { s.external.Return = v }),
 		define(Option{
-			Name: "auth-signin-parameter", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-signin", Value: "the name of a parameter", Example: "next", Default: "`rd`",
+			Name: "auth-signin-parameter", Group: Protecting, On: onAll, Closes: true, Needs: "auth-signin", Value: "the name of a parameter", Example: "next", Default: "`rd`",
 			Summary: "The parameter with which `auth-signin` gets the requested URL.",
 		}, parameterName, func(s *Settings, v string) { s.external.Parameter = v }),
 		define(Option{
-			Name: "auth-host", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "a DNS name, perhaps with a port, or `request-host`", Example: "login.example", Default: "the host of `auth-url`",
+			Name: "auth-host", Group: Protecting, On: onAll, Closes: true, Needs: "auth-url", Value: "a DNS name, perhaps with a port, or `request-host`", Example: "login.example", Default: "the host of `auth-url`",
 			Summary: "The Host header that the service gets; with `request-host`, that of the client's request.",
 		}, authHost, func(s *Settings, v string) { s.authHost = v }),
 	}
@@ -215,7 +215,7 @@ var waysIn = []string{"allow-list", "auth-basic", "auth-url"}
 func satisfyOptions() []Option {
 	return []Option{
 		define(Option{
-			Name: satisfyOption, Group: Protecting, On: onBoth, Closes: true, Value: "`all` or `any`", Example: "any", Default: "`all`",
+			Name: satisfyOption, Group: Protecting, On: onAll, Closes: true, Value: "`all` or `any`", Example: "any", Default: "`all`",
 			Summary: "With `any`, one of `allow-list`, `auth-basic` and `auth-url` is enough: clients of `allow-list` are not asked who they are, others are asked for a password, and of those without one the service of `auth-url` is asked. All other protection holds for everybody. It is about the options of the object that it is on: an Ingress says nothing of those of its Service, nor the Service of those of the Ingress, nor either of those of the class.",
 		}, oneOf(map[string]bool{"all": false, "any": true}), func(s *Settings, v bool) { s.satisfyAny = v }),
 	}

@@ -16,20 +16,20 @@ import (
 func serverOptions() []Option {
 	return []Option{
 		define(Option{
-			Name: "balance", Group: Backends, On: onBoth, Value: "`roundrobin`, `leastconn`, `random`, `first`, `source`, `uri`, `header NAME` or `query NAME`",
+			Name: "balance", Group: Backends, On: onAll, Value: "`roundrobin`, `leastconn`, `random`, `first`, `source`, `uri`, `header NAME` or `query NAME`",
 			Example: "leastconn", Default: "`roundrobin`",
 			Summary: "How HAProxy chooses an endpoint. With the last four, requests with an equal value go to the same endpoint, by consistent hashing.",
 		}, balance, func(s *Settings, v policy.Balance) { s.Upstream.Balance = v }),
 		define(Option{
-			Name: "max-connections", Group: Backends, On: onBoth, Value: "a number", Example: "100",
+			Name: "max-connections", Group: Backends, On: onAll, Value: "a number", Example: "100",
 			Summary: "The maximum number of connections of one HAProxy to one endpoint. Further requests wait.",
 		}, number(1, 1_000_000), func(s *Settings, v int) { s.Upstream.MaxConnections = v }),
 		define(Option{
-			Name: "max-queue", Group: Backends, On: onBoth, Needs: "max-connections", Value: "a number", Example: "50",
+			Name: "max-queue", Group: Backends, On: onAll, Needs: "max-connections", Value: "a number", Example: "50",
 			Summary: "The maximum number of requests that wait for one endpoint, which their session or the key of `balance` has chosen. Further requests of a session go to another endpoint; others get 503. Requests that any endpoint can answer wait in a common queue.",
 		}, number(1, 1_000_000), func(s *Settings, v int) { s.Upstream.MaxQueue = v }),
 		define(Option{
-			Name: "slow-start", Group: Backends, On: onBoth, Value: valueDuration, Example: "30s",
+			Name: "slow-start", Group: Backends, On: onAll, Value: valueDuration, Example: "30s",
 			Summary: "The time over which an endpoint that came up gets more and more requests, up to its full share.",
 		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.SlowStart = v }),
 		define(Option{
@@ -83,7 +83,7 @@ func connectionOptions() []Option {
 		timeout("timeout-queue", "How long a request may wait for a free connection.", func(t *policy.Timeouts) *policy.Duration { return &t.Queue }),
 		timeout("timeout-tunnel", "How long a WebSocket, or another upgraded connection, may be silent.", func(t *policy.Timeouts) *policy.Duration { return &t.Tunnel }),
 		define(Option{
-			Name: "timeout-keep-alive", Group: Backends, On: onBoth, Value: valueDuration, Example: "10s", Default: "`5s`",
+			Name: "timeout-keep-alive", Group: Backends, On: onAll, Value: valueDuration, Example: "10s", Default: "`5s`",
 			Summary: "How long a connection to an endpoint may be idle before HAProxy begins to close it. The configuration sets how long connections of clients may be idle, since these do not belong to one route.",
 		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.Timeouts.KeepAlive = v }),
 	}
@@ -92,7 +92,7 @@ func connectionOptions() []Option {
 // timeout is an option for one of the timeouts.
 func timeout(name, summary string, field func(*policy.Timeouts) *policy.Duration) Option {
 	return define(Option{
-		Name: name, Group: Backends, On: onBoth, Value: valueDuration, Example: "10s", Default: "the configuration's", Summary: summary,
+		Name: name, Group: Backends, On: onAll, Value: valueDuration, Example: "10s", Default: "the configuration's", Summary: summary,
 	}, duration, func(s *Settings, v policy.Duration) { *field(&s.Upstream.Timeouts) = v })
 }
 

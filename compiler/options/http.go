@@ -16,11 +16,11 @@ import (
 func headerOptions() []Option {
 	return []Option{
 		define(Option{
-			Name: "request-headers", Group: HeaderEdit, On: OnIngress, Value: valueEdits, Example: "set X-Env production\nremove X-Debug", most: mostText,
+			Name: "request-headers", Group: HeaderEdit, On: OnIngress | OnRoute, Value: valueEdits, Example: "set X-Env production\nremove X-Debug", most: mostText,
 			Summary: "Edits the headers that endpoints get. `set` replaces all values of a header, `add` leaves them. `copy` sets it to a part of the request: `host` (in lower case, without a port), `uri` (path and query), `query`, `method`, `scheme`, `client-address`, `client-port`, `request-id` or `header NAME`; where the request has none, the header is removed.",
 		}, headerEdits, func(s *Settings, v []policy.HeaderEdit) { s.edits[0] = v }),
 		define(Option{
-			Name: "response-headers", Group: HeaderEdit, On: OnIngress, Value: valueEdits, Example: "set X-Frame-Options DENY\nremove Server", most: mostText,
+			Name: "response-headers", Group: HeaderEdit, On: OnIngress | OnRoute, Value: valueEdits, Example: "set X-Frame-Options DENY\nremove Server", most: mostText,
 			Summary: "Edits the headers of every answer, HAProxy's own included. `copy` is from the request, as in `request-headers`.",
 		}, headerEdits, func(s *Settings, v []policy.HeaderEdit) { s.edits[1] = v }),
 		define(Option{
@@ -30,19 +30,19 @@ func headerOptions() []Option {
 			"replace": policy.ForwardedReplace, "append": policy.ForwardedAppend, "keep": policy.ForwardedKeep, "off": policy.ForwardedOff,
 		}), func(s *Settings, v policy.ForwardedMode) { s.forwardedFor = v }),
 		define(Option{
-			Name: "rewrite-cookie-path", Group: HeaderEdit, On: OnIngress, Value: "two paths", Example: "/internal /app",
+			Name: "rewrite-cookie-path", Group: HeaderEdit, On: OnIngress | OnRoute, Value: "two paths", Example: "/internal /app",
 			Summary: "If the Path of a cookie that an endpoint sets begins with the first path, it is replaced with the second.",
 		}, cookiePaths, func(s *Settings, v policy.Replacement) { s.cookies.Path = v }),
 		define(Option{
-			Name: "rewrite-cookie-domain", Group: HeaderEdit, On: OnIngress, Value: "two DNS names", Example: "internal.example shop.example",
+			Name: "rewrite-cookie-domain", Group: HeaderEdit, On: OnIngress | OnRoute, Value: "two DNS names", Example: "internal.example shop.example",
 			Summary: "If the Domain of a cookie that an endpoint sets is the first name, with or without a leading dot, it is replaced with the second.",
 		}, cookieDomains, func(s *Settings, v policy.Replacement) { s.cookies.Domain = v }),
 		define(Option{
-			Name: "intercept-errors", Group: HeaderEdit, On: OnIngress, Value: "statuses from 400 to 599, separated by commas", Example: "404, 503",
+			Name: "intercept-errors", Group: HeaderEdit, On: OnIngress | OnRoute, Value: "statuses from 400 to 599, separated by commas", Example: "404, 503",
 			Summary: "Replaces answers of endpoints with one of these statuses, headers included, with the page that the configuration has for the status (`errorPages`), or with a short text. The status stays.",
 		}, errorStatuses, func(s *Settings, v []int) { s.intercept = v }),
 		define(Option{
-			Name: "hsts", Group: HeaderEdit, On: OnIngress, Value: "seconds, and perhaps `includeSubDomains` and `preload`", Example: "31536000 includeSubDomains",
+			Name: "hsts", Group: HeaderEdit, On: OnIngress | OnRoute, Value: "seconds, and perhaps `includeSubDomains` and `preload`", Example: "31536000 includeSubDomains",
 			Summary: "Sends Strict-Transport-Security over HTTPS.",
 		}, hsts, func(s *Settings, v string) { s.hsts = v }),
 	}

@@ -100,21 +100,22 @@ const (
 	// OnClass are the parameters of an IngressClass: values for those of its
 	// Ingresses that have none.
 	OnClass
+	// OnRoute are HTTPRoutes and GRPCRoutes.
+	OnRoute
 
 	onBoth = OnIngress | OnService
+	onAll  = onBoth | OnRoute
 )
 
 // String returns the kinds of objects, for people.
 func (p Place) String() string {
-	switch p {
-	case OnIngress:
-		return "Ingress"
-	case OnService:
-		return "Service"
-	case OnClass:
-		return "IngressClass"
+	var out []string
+	for i, name := range []string{"Ingress", "Service", "IngressClass", "HTTPRoute, GRPCRoute"} {
+		if p&(1<<i) != 0 {
+			out = append(out, name)
+		}
 	}
-	return "Ingress, Service"
+	return strings.Join(out, ", ")
 }
 
 // Group is the part of the document that an option is described in.
@@ -254,7 +255,8 @@ const head = `# Annotations
 
 All names begin with ` + "`" + Prefix + "`" + `. Values are strings: quote numbers and booleans in YAML.
 
-- An option that may be on both kinds of objects may be on an Ingress, for its routes, or on a Service, for every route to it. The Service wins.
+- An option may be on the kinds of objects that its row names: on an Ingress, for its routes; on an HTTPRoute or a GRPCRoute of a Gateway, for its rules; on a Service, for every route to it. The Service wins. Services with an option that protects something (🔒) serve no routes of Gateways: put it on the route.
+- An option that may not be on a route is an error there. If it protects something (🔒), the rules of the route answer 503. What a rule says itself, such as its timeouts, wins over the option. A GRPCRoute or HTTPRoute with options has backends of its own, and what its options name is of its namespace.
 - An Ingress with options has HAProxy backends of its own, so that its options cost other routes nothing.
 - A ConfigMap that ` + "`" + `spec.parameters` + "`" + ` of an IngressClass names (kind ` + "`" + `ConfigMap` + "`" + `, ` + "`" + `scope: Namespace` + "`" + `) holds defaults for the Ingresses of the class. Its keys are names of annotations that may be on an Ingress, without the prefix; %s cannot have a default. The Ingress wins over it, and the Service over both. What they name, such as a Secret, is of the Ingress's namespace. Parameters that cannot be had might protect something, so that the routes of the class answer 503.
 - A wrong value is an error on its object, at its line. The option is then ignored, except where a lock (🔒) follows its name: such an option protects something, and if its value cannot be used, the routes answer 503 rather than let requests through.

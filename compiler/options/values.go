@@ -168,6 +168,10 @@ func (r *reader) annotation(name, text string) {
 		r.values.Closed = r.values.Closed || o.Closes
 		r.report(diag.Error, name, "cannot be a default for the Ingresses of a class", "set it on the objects that it is for")
 		return
+	case r.on == OnRoute && !o.mayBe(OnRoute) && o.Closes:
+		r.values.Closed = true
+		r.report(diag.Error, name, "protects something, and is no option of "+OnRoute.String()+closes, "remove it, or use what the Gateway API has for it")
+		return
 	case !o.mayBe(r.on):
 		r.report(diag.Error, name, fmt.Sprintf("is an option of %s, and not of this object", o.On), "move it there")
 		return

@@ -1,0 +1,133 @@
+package gateway_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
+)
+
+// backendsOf are the backends that a path of a host leads to.
+func backendsOf(m routing.Model, host, path string) []routing.Backend {
+	var out []routing.Backend
+	for _, h := range m.Hosts {
+		for _, r := range h.Routes {
+			if h.Name != host || r.Match.Path != path {
+				continue
+			}
+			for _, b := range m.Backends {
+				if b.Name == r.Backend {
+					out = append(out, b)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Options of a route are those of its own backends: those of other routes and namespaces that share its Gateway, its host
+// and its Service know nothing of them.
+func TestOptionsAreOfTheirRoute(t *testing.T) {
+	t.Parallel()
+	route := func(name, path string) string {
+		return object("HTTPRoute", name, fmt.Sprintf("{parentRefs: [{name: one, namespace: shop}], hostnames: [a.example], rules: [{matches: [{path: {value: %s}}], backendRefs: [{name: web, namespace: shop, port: 80}]}]}", path))
+	}
+	one := strings.Replace(oneGateway, "protocol: HTTP", "protocol: HTTP, allowedRoutes: {namespaces: {from: All}}", 1)
+	grant := object("ReferenceGrant", "g", "{from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: evil}], to: [{group: '', kind: Service}]}")
+	evil := within("evil", noted(route("evil", "/evil"), "hapsnap.dev/allow-list: 10.0.0.0/8, hapsnap.dev/rate-limit: '1', hapsnap.dev/response-headers: set X-Evil yes"))
+	evil = strings.Replace(evil, "namespace: evil, annotations", "namespace: evil, annotations", 1)
+	in := gathered(t, class+object("Gateway", "one", one)+service("web")+grant+route("good", "/good")+strings.Replace(evil, "name: evil, namespace: shop", "name: evil, namespace: evil", 1))
+	m, found, _ := gateway.Translate(in, usual)
+	if err := modeltest.Check(m); err != nil || len(found) > 0 {
+		t.Fatal(err, found)
+	}
+	good, bad := backendsOf(m, "a.example", "/good"), backendsOf(m, "a.example", "/evil")
+	if len(good) != 1 || len(bad) != 1 || good[0].Name == bad[0].Name {
+		t.Fatalf("%+v and %+v", good, bad)
+	}
+	if good[0].Protection != nil || len(good[0].Filters) > 0 || len(good[0].Targets) != 1 {
+		t.Errorf("another route has the options, too: %+v", good[0])
+	}
+	if p := bad[0].Protection; p == nil || p.Rate == nil || len(p.Allow.Prefixes) != 1 || len(bad[0].Filters) != 1 {
+		t.Errorf("the route lacks its options: %+v", bad[0])
+	}
+}
+
+// What protects a route and cannot be had closes it: all of its rules, also one that redirects, and one that is not
+// served for another mistake. Other routes are served.
+func TestOptionsThatCannotBeHadClose(t *testing.T) {
+	t.Parallel()
+	const rules = "{matches: [{path: {value: /a}}], backendRefs: [{name: web, port: 80}]}, {matches: [{path: {value: /b}}], filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]}"
+	for name, c := range map[string]struct{ annotations, more, want string }{
+		"a wrong value":             {"hapsnap.dev/allow-list: nonsense", "", "is not a network; the routes that it protects answer 503"},
+		"not for routes":            {"hapsnap.dev/client-ca-secret: ca", "", "protects something, and is no option of HTTPRoute, GRPCRoute; the routes that it protects answer 503"},
+		"a list that is not":        {"hapsnap.dev/deny-list: '@lists/bad'", "", "ConfigMap shop/lists does not exist"},
+		"a list of others":          {"hapsnap.dev/allow-list: '@other/lists/bad'", "", "is of another namespace, which does not share it"},
+		"a Service of others":       {"hapsnap.dev/auth-url: 'http://auth.other.svc:80/'", "", "is of another namespace, which does not share it"},
+		"no such Service":           {"hapsnap.dev/auth-url: 'http://auth.shop.svc:80/'", "", "Service shop/auth does not exist"},
+		"no list of countries":      {"hapsnap.dev/allow-countries: DE", "", "names no list of countries"},
+		"a rule that is not served": {"hapsnap.dev/allow-list: 10.0.0.0/8", ", {matches: [{path: {value: /c}}], backendRefs: [{name: web, port: 80}], sessionPersistence: {}}", "session persistence"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, found, _ := gateway.Translate(gathered(t, class+object("Gateway", "one", oneGateway)+service("web")+
+				noted(object("HTTPRoute", "r", "{parentRefs: [{name: one}], hostnames: [a.example], rules: ["+rules+c.more+"]}"), c.annotations)+
+				object("HTTPRoute", "open", "{parentRefs: [{name: one}], hostnames: [a.example], rules: [{backendRefs: [{name: web, port: 80}]}]}")), usual)
+			if err := modeltest.Check(m); err != nil {
+				t.Error(err)
+			}
+			if !slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Object.Name == "r" && strings.Contains(d.Message, c.want) }) {
+				t.Errorf("said %v", found)
+			}
+			paths := []string{"/a", "/b"}
+			if c.more != "" {
+				paths = []string{"/c"}
+			}
+			for _, path := range paths {
+				for _, b := range backendsOf(m, "a.example", path) {
+					if len(b.Targets) > 0 || len(b.Filters) > 0 {
+						t.Errorf("%s is served: %+v", path, b)
+					}
+				}
+				if len(backendsOf(m, "a.example", path)) == 0 {
+					t.Errorf("%s is left to other routes", path)
+				}
+			}
+			if b := backendsOf(m, "a.example", ""); len(b) != 1 || len(b[0].Targets) != 1 {
+				t.Errorf("the other route is not served: %+v", b)
+			}
+		})
+	}
+}
+
+// A route that is left out for what it says stays closed if options protect it; dropped, other routes of its namespace are
+// closed for its hosts.
+func TestRefusedRoutesThatProtectAreClosed(t *testing.T) {
+	t.Parallel()
+	secret := noted(object("HTTPRoute", "secret", "{parentRefs: [{name: one}], hostnames: [a.example], rules: [{matches: [{path: {value: /a}}], backendRefs: [{name: web, port: 80}]}]}"), "hapsnap.dev/allow-list: 10.0.0.0/8")
+	in := gathered(t, class+object("Gateway", "one", oneGateway)+service("web")+secret+
+		object("HTTPRoute", "open", "{parentRefs: [{name: one}], hostnames: [a.example, b.example], rules: [{backendRefs: [{name: web, port: 80}]}]}"))
+	ref := diag.Object{Kind: "HTTPRoute", Namespace: "shop", Name: "secret"}
+	serves := func(in inputs.Inputs, cfg gateway.Config, host, path string) bool {
+		m, _, _ := gateway.Translate(in, cfg)
+		return slices.ContainsFunc(backendsOf(m, host, path), func(b routing.Backend) bool { return len(b.Targets) > 0 })
+	}
+	cfg := usual
+	if !serves(in, cfg, "a.example", "/a") {
+		t.Fatal("nothing is served at first")
+	}
+	cfg.Refused = map[diag.Object]bool{ref: true}
+	if serves(in, cfg, "a.example", "/a") || !serves(in, cfg, "a.example", "") {
+		t.Error("refused: it is served, or the other route is not")
+	}
+	cfg.Dropped = cfg.Refused
+	if serves(in, cfg, "a.example", "") || !serves(in, cfg, "b.example", "") {
+		t.Error("dropped: the other route is served for the host, or not for others")
+	}
+}
