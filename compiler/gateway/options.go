@@ -112,7 +112,8 @@ func servicePort(service inputs.Object[corev1.Service], number int) access.Port 
 	if found.problem != nil {
 		return access.Port{Message: found.problem.message}
 	}
-	return access.Port{Name: found.name, Targets: []routing.Target{found.target}}
+	// That of Ingresses has the plain name, and may lose other headers of clients.
+	return access.Port{Name: found.name + ":routes", Targets: []routing.Target{found.target}}
 }
 
 // closedBackend is the backend of routes whose options protect them and cannot be followed: without servers it

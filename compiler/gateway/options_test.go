@@ -131,3 +131,14 @@ func TestRefusedRoutesThatProtectAreClosed(t *testing.T) {
 		t.Error("dropped: the other route is served for the host, or not for others")
 	}
 }
+
+// A Service that routes have asked for authentication has another backend than the same one that Ingresses have asked: the
+// two may differ by the headers that they lose, and one name for both would keep everything from being published.
+func TestAskedServicesAreApartFromThoseOfIngresses(t *testing.T) {
+	t.Parallel()
+	m, found, _ := gateway.Translate(gathered(t, class+object("Gateway", "one", oneGateway)+service("web")+service("auth")+
+		noted(object("HTTPRoute", "r", "{parentRefs: [{name: one}], rules: [{backendRefs: [{name: web, port: 80}]}]}"), "hapsnap.dev/auth-url: 'http://auth/'")), usual)
+	if !slices.ContainsFunc(m.Backends, func(b routing.Backend) bool { return b.Name == "auth_shop_auth_80:routes" && len(b.Targets) == 1 }) || len(found) > 0 {
+		t.Errorf("%v, %+v", found, m.Backends)
+	}
+}
