@@ -1,6 +1,7 @@
 package routingtest
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -102,5 +103,25 @@ func TestGatewayRetries(t *testing.T) {
 		if said := fmt.Sprint(got.StatusCode, " ", body, " ", count(c.path)); said != c.want {
 			t.Errorf("%d, %s?%s: %s, want %s", i, c.path, c.query, said, c.want)
 		}
+	}
+
+	// A body that comes after the header is waited for.
+	conn, err := net.Dial("tcp", e.http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /code/late?how=500&times=1 HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nContent-Length: 10\r\n\r\n01234")
+	for i := range 10 { // meanwhile HAProxy has seen the header
+		e.send(t, false, fmt.Sprintf("GET /never/%d HTTP/1.1\nHost: a.example\n\n", i))
+	}
+	fmt.Fprint(conn, "56789")
+	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	if got.StatusCode != http.StatusOK || count("/code/late") != 2 {
+		t.Errorf("with a late body: %d after %d requests, want 200 after 2", got.StatusCode, count("/code/late"))
 	}
 }
