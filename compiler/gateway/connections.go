@@ -70,7 +70,11 @@ func (r *reader) readConnections() {
 		r.report(diag.Error, r.Position(path...), message+"; the route is not served", "")
 	}
 	rules := r.Value.Spec.Rules
+	unguarded := misplaced(r.Ref, r.Value.Annotations, r.Position, r.report)
 	switch {
+	case unguarded != "":
+		refuse(gatewayv1.RouteReasonUnsupportedValue, []any{"metadata", "annotations"}, unguarded)
+		return
 	case r.Kind == "UDPRoute":
 		refuse(gatewayv1.RouteReasonUnsupportedProtocol, []any{"spec"}, "UDP is not supported")
 		return

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -45,6 +46,19 @@ func (r *reader) readOptions() {
 			r.report(diag.Warning, r.Position("spec", "rules", i, "timeouts"), "the timeouts of this rule hold, and not annotation "+options.Prefix+"timeout-server", "")
 		}
 	}
+}
+
+// misplaced reports the options on an object of a kind that has none, and returns why it is not served if one of them would
+// protect something.
+func misplaced(o diag.Object, annotations map[string]string, at func(path ...any) diag.Position, report func(severity diag.Severity, at diag.Position, message, hint string)) string {
+	problems, protects := options.Misplaced(o.Kind, annotations)
+	for _, p := range problems {
+		report(p.Severity, at("metadata", "annotations", p.Annotation), p.Message, p.Hint)
+	}
+	if !protects {
+		return ""
+	}
+	return fmt.Sprintf("an annotation protects something, and a %s has no options", o.Kind)
 }
 
 // ask gives a backend of a route what the options of the route ask for, before what its rule does. The filters of the

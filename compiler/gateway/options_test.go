@@ -142,3 +142,58 @@ func TestAskedServicesAreApartFromThoseOfIngresses(t *testing.T) {
 		t.Errorf("%v, %+v", found, m.Backends)
 	}
 }
+
+// What would protect something elsewhere closes what it stands on, where no option is for that kind: a Gateway, a
+// ListenerSet, or a route of connections. Options that protect nothing are warned about.
+func TestOptionsOfNoKind(t *testing.T) {
+	t.Parallel()
+	gateway1 := strings.Replace(oneGateway, "listeners:", "allowedListeners: {namespaces: {from: All}}, listeners:", 1)
+	objects := map[string]string{
+		"Gateway":     object("Gateway", "one", gateway1),
+		"ListenerSet": object("ListenerSet", "more", "{parentRef: {name: one}, listeners: [{name: b, port: 81, protocol: HTTP}]}"),
+		"TCPRoute":    object("TCPRoute", "tcp", "{parentRefs: [{name: raw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"),
+		"TLSRoute":    object("TLSRoute", "tls", "{parentRefs: [{name: raw}], hostnames: [tls.example], rules: [{backendRefs: [{name: web, port: 80}]}]}"),
+	}
+	raw := object("Gateway", "raw", "{gatewayClassName: hapsnap, listeners: [{name: tcp, port: 82, protocol: TCP}, {name: tls, port: 83, protocol: TLS, tls: {mode: Passthrough}}]}")
+	routes := object("HTTPRoute", "r", "{parentRefs: [{name: one}, {kind: ListenerSet, name: more}], rules: [{backendRefs: [{name: web, port: 80}]}]}")
+	served := func(t *testing.T, kind, annotation string) (out []int, found []diag.Diagnostic) {
+		t.Helper()
+		text := class + service("web") + raw + routes
+		for k, o := range objects {
+			if k == kind {
+				o = noted(o, annotation)
+			}
+			text += o
+		}
+		m, found, _ := gateway.Translate(gathered(t, text), usual)
+		for _, b := range m.Binds {
+			if slices.ContainsFunc(m.Hosts, func(h routing.Host) bool { return h.Bind == b.Name && len(h.Routes) > 0 }) {
+				out = append(out, b.Port)
+			}
+		}
+		for _, l := range m.Listeners {
+			if slices.ContainsFunc(l.Routes, func(r routing.ConnectionRoute) bool { return !strings.HasPrefix(r.Backend, "hapsnap_") }) {
+				out = append(out, l.Port)
+			}
+		}
+		slices.Sort(out)
+		return out, found
+	}
+	all, _ := served(t, "", "")
+	for kind, lost := range map[string][]int{"Gateway": {80, 81}, "ListenerSet": {81}, "TCPRoute": {82}, "TLSRoute": {83}} {
+		got, found := served(t, kind, "hapsnap.dev/allow-list: 10.0.0.0/8")
+		want := slices.DeleteFunc(slices.Clone(all), func(p int) bool { return slices.Contains(lost, p) })
+		if !slices.Equal(got, want) || len(all) != 4 {
+			t.Errorf("%s: ports %v are served, want %v of %v", kind, got, want, all)
+		}
+		if !slices.ContainsFunc(found, func(d diag.Diagnostic) bool {
+			return d.Severity == diag.Error && d.Object.Kind == kind && strings.Contains(d.Message, "allow-list protects something, and is an option of")
+		}) {
+			t.Errorf("%s: said %v", kind, found)
+		}
+		got, found = served(t, kind, "hapsnap.dev/timeout-server: 9s")
+		if !slices.Equal(got, all) || len(found) != 1 || found[0].Severity != diag.Warning || !strings.Contains(found[0].Message, "does nothing on a "+kind) {
+			t.Errorf("%s: ports %v are served, said %v", kind, got, found)
+		}
+	}
+}

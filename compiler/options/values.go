@@ -151,6 +151,25 @@ func ours(annotations map[string]string) []string {
 	return out
 }
 
+// Misplaced returns what is wrong with the annotations of an object of a kind that has no options, and whether one of
+// them would protect something elsewhere. Who wrote that there must not be left with something open.
+func Misplaced(kind string, annotations map[string]string) (problems []Problem, protects bool) {
+	var r reader
+	for _, name := range ours(annotations) {
+		o, ok := registry[name]
+		switch {
+		case !ok:
+			r.report(diag.Warning, name, "is not known, and ignored", didYouMean(name))
+		case o.Closes:
+			protects = true
+			r.report(diag.Error, name, fmt.Sprintf("protects something, and is an option of %s, not of a %s", o.On, kind), "move it there")
+		default:
+			r.report(diag.Warning, name, fmt.Sprintf("is an option of %s, and does nothing on a %s", o.On, kind), "move it there")
+		}
+	}
+	return r.problems, protects
+}
+
 // reader is one call of Read.
 type reader struct {
 	on       Place
