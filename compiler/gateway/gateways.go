@@ -138,7 +138,9 @@ func unknownField(field string) string {
 func (t *gateways) refuse(g *attach.Gateway) {
 	var why attach.Verdict
 	spec := g.Value.Spec
-	unguarded := misplaced(g.Ref, g.Value.Annotations, g.Position, func(severity diag.Severity, at diag.Position, message, hint string) { t.report(severity, g.Ref, at, message, hint) })
+	unguarded := misplaced(g.Ref, g.Value.Annotations, g.Position, func(severity diag.Severity, at diag.Position, message, hint string) {
+		t.report(severity, g.Ref, at, message, hint)
+	})
 	switch field := inputs.UnknownField(g.Value); {
 	case unguarded != "":
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: unguarded}
@@ -160,7 +162,9 @@ func (t *gateways) refuse(g *attach.Gateway) {
 // refuseSets leaves out the ListenerSets that a Gateway does not allow.
 func (t *gateways) refuseSets(g *attach.Gateway) {
 	for _, s := range g.Sets {
-		unguarded := misplaced(s.Ref, s.Value.Annotations, s.Position, func(severity diag.Severity, at diag.Position, message, hint string) { t.report(severity, s.Ref, at, message, hint) })
+		unguarded := misplaced(s.Ref, s.Value.Annotations, s.Position, func(severity diag.Severity, at diag.Position, message, hint string) {
+			t.report(severity, s.Ref, at, message, hint)
+		})
 		switch field := inputs.UnknownField(s.Value); {
 		case unguarded != "":
 			s.Refused = attach.Verdict{Reason: string(gatewayv1.ListenerSetReasonInvalid), Message: unguarded}
