@@ -10,6 +10,8 @@
 //
 //   - channel decides which snapshot should run, and which ones a store keeps;
 //   - bind joins a snapshot with live data, for one HAProxy instance;
+//   - request leads a request through the rules and maps of a snapshot;
+//   - routetable lists what a snapshot routes;
 //   - difference compares two snapshots, for people;
 //   - live reads live data from EndpointSlices and Secrets;
 //   - dirstore, gitstore and configmapstore are the stores. The contract suite in storetest

@@ -8,16 +8,13 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/types"
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/internal/objectname"
-	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
 // The KRM type of a manifest.
@@ -154,53 +151,12 @@ type Provenance struct {
 	TemplatesDigest Digest    `json:"templatesDigest,omitempty"`
 	Inputs          []Input   `json:"inputs,omitempty"`
 	// OmittedInputs is how many more there were, where they are more than a manifest has room for.
-	OmittedInputs int    `json:"omittedInputs,omitempty"`
-	Trigger       string `json:"trigger,omitempty"`
-	Author        string `json:"author,omitempty"`      // of the change, if somebody named one
-	Traceparent   string `json:"traceparent,omitempty"` // W3C Trace Context
-}
-
-// Input is one object that a snapshot was compiled from.
-type Input struct {
-	APIVersion      string `json:"apiVersion"`
-	Kind            string `json:"kind"`
-	Namespace       string `json:"namespace,omitempty"`
-	Name            string `json:"name"`
-	UID             string `json:"uid,omitempty"`
-	ResourceVersion string `json:"resourceVersion,omitempty"`
-}
-
-// roomForOthers is what of a manifest is left to what has no bound of its own, such as the subject.
-const roomForOthers = 512 << 10
-
-// omitInputs leaves out the last inputs where all of them would make the manifest too large to be read: a
-// cluster of any size can be published, and what runs does not depend on them. It counts bytes as
-// Marshal writes them, rather too many than too few.
-func (m *Manifest) omitInputs() {
-	room := MaxManifest - roomForOthers - 140*len(m.Spec.Files)
-	for _, f := range m.Spec.Files {
-		room -= len(f.Path)
-	}
-	for _, c := range m.Spec.Certificates {
-		room -= 200 + len(c.File) + len(c.Secret.Namespace) + len(c.Secret.Name) + len(c.Version)
-		if c.Observed != nil {
-			room -= 180
-			for _, name := range c.Observed.Names {
-				room -= 12 + len(name)
-			}
-		}
-	}
-	for _, q := range m.Spec.Quarantined {
-		room -= 80 + len(q.Kind) + len(q.Namespace) + len(q.Name) + 2*len(q.Reason)
-	}
-	for i, in := range m.Provenance.Inputs {
-		room -= 95 + len(in.APIVersion) + len(in.Kind) + len(in.Namespace) + len(in.Name) + len(in.UID) + len(in.ResourceVersion)
-		if room < 0 {
-			m.Provenance.OmittedInputs += len(m.Provenance.Inputs) - i
-			m.Provenance.Inputs = m.Provenance.Inputs[:i:i]
-			return
-		}
-	}
+	OmittedInputs int `json:"omittedInputs,omitempty"`
+	// InputsBeside is how many inputs stand in files beside the manifest; see [Manifest.Split].
+	InputsBeside int    `json:"inputsBeside,omitempty"`
+	Trigger      string `json:"trigger,omitempty"`
+	Author       string `json:"author,omitempty"`      // of the change, if somebody named one
+	Traceparent  string `json:"traceparent,omitempty"` // W3C Trace Context
 }
 
 // Marshal returns the manifest as YAML. The same value gives the same bytes. A manifest
@@ -211,80 +167,6 @@ func (m Manifest) Marshal() ([]byte, error) {
 		err = fmt.Errorf("%s has %d bytes, and may have %d: it names %d objects that were compiled", ManifestFile, len(data), MaxManifest, len(m.Provenance.Inputs))
 	}
 	return data, err
-}
-
-// marshal writes the inputs by itself: YAML by way of JSON took half of the memory and a third of the time
-// that a change among 10,000 objects costs.
-func (m Manifest) marshal() ([]byte, error) {
-	if len(m.Provenance.Inputs) == 0 {
-		return yamltext.Marshal(m)
-	}
-	const place = "HERE-ARE-THE-INPUTS"
-	frameOnly := m
-	frameOnly.Provenance.Inputs = []Input{{Kind: place}}
-	frame, err := yamltext.Marshal(frameOnly)
-	if err != nil {
-		return nil, err
-	}
-	// The same text in another field is of one line as well, but not one of these.
-	before, after, found := bytes.Cut(frame, []byte("\n  - apiVersion: \"\"\n    kind: "+place+"\n    name: \"\"\n"))
-	if !found {
-		return yamltext.Marshal(m)
-	}
-	out := make([]byte, 0, len(frame)+160*len(m.Provenance.Inputs))
-	out = append(append(out, before...), '\n')
-	known := make(map[string]string)
-	for _, in := range m.Provenance.Inputs {
-		// In the order of the keys, as the library writes a mapping.
-		for i, field := range [...]struct{ key, value string }{
-			{"apiVersion", in.APIVersion}, {"kind", in.Kind}, {"name", in.Name}, {"namespace", in.Namespace},
-			{"resourceVersion", in.ResourceVersion}, {"uid", in.UID},
-		} {
-			if field.value == "" && i > 2 {
-				continue
-			}
-			text, ok := scalar(field.value, known)
-			if !ok {
-				return yamltext.Marshal(m)
-			}
-			indent := "    "
-			if i == 0 {
-				indent = "  - "
-			}
-			out = append(append(append(append(append(out, indent...), field.key...), ": "...), text...), '\n')
-		}
-	}
-	return append(out, after...), nil
-}
-
-var (
-	// plainScalar matches what YAML takes for a string without quotes, but for the words of notStrings. uuidForm
-	// and digits are those of an API server's UIDs and resource versions.
-	plainScalar = regexp.MustCompile(`^[A-Za-z](?:[A-Za-z0-9./-]*[A-Za-z0-9])?$`)
-	notStrings  = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
-	uuidForm    = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-	digits      = regexp.MustCompile(`^[1-9][0-9]*$`)
-)
-
-// scalar returns a string as the YAML library writes it. It asks the library for what it does not know, and
-// only once. What the library may spread over several lines depends on its place, and is nothing for it.
-func scalar(s string, known map[string]string) (text string, ok bool) {
-	switch {
-	case uuidForm.MatchString(s), plainScalar.MatchString(s) && !notStrings.MatchString(s):
-		return s, true
-	case digits.MatchString(s):
-		return `"` + s + `"`, true
-	}
-	text, ok = known[s]
-	if !ok && !strings.ContainsFunc(s, unicode.IsSpace) {
-		data, err := yamltext.Marshal(map[string]string{"k": s})
-		text = strings.TrimSuffix(strings.TrimPrefix(string(data), "k: "), "\n")
-		ok = err == nil && !strings.Contains(text, "\n")
-		if ok {
-			known[s] = text
-		}
-	}
-	return text, ok
 }
 
 // ParseManifest reads snapshot.yaml. It refuses unknown fields, since they may carry a

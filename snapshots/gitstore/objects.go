@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -272,12 +273,12 @@ func newReader(from storer.EncodedObjectStorer, commit plumbing.Hash) (reader, e
 // snapshot returns the snapshot that the commit holds, verified, and the hashes
 // of its files.
 func (r reader) snapshot() (snapshots.Snapshot, blobs, error) {
-	manifest, err := r.manifest()
+	manifest, beside, err := r.manifest()
 	if err != nil {
 		return snapshots.Snapshot{}, nil, err
 	}
 	all := blobs{}
-	if err := r.walk(r.root, "", wanted(manifest), all); err != nil {
+	if err := r.walk(r.root, "", wanted(manifest, beside), all); err != nil {
 		return snapshots.Snapshot{}, nil, err
 	}
 	sizes := map[string]int64{}
@@ -286,7 +287,7 @@ func (r reader) snapshot() (snapshots.Snapshot, blobs, error) {
 	}
 	s := snapshots.Snapshot{Manifest: manifest}
 	for p, hash := range all {
-		if p == snapshots.ManifestFile {
+		if _, ok := beside[p]; ok || p == snapshots.ManifestFile {
 			continue
 		}
 		content, err := r.blob(hash, sizes[p]) // more is not what the manifest says
@@ -299,15 +300,40 @@ func (r reader) snapshot() (snapshots.Snapshot, blobs, error) {
 	return s, all, s.Verify()
 }
 
-func (r reader) manifest() (snapshots.Manifest, error) {
+// manifest returns the manifest, whole, and the files beside it that parts of it were in.
+func (r reader) manifest() (m snapshots.Manifest, beside blobs, err error) {
 	data, err := r.file(snapshots.ManifestFile, snapshots.MaxManifest)
 	if errors.Is(err, errNoFile) {
-		return snapshots.Manifest{}, fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, snapshots.ManifestFile)
+		err = fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, snapshots.ManifestFile)
 	}
 	if err != nil {
-		return snapshots.Manifest{}, err
+		return snapshots.Manifest{}, nil, err
 	}
-	return snapshots.ParseManifest(data)
+	if m, err = snapshots.ParseManifest(data); err != nil || m.Provenance.InputsBeside == 0 {
+		return m, nil, err
+	}
+	beside = blobs{}
+	var files []snapshots.File
+	for _, entry := range r.root.Entries {
+		if entry.Name != snapshots.InputsFolder || entry.Mode != filemode.Dir {
+			continue
+		}
+		folder, err := r.tree(entry.Hash)
+		if err != nil {
+			return snapshots.Manifest{}, nil, fmt.Errorf("read %s: %w", entry.Name, err)
+		}
+		room := int64(snapshots.MaxManifest)
+		for _, file := range folder.Entries {
+			f := snapshots.File{Path: path.Join(entry.Name, file.Name)}
+			if f.Content, err = r.blob(file.Hash, room); err != nil {
+				return snapshots.Manifest{}, nil, fmt.Errorf("read %s: %w", f.Path, err)
+			}
+			room -= int64(len(f.Content))
+			beside[f.Path] = file.Hash
+			files = append(files, f)
+		}
+	}
+	return m, beside, m.Join(files)
 }
 
 // file returns the content of a file at the root, of at most so many bytes, or errNoFile.
@@ -321,10 +347,14 @@ func (r reader) file(name string, most int64) ([]byte, error) {
 }
 
 // wanted returns the paths of a snapshot's files, and of the folders they are in.
-func wanted(m snapshots.Manifest) map[string]bool {
+func wanted(m snapshots.Manifest, beside blobs) map[string]bool {
 	paths := map[string]bool{snapshots.ManifestFile: true}
+	files := slices.Collect(maps.Keys(beside))
 	for _, f := range m.Spec.Files {
-		for p := f.Path; p != "." && p != "/" && !paths[p]; p = path.Dir(p) {
+		files = append(files, f.Path)
+	}
+	for _, file := range files {
+		for p := file; p != "." && p != "/" && !paths[p]; p = path.Dir(p) {
 			paths[p] = true
 		}
 	}
@@ -344,10 +374,7 @@ func (r reader) walk(tree *object.Tree, folder string, wanted map[string]bool, i
 		case entry.Mode == filemode.Regular:
 			into[p] = entry.Hash
 		case entry.Mode == filemode.Dir:
-			if err := checkSize(r.from, entry.Hash, maxTree); isCorrupt(err) {
-				return err
-			}
-			below, err := object.GetTree(r.from, entry.Hash)
+			below, err := r.tree(entry.Hash)
 			if err != nil {
 				return fmt.Errorf("read %s: %w", p, err)
 			}
@@ -359,6 +386,13 @@ func (r reader) walk(tree *object.Tree, folder string, wanted map[string]bool, i
 		}
 	}
 	return nil
+}
+
+func (r reader) tree(hash plumbing.Hash) (*object.Tree, error) {
+	if err := checkSize(r.from, hash, maxTree); isCorrupt(err) {
+		return nil, err
+	}
+	return object.GetTree(r.from, hash)
 }
 
 func (r reader) blob(hash plumbing.Hash, most int64) (content []byte, err error) {

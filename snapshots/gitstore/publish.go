@@ -110,13 +110,17 @@ func arrived(r refs, tried map[snapshots.ID]plumbing.Hash) (snapshots.ID, bool) 
 
 // commit makes the commit of a snapshot, and a pack of what it adds.
 func (s *Store) commit(parent tip, next snapshots.Snapshot, made time.Time) (tip, []byte, error) {
-	manifest, err := next.Manifest.Marshal()
-	if err != nil {
-		return tip{}, nil, fmt.Errorf("encode manifest: %w", err)
-	}
 	files, err := s.options.Deliver.Files(next, s.options.Key)
 	if err != nil {
 		return tip{}, nil, err
+	}
+	head := next.Manifest
+	if len(files) == 0 { // what is delivered into a cluster has the whole manifest
+		head, files = next.Manifest.Split()
+	}
+	manifest, err := head.Marshal()
+	if err != nil {
+		return tip{}, nil, fmt.Errorf("encode manifest: %w", err)
 	}
 	files = append(files, snapshots.File{Path: snapshots.ManifestFile, Content: manifest})
 	files = append(files, next.Files...)

@@ -169,7 +169,7 @@ func (s *Store) Manifest(ctx context.Context, id snapshots.ID) (manifest snapsho
 		if err != nil {
 			return err
 		}
-		if manifest, err = r.manifest(); err != nil {
+		if manifest, _, err = r.manifest(); err != nil {
 			return s.blameCache(err)
 		}
 		if named := snapshots.NewID(manifest.Spec.Revision, manifest.Spec.Digest); named != id {
@@ -205,6 +205,24 @@ func (s *Store) find(ctx context.Context, id snapshots.ID, read func(plumbing.Ha
 		listed = false
 		return read(commit)
 	})
+}
+
+// Commit returns the hash of the commit of a snapshot, for links to it. The commit is not read.
+func (s *Store) Commit(ctx context.Context, id snapshots.ID) (hash string, err error) {
+	done, err := s.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	r, err := s.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	commit, err := s.commitOf(ctx, r, id)
+	if err != nil {
+		return "", fmt.Errorf("find the commit of %s in %s: %w", id, s, err)
+	}
+	return commit.String(), nil
 }
 
 // commitOf returns the commit of a snapshot: that of its tag, or the tip of the branch if it is the
@@ -439,7 +457,7 @@ func (s *Store) untagged(ctx context.Context, r refs, id snapshots.ID) (plumbing
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	m, err := tip.manifest()
+	m, _, err := tip.manifest()
 	if isCorrupt(err) || (err == nil && snapshots.NewID(m.Spec.Revision, m.Spec.Digest) != id) {
 		return plumbing.ZeroHash, snapshots.ErrNotFound
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding"
 	"encoding/json"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -122,6 +123,13 @@ func (m Maker) object(t reflect.Type, defaults reflect.Value) Schema {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if embedded := f.Type; f.Anonymous && name == "" {
+			if embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			maps.Copy(properties, m.object(embedded, reflect.Value{})["properties"].(Schema)) //nolint:forcetypeassert // as below
+			continue
+		}
 		if name == "-" || name == "" {
 			continue
 		}
