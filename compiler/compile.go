@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -68,6 +67,8 @@ type Input struct {
 	// SecretsUnseen says that there are no Secrets among the objects because none is to be
 	// looked at, and not because there are none.
 	SecretsUnseen bool
+	// Crashes are the objects that earlier compiles panicked for, or nil.
+	Crashes *crashes
 	// Found is what was found when the objects were read.
 	Found []diag.Diagnostic
 	// Ignored counts the objects of kinds that are not read, for people.
@@ -80,6 +81,9 @@ type Input struct {
 	Trigger string
 	// Stages gets notice of what the compile is doing; nil is allowed.
 	Stages Stages
+	// ToCompare says that the draft is not to be published, so that HAProxy need not look at all backends. See
+	// [validate.Input].
+	ToCompare bool
 }
 
 // Result is what came of a compile. Draft has no Subject yet: see [Subject].
@@ -94,6 +98,8 @@ type Result struct {
 	Named routing.Asked
 	// Verdicts are what the status of objects of the Gateway API is to say.
 	Verdicts gateway.Verdicts
+	// Panicked is set where the compile panicked, and memories may have been left in any state.
+	Panicked bool
 }
 
 // checker says whether an artifact may be published.
@@ -103,8 +109,13 @@ type checker interface {
 
 // Compile makes a draft of the inputs. It leaves out, and reports as errors,
 // the objects that cannot be published. The error is [ErrTemplates] or
-// [ErrGaveUp], or that of a check that could not be made.
+// [ErrGaveUp], or that of a check that could not be made. An object that makes it panic is left out.
 func Compile(ctx context.Context, in Input, check checker) (Result, error) {
+	return compileSafely(ctx, in, check)
+}
+
+// compile is Compile, and may panic.
+func compile(ctx context.Context, in Input, check checker) (Result, error) {
 	in.Memo.Begin()
 	private := privateOf(in)
 	in.Seals.begin()
@@ -234,26 +245,17 @@ func (c *compilation) withProtected(objects inputs.Inputs, refused, dropped map[
 	if len(refused) == 0 {
 		return objects, nil
 	}
-	var closed []diag.Object
-	kept := func(ref diag.Object, annotations map[string]string) bool {
-		if !refused[ref] || options.Protects(annotations) == "" {
-			return false
-		}
-		if !dropped[ref] {
-			closed = append(closed, ref)
-		}
-		return true
-	}
-	for _, o := range c.in.Objects.Gateway.HTTPRoutes {
-		if kept(o.Ref, o.Value.Annotations) {
-			objects.Gateway.HTTPRoutes = append(slices.Clone(objects.Gateway.HTTPRoutes), o)
+	var closed, left []diag.Object
+	for kind, o := range c.in.Objects.Gateway.Each() {
+		switch {
+		case !refused[o.Ref]:
+		case !kind.IsRoute() || options.Protects(o.Value.GetAnnotations()) == "":
+			left = append(left, o.Ref)
+		case !dropped[o.Ref]:
+			closed = append(closed, o.Ref)
 		}
 	}
-	for _, o := range c.in.Objects.Gateway.GRPCRoutes {
-		if kept(o.Ref, o.Value.Annotations) {
-			objects.Gateway.GRPCRoutes = append(slices.Clone(objects.Gateway.GRPCRoutes), o)
-		}
-	}
+	objects.Gateway = c.in.Objects.Without(left...).Gateway
 	return objects, closed
 }
 
@@ -272,10 +274,10 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 	c := in.Config.GatewayAPI
 	services := gateway.Services{Enabled: c.Services.Enabled, Labels: c.Services.Labels, Annotations: c.Services.Annotations}
 	who := access.Config{
-		SharedLists: in.Config.Shared.NetworkLists, MostListBytes: in.Config.Limits.NamespaceListBytes, Countries: in.Config.Countries.ConfigMaps,
+		SharedLists: in.Config.Shared.NetworkLists, MostListBytes: in.Config.Limits.NamespaceListBytes, Counted: model.NetworkLists, Countries: in.Config.Countries.ConfigMaps,
 		CountryMemo: in.Countries, CountryFiles: in.CountryFiles, SecretsUnseen: in.SecretsUnseen,
 	}
-	return gateway.Config{Access: who, SharedAuthServices: in.Config.Shared.AuthServices, Controller: c.ControllerName, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes, MostAuthorityBytes: mostAuthorityBytes}
+	return gateway.Config{Access: who, SharedAuthServices: in.Config.Shared.AuthServices, Controller: c.ControllerName, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, Now: in.Now, MostRoutes: in.Config.Limits.NamespaceRoutes, MostAuthorityBytes: mostAuthorityBytes}
 }
 
 // routing is what the configuration says of the translation.
@@ -322,7 +324,7 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 		return attempt{faults: faults}, nil
 	}
 	ctx, end = c.in.Stages.begin(ctx, stageValidate)
-	verdict, err := c.check.Check(ctx, validate.Input{Artifact: artifact, Keys: c.keys, Private: c.private})
+	verdict, err := c.check.Check(ctx, validate.Input{Artifact: artifact, Keys: c.keys, Private: c.private, OnePerText: c.in.ToCompare})
 	end(err)
 	if err != nil {
 		return attempt{}, err
@@ -337,13 +339,12 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 // describe returns what templates can read of the objects. Secrets are not
 // among them, nor are their annotations, in which kubectl keeps their values.
 func describe(in inputs.Inputs) []render.Object {
-	gateways := gatewayv1.GroupVersion.String()
-	out := slices.Concat(
-		described(networkingv1.SchemeGroupVersion.String(), in.Ingresses), described(corev1.SchemeGroupVersion.String(), in.Services),
-		described(gateways, in.Gateway.Gateways), described(gateways, in.Gateway.Sets),
-		described(gateways, in.Gateway.HTTPRoutes), described(gateways, in.Gateway.GRPCRoutes),
-		described(gateways, in.Gateway.TLSRoutes), described(gateways, in.Gateway.TCPRoutes),
-	)
+	out := slices.Concat(described(networkingv1.SchemeGroupVersion.String(), in.Ingresses), described(corev1.SchemeGroupVersion.String(), in.Services))
+	for kind, o := range in.Gateway.Each() {
+		if kind.Read {
+			out = append(out, describedAs(inputs.GatewayVersion, routing.Origin{Object: o.Ref, Position: o.Position()}, o.Value))
+		}
+	}
 	for _, o := range in.Others {
 		whole := described(o.Value.GetAPIVersion(), []inputs.Object[unstructured.Unstructured]{o})
 		whole[0].Whole = o.Value.Object
@@ -356,12 +357,13 @@ func described[T any](apiVersion string, objects []inputs.Object[T]) []render.Ob
 	var out []render.Object
 	for _, o := range objects {
 		meta, _ := any(o.Value).(metav1.Object)
-		out = append(out, render.Object{
-			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
-			APIVersion: apiVersion, Labels: meta.GetLabels(), Annotations: meta.GetAnnotations(),
-		})
+		out = append(out, describedAs(apiVersion, routing.Origin{Object: o.Ref, Position: o.Position()}, meta))
 	}
 	return out
+}
+
+func describedAs(apiVersion string, origin routing.Origin, meta metav1.Object) render.Object {
+	return render.Object{Origin: origin, APIVersion: apiVersion, Labels: meta.GetLabels(), Annotations: meta.GetAnnotations()}
 }
 
 // draft makes the draft of a result.

@@ -236,10 +236,15 @@ func (c *compilation) objectsOf(namespace string) []diag.Object {
 func (c *compilation) positionOf(object diag.Object) diag.Position {
 	in := c.in.Objects
 	for _, at := range []func(diag.Object) (diag.Position, bool){
-		positionIn(in.Ingresses), positionIn(in.Broken), positionIn(in.Services), positionIn(in.ConfigMaps), positionIn(in.Gateway.Gateways), positionIn(in.Gateway.Sets), positionIn(in.Gateway.HTTPRoutes), positionIn(in.Gateway.GRPCRoutes), positionIn(in.Gateway.TLSRoutes), positionIn(in.Gateway.TCPRoutes), positionIn(in.Others),
+		positionIn(in.Ingresses), positionIn(in.Broken), positionIn(in.Services), positionIn(in.ConfigMaps), positionIn(in.Others),
 	} {
 		if position, ok := at(object); ok {
 			return position
+		}
+	}
+	for _, o := range in.Gateway.Each() {
+		if o.Ref == object {
+			return o.Position()
 		}
 	}
 	return diag.Position{}

@@ -19,3 +19,6 @@ func HoldAside(j *Judge) (release func()) {
 	j.slow <- struct{}{}
 	return func() { <-j.slow }
 }
+
+// NewCrashes returns a memory of objects that a compile panicked for.
+func NewCrashes() *crashes { return &crashes{} }

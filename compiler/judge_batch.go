@@ -117,7 +117,7 @@ func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
 // ask asks for what those name who wait.
 func (j *Judge) ask(newest compiled) {
 	if shared, ok := newest.source.Objects.(*sharedObjects); ok {
-		shared.ask(j.queue.asked())
+		shared.ask(both(j.queue.asked(), routing.Asked{ConfigMaps: j.gateways.asked()}))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -25,7 +26,8 @@ type gatewayReview struct {
 	ctx    context.Context //nolint:containedctx // as in a reviewOf
 	ref    diag.Object
 	object metav1.Object
-	done   chan outcomeOf // takes one
+	done   chan outcomeOf         // takes one
+	asked  []types.NamespacedName // ConfigMaps that it names, and of which nothing is known yet
 }
 
 // gatewayQueue are the reviews that wait, oldest first.
@@ -53,6 +55,26 @@ func (q *gatewayQueue) take(n int) []*gatewayReview {
 	q.waiting = slices.Clone(waiting[len(taken):])
 	q.busy = len(taken) > 0
 	return taken
+}
+
+// back puts reviews back that name what is not known yet.
+func (q *gatewayQueue) back(reviews []*gatewayReview) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(slices.Clone(reviews), q.waiting...)
+}
+
+// asked returns the ConfigMaps that those ask for who wait for them.
+func (q *gatewayQueue) asked() []types.NamespacedName {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var all []types.NamespacedName
+	for _, r := range q.waiting {
+		if len(all) < maxAskedFor {
+			all = union(all, r.asked)
+		}
+	}
+	return all
 }
 
 func (r *gatewayReview) deliver(v admission.Verdict, err error) {
@@ -92,6 +114,7 @@ func (j *Judge) gatewayBatches() {
 	for {
 		reviews := j.gateways.take(maxBatch)
 		if len(reviews) == 0 {
+			j.ask(j.now()) // for nothing any more
 			return
 		}
 		j.gatewayBatch(reviews)
@@ -124,7 +147,14 @@ func (j *Judge) gatewayBatch(reviews []*gatewayReview) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxBatchTime)
 	defer cancel()
 	guardedGateway(reviews, func() {
-		w, err := j.world(ctx, j.now())
+		newest := j.now()
+		w, err := j.world(ctx, newest)
+		if errors.Is(err, inputs.ErrIncomplete) { // of what reviews have asked for, perhaps
+			j.gateways.back(reviews)
+			j.ask(newest)
+			<-time.After(pollObjects) // Run handles notices of changes
+			return
+		}
 		if err != nil {
 			for _, r := range reviews {
 				r.deliver(admission.Verdict{}, err)
@@ -132,12 +162,18 @@ func (j *Judge) gatewayBatch(reviews []*gatewayReview) {
 			return
 		}
 		ofIngresses := w.translate(w.objects).part
-		ofIngresses = routing.Model{Listeners: ofIngresses.Listeners} // ports that Gateways cannot have
+		ofIngresses = routing.Model{Listeners: ofIngresses.Listeners, NetworkLists: ofIngresses.NetworkLists} // ports and bytes that Gateways cannot have
 		all := make([]*amongGateways, len(reviews))
 		inParallel(len(reviews), func(i int) {
 			guardedGateway(reviews[i:i+1], func() { all[i] = w.amongGateways(reviews[i], ofIngresses) })
 		})
 		all = slices.DeleteFunc(all, func(t *amongGateways) bool { return t == nil })
+		later := slices.DeleteFunc(slices.Clone(reviews), func(r *gatewayReview) bool { return len(r.asked) == 0 })
+		j.gateways.back(later)
+		j.ask(newest)
+		if len(all) == 0 && len(later) > 0 {
+			<-time.After(pollObjects) // Run handles notices of changes
+		}
 		if j.acceptsAll(ctx, w, all) {
 			for _, t := range all {
 				t.deliver(ofObject(t.ref, t.found, t.was), nil)
@@ -151,7 +187,8 @@ func (j *Judge) gatewayBatch(reviews []*gatewayReview) {
 }
 
 // amongGateways translates an object among the others that matter for it. If that decides, it delivers the
-// verdict and returns nil.
+// verdict and returns nil. So it does if the object names a ConfigMap of which nothing is known yet, which the review
+// then asks for.
 func (w *world) amongGateways(r *gatewayReview, ofIngresses routing.Model) *amongGateways {
 	t := &amongGateways{gatewayReview: r, before: w.objects}
 	t.before.Ingresses, t.before.Broken = nil, nil
@@ -168,9 +205,13 @@ func (w *world) amongGateways(r *gatewayReview, ofIngresses routing.Model) *amon
 		model, found, _ := w.source.routes.Reader().Translate(in, w.input(in).gateways(ofIngresses))
 		return model, found
 	}
-	_, found := translate(t.before)
+	before, found := translate(t.before)
 	t.was = errorsOf(found)
 	t.part, t.found = translate(t.in)
+	r.asked = slices.DeleteFunc(w.unknown(t.part.Asked.ConfigMaps), func(name types.NamespacedName) bool { return slices.Contains(before.Asked.ConfigMaps, name) })
+	if len(r.asked) > 0 {
+		return nil
+	}
 	if v := ofObject(r.ref, t.found, t.was); len(v.Faults) > 0 {
 		r.deliver(v, nil)
 		return nil

@@ -2,26 +2,30 @@ package compiler_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
 // gatewayObject reads an object of the Gateway API.
 func gatewayObject(t *testing.T, kind, text string) metav1.Object {
 	t.Helper()
-	object := inputs.NewGatewayObject(kind)()
+	k, _ := inputs.GatewayKindOf(kind)
+	object := k.New()
 	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
 		t.Fatal(err, text)
 	}
-	return object.(metav1.Object)
+	return object
 }
 
 const gatewayWorld = `apiVersion: gateway.networking.k8s.io/v1
@@ -57,6 +61,11 @@ func routeText(name, host, rule string) string {
 	return fmt.Sprintf("metadata: {namespace: shop, name: %s}\nspec:\n  parentRefs: [{name: web, namespace: infra}]\n  hostnames: [%s]\n  rules: [{%s}]\n", name, host, rule)
 }
 
+// optioned is a route with an option.
+func optioned(annotation string) string {
+	return strings.Replace(routeText("new", "new.example", toWeb), "name: new}", "name: new, annotations: {hapsnap.dev/"+annotation+"}}", 1)
+}
+
 const toWeb = "backendRefs: [{name: web, port: 80}]"
 
 // Objects of the Gateway API are refused for what the compiler would leave out, with the field, and their
@@ -83,9 +92,20 @@ func TestJudgeOfGateways(t *testing.T) {
 		{"a listener that does not take it", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb), "namespace: infra}", "namespace: infra, sectionName: tcp}", 1), "", "is not attached"},
 		{"a Gateway of nobody here", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb+", retry: {backoff: 1s}"), "name: web, namespace: infra", "name: other, namespace: infra", 1), "", ""},
 		{"a namespace that nothing is read from", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb+", retry: {backoff: 1s}"), "namespace: shop", "namespace: other", 1), "", ""},
+		{"an option", "HTTPRoute", optioned("allow-list: 10.0.0.0/8"), "", ""},
+		{"an option that protects something and is wrong", "HTTPRoute", optioned("allow-list: nonsense"), "metadata.annotations[\"hapsnap.dev/allow-list\"]: annotation hapsnap.dev/allow-list: \"nonsense\" is not a network; the routes that it protects answer 503", ""},
+		{"an option that protects nothing and is wrong", "HTTPRoute", optioned("timeout-server: soon"), "metadata.annotations[\"hapsnap.dev/timeout-server\"]: annotation hapsnap.dev/timeout-server: \"soon\"", ""},
+		{"an option of Ingresses", "HTTPRoute", optioned("client-ca-secret: ca"), "protects something, and is no option of HTTPRoute, GRPCRoute", ""},
+		{"an option that nobody knows", "HTTPRoute", optioned("alow-list: 10.0.0.0/8"), "", "did you mean hapsnap.dev/allow-list?"},
+		{"a list that is not there", "HTTPRoute", optioned("deny-list: '@lists/bad'"), "metadata.annotations[\"hapsnap.dev/deny-list\"]: annotation hapsnap.dev/deny-list: list shop/lists/bad cannot be read: ConfigMap shop/lists does not exist", ""},
+		{"users that are not there yet", "HTTPRoute", optioned("auth-basic: users"), "", "metadata.annotations[\"hapsnap.dev/auth-basic\"]: annotation hapsnap.dev/auth-basic: whether Secret shop/users exists and can be used is not checked here"},
+		{"a Service to ask that is not there", "HTTPRoute", optioned("auth-url: http://auth/"), "metadata.annotations[\"hapsnap.dev/auth-url\"]: annotation hapsnap.dev/auth-url: Service shop/auth does not exist", ""},
+		{"calls with an option that is wrong", "GRPCRoute", optioned("rate-limit: lots"), "metadata.annotations[\"hapsnap.dev/rate-limit\"]: annotation hapsnap.dev/rate-limit: \"lots\"", ""},
 		{"calls", "GRPCRoute", "metadata: {namespace: shop, name: new}\nspec: {parentRefs: [{name: web, namespace: infra}], rules: [{matches: [{method: {type: RegularExpression, service: \"a(\"}}], " + toWeb + "}]}\n", "spec.rules[0].matches[0].", ""},
 		{"connections", "TCPRoute", "metadata: {namespace: shop, name: new}\nspec: {parentRefs: [{name: web, namespace: infra, sectionName: tcp}], rules: [{" + toWeb + "}]}\n", "", ""},
 		{"a Gateway", "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 8001, protocol: HTTP}]}\n", "", ""},
+		{"a Gateway with an option", "Gateway", "metadata: {namespace: shop, name: new, annotations: {hapsnap.dev/allow-list: 10.0.0.0/8}}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 8001, protocol: HTTP}]}\n", "", ""},
+		{"a Gateway with an option that is wrong", "Gateway", "metadata: {namespace: shop, name: new, annotations: {hapsnap.dev/allow-list: nonsense}}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 8001, protocol: HTTP}]}\n", "metadata.annotations[\"hapsnap.dev/allow-list\"]: annotation hapsnap.dev/allow-list: \"nonsense\" is not a network; nothing is served by it", ""},
 		{"a Gateway at a port of the configuration", "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 80, protocol: HTTP}]}\n", "listener http is not served", ""},
 		{"a Gateway at a port of another one", "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 8000, protocol: HTTP}]}\n", "listener http is not served", ""},
 		{"a Gateway of another class", "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: other, listeners: [{name: http, port: 80, protocol: HTTP}]}\n", "", ""},
@@ -148,4 +168,31 @@ func TestGatewaysAreJudgedTogether(t *testing.T) {
 	if asked := runs() - before; asked > n/3 {
 		t.Errorf("HAProxy was run %d times for %d reviews", asked, n)
 	}
+}
+
+// What only the reviewed route names is looked for before there is a verdict, and no longer than that.
+func TestJudgeAsksForWhatARouteNames(t *testing.T) {
+	t.Parallel()
+	o := &objects{known: true, wants: types.NamespacedName{Namespace: "shop", Name: "lists"}}
+	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld}, func(options *compiler.Options) {
+		options.Source.Config.GatewayAPI.Enabled = true
+		o.Files = options.Source.Objects.(compiler.Files)
+		options.Source.Objects = o
+	})
+	v, err := judge.Gateway(t.Context(), "HTTPRoute", gatewayObject(t, "HTTPRoute", optioned("deny-list: '@lists/bad'")))
+	if err != nil || !strings.Contains(texts(v.Faults), "ConfigMap shop/lists does not exist") {
+		t.Errorf("faults are %q, %v", texts(v.Faults), err)
+	}
+	o.mu.Lock()
+	asked := slices.ContainsFunc(o.asked, func(a routing.Asked) bool { return slices.Contains(a.ConfigMaps, o.wants) })
+	o.mu.Unlock()
+	if !asked {
+		t.Error("it was not asked for")
+	}
+	await(t, "it is asked for no more", func() error {
+		if left := o.lastAsked().ConfigMaps; len(left) > 0 {
+			return fmt.Errorf("%v are", left)
+		}
+		return nil
+	})
 }

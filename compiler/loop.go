@@ -13,14 +13,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
-	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/leak"
-	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -125,8 +121,7 @@ type loop struct {
 const idle = time.Hour
 
 func newLoop(o Options) *loop {
-	o.Source.memo, o.Source.secrets, o.Source.seals, o.Source.claims, o.Source.routes = render.NewMemo(), &leak.Memo{}, newSealMemo(), ingress.NewMemo(), gateway.NewMemo()
-	o.Source.countries = &access.CountryMemo{}
+	o.Source = o.Source.Remembering()
 	if o.Leader == nil {
 		o.Leader = alone{}
 	}
@@ -190,6 +185,9 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	timeline.waited(change, began)
 	l.Source.Stages = timeline.Stage
 	result, objects, err := l.Source.attempt(timeline.Within(ctx), l.Checker, began, l.trigger())
+	if result.Panicked {
+		l.Source = l.Source.Remembering() // anew
+	}
 	if ctx.Err() != nil {
 		timeline.Dropped("interrupted")
 		return

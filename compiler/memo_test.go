@@ -266,7 +266,7 @@ func TestMemoNeverShows(t *testing.T) {
 	}
 }
 
-// Only what changed is rendered again, also where a Service changes whose
+// Only what changed is rendered again, the maps only where hosts change, also where a Service changes whose
 // annotations a template looked at, or where a line moves.
 func TestOnlyWhatChangedIsRendered(t *testing.T) {
 	t.Parallel()
@@ -274,37 +274,40 @@ func TestOnlyWhatChangedIsRendered(t *testing.T) {
 	memo := render.NewMemo()
 	w := newWorld(t, 1)
 	in.Config, in.Templates, in.Memo = config.Default(), w.sets[1], memo
-	rendered := func() int {
+	rendered := func() (backends, maps int) {
 		t.Helper()
 		before, _ := memo.Counts()
+		mapsBefore := memo.Maps()
 		if r, err := compiler.Compile(t.Context(), in, picky{}); err != nil {
 			t.Fatal(err, r.Diagnostics)
 		}
 		after, _ := memo.Counts()
-		return after - before
+		return after - before, memo.Maps() - mapsBefore
 	}
-	if n := rendered(); n != 50 {
-		t.Errorf("%d backends were rendered at first, want 50", n)
+	n, all := rendered()
+	if n != 50 || all < 5 {
+		t.Errorf("%d backends and %d maps were rendered at first, want 50 and all", n, all)
 	}
 	for _, c := range []struct {
 		what   string
 		change func()
 		want   int
+		maps   int // all but none
 	}{
-		{"nothing changed", func() {}, 0},
-		{"an option", func() { annotate(in, 7, "hapsnap.dev/timeout-server", "5s") }, 1},
-		{"an annotation that a template reads", func() { annotate(in, 8, "note", "b") }, 1},
-		{"one that none reads", func() { annotate(in, 8, "other", "b") }, 0},
+		{"nothing changed", func() {}, 0, 0},
+		{"an option", func() { annotate(in, 7, "hapsnap.dev/timeout-server", "5s") }, 1, all}, // its backend has another name
+		{"an annotation that a template reads", func() { annotate(in, 8, "note", "b") }, 1, 0},
+		{"one that none reads", func() { annotate(in, 8, "other", "b") }, 0, 0},
 		{"a place", func() {
 			in.Objects.Ingresses[9].At = func(...any) diag.Position { return diag.Position{File: "m.yaml", Line: 3} }
-		}, 1},
-		{"the order", func() { slices.Reverse(in.Objects.Ingresses) }, 0},
-		{"the configuration", func() { in.Config.DNS.Prefer = "ipv6" }, 50},
-		{"templates that say the same, elsewhere", func() { in.Templates = w.sets[2] }, 50},
+		}, 1, all},
+		{"the order", func() { slices.Reverse(in.Objects.Ingresses) }, 0, 0},
+		{"the configuration", func() { in.Config.DNS.Prefer = "ipv6" }, 50, all},
+		{"templates that say the same, elsewhere", func() { in.Templates = w.sets[2] }, 50, all},
 	} {
 		c.change()
-		if n := rendered(); n != c.want {
-			t.Errorf("%s: %d backends were rendered, want %d", c.what, n, c.want)
+		if n, maps := rendered(); n != c.want || maps != c.maps {
+			t.Errorf("%s: %d backends and %d maps were rendered, want %d and %d", c.what, n, maps, c.want, c.maps)
 		}
 	}
 }

@@ -118,13 +118,8 @@ func namesIn(in inputs.Inputs) map[string]bool {
 			}
 		}
 	}
-	for _, o := range in.Gateway.HTTPRoutes {
-		for _, host := range o.Value.Spec.Hostnames {
-			out[string(host)] = true
-		}
-	}
-	for _, o := range in.Gateway.TLSRoutes {
-		for _, host := range o.Value.Spec.Hostnames {
+	for _, hosts := range in.Gateway.Hostnames() {
+		for _, host := range hosts {
 			out[string(host)] = true
 		}
 	}

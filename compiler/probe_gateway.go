@@ -9,6 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
@@ -16,11 +17,13 @@ import (
 // routes that use everything that templates write for them.
 func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 	in := probeInputs()
-	ports := probePorts(model, cfg, 6)
+	ports := probePorts(model, cfg, 7)
 	plain, encrypted, mixed, asking := ports[0], ports[1], ports[2], ports[5]
 	in.ConfigMaps = append(in.ConfigMaps, inputs.Object[corev1.ConfigMap]{
 		Ref: diag.Object{Kind: "ConfigMap", Namespace: "hapsnap", Name: "authorities"}, Value: &corev1.ConfigMap{Data: map[string]string{"ca.crt": probeAuthority}},
 	})
+	guarded := probeRoute("guarded", nil, []gatewayv1.HTTPRouteRule{{BackendRefs: probeRefs("probe")}})
+	guarded.Value.Spec.ParentRefs[0].Name = "guarded"
 	in.Gateway = inputs.GatewayAPI{
 		Classes: []inputs.Object[gatewayv1.GatewayClass]{{
 			Ref:   diag.Object{Kind: "GatewayClass", Name: "probe"},
@@ -35,10 +38,10 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 				probeTLS("end", "*.end.probe.invalid", ports[3], gatewayv1.TLSModeTerminate), {Name: "tcp", Port: ports[4], Protocol: gatewayv1.TCPProtocolType},
 				probeSecure("asking", "", asking),
 			}}},
-		}},
+		}, probeGuarded(ports[6])},
 		HTTPRoutes: []inputs.Object[gatewayv1.HTTPRoute]{
 			probeRoute("probe", []gatewayv1.Hostname{"*.probe.invalid", "a.probe.invalid"}, probeRules()),
-			probeRoute("rest", nil, []gatewayv1.HTTPRouteRule{{BackendRefs: probeRefs("probe")}}),
+			guarded, probeRoute("rest", nil, []gatewayv1.HTTPRouteRule{{BackendRefs: probeRefs("probe")}}),
 		},
 		TLSRoutes: []inputs.Object[gatewayv1.TLSRoute]{{
 			Ref: diag.Object{Kind: "TLSRoute", Namespace: "hapsnap", Name: "probe"},
@@ -54,6 +57,17 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 	part, _, _ := gateway.Translate(in, gateway.Config{Controller: probeController, Ports: cfg.Ports(), Form: routing.FormOf(cfg.Paths), SecretsUnseen: true})
 	joined, _ := model.With(part) // they share no name
 	return joined
+}
+
+// probeGuarded is a Gateway with options that protect something.
+func probeGuarded(port gatewayv1.PortNumber) inputs.Object[gatewayv1.Gateway] {
+	ref := diag.Object{Kind: "Gateway", Namespace: "hapsnap", Name: "guarded"}
+	return inputs.Object[gatewayv1.Gateway]{Ref: ref, Value: &gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, Annotations: map[string]string{
+			options.Prefix + "allow-list": "192.0.2.0/24", options.Prefix + "deny-list": "192.0.2.1", options.Prefix + "auth-basic": "probe",
+		}},
+		Spec: gatewayv1.GatewaySpec{GatewayClassName: "probe", Listeners: []gatewayv1.Listener{{Name: "guarded", Port: port, Protocol: gatewayv1.HTTPProtocolType}}},
+	}}
 }
 
 // probeClients asks clients for certificates: at all ports for any one, and at some for that of an authority.

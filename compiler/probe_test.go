@@ -30,6 +30,9 @@ func TestProbeHasOneOfEverything(t *testing.T) {
 	for _, b := range probeModel(config.Default()).Backends {
 		for _, f := range b.Filters {
 			kinds[f.Kind()] = true
+			if guard, is := f.(policy.Guard); is {
+				used(fields, reflect.ValueOf(guard.Protection))
+			}
 		}
 		if b.Protection != nil {
 			used(fields, reflect.ValueOf(*b.Protection))

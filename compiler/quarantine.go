@@ -239,18 +239,23 @@ func (c *compilation) positionOfValue(x culprit) diag.Position {
 	}
 	for _, o := range c.in.Objects.Ingresses {
 		if o.Ref == x.object {
-			return annotationPosition(o, o.Value.Annotations, x)
+			return annotationPosition(o.Position, o.Value.Annotations, x)
 		}
 	}
 	for _, o := range c.in.Objects.Services {
 		if o.Ref == x.object {
-			return annotationPosition(o, o.Value.Annotations, x)
+			return annotationPosition(o.Position, o.Value.Annotations, x)
+		}
+	}
+	for _, o := range c.in.Objects.Gateway.Each() {
+		if o.Ref == x.object {
+			return annotationPosition(o.Position, o.Value.GetAnnotations(), x)
 		}
 	}
 	return x.at
 }
 
-func annotationPosition[T any](o inputs.Object[T], annotations map[string]string, x culprit) diag.Position {
+func annotationPosition(at func(path ...any) diag.Position, annotations map[string]string, x culprit) diag.Position {
 	words := strings.Fields(x.fault.Text)
 	var keys []string
 	for key, value := range annotations {
@@ -261,7 +266,7 @@ func annotationPosition[T any](o inputs.Object[T], annotations map[string]string
 	if len(keys) != 1 {
 		return x.at
 	}
-	return o.Position("metadata", "annotations", keys[0])
+	return at("metadata", "annotations", keys[0])
 }
 
 // reportTemplates reports faults that no object answers for.

@@ -284,6 +284,20 @@ func TestAuthoritiesOfANamespaceAreBounded(t *testing.T) {
 	}
 }
 
+// The parser of the Dataplane API panics for some lines. Such a line is its Ingress's fault, and nobody
+// else's: the others are published.
+func TestLinesThatNoParserTakes(t *testing.T) {
+	t.Parallel()
+	in := worlds.Ingresses(30)
+	in = worlds.Annotate(in, 7, "hapsnap.dev/snippet", "http-request set-var(req) str(1)")
+	s := compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, in}, Config: config.Default()}
+	s.Config.Snippets.Namespaces = config.Namespaces{"*"}
+	r, err := s.Once(t.Context(), haproxy(t), time.Unix(0, 0), "test")
+	if err != nil || len(r.Draft.Quarantined) != 1 || r.Draft.Quarantined[0].Name != worlds.Name(7) {
+		t.Errorf("%v, left out are %v", err, r.Draft.Quarantined)
+	}
+}
+
 // The same mistake on many Ingresses costs a few checks, though HAProxy ends at the first of them, and no other
 // Ingress is left out.
 func TestOneMistakeOfManyIngresses(t *testing.T) {

@@ -36,13 +36,27 @@ type Source struct {
 	// Stages gets notice of what a compile is doing; nil is allowed.
 	Stages Stages
 
-	memo    *render.Memo // of a loop, or nil
-	secrets *leak.Memo   // likewise
-	seals   *sealMemo    // likewise
-	claims  *ingress.Memo
-	routes  *gateway.Memo
+	// What earlier compiles made, or nil.
+	memo      *render.Memo
+	secrets   *leak.Memo
+	seals     *sealMemo
+	claims    *ingress.Memo
+	routes    *gateway.Memo
+	countries *access.CountryMemo
+	crashes   *crashes
 
-	countries *access.CountryMemo // likewise
+	toCompare bool
+}
+
+// Remembering returns a source whose compiles remember what they make, and make only what differs the next time. Copies
+// of it, of other objects too, have one memory, and compile one after the other.
+func (s Source) Remembering() Source {
+	s.memo, s.secrets, s.seals, s.claims, s.routes = render.NewMemo(), &leak.Memo{}, newSealMemo(), ingress.NewMemo(), gateway.NewMemo()
+	s.countries = &access.CountryMemo{}
+	if s.crashes == nil { // which no panic spoils
+		s.crashes = &crashes{}
+	}
+	return s
 }
 
 // changes are notified when a compile may give another result.
@@ -96,7 +110,7 @@ func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.T
 	if err != nil {
 		return Result{Diagnostics: in.Found, Ignored: in.Ignored}, in.Objects, err
 	}
-	in.Now, in.Trigger, in.Stages = now, trigger, s.Stages
+	in.Now, in.Trigger, in.Stages, in.ToCompare = now, trigger, s.Stages, s.toCompare
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
 	r, err := Compile(ctx, in, check)
 	if !s.Objects.Complete(r.Named) {
@@ -108,7 +122,7 @@ func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.T
 // read reads the objects and the templates.
 func (s Source) read(ctx context.Context) (Input, error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
-	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Claims: s.claims, Routes: s.routes, Countries: s.countries, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored, CountryFiles: readCountryFiles(s.Config.Countries.Files)}
+	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Claims: s.claims, Routes: s.routes, Countries: s.countries, Crashes: s.crashes, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored, CountryFiles: readCountryFiles(s.Config.Countries.Files)}
 	if err != nil {
 		return in, err
 	}
@@ -213,8 +227,10 @@ func (Given) Complete(routing.Asked) bool { return true }
 func (Given) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }
 
 // Side compiles the files as [Source.Once] does, into a side of a comparison that
-// has their name. Where no EndpointSlice is among them, its endpoints are unknown.
+// has their name. HAProxy looks at one backend of each text, since nothing is published: what is left out is the
+// same. Where no EndpointSlice is among them, its endpoints are unknown.
 func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time) (difference.Side, Result, error) {
+	s.toCompare = true
 	r, objects, err := s.compile(ctx, check, now, "diff")
 	if err != nil {
 		return difference.Side{}, r, err

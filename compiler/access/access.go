@@ -23,8 +23,10 @@ import (
 type Config struct {
 	// SharedLists are the ConfigMaps, as namespace/name, whose lists of networks every namespace may name.
 	SharedLists []string
-	// MostListBytes bounds the lists of a namespace; 0 is no limit.
+	// MostListBytes bounds the lists of a namespace; 0 is no limit. Counted are those that others have taken already: they
+	// count, and no second time.
 	MostListBytes int
+	Counted       []routing.NetworkList
 	// Countries are the ConfigMaps of the list of countries, each as namespace/name, and
 	// CountryHeader says that endpoints are told the country. CountryMemo remembers the list, or is nil.
 	Countries     []string
@@ -44,12 +46,14 @@ type Taker struct {
 
 // NewTaker returns a Taker of what is among objects. What it finds it gives to add.
 func NewTaker(secrets inputs.Lookup[corev1.Secret], configMaps inputs.Lookup[corev1.ConfigMap], cfg Config, add func(...diag.Diagnostic)) *Taker {
+	lists := &networkLists{
+		add: add, configMaps: configMaps, countries: &countries{add: add, cfg: cfg, configMaps: configMaps}, shared: cfg.SharedLists, most: cfg.MostListBytes,
+		lists: map[policy.NetworkList]*routing.NetworkList{}, bytes: map[string]int{}, counted: map[policy.NetworkList]bool{},
+	}
+	lists.count(cfg.Counted)
 	return &Taker{
 		users: &userlists{add: add, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}},
-		lists: &networkLists{
-			add: add, configMaps: configMaps, countries: &countries{add: add, cfg: cfg, configMaps: configMaps}, shared: cfg.SharedLists, most: cfg.MostListBytes,
-			lists: map[policy.NetworkList]*routing.NetworkList{}, bytes: map[string]int{},
-		},
+		lists: lists,
 	}
 }
 
@@ -144,6 +148,18 @@ type networkLists struct {
 	most       int                                         // bytes of a namespace's; 0 for any number
 	lists      map[policy.NetworkList]*routing.NetworkList // those that were read; nil is malformed
 	bytes      map[string]int                              // of those that were named, by namespace
+	counted    map[policy.NetworkList]bool                 // by others
+}
+
+// count counts lists that others have taken.
+func (n *networkLists) count(lists []routing.NetworkList) {
+	for _, l := range lists {
+		name := types.NamespacedName{Namespace: l.Namespace, Name: l.ConfigMap}
+		if configMap, exists := n.configMaps.Find(name); exists && !slices.Contains(n.shared, name.String()) {
+			n.bytes[l.Namespace] += len(configMap.Value.Data[l.Key])
+			n.counted[l.NetworkList] = true
+		}
+	}
 }
 
 // take takes lists into the model, and reports whether all of them can be had.
@@ -174,7 +190,7 @@ func (n *networkLists) find(d listDemand) (message, hint string) {
 		return fmt.Sprintf("cannot be read: ConfigMap %s has no key %s", name, list.Key), "add it, or correct the name"
 	}
 	if _, known := n.lists[list]; !known {
-		if !isShared {
+		if !isShared && !n.counted[list] {
 			if message, hint = n.tooLarge(list.Namespace, len(text)); message != "" {
 				return message, hint
 			}

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"maps"
 	"os"
-	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
 // The example asks where the server answers, about what it judges, and fails as the
@@ -40,8 +40,10 @@ func TestExample(t *testing.T) {
 		}
 	}
 	want := map[string]bool{"ingresses": true, "configmaps": true}
-	for _, kind := range gatewayKinds {
-		want[strings.Replace(strings.ToLower(kind)+"s", "policys", "policies", 1)] = true
+	for _, kind := range inputs.GatewayKinds() {
+		if kind.Judged {
+			want[kind.Resource] = true
+		}
 	}
 	if !maps.Equal(asked, want) {
 		t.Errorf("asked about %v", asked)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
 const (
@@ -317,7 +318,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 }
 
 // judgedKinds are those that are judged.
-var judgedKinds = append([]string{"Ingress", "ConfigMap"}, gatewayKinds...)
+var judgedKinds = func() []string {
+	out := []string{"Ingress", "ConfigMap"}
+	for _, k := range inputs.GatewayKinds() {
+		if k.Judged {
+			out = append(out, k.Name)
+		}
+	}
+	return out
+}()
 
 // reviewed counts a review. The kind is a label only where there are few of them.
 func (m *metrics) reviewed(kind, result string, took time.Duration) {

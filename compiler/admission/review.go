@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -64,24 +63,21 @@ func matterOf(r *admissionv1.AdmissionRequest, configMap types.NamespacedName) (
 	case metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}:
 		return configurationOf(r, configMap)
 	}
-	if r.Kind.Group+"/"+r.Kind.Version == inputs.GatewayVersion && slices.Contains(gatewayKinds, r.Kind.Kind) {
-		return gatewayOf(r)
+	if kind, is := inputs.GatewayKindOf(r.Kind.Kind); is && kind.Judged && r.Kind.Group+"/"+r.Kind.Version == inputs.GatewayVersion {
+		return gatewayOf(r, kind)
 	}
 	return matter{}, nil
 }
 
-// gatewayKinds are the kinds of the Gateway API that are judged.
-var gatewayKinds = []string{"Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "BackendTLSPolicy"}
-
 // gatewayOf returns the object of the Gateway API of a request, as ingressOf does an Ingress.
-func gatewayOf(r *admissionv1.AdmissionRequest) (matter, error) {
+func gatewayOf(r *admissionv1.AdmissionRequest, kind inputs.GatewayKind) (matter, error) {
 	decode := func(raw []byte) (metav1.Object, error) {
-		object := inputs.NewGatewayObject(r.Kind.Kind)()
+		object := kind.New()
 		if err := json.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
-			return nil, fmt.Errorf("decode %s: %w", r.Kind.Kind, err)
+			return nil, fmt.Errorf("decode %s: %w", kind.Name, err)
 		}
 		inputs.WithoutStatus(object)
-		return object.(metav1.Object), nil //nolint:forcetypeassert // as all kinds are
+		return object, nil
 	}
 	now, err := decode(r.Object.Raw)
 	if err != nil || now.GetDeletionTimestamp() != nil {
@@ -94,7 +90,7 @@ func gatewayOf(r *admissionv1.AdmissionRequest) (matter, error) {
 		}
 	}
 	now.SetNamespace(r.Namespace)
-	return matter{gateway: now, kind: r.Kind.Kind}, nil
+	return matter{gateway: now, kind: kind.Name}, nil
 }
 
 // plain returns what the compiler sees of an object of the Gateway API: of its metadata only labels and

@@ -8,7 +8,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -100,17 +99,11 @@ func references(in inputs.Inputs) map[diag.Object]corev1.ObjectReference {
 	refer(out, core, in.Services)
 	refer(out, core, in.Secrets)
 	refer(out, core, in.ConfigMaps)
-	gateways, gw := gatewayv1.GroupVersion.String(), in.Gateway
-	refer(out, gateways, gw.Classes)
-	refer(out, gateways, gw.Gateways)
-	refer(out, gateways, gw.Sets)
-	refer(out, gateways, gw.HTTPRoutes)
-	refer(out, gateways, gw.GRPCRoutes)
-	refer(out, gateways, gw.TLSRoutes)
-	refer(out, gateways, gw.TCPRoutes)
-	refer(out, gateways, gw.UDPRoutes)
-	refer(out, gateways, gw.Grants)
-	refer(out, gateways, gw.Policies)
+	for _, o := range in.Gateway.Each() {
+		if o.At == nil {
+			referTo(out, inputs.GatewayVersion, o.Ref, o.Value)
+		}
+	}
 	for _, o := range in.Others {
 		refer(out, o.Value.GetAPIVersion(), []inputs.Object[unstructured.Unstructured]{o})
 	}
@@ -119,12 +112,14 @@ func references(in inputs.Inputs) map[diag.Object]corev1.ObjectReference {
 
 func refer[T any](out map[diag.Object]corev1.ObjectReference, apiVersion string, objects []inputs.Object[T]) {
 	for _, o := range objects {
-		m, ok := any(o.Value).(metav1.Object)
-		if !ok || m.GetUID() == "" || o.At != nil { // from a file
-			continue
+		if m, ok := any(o.Value).(metav1.Object); ok && o.At == nil { // not from a file
+			referTo(out, apiVersion, o.Ref, m)
 		}
-		out[o.Ref] = corev1.ObjectReference{
-			APIVersion: apiVersion, Kind: o.Ref.Kind, Namespace: o.Ref.Namespace, Name: o.Ref.Name, UID: m.GetUID(),
-		}
+	}
+}
+
+func referTo(out map[diag.Object]corev1.ObjectReference, apiVersion string, ref diag.Object, m metav1.Object) {
+	if m.GetUID() != "" {
+		out[ref] = corev1.ObjectReference{APIVersion: apiVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, UID: m.GetUID()}
 	}
 }

@@ -69,19 +69,19 @@ func TestEventsOfGateways(t *testing.T) {
 	t.Parallel()
 	for _, kind := range inputs.GatewayKinds() {
 		var in inputs.Inputs
-		object := inputs.NewGatewayObject(kind)().(metav1.Object) //nolint:forcetypeassert // as all kinds are
+		object := kind.New()
 		object.SetName("web")
 		object.SetNamespace("shop")
 		object.SetUID("u1")
 		in.Gateway.Add(object)
-		about := inputs.RefOf(inputs.GatewayVersion, kind, "shop", "web")
+		about := inputs.RefOf(inputs.GatewayVersion, kind.Name, "shop", "web")
 		got := Events(in, []diag.Diagnostic{{Severity: diag.Error, Object: about, Position: diag.Position{Field: "spec.rules[0]"}, Message: "is not supported"}})
 		want := []events.Event{{
-			Regarding: corev1.ObjectReference{APIVersion: inputs.GatewayVersion, Kind: kind, Namespace: "shop", Name: "web", UID: "u1", FieldPath: "spec.rules[0]"},
+			Regarding: corev1.ObjectReference{APIVersion: inputs.GatewayVersion, Kind: kind.Name, Namespace: "shop", Name: "web", UID: "u1", FieldPath: "spec.rules[0]"},
 			Action:    action, Type: "Warning", Reason: LeftOut, Note: "spec.rules[0]: is not supported",
 		}}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(kind, diff)
+			t.Error(kind.Name, diff)
 		}
 	}
 }

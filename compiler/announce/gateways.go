@@ -170,11 +170,9 @@ func (g *gatewayStatuses) again() {
 
 // gatewayObject is an object of the Gateway API, and how its status is made of the one that is there.
 type gatewayObject struct {
-	ref      diag.Object
-	resource string
-	object   any
-	meta     metav1.Object
-	status   func(there map[string]any, now time.Time) (map[string]any, error)
+	ref    diag.Object
+	meta   metav1.Object
+	status func(there map[string]any, now time.Time) (map[string]any, error)
 }
 
 // objects returns the objects whose status is for us to write.
@@ -183,21 +181,21 @@ func (g *gatewayStatuses) objects() []gatewayObject {
 	fleet := g.running()
 	for _, v := range g.said.Classes {
 		if o, ok := find(g.in.Classes, v.Ref); ok {
-			out = append(out, gatewayObject{v.Ref, "gatewayclasses", o.Value, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.Class(there, v.Status, now)
 			}})
 		}
 	}
 	for _, v := range g.said.Gateways {
 		if o, ok := find(g.in.Gateways, v.Ref); ok {
-			out = append(out, gatewayObject{v.Ref, "gateways", o.Value, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.Gateway(there, g.ofGateway(v, o.Value, fleet, there), now)
 			}})
 		}
 	}
 	for _, v := range g.said.Sets {
 		if o, ok := find(g.in.Sets, v.Ref); ok {
-			out = append(out, gatewayObject{v.Ref, "listenersets", o.Value, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.ListenerSet(there, ofSet(v, o.Value, fleet, there), now)
 			}})
 		}
@@ -206,11 +204,11 @@ func (g *gatewayStatuses) objects() []gatewayObject {
 	for _, v := range g.said.Routes {
 		parents[v.Ref] = v.Parents
 	}
-	out = append(out, routeObjects(g.in.HTTPRoutes, "httproutes", g.config.GatewayAPI.ControllerName, parents)...)
-	out = append(out, routeObjects(g.in.GRPCRoutes, "grpcroutes", g.config.GatewayAPI.ControllerName, parents)...)
-	out = append(out, routeObjects(g.in.TLSRoutes, "tlsroutes", g.config.GatewayAPI.ControllerName, parents)...)
-	out = append(out, routeObjects(g.in.TCPRoutes, "tcproutes", g.config.GatewayAPI.ControllerName, parents)...)
-	out = append(out, routeObjects(g.in.UDPRoutes, "udproutes", g.config.GatewayAPI.ControllerName, parents)...)
+	for kind, o := range g.in.Each() {
+		if kind.IsRoute() {
+			out = append(out, routeObject(o, g.config.GatewayAPI.ControllerName, parents[o.Ref]))
+		}
+	}
 	return append(out, g.policyObjects()...)
 }
 
@@ -222,7 +220,7 @@ func (g *gatewayStatuses) policyObjects() []gatewayObject {
 	}
 	var out []gatewayObject
 	for _, o := range g.in.Policies {
-		out = append(out, gatewayObject{o.Ref, "backendtlspolicies", o.Value, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+		out = append(out, gatewayObject{o.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 			if there["ancestors"] == nil && len(ancestors[o.Ref]) == 0 {
 				return there, nil
 			}
@@ -240,20 +238,14 @@ func find[T any](list []inputs.Object[T], ref diag.Object) (inputs.Object[T], bo
 	return list[i], true
 }
 
-// routeObjects are all routes of a kind: those that name none of our Gateways lose what we have written
-// when they did.
-func routeObjects[T any](list []inputs.Object[T], resource, controller string, parents map[diag.Object][]gatewayv1.RouteParentStatus) []gatewayObject {
-	var out []gatewayObject
-	for _, o := range list {
-		meta, _ := any(o.Value).(metav1.Object)
-		out = append(out, gatewayObject{o.Ref, resource, o.Value, meta, func(there map[string]any, now time.Time) (map[string]any, error) {
-			if there["parents"] == nil && len(parents[o.Ref]) == 0 {
-				return there, nil
-			}
-			return status.Route(there, controller, parents[o.Ref], now)
-		}})
-	}
-	return out
+// routeObject is a route, also one that names none of our Gateways: it loses what we have written when it did.
+func routeObject(o inputs.GatewayObject, controller string, parents []gatewayv1.RouteParentStatus) gatewayObject {
+	return gatewayObject{o.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+		if there["parents"] == nil && len(parents) == 0 {
+			return there, nil
+		}
+		return status.Route(there, controller, parents, now)
+	}}
 }
 
 // running says what is known of the workers.
@@ -398,7 +390,7 @@ func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
 		}
 		there := mark.status
 		if there == nil || mark.version != o.meta.GetResourceVersion() {
-			there = statusOf(o.object)
+			there = statusOf(o.meta)
 		}
 		want, err := o.status(there, now)
 		switch {
@@ -415,14 +407,15 @@ func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
 
 // write brings a status to the API server, and returns it. It is made of the one that is there now.
 func (g *gatewayStatuses) write(ctx context.Context, o gatewayObject) (map[string]any, error) {
-	client := g.client.Resource(schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: o.resource}).Namespace(o.ref.Namespace)
+	kind, _ := inputs.GatewayKindOf(o.ref.Kind)
+	client := g.client.Resource(schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: kind.Resource}).Namespace(o.ref.Namespace)
 	for tries := 0; ; tries++ {
 		there, err := client.Get(ctx, o.ref.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
 		if there.GetUID() != o.meta.GetUID() {
-			return nil, apierrors.NewNotFound(schema.GroupResource{Group: gatewayv1.GroupName, Resource: o.resource}, o.ref.Name)
+			return nil, apierrors.NewNotFound(schema.GroupResource{Group: gatewayv1.GroupName, Resource: kind.Resource}, o.ref.Name)
 		}
 		has, _, _ := unstructured.NestedMap(there.Object, "status")
 		g.mu.Lock()
@@ -451,12 +444,18 @@ func statusOf(object any) map[string]any {
 // GatewayRules returns the permissions to write the status of the Gateway API: that of classes, which are
 // in no namespace, and that of the objects in every namespace whose objects are compiled.
 func GatewayRules() (classes, objects []rbacv1.PolicyRule) {
-	rules := func(resources ...string) []rbacv1.PolicyRule {
-		var statuses []string
-		for _, r := range resources {
-			statuses = append(statuses, r+"/status")
+	var ofClasses, ofObjects []string
+	for _, k := range inputs.GatewayKinds() {
+		switch {
+		case k.Status && k.EveryNamespace:
+			ofClasses = append(ofClasses, k.Resource+"/status")
+		case k.Status:
+			ofObjects = append(ofObjects, k.Resource+"/status")
 		}
-		return []rbacv1.PolicyRule{{APIGroups: []string{gatewayv1.GroupName}, Resources: statuses, Verbs: []string{"update"}}}
 	}
-	return rules("gatewayclasses"), rules("backendtlspolicies", "gateways", "grpcroutes", "httproutes", "listenersets", "tcproutes", "tlsroutes", "udproutes")
+	slices.Sort(ofObjects)
+	rules := func(resources []string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{{APIGroups: []string{gatewayv1.GroupName}, Resources: resources, Verbs: []string{"update"}}}
+	}
+	return rules(ofClasses), rules(ofObjects)
 }

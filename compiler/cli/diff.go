@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/compiler"
-	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -63,7 +62,8 @@ than a comment may be.`,
 const differ = 1
 
 func (f *diffFlags) run(cmd *cobra.Command, a, b string) error {
-	sides := sideReader{flags: f, cmd: cmd, now: time.Now()}
+	sides := sideReader{flags: f, cmd: cmd, now: time.Now(), end: func() {}}
+	defer func() { sides.end() }()
 	from, err := sides.read(a)
 	if err != nil {
 		return err
@@ -142,8 +142,9 @@ type sideReader struct {
 	flags  *diffFlags
 	cmd    *cobra.Command
 	now    time.Time
-	config *config.Config
+	source *compiler.Source // nil until there is something to compile
 	check  *validate.Checker
+	end    func() // of checks
 }
 
 // read reads the side that a person named.
@@ -219,9 +220,12 @@ func (r *sideReader) compile(objects compiler.Objects) (side, error) {
 		if r.check, err = r.flags.checker(r.cmd.Context(), c, stderr); err != nil {
 			return side{}, err
 		}
-		r.config = &c
+		r.end = r.check.Reuse()
+		source := compiler.Source{Templates: r.flags.templates, Config: c}.Remembering()
+		r.source = &source
 	}
-	source := compiler.Source{Objects: objects, Templates: r.flags.templates, Config: *r.config}
+	source := *r.source
+	source.Objects = objects
 	compiled, result, err := source.Side(r.cmd.Context(), r.check, r.now)
 	printDiagnostics(stderr, result.Diagnostics)
 	return side{compiled, result}, unpublishable(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/explain"
-	"github.com/hapsnap/hapsnap/compiler/explain/request"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -25,6 +25,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/request"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -228,7 +229,7 @@ func (of explained) addOrigins(out *requestReport, r request.Request) {
 		}
 	}
 	form := routing.FormOf(of.config.Paths)
-	losers := request.Losers{
+	losers := explain.Losers{
 		Form: form, Found: of.found,
 		Compiled: func(ing inputs.Object[networkingv1.Ingress]) bool {
 			selected := inputs.NewSelector(of.config, of.objects.Namespaces).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ing}})
@@ -307,6 +308,8 @@ func (f *requestFlags) have(ctx context.Context, of explained, r request.Request
 // answers, and rules that the explanation leaves open may have answered.
 func agrees(e requestReport, got asked) bool {
 	switch {
+	case got.Backend != "" && len(e.Among) > 0:
+		return slices.Contains(e.Among, got.Backend)
 	case got.Backend != "":
 		return got.Backend == e.Backend && (e.Status == 0 || e.Status == 503)
 	case len(e.Unsure) > 0:
@@ -375,28 +378,11 @@ type asked struct {
 
 // who says in few words who answers.
 func (r requestReport) who() string {
-	switch {
-	case r.Closed && r.Backend != "":
-		return fmt.Sprintf("nobody: HAProxy closes the connection, for backend %s has no server", r.Backend)
-	case r.Closed:
-		return "nobody: HAProxy closes the connection"
-	case r.Backend == "" && r.Status == 0:
-		return "one of several backends, see what is not certain"
-	case r.Status != 0 && r.Location != "":
-		return fmt.Sprintf("HAProxy itself: %d to %s", r.Status, r.Location)
-	case r.Status != 0 && (r.Backend == "" || r.Status != 503):
-		return fmt.Sprintf("HAProxy itself: %d", r.Status)
-	case r.Status != 0:
-		return fmt.Sprintf("HAProxy itself: %d, for backend %s has no server", r.Status, r.Backend)
-	}
 	var services []string
 	for _, s := range r.Services {
 		services = append(services, s.Service)
 	}
-	if len(services) == 0 {
-		return "backend " + r.Backend
-	}
-	return "backend " + r.Backend + ", Service " + strings.Join(services, " and ")
+	return r.Who(services)
 }
 
 // print prints places first on lines of their own, so that editors link them.

@@ -115,6 +115,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	defer check.Reuse()()
 	f.opening.Publish = true
 	store, err := stores.Open(cmd.Context(), f.store, f.cluster.store(f.opening, log))
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler"
-	"github.com/hapsnap/hapsnap/compiler/explain/request"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/testing/terminal"
+	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
 // What people see at terminals of 80 and of 120 columns.

@@ -169,8 +169,8 @@ func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 	}
 	if c.GatewayAPI.Enabled {
 		for _, kind := range inputs.GatewayKinds() {
-			q := kubewatch.Query{APIVersion: inputs.GatewayVersion, Kind: kind, Optional: true}
-			if kind == "GatewayClass" {
+			q := kubewatch.Query{APIVersion: inputs.GatewayVersion, Kind: kind.Name, Optional: true}
+			if kind.EveryNamespace {
 				add(nil, q)
 			} else {
 				add(c.Namespaces, q)
@@ -196,7 +196,7 @@ func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 // Concern says what a query of a plan is for, as the name of a role does.
 func Concern(q kubewatch.Query) string {
 	if q.APIVersion == inputs.GatewayVersion && !q.Content {
-		if q.Kind == "GatewayClass" {
+		if kind, _ := inputs.GatewayKindOf(q.Kind); kind.EveryNamespace {
 			return "classes"
 		}
 		return "gateways"

@@ -30,8 +30,8 @@ func converterFor(q kubewatch.Query) converter {
 	if q.Content {
 		return c
 	}
-	if q.APIVersion == inputs.GatewayVersion {
-		c.typed, c.strict = inputs.NewGatewayObject(q.Kind), true
+	if kind, is := inputs.GatewayKindOf(q.Kind); is && q.APIVersion == inputs.GatewayVersion {
+		c.typed, c.strict = func() any { return kind.New() }, true
 		return c
 	}
 	if q.APIVersion == inputs.DefinitionVersion && q.Kind == inputs.DefinitionKind {

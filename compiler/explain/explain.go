@@ -125,12 +125,17 @@ func annotated(line render.LineOrigin, text string, in inputs.Inputs) []Origin {
 	}
 	for _, o := range in.Ingresses {
 		if asked[o.Ref] {
-			out = append(out, matching(o, o.Value.Annotations, text)...)
+			out = append(out, matching(o.Ref, o.Position, o.Value.Annotations, text)...)
 		}
 	}
 	for _, o := range in.Services {
 		if asked[o.Ref] {
-			out = append(out, matching(o, o.Value.Annotations, text)...)
+			out = append(out, matching(o.Ref, o.Position, o.Value.Annotations, text)...)
+		}
+	}
+	for _, o := range in.Gateway.Each() {
+		if asked[o.Ref] {
+			out = append(out, matching(o.Ref, o.Position, o.Value.GetAnnotations(), text)...)
 		}
 	}
 	slices.SortFunc(out, func(a, b Origin) int {
@@ -166,7 +171,7 @@ func partOfLine(text, value string) bool {
 }
 
 // matching returns the options of one object whose values are on a line.
-func matching[T any](o inputs.Object[T], annotations map[string]string, text string) []Origin {
+func matching(object diag.Object, at func(path ...any) diag.Position, annotations map[string]string, text string) []Origin {
 	var out []Origin
 	for _, name := range slices.Sorted(maps.Keys(annotations)) {
 		value := annotations[name]
@@ -174,7 +179,7 @@ func matching[T any](o inputs.Object[T], annotations map[string]string, text str
 			continue
 		}
 		path := []any{"metadata", "annotations", name}
-		found := originOf(o.Ref, o.Position(path...), manifests.FieldPath(path))
+		found := originOf(object, at(path...), manifests.FieldPath(path))
 		found.Value = value
 		out = append(out, found)
 	}

@@ -93,7 +93,8 @@ func (a api) warnings() []diag.Diagnostic {
 		warn("apply the roles that `compiler rbac` prints", "the compiler may not read the CustomResourceDefinitions of the Gateway API, and does not know their version")
 		return out
 	}
-	for _, kind := range inputs.GatewayKinds() {
+	for _, k := range inputs.GatewayKinds() {
+		kind := k.Name
 		versions, is := a.served[kind]
 		switch {
 		case a.reads(kind):

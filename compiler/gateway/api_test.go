@@ -32,15 +32,8 @@ func bundle(version, channel string) string {
 func definitions(annotations string, but ...string) string {
 	out := ""
 	for _, kind := range inputs.GatewayKinds() {
-		plural := strings.ToLower(kind) + "s"
-		switch kind {
-		case "GatewayClass":
-			plural = "gatewayclasses"
-		case "BackendTLSPolicy":
-			plural = "backendtlspolicies"
-		}
-		if !slices.Contains(but, kind) {
-			out += definition(kind, plural, annotations, "v1")
+		if !slices.Contains(but, kind.Name) {
+			out += definition(kind.Name, kind.Resource, annotations, "v1")
 		}
 	}
 	return out

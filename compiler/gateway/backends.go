@@ -97,6 +97,7 @@ func add(to map[string]*routing.Backend, x wanted) {
 	known := to[x.Name]
 	if known == nil {
 		known = &x.Backend
+		known.Origins = slices.Clip(known.Origins) // which claims have
 		to[x.Name] = known
 	}
 	if !slices.Contains(known.Origins, x.by) {
@@ -116,7 +117,7 @@ func (b *backends) report(f *findings) {
 		f.report(diag.Warning, service, o.at, fmt.Sprintf("what its annotations say of TLS to its servers does not hold for routes of Gateways: %s does", o.by), "remove them")
 	}
 	for service, at := range b.closed {
-		f.report(diag.Error, service, at, "its annotations protect it, or need a Secret, and routes of Gateways cannot follow them: what they send to it is refused",
+		f.report(diag.Error, service, at, "routes of Gateways cannot follow its annotations, which need a Secret, or protect it against copies of requests and connections: what they send to it is refused",
 			"remove them, or route to it by an Ingress")
 	}
 }
@@ -182,9 +183,9 @@ func (s *source) refer(route attach.Route, ref gatewayv1.BackendRef) reference {
 // do the same are one.
 func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *wants, origin routing.Origin) string {
 	made := routing.Backend{Targets: []routing.Target{ref.target}, Filters: filters}
-	shows, grpc := r.serve(&made, ref, w), r.isGRPC()
+	shows, grpc := r.serve(&made, ref, w, true), r.isGRPC()
 	demand := r.ask(&made, ref, w)
-	if todo.timeout != "" || todo.retry != nil || grpc {
+	if todo.timeout != "" || todo.retry != nil || todo.sessions != nil || made.Upstream != nil || grpc {
 		upstream := policy.Upstream{}
 		if made.Upstream != nil {
 			upstream = *made.Upstream
@@ -198,17 +199,21 @@ func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *want
 		if grpc {
 			upstream.Protocol = policy.GRPC
 		}
+		upstream = keepSessions(upstream, todo.sessions, ref)
 		made.Upstream = &upstream
 	}
 	suffix, own := "0", []any{filters, todo.timeout, grpc}
 	if todo.retry != nil {
 		own = append(own, *todo.retry)
 	}
+	if todo.sessions != nil {
+		own = append(own, *todo.sessions)
+	}
 	if shows {
 		own = append(own, r.shown)
 	}
-	if r.options.NeedsBackend() {
-		own = append(own, r.Kind, r.Route.Namespace, r.Ref.Name)
+	if r.needsOwn() || demand != nil {
+		own = append(own, r.Kind, r.Route.Namespace, r.Ref.Name, r.key())
 	}
 	if len(filters) > 0 || todo.timeout != "" || grpc || len(own) > 3 {
 		suffix = digest(own...)
@@ -221,7 +226,7 @@ func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *want
 // takePlain is take for copies of requests, to which nothing is done.
 func (r *reader) takePlain(ref reference, w *wants, origin routing.Origin) string {
 	made, suffix := routing.Backend{Targets: []routing.Target{ref.target}}, "0"
-	if r.serve(&made, ref, w) {
+	if r.serve(&made, ref, w, false) {
 		suffix = digest([]policy.Filter(nil), policy.Duration(""), false, r.shown)
 	}
 	made.Name = ref.name + ":" + suffix
@@ -229,9 +234,9 @@ func (r *reader) takePlain(ref reference, w *wants, origin routing.Origin) strin
 }
 
 // serve applies what the Service says of how it is spoken to, and a policy for it. What needs more than the
-// Service, and what protects it, is not supported here: then nothing is served. It reports whether servers
-// are shown a certificate.
-func (r *reader) serve(made *routing.Backend, ref reference, w *wants) bool {
+// Service is not supported here, nor is what protects it, unless the backend is guarded: then nothing is served. It
+// reports whether servers are shown a certificate.
+func (r *reader) serve(made *routing.Backend, ref reference, w *wants, guarded bool) bool {
 	var port options.Values
 	if ref.port.AppProtocol != nil {
 		port = options.AppProtocol(*ref.port.AppProtocol)
@@ -243,19 +248,24 @@ func (r *reader) serve(made *routing.Backend, ref reference, w *wants) bool {
 		return false
 	}
 	settings, _, closed := options.Resolve(port, offered)
-	more := settings.Basic != nil || settings.External != nil || len(settings.Snippet) > 0 || settings.Protection.Any() ||
-		settings.Upstream.Affinity != nil || settings.ServerSecrets != (options.ServerSecrets{}) || settings.Upstream.FastCGI != nil
+	protects := settings.Basic != nil || settings.External != nil || settings.Protection.Any()
+	more := protects && !guarded || len(settings.Snippet) > 0 ||
+		settings.ServerSecrets != (options.ServerSecrets{}) || settings.Upstream.FastCGI != nil
 	if closed || more {
-		made.Targets = nil
+		shut(made)
 		w.close(ref)
 		return false
 	}
 	if by != nil && by.tls == nil {
-		made.Targets = nil
+		shut(made)
 		return false
 	}
-	made.Filters = append(made.Filters[:len(made.Filters):len(made.Filters)], settings.Filters()...)
+	_, filters := settings.Ways() // the others are in the layer of the Service
+	made.Filters = append(made.Filters[:len(made.Filters):len(made.Filters)], filters...)
 	shows := shows(&settings.Upstream, by, r.shown)
+	if !guarded {
+		settings.Upstream.Affinity = nil // copies are of no session
+	}
 	if settings.Upstream != (policy.Upstream{}) {
 		made.Upstream = &settings.Upstream
 	}

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -22,16 +25,23 @@ import (
 type certificates struct {
 	secrets map[types.NamespacedName]inputs.Object[corev1.Secret]
 	unseen  bool                           // no Secret is looked at
+	now     time.Time                      // zero for none
+	warn    func(...diag.Diagnostic)       // each once
 	byFile  map[string]routing.Certificate // that were asked for
 }
 
-func newCertificates(secrets []inputs.Object[corev1.Secret], unseen bool) *certificates {
-	return &certificates{secrets: inputs.ByName(secrets), unseen: unseen, byFile: map[string]routing.Certificate{}}
+func newCertificates(secrets []inputs.Object[corev1.Secret], cfg Config, warn func(...diag.Diagnostic)) *certificates {
+	return &certificates{secrets: inputs.ByName(secrets), unseen: cfg.SecretsUnseen, now: cfg.Now, warn: warn, byFile: map[string]routing.Certificate{}}
 }
 
 // served is [certificates.certificate] for clients.
 func (t *certificates) served(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
 	c, why = t.certificate(name, namespace, origin)
+	if c.Observed != nil {
+		secret := t.secrets[types.NamespacedName(c.Secret)]
+		data, _ := live.Certificate(*secret.Value) // as it was observed
+		t.warn(access.CertificateWarnings(secret, *c.Observed, t.now, pem.ServingOf(data).Faults(t.now), "clients get the fallback certificate")...)
+	}
 	if why == absent {
 		why += "; clients get the fallback certificate until it does where snapshots are pushed"
 	}

@@ -31,8 +31,9 @@ type claims struct {
 	// refused says why no rule of the route is served, and resolved which reference leads to nothing.
 	refused, resolved attach.Verdict
 	found             []diag.Diagnostic
-	// options are those of the route. Its backends are its own if it has some.
-	options options.Values
+	// own are the options of the route, and options these with the defaults of its Gateway. Its backends are its own if it
+	// has some.
+	own, options options.Values
 }
 
 // ruleClaims are those of a rule: its matches and what these lead to, or why there are none.
@@ -46,13 +47,13 @@ type ruleClaims struct {
 type reader struct {
 	*source
 	*claims
-	shown string // by which servers over TLS know the Gateway, or ""
+	under
 }
 
-// claimsOf reads a route, for Gateways that show a certificate to servers over TLS, or none. It is a pure function of
-// the route and of what the source says.
-func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], shown string) *claims {
-	r := reader{source: s, shown: shown, claims: &claims{Object: o, Route: attach.Route{Kind: o.Ref.Kind, Namespace: o.Ref.Namespace}}}
+// claimsOf reads a route, for Gateways that show a certificate to servers over TLS, or none, and that have options, or
+// none. It is a pure function of the route, of these, and of what the source says.
+func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], u under) *claims {
+	r := reader{source: s, under: u, claims: &claims{Object: o, Route: attach.Route{Kind: o.Ref.Kind, Namespace: o.Ref.Namespace}}}
 	if field := inputs.UnknownField(o.Value); field != "" {
 		r.report(diag.Error, o.Position("spec"), unknownField(field)+"; the route is not served", "")
 		r.refused = attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: unknownField(field)}
@@ -89,9 +90,6 @@ func (c *claims) report(severity diag.Severity, at diag.Position, message, hint 
 
 // rule returns the matches of a rule, or why there are none, and adds what they lead to.
 func (r *reader) rule(i int, rule gatewayv1.HTTPRouteRule, w *wants) ([]layout.Match, *problem) {
-	if rule.SessionPersistence != nil {
-		return nil, unsupported("session persistence is not supported").in("sessionPersistence")
-	}
 	matches, p := matchesOf(rule, r.form)
 	if p != nil {
 		return nil, p
@@ -105,6 +103,9 @@ func (r *reader) rule(i int, rule gatewayv1.HTTPRouteRule, w *wants) ([]layout.M
 	}
 	if todo.retry, p = retryOf(rule); p != nil {
 		return nil, p
+	}
+	if todo.sessions, p = sessionsOf(rule); p != nil {
+		return nil, p.in("sessionPersistence")
 	}
 	each := make([]work, len(rule.BackendRefs))
 	for n, ref := range rule.BackendRefs {
@@ -168,7 +169,7 @@ func (r *reader) destination(rule gatewayv1.HTTPRouteRule, m match, todo work, e
 	if p != nil {
 		return "", p.in("filters")
 	}
-	copies, p := r.mirrored(todo, w, origin)
+	copies, p := mirrored(r, todo, w, origin)
 	if p != nil {
 		return "", p.in("filters")
 	}
@@ -199,7 +200,7 @@ func (r *reader) destination(rule gatewayv1.HTTPRouteRule, m match, todo work, e
 		if p != nil {
 			return "", p.in("backendRefs", n, "filters")
 		}
-		copies, p := r.mirrored(each[n], w, origin)
+		copies, p := mirrored(r, each[n], w, origin)
 		if p != nil {
 			return "", p.in("backendRefs", n, "filters")
 		}
@@ -222,7 +223,7 @@ func (r *reader) destination(rule gatewayv1.HTTPRouteRule, m match, todo work, e
 	if todo.rewrite != nil || slices.ContainsFunc(each, func(w work) bool { return w.rewrite != nil }) {
 		prefix = m.Path
 	}
-	return w.split(shares, prefix+r.shown, origin), nil
+	return w.split(shares, prefix+r.key(), origin), nil
 }
 
 // use takes note of what a reference leads to that may be referred to.

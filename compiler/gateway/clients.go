@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/routing"
@@ -94,6 +96,9 @@ func (t *gateways) showServers(g *attach.Gateway) {
 	default:
 		c, why := t.certificates.certificate(to.Name, to.Namespace, routing.Origin{Object: g.Ref, Position: g.Position(at...), Field: manifests.FieldPath(at)})
 		g.Shown = c.File
+		if c.Observed != nil {
+			t.addNew(access.CertificateWarnings(t.certificates.secrets[types.NamespacedName(c.Secret)], *c.Observed, t.cfg.Now, nil, "servers that ask for it may refuse it")...)
+		}
 		if why != "" {
 			wrong(gatewayv1.GatewayReasonInvalidClientCertificateRef, fmt.Sprintf("Secret %s/%s %s", to.Namespace, to.Name, why))
 		}

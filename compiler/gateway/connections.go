@@ -110,6 +110,9 @@ func (t *routes) connect(r *read, l *attach.Listener) string {
 	var w wants
 	defer func() { t.backends.merge(w) }()
 	origin := r.matches[0].Origin
+	if t.unguarded(l) {
+		return w.closing(origin)
+	}
 	var shares []routing.Share
 	for _, ref := range r.references {
 		switch {
@@ -147,10 +150,10 @@ func (s *source) connections(r reference, l *attach.Listener, w *wants, origin r
 	settings, _, closed := options.ForConnections(l.PassesOn(), offered)
 	switch {
 	case closed || settings.Protection.Any() || settings.ServerSecrets != (options.ServerSecrets{}):
-		made.Targets = nil
+		shut(&made)
 		w.close(r)
 	case by != nil && by.tls == nil:
-		made.Targets = nil
+		shut(&made)
 	default:
 		made.Upstream = &settings.Upstream
 		if shows(made.Upstream, by, l.Gateway.Shown) {

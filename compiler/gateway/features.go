@@ -76,7 +76,9 @@ var experimental = func() map[features.FeatureName]bool {
 func (c Config) supportedFeatures(of api) []gatewayv1.SupportedFeature {
 	var out []gatewayv1.SupportedFeature
 	for _, name := range supported {
-		missing := func(kind string) bool { return strings.HasPrefix(string(name), kind) && !of.reads(kind) }
+		missing := func(kind inputs.GatewayKind) bool {
+			return strings.HasPrefix(string(name), kind.Name) && !of.reads(kind.Name)
+		}
 		if experimental[name] && !of.experimental || slices.ContainsFunc(inputs.GatewayKinds(), missing) {
 			continue
 		}

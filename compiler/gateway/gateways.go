@@ -30,6 +30,7 @@ type gateways struct {
 	authorities  *authorities
 	binds        map[string]*bind // by name
 	verdicts     *Verdicts
+	levels       map[diag.Object]*level // Gateways and ListenerSets with options
 }
 
 // place finds the Gateways that are ours, and opens their ports. The older one gets a port.
@@ -138,9 +139,7 @@ func unknownField(field string) string {
 func (t *gateways) refuse(g *attach.Gateway) {
 	var why attach.Verdict
 	spec := g.Value.Spec
-	unguarded := misplaced(g.Ref, g.Value.Annotations, g.Position, func(severity diag.Severity, at diag.Position, message, hint string) {
-		t.report(severity, g.Ref, at, message, hint)
-	})
+	unguarded := t.readLevel(g.Ref, g.Position, g.Value.Annotations)
 	switch field := inputs.UnknownField(g.Value); {
 	case unguarded != "":
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: unguarded}
@@ -162,9 +161,7 @@ func (t *gateways) refuse(g *attach.Gateway) {
 // refuseSets leaves out the ListenerSets that a Gateway does not allow.
 func (t *gateways) refuseSets(g *attach.Gateway) {
 	for _, s := range g.Sets {
-		unguarded := misplaced(s.Ref, s.Value.Annotations, s.Position, func(severity diag.Severity, at diag.Position, message, hint string) {
-			t.report(severity, s.Ref, at, message, hint)
-		})
+		unguarded := t.readLevel(s.Ref, s.Position, s.Value.Annotations)
 		switch field := inputs.UnknownField(s.Value); {
 		case unguarded != "":
 			s.Refused = attach.Verdict{Reason: string(gatewayv1.ListenerSetReasonInvalid), Message: unguarded}

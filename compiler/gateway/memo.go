@@ -54,10 +54,10 @@ type memory struct {
 	known          map[spot]remembered
 }
 
-// spot is where claims are looked for: a route by the address of its value, and what servers are shown.
+// spot is where claims are looked for: a route by the address of its value, and what they are made for.
 type spot struct {
 	route any
-	shown string
+	under string // the key of it
 }
 
 // remembered are claims, and the answers that they were made of, in the order in which they were given.
@@ -120,8 +120,8 @@ func (c *claimer) routes(in inputs.GatewayAPI) []route {
 // of returns the claims of a route, those that are remembered if they would be made again. Whether they would is
 // asked in the order in which they were made: some answers, such as that authorities are too many by now, depend on
 // what was asked before, and are the same with a Memo and without.
-func (c *claimer) of(r route, shown string) *claims {
-	at := spot{r.of, shown}
+func (c *claimer) of(r route, u under) *claims {
+	at := spot{r.of, u.key()}
 	if known, is := c.now.known[at]; is {
 		return known.claims
 	}
@@ -132,7 +132,7 @@ func (c *claimer) of(r route, shown string) *claims {
 		return known.claims
 	}
 	c.source.asked = nil
-	made := remembered{claims: claimsOf(c.source, r.Object, shown)}
+	made := remembered{claims: claimsOf(c.source, r.Object, u)}
 	made.asked, c.source.asked = c.source.asked, nil
 	c.now.known[at] = made
 	if c.memo != nil {

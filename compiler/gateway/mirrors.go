@@ -11,7 +11,7 @@ import (
 
 // mirrored returns the filters that copy requests of a rule, or of one of its backendRefs. A mirror that leads
 // to nothing is left out, and reported: no request suffers from it.
-func (r *reader) mirrored(todo work, w *wants, origin routing.Origin) ([]policy.Filter, *problem) {
+func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.Filter, *problem) {
 	var out []policy.Filter
 	for _, m := range todo.mirrors {
 		share, p := shareOf(m)

@@ -17,28 +17,30 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
-	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// demand is what the options of a route name, and what is to be had before anything is served.
+// demand is what the options of a backend name, and what is to be had before anything is served.
 type demand struct {
-	lists access.Lists
-	users *access.Users
+	lists []access.Lists
+	users []*access.Users
 	found []diag.Diagnostic
-	// refused says that the Service that is to be asked for authentication cannot be.
+	// refused says that what protects cannot be had, such as the Service that is to be asked for authentication.
 	refused bool
 }
 
 // readOptions reads the annotations of a route. The problems of options together are said once, without a Service.
 func (r *reader) readOptions() {
-	var problems []options.Problem
-	r.options, problems = options.Read(options.OnRoute, r.Value.Annotations)
-	_, more, closed := options.Resolve(r.options)
-	r.options.Closed = r.options.Closed || closed
+	own, problems := options.Read(options.OnRoute, r.Value.Annotations)
+	_, more, closed := options.Resolve(own)
+	own.Closed = own.Closed || closed
 	for _, p := range slices.Concat(problems, more[0]) {
 		r.report(p.Severity, r.Position("metadata", "annotations", p.Annotation), p.Message, p.Hint)
 	}
-	if !r.options.Has("timeout-server") {
+	r.own, r.options = own, own
+	for _, l := range slices.Backward(r.levels) {
+		r.options = r.options.Inherit(l.defaults)
+	}
+	if !own.Has("timeout-server") {
 		return
 	}
 	for i, rule := range r.specRules() {
@@ -64,7 +66,8 @@ func misplaced(o diag.Object, annotations map[string]string, at func(path ...any
 // ask gives a backend of a route what the options of the route ask for, before what its rule does. The filters of the
 // Service follow those of the rule.
 func (r *reader) ask(made *routing.Backend, ref reference, w *wants) *demand {
-	if !r.options.NeedsBackend() || len(made.Targets) == 0 {
+	byService := levelOfService(ref)
+	if !r.needsOwn() && byService == nil || len(made.Targets) == 0 {
 		return nil
 	}
 	var port options.Values
@@ -77,7 +80,7 @@ func (r *reader) ask(made *routing.Backend, ref reference, w *wants) *demand {
 		tls = made.Upstream.TLS // of a policy, perhaps
 	}
 	both, _, _ := options.Resolve(r.options.Inherit(port), offered)
-	out := r.protect(made, w)
+	out := r.protect(made, w, byService)
 	if upstream := both.Upstream; upstream != (policy.Upstream{}) || tls != nil {
 		upstream.TLS = tls
 		made.Upstream = &upstream
@@ -85,33 +88,22 @@ func (r *reader) ask(made *routing.Backend, ref reference, w *wants) *demand {
 	return out
 }
 
-// protect gives a backend what the options of the route do with requests: who may send them, and what becomes of these
-// before the filters of a rule.
-func (r *reader) protect(made *routing.Backend, w *wants) *demand {
-	settings, _, _ := options.Resolve(r.options)
-	out := &demand{}
-	asks := access.Asker{
-		Namespace: r.Route.Namespace, SharedServices: r.sharedServices, Service: r.service, Port: servicePort,
-		Spot: func(option string) access.Spot {
-			at := []any{"metadata", "annotations", options.Prefix + option}
-			return access.Spot{Origin: routing.Origin{Object: r.Ref, Position: r.Position(at...), Field: manifests.FieldPath(at)}, Title: "annotation " + options.Prefix + option}
-		},
+// needsOwn reports whether the route has backends of its own: options ask for something, its own or those of its Gateway.
+func (r *reader) needsOwn() bool { return r.options.NeedsBackend() || len(r.levels) > 0 }
+
+// protect gives a backend what options do with requests: who may send them, and what becomes of these before the filters
+// of a rule. What the Service protects, if there is one, holds besides.
+func (r *reader) protect(made *routing.Backend, w *wants, service *level) *demand {
+	out, layers := &demand{}, r.layers()
+	if service != nil {
+		settings, _, _ := options.Resolve(service.protects.Inherit(service.defaults)) // which answers preflight requests first
+		layers = append(layers, layer{settings: settings, asks: r.asker(service.ref.Namespace, service.spot), last: true})
 	}
-	out.lists = access.FindLists(&settings.Protection, asks)
-	if settings.Basic != nil {
-		out.users = access.FindUsers(&settings, asks)
-	}
-	if settings.External != nil {
-		asked := access.FindService(&settings, asks)
-		if out.found = asked.Found; asked.Refused != nil {
-			out.found, out.refused = append(out.found, *asked.Refused), true
-			return out
+	out.join(made, layers, w)
+	for _, l := range append(slices.Clone(r.levels), service) {
+		if l != nil {
+			made.Origins = append(made.Origins, l.origin())
 		}
-		w.add(asked.Backend, asked.Origin)
-	}
-	made.Filters = slices.Concat(settings.Filters(), made.Filters)
-	if p := settings.Protection; p.Any() {
-		made.Protection = &p
 	}
 	return out
 }
@@ -181,7 +173,7 @@ func (t *routes) closeBarred() {
 // closedRule returns the matches of a rule that is not served, if options of the route protect it: else its requests
 // might match a rule that does not.
 func (r *reader) closedRule(i int, rule gatewayv1.HTTPRouteRule, w *wants) []layout.Match {
-	if !r.options.Protect() {
+	if !r.own.Protect() {
 		return nil
 	}
 	matches, p := matchesOf(rule, r.form)
@@ -195,12 +187,12 @@ func (r *reader) closedRule(i int, rule gatewayv1.HTTPRouteRule, w *wants) []lay
 // redirect returns the backend that redirects as filters say, after what the options of the route do.
 func (r *reader) redirect(filters []policy.Filter, w *wants, origin routing.Origin) string {
 	made := routing.Backend{Filters: filters}
-	if !r.options.NeedsBackend() {
+	if !r.needsOwn() {
 		made.Name = "hapsnap_redirect:" + digest(filters)
 		return w.add(made, origin)
 	}
-	made.Name = "hapsnap_redirect:" + digest(filters, r.Kind, r.Route.Namespace, r.Ref.Name)
-	demand := r.protect(&made, w)
+	made.Name = "hapsnap_redirect:" + digest(filters, r.Kind, r.Route.Namespace, r.Ref.Name, r.key())
+	demand := r.protect(&made, w, nil)
 	w.backends = append(w.backends, wanted{made, origin, demand})
 	return made.Name
 }
@@ -221,13 +213,21 @@ func (b *backends) takeDemands(used map[string]bool) {
 			continue
 		}
 		b.tell(d.found...)
-		usable := b.access.Lists(d.lists) && !d.refused
-		if d.users != nil {
-			b.access.Users(*d.users)
+		usable := !d.refused
+		for _, l := range d.lists {
+			usable = b.access.Lists(l) && usable
+		}
+		for _, u := range d.users {
+			b.access.Users(*u)
 		}
 		if !usable {
-			made := b.byName[name]
-			made.Targets, made.Filters, made.Protection, made.Upstream = nil, nil, nil, nil
+			shut(b.byName[name])
 		}
 	}
+}
+
+// shut takes everything from a backend that is to answer 503: what protects it cannot be had, or would do something else
+// than was asked.
+func shut(b *routing.Backend) {
+	b.Targets, b.Filters, b.Protection, b.Upstream = nil, nil, nil, nil
 }

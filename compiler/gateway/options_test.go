@@ -72,7 +72,7 @@ func TestOptionsThatCannotBeHadClose(t *testing.T) {
 		"a Service of others":       {"hapsnap.dev/auth-url: 'http://auth.other.svc:80/'", "", "is of another namespace, which does not share it"},
 		"no such Service":           {"hapsnap.dev/auth-url: 'http://auth.shop.svc:80/'", "", "Service shop/auth does not exist"},
 		"no list of countries":      {"hapsnap.dev/allow-countries: DE", "", "names no list of countries"},
-		"a rule that is not served": {"hapsnap.dev/allow-list: 10.0.0.0/8", ", {matches: [{path: {value: /c}}], backendRefs: [{name: web, port: 80}], sessionPersistence: {}}", "session persistence"},
+		"a rule that is not served": {"hapsnap.dev/allow-list: 10.0.0.0/8", ", {matches: [{path: {value: /c}}], backendRefs: [{name: web, port: 80}], sessionPersistence: {type: Header}}", "sessions are kept by cookies only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -132,6 +132,66 @@ func TestRefusedRoutesThatProtectAreClosed(t *testing.T) {
 	}
 }
 
+// A route that is not served since the limits of its namespace are reached, or of which a rule is not, has its hosts closed
+// for other routes of the namespace if options protect it.
+func TestLimitedRoutesThatProtectAreClosed(t *testing.T) {
+	t.Parallel()
+	var headers []string
+	for i := range 20 {
+		var some []string
+		for j := range 4 {
+			some = append(some, fmt.Sprintf("{name: h%d, value: a}", 4*i+j))
+		}
+		headers = append(headers, "{headers: ["+strings.Join(some, ", ")+"]}")
+	}
+	costly := "{matches: [" + strings.Join(headers, ", ") + "], backendRefs: [{name: web, port: 80}]}"
+	for name, c := range map[string]struct {
+		rules string
+		most  int
+	}{
+		"a rule that looks at too much": {"{matches: [{path: {value: /a}}], backendRefs: [{name: web, port: 80}]}, " + costly, 0},
+		"too many matches":              {"{matches: [{path: {value: /a}}, {path: {value: /b}}, {path: {value: /c}}], backendRefs: [{name: web, port: 80}]}", 3},
+	} {
+		for _, protects := range []bool{true, false} {
+			secret := object("HTTPRoute", "secret", "{parentRefs: [{name: one}], hostnames: [a.example], rules: ["+c.rules+"]}")
+			if protects {
+				secret = noted(secret, "hapsnap.dev/allow-list: 10.0.0.0/8")
+			}
+			cfg := usual
+			cfg.MostRoutes = c.most
+			m, found, _ := gateway.Translate(gathered(t, class+object("Gateway", "one", oneGateway)+service("web")+
+				object("HTTPRoute", "open", "{parentRefs: [{name: one}], hostnames: [a.example], rules: [{backendRefs: [{name: web, port: 80}]}]}")+secret), cfg)
+			open := slices.ContainsFunc(backendsOf(m, "a.example", ""), func(b routing.Backend) bool { return len(b.Targets) > 0 })
+			if len(found) == 0 || open == protects {
+				t.Errorf("%s, protected %v: the other route is served %v, said %v", name, protects, open, found)
+			}
+		}
+	}
+}
+
+// A route of which no rule is served is not accepted, and stays closed if options protect it: its requests are not left to
+// other routes.
+func TestRoutesWithoutAnyRuleAreClosedIfTheyProtect(t *testing.T) {
+	t.Parallel()
+	for _, protects := range []bool{true, false} {
+		secret := object("HTTPRoute", "secret", "{parentRefs: [{name: one}], hostnames: [a.example], rules: [{matches: [{path: {value: /a}}], backendRefs: [{name: web, port: 80}], sessionPersistence: {type: Header}}]}")
+		if protects {
+			secret = noted(secret, "hapsnap.dev/allow-list: 10.0.0.0/8")
+		}
+		m, _, v := gateway.Translate(gathered(t, class+object("Gateway", "one", oneGateway)+service("web")+
+			object("HTTPRoute", "open", "{parentRefs: [{name: one}], hostnames: [a.example], rules: [{backendRefs: [{name: web, port: 80}]}]}")+secret), usual)
+		closed := backendsOf(m, "a.example", "/a")
+		if got := len(closed) == 1 && len(closed[0].Targets) == 0; got != protects || !protects && len(closed) > 0 {
+			t.Errorf("protected %v: it leads to %+v", protects, closed)
+		}
+		for _, r := range v.Routes {
+			if accepted := gateway.Condition(r.Parents[0].Conditions, "Accepted").Status == "True"; accepted != (r.Ref.Name == "open") {
+				t.Errorf("%s: accepted %v", r.Ref, accepted)
+			}
+		}
+	}
+}
+
 // A Service that routes have asked for authentication has another backend than the same one that Ingresses have asked: the
 // two may differ by the headers that they lose, and one name for both would keep everything from being published.
 func TestAskedServicesAreApartFromThoseOfIngresses(t *testing.T) {
@@ -143,29 +203,32 @@ func TestAskedServicesAreApartFromThoseOfIngresses(t *testing.T) {
 	}
 }
 
-// What would protect something elsewhere closes what it stands on, where no option is for that kind: a Gateway, a
-// ListenerSet, or a route of connections. Options that protect nothing are warned about.
-func TestOptionsOfNoKind(t *testing.T) {
+// An option that protects something closes what it stands on where it cannot be followed: a route of connections, or with
+// a wrong value a Gateway or a ListenerSet. One that protects connections of a listener closes these.
+func TestOptionsThatCannotBeFollowedClose(t *testing.T) {
 	t.Parallel()
-	gateway1 := strings.Replace(oneGateway, "listeners:", "allowedListeners: {namespaces: {from: All}}, listeners:", 1)
+	one := strings.Replace(oneGateway, "listeners:", "allowedListeners: {namespaces: {from: All}}, listeners:", 1)
 	objects := map[string]string{
-		"Gateway":     object("Gateway", "one", gateway1),
+		"Gateway":     object("Gateway", "one", one),
+		"raw":         object("Gateway", "raw", "{gatewayClassName: hapsnap, listeners: [{name: tcp, port: 82, protocol: TCP}, {name: tls, port: 83, protocol: TLS, tls: {mode: Passthrough}}]}"),
 		"ListenerSet": object("ListenerSet", "more", "{parentRef: {name: one}, listeners: [{name: b, port: 81, protocol: HTTP}]}"),
 		"TCPRoute":    object("TCPRoute", "tcp", "{parentRefs: [{name: raw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"),
 		"TLSRoute":    object("TLSRoute", "tls", "{parentRefs: [{name: raw}], hostnames: [tls.example], rules: [{backendRefs: [{name: web, port: 80}]}]}"),
 	}
-	raw := object("Gateway", "raw", "{gatewayClassName: hapsnap, listeners: [{name: tcp, port: 82, protocol: TCP}, {name: tls, port: 83, protocol: TLS, tls: {mode: Passthrough}}]}")
 	routes := object("HTTPRoute", "r", "{parentRefs: [{name: one}, {kind: ListenerSet, name: more}], rules: [{backendRefs: [{name: web, port: 80}]}]}")
-	served := func(t *testing.T, kind, annotation string) (out []int, found []diag.Diagnostic) {
+	served := func(t *testing.T, on, annotation string) (out []int, found []diag.Diagnostic) {
 		t.Helper()
-		text := class + service("web") + raw + routes
+		text := class + service("web") + routes
 		for k, o := range objects {
-			if k == kind {
+			if k == on {
 				o = noted(o, annotation)
 			}
 			text += o
 		}
 		m, found, _ := gateway.Translate(gathered(t, text), usual)
+		if err := modeltest.Check(m); err != nil {
+			t.Error(err)
+		}
 		for _, b := range m.Binds {
 			if slices.ContainsFunc(m.Hosts, func(h routing.Host) bool { return h.Bind == b.Name && len(h.Routes) > 0 }) {
 				out = append(out, b.Port)
@@ -180,20 +243,28 @@ func TestOptionsOfNoKind(t *testing.T) {
 		return out, found
 	}
 	all, _ := served(t, "", "")
-	for kind, lost := range map[string][]int{"Gateway": {80, 81}, "ListenerSet": {81}, "TCPRoute": {82}, "TLSRoute": {83}} {
-		got, found := served(t, kind, "hapsnap.dev/allow-list: 10.0.0.0/8")
-		want := slices.DeleteFunc(slices.Clone(all), func(p int) bool { return slices.Contains(lost, p) })
+	for _, c := range []struct {
+		on, annotation, said string
+		lost                 []int
+	}{
+		{"Gateway", "hapsnap.dev/allow-list: nonsense", "is not a network; nothing is served by it", []int{80, 81}},
+		{"Gateway", "hapsnap.dev/client-ca-secret: ca", "protects something, and is no option of Gateway, ListenerSet; nothing is served by it", []int{80, 81}},
+		{"Gateway", "hapsnap.dev/timeout-server: soon", "timeout-server", nil},
+		{"ListenerSet", "hapsnap.dev/max-body-size: much", "nothing is served by it", []int{81}},
+		{"TCPRoute", "hapsnap.dev/allow-list: 10.0.0.0/8", "allow-list protects something, and is an option of", []int{82}},
+		{"TLSRoute", "hapsnap.dev/allow-list: 10.0.0.0/8", "allow-list protects something, and is an option of", []int{83}},
+		{"TLSRoute", "hapsnap.dev/timeout-server: 9s", "does nothing on a TLSRoute", nil},
+		{"raw", "hapsnap.dev/allow-list: 10.0.0.0/8", "routes whole connections, which its annotations protect and cannot: they are closed", []int{82, 83}},
+		{"raw", "hapsnap.dev/timeout-server: 9s", "", nil},
+		{"Gateway", "hapsnap.dev/allow-list: 10.0.0.0/8", "", nil},
+	} {
+		got, found := served(t, c.on, c.annotation)
+		want := slices.DeleteFunc(slices.Clone(all), func(p int) bool { return slices.Contains(c.lost, p) })
 		if !slices.Equal(got, want) || len(all) != 4 {
-			t.Errorf("%s: ports %v are served, want %v of %v", kind, got, want, all)
+			t.Errorf("%s %s: ports %v are served, want %v of %v", c.on, c.annotation, got, want, all)
 		}
-		if !slices.ContainsFunc(found, func(d diag.Diagnostic) bool {
-			return d.Severity == diag.Error && d.Object.Kind == kind && strings.Contains(d.Message, "allow-list protects something, and is an option of")
-		}) {
-			t.Errorf("%s: said %v", kind, found)
-		}
-		got, found = served(t, kind, "hapsnap.dev/timeout-server: 9s")
-		if !slices.Equal(got, all) || len(found) != 1 || found[0].Severity != diag.Warning || !strings.Contains(found[0].Message, "does nothing on a "+kind) {
-			t.Errorf("%s: ports %v are served, said %v", kind, got, found)
+		if !slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return strings.Contains(d.Message, c.said) }) && c.said != "" || c.said == "" && len(found) > 0 {
+			t.Errorf("%s %s: said %v", c.on, c.annotation, found)
 		}
 	}
 }

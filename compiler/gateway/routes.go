@@ -28,6 +28,7 @@ type routes struct {
 	backends *backends
 	binds    map[string]*bind
 	verdicts *Verdicts
+	levels   map[diag.Object]*level
 	matches  map[string]int // that were counted, by namespace
 	barred   []barred
 	parts    map[string]map[string]bool // that conditions look at, by namespace
@@ -39,15 +40,15 @@ type read struct {
 	of      any // the object itself, by its address
 	matches []layout.Match
 	left    map[int]bool // rules that are left out
-	// shown are the matches by the certificate that servers are shown.
-	shown map[string][]layout.Match
+	// under are the matches for Gateways that ask for something, by the key of that.
+	under map[string][]layout.Match
 	// refused says why no rule of the route is served, and dropped why some are not.
 	refused, dropped attach.Verdict
 }
 
 // read takes what the rules of a route lead to.
 func (t *routes) read(o route) *read {
-	r := &read{claims: t.claimer.of(o, ""), of: o.of, left: map[int]bool{}, shown: map[string][]layout.Match{}}
+	r := &read{claims: t.claimer.of(o, under{}), of: o.of, left: map[int]bool{}, under: map[string][]layout.Match{}}
 	t.found = append(t.found, r.found...)
 	r.refused = r.claims.refused
 	for i, rule := range r.rules {
@@ -64,6 +65,9 @@ func (t *routes) read(o route) *read {
 				r.dropped = attach.Verdict{Reason: p.reason, Message: fmt.Sprintf("Dropped Rule %d: %s: %s", i, manifests.FieldPath(p.path), p.message)}
 			}
 			if rule.problem == nil {
+				if r.own.Protect() { // it has not even closed matches
+					t.bar(r)
+				}
 				continue
 			}
 		}
@@ -79,25 +83,26 @@ func (t *routes) read(o route) *read {
 	return r
 }
 
-// matchesFor returns the matches of a route for Gateways that show a certificate to servers over TLS, or none.
-func (t *routes) matchesFor(r *read, shown string) []layout.Match {
-	if shown == "" || r.isOfConnections() {
+// matchesFor returns the matches of a route for Gateways that show a certificate to servers over TLS, or have options.
+func (t *routes) matchesFor(r *read, u under) []layout.Match {
+	key := u.key()
+	if key == "" || r.isOfConnections() {
 		return r.matches
 	}
-	if out, known := r.shown[shown]; known {
+	if out, known := r.under[key]; known {
 		return out
 	}
 	if t.cfg.Refused[r.Ref] {
 		return r.matches
 	}
 	var out []layout.Match
-	for i, rule := range t.claimer.of(route{r.Object, r.of}, shown).rules {
+	for i, rule := range t.claimer.of(route{r.Object, r.of}, u).rules {
 		if !r.left[i] || len(rule.matches) > 0 && rule.problem != nil { // what is wrong was said
 			t.backends.merge(rule.wants)
 			out = append(out, rule.matches...)
 		}
 	}
-	r.shown[shown] = out
+	r.under[key] = out
 	return out
 }
 
@@ -182,7 +187,7 @@ func (t *routes) bound(r *read, attachments []attach.Attachment) attach.Verdict 
 	namespace := r.Object.Ref.Namespace
 	if t.cfg.MostRoutes > 0 && t.matches[namespace]+n > t.cfg.MostRoutes {
 		message := fmt.Sprintf("the routes of the namespace %s have more than %d matches, once for each host", namespace, t.cfg.MostRoutes)
-		if r.options.Protect() {
+		if r.own.Protect() {
 			t.bar(r)
 		}
 		t.report(diag.Error, r.Ref, r.Position("spec"), message+"; this one is not served", "raise limits.namespaceRoutes of the configuration")
@@ -204,7 +209,7 @@ func (t *routes) give(a attach.Attachment, r *read) {
 		return
 	}
 	l := &b.listeners[slices.Index(b.of, a.Listener)]
-	connections, matches := "", t.matchesFor(r, a.Listener.Gateway.Shown)
+	connections, matches := "", t.matchesFor(r, t.under(a.Listener))
 	if r.isOfConnections() && len(a.Hosts) > 0 && len(r.matches) > 0 {
 		connections = t.connect(r, a.Listener)
 	}

@@ -24,6 +24,7 @@ type work struct {
 	redirect *policy.RedirectURL
 	timeout  policy.Duration
 	retry    *retry
+	sessions *policy.Affinity
 	mirrors  []gatewayv1.HTTPRequestMirrorFilter
 	// closed says why requests are answered 500.
 	closed *problem

@@ -37,6 +37,8 @@ type Config struct {
 	Form routing.PathForm
 	// SecretsUnseen says that no Secret is looked at, and that none is missing.
 	SecretsUnseen bool
+	// Now is the time by which certificates are reported as expired, and nothing else; zero reports none.
+	Now time.Time
 	// Access says what options of routes may name, and SharedAuthServices are those, as namespace/name, that every
 	// namespace may ask for authentication.
 	Access             access.Config
@@ -69,15 +71,15 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 		world.Namespaces[n.Ref.Name] = n.Value.Labels
 	}
 	g := &gateways{
-		findings: f, cfg: cfg, world: world, verdicts: verdicts, binds: map[string]*bind{},
-		certificates: newCertificates(in.Secrets, cfg.SecretsUnseen), authorities: newAuthorities(in, world, cfg.MostAuthorityBytes),
+		findings: f, cfg: cfg, world: world, verdicts: verdicts, binds: map[string]*bind{}, levels: map[diag.Object]*level{},
+		certificates: newCertificates(in.Secrets, cfg, f.addNew), authorities: newAuthorities(in, world, cfg.MostAuthorityBytes),
 	}
 	g.place(in.Gateway, apiOf(in))
 	policies := newPolicies(f, cfg.Controller, world, g.authorities, in.Gateway.Policies)
 	secrets, configMaps := inputs.NewLookup(in.Secrets), inputs.NewLookup(in.ConfigMaps)
 	taker := access.NewTaker(secrets, configMaps, cfg.Access, f.addNew)
 	r := &routes{
-		findings: f, cfg: cfg, world: world, backends: newBackends(taker, f.addNew), binds: g.binds, verdicts: verdicts,
+		findings: f, cfg: cfg, world: world, backends: newBackends(taker, f.addNew), binds: g.binds, verdicts: verdicts, levels: g.levels,
 		claimer: m.claimer(&source{form: cfg.Form, sharedServices: cfg.SharedAuthServices, world: world, services: inputs.ByName(in.Services), policies: policies}),
 		matches: map[string]int{}, parts: map[string]map[string]bool{},
 	}

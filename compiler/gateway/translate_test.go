@@ -248,7 +248,7 @@ func TestSetsTakeNoPortOfAGateway(t *testing.T) {
 // A Service whose annotations close it for routes is told of, once.
 func TestClosedServices(t *testing.T) {
 	t.Parallel()
-	closed := strings.Replace(service("web"), "namespace: shop}", "namespace: shop, annotations: {hapsnap.dev/auth-type: basic, hapsnap.dev/allow-list: 10.0.0.0/8}}", 1)
+	closed := strings.Replace(service("web"), "namespace: shop}", "namespace: shop, annotations: {hapsnap.dev/backend-ca-secret: ca, hapsnap.dev/backend-protocol: h1-tls}}", 1)
 	gatewayWithTCP := object("Gateway", "one", "{gatewayClassName: hapsnap, listeners: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 5432, protocol: TCP}]}")
 	route := func(kind, section string) string {
 		return object(kind, "to-"+section, "{parentRefs: [{name: one, sectionName: "+section+"}], rules: [{backendRefs: [{name: web, port: 80}]}]}")
@@ -326,9 +326,9 @@ func TestUnsupported(t *testing.T) {
 		`{matches: [{path: {type: Exact, value: /a}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /a}}}], backendRefs: [{name: web, port: 80}]}`: "only a prefix",
 		`{filters: [{type: CORS, cors: {allowOrigins: ["https://a.example/b"]}}]}`:                                                                                                                   "no origin",
 		`{filters: [{type: CORS, cors: {allowMethods: ["A B"]}}]}`:                                                                                                                                   "method",
-		`{timeouts: {request: 1us}}`: "no duration",
-		`{retry: {backoff: 1s}}`:     "backoff",
-		`{sessionPersistence: {}}`:   "session persistence",
+		`{timeouts: {request: 1us}}`:                                              "no duration",
+		`{retry: {backoff: 1s}}`:                                                  "backoff",
+		`{sessionPersistence: {type: Header}}`:                                    "sessions are kept by cookies only",
 		`{backendRefs: [{name: web, port: 80, filters: [{type: ExternalAuth}]}]}`: "ExternalAuth is not supported",
 	} {
 		model, found, v := gateway.Translate(gathered(t, class+object("Gateway", "one", several)+service("web")+object("HTTPRoute", "r", `{parentRefs: [{name: one}], rules: [`+rule+`]}`)), usual)

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	stdpem "encoding/pem"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +25,7 @@ type certificates struct {
 	cfg     *Config
 	files   map[string]*routing.Certificate // by file
 	kinds   map[string]string               // of their keys, by file
+	observe func(*corev1.Secret) *observation
 }
 
 // take returns the certificate of a Secret that an Ingress names. It is
@@ -83,42 +83,18 @@ func (t *certificates) of(name snapshots.SecretName, named routing.Origin, witho
 	if !exists {
 		return c, !t.cfg.SecretsUnseen
 	}
-	observed, kind, err := observe(secret.Value)
-	if err != nil {
+	observed := t.observe(secret.Value)
+	if err := observed.err; err != nil {
 		t.reportSecret(diag.Error, secret, "holds no certificate that can be served: "+err.Error(), without+" until it is mended")
 		return c, false
 	}
-	c.Observed, t.kinds[file] = &observed, kind
-	if !t.cfg.Now.IsZero() && t.cfg.Now.After(observed.NotAfter) {
-		t.reportSecret(diag.Warning, secret, "the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it; until then its hosts get the default certificate")
+	c.Observed, t.kinds[file] = &observed.ObservedCertificate, observed.kind
+	var refused []string
+	if without != ofServers { // what is shown to servers is no certificate of a server
+		refused = observed.serving.Faults(t.cfg.Now)
 	}
-	if without != ofServers { // what is shown to servers is none of theirs
-		t.reportServing(secret, observed)
-	}
+	t.add(access.CertificateWarnings(secret, observed.ObservedCertificate, t.cfg.Now, refused, "its hosts get the default certificate")...)
 	return c, false
-}
-
-// reportServing warns of a certificate that clients refuse, though HAProxy serves it.
-func (t *certificates) reportServing(secret inputs.Object[corev1.Secret], observed snapshots.ObservedCertificate) {
-	data, err := live.Certificate(*secret.Value)
-	if err != nil {
-		return
-	}
-	for _, fault := range pem.ServingFaults(data, t.cfg.Now) {
-		t.reportSecret(diag.Warning, secret, fmt.Sprintf("the certificate for %s %s", someNames(observed.Names), fault), "it is served, and clients may refuse it; put one for a server there")
-	}
-}
-
-// someNames lists the first of the names that a certificate is for.
-func someNames(names []string) string {
-	const most = 3
-	switch {
-	case len(names) == 0:
-		return "no name"
-	case len(names) > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-	}
-	return strings.Join(names, ", ")
 }
 
 // takeAuthority returns the certificate authorities of a Secret that an Ingress names
@@ -153,14 +129,22 @@ func (t *certificates) authorityOf(name snapshots.SecretName, named routing.Orig
 	return c, false
 }
 
-// observe describes the certificate in a Secret, and names the kind of its key.
-func observe(secret *corev1.Secret) (observed snapshots.ObservedCertificate, kind string, err error) {
+// observation is what there is to say of the certificate in a Secret, whenever it is asked. Nobody changes it.
+type observation struct {
+	snapshots.ObservedCertificate
+
+	kind    string // of its key
+	serving pem.Serving
+	err     error // why it cannot be served
+}
+
+func observe(secret *corev1.Secret) *observation {
 	data, err := live.Certificate(*secret)
 	if err != nil {
-		return snapshots.ObservedCertificate{}, "", err
+		return &observation{err: err}
 	}
 	leaf, err := pem.CheckKeyPair(data)
-	return snapshots.ObservedCertificate(leaf), keyKind(data), err
+	return &observation{ObservedCertificate: snapshots.ObservedCertificate(leaf), kind: keyKind(data), serving: pem.ServingOf(data), err: err}
 }
 
 // keyKind names the kind of key of a certificate, "" if that cannot be told.

@@ -11,6 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/urlpath"
 )
 
 // Objects of absurd size cost their namespace, and nobody else: what is over a limit is left
@@ -113,7 +114,7 @@ func (s source) size(aliases []string) size {
 func (s *size) addRoutes(hosts []string, path string) {
 	text := len(path)
 	if !routing.IsPlainPath(path) {
-		text = len(routing.NormalPath(path, false))
+		text = len(urlpath.Normal(path, false))
 	}
 	for _, host := range hosts {
 		s.routes++

@@ -14,7 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// Memo remembers the claims of the Ingresses of the last translation, for the next one. Claims are
+// Memo remembers the claims of the Ingresses of the last translation, for the next one, and what it found in Secrets with
+// certificates. Claims are
 // used again only where all that they were made of is the same: the Ingress, the parts of the
 // configuration in a [scope], its class with its parameters, and the Services that it asked for,
 // whether they were there or not. Objects are the same if their values are the same in memory,
@@ -46,8 +47,9 @@ func (m *Memo) Counts() (made, reused int64) { return m.made.Load(), m.reused.Lo
 
 // memory is what one translation used. It is not changed once it is a Memo's.
 type memory struct {
-	scope scope
-	known map[place]remembered
+	scope        scope
+	known        map[place]remembered
+	certificates map[*corev1.Secret]*observation
 }
 
 // place is where claims are looked for. Whether they apply is another question.
@@ -87,6 +89,7 @@ type asking struct {
 type claimer struct {
 	memo    *Memo
 	before  map[place]remembered
+	certs   map[*corev1.Secret]*observation // as certificates of memory
 	now     memory
 	classes classes
 	classOf map[string]*parameters
@@ -97,8 +100,9 @@ type claimer struct {
 func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	c := &claimer{
 		memo: m, classes: newClasses(in.Classes, t.cfg), classOf: map[string]*parameters{}, find: t.resolver.service,
-		now: memory{scope: scopeOf(t.cfg)},
+		now: memory{scope: scopeOf(t.cfg), certificates: map[*corev1.Secret]*observation{}},
 	}
+	t.backends.certs.observe = c.observe
 	if m != nil {
 		c.now.known = make(map[place]remembered, 2*len(in.Ingresses))
 	}
@@ -110,10 +114,24 @@ func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 			t.add(p.found...)
 		}
 	}
-	if last := m.memory(); last != nil && reflect.DeepEqual(last.scope, c.now.scope) {
-		c.before = last.known
+	if last := m.memory(); last != nil {
+		c.certs = last.certificates
+		if reflect.DeepEqual(last.scope, c.now.scope) {
+			c.before = last.known
+		}
 	}
 	return c
+}
+
+// observe describes the certificate in a Secret, or remembers what was said of it: to read a thousand keys takes longer
+// than to translate ten thousand Ingresses.
+func (c *claimer) observe(secret *corev1.Secret) *observation {
+	o, ok := c.certs[secret]
+	if !ok {
+		o = observe(secret)
+	}
+	c.now.certificates[secret] = o
+	return o
 }
 
 func (m *Memo) memory() *memory {

@@ -200,6 +200,34 @@ func TestOneChangeIsOneClaim(t *testing.T) {
 	expect("most are gone", 0, 10)
 }
 
+// The certificates of Secrets that stay are not read again: to read a key takes a hundred times as long as the claims of
+// an Ingress.
+func TestCertificatesAreReadOnce(t *testing.T) {
+	const n = 60
+	var in inputs.Inputs
+	for i := range n {
+		ing := ingressOf(fmt.Sprint("web", i), i)
+		ing.Value.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{fmt.Sprintf("h%d.example", i)}, SecretName: fmt.Sprint("tls", i)}}
+		in.Ingresses = append(in.Ingresses, ing)
+		in.Secrets = append(in.Secrets, newMaker(1).secret("shop", fmt.Sprint("tls", i), false))
+	}
+	memo, cfg := ingress.NewMemo(), ingress.Config{WatchWithoutClass: true, Paths: config.Default().Paths}
+	first, _ := memo.Translate(in, cfg)
+	if len(first.Certificates) != n || first.Certificates[0].Observed == nil {
+		t.Fatalf("%d certificates", len(first.Certificates))
+	}
+	again := testing.AllocsPerRun(3, func() { memo.Translate(in, cfg) })
+	afresh := testing.AllocsPerRun(3, func() { ingress.Translate(in, cfg) })
+	if perCertificate := (afresh - again) / n; perCertificate < 100 {
+		t.Errorf("%.0f allocations without what is remembered, %.0f with it: %.0f a certificate", afresh, again, perCertificate)
+	}
+	in.Secrets[7] = newMaker(1).secret("shop", "bad-tls", false)
+	in.Secrets[7].Ref.Name, in.Secrets[7].Value.Name = "tls7", "tls7"
+	if _, found := memo.Translate(in, cfg); !slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Object.Name == "tls7" }) {
+		t.Errorf("the Secret that was replaced is not read: %v", found)
+	}
+}
+
 // Reviews and compiles may use one Memo at the same time.
 func TestMemoIsShared(t *testing.T) {
 	t.Parallel()

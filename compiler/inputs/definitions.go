@@ -4,7 +4,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/gateway-api/pkg/consts"
@@ -69,7 +68,7 @@ func (d *Definition) Strip() {
 func GatewayDefinitions() []string {
 	var out []string
 	for _, kind := range gatewayKinds {
-		out = append(out, definitionOf(kind))
+		out = append(out, kind.Definition())
 	}
 	return out
 }
@@ -88,20 +87,6 @@ func (g *gatherer) definition(o manifests.Object) bool {
 	g.decoded[identity{o.Identity(), false}] = d
 	g.in.Gateway.Definitions = append(g.in.Gateway.Definitions, Object[Definition]{Ref: ref(o), Value: d})
 	return true
-}
-
-// definitionOf returns the name of the CustomResourceDefinition of a kind of the Gateway API.
-func definitionOf(kind string) string {
-	plural := strings.ToLower(kind)
-	switch {
-	case strings.HasSuffix(plural, "ss"):
-		plural += "es"
-	case strings.HasSuffix(plural, "cy"):
-		plural = strings.TrimSuffix(plural, "y") + "ies"
-	default:
-		plural += "s"
-	}
-	return plural + "." + gatewayGroup
 }
 
 // unknownField is an annotation of objects that a cluster has: a field of theirs that the compiler does not know.

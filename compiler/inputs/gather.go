@@ -266,7 +266,8 @@ var builtIn = []manifests.GVK{
 // name: there may be several kinds of one name.
 func RefOf(apiVersion, kind, namespace, name string) diag.Object {
 	group, _, _ := strings.Cut(apiVersion, "/")
-	if slices.Contains(builtIn, manifests.GVK{APIVersion: apiVersion, Kind: kind}) || group == gatewayGroup && slices.Contains(gatewayKinds, kind) {
+	_, ofGateways := GatewayKindOf(kind)
+	if slices.Contains(builtIn, manifests.GVK{APIVersion: apiVersion, Kind: kind}) || group == gatewayGroup && ofGateways {
 		apiVersion = ""
 	}
 	return diag.Object{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}

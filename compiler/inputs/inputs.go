@@ -19,7 +19,6 @@
 package inputs
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -135,13 +134,8 @@ func (in Inputs) Provenance() []snapshots.Input {
 	for _, o := range in.Others {
 		out = record(out, o.Value.GetAPIVersion(), []Object[unstructured.Unstructured]{o})
 	}
-	slices.SortFunc(out, func(a, b snapshots.Input) int {
-		return cmp.Or(cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return slices.CompactFunc(out, func(a, b snapshots.Input) bool {
-		return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Namespace == b.Namespace && a.Name == b.Name
-	})
+	slices.SortFunc(out, snapshots.Input.Compare)
+	return slices.CompactFunc(out, func(a, b snapshots.Input) bool { return a.Compare(b) == 0 })
 }
 
 func record[T any](out []snapshots.Input, apiVersion string, objects []Object[T]) []snapshots.Input {
@@ -270,26 +264,26 @@ func drop(value any, path []string) {
 // OfOneAge returns the inputs without the creation times of objects from files. Who writes a manifest
 // can write any time there; an API server sets it itself.
 func (in Inputs) OfOneAge() Inputs {
-	in.Ingresses = ageless(in.Ingresses, func(i *networkingv1.Ingress) *metav1.Time { return &i.CreationTimestamp })
-	in.Broken = ageless(in.Broken, func(i *networkingv1.Ingress) *metav1.Time { return &i.CreationTimestamp })
-	in.Services = ageless(in.Services, func(s *corev1.Service) *metav1.Time { return &s.CreationTimestamp })
+	in.Ingresses = ageless(in.Ingresses)
+	in.Broken = ageless(in.Broken)
+	in.Services = ageless(in.Services)
 	in.Gateway = in.Gateway.ageless()
 	return in
 }
 
 // ageless returns objects without creation times, as far as they are from files. Values are shared, so
 // that it copies those that it changes.
-func ageless[T any](objects []Object[T], created func(*T) *metav1.Time) []Object[T] {
+func ageless[T any, P metaObject[T]](objects []Object[T]) []Object[T] {
 	out := objects
 	for i, o := range objects {
-		if o.At == nil || created(o.Value).IsZero() {
+		if created := P(o.Value).GetCreationTimestamp(); o.At == nil || created.IsZero() {
 			continue
 		}
 		if &out[0] == &objects[0] {
 			out = append([]Object[T]{}, objects...)
 		}
 		value := *o.Value
-		*created(&value) = metav1.Time{}
+		P(&value).SetCreationTimestamp(metav1.Time{})
 		out[i].Value = &value
 	}
 	return out

@@ -102,6 +102,8 @@ const (
 	OnClass
 	// OnRoute are HTTPRoutes and GRPCRoutes.
 	OnRoute
+	// OnGateway are Gateways and ListenerSets: what routes may have, for all that are attached to them.
+	OnGateway
 
 	onBoth = OnIngress | OnService
 	onAll  = onBoth | OnRoute
@@ -110,7 +112,7 @@ const (
 // String returns the kinds of objects, for people.
 func (p Place) String() string {
 	var out []string
-	for i, name := range []string{"Ingress", "Service", "IngressClass", "HTTPRoute, GRPCRoute"} {
+	for i, name := range []string{"Ingress", "Service", "IngressClass", "HTTPRoute, GRPCRoute", "Gateway, ListenerSet"} {
 		if p&(1<<i) != 0 {
 			out = append(out, name)
 		}
@@ -188,6 +190,9 @@ func (o Option) mayBe(on Place) bool {
 	if on == OnClass {
 		return o.On&OnIngress != 0 && !o.Own
 	}
+	if on == OnGateway {
+		on = OnRoute
+	}
 	return o.On&on != 0
 }
 
@@ -255,8 +260,9 @@ const head = `# Annotations
 
 All names begin with ` + "`" + Prefix + "`" + `. Values are strings: quote numbers and booleans in YAML.
 
-- An option may be on the kinds of objects that its row names: on an Ingress, for its routes; on an HTTPRoute or a GRPCRoute of a Gateway, for its rules; on a Service, for every route to it. The Service wins. Services with an option that protects something (🔒) serve no routes of Gateways: put it on the route.
+- An option may be on the kinds of objects that its row names: on an Ingress, for its routes; on an HTTPRoute or a GRPCRoute of a Gateway, for its rules; on a Service, for every route to it. The Service wins. For routes of Gateways, what protects something (🔒) on the Service holds besides what does so on the route.
 - An option that may not be on a route is an error there. If it protects something (🔒), the rules of the route answer 503. What a rule says itself, such as its timeouts, wins over the option. A GRPCRoute or HTTPRoute with options has backends of its own, and what its options name is of its namespace.
+- What may be on a route may be on a Gateway or a ListenerSet too, for all routes that are attached to it: see [Options of Gateways](gateway.md#options-of-gateways-and-listenersets).
 - An Ingress with options has HAProxy backends of its own, so that its options cost other routes nothing.
 - A ConfigMap that ` + "`" + `spec.parameters` + "`" + ` of an IngressClass names (kind ` + "`" + `ConfigMap` + "`" + `, ` + "`" + `scope: Namespace` + "`" + `) holds defaults for the Ingresses of the class. Its keys are names of annotations that may be on an Ingress, without the prefix; %s cannot have a default. The Ingress wins over it, and the Service over both. What they name, such as a Secret, is of the Ingress's namespace. Parameters that cannot be had might protect something, so that the routes of the class answer 503.
 - A wrong value is an error on its object, at its line. The option is then ignored, except where a lock (🔒) follows its name: such an option protects something, and if its value cannot be used, the routes answer 503 rather than let requests through.

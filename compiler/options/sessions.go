@@ -25,7 +25,7 @@ func sessionOptions() []Option {
 		define(Option{
 			Name: "affinity-cookie-same-site", Group: Sessions, On: onBoth, Needs: "affinity", Value: "`None`, `Lax` or `Strict`", Example: "Lax", Default: "the browser's",
 			Summary: "Whether browsers send the cookie with requests from other sites. With `None` browsers send it over HTTPS only.",
-		}, oneOf(map[string]policy.SameSite{"None": policy.SameSiteNone, "Lax": policy.SameSiteLax, "Strict": policy.SameSiteStrict}),
+		}, oneOf(map[string]policy.SameSite{"None": policy.SameSiteNone, "Lax": "Lax", "Strict": "Strict"}),
 			func(s *Settings, v policy.SameSite) { s.affinity.SameSite = v }),
 		define(Option{
 			Name: "affinity-cookie-path", Group: Sessions, On: onBoth, Needs: "affinity", Value: "a path", Example: "/shop", Default: "`/`",

@@ -223,6 +223,23 @@ func (s Settings) Filters() []policy.Filter {
 	return append(out, s.rewrites()...)
 }
 
+// Ways returns the filters that decide who is let in, with those that come before them; and the rest of the filters.
+// Without any of the former, all are the rest.
+func (s Settings) Ways() (ways, rest []policy.Filter) {
+	all := s.Filters()
+	if s.Basic == nil && s.External == nil {
+		return nil, all
+	}
+	n := 1 + slices.IndexFunc(all, func(f policy.Filter) bool {
+		last := policy.Filter(policy.BasicAuth{})
+		if s.External != nil {
+			last = policy.ExternalAuth{}
+		}
+		return f.Kind() == last.Kind()
+	})
+	return all[:n], all[n:]
+}
+
 func (s Settings) rewrites() []policy.Filter {
 	var out []policy.Filter
 	if s.forwardedFor != "" {

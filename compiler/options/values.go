@@ -123,6 +123,19 @@ func (v Values) Inherits(name string) bool {
 	return slices.ContainsFunc(v.given, func(g given) bool { return g.inherited && g.option.Name == name })
 }
 
+// Divide returns the options that protect something, and the others.
+func (v Values) Divide() (protecting, others Values) {
+	for _, g := range v.given {
+		if g.option.Closes {
+			protecting.given = append(protecting.given, g)
+		} else {
+			others.given = append(others.given, g)
+		}
+	}
+	protecting.Closed = v.Closed
+	return protecting, others
+}
+
 // Protect reports whether an option protects something, usable or not.
 func (v Values) Protect() bool {
 	return v.Closed || slices.ContainsFunc(v.given, func(g given) bool { return g.option.Closes })
@@ -187,9 +200,9 @@ func (r *reader) annotation(name, text string) {
 		r.values.Closed = r.values.Closed || o.Closes
 		r.report(diag.Error, name, "cannot be a default for the Ingresses of a class", "set it on the objects that it is for")
 		return
-	case r.on == OnRoute && !o.mayBe(OnRoute) && o.Closes:
+	case (r.on == OnRoute || r.on == OnGateway) && !o.mayBe(r.on) && o.Closes:
 		r.values.Closed = true
-		r.report(diag.Error, name, "protects something, and is no option of "+OnRoute.String()+closes, "remove it, or use what the Gateway API has for it")
+		r.report(diag.Error, name, "protects something, and is no option of "+r.on.String()+r.closes(), "remove it, or use what the Gateway API has for it")
 		return
 	case !o.mayBe(r.on):
 		r.report(diag.Error, name, fmt.Sprintf("is an option of %s, and not of this object", o.On), "move it there")
@@ -203,9 +216,17 @@ func (r *reader) annotation(name, text string) {
 	message, hint := described(text, err)
 	if o.Closes {
 		r.values.Closed = true
-		message += closes
+		message += r.closes()
 	}
 	r.report(diag.Error, name, ": "+message, hint)
+}
+
+// closes is what a message ends with if nothing is served for what it says.
+func (r *reader) closes() string {
+	if r.on == OnGateway {
+		return "; nothing is served by it"
+	}
+	return closes
 }
 
 // closes is what messages end with if requests are refused for what they say.

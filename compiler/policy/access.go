@@ -1,9 +1,12 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -147,6 +150,45 @@ type Protection struct {
 	MaxBody int64
 	// Clients is nil where clients need not say who they are over TLS.
 	Clients *ClientCertificate
+	// Layer tells several protections of a backend apart: see [Guard].
+	Layer int
+}
+
+// Suffix is what names of ACLs end in.
+func (p Protection) Suffix() string {
+	if p.Layer == 0 {
+		return ""
+	}
+	return "_" + strconv.Itoa(p.Layer)
+}
+
+// Guard refuses requests before the filters after it, whatever the filters before it have let in: it begins the layer
+// of an object whose protection holds besides that of others. It has no rate, no size of a body and no certificates
+// of clients.
+type Guard struct {
+	Protection Protection
+}
+
+// Kind returns "Guard".
+func (Guard) Kind() Kind { return "Guard" }
+
+// With returns the limit that is kept if both are. It reports false where they count in different ways.
+func (r *RateLimit) With(o *RateLimit) (*RateLimit, bool) {
+	if r == nil || o == nil {
+		return cmp.Or(r, o), true
+	}
+	if r.Period != o.Period || r.Header != o.Header || !slices.Equal(r.Exempt.Prefixes, o.Exempt.Prefixes) || !slices.Equal(r.Exempt.Lists, o.Exempt.Lists) {
+		return nil, false
+	}
+	least := func(a, b int) int {
+		if a == 0 || b == 0 {
+			return max(a, b)
+		}
+		return min(a, b)
+	}
+	out := *o
+	out.Requests, out.Connections = least(r.Requests, o.Requests), least(r.Connections, o.Connections)
+	return &out, true
 }
 
 // RateLimit refuses a client that sends more than Requests in a Period, or has more than

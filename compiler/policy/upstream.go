@@ -132,8 +132,9 @@ type Affinity struct {
 	SameSite       SameSite
 	// Path is the path below which browsers send it; "" is all.
 	Path string
-	// MaxAge is for how many seconds browsers keep it; 0 is until they end.
-	MaxAge int
+	// MaxAge is for how many seconds browsers keep it; 0 is until they end. MaxLife is after how many seconds, to four,
+	// HAProxy takes it no more, whatever browsers do; 0 is never.
+	MaxAge, MaxLife int
 	// HTTPSOnly says on which answers it is secure; "" is with SameSiteNone only.
 	HTTPSOnly HTTPSOnly
 	// Preserve leaves a cookie of this name alone that the server itself set.
@@ -144,12 +145,8 @@ type Affinity struct {
 // "" leaves it to the browser.
 type SameSite string
 
-// The values of SameSite. With SameSiteNone browsers want the cookie secure.
-const (
-	SameSiteNone   SameSite = "None"
-	SameSiteLax    SameSite = "Lax"
-	SameSiteStrict SameSite = "Strict"
-)
+// SameSiteNone is the value with which browsers want the cookie secure.
+const SameSiteNone SameSite = "None"
 
 // HTTPSOnly says which cookies browsers are to send over HTTPS only.
 type HTTPSOnly string
@@ -160,6 +157,17 @@ const (
 	HTTPSNever  HTTPSOnly = "never"
 	HTTPSAuto   HTTPSOnly = "auto"
 )
+
+// Named returns the affinity with the name that its cookie has unless one was asked for. Each Service port has its own, for
+// the cookies of a host are sent with all of its paths: under one name, the Services of a host would take each other's
+// sessions away.
+func (a Affinity) Named(service string) Affinity {
+	if a.Cookie == "" {
+		digest := sha256.Sum256([]byte(service))
+		a.Cookie = "hapsnap-" + hex.EncodeToString(digest[:4])
+	}
+	return a
+}
 
 // Secure reports whether the cookie is always for HTTPS only.
 func (a Affinity) Secure() bool {

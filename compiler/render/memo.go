@@ -6,6 +6,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/decision"
 )
 
 // Memo remembers what templates wrote for backends, and the maps, for the next rendering. The output of
@@ -63,6 +64,13 @@ func (m *Memo) Begin() {
 // Counts returns how many pieces templates wrote since the Memo was made, and how many were used again.
 func (m *Memo) Counts() (written, used int) { return m.written, m.used }
 
+// Maps returns how many maps were written since the Memo was made.
+func (m *Memo) Maps() int {
+	m.maps.mu.Lock()
+	defer m.maps.mu.Unlock()
+	return m.maps.made
+}
+
 // within forgets everything if the scope is another one.
 func (m *Memo) within(s scope) {
 	if m != nil && (m.young == nil || !reflect.DeepEqual(m.scope, s)) {
@@ -105,22 +113,58 @@ func (m *Memo) keep(key memoKey, x memory) {
 // use it.
 type mapMemo struct {
 	mu    sync.Mutex
-	hosts []routing.Host
-	held  []routing.Held
+	of    mapPage           // what they can have read
 	wrote map[int]*assembly // by template, in the scope of the Memo
+	made  int
 }
 
 // mapPage is the dot of a template for a map, with what most templates need: see [backendPage].
 type mapPage struct {
 	Hosts []routing.Host
 	Held  []routing.Held
+	Binds []routing.Bind
+
+	config config.Config // of the scope
+	splits []routing.Split
 }
 
-// about sets the hosts that maps are asked for from now on. It forgets maps of other hosts.
-func (m *mapMemo) about(hosts []routing.Host, held []routing.Held) {
-	if m.wrote == nil || !reflect.DeepEqual(m.hosts, hosts) || !reflect.DeepEqual(m.held, held) {
-		m.hosts, m.held, m.wrote = hosts, held, map[int]*assembly{}
+func (d TemplateData) mapPage() mapPage {
+	return mapPage{Hosts: d.Hosts, Held: d.Held, Binds: d.Binds, config: d.Config, splits: d.splits}
+}
+
+// whole is what the methods below need of a TemplateData.
+func (p *mapPage) whole() TemplateData {
+	return TemplateData{Config: p.config, Hosts: p.Hosts, Held: p.Held, Binds: p.Binds, splits: p.splits}
+}
+
+// Decisions is [TemplateData.Decisions].
+func (p *mapPage) Decisions() decision.Tables { return p.whole().Decisions() }
+
+// PathForm is [TemplateData.PathForm].
+func (p *mapPage) PathForm() routing.PathForm { return p.whole().PathForm() }
+
+// HostsOfOtherForms is [TemplateData.HostsOfOtherForms].
+func (p *mapPage) HostsOfOtherForms() []routing.Host { return p.whole().HostsOfOtherForms() }
+
+// HostsOfListeners is [TemplateData.HostsOfListeners].
+func (p *mapPage) HostsOfListeners() []routing.Host { return p.whole().HostsOfListeners() }
+
+// Guards is [TemplateData.Guards].
+func (p *mapPage) Guards() []routing.GuardEntry { return p.whole().Guards() }
+
+// about sets what maps are asked for from now on. It forgets maps of anything else.
+func (m *mapMemo) about(page mapPage) {
+	if m.wrote == nil || !reflect.DeepEqual(m.of.Hosts, page.Hosts) || !reflect.DeepEqual(m.of.Held, page.Held) ||
+		!reflect.DeepEqual(m.of.Binds, page.Binds) || !reflect.DeepEqual(m.of.splits, page.splits) {
+		m.of, m.wrote = page, map[int]*assembly{}
 	}
+}
+
+// count counts a map that is written.
+func (m *mapMemo) count() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made++
 }
 
 func (m *mapMemo) find(template int) *assembly {
@@ -141,13 +185,17 @@ func (r *rendering) hostMap(i int) *assembly {
 		if found := r.memo.maps.find(i); found != nil {
 			return found
 		}
+		r.memo.maps.count()
 	}
 	r.secretsOf = nil
-	marked, err := r.try(i, &mapPage{r.page.Hosts, r.page.Held})
-	if err != nil { // perhaps for want of a field
-		return r.file(i, r.page)
+	file := r.written(i)
+	if file == nil {
+		marked, err := r.try(i, new(r.page.mapPage()))
+		if err != nil { // perhaps for want of a field
+			return r.file(i, r.page)
+		}
+		file = r.fileOf(i, marked, nil)
 	}
-	file := r.fileOf(i, marked, nil)
 	if r.memo != nil && len(r.secretsOf) == 0 {
 		r.memo.maps.keep(i, file)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -26,7 +27,7 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 	page := newPage(in)
 	in.Memo.within(scope{s.files, in.Config, page.SeveralAuthorities, page.ErrorPages})
 	if in.Memo != nil {
-		in.Memo.maps.about(page.Hosts, page.Held)
+		in.Memo.maps.about(page.mapPage())
 	}
 	all := s.newParts(page, in.Memo)
 	all.run()
@@ -279,10 +280,12 @@ func (s *Set) newRendering(page TemplateData, memo *Memo, templates []int) *rend
 // them does not depend on which is done first.
 func (all parts) run() {
 	var running sync.WaitGroup
+	var panics process.Catcher
 	for _, r := range all {
-		running.Go(r.run)
+		running.Go(func() { panics.Do(r.run) })
 	}
 	running.Wait()
+	panics.Rethrow()
 }
 
 // joined returns the first part with the files, faults and words of all.

@@ -222,6 +222,27 @@ func (d TemplateData) ExpressionPrefixes() []routing.ExpressionPrefix {
 // PathForm returns the form in which paths are compared, but for hosts that say otherwise.
 func (d TemplateData) PathForm() routing.PathForm { return routing.FormOf(d.Config.Paths) }
 
+// HostsOfOtherForms returns the hosts that say otherwise.
+func (d TemplateData) HostsOfOtherForms() []routing.Host {
+	form := d.PathForm()
+	return hostsWith(d.Hosts, func(h routing.Host) bool { return h.Form != form })
+}
+
+// HostsOfListeners returns the hosts of parts of HTTPS binds.
+func (d TemplateData) HostsOfListeners() []routing.Host {
+	return hostsWith(d.Hosts, func(h routing.Host) bool { return h.Listener != "" })
+}
+
+// hostsWith returns some of many hosts, mostly none: a template that looked at each took a hundred times as long.
+func hostsWith(hosts []routing.Host, wanted func(routing.Host) bool) (out []routing.Host) {
+	for _, h := range hosts {
+		if wanted(h) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
 // NormalizesPaths reports whether the paths of a host are compared in another form than
 // they came in.
 func (d TemplateData) NormalizesPaths() bool {
@@ -360,6 +381,15 @@ func routeOrigins(routes []routing.Route) []routing.Origin {
 }
 
 func distinctOrigins(origins []routing.Origin) []routing.Origin {
+	if len(origins) <= 8 { // as nearly all: a map would cost more
+		var out []routing.Origin
+		for _, o := range origins {
+			if o != (routing.Origin{}) && !slices.Contains(out, o) {
+				out = append(out, o)
+			}
+		}
+		return out
+	}
 	var out []routing.Origin
 	seen := map[routing.Origin]bool{{}: true}
 	for _, o := range origins {

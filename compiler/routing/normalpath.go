@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/internal/urlpath"
 )
 
 // MaxPath is the longest path in bytes. A map's line, which also holds the host
@@ -24,7 +25,7 @@ var charNames = map[rune]string{
 
 // CheckUsable says why a path that the API takes cannot be matched with requests.
 func CheckUsable(path string) (message, hint string) {
-	if n := max(len(path), len(NormalPath(path, false))); n > MaxPath {
+	if n := max(len(path), len(urlpath.Normal(path, false))); n > MaxPath {
 		return fmt.Sprintf("has %d bytes", n), fmt.Sprintf("a path may have %d bytes, as requests carry it", MaxPath)
 	}
 	if !utf8.ValidString(path) {
@@ -72,7 +73,7 @@ type PathForm string
 
 // The forms.
 const (
-	// NormalForm is that of [NormalPath].
+	// NormalForm is that of [urlpath.Normal].
 	NormalForm PathForm = "normal"
 	// WithoutParameters is the normal form without what follows a ";" in a segment, as
 	// servers of Java have it.
@@ -86,100 +87,7 @@ func (f PathForm) Of(path string) string {
 	if f == AsSent {
 		return AsRequested(path)
 	}
-	return NormalPath(path, f == WithoutParameters)
-}
-
-// NormalPath returns a path, of a route or of a request, in the form in which two paths are
-// compared: characters that may stand in a path are decoded, once, all others are encoded
-// with capital digits (RFC 3986, section 6.2.2), several slashes are one, and dot segments
-// are removed. A "%" that encodes nothing is one of itself. Two characters have a meaning
-// where they stand by themselves, so that they stay encoded: "/" and ";".
-//
-// HAProxy does the same to requests, by templates/files/hapsnap.lua, where the path is not in
-// this form already by templates/partials/path.cfg: who changes one of them changes all.
-func NormalPath(path string, ignoreParameters bool) string {
-	segments, rest, more := []string{}, path, true
-	for more {
-		var s string
-		s, rest, more = strings.Cut(rest, "/")
-		if ignoreParameters {
-			s, _, _ = strings.Cut(s, ";")
-		}
-		switch s = normalSegment(s); {
-		case s == "..":
-			segments = segments[:max(len(segments)-1, 0)]
-		case s != "" && s != ".":
-			segments = append(segments, s)
-			if !more {
-				return "/" + strings.Join(segments, "/")
-			}
-		}
-	}
-	if len(segments) == 0 {
-		return "/"
-	}
-	return "/" + strings.Join(segments, "/") + "/"
-}
-
-// normalSegment returns a segment with what may stand in it decoded, and the rest encoded.
-func normalSegment(s string) string {
-	if inNormalForm(s) {
-		return s // as most
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch c, encoded := encodedAt(s, i); {
-		case encoded:
-			b.WriteString(normalByte(c))
-			i += 2
-		case s[i] == ';':
-			b.WriteByte(';')
-		default:
-			b.WriteString(normalByte(s[i]))
-		}
-	}
-	return b.String()
-}
-
-func inNormalForm(s string) bool {
-	for i := range len(s) {
-		if !mayStand(s[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// encodedAt returns the byte that is encoded at a place, if one is.
-func encodedAt(s string, i int) (c byte, encoded bool) {
-	if s[i] != '%' || len(s) < i+3 {
-		return 0, false
-	}
-	high, low := strings.IndexByte(hexDigits, lower(s[i+1])), strings.IndexByte(hexDigits, lower(s[i+2]))
-	return byte(max(high, 0)<<4 | max(low, 0)), high >= 0 && low >= 0
-}
-
-const hexDigits = "0123456789abcdef"
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		c += 'a' - 'A'
-	}
-	return c
-}
-
-// normalByte returns a byte as it stands in the normal form.
-func normalByte(c byte) string {
-	if mayStand(c) {
-		return string(rune(c))
-	}
-	return fmt.Sprintf("%%%02X", c)
-}
-
-// mayStand reports whether a byte is one that stands in a segment by itself, whichever way
-// it came (RFC 3986, section 3.3, without ";").
-func mayStand(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= lower(c) && lower(c) <= 'z' || strings.IndexByte("-._~!$&'()*+,=:@", c) >= 0
+	return urlpath.Normal(path, f == WithoutParameters)
 }
 
 // Unmatchable says of what an expression holds that no path in the normal form does, "" if there
@@ -238,7 +146,7 @@ func unmatchableText(text string) string {
 		}
 	}
 	for i := range len(text) {
-		if c, encoded := encodedAt(text, i); encoded && mayStand(c) {
+		if c, encoded := urlpath.EncodedAt(text, i); encoded && urlpath.MayStand(c) {
 			return fmt.Sprintf("%q", text[i:i+3])
 		}
 	}
@@ -252,7 +160,7 @@ func unmatchableText(text string) string {
 
 // inNormalPath reports whether a character stands in paths of the normal form.
 func inNormalPath(r rune) bool {
-	return r < 0x80 && (mayStand(byte(r)) || strings.ContainsRune("/;%", r))
+	return r < 0x80 && (urlpath.MayStand(byte(r)) || strings.ContainsRune("/;%", r))
 }
 
 // FormOf returns the form that the configuration has paths compared in.
@@ -269,7 +177,7 @@ func FormOf(p config.Paths) PathForm {
 // IsPlainPath reports whether a path has as many bytes in the normal form, or fewer.
 func IsPlainPath(path string) bool {
 	for i := range len(path) {
-		if c := path[i]; c != '/' && c != ';' && !mayStand(c) {
+		if c := path[i]; c != '/' && c != ';' && !urlpath.MayStand(c) {
 			return false
 		}
 	}

@@ -124,8 +124,12 @@ func (b Backend) names(lists map[policy.NetworkList]bool, users map[string]bool)
 		}
 	}
 	for _, f := range b.Filters {
-		if basic, ok := f.(policy.BasicAuth); ok {
-			users[basic.Users] = true
+		switch f := f.(type) {
+		case policy.BasicAuth:
+			users[f.Users] = true
+		case policy.Guard:
+			add(f.Protection.Allow)
+			add(f.Protection.Deny)
 		}
 	}
 }

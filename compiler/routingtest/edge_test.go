@@ -131,7 +131,8 @@ func bindSlots(tb testing.TB, dir string, d snapshots.Draft, objects inputs.Inpu
 	more := live.GatherSecrets(secrets)
 	expired := map[snapshots.SecretName]bool{}
 	for name, pem := range certificates {
-		expired[name] = time.Now().After(live.ExpiresAt(pem))
+		until, _ := live.ExpiryAndIssuer(pem)
+		expired[name] = time.Now().After(until)
 	}
 	bound, err := bind.Bind(s, bind.Inputs{
 		Live: bind.Live{

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/compiler/explain/request"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/request"
+	"github.com/hapsnap/hapsnap/snapshots/routetable"
 )
 
 // An explanation of a request names the backend that HAProxy has answer it, over rules, canaries,
@@ -34,7 +35,7 @@ func compareExplained(t *testing.T, e edge, g generator, ingresses []ingress) {
 		return len(slices.DeleteFunc(slices.Clone(services[backend]), func(name string) bool { return name == "empty" }))
 	}
 	clients := []*client{{address: e.http}, {address: e.https, secure: true}}
-	reached, lines := map[string]int{}, 0
+	reached, lines, inTable := map[string]int{}, 0, listed(t, files)
 	for n := range requestsPerSeed {
 		c, host, target, said := clients[n%2], g.host(), g.target(ingresses), g.pick("always", "never", "else")
 		port, err := strconv.Atoi(c.address[strings.LastIndexByte(c.address, ':')+1:])
@@ -47,6 +48,7 @@ func compareExplained(t *testing.T, e edge, g generator, ingresses []ingress) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		inTable(a)
 		got := c.ask(t, host, target, "X-Canary: "+said+"\r\n")
 		reached[got]++
 		lines += len(a.Lines)
@@ -59,6 +61,28 @@ func compareExplained(t *testing.T, e edge, g generator, ingresses []ingress) {
 	}
 	if len(reached) < 5 || lines < requestsPerSeed {
 		t.Errorf("the requests say little: %v, %d lines of maps", reached, lines)
+	}
+}
+
+// listed fails unless the table of all routes has one that leads a request where the explanation does.
+func listed(t *testing.T, files []snapshots.File) func(request.Answer) {
+	t.Helper()
+	table, err := routetable.Of(snapshots.Snapshot{Files: files})
+	if err != nil || table.Unread > 0 {
+		t.Fatalf("%v; %d lines not read", err, table.Unread)
+	}
+	return func(a request.Answer) {
+		t.Helper()
+		if a.Backend == "" {
+			return
+		}
+		for _, r := range table.Routes {
+			leads := slices.ContainsFunc(r.Shares, func(s routetable.Share) bool { return s.Backend.Name == a.Backend })
+			if leads && (r.Kind == routetable.Regex || r.Kind == routetable.Default || slices.ContainsFunc(a.Lines, func(l request.Line) bool { return l.File == r.File && l.Line == r.Line })) {
+				return
+			}
+		}
+		t.Errorf("no route of the table leads to backend %s by a line of %+v", a.Backend, a.Lines)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/explain/request"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
 // anyServer starts a server that takes requests and connections of any other kind, over TLS or in the clear.

@@ -29,6 +29,7 @@ func TestGatewayRouteOptions(t *testing.T) {
 		optionedRoute("basic", "auth-basic", "staff")+optionedRoute("asked", "auth-url", "http://auth/check")+
 		optionedRoute("limited", "rate-limit", "2", "rate-limit-period", "1h")+optionedRoute("small", "max-body-size", "10")+
 		optionedRoute("headers", "response-headers", "set X-Said yes", "hsts", "5")+
+		optionedRoute("nobody", "auth-basic", "gone")+
 		optionedRoute("foreign", "client-ca-secret", "ca")+optionedRoute("lost", "allow-list", "@gone/list")+
 		routeYAML("tenant", "below", "theirs.example", "  rules:\n  - {matches: [{path: {value: /tenant}}], backendRefs: [{name: a, namespace: shop, port: 80}]}\n"))
 	for i, c := range []struct {
@@ -38,6 +39,7 @@ func TestGatewayRouteOptions(t *testing.T) {
 		{"plain", "GET /", 200}, {"plain", "GET /away", 302}, {"ours", "GET /", 200},
 		{"theirs", "GET /", 403}, {"theirs", "GET /away", 403}, {"theirs", "GET /tenant", 200}, {"denied", "GET /", 403},
 		{"basic", "GET /", 401}, {"basic", "GET /away", 401}, {"basic", "GET / " + as("alice", "correct horse"), 200}, {"basic", "GET / " + as("alice", "wrong"), 401},
+		{"nobody", "GET /", 401}, {"nobody", "GET /away", 401}, {"nobody", "GET / " + as("alice", "correct horse"), 401},
 		{"asked", "GET /", 200}, {"asked", "GET / X-Want: 403", 403}, {"asked", "GET /away X-Want: 401", 401},
 		{"limited", "GET /", 200}, {"limited", "GET /", 200}, {"limited", "GET /", 429},
 		{"small", "POST / Content-Length: 5", 200}, {"small", "POST / Content-Length: 11", 413},

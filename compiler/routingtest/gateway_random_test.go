@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/explain/request"
+	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
 // Several sets of Gateways share a HAProxy, since none knows of the others.
@@ -69,7 +69,7 @@ func TestRandomGatewaysAgreeWithReference(t *testing.T) {
 func compareGateways(t *testing.T, e edge, ip string, g generator, s gatewaySet) (matched, wrong int) {
 	t.Helper()
 	clients := map[int]*client{}
-	services := servicesOf(t, e.result.Draft.Files)
+	services, inTable := servicesOf(t, e.result.Draft.Files), listed(t, e.result.Draft.Files)
 	for i := range requestsPerSet {
 		r := g.gatewayRequest(s)
 		if clients[r.port] == nil {
@@ -90,6 +90,7 @@ func compareGateways(t *testing.T, e edge, ip string, g generator, s gatewaySet)
 		if err != nil {
 			t.Fatal(err)
 		}
+		inTable(a)
 		if said := answererOf(a, services, func(string) int { return 1 }); said != want || len(a.Unsure) > 0 {
 			wrong++
 			t.Errorf("%+v: the explanation says %s, and is not sure of %v; want %s", r, said, a.Unsure, want)

@@ -15,8 +15,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/explain/request"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
 const gatewayClass = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: hapsnap}\nspec: {controllerName: hapsnap.dev/gateway-controller}\n"
@@ -199,7 +199,7 @@ func TestGatewayUnsupported(t *testing.T) {
   - {matches: [{path: {value: /extension}}], filters: [{type: ExtensionRef, extensionRef: {group: a.example, kind: Thing, name: x}}], backendRefs: [{name: web, port: 80}]}
 `)+routeYAML("shop", "whole", "whole.example", "  rules: [{matches: [{path: {type: RegularExpression, value: '(a'}}], backendRefs: [{name: web, port: 80}]}]\n")+
 		routeYAML("shop", "retry", "retry.example", "  rules: [{retry: {backoff: 1s}, backendRefs: [{name: web, port: 80}]}]\n")+
-		routeYAML("shop", "session", "session.example", "  rules: [{sessionPersistence: {}, backendRefs: [{name: web, port: 80}]}]\n"))
+		routeYAML("shop", "session", "session.example", "  rules: [{sessionPersistence: {}, backendRefs: [{name: web, port: 80}, {name: web, port: 80}]}]\n"))
 	for target, want := range map[string]string{
 		"part.example/mirror": "404", "part.example/ok": "web", "part.example/extension": "500", "whole.example/(a": "404", "retry.example/": "404", "session.example/": "404",
 	} {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/urlpath"
 )
 
 // pathTable reads a table of the document: the cells below a heading, without their quotes.
@@ -117,7 +117,7 @@ func TestPathsOfTheDocument(t *testing.T) {
 	for _, row := range pathTable(t, "The forms") {
 		path, compared, free, guarded := row[0], row[1], row[2], row[3]
 		without, _, _ := strings.Cut(path, "?")
-		if got := routing.NormalPath(without, false); got != compared {
+		if got := urlpath.Normal(without, false); got != compared {
 			t.Errorf("%s is compared as %s, want %s", path, got, compared)
 		}
 		askPath(t, e, "free.example", path, free)
@@ -199,7 +199,7 @@ func TestHAProxyNormalizesLikeTheCompiler(t *testing.T) {
 			t.Fatalf("%q: %v", path, err)
 		}
 		response.Body.Close()
-		if got, want := answer(response), "/ /="+routing.NormalPath(path, false); got != want {
+		if got, want := answer(response), "/ /="+urlpath.Normal(path, false); got != want {
 			t.Fatalf("%q: %s %s, want %s", path, response.Status, got, want)
 		}
 	}

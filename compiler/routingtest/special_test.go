@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/urlpath"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -174,11 +174,11 @@ func TestNormalPathAgreesWithReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50_000 {
 		path := strangePath(r)
-		got := routing.NormalPath(path, false)
+		got := urlpath.Normal(path, false)
 		if want := plainest(path); got != want {
 			t.Fatalf("%q: %q, want %q", path, got, want)
 		}
-		if again := routing.NormalPath(got, false); again != got {
+		if again := urlpath.Normal(got, false); again != got {
 			t.Fatalf("%q becomes %q, and that %q", path, got, again)
 		}
 	}
@@ -193,11 +193,11 @@ func FuzzNormalPath(f *testing.F) {
 			return // no path of a request or an object holds one; and the rules one by one take the square of its length
 		}
 		path = "/" + path
-		if got, want := routing.NormalPath(path, false), plainest(path); got != want {
+		if got, want := urlpath.Normal(path, false), plainest(path); got != want {
 			t.Errorf("%q: %q, want %q", path, got, want)
 		}
 		without := regexp.MustCompile(`;[^/]*`).ReplaceAllString(path, "")
-		if got, want := routing.NormalPath(path, true), plainest(without); got != want {
+		if got, want := urlpath.Normal(path, true), plainest(without); got != want {
 			t.Errorf("%q without parameters: %q, want %q", path, got, want)
 		}
 	})

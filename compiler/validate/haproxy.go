@@ -53,6 +53,8 @@ type Checker struct {
 	keys    keyRing
 	trips   roundTrips
 	binder  bind.Binder
+
+	stagings stagings
 }
 
 // Find finds the executable by its name or path and asks for its version. The
@@ -115,35 +117,19 @@ func LayoutIn(dir string) bind.Layout {
 	}
 }
 
-// Stage writes the files of an instance below dir, which exists and is empty, bound to the directories
-// of [LayoutIn]. haproxy.cfg is in dir itself.
-func Stage(dir string, bound bind.Bound) error {
-	layout := LayoutIn(dir)
-	for _, sub := range []string{layout.Maps, layout.Certificates, layout.General} {
-		if err := os.Mkdir(sub, 0o700); err != nil {
-			return fmt.Errorf("make staging directory: %w", err)
-		}
-	}
-	for _, f := range bound.Files {
-		if err := os.WriteFile(f.Path, f.Content, 0o600); err != nil {
-			return fmt.Errorf("stage %s: %w", f.Source, err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, stagedConfig), bound.Config, 0o600); err != nil {
-		return fmt.Errorf("stage %s: %w", snapshots.ConfigFile, err)
-	}
-	return nil
-}
-
 // ask has HAProxy check the bound configuration. HAProxy runs in the staging directory, so that
 // messages name the file without its folder.
-func (c *Checker) ask(ctx context.Context, dir string, lines lineMap) (Verdict, error) {
-	if err := Stage(dir, lines.bound); err != nil {
+func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short bool) (Verdict, error) {
+	bound := lines.bound
+	if short {
+		bound.Config = onePerText(bound.Config)
+	}
+	if err := in.stage(bound); err != nil {
 		return Verdict{}, err
 	}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.Path, "-c", "-f", stagedConfig)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = in.Path, &stdout, &stderr
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		return Verdict{}, fmt.Errorf("check with haproxy: %w", ctx.Err())
@@ -151,6 +137,9 @@ func (c *Checker) ask(ctx context.Context, dir string, lines lineMap) (Verdict, 
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	if err != nil && (!failed || exit.ExitCode() < 0) {
 		return Verdict{}, fmt.Errorf("check with %s: %w", c.Path, err)
+	}
+	if failed && short {
+		return c.ask(ctx, in, lines, false) // it may have missed what was left out
 	}
 	v := lines.verdict(parseOutput(stderr.String()))
 	switch {

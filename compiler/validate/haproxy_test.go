@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,9 +59,8 @@ func TestRoundTripNoticesLosses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			faults, err := (&roundTrips{}).check([]byte(c.config))
-			if err != nil || len(faults) != c.lost {
-				t.Errorf("%v, %d faults, want %d: %v", err, len(faults), c.lost, faults)
+			if faults := (&roundTrips{}).check([]byte(c.config)); len(faults) != c.lost {
+				t.Errorf("%d faults, want %d: %v", len(faults), c.lost, faults)
 			}
 		})
 	}
@@ -76,5 +76,34 @@ func TestVerdictLeavesOutTheMachine(t *testing.T) {
 `))
 	if len(v.Faults) > 0 || len(v.Warnings) != 1 || v.Warnings[0].Message != "haproxy: frontend 'f' has no 'bind' directive" {
 		t.Errorf("%+v", v)
+	}
+}
+
+// What has few texts costs few backends: HAProxy is not asked about the others.
+func TestOneBackendOfEachText(t *testing.T) {
+	t.Parallel()
+	var config strings.Builder
+	config.WriteString("defaults main\n    mode http\nfrontend f from main\n    use_backend b5 if TRUE\n    default_backend 'b6'\n")
+	for i := range 100 {
+		fmt.Fprintf(&config, "backend b%d from main\n    balance %s\n\n", i, []string{"roundrobin", "leastconn"}[i%2])
+	}
+	config.WriteString("backend odd/name from main\n    balance leastconn\nbackend twice from main\n    balance leastconn\nbackend twice from main\n    balance leastconn\n")
+	config.WriteString("backend first from main\n    id 1\nbackend second from main\n    id 1\n")
+	got := string(onePerText([]byte(config.String())))
+	if n, want := strings.Count(got, "\n"), strings.Count(config.String(), "\n"); n != want {
+		t.Errorf("%d lines of %d", n, want)
+	}
+	var left []string
+	for line := range strings.Lines(got) {
+		if name, ok := strings.CutPrefix(line, "backend "); ok {
+			left = append(left, strings.Fields(name)[0])
+		}
+	}
+	if got, want := strings.Join(left, " "), "b0 b1 b5 b6 odd/name twice twice first second"; got != want {
+		t.Errorf("there are %s, want %s", got, want)
+	}
+	conditional := config.String() + ".if defined(X)\n    balance first\n.endif\n"
+	if string(onePerText([]byte(conditional))) != conditional {
+		t.Error("something is left out where lines are conditional")
 	}
 }

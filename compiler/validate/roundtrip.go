@@ -3,7 +3,6 @@ package validate
 import (
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,15 +19,66 @@ import (
 // in a variable of its package.
 var parserTurn sync.Mutex
 
-// rewritten returns haproxy.cfg as the Dataplane API would write it.
-func rewritten(config []byte) (string, error) {
+// rewritten returns haproxy.cfg as the Dataplane API would write it. It returns false for what the API cannot read:
+// there are lines that its parser returns an error for, and such that it panics for.
+func rewritten(config []byte) (text string, ok bool) {
 	parserTurn.Lock()
 	defer parserTurn.Unlock()
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
 	p, err := parser.New(options.String(string(config)))
 	if err != nil {
-		return "", fmt.Errorf("read haproxy.cfg as the Dataplane API does: %w", err)
+		return "", false
 	}
-	return p.String(), nil
+	return p.String(), true
+}
+
+// lostIn returns the lines, counted from 0, that the Dataplane API would change or cannot read.
+func lostIn(config []byte) []int {
+	text, ok := rewritten(config)
+	if ok {
+		return notBack(config, text)
+	}
+	out := unreadable(config)
+	lines := bytes.SplitAfter(config, []byte("\n"))
+	for _, i := range out {
+		lines[i] = []byte("\n")
+	}
+	rest := bytes.Join(lines, nil)
+	if text, ok = rewritten(rest); ok {
+		out = append(out, notBack(rest, text)...)
+		slices.Sort(out)
+	}
+	return out
+}
+
+// unreadable returns the lines, counted from 0, of a text that the Dataplane API cannot read as a whole: those that it cannot
+// read alone in their section, or the heads of all sections where there is none.
+func unreadable(config []byte) []int {
+	var out, heads []int
+	for s := range haproxycfg.Sections(config) {
+		head := ""
+		if s.Keyword != "" {
+			head = string(s.Head.Text) + "\n"
+			heads = append(heads, s.Head.Number-1)
+			if _, ok := rewritten([]byte(head)); !ok {
+				out = append(out, s.Head.Number-1)
+				continue
+			}
+		}
+		for _, line := range s.Lines {
+			if _, ok := rewritten([]byte(head + string(line.Text) + "\n")); !ok {
+				out = append(out, line.Number-1)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return heads
+	}
+	return out
 }
 
 // roundTrips checks what the Dataplane API makes of configurations. Most of its time goes into
@@ -40,41 +90,33 @@ type roundTrips struct {
 
 // check reads haproxy.cfg and writes it as the Dataplane API does, and reports the lines that differ
 // afterwards. It does not check what HAProxy thinks of them.
-func (r *roundTrips) check(config []byte) ([]fault, error) {
+func (r *roundTrips) check(config []byte) []fault {
 	parts, ok := splitBackends(config)
 	if !ok {
 		return checkWhole(config)
 	}
-	faults, err := checkWhole(parts.rest)
-	if err != nil {
-		return nil, err
-	}
+	faults := checkWhole(parts.rest)
 	for i := range faults {
 		faults[i].line = parts.numbers[faults[i].line-1]
 	}
-	lost, err := r.ofBackends(parts.backends)
-	for _, line := range lost {
+	for _, line := range r.ofBackends(parts.backends) {
 		faults = append(faults, lostLine(line))
 	}
 	slices.SortFunc(faults, func(a, b fault) int { return a.line - b.line })
-	return faults, err
+	return faults
 }
 
 // checkWhole checks a text by itself.
-func checkWhole(config []byte) ([]fault, error) {
-	text, err := rewritten(config)
-	if err != nil {
-		return nil, err
-	}
+func checkWhole(config []byte) []fault {
 	var faults []fault
-	for _, i := range notBack(config, text) {
+	for _, i := range lostIn(config) {
 		faults = append(faults, lostLine(i+1))
 	}
-	return faults, nil
+	return faults
 }
 
 func lostLine(number int) fault {
-	return fault{number, "the Dataplane API would change this line", "write it in another way, or report it if it is valid"}
+	return fault{number, "the Dataplane API would change this line, or cannot read it", "write it in another way, or report it if it is valid"}
 }
 
 // notBack returns the lines, counted from 0, that are missing in the result.
@@ -111,7 +153,7 @@ func normal(line string) string {
 }
 
 // ofBackends returns the lines of backends that are missing in the result.
-func (r *roundTrips) ofBackends(backends []backendText) ([]int, error) {
+func (r *roundTrips) ofBackends(backends []backendText) []int {
 	var asked []backendText // one of each kind that is not known
 	verdicts := map[textKey][]int{}
 	for _, b := range backends {
@@ -123,9 +165,7 @@ func (r *roundTrips) ofBackends(backends []backendText) ([]int, error) {
 			asked = append(asked, b)
 		}
 	}
-	if err := askBackends(asked, verdicts); err != nil {
-		return nil, err
-	}
+	askBackends(asked, verdicts)
 	for _, b := range asked {
 		r.known.put(b.key, verdicts[b.key])
 	}
@@ -135,14 +175,14 @@ func (r *roundTrips) ofBackends(backends []backendText) ([]int, error) {
 			out = append(out, b.line+i)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // askBackends reads and writes backends at once, under names of their own, and records the lines that
-// are missing in the result, counted from 0.
-func askBackends(backends []backendText, verdicts map[textKey][]int) error {
+// are missing in the result, counted from 0. Where some cannot be read it looks for them.
+func askBackends(backends []backendText, verdicts map[textKey][]int) {
 	if len(backends) == 0 {
-		return nil
+		return
 	}
 	var all bytes.Buffer
 	texts := make([][]byte, len(backends))
@@ -150,9 +190,15 @@ func askBackends(backends []backendText, verdicts map[textKey][]int) error {
 		texts[i] = b.named(strconv.Itoa(i))
 		all.Write(texts[i])
 	}
-	written, err := rewritten(all.Bytes())
-	if err != nil {
-		return err
+	written, ok := rewritten(all.Bytes())
+	switch half := len(backends) / 2; {
+	case !ok && half == 0:
+		verdicts[backends[0].key] = lostIn(texts[0])
+		return
+	case !ok:
+		askBackends(backends[:half], verdicts)
+		askBackends(backends[half:], verdicts)
+		return
 	}
 	became := map[string]string{} // by name
 	for section := range strings.SplitSeq(written, "\nbackend ") {
@@ -163,7 +209,6 @@ func askBackends(backends []backendText, verdicts map[textKey][]int) error {
 	for i, b := range backends {
 		verdicts[b.key] = notBack(texts[i], became[strconv.Itoa(i)])
 	}
-	return nil
 }
 
 // backendText is a backend as it stands in haproxy.cfg.

@@ -23,7 +23,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
-	"github.com/hapsnap/hapsnap/internal/scratch"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -36,6 +36,9 @@ type Input struct {
 	// Private knows the values of Secrets that must not be published. With nil only
 	// private keys are refused.
 	Private *leak.Index
+	// OnePerText has HAProxy look at one backend of each text. That is for verdicts that publish nothing: what is
+	// published, HAProxy has checked as it is.
+	OnePerText bool
 }
 
 // Verdict is the result of a check. Without faults the artifact may be published.
@@ -54,13 +57,12 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	if faults = append(faults, leaks...); len(faults) > 0 {
 		return Verdict{Faults: faults}, nil
 	}
-	staging, err := scratch.Make("", stagingPrefix)
+	staging, err := c.stagings.take(len(in.Artifact.Certificates))
 	if err != nil {
 		return Verdict{}, fmt.Errorf("make staging directory: %w", err)
 	}
-	defer staging.Remove()
-	dir := staging.Path
-	bound, faults, err := c.bind(in, LayoutIn(dir))
+	defer c.stagings.give(staging)
+	bound, faults, err := c.bind(in, LayoutIn(staging.Path))
 	if err != nil || len(faults) > 0 {
 		return Verdict{Faults: faults}, err
 	}
@@ -68,25 +70,28 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	if faults := lines.located(checkLines(bound.Config)); len(faults) > 0 {
 		return Verdict{Faults: faults}, nil
 	}
-	verdict, err := c.checkBound(ctx, dir, lines)
+	verdict, err := c.checkBound(ctx, staging, lines, in.OnePerText)
 	verdict.Warnings = append(warnings, verdict.Warnings...)
 	return verdict, err
 }
 
 // checkBound asks HAProxy and the Dataplane API's parser at the same time.
-func (c *Checker) checkBound(ctx context.Context, dir string, lines lineMap) (Verdict, error) {
+func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, short bool) (Verdict, error) {
 	var v Verdict
 	var torn []fault
+	var panics process.Catcher
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
-		torn, err = c.trips.check(lines.bound.Config)
-		return err
+	g.Go(func() error {
+		panics.Do(func() { torn = c.trips.check(lines.bound.Config) })
+		return nil
 	})
 	g.Go(func() (err error) {
-		v, err = c.ask(ctx, dir, lines)
+		panics.Do(func() { v, err = c.ask(ctx, in, lines, short) })
 		return err
 	})
-	if err := g.Wait(); err != nil {
+	err := g.Wait()
+	panics.Rethrow()
+	if err != nil {
 		return Verdict{}, err
 	}
 	if len(v.Faults) == 0 {

@@ -3,6 +3,7 @@ package channel
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +45,8 @@ const (
 	TurnDone   Verb = "done"
 	// TurnExpired is the end of an override that nobody ended.
 	TurnExpired Verb = "expired"
+	// TurnGone is in the [Life] of a snapshot alone: another took its place in a fleet.
+	TurnGone Verb = "gone"
 )
 
 // Act is something that was done to a channel, by a person or by a program.
@@ -175,6 +178,41 @@ func RunningAt(journal []Entry, at time.Time) map[string]Running {
 			r = Running{Snapshot: e.Snapshot, Since: e.At}
 		}
 		out[e.Fleet] = r
+	}
+	return out
+}
+
+// Life returns what the journal says of a snapshot, the oldest first: what was done to it, when it
+// reached whom, and what took its place.
+func Life(id snapshots.ID, journal []Entry) []Entry {
+	var out []Entry
+	ran := map[string]bool{}           // fleets that run it
+	var cause Entry                    // the last act that says what is to run
+	causes := map[snapshots.ID]Entry{} // when a rollout began
+	for _, e := range journal {
+		switch {
+		case e.Snapshot == id:
+			out = append(out, e)
+			if e.Turn {
+				ran[e.Fleet] = e.Verb == TurnDone || ran[e.Fleet] && e.Verb != TurnUndone
+			}
+		case e.Turn && ran[e.Fleet] && e.Verb == TurnDone:
+			ran[e.Fleet] = false
+			e.Text = fmt.Sprintf("%s took its place", e.Snapshot)
+			if c := causes[e.Snapshot]; c.Verb == TurnExpired {
+				e.Text += " after an override had expired"
+			} else if c.Snapshot == e.Snapshot || c.Snapshot == id {
+				e.Text += fmt.Sprintf(" after %s%s", c.Verb, Said(c.By, c.Reason))
+			}
+			e.Verb = TurnGone
+			out = append(out, e)
+		}
+		switch {
+		case !e.Turn && !e.Snapshot.IsZero(), e.Turn && e.Verb == TurnExpired:
+			cause = e
+		case e.Turn && e.Verb == TurnBegan:
+			causes[e.Snapshot] = cause
+		}
 	}
 	return out
 }

@@ -93,3 +93,32 @@ func TestRunningAt(t *testing.T) {
 		}
 	}
 }
+
+// The life of a snapshot says why it went: by what somebody did, or as an override had expired.
+func TestLifeTellsWhy(t *testing.T) {
+	t.Parallel()
+	one, two := snapshots.ID{Revision: 1, Short: "1111111111"}, snapshots.ID{Revision: 2, Short: "2222222222"}
+	minute := 0
+	at := func(e Entry) Entry {
+		minute++
+		e.At = time.Date(2026, 1, 1, 12, minute, 0, 0, time.UTC)
+		return e
+	}
+	turn := func(verb Verb, id snapshots.ID) Entry {
+		return at(Entry{Turn: true, Fleet: "edge", Verb: verb, Snapshot: id, By: "pusher"})
+	}
+	begun := []Entry{at(Entry{Verb: VerbOverride, Snapshot: one, By: "ann"}), turn(TurnBegan, one), turn(TurnDone, one)}
+	next := []Entry{turn(TurnBegan, two), turn(TurnDone, two)}
+	for want, why := range map[string]Entry{
+		"r000002-2222222222 took its place after an override had expired": turn(TurnExpired, one),
+		"r000002-2222222222 took its place after pin by bob":              at(Entry{Verb: VerbPin, Snapshot: two, By: "bob"}),
+	} {
+		told := Life(one, append(append(begun[:len(begun):len(begun)], why), next...))
+		if last := told[len(told)-1]; last.Text != want {
+			t.Errorf("%q, want %q", last.Text, want)
+		}
+	}
+	if told := Life(one, begun); strings.Contains(told[len(told)-1].Text, "place") {
+		t.Errorf("%v", told)
+	}
+}

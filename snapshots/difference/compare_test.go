@@ -154,6 +154,17 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
+// A line with nothing on it decides nothing, where others came with it.
+func TestBlankLines(t *testing.T) {
+	t.Parallel()
+	checkVerdicts(t, map[string]verdictCase{
+		"a section comes after a blank line": {
+			a: sideOf(config), b: sideOf(config + "\n  \nbackend new\n"), verdict: Reload,
+			decides: Line{File: "haproxy.cfg", Line: strings.Count(config, "\n") + 3, Text: "backend new"},
+		},
+	})
+}
+
 // Of a sealed certificate the version is compared, and who can open it: what age makes
 // of the same differs each time.
 func TestVerdictsOnVersions(t *testing.T) {

@@ -3,6 +3,7 @@ package difference
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -140,6 +141,8 @@ type change struct {
 	old  bool
 	line int
 	run  int // changes that follow upon one another have the same
+	// blank is set for a line with nothing on it, which says nothing to who reads it
+	blank bool
 }
 
 // changes reads a unified diff. Changes that follow upon one another have the same run.
@@ -149,15 +152,16 @@ func changes(text string) []change {
 	_, text, _ = strings.Cut(text, "\n")
 	_, text, _ = strings.Cut(text, "\n")
 	for line := range strings.Lines(text) {
+		blank := strings.TrimSpace(line[1:]) == ""
 		switch line[0] {
 		case '@':
 			x, y = hunkStart(line)
 			run++
 		case '-':
-			out = append(out, change{old: true, line: x, run: run})
+			out = append(out, change{old: true, line: x, run: run, blank: blank})
 			x++
 		case '+':
-			out = append(out, change{line: y, run: run})
+			out = append(out, change{line: y, run: run, blank: blank})
 			y++
 		case ' ':
 			x, y, run = x+1, y+1, run+1
@@ -180,6 +184,9 @@ func first(x, y string) (change, bool) {
 		return change{}, false
 	}
 	all := changes(Unified("a", x, "b", y))
+	if said := slices.DeleteFunc(slices.Clone(all), func(c change) bool { return c.blank }); len(said) > 0 {
+		all = said
+	}
 	for _, c := range all {
 		if !c.old && c.run == all[0].run {
 			return c, true

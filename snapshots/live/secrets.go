@@ -1,11 +1,14 @@
 package live
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/x509"
 	stdpem "encoding/pem"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -175,23 +178,37 @@ func Certificate(secret corev1.Secret) ([]byte, error) {
 	return pem.JoinKeyPair(certificate, key)
 }
 
-// ExpiresAt returns when the first certificate of PEM data expires; zero if that
-// cannot be told.
-func ExpiresAt(data []byte) time.Time {
-	_, until := ValidBetween(data)
-	return until
+// ExpiryAndIssuer returns when the first certificate of PEM data expires, and the name of who issued it; zero
+// if that cannot be told.
+func ExpiryAndIssuer(data []byte) (until time.Time, issuer string) {
+	leaf := firstCertificate(data)
+	switch {
+	case leaf == nil:
+		return time.Time{}, ""
+	case bytes.Equal(leaf.RawIssuer, leaf.RawSubject):
+		return leaf.NotAfter, "itself"
+	}
+	return leaf.NotAfter, cmp.Or(leaf.Issuer.CommonName, strings.Join(leaf.Issuer.Organization, ", "), leaf.Issuer.String())
 }
 
 // ValidBetween returns from when to when the first certificate of PEM data is valid; zero
 // if that cannot be told.
 func ValidBetween(data []byte) (from, until time.Time) {
+	if leaf := firstCertificate(data); leaf != nil {
+		return leaf.NotBefore, leaf.NotAfter
+	}
+	return time.Time{}, time.Time{}
+}
+
+// firstCertificate returns the first certificate of PEM data, nil if that is none.
+func firstCertificate(data []byte) *x509.Certificate {
 	block, _ := stdpem.Decode(data)
 	if block == nil {
-		return time.Time{}, time.Time{}
+		return nil
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return time.Time{}, time.Time{}
+		return nil
 	}
-	return leaf.NotBefore, leaf.NotAfter
+	return leaf
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
 const someHash = "abhfCpXqd4GrI"
@@ -180,6 +181,24 @@ func TestCertificates(t *testing.T) {
 			if len(line) > 8 && !strings.HasPrefix(line, "-") && strings.Contains(p.Error(), line) {
 				t.Errorf("a problem tells of a key: %q", p)
 			}
+		}
+	}
+}
+
+// Who issued a certificate is said of its leaf. What holds no certificate has no issuer.
+func TestExpiryAndIssuer(t *testing.T) {
+	t.Parallel()
+	certificate, key := string(pemtest.Certify(t, "shop.example.com", pemtest.ECKey(), pemtest.ECKey2())), string(pemtest.KeyPEM(t, pemtest.ECKey()))
+	until, issuer := ExpiryAndIssuer([]byte(certificate + key))
+	if until.IsZero() || issuer != "issuer" {
+		t.Errorf("%v by %q", until, issuer)
+	}
+	if _, issuer := ExpiryAndIssuer(pemtest.SelfSigned(t, "alone", pemtest.ECKey())); issuer != "itself" {
+		t.Errorf("by %q", issuer)
+	}
+	for _, none := range []string{"", key, "nonsense"} {
+		if until, issuer := ExpiryAndIssuer([]byte(none)); !until.IsZero() || issuer != "" {
+			t.Errorf("%v by %q", until, issuer)
 		}
 	}
 }

@@ -394,8 +394,8 @@ func (a *action) serves(service inputs.Object[corev1.Service], port corev1.Servi
 	}
 	offered, _ := options.Read(options.OnService, service.Value.Annotations)
 	s, _, closed := options.Resolve(app, offered)
-	if closed || s.Upstream.Affinity != nil || s.ServerSecrets != (options.ServerSecrets{}) || s.Upstream.FastCGI != nil {
-		a.say(diag.Error, service.Ref, service.Position("metadata", "annotations"), "its annotations protect it, keep sessions or need a Secret, which routes cannot follow: routes to it are closed, and answer 503", "keep the Ingress, or remove the annotations")
+	if closed || s.ServerSecrets != (options.ServerSecrets{}) || s.Upstream.FastCGI != nil {
+		a.say(diag.Error, service.Ref, service.Position("metadata", "annotations"), "its annotations are wrong or need a Secret, which routes cannot follow: routes to it are closed, and answer 503", "keep the Ingress, or remove the annotations")
 		return false
 	}
 	asked := policy.Upstream{}
@@ -425,7 +425,7 @@ func (a *action) serves(service inputs.Object[corev1.Service], port corev1.Servi
 			a.annotation(diag.Error, a.route, o.name, "cannot be moved: a route does not say how endpoints are chosen and waited for", onService)
 		}
 	}
-	if asked.Affinity != nil {
+	if asked.Affinity != nil && s.Upstream.Affinity == nil {
 		a.annotation(diag.Error, a.route, "affinity", "cannot be moved: requests of a session go to any endpoint", "keep the Ingress if they may not")
 	}
 	if asked.Timeouts.Server != s.Upstream.Timeouts.Server && asked.Timeouts.Server != "" {

@@ -1,7 +1,7 @@
 // Package pem reads certificates and private keys, and refuses those that HAProxy would not start with.
 //
 // [CheckKeyPair] and [JoinKeyPair] are for a certificate with its key, [ParseAuthorities] is for a
-// ca-file, and [ServingFaults] says why clients would refuse a certificate that HAProxy serves. Reading
+// ca-file, and [Serving] says why clients would refuse a certificate that HAProxy serves. Reading
 // a certificate makes it canonical: nothing else that stood in the PEM reaches an instance. No error
 // holds any part of a key. No function reads the clock.
 //
@@ -268,29 +268,39 @@ func WithoutRoot(authorities []byte) map[string]string {
 	return out
 }
 
-// ServingFaults says, in words for people, why clients refuse a certificate, given as PEM, that is
-// served to them at a time. HAProxy serves it all the same. Expiry and the names of hosts are not
-// checked.
-func ServingFaults(data []byte, now time.Time) []string {
+// Serving is why clients refuse a certificate that is served to them. HAProxy serves it all the same. Expiry and the names
+// of hosts are not part of it.
+type Serving struct {
+	notBefore time.Time
+	always    []string
+}
+
+// ServingOf reads the first certificate of PEM data.
+func ServingOf(data []byte) Serving {
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil
+		return Serving{}
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil
+		return Serving{}
 	}
-	var out []string
-	if !now.IsZero() && now.Before(leaf.NotBefore) {
-		out = append(out, "is not valid before "+leaf.NotBefore.UTC().Format("2006-01-02 15:04 UTC"))
-	}
+	s := Serving{notBefore: leaf.NotBefore}
 	if !forServers(leaf) {
-		out = append(out, "is not for servers: its extended key usage says what else it is for")
+		s.always = append(s.always, "is not for servers: its extended key usage says what else it is for")
 	}
 	if leaf.BasicConstraintsValid && leaf.IsCA {
-		out = append(out, "is that of a certificate authority")
+		s.always = append(s.always, "is that of a certificate authority")
 	}
-	return out
+	return s
+}
+
+// Faults says, in words for people, why clients refuse the certificate at a time.
+func (s Serving) Faults(now time.Time) []string {
+	if !now.IsZero() && now.Before(s.notBefore) {
+		return slices.Insert(slices.Clone(s.always), 0, "is not valid before "+s.notBefore.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+	return s.always
 }
 
 // forServers reports whether a certificate may be used by a server. A certificate without usages may be

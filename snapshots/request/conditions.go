@@ -124,7 +124,7 @@ flags:
 			if len(rest) < 2 {
 				return maybe
 			}
-			for _, e := range entries(w.files, rest[1]) {
+			for _, e := range w.entries(rest[1]) {
 				patterns = append(patterns, e.key)
 			}
 			rest = rest[2:]

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -111,6 +112,46 @@ func TestLed(t *testing.T) {
 	if _, err := Led(small, Request{Port: 81}, nil); !errors.Is(err, ErrNoListener) {
 		t.Errorf("a port without a listener: %v", err)
 	}
+}
+
+// Where lots are drawn, the backends are named among which they are: no answer of HAProxy's own is made up.
+func TestLotsAreDrawn(t *testing.T) {
+	t.Parallel()
+	const config = `frontend http
+    mode http
+    bind *:80
+    http-request set-var(txn.b) str(%1)
+    http-request set-var(txn.r) rand,mod(4)
+    http-request set-var(txn.b) str(%1:1),map_str(maps/choices.map) if { var(txn.r) lt 1 }
+    http-request set-var(txn.b) str(%1:2),map_str(maps/choices.map) if { var(txn.b) -m beg % }
+    http-request return status 404 if !{ var(txn.b) -m found }
+    use_backend %[var(txn.b)] if { var(txn.b) -m found }
+backend a
+backend b
+`
+	files := []snapshots.File{{Path: "haproxy.cfg", Content: []byte(config)}, {Path: "maps/choices.map", Content: []byte("%1:1 a\n%1:2 b\n")}}
+	got, err := Led(files, Request{Port: 80, Host: "a", Target: "/"}, nil)
+	if err != nil || strings.Join(got.Among, " ") != "a b" || got.Status != 0 || got.Backend != "" || got.Who(nil) != "one of the backends a, b" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// One reader leads any number of requests at once, each as if it were the only one.
+func TestReaderOfManyRequests(t *testing.T) {
+	t.Parallel()
+	from := Read(small)
+	var all sync.WaitGroup
+	for n := range 50 {
+		target := []string{"/first", "/x?q=1", "/y?z=1"}[n%3]
+		all.Go(func() {
+			got, err := from.Led(Request{Port: 80, Host: "shop.example.com", Target: target}, nil)
+			want, _ := Led(small, Request{Port: 80, Host: "shop.example.com", Target: target}, nil)
+			if err != nil || got.Backend != want.Backend || got.Location != want.Location {
+				t.Errorf("%s: %+v, %v", target, got, err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // A URL without a port means the first listener for its scheme, also where connections come to it by an entry of a

@@ -14,14 +14,12 @@ import (
 
 // walk is a request on its way through a configuration.
 type walk struct {
-	files    []snapshots.File
-	sections []haproxycfg.Section
-	request  Request
-	usable   func(backend string) int
-	answer   *Answer
-	bind     []string // the words of the bind line that the connection came in by
+	*Reader
+	request Request
+	usable  func(backend string) int
+	answer  *Answer
+	bind    []string // the words of the bind line that the connection came in by
 
-	maps          map[string][]entry
 	variables     map[string]value
 	headers       map[string][]string // by name in lower case
 	unsureHeaders map[string]bool

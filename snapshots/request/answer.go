@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -107,8 +108,8 @@ func (r Request) ServerName() string {
 	return name
 }
 
-// path returns the path, which requests such as OPTIONS * have not.
-func (r Request) path() (string, bool) {
+// Path returns the path, which requests such as OPTIONS * have not.
+func (r Request) Path() (string, bool) {
 	path, _, _ := strings.Cut(r.Target, "?")
 	return path, strings.HasPrefix(path, "/")
 }
@@ -128,10 +129,12 @@ type Answer struct {
 	Path  string `json:"path,omitempty"`
 	Lines []Line `json:"lines"` // of maps, in the order in which they were found
 	// Rule decided: it chose the backend, or HAProxy answers by it with Status.
-	Rule     *Line  `json:"rule,omitempty"`
-	Backend  string `json:"backend,omitempty"`
-	Status   int    `json:"status,omitempty"`
-	Location string `json:"location,omitempty"`
+	Rule    *Line  `json:"rule,omitempty"`
+	Backend string `json:"backend,omitempty"`
+	// Among are the backends one of which gets the request, where lots are drawn.
+	Among    []string `json:"among,omitempty"`
+	Status   int      `json:"status,omitempty"`
+	Location string   `json:"location,omitempty"`
 	// PassedOn says that the connection is passed on as it is: the backend ends TLS.
 	PassedOn bool `json:"passedOn,omitempty"`
 	// Closed says that the connection is closed without an answer.
@@ -141,6 +144,29 @@ type Answer struct {
 	Unsure []Line `json:"unsure,omitempty"`
 	// Lost are lines of maps that match too, and are less specific.
 	Lost []Line `json:"lost,omitempty"`
+}
+
+// Who says in few words who answers. Services are those behind the backend.
+func (a Answer) Who(services []string) string {
+	switch {
+	case a.Closed && a.Backend != "":
+		return fmt.Sprintf("nobody: HAProxy closes the connection, for backend %s has no server", a.Backend)
+	case a.Closed:
+		return "nobody: HAProxy closes the connection"
+	case len(a.Among) > 0:
+		return "one of the backends " + strings.Join(a.Among, ", ")
+	case a.Backend == "" && a.Status == 0:
+		return "one of several backends, see what is not certain"
+	case a.Status != 0 && a.Location != "":
+		return fmt.Sprintf("HAProxy itself: %d to %s", a.Status, a.Location)
+	case a.Status != 0 && (a.Backend == "" || a.Status != 503):
+		return fmt.Sprintf("HAProxy itself: %d", a.Status)
+	case a.Status != 0:
+		return fmt.Sprintf("HAProxy itself: %d, for backend %s has no server", a.Status, a.Backend)
+	case len(services) == 0:
+		return "backend " + a.Backend
+	}
+	return "backend " + a.Backend + ", Service " + strings.Join(services, " and ")
 }
 
 // Certificate is one that a client is shown.
@@ -153,20 +179,49 @@ type Certificate struct {
 // ErrNoListener is returned for a port that no frontend listens on.
 var ErrNoListener = errors.New("nothing listens on port")
 
+// Led returns what becomes of a request, as [Reader.Led] does.
+func Led(files []snapshots.File, r Request, usable func(backend string) int) (Answer, error) {
+	return Read(files).Led(r, usable)
+}
+
+// Reader has read a snapshot, for any number of requests at once.
+type Reader struct {
+	files    []snapshots.File
+	sections []haproxycfg.Section
+
+	mu   sync.Mutex
+	maps map[string][]entry // those that were looked at
+}
+
+// Read reads a snapshot for many requests. Nobody may change its files any more.
+func Read(files []snapshots.File) *Reader {
+	return &Reader{files: files, sections: slices.Collect(haproxycfg.Sections(snapshots.Snapshot{Files: files}.Config())), maps: map[string][]entry{}}
+}
+
+// entries returns those of a file of the snapshot, nil if there is no such file.
+func (from *Reader) entries(path string) []entry {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	all, read := from.maps[path]
+	if !read {
+		all = entries(from.files, path)
+		from.maps[path] = all
+	}
+	return all
+}
+
 // Led returns what becomes of a request. Usable is how many servers of a backend can take requests; nil stands for
 // one of each.
-func Led(files []snapshots.File, r Request, usable func(backend string) int) (Answer, error) {
+func (from *Reader) Led(r Request, usable func(backend string) int) (Answer, error) {
 	out := Answer{Lines: []Line{}, Options: []Line{}}
 	if usable == nil {
 		usable = func(string) int { return 1 }
 	}
 	w := walk{
-		files: files, request: r, usable: usable, answer: &out, source: cmp.Or(r.Client, clientAddress),
-		maps: map[string][]entry{}, variables: map[string]value{}, unsureHeaders: map[string]bool{},
-		headers:  map[string][]string{"host": {r.Host}},
-		sections: slices.Collect(haproxycfg.Sections(snapshots.Snapshot{Files: files}.Config())),
+		Reader: from, request: r, usable: usable, answer: &out, source: cmp.Or(r.Client, clientAddress),
+		variables: map[string]value{}, unsureHeaders: map[string]bool{}, headers: map[string][]string{"host": {r.Host}},
 	}
-	w.path = textOrNone(r.path())
+	w.path = textOrNone(r.Path())
 	if at := strings.IndexByte(r.Target, '?'); at >= 0 {
 		w.query = r.Target[at:]
 	}
@@ -192,7 +247,7 @@ func Led(files []snapshots.File, r Request, usable func(backend string) int) (An
 	}
 	w.serve(frontend)
 	if p := w.variables["txn.p"]; p.state == known {
-		if asked, _ := r.path(); p.text != asked {
+		if asked, _ := r.Path(); p.text != asked {
 			out.Path = p.text
 		}
 		out.Lost = w.lost()
@@ -202,8 +257,11 @@ func Led(files []snapshots.File, r Request, usable func(backend string) int) (An
 
 // Port returns the port of the listener that a URL without one means: the first one with, or without, TLS. The
 // error is one of usage, and names the ports that there are.
-func Port(files []snapshots.File, secure bool) (int, error) {
-	w := walk{files: files, sections: slices.Collect(haproxycfg.Sections(snapshots.Snapshot{Files: files}.Config()))}
+func Port(files []snapshots.File, secure bool) (int, error) { return Read(files).Port(secure) }
+
+// Port returns what [Port] does.
+func (from *Reader) Port(secure bool) (int, error) {
+	w := walk{Reader: from}
 	scheme, usual := "http", 80
 	if secure {
 		scheme, usual = "https", 443
@@ -264,7 +322,7 @@ func (w *walk) backendsOf(frontend haproxycfg.Section) []string {
 			out = append(out, words[1])
 		}
 		for _, named := range mapNames.FindAllStringSubmatch(string(l.Text), -1) {
-			for _, e := range entries(w.files, named[1]) {
+			for _, e := range w.entries(named[1]) {
 				out = append(out, e.value)
 			}
 		}
@@ -338,7 +396,7 @@ func (w *walk) connection(frontend haproxycfg.Section) (inner haproxycfg.Section
 	w.answer.Status = 0
 	for _, s := range w.sections {
 		if s.Keyword == "backend" && s.Name == w.answer.Backend {
-			w.answer.Options = optionsOf(s)
+			w.answer.Options = Options(s)
 		}
 	}
 	if len(w.answer.Unsure) == 0 {
@@ -357,7 +415,7 @@ func (w *walk) serve(frontend haproxycfg.Section) {
 	w.choose(frontend)
 	for _, s := range w.sections {
 		if s.Keyword == "backend" && s.Name == w.answer.Backend {
-			w.answer.Options = optionsOf(s)
+			w.answer.Options = Options(s)
 			chosen := w.answer.Rule
 			if w.rules(s, "http-request"); w.answer.Rule == chosen && w.usable(s.Name) == 0 {
 				w.answer.Status = 503
@@ -369,6 +427,7 @@ func (w *walk) serve(frontend haproxycfg.Section) {
 // choose follows use_backend and default_backend.
 func (w *walk) choose(frontend haproxycfg.Section) {
 	w.answer.Status = 503 // without a backend
+	before := len(w.answer.Unsure)
 	for _, l := range frontend.Lines {
 		words := l.Texts()
 		if len(words) < 2 || words[0] != "use_backend" {
@@ -392,6 +451,22 @@ func (w *walk) choose(frontend haproxycfg.Section) {
 			w.chosen(lineOf(l), words[1])
 		}
 	}
+	if w.answer.Backend == "" && len(w.answer.Unsure) > before {
+		w.answer.Status, w.answer.Among = 0, w.among()
+	}
+}
+
+// among returns the backends that the lines lead to which were found on the way.
+func (w *walk) among() []string {
+	var out []string
+	for _, l := range w.answer.Lines {
+		_, to, _ := strings.Cut(l.Text, " ")
+		to = strings.TrimSpace(to)
+		if !slices.Contains(out, to) && slices.ContainsFunc(w.sections, func(s haproxycfg.Section) bool { return s.Keyword == "backend" && s.Name == to }) {
+			out = append(out, to)
+		}
+	}
+	return out
 }
 
 func (w *walk) chosen(by Line, backend string) {
@@ -411,8 +486,8 @@ func Servers(config []byte) map[string]int {
 	return out
 }
 
-// optionsOf returns what a backend says besides its servers.
-func optionsOf(s haproxycfg.Section) []Line {
+// Options returns what a backend does to requests and answers: all its lines but servers.
+func Options(s haproxycfg.Section) []Line {
 	out := []Line{}
 	for _, l := range s.Lines {
 		if first := l.First(); first != "" && first != "server" {
@@ -426,13 +501,13 @@ func optionsOf(s haproxycfg.Section) []Line {
 func (w *walk) lost() []Line {
 	host, path := w.variables["txn.h"].text, w.variables["txn.p"].text
 	var out []Line
-	for _, e := range entries(w.files, "maps/prefix.map") {
+	for _, e := range w.entries("maps/prefix.map") {
 		if strings.HasPrefix(host+"|"+path+"/", e.key) && !slices.Contains(w.answer.Lines, e.line) {
 			out = append(out, e.line)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Line) int { return cmp.Compare(len(b.Text), len(a.Text)) })
-	for _, e := range entries(w.files, "maps/host.map") { // a wildcard that an exact name wins over
+	for _, e := range w.entries("maps/host.map") { // a wildcard that an exact name wins over
 		name := w.variables["txn.host"].text
 		if strings.HasPrefix(e.key, ".") && host == name && name[max(strings.IndexByte(name, '.'), 0):] == e.key {
 			out = append(out, e.line)
@@ -452,7 +527,7 @@ func (w *walk) certificate(bind haproxycfg.Line) *Certificate {
 	name := w.request.ServerName()
 	wildcard := "*" + name[max(strings.IndexByte(name, '.'), 0):]
 	var first, wild *Certificate
-	for _, e := range entries(w.files, words[i+1]) {
+	for _, e := range w.entries(words[i+1]) {
 		c := Certificate{File: e.key, Line: e.line}
 		names := e.value
 		if strings.HasPrefix(names, "[") {

@@ -1,4 +1,4 @@
-package request
+package explain
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
 // Claim is a rule of an Ingress that the request falls under and that does not have it.
@@ -37,10 +38,10 @@ type Losers struct {
 }
 
 // Of returns the claims of Ingresses that do not get the request, those that came nearest first.
-func (l Losers) Of(ingresses []inputs.Object[networkingv1.Ingress], r Request) []Claim {
+func (l Losers) Of(ingresses []inputs.Object[networkingv1.Ingress], r request.Request) []Claim {
 	host, _, _ := strings.Cut(r.Host, ":")
 	host = hostname.Normal(host)
-	asked, _ := r.path()
+	asked, _ := r.Path()
 	asked = l.Form.Of(asked)
 	var best [3]int
 	var out []Claim

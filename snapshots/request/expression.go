@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/urlpath"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -267,7 +267,7 @@ func (w *walk) convert(v value, c call) value {
 	case "nbsrv":
 		return number(int64(w.usable(s)))
 	case "lua.hapsnap_path":
-		return text(routing.NormalPath(s, c.arg(0) == "ignore"))
+		return text(urlpath.Normal(s, c.arg(0) == "ignore"))
 	case "map", "map_str", "map_beg", "map_reg", "map_ip", "map_str_int", "map_beg_int":
 		return w.lookUp(s, c)
 	}
@@ -374,11 +374,7 @@ func entries(files []snapshots.File, path string) []entry {
 
 // lookUp is a look-up in a map. The line that it finds is taken down.
 func (w *walk) lookUp(s string, c call) value {
-	all, read := w.maps[c.arg(0)]
-	if !read {
-		all = entries(w.files, c.arg(0))
-		w.maps[c.arg(0)] = all
-	}
+	all := w.entries(c.arg(0))
 	if all == nil {
 		return value{state: unknown}
 	}

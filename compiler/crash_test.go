@@ -1,0 +1,144 @@
+package compiler_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/testing/worlds"
+	"github.com/hapsnap/hapsnap/templates"
+)
+
+// fragile is a check that panics for a text.
+type fragile struct {
+	text  string
+	calls atomic.Int64
+}
+
+func (f *fragile) Check(_ context.Context, in validate.Input) (validate.Verdict, error) {
+	f.calls.Add(1)
+	for _, file := range in.Artifact.Files {
+		if bytes.Contains(file.Content, []byte(f.text)) {
+			panic("there is " + f.text)
+		}
+	}
+	return validate.Verdict{}, nil
+}
+
+func inputOf(t *testing.T, objects inputs.Inputs) compiler.Input {
+	t.Helper()
+	files, err := render.Shipped(templates.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, wrong := render.Parse(files)
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	return compiler.Input{Objects: objects, Config: config.Default(), Templates: set, Now: time.Unix(0, 0), Trigger: "test"}
+}
+
+// An object for which something panics is left out, with what it says, and all others are published.
+func TestObjectsThatPanic(t *testing.T) {
+	t.Parallel()
+	in := worlds.Ingresses(100)
+	for _, i := range []int{7, 70} {
+		in = worlds.Annotate(in, i, "hapsnap.dev/response-headers", "set X-Fragile yes")
+	}
+	check := &fragile{text: "X-Fragile"}
+	r, err := compiler.Compile(t.Context(), inputOf(t, in), check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Draft.Quarantined) != 2 || !r.Panicked {
+		t.Fatalf("left out are %v", r.Draft.Quarantined)
+	}
+	for i, q := range r.Draft.Quarantined {
+		want := worlds.Name([]int{7, 70}[i])
+		if q.Kind != "Ingress" || q.Name != want || !strings.Contains(q.Reason, "there is X-Fragile") {
+			t.Errorf("%+v, want %s", q, want)
+		}
+	}
+	if n := check.calls.Load(); n > 40 {
+		t.Errorf("it took %d checks", n)
+	}
+	for _, f := range r.Draft.Files {
+		if f.Path == "maps/host.map" && len(f.Content) == 0 {
+			t.Error("nothing is left")
+		}
+	}
+	if d := r.Diagnostics[len(r.Diagnostics)-1]; !strings.Contains(fmt.Sprint(r.Diagnostics), "compiler_test.(*fragile).Check") {
+		t.Errorf("nothing says where it panicked: %+v", d)
+	}
+}
+
+// What an object protects is not served without that, though the object cannot be looked at.
+func TestProtectionThatPanics(t *testing.T) {
+	t.Parallel()
+	in := worlds.Ingresses(20)
+	in = worlds.Annotate(in, 7, "hapsnap.dev/response-headers", "set X-Fragile yes")
+	in = worlds.Annotate(in, 7, "hapsnap.dev/allow-list", "10.0.0.0/8")
+	namespace := in.Ingresses[7].Ref.Namespace
+	want := map[string]bool{}
+	for _, ing := range in.Ingresses {
+		if ing.Ref.Namespace == namespace {
+			want[ing.Ref.Name] = true
+		}
+	}
+	if len(want) < 2 {
+		t.Fatalf("namespace %s has %d Ingresses", namespace, len(want))
+	}
+	r, err := compiler.Compile(t.Context(), inputOf(t, in), &fragile{text: "X-Fragile"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range r.Draft.Quarantined {
+		if !want[q.Name] || q.Namespace != namespace {
+			t.Errorf("%+v is left out", q)
+		}
+		delete(want, q.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("%v are still served", want)
+	}
+}
+
+// A panic that has nothing to do with objects is an error, and ends nobody.
+func TestPanicOfNoObject(t *testing.T) {
+	t.Parallel()
+	r, err := compiler.Compile(t.Context(), inputOf(t, worlds.Ingresses(5)), &fragile{text: "global"})
+	if err == nil || !strings.Contains(err.Error(), "there is global") || len(r.Draft.Files) > 0 {
+		t.Errorf("%v, %d files", err, len(r.Draft.Files))
+	}
+}
+
+// An object that panicked is not searched for again, and served once it is another one.
+func TestPanicsAreRemembered(t *testing.T) {
+	t.Parallel()
+	sound := worlds.Ingresses(50)
+	input := inputOf(t, worlds.Annotate(sound, 7, "hapsnap.dev/response-headers", "set X-Fragile yes"))
+	input.Crashes = compiler.NewCrashes()
+	for round, want := range []struct {
+		checks   int64
+		panicked bool
+	}{{20, true}, {1, false}, {1, false}} {
+		check := &fragile{text: "X-Fragile"}
+		r, err := compiler.Compile(t.Context(), input, check)
+		if err != nil || len(r.Draft.Quarantined) != 1 || r.Panicked != want.panicked || check.calls.Load() > want.checks {
+			t.Fatalf("round %d: %v, left out %v after %d checks, panicked %v", round, err, r.Draft.Quarantined, check.calls.Load(), r.Panicked)
+		}
+	}
+	input.Objects = sound
+	if r, err := compiler.Compile(t.Context(), input, &fragile{text: "X-Fragile"}); err != nil || len(r.Draft.Quarantined) > 0 {
+		t.Errorf("%v, left out %v though it is sound now", err, r.Draft.Quarantined)
+	}
+}
