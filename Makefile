@@ -29,6 +29,9 @@ export KUBEBUILDER_ASSETS := $(CURDIR)/build/kube
 # Helm 4 and Helm 3, for the tests of the chart.
 export HELM_ASSETS := $(CURDIR)/build/helm
 
+# What finds in tests of the page that people cannot use it.
+export AXE_CORE := $(CURDIR)/build/axe/axe.min.js
+
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknown)
 
 # What computes a lot, for itself alone: the race detector would make it ten times
@@ -60,6 +63,8 @@ GOLANGCI_LINT := build/tools/golangci-lint
 ACTIONLINT := build/tools/actionlint
 KUBE := build/kube/kube-apiserver build/kube/etcd build/kube/kubectl build/kube/kustomize
 HELM := build/helm/helm build/helm/helm3
+
+AXE := build/axe/axe.min.js
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -188,7 +193,7 @@ ROWS ?=
 LOAD ?=
 
 .PHONY: bench
-bench: deps ## print hapsnap's times beside their limits; without SIZES=100,1000 all sizes, written to docs
+bench: deps $(KUBE) ## print hapsnap's times beside their limits; without SIZES=100,1000 all sizes, written to docs
 	@go build -o build/bin/bench ./hack/bench
 	@build/bin/bench -load '$(LOAD)' -rows '$(ROWS)' $(if $(SIZES),-sizes $(SIZES),-sizes 100,1000,10000,50000,100000 -write docs)
 
@@ -219,9 +224,17 @@ kube: $(KUBE) ## build Kubernetes for tests into build/kube, in minutes
 .PHONY: helm
 helm: $(HELM) ## build Helm for tests into build/helm, in minutes
 
+.PHONY: browser
+browser: $(AXE) ## install the Chromium of tests, and axe-core into build/axe
+	@hack/apt-install chromium
+
+.PHONY: pictures
+pictures: deps browser ## draw the pictures of the page in docs anew
+	go test -count=1 -run '^TestPictures$$' ./pusher/ui/uitest -update
+
 # The race detector needs a C compiler.
 .PHONY: test-deps
-test-deps: deps $(KUBE) $(HELM)
+test-deps: deps browser $(KUBE) $(HELM)
 	@$(if $(findstring -race,$(TESTFLAGS)),hack/apt-install gcc libc6-dev)
 	@hack/apt-install openssh-client gpg gpg-agent prometheus iproute2
 
@@ -260,6 +273,9 @@ $(GOLANGCI_LINT): tools/go.mod tools/go.sum
 $(ACTIONLINT): tools/actionlint/go.mod tools/actionlint/go.sum
 	cd tools/actionlint && CGO_ENABLED=0 go build -trimpath -o ../../$@ github.com/rhysd/actionlint/cmd/actionlint
 	@touch $@
+
+$(AXE): hack/axe-core
+	hack/axe-core $(@D)
 
 # Kubernetes for tests. Built once, in minutes; again when tools/kubernetes names
 # other versions.

@@ -125,6 +125,13 @@ type Options struct {
 	Events observe.Events
 	// Status is called with each new status; nil: nobody.
 	Status func(report.Status)
+	// Watch is called after each step with what is known then, and what has happened. It must not
+	// block, and keep nothing of the view, which the next step changes; nil: nobody watches.
+	Watch func(v observe.View, s report.Status, told []observe.Told)
+	// Directory learns whom to ask about workers; nil: nobody asks.
+	Directory *instance.Directory
+	// Page is where other pushers find the page of this one, an address and a port; "" for nowhere.
+	Page string
 	// Report writes the status of the fleet where others read it. It is called when
 	// something differs, at most every two seconds, and once a minute; nil: nobody.
 	Report func(ctx context.Context, p report.Published) error
@@ -149,7 +156,7 @@ type Options struct {
 // settings returns those of the machine.
 func (o Options) settings() core.Settings {
 	return core.Settings{
-		Source: o.endpointsFrom(), StateElsewhere: o.Keeper != nil, Cache: o.cache(), Identity: o.Identity != "",
+		Source: o.endpointsFrom(), StateElsewhere: o.Keeper != nil, Cache: o.cache(), Page: o.Page, Identity: o.Identity != "",
 		RefuseEndpoints: o.RefuseEndpoints, AllowEndpoints: o.AllowEndpoints, RefuseInManifests: o.RefuseInManifests,
 		Waves: o.Waves, Soak: o.Soak, PollInterval: o.PollInterval, DrainTime: o.DrainTime, PersistInterval: o.PersistInterval,
 		InspectInterval: o.InspectInterval, CollectAfter: o.CollectAfter,
@@ -169,7 +176,7 @@ func (o Options) endpointsFrom() binding.Source {
 
 // connectionOptions returns those of connections to instances.
 func (o Options) connectionOptions() instance.Options {
-	return instance.Options{PollInterval: o.PollInterval, ReloadTimeout: o.ReloadTimeout, HTTP: o.http}
+	return instance.Options{PollInterval: o.PollInterval, ReloadTimeout: o.ReloadTimeout, HTTP: o.http, Directory: o.Directory}
 }
 
 func (o Options) withDefaults() Options {

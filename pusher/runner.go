@@ -279,7 +279,11 @@ func (r *runner) step(ctx context.Context, now time.Time) {
 	r.services.observer.Tell(told...)
 	view, status := r.machine.Shown()
 	r.services.observer.Show(view, status)
+	if r.Watch != nil {
+		r.Watch(view, status, told)
+	}
 	r.recorder.note(told, status.Fleet)
+	r.services.observer.Took(time.Since(now))
 	for _, x := range effects {
 		if run := r.services.job(ctx, x); run != nil {
 			r.inbox.start(func() { run(ctx, r.inbox.send) })

@@ -95,12 +95,13 @@ func checkService(t *testing.T, service corev1.Service, open map[string]ports) {
 
 func checkPolicy(t *testing.T, policy networkingv1.NetworkPolicy, open map[string]ports) {
 	t.Helper()
-	got := map[string]bool{}
+	got, anybody := map[string]bool{}, map[string]bool{}
 	for _, rule := range policy.Spec.Ingress {
 		if len(rule.Ports) == 0 {
 			t.Errorf("NetworkPolicy %s opens all ports", policy.Name)
 		}
 		for _, port := range rule.Ports {
+			anybody[fmt.Sprintf("%d/%s", port.Port.IntVal, protocol(*port.Protocol))] = len(rule.From) == 0
 			got[fmt.Sprintf("%d/%s", port.Port.IntVal, protocol(*port.Protocol))] = true
 			if port.Port.IntVal >= 5555 && port.Port.IntVal <= 5556 && len(rule.From) == 0 {
 				t.Errorf("NetworkPolicy %s: anybody reaches the Dataplane API", policy.Name)
@@ -112,6 +113,9 @@ func checkPolicy(t *testing.T, policy networkingv1.NetworkPolicy, open map[strin
 		t.Fatalf("NetworkPolicy %s selects the pods of %d objects", policy.Name, len(pods))
 	}
 	for _, p := range pods {
+		if anybody[p.names["ui"]] {
+			t.Errorf("NetworkPolicy %s: anybody reaches the page", policy.Name)
+		}
 		if !maps.Equal(got, p.numbers) {
 			t.Errorf("NetworkPolicy %s opens %v, the pods have %v", policy.Name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(p.numbers)))
 		}

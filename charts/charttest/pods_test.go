@@ -13,6 +13,8 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
 // fleetOf returns the object that makes the pods of HAProxy.
@@ -321,12 +323,18 @@ func TestNoClassWithoutACompiler(t *testing.T) {
 // The webhook is asked about Gateways and routes where they are compiled.
 func TestWebhookIsAskedAboutGateways(t *testing.T) {
 	t.Parallel()
+	var judged []string
+	for _, kind := range inputs.GatewayKinds() {
+		if kind.Judged {
+			judged = append(judged, kind.Resource)
+		}
+	}
 	for _, enabled := range []bool{false, true} {
 		text, err := Template(t, "helm", "edge", "--values", named(t, "minimal").values, "--set", fmt.Sprintf("compiler.webhook.enabled=true,gatewayAPI.enabled=%v", enabled))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if asked := strings.Contains(text, "resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, tcproutes, backendtlspolicies]\n    operations: [CREATE, UPDATE]\n"); asked != enabled {
+		if asked := strings.Contains(text, "resources: ["+strings.Join(judged, ", ")+"]\n    operations: [CREATE, UPDATE]\n"); asked != enabled {
 			t.Errorf("gatewayAPI.enabled=%v: asked %v", enabled, asked)
 		}
 	}

@@ -15,6 +15,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/hapsnap/hapsnap/charts/charttest"
 	"github.com/hapsnap/hapsnap/internal/testing/loadtest"
 )
@@ -27,26 +31,30 @@ const traffic = charttest.Release + "-hapsnap-haproxy"
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	r := install(t, "edge", "--set", "pusher.replicas=0")
-	t.Run("the Dataplane API waits for its password", r.waitForPassword)
+	// What fails has the rest fail as well, each after a long wait.
+	must := func(ok bool) {
+		t.Helper()
+		if !ok {
+			t.FailNow()
+		}
+	}
+	must(t.Run("the Dataplane API waits for its password", r.waitForPassword))
 	r.values = nil
 	r.apply(t)
 	port := backend(t)
 	r.server.Apply(t, tenant("shop", port))
-	if !t.Run("an Ingress is served", func(t *testing.T) {
-		r.served(t, "shop.example")
-	}) {
-		return
-	}
-	t.Run("the webhook is trusted", func(t *testing.T) { r.webhookIsTrusted(t) })
-	t.Run("a pod ends", func(t *testing.T) { r.endPod(t, "shop.example") })
-	t.Run("a restart of the fleet", func(t *testing.T) {
+	must(t.Run("an Ingress is served", func(t *testing.T) { r.served(t, "shop.example") }))
+	must(t.Run("the page", r.page))
+	must(t.Run("the webhook is trusted", func(t *testing.T) { r.webhookIsTrusted(t) }))
+	must(t.Run("a pod ends", func(t *testing.T) { r.endPod(t, "shop.example") }))
+	must(t.Run("a restart of the fleet", func(t *testing.T) {
 		r.replaceFleet(t, "shop.example", func() {
 			r.apply(t, "--set", "haproxy.podAnnotations.kubectl\\.kubernetes\\.io/restartedAt=now")
 		})
-	})
+	}))
 	// There is no last version yet to upgrade from. These are the values that a version of
 	// the chart changes, and a configuration that differs.
-	t.Run("an upgrade", func(t *testing.T) {
+	must(t.Run("an upgrade", func(t *testing.T) {
 		programs := r.names(t, "compiler")
 		r.values = append(r.values, "--set", "haproxy.bootstrap.image.tag=next,compiler.image.tag=next,pusher.image.tag=next,compiler.config.maxconn=5000")
 		r.replaceFleet(t, "shop.example", func() { r.apply(t) })
@@ -54,35 +62,36 @@ func TestFleet(t *testing.T) {
 			now := r.names(t, "compiler")
 			return len(now) == 2 && now[0] != programs[0] && now[0] != programs[1] && now[1] != programs[1]
 		})
-	})
+	}))
 	for i, component := range []string{"compiler", "pusher"} {
-		t.Run("the leader of the "+component+" ends", func(t *testing.T) {
+		must(t.Run("the leader of the "+component+" ends", func(t *testing.T) {
 			r.delete(t, r.leader(t, component))
 			name := fmt.Sprintf("shop%d", i)
 			r.server.Apply(t, tenant(name, port))
 			r.served(t, name+".example")
-		})
+		}))
 	}
-	t.Run("another compiler", func(t *testing.T) { r.rollOut(t, "shop.example") })
-	t.Run("a configuration of the compiler that is wrong", func(t *testing.T) { r.misconfigure(t, port) })
-	t.Run("a configuration that cannot be started", func(t *testing.T) { r.breakPod(t, "shop.example") })
-	t.Run("credentials are renewed", func(t *testing.T) { r.renewCredentials(t, port) })
-	t.Run("the password of the Dataplane API changes", func(t *testing.T) {
+	must(t.Run("another compiler", func(t *testing.T) { r.rollOut(t, "shop.example") }))
+	must(t.Run("a configuration of the compiler that is wrong", func(t *testing.T) { r.misconfigure(t, port) }))
+	must(t.Run("a configuration that cannot be started", func(t *testing.T) { r.breakPod(t, "shop.example") }))
+	must(t.Run("credentials are renewed", func(t *testing.T) { r.renewCredentials(t, port) }))
+	must(t.Run("the password of the Dataplane API changes", func(t *testing.T) {
 		r.server.Apply(t, r.credentials("another"))
 		eventually(t, "the Dataplane APIs take the new password", func() bool { return r.accepts(t, "hapsnap", "another") })
 		r.server.Apply(t, tenant("renewed", port))
 		r.served(t, "renewed.example")
-	})
-	t.Run("the status in the pusher's image", func(t *testing.T) {
+	}))
+	must(t.Run("the status in the pusher's image", func(t *testing.T) {
 		out, err := r.statusInImage(t)
 		for name := range r.pods(t, "haproxy") {
 			if err != nil || !strings.Contains(out, name) {
 				t.Errorf("nothing about %s: %v\n%s", name, err, out)
 			}
 		}
-	})
-	t.Run("a second release", func(t *testing.T) { r.second(t, port) })
-	t.Run("an existing fleet", func(t *testing.T) { r.existing(t, "shop.example") })
+	}))
+	must(t.Run("a second release", func(t *testing.T) { r.second(t, port) }))
+	must(t.Run("an existing fleet", func(t *testing.T) { r.existing(t, "shop.example") }))
+	must(t.Run("pods that begin for ever", func(t *testing.T) { r.beginForEver(t) }))
 	for _, n := range r.kubelet.Notes() {
 		if !strings.HasPrefix(n, "container compiler of "+r.misconfigured+" ended with 3") {
 			t.Error("noticed:", n)
@@ -124,6 +133,32 @@ func (r *release) served(t *testing.T, host string) {
 	})
 }
 
+// page is the pushers' page, through their Service: the one that stands by shows what the leader knows, such as
+// when the workers began. Nobody asks for it by another name.
+func (r *release) page(t *testing.T) {
+	service := charttest.Release + "-hapsnap-pusher"
+	eventually(t, "both pushers show the fleet", func() bool {
+		addresses := r.addresses(t, service, "ui")
+		for _, a := range addresses {
+			for name := range r.pods(t, "haproxy") {
+				if code, text := read(t, a, service+"."+r.namespace+".svc", "/instances/"+name); code != http.StatusOK || !strings.Contains(text, "reloads that it may take now") {
+					return false
+				}
+			}
+		}
+		return len(addresses) == 2
+	})
+	for _, a := range r.addresses(t, service, "ui") {
+		eventually(t, "it is told that the server of shop.example is up", func() bool {
+			_, text := read(t, a, "localhost", "/routes?scheme=http&host=shop.example&path=/")
+			return strings.Contains(text, "1 of 1 server up")
+		})
+		if code := status(t, a, "attacker.example", "/"); code != http.StatusMisdirectedRequest {
+			t.Errorf("%s answers a stranger's name with %d", a, code)
+		}
+	}
+}
+
 // endPod deletes a pod under load. No request fails; /ready does before connections are
 // refused, and metrics and the Dataplane API answer while the pod drains.
 func (r *release) endPod(t *testing.T, host string) {
@@ -154,6 +189,33 @@ func (r *release) endPod(t *testing.T, host string) {
 		return len(names) == 2 && !slices.Contains(names, pod.Name) && len(r.addresses(t, traffic, "http")) == 2
 	})
 	unharmed(t, load)
+}
+
+// beginForEver has two pods whose first container does not end. One is deleted; the other is left to
+// the end of the test, which waits for no pod.
+func (r *release) beginForEver(t *testing.T) {
+	t.Helper()
+	names := []string{"begins-and-ends", "begins"}
+	for _, name := range names {
+		r.server.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: %s}, spec: {
+terminationGracePeriodSeconds: 60, nodeName: node-1, securityContext: {runAsNonRoot: true, runAsUser: 1000, runAsGroup: 1000, seccompProfile: {type: RuntimeDefault}},
+initContainers: [{name: first, image: haproxytech/haproxy-debian, command: [sh, -c, "trap 'exit 0' TERM; echo begun; sleep 1d & wait"], securityContext: &s {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}],
+containers: [{name: second, image: haproxytech/haproxy-debian, command: [sleep, 1d], securityContext: *s}]}}`, name, r.namespace))
+	}
+	pods := make([]corev1.Pod, len(names))
+	eventually(t, "both pods begin", func() bool {
+		for i, name := range names {
+			err := r.server.Client().Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: name}, &pods[i])
+			if err != nil || !strings.Contains(r.kubelet.Log(pods[i], "first"), "begun") {
+				return false
+			}
+		}
+		return true
+	})
+	r.delete(t, pods[0])
+	eventually(t, "the pod that was deleted is gone", func() bool {
+		return apierrors.IsNotFound(r.server.Client().Get(t.Context(), client.ObjectKeyFromObject(&pods[0]), &corev1.Pod{}))
+	})
 }
 
 // breakPod has a container of HAProxy start with a configuration that somebody edited. It
@@ -227,7 +289,11 @@ func (r *release) hold(t *testing.T, host string) *request {
 		held.Store(&holding{arrived: sync.OnceFunc(func() { close(arrived) }), release: release})
 		t.Cleanup(q.release)
 		go func() { q.status <- status(t, pod.Status.PodIP+":80", host, "/held") }()
-		<-arrived
+		select {
+		case <-arrived:
+		case got := <-q.status:
+			t.Fatalf("a request that was to be held got %d", got)
+		}
 		return q
 	}
 	t.Fatal("there is no pod")

@@ -2,6 +2,7 @@ package runtest
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -187,6 +188,13 @@ func backend(t *testing.T) string {
 // status is that of a response of an address for a host, 0 where there is none.
 func status(t *testing.T, address, host, path string) int {
 	t.Helper()
+	code, _ := read(t, address, host, path)
+	return code
+}
+
+// read is a response of an address for a host, with its body; 0 where there is none.
+func read(t *testing.T, address, host, path string) (code int, body string) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -195,10 +203,11 @@ func status(t *testing.T, address, host, path string) int {
 	c := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := c.Do(request)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
-	response.Body.Close()
-	return response.StatusCode
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body) // who asks sees what is missing
+	return response.StatusCode, string(text)
 }
 
 // eventually waits for a condition.

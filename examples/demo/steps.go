@@ -46,7 +46,7 @@ func (s *story) showLog(ctx context.Context, count int) error {
 func (s *story) push(ctx context.Context) error {
 	s.say("   $ pusher run --store \"git+file://$PWD/edge.git?branch=edge\" --instances fleet.yaml --live manifests &")
 	err := s.start(ctx, "pusher", s.pusher, "run", "--store", s.storeURL(), "--instances", "fleet.yaml",
-		"--live", "manifests", "--state", "pusher.json", "--poll-interval", "250ms")
+		"--live", "manifests", "--state", "pusher.json", "--poll-interval", "250ms", "--ui-address", pageAddress)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (s *story) capture(ctx context.Context, path string, args ...string) (strin
 
 // leaveRunning says what the reader can try while everything runs.
 func (s *story) leaveRunning() {
-	s.say("\nEverything is left running below %s. Try:", s.dir)
+	s.say("\nEverything is left running below %s. Look at http://%s/ in a browser, or try:", s.dir, pageAddress)
 	for i := 1; i <= instanceCount; i++ {
 		s.say("   curl -H 'Host: shop.example.com' http://%s:%d/cart", instanceAddress(i), httpPort)
 	}

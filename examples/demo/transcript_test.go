@@ -13,6 +13,8 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/internal/testing/browsertest"
 )
 
 var update = flag.Bool("update", false, "rewrite the demo's transcript in docs/start/demo.md")
@@ -30,7 +32,8 @@ func TestDocsShowTheDemo(t *testing.T) {
 		compiler: build(t, root, "compiler"), pusher: build(t, root, "pusher"),
 		limit: 15 * time.Minute, // beside the tests of other packages
 	}
-	var out bytes.Buffer
+	var out viewer
+	out.t, out.page = t, browsertest.Start(t).Page(t, browsertest.Options{})
 	if err := run(t.Context(), o, &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
@@ -55,6 +58,39 @@ func TestDocsShowTheDemo(t *testing.T) {
 		}
 		rest = after
 	}
+}
+
+// viewer takes what the demo prints, and looks at the page of the fleet meanwhile, from the same window. The story
+// goes on once the page shows what happened.
+type viewer struct {
+	bytes.Buffer
+	t    *testing.T
+	page *browsertest.Page
+}
+
+func (v *viewer) Write(text []byte) (int, error) {
+	has := func(words string) bool { return bytes.Contains(text, []byte(words)) }
+	runs := func(snapshot string) {
+		v.t.Helper()
+		v.page.Wait("[...document.querySelectorAll('#fleet-cells .cell')].filter((c) => c.textContent.includes('" + snapshot + "')).length === 3")
+	}
+	switch {
+	case has("\n4. "):
+		v.page.Expect("ERR_") // when the pusher has gone
+		v.page.Open("http://" + pageAddress + "/")
+		v.page.Eval("window.sameWindow = true", nil)
+		runs("r1")
+	case has("\n6. "):
+		runs("r2")
+	case has("\n9. "):
+		v.page.Wait("/undone|rejected/.test(document.querySelector('main').textContent)")
+	case has("\nThat was hapsnap"):
+		v.page.WaitText("main", "unpinned")
+		if !v.page.Is("window.sameWindow === true") {
+			v.t.Error("the page was loaded again")
+		}
+	}
+	return v.Buffer.Write(text)
 }
 
 // TestDemoLeavesNothingBehind ends the demo in the middle, as Ctrl-C does.

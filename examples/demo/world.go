@@ -33,6 +33,7 @@ const (
 	httpsPort       = 18443
 	apiPort         = 18555
 	partnerPort     = 18404 // taken on the canary when the story needs a failure
+	pageAddress     = "127.0.20.100:18082"
 	instanceCount   = 3
 )
 

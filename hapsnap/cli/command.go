@@ -44,7 +44,7 @@ var groups = []struct {
 	cobra.Group
 	verbs string
 }{
-	{cobra.Group{ID: "look", Title: "Look:"}, "status wait history audit show diff explain verify check"},
+	{cobra.Group{ID: "look", Title: "Look:"}, "ui status wait history audit show diff explain verify check"},
 	{cobra.Group{ID: "decide", Title: "Say what should run:"}, "pin unpin override rollback approve reject retry pause resume"},
 	{cobra.Group{ID: "rollout", Title: "Steer a rollout:"}, "promote abort"},
 	{cobra.Group{ID: "compile", Title: "Compile:"}, "render test migrate"},
@@ -95,7 +95,7 @@ func halfVerbs() map[string]*cobra.Command {
 			out[verb.Name()] = verb
 		}
 	}
-	out["status"], out["diff"] = statusCommand(), diffCommand()
+	out["status"], out["diff"], out["ui"] = statusCommand(), diffCommand(), withOrigins(out["ui"])
 	return out
 }
 

@@ -5,6 +5,7 @@ import "strings"
 // examples are what each verb is used for, with what comes of it; the program has no name
 // yet. The verbs say which store they mean by flags, here as by themselves.
 var examples = map[string][]string{
+	"ui":                {"ui", "ui --store dir:snapshots --state state.json --address localhost:8080"},
 	"status":            {"status", "status -w", "status --store 'git+file:///srv/edge.git?branch=edge' --state state.json -o json"},
 	"wait":              {"wait --for rollout", "wait --for snapshot=r12 --timeout 15m", "wait --for condition=Ready"},
 	"history":           {"history", "history --acts --since 2h", "history --limit 5 -o json"},

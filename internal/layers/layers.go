@@ -243,6 +243,13 @@ var rules = []rule{
 		exceptTests: true,
 		why:         "it is for tests",
 	},
+	{
+		name:        "no program reaches the browser of tests",
+		from:        forUse,
+		never:       under("internal/testing/browsertest"),
+		exceptTests: true,
+		why:         "it is for tests",
+	},
 }
 
 // isBinding reports whether a package is snapshots/bind or one that reads users for it. The contract
@@ -263,10 +270,10 @@ func under(roots ...string) func(string) bool {
 	}
 }
 
-// forUse reports whether a package is neither the demo nor a support of tests,
+// forUse reports whether a package is neither the demo, nor the benchmarks, nor a support of tests,
 // which has a path element that ends in "test" or is testscripts.
 func forUse(path string) bool {
-	if under("examples/demo", "testscripts")(path) {
+	if under("examples/demo", "hack/bench", "testscripts")(path) {
 		return false
 	}
 	for element := range strings.SplitSeq(path, "/") {

@@ -130,6 +130,11 @@ var violations = []struct {
 		want:     []string{"no program reaches the API server: compiler -> internal/testing/kubetest (it is for tests)"},
 	},
 	{
+		name:     "a program to the browser of tests",
+		packages: []Package{imports("pusher/ui", "internal/testing/browsertest"), imports("pusher/ui/uitest", "internal/testing/browsertest")},
+		want:     []string{"no program reaches the browser of tests: pusher/ui -> internal/testing/browsertest (it is for tests)"},
+	},
+	{
 		name:     "a name that only begins like a half",
 		packages: []Package{imports("compiler", "pushers"), imports("compilers", "pusher")},
 	},

@@ -90,21 +90,22 @@ func (r renewals) fault(name snapshots.SecretName, now time.Time) error {
 type expiry[K comparable] struct {
 	certificates map[K][]byte
 	ends         map[K]time.Time
+	issuers      map[K]string
 	next         time.Time // when to look again; zero is never
 }
 
 // follow returns what is known of other certificates. Only those that are new
 // are read.
 func (x expiry[K]) follow(certificates map[K][]byte) expiry[K] {
-	ends := make(map[K]time.Time, len(certificates))
+	ends, issuers := make(map[K]time.Time, len(certificates)), make(map[K]string, len(certificates))
 	for name, data := range certificates {
 		if end, known := x.ends[name]; known && bytes.Equal(x.certificates[name], data) {
-			ends[name] = end
+			ends[name], issuers[name] = end, x.issuers[name]
 		} else {
-			ends[name] = live.ExpiresAt(data)
+			ends[name], issuers[name] = live.ExpiryAndIssuer(data)
 		}
 	}
-	return expiry[K]{certificates: certificates, ends: ends}
+	return expiry[K]{certificates: certificates, ends: ends, issuers: issuers}
 }
 
 // at returns the certificates that are expired at a time, and what is known
@@ -142,6 +143,10 @@ func (b *Bindings) Expire(now time.Time) {
 func (b *Bindings) Expiries() (ends map[snapshots.SecretName]time.Time, version int) {
 	return b.expiry.ends, b.expiries
 }
+
+// Issuers returns who issued the certificates that are served. Nobody changes the map any more, nor
+// that of [Bindings.Expiries].
+func (b *Bindings) Issuers() map[snapshots.SecretName]string { return b.expiry.issuers }
 
 func passed(at, now time.Time) bool { return !at.IsZero() && now.After(at) }
 

@@ -143,7 +143,7 @@ func TestChangeThatWillBeUndone(t *testing.T) {
 func TestEveryVerbPrintsJSON(t *testing.T) {
 	t.Parallel()
 	for _, cmd := range NewCommand().Commands() {
-		if slices.Contains([]string{"run", "rbac", "version", "completion", "help"}, cmd.Name()) {
+		if slices.Contains([]string{"run", "rbac", "ui", "version", "completion", "help"}, cmd.Name()) {
 			continue
 		}
 		if flag := cmd.Flags().Lookup("output"); flag == nil || flag.Shorthand != "o" {

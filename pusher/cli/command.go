@@ -40,7 +40,7 @@ func NewCommand() *cobra.Command {
 	}
 	process.WithVersion(root)
 	root.AddCommand(
-		runCommand(), checkCommand(), statusCommand(), waitCommand(), historyCommand(), auditCommand(), showCommand(), diffCommand(), verifyCommand(),
+		runCommand(), checkCommand(), statusCommand(), waitCommand(), historyCommand(), auditCommand(), showCommand(), diffCommand(), verifyCommand(), uiCommand(),
 		pinCommand(), unpinCommand(), overrideCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),
 		promoteCommand(), abortCommand(), confirmEndpointsCommand(), pauseCommand(), resumeCommand(), signCommand(), recoverCommand(), acceptRewindCommand(), gcCommand(),
 		rbacCommand(), process.VersionCommand(),

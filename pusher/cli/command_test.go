@@ -76,6 +76,7 @@ func TestExitCodes(t *testing.T) {
 		"output":          {[]string{"history", "--store", url, "-o", "xml"}, process.ExitUsage, "want text, wide, name, json or yaml"},
 		"run without":     {[]string{"run"}, process.ExitUsage, "--store is missing"},
 		"waves":           {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--waves", "some"}, process.ExitUsage, "--waves: "},
+		"no address":      {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--ui-advertise", "$(POD_IP)"}, process.ExitUsage, "is not the IP address of a host"},
 		"no secret":       {[]string{"run", "--store", url, "--instances", fleet, "--state", "secret:edge"}, process.ExitUsage, `--state: "secret:edge" is not secret:NAMESPACE/NAME`},
 		"lease of a file": {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--lease", "edge/pusher"}, process.ExitUsage, "--lease is for a state that several pushers share"},
 		"lease times":     {[]string{"run", "--store", url, "--instances", fleet, "--state", "secret:edge/pusher", "--renew-deadline", "1h"}, process.ExitUsage, "not shorter than the lease duration"},

@@ -10,6 +10,7 @@ var examples = map[string][]string{
 	"history":           {"history --store dir:snapshots", "history --store dir:snapshots --acts --since 2h", "history --store dir:snapshots --limit 5 -o json"},
 	"show":              {"show r12 --store dir:snapshots --file haproxy.cfg"},
 	"diff":              {"diff r11 r12 --store dir:snapshots"},
+	"ui":                {"ui --store dir:snapshots --state state.json"},
 	"verify":            {"verify --store dir:snapshots"},
 	"pin":               {"pin r12 --store dir:snapshots --reason 'incident 4711'"},
 	"unpin":             {"unpin --store dir:snapshots --reason 'mended in r15'"},

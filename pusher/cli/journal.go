@@ -108,41 +108,6 @@ func why(e channel.Entry) string {
 	return e.Reason
 }
 
-// life returns what the journal says of a snapshot, the oldest first: what was done to it, when it
-// reached whom, and what took its place.
-func life(id snapshots.ID, journal []channel.Entry) []channel.Entry {
-	var out []channel.Entry
-	ran := map[string]bool{}                   // fleets that run it
-	var cause channel.Entry                    // the last act that says what is to run
-	causes := map[snapshots.ID]channel.Entry{} // when a rollout began
-	for _, e := range journal {
-		switch {
-		case e.Snapshot == id:
-			out = append(out, e)
-			if e.Turn {
-				ran[e.Fleet] = e.Verb == channel.TurnDone || ran[e.Fleet] && e.Verb != channel.TurnUndone
-			}
-		case e.Turn && ran[e.Fleet] && e.Verb == channel.TurnDone:
-			ran[e.Fleet] = false
-			e.Text = fmt.Sprintf("%s took its place", e.Snapshot)
-			if c := causes[e.Snapshot]; c.Verb == channel.TurnExpired {
-				e.Text += " after an override had expired"
-			} else if c.Snapshot == e.Snapshot || c.Snapshot == id {
-				e.Text += fmt.Sprintf(" after %s%s", c.Verb, channel.Said(c.By, c.Reason))
-			}
-			e.Verb = "gone"
-			out = append(out, e)
-		}
-		switch {
-		case !e.Turn && !e.Snapshot.IsZero(), e.Turn && e.Verb == channel.TurnExpired:
-			cause = e
-		case e.Turn && e.Verb == channel.TurnBegan:
-			causes[e.Snapshot] = cause
-		}
-	}
-	return out
-}
-
 // tell says an entry in a sentence.
 func tell(e channel.Entry) string {
 	if e.Turn {

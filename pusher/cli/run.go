@@ -39,6 +39,7 @@ type runFlags struct {
 	waves   []string
 	soak    time.Duration
 	address string
+	page    pageFlags
 	hook    string // a file with the address of a webhook
 	status  string // where the status goes
 	leader  election.Flags
@@ -99,6 +100,7 @@ A store is one of
 	flags.StringVar(&f.hook, "notify-url-file", "", "file with the URL of a webhook, which gets a JSON post for each rollout, repair conflict and lasting trouble")
 	flags.StringVar(&f.status, "status", "", "ConfigMap, as configmap:NAMESPACE/NAME, for the status of the fleet, without secrets, for people who may not read the state; the default is NAME-status beside a store in the cluster, and none for other stores")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8081; none if empty")
+	f.page.addTo(flags)
 	return cmd
 }
 
@@ -171,6 +173,9 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 			return process.Usage("--waves: %w", err)
 		}
 		f.options.Waves = append(f.options.Waves, size)
+	}
+	if err := f.page.check(); err != nil {
+		return err
 	}
 	f.options.RefuseInManifests = cmd.Flags().Changed("refuse-endpoints")
 	if cmd.Flags().Changed("soak") {

@@ -23,10 +23,13 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/announce"
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
+	"github.com/hapsnap/hapsnap/pusher/ui"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -238,10 +241,61 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	shown, err := f.servePage(ctx, &o, log)
+	if err != nil {
+		return err
+	}
 	err = push(ctx, o, elector)
 	stop()
 	wait()
+	shown()
 	return err
+}
+
+// servePage serves the page, if it is to be, from a store of its own: the pusher does not wait for those
+// who look. It returns what waits for its end.
+func (f *runFlags) servePage(ctx context.Context, o *pusher.Options, log *slog.Logger) (wait func(), err error) {
+	if f.page.address == "" {
+		return func() {}, nil
+	}
+	store, err := f.open(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	latest, tell := ui.NewLatest(), o.Status
+	o.Watch = ui.NewWatcher(latest).Watch
+	o.Status = func(s report.Status) {
+		if tell(s); s.Standby {
+			latest.Set(ui.Fleet{Status: s, At: s.Updated})
+		}
+	}
+	source := f.source(store, latest)
+	source.Compiled, o.Directory = f.page.compiled(), &instance.Directory{}
+	source.Servers = serversOf(o.Directory)
+	server := ui.New(ctx, ui.Options{Source: source, Leader: f.leading(), Hosts: f.page.hosts, Log: log})
+	at, wait, err := server.Serve(ctx, f.page.address)
+	if err != nil {
+		store.Close()
+		return nil, err
+	}
+	o.Page = f.page.at(at)
+	return func() {
+		wait()
+		store.Close()
+	}, nil
+}
+
+// serversOf returns what asks a fleet for the servers of a backend.
+func serversOf(d *instance.Directory) func(context.Context, string) []ui.ServerState {
+	return func(ctx context.Context, backend string) (out []ui.ServerState) {
+		for name, servers := range d.Servers(ctx, backend) {
+			for _, s := range servers {
+				up := s.OperationalState == "up" && s.AdminState == dataplane.StateReady
+				out = append(out, ui.ServerState{Instance: name, Address: s.Address, Port: s.Port, Up: up})
+			}
+		}
+		return out
+	}
 }
 
 // latest is the last status of the pusher.

@@ -71,7 +71,7 @@ func (f *showFlags) run(cmd *cobra.Command, store stores.Store, name string) err
 	if err != nil {
 		s.NoLife = err.Error()
 	}
-	s.Life = life(id, journal)
+	s.Life = channel.Life(id, journal)
 	now := time.Now()
 	return f.output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printShown(w, s, now) })
 }

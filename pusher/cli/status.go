@@ -112,11 +112,10 @@ func (f *statusFlags) source() (read func(context.Context) (report.Status, error
 	case f.address != "":
 		return func(ctx context.Context) (report.Status, error) { return askPusher(ctx, f.address) }, time.Second, nil
 	case f.store != "":
-		name, err := configmapstore.Parse(f.store)
+		place, err := placeBeside(f.store)
 		if err != nil {
 			return nil, 0, process.WithHint(process.Usage("--store: %w", err), "only a store in the cluster has the status beside it; use --state for others")
 		}
-		place := configmapstore.Scheme + name.Namespace + "/" + configmapstore.StatusName(name.Name)
 		return func(ctx context.Context) (report.Status, error) { return f.readStatus(ctx, place) }, time.Second, nil
 	case f.state == "":
 		return nil, 0, process.WithHint(process.Usage("no state is named"), "use the value of pusher run --state, or --store for a store in the cluster")
@@ -126,6 +125,12 @@ func (f *statusFlags) source() (read func(context.Context) (report.Status, error
 		every = time.Second
 	}
 	return func(ctx context.Context) (report.Status, error) { return f.readStatus(ctx, f.state) }, every, nil
+}
+
+// placeBeside names the ConfigMap with the status that is beside a store in the cluster.
+func placeBeside(store string) (string, error) {
+	name, err := configmapstore.Parse(store)
+	return configmapstore.Scheme + name.Namespace + "/" + configmapstore.StatusName(name.Name), err
 }
 
 // statusTimeout is how long a pusher may take to answer.

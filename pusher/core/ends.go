@@ -184,7 +184,13 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 	}
 	keys := append([]any{"instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", p.Push.Purpose.Why(), "took", p.Took.Round(time.Millisecond)}, p.Change.Logged()...)
 	j.noteChange(p.Push, p.Change, done.Reloaded, err)
-	j.tell(observe.Pushed{Outcome: r.Outcome, Reloaded: done.Reloaded, Took: p.Took}, now)
+	pushed := observe.Pushed{
+		Instance: p.Push.Instance, Snapshot: p.Push.Snapshot, Why: p.Push.Purpose.Why(), Outcome: r.Outcome, Reloaded: done.Reloaded, Took: p.Took, Change: p.Change,
+	}
+	if err != nil {
+		pushed.Error = push.Gist(err)
+	}
+	j.tell(pushed, now)
 	j.lost(done.Lost, now)
 	j.uploads.noteCertificates(i, p.Want.ID, p.Written)
 	if p.Push.AtRuntime && err != nil {

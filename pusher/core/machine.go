@@ -57,6 +57,8 @@ type Settings struct {
 	// Waves and Soak, where set, come before what the fleet's file says.
 	Waves []rollout.Size `json:"waves,omitempty"`
 	Soak  *time.Duration `json:"soak,omitempty"`
+	// Page is where other pushers find the page of this one, "" for nowhere.
+	Page string `json:"page,omitempty"`
 	// See the options of package pusher for these.
 	PollInterval    time.Duration `json:"pollInterval"`
 	DrainTime       time.Duration `json:"drainTime"`

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/report"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -28,6 +29,7 @@ type reporting struct {
 	saidEmpty     time.Time             // when the log said last that there is no snapshot
 	shown         observe.View
 	reported      report.Status // of that
+	traffic       traffic
 }
 
 // look takes down what people are to see of this turn.
@@ -60,15 +62,32 @@ func (r *reporting) expiries() []observe.Expiry {
 	return r.soonest.list
 }
 
+// trafficOf adds up what backends serve. Who was handed the sum before keeps it.
+func (r *reporting) trafficOf(now time.Time) map[string]observe.Traffic {
+	if r.traffic.by != nil && now.Sub(r.traffic.made) < trafficPace {
+		return r.traffic.by
+	}
+	r.traffic = traffic{now, map[string]observe.Traffic{}}
+	for _, i := range r.instances {
+		r.traffic.add(i.samples, now)
+	}
+	return r.traffic.by
+}
+
 // seen returns what is known, as far as people see it.
 func (r *reporting) seen(now time.Time) observe.View {
 	v := observe.View{
-		Now: now, Leader: r.holder, Term: r.term.number, Fleet: r.view.Fleet,
+		Now: now, Leader: r.holder, Page: r.Page, Term: r.term.number, Fleet: r.view.Fleet,
 		Decision: r.decision.Decision, StoreRead: r.viewRead, Rewound: r.rewound, Snapshots: r.view.IDs, Newest: r.view.Head(),
 		Rollout: r.state.Rollout, Waits: r.waits, Changes: r.changes, Troubles: r.troubles,
 		Kept: r.keptStatus(), Backends: r.backendsStatus(now),
 		Channel: r.view.Channel, Budget: r.policy.Budget.Left(r.state.Rollout, r.names(), now),
 		Lacking: r.lacking, KeptPorts: r.live.Lost(), Expiries: r.expiries(), Refused: observe.Refused(r.live.Refused()), Unusable: r.unusable(),
+	}
+	v.Traffic, v.Issuers = r.trafficOf(now), r.bindings.Issuers()
+	v.CertificateEnds, _ = r.bindings.Expiries()
+	if r.live.Ready() {
+		v.Endpoints = r.live.Endpoints()
 	}
 	if under := r.state.Rollout.Rollout; under != nil {
 		_, v.TargetAtHand = r.snapshotCache.Get(under.Target)
@@ -77,9 +96,14 @@ func (r *reporting) seen(now time.Time) observe.View {
 	if r.pods != nil {
 		v.Pods, v.PodNamespace = true, r.pods.Namespace
 	}
+	var seen []rollout.Seen
 	for _, name := range r.names() {
 		v.Instances = append(v.Instances, r.seenOf(r.instances[name]))
+		if v.Rollout.Rollout != nil {
+			seen = append(seen, r.instances[name].seen(false))
+		}
 	}
+	v.Waves, v.Soak, v.Gate = r.policy.Sizes(len(v.Instances)), r.policy.Soak, r.policy.Figures(v.Rollout, seen)
 	for _, name := range slices.Sorted(maps.Keys(r.draining)) {
 		v.Draining = append(v.Draining, r.seenOf(r.draining[name]))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/report"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -105,5 +106,39 @@ func TestCredentialsThatCannotBeMade(t *testing.T) {
 	}
 	if phase(CredentialsMade{Err: errors.New("of pods that were looked for before")}) == report.Degraded {
 		t.Error("others' credentials count")
+	}
+}
+
+// The traffic of backends is that of the last samples of all instances. A sum that was handed out stays as it was.
+func TestTrafficOfBackends(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	counted := func(after time.Duration, requests, errors int64) rollout.Sample {
+		s := rollout.Sample{At: now.Add(after), Served: map[string]int64{"web": requests}, By: map[string]int64{"web": errors}}
+		s.PID = 7
+		return s
+	}
+	var a samples
+	for _, s := range []rollout.Sample{counted(-30*time.Second, 10, 1), counted(-20*time.Second, 1000, 1), counted(-10*time.Second, 1500, 51)} {
+		a = a.add(s)
+	}
+	if a[0].Served != nil || a[1].Served == nil {
+		t.Error("what backends served is kept of others than the last two samples")
+	}
+	gone := samples{}.add(counted(-20*time.Minute, 0, 0)).add(counted(-19*time.Minute, 6000, 3))
+	r := &reporting{world: &world{instances: map[string]*instanceState{"a": {samples: a}, "b": {samples: samples{}.add(counted(0, 90, 9))}, "c": {}, "gone": {samples: gone}}}}
+	first := r.trafficOf(now)
+	if got := fmt.Sprint(first); got != "map[web:{50 5 63}]" {
+		t.Errorf("got %s", got)
+	}
+	r.instances["c"].samples = samples{counted(0, 10, 10)}
+	if got := fmt.Sprint(r.trafficOf(now.Add(trafficPace - 1))); got != "map[web:{50 5 63}]" {
+		t.Errorf("counted again at once: %s", got)
+	}
+	if got := fmt.Sprint(r.trafficOf(now.Add(trafficPace))); got != "map[web:{50 5 73}]" {
+		t.Errorf("later: %s", got)
+	}
+	if got := fmt.Sprint(first); got != "map[web:{50 5 63}]" {
+		t.Errorf("what was handed out changed: %s", got)
 	}
 }

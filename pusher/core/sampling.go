@@ -66,7 +66,46 @@ func (s samples) add(n rollout.Sample) samples {
 	s = slices.DeleteFunc(slices.Clone(s), func(o rollout.Sample) bool {
 		return o.PID != n.PID || o.Requests > n.Requests || n.At.Sub(o.At) > instance.Past
 	})
+	for i := range s[:max(0, len(s)-1)] {
+		s[i].Served = nil // rates are those between the last two, and there may be many backends
+	}
 	return append(s, n)
+}
+
+// traffic is what the backends of a fleet serve.
+type traffic struct {
+	made time.Time
+	by   map[string]observe.Traffic
+}
+
+// trafficPace is how often traffic is added up, at most: samples come at the pace of the gate.
+const trafficPace = 2 * time.Second
+
+// add adds what a worker counted: until its last sample, and in the time before that since another one.
+func (t traffic) add(s samples, now time.Time) {
+	if len(s) == 0 {
+		return
+	}
+	last := s[len(s)-1]
+	for backend, errors := range last.By {
+		sum := t.by[backend]
+		sum.Errors += errors
+		t.by[backend] = sum
+	}
+	if len(s) == 1 || now.Sub(last.At) > instance.Past { // it cannot be asked any more
+		return
+	}
+	before := s[len(s)-2]
+	span := last.At.Sub(before.At).Seconds()
+	if span <= 0 {
+		return
+	}
+	for backend, requests := range last.Served {
+		sum := t.by[backend]
+		sum.Rate += float64(max(0, requests-before.Served[backend])) / span
+		sum.ErrorRate += float64(max(0, last.By[backend]-before.By[backend])) / span
+		t.by[backend] = sum
+	}
 }
 
 // last returns the newest, with the traffic before it: since the oldest, or since the

@@ -265,12 +265,17 @@ frontend counted
   mode http
   bind unix@`+socket+` mode 600
   http-request return status 500 if { path /fails }
-  http-request return status 200
+  use_backend counted if { path /passed }
+  http-request return status 200 unless { path /passed }
+
+backend counted
+  mode http
+  http-request return status 503
 `), dataplane.PostOptions{ForceReload: true})
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
-	for _, path := range []string{"/", "/fails", "/fails"} {
+	for _, path := range []string{"/", "/fails", "/fails", "/passed"} {
 		fetch(t, client, http.MethodGet, "http://counted"+path, nil)
 	}
 	var frontends []dataplane.FrontendStatistics
@@ -283,7 +288,13 @@ frontend counted
 	eventually(t, func() bool {
 		var err error
 		frontends, err = s.FrontendStatistics(t.Context())
-		return err == nil && slices.Contains(frontends, dataplane.FrontendStatistics{Name: "counted", Requests: 3, Errors: 2, Connections: 3})
+		return err == nil && slices.Contains(frontends, dataplane.FrontendStatistics{Name: "counted", Requests: 4, Errors: 3, Connections: 4})
+	})
+	eventually(t, func() bool {
+		backends, err := s.BackendStatistics(t.Context())
+		return err == nil && slices.ContainsFunc(backends, func(b dataplane.BackendStatistics) bool {
+			return b.Name == "counted" && b.Requests == 1 && b.Errors == 1
+		})
 	})
 	// s3 is the only server that is not in maintenance; ant needs none.
 	for state, down := range map[string]bool{dataplane.StateMaint: true, dataplane.StateReady: false} {

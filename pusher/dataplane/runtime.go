@@ -400,8 +400,8 @@ type BackendStatistics struct {
 	// seconds, and Downs counts how often it lost its last server.
 	Since time.Duration
 	Downs int64
-	// Errors are answers with 5xx.
-	Errors int64
+	// Requests are those that it got, connections where it passes these on, and Errors answers with 5xx.
+	Requests, Errors int64
 }
 
 // statisticsBody is an object of the answer, with what is used of it.
@@ -434,7 +434,7 @@ func (c *Client) BackendStatistics(ctx context.Context) ([]BackendStatistics, er
 	out := make([]BackendStatistics, 0, len(bodies))
 	for _, b := range bodies {
 		out = append(out, BackendStatistics{
-			Name: b.Name, Down: b.Stats.Status == "DOWN", Errors: b.Stats.Errors,
+			Name: b.Name, Down: b.Stats.Status == "DOWN", Requests: cmp.Or(b.Stats.Requests, b.Stats.Connections), Errors: b.Stats.Errors,
 			Since: time.Duration(b.Stats.Changed) * time.Second, Downs: b.Stats.Downs,
 		})
 	}

@@ -20,6 +20,8 @@ type Options struct {
 	ReloadTimeout time.Duration
 	// HTTP is what instances are asked with; nil: a client of its own for each.
 	HTTP *http.Client
+	// Directory learns of instances that come and go; nil: nobody asks.
+	Directory *Directory
 }
 
 // Connections are those to the instances of a fleet. One goroutine uses them: the one that
@@ -33,6 +35,7 @@ type Connections struct {
 // New returns connections to no instance yet. Nothing is written to an instance that the fence
 // keeps from it; nil: there is none.
 func New(o Options, fence *push.Fence) *Connections {
+	o.Directory.clear()
 	return &Connections{options: o, fence: fence, byName: map[string]*connection{}}
 }
 
@@ -114,6 +117,7 @@ func (s *Connections) join(j Join) (*connection, error) {
 		c.target.API = s.fence.Around(client, c.target.Record)
 	}
 	s.byName[j.Name] = c
+	s.options.Directory.set(j.Name, client)
 	return c, nil
 }
 
@@ -136,6 +140,7 @@ func (s *Connections) leave(name string) {
 		c.gone()
 	}
 	delete(s.byName, name)
+	s.options.Directory.set(name, nil)
 }
 
 // within returns a context for a job, which ends when the instance is gone, or takes too long.

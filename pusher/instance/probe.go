@@ -118,12 +118,16 @@ func summary(frontends []dataplane.FrontendStatistics, backends []dataplane.Back
 			s.Requests, s.Errors, s.Connections = s.Requests+f.Requests, s.Errors+f.Errors, s.Connections+f.Connections
 		}
 	}
+	s.Served = map[string]int64{}
 	for _, b := range backends {
 		if b.Down {
 			s.Down = append(s.Down, b.Name)
 		}
 		if (b.Down && b.Downs > 1) || (!b.Down && b.Downs > 0 && b.Since < Past) {
 			s.Flapped = append(s.Flapped, b.Name)
+		}
+		if b.Requests > 0 {
+			s.Served[b.Name] = b.Requests
 		}
 		if b.Errors > 0 {
 			if s.By == nil {

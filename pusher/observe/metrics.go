@@ -24,6 +24,7 @@ type metrics struct {
 	pushes, updates                                                                                                              *prometheus.CounterVec
 	reloads, lost                                                                                                                prometheus.Counter
 	took, propagation                                                                                                            *prometheus.HistogramVec
+	turns                                                                                                                        prometheus.Histogram
 	gauges                                                                                                                       gauges
 }
 
@@ -70,11 +71,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help:    "Time from a change in the cluster until all instances in reach had it, by what changed.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
 		}, []string{"kind"}),
+		turns: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "turn_duration_seconds",
+			Help:    "Time that a turn took, in which the pusher decides with what it heard. Nothing else is decided meanwhile.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}),
 		phase: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "rollout_phase", Help: "1 for the phase that the rollout is in, else 0.",
 		}, []string{"phase"}),
 	}
-	r.MustRegister(m.reloads, m.lost, m.took, m.propagation, m.phase, &m.gauges)
+	r.MustRegister(m.reloads, m.lost, m.took, m.propagation, m.turns, m.phase, &m.gauges)
 	for _, kind := range []string{propagationEndpoints, propagationSecrets} {
 		m.propagation.WithLabelValues(kind)
 	}

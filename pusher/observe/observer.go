@@ -104,6 +104,9 @@ func (o *Observer) Show(v View, s report.Status) {
 	}
 }
 
+// Took counts a turn, by the time that it took.
+func (o *Observer) Took(turn time.Duration) { o.metrics.turns.Observe(turn.Seconds()) }
+
 // End ends what the observer had begun to tell.
 func (o *Observer) End() { o.spans.end("interrupted", nil) }
 
@@ -123,9 +126,15 @@ type Told struct {
 
 // Pushed is the end of a push.
 type Pushed struct {
+	Instance string
+	Snapshot snapshots.ID
+	Why      string
 	Outcome  rollout.Outcome
 	Reloaded bool
 	Took     time.Duration
+	// Change is what it took, if that is known, and Error how it failed, "" if it did not.
+	Change report.Change
+	Error  string
 }
 
 func (p Pushed) tell(o *Observer, _ time.Time) { o.metrics.pushed(p) }

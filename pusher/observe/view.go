@@ -21,8 +21,9 @@ import (
 // View is what a pusher knows at the end of a turn, as far as people see it.
 type View struct {
 	Now time.Time
-	// Leader and Term are those of the status.
+	// Leader, Page and Term are those of the status.
 	Leader string
+	Page   string
 	Term   int64
 	// Fleet is the name of the fleet.
 	Fleet string
@@ -44,6 +45,20 @@ type View struct {
 	Draining     []Instance // pods of the fleet that terminate; they are of no wave, and count for nothing
 	Pods         bool
 	PodNamespace string
+
+	// Waves are those that a rollout takes, Soak how long each is watched, and Gate what it compares, nil
+	// while there is nothing to compare.
+	Waves []rollout.WaveSize
+	Soak  time.Duration
+	Gate  *rollout.Figures
+	// Endpoints are those that servers are made of, nil while they are not known. They change with the next step:
+	// who keeps them takes a copy.
+	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
+	// CertificateEnds are when the certificates in Secrets expire, and Issuers who issued them. Nobody changes them.
+	CertificateEnds map[snapshots.SecretName]time.Time
+	Issuers         map[snapshots.SecretName]string
+	// Traffic is what the backends of the fleet serve, of those that do.
+	Traffic map[string]Traffic
 
 	// Channel is what people said should run, and Budget what is left of that of reloads.
 	Channel channel.Channel
@@ -94,6 +109,16 @@ type Instance struct {
 	Arrived bool
 }
 
+// Traffic is what a backend serves, on all instances together.
+type Traffic struct {
+	// Rate is how many requests came in a second between the last two times that the workers were asked for
+	// their statistics, and ErrorRate how many answers were 5xx then.
+	Rate      float64 `json:"requestsPerSecond"`
+	ErrorRate float64 `json:"errorsPerSecond"`
+	// Errors are the answers with 5xx since each worker began.
+	Errors int64 `json:"errors"`
+}
+
 // Target returns what the fleet should run in the end.
 func (v View) Target() snapshots.ID {
 	if v.Decision.Hold {
@@ -106,7 +131,7 @@ func (v View) Target() snapshots.ID {
 // before it.
 func (v View) Status(before []metav1.Condition) report.Status {
 	s := report.Status{
-		Updated: v.Now.UTC().Truncate(time.Second), Leader: v.Leader, Term: v.Term, Channel: v.channel(), Rollout: v.rollout(),
+		Updated: v.Now.UTC().Truncate(time.Second), Leader: v.Leader, Page: v.Page, Term: v.Term, Channel: v.channel(), Rollout: v.rollout(),
 		Good: v.Rollout.Good, Rejected: v.Rollout.Failed, Waits: wholeSeconds(v.Waits), Instances: []report.Instance{},
 		Changes: v.Changes, Fleet: v.Fleet, Proven: v.Rollout.Proven, Troubles: v.Troubles.list(),
 		Kept: v.Kept, Backends: v.Backends,

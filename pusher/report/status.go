@@ -25,6 +25,8 @@ type Status struct {
 	// Leader is the name of the process that pushes, where several could; "" if that is
 	// not known.
 	Leader string `json:"leader,omitempty"`
+	// Page is where the others find its page, an address and a port, "" for nowhere.
+	Page string `json:"page,omitempty"`
 	// Term tells the one that pushes from those before it, 0 where there is no other.
 	Term int64 `json:"term,omitempty"`
 	// Standby is set by a pusher that another leads: it knows nothing of the fleet.

@@ -57,6 +57,8 @@ type Sample struct {
 	Down, Flapped []string
 	// By are the 5xx of backends that answered any.
 	By map[string]int64
+	// Served are the requests of backends that got any. Decisions do not look at them.
+	Served map[string]int64 `json:"-"`
 	// Past is the traffic of that worker in the last minutes.
 	Past Rate
 }

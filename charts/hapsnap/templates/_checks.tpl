@@ -56,6 +56,9 @@
 {{- fail "haproxy.autoscaling: a DaemonSet has a pod on each node and cannot be scaled; use kind: Deployment" -}}
 {{- end -}}
 {{- end -}}
+{{- if and $v.pusher.enabled $v.pusher.ui.enabled (eq (int $v.pusher.port) (int $v.pusher.ui.port)) -}}
+{{- fail "pusher.port and pusher.ui.port are the same: give the page a port of its own" -}}
+{{- end -}}
 {{- if and $v.compiler.webhook.enabled $v.compiler.webhook.caBundle (not $v.compiler.webhook.existingSecret) -}}
 {{- fail "compiler.webhook.caBundle is the authority of a certificate of your own: set compiler.webhook.existingSecret too" -}}
 {{- end -}}

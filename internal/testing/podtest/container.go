@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,6 +63,9 @@ func (c *container) start(ctx context.Context) error {
 	if s.Env, err = c.environment(ctx); err != nil {
 		return err
 	}
+	for i, arg := range s.Command {
+		s.Command[i] = expand(arg, s.Env)
+	}
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -83,6 +87,7 @@ func (c *container) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.has(process)
 	c.mu.Lock()
 	c.process, c.started, c.ready = process, c.spec.StartupProbe == nil, c.spec.ReadinessProbe == nil && c.spec.StartupProbe == nil
 	c.mu.Unlock()
@@ -98,6 +103,25 @@ func (c *container) command() []string {
 		}
 	}
 	return slices.Concat(command, args)
+}
+
+// reference is $(NAME) in a command, or a dollar that stands for itself.
+var reference = regexp.MustCompile(`\$\$|\$\([A-Za-z_][A-Za-z0-9_.-]*\)`)
+
+// expand puts values of variables into a word of a command, as a kubelet does; one that is not set stays as it is.
+func expand(word string, env []string) string {
+	return reference.ReplaceAllStringFunc(word, func(found string) string {
+		if found == "$$" {
+			return "$"
+		}
+		name := found[len("$("):len(found)-1] + "="
+		for _, e := range slices.Backward(env) {
+			if value, ok := strings.CutPrefix(e, name); ok {
+				return value
+			}
+		}
+		return found
+	})
 }
 
 // identify finds out who the container runs as.
@@ -382,6 +406,9 @@ func portOf(spec *corev1.PodSpec, port intstr.IntOrString) int32 {
 	return 0
 }
 
+// runLimit bounds a command that is to end by itself.
+const runLimit = 5 * time.Minute
+
 // Run runs a command in an image, as the image's user, in a root that nobody may write, and
 // returns its output. Folders of this machine are mounted where mounts says.
 func Run(tb testing.TB, image imagetest.Image, mounts map[string]string, command ...string) (string, error) {
@@ -412,8 +439,10 @@ func Run(tb testing.TB, image imagetest.Image, mounts map[string]string, command
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c := exec.CommandContext(context.Background(), "/proc/self/exe")
-	c.Env = []string{asShim + "=" + string(text)}
+	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
+	defer cancel()
+	c := exec.CommandContext(ctx, "/proc/self/exe")
+	c.Env, c.WaitDelay = []string{asShim + "=" + string(text)}, time.Second
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS}
 	out, err := c.CombinedOutput()
 	return string(out), err

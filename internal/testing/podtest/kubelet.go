@@ -3,6 +3,7 @@ package podtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,15 +94,16 @@ func Start(tb testing.TB, server *kubetest.Server, o Options) *Kubelet {
 	return k
 }
 
+// close ends all pods. What they do meanwhile may be worth a note, so that the mutex is free.
 func (k *Kubelet) close() {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, p := range k.pods {
-		p.kill()
+	pods := slices.Collect(maps.Values(k.pods))
+	k.mu.Unlock()
+	var all sync.WaitGroup
+	for _, p := range pods {
+		all.Go(p.kill)
 	}
-	for _, p := range k.pods {
-		p.lives.Wait()
-	}
+	all.Wait()
 	for _, p := range k.nodePorts {
 		_ = p.listener.Close()
 	}
@@ -150,12 +152,13 @@ func (k *Kubelet) runPods(ctx context.Context, pods []corev1.Pod) {
 		run := k.pods[string(pod.UID)]
 		if run == nil {
 			life, cancel := context.WithCancel(context.Background())
-			run = &podRun{kubelet: k, pod: pod, dir: filepath.Join(k.dir, pod.Name), cancel: cancel, settled: make(chan struct{})}
-			k.pods[string(pod.UID)] = run
+			run = &podRun{kubelet: k, pod: pod, dir: filepath.Join(k.dir, pod.Name), cancel: cancel, settled: make(chan struct{}), over: make(chan struct{})}
 			if err := os.MkdirAll(run.dir, 0o755); err != nil { //nolint:gosec // as above
 				k.notes = append(k.notes, err.Error())
+				cancel()
 				continue
 			}
+			k.pods[string(pod.UID)] = run
 			run.lives.Go(func() { run.run(life) })
 		}
 		if pod.DeletionTimestamp != nil {

@@ -35,9 +35,26 @@ type podRun struct {
 
 	ending         atomic.Bool // containers are not started again
 	sidecarsEnding atomic.Bool
-	endOnce        sync.Once
-	lives          sync.WaitGroup
-	told           corev1.PodStatus
+	// over is closed when the pod is to end, and until is when it is to have ended.
+	over    chan struct{}
+	endOnce sync.Once
+	until   time.Time
+	lives   sync.WaitGroup
+	told    corev1.PodStatus
+
+	mu        sync.Mutex
+	processes []*process // of all lives of all containers
+	killed    bool
+}
+
+// has takes a process among those that do not outlive the pod.
+func (p *podRun) has(life *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.processes = append(slices.DeleteFunc(p.processes, (*process).ended), life)
+	if p.killed {
+		life.kill(syscall.SIGKILL)
+	}
 }
 
 // again is how long it takes until what failed is tried again.
@@ -171,7 +188,12 @@ func (p *podRun) finish(ctx context.Context, c *container) bool {
 		p.kubelet.note("container %s of %s: %v", c.spec.Name, p.pod.Name, err)
 		return false
 	}
-	<-c.process.gone
+	select {
+	case <-c.process.gone:
+	case <-p.over:
+		c.stop(p.until)
+		return false
+	}
 	c.restarts++
 	code := c.process.code()
 	if code != 0 {
@@ -229,6 +251,8 @@ func (p *podRun) wait(ctx context.Context, holds func() bool) {
 func (p *podRun) end(ctx context.Context, deadline time.Time) {
 	p.endOnce.Do(func() {
 		p.ending.Store(true)
+		p.until = deadline
+		close(p.over)
 		go func() {
 			<-p.settled
 			var all sync.WaitGroup
@@ -259,19 +283,20 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-// kill ends everything at once: the test is over.
+// kill ends everything at once, and waits for that: the test is over.
 func (p *podRun) kill() {
 	p.ending.Store(true)
 	p.sidecarsEnding.Store(true)
+	p.endOnce.Do(func() { close(p.over) })
 	p.cancel()
-	<-p.settled
-	for _, c := range slices.Concat(p.main, p.sidecars) {
-		c.mu.Lock()
-		if c.process != nil {
-			c.process.kill(syscall.SIGKILL)
-		}
-		c.mu.Unlock()
+	p.mu.Lock()
+	p.killed = true
+	for _, life := range p.processes {
+		life.kill(syscall.SIGKILL)
 	}
+	p.mu.Unlock()
+	<-p.settled
+	p.lives.Wait()
 	if p.sandbox != nil {
 		p.sandbox.close()
 	}

@@ -156,7 +156,7 @@ func (f *Instance) ByHand(verb string, args []string) {
 	defer f.mu.Unlock()
 	switch verb {
 	case "edit": // which the API takes for a version more
-		f.Disk = strings.Replace(f.Disk, args[0], args[1], 1)
+		f.Disk = edited(f.Disk, args[0], args[1])
 		f.Memory++
 	case "put":
 		f.Files[args[0]] = "of somebody else"
@@ -200,4 +200,17 @@ var versionLine = regexp.MustCompile(`^# _version=\d+\n`)
 // pass lets time pass in a bubble of time, where that takes none.
 func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // it is over as soon as everybody waits for it
+}
+
+// edited returns a configuration in which somebody changed a text. The comments at its head stay: they have ids that
+// are random, and may have any text in them.
+func edited(config, from, to string) string {
+	head := 0
+	for line := range strings.Lines(config) {
+		if !strings.HasPrefix(line, "#") {
+			break
+		}
+		head += len(line)
+	}
+	return config[:head] + strings.Replace(config[head:], from, to, 1)
 }

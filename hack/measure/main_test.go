@@ -1,0 +1,26 @@
+package main
+
+import "testing"
+
+// The limits that ARCHITECTURE.md names.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	const mostExported, mostFiles = 80, 5
+	m, err := measure("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.files < 100 || len(m.types) < 100 || len(m.exported) < 50 {
+		t.Fatalf("%d files, %d types and %d packages were measured", m.files, len(m.types), len(m.exported))
+	}
+	for folder, n := range m.exported {
+		if n > mostExported {
+			t.Errorf("package %s has %d exported names, at most %d are to be had", folder, n, mostExported)
+		}
+	}
+	for name, of := range m.types {
+		if len(of.files) > mostFiles {
+			t.Errorf("type %s has methods in %d files, at most %d are to be had", name, len(of.files), mostFiles)
+		}
+	}
+}

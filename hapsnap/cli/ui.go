@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	compiler "github.com/hapsnap/hapsnap/compiler/cli"
+	pusher "github.com/hapsnap/hapsnap/pusher/cli"
+	"github.com/hapsnap/hapsnap/pusher/ui"
+)
+
+// ofRequests are the flags of explain request that say nothing of what is compiled.
+var ofRequests = []string{"ask", "at", "client", "filename", "fleet", "header", "help", "output", "snapshot"}
+
+// fromCluster is what people write for the objects of the cluster in place of manifests.
+const fromCluster = "cluster"
+
+// withOrigins has the verb ui say which objects wrote what answers a request, where it is told of the objects. The
+// compiler knows, and the pusher has the page.
+func withOrigins(verb *cobra.Command) *cobra.Command {
+	explains := explainsRequests(compiler.NewCommand())
+	explains.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if verb.Flags().Lookup(f.Name) == nil && !slices.Contains(ofRequests, f.Name) {
+			verb.Flags().AddFlag(f)
+		}
+	})
+	objects := verb.Flags().String("objects", "", "manifests that snapshots are compiled from, a directory or one file, or cluster for those of the cluster: the page then says which objects wrote what answers a request")
+	run := verb.RunE
+	verb.RunE = func(cmd *cobra.Command, args []string) error {
+		if *objects != "" {
+			cmd.SetContext(pusher.WithOrigins(cmd.Context(), func(ctx context.Context, q ui.Question) ([]ui.Wrote, error) { return origins(ctx, cmd, *objects, q) }))
+		}
+		return run(cmd, args)
+	}
+	return verb
+}
+
+func explainsRequests(half *cobra.Command) *cobra.Command {
+	return verbOf(verbOf(half, "explain"), "request")
+}
+
+// origins has the compiler explain a request.
+func origins(ctx context.Context, cmd *cobra.Command, objects string, q ui.Question) ([]ui.Wrote, error) {
+	half := compiler.NewCommand()
+	takes := explainsRequests(half).Flags()
+	line := []string{"explain", "request", "--ask=false", "--output=json"}
+	if objects != fromCluster {
+		line = append(line, "--filename="+objects)
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		connects := f.Name == "kubeconfig" || f.Name == "context" || f.Name == "config-map"
+		if takes.Lookup(f.Name) == nil || f.Name == "store" || connects && objects != fromCluster {
+			return
+		}
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		line = append(line, "--"+f.Name+"="+value)
+	})
+	for _, h := range q.Headers {
+		line = append(line, "--header="+h)
+	}
+	if q.Client.IsValid() {
+		line = append(line, "--client="+q.Client.String())
+	}
+	var out, errs bytes.Buffer
+	half.SetArgs(append(line, "--", q.Method, q.URL))
+	half.SetOut(&out)
+	half.SetErr(&errs)
+	half.SilenceErrors, half.SilenceUsage = true, true
+	if err := half.ExecuteContext(ctx); err != nil {
+		return nil, fmt.Errorf("compile the objects: %w", errors.Join(err, ctx.Err()))
+	}
+	var report struct{ Wrote []ui.Wrote }
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		return nil, fmt.Errorf("read the explanation: %w", err)
+	}
+	return report.Wrote, nil
+}

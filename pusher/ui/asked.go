@@ -1,0 +1,332 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/request"
+)
+
+// askForm is a request as somebody typed it.
+type askForm struct {
+	Method, Scheme, Host, Path, Headers, Client, Snapshot string
+}
+
+// methods are those to choose from.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+// Methods are those to choose from, and the one that was asked for.
+func (f askForm) Methods() []string {
+	if !slices.Contains(methods, f.Method) {
+		return append(slices.Clone(methods), f.Method)
+	}
+	return methods
+}
+
+func askFormOf(values url.Values) askForm {
+	get := func(name string) string { return strings.TrimSpace(values.Get(name)) }
+	f := askForm{
+		Method: strings.ToUpper(cmp.Or(get("method"), "GET")), Scheme: cmp.Or(get("scheme"), "https"), Host: get("host"), Path: cmp.Or(get("path"), "/"),
+		Headers: values.Get("headers"), Client: get("client"), Snapshot: get("snapshot"),
+	}
+	if scheme, rest, ok := strings.Cut(f.Host, "://"); ok { // somebody pasted a URL
+		f.Scheme, f.Host = scheme, rest
+		if at := strings.IndexAny(rest, "/?"); at >= 0 {
+			f.Host, f.Path = rest[:at], rest[at:]
+		}
+	}
+	if _, err := netip.ParseAddr(f.Host); err == nil && strings.Contains(f.Host, ":") {
+		f.Host = "[" + f.Host + "]"
+	}
+	if !strings.HasPrefix(f.Path, "/") && !strings.HasPrefix(f.Path, "?") {
+		f.Path = "/" + f.Path
+	}
+	return f
+}
+
+// request returns what was typed as a request.
+func (f askForm) request() (request.Request, error) {
+	if f.Host == "" || strings.ContainsAny(f.Host, "/?#@\\") {
+		return request.Request{}, errors.New("the host is not a name or an address")
+	}
+	return request.Parse(f.Method, f.Scheme+"://"+f.Host+f.Path, f.headers(), f.Client)
+}
+
+// headers are those that were typed, as NAME=VALUE.
+func (f askForm) headers() []string {
+	var headers []string
+	for line := range strings.Lines(f.Headers) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		at := strings.IndexAny(line, "=:")
+		if at > 0 && line[at] == ':' {
+			line = line[:at] + "=" + strings.TrimSpace(line[at+1:])
+		}
+		headers = append(headers, line)
+	}
+	return headers
+}
+
+// answered is who answers a request.
+type answered struct {
+	Request string `json:"request"`
+	Who     string `json:"who"`
+	chosen
+	request.Answer
+	Secret   string     `json:"secret,omitempty"` // of the certificate
+	NotAfter *time.Time `json:"notAfter,omitempty"`
+	Services []servers  `json:"services"`
+	From     string     `json:"endpointsFrom,omitempty"` // who knows of the endpoints, "" if nobody does
+	Wrote    []Wrote    `json:"wrote,omitempty"`         // lines with the objects that they came from
+	LeftOut  []leftOut  `json:"leftOut,omitempty"`       // what names the host, and has not got what it asks for
+	Command  string     `json:"command"`                 // says more
+	Entry    string     `json:"port"`                    // of the listener
+	// NoOrigins says why nobody tells which objects wrote the lines, "" where somebody does, or nobody is asked.
+	NoOrigins string `json:"noOrigins,omitempty"`
+}
+
+// servers are those that a Service gives to a backend.
+type servers struct {
+	Service   string     `json:"service"`
+	Weight    int        `json:"weight"`
+	Known     bool       `json:"known"`
+	Endpoints []endpoint `json:"endpoints"`
+	Empty     bool       `json:"noneUp,omitempty"` // no server of the backend is up
+}
+
+// endpoint is one of a Service, and on how many instances that were asked it is a server, and gets requests.
+type endpoint struct {
+	snapshots.Endpoint
+	Up int `json:"upOnInstances,omitempty"`
+	On int `json:"instancesAsked,omitempty"`
+}
+
+// Text is its address, and what is wrong with it.
+func (e endpoint) Text() string {
+	text := net.JoinHostPort(e.Address, fmt.Sprint(e.Port))
+	switch {
+	case e.Draining:
+		text += " (draining)"
+	case e.Down():
+		text = "▲ " + text + " down"
+	case e.Up < e.On:
+		text = fmt.Sprintf("▲ %s up on %d of %d instances", text, e.Up, e.On)
+	}
+	return text
+}
+
+// Class marks one that does not serve, or not everywhere.
+func (e endpoint) Class() string {
+	if !e.Draining && e.Up < e.On {
+		return "tag down"
+	}
+	return "tag"
+}
+
+// Down reports whether no instance that was asked sends it requests.
+func (e endpoint) Down() bool { return e.On > 0 && e.Up == 0 }
+
+// endpoints are those of a Service, with how the servers of a backend are.
+func endpoints(of []snapshots.Endpoint, states map[netip.AddrPort]seen) []endpoint {
+	out := make([]endpoint, 0, len(of))
+	for _, e := range of {
+		known := endpoint{Endpoint: e}
+		if ip, err := netip.ParseAddr(e.Address); err == nil {
+			s := states[netip.AddrPortFrom(ip.Unmap(), uint16(e.Port))] //nolint:gosec // it is a port
+			known.Up, known.On = s.Up, s.On
+		}
+		out = append(out, known)
+	}
+	return out
+}
+
+// State says in few words how many servers there are.
+func (s servers) State() string {
+	n, up, asked := len(s.Endpoints), 0, 0
+	for _, e := range s.Endpoints {
+		up, asked = up+boolTo(e.Up > 0), max(asked, e.On)
+	}
+	switch {
+	case !s.Known:
+		return "servers are not known here"
+	case n == 0:
+		return "no endpoint"
+	case asked > 0:
+		return fmt.Sprintf("%d of %s up", up, plural(n, "server", "servers"))
+	case s.Empty:
+		return fmt.Sprintf("%s, none of them up", plural(n, "endpoint", "endpoints"))
+	default:
+		return plural(n, "endpoint", "endpoints")
+	}
+}
+
+// Bad reports whether the Service is known to have no server.
+func (s servers) Bad() bool {
+	down := !slices.ContainsFunc(s.Endpoints, func(e endpoint) bool { return !e.Down() })
+	return s.Known && (len(s.Endpoints) == 0 || down) || s.Empty
+}
+
+// First are the first endpoints.
+func (s servers) First() []endpoint { return s.Endpoints[:min(len(s.Endpoints), mostAddresses)] }
+
+// More is how many there are besides.
+func (s servers) More() int { return max(0, len(s.Endpoints)-mostAddresses) }
+
+const mostAddresses = 12
+
+// endpointsOf returns the endpoints of Services of a snapshot, nil where they are not known, and where that is from.
+func (q query) endpointsOf(s readSnapshot, now bool) (all map[snapshots.ServicePort][]snapshots.Endpoint, from string) {
+	live := q.fleet.Live
+	switch {
+	case s.recorded != nil:
+		return s.recorded, "as the snapshot has them"
+	case now && live != nil && live.Endpoints != nil:
+		return live.Endpoints, "now"
+	}
+	return nil, ""
+}
+
+// answer leads a request through a snapshot.
+func (q query) answer(ctx context.Context, f askForm, of chosen) (*answered, error) {
+	r, err := f.request()
+	if err != nil {
+		return nil, typed(err)
+	}
+	s, err := q.archive.routes(ctx, of.ID)
+	if err != nil {
+		return nil, err
+	}
+	if r.Port == 0 {
+		if r.Port, err = s.requests.Port(r.TLS); err != nil {
+			return nil, typed(err)
+		}
+	}
+	known, from := q.endpointsOf(s, of.Now)
+	a, err := s.requests.Led(r, func(backend string) int {
+		b := s.table.Backends[backend]
+		if b == nil {
+			return 0
+		}
+		n := b.Fixed
+		for _, service := range b.Services {
+			if known == nil {
+				n++ // each Service that nobody knows of counts as one
+			}
+			n += len(known[service.ServicePort])
+		}
+		return n
+	})
+	if err != nil {
+		return nil, typed(err)
+	}
+	out := &answered{Request: r.String(), chosen: of, Answer: a, From: from, Services: []servers{}, Entry: fmt.Sprintf(":%d", r.Port)}
+	var services []string
+	among := a.Among
+	if a.Backend != "" {
+		among = []string{a.Backend}
+	}
+	for _, name := range among {
+		b := s.table.Backends[name]
+		if b == nil {
+			continue
+		}
+		var states map[netip.AddrPort]seen
+		if of.Now {
+			states, _ = q.health.of(ctx, name)
+		}
+		for _, service := range b.Services {
+			services = append(services, service.String())
+			out.Services = append(out.Services, servers{
+				service.String(), service.Weight, known != nil, endpoints(known[service.ServicePort], states), of.Now && q.noneUp()[name],
+			})
+		}
+	}
+	out.Who = a.Who(services)
+	out.Command = commandFor(r, f)
+	for _, c := range s.Manifest.Spec.Certificates {
+		if a.Certificate != nil && c.File == a.Certificate.File && c.Secret.Name != "" {
+			out.Secret = c.Secret.String()
+			if c.Observed != nil && !c.Observed.NotAfter.IsZero() {
+				out.NotAfter = &c.Observed.NotAfter
+			}
+		}
+	}
+	out.LeftOut = q.losers(s.Manifest, of, r)
+	out.addOrigins(ctx, q, f, r)
+	return out, nil
+}
+
+// typed is the problem of what somebody typed.
+func typed(err error) error {
+	text := err.Error()
+	return problem{http.StatusBadRequest, strings.ToUpper(text[:1]) + text[1:] + ".", process.Hint(err)}
+}
+
+// commandFor is what to type to be told more: which objects and fields wrote the lines.
+func commandFor(r request.Request, f askForm) string {
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+	var out strings.Builder
+	out.WriteString("hapsnap explain request " + r.Method + " " + quote(f.Scheme+"://"+f.Host+r.Target))
+	for _, name := range sortedKeys(r.Headers) {
+		for _, v := range r.Headers[name] {
+			out.WriteString(" --header " + quote(name+"="+v))
+		}
+	}
+	if f.Client != "" {
+		out.WriteString(" --client " + r.Client.String())
+	}
+	return out.String()
+}
+
+// stepOf says what is looked up in a file.
+func stepOf(file string) string {
+	switch {
+	case file == "maps/host.map":
+		return "host"
+	case file == "maps/exact.map" || file == "maps/prefix.map" || strings.HasPrefix(file, "files/expression"):
+		return "path"
+	case strings.HasPrefix(file, "maps/sni") || strings.HasPrefix(file, "maps/terminated"):
+		return "name in TLS"
+	}
+	return "map"
+}
+
+// noneUp are the backends that are known to have no server up.
+func (q query) noneUp() map[string]bool {
+	out := map[string]bool{}
+	if b := q.fleet.Status.Backends; b != nil {
+		for _, e := range b.List {
+			out[e.Backend] = true
+		}
+	}
+	return out
+}
+
+// losers are the objects that name the host of a request and have not got all that they ask for.
+func (q query) losers(m snapshots.Manifest, of chosen, r request.Request) []leftOut {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	var out []leftOut
+	for _, l := range q.leftOut(m, of) {
+		if slices.ContainsFunc(strings.FieldsFunc(l.Reason, func(c rune) bool { return strings.ContainsRune(" ,:;\"'()", c) }), func(word string) bool { return strings.EqualFold(strings.TrimRight(word, "."), host) }) {
+			out = append(out, l)
+		}
+	}
+	return out
+}

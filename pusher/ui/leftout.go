@@ -1,0 +1,162 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/report"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// leftOutTab is the tab of what is not served as its objects ask for it.
+func leftOutTab() tab {
+	return tab{
+		path: "/left-out", title: "Left out", count: leftOutCount,
+		pages: []page{{path: "/left-out", title: titled("Left out"), live: true, data: leftOutData, parts: []part{{"left-out", "wide"}}}},
+		apis: []api{{
+			path: "left-out", summary: "Objects, or parts of them, that are not served as they ask for it", example: leftOutPage{},
+			params: []param{{"snapshot", snapshotAbout}}, data: leftOutData,
+		}},
+	}
+}
+
+const snapshotAbout = "a snapshot such as r12, head for the newest, or a time such as yesterday 14:03; the one that runs if empty"
+
+// leftOut is an object that is left out, or a part of it.
+type leftOut struct {
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	Field     string    `json:"field,omitempty"`
+	Place     string    `json:"place,omitempty"` // a file and its line
+	Reason    string    `json:"reason"`
+	Hint      string    `json:"hint,omitempty"`
+	Since     time.Time `json:"since,omitzero"`
+	// From is the oldest of the snapshots in a row that leave it out, zero where it is in none.
+	From snapshots.ID `json:"from,omitzero"`
+	// Instead says what is served instead.
+	Instead string `json:"instead"`
+}
+
+// Object names it as people do.
+func (l leftOut) Object() string {
+	if l.Kind == "" {
+		return ""
+	}
+	return l.Kind + " " + strings.TrimPrefix(l.Namespace+"/"+l.Name, "/")
+}
+
+// leftOutPage is what the tab shows.
+type leftOutPage struct {
+	Of      chosen    `json:"of"`
+	Objects []leftOut `json:"objects"`
+	// Compiler says why what the compiler knows is not among them, "" if it is.
+	Compiler string `json:"compiler,omitempty"`
+	Snapshot string `json:"-"` // as it was asked for
+}
+
+func leftOutData(ctx context.Context, q query) (any, error) {
+	of, m, err := chooseManifest(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	said, known, failed := q.compiler.status(ctx)
+	p := leftOutPage{Of: of, Snapshot: q.values.Get("snapshot"), Objects: q.leftOut(m, of)}
+	switch {
+	case !of.Now:
+		p.Compiler = "Of a snapshot that does not run now, only the objects and their first faults are known."
+	case failed != nil:
+		p.Compiler = "The compiler cannot be asked for fields and hints: " + report.FirstLine(failed.Error(), report.LongestMessage)
+	case said.Withheld > 0:
+		p.Compiler = fmt.Sprintf("The compiler tells %s to clients on its own host only; those below are of the snapshot.", plural(said.Withheld, "finding", "findings"))
+	case !known:
+		p.Compiler = "No compiler is asked, which knows the fields, since when, and what to do. Start with --ui-compiler to ask it."
+	}
+	q.sinceWhen(ctx, p.Objects, of.ID)
+	return p, nil
+}
+
+// leftOut returns what is left out of a snapshot: what the compiler says if it runs now, and what its manifest says.
+func (q query) leftOut(m snapshots.Manifest, of chosen) []leftOut {
+	out := []leftOut{}
+	told := map[string]bool{}
+	if of.Now {
+		report, _, _ := q.compiler.status(context.WithValue(context.Background(), nowait{}, true))
+		for _, f := range report.Found {
+			l := leftOut{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Field: f.Field, Reason: f.Reason, Hint: f.Hint, Since: f.Since, Place: placeOf(f.File, f.Line), Instead: insteadOf(f.Reason)}
+			told[l.Object()] = true
+			out = append(out, l)
+		}
+	}
+	for _, x := range m.Spec.Quarantined {
+		l := leftOut{Kind: x.Kind, Namespace: x.Namespace, Name: x.Name, Reason: x.Reason, Instead: insteadOf(x.Reason)}
+		if !told[l.Object()] {
+			out = append(out, l)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b leftOut) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// insteadOf says what is served instead of what a reason is about.
+func insteadOf(reason string) string {
+	if _, by, ok := strings.Cut(reason, "it was taken by "); ok {
+		by, _, _ = strings.Cut(by, ",")
+		return "requests go to " + by
+	}
+	return "nothing of what the reason is about; the rest of the object is served"
+}
+
+// mostLookedBack is how many snapshots are looked at to say since when an object is left out.
+const mostLookedBack = 200
+
+// sinceWhen fills in since which snapshot, and so since when, objects are left out.
+func (q query) sinceWhen(ctx context.Context, objects []leftOut, of snapshots.ID) {
+	open := map[string][]int{} // those that are left out of all snapshots so far
+	for i, o := range objects {
+		open[o.Object()] = append(open[o.Object()], i)
+	}
+	ids := q.archive.listing(ctx).view.IDs
+	at := slices.Index(ids, of)
+	for n := at; n >= 0 && n > at-mostLookedBack && len(open) > 0; n-- {
+		m, err := q.archive.manifest(ctx, ids[n])
+		if err != nil {
+			return
+		}
+		still := map[string][]int{}
+		for _, x := range m.Spec.Quarantined {
+			name := leftOut{Kind: x.Kind, Namespace: x.Namespace, Name: x.Name}.Object()
+			for _, i := range open[name] {
+				objects[i].From = ids[n]
+				if t := m.Provenance.Time; !t.IsZero() && (objects[i].Since.IsZero() || t.Before(objects[i].Since)) {
+					objects[i].Since = t
+				}
+			}
+			if all := open[name]; all != nil {
+				still[name] = all
+			}
+		}
+		open = still
+	}
+}
+
+// leftOutCount is how many objects are left out of what runs, as far as that is in memory.
+func leftOutCount(q query) int {
+	ctx := context.WithValue(context.Background(), nowait{}, true)
+	l := q.archive.listing(ctx)
+	m, ok := q.archive.known(q.runs(l))
+	if !ok {
+		return 0
+	}
+	objects := map[string]bool{}
+	for _, o := range q.leftOut(m, chosen{Now: true}) {
+		objects[o.Object()] = true
+	}
+	return len(objects)
+}

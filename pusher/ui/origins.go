@@ -1,0 +1,96 @@
+package ui
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/report"
+	"github.com/hapsnap/hapsnap/snapshots/request"
+)
+
+// Question is a request, for who can tell which objects wrote the lines that answer it.
+type Question struct {
+	Method, URL string
+	Headers     []string // as NAME=VALUE
+	Client      netip.Addr
+}
+
+// Wrote is a line with the objects and fields that it came from.
+type Wrote struct {
+	request.Line
+	Origins []Origin `json:"origins"`
+}
+
+// Origin is an object, and its field that a line came from.
+type Origin struct {
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	Field      string `json:"field,omitempty"`
+	File       string `json:"file,omitempty"`
+	LineNumber int    `json:"line,omitempty"`
+}
+
+// Object names it as people do.
+func (o Origin) Object() string {
+	return leftOut{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}.Object()
+}
+
+// Place is where it stands in a file, "" for an object of a cluster.
+func (o Origin) Place() string { return placeOf(o.File, o.LineNumber) }
+
+// said is what was answered to a question.
+type said struct {
+	wrote []Wrote
+	err   error
+}
+
+// Objects are compiled for an answer, which may take long for many. They change.
+const (
+	originsAge     = 30 * time.Second
+	originsTimeout = 2 * time.Minute
+)
+
+// asking is a question as a key.
+type asking struct {
+	method, url, headers string
+	client               netip.Addr
+}
+
+func newOrigins(ctx context.Context, ask func(context.Context, Question) ([]Wrote, error), changed func()) *inquiries[asking, said] {
+	if ask == nil {
+		return nil
+	}
+	return newInquiries(ctx, changed, originsAge, originsTimeout, 0, func(ctx context.Context, key asking) said {
+		f := askForm{Headers: key.headers}
+		wrote, err := ask(ctx, Question{key.method, key.url, f.headers(), key.client})
+		return said{wrote, err}
+	})
+}
+
+// addOrigins says which objects wrote the lines of an answer. Only lines that the objects make now as the
+// snapshot has them are of these objects.
+func (a *answered) addOrigins(ctx context.Context, q query, f askForm, r request.Request) {
+	known, ok := q.origins.of(ctx, asking{r.Method, f.Scheme + "://" + f.Host + r.Target, f.Headers, r.Client})
+	switch {
+	case q.origins == nil:
+	case !ok:
+		a.NoOrigins = "Which objects wrote the lines is being asked."
+	case known.err != nil:
+		a.NoOrigins = "Which objects wrote the lines cannot be told: " + report.FirstLine(known.err.Error(), report.LongestMessage)
+	default:
+		a.Wrote = slices.DeleteFunc(slices.Clone(known.wrote), func(w Wrote) bool { return len(w.Origins) == 0 })
+	}
+}
+
+// OriginsOf are the objects that wrote a line, as far as that is known.
+func (a *answered) OriginsOf(l request.Line) []Origin {
+	for _, w := range a.Wrote {
+		if w.File == l.File && w.Text == l.Text {
+			return w.Origins
+		}
+	}
+	return nil
+}

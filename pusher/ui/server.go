@@ -1,0 +1,202 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// Options say how the page is served.
+type Options struct {
+	Source Source
+	// Leader says who leads while this pusher stands by, nil where there is one pusher alone. It is asked
+	// only while somebody looks.
+	Leader func(ctx context.Context) (Leader, error)
+	// Hosts are the names, besides those of this machine, by which the page may be asked for.
+	Hosts []string
+	Log   *slog.Logger
+}
+
+// Server serves the page.
+type Server struct {
+	source   Source
+	tabs     []tab
+	archive  *archive
+	compiler *compiler
+	health   *inquiries[string, map[netip.AddrPort]seen]
+	origins  *inquiries[asking, said]
+	hub      *hub
+	standby  *standby
+	router   *http.ServeMux // leads to pages
+	hosts    []string
+	log      *slog.Logger
+	answers  chan struct{} // held by who makes an answer
+}
+
+// New returns a server. What it starts ends with ctx.
+func New(ctx context.Context, o Options) *Server {
+	s := &Server{source: o.Source, tabs: tabs(), hosts: o.Hosts, log: o.Log, answers: make(chan struct{}, maxAnswers)}
+	s.standby = newStandby(o.Leader, o.Log)
+	s.hub = newHub(s.make)
+	s.archive = newArchive(ctx, o.Source.Store, s.hub.change)
+	s.compiler = newCompiler(ctx, o.Source.Compiled, s.hub.change)
+	s.health = newHealth(ctx, o.Source.Servers, s.hub.change)
+	s.origins = newOrigins(ctx, o.Source.Origins, s.hub.change)
+	go s.hub.run(ctx)
+	if o.Source.Follow != nil {
+		go o.Source.Follow(ctx, s.hub.change)
+	}
+	return s
+}
+
+// Handler returns what answers requests.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	s.router = http.NewServeMux()
+	for i := range s.tabs {
+		t := &s.tabs[i]
+		for n := range t.pages {
+			s.router.HandleFunc("GET "+t.pages[n].path, func(_ http.ResponseWriter, r *http.Request) { found(r, address{t, &t.pages[n], r}) })
+		}
+		for n := range t.apis {
+			mux.Handle("GET /api/v1/"+t.apis[n].path, s.answered(func(w http.ResponseWriter, r *http.Request) { s.api(w, r, &t.apis[n]) }))
+		}
+	}
+	static, err := fs.Sub(assets, "static")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	mux.HandleFunc("GET /events", s.stream)
+	mux.HandleFunc("GET /api/v1/openapi.json", s.describe)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.Handle("GET /", s.answered(func(w http.ResponseWriter, r *http.Request) {
+		a, ok := s.find(r)
+		if !ok {
+			a = nowhere(r)
+		}
+		s.page(w, a)
+	}))
+	return guard(s.hosts, s.sentOn(mux))
+}
+
+// wanted is the key of a context in which the router leaves the page that it found.
+type wanted struct{}
+
+func found(r *http.Request, a address) {
+	if to, ok := r.Context().Value(wanted{}).(*address); ok {
+		*to = a
+	}
+}
+
+// find returns the page that a request is for.
+func (s *Server) find(r *http.Request) (address, bool) {
+	var a address
+	s.router.ServeHTTP(discard{}, r.WithContext(context.WithValue(r.Context(), wanted{}, &a)))
+	if a.r != nil {
+		a.r = a.r.WithContext(r.Context())
+	}
+	return a, a.r != nil
+}
+
+// discard takes an answer that nobody is sent.
+type discard struct{}
+
+func (discard) Header() http.Header            { return http.Header{} }
+func (discard) Write(data []byte) (int, error) { return len(data), nil }
+func (discard) WriteHeader(int)                {}
+
+// nowhere is the page for an address that is none.
+func nowhere(r *http.Request) address {
+	return address{&tab{}, &page{data: func(context.Context, query) (any, error) {
+		return nil, notFound("There is no such page.", "The tabs above lead to all that there are.")
+	}}, r}
+}
+
+// answered bounds how many answers are made at once, and for how long each.
+func (s *Server) answered(answer http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout/2)
+		defer cancel()
+		select {
+		case s.answers <- struct{}{}:
+			defer func() { <-s.answers }()
+		case <-ctx.Done():
+			http.Error(w, "too many ask for pages at once", http.StatusServiceUnavailable)
+			return
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // not every writer has one
+		answer(w, r.WithContext(ctx))
+	})
+}
+
+// framed is what the template of the whole page gets.
+type framed struct {
+	Title, Channel string
+	Parts, Frame   []rendered
+	Live           bool
+	Event          string // the last event that the page includes
+}
+
+func (s *Server) page(w http.ResponseWriter, a address) {
+	event := s.hub.event()
+	m := s.make(a.r.Context(), a)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(m.code)
+	f := framed{Title: m.title, Channel: s.source.Channel, Frame: m.parts[:len(frameParts)], Parts: m.parts[len(frameParts):], Live: m.code == http.StatusOK, Event: event}
+	if err := pages.ExecuteTemplate(w, "frame", f); err != nil {
+		s.log.Debug("page not sent", "err", err) // the viewer is gone
+	}
+}
+
+// api answers with a table as JSON.
+func (s *Server) api(w http.ResponseWriter, r *http.Request, a *api) {
+	v, err := a.data(r.Context(), s.query(address{nil, nil, r}))
+	if err != nil {
+		says := problemOf(err)
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(says.code)
+		v = map[string]any{"status": says.code, "title": says.text, "detail": says.hint}
+	}
+	writeJSON(w, v)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	if h := w.Header(); h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "application/json")
+	}
+	_ = json.NewEncoder(w).Encode(v) // the client is gone
+}
+
+// mostConnections is how many viewers may be connected at once.
+const mostConnections = 1024
+
+// Serve serves the page at an address until ctx is done. It returns the address, and a function that
+// waits for the end.
+func (s *Server) Serve(ctx context.Context, at string) (addr string, wait func(), err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
+	if err != nil {
+		return "", nil, fmt.Errorf("listen for the page: %w", err)
+	}
+	server := &http.Server{
+		Handler: s.Handler(), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTimeout, ReadTimeout: answerTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = server.Serve(netutil.LimitListener(listener, mostConnections)) }) // it ends when it is closed
+	context.AfterFunc(ctx, func() { server.Close() })
+	s.log.Info("serving the page", "address", listener.Addr().String())
+	return listener.Addr().String(), func() {
+		ended.Wait()
+		s.archive.jobs.Wait() // who closes the store does so after that
+	}, nil
+}

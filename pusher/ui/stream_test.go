@@ -1,0 +1,332 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/report"
+)
+
+// generous is how long a test waits for what is to happen.
+const generous = time.Minute
+
+// serve serves a server's handler on a port of its own.
+func serve(t *testing.T, s *Server) *httptest.Server {
+	t.Helper()
+	out := httptest.NewServer(s.Handler())
+	t.Cleanup(out.Close)
+	return out
+}
+
+// viewer reads a stream.
+type viewer struct {
+	t      *testing.T
+	lines  *bufio.Scanner
+	lastID string
+	end    context.CancelFunc
+}
+
+// view follows a page, from the event after one.
+func view(t *testing.T, base, page, after string) *viewer {
+	t.Helper()
+	ctx, end := context.WithTimeout(t.Context(), generous)
+	t.Cleanup(end)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+link("/events", "page", page), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after != "" {
+		r.Header.Set("Last-Event-ID", after)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s", answer.Status)
+	}
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 16<<20)
+	return &viewer{t: t, lines: lines, end: end}
+}
+
+// until reads events until one of a part has a text, and returns what came.
+func (v *viewer) until(text string) string {
+	v.t.Helper()
+	var all strings.Builder
+	found := false
+	for v.lines.Scan() {
+		line := v.lines.Text()
+		all.WriteString(line + "\n")
+		if id, ok := strings.CutPrefix(line, "id: "); ok {
+			v.lastID = id
+		}
+		found = found || strings.HasPrefix(line, "data: {") && strings.Contains(line, text)
+		if found && line == "" && v.lastID != "" {
+			return all.String()
+		}
+	}
+	v.t.Fatalf("%q did not come: %v\n%s", text, v.lines.Err(), all.String())
+	return ""
+}
+
+// changing is a source whose fleet a test changes.
+func changing(s report.Status) (Source, *Latest) {
+	latest := NewLatest()
+	latest.Set(Fleet{Status: s})
+	return Source{Fleet: latest.Fleet, Follow: latest.Follow, Store: &fakeStore{}}, latest
+}
+
+// named is a status with one instance of this name.
+func named(name string) report.Status {
+	s := oneInstance()
+	s.Instances[0].Name = name
+	return s
+}
+
+// What changes comes by itself, and who was cut off gets what they missed.
+func TestALostStreamHeals(t *testing.T) {
+	t.Parallel()
+	source, latest := changing(named("edge-one"))
+	s := serve(t, server(t, source))
+	v := view(t, s.URL, "/", "")
+	v.until("edge-one")
+	latest.Set(Fleet{Status: named("edge-two")})
+	v.until("edge-two")
+	v.end()
+	w := view(t, s.URL, "/", v.lastID)
+	latest.Set(Fleet{Status: named("edge-three")}) // while nobody who was there looks
+	if all := w.until("edge-three"); strings.Contains(all, "edge-one") {
+		t.Errorf("what is old came again: %s", all)
+	}
+	u := view(t, s.URL, "/", "another-9999")
+	u.until("edge-three")
+	if !strings.HasPrefix(u.lastID, strings.Split(w.lastID, "-")[0]) {
+		t.Errorf("%s after %s", u.lastID, w.lastID)
+	}
+}
+
+// A page is rendered once for all who look at it, and no more often than it may have changed.
+func TestOneRendererForAll(t *testing.T) {
+	t.Parallel()
+	source, latest := changing(named("edge-one"))
+	page := server(t, source)
+	s := serve(t, page)
+	const viewers = 100
+	all := make([]*viewer, viewers)
+	for i := range all {
+		all[i] = view(t, s.URL, "/", "")
+		all[i].until("edge-one")
+	}
+	before := page.hub.rendered()
+	began := time.Now()
+	latest.Set(Fleet{Status: named("edge-two")})
+	var ready sync.WaitGroup
+	for _, v := range all {
+		ready.Go(func() { v.until("edge-two") })
+	}
+	ready.Wait()
+	// One rendering is for the change, and others are those that are due every few seconds.
+	if n, most := page.hub.rendered()-before, 2+int(time.Since(began)/calm); n > most {
+		t.Errorf("%d renderings for %d viewers, want at most %d", n, viewers, most)
+	}
+}
+
+// rendered is how many renderings there were.
+func (h *hub) rendered() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.renders
+}
+
+// There is a limit to streams, and pages are complete beyond it. Who leaves makes room.
+func TestStreamsAreLimited(t *testing.T) {
+	t.Parallel()
+	source, _ := changing(named("edge-one"))
+	page := server(t, source)
+	s := serve(t, page)
+	for range mostStreams - 1 {
+		if !page.hub.enter() {
+			t.Fatal("there is no room")
+		}
+	}
+	v := view(t, s.URL, "/", "")
+	v.until("edge-one")
+	answer := fetch(t, s.URL+"/events?page=/")
+	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+		t.Errorf("%s", answer.Status)
+	}
+	if answer := fetch(t, s.URL+"/"); answer.StatusCode != http.StatusOK {
+		t.Errorf("the page itself: %s", answer.Status)
+	}
+	v.end()
+	eventually(t, func() bool { return page.hub.count() == mostStreams-1 })
+	view(t, s.URL, "/", "").until("edge-one")
+}
+
+// Whoever follows pages that differ is limited too: each takes a rendering.
+func TestTopicsAreLimited(t *testing.T) {
+	t.Parallel()
+	source, _ := changing(named("edge-one"))
+	page := server(t, source)
+	s := serve(t, page)
+	for n := range mostTopics {
+		view(t, s.URL, fmt.Sprintf("/?name=edge&page=%d", n), "")
+	}
+	if answer := fetch(t, s.URL+"/events?page=/%3Fname%3Dother"); answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%s", answer.Status)
+	}
+}
+
+func (h *hub) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.streams
+}
+
+func eventually(t *testing.T, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); <-time.After(5 * time.Millisecond) {
+		if time.Since(began) > generous {
+			t.Fatal("it did not come to that")
+		}
+	}
+}
+
+// fetch returns an answer whose body is not read.
+func fetch(t *testing.T, address string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	return answer
+}
+
+// A viewer who takes nothing holds up nobody: neither who tells nor who else looks.
+func TestAViewerWhoHangs(t *testing.T) {
+	t.Parallel()
+	source, latest := changing(named("edge-one"))
+	s := serve(t, server(t, source))
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /events?page=/ HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	v := view(t, s.URL, "/", "")
+	for n := range 20 {
+		status := named(fmt.Sprintf("edge-%d-", n))
+		for i := range 1000 { // more than the kernel keeps for who reads nothing
+			status.Instances = append(status.Instances, report.Instance{Name: fmt.Sprintf("other-%d-%d", n, i)})
+		}
+		latest.Set(Fleet{Status: status})
+		v.until(fmt.Sprintf("other-%d-", n))
+	}
+}
+
+// Nothing is followed that is no page.
+func TestStreamsOfWhatIsNoPage(t *testing.T) {
+	t.Parallel()
+	source, _ := changing(named("edge-one"))
+	h := server(t, source).Handler()
+	for page, want := range map[string]int{
+		"": 400, "/nothing": 404, "http://attacker.example/": 400, "//attacker.example/": 400, "/static/page.js": 404, "/../": 404, "/api/v1/status": 404, "/events": 404, "%zz": 400,
+	} {
+		if code, body := get(t, h, link("/events", "page", page)); code != want {
+			t.Errorf("%s: %d, want %d: %s", page, code, want, body)
+		}
+	}
+}
+
+// A pusher that stands by has the leader answer, and answers itself where it cannot.
+func TestStandbyAsksTheLeader(t *testing.T) {
+	t.Parallel()
+	leads, _ := changing(named("edge-of-the-leader"))
+	leader := serve(t, server(t, leads))
+	at := netip.MustParseAddrPort(leader.Listener.Addr().String())
+	waits := report.Status{Updated: time.Now(), Standby: true, Channel: report.Channel{Hold: true, Message: "another pusher leads: pusher-1"}}
+	ours, latest := changing(waits)
+	known := Leader{Address: at, Status: named("edge-that-was")}
+	var asked error
+	page := New(t.Context(), Options{Source: ours, Log: quiet, Leader: func(context.Context) (Leader, error) { return known, asked }})
+	s := serve(t, page)
+	if body := read(t, s.URL+"/"); !strings.Contains(body, "edge-of-the-leader") {
+		t.Errorf("the leader was not asked: %s", body)
+	}
+	if answer := fetch(t, s.URL+"/"); answer.Header.Get("Content-Security-Policy") != policy || len(answer.Header.Values("Content-Security-Policy")) != 1 {
+		t.Errorf("%v", answer.Header)
+	}
+	v := view(t, s.URL, "/", "")
+	v.until("edge-of-the-leader")
+	leader.CloseClientConnections()
+	leader.Close()
+	body := read(t, s.URL+"/")
+	for _, text := range []string{"another pusher leads: pusher-1", "edge-that-was", "what was said last"} {
+		if !strings.Contains(body, text) {
+			t.Errorf("%q is not on the page: %s", text, body)
+		}
+	}
+	latest.Set(Fleet{Status: named("edge-of-our-own")})
+	if body := read(t, s.URL+"/"); !strings.Contains(body, "edge-of-our-own") || strings.Contains(body, "another pusher leads") {
+		t.Errorf("it leads by now: %s", body)
+	}
+}
+
+// A stream ends when the pusher begins or ceases to lead, so that the viewer comes to who leads.
+func TestStreamsEndWithTheTerm(t *testing.T) {
+	t.Parallel()
+	source, latest := changing(named("edge-one"))
+	s := serve(t, New(t.Context(), Options{Source: source, Log: quiet, Leader: func(context.Context) (Leader, error) { return Leader{}, nil }}))
+	v := view(t, s.URL, "/", "")
+	v.until("edge-one")
+	latest.Set(Fleet{Status: report.Status{Standby: true, Channel: report.Channel{Message: "no pusher leads: instances stay as they are"}}})
+	for v.lines.Scan() { // until it ends
+	}
+	if err := v.lines.Err(); err != nil {
+		t.Error(err)
+	}
+	if body := read(t, s.URL+"/"); !strings.Contains(body, "no pusher leads: instances stay as they are") {
+		t.Error(body)
+	}
+}
+
+// Two pushers that both take the other for the leader do not ask each other for ever.
+func TestTwoThatStandBy(t *testing.T) {
+	t.Parallel()
+	waits := report.Status{Standby: true, Channel: report.Channel{Message: "another pusher leads"}}
+	ours, _ := changing(waits)
+	var at netip.AddrPort
+	s := serve(t, New(t.Context(), Options{Source: ours, Log: quiet, Leader: func(context.Context) (Leader, error) { return Leader{Address: at}, nil }}))
+	at = netip.MustParseAddrPort(s.Listener.Addr().String())
+	if body := read(t, s.URL+"/"); !strings.Contains(body, "another pusher leads") {
+		t.Error(body)
+	}
+}
+
+func read(t *testing.T, address string) string {
+	t.Helper()
+	body, err := io.ReadAll(fetch(t, address).Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
