@@ -213,11 +213,14 @@ func (w *world) diff(ctx context.Context) (Cell, error) {
 	if err != nil {
 		return Cell{}, err
 	}
-	side := func(objects inputs.Inputs) (difference.Side, error) {
-		s, _, err := compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, objects}, Config: w.config}.Side(ctx, w.check, now)
-		return s, err
-	}
 	return w.inTurns(ctx, limit, plain(func() error {
+		defer w.check.Reuse()()
+		source := compiler.Source{Config: w.config}.Remembering()
+		side := func(objects inputs.Inputs) (difference.Side, error) {
+			source.Objects = inMemory{compiler.Given{Name: "memory"}, objects}
+			s, _, err := source.Side(ctx, w.check, now)
+			return s, err
+		}
 		a, err := side(w.objects)
 		if err != nil {
 			return err

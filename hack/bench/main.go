@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
 func main() {
@@ -35,7 +36,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) > 1 && args[0] == childVerb {
-		return child(ctx, args[1:])
+		return part(ctx, args[1:])
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	sizes := flags.String("sizes", "100,1000,10000", "how many Ingresses there are, one run for each")
@@ -46,11 +47,6 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	b, err := newBench(ctx, *budget)
-	if err != nil {
-		return err
-	}
-	defer b.close()
 	var list []int
 	for text := range strings.SplitSeq(*sizes, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
@@ -60,19 +56,45 @@ func run(ctx context.Context, args []string) error {
 		list = append(list, n)
 	}
 	slices.Sort(list)
-	figures := Figures{Machine: machine(ctx, b.check), Load: *load, Sizes: list, Cells: map[string]map[int]Cell{}}
-	if err := b.measure(ctx, &figures, chosen(*only)); err != nil {
-		return err
+	measured := chosen(*only)
+	work := func() error {
+		return measureAll(ctx, Figures{Load: *load, Sizes: list, Cells: map[string]map[int]Cell{}}, measured, *budget, *write)
 	}
-	fmt.Print(figures.table())
-	if *write == "" {
-		return nil
+	if !slices.ContainsFunc(measured, func(r row) bool { return r.cluster }) {
+		return work()
 	}
-	before, err := readFigures(*write)
+	// The addresses of pods are this machine's there.
+	code := kubetest.InNamespace(func() int {
+		if err := work(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			return 1
+		}
+		return 0
+	})
+	os.Exit(code)
+	return nil
+}
+
+// measureAll measures rows, prints them, and writes them into a folder if there is one.
+func measureAll(ctx context.Context, figures Figures, measured []row, budget time.Duration, write string) error {
+	b, err := newBench(ctx, budget)
 	if err != nil {
 		return err
 	}
-	return figures.over(before).write(*write)
+	defer b.close()
+	figures.Machine = machine(ctx, b.check)
+	if err := b.measure(ctx, &figures, measured); err != nil {
+		return err
+	}
+	fmt.Print(figures.table())
+	if write == "" {
+		return nil
+	}
+	before, err := readFigures(write)
+	if err != nil {
+		return err
+	}
+	return figures.over(before).write(write)
 }
 
 // chosen returns the rows with names, or all that do not take too long.
@@ -90,6 +112,7 @@ type bench struct {
 	budget  time.Duration
 	dir     string // for everything that is written
 	program string // the compiler, once it is built
+	end     func() // of what the check keeps
 }
 
 func newBench(ctx context.Context, budget time.Duration) (*bench, error) {
@@ -98,20 +121,23 @@ func newBench(ctx context.Context, budget time.Duration) (*bench, error) {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "hapsnap-bench-")
-	return &bench{check: check, budget: budget, dir: dir}, err
+	return &bench{check: check, budget: budget, dir: dir, end: check.Reuse()}, err
 }
 
 // haproxyName is the name or the path of the haproxy to measure with.
 func haproxyName() string { return cmp.Or(os.Getenv("HAPROXY"), "haproxy") }
 
-func (b *bench) close() { _ = os.RemoveAll(b.dir) }
+func (b *bench) close() {
+	b.end()
+	_ = os.RemoveAll(b.dir)
+}
 
 // measure measures rows at all sizes. What a row says as it goes is for people who wait.
 func (b *bench) measure(ctx context.Context, f *Figures, rows []row) error {
 	for _, size := range f.Sizes {
 		w := newWorld(b, size)
 		for _, r := range rows {
-			if r.most > 0 && size > r.most || r.long && f.Cells[r.name] != nil {
+			if r.most > 0 && size > r.most || (r.long || r.once) && f.Cells[r.name] != nil {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "%s, %s: %s\n", time.Now().UTC().Format(time.TimeOnly), digits(size), r.name)

@@ -51,6 +51,13 @@ func (c Cell) Ratio() float64 { return c.Work / c.Limit }
 
 // text is a cell as it stands in the table, in bold if it reaches the goal.
 func (c Cell) text(r row) string {
+	if r.unit == requests {
+		text := fmt.Sprintf("%.0f of %s", c.Work, digits(int(c.Limit)))
+		if c.Work == 0 {
+			text = "**" + text + "**"
+		}
+		return text
+	}
 	ratio := fmt.Sprintf("%.2f", c.Ratio())
 	if c.Ratio() >= 10 {
 		ratio = fmt.Sprintf("%.0f", c.Ratio())
@@ -95,7 +102,11 @@ func (f Figures) table() string {
 		if cells == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %g |", r.what, r.limit, r.goal)
+		goal := ""
+		if r.goal > 0 {
+			goal = fmt.Sprint(r.goal)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |", r.what, r.limit, goal)
 		for _, size := range f.Sizes {
 			text := ""
 			if c, ok := cells[size]; ok {

@@ -114,7 +114,7 @@ func (w *world) memory(ctx context.Context) (Cell, error) {
 // childVerb has this program do a part of a row in a process of its own.
 const childVerb = "child"
 
-func child(ctx context.Context, args []string) error {
+func part(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "read":
 		for _, dir := range args[1:] {
@@ -191,8 +191,10 @@ func memoryOf(ctx context.Context, what string, n int) (float64, error) {
 }
 
 // residentBytes returns a figure of this process's memory.
-func residentBytes(name string) (float64, error) {
-	status, err := os.ReadFile("/proc/self/status")
+func residentBytes(name string) (float64, error) { return residentOf(os.Getpid(), name) }
+
+func residentOf(pid int, name string) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}

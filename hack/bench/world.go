@@ -37,6 +37,7 @@ type world struct {
 	keeping                 // what a history of 5,000 showed
 	folders [2]string       // manifests, once they are written
 	config  config.Config
+	showing // what a row showed of others, which were measured with it
 }
 
 func newWorld(b *bench, n int) *world {

@@ -1,0 +1,459 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
+	"github.com/hapsnap/hapsnap/internal/testing/worlds"
+	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+const (
+	writers    = 16 // of objects, at the same time
+	newHosts   = 20 // of the row about one
+	underLoad  = 100
+	clients    = 8
+	podAddress = "10.244.3.7" // which is this machine's in the namespace
+	shop       = "bench-shop"
+)
+
+// inCluster is a world in an API server.
+type inCluster struct {
+	*world
+	server *kubetest.Server
+	client *kubernetes.Clientset
+	hosts  int
+}
+
+// inCluster starts an API server that has the world.
+func (w *world) inCluster(ctx context.Context) (*inCluster, error) {
+	server, err := kubetest.New()
+	if err != nil {
+		return nil, err
+	}
+	c := &inCluster{world: w.atEdges(), server: server}
+	if c.client, err = kubernetes.NewForConfig(server.Config()); err == nil {
+		err = c.fill(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	return c, nil
+}
+
+// fill writes the objects of the world.
+func (c *inCluster) fill(ctx context.Context) error {
+	for n := 0; n < c.n; n += worlds.PerNamespace {
+		if err := c.namespace(ctx, worlds.Namespace(n)); err != nil {
+			return err
+		}
+	}
+	jobs, ctx := errgroup.WithContext(ctx)
+	jobs.SetLimit(writers)
+	for _, o := range c.objects.Services {
+		jobs.Go(func() error { return created(ctx, c.client.CoreV1().Services(o.Value.Namespace), o.Value.DeepCopy()) })
+	}
+	for _, o := range c.objects.EndpointSlices {
+		jobs.Go(func() error {
+			return created(ctx, c.client.DiscoveryV1().EndpointSlices(o.Value.Namespace), o.Value.DeepCopy())
+		})
+	}
+	for _, o := range c.objects.Secrets {
+		jobs.Go(func() error { return created(ctx, c.client.CoreV1().Secrets(o.Value.Namespace), o.Value.DeepCopy()) })
+	}
+	for _, o := range c.objects.Ingresses {
+		jobs.Go(func() error {
+			return created(ctx, c.client.NetworkingV1().Ingresses(o.Value.Namespace), o.Value.DeepCopy())
+		})
+	}
+	return jobs.Wait()
+}
+
+func (c *inCluster) namespace(ctx context.Context, name string) error {
+	_, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// created creates an object, which is its own: the API server gives it its version.
+func created[T metav1.Object](ctx context.Context, to interface {
+	Create(ctx context.Context, o T, how metav1.CreateOptions) (T, error)
+}, o T) error {
+	o.SetResourceVersion("")
+	o.SetUID("")
+	_, err := to.Create(ctx, o, metav1.CreateOptions{})
+	return err
+}
+
+// compiler starts a compiler of the cluster.
+func (c *inCluster) compiler(ctx context.Context, store string) (*running, error) {
+	return c.run(ctx, "compiler", "run", "--kubeconfig", c.server.Kubeconfig(), "--store", store, "--haproxy", c.check.Path,
+		"--bind-address", "${BIND_ADDRESS}", "--http-port", fmt.Sprint(httpPort), "--https-port", fmt.Sprint(httpsPort), "--status-port", "0")
+}
+
+// start compares a compiler that starts with the lists of what it watches.
+func (w *world) start(ctx context.Context) (_ Cell, err error) {
+	c, err := w.inCluster(ctx)
+	if err != nil {
+		return Cell{}, err
+	}
+	defer func() { err = errors.Join(err, c.server.Close()) }()
+	n := 0
+	cell, err := c.inTurns(ctx, plain(func() error { return c.lists(ctx) }), func(ctx context.Context) (func() error, error) {
+		n++
+		store := dirstore.Open(filepath.Join(w.dir, fmt.Sprintf("started-%d-%d", w.n, n)), dirstore.Options{})
+		return func() error {
+			p, err := c.compiler(ctx, store.String())
+			if err != nil {
+				return err
+			}
+			defer p.end()
+			return p.until(ctx, func() bool {
+				ids, err := store.IDs(ctx)
+				return err == nil && len(ids) > 0
+			})
+		}, nil
+	})
+	return cell, err
+}
+
+// lists lists what a compiler watches, side by side, as informers do.
+func (c *inCluster) lists(ctx context.Context) error {
+	jobs, ctx := errgroup.WithContext(ctx)
+	all := metav1.ListOptions{ResourceVersion: "0"}
+	jobs.Go(func() error {
+		_, err := c.client.NetworkingV1().Ingresses("").List(ctx, all)
+		return err
+	})
+	jobs.Go(func() error {
+		_, err := c.client.CoreV1().Services("").List(ctx, all)
+		return err
+	})
+	jobs.Go(func() error {
+		_, err := c.client.CoreV1().Secrets("").List(ctx, all)
+		return err
+	})
+	return jobs.Wait()
+}
+
+// historyInConfigMaps publishes a history to the ConfigMaps of a cluster.
+func (w *world) historyInConfigMaps(ctx context.Context) (_ Cell, err error) {
+	server, err := kubetest.New()
+	if err != nil {
+		return Cell{}, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	s, err := configmapstore.Open(configmapstore.Options{Config: server.Config(), Namespace: "default", Name: "edge"})
+	if err != nil {
+		return Cell{}, err
+	}
+	return grown(ctx, s)
+}
+
+// whole is a cluster with a compiler, a pusher, and instances that serve it.
+type whole struct {
+	*inCluster
+	edges    []edge
+	programs []*running
+	ends     []func()
+	asks     http.Client
+}
+
+func (w *world) whole(ctx context.Context, instances int, store string) (_ *whole, err error) {
+	c, err := w.inCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &whole{inCluster: c, asks: http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}}
+	a.ends = append(a.ends, func() { _ = c.server.Close() })
+	defer func() {
+		if err != nil {
+			a.end()
+		}
+	}()
+	if err := a.serveShop(ctx); err != nil {
+		return nil, err
+	}
+	if a.edges, err = w.startEdges(instances); err != nil {
+		return nil, err
+	}
+	a.ends = append(a.ends, func() { closeEdges(a.edges) })
+	var entries []string
+	for _, e := range a.edges {
+		entries = append(entries, e.entry())
+	}
+	fleet, err := w.fleetFile(entries, unlimited)
+	if err != nil {
+		return nil, err
+	}
+	compiler, err := a.compiler(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	a.programs, a.ends = append(a.programs, compiler), append(a.ends, compiler.end)
+	pusher, err := w.run(ctx, "pusher", "run", "--kubeconfig", c.server.Kubeconfig(), "--store", store, "--instances", fleet,
+		"--state", filepath.Join(filepath.Dir(fleet), "state.json"), "--refuse-endpoints", "none")
+	if err != nil {
+		return nil, err
+	}
+	a.programs, a.ends = append(a.programs, pusher), append(a.ends, pusher.end)
+	return a, a.host(ctx, "first.example")
+}
+
+func (a *whole) end() {
+	for _, end := range slices.Backward(a.ends) {
+		end()
+	}
+}
+
+// serveShop has a Service whose endpoint answers.
+func (a *whole) serveShop(ctx context.Context) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", podAddress+":8080")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })}
+	go func() { _ = server.Serve(listener) }()
+	a.ends = append(a.ends, func() { _ = server.Close() })
+	if err := a.namespace(ctx, shop); err != nil {
+		return err
+	}
+	return a.service(ctx, "web")
+}
+
+// service makes a Service with the endpoint that answers.
+func (a *whole) service(ctx context.Context, name string) error {
+	service, slice := a.objects.Services[0].Value.DeepCopy(), a.objects.EndpointSlices[0].Value.DeepCopy()
+	service.ObjectMeta = metav1.ObjectMeta{Namespace: shop, Name: name}
+	slice.ObjectMeta = metav1.ObjectMeta{Namespace: shop, Name: name + "-x", Labels: map[string]string{"kubernetes.io/service-name": name}}
+	slice.Endpoints = slice.Endpoints[:1]
+	slice.Endpoints[0].Addresses = []string{podAddress}
+	return errors.Join(created(ctx, a.client.CoreV1().Services(shop), service), created(ctx, a.client.DiscoveryV1().EndpointSlices(shop), slice))
+}
+
+// ingress makes an Ingress for a host.
+func (a *whole) ingress(ctx context.Context, host, service string) error {
+	a.hosts++
+	ing := a.objects.Ingresses[0].Value.DeepCopy()
+	ing.ObjectMeta = metav1.ObjectMeta{Namespace: shop, Name: fmt.Sprintf("host-%d", a.hosts)}
+	ing.Spec.TLS, ing.Spec.Rules = nil, []networkingv1.IngressRule{*ing.Spec.Rules[0].DeepCopy()}
+	ing.Spec.Rules[0].Host, ing.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = host, service
+	return created(ctx, a.client.NetworkingV1().Ingresses(shop), ing)
+}
+
+// host makes an Ingress, and waits until all instances answer.
+func (a *whole) host(ctx context.Context, host string) error {
+	if err := a.ingress(ctx, host, "web"); err != nil {
+		return err
+	}
+	return a.answers(ctx, host)
+}
+
+// answers waits until all instances answer for a host with 200.
+func (a *whole) answers(ctx context.Context, host string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, e := range a.edges {
+		for !a.ok(ctx, e, host) {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s does not answer for %s: %w: %s", e.name, host, ctx.Err(), a.programs[len(a.programs)-1].log())
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+func (a *whole) ok(ctx context.Context, e edge, host string) bool {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", e.address, httpPort), http.NoBody)
+	if err != nil {
+		return false
+	}
+	q.Host = host
+	answer, err := a.asks.Do(q)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return answer.StatusCode == http.StatusOK
+}
+
+// newHost measures a host more on a Service that is served, from the write to the first answer. It is
+// the slowest of several, and fails if an instance reloads.
+func newHost(store func(w *world) string) func(*world, context.Context) (Cell, error) {
+	return func(w *world, ctx context.Context) (Cell, error) {
+		a, err := w.whole(ctx, 1, store(w))
+		if err != nil {
+			return Cell{}, err
+		}
+		defer a.end()
+		worker, err := a.edges[0].WorkerPID()
+		if err != nil {
+			return Cell{}, err
+		}
+		var took []time.Duration
+		for n := range newHosts {
+			select { // the compiler is not at the change before
+			case <-ctx.Done():
+				return Cell{}, ctx.Err()
+			case <-time.After(time.Second):
+			}
+			began := time.Now()
+			if err := a.host(ctx, fmt.Sprintf("new-%d.example", n)); err != nil {
+				return Cell{}, err
+			}
+			took = append(took, time.Since(began))
+		}
+		if now, err := a.edges[0].WorkerPID(); err != nil || now != worker {
+			return Cell{}, errors.Join(err, errors.New("the instance was reloaded"))
+		}
+		return Cell{Limit: 0.3, Work: slices.Max(took).Seconds(), Turns: newHosts}, nil
+	}
+}
+
+// newService compares a new Service with its host with a check and a reload.
+func (w *world) newService(ctx context.Context) (Cell, error) {
+	a, err := w.whole(ctx, 1, "dir:"+filepath.Join(w.dir, fmt.Sprint("service-", w.n)))
+	if err != nil {
+		return Cell{}, err
+	}
+	defer a.end()
+	n, config := 0, a.edges[0].ConfigFile()
+	return w.inTurns(ctx, func(ctx context.Context) (func() error, error) {
+		return func() error {
+			check := exec.CommandContext(ctx, a.check.Path, "-c", "-f", config) //nolint:gosec // it was found on PATH
+			check.Env = append(os.Environ(), "BIND_ADDRESS="+a.edges[0].address)
+			if err := ran(check); err != nil {
+				return err
+			}
+			_, err := a.edges[0].ReloadHAProxy()
+			return err
+		}, nil
+	}, func(ctx context.Context) (func() error, error) {
+		n++
+		name := fmt.Sprintf("service-%d", n)
+		return func() error {
+			if err := errors.Join(a.service(ctx, name), a.ingress(ctx, name+".example", name)); err != nil {
+				return err
+			}
+			return a.answers(ctx, name+".example")
+		}, nil
+	})
+}
+
+// changes has routes change under load, and counts the requests that fail.
+func (w *world) underLoad(ctx context.Context) (Cell, error) {
+	a, err := w.whole(ctx, 3, "dir:"+filepath.Join(w.dir, fmt.Sprint("loaded-", w.n)))
+	if err != nil {
+		return Cell{}, err
+	}
+	defer a.end()
+	l := &load{stop: make(chan struct{})}
+	for n := range clients {
+		l.done.Go(func() { l.ask(ctx, fmt.Sprintf("%s:%d", a.edges[n%len(a.edges)].address, httpPort)) })
+	}
+	for n := range underLoad {
+		name := fmt.Sprintf("loaded-%d", n)
+		service := "web"
+		if n%2 == 1 { // which takes a reload
+			service = name
+			err = a.service(ctx, name)
+		}
+		if err = errors.Join(err, a.ingress(ctx, name+".example", service)); err == nil {
+			err = a.answers(ctx, name+".example")
+		}
+		if err != nil {
+			break
+		}
+	}
+	close(l.stop)
+	l.done.Wait()
+	failed, _ := l.first.Load().(error)
+	if failed != nil {
+		fmt.Println("the first that failed:", failed)
+	}
+	return Cell{Limit: float64(l.asked.Load()), Work: float64(l.failed.Load()), Turns: underLoad}, err
+}
+
+// load asks for a host and counts what fails. It sends nothing twice.
+type load struct {
+	stop          chan struct{}
+	done          sync.WaitGroup
+	asked, failed atomic.Int64
+	first         atomic.Value
+}
+
+// ask sends requests on a connection until the server says that it closes it.
+func (l *load) ask(ctx context.Context, address string) {
+	var conn net.Conn
+	var reader *bufio.Reader
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+		l.asked.Add(1)
+		var err error
+		if conn == nil {
+			if conn, err = new(net.Dialer).DialContext(ctx, "tcp", address); err == nil {
+				reader = bufio.NewReader(conn)
+			}
+		}
+		closes := false
+		if err == nil {
+			closes, err = request(conn, reader)
+		}
+		if err != nil {
+			l.failed.Add(1)
+			l.first.CompareAndSwap(nil, fmt.Errorf("%s: %w", address, err))
+		}
+		if conn != nil && (err != nil || closes) {
+			_ = conn.Close()
+			conn = nil
+		}
+	}
+}
+
+func request(conn net.Conn, reader *bufio.Reader) (closes bool, err error) {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return false, err
+	}
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: first.example\r\n\r\n"); err != nil {
+		return false, err
+	}
+	answer, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	_, err = io.Copy(io.Discard, answer.Body)
+	if answer.StatusCode != http.StatusOK {
+		err = errors.Join(err, errors.New(answer.Status))
+	}
+	return answer.Close, err
+}
