@@ -22,7 +22,20 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 )
 
-func (w *world) compile(ctx context.Context) (Cell, error) {
+// compileRows are the rows about the compiler in memory.
+var compileRows = []row{
+	{name: "compile", what: "full compile, from objects in memory to a validated draft", limit: haproxyCheck, goal: 1.8, unit: seconds, measure: compileAll},
+	{name: "routes", what: "the same of HTTPRoutes", limit: haproxyCheck, goal: 1.8, unit: seconds, measure: compileRoutes},
+	{name: "change", what: "one Ingress changed, to the published snapshot (directory)", limit: haproxyCheck, goal: 1.3, unit: seconds, measure: changeInDirectory},
+	{name: "change-git", what: "one Ingress changed, to the published snapshot (git)", limit: haproxyCheck, goal: 1.3, unit: seconds, measure: changeInGit},
+	{name: "host", what: "a host more on a served Service, to the published snapshot (directory)", limit: haproxyCheck, goal: 1.5, unit: seconds, measure: hostInDirectory},
+	{name: "host-git", what: "a host more on a served Service, to the published snapshot (git)", limit: haproxyCheck, goal: 1.5, unit: seconds, measure: hostInGit},
+	{name: "webhook", what: "verdict of the admission webhook on one Ingress", limit: wholeCheck, goal: 0.4, unit: seconds, measure: webhook},
+	{name: "diff", what: "two worlds that differ by one Ingress compared, in memory", limit: wholeCheck, goal: 0.4, unit: seconds, measure: diffInMemory},
+	{name: "faults", what: "objects at fault found: one Ingress of a hundred has a line that HAProxy refuses", limit: wholeCheck, goal: 5, unit: seconds, measure: faults},
+}
+
+func compileAll(ctx context.Context, w *world) (Cell, error) {
 	limit, err := w.haproxyCheck(ctx)
 	if err != nil {
 		return Cell{}, err
@@ -33,7 +46,7 @@ func (w *world) compile(ctx context.Context) (Cell, error) {
 	}))
 }
 
-func (w *world) compileRoutes(ctx context.Context) (Cell, error) {
+func compileRoutes(ctx context.Context, w *world) (Cell, error) {
 	in := w.input()
 	in.Objects, in.Config.GatewayAPI.Enabled = worlds.Routes(w.n), true
 	r, err := w.compiled(ctx, in)
@@ -66,7 +79,7 @@ type publisher struct {
 	result   compiler.Result
 }
 
-func (w *world) publisher(ctx context.Context, s store) (*publisher, error) {
+func newPublisher(ctx context.Context, w *world, s store) (*publisher, error) {
 	p := &publisher{world: w, store: s, in: w.remembering()}
 	return p, p.publish(ctx, true)
 }
@@ -90,12 +103,12 @@ func (p *publisher) publish(ctx context.Context, first bool) error {
 }
 
 // changes has one thing changed each time.
-func (w *world) changes(ctx context.Context, s store, change func(in inputs.Inputs, n int) inputs.Inputs) (Cell, error) {
+func changes(ctx context.Context, w *world, s store, change func(in inputs.Inputs, n int) inputs.Inputs) (Cell, error) {
 	limit, err := w.haproxyCheck(ctx)
 	if err != nil {
 		return Cell{}, err
 	}
-	p, err := w.publisher(ctx, s)
+	p, err := newPublisher(ctx, w, s)
 	if err != nil {
 		return Cell{}, err
 	}
@@ -107,38 +120,29 @@ func (w *world) changes(ctx context.Context, s store, change func(in inputs.Inpu
 	})
 }
 
-// annotated changes an option of an Ingress in the middle.
-func (w *world) annotated(in inputs.Inputs, n int) inputs.Inputs {
-	return worlds.Annotate(in, w.n/2, "hapsnap.dev/timeout-server", fmt.Sprint(100+n, "s"))
+func changeInDirectory(ctx context.Context, w *world) (Cell, error) {
+	return changes(ctx, w, newDirectory(w), w.annotated)
 }
 
-func (w *world) hosted(in inputs.Inputs, n int) inputs.Inputs {
-	return worlds.AddHost(in, w.n/2, fmt.Sprintf("new-%d.example", n))
+func hostInDirectory(ctx context.Context, w *world) (Cell, error) {
+	return changes(ctx, w, newDirectory(w), w.hosted)
 }
 
-func (w *world) changeInDirectory(ctx context.Context) (Cell, error) {
-	return w.changes(ctx, w.directory(), w.annotated)
-}
+func changeInGit(ctx context.Context, w *world) (Cell, error) { return inGit(ctx, w, w.annotated) }
 
-func (w *world) hostInDirectory(ctx context.Context) (Cell, error) {
-	return w.changes(ctx, w.directory(), w.hosted)
-}
+func hostInGit(ctx context.Context, w *world) (Cell, error) { return inGit(ctx, w, w.hosted) }
 
-func (w *world) changeInGit(ctx context.Context) (Cell, error) { return w.inGit(ctx, w.annotated) }
-
-func (w *world) hostInGit(ctx context.Context) (Cell, error) { return w.inGit(ctx, w.hosted) }
-
-func (w *world) inGit(ctx context.Context, change func(in inputs.Inputs, n int) inputs.Inputs) (Cell, error) {
-	s, _, err := w.git(ctx)
+func inGit(ctx context.Context, w *world, change func(in inputs.Inputs, n int) inputs.Inputs) (Cell, error) {
+	s, _, err := newGit(ctx, w)
 	if err != nil {
 		return Cell{}, err
 	}
 	defer func() { _ = s.Close() }()
-	return w.changes(ctx, s, change)
+	return changes(ctx, w, s, change)
 }
 
 // directory is a new store.
-func (w *world) directory() store {
+func newDirectory(w *world) store {
 	dir, err := os.MkdirTemp(w.dir, "store-")
 	if err != nil {
 		panic(err)
@@ -147,7 +151,7 @@ func (w *world) directory() store {
 }
 
 // git is a new repository, and the store in it.
-func (w *world) git(ctx context.Context) (*gitstore.Store, string, error) {
+func newGit(ctx context.Context, w *world) (*gitstore.Store, string, error) {
 	dir, err := os.MkdirTemp(w.dir, "git-")
 	if err != nil {
 		return nil, "", err
@@ -171,7 +175,7 @@ func (m inMemory) Read(context.Context, config.Config) (inputs.Gathered, error) 
 }
 
 // webhook has a compiler run that has compiled the world once, and asks it about changes of an Ingress.
-func (w *world) webhook(ctx context.Context) (Cell, error) {
+func webhook(ctx context.Context, w *world) (Cell, error) {
 	limit, err := w.wholeCheck(ctx)
 	if err != nil {
 		return Cell{}, err
@@ -208,7 +212,7 @@ func (w *world) webhook(ctx context.Context) (Cell, error) {
 	})
 }
 
-func (w *world) diff(ctx context.Context) (Cell, error) {
+func diffInMemory(ctx context.Context, w *world) (Cell, error) {
 	limit, err := w.wholeCheck(ctx)
 	if err != nil {
 		return Cell{}, err
@@ -238,7 +242,7 @@ func (w *world) diff(ctx context.Context) (Cell, error) {
 }
 
 // faults has one Ingress in a hundred add a line that HAProxy refuses.
-func (w *world) faults(ctx context.Context) (Cell, error) {
+func faults(ctx context.Context, w *world) (Cell, error) {
 	limit, err := w.wholeCheck(ctx)
 	if err != nil {
 		return Cell{}, err

@@ -31,15 +31,6 @@ const (
 	httpPort, httpsPort  = 18080, 18443
 )
 
-// atEdges is the world as instances of this machine run it, each at an address of its own.
-func (w *world) atEdges() *world {
-	e := &world{bench: w.bench, n: w.n, objects: w.objects, set: w.set, config: w.config}
-	e.config.Bind.Addresses = []string{"${BIND_ADDRESS}"}
-	e.config.HTTP.Port, e.config.HTTPS.Port = httpPort, httpsPort
-	e.config.Status.Port = 0
-	return e
-}
-
 // edge is a HAProxy behind the double of a Dataplane API.
 type edge struct {
 	*dataplanetest.Instance

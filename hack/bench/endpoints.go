@@ -13,6 +13,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
+// endpointRows are the rows about endpoints.
+var endpointRows = []row{
+	{name: "endpoint", what: "an endpoint replaced by another, from the event until the worker has it", limit: "the three calls that this takes, made bare", goal: 1.3, unit: seconds, most: 10_000, measure: shown("endpoint", oneEndpoint)},
+	{name: "endpoint-slow", what: "the slowest of a hundred such changes", limit: "their median", goal: 3, unit: seconds, most: 10_000, measure: shown("endpoint-slow", oneEndpoint)},
+	{name: "endpoints-rate", what: "a thousand endpoints changed in each of five seconds, on three instances: what is left to do then", limit: oneSecond, goal: 1, unit: seconds, most: 10_000, measure: shown("endpoints-rate", manyEndpoints)},
+	{name: "endpoints-storm", what: "every Service has another endpoint at once, on three instances, until all have them", limit: "a millisecond for each", goal: 1, unit: seconds, most: 10_000, measure: shown("endpoints-storm", manyEndpoints)},
+	{name: "endpoints-others", what: "the endpoint of another Service meanwhile, the slowest of them", limit: oneSecond, goal: 1, unit: seconds, most: 10_000, measure: shown("endpoints-others", manyEndpoints)},
+}
+
 // The changes of endpoints in the rows about many.
 const (
 	oneByOne     = 100 // for the slowest of them
@@ -53,7 +62,7 @@ func backendsOf(d snapshots.Draft) map[string]string {
 }
 
 // changing starts so many instances with the world, and a pusher that has brought them to run it.
-func (w *world) changing(ctx context.Context, instances int) (_ *changing, end func(), err error) {
+func newChanging(ctx context.Context, w *world, instances int) (_ *changing, end func(), err error) {
 	at := w.atEdges()
 	r, err := at.first(ctx)
 	if err != nil {
@@ -115,8 +124,8 @@ func (c *changing) changeOf(ports ...snapshots.ServicePort) cluster.Change {
 }
 
 // endpoints measures an endpoint that changes on one instance.
-func (w *world) endpoints(ctx context.Context) (showing, error) {
-	c, end, err := w.changing(ctx, 1)
+func oneEndpoint(ctx context.Context, w *world) (showing, error) {
+	c, end, err := newChanging(ctx, w, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +178,8 @@ func (c *changing) bareChange(ctx context.Context, client *dataplane.Client) (st
 }
 
 // manyEndpoints measures many that change on three instances.
-func (w *world) manyEndpoints(ctx context.Context) (showing, error) {
-	c, end, err := w.changing(ctx, 3)
+func manyEndpoints(ctx context.Context, w *world) (showing, error) {
+	c, end, err := newChanging(ctx, w, 3)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
+// fleetRows are the rows about fleets.
+var fleetRows = []row{
+	{name: "fleet-rollout", what: "a snapshot rolled out to 1,000 instances without HAProxy in three waves, each of which held", limit: "three reloads of an instance", unit: seconds, once: true, measure: shown("fleet-rollout", fleetOfMany)},
+	{name: "fleet-status", what: "an endpoint changed, until the status says that all 1,000 have it", limit: oneSecond, goal: 1, unit: seconds, once: true, measure: shown("fleet-status", fleetOfMany)},
+	{name: "fleet-turn", what: "a turn of the pusher of 1,000 instances, on average", limit: "50 ms", goal: 1, unit: seconds, once: true, measure: shown("fleet-turn", fleetOfMany)},
+	{name: "fleet-bytes", what: "the status of 1,000 instances, as a ConfigMap has it", limit: "1 MiB", goal: 1, unit: bytes, once: true, measure: shown("fleet-bytes", fleetOfMany)},
+	{name: "fleet-memory", what: "memory of the pusher of 1,000 instances at its peak", limit: "500 MB", goal: 1, unit: bytes, once: true, measure: fleetMemory},
+	{name: "pusher-memory", what: "memory of the pusher of 20 instances at its peak, with an EndpointSlice for each Ingress", limit: "200 MB", goal: 1, unit: bytes, most: 10_000, measure: pusherOfMany},
+}
+
 // The fleet of the rows about one: instances, and the Ingresses of what they run.
 const (
 	fleetSize     = 1000
@@ -97,12 +107,6 @@ func (s served) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = io.Copy(w, answer.Body)
 }
 
-// small is what the fleet runs.
-func (w *world) small() *world {
-	s := &world{bench: w.bench, n: fleetWorld, objects: worlds.Ingresses(fleetWorld), set: w.set, config: w.config}
-	return s
-}
-
 // The waves of the fleet's rollouts, which may touch no more instances than they say.
 const (
 	firstWave, secondWave = 1, 100
@@ -110,7 +114,7 @@ const (
 )
 
 // fleet measures a pusher of many instances.
-func (w *world) fleet(ctx context.Context) (out showing, err error) {
+func fleetOfMany(ctx context.Context, w *world) (out showing, err error) {
 	d, err := startDoubles(ctx, fleetSize)
 	if err != nil {
 		return nil, err
@@ -231,20 +235,20 @@ func (l *led) rollsOut(ctx context.Context, s *world, d *doubles) (Cell, error) 
 }
 
 // fleetMemory is that of a pusher program.
-func (w *world) fleetMemory(ctx context.Context) (Cell, error) {
-	peak, err := w.small().pusherMemory(ctx, fleetSize)
+func fleetMemory(ctx context.Context, w *world) (Cell, error) {
+	peak, err := pusherMemory(ctx, w.small(), fleetSize)
 	return Cell{Limit: 500e6, Work: peak, Turns: 1}, err
 }
 
 // pusherOfMany is a pusher program of a few instances that run the world.
-func (w *world) pusherOfMany(ctx context.Context) (Cell, error) {
-	peak, err := w.pusherMemory(ctx, someInstances)
+func pusherOfMany(ctx context.Context, w *world) (Cell, error) {
+	peak, err := pusherMemory(ctx, w, someInstances)
 	return Cell{Limit: 200e6, Work: peak, Turns: 1}, err
 }
 
 // pusherMemory returns the memory that a pusher takes at its peak that brings so many instances
 // to run the world, with its endpoints in a folder.
-func (w *world) pusherMemory(ctx context.Context, instances int) (float64, error) {
+func pusherMemory(ctx context.Context, w *world, instances int) (float64, error) {
 	d, err := startDoubles(ctx, instances)
 	if err != nil {
 		return 0, err

@@ -29,6 +29,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
+// clusterRows are the rows about a whole cluster.
+var clusterRows = []row{
+	{name: "start", what: "a compiler starts with the objects in an API server, to the published snapshot", limit: "lists of Ingresses, Services and Secrets", goal: 1.5, unit: seconds, most: 10_000, cluster: true, measure: start},
+	{name: "host-served", what: "a host more on a served Service, from its write to the API server to the first answer, the slowest of 20 (directory)", limit: "300 ms", goal: 1, unit: seconds, most: 10_000, cluster: true, measure: newHost(inDirectory)},
+	{name: "host-served-configmap", what: "the same with the store in ConfigMaps", limit: "300 ms", goal: 1, unit: seconds, most: 10_000, cluster: true, measure: newHost(inConfigMaps)},
+	{name: "service-served", what: "a new Service with its host, from the write to the first answer", limit: "`haproxy -c` and a reload", goal: 1.3, unit: seconds, most: 10_000, cluster: true, measure: newService},
+	{name: "changes-under-load", what: "requests that fail while routes change 100 times, on three instances", limit: "the requests", unit: requests, most: 1000, cluster: true, measure: changesUnderLoad},
+}
+
 const (
 	writers    = 16 // of objects, at the same time
 	newHosts   = 20 // of the row about one
@@ -47,7 +56,7 @@ type inCluster struct {
 }
 
 // inCluster starts an API server that has the world.
-func (w *world) inCluster(ctx context.Context) (*inCluster, error) {
+func newCluster(ctx context.Context, w *world) (*inCluster, error) {
 	server, err := kubetest.New()
 	if err != nil {
 		return nil, err
@@ -115,8 +124,8 @@ func (c *inCluster) compiler(ctx context.Context, store string) (*running, error
 }
 
 // start compares a compiler that starts with the lists of what it watches.
-func (w *world) start(ctx context.Context) (_ Cell, err error) {
-	c, err := w.inCluster(ctx)
+func start(ctx context.Context, w *world) (_ Cell, err error) {
+	c, err := newCluster(ctx, w)
 	if err != nil {
 		return Cell{}, err
 	}
@@ -160,7 +169,7 @@ func (c *inCluster) lists(ctx context.Context) error {
 }
 
 // historyInConfigMaps publishes a history to the ConfigMaps of a cluster.
-func (w *world) historyInConfigMaps(ctx context.Context) (_ Cell, err error) {
+func historyInConfigMaps(ctx context.Context, w *world) (_ Cell, err error) {
 	server, err := kubetest.New()
 	if err != nil {
 		return Cell{}, err
@@ -182,8 +191,8 @@ type whole struct {
 	asks     http.Client
 }
 
-func (w *world) whole(ctx context.Context, instances int, store string) (_ *whole, err error) {
-	c, err := w.inCluster(ctx)
+func newWhole(ctx context.Context, w *world, instances int, store string) (_ *whole, err error) {
+	c, err := newCluster(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -304,9 +313,9 @@ func (a *whole) ok(ctx context.Context, e edge, host string) bool {
 
 // newHost measures a host more on a Service that is served, from the write to the first answer. It is
 // the slowest of several, and fails if an instance reloads.
-func newHost(store func(w *world) string) func(*world, context.Context) (Cell, error) {
-	return func(w *world, ctx context.Context) (Cell, error) {
-		a, err := w.whole(ctx, 1, store(w))
+func newHost(store func(w *world) string) func(context.Context, *world) (Cell, error) {
+	return func(ctx context.Context, w *world) (Cell, error) {
+		a, err := newWhole(ctx, w, 1, store(w))
 		if err != nil {
 			return Cell{}, err
 		}
@@ -336,8 +345,8 @@ func newHost(store func(w *world) string) func(*world, context.Context) (Cell, e
 }
 
 // newService compares a new Service with its host with a check and a reload.
-func (w *world) newService(ctx context.Context) (Cell, error) {
-	a, err := w.whole(ctx, 1, "dir:"+filepath.Join(w.dir, fmt.Sprint("service-", w.n)))
+func newService(ctx context.Context, w *world) (Cell, error) {
+	a, err := newWhole(ctx, w, 1, "dir:"+filepath.Join(w.dir, fmt.Sprint("service-", w.n)))
 	if err != nil {
 		return Cell{}, err
 	}
@@ -366,8 +375,8 @@ func (w *world) newService(ctx context.Context) (Cell, error) {
 }
 
 // changes has routes change under load, and counts the requests that fail.
-func (w *world) underLoad(ctx context.Context) (Cell, error) {
-	a, err := w.whole(ctx, 3, "dir:"+filepath.Join(w.dir, fmt.Sprint("loaded-", w.n)))
+func changesUnderLoad(ctx context.Context, w *world) (Cell, error) {
+	a, err := newWhole(ctx, w, 3, "dir:"+filepath.Join(w.dir, fmt.Sprint("loaded-", w.n)))
 	if err != nil {
 		return Cell{}, err
 	}

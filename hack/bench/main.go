@@ -141,7 +141,7 @@ func (b *bench) measure(ctx context.Context, f *Figures, rows []row) error {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "%s, %s: %s\n", time.Now().UTC().Format(time.TimeOnly), digits(size), r.name)
-			cell, err := r.measure(w, ctx)
+			cell, err := r.measure(ctx, w)
 			if err != nil {
 				return fmt.Errorf("%s of %d: %w", r.name, size, err)
 			}

@@ -19,6 +19,14 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/worlds"
 )
 
+// programRows are the rows about the compiler as a program.
+var programRows = []row{
+	{name: "render", what: "`compiler render` of a folder", limit: readingYAML, goal: 2, unit: seconds, most: 50_000, measure: renderFolder},
+	{name: "diff-folders", what: "`compiler diff` of two folders", limit: readingYAML + ", both", goal: 2, unit: seconds, most: 50_000, measure: diffFolders},
+	{name: "explain", what: "`compiler explain` of a line", limit: readingYAML, goal: 2, unit: seconds, most: 50_000, measure: explainLine},
+	{name: "memory", what: "memory of the compiler at its peak: a full compile and five changes", limit: "a process that holds the same objects", goal: 2, unit: bytes, measure: compilerMemory},
+}
+
 // built returns the path of the compiler.
 func (b *bench) built(ctx context.Context) (string, error) {
 	if b.program == "" {
@@ -32,7 +40,7 @@ func (b *bench) built(ctx context.Context) (string, error) {
 }
 
 // against compares a run of the compiler with reading YAML.
-func (w *world) against(ctx context.Context, folders []string, args func(n int) []string) (Cell, error) {
+func against(ctx context.Context, w *world, folders []string, args func(n int) []string) (Cell, error) {
 	program, err := w.built(ctx)
 	if err != nil {
 		return Cell{}, err
@@ -60,17 +68,17 @@ func ran(cmd *exec.Cmd) error {
 	return nil
 }
 
-func (w *world) render(ctx context.Context) (Cell, error) {
+func renderFolder(ctx context.Context, w *world) (Cell, error) {
 	dir, err := w.folder(0)
 	if err != nil {
 		return Cell{}, err
 	}
-	return w.against(ctx, []string{dir}, func(n int) []string {
+	return against(ctx, w, []string{dir}, func(n int) []string {
 		return []string{"render", "-f", dir, "-o", filepath.Join(w.dir, fmt.Sprintf("rendered-%d-%d", w.n, n))}
 	})
 }
 
-func (w *world) diffFolders(ctx context.Context) (Cell, error) {
+func diffFolders(ctx context.Context, w *world) (Cell, error) {
 	a, err := w.folder(0)
 	if err != nil {
 		return Cell{}, err
@@ -79,19 +87,19 @@ func (w *world) diffFolders(ctx context.Context) (Cell, error) {
 	if err != nil {
 		return Cell{}, err
 	}
-	return w.against(ctx, []string{a, b}, func(int) []string { return []string{"diff", a, b} })
+	return against(ctx, w, []string{a, b}, func(int) []string { return []string{"diff", a, b} })
 }
 
-func (w *world) explain(ctx context.Context) (Cell, error) {
+func explainLine(ctx context.Context, w *world) (Cell, error) {
 	dir, err := w.folder(0)
 	if err != nil {
 		return Cell{}, err
 	}
-	return w.against(ctx, []string{dir}, func(int) []string { return []string{"explain", "-f", dir, "maps/exact.map:1"} })
+	return against(ctx, w, []string{dir}, func(int) []string { return []string{"explain", "-f", dir, "maps/exact.map:1"} })
 }
 
 // memory asks two processes of this program for the memory that they take.
-func (w *world) memory(ctx context.Context) (Cell, error) {
+func compilerMemory(ctx context.Context, w *world) (Cell, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return Cell{}, err
@@ -179,7 +187,7 @@ func memoryOf(ctx context.Context, what string, n int) (float64, error) {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o600); err != nil { // the peak so far is forgotten
 		return 0, err
 	}
-	p, err := w.publisher(ctx, w.directory())
+	p, err := newPublisher(ctx, w, newDirectory(w))
 	for n := 0; n < 5 && err == nil; n++ {
 		p.in.Objects = w.annotated(p.in.Objects, n)
 		err = p.publish(ctx, false)

@@ -11,8 +11,13 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
+// pushRows are the rows about pushes.
+var pushRows = []row{
+	{name: "push", what: "a push with a reload", limit: "the same post with its reload, made bare", goal: 1.1, unit: seconds, most: 10_000, measure: pushReloading},
+}
+
 // bound returns what an instance gets of two versions of the world, between which it has to reload.
-func (w *world) bound(ctx context.Context, layout bind.Layout) (out [2]bind.Bound, err error) {
+func boundVersions(ctx context.Context, w *world, layout bind.Layout) (out [2]bind.Bound, err error) {
 	for n := range out {
 		in := w.input()
 		in.Objects = w.annotated(in.Objects, n)
@@ -42,7 +47,7 @@ func (w *world) bound(ctx context.Context, layout bind.Layout) (out [2]bind.Boun
 
 // push compares a push that reloads with the post alone. Each of them brings the instance from one
 // version of the world to the other.
-func (w *world) push(ctx context.Context) (Cell, error) {
+func pushReloading(ctx context.Context, w *world) (Cell, error) {
 	edges, err := w.startEdges(1)
 	if err != nil {
 		return Cell{}, err
@@ -52,7 +57,7 @@ func (w *world) push(ctx context.Context) (Cell, error) {
 	if err != nil {
 		return Cell{}, err
 	}
-	versions, err := w.atEdges().bound(ctx, edges[0].layout())
+	versions, err := boundVersions(ctx, w.atEdges(), edges[0].layout())
 	if err != nil {
 		return Cell{}, err
 	}

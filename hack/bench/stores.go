@@ -15,6 +15,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 )
 
+// storeRows are the rows about what git keeps.
+var storeRows = []row{
+	{name: "git-bytes", what: "a git repository grows by one Ingress changed, before git packs", limit: "the files that changed, compressed", goal: 2, unit: bytes, measure: gitBytes},
+	{name: "git-packed", what: "the same after `git gc`, a tenth of a hundred such changes", limit: "the files that changed, compressed", goal: 2, unit: bytes, most: 10_000, measure: gitPacked},
+}
+
 // A history is long, and its snapshots are small: what grows with it is the store's.
 const (
 	history   = 5000
@@ -22,25 +28,19 @@ const (
 	fewChange = 100
 )
 
-// keeping is what a history in git showed: it takes minutes.
-type keeping struct {
-	publishes Cell
-	listed    Cell
-}
-
 // publishedInGit has published the world to a new repository.
-func (w *world) publishedInGit(ctx context.Context) (*publisher, string, error) {
-	s, path, err := w.git(ctx)
+func publishedInGit(ctx context.Context, w *world) (*publisher, string, error) {
+	s, path, err := newGit(ctx, w)
 	if err != nil {
 		return nil, "", err
 	}
-	p, err := w.publisher(ctx, s)
+	p, err := newPublisher(ctx, w, s)
 	return p, path, err
 }
 
 // gitBytes publishes changes, and compares what the repository grows by with the files that changed.
-func (w *world) gitBytes(ctx context.Context) (Cell, error) {
-	p, path, err := w.publishedInGit(ctx)
+func gitBytes(ctx context.Context, w *world) (Cell, error) {
+	p, path, err := publishedInGit(ctx, w)
 	if err != nil {
 		return Cell{}, err
 	}
@@ -48,8 +48,8 @@ func (w *world) gitBytes(ctx context.Context) (Cell, error) {
 }
 
 // gitPacked does so a hundred times, and has git pack before and afterwards.
-func (w *world) gitPacked(ctx context.Context) (Cell, error) {
-	p, path, err := w.publishedInGit(ctx)
+func gitPacked(ctx context.Context, w *world) (Cell, error) {
+	p, path, err := publishedInGit(ctx, w)
 	if err != nil {
 		return Cell{}, err
 	}
@@ -135,37 +135,38 @@ func sizeOf(path string) (all int64, err error) {
 	return all, err
 }
 
-func (w *world) historyInGit(ctx context.Context) (Cell, error) {
-	s, _, err := w.git(ctx)
+// historyRows are the rows about long histories.
+var historyRows = []row{
+	{name: "history-configmap", what: "the 5,000th snapshot published to ConfigMaps", limit: "the 10th", goal: 1.1, unit: seconds, long: true, cluster: true, measure: historyInConfigMaps},
+	{name: "history-git", what: "the 5,000th snapshot published to git", limit: "the 10th", goal: 1.1, unit: seconds, long: true, measure: shown("history-git", historyInGit)},
+	{name: "history-list", what: "a history of 5,000 in git listed", limit: oneSecond, goal: 1, unit: seconds, long: true, measure: shown("history-list", historyInGit)},
+	{name: "history-directory", what: "the 5,000th snapshot published to a directory", limit: "the 10th", goal: 1.1, unit: seconds, long: true, measure: historyInDirectory},
+}
+
+// historyInGit publishes a history, and lists it.
+func historyInGit(ctx context.Context, w *world) (showing, error) {
+	s, _, err := newGit(ctx, w)
 	if err != nil {
-		return Cell{}, err
+		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	if w.publishes, err = grown(ctx, s); err != nil {
-		return Cell{}, err
+	publishes, err := grown(ctx, s)
+	if err != nil {
+		return nil, err
 	}
-	w.listed, err = w.inTurns(ctx, plain(func() error { return nil }), plain(func() error {
+	listed, err := w.inTurns(ctx, plain(func() error { return nil }), plain(func() error {
 		v, err := s.View(ctx)
 		if err == nil && len(v.IDs) != history {
 			err = fmt.Errorf("%d are listed", len(v.IDs))
 		}
 		return err
 	}))
-	w.listed.Limit = 1
-	return w.publishes, err
+	listed.Limit = 1
+	return showing{"history-git": publishes, "history-list": listed}, err
 }
 
-func (w *world) historyListed(ctx context.Context) (Cell, error) {
-	if w.listed.Turns == 0 {
-		if _, err := w.historyInGit(ctx); err != nil {
-			return Cell{}, err
-		}
-	}
-	return w.listed, nil
-}
-
-func (w *world) historyInDirectory(ctx context.Context) (Cell, error) {
-	return grown(ctx, w.directory())
+func historyInDirectory(ctx context.Context, w *world) (Cell, error) {
+	return grown(ctx, newDirectory(w))
 }
 
 // grown publishes a history, and compares its end with its beginning.

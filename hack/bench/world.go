@@ -34,7 +34,6 @@ type world struct {
 
 	staged  string          // the folder of the bound configuration, once there is one
 	result  compiler.Result // of the full compile
-	keeping                 // what a history of 5,000 showed
 	folders [2]string       // manifests, once they are written
 	config  config.Config
 	showing // what a row showed of others, which were measured with it
@@ -47,6 +46,30 @@ func newWorld(b *bench, n int) *world {
 	}
 	set, _ := render.Parse(files)
 	return &world{bench: b, n: n, objects: worlds.Ingresses(n), set: set, config: config.Default()}
+}
+
+// small is what the fleet runs.
+func (w *world) small() *world {
+	return &world{bench: w.bench, n: fleetWorld, objects: worlds.Ingresses(fleetWorld), set: w.set, config: w.config}
+}
+
+// atEdges is the world as instances of this machine run it, each at an address of its own.
+func (w *world) atEdges() *world {
+	e := &world{bench: w.bench, n: w.n, objects: w.objects, set: w.set, config: w.config}
+	e.config.Bind.Addresses = []string{"${BIND_ADDRESS}"}
+	e.config.HTTP.Port, e.config.HTTPS.Port = httpPort, httpsPort
+	e.config.Status.Port = 0
+	return e
+}
+
+// annotated changes an option of an Ingress in the middle.
+func (w *world) annotated(in inputs.Inputs, n int) inputs.Inputs {
+	return worlds.Annotate(in, w.n/2, "hapsnap.dev/timeout-server", fmt.Sprint(100+n, "s"))
+}
+
+// hosted adds a host to it.
+func (w *world) hosted(in inputs.Inputs, n int) inputs.Inputs {
+	return worlds.AddHost(in, w.n/2, fmt.Sprintf("new-%d.example", n))
 }
 
 // input is what a compile is made from that remembers nothing.
