@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -280,13 +281,13 @@ func knownEndpoints(slots bind.Slots) map[snapshots.ServicePort][]snapshots.Endp
 // evidence is what else a directory says of Services without endpoints. It is only
 // looked at when endpoints are missing.
 type evidence struct {
-	sliced map[snapshots.SecretName]bool // Services that have EndpointSlices, by namespace and name
+	sliced map[types.NamespacedName]bool // Services that have EndpointSlices
 	other  func() otherObjects
 }
 
 // otherObjects are those from which can be told that a Service has no endpoints.
 type otherObjects struct {
-	services  map[snapshots.SecretName]labels.Set // and whom they select
+	services  map[types.NamespacedName]labels.Set // and whom they select
 	speaksOf  map[string]bool                     // namespaces with Services
 	workloads map[string][]workload               // by namespace
 }
@@ -297,13 +298,13 @@ type workload struct {
 	pods   int32
 }
 
-func newEvidence(set manifests.Set, sliced map[snapshots.SecretName]bool) evidence {
+func newEvidence(set manifests.Set, sliced map[types.NamespacedName]bool) evidence {
 	return evidence{sliced, sync.OnceValue(func() otherObjects { return otherObjectsIn(set) })}
 }
 
 // of returns how the directory speaks of a Service port that has no endpoints in it.
 func (v evidence) of(port snapshots.ServicePort) saying {
-	name := snapshots.SecretName{Namespace: port.Namespace, Name: port.Service}
+	name := types.NamespacedName{Namespace: port.Namespace, Name: port.Service}
 	if v.sliced[name] {
 		return said
 	}
@@ -339,13 +340,13 @@ func (o otherObjects) scaledToZero(namespace string, selector labels.Set) bool {
 
 // otherObjectsIn reads them. Objects that cannot be decoded say nothing.
 func otherObjectsIn(set manifests.Set) otherObjects {
-	out := otherObjects{services: map[snapshots.SecretName]labels.Set{}, speaksOf: map[string]bool{}, workloads: map[string][]workload{}}
+	out := otherObjects{services: map[types.NamespacedName]labels.Set{}, speaksOf: map[string]bool{}, workloads: map[string][]workload{}}
 	for _, o := range set.Objects {
 		switch o.GVK() {
 		case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
 			var s corev1.Service
 			_ = o.Decode(&s) // it is there, whatever is wrong with it
-			out.services[snapshots.SecretName{Namespace: o.Namespace, Name: o.Name}] = s.Spec.Selector
+			out.services[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = s.Spec.Selector
 			out.speaksOf[o.Namespace] = true
 		case manifests.GVK{APIVersion: "v1", Kind: "Pod"}:
 			out.workloads[o.Namespace] = append(out.workloads[o.Namespace], workload{o.Labels, 1})

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -67,9 +68,9 @@ func translate(set manifests.Set) Objects {
 		out.secrets[snapshots.SecretName{Namespace: s.Namespace, Name: s.Name}] = true
 	}
 	out.Slices = len(endpointSlices)
-	sliced := map[snapshots.SecretName]bool{}
+	sliced := map[types.NamespacedName]bool{}
 	for _, s := range endpointSlices {
-		sliced[snapshots.SecretName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}] = true
+		sliced[types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}] = true
 	}
 	out.evidence = newEvidence(set, sliced)
 	out.Endpoints = live.Endpoints(endpointSlices)

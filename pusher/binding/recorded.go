@@ -11,13 +11,13 @@ import (
 	"maps"
 	"math/big"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -49,7 +49,7 @@ type RecordedObjects struct {
 	Values       []RecordedSecret       `json:"values,omitempty"`
 	Faults       []RecordedFaults       `json:"faults,omitempty"`
 	// What else the directory says of Services without endpoints.
-	Sliced    []snapshots.SecretName `json:"sliced,omitempty"`
+	Sliced    []types.NamespacedName `json:"sliced,omitempty"`
 	Services  []RecordedService      `json:"services,omitempty"`
 	Workloads []RecordedWorkload     `json:"workloads,omitempty"`
 }
@@ -79,7 +79,7 @@ type RecordedFaults struct {
 
 // RecordedService is a Service and whom it selects.
 type RecordedService struct {
-	Service  snapshots.SecretName `json:"service"`
+	Service  types.NamespacedName `json:"service"`
 	Selector labels.Set           `json:"selector,omitempty"`
 }
 
@@ -94,9 +94,9 @@ type RecordedWorkload struct {
 func (o Objects) Record(digest Digest) RecordedObjects {
 	out := RecordedObjects{
 		Slices: o.Slices, Unsure: o.unsure, Problems: o.problems, Faulty: o.faulty,
-		Broken: trueNames(o.broken), Secrets: trueNames(o.secrets), Endpoints: recordEndpoints(o.Endpoints, nil),
+		Broken: trueNames(o.broken, snapshots.SecretName.Compare), Secrets: trueNames(o.secrets, snapshots.SecretName.Compare), Endpoints: recordEndpoints(o.Endpoints, nil),
 		Certificates: recordSecrets(o.Certificates, digest), Authorities: recordSecrets(o.Authorities, digest),
-		Sliced: trueNames(o.evidence.sliced),
+		Sliced: trueNames(o.evidence.sliced, objectname.Compare),
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(o.Users), snapshots.SecretName.Compare) {
 		var text []byte
@@ -123,7 +123,7 @@ func (o Objects) Record(digest Digest) RecordedObjects {
 }
 
 func (r *RecordedObjects) recordOthers(o otherObjects) {
-	for _, name := range slices.SortedFunc(maps.Keys(o.services), snapshots.SecretName.Compare) {
+	for _, name := range slices.SortedFunc(maps.Keys(o.services), objectname.Compare) {
 		r.Services = append(r.Services, RecordedService{name, o.services[name]})
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(o.workloads)) {
@@ -133,9 +133,10 @@ func (r *RecordedObjects) recordOthers(o otherObjects) {
 	}
 }
 
-func trueNames(of map[snapshots.SecretName]bool) []snapshots.SecretName {
-	var out []snapshots.SecretName
-	for _, name := range slices.SortedFunc(maps.Keys(of), snapshots.SecretName.Compare) {
+// trueNames returns the names that are set, in order.
+func trueNames[N comparable](of map[N]bool, compare func(a, b N) int) []N {
+	var out []N
+	for _, name := range slices.SortedFunc(maps.Keys(of), compare) {
 		if of[name] {
 			out = append(out, name)
 		}
@@ -195,7 +196,7 @@ func RecordChange(c cluster.Change, digest Digest) RecordedChange {
 			out.Seen = append(out.Seen, name)
 		}
 	}
-	slices.SortFunc(out.Seen, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(out.Seen, objectname.Compare)
 	for _, name := range slices.SortedFunc(maps.Keys(c.Secrets), snapshots.SecretName.Compare) {
 		s := c.Secrets[name]
 		if s == nil {
@@ -310,7 +311,7 @@ func (r *Replay) Objects(o RecordedObjects) Objects {
 			out.faults[f.Need] = append(out.faults[f.Need], errors.New(text))
 		}
 	}
-	others := otherObjects{services: map[snapshots.SecretName]labels.Set{}, speaksOf: map[string]bool{}, workloads: map[string][]workload{}}
+	others := otherObjects{services: map[types.NamespacedName]labels.Set{}, speaksOf: map[string]bool{}, workloads: map[string][]workload{}}
 	for _, s := range o.Services {
 		others.services[s.Service], others.speaksOf[s.Service.Namespace] = s.Selector, true
 	}
@@ -321,8 +322,8 @@ func (r *Replay) Objects(o RecordedObjects) Objects {
 	return out
 }
 
-func nameSet(names []snapshots.SecretName) map[snapshots.SecretName]bool {
-	out := map[snapshots.SecretName]bool{}
+func nameSet[N comparable](names []N) map[N]bool {
+	out := map[N]bool{}
 	for _, name := range names {
 		out[name] = true
 	}
