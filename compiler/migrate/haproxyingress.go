@@ -11,7 +11,7 @@ import (
 func haproxyIngress() Dialect {
 	return Dialect{
 		Name: "HAProxy Ingress (haproxy-ingress.github.io)", Prefixes: []string{"haproxy-ingress.github.io/", "ingress.kubernetes.io/"}, Classes: []string{"haproxy"},
-		Remarks: "It redirects hosts with `tls` to HTTPS, and sends Strict-Transport-Security, without being asked; so does what is written here. " +
+		Remarks: "This controller redirects hosts with `tls` to HTTPS, and sends Strict-Transport-Security, by default; so do the annotations that are written here. " +
 			"Keys of the scope Global go into the CompilerConfig; those of an IngressClass's parameters into the ConfigMap that ours names.",
 		Rules: rules(ingressRouting(), ingressServers(), ingressSessions(), ingressTLS(), ingressProtection(), ingressHeaders(), ingressOthers()),
 		always: func(c *call) {
@@ -68,14 +68,14 @@ func ingressServers() []Rule {
 		secretRule("secure-verify-ca-secret", "backend-ca-secret"),
 		Rule{
 			From: []string{"secure-sni", "secure-verify-hostname"}, To: []string{"backend-sni"}, convert: ingressSNI,
-			Note: "The name is also the one that is verified.",
+			Note: "HAProxy also verifies the certificate against that name.",
 		},
-	), without("It is about clients: set `timeouts.httpKeepAlive` in the CompilerConfig.", "timeout-keep-alive"),
+	), without("The timeout applies to clients: set `timeouts.httpKeepAlive` in the CompilerConfig.", "timeout-keep-alive"),
 		needless("Spare slots follow the number of endpoints.", "backend-server-slots-increment", "slots-min-free", "dynamic-scaling", "backend-server-naming", "initial-weight"),
-		without("Endpoints are checked where they serve.", "health-check-addr", "health-check-port", "agent-check-addr", "agent-check-interval", "agent-check-port", "agent-check-send"),
-		without("HAProxy balances over the endpoints of a Service itself.", "service-upstream"),
-		without("Use a Service of type ExternalName for what is found by DNS.", "use-resolver"),
-		without("The kernel chooses the address towards endpoints.", "source-address-intf"),
+		without("Health checks go to the port that serves.", "health-check-addr", "health-check-port", "agent-check-addr", "agent-check-interval", "agent-check-port", "agent-check-send"),
+		without("HAProxy always connects to endpoints.", "service-upstream"),
+		without("Use a Service of type ExternalName for names in DNS.", "use-resolver"),
+		without("The kernel chooses the source address.", "source-address-intf"),
 		without("Set the timeout for all in the CompilerConfig.", "timeout-http-request", "timeout-server-fin"))
 }
 
@@ -113,10 +113,10 @@ func ingressTLS() []Rule {
 			From: []string{"auth-tls-secret", "auth-tls-verify-client"}, To: []string{"client-ca-secret", "client-verify"}, convert: clientTLS("auth-tls-secret", "auth-tls-verify-client"),
 		},
 		mapped("auth-tls-cert-header", "client-cert-headers", map[string]string{"true": "cert, dn, sha1", "false": ""}).noted("The headers have other names."),
-	), needless("What protects always fails closed.", "auth-tls-strict", "ssl-fingerprint-lower"),
+	), needless("Protection always fails closed.", "auth-tls-strict", "ssl-fingerprint-lower"),
 		without("Set `errorPages` in the CompilerConfig.", "auth-tls-error-page"),
-		without("Set `tls` in the CompilerConfig: it holds for all hosts.", "ssl-ciphers", "ssl-cipher-suites", "ssl-options-host", "tls-alpn"),
-		without("HAProxy's defaults are used towards endpoints.", "ssl-ciphers-backend", "ssl-cipher-suites-backend", "ssl-options-backend"),
+		without("Set `tls` in the CompilerConfig, which applies to all hosts.", "ssl-ciphers", "ssl-cipher-suites", "ssl-options-host", "tls-alpn"),
+		without("Connections to endpoints use HAProxy's defaults.", "ssl-ciphers-backend", "ssl-cipher-suites-backend", "ssl-options-backend"),
 		without("Let cert-manager issue the certificate into the Secret.", "cert-signer"),
 		without("Name the Secret in `spec.tls`, or leave it to the default certificate.", "ssl-always-add-https"))
 }
@@ -145,7 +145,7 @@ func ingressProtection() []Rule {
 			To:   []string{"auth-url", "auth-method", "auth-signin", "auth-response-headers"}, convert: ingressExternal,
 			Note: "A Service is named `http://NAME.NAMESPACE:PORT/path` here.",
 		},
-	), without("A client can write any header. Have the administrator list the networks of the proxies before HAProxy in `forwarded.trusted`, and set `forwarded.clientAddress: header`: then lists of networks are about the client that a trusted proxy names.", "allowlist-source-header"),
+	), without("A client can write any header. Have the administrator list the networks of the proxies before HAProxy in `forwarded.trusted`, and set `forwarded.clientAddress: header`. Lists of networks then apply to the client that a trusted proxy names.", "allowlist-source-header"),
 		without("Use `auth-url`.", "oauth", "oauth-headers", "oauth-uri-prefix"),
 		without("There is no web application firewall in hapsnap; put one behind or in front.", "waf", "waf-mode"))
 }
@@ -232,7 +232,7 @@ func ingressHSTS(c *call) {
 
 func ingressOthers() []Rule {
 	return rules(one(
-		Rule{From: []string{"config-backend"}, To: []string{"snippet"}, Note: "If the administrator allows snippets in the namespace.", convert: func(c *call) {
+		Rule{From: []string{"config-backend"}, To: []string{"snippet"}, Note: "This needs an administrator who allows snippets in the namespace.", convert: func(c *call) {
 			c.set("snippet", c.value("config-backend"))
 			c.differs("config-backend", "needs the administrator's leave", "name the namespace in snippets of the CompilerConfig")
 		}},

@@ -10,7 +10,7 @@ import (
 func haproxytech() Dialect {
 	return Dialect{
 		Name: "HAProxy Kubernetes Ingress Controller (haproxy.org)", Prefixes: []string{"haproxy.org/", "haproxy.com/"}, Classes: []string{"haproxy"},
-		Remarks: "Annotations with the prefix `ingress.kubernetes.io/` are taken for those of HAProxy Ingress, below. Settings of its ConfigMap go into the CompilerConfig.",
+		Remarks: "Annotations with the prefix `ingress.kubernetes.io/` count as those of HAProxy Ingress, below. Settings of its ConfigMap go into the CompilerConfig.",
 		Rules:   rules(techRouting(), techServers(), techProtection(), techHeaders(), techOthers()),
 	}
 }
@@ -18,7 +18,7 @@ func haproxytech() Dialect {
 func techRouting() []Rule {
 	return rules(one(
 		Rule{
-			From: []string{"ssl-redirect", "ssl-redirect-code"}, To: []string{"ssl-redirect"}, Note: "302 unless a status is given, as there.",
+			From: []string{"ssl-redirect", "ssl-redirect-code"}, To: []string{"ssl-redirect"}, Note: "The status is 302 unless another one is given, as there.",
 			convert: func(c *call) {
 				code := "302"
 				if c.has("ssl-redirect-code") {
@@ -33,7 +33,7 @@ func techRouting() []Rule {
 			From: []string{"request-redirect", "request-redirect-code"}, To: []string{"redirect"}, convert: techRedirect,
 			Note: "The host becomes a URL, with https if the Ingress has `tls`.",
 		},
-		Rule{From: []string{"path-rewrite"}, To: []string{"rewrite-path"}, convert: techRewrite, Note: "One expression; a path replaces the whole path."},
+		Rule{From: []string{"path-rewrite"}, To: []string{"rewrite-path"}, convert: techRewrite, Note: "The value is one expression; a plain path replaces the whole path."},
 		same("set-host", "rewrite-host"),
 		mapped("ssl-passthrough", "ssl-passthrough", map[string]string{"true": "true", "false": ""}),
 	), without("Make an Ingress for what the condition matches, or a canary.", "route-acl"),
@@ -69,7 +69,7 @@ func techRewrite(c *call) {
 
 func techServers() []Rule {
 	return rules(one(
-		Rule{From: []string{"load-balance"}, To: []string{"balance"}, convert: func(c *call) { c.balance("load-balance") }, Note: "Algorithms with their arguments, as HAProxy names them; `hdr` and `url_param` become `header` and `query`."},
+		Rule{From: []string{"load-balance"}, To: []string{"balance"}, convert: func(c *call) { c.balance("load-balance") }, Note: "Algorithms and their arguments keep HAProxy's names; `hdr` and `url_param` become `header` and `query`."},
 		same("pod-maxconn", "max-connections"),
 		same("timeout-check", "health-check-timeout"),
 		same("timeout-connect", "timeout-connect"),
@@ -99,7 +99,7 @@ func techServers() []Rule {
 			c.set("affinity-cookie-name", c.value("cookie-persistence"))
 		}},
 	), without("Cookies are a hash of the endpoint's address: use `affinity`.", "cookie-persistence-no-dynamic"),
-		without("It is about clients: set `timeouts.httpKeepAlive` in the CompilerConfig.", "timeout-http-keep-alive"),
+		without("The timeout applies to clients: set `timeouts.httpKeepAlive` in the CompilerConfig.", "timeout-http-keep-alive"),
 		needless("Spare slots follow the number of endpoints.", "scale-server-slots"),
 		without("Set the timeout for all in the CompilerConfig.", "timeout-client", "timeout-client-fin", "timeout-http-request", "timeout-server-fin"))
 }
@@ -135,7 +135,7 @@ func (c *call) balance(from string) {
 
 // secretRule translates an annotation that names a Secret.
 func secretRule(from, to string) Rule {
-	return Rule{From: []string{from}, To: []string{to}, Note: "Of the same namespace.", convert: func(c *call) {
+	return Rule{From: []string{from}, To: []string{to}, Note: "The Secret must be in the same namespace.", convert: func(c *call) {
 		if secret, ok := c.secret(from); ok {
 			c.set(to, secret)
 		}
@@ -152,7 +152,7 @@ func techProtection() []Rule {
 		},
 		Rule{
 			From: []string{"auth-type", "auth-secret", "auth-realm"}, To: []string{"auth-basic", "auth-basic-realm"}, convert: techBasic,
-			Note: "Their Secrets have a key for each user: put all under the key `auth`, one `user:hash` on a line.",
+			Note: "The Secrets there have one key for each user. Put all users under the key `auth`, one `user:hash` on each line.",
 		},
 	), needless("HAProxy's tables grow as they need to.", "rate-limit-size"))
 }
@@ -160,7 +160,7 @@ func techProtection() []Rule {
 // networks translates a list of networks. A file of patterns becomes a named list, which the
 // administrator has to make.
 func networks(from, to string) Rule {
-	return Rule{From: []string{from}, To: []string{to}, Note: "Files of patterns become named lists in ConfigMaps, by hand.", convert: func(c *call) {
+	return Rule{From: []string{from}, To: []string{to}, Note: "Pattern files must be moved by hand, to named lists in ConfigMaps.", convert: func(c *call) {
 		if strings.HasPrefix(c.value(from), "patterns/") {
 			c.keep(from, "is a file of patterns", "put the networks into a ConfigMap, and name the list in "+to)
 			return
@@ -214,7 +214,7 @@ func techHeaders() []Rule {
 			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-allow-credentials", "cors-max-age"},
 			Note: "Origins that are regular expressions have no equivalent.", convert: cors("cors-enable", corsDefaults{age: "5", methods: "*", headers: "*"}),
 		},
-	), without("Set the PROXY protocol of the listeners in the CompilerConfig, or `forwarded-for`.", "src-ip-header"))
+	), without("Set `proxyProtocol` in the CompilerConfig, or use `forwarded-for`.", "src-ip-header"))
 }
 
 // headerEdits translates lines of a name and a value.
@@ -234,7 +234,7 @@ func headerEdits(from, to string) Rule {
 
 func techOthers() []Rule {
 	return rules(one(
-		Rule{From: []string{"backend-config-snippet"}, To: []string{"snippet"}, Note: "If the administrator allows snippets in the namespace.", convert: func(c *call) {
+		Rule{From: []string{"backend-config-snippet"}, To: []string{"snippet"}, Note: "This needs an administrator who allows snippets in the namespace.", convert: func(c *call) {
 			c.set("snippet", c.value("backend-config-snippet"))
 			c.differs("backend-config-snippet", "needs the administrator's leave", "name the namespace in snippets of the CompilerConfig")
 		}},

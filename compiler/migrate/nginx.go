@@ -18,7 +18,7 @@ const nginxPrefix = "nginx.ingress.kubernetes.io/"
 func nginx() Dialect {
 	return Dialect{
 		Name: "ingress-nginx", Prefixes: []string{nginxPrefix}, Classes: []string{"nginx"}, ignoresEmpty: true, complete: true,
-		Remarks: "ingress-nginx redirects an Ingress with `tls` to HTTPS unless `ssl-redirect` is `false`; so does what is written here. " +
+		Remarks: "ingress-nginx redirects an Ingress with `tls` to HTTPS unless `ssl-redirect` is `false`; so do the annotations that are written here. " +
 			"It limits bodies to 1 MB without being asked; hapsnap does not. Of its ConfigMap, `use-forwarded-headers` and `compute-full-forwarded-for` are " +
 			"`forwarded.policy: append` and `forwarded.clientAddress: header` in the CompilerConfig, `proxy-real-ip-cidr` is `forwarded.trusted`, which has no " +
 			"default, `enable-underscores-in-headers` is `forwarded.underscoresInHeaders`, and `large-client-header-buffers` is `bufferSize`; " +
@@ -45,7 +45,7 @@ func nginxRouting() []Rule {
 			}
 		}},
 		mapped("force-ssl-redirect", "ssl-redirect", map[string]string{"true": "308", "false": ""}),
-		Rule{From: []string{"app-root"}, To: []string{"app-root"}, Note: "Where a path of the Ingress matches `/`.", convert: nginxAppRoot},
+		Rule{From: []string{"app-root"}, To: []string{"app-root"}, Note: "The redirect holds if a path of the Ingress matches `/`.", convert: nginxAppRoot},
 		same("server-alias", "server-alias"),
 		same("upstream-vhost", "rewrite-host"),
 		nginxRedirectRule(),
@@ -55,7 +55,7 @@ func nginxRouting() []Rule {
 		},
 		Rule{
 			From: []string{"canary"}, To: []string{"canary"}, convert: nginxCanary,
-			Note: "While the other Ingress has no endpoints, the canary is asked all the same; ingress-nginx answered 503.",
+			Note: "The canary also gets requests while the other Ingress has no endpoints; ingress-nginx answered 503.",
 		},
 		Rule{
 			From: []string{"canary-weight", "canary-weight-total"}, To: []string{"canary-weight"}, convert: nginxWeight,
@@ -70,7 +70,7 @@ func nginxRouting() []Rule {
 		Rule{
 			From: []string{"custom-http-errors", "default-backend"}, To: []string{"intercept-errors", "fallback-service"}, convert: nginxErrors,
 			Of:   map[string][]string{"custom-http-errors": {"intercept-errors"}, "default-backend": {"fallback-service"}},
-			Note: "Errors of endpoints are answered with the pages of `errorPages` in the CompilerConfig, under their own status, and not by the default backend: HAProxy cannot ask a second Service about an answer. `default-backend` gets what it would for want of endpoints.",
+			Note: "Errors of endpoints are answered with the pages of `errorPages` in the CompilerConfig, under their own status, and not by the default backend: HAProxy cannot ask a second Service about an answer. `default-backend` gets the requests for which the Ingress has no endpoint.",
 		},
 		Rule{
 			From: []string{"from-to-www-redirect"}, To: []string{"redirect-www"}, convert: nginxWWW,
@@ -79,7 +79,7 @@ func nginxRouting() []Rule {
 		Rule{
 			From: []string{"proxy-cookie-path", "proxy-cookie-domain"}, To: []string{"rewrite-cookie-path", "rewrite-cookie-domain"}, convert: nginxCookies,
 			Of:   map[string][]string{"proxy-cookie-path": {"rewrite-cookie-path"}, "proxy-cookie-domain": {"rewrite-cookie-domain"}},
-			Note: "One path or domain, and what takes its place; no expressions.",
+			Note: "The value is one path or domain and its replacement; regular expressions are not translated.",
 		},
 	))
 }
@@ -130,13 +130,13 @@ func nginxServers() []Rule {
 			"http": "h1", "https": "h1-tls", "grpc": "grpc", "grpcs": "grpc-tls", "fcgi": "fcgi",
 		}).convert},
 		mapped("load-balance", "balance", map[string]string{"round_robin": "roundrobin", "least_conn": "leastconn", "ewma": "leastconn", "ip_hash": "source"}).
-			noted("`ewma` becomes `leastconn`, which is nearest."),
+			noted("`ewma` becomes `leastconn`, the algorithm that is most like it."),
 		Rule{From: []string{"upstream-hash-by"}, To: []string{"balance"}, convert: nginxHash},
 		seconds("proxy-connect-timeout", "timeout-connect"),
-		seconds("proxy-read-timeout", "timeout-server", "timeout-tunnel").noted("WebSockets may be silent as long."),
+		seconds("proxy-read-timeout", "timeout-server", "timeout-tunnel").noted("The time also applies to WebSockets."),
 		Rule{
 			From: []string{"proxy-next-upstream", "proxy-next-upstream-tries"}, To: []string{"retries"}, convert: nginxRetries,
-			Note: "Of connections that failed; the first try does not count. What an endpoint answered, or has begun to read, is not tried again.",
+			Note: "HAProxy retries connections that failed, and does not count the first try. It does not repeat a request that an endpoint has begun to read or has answered.",
 		},
 		Rule{
 			From: []string{
@@ -148,16 +148,16 @@ func nginxServers() []Rule {
 				"affinity-cookie-max-age", "affinity-cookie-secure",
 			},
 			convert: nginxSession,
-			Note:    "Without `session-cookie-path`, the path is that of the Ingress's rule, as there; `/` where it has several. `session-cookie-expires` becomes Max-Age. Secure over HTTPS, as there. An Ingress of several Services gets a cookie for each, whose names are ours.",
+			Note:    "Without `session-cookie-path`, the path is that of the Ingress's rule, as there, or `/` if the Ingress has several. `session-cookie-expires` becomes Max-Age. The cookie is Secure over HTTPS, as there. An Ingress with several Services gets one cookie for each, with names that hapsnap chooses.",
 		},
 	), needless("Sessions stay with their endpoint; only new ones are balanced.", "affinity-mode", "session-cookie-change-on-failure", "affinity-canary-behavior"),
-		needless("All browsers that are left know SameSite=None.", "session-cookie-conditional-samesite-none"),
+		needless("All browsers in use support SameSite=None.", "session-cookie-conditional-samesite-none"),
 		needless("HAProxy streams bodies, and needs no buffers set.", "proxy-buffering", "proxy-buffers-number", "proxy-buffer-size", "proxy-busy-buffers-size",
 			"proxy-max-temp-file-size", "proxy-request-buffering", "client-body-buffer-size"),
 		needless("HAProxy speaks HTTP/1.1 to endpoints, and keeps connections open.", "proxy-http-version", "connection-proxy-header"),
 		needless("`timeout-server` covers both directions.", "proxy-send-timeout"),
 		needless("HAProxy tries another endpoint if a connection fails.", "proxy-next-upstream-timeout"),
-		replaced("HAProxy balances over the endpoints of the Service, and not by its cluster IP: in a service mesh that goes by the Service, let the mesh take part in HAProxy's pods.", "service-upstream"))
+		replaced("HAProxy connects to the endpoints of the Service, not to its cluster IP. If a service mesh routes by Service, add its proxy to HAProxy's pods.", "service-upstream"))
 }
 
 // nginxHash translates those variables of nginx that have an equivalent.
@@ -186,16 +186,16 @@ func nginxTLS() []Rule {
 			From: []string{"auth-tls-secret", "auth-tls-verify-client", "auth-tls-pass-certificate-to-upstream", "auth-tls-match-cn", "auth-tls-error-page"},
 			To:   []string{"client-ca-secret", "client-verify", "client-cert-headers", "client-match-cn", "client-error-page"}, convert: nginxClientTLS,
 			Of:   map[string][]string{"auth-tls-match-cn": {"client-match-cn"}, "auth-tls-error-page": {"client-error-page"}},
-			Note: "`auth-tls-match-cn` is compared with the common name, and not with what looks like one in another part of the subject. Clients whose certificate is wrong get no connection, and are not sent to `auth-tls-error-page`. The headers have the names of ingress-nginx. It asks for certificates for all Ingresses of the host, and so do those of the set that are rewritten. A certificate that is missing or wrong is answered with 403, and not 400; plain HTTP is refused, too.",
+			Note: "HAProxy compares `auth-tls-match-cn` with the common name only, and not with text in other parts of the subject. Clients whose certificate is wrong get no connection, and are not sent to `auth-tls-error-page`. The headers have the names of ingress-nginx. ingress-nginx asks for certificates for all Ingresses of a host; so do the Ingresses of the set that are rewritten. A missing or wrong certificate gets 403 instead of 400, and plain HTTP is refused too.",
 		},
 		Rule{
 			From: []string{"proxy-ssl-secret", "proxy-ssl-verify", "proxy-ssl-name", "proxy-ssl-server-name", "proxy-ssl-ciphers", "proxy-ssl-protocols"},
 			To:   []string{"backend-client-secret", "backend-verify", "backend-ca-secret", "backend-sni", "backend-tls-ciphers", "backend-tls-versions"}, convert: nginxUpstreamTLS,
 			Of:   map[string][]string{"proxy-ssl-ciphers": {"backend-tls-ciphers"}, "proxy-ssl-protocols": {"backend-tls-versions"}, "proxy-ssl-verify": {"backend-verify", "backend-ca-secret"}},
-			Note: "Where `backend-protocol` is HTTPS or GRPCS; without TLS to endpoints they mean nothing, and are removed.",
+			Note: "These are translated if `backend-protocol` is HTTPS or GRPCS. Without TLS to endpoints they have no effect, and are removed.",
 		},
 	), needless("HAProxy follows chains of any length.", "auth-tls-verify-depth", "proxy-ssl-verify-depth"),
-		replaced("The ciphers of all hosts are those of `tls` in the CompilerConfig: compare them.", "ssl-ciphers", "ssl-prefer-server-ciphers"))
+		replaced("All hosts use the ciphers of `tls` in the CompilerConfig: compare them.", "ssl-ciphers", "ssl-prefer-server-ciphers"))
 }
 
 // nginxUpstreamTLS translates TLS to endpoints. Its one Secret holds both the certificate to show and
@@ -239,12 +239,12 @@ func nginxRest() []Rule {
 		same("fastcgi-index", "fcgi-index"),
 		Rule{
 			From: []string{"fastcgi-params-configmap"}, To: []string{"fcgi-params", "fcgi-root"}, convert: nginxParams,
-			Note: "The variables of the ConfigMap, if it is among the manifests, and they hold no variables of nginx. They no longer follow it.",
+			Note: "The variables are copied from the ConfigMap, if it is among the manifests and they contain no variables of nginx. Later changes of the ConfigMap have no effect.",
 		},
-	), needless("A value goes to one endpoint, and not to a few, while that is there.", "upstream-hash-by-subset", "upstream-hash-by-subset-size"),
-		needless("A redirect to HTTPS names no port, and other redirects the one that they are given.", "use-port-in-redirects"),
+	), needless("HAProxy sends a value to one endpoint, not to a subset, as long as that endpoint exists.", "upstream-hash-by-subset", "upstream-hash-by-subset-size"),
+		needless("Redirects to HTTPS name no port; other redirects keep the port of their URL.", "use-port-in-redirects"),
 		needless("A redirect is sent as it is written.", "relative-redirects"),
-		needless("It is about `custom-http-errors`, which is left out where it is `true`.", "disable-proxy-intercept-errors"))
+		needless("It changes `custom-http-errors`, which is left out if this is `true`.", "disable-proxy-intercept-errors"))
 }
 
 // limitExempt returns the networks that are not limited; limit-whitelist is the older

@@ -22,13 +22,13 @@ func nginxAccess() []Rule {
 		Rule{
 			From: []string{"limit-rps", "limit-rpm", "limit-connections", "limit-burst-multiplier", "limit-allowlist", "limit-whitelist"},
 			To:   []string{"rate-limit", "rate-limit-connections", "rate-limit-period", "rate-limit-status", "rate-limit-exempt"},
-			Note: "A burst of five times the rate, as with ingress-nginx: requests in five periods.", convert: nginxRate,
+			Note: "HAProxy allows bursts of five times the rate, as ingress-nginx does, by counting requests over five periods.", convert: nginxRate,
 		},
 		Rule{From: []string{"proxy-body-size"}, To: []string{"max-body-size"}, convert: func(c *call) {
 			if value := strings.ToLower(c.value("proxy-body-size")); value != "0" {
 				c.set("max-body-size", value)
 			}
-		}, Note: "Bodies of unknown length are counted as they stream. `0` is no limit."},
+		}, Note: "Bodies of unknown length are counted while they stream. `0` means no limit."},
 		Rule{
 			From: []string{"auth-type", "auth-secret", "auth-secret-type", "auth-realm"}, To: []string{"auth-basic", "auth-basic-realm"}, convert: nginxBasic,
 			Note: "The Secret must have the key `auth` (`auth-secret-type: auth-file`), with hashes that HAProxy can check: not apr1.",
@@ -36,16 +36,16 @@ func nginxAccess() []Rule {
 		externalRule(),
 		Rule{
 			From: []string{"satisfy"}, To: []string{"satisfy"}, convert: nginxSatisfy,
-			Note: "`deny-list` refuses those who know a password, too. Where `auth-url` is one of the ways in, those who know a password are not asked for more.",
+			Note: "`deny-list` also refuses clients that have a password. If `auth-url` is one of the ways in, clients with a password need nothing else.",
 		},
-	), without("There is no limit of bandwidth.", "limit-rate", "limit-rate-after"),
+	), without("hapsnap cannot limit bandwidth.", "limit-rate", "limit-rate-after"),
 		without("Each HAProxy counts for itself: use `rate-limit`, divided by their number.", "global-rate-limit", "global-rate-limit-window", "global-rate-limit-key", "global-rate-limit-ignored-cidrs"),
-		needless("The service is asked for every request; its answers are not kept.", "auth-cache-key", "auth-cache-duration"),
-		needless("HAProxy keeps connections as it does for others, and sends cookies of the service on with every answer.", "auth-keepalive",
+		needless("HAProxy asks the service about every request, and caches no answers.", "auth-cache-key", "auth-cache-duration"),
+		needless("HAProxy reuses connections to the service, and passes its cookies on with every answer.", "auth-keepalive",
 			"auth-keepalive-requests", "auth-keepalive-timeout", "auth-keepalive-share-vars", "auth-always-set-cookie"),
 		without("There is no web application firewall in hapsnap; put one behind or in front.", "enable-modsecurity", "enable-owasp-core-rules", "modsecurity-transaction-id", "modsecurity-snippet"),
 		without("The service gets what `auth-url` says in docs/reference/annotations.md, and all headers of the request.", "auth-proxy-set-headers", "auth-snippet", "auth-request-redirect"),
-		one(mapped("enable-global-auth", "auth-url", map[string]string{"false": ""}).noted("There is none for all Ingresses; use `auth-url` on each, or the parameters of the class.")))
+		one(mapped("enable-global-auth", "auth-url", map[string]string{"false": ""}).noted("There is no global setting; use `auth-url` on each Ingress, or the parameters of the class.")))
 }
 
 // nginxRate translates a leaky bucket into a window that lets the same bursts
@@ -151,16 +151,16 @@ func nginxHeaders() []Rule {
 		Rule{
 			From: []string{"enable-cors", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
 			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
-			Note: "Methods, headers and age are those of ingress-nginx unless they are given. Credentials are allowed with listed origins only; browsers send none to `*` there either. Only preflight requests are answered (with Access-Control-Request-Method), and only their answers tell methods and headers.", convert: nginxOrigins,
+			Note: "Methods, headers and age are those of ingress-nginx unless they are given. Credentials are allowed with listed origins only; browsers send none to `*` there either. HAProxy answers only preflight requests, which have Access-Control-Request-Method, and lists methods and headers only in these answers.", convert: nginxOrigins,
 		},
 		Rule{From: []string{"x-forwarded-prefix"}, To: []string{"request-headers"}, convert: func(c *call) {
 			if slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return c.has("rewrite-target") && p.path != c.value("rewrite-target") }) {
 				c.set("request-headers", "set X-Forwarded-Prefix "+c.value("x-forwarded-prefix"))
 			}
-		}, Note: "Sent where `rewrite-target` changes the path, as there."},
+		}, Note: "HAProxy sends the header if `rewrite-target` changes the path, as there."},
 		Rule{
 			From: []string{"custom-headers"}, To: []string{"response-headers"},
-			Note: "The headers of the ConfigMap, if it is among the manifests. They no longer follow it.",
+			Note: "The headers are copied from the ConfigMap, if it is among the manifests. Later changes of the ConfigMap have no effect.",
 			convert: func(c *call) {
 				name, headers, found := c.configMap("custom-headers", "write its headers into response-headers")
 				if !found {
@@ -174,12 +174,12 @@ func nginxHeaders() []Rule {
 				c.differs("custom-headers", "no longer follows ConfigMap "+name, "its headers are written into response-headers")
 			},
 		},
-	), without("HAProxy does not change Location; send it right from the endpoint, or use `response-headers`.", "proxy-redirect-from", "proxy-redirect-to"))
+	), without("hapsnap does not rewrite Location; have the endpoint send the right one, or use `response-headers`.", "proxy-redirect-from", "proxy-redirect-to"))
 }
 
 func nginxOthers() []Rule {
 	return rules(one(snippetRule(), serverSnippetRule()),
-		without("It is written for nginx. See which of "+"docs/reference/annotations.md does the same, or use `snippet`, if the administrator allows it.",
+		without("The value is written for nginx. Look for an equivalent in "+"docs/reference/annotations.md, or use `snippet`, if the administrator allows it.",
 			"stream-snippet"),
 		without("Requests cannot be mirrored yet.", "mirror-target", "mirror-request-body", "mirror-host"),
 		needless("Logs are one setting for all hosts.", "enable-access-log", "enable-rewrite-log"),
@@ -293,7 +293,7 @@ func readReturn(args []string) (option, value string, err error) {
 func serverSnippetRule() Rule {
 	return Rule{
 		From: []string{"server-snippet"}, To: []string{"request-headers", "response-headers", "allow-list", "deny-list", "redirect"},
-		Note: "As `configuration-snippet`, where no other Ingress of the manifests has the host, and no `configuration-snippet` is beside it. Without `proxy_set_header`, which means nothing there.",
+		Note: "This is translated like `configuration-snippet`, if no other Ingress of the manifests has the host and the Ingress has no `configuration-snippet`. `proxy_set_header` has no effect there, and is not translated.",
 		convert: func(c *call) {
 			const hint = "write it into request-headers, response-headers, allow-list, deny-list or redirect of each Ingress of the host"
 			if c.has("configuration-snippet") {

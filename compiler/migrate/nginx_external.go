@@ -250,7 +250,7 @@ func nginxSatisfy(c *call) {
 	}
 	c.set("satisfy", "any")
 	if c.has("denylist-source-range") {
-		c.differs("satisfy", "lets nobody pass whom denylist-source-range holds, whatever password they know", "")
+		c.differs("satisfy", "still refuses the clients of denylist-source-range, even with a password", "")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func nginxRedirectRule() Rule {
 	return Rule{
 		From: []string{"permanent-redirect", "permanent-redirect-code", "temporal-redirect", "temporal-redirect-code"}, To: []string{"redirect"}, convert: nginxRedirect,
-		Note: "To exactly that URL: one without a path gets `/`, with which `redirect` does not keep the request's path. `https://new.example$request_uri` keeps path and query. Of both, the temporal one holds. HTTPS comes first, if `ssl-redirect` says so.",
+		Note: "The redirect goes to exactly that URL. A URL without a path gets `/`, so that `redirect` does not append the request's path; `https://new.example$request_uri` keeps path and query. If both annotations are set, the temporal one wins. The redirect to HTTPS comes first, if `ssl-redirect` is on.",
 	}
 }
 

@@ -21,7 +21,7 @@ type snippetEdits struct {
 func snippetRule() Rule {
 	return Rule{
 		From: []string{"configuration-snippet"}, To: []string{"request-headers", "response-headers", "rewrite-host", "allow-list", "deny-list", "redirect"},
-		Note: "Where it does nothing but edit headers: `more_set_headers`, `more_clear_headers`, `more_set_input_headers`, `more_clear_input_headers`, `add_header`, `proxy_set_header`, `grpc_set_header` and `proxy_hide_header`; or nothing but `allow`, `deny` or `return`. " +
+		Note: "This is translated if it only edits headers: `more_set_headers`, `more_clear_headers`, `more_set_input_headers`, `more_clear_input_headers`, `add_header`, `proxy_set_header`, `grpc_set_header` and `proxy_hide_header`; or only has `allow`, `deny` or `return`. " +
 			"A value may be one variable that `request-headers` has a source for. " +
 			"Else see which option does the same, or use `snippet`, if the administrator allows it.",
 		convert: func(c *call) { snippet(c, "configuration-snippet") },

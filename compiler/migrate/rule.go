@@ -321,34 +321,33 @@ const head = `# Migration from other ingress controllers
 [From ingress-nginx](../start/from-ingress-nginx.md) walks through a migration. This page says what
 ` + "`compiler migrate`" + ` does with each annotation.
 
-It writes each annotation that has an equivalent under our prefix, and keeps comments and
-everything else in the files. It lists the others by object, with what to do instead, and then
-its exit code is 3.
+It rewrites each annotation that has an equivalent, and keeps comments and everything else in the
+files. It lists the other annotations by object, with what to do instead; its exit code is then 3.
 
-The annotations of the other controller stay beside ours while it serves the object, so that no
-route loses what protects it on the way. With ` + "`--class`" + `, an Ingress of which everything
-could be translated gets our class and loses the old annotations. An Ingress of which something is
-left keeps its class. ` + "`--remove`" + ` takes the translated annotations out whatever the
-class is: for those who have hapsnap serve the old class.
+The annotations of the other controller stay beside ours while that controller serves the object, so
+that no route loses its protection on the way. With ` + "`--class`" + `, an Ingress whose annotations
+were all translated gets our class and loses the old annotations. An Ingress with other annotations
+left keeps its class. ` + "`--remove`" + ` removes the translated annotations whatever the class is.
+Use it if hapsnap serves the old class.
 
 The third column of the tables says how the two compare:
 
-- *equal*: it behaves here as it did there.
-- *differs*: it does, apart from what the note says. Where the difference depends on the value,
-  ` + "`compiler migrate`" + ` says so for the object.
-- *said*: it is removed, with a warning that says what holds instead.
-- *refused*: it stays, with an error, and keeps the Ingress with its controller.
+- *equal*: the annotation behaves here as it did there.
+- *differs*: it does so apart from what the note says. If the difference depends on the value,
+  ` + "`compiler migrate`" + ` reports it for the object.
+- *said*: the annotation is removed, with a warning that says what applies instead.
+- *refused*: the annotation stays, with an error, and the Ingress stays with its controller.
 
-A value that asks for nothing, such as ` + "`false`" + `, is removed without a message.
+A value that turns something off, such as ` + "`false`" + `, is removed without a message.
 
-The compiler's own [options](annotations.md) read back every annotation that is written. What they
-would refuse is listed, not written. Settings of the other controller's ConfigMap are not read: see
-[the configuration](configuration.md).
+The migration checks every annotation that it writes against the compiler's own
+[options](annotations.md), and lists those that they would refuse instead of writing them. It does not
+read the other controller's ConfigMap: see [the configuration](configuration.md).
 
-While hapsnap serves an Ingress, it reports each annotation of these controllers that no option of
-ours beside it stands in for. One that protects something closes the routes of its Ingress with 503,
-so that changing the class by hand opens nothing. The setting ` + "`foreignAnnotations: ignore`" + ` of
-the configuration turns that off.
+While hapsnap serves an Ingress, it reports each annotation of these controllers that none of the
+Ingress's own options replaces. If such an annotation protects something, the routes of the Ingress
+answer 503, so that a change of the class by hand exposes nothing. The setting
+` + "`foreignAnnotations: ignore`" + ` of the configuration turns that off.
 `
 
 // row returns the rule's row of its table.
