@@ -9,6 +9,7 @@
 // files, which have no UID, get neither.
 //
 // Notes are messages of package diag, which hold no values of Secrets.
+//
 // # Decisions
 //
 // An Ingress has our addresses in its status while the published snapshot has a line of it, also one

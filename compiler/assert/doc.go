@@ -5,6 +5,7 @@
 // HAProxy of the test's own (package sandbox), or about the compiler's diagnostics. An error that the
 // test does not expect makes it fail too: a mistake must not pass because nobody asserted anything
 // about it.
+//
 // # Decisions
 //
 // A test fails for an error that it does not expect, beside its assertions: objects that are left out

@@ -8,6 +8,7 @@
 // [Parse] therefore accepts a part of the language: literals, classes, groups, alternatives,
 // repetitions, ^, $, \b and (?i). It refuses everything else with a place and a hint. The bound of the
 // cost is computed from the expression, see cost.go.
+//
 // # Decisions
 //
 // Regular expressions of tenants are judged before HAProxy sees them: HAProxy stops at an expression

@@ -4,6 +4,7 @@
 //
 // The compiler's diagnostics become results of the list. If there is an error among them, the function
 // fails and adds nothing: it runs in a build, where somebody can mend the fault.
+//
 // # Decisions
 //
 // The function adds one ConfigMap for a snapshot, named by its content: an object that every tool for

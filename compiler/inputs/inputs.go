@@ -5,6 +5,7 @@
 // An object that breaks its schema gets a diagnostic and is left out; objects of kinds that the
 // compiler does not read are counted. This package also decides which objects the configuration
 // selects, in the same way for files and for a cluster. Package ingress decides what the objects mean.
+//
 // # Decisions
 //
 // Objects of the kinds that the configuration names are kept as content, in addition to the typed value

@@ -5,6 +5,7 @@
 // It never guesses: an annotation whose value has no equivalent stays, and is reported with its place.
 // Package options reads what was translated, so that the compiler accepts each annotation that is
 // written.
+//
 // # Decisions
 //
 // Migration adds before it removes. The annotations of another controller stay beside ours until the

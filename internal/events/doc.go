@@ -4,6 +4,7 @@
 //
 // Callers decide what is said. [Recorder] writes it, while its process is the leader. [Loop] is how it
 // writes, for use by others that write in the same manner.
+//
 // # Decisions
 //
 // The name of an Event is made of its content. client-go's recorder takes two faults of one object for

@@ -1,8 +1,8 @@
-// Package announce says in a cluster what becomes of a fleet, as Events: on the pods
-// that are its instances, on Secrets that cannot be used, and, where the store is in
-// the cluster, on the ConfigMap of its channel, which stands for the fleet as a whole.
+// Package announce reports to a cluster what happens to a fleet, as Events: on the pods
+// that are its instances, on Secrets that cannot be used, and, if the store is in the
+// cluster, on the ConfigMap of its channel, which stands for the fleet as a whole.
 //
-// What is said is decided by package pusher. It waits for nothing that is done here.
+// Package observe decides what to report. The pusher never waits for this package.
 package announce
 
 import (

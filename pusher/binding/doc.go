@@ -1,12 +1,12 @@
 // Package binding joins the snapshots in use with live data for each layout of instances, and
-// remembers what of that does not change with every endpoint.
+// caches the parts that do not change with every endpoint.
 //
-// [Sources] takes what a directory or a cluster says of endpoints and Secrets, and decides what
-// of it is believed: losses of many endpoints at once are not, addresses that no Service may have
-// are refused, and the last usable certificate of a Secret stays while the Secret is broken.
-// [Bindings] gives the endpoints slots, and says what the worker of an instance should name,
-// which is what tells whether a reload is needed. [Cache] knows which snapshots are at hand.
+// [Sources] takes endpoints and Secrets from a directory or a cluster, and decides which of them
+// to believe. It does not believe that many endpoints were lost at once. It refuses addresses that
+// no Service may have. While a Secret is broken, it keeps its last usable certificate. [Bindings]
+// gives the endpoints slots, and computes the node name that the worker of an instance should
+// have, which shows whether a reload is needed. [Cache] holds the snapshots that were read.
 //
-// Nothing here reads a clock, starts a goroutine or calls anybody, apart from [WatchObjects],
-// which reads the directory. Nothing here knows an instance, or which snapshot should run.
+// The package reads no clock, starts no goroutine and calls nobody, apart from [WatchObjects],
+// which reads the directory. It knows no instance, and not which snapshot should run.
 package binding

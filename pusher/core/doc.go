@@ -3,20 +3,20 @@
 // lots, starts nothing and waits for nothing. It has no store, no client, no logger and no context:
 // package pusher has, and carries out the effects. A test holds that.
 //
-// What each step does:
+// Each step has five parts:
 //
-//   - observe: what the store and its channel say, the live endpoints and certificates, and what
-//     the worker of each instance says it runs;
-//   - want: which snapshot should run (channel.Want);
-//   - step: which instance is to get which snapshot now (package rollout);
-//   - save: the state of the step, before anything of it is begun (saving.go);
-//   - act: pushes, and changes of servers and certificates at run time, which bypass the rollout
-//     (jobs.go) and wait for no save.
+//   - observe: take what the store and its channel say, the live endpoints and certificates, and
+//     what the worker of each instance says it runs;
+//   - want: decide which snapshot should run (channel.Want);
+//   - step: decide which instance gets which snapshot now (package rollout);
+//   - save: have the state saved before any push of the step begins (saving.go);
+//   - act: begin pushes, and changes of servers and certificates at run time. These changes
+//     bypass the rollout and wait for no save (jobs.go).
 //
-// What people are to hear is a value as well: facts, and a view (reporting.go), of which package
-// observe makes the status, metrics, Events and log lines.
+// What people should know is a value as well: facts, and a view (reporting.go). Package observe
+// makes the status, metrics, Events and log lines of them.
 //
-// Nothing is ever pushed because something was not found. A store that is gone, empty or corrupt, a
-// missing pin, an unreadable directory: each of them holds what runs, and is said in the log and in
-// the status.
+// The machine never pushes because something was not found. If the store is gone, empty or corrupt,
+// a pin is missing, or a directory cannot be read, the instances keep what they run, and the log and
+// the status say why.
 package core

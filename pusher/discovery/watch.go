@@ -2,23 +2,23 @@
 // the credentials that Secrets hold for them.
 //
 // A pod is an instance as soon as it has an address, ready or not: an instance turns
-// ready only by what it is pushed. One that terminates is draining: it belongs to the fleet no
-// more, and is followed only so that it gets endpoints. A pod that has ended is no instance any more.
+// ready only by what it is pushed. A pod that terminates is a draining instance: it no longer
+// belongs to the fleet, and only gets endpoints. A pod that has ended is no instance any more.
 //
-// What was found is held while the API server is out of reach, or while a Secret is
-// missing or cannot be used: instances never leave for what could not be read.
+// While the API server is out of reach, or a Secret is missing or unusable, the package keeps
+// what it found: an instance never leaves because something could not be read.
 //
 // # Decisions
 //
-// Credentials are renewed in the client of an instance, which stays the same instance:
-// what is known of it holds, work under way goes on, and a call that was refused for what
-// was renewed meanwhile is made once more, since a 401 did nothing.
+// New credentials go into the existing client of an instance. The instance stays the same:
+// its state is kept and its work goes on. A call that was refused with the old credentials is
+// made once more, since a 401 changed nothing.
 //
-// A pod is an instance before it is ready, for only a push makes it ready, and until it
-// terminates. What is remembered of an instance is remembered with the UID of its pod, so
-// that another of its name begins anew. Jobs end when their pod begins to terminate, for a
-// reload would keep it from ending; from then on there are changes at run time alone. These
-// end with the pod: its address may be somebody else's in a moment.
+// A pod is an instance before it is ready, since only a push makes it ready. The state of an
+// instance names the UID of its pod, so that another pod of the same name begins anew. Jobs
+// end when their pod begins to terminate, since a reload would keep it from ending; after
+// that the pusher only changes servers at run time. These changes end with the pod, since
+// another pod may get its address at any moment.
 package discovery
 
 import (

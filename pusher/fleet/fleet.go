@@ -16,8 +16,8 @@
 //	    passwordFile: edge-1.password
 //	    zone: a
 //
-// or which pods of a cluster they are ([Pods]). It is strict: what it does not know is an error with its place in the file, for
-// it may be what the writer cared about most.
+// Instead of a list, the file can select pods of a cluster ([Pods]). The package is strict: an unknown
+// field is an error with its place in the file, since it may be what its author cared about most.
 package fleet
 
 import (

@@ -1,10 +1,10 @@
-// Package instance carries out what was decided to be done on instances of HAProxy.
+// Package instance carries out effects on HAProxy instances. It decides nothing.
 //
-// An [Effect] and an [Event] are values, which name an instance by its [Ref]. [Connections] has
-// what it takes to reach the instances: clients, the fence of the term, and what was uploaded.
+// An [Effect] and an [Event] are values that name an instance by its [Ref]. [Connections] has the
+// clients of the instances, the fence of the term, and a record of what was uploaded.
 // [Connections.Job] returns a job for each effect, which sends one event when it has ended. The
-// job of [Join] asks the instance again and again, and sends an event for each answer.
+// job of [Join] probes the instance again and again, and sends an event for each answer.
 //
-// Each event says, besides how its effect ended, what is known by then of the instance's
-// haproxy.cfg and of its worker: [Known]. Nothing is decided here.
+// Each event says how its effect ended, and what is known by then of the instance's haproxy.cfg and
+// worker: [Known].
 package instance

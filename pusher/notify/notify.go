@@ -1,6 +1,6 @@
-// Package notify tells a webhook what becomes of rollouts, for people who are not
-// looking. Notices are sent one after another, in order, and again while the
-// receiver cannot take them; the pusher never waits for that.
+// Package notify posts to a webhook what happens to rollouts. It sends notices one after
+// another, in order, and repeats one that the receiver cannot take. The pusher never waits
+// for it.
 package notify
 
 import (

@@ -1,8 +1,8 @@
-// Package observe says what people see of a pusher: its status, metrics, log lines,
-// Kubernetes Events, notifications and spans.
+// Package observe reports what a pusher does: its status, metrics, log lines, Kubernetes Events,
+// notifications and spans.
 //
-// The machine of package core decides, and this package tells. What it knows at the end of a turn is
-// a [View], a plain value; [View.Status] makes a status of it, as package report has it. What
-// happens in between is told as facts. Nothing here is asked by a decision, and nothing of it changes what an
-// instance gets.
+// The machine of package core decides; this package reports. At the end of a turn the machine gives
+// it a [View], a plain value, of which [View.Status] makes a status as package report has it. Facts
+// report what happens within a turn. No decision depends on this package, and nothing in it changes
+// what an instance gets.
 package observe

@@ -1,16 +1,16 @@
 // Package statestore keeps the state of a pusher for one pusher at a time: in a [Secret] of a
-// cluster, or in a [File]. What is private is in a second Secret or file, so that who may read
-// the state reads nothing of it: the fallback certificate with its key, and of a cluster what
-// was last read in Secrets.
+// cluster, or in a [File]. A second Secret or file has the private part: the fallback
+// certificate with its key and, with a cluster, what Secrets held when they were last read. So
+// the right to read the state gives no access to secrets.
 //
-// A File is locked. A pusher that takes the state of a Secret raises its term, and writes only what follows on what it read
-// or wrote itself, by the Secret's resourceVersion. So a pusher whose place another has
-// taken cannot save anything any more, and learns that from its next attempt, however
-// long it was paused. A write whose answer was lost is told from one by somebody else by
-// the term and by the name of the holder. The term only grows while the Secret is there;
-// see [Secret.Raise] for what is left of earlier ones.
+// A File is locked. With a Secret, a pusher that takes the state raises its term. It writes by the
+// Secret's resourceVersion, so that each write follows on what the pusher itself read or wrote. A
+// pusher that another one has replaced therefore cannot save anything, however long it was paused,
+// and learns that from its next write. If the answer to a write is lost, the term and the name of
+// the holder tell whose write it was. The term only grows while the Secret exists; see
+// [Secret.Raise] for what is left of earlier ones.
 //
-// What is in the state is up to package core.
+// Package core decides what the state holds.
 package statestore
 
 import (

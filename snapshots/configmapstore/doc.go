@@ -33,6 +33,7 @@
 //
 // Labels and annotations are only those that this package makes: none are copied from elsewhere. They
 // keep Argo CD and Flux from pruning.
+//
 // # Decisions
 //
 // In a cluster, a key of the channel's ConfigMap holds everything about one thing: the first line is

@@ -3,10 +3,11 @@
 //
 // It is a pure function of both sides, and knows no fleet: it counts slots as if the fleet had begun
 // with the first side. It does not compare what is in Secrets.
+//
 // # Decisions
 //
-// compiler diff says reload where the shapes differ, as bind.Classify does for bound configurations,
-// and names the first line by which they do. Some things are not known without an instance: slots are
-// counted from the endpoints of the first side, and another Service in the place of one is a reload,
-// though it may have as many slots.
+// compiler diff reports a reload if the shapes differ, as bind.Classify does for bound configurations,
+// and names the first line that differs. Without an instance some things are not known: the package
+// counts slots from the endpoints of the first side, and reports a reload if one Service replaces
+// another, though both may have as many slots.
 package difference

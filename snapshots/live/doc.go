@@ -3,6 +3,7 @@
 //
 // Its functions are pure, and their results do not depend on the order of the objects. Callers read the
 // objects, from a cluster or from files, and decide what to do about a Secret that is broken.
+//
 // # Decisions
 //
 // Hashes that take long are refused or reported. HAProxy checks a password on the thread of its
