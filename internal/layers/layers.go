@@ -143,6 +143,19 @@ var rules = []rule{
 		why:   "it reads snapshots and never renders",
 	},
 	{
+		name:  "the agent reaches neither half",
+		from:  under("waf", "cmd/waf"),
+		never: under("compiler", "pusher", "hapsnap", "snapshots", "templates", "cmd/compiler", "cmd/pusher"),
+		why:   "it has what to do from the messages of HAProxy, and nothing else",
+	},
+	{
+		name:        "nothing but the agent reaches its engine",
+		from:        func(path string) bool { return forUse(path) && !under("waf", "cmd/waf")(path) },
+		never:       func(path string) bool { return under("waf", "cmd/waf")(path) && path != "waf/policy" },
+		exceptTests: true,
+		why:         "the compiler writes policies down, and an agent is a program of its own",
+	},
+	{
 		name:        "only the front door joins the halves",
 		from:        func(path string) bool { return forUse(path) && !under("hapsnap", "cmd/hapsnap", "docs")(path) },
 		never:       under("hapsnap"),

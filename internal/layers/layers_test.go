@@ -117,6 +117,18 @@ var violations = []struct {
 		want:     []string{"templates reaches nothing of ours: templates -> snapshots (templates are data; what reads them is in compiler)"},
 	},
 	{
+		name: "the agent to a half, and others to the agent",
+		packages: []Package{
+			imports("waf/agent", "waf/policy", "snapshots"), imports("waf/policy", "internal/a"),
+			imports("compiler/options", "waf/policy"), imports("compiler/cli", "waf/agent"),
+			{ImportPath: module + "/compiler", TestImports: []string{module + "/waf/agent"}},
+		},
+		want: []string{
+			"nothing but the agent reaches its engine: compiler/cli -> waf/agent (the compiler writes policies down, and an agent is a program of its own)",
+			"the agent reaches neither half: waf/agent -> snapshots (it has what to do from the messages of HAProxy, and nothing else)",
+		},
+	},
+	{
 		name: "a program to the double",
 		packages: []Package{
 			imports("cmd/pusher", "pusher/fleettest"),
