@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,20 +204,24 @@ func (p *Page) Is(script string) bool {
 	return is
 }
 
-// Eval evaluates a script on the page; a promise is waited for.
+// Eval evaluates a script on the page; a promise is waited for. A page that leaves for another one in the middle
+// of that takes the answer along: then the other one is asked.
 func (p *Page) Eval(script string, into any) {
 	p.t.Helper()
-	p.run("evaluate "+script[:min(len(script), 100)], chromedp.Evaluate(script, into, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+	p.act("evaluate "+script[:min(len(script), 100)], chromedp.Evaluate(script, into, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
 }
 
-// Wait waits until a script gives true.
+// pace is how long is waited before a page is asked again.
+const pace = 20 * time.Millisecond
+
+// Wait waits until a script gives true, on whichever page there is then.
 func (p *Page) Wait(script string) {
 	p.t.Helper()
 	for end := time.Now().Add(Patience); !p.Is(script); {
 		if time.Now().After(end) {
 			p.t.Fatalf("%s was not so in %v; the page:\n%s", script, Patience, p.Text("body"))
 		}
-		<-time.After(50 * time.Millisecond)
+		<-time.After(pace)
 	}
 }
 
@@ -240,28 +245,44 @@ func (p *Page) Click(selector string) {
 	p.act("click "+selector, chromedp.Click(selector, chromedp.ByQuery))
 }
 
-// Type types into the first element that a selector names.
+// Type types into the first element that a selector names. What ends in "\r" may lead to another page.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()
 	p.act("type into "+selector, chromedp.Focus(selector, chromedp.ByQuery))
-	p.run("type", chromedp.KeyEvent(text))
+	ctx, cancel := context.WithTimeout(p.ctx, 2*Patience)
+	defer cancel()
+	if err := chromedp.Run(ctx, chromedp.KeyEvent(text)); err != nil && (!left(err) || !strings.HasSuffix(text, "\r")) {
+		p.t.Fatalf("type: %v", err)
+	}
 }
 
-// act acts on an element, anew if the page replaces it at the same time.
+// act acts on the page, anew if that leaves for another one or replaces an element at the same time.
 func (p *Page) act(what string, action chromedp.Action) {
 	p.t.Helper()
-	for end := time.Now().Add(Patience); ; {
-		ctx, cancel := context.WithTimeout(p.ctx, 2*Patience)
+	ctx, cancel := context.WithTimeout(p.ctx, 2*Patience)
+	defer cancel()
+	for {
 		err := chromedp.Run(ctx, action)
-		cancel()
 		switch {
 		case err == nil:
 			return
-		case time.Now().After(end) || !strings.Contains(err.Error(), "node"):
+		case ctx.Err() != nil || !left(err) && !replaced(err):
 			p.t.Fatalf("%s: %v", what, err)
 		}
+		<-time.After(pace)
 	}
 }
+
+// left reports whether an error says that the page was left for another one before it could answer. Chromium has
+// several words for that, by what it was about to do.
+func left(err error) bool {
+	return slices.ContainsFunc([]string{
+		"Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context with specified id", "Cannot find default execution context", "uniqueContextId not found", "Promise was collected",
+	}, func(text string) bool { return strings.Contains(err.Error(), text) })
+}
+
+// replaced reports whether an error says that an element was taken out of the page.
+func replaced(err error) bool { return strings.Contains(err.Error(), "node") }
 
 func quoted(text string) string {
 	out, _ := json.Marshal(text) // it is a string

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -68,3 +69,29 @@ type recording struct {
 }
 
 func (r *recording) Errorf(format string, args ...any) { r.text += fmt.Sprintf(format, args...) }
+
+// A page that is left for another one while it is asked takes no answer along: who waits asks the next one.
+func TestPagesThatAreLeft(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(r.URL.Query().Get("n"))
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		next := fmt.Sprintf(`<form><input id="n" name="n" value="%d"></form>`, n-1)
+		if n > 1 {
+			next += `<script>setTimeout(() => document.forms[0].submit(), 60)</script>`
+		}
+		fmt.Fprintf(w, `<!doctype html><html lang="en"><head><title>%d</title><link rel="icon" href="data:,"></head><body>%s</body></html>`, n, next)
+	}))
+	defer server.Close()
+	p := Start(t).Page(t, Options{})
+	p.Open(server.URL + "/?n=9")
+	p.Wait("new Promise((done) => setTimeout(() => done(document.title === '1'), 100))") // longer than any page is there
+	p.Type("#n", "\r")
+	p.Wait("document.title === '0'")
+	if got := p.Text("title"); got != "0" {
+		t.Errorf("at %q", got)
+	}
+}
