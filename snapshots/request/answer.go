@@ -179,6 +179,12 @@ type Certificate struct {
 // ErrNoListener is returned for a port that no frontend listens on.
 var ErrNoListener = errors.New("nothing listens on port")
 
+// ErrCircle is returned for a connection that frontends hand on to each other without end.
+var ErrCircle = errors.New("frontends hand the connection on to each other in a circle")
+
+// mostHops is how often a connection may be handed on within HAProxy.
+const mostHops = 16
+
 // Led returns what becomes of a request, as [Reader.Led] does.
 func Led(files []snapshots.File, r Request, usable func(backend string) int) (Answer, error) {
 	return Read(files).Led(r, usable)
@@ -233,7 +239,11 @@ func (from *Reader) Led(r Request, usable func(backend string) int) (Answer, err
 		return Answer{}, fmt.Errorf("%w %d", ErrNoListener, r.Port)
 	}
 	out.Listener = lineOf(bind)
+	hops := 0
 	for w.bind = bind.Texts(); isTCP(frontend); w.bind = bind.Texts() {
+		if hops++; hops > mostHops {
+			return Answer{}, ErrCircle
+		}
 		if slices.Contains(w.bind, "ssl") {
 			out.Certificate = w.certificate(bind)
 		}

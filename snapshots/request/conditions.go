@@ -103,6 +103,9 @@ func (w *walk) named(name string) verdict {
 
 // test evaluates "expression [-m method] [-i] [-f file] [--] pattern...".
 func (w *walk) test(words []string) verdict {
+	if len(words) == 0 {
+		return maybe
+	}
 	v := w.evaluate(words[0])
 	if v.state == unknown {
 		return maybe

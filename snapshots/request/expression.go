@@ -239,12 +239,15 @@ func (w *walk) convert(v value, c call) value {
 	case "length":
 		return number(int64(len(s)))
 	case "bytes":
-		from := min(value{text: c.arg(0)}.int(), int64(len(s)))
-		s = s[from:]
+		from, most := value{text: c.arg(0)}.int(), int64(len(s))
 		if len(c.args) > 1 {
-			s = s[:min(value{text: c.args[1]}.int(), int64(len(s)))]
+			most = value{text: c.args[1]}.int()
 		}
-		return text(s)
+		if from < 0 || most < 0 {
+			return value{state: unknown}
+		}
+		s = s[min(from, int64(len(s))):]
+		return text(s[:min(most, int64(len(s)))])
 	case "concat":
 		return text(s + c.arg(0) + w.variables[c.arg(1)].text + c.arg(2))
 	case "url_enc":

@@ -227,3 +227,20 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// Nothing that a configuration may hold stops whoever asks: neither a circle of frontends nor what no HAProxy takes.
+func TestOddConfigurations(t *testing.T) {
+	t.Parallel()
+	ask := func(config string) (Answer, error) {
+		return Led([]snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}, Request{Port: 80, Host: "a.example.com", Target: "/"}, nil)
+	}
+	if a, err := ask("frontend a\n    mode tcp\n    bind *:80\n    default_backend b\nbackend b\n    server x 127.0.0.1:81\nfrontend c\n    mode tcp\n    bind 127.0.0.1:81\n    default_backend d\nbackend d\n    server x *:80\n"); !errors.Is(err, ErrCircle) {
+		t.Errorf("a circle: %+v, %v", a, err)
+	}
+	for _, rule := range []string{"if { }", "if ! { }", "if { path,bytes(-1,2) -m found }", "if { path,bytes(0,-1) -m found }", "if { path,bytes(9223372036854775807,9223372036854775807) -m str x }", "if { path,field(0,/) -m found }"} {
+		a, err := ask("frontend a\n    mode http\n    bind *:80\n    http-request set-var(txn.x) str(y) " + rule + "\n    http-request deny " + rule + "\n    default_backend b\nbackend b\n    server x 192.0.2.1:80\n")
+		if err != nil || a.Backend == "" && a.Rule == nil {
+			t.Errorf("%s: %+v, %v", rule, a, err)
+		}
+	}
+}
