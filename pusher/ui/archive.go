@@ -46,6 +46,8 @@ type archive struct {
 	touches   *memory[snapshots.ID, touch]
 	commits   *memory[snapshots.ID, string]
 	comparing chan struct{} // held by who compares
+	tabling   bool          // routes are being read that nobody waits for
+	tabled    time.Time     // when that ended last
 }
 
 func newArchive(ctx context.Context, store Store, changed func()) *archive {

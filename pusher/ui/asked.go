@@ -215,7 +215,11 @@ func (q query) answer(ctx context.Context, f askForm, of chosen) (*answered, err
 		}
 	}
 	known, from := q.endpointsOf(s, of.Now)
-	a, err := s.requests.Led(r, func(backend string) int {
+	done, err := q.think(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a, err := led(done, s.requests, r, func(backend string) int {
 		b := s.table.Backends[backend]
 		if b == nil {
 			return 0
@@ -267,6 +271,12 @@ func (q query) answer(ctx context.Context, f askForm, of chosen) (*answered, err
 	out.LeftOut = q.losers(s.Manifest, of, r)
 	out.addOrigins(ctx, q, f, r)
 	return out, nil
+}
+
+// led leads a request through a snapshot. Done is called after it.
+func led(done func(), through *request.Reader, r request.Request, usable func(backend string) int) (request.Answer, error) {
+	defer done()
+	return through.Led(r, usable)
 }
 
 // typed is the problem of what somebody typed.

@@ -144,16 +144,51 @@ func (a *archive) routes(ctx context.Context, id snapshots.ID) (readSnapshot, er
 	if ok {
 		return read, nil
 	}
-	table, err := routetable.Of(s)
-	if err != nil {
+	if read, err = tableOf(s); err != nil {
 		return read, problem{http.StatusInternalServerError, fmt.Sprintf("Snapshot %s cannot be read by this version: %v.", short(id), err), "A pusher of the version that it was made for can."}
-	}
-	read = readSnapshot{Snapshot: s, table: table, requests: request.Read(s.Files)}
-	if recorded, all, err := s.RecordedEndpoints(); err == nil && all {
-		read.recorded = recorded
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tables.put(id, read)
 	return read, nil
+}
+
+// tableOf reads the routes of a snapshot. One that this version stumbles over is an error, whoever reads it.
+func tableOf(s snapshots.Snapshot) (read readSnapshot, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("a fault of this program: %v", fault)
+		}
+	}()
+	table, err := routetable.Of(s)
+	if err != nil {
+		return read, err
+	}
+	read = readSnapshot{Snapshot: s, table: table, requests: request.Read(s.Files)}
+	if recorded, all, err := s.RecordedEndpoints(); err == nil && all {
+		read.recorded = recorded
+	}
+	return read, nil
+}
+
+// routesKnown returns a snapshot with its routes if it is in memory. Else it begins to read it, for the next time.
+func (a *archive) routesKnown(id snapshots.ID) (readSnapshot, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	read, ok := a.tables.get(id)
+	if !ok && a.store != nil && !id.IsZero() && !a.tabling && time.Since(a.tabled) > listingAge {
+		a.tabling = true
+		a.jobs.Go(func() {
+			ctx, cancel := context.WithTimeout(a.ctx, readTimeout)
+			defer cancel()
+			_, err := a.routes(ctx, id)
+			a.mu.Lock()
+			a.tabling, a.tabled = false, time.Now()
+			a.mu.Unlock()
+			if err == nil {
+				a.changed()
+			}
+		})
+	}
+	return read, ok
 }

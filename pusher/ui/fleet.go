@@ -247,6 +247,8 @@ type fleetView struct {
 	Rejected                     []rollout.Failure
 	Last                         *report.Change // what it took to get to what runs, if that is known
 	Previous                     snapshots.ID   // that the fleet ran before
+	Closed                       []routeRow     // routes without a server, the first ones; none while that is being read
+	ClosedHosts, ClosedRoutes    int            // of all of them
 }
 
 // stateCount is how many instances are in a state.
@@ -312,7 +314,38 @@ func fleetOf(ctx context.Context, q query) fleetView {
 	if v.Acts = timelineOf(context.WithValue(ctx, nowait{}, true), q.archive, l, latest); l.err != nil {
 		v.ActsTrouble = report.FirstLine(l.err.Error(), report.LongestMessage)
 	}
+	v.closed(q, l)
 	return v
+}
+
+// mostClosed is how many routes without a server are named.
+const mostClosed = 6
+
+// closed finds the routes of what runs that no server serves: people know hosts, and not backends.
+func (v *fleetView) closed(q query, l listing) {
+	if b := v.Status.Backends; b == nil || b.Empty == 0 {
+		return
+	}
+	runs := v.Status.Good
+	if runs.IsZero() || !slices.Contains(l.view.IDs, runs) {
+		return
+	}
+	read, known := q.archive.routesKnown(runs)
+	if !known {
+		return
+	}
+	by, hosts := q.servedBy(read, chosen{ID: runs, Now: true}), map[string]bool{}
+	for i := range read.table.Routes {
+		r := &read.table.Routes[i]
+		if !by.empty(r) {
+			continue
+		}
+		hosts[r.Host] = true
+		if v.ClosedRoutes++; len(v.Closed) < mostClosed {
+			v.Closed = append(v.Closed, by.row(r, q.now))
+		}
+	}
+	v.ClosedHosts = len(hosts)
 }
 
 // ByHand reports whether a person decided what runs.

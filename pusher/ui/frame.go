@@ -105,7 +105,7 @@ type made struct {
 
 // query returns what an address asks for, of what is known now.
 func (s *Server) query(a address) query {
-	q := query{now: time.Now(), source: s.source, archive: s.archive, compiler: s.compiler, health: s.health, origins: s.origins, path: a.r.PathValue, values: a.r.URL.Query(), address: a.r.URL.RequestURI()}
+	q := query{now: time.Now(), source: s.source, archive: s.archive, compiler: s.compiler, health: s.health, origins: s.origins, thinking: s.thinking, path: a.r.PathValue, values: a.r.URL.Query(), address: a.r.URL.RequestURI()}
 	if s.source.Fleet != nil {
 		q.fleet = s.withLeader(s.source.Fleet())
 	}
@@ -116,9 +116,16 @@ func (s *Server) query(a address) query {
 }
 
 // make makes the parts of a page. Where it cannot be had, one part says why.
-func (s *Server) make(ctx context.Context, a address) made {
+func (s *Server) make(ctx context.Context, a address) (out made) {
+	out.code = http.StatusOK
+	defer s.caught(a.r, func() {
+		out.code, out.title, out.parts = http.StatusInternalServerError, "Not shown", out.parts[:min(len(out.parts), len(frameParts))]
+		for _, p := range frameParts[len(out.parts):] {
+			out.parts = append(out.parts, rendered{Name: p.name, Class: p.class})
+		}
+		out.parts = append(out.parts, rendered{Name: "problem", Class: "wide trouble", HTML: "This page cannot be shown. The log of the program says why."})
+	})
 	q := s.query(a)
-	out := made{code: http.StatusOK}
 	add := func(p part, data any) {
 		r, err := renderPart(p, data)
 		if err != nil {

@@ -16,7 +16,9 @@ const (
 	headerTimeout = 10 * time.Second
 	answerTimeout = time.Minute
 	idleTimeout   = 2 * time.Minute
-	maxAnswers    = 16 // pages that are made at once
+	maxAnswers    = 16       // pages that are made at once
+	maxUnsent     = 64 << 20 // bytes of answers that viewers have not taken
+	maxWords      = 20       // that a list is searched for
 )
 
 // policy is the Content-Security-Policy of every answer: nothing comes from elsewhere, nothing is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -154,6 +155,14 @@ func (q query) list(ctx context.Context, of chosen) (*routeList, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n := len(routetable.Words(q.values.Get("q"))); n > maxWords {
+		return nil, problem{http.StatusBadRequest, fmt.Sprintf("%d words are too many to search for.", n), fmt.Sprintf("Write %d words or fewer.", maxWords)}
+	}
+	done, err := q.think(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	table := read.table
 	v := q.servedBy(read, of)
 	page, _ := strconv.Atoi(q.values.Get("page"))

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,10 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
+	"golang.org/x/sync/semaphore"
 )
 
 // Options say how the page is served.
@@ -39,12 +44,14 @@ type Server struct {
 	router   *http.ServeMux // leads to pages
 	hosts    []string
 	log      *slog.Logger
-	answers  chan struct{} // held by who makes an answer
+	answers  chan struct{}       // held by who makes an answer
+	unsent   *semaphore.Weighted // bytes of answers that viewers have not taken yet
+	thinking chan struct{}       // held by who searches routes, which takes a processor
 }
 
 // New returns a server. What it starts ends with ctx.
 func New(ctx context.Context, o Options) *Server {
-	s := &Server{source: o.Source, tabs: tabs(), hosts: o.Hosts, log: o.Log, answers: make(chan struct{}, maxAnswers)}
+	s := &Server{source: o.Source, tabs: tabs(), hosts: o.Hosts, log: o.Log, answers: make(chan struct{}, maxAnswers), unsent: semaphore.NewWeighted(maxUnsent), thinking: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	s.standby = newStandby(o.Leader, o.Log)
 	s.hub = newHub(s.make)
 	s.archive = newArchive(ctx, o.Source.Store, s.hub.change)
@@ -122,22 +129,62 @@ func nowhere(r *http.Request) address {
 	}}, r}
 }
 
-// answered bounds how many answers are made at once, and for how long each.
+// answered bounds how many answers are made at once, and for how long each. Who takes an answer slowly holds up
+// nobody else: an answer is whole before its viewer is sent any of it.
 func (s *Server) answered(answer http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout/2)
 		defer cancel()
 		select {
 		case s.answers <- struct{}{}:
-			defer func() { <-s.answers }()
 		case <-ctx.Done():
 			http.Error(w, "too many ask for pages at once", http.StatusServiceUnavailable)
 			return
 		}
+		whole := &wholeAnswer{ResponseWriter: w, code: http.StatusOK}
+		s.made(answer, whole, r.WithContext(ctx))
+		size := min(int64(whole.body.Len()), maxUnsent)
+		if !s.unsent.TryAcquire(size) {
+			w.Header().Set("Retry-After", "30")
+			http.Error(w, "too many take long to read what they asked for", http.StatusServiceUnavailable)
+			return
+		}
+		defer s.unsent.Release(size)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // not every writer has one
-		answer(w, r.WithContext(ctx))
+		w.Header().Set("Content-Length", strconv.Itoa(whole.body.Len()))
+		w.WriteHeader(whole.code)
+		_, _ = w.Write(whole.body.Bytes()) // the viewer is gone
 	})
 }
+
+// made makes an answer, whatever happens on the way.
+func (s *Server) made(answer http.HandlerFunc, whole *wholeAnswer, r *http.Request) {
+	defer func() { <-s.answers }()
+	defer s.caught(r, func() {
+		whole.body.Reset()
+		http.Error(whole, "This cannot be shown. The log of the program says why.", http.StatusInternalServerError)
+	})
+	answer(whole, r)
+}
+
+// caught says in the log that a page could not be made for a fault of this program, and does what is to be done
+// then. A page is made of what others wrote, and the fleet depends on the program that makes it.
+func (s *Server) caught(r *http.Request, then func()) {
+	if fault := recover(); fault != nil {
+		s.log.Error("cannot make a page", "page", r.URL.Path, "err", fmt.Sprint(fault), "stack", string(debug.Stack()))
+		then()
+	}
+}
+
+// wholeAnswer is an answer that is made before it is sent.
+type wholeAnswer struct {
+	http.ResponseWriter
+	code int
+	body bytes.Buffer
+}
+
+func (a *wholeAnswer) WriteHeader(code int)           { a.code = code }
+func (a *wholeAnswer) Write(data []byte) (int, error) { return a.body.Write(data) }
 
 // framed is what the template of the whole page gets.
 type framed struct {

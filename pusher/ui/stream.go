@@ -1,11 +1,14 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +24,8 @@ const (
 	calm = 250 * time.Millisecond
 	// look is how often pages are rendered though nothing is known to have changed: the store may have.
 	look = 3 * time.Second
+	// retry is how long a browser waits that lost its stream before it connects again.
+	retry = time.Second
 	// heartbeat is how often a stream says that it lives, and what time it is.
 	heartbeat = 5 * time.Second
 	// writeTimeout is how long a viewer may take to take an event. Who takes longer is cut off, and
@@ -55,6 +60,12 @@ type topic struct {
 	parts   []rendered
 	numbers map[string]uint64 // of the last event of each part, by name
 	changed chan struct{}     // closed when there is something new, and replaced
+
+	// What the renderer alone knows: whether something may have changed since the last rendering, how long that
+	// took, and when it is the turn of the next one.
+	stale bool
+	cost  time.Duration
+	due   time.Time
 }
 
 func newHub(render func(ctx context.Context, a address) made) *hub {
@@ -92,15 +103,35 @@ func (h *hub) since(id string) uint64 {
 func (h *hub) run(ctx context.Context) {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
+	var later <-chan time.Time // when it is the turn of a topic that was left out
 	for {
+		changed := true
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		case <-h.changes:
+		case <-later:
+			changed = false
 		}
-		for _, t := range h.watched() {
+		all := h.watched()
+		for _, t := range all {
+			t.stale = t.stale || changed
+		}
+		round := time.Now()
+		ready, next := turn(all, round)
+		for _, t := range ready {
+			began := time.Now()
+			if began.Sub(round) > mostRound { // nobody knew how long new ones take
+				next = began
+				break
+			}
 			h.update(ctx, t)
+			t.rendered(began, time.Now(), len(all))
+		}
+		later = nil
+		if !next.IsZero() {
+			later = time.After(time.Until(next))
 		}
 		select {
 		case <-ctx.Done():
@@ -108,6 +139,42 @@ func (h *hub) run(ctx context.Context) {
 		case <-time.After(calm):
 		}
 	}
+}
+
+// Renderings take a part of a processor of one in renderShare at most, however many addresses are followed and
+// however long each takes. What takes long comes more rarely, and what takes little need not wait for it.
+const (
+	renderShare = 4
+	mostRound   = time.Second
+)
+
+// turn returns the topics that are to be rendered now, those first that take little, and when the turn of the next
+// one is, zero if there is none.
+func turn(all []*topic, now time.Time) (ready []*topic, next time.Time) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b *topic) int { return cmp.Compare(a.cost, b.cost) })
+	var sum time.Duration
+	for _, t := range all {
+		switch at := t.due; {
+		case !t.stale:
+		case len(ready) > 0 && sum+t.cost > mostRound:
+			next = now // in the next round
+		case at.After(now):
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+		default:
+			ready = append(ready, t)
+			sum += t.cost
+		}
+	}
+	return ready, next
+}
+
+// rendered takes down how long a rendering took, beside all others.
+func (t *topic) rendered(began, ended time.Time, all int) {
+	t.stale, t.cost = false, ended.Sub(began)
+	t.due = ended.Add(t.cost * renderShare * time.Duration(all))
 }
 
 func (h *hub) watched() []*topic {
@@ -255,6 +322,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 func (s *Server) follow(ctx context.Context, out *events, t *topic, since uint64) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	out.write(fmt.Sprintf("retry: %d\n", retry.Milliseconds()))
 	out.send("", "alive", time.Now().UTC().Format(time.RFC3339))
 	for stoodBy := s.standsBy(); out.err == nil && s.standsBy() == stoodBy; { // who begins or ceases to lead is not who is to answer
 		parts, number, changed := s.hub.news(t, since)
@@ -290,14 +358,18 @@ type events struct {
 }
 
 func (e *events) send(id, name, data string) {
+	if id != "" {
+		id = "id: " + id + "\n"
+	}
+	e.write(fmt.Sprintf("%sevent: %s\ndata: %s\n\n", id, name, data))
+}
+
+func (e *events) write(text string) {
 	if e.err != nil {
 		return
 	}
 	_ = e.to.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
-	if id != "" {
-		id = "id: " + id + "\n"
-	}
-	_, e.err = fmt.Fprintf(e.w, "%sevent: %s\ndata: %s\n\n", id, name, data)
+	_, e.err = io.WriteString(e.w, text)
 }
 
 func (e *events) flush() {

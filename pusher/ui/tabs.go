@@ -51,9 +51,24 @@ type query struct {
 	compiler *compiler
 	health   *inquiries[string, map[netip.AddrPort]seen]
 	origins  *inquiries[asking, said]
+	thinking chan struct{}            // held by who searches routes
 	path     func(name string) string // the value of a wildcard of the pattern
 	values   url.Values
 	address  string // the path and query of the page
+}
+
+// think waits until a search may take a processor: there are others, and a fleet to look after. The one renderer
+// does not wait.
+func (q query) think(ctx context.Context) (done func(), err error) {
+	if ctx.Value(nowait{}) != nil || q.thinking == nil {
+		return func() {}, nil
+	}
+	select {
+	case q.thinking <- struct{}{}:
+		return func() { <-q.thinking }, nil
+	case <-ctx.Done():
+		return nil, problem{http.StatusServiceUnavailable, "Too many search at once.", "Reload the page to try again."}
+	}
 }
 
 // api is a table as JSON, below /api/v1/. It is described in OpenAPI by what is here.

@@ -22,9 +22,16 @@ type Page struct {
 	Page, Pages int
 }
 
+// Words returns those of a text, each once and in lower case.
+func Words(text string) []string {
+	words := strings.Fields(strings.ToLower(text))
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
 // Select returns a page of the routes that a query finds. A page beyond the last is the last.
 func (t *Table) Select(q Query) Page {
-	words := strings.Fields(strings.ToLower(q.Text))
+	words := Words(q.Text)
 	inBackend := make([]map[*Backend]bool, len(words))
 	for i := range inBackend {
 		inBackend[i] = map[*Backend]bool{}

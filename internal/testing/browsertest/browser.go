@@ -93,6 +93,14 @@ func (b *Browser) Page(tb testing.TB, o Options) *Page {
 		}
 	})
 	chromedp.ListenTarget(ctx, p.hear)
+	p.run("open a window", log.Enable(), runtime.Enable(), network.Enable(), page.Enable(), emulation.SetScriptExecutionDisabled(o.WithoutScript))
+	p.Look(o)
+	return p
+}
+
+// Look has the viewer like other colours, or another size. The page that is shown stays.
+func (p *Page) Look(o Options) {
+	p.t.Helper()
 	scheme := "light"
 	if o.Dark {
 		scheme = "dark"
@@ -100,11 +108,7 @@ func (b *Browser) Page(tb testing.TB, o Options) *Page {
 	if o.Width == 0 {
 		o.Width, o.Height = 1280, 900
 	}
-	p.run("open a window", log.Enable(), runtime.Enable(), network.Enable(), page.Enable(),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-		emulation.SetScriptExecutionDisabled(o.WithoutScript),
-		chromedp.EmulateViewport(int64(o.Width), int64(o.Height)))
-	return p
+	p.run("look", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.EmulateViewport(int64(o.Width), int64(o.Height)))
 }
 
 // window opens a window with a profile of its own. chromedp asks for none, and a headless Chromium makes a page
@@ -311,7 +315,10 @@ func (p *Page) Accessible() {
 	p.t.Helper()
 	var found struct{ Violations []Violation }
 	// What is looked at stays as it was loaded: scripts of its own do not begin now.
-	p.run("load axe-core", emulation.SetScriptExecutionDisabled(false), chromedp.Evaluate(axe(p.t)+";true", nil))
+	p.run("allow scripts", emulation.SetScriptExecutionDisabled(false))
+	if !p.Is("'axe' in window") { // it takes longer to load than to run
+		p.run("load axe-core", chromedp.Evaluate(axe(p.t)+";true", nil))
+	}
 	p.Eval("axe.run(document, {resultTypes: ['violations']}).then((r) => ({violations: r.violations}))", &found)
 	for _, v := range found.Violations {
 		for _, n := range v.Nodes {

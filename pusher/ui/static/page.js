@@ -85,6 +85,7 @@ const follow = () => {
     replace(JSON.parse(e.data));
   });
   // A browser connects again by itself after most failures, and not after an answer such as 503.
+  stream.addEventListener("error", () => live(false));
   const check = setInterval(() => {
     if (Date.now() - heard > 15000) live(false);
     if (stream.readyState === EventSource.CLOSED) {

@@ -22,13 +22,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	b := browsertest.Start(t)
 	for name, test := range map[string]func(*testing.T, *browsertest.Browser){
-		"light": func(t *testing.T, b *browsertest.Browser) { t.Helper(); looks(t, b, browsertest.Options{}) },
-		"dark":  func(t *testing.T, b *browsertest.Browser) { t.Helper(); looks(t, b, browsertest.Options{Dark: true}) },
-		"on a telephone": func(t *testing.T, b *browsertest.Browser) {
-			t.Helper()
-			looks(t, b, browsertest.Options{Width: 390, Height: 800})
-		},
-		"without script": withoutScript, "lost and healed": healed, "hostile names": hostile, "1,000 instances": thousand, "followed": followed, "a form": typed,
+		"light, dark, on a telephone": looks, "without script": withoutScript, "lost and healed": healed, "hostile names": hostile, "1,000 instances": thousand, "followed": followed, "a form": typed,
 	} {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // windows that are not in front are drawn late
 			test(t, b)
@@ -36,11 +30,11 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// looks opens all pages, none of which complains or keeps anybody out.
-func looks(t *testing.T, b *browsertest.Browser, o browsertest.Options) {
+// looks opens all pages, none of which complains or keeps anybody out: in light, in dark, and on a telephone.
+func looks(t *testing.T, b *browsertest.Browser) {
 	t.Helper()
 	w := usual(t)
-	p := b.Page(t, o)
+	p := b.Page(t, browsertest.Options{})
 	p.Expect("404 (Not Found)") // of the page that is none
 	p.Open(w.server.URL)
 	p.WaitText("#head", "edge")
@@ -49,17 +43,28 @@ func looks(t *testing.T, b *browsertest.Browser, o browsertest.Options) {
 		t.Fatalf("few pages: %v", all)
 	}
 	for _, path := range all {
+		p.Look(browsertest.Options{})
 		p.Open(w.server.URL + path)
 		if strings.Contains(p.Text("main"), "cannot be shown") || p.Text("main") == "" {
 			t.Errorf("%s: %s", path, p.Text("main"))
 		}
-		var wide, view int
-		p.Eval("document.documentElement.scrollWidth", &wide)
-		p.Eval("document.documentElement.clientWidth", &view)
-		if wide > view {
-			t.Errorf("%s is %d pixels wide, of which %d are in view", path, wide, view)
+		backgrounds := map[string]bool{}
+		for _, o := range []browsertest.Options{{}, {Dark: true}, {Width: 390, Height: 800}} {
+			p.Look(o)
+			var wide, view int
+			var background string
+			p.Eval("document.documentElement.scrollWidth", &wide)
+			p.Eval("document.documentElement.clientWidth", &view)
+			if wide > view {
+				t.Errorf("%s is %d pixels wide, of which %d are in view", path, wide, view)
+			}
+			p.Eval("getComputedStyle(document.body).backgroundColor", &background)
+			backgrounds[background] = true
+			p.Accessible()
 		}
-		p.Accessible()
+		if len(backgrounds) != 2 {
+			t.Errorf("%s has the backgrounds %v", path, backgrounds)
+		}
 	}
 }
 
@@ -229,6 +234,8 @@ func followed(t *testing.T, b *browsertest.Browser) {
 	p := b.Page(t, browsertest.Options{})
 	p.Open(w.server.URL)
 	p.Eval("window.sameWindow = true", nil)
+	p.WaitText("#fleet-trouble", "1 host answers 503") // people know hosts, and not backends
+	p.WaitText("#fleet-trouble a", "team2.example.net/")
 	for done := range 4 {
 		w.latest.Set(rolling(from, to, 12, 1+done/2, done*4))
 		p.WaitText("#head", fmt.Sprintf("%d of 12", done*4))
