@@ -324,7 +324,7 @@ func (t *merge) expression(r rule, host *virtualHost, p path) (routing.PathMatch
 	}
 	switch {
 	case never != "":
-		problem = fmt.Sprintf("is an expression with %s, which stands in no path as paths are compared", never)
+		problem = fmt.Sprintf("is an expression with %s, which no path contains in the form that is compared", never)
 		hint = "letters, digits and the like stand as they are, all others percent-encoded with capital digits, slashes are single, and there are no dot segments"
 	case t.expressions[t.turn.Ref.Namespace] >= mostExpressionsOfNamespace:
 		problem = fmt.Sprintf("is one expression more than the %d of a namespace", mostExpressionsOfNamespace)
