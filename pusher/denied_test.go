@@ -21,7 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// secretsInMemory is a keeper that keeps what was read in Secrets in memory.
+// secretsInMemory is a state store that keeps in memory what was read in Secrets.
 type secretsInMemory struct {
 	*statestore.File
 	mu   sync.Mutex
@@ -79,11 +79,11 @@ func TestDeniedSecretsHoldWhatTheyHeld(t *testing.T) {
 	objects := []runtime.Object{
 		endpoints, opaqueSecret("auth", "auth", "alice:"+hashOfOne), opaqueSecret("keys", "token", "s3cret"), opaqueSecret("clients", "ca.crt", clients.PEM),
 	}
-	keeper := &secretsInMemory{File: statestore.NewFile(r.options.State)}
+	stateStore := &secretsInMemory{File: statestore.NewFile(r.options.State)}
 	begin := func(denied ...string) {
 		server := newAPIServer(objects...)
 		server.deny(denied...)
-		r.options.Live, r.options.Cluster, r.options.Keeper = "", server.connect(), keeper
+		r.options.Live, r.options.Cluster, r.options.StateStore = "", server.connect(), stateStore
 		r.run()
 	}
 	id := r.publish(config("1", guarded), guardedCertificates...)
@@ -100,10 +100,10 @@ func TestDeniedSecretsHoldWhatTheyHeld(t *testing.T) {
 	}
 	letIn("at first")
 	eventually(t, "what Secrets hold is kept", func() bool {
-		kept := string(keeper.kept())
+		kept := string(stateStore.kept())
 		return strings.Contains(kept, `"auth"`) && strings.Contains(kept, `"ca.crt"`) && strings.Contains(kept, `"token"`)
 	})
-	if strings.Contains(string(keeper.kept()), "unused") {
+	if strings.Contains(string(stateStore.kept()), "unused") {
 		t.Error("more is kept than snapshots need")
 	}
 	pids := r.workers()
@@ -122,7 +122,7 @@ func TestDeniedSecretsHoldWhatTheyHeld(t *testing.T) {
 	if !quiet(s) || strings.Contains(r.logged(), hashOfOne) || strings.Contains(r.logged(), "s3cret") {
 		t.Error("the status or the log tells a secret")
 	}
-	eventually(t, "it is kept on", func() bool { return strings.Contains(string(keeper.kept()), `"ca.crt"`) })
+	eventually(t, "it is kept on", func() bool { return strings.Contains(string(stateStore.kept()), `"ca.crt"`) })
 
 	r.kill()
 	objects[1] = opaqueSecret("auth", "auth", "alice:"+hashOfTwo)

@@ -80,14 +80,14 @@ type Options struct {
 	Identity string
 	// State is the file that holds the state; next to it is the fallback certificate.
 	State string
-	// Keeper keeps both elsewhere; nil: there is the file.
-	Keeper Keeper
+	// StateStore keeps both elsewhere; nil: there is the file.
+	StateStore StateStore
 	// Cache is the directory that keeps the snapshots in use, so that they are at hand
 	// when the store is gone. "" is the name of the state file with ".snapshots" appended,
 	// and none where there is no such file.
 	Cache string
 	// Leader says whether this pusher, of several, is the one that pushes; nil: there is
-	// only one. It takes a Keeper.
+	// only one. It takes a StateStore.
 	Leader Leader
 
 	// TakeOver has this pusher take the place of another one with a state of its own that
@@ -156,7 +156,7 @@ type Options struct {
 // settings returns those of the machine.
 func (o Options) settings() core.Settings {
 	return core.Settings{
-		Source: o.endpointsFrom(), StateElsewhere: o.Keeper != nil, Cache: o.cache(), Page: o.Page, Identity: o.Identity != "",
+		Source: o.endpointsFrom(), StateElsewhere: o.StateStore != nil, Cache: o.cache(), Page: o.Page, Identity: o.Identity != "",
 		RefuseEndpoints: o.RefuseEndpoints, AllowEndpoints: o.AllowEndpoints, RefuseInManifests: o.RefuseInManifests,
 		Waves: o.Waves, Soak: o.Soak, PollInterval: o.PollInterval, DrainTime: o.DrainTime, PersistInterval: o.PersistInterval,
 		InspectInterval: o.InspectInterval, CollectAfter: o.CollectAfter,

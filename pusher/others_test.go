@@ -29,7 +29,7 @@ import (
 type other struct {
 	*process
 	crown *crown
-	keeps *hangingKeeper
+	keeps *hangingStateStore
 	owns  []string // the instances of its fleet; none: all
 }
 
@@ -50,15 +50,15 @@ func (w *world) other(name string) *other {
 func (w *world) equip(name string, p *other) {
 	o := &p.options
 	o.Store, o.watch, o.http = &mortalStore{w.store, &life{world: w}}, w.watchFiles, &http.Client{Transport: &life{world: w}}
-	o.Keeper, o.Cache, o.Metrics = nil, "", prometheus.NewRegistry()
+	o.StateStore, o.Cache, o.Metrics = nil, "", prometheus.NewRegistry()
 	if len(p.owns) > 0 {
 		o.Fleet = filepath.Join(w.dir, name+".yaml")
 		w.writeFleetTo(filepath.Base(o.Fleet), p.owns...)
 	}
 	if w.kept != nil {
-		p.keeps = newHangingKeeper(statestore.New(w.kept, "shop", "edge", name))
+		p.keeps = newHangingStateStore(statestore.New(w.kept, "shop", "edge", name))
 		p.crown = &crown{name: name, changed: make(chan struct{}, 1)}
-		o.State, o.Keeper, o.Leader = "", p.keeps, p.crown
+		o.State, o.StateStore, o.Leader = "", p.keeps, p.crown
 	}
 }
 
@@ -265,30 +265,30 @@ func (c *crown) Holder() string           { return c.name }
 func (c *crown) Changed() <-chan struct{} { return c.changed }
 func (c *crown) Trouble() error           { return nil }
 
-// hangingKeeper is a state store that can cease to answer.
-type hangingKeeper struct {
-	Keeper
+// hangingStateStore is a state store that can cease to answer.
+type hangingStateStore struct {
+	StateStore
 	mu   sync.Mutex
 	open chan struct{} // nil: it answers
 	deaf bool          // it does not even heed that its caller gives up
 }
 
-func newHangingKeeper(k Keeper) *hangingKeeper { return &hangingKeeper{Keeper: k} }
+func newHangingStateStore(k StateStore) *hangingStateStore { return &hangingStateStore{StateStore: k} }
 
-func (k *hangingKeeper) hang(deaf bool) {
+func (k *hangingStateStore) hang(deaf bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.open, k.deaf = make(chan struct{}), deaf
 }
 
-func (k *hangingKeeper) release() {
+func (k *hangingStateStore) release() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	close(k.open)
 	k.open = nil
 }
 
-func (k *hangingKeeper) Save(ctx context.Context, data []byte) error {
+func (k *hangingStateStore) Save(ctx context.Context, data []byte) error {
 	k.mu.Lock()
 	open, heeded := k.open, ctx.Done()
 	if k.deaf {
@@ -302,7 +302,7 @@ func (k *hangingKeeper) Save(ctx context.Context, data []byte) error {
 			return ctx.Err()
 		}
 	}
-	return k.Keeper.Save(ctx, data)
+	return k.StateStore.Save(ctx, data)
 }
 
 // Two pushers that begin at once with a fleet that nobody leads: whoever is first, each instance

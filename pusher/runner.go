@@ -36,17 +36,17 @@ func Run(ctx context.Context, o Options) error {
 func lead(ctx context.Context, o Options) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	keeper := o.keeper()
-	defer keeper.Release()
+	stateStore := o.stateStore()
+	defer stateStore.Release()
 	now := time.Now()
-	taken, err := keeper.Take(ctx, newFallback(now))
+	taken, err := stateStore.Take(ctx, newFallback(now))
 	if err != nil {
 		return err
 	}
 	if taken.Unmoved != nil {
-		o.Log.Error("the key of the fallback certificate stays in the Secret of the state", "state", keeper.String(), "err", taken.Unmoved)
+		o.Log.Error("the key of the fallback certificate stays in the Secret of the state", "state", stateStore.String(), "err", taken.Unmoved)
 	}
-	s, err := core.ParseState(taken.State, keeper.String())
+	s, err := core.ParseState(taken.State, stateStore.String())
 	if err != nil {
 		return err
 	}
@@ -56,8 +56,8 @@ func lead(ctx context.Context, o Options) error {
 	}
 	if s.ID == "" {
 		s.ID = newStateID()
-		if err := saveState(ctx, keeper, s); err != nil {
-			o.Log.Warn("id of a new state not saved yet", "state", keeper.String(), "err", err)
+		if err := saveState(ctx, stateStore, s); err != nil {
+			o.Log.Warn("id of a new state not saved yet", "state", stateStore.String(), "err", err)
 		}
 	}
 	remember(o.Store, s.Seen)
@@ -66,16 +66,16 @@ func lead(ctx context.Context, o Options) error {
 		defer file.start()()
 		o.eventsTo = file.write
 	}
-	self := push.Pusher{State: s.ID, Place: place(keeper)}
+	self := push.Pusher{State: s.ID, Place: place(stateStore)}
 	if write := o.Report; write != nil {
 		o.Report = func(ctx context.Context, p report.Published) error {
 			p.By = self.String()
 			return write(ctx, p)
 		}
 	}
-	o, remembers := o.remembering(keeper, taken.Secrets)
+	o, remembers := o.remembering(stateStore, taken.Secrets)
 	r := newRunner(o, s, taken.Fallback, now)
-	r.services.keeper, r.remembers, r.recorder = keeper, remembers, newRecorder(o, self.String())
+	r.services.stateStore, r.remembers, r.recorder = stateStore, remembers, newRecorder(o, self.String())
 	fence := push.NewFence(taken.Term, func() error { return leads(ctx, o.Leader) })
 	fence.Sign(self, o.TakeOver)
 	if host, err := os.Hostname(); err == nil { // it is for people, and does without
@@ -331,7 +331,7 @@ func (r *runner) finish(ctx context.Context) {
 			r.takeWaiting()
 			r.machine.Take(time.Now(), r.waiting...)
 			// How it ended is noted as trouble, and there is nobody left to tell.
-			r.machine.Take(time.Now(), save(ctx, r.services.keeper, r.machine.LastSave(time.Now())))
+			r.machine.Take(time.Now(), save(ctx, r.services.stateStore, r.machine.LastSave(time.Now())))
 			r.services.observer.Tell(r.machine.Told()...)
 			r.services.observer.End()
 			return

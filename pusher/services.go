@@ -31,16 +31,16 @@ const viewTimeout = 30 * time.Second // of the store
 // services is what effects are carried out with. The runner has them, and nothing that decides
 // does.
 type services struct {
-	store    Store
-	cache    string // the folder with the snapshots in use, "" for none
-	identity string // the file of identities, "" for none
-	keeper   Keeper
-	cluster  Cluster                              // nil: there is none
-	pods     func() (kubernetes.Interface, error) // nil: there is no cluster
-	fence    *push.Fence                          // nil: there is none
-	end      context.CancelCauseFunc              // of the term, nil where others do not lead
-	log      *slog.Logger
-	observer *observe.Observer
+	store      Store
+	cache      string // the folder with the snapshots in use, "" for none
+	identity   string // the file of identities, "" for none
+	stateStore StateStore
+	cluster    Cluster                              // nil: there is none
+	pods       func() (kubernetes.Interface, error) // nil: there is no cluster
+	fence      *push.Fence                          // nil: there is none
+	end        context.CancelCauseFunc              // of the term, nil where others do not lead
+	log        *slog.Logger
+	observer   *observe.Observer
 
 	credentials credentialsMaker
 	connections *instance.Connections
@@ -49,7 +49,7 @@ type services struct {
 
 func (o Options) services() *services {
 	return &services{
-		store: o.Store, cache: o.cache(), identity: o.Identity, keeper: o.keeper(), cluster: o.Cluster, pods: o.Pods,
+		store: o.Store, cache: o.cache(), identity: o.Identity, stateStore: o.stateStore(), cluster: o.Cluster, pods: o.Pods,
 		log: o.Log, credentials: credentialsMaker{o.MakeCredentials, o.CredentialsMetrics, o.Log}, observer: observe.New(o.observed()), connections: instance.New(o.connectionOptions(), nil),
 	}
 }
@@ -88,10 +88,10 @@ func (s *services) job(ctx context.Context, x core.Effect) job {
 		})
 	case core.WriteRejection:
 		return one(func(ctx context.Context) core.Event {
-			return core.RejectionWritten{ID: x.Failure.Snapshot, Err: reject(ctx, s.store, place(s.keeper), x)}
+			return core.RejectionWritten{ID: x.Failure.Snapshot, Err: reject(ctx, s.store, place(s.stateStore), x)}
 		})
 	case core.SaveState:
-		return one(func(ctx context.Context) core.Event { return save(ctx, s.keeper, x) })
+		return one(func(ctx context.Context) core.Event { return save(ctx, s.stateStore, x) })
 	case core.RaiseTerm:
 		return one(func(ctx context.Context) core.Event { return s.raise(ctx, x) })
 	case core.WatchPods:
@@ -165,7 +165,7 @@ func reject(ctx context.Context, store Store, place string, w core.WriteRejectio
 }
 
 // save saves the state though the pusher ends: it is not known how far an interrupted save came.
-func save(ctx context.Context, k Keeper, x core.SaveState) core.SaveEnded {
+func save(ctx context.Context, k StateStore, x core.SaveState) core.SaveEnded {
 	if x.Err != nil {
 		return core.SaveEnded{Err: x.Err}
 	}
@@ -182,7 +182,7 @@ func save(ctx context.Context, k Keeper, x core.SaveState) core.SaveEnded {
 func (s *services) raise(ctx context.Context, x core.RaiseTerm) core.Event {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.SaveTimeout)
 	defer cancel()
-	term, err := s.keeper.Raise(ctx, x.Above)
+	term, err := s.stateStore.Raise(ctx, x.Above)
 	if err == nil {
 		s.fence.Raise(term)
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Keeper keeps the state of a pusher over restarts, for one pusher at a time. One
+// StateStore keeps the state of a pusher over restarts, for one pusher at a time. One
 // goroutine calls it.
-type Keeper interface {
+type StateStore interface {
 	// Take makes this pusher the one that saves, and returns what was kept. Fallback
 	// makes the fallback certificate, if none was.
 	Take(ctx context.Context, fallback func() ([]byte, error)) (statestore.Taken, error)
@@ -33,21 +33,21 @@ type Keeper interface {
 	String() string
 }
 
-// secretsKeeper is a keeper that also keeps what was read in Secrets of a cluster, where who may
-// read the state does not read it. A file does not: what Secrets hold stays in Secrets.
-type secretsKeeper interface {
+// secretsStore is a state store that also keeps what Secrets of a cluster held, apart from the state
+// and from the people who may read that. A file is none: what Secrets hold stays in Secrets.
+type secretsStore interface {
 	KeepSecrets(ctx context.Context, data []byte) error
 }
 
-// remembering returns the options with a cluster that remembers what Secrets hold, if the
-// keeper can keep that, and what is to run for it.
-func (o Options) remembering(k Keeper, before []byte) (Options, func(context.Context)) {
-	keeper, ok := k.(secretsKeeper)
+// remembering returns the options with a cluster that remembers what Secrets hold, if the state
+// store can keep that, and the function that has to run for it.
+func (o Options) remembering(k StateStore, before []byte) (Options, func(context.Context)) {
+	stateStore, ok := k.(secretsStore)
 	if !ok || o.Cluster == nil {
 		return o, nil
 	}
 	memory := cluster.Remember(o.Cluster, before, func(ctx context.Context, data []byte) error {
-		err := keeper.KeepSecrets(ctx, data)
+		err := stateStore.KeepSecrets(ctx, data)
 		if errors.Is(err, statestore.ErrTaken) {
 			return fmt.Errorf("%w: %w", cluster.ErrReplaced, err)
 		}
@@ -57,17 +57,17 @@ func (o Options) remembering(k Keeper, before []byte) (Options, func(context.Con
 	return o, memory.Keep
 }
 
-// keeper returns what keeps the state.
-func (o Options) keeper() Keeper {
-	if o.Keeper != nil {
-		return o.Keeper
+// stateStore returns the store of the state: a file if no other is set.
+func (o Options) stateStore() StateStore {
+	if o.StateStore != nil {
+		return o.StateStore
 	}
 	return statestore.NewFile(o.State)
 }
 
 // cache returns the directory that keeps the snapshots in use, "" for none.
 func (o Options) cache() string {
-	if o.Keeper == nil && o.Cache == "" {
+	if o.StateStore == nil && o.Cache == "" {
 		return KeptFolder(o.State)
 	}
 	return o.Cache
@@ -87,13 +87,13 @@ func readState(file string) (core.State, error) {
 }
 
 // saveState saves a state before there is a machine that has it saved.
-func saveState(ctx context.Context, k Keeper, s core.State) error {
+func saveState(ctx context.Context, k StateStore, s core.State) error {
 	data, err := s.Encoded()
 	return save(ctx, k, core.SaveState{Data: data, Err: err}).Err
 }
 
-// place names where a keeper keeps the state, for other machines too.
-func place(k Keeper) string {
+// place names the place of the state, for other machines too.
+func place(k StateStore) string {
 	if f, ok := k.(*statestore.File); ok {
 		return f.Place()
 	}

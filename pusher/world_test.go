@@ -33,10 +33,10 @@ type world struct {
 	instances map[string]*memory.Instance // of the fleet
 	all       map[string]*memory.Instance // also those that left it
 	life      *life
-	keeps     *hangingKeeper    // of the pusher
-	others    map[string]*other // pushers
-	kept      *secret           // the state that others share, where there is an election
-	gone      atomic.Bool       // the store is out of reach
+	keeps     *hangingStateStore // of the pusher
+	others    map[string]*other  // pushers
+	kept      *secret            // the state that others share, where there is an election
+	gone      atomic.Bool        // the store is out of reach
 	// terms is set where each pusher has a later term, and taken is how many there were.
 	terms bool
 	taken int64
@@ -160,11 +160,11 @@ func (w *world) begin() {
 	}
 	o := &w.options
 	o.Store, o.watch, o.http = &mortalStore{w.store, l}, w.watchFiles, &http.Client{Transport: l}
-	w.keeps = newHangingKeeper(statestore.NewFile(o.State))
-	o.Keeper, o.Cache, o.Metrics = w.keeps, KeptFolder(o.State), prometheus.NewRegistry()
+	w.keeps = newHangingStateStore(statestore.NewFile(o.State))
+	o.StateStore, o.Cache, o.Metrics = w.keeps, KeptFolder(o.State), prometheus.NewRegistry()
 	if w.terms {
 		w.taken++
-		o.Keeper = &termKeeper{w.keeps, w.taken}
+		o.StateStore = &termStateStore{w.keeps, w.taken}
 	}
 	if w.recorded {
 		lines := &eventLines{}
@@ -174,14 +174,14 @@ func (w *world) begin() {
 	w.run()
 }
 
-// termKeeper has terms, which its state has not.
-type termKeeper struct {
-	Keeper
+// termStateStore has terms, which its state has not.
+type termStateStore struct {
+	StateStore
 	term int64
 }
 
-func (k *termKeeper) Take(ctx context.Context, fallback func() ([]byte, error)) (statestore.Taken, error) {
-	taken, err := k.Keeper.Take(ctx, fallback)
+func (k *termStateStore) Take(ctx context.Context, fallback func() ([]byte, error)) (statestore.Taken, error) {
+	taken, err := k.StateStore.Take(ctx, fallback)
 	taken.Term = k.term
 	return taken, err
 }

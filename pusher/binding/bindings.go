@@ -254,13 +254,13 @@ func (b *Bindings) Unbound(id snapshots.ID, layout bind.Layout) Unbound {
 // Bind binds the snapshot.
 func (u Unbound) Bind() (bind.Bound, error) {
 	if !u.known {
-		return bind.Bound{}, fmt.Errorf("snapshot %s is not at hand", u.ID)
+		return bind.Bound{}, fmt.Errorf("snapshot %s was not read yet", u.ID)
 	}
 	return u.binder.Bind(u.snapshot, u.inputs)
 }
 
 // errAbsent keeps a snapshot from an instance.
-var errAbsent = errors.New("a certificate that it names is not at hand")
+var errAbsent = errors.New("a certificate that it names is missing")
 
 // BindWhole is bind for an instance that must get all that the snapshot needs.
 func (u Unbound) BindWhole() (bind.Bound, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// losses is what is known of the losses of a source; see liveGuard.
+// losses is what is known of the losses of a source; see lossGuard.
 type losses struct {
 	guard lossGuard
 	// seeds are the Service ports of which only the state says what they have: the source
@@ -56,8 +56,8 @@ func (g lossGuard) keepsIn(namespace string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(g.kept)), func(p snapshots.ServicePort) bool { return p.Namespace == namespace })
 }
 
-// hear takes what the source tells of Service ports, as far as it is believed.
-func (s *Sources) hear(reports map[snapshots.ServicePort]report, now time.Time) News {
+// takeReports takes what the source reports of Service ports, as far as the guard believes it.
+func (s *Sources) takeReports(reports map[snapshots.ServicePort]report, now time.Time) News {
 	for port := range reports {
 		delete(s.losses.seeds, port)
 	}
@@ -81,7 +81,7 @@ func (s *Sources) change(changes map[snapshots.ServicePort][]snapshots.Endpoint)
 }
 
 // joined returns a function that reports whether a snapshot in use joins the endpoints
-// of a Service port. What is in the slots is joined by one that may be at hand soon.
+// of a Service port. A port in the slots counts: its snapshot may be read soon.
 func (s *Sources) joined() func(snapshots.ServicePort) bool {
 	var all map[snapshots.ServicePort]bool
 	return func(port snapshots.ServicePort) bool {
@@ -100,8 +100,8 @@ func (s *Sources) joined() func(snapshots.ServicePort) bool {
 	}
 }
 
-// reportsOf returns what a read of a directory tells. Where something could not be
-// parsed, what is absent may be in there, and nothing is told of it.
+// reportsOf returns the reports of a read of a directory. If something could not be
+// parsed, absent endpoints may be in there, and are not reported.
 func (s *Sources) reportsOf(read Objects) map[snapshots.ServicePort]report {
 	out := make(map[snapshots.ServicePort]report, len(read.Endpoints))
 	for port, endpoints := range read.Endpoints {
@@ -116,7 +116,7 @@ func (s *Sources) reportsOf(read Objects) map[snapshots.ServicePort]report {
 	return out
 }
 
-// reportsOfChange returns what a change of a cluster tells.
+// reportsOfChange returns the reports of a change of a cluster.
 func (s *Sources) reportsOfChange(c cluster.Change) map[snapshots.ServicePort]report {
 	out := make(map[snapshots.ServicePort]report, len(c.Endpoints))
 	for port, endpoints := range c.Endpoints {
@@ -167,8 +167,8 @@ func (s *Sources) MayHaveEndpoints(running snapshots.ID) bool {
 	return !running.IsZero() && (!atHand || len(p.Directives) > 0 && !p.Recorded)
 }
 
-// Confirm believes the loss that a person named, and says how many Service ports it was of. What
-// was kept when they gave the order is gone.
+// Confirm believes the loss that a person named, and returns of how many Service ports it was. The
+// endpoints that were kept when the person gave the order are gone.
 func (s *Sources) Confirm(loss string) (n News, services int, confirmed bool) {
 	if loss == "" || loss != s.losses.guard.name() {
 		return News{}, 0, false
@@ -192,7 +192,7 @@ func (s *Sources) Lost() int { return len(s.losses.guard.kept) }
 // Saved returns what the state is to hold of the losses, nil for nothing.
 func (s *Sources) Saved() *KeptEndpoints { return s.losses.guard.saved() }
 
-// LossTrouble says whose endpoints are kept, nil for nobody's.
+// LossTrouble returns an error that says whose endpoints are kept, nil for none.
 func (s *Sources) LossTrouble() error {
 	g := s.losses.guard
 	if g.since.IsZero() {

@@ -20,36 +20,36 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// lossGuard decides which losses of endpoints are believed. It is one rule for
-// directories and for clusters:
+// lossGuard decides which losses of endpoints to believe. Directories and clusters have
+// the same rules:
 //
 //  1. What the source says is believed at once. It says that a Service has no
 //     endpoints when its EndpointSlices are there and have none (it was scaled to zero,
 //     or its pods are not ready), when a watch tells that they were deleted, and when all
 //     workloads that the Service selects are there and to have no replicas.
-//  2. A Service of which the source has nothing any more is *lost*: the file is not
-//     there, or a list came without it. A deletion looks like this, and so does a
-//     mount that failed, half of a copy, a wrong path, or an API server with another
-//     store. A few losses are believed, as deletions are common. They are not believed
-//     where within a minute half of all endpoints are lost, or all of a namespace.
-//     Then what was known is kept, also of what was lost first in that minute: files
+//  2. A Service is *lost* if the source has nothing of it any more: its file is gone, or
+//     a list came without it. A deletion looks like this. So does a mount that failed,
+//     half of a copy, a wrong path, or an API server with another store. A few losses are
+//     believed, since deletions are common. They are not believed if half of all
+//     endpoints, or all of a namespace, are lost within a minute. Then the guard keeps
+//     the known endpoints, also those that were lost first in that minute, since files
 //     vanish one after another.
-//  3. A namespace of which all endpoints are lost is believed where the source still
-//     has other Services of that namespace and not these: it does speak of the namespace.
-//     For half of all endpoints that is no proof, since Services vanish from a directory
-//     together with their slices.
-//  4. What is kept is kept until the source says something of that Service, until a
-//     person confirms the loss, or until no snapshot in use has the Service. It is not
-//     let go because others came back: a mount may come back in parts. While it lasts it
-//     counts as lost, so that a source in doubt is not believed bit by bit.
+//  3. The loss of all endpoints of a namespace is believed if the source still has other
+//     Services of that namespace, since it then still reads the namespace. For half of
+//     all endpoints that is no proof: Services vanish from a directory together with
+//     their slices.
+//  4. Endpoints are kept until the source says something of their Service, until a person
+//     confirms the loss, or until no snapshot in use has the Service. They are kept even
+//     if others come back, since a mount may come back in parts. Meanwhile they count as
+//     lost, so that a doubtful source is not believed bit by bit.
 //
-// Endpoints are counted, since a fleet with one large Service is empty without it. Only
-// Services that snapshots in use join count. What is kept survives a restart: the names
-// are in the state, and the endpoints in the slots there, so that a new pusher begins
-// with what the last one knew.
+// The guard counts endpoints and not Services, since a fleet with one large Service is
+// empty without it. It counts only Services that snapshots in use join. What it keeps
+// survives a restart: the state has the names, and its slots have the endpoints, so that
+// a new pusher begins with what the last one knew.
 //
-// To keep too much costs little: the addresses of pods that are gone fail their health
-// checks. To keep too little empties a fleet.
+// Keeping too much costs little, since addresses of pods that are gone fail their health
+// checks. Keeping too little empties a fleet.
 //
 // The zero value is ready. It is a value: its methods return another one, and share
 // nothing that is written to.
@@ -62,7 +62,7 @@ type lossGuard struct {
 	since time.Time // that something is kept, or blind is set
 }
 
-// KeptEndpoints is the part of a liveGuard that is in the state.
+// KeptEndpoints is the part of a lossGuard that is in the state.
 type KeptEndpoints struct {
 	Services []string  `json:"services,omitempty"`
 	Blind    bool      `json:"blind,omitempty"`
@@ -195,8 +195,8 @@ func (g lossGuard) at(now time.Time) lossGuard {
 	return g
 }
 
-// name tells what is kept now from all that is kept at other times, so that a person
-// confirms what they saw, and nothing that came later; "" if nothing is.
+// name returns a name of what is kept now, which differs at other times, so that a person
+// confirms what they saw and nothing later. It is "" if nothing is kept.
 func (g lossGuard) name() string {
 	if g.since.IsZero() {
 		return ""

@@ -109,7 +109,7 @@ func namespaced[T any](v T, o manifests.Object) T {
 }
 
 // mergeLive returns the live data to use after a read, with the endpoints of before,
-// which are looked at elsewhere (liveGuard). The last usable certificate of a Secret that
+// which are looked at elsewhere (lossGuard). The last usable certificate of a Secret that
 // is broken now stays in use; authorities, users and values do not, for who may pass is
 // said by what is there now. Where something could not be parsed, what is absent may be in
 // there, and is kept; so is what is absent where all EndpointSlices are, too, and in

@@ -63,7 +63,7 @@ type EndpointsChange struct {
 func (s *Sources) TakeRead(read Objects, now time.Time) News {
 	s.losses.read, s.losses.sliceless = true, read.Slices == 0
 	read.Endpoints = s.refusals.filterAll(read.Endpoints)
-	n := s.hear(s.reportsOf(read), now)
+	n := s.takeReports(s.reportsOf(read), now)
 	merged := mergeLive(s.known, read, s.losses.guard.keepsIn)
 	merged.Fallback = s.fallback
 	was := s.read
@@ -86,7 +86,7 @@ func (s *Sources) TakeCluster(change cluster.Change, now time.Time) News {
 		s.losses.read, s.losses.sliceless = len(status.Waits) == 0 && len(s.bindings.prepared) > 0, status.Slices == 0
 	}
 	if reports := s.reportsOfChange(change); len(reports) > 0 {
-		n = s.hear(reports, now)
+		n = s.takeReports(reports, now)
 	}
 	s.losses.doubtSecrets(&change, now)
 	if len(change.Endpoints) > 0 {
@@ -148,7 +148,7 @@ func (s *Sources) Use(have map[snapshots.ID]snapshots.Snapshot, now time.Time) (
 	s.bindings.gatherVersions(now)
 	s.bindings.stale = true
 	if len(s.losses.guard.kept) > 0 {
-		n = s.hear(nil, now) // no snapshot may have them any more
+		n = s.takeReports(nil, now) // no snapshot may have them any more
 	}
 	return n, true
 }
@@ -176,7 +176,7 @@ func (s *Sources) RefuseOwn(apis map[string]netip.AddrPort, now time.Time) News 
 	if len(changed) == 0 {
 		return News{}
 	}
-	return s.hear(s.reportsOfChange(cluster.Change{Endpoints: changed}), now)
+	return s.takeReports(s.reportsOfChange(cluster.Change{Endpoints: changed}), now)
 }
 
 // ownAddresses returns where the Dataplane APIs of the instances are, and where HAProxy itself

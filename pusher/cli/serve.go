@@ -91,7 +91,7 @@ func (f *runFlags) share(o *pusher.Options, registry prometheus.Registerer, log 
 	if err != nil {
 		return nil, err
 	}
-	o.Keeper = statestore.New(client.CoreV1().Secrets(secret.Namespace), secret.Namespace, secret.Name, identity)
+	o.StateStore = statestore.New(client.CoreV1().Secrets(secret.Namespace), secret.Namespace, secret.Name, identity)
 	o.Leader = elector
 	return elector, nil
 }

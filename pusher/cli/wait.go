@@ -131,7 +131,7 @@ func (f *storeFlags) waitingFor(cmd *cobra.Command, w waitFlags) (waiting, error
 		from.store = f.store
 	}
 	if from.state == "" && from.address == "" && from.store == "" {
-		return waiting{}, process.WithHint(process.Usage("nobody says what the fleet runs"), "use --state with the value that pusher run has, or --address")
+		return waiting{}, process.WithHint(process.Usage("it is not known where to read what the fleet runs"), "use --state with the value that pusher run has, or --address")
 	}
 	if from.address != "" {
 		from.state = ""

@@ -248,7 +248,7 @@ func (s instanceNeeds) pending(w work) string {
 	case workNothing:
 	}
 	if !s.Bound {
-		return "what it runs is not at hand"
+		return "the snapshot that it runs was not read yet"
 	}
 	return ""
 }

@@ -118,7 +118,7 @@ func TestPendingHasWords(t *testing.T) {
 		"entries of maps":          func(s *instanceNeeds) { s.SameMaps = false },
 		"written to its disk":      func(s *instanceNeeds) { s.Persisted = false },
 		"files that nothing needs": func(s *instanceNeeds) { s.Garbage = true },
-		"not at hand":              func(s *instanceNeeds) { s.Bound = false },
+		"was not read yet":         func(s *instanceNeeds) { s.Bound = false },
 	} {
 		s := good
 		spoil(&s)

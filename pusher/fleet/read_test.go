@@ -112,7 +112,7 @@ func TestReadSaysWhereAFaultIs(t *testing.T) {
 		"share":             {head + "  rollout: {gate: {maxErrors: 101%}}\n  instances: []\n", `:6:31: Fleet: "101%" is no share`},
 		"share of nothing":  {head + "  rollout: {gate: {minConnections: '5'}}\n  instances: []\n", `:6:36: Fleet: "5" is no share`},
 		"times":             {head + "  rollout: {gate: {maxTimes: 0.5}}\n  instances: []\n", ":6:30: Fleet: maxTimes must be 1 or more"},
-		"cannot tell":       {head + "  rollout: {gate: {cannotTell: guess}}\n  instances: []\n", `:6:32: Fleet: "guess" says not what to do when nobody can tell`},
+		"cannot tell":       {head + "  rollout: {gate: {cannotTell: guess}}\n  instances: []\n", `:6:32: Fleet: "guess" does not say what to do when the gate cannot tell`},
 		"unknown limit":     {head + "  rollout: {budget: {perHour: 1}}\n  instances: []\n", ":6:22: Fleet: spec.rollout.budget.perHour is not a known field"},
 		"soak":              {head + "  rollout: {soak: soon}\n  instances: []\n", ":6:19: Fleet: spec.rollout.soak"},
 		"missing password":  {head + "  instances:\n  - {name: a, url: 'http://x', passwordFile: none}\n", ":7:46: Fleet: instance a: read none: no such file or directory"},

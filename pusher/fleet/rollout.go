@@ -206,7 +206,7 @@ func (r *reader) gate(d gate) *rollout.Gate {
 	r.share(d.MinConnections, &g.Connections, at("minConnections"))
 	if d.CannotTell != "" {
 		if g.CannotTell = rollout.CannotTell(d.CannotTell); !slices.Contains(cannotTell, d.CannotTell) {
-			r.fault("one of "+strings.Join(cannotTell, ", "), fmt.Sprintf("%q says not what to do when nobody can tell", d.CannotTell), at("cannotTell")...)
+			r.fault("one of "+strings.Join(cannotTell, ", "), fmt.Sprintf("%q does not say what to do when the gate cannot tell", d.CannotTell), at("cannotTell")...)
 		}
 	}
 	r.positive(d.Extend, &g.Extend, "gate", "extend")
