@@ -13,7 +13,7 @@ import (
 // Secrets (authorities, users and values) is always taken as it is when a snapshot is
 // pushed.
 type Certificates struct {
-	// Mode is reference, exact, sealed or companion.
+	// Mode says where the certificates come from.
 	//
 	// With reference, a snapshot names Secrets, and HAProxy serves the certificates that
 	// they hold at the time. A renewed certificate makes no new snapshot, and needs no

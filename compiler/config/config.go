@@ -98,7 +98,7 @@ type Config struct {
 	// connections too, whatever idleCloseOnResponse says, and a request that is on its way
 	// at that moment is lost. Without it, each connection closes with its next answer.
 	CloseSpreadTime OptionalDuration `json:"closeSpreadTime"`
-	// Timeouts are those of HAProxy's defaults section. Annotations change some
+	// Timeouts are the timeouts of HAProxy's defaults section. Annotations change some
 	// of them for their routes.
 	Timeouts Timeouts `json:"timeouts"`
 	// ErrorPages is the ConfigMap, as namespace/name, with pages for the errors that
@@ -166,8 +166,8 @@ type Config struct {
 	// Paths says how the paths of requests are compared with those of routes. An Ingress
 	// can override it.
 	Paths Paths `json:"paths"`
-	// Namespaces are those from which Ingresses, Services, EndpointSlices, ConfigMaps and
-	// Secrets are read. An empty list means all namespaces.
+	// Namespaces are the namespaces from which Ingresses, Services, EndpointSlices,
+	// ConfigMaps and Secrets are read. An empty list means all namespaces.
 	Namespaces []string `json:"namespaces"`
 	// NamespaceSelector selects by their labels, such as tenant=true, the namespaces from
 	// which these objects are read. A namespace must match the selector and be one of
@@ -241,12 +241,12 @@ type Timeouts struct {
 	// Tunnel is how long a WebSocket, or another upgraded connection, may be silent.
 	Tunnel Duration `json:"tunnel"`
 	// ClientFin is how long a client may be silent after it closed its half of the
-	// connection, as many WebSockets do. Without it that is client or tunnel.
+	// connection, as many WebSockets do. Without it, client or tunnel applies.
 	ClientFin OptionalDuration `json:"clientFin"`
-	// ServerFin is the same for an endpoint.
+	// ServerFin is how long an endpoint may be silent after it closed its half.
 	ServerFin OptionalDuration `json:"serverFin"`
-	// Check is how long a health check may take after it connected. Without it that is the
-	// interval.
+	// Check is how long a health check may take after it connected. Without it, the
+	// interval of the checks applies.
 	Check OptionalDuration `json:"check"`
 	// Queue is how long a request waits for an endpoint that has all the connections that
 	// it may have.

@@ -50,9 +50,9 @@ const documentHead = `# The compiler's configuration
 
 <!-- Generated from the code of compiler/config. The target generate of the Makefile writes it anew. -->
 
-A file with one object of kind CompilerConfig, named with ` + "`--config`" + `. It is read strictly: an unknown field, a wrong type and an impossible value are errors with file, line and column. What the file leaves out keeps its default; a list that is given replaces the default list. Flags win over the file.
+The flag ` + "`--config`" + ` names a file with one object of kind CompilerConfig. The compiler reads it strictly: an unknown field, a wrong type and an impossible value are errors with file, line and column. A field that is left out keeps its default, and a list replaces the default list. Flags win over the file.
 
-Fields are named by their path below ` + "`spec`" + `; ` + "`[]`" + ` is each element of a list, and ` + "`NAME`" + ` each key of a map.
+The tables name each field by its path below ` + "`spec`" + `. ` + "`[]`" + ` stands for each element of a list, and ` + "`NAME`" + ` for each key of a map.
 
 ` + "```yaml\n"
 

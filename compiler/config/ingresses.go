@@ -36,7 +36,7 @@ type SharedHost struct {
 	// Host is the name of a host, or a wildcard such as *.shop.example, which covers the
 	// hosts below it too.
 	Host string `json:"host"`
-	// Namespaces are those that may have paths of the host.
+	// Namespaces are the namespaces that may have paths of the host.
 	Namespaces Namespaces `json:"namespaces"`
 }
 
@@ -45,7 +45,7 @@ type ReservedDomain struct {
 	// Domain is a DNS name. It covers the host of that name and everything below it,
 	// wildcards included.
 	Domain string `json:"domain"`
-	// Namespaces are those that may name such hosts. With hosts: owned, they share them.
+	// Namespaces are the namespaces that may name such hosts. With hosts: owned, they share them.
 	Namespaces Namespaces `json:"namespaces"`
 }
 
@@ -243,7 +243,7 @@ func (a Affinity) check(f field.Errors) {
 
 // Snippets says who may write lines of haproxy.cfg.
 type Snippets struct {
-	// Namespaces are those whose Ingresses may use hapsnap.dev/snippet. People who may
+	// Namespaces are the namespaces whose Ingresses may use hapsnap.dev/snippet. People who may
 	// write there what HAProxy does can read the files and the environment of HAProxy,
 	// certificates included, and change what happens to the requests of others. Allow only
 	// people who may see and do all that.
@@ -258,9 +258,9 @@ func (c Config) checkErrorPages(f field.Errors) {
 
 // IngressStatus says which addresses the compiler writes into the status of Ingresses.
 type IngressStatus struct {
-	// Service is the Service whose addresses these are, as namespace/name: those of its
-	// load balancer and its external IPs; without a load balancer its external name, its
-	// external IPs or its cluster IP. The compiler must read the Service. While it does not
+	// Service is the Service, as namespace/name, whose addresses are written: the addresses
+	// of its load balancer and its external IPs; without a load balancer its external name,
+	// its external IPs or its cluster IP. The compiler must read the Service. While it does not
 	// exist, statuses are not changed.
 	Service string `json:"service"`
 	// Addresses are IP addresses and host names, instead of a Service.

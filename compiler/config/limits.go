@@ -19,16 +19,16 @@ type Limits struct {
 	// IngressRouteBytes limits the bytes of the hosts and paths of the routes of one
 	// Ingress, as they stand in HAProxy's maps.
 	IngressRouteBytes int `json:"ingressRouteBytes"`
-	// NamespaceRouteBytes limits those of all Ingresses of a namespace.
+	// NamespaceRouteBytes limits these bytes for all Ingresses of a namespace together.
 	NamespaceRouteBytes int `json:"namespaceRouteBytes"`
 	// IngressOptionBytes limits the bytes of an Ingress's hapsnap.dev annotations and those
 	// of its Services. A Service's annotations count once for each of its ports that the
 	// Ingress leads to, since each has a HAProxy backend with these options.
 	IngressOptionBytes int `json:"ingressOptionBytes"`
-	// NamespaceOptionBytes limits those of all Ingresses of a namespace.
+	// NamespaceOptionBytes limits these bytes for all Ingresses of a namespace together.
 	NamespaceOptionBytes int `json:"namespaceOptionBytes"`
 	// NamespaceListBytes limits the bytes of the lists of networks in ConfigMaps of a
-	// namespace that options name. Those in shared.networkLists do not count.
+	// namespace that options name. Lists in shared.networkLists do not count.
 	NamespaceListBytes int `json:"namespaceListBytes"`
 }
 

@@ -147,16 +147,16 @@ type StatusPage struct {
 // Ready says when /ready fails.
 type Ready struct {
 	// MinBackendsPercent is the percentage of backends that must have a usable server. All
-	// backends whose Service exists count: those for requests, for connections that are
-	// passed on, and for TCP services. Those with an external name do not, since HAProxy
-	// finds their servers anew after each reload. A backend has no usable server if its
+	// backends whose Service exists count: backends for requests, for connections that are
+	// passed on, and for TCP services. Backends with an external name do not count, since
+	// HAProxy finds their servers anew after each reload. A backend has no usable server if its
 	// Service has no ready endpoint, or health checks found all servers down. HAProxy counts
 	// them at most once a second. With 0 it does not count them.
 	MinBackendsPercent int `json:"minBackendsPercent"`
-	// Services are those, each as namespace/name, of whose backends one must have a
-	// usable server. Those with an external name do not count, since HAProxy finds their
-	// servers anew after each reload, and neither do those without a backend, such as one
-	// whose Ingress is gone: where none counts, none is missing.
+	// Services are Services, each as namespace/name. Each must have a backend with a usable
+	// server. A Service with an external name does not count, since HAProxy finds its
+	// servers anew after each reload. Neither does a Service without a backend, such as one
+	// whose Ingress is gone.
 	Services []string `json:"services"`
 	// MaxQueued is how many requests may wait for a server, in all backends together. With
 	// more, this instance takes no new clients until it has fewer. 0 does not count them.

@@ -57,7 +57,7 @@ type TCPAnnotations struct {
 	// If empty, hapsnap.dev/tcp-port is refused. A port that another process uses where
 	// HAProxy runs makes the reload fail, and no check finds that before.
 	Ports []string `json:"ports"`
-	// Namespaces are those whose Services may open ports.
+	// Namespaces are the namespaces whose Services may open ports.
 	Namespaces Namespaces `json:"namespaces"`
 }
 

@@ -31,7 +31,7 @@ type Kind struct {
 	// no such objects. Without this option nothing is compiled until the cluster knows the
 	// kind.
 	Optional bool `json:"optional"`
-	// Namespaces are those whose objects are read. An empty list means all namespaces.
+	// Namespaces are the namespaces whose objects are read. An empty list means all namespaces.
 	Namespaces []string `json:"namespaces"`
 	// NamespaceSelector selects namespaces by their labels, such as tenant=true.
 	NamespaceSelector string `json:"namespaceSelector"`
@@ -45,7 +45,7 @@ type Kind struct {
 	// template gets the objects that have a value there.
 	Indexes map[string]string `json:"indexes"`
 	// Drop are fields that are not kept, such as spec.schema or
-	// metadata.annotations['example.com/notes']. In a list they are those of every element.
+	// metadata.annotations['example.com/notes']. In a list, the field of every element is dropped.
 	// Fields that the API server and kubectl write for themselves are never kept:
 	// metadata.managedFields and the last applied configuration.
 	Drop []string `json:"drop"`
@@ -178,7 +178,7 @@ func checkKind(text string) string {
 
 // Watched says which objects of a kind are read from a cluster.
 type Watched struct {
-	// Watch is named, selected or all. With named, the compiler reads each object that an
+	// Watch says which objects the compiler reads. With named, the compiler reads each object that an
 	// Ingress, this configuration or a template names, by its name. With selected, it reads
 	// those that labelSelector selects. With all, it reads every object, which needs the
 	// permission to list them.

@@ -21,9 +21,9 @@ type TLS struct {
 	MinVersion Version `json:"minVersion"`
 	// MaxVersion is the newest accepted version.
 	MaxVersion Version `json:"maxVersion"`
-	// Ciphers are those of TLS 1.2 and before, by OpenSSL's names, the best first.
+	// Ciphers are the ciphers of TLS 1.2 and before, by OpenSSL's names, the best first.
 	Ciphers []string `json:"ciphers"`
-	// CipherSuites are those of TLS 1.3, by OpenSSL's names, the best first.
+	// CipherSuites are the cipher suites of TLS 1.3, by OpenSSL's names, the best first.
 	CipherSuites []string `json:"cipherSuites"`
 	// Curves are the groups of the key exchange, by OpenSSL's names, the best first. If
 	// empty, they are OpenSSL's own, whose newer versions add groups that withstand quantum
