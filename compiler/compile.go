@@ -142,7 +142,7 @@ func compile(ctx context.Context, in Input, check checker) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	_, end := in.Stages.begin(ctx, stageDraft)
+	_, end := in.Stages.Begin(ctx, StageDraft)
 	r.Draft, err = c.draft(r)
 	if err == nil {
 		err = c.checkDraft(&r)
@@ -204,7 +204,7 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	if len(without) > 0 { // refused objects keep their places, and the translation leaves them out
 		routed.Ingresses, routed.Broken = c.in.Objects.Ingresses, c.in.Objects.Broken
 	}
-	_, end := c.in.Stages.begin(ctx, stageTranslate)
+	_, end := c.in.Stages.Begin(ctx, StageTranslate)
 	rules := c.in.routing(refused)
 	rules.Released, rules.Dropped = y.hosts, y.routes
 	model, found := c.in.Claims.Translate(routed, rules)
@@ -317,13 +317,13 @@ func defaultCertificate(c config.Config) snapshots.SecretName {
 
 // publishable renders and validates.
 func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt, error) {
-	_, end := c.in.Stages.begin(ctx, stageRender)
+	_, end := c.in.Stages.Begin(ctx, StageRender)
 	artifact, faults := c.in.Templates.Render(in)
 	end(nil)
 	if len(faults) > 0 {
 		return attempt{faults: faults}, nil
 	}
-	ctx, end = c.in.Stages.begin(ctx, stageValidate)
+	ctx, end = c.in.Stages.Begin(ctx, StageValidate)
 	verdict, err := c.check.Check(ctx, validate.Input{Artifact: artifact, Keys: c.keys, Private: c.private, OnePerText: c.in.ToCompare})
 	end(err)
 	if err != nil {

@@ -1,19 +1,16 @@
 package compiler
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/access"
-	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
 // mostCountryBytes bounds a file of the list of countries: a million networks take less.
@@ -95,27 +92,4 @@ func whyUnread(err error) string {
 		err = path.Err
 	}
 	return "cannot be read: " + err.Error()
-}
-
-// countryWatch follows the files of the list of countries that the configuration names.
-type countryWatch struct {
-	files   []string
-	changed <-chan struct{}
-	stop    context.CancelFunc
-}
-
-// follow returns the channel that sends when one of these files may have changed.
-func (w *countryWatch) follow(ctx context.Context, files []string, log *slog.Logger) <-chan struct{} {
-	if slices.Equal(files, w.files) {
-		return w.changed
-	}
-	if w.stop != nil {
-		w.stop()
-	}
-	w.files, w.changed, w.stop = slices.Clone(files), nil, nil
-	if len(files) > 0 {
-		ctx, w.stop = context.WithCancel(ctx)
-		w.changed = manifests.Watch(ctx, files, log)
-	}
-	return w.changed
 }

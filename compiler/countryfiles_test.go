@@ -1,12 +1,9 @@
 package compiler
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 )
 
 // Whatever cannot be read, or has nothing in it, is said to be wrong, and never an empty list.
@@ -57,48 +54,5 @@ func TestReadCountryFiles(t *testing.T) {
 		if len(got) != 1 || got[0].Path != c.file || got[0].Wrong != c.wrong || (got[0].Text == "") == (c.wrong == "") {
 			t.Errorf("%s: %+v, want %s: %q", c.path, got, c.file, c.wrong)
 		}
-	}
-}
-
-// The watch follows the files that the configuration names by now.
-func TestCountryWatch(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	one, two := filepath.Join(dir, "one", "a.txt"), filepath.Join(dir, "two", "a.txt")
-	write := func(path, text string) {
-		t.Helper()
-		err := os.MkdirAll(filepath.Dir(path), 0o700)
-		if err == nil {
-			err = os.WriteFile(path, []byte(text), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(one, "1")
-	write(two, "2")
-	log := slog.New(slog.DiscardHandler)
-	var w countryWatch
-	if w.follow(t.Context(), nil, log) != nil {
-		t.Error("something is watched, and nothing is named")
-	}
-	first := w.follow(t.Context(), []string{one}, log)
-	if w.follow(t.Context(), []string{one}, log) != first {
-		t.Error("the same file is watched anew")
-	}
-	heard := func(path string) {
-		t.Helper()
-		changed := w.follow(t.Context(), []string{path}, log)
-		write(path, strings.Repeat("x", 3))
-		select {
-		case <-changed:
-		case <-time.After(time.Minute):
-			t.Errorf("nothing was heard of %s", path)
-		}
-	}
-	heard(one)
-	heard(two)
-	if w.follow(t.Context(), nil, log) != nil {
-		t.Error("something is watched, and nothing is named any more")
 	}
 }

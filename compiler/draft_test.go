@@ -21,6 +21,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -87,7 +88,7 @@ func (e *edge) compile() compiler.Result {
 // publish compiles, and returns the newest snapshot then, and whether it is new.
 func (e *edge) publish(store *dirstore.Store) (snapshots.Snapshot, bool) {
 	e.Helper()
-	id, published, err := compiler.Publish(e.Context(), store, e.compile(), config.ShrinkGuard{})
+	id, published, err := controller.Publish(e.Context(), store, e.compile(), config.ShrinkGuard{})
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -516,7 +517,7 @@ func publish(t *testing.T, check *validate.Checker, cfg config.Config, objects [
 		}
 	}
 	store := dirstore.Open(t.TempDir(), dirstore.Options{})
-	id, _, err := compiler.Publish(t.Context(), store, result, cfg.ShrinkGuard)
+	id, _, err := controller.Publish(t.Context(), store, result, cfg.ShrinkGuard)
 	if err != nil {
 		t.Fatalf("nothing is published for anybody: %v", err)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // Judge says what would come of an object. Nothing of that is published. It judges
-// nothing that depends on other objects until Run has compiled once. It may be used by
+// nothing that depends on other objects until something was compiled once. It may be used by
 // several goroutines.
 //
 // Whoever asks may not be somebody who may read Secrets: no Secret takes part in a verdict,
@@ -46,7 +46,7 @@ type Judge struct {
 	newest compiled
 }
 
-// compiled is what Run compiled last, and what came of it.
+// compiled is what was compiled last, and what came of it.
 type compiled struct {
 	source  Source
 	classes []inputs.Object[networkingv1.IngressClass]
@@ -54,16 +54,16 @@ type compiled struct {
 	err     error
 }
 
-// errTooEarly is said until Run has compiled.
+// errTooEarly is said until something was compiled.
 var errTooEarly = errors.New("nothing was compiled yet")
 
 // stuckAfter is how long no review may have been judged, while some waited, until those
 // that run out of time are not asked to come again.
 const stuckAfter = time.Minute
 
-// NewJudge returns a Judge for the option of Run. Override puts over a reviewed
+// NewJudge returns a Judge for a loop. Override puts over a reviewed
 // configuration what is put over the one in use; it may be nil. The failure
-// policy is that of the source until Run has compiled.
+// policy is that of the source until something was compiled.
 func NewJudge(source Source, check *validate.Checker, override func(*config.Config)) *Judge {
 	if override == nil {
 		override = func(*config.Config) {}
@@ -74,14 +74,15 @@ func NewJudge(source Source, check *validate.Checker, override func(*config.Conf
 	}
 }
 
-// note takes in what Run compiled.
-func (j *Judge) note(c compiled) {
+// Compiled takes in what was compiled last, with the classes of Ingresses that there were, and what came of it. A nil
+// Judge takes nothing.
+func (j *Judge) Compiled(source Source, classes []inputs.Object[networkingv1.IngressClass], found []diag.Diagnostic, err error) {
 	if j == nil {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.newest = c
+	j.newest = compiled{source: source, classes: classes, found: found, err: err}
 }
 
 func (j *Judge) now() compiled {

@@ -19,6 +19,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
+	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -77,7 +79,7 @@ func many(n int) inputs.Inputs {
 func judgingMany(t *testing.T, n int) (judge *compiler.Judge, runs func() int) {
 	t.Helper()
 	check, runs := counting(t)
-	_, judge = judging(t, nil, func(o *compiler.Options) {
+	_, judge = judging(t, nil, func(o *controller.Options) {
 		o.Source.Objects, o.Checker = inMemory{compiler.Given{Name: "memory"}, many(n)}, check
 		o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"}
 	})
@@ -205,7 +207,7 @@ func benchmarkReviews(b *testing.B, namespaces int) {
 	}
 	cfg := config.Default()
 	judge := compiler.NewJudge(compiler.Source{}, check, nil)
-	compiler.Compiled(judge, compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, all}, Config: cfg})
+	judge.Compiled(compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, all}, Config: cfg}, nil, nil, nil)
 	n := 0
 	for b.Loop() {
 		var running sync.WaitGroup
@@ -239,7 +241,7 @@ func absurd(t *testing.T) *networkingv1.Ingress {
 // judged in time is to be sent again, and is not let in unseen.
 func TestAbsurdIngressHoldsNobody(t *testing.T) {
 	t.Parallel()
-	_, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s")})
+	_, judge := judging(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
 	release := compiler.HoldAside(judge)
 	ctx, cancel := context.WithCancel(t.Context())
 	late := make(chan error, 1)
@@ -270,7 +272,7 @@ func TestAbsurdIngressHoldsNobody(t *testing.T) {
 func TestMistakesAreFoundWithoutACompile(t *testing.T) {
 	t.Parallel()
 	var judge *compiler.Judge
-	run(t, map[string]string{"web.yaml": manifest("web", "5s")}, func(o *compiler.Options) {
+	controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")}, func(o *controller.Options) {
 		o.Source.Objects = &objects{Files: o.Source.Objects.(compiler.Files)} // they never become known
 		judge = compiler.NewJudge(o.Source, o.Checker, nil)
 		o.Judge = judge
@@ -303,12 +305,12 @@ func (follower) Changed() <-chan struct{} { return nil }
 func TestJudgeOfAFollower(t *testing.T) {
 	t.Parallel()
 	var judge *compiler.Judge
-	run(t, map[string]string{"web.yaml": manifest("web", "5s")}, func(o *compiler.Options) {
+	controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")}, func(o *controller.Options) {
 		o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"}
 		judge = compiler.NewJudge(o.Source, o.Checker, nil)
 		o.Judge, o.Leader = judge, follower{}
 	})
-	await(t, "the follower judges", func() error {
+	controllertest.Await(t, "the follower judges", func() error {
 		v, err := judge.Ingress(t.Context(), ingressFrom(t, reviewed("new", "new.example", `hapsnap.dev/snippet: http-request frobnicate`)))
 		if err == nil && len(v.Faults) == 0 {
 			t.Error("a bad one is sound")
@@ -384,7 +386,7 @@ func TestReviewsTellNothingOfSecrets(t *testing.T) {
 	var all sync.WaitGroup
 	answers := map[string][]string{}
 	for name, secrets := range worldsOfSecrets(t) {
-		_, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s") + secrets}, func(o *compiler.Options) {
+		_, judge := judging(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s") + secrets}, func(o *controller.Options) {
 			o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"}
 		})
 		all.Go(func() {
@@ -424,8 +426,8 @@ func TestReviewsTellNothingOfSecrets(t *testing.T) {
 // Names of other namespaces, of their objects and of their files, are not in an answer.
 func TestReviewsNameNothingOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
-	theirs := strings.ReplaceAll(manifest("hidden", "5s"), "namespace: shop", "namespace: bank")
-	_, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s"), "vault.yaml": theirs})
+	theirs := strings.ReplaceAll(controllertest.Manifest("hidden", "5s"), "namespace: shop", "namespace: bank")
+	_, judge := judging(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s"), "vault.yaml": theirs})
 	for _, c := range []struct{ name, ingress, want string }{
 		{"who has a path", reviewed("zz", "hidden.example", ""), "of another namespace"},
 		{"who would lose a path", strings.Replace(reviewed("aa", "hidden.example", ""), "namespace: shop", "namespace: alpha", 1), "of another namespace"},

@@ -13,6 +13,8 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
+	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
@@ -72,8 +74,8 @@ const toWeb = "backendRefs: [{name: web, port: 80}]"
 // authors warned of the rest. What is said of them names nothing of other namespaces.
 func TestJudgeOfGateways(t *testing.T) {
 	t.Parallel()
-	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld, "web.yaml": manifest("ingress", "5s"),
-		"../templates/extend/backend.cfg": "{{with .Annotation \"example.com/timeout\"}}    timeout server {{.}}\n{{end}}"}, func(o *compiler.Options) {
+	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld, "web.yaml": controllertest.Manifest("ingress", "5s"),
+		"../templates/extend/backend.cfg": "{{with .Annotation \"example.com/timeout\"}}    timeout server {{.}}\n{{end}}"}, func(o *controller.Options) {
 		o.Source.Config.GatewayAPI.Enabled = true
 		o.Source.Config.Namespaces = []string{"shop", "infra", "bank"}
 	})
@@ -142,7 +144,7 @@ func TestJudgeWithoutGateways(t *testing.T) {
 func TestGatewaysAreJudgedTogether(t *testing.T) {
 	t.Parallel()
 	check, runs := counting(t)
-	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld}, func(o *compiler.Options) {
+	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld}, func(o *controller.Options) {
 		o.Source.Config.GatewayAPI.Enabled = true
 		o.Source.Config.Admission.FailurePolicy = config.FailClosed
 		o.Checker = check
@@ -174,7 +176,7 @@ func TestGatewaysAreJudgedTogether(t *testing.T) {
 func TestJudgeAsksForWhatARouteNames(t *testing.T) {
 	t.Parallel()
 	o := &objects{known: true, wants: types.NamespacedName{Namespace: "shop", Name: "lists"}}
-	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld}, func(options *compiler.Options) {
+	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld}, func(options *controller.Options) {
 		options.Source.Config.GatewayAPI.Enabled = true
 		o.Files = options.Source.Objects.(compiler.Files)
 		options.Source.Objects = o
@@ -189,7 +191,7 @@ func TestJudgeAsksForWhatARouteNames(t *testing.T) {
 	if !asked {
 		t.Error("it was not asked for")
 	}
-	await(t, "it is asked for no more", func() error {
+	controllertest.Await(t, "it is asked for no more", func() error {
 		if left := o.lastAsked().ConfigMaps; len(left) > 0 {
 			return fmt.Errorf("%v are", left)
 		}

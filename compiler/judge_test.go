@@ -13,6 +13,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
+	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
@@ -20,14 +22,14 @@ import (
 )
 
 // judging runs a compiler with a judge.
-func judging(t *testing.T, files map[string]string, change ...func(*compiler.Options)) (*running, *compiler.Judge) {
+func judging(t *testing.T, files map[string]string, change ...func(*controller.Options)) (*controllertest.Compiler, *compiler.Judge) {
 	t.Helper()
 	var judge *compiler.Judge
-	r := run(t, files, append(change, func(o *compiler.Options) {
+	r := controllertest.Run(t, files, append(change, func(o *controller.Options) {
 		judge = compiler.NewJudge(o.Source, o.Checker, nil)
 		o.Judge = judge
 	})...)
-	await(t, "ready", r.status.Ready)
+	controllertest.Await(t, "ready", r.Status.Ready)
 	return r, judge
 }
 
@@ -73,9 +75,9 @@ func TestJudgeOfIngresses(t *testing.T) {
 	t.Parallel()
 	const class = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: hapsnap}\nspec: {controller: hapsnap.dev/ingress-controller}\n"
 	r, judge := judging(t, map[string]string{
-		"web.yaml": manifest("web", "5s"), "class.yaml": class,
+		"web.yaml": controllertest.Manifest("web", "5s"), "class.yaml": class,
 		"../templates/extend/backend.cfg": "{{with .Annotation \"example.com/timeout\"}}    timeout server {{.}}\n{{end}}",
-	}, func(o *compiler.Options) {
+	}, func(o *controller.Options) {
 		o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"}
 		o.Source.Config.Namespaces = []string{"shop"}
 	})
@@ -132,7 +134,7 @@ func TestJudgeOfIngresses(t *testing.T) {
 			}
 		})
 	}
-	if _, n, _ := r.store.newest(); n != 1 {
+	if _, n, _ := r.Store.Newest(); n != 1 {
 		t.Errorf("%d snapshots were published", n)
 	}
 }
@@ -140,9 +142,9 @@ func TestJudgeOfIngresses(t *testing.T) {
 // One that is at fault is denied until it is mended, though it is there.
 func TestJudgeOfIngressThatIsAtFault(t *testing.T) {
 	t.Parallel()
-	bad := strings.ReplaceAll(manifest("bad", "5s"), `example.com/timeout: "5s"`, `hapsnap.dev/rate-limit: lots`)
-	r, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s"), "bad.yaml": bad})
-	r.awaitQuarantined(t, 1)
+	bad := strings.ReplaceAll(controllertest.Manifest("bad", "5s"), `example.com/timeout: "5s"`, `hapsnap.dev/rate-limit: lots`)
+	r, judge := judging(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s"), "bad.yaml": bad})
+	r.AwaitQuarantined(t, 1)
 	for annotations, denied := range map[string]bool{
 		`hapsnap.dev/rate-limit: lots, example.com/other: x`: true,
 		`hapsnap.dev/rate-limit: "100"`:                      false,
@@ -157,8 +159,8 @@ func TestJudgeOfIngressThatIsAtFault(t *testing.T) {
 func TestJudgeOfConfigurations(t *testing.T) {
 	t.Parallel()
 	const head = "apiVersion: hapsnap.dev/v1alpha1\nkind: CompilerConfig\n"
-	snippet := strings.ReplaceAll(manifest("web", "5s"), `example.com/timeout: "5s"`, `hapsnap.dev/snippet: http-request deny`)
-	r, judge := judging(t, map[string]string{"web.yaml": snippet}, func(o *compiler.Options) { o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"} })
+	snippet := strings.ReplaceAll(controllertest.Manifest("web", "5s"), `example.com/timeout: "5s"`, `hapsnap.dev/snippet: http-request deny`)
+	r, judge := judging(t, map[string]string{"web.yaml": snippet}, func(o *controller.Options) { o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"} })
 	for _, c := range []struct {
 		name, spec       string
 		faults, warnings string
@@ -182,7 +184,7 @@ func TestJudgeOfConfigurations(t *testing.T) {
 			}
 		})
 	}
-	if s, n, _ := r.store.newest(); n != 1 || strings.Contains(string(s.Config()), "maxconn 100") {
+	if s, n, _ := r.Store.Newest(); n != 1 || strings.Contains(string(s.Config()), "maxconn 100") {
 		t.Errorf("%d snapshots were published", n)
 	}
 }
@@ -233,7 +235,7 @@ func TestJudgeBeforeTheObjectsAreKnown(t *testing.T) {
 	t.Parallel()
 	var judge *compiler.Judge
 	o := &objects{}
-	run(t, map[string]string{"web.yaml": manifest("web", "5s")}, func(options *compiler.Options) {
+	controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")}, func(options *controller.Options) {
 		o.Files = options.Source.Objects.(compiler.Files)
 		options.Source.Objects = o
 		options.Source.Config.Admission.FailurePolicy = config.FailClosed
@@ -254,7 +256,7 @@ func TestJudgeAsksForWhatItNames(t *testing.T) {
 	t.Parallel()
 	list := types.NamespacedName{Namespace: "shop", Name: "list"}
 	o := &objects{known: true, wants: list}
-	_, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s")}, func(options *compiler.Options) {
+	_, judge := judging(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")}, func(options *controller.Options) {
 		o.Files = options.Source.Objects.(compiler.Files)
 		options.Source.Objects = o
 	})
@@ -270,7 +272,7 @@ func TestJudgeAsksForWhatItNames(t *testing.T) {
 // There is no verdict without HAProxy, and none out of time.
 func TestJudgeThatCannot(t *testing.T) {
 	t.Parallel()
-	_, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s")})
+	_, judge := judging(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
 	ended, end := context.WithCancel(t.Context())
 	end()
 	ing := ingressFrom(t, reviewed("new", "new.example", ""))
@@ -279,11 +281,11 @@ func TestJudgeThatCannot(t *testing.T) {
 	}
 
 	var blind *compiler.Judge
-	r := run(t, map[string]string{"web.yaml": manifest("web", "5s")}, func(o *compiler.Options) {
+	r := controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")}, func(o *controller.Options) {
 		blind = compiler.NewJudge(o.Source, &validate.Checker{Path: "/does/not/exist", Version: "2.6"}, nil)
 		o.Judge = blind
 	})
-	await(t, "ready", r.status.Ready)
+	controllertest.Await(t, "ready", r.Status.Ready)
 	if v, err := blind.Ingress(t.Context(), ing); err == nil {
 		t.Errorf("without HAProxy the verdict is %+v", v)
 	}

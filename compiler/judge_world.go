@@ -317,6 +317,9 @@ func ofNamespaces[T any](objects []inputs.Object[T], keep func(namespace string)
 	return slices.DeleteFunc(slices.Clone(objects), func(o inputs.Object[T]) bool { return !keep(o.Ref.Namespace) })
 }
 
+// Shared returns objects for a loop that a [Judge] looks at too.
+func Shared(objects Objects) Objects { return &sharedObjects{Objects: objects} }
+
 // sharedObjects are the objects of a loop that a [Judge] looks at too. What a
 // review asks for by name is asked for beside what the loop does, as long as the
 // review goes on. The loop never waits for it.

@@ -59,8 +59,12 @@ func (s Source) Remembering() Source {
 	return s
 }
 
-// changes are notified when a compile may give another result.
-func (s Source) changes(ctx context.Context, log *slog.Logger) (objects, templates <-chan struct{}) {
+// Pieces returns how many pieces of files templates wrote since the source began to remember, and how many were
+// used again.
+func (s Source) Pieces() (written, used int) { return s.memo.Counts() }
+
+// Changes are notified when a compile may give another result.
+func (s Source) Changes(ctx context.Context, log *slog.Logger) (objects, templates <-chan struct{}) {
 	if s.Templates != "" {
 		templates = manifests.Watch(ctx, []string{s.Templates}, log)
 	}
@@ -82,7 +86,7 @@ func (s Source) WithObjects(ctx context.Context, check *validate.Checker, now ti
 
 // compile is Once, and also returns the objects.
 func (s Source) compile(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
-	r, in, err := s.attempt(ctx, check, now, trigger)
+	r, in, err := s.Attempt(ctx, check, now, trigger)
 	if !errors.Is(err, inputs.ErrIncomplete) {
 		return r, in, err
 	}
@@ -96,15 +100,15 @@ func (s Source) compile(ctx context.Context, check *validate.Checker, now time.T
 		case <-ctx.Done():
 			return r, in, errors.Join(ctx.Err(), err)
 		}
-		r, in, err = s.attempt(ctx, check, now, trigger)
+		r, in, err = s.Attempt(ctx, check, now, trigger)
 	}
 	return r, in, err
 }
 
-// attempt compiles what is known now. The error wraps [inputs.ErrIncomplete] if that
+// Attempt compiles what is known now. The error wraps [inputs.ErrIncomplete] if that
 // is not all.
-func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
-	_, end := s.Stages.begin(ctx, stageRead)
+func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
+	_, end := s.Stages.Begin(ctx, StageRead)
 	in, err := s.read(ctx)
 	end(err)
 	if err != nil {

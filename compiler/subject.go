@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/templates"
 )
 
 // maxNamed is how many objects a subject names.
@@ -195,7 +196,7 @@ func sections(f excerpt, add func(kind string, u unit)) {
 	for section := range haproxycfg.Sections(f.Content) {
 		kind := "section"
 		switch {
-		case section.Keyword == "", section.Keyword == "backend" && section.Name == readyBackend: // the latter follows from the other backends
+		case section.Keyword == "", section.Keyword == "backend" && section.Name == templates.ReadyBackend: // the latter follows from the other backends
 			continue
 		case section.Keyword == "backend":
 			kind = "backend"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -45,7 +46,7 @@ func TestWriteTreeReplacesTheWhole(t *testing.T) {
 func TestWriteTreeKeepsWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, "notes.txt", "mine")
+	controllertest.Put(t, dir, "notes.txt", "mine")
 	err := compiler.WriteTree(dir, snapshots.Draft{Files: []snapshots.File{{Path: "haproxy.cfg", Content: []byte("global\n")}}})
 	if !errors.Is(err, compiler.ErrNotOurs) {
 		t.Errorf("got %v", err)
@@ -98,7 +99,7 @@ func TestWriteTreeRemovesLeftovers(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(left, "new"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(left, "new"), "haproxy.cfg", "global\n")
+	controllertest.Put(t, filepath.Join(left, "new"), "haproxy.cfg", "global\n")
 	before := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(left, before, before); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
@@ -153,7 +154,7 @@ func (f *sourceFlags) configurationText(ctx context.Context, log *slog.Logger) (
 	case f.cluster.configMap != "":
 		return f.cluster.configuration(ctx, log)
 	case f.config != "":
-		return compiler.ConfigFile(f.config).Read(ctx)
+		return controller.ConfigFile(f.config).Read(ctx)
 	}
 	return "", nil, nil
 }

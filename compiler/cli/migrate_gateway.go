@@ -10,6 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/migrate"
 	"github.com/hapsnap/hapsnap/compiler/migrate/gatewayapi"
@@ -66,7 +67,7 @@ func (f *gatewayFlags) options(cmd *cobra.Command) (gatewayapi.Options, error) {
 	}
 	c := config.Default()
 	if f.config != "" {
-		file, data, err := compiler.ConfigFile(f.config).Read(cmd.Context())
+		file, data, err := controller.ConfigFile(f.config).Read(cmd.Context())
 		if err != nil {
 			return gatewayapi.Options{}, err
 		}

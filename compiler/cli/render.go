@@ -14,6 +14,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/function"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -91,7 +92,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	}
 	tracers, flush := tracing.Start(cmd.Context(), service, log)
 	defer flush()
-	timeline := compiler.BeginTimeline(tracing.Continue(cmd.Context(), os.Getenv("TRACEPARENT")), tracers, "render")
+	timeline := controller.BeginTimeline(tracing.Continue(cmd.Context(), os.Getenv("TRACEPARENT")), tracers, "render")
 	defer timeline.Dropped("error") // unless it ends otherwise
 	source.Stages = timeline.Stage
 	result, err := source.Once(timeline.Within(cmd.Context()), check, time.Now(), "render")
@@ -111,13 +112,13 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if process.Terminal(stderr) { // scripts take what is on stderr for something that is wrong
-		fmt.Fprintln(stderr, summary(compiler.StoredReport(result.Draft.Seal(1, snapshots.ID{}))))
+		fmt.Fprintln(stderr, summary(controller.StoredReport(result.Draft.Seal(1, snapshots.ID{}))))
 	}
 	return nil
 }
 
 // summary says in a line what a snapshot holds, and what it does not.
-func summary(r compiler.Report) string {
+func summary(r controller.Report) string {
 	leftOut := "nothing"
 	if n := len(r.Found); n > 0 {
 		leftOut = plural(n, "object")
@@ -151,7 +152,7 @@ func (f *renderFlags) verdict(r compiler.Result, err error) error {
 }
 
 // write brings the result where it belongs.
-func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *compiler.Timeline, r compiler.Result, g config.ShrinkGuard, store stores.Store) error {
+func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *controller.Timeline, r compiler.Result, g config.ShrinkGuard, store stores.Store) error {
 	if store == nil {
 		r.Draft.Subject = compiler.Subject(snapshots.Snapshot{}, r)
 		timeline.Dropped("directory")
@@ -162,7 +163,7 @@ func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *com
 	}
 	r.Draft.Provenance.Author = strings.Join(f.authors, ", ")
 	id, published, err := timeline.Publish(ctx, store, r, g)
-	if shrunk, ok := errors.AsType[*compiler.ShrinkError](err); ok {
+	if shrunk, ok := errors.AsType[*controller.ShrinkError](err); ok {
 		return process.WithHint(process.Invalid(shrunk), "use --allow-shrink, or "+shrunk.Approval())
 	}
 	if err != nil {

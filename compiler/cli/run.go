@@ -24,6 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/announce"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/objectname"
@@ -46,7 +47,7 @@ type runFlags struct {
 	leader  election.Flags
 	webhook webhookFlags
 	made    *credentials.Metrics
-	options compiler.Options
+	options controller.Options
 
 	fleetStatus string
 }
@@ -79,8 +80,8 @@ A store is one of
 	f.leader.AddTo(flags, "compiler", leaseHelp)
 	f.webhook.add(flags)
 	flags.StringVar(&f.fleetStatus, "fleet-status", "", fleetStatusHelp)
-	flags.DurationVar(&f.options.Interval, "min-interval", compiler.DefaultInterval, "how long to wait for more changes after a compile")
-	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait at most while changes keep coming")
+	flags.DurationVar(&f.options.Interval, "min-interval", controller.DefaultInterval, "how long to wait for more changes after a compile")
+	flags.DurationVar(&f.options.MaxWait, "max-wait", controller.DefaultMaxWait, "how long to wait at most while changes keep coming")
 	return cmd
 }
 
@@ -129,7 +130,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	case f.cluster.setting != nil:
 		o.Configuration = f.cluster.setting
 	case f.config != "":
-		o.Configuration = compiler.ConfigFile(f.config)
+		o.Configuration = controller.ConfigFile(f.config)
 	}
 	var flush func()
 	o.Tracers, flush = tracing.Start(cmd.Context(), service, log)
@@ -143,14 +144,14 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 
 // serve runs the compiler beside the servers for health, metrics and status, and for
 // reviews, and, where it follows a cluster, beside what writes to it.
-func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logger) error {
+func (f *runFlags) serve(ctx context.Context, o controller.Options, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	registry := process.NewRegistry()
 	if watching, ok := o.Source.Objects.(prometheus.Collector); ok {
 		registry.MustRegister(watching)
 	}
-	o.Metrics, o.Status = registry, &compiler.Status{}
+	o.Metrics, o.Status = registry, &controller.Status{}
 	f.made = credentials.NewMetrics(registry, "compiler")
 	reviews, err := f.webhook.start(ctx, o.Judge, registry, log)
 	if err != nil {
@@ -168,7 +169,7 @@ func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logg
 	if err := f.addWriters(ctx, group, &o, registry); err != nil {
 		return err
 	}
-	group.Go(func() error { return compiler.Run(ctx, o) })
+	group.Go(func() error { return controller.Run(ctx, o) })
 	err = group.Wait()
 	stop()
 	wait()
@@ -177,7 +178,7 @@ func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logg
 }
 
 // addWriters runs what writes to the cluster, if one is followed.
-func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *compiler.Options, registry prometheus.Registerer) error {
+func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *controller.Options, registry prometheus.Registerer) error {
 	if _, follows := o.Source.Objects.(*cluster.Cluster); !follows {
 		return nil
 	}

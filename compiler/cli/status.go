@@ -15,6 +15,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -69,21 +70,21 @@ func (f *statusFlags) run(cmd *cobra.Command, now time.Time) error {
 }
 
 // report asks the compiler or the store.
-func (f *statusFlags) report(ctx context.Context) (compiler.Report, error) {
+func (f *statusFlags) report(ctx context.Context) (controller.Report, error) {
 	switch {
 	case f.address != "" && f.store != "":
-		return compiler.Report{}, process.WithHint(process.Usage("both a compiler and a store are named"), "use one of --address and --store")
+		return controller.Report{}, process.WithHint(process.Usage("both a compiler and a store are named"), "use one of --address and --store")
 	case f.address != "":
 		r, err := askCompiler(ctx, f.address)
 		return r, process.WithHint(err, "name the address that compiler run was given with --metrics-address, or use --store if none runs")
 	case f.store != "":
 		return askStore(ctx, f.store, f.cluster.store(f.opening, slog.New(slog.DiscardHandler)))
 	}
-	return compiler.Report{}, process.WithHint(process.Usage("neither a compiler nor a store is named"), "use --address HOST:PORT or --store STORE")
+	return controller.Report{}, process.WithHint(process.Usage("neither a compiler nor a store is named"), "use --address HOST:PORT or --store STORE")
 }
 
 // exitCode returns the code of --exit-code.
-func exitCode(r compiler.Report) int {
+func exitCode(r controller.Report) int {
 	c := r.Compiler
 	switch {
 	case len(r.Found) > 0, r.Withheld > 0, c != nil && (c.Held != nil || c.Refused != nil):
@@ -102,7 +103,7 @@ const (
 // serveStatus answers what askCompiler asks. Whoever reaches the port may be anybody: names of
 // objects, and what is wrong with them, which may depend on values of Secrets, are for clients on
 // the same host, or in the same pod, alone.
-func serveStatus(s *compiler.Status, objects compiler.Objects) http.Handler {
+func serveStatus(s *controller.Status, objects compiler.Objects) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r := s.Report()
 		r.Compiler.Interrupted = interrupted(objects)
@@ -120,21 +121,21 @@ func isLoopback(remote string) bool {
 }
 
 // interrupted returns what is not heard of, where a cluster is followed.
-func interrupted(objects compiler.Objects) []compiler.WatchReport {
+func interrupted(objects compiler.Objects) []controller.WatchReport {
 	followed, ok := objects.(*cluster.Cluster)
 	if !ok {
 		return nil
 	}
-	var out []compiler.WatchReport
+	var out []controller.WatchReport
 	for _, t := range followed.Troubles() {
-		out = append(out, compiler.WatchReport{Objects: t.Query.String(), Error: t.Err.Error(), Since: t.Since})
+		out = append(out, controller.WatchReport{Objects: t.Query.String(), Error: t.Err.Error(), Since: t.Since})
 	}
 	return out
 }
 
 // askCompiler asks a compiler that runs.
-func askCompiler(ctx context.Context, address string) (compiler.Report, error) {
-	var r compiler.Report
+func askCompiler(ctx context.Context, address string) (controller.Report, error) {
+	var r controller.Report
 	if err := process.AskStatus(ctx, address, statusTimeout, &r); err != nil {
 		return r, fmt.Errorf("ask the compiler: %w", err)
 	}
@@ -145,28 +146,28 @@ func askCompiler(ctx context.Context, address string) (compiler.Report, error) {
 }
 
 // askStore reads the newest snapshot of a store.
-func askStore(ctx context.Context, url string, o stores.Options) (compiler.Report, error) {
+func askStore(ctx context.Context, url string, o stores.Options) (controller.Report, error) {
 	store, err := stores.Open(ctx, url, o)
 	if err != nil {
-		return compiler.Report{}, err
+		return controller.Report{}, err
 	}
 	defer store.Close()
 	ids, err := store.IDs(ctx)
 	if err != nil {
-		return compiler.Report{}, err
+		return controller.Report{}, err
 	}
 	if len(ids) == 0 {
-		return compiler.Report{}, stores.NoSnapshots(ctx, store)
+		return controller.Report{}, stores.NoSnapshots(ctx, store)
 	}
 	head, err := store.Get(ctx, ids[len(ids)-1])
 	if err != nil {
-		return compiler.Report{}, err
+		return controller.Report{}, err
 	}
-	return compiler.StoredReport(head), nil
+	return controller.StoredReport(head), nil
 }
 
 // printReport writes a report for people.
-func printReport(w io.Writer, r compiler.Report, now time.Time) {
+func printReport(w io.Writer, r controller.Report, now time.Time) {
 	p := reportPrinter{to: w, now: now}
 	p.head(r.Head)
 	if r.Compiler != nil {
@@ -194,7 +195,7 @@ func (p *reportPrinter) line(name, format string, args ...any) {
 	process.Label(p.to, name, format, args...)
 }
 
-func (p *reportPrinter) head(h compiler.HeadReport) {
+func (p *reportPrinter) head(h controller.HeadReport) {
 	if h.Snapshot.IsZero() {
 		p.line("newest", "nothing published yet, as far as the compiler knows")
 		return
@@ -204,11 +205,11 @@ func (p *reportPrinter) head(h compiler.HeadReport) {
 }
 
 // holds says how much a snapshot holds.
-func holds(h compiler.HeadReport) string {
+func holds(h controller.HeadReport) string {
 	return fmt.Sprintf("%s with servers, %s, %s", plural(h.Backends, "backend"), plural(h.Hosts, "host"), plural(h.Certificates, "certificate"))
 }
 
-func (p *reportPrinter) compiler(c compiler.CompilerReport) {
+func (p *reportPrinter) compiler(c controller.CompilerReport) {
 	switch {
 	case c.Ready:
 		p.line("ready", "yes")
@@ -249,7 +250,7 @@ func (p *reportPrinter) compiler(c compiler.CompilerReport) {
 }
 
 // refused says what is wrong with the configuration.
-func (p *reportPrinter) refused(c compiler.ConfigReport) {
+func (p *reportPrinter) refused(c controller.ConfigReport) {
 	if c.Error != "" {
 		p.line("refused", "%s; the previous configuration is used", c.Error)
 	}
@@ -259,11 +260,11 @@ func (p *reportPrinter) refused(c compiler.ConfigReport) {
 }
 
 // text is a finding as it is printed elsewhere.
-func (p *reportPrinter) text(f compiler.Finding) string {
+func (p *reportPrinter) text(f controller.Finding) string {
 	return strings.ReplaceAll(f.Diagnostic().String(), "\t", "")
 }
 
-func (p *reportPrinter) found(f compiler.Finding) {
+func (p *reportPrinter) found(f controller.Finding) {
 	name, since := "left out", ""
 	if f.Kind == "" {
 		name = "wrong"

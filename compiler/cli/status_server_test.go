@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 )
 
 // Who is on another host learns how the compiler is getting on, and nothing of objects: what is
 // wrong with them may depend on values of Secrets.
 func TestStatusForAnybody(t *testing.T) {
 	t.Parallel()
-	whole := compiler.Report{
-		Head:     compiler.HeadReport{Subject: "+1 route (Ingress shop/web)", Hosts: 3},
-		Found:    []compiler.Finding{{Kind: "Ingress", Namespace: "shop", Name: "web", Reason: "would hold the value of Secret shop/db"}},
-		Compiler: &compiler.CompilerReport{Reason: "held: shop/web", Held: &compiler.HeldReport{Lost: "Ingress shop/web"}, CompileError: "shop", PublishError: "shop", Interrupted: []compiler.WatchReport{{Error: "shop"}}, Refused: &compiler.ConfigReport{Error: "shop"}},
+	whole := controller.Report{
+		Head:     controller.HeadReport{Subject: "+1 route (Ingress shop/web)", Hosts: 3},
+		Found:    []controller.Finding{{Kind: "Ingress", Namespace: "shop", Name: "web", Reason: "would hold the value of Secret shop/db"}},
+		Compiler: &controller.CompilerReport{Reason: "held: shop/web", Held: &controller.HeldReport{Lost: "Ingress shop/web"}, CompileError: "shop", PublishError: "shop", Interrupted: []controller.WatchReport{{Error: "shop"}}, Refused: &controller.ConfigReport{Error: "shop"}},
 	}
 	var text strings.Builder
 	printReport(&text, whole.ForAnybody(), reportTime)
@@ -30,7 +30,7 @@ func TestStatusForAnybody(t *testing.T) {
 		answer := httptest.NewRecorder()
 		request := httptest.NewRequest(http.MethodGet, statusPath, nil)
 		request.RemoteAddr = remote
-		serveStatus(&compiler.Status{}, nil).ServeHTTP(answer, request)
+		serveStatus(&controller.Status{}, nil).ServeHTTP(answer, request)
 		if got := !strings.Contains(answer.Body.String(), "nothing published yet"); got != want {
 			t.Errorf("%q: %s", remote, answer.Body)
 		}

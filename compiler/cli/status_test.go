@@ -7,7 +7,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -18,14 +18,14 @@ func before(d time.Duration) time.Time { return reportTime.Add(-d) }
 
 // reportCase is a report, the code that it gives, and how it is printed.
 type reportCase struct {
-	report compiler.Report
+	report controller.Report
 	code   int
 	want   string
 }
 
 // newestReport is a head for reports.
-func newestReport() compiler.HeadReport {
-	return compiler.HeadReport{
+func newestReport() controller.HeadReport {
+	return controller.HeadReport{
 		Snapshot: snapshots.ID{Revision: 12, Short: "9f3ac01b2d"}, Time: before(3 * time.Hour), Subject: "+1 route (Ingress shop/web)",
 		Backends: 1, Hosts: 20, Certificates: 3,
 	}
@@ -51,11 +51,11 @@ func checkReports(t *testing.T, cases map[string]reportCase) {
 func TestPrintReport(t *testing.T) {
 	t.Parallel()
 	head := newestReport()
-	bad := compiler.Finding{
+	bad := controller.Finding{
 		Kind: "Ingress", Namespace: "shop", Name: "bad", File: "a.yaml", Line: 7, Column: 3, Reason: "no number", Hint: "use 100", Since: before(4 * time.Minute),
 	}
 	checkReports(t, map[string]reportCase{
-		"all is well": {compiler.Report{Head: head, Compiler: &compiler.CompilerReport{Leads: true, Ready: true, LastSuccess: before(2 * time.Second), Warnings: 2}}, 0, `
+		"all is well": {controller.Report{Head: head, Compiler: &controller.CompilerReport{Leads: true, Ready: true, LastSuccess: before(2 * time.Second), Warnings: 2}}, 0, `
 newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
 holds     1 backend with servers, 20 hosts, 3 certificates
 ready     yes
@@ -63,7 +63,7 @@ success   2s ago
 warnings  2
 left out  nothing
 `},
-		"an object and templates": {compiler.Report{Head: head, Found: []compiler.Finding{{File: "t.cfg", Line: 2, Reason: "odd"}, bad}, Compiler: &compiler.CompilerReport{
+		"an object and templates": {controller.Report{Head: head, Found: []controller.Finding{{File: "t.cfg", Line: 2, Reason: "odd"}, bad}, Compiler: &controller.CompilerReport{
 			Leads:  true,
 			Reason: "compile: the templates are at fault", CompileError: "the templates are at fault",
 		}}, 3, `
@@ -83,10 +83,10 @@ func TestPrintReportOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	head := newestReport()
 	checkReports(t, map[string]reportCase{
-		"a draft is held": {compiler.Report{Head: head, Compiler: &compiler.CompilerReport{
+		"a draft is held": {controller.Report{Head: head, Compiler: &controller.CompilerReport{
 			Leads:  true,
 			Reason: "held: …", LastSuccess: before(time.Minute),
-			Held: &compiler.HeldReport{Lost: "6 of 7 hosts gone", Since: head.Snapshot, Digest: "sha256:0123456789abcdef", Approval: "say so"},
+			Held: &controller.HeldReport{Lost: "6 of 7 hosts gone", Since: head.Snapshot, Digest: "sha256:0123456789abcdef", Approval: "say so"},
 		}}, 3, `
 newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
 holds     1 backend with servers, 20 hosts, 3 certificates
@@ -96,7 +96,7 @@ held      0123456789: 6 of 7 hosts gone since r000012-9f3ac01b2d
           say so
 left out  nothing
 `},
-		"it does not lead": {compiler.Report{Head: head, Compiler: &compiler.CompilerReport{Ready: true}}, 0, `
+		"it does not lead": {controller.Report{Head: head, Compiler: &controller.CompilerReport{Ready: true}}, 0, `
 newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
 holds     1 backend with servers, 20 hosts, 3 certificates
 ready     yes
@@ -104,7 +104,7 @@ leads     no: another compiler publishes
 success   not yet
 left out  nothing
 `},
-		"a configuration is refused": {compiler.Report{Compiler: &compiler.CompilerReport{Leads: true, Ready: true, Refused: &compiler.ConfigReport{Found: []compiler.Finding{
+		"a configuration is refused": {controller.Report{Compiler: &controller.CompilerReport{Leads: true, Ready: true, Refused: &controller.ConfigReport{Found: []controller.Finding{
 			{File: "c.yaml", Line: 4, Reason: "spec.x: unknown field", Hint: "use y", Since: before(time.Minute)},
 		}}}}, 3, `
 newest    nothing published yet, as far as the compiler knows
@@ -115,8 +115,8 @@ refused   c.yaml:4: spec.x: unknown field
           for 1m; the previous configuration is used
 left out  nothing
 `},
-		"the webhook has no certificate": {compiler.Report{Compiler: &compiler.CompilerReport{
-			Leads: true, Ready: true, Webhook: &compiler.CredentialsReport{Error: "credentials in Secret hapsnap/webhook: secrets is forbidden", Since: before(time.Hour)},
+		"the webhook has no certificate": {controller.Report{Compiler: &controller.CompilerReport{
+			Leads: true, Ready: true, Webhook: &controller.CredentialsReport{Error: "credentials in Secret hapsnap/webhook: secrets is forbidden", Since: before(time.Hour)},
 		}}, 0, `
 newest    nothing published yet, as far as the compiler knows
 ready     yes
@@ -124,13 +124,13 @@ webhook   its certificate cannot be made or used, for 1h: credentials in Secret 
 success   not yet
 left out  nothing
 `},
-		"the store is gone": {compiler.Report{Compiler: &compiler.CompilerReport{Leads: true, Reason: "publish, trying again: no route", PublishError: "no route"}}, 1, `
+		"the store is gone": {controller.Report{Compiler: &controller.CompilerReport{Leads: true, Reason: "publish, trying again: no route", PublishError: "no route"}}, 1, `
 newest    nothing published yet, as far as the compiler knows
 ready     no: publish, trying again: no route
 success   not yet
 left out  nothing
 `},
-		"no compiler was asked": {compiler.Report{Head: head}, 0, `
+		"no compiler was asked": {controller.Report{Head: head}, 0, `
 newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
 holds     1 backend with servers, 20 hosts, 3 certificates
 left out  nothing

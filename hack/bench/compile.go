@@ -14,6 +14,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/testing/worlds"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -181,11 +182,11 @@ func webhook(ctx context.Context, w *world) (Cell, error) {
 		return Cell{}, err
 	}
 	source := compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, w.objects}, Config: w.config}
-	judge, status := compiler.NewJudge(source, w.check, nil), &compiler.Status{}
+	judge, status := compiler.NewJudge(source, w.check, nil), &controller.Status{}
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- compiler.Run(ctx, compiler.Options{
+		done <- controller.Run(ctx, controller.Options{
 			Source: source, Store: dirstore.Open(filepath.Join(w.dir, fmt.Sprint("judged-", w.n)), dirstore.Options{}), Checker: w.check,
 			Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Status: status, Judge: judge,
 		})

@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/tracing"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -41,7 +41,7 @@ func (t *Timeline) Within(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, t.root)
 }
 
-// Stage is the timeline's [Stages].
+// Stage is the timeline's [compiler.Stages].
 func (t *Timeline) Stage(ctx context.Context, name string) (context.Context, func(error)) {
 	began := time.Now()
 	ctx, span := t.tracer.Start(ctx, name)
@@ -71,7 +71,7 @@ func (t *Timeline) Sign(d *snapshots.Draft) {
 }
 
 // Compiled notes what came of the compile. It ends here if that is an error.
-func (t *Timeline) Compiled(r Result, err error) {
+func (t *Timeline) Compiled(r compiler.Result, err error) {
 	t.root.SetAttributes(
 		attribute.String("hapsnap.result", resultOf(r, err)),
 		attribute.Int("hapsnap.objects", len(r.Draft.Provenance.Inputs)),
@@ -82,8 +82,8 @@ func (t *Timeline) Compiled(r Result, err error) {
 }
 
 // Publish brings a result to a store, as [Publish] does, and ends the timeline.
-func (t *Timeline) Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
-	within, end := Stages(t.Stage).begin(t.Within(ctx), stagePublish)
+func (t *Timeline) Publish(ctx context.Context, s store, r compiler.Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
+	within, end := compiler.Stages(t.Stage).Begin(t.Within(ctx), compiler.StagePublish)
 	t.Sign(&r.Draft)
 	id, published, err = Publish(within, s, r, g)
 	if end(err); err != nil {
@@ -110,37 +110,4 @@ func (t *Timeline) Published(id snapshots.ID, d snapshots.Draft, published bool)
 func (t *Timeline) Dropped(why string) {
 	t.root.SetAttributes(attribute.String("hapsnap.publish", why))
 	t.root.End()
-}
-
-// The stages of a compile and of its publication, in order. Render and validate,
-// and translate too, come again for each set of objects that is tried.
-const (
-	stageRead      = "read"
-	stageTranslate = "translate"
-	stageRender    = "render"
-	stageValidate  = "validate"
-	stageDraft     = "draft"
-	stagePublish   = "publish"
-)
-
-// stageNames are all of them.
-var stageNames = []string{stageRead, stageTranslate, stageRender, stageValidate, stageDraft, stagePublish}
-
-// stageTexts are what people are told of them who wait at a terminal.
-var stageTexts = map[string]string{
-	stageRead: "reading the objects", stageTranslate: "translating the objects", stageRender: "rendering the templates",
-	stageValidate: "checking with haproxy", stageDraft: "making the snapshot", stagePublish: "publishing to the store",
-}
-
-// Stages gets notice of each stage that begins. It returns the context for the stage, and a
-// function to call at its end. It decides nothing. A nil Stages does nothing.
-type Stages func(ctx context.Context, name string) (context.Context, func(err error))
-
-// begin reports the beginning of a stage.
-func (s Stages) begin(ctx context.Context, name string) (context.Context, func(err error)) {
-	process.Doing(ctx, "%s", stageTexts[name])
-	if s == nil {
-		return ctx, func(error) {}
-	}
-	return s(ctx, name)
 }

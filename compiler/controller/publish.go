@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
@@ -30,7 +31,7 @@ type store interface {
 
 // Publish publishes a result to a store once, with a subject that says what it changes. If
 // the guard holds it, the error is a [*ShrinkError].
-func Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
+func Publish(ctx context.Context, s store, r compiler.Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
 	previous, newest, err := head(ctx, s, snapshots.Snapshot{})
 	if err != nil {
 		return snapshots.ID{}, false, err
@@ -38,7 +39,7 @@ func Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id s
 	if err := guard(previous, r.Draft, g); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	r.Draft.Subject, r.Draft.After = Subject(previous, r), &newest
+	r.Draft.Subject, r.Draft.After = compiler.Subject(previous, r), &newest
 	return s.Publish(ctx, r.Draft.WithSealed(previous))
 }
 

@@ -1,7 +1,8 @@
-package compiler_test
+package controller_test
 
 import (
 	"errors"
+	"flag"
 	"log/slog"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/announce"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
@@ -21,14 +23,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
+var update = flag.Bool("update", false, "rewrite the page")
+
 // The page lists the metrics as they are registered, and speaks of no others.
 func TestMetricsDocumentIsFresh(t *testing.T) {
 	t.Parallel()
-	const file, section, prefix = "../docs/reference/metrics.md", "metrics of the compiler", "hapsnap_compiler_"
+	const file, section, prefix = "../../docs/reference/metrics.md", "metrics of the compiler", "hapsnap_compiler_"
 	registry := prometheus.NewPedanticRegistry()
 	var result compiler.Result
 	result.Draft.Provenance.Inputs = []snapshots.Input{{Kind: "Ingress"}}
-	compiler.RegisterMetrics(registry, time.Now, result)
+	controller.RegisterMetrics(registry, time.Now, result)
 	watching := cluster.New(cluster.Connection{})
 	if _, err := watching.Read(t.Context(), config.Default()); !errors.Is(err, inputs.ErrIncomplete) {
 		t.Fatal(err)

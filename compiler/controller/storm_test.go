@@ -1,15 +1,12 @@
-package compiler_test
+package controller_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,10 +21,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/render"
-	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/compiler/controller"
+	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/templates"
 )
 
 // events is how many there are in the second.
@@ -114,13 +110,13 @@ func TestTenThousandEvents(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	objects := cluster.New(cluster.Connection{Name: "storm", Config: cfg, Dynamic: client, Discovery: discovery.NewDiscoveryClientForConfigOrDie(cfg)})
-	registry, store := prometheus.NewRegistry(), &memory{}
+	registry, store := prometheus.NewRegistry(), &controllertest.Store{}
 	done := make(chan error, 2)
 	go func() { objects.Run(t.Context(), log); done <- nil }()
 	go func() {
-		done <- compiler.Run(t.Context(), compiler.Options{
-			Source: compiler.Source{Objects: objects, Config: config.Default()}, Store: store, Checker: haproxy(t),
-			Log: log, Metrics: registry, Status: &compiler.Status{}, Interval: 200 * time.Millisecond, MaxWait: time.Second,
+		done <- controller.Run(t.Context(), controller.Options{
+			Source: compiler.Source{Objects: objects, Config: config.Default()}, Store: store, Checker: controllertest.HAProxy(t),
+			Log: log, Metrics: registry, Status: &controller.Status{}, Interval: 200 * time.Millisecond, MaxWait: time.Second,
 		})
 	}()
 	t.Cleanup(func() {
@@ -132,20 +128,20 @@ func TestTenThousandEvents(t *testing.T) {
 	})
 	holds := func(n int) func() error {
 		return func() error {
-			newest, _, _ := store.newest()
+			newest, _, _ := store.Newest()
 			if hosts, _ := newest.File("maps/host.map"); !strings.Contains(string(hosts), fmt.Sprintf("h%d.example.com ", n)) {
 				return fmt.Errorf("the newest snapshot has the hosts %q", hosts)
 			}
 			return nil
 		}
 	}
-	await(t, "first", holds(0))
+	controllertest.Await(t, "first", holds(0))
 	began := time.Now()
 	close(s.loose)
-	await(t, "last", holds(events))
+	controllertest.Await(t, "last", holds(events))
 	// One compile for the first of them, and then one at most for each interval.
 	most := 2 + int(time.Since(began)/(200*time.Millisecond))
-	if _, published, _ := store.newest(); published > 1+most {
+	if _, published, _ := store.Newest(); published > 1+most {
 		t.Errorf("%d snapshots in %v", published, time.Since(began))
 	}
 }
@@ -181,13 +177,13 @@ spec:
 // with its routes closed.
 func TestRunPublishesTheOthersAtOnce(t *testing.T) {
 	t.Parallel()
-	r := prepare(t, map[string]string{"all.yaml": thousandIngresses("/v0", "")})
-	put(t, filepath.Join(r.templates, "extend"), "backend.cfg", `{{with .Annotation "example.com/timeout"}}    timeout check {{.}}
+	r := controllertest.Prepare(t, map[string]string{"all.yaml": thousandIngresses("/v0", "")})
+	controllertest.Put(t, filepath.Join(r.Templates, "extend"), "backend.cfg", `{{with .Annotation "example.com/timeout"}}    timeout check {{.}}
 {{end}}{{with .Annotation "example.com/peers"}}    stick-table type ip size 1k peers {{.}}
 {{end}}{{with .Annotation "example.com/first"}}    # {{index (splitList "," .) 1}}
 {{end}}`)
-	r.start(t, config.Default())
-	r.awaitRoutes(t, "/v0")
+	r.Start(t, config.Default())
+	awaitRoutes(t, r, "/v0")
 	for n, c := range []struct{ name, annotation, reason string }{
 		{"a value that is no rate", `hapsnap.dev/rate-limit: lots`, `"lots" is not a number`},
 		{"a value that only HAProxy refuses", `example.com/timeout: banana`, "haproxy: unexpected character 'b' in 'timeout check'"},
@@ -195,18 +191,18 @@ func TestRunPublishesTheOthersAtOnce(t *testing.T) {
 		{"a value that a template cannot take", `example.com/first: one`, "index"},
 	} {
 		path := fmt.Sprintf("/v%d", n+1)
-		_, before, _ := r.store.newest()
-		r.write(t, "all.yaml", thousandIngresses(path, c.annotation))
-		s := r.awaitRoutes(t, path)
-		if _, after, _ := r.store.newest(); after != before+1 {
+		_, before, _ := r.Store.Newest()
+		r.Write(t, "all.yaml", thousandIngresses(path, c.annotation))
+		s := awaitRoutes(t, r, path)
+		if _, after, _ := r.Store.Newest(); after != before+1 {
 			t.Errorf("%s: %d snapshots, want one more than %d", c.name, after, before)
 		}
 		q := s.Manifest.Spec.Quarantined
 		if len(q) != 1 || q[0].Name != "app-500" || !strings.Contains(q[0].Reason, c.reason) {
 			t.Errorf("%s: the manifest lists %v", c.name, q)
 		}
-		r.awaitQuarantined(t, 1)
-		if found := r.status.Report().Found; len(found) != 1 || found[0].Name != "app-500" || found[0].File == "" {
+		r.AwaitQuarantined(t, 1)
+		if found := r.Status.Report().Found; len(found) != 1 || found[0].Name != "app-500" || found[0].File == "" {
 			t.Errorf("%s: the status lists %+v", c.name, found)
 		}
 	}
@@ -214,79 +210,18 @@ func TestRunPublishesTheOthersAtOnce(t *testing.T) {
 
 // awaitRoutes waits until the newest snapshot has a path for all hosts but that of
 // the one Ingress, whose routes are closed or left out.
-func (r *running) awaitRoutes(t *testing.T, path string) snapshots.Snapshot {
+func awaitRoutes(t *testing.T, r *controllertest.Compiler, path string) snapshots.Snapshot {
 	t.Helper()
 	var newest snapshots.Snapshot
-	await(t, "routes of "+path, func() error {
-		s, n, _ := r.store.newest()
+	controllertest.Await(t, "routes of "+path, func() error {
+		s, n, _ := r.Store.Newest()
 		exact, _ := s.File("maps/exact.map")
 		got := strings.Count(string(exact), "|"+path+" ") - strings.Count(string(exact), "app-500.example|"+path+" ")
 		if got != thousand-1 {
-			return fmt.Errorf("%d snapshots, %d routes; %v", n, got, r.status.Ready())
+			return fmt.Errorf("%d snapshots, %d routes; %v", n, got, r.Status.Ready())
 		}
 		newest = s
 		return nil
 	})
 	return newest
-}
-
-// counted counts how often haproxy is asked about a whole configuration.
-type counted struct {
-	*validate.Checker
-	runs int
-}
-
-func (c *counted) Check(ctx context.Context, in validate.Input) (validate.Verdict, error) {
-	c.runs++
-	return c.Checker.Check(ctx, in)
-}
-
-// HAProxy names no line where peers are not there. Who asked for them is found among
-// 1,000 Ingresses and as many Services by halving.
-func TestErrorsWithoutALineAreFoundByBisection(t *testing.T) {
-	t.Parallel()
-	files, err := render.Shipped(templates.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, wrong := render.Parse(files.Under(render.Templates{{
-		Name: "extend/backend.cfg", Path: "extend/backend.cfg",
-		Text: "{{with .Annotation \"example.com/peers\"}}    stick-table type ip size 1k peers {{.}}\n{{end}}",
-	}}))
-	if len(wrong) > 0 {
-		t.Fatal(wrong)
-	}
-	for _, culprits := range [][]int{{617}, {3, 998}} {
-		t.Run(fmt.Sprint(len(culprits)), func(t *testing.T) {
-			t.Parallel()
-			in := compiler.Input{Objects: many(thousand), Config: config.Default(), Templates: set, Now: now}
-			want := make([]string, len(culprits))
-			for n, i := range culprits {
-				annotate(in, i, "example.com/peers", "ghost")
-				want[n] = fmt.Sprintf("app-%05d", i)
-			}
-			check := &counted{Checker: haproxy(t)}
-			r, err := compiler.Compile(t.Context(), in, check)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, q := range r.Draft.Quarantined {
-				got = append(got, q.Name)
-				if q.Kind != "Ingress" || !strings.Contains(q.Reason, "unable to find sync peers 'ghost'") {
-					t.Errorf("left out: %+v", q)
-				}
-			}
-			if slices.Sort(got); !slices.Equal(got, want) {
-				t.Errorf("left out %v, want %v", got, want)
-			}
-			// Each culprit costs the try that fails, one without any object, and the
-			// halvings. The last try is that which passes; before the first one, two of
-			// a model of its own show that the templates are not at fault; one shows that
-			// hosts that are held are not either.
-			if limit := len(culprits)*(2+bits.Len(2*thousand)) + 4; check.runs > limit {
-				t.Errorf("haproxy was asked %d times, want at most %d", check.runs, limit)
-			}
-		})
-	}
 }

@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/templates"
 )
 
 // size is what of a snapshot could get lost: backends that have servers, and
@@ -23,24 +24,21 @@ type size struct {
 func sizeOf(files []snapshots.File) size {
 	var s size
 	for _, f := range files {
-		switch path := generic(f.Path); path {
-		case snapshots.ConfigFile:
+		switch path := f.Path; {
+		case path == snapshots.ConfigFile:
 			serving := 0
 			for section := range haproxycfg.Sections(f.Content) {
-				if section.Keyword == "backend" && section.Name != readyBackend && slices.ContainsFunc(section.Lines, isServers) {
+				if section.Keyword == "backend" && section.Name != templates.ReadyBackend && slices.ContainsFunc(section.Lines, isServers) {
 					serving++
 				}
 			}
 			s.backends = serving
-		case "maps/host.map", "maps/sni_*":
+		case path == "maps/host.map", strings.HasPrefix(path, "maps/sni_"):
 			s.hosts += entries(f.Content)
 		}
 	}
 	return s
 }
-
-// readyBackend represents the instance itself.
-const readyBackend = "hapsnap_ready"
 
 // isServers reports whether a line gives a backend servers.
 func isServers(line haproxycfg.Line) bool {

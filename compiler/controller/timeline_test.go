@@ -1,18 +1,20 @@
-package compiler_test
+package controller_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 )
 
 // Every stage of a compile and of a publication is timed.
 func TestRunTimesEachStage(t *testing.T) {
 	t.Parallel()
-	r := run(t, map[string]string{"web.yaml": manifest("web", "5s")})
-	r.awaitRoute(t, "web.example", true)
-	await(t, "samples of the stages", func() error {
-		families, err := r.registry.Gather()
+	r := controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
+	r.AwaitRoute(t, "web.example", true)
+	controllertest.Await(t, "samples of the stages", func() error {
+		families, err := r.Registry.Gather()
 		if err != nil {
 			return err
 		}

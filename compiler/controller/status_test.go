@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -52,9 +53,9 @@ func TestStatusKeepsFindingsWhileNothingIsRead(t *testing.T) {
 	bad := []diag.Diagnostic{{Severity: diag.Error, Message: "bad"}, {Severity: diag.Warning, Message: "odd"}}
 	head := backends(3).Seal(4, snapshots.ID{})
 	var s Status
-	s.compiled(Result{Diagnostics: bad}, nil, now)
+	s.compiled(compiler.Result{Diagnostics: bad}, nil, now)
 	s.published(head, nil, now)
-	s.compiled(Result{}, errors.New("gone"), now.Add(time.Minute))
+	s.compiled(compiler.Result{}, errors.New("gone"), now.Add(time.Minute))
 	s.published(head, nil, now.Add(time.Minute))
 	r := s.Report()
 	if len(r.Found) != 1 || r.Compiler.Warnings != 1 || r.Compiler.CompileError != "gone" || r.Compiler.Ready || !r.Compiler.LastSuccess.Equal(now) {
@@ -63,7 +64,7 @@ func TestStatusKeepsFindingsWhileNothingIsRead(t *testing.T) {
 	if r.Head.Snapshot != head.ID() || r.Head.Backends != 3 {
 		t.Errorf("head %+v", r.Head)
 	}
-	s.compiled(Result{}, nil, now.Add(2*time.Minute))
+	s.compiled(compiler.Result{}, nil, now.Add(2*time.Minute))
 	if r := s.Report(); len(r.Found) != 0 || !r.Compiler.Ready {
 		t.Errorf("found %v, compiler %+v", r.Found, r.Compiler)
 	}

@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -47,8 +48,8 @@ func expect(t *testing.T, r *prometheus.Registry, when string, want map[string]f
 	}
 }
 
-func drafted(kinds ...string) Result {
-	var r Result
+func drafted(kinds ...string) compiler.Result {
+	var r compiler.Result
 	for _, kind := range kinds {
 		r.Draft.Provenance.Inputs = append(r.Draft.Provenance.Inputs, snapshots.Input{Kind: kind})
 	}
@@ -73,7 +74,7 @@ func TestAges(t *testing.T) {
 	change = c.now
 	m.begins(change, c.pass(time.Second))
 	expect(t, r, "a later change", map[string]float64{since: 7, behind: 5, "queue_wait_seconds{}": 4})
-	m.compiled(time.Second, Result{}, ErrTemplates)
+	m.compiled(time.Second, compiler.Result{}, compiler.ErrTemplates)
 	m.published(true, nil, c.pass(time.Second))
 	expect(t, r, "an older draft", map[string]float64{since: 8, behind: 6})
 	m.begins(time.Time{}, c.now)
@@ -92,7 +93,7 @@ func TestObjectsByKind(t *testing.T) {
 	m := newMetrics(r, time.Now)
 	m.compiled(time.Second, drafted("Ingress", "Service", "Ingress", "Secret"), nil)
 	expect(t, r, "objects", map[string]float64{"objects{Ingress}": 2, "objects{Service}": 1, "objects{Secret}": 1})
-	m.compiled(time.Second, Result{}, ErrTemplates)
+	m.compiled(time.Second, compiler.Result{}, compiler.ErrTemplates)
 	expect(t, r, "what was read last stays", map[string]float64{"objects{Ingress}": 2})
 	m.compiled(time.Second, drafted("Ingress"), nil)
 	if n := testutil.CollectAndCount(m.objects); n != 1 {

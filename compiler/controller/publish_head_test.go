@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -39,7 +40,7 @@ func TestALeaderLooksAtTheHead(t *testing.T) {
 	}{
 		"what was published":                  {elsewhere{}, ours, nil, false},
 		"another":                             {elsewhere{}, others, nil, true},
-		"another, and nothing can be done":    {elsewhere{}, others, ErrTemplates, false},
+		"another, and nothing can be done":    {elsewhere{}, others, compiler.ErrTemplates, false},
 		"another, and nobody else could lead": {alone{}, others, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +50,7 @@ func TestALeaderLooksAtTheHead(t *testing.T) {
 				Store: seen{ids: []snapshots.ID{test.head}}, Leader: test.leader,
 			})
 			l.Status.published(published, nil, time.Now())
-			l.Status.compiled(Result{}, test.compile, time.Now())
+			l.Status.compiled(compiler.Result{}, test.compile, time.Now())
 			l.elected(t.Context(), time.Now().Add(-2*headInterval))
 			l.debounce.begin()
 			l.leads = true
@@ -108,7 +109,7 @@ func TestPublishAfterACorruptSnapshot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &damaged{ids: test.ids, whole: map[snapshots.ID]snapshots.Snapshot{good.ID(): good}}
-			_, published, err := Publish(t.Context(), s, Result{Draft: backends(test.left)}, guard)
+			_, published, err := Publish(t.Context(), s, compiler.Result{Draft: backends(test.left)}, guard)
 			if _, held := errors.AsType[*ShrinkError](err); held != test.held || published == held {
 				t.Fatalf("published %v, %v", published, err)
 			}

@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
@@ -178,7 +179,7 @@ func text(err error) string {
 
 // compiled takes note of a compile. Where not even the objects could be read, what
 // was found on them before still stands.
-func (s *Status) compiled(r Result, err error, now time.Time) {
+func (s *Status) compiled(r compiler.Result, err error, now time.Time) {
 	found := r.Diagnostics
 	s.mu.Lock()
 	defer s.mu.Unlock()

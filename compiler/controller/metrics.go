@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/compiler"
 )
 
 // metrics are those of one [Run]. Only its goroutine tells them anything, apart
@@ -52,7 +54,7 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 			Name: "hapsnap_compiler_ingresses", Help: "Ingresses that the last compile saw, by class: ours, other (not compiled).",
 		}, []string{"class"}),
 	}
-	for _, name := range stageNames {
+	for _, name := range compiler.StageNames {
 		m.stages.WithLabelValues(name)
 	}
 	m.succeeded.Store(clock().UnixNano())
@@ -116,7 +118,7 @@ func (m *metrics) pieces(written, used int) {
 	m.written, m.used = written, used
 }
 
-func (m *metrics) compiled(took time.Duration, r Result, err error) {
+func (m *metrics) compiled(took time.Duration, r compiler.Result, err error) {
 	m.duration.Observe(took.Seconds())
 	m.compiles.WithLabelValues(resultOf(r, err)).Inc()
 	if m.failed = err != nil; !m.failed {
@@ -126,9 +128,9 @@ func (m *metrics) compiled(took time.Duration, r Result, err error) {
 }
 
 // resultOf names what came of a compile.
-func resultOf(r Result, err error) string {
+func resultOf(r compiler.Result, err error) string {
 	switch {
-	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
+	case errors.Is(err, compiler.ErrTemplates), errors.Is(err, compiler.ErrGaveUp), errors.Is(err, compiler.ErrNothing):
 		return "templates"
 	case err != nil:
 		return "error"
@@ -140,7 +142,7 @@ func resultOf(r Result, err error) string {
 
 // read counts the objects that a draft was made from. Kinds that are gone are
 // not said to be there.
-func (m *metrics) read(r Result) {
+func (m *metrics) read(r compiler.Result) {
 	m.ingresses.WithLabelValues("ours").Set(float64(r.Ingresses.Compiled))
 	m.ingresses.WithLabelValues("other").Set(float64(r.Ingresses.Other()))
 	m.objects.Reset()

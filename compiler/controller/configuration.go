@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"context"
@@ -164,4 +164,27 @@ func ofNoObject(ds []diag.Diagnostic) []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(ds), func(d diag.Diagnostic) bool {
 		return d.Severity != diag.Error || d.Object != diag.Object{}
 	})
+}
+
+// countryWatch follows the files of the list of countries that the configuration names.
+type countryWatch struct {
+	files   []string
+	changed <-chan struct{}
+	stop    context.CancelFunc
+}
+
+// follow returns the channel that sends when one of these files may have changed.
+func (w *countryWatch) follow(ctx context.Context, files []string, log *slog.Logger) <-chan struct{} {
+	if slices.Equal(files, w.files) {
+		return w.changed
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+	w.files, w.changed, w.stop = slices.Clone(files), nil, nil
+	if len(files) > 0 {
+		ctx, w.stop = context.WithCancel(ctx)
+		w.changed = manifests.Watch(ctx, files, log)
+	}
+	return w.changed
 }

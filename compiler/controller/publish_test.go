@@ -1,4 +1,4 @@
-package compiler_test
+package controller_test
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
+	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -93,23 +95,23 @@ func (h *held) Publish(_ context.Context, d snapshots.Draft) (snapshots.ID, bool
 // candidate is one of several compilers for the same manifests and store.
 type candidate struct {
 	*chair
-	status *compiler.Status
+	status *controller.Status
 }
 
-func runCandidate(t *testing.T, manifests string, store *held, edits ...func(*compiler.Options)) candidate {
+func runCandidate(t *testing.T, manifests string, store *held, edits ...func(*controller.Options)) candidate {
 	t.Helper()
-	c := candidate{newChair(), &compiler.Status{}}
+	c := candidate{newChair(), &controller.Status{}}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	o := compiler.Options{
+	o := controller.Options{
 		Source: compiler.Source{Objects: compiler.Files(manifests), Config: config.Default()},
-		Store:  store, Checker: haproxy(t), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Status: c.status,
+		Store:  store, Checker: controllertest.HAProxy(t), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Status: c.status,
 		Interval: 20 * time.Millisecond, MaxWait: 200 * time.Millisecond, Leader: c.chair,
 	}
 	for _, edit := range edits {
 		edit(&o)
 	}
-	go func() { ended <- compiler.Run(ctx, o) }()
+	go func() { ended <- controller.Run(ctx, o) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -122,7 +124,7 @@ func runCandidate(t *testing.T, manifests string, store *held, edits ...func(*co
 func awaitSubjects(t *testing.T, store *dirstore.Store, want ...string) []snapshots.ID {
 	t.Helper()
 	var ids []snapshots.ID
-	await(t, "snapshots", func() error {
+	controllertest.Await(t, "snapshots", func() error {
 		view, err := store.View(t.Context())
 		if err != nil {
 			return err
@@ -150,30 +152,30 @@ func TestOnlyTheLeaderPublishes(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	dir, store := t.TempDir(), dirstore.Open(filepath.Join(root, "store"), dirstore.Options{})
-	put(t, dir, "web.yaml", manifest("web", "5s"))
+	controllertest.Put(t, dir, "web.yaml", controllertest.Manifest("web", "5s"))
 	one, two := runCandidate(t, dir, &held{Store: store}), runCandidate(t, dir, &held{Store: store})
-	await(t, "first follower", one.status.Ready)
-	await(t, "second follower", two.status.Ready)
+	controllertest.Await(t, "first follower", one.status.Ready)
+	controllertest.Await(t, "second follower", two.status.Ready)
 	if _, err := os.Stat(filepath.Join(root, "store")); !errors.Is(err, os.ErrNotExist) || one.status.Leads() {
 		t.Fatalf("followers published: %v", err)
 	}
 	web, api := "+1 backend, +1 route (Ingress shop/web)", "+1 backend, +1 route (Ingress shop/api)"
 	one.set(true)
 	first := awaitSubjects(t, store, web)
-	await(t, "leader", func() error {
+	controllertest.Await(t, "leader", func() error {
 		if one.status.Head() != first[0] || !one.status.Leads() || two.status.Leads() {
 			return errors.New("not known to lead")
 		}
 		return one.status.Ready()
 	})
 	one.set(false)
-	put(t, dir, "api.yaml", manifest("api", "5s"))
+	controllertest.Put(t, dir, "api.yaml", controllertest.Manifest("api", "5s"))
 	two.set(true)
 	ids := awaitSubjects(t, store, web, api)
 	// One that leads again looks at the store, and finds that nothing is missing.
 	two.set(false)
 	one.set(true)
-	await(t, "the head of the other", func() error {
+	controllertest.Await(t, "the head of the other", func() error {
 		if one.status.Head() != ids[1] {
 			return fmt.Errorf("head %s, want %s", one.status.Head(), ids[1])
 		}
@@ -188,16 +190,16 @@ func TestALateWriteUndoesNothing(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	dir, store := t.TempDir(), dirstore.Open(filepath.Join(root, "store"), dirstore.Options{})
-	put(t, dir, "web.yaml", manifest("web", "5s"))
+	controllertest.Put(t, dir, "web.yaml", controllertest.Manifest("web", "5s"))
 	paused := &held{Store: store, begun: make(chan struct{}), goOn: make(chan struct{}), result: make(chan error, 1)}
 	old, next := runCandidate(t, dir, paused), runCandidate(t, dir, &held{Store: store})
 	old.set(true)
 	<-paused.begun // with the draft of web alone
 	old.set(false)
-	put(t, dir, "api.yaml", manifest("api", "5s"))
-	await(t, "compiled", next.status.Ready)
+	controllertest.Put(t, dir, "api.yaml", controllertest.Manifest("api", "5s"))
+	controllertest.Await(t, "compiled", next.status.Ready)
 	next.set(true)
-	await(t, "both published", func() error {
+	controllertest.Await(t, "both published", func() error {
 		view, err := store.View(t.Context())
 		if err != nil || len(view.IDs) == 0 {
 			return fmt.Errorf("%v, %v", view.IDs, err)
@@ -262,18 +264,18 @@ func (a *told) text() string {
 func TestAnAnnouncerIsTold(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	put(t, dir, "web.yaml", manifest("web", "5s"))
-	put(t, dir, "other.yaml", strings.Replace(manifest("other", "5s"), "ingressClassName: hapsnap", "ingressClassName: another", 1))
-	put(t, dir, "shut.yaml", strings.Replace(manifest("shut", "5s"), "{example.com/timeout: \"5s\"}", "{hapsnap.dev/allow-list: nobody}", 1))
-	put(t, dir, "lost.yaml", strings.Replace(manifest("lost", "5s"), "path: /,", "path: \"\",", 1))
+	controllertest.Put(t, dir, "web.yaml", controllertest.Manifest("web", "5s"))
+	controllertest.Put(t, dir, "other.yaml", strings.Replace(controllertest.Manifest("other", "5s"), "ingressClassName: hapsnap", "ingressClassName: another", 1))
+	controllertest.Put(t, dir, "shut.yaml", strings.Replace(controllertest.Manifest("shut", "5s"), "{example.com/timeout: \"5s\"}", "{hapsnap.dev/allow-list: nobody}", 1))
+	controllertest.Put(t, dir, "lost.yaml", strings.Replace(controllertest.Manifest("lost", "5s"), "path: /,", "path: \"\",", 1))
 	heard := &told{}
-	c := runCandidate(t, dir, &held{Store: dirstore.Open(filepath.Join(t.TempDir(), "store"), dirstore.Options{})}, func(o *compiler.Options) {
+	c := runCandidate(t, dir, &held{Store: dirstore.Open(filepath.Join(t.TempDir(), "store"), dirstore.Options{})}, func(o *controller.Options) {
 		o.Announcer = heard
 		o.Source.Config.IngressStatus.Addresses = []string{"192.0.2.1"}
 	})
 	say := func(want string) {
 		t.Helper()
-		await(t, "announcer", func() error {
+		controllertest.Await(t, "announcer", func() error {
 			if got := heard.text(); got != want {
 				return fmt.Errorf("told %q, want %q", got, want)
 			}
@@ -284,7 +286,7 @@ func TestAnAnnouncerIsTold(t *testing.T) {
 	c.set(true)
 	// The host of what is left out is held, so that DNS keeps it.
 	say("found 2, served [Ingress shop/lost Ingress shop/shut Ingress shop/web] of 4 at [192.0.2.1]")
-	put(t, dir, "lost.yaml", manifest("lost", "5s"))
+	controllertest.Put(t, dir, "lost.yaml", controllertest.Manifest("lost", "5s"))
 	say("found 1, served [Ingress shop/lost Ingress shop/shut Ingress shop/web] of 4 at [192.0.2.1]")
 	if heard.said != 0 || heard.head.Revision == 0 {
 		t.Errorf("told of %d statuses of the Gateway API, and of the snapshot %s", heard.said, heard.head)

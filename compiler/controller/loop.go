@@ -1,4 +1,4 @@
-package compiler
+package controller
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
@@ -24,7 +25,7 @@ import (
 // Options are those of [Run]. All fields are needed, except the tracers, the leader,
 // the announcer, the judge, the times, and what changes the configuration.
 type Options struct {
-	Source  Source
+	Source  compiler.Source
 	Store   store
 	Checker *validate.Checker
 	Log     *slog.Logger
@@ -40,7 +41,7 @@ type Options struct {
 	// Announcer writes Events and statuses of objects; nil writes none.
 	Announcer announcer
 	// Judge gets what was compiled; nil is allowed.
-	Judge *Judge
+	Judge *compiler.Judge
 	// Interval is how long there must be no change before a change soon after another is
 	// compiled. MaxWait limits that wait. Zero means the default.
 	Interval, MaxWait time.Duration
@@ -64,7 +65,7 @@ const (
 // afterwards.
 func Run(ctx context.Context, o Options) error {
 	l := newLoop(o)
-	objects, templates := o.Source.changes(ctx, o.Log)
+	objects, templates := o.Source.Changes(ctx, o.Log)
 	l.elected(ctx, time.Now())
 	configuration := l.configuration(ctx)
 	var countries countryWatch
@@ -102,7 +103,7 @@ type loop struct {
 	metrics   *metrics
 	debounce  debounce
 	reread    retry // of what could not be read or checked
-	pending   *Result
+	pending   *compiler.Result
 	from      inputs.Inputs      // what the last compile read
 	timeline  *Timeline          // of pending, or of what was published last
 	republish retry              // of pending
@@ -129,7 +130,7 @@ func newLoop(o Options) *loop {
 		o.Tracers = noop.NewTracerProvider()
 	}
 	if o.Judge != nil {
-		o.Source.Objects = &sharedObjects{Objects: o.Source.Objects}
+		o.Source.Objects = compiler.Shared(o.Source.Objects)
 	}
 	l := &loop{
 		Options: o, metrics: newMetrics(o.Metrics, time.Now), rivals: rivals{own: newMark(o.Source.Objects, time.Now())},
@@ -184,7 +185,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	began, timeline := time.Now(), BeginTimeline(ctx, l.Tracers, l.trigger())
 	timeline.waited(change, began)
 	l.Source.Stages = timeline.Stage
-	result, objects, err := l.Source.attempt(timeline.Within(ctx), l.Checker, began, l.trigger())
+	result, objects, err := l.Source.Attempt(timeline.Within(ctx), l.Checker, began, l.trigger())
 	if result.Panicked {
 		l.Source = l.Source.Remembering() // anew
 	}
@@ -197,19 +198,19 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		l.wait(err)
 		return
 	}
-	if l.config.former != nil && errors.Is(err, ErrTemplates) {
+	if l.config.former != nil && errors.Is(err, compiler.ErrTemplates) {
 		l.refuse(ofNoObject(result.Diagnostics), time.Now())
 		return
 	}
-	l.Judge.note(compiled{source: l.Source, classes: objects.Classes, found: result.Diagnostics, err: err})
+	l.Judge.Compiled(l.Source, objects.Classes, result.Diagnostics, err)
 	l.report(result)
 	timeline.Compiled(result, err)
 	l.metrics.compiled(time.Since(began), result, err)
 	l.metrics.spent(timeline.spent())
-	l.metrics.pieces(l.Source.memo.Counts())
+	l.metrics.pieces(l.Source.Pieces())
 	l.Status.compiled(result, err, time.Now())
 	switch {
-	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
+	case errors.Is(err, compiler.ErrTemplates), errors.Is(err, compiler.ErrGaveUp), errors.Is(err, compiler.ErrNothing):
 		l.Log.Error("cannot compile, the published snapshot stays", "err", err)
 		l.reread.reset()
 	case err != nil:
@@ -246,7 +247,7 @@ func (l *loop) trigger() string {
 }
 
 // report logs what is new among the diagnostics and the kinds ignored.
-func (l *loop) report(r Result) {
+func (l *loop) report(r compiler.Result) {
 	if l.ignored != r.Ignored && r.Ignored != "" {
 		l.Log.Info("objects of kinds that are not compiled were passed over", "objects", r.Ignored)
 	}
@@ -286,7 +287,7 @@ func otherClasses(c ingress.Census) string {
 
 // publish brings the pending draft to the store, or keeps it for later.
 func (l *loop) publish(ctx context.Context) {
-	within, end := l.timeline.Stage(l.timeline.Within(ctx), stagePublish)
+	within, end := l.timeline.Stage(l.timeline.Within(ctx), compiler.StagePublish)
 	draft := l.pending.Draft
 	l.timeline.Sign(&draft)
 	id, published, err := l.bring(within, &draft)
@@ -346,7 +347,7 @@ func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID,
 	if err := guard(previous, *draft, l.Source.Config.ShrinkGuard); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	draft.Subject, draft.After = Subject(previous, *l.pending), &newest
+	draft.Subject, draft.After = compiler.Subject(previous, *l.pending), &newest
 	draft.Provenance.Trigger = l.rivals.own.trigger(draft.Provenance.Trigger)
 	*draft = draft.WithSealed(previous)
 	return l.Store.Publish(ctx, *draft)
