@@ -130,12 +130,8 @@ func (w *listWriter) scalar(s string) {
 }
 
 var (
-	// plainScalar matches what YAML takes for a string without quotes, but for the words of notStrings. uuidForm
-	// and digits are those of an API server's UIDs and resource versions, timeForm that of [time.RFC3339].
-	plainScalar  = regexp.MustCompile(`^[A-Za-z](?:[A-Za-z0-9./_-]*[A-Za-z0-9])?$`)
+	// notStrings are the words that isPlainText knows nothing of. timeForm is that of [time.RFC3339].
 	notStrings   = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
-	uuidForm     = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-	digits       = regexp.MustCompile(`^[1-9][0-9]*$`)
 	timeForm     = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$`)
 	wildcardForm = regexp.MustCompile(`^\*\.[A-Za-z0-9.-]+$`)
 	// A fingerprint with one of these letters is no number in any base.
@@ -144,13 +140,56 @@ var (
 
 const lettersOfNoNumber = "acdf"
 
+// isPlainText reports whether YAML takes s for a string without quotes, but for the words of notStrings: it begins with a
+// letter, goes on with letters, digits and a few signs, and does not end with a sign. There are five such texts for
+// each object, and a regular expression took most of the time of a manifest.
+func isPlainText(s string) bool {
+	if s == "" || !isLetter(s[0]) || !isLetter(s[len(s)-1]) && !isDigit(s[len(s)-1]) {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !isLetter(c) && !isDigit(c) && c != '.' && c != '/' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return len(s) > len("false") || !notStrings.MatchString(s)
+}
+
+// isUUID reports whether s has the form of an API server's UIDs.
+func isUUID(s string) bool {
+	const form = "00000000-0000-0000-0000-000000000000"
+	if len(s) != len(form) {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; form[i] == '-' && c != '-' || form[i] != '-' && !isDigit(c) && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// isNumber reports whether s has digits alone, as resource versions have, and does not begin with 0.
+func isNumber(s string) bool {
+	for i := range len(s) {
+		if !isDigit(s[i]) {
+			return false
+		}
+	}
+	return s != "" && s[0] != '0'
+}
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
 // scalar returns a string as the YAML library writes it. It asks the library for what it does not know, and
 // only once. What the library may spread over several lines depends on its place, and is nothing for it.
 func scalar(s string, known map[string]string) (text string, ok bool) {
 	switch {
-	case uuidForm.MatchString(s), plainScalar.MatchString(s) && !notStrings.MatchString(s), fingerprintForm.MatchString(s) && strings.ContainsAny(s, lettersOfNoNumber):
+	case isUUID(s), isPlainText(s), fingerprintForm.MatchString(s) && strings.ContainsAny(s, lettersOfNoNumber):
 		return s, true
-	case digits.MatchString(s), timeForm.MatchString(s) && isTime(s):
+	case isNumber(s), timeForm.MatchString(s) && isTime(s):
 		return `"` + s + `"`, true
 	case wildcardForm.MatchString(s):
 		return "'" + s + "'", true
