@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -16,36 +17,107 @@ var pushRows = []row{
 	{name: "push", what: "a push with a reload", limit: "the same post with its reload, made bare", goal: 1.1, unit: seconds, most: 10_000, measure: pushReloading},
 }
 
-// bound returns what an instance gets of two versions of the world, between which it has to reload.
+const (
+	ownStart     = "a restart of HAProxy with the same files"
+	restartedOne = "HAProxy after that restart"
+)
+
+// manyRows are the rows about instances with much, which take minutes.
+var manyRows = []row{
+	{name: "routes-many", what: "40,000 Ingresses with 2,800 certificates brought to an instance that has nothing", limit: ownStart, unit: seconds, long: true, measure: shown("routes-many", manyRoutes)},
+	{name: "routes-many-memory", what: "the HAProxy that runs them", limit: restartedOne, unit: bytes, long: true, measure: shown("routes-many-memory", manyRoutes)},
+	{name: "certificates-many", what: "15,000 certificates of 30,000 Ingresses brought to an instance that has nothing", limit: ownStart, unit: seconds, long: true, measure: shown("certificates-many", manyCertificates)},
+	{name: "certificates-many-memory", what: "the HAProxy that runs them", limit: restartedOne, unit: bytes, long: true, measure: shown("certificates-many-memory", manyCertificates)},
+}
+
+func manyRoutes(ctx context.Context, w *world) (showing, error) {
+	return broughtMany(ctx, w.sharing(40_000, 16), "routes-many")
+}
+
+func manyCertificates(ctx context.Context, w *world) (showing, error) {
+	return broughtMany(ctx, w.sharing(30_000, 2), "certificates-many")
+}
+
+// broughtMany uploads everything of a world to an instance and has it reload, and compares that with a restart.
+func broughtMany(ctx context.Context, w *world, name string) (showing, error) {
+	edges, err := w.startEdges(1)
+	if err != nil {
+		return nil, err
+	}
+	defer closeEdges(edges)
+	client, err := edges[0].client()
+	if err != nil {
+		return nil, err
+	}
+	e := w.atEdges()
+	want, err := boundAt(ctx, e, e.input(), 1, edges[0].layout())
+	if err != nil {
+		return nil, err
+	}
+	memory := func() (float64, error) {
+		pid, err := edges[0].WorkerPID()
+		if err != nil {
+			return 0, err
+		}
+		return residentOf(pid, "VmRSS:")
+	}
+	target := push.Instance{API: client, ReloadTimeout: patience, Poll: 10 * time.Millisecond}
+	began := time.Now()
+	if _, err := target.Push(ctx, want, nil, push.Known{}); err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	pushed, err := memory()
+	if err != nil {
+		return nil, err
+	}
+	began = time.Now()
+	if err := edges[0].RestartHAProxy(); err != nil {
+		return nil, err
+	}
+	restart := time.Since(began)
+	restarted, err := memory()
+	return showing{
+		name:             {Limit: restart.Seconds(), Work: took.Seconds(), Turns: 1},
+		name + "-memory": {Limit: restarted, Work: pushed, Turns: 1},
+	}, err
+}
+
+// boundVersions returns what an instance gets of two versions of the world, between which it has to reload.
 func boundVersions(ctx context.Context, w *world, layout bind.Layout) (out [2]bind.Bound, err error) {
 	for n := range out {
 		in := w.input()
 		in.Objects = w.annotated(in.Objects, n)
-		r, err := w.compiled(ctx, in)
-		if err != nil {
-			return out, err
-		}
-		s := r.Draft.Seal(uint64(n)+1, snapshots.ID{})
-		needs, err := bind.Needs(s.Config(), r.Draft.Certificates)
-		if err != nil {
-			return out, err
-		}
-		live, err := w.check.StandIns(nil, needs)
-		if err != nil {
-			return out, err
-		}
-		slots, err := bind.Placeholder(s)
-		if err != nil {
-			return out, err
-		}
-		if out[n], err = bind.Bind(s, bind.Inputs{Live: live, Slots: slots, Layout: layout}); err != nil {
+		if out[n], err = boundAt(ctx, w, in, uint64(n)+1, layout); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// push compares a push that reloads with the post alone. Each of them brings the instance from one
+// boundAt compiles, and joins the result with placeholders.
+func boundAt(ctx context.Context, w *world, in compiler.Input, revision uint64, layout bind.Layout) (bind.Bound, error) {
+	r, err := w.compiled(ctx, in)
+	if err != nil {
+		return bind.Bound{}, err
+	}
+	s := r.Draft.Seal(revision, snapshots.ID{})
+	needs, err := bind.Needs(s.Config(), r.Draft.Certificates)
+	if err != nil {
+		return bind.Bound{}, err
+	}
+	live, err := w.check.StandIns(nil, needs)
+	if err != nil {
+		return bind.Bound{}, err
+	}
+	slots, err := bind.Placeholder(s)
+	if err != nil {
+		return bind.Bound{}, err
+	}
+	return bind.Bind(s, bind.Inputs{Live: live, Slots: slots, Layout: layout})
+}
+
+// pushReloading compares a push that reloads with the post alone. Each of them brings the instance from one
 // version of the world to the other.
 func pushReloading(ctx context.Context, w *world) (Cell, error) {
 	edges, err := w.startEdges(1)

@@ -53,6 +53,11 @@ func (w *world) small() *world {
 	return &world{bench: w.bench, n: fleetWorld, objects: worlds.Ingresses(fleetWorld), set: w.set, config: w.config}
 }
 
+// sharing is a world of another size, in which so many Ingresses share a certificate.
+func (w *world) sharing(n, perCertificate int) *world {
+	return &world{bench: w.bench, n: n, objects: worlds.IngressesSharing(n, perCertificate), set: w.set, config: w.config}
+}
+
 // atEdges is the world as instances of this machine run it, each at an address of its own.
 func (w *world) atEdges() *world {
 	e := &world{bench: w.bench, n: w.n, objects: w.objects, set: w.set, config: w.config}

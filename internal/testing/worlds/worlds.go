@@ -48,6 +48,9 @@ const (
 // Class is the class of the Ingresses, and of the Gateway.
 const Class = "hapsnap"
 
+// GatewayPort is the port of the Gateway's listener.
+const GatewayPort = 8080
+
 // options are those that Ingresses have, in turn.
 var options = [][2]string{
 	{"timeout-server", "45s"}, {"balance", "leastconn"}, {"rate-limit", "200"}, {"allow-list", "10.0.0.0/8"},
@@ -74,8 +77,11 @@ func path(i int) string {
 	return fmt.Sprintf("/part-%d", i%PerHost)
 }
 
-// secret is the name of the certificate of the i-th Ingress.
-func secret(i int) string { return fmt.Sprintf("tls-%06d", i/PerCertificate) }
+// secret is the name of the certificate of the i-th Ingress, where so many of a namespace share one.
+func secret(i, perCertificate int) string {
+	perNamespace := (PerNamespace + perCertificate - 1) / perCertificate
+	return fmt.Sprintf("tls-%06d", i/PerNamespace*perNamespace+i%PerNamespace/perCertificate)
+}
 
 // meta is what an API server says of the i-th object of a kind.
 func meta(kind byte, namespace, name string, i int) metav1.ObjectMeta {
@@ -87,20 +93,24 @@ func meta(kind byte, namespace, name string, i int) metav1.ObjectMeta {
 }
 
 // Ingresses returns n Ingresses with all that belongs to them.
-func Ingresses(n int) inputs.Inputs {
-	in := common(n)
+func Ingresses(n int) inputs.Inputs { return IngressesSharing(n, PerCertificate) }
+
+// IngressesSharing is [Ingresses], of which so many of a namespace share a certificate. It is a multiple of
+// [PerHost], so that a host has one.
+func IngressesSharing(n, perCertificate int) inputs.Inputs {
+	in := common(n, perCertificate)
 	for i := range n {
-		in.Ingresses = append(in.Ingresses, object("Ingress", ingress(i)))
+		in.Ingresses = append(in.Ingresses, object("Ingress", ingress(i, perCertificate)))
 	}
 	return in
 }
 
-func ingress(i int) *networkingv1.Ingress {
+func ingress(i, perCertificate int) *networkingv1.Ingress {
 	class, prefix := Class, networkingv1.PathTypePrefix
 	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: Name(i), Port: networkingv1.ServiceBackendPort{Number: 80}}}
 	ing := &networkingv1.Ingress{ObjectMeta: meta(1, Namespace(i), Name(i), i), Spec: networkingv1.IngressSpec{
 		IngressClassName: &class,
-		TLS:              []networkingv1.IngressTLS{{Hosts: []string{Host(i)}, SecretName: secret(i)}},
+		TLS:              []networkingv1.IngressTLS{{Hosts: []string{Host(i)}, SecretName: secret(i, perCertificate)}},
 		Rules: []networkingv1.IngressRule{{Host: Host(i), IngressRuleValue: networkingv1.IngressRuleValue{
 			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: path(i), PathType: &prefix, Backend: backend}}},
 		}}},
@@ -115,7 +125,7 @@ func ingress(i int) *networkingv1.Ingress {
 // Routes returns the same with an HTTPRoute in place of each Ingress, and the Gateway that they are for.
 // Its certificates are those of the first namespace: a Gateway may have 64 of them.
 func Routes(n int) inputs.Inputs {
-	in := common(n)
+	in := common(n, PerCertificate)
 	all := gatewayv1.NamespacesFromAll
 	in.Gateway.Add(&gatewayv1.GatewayClass{
 		ObjectMeta: meta(2, "", Class, 0),
@@ -124,7 +134,7 @@ func Routes(n int) inputs.Inputs {
 	in.Gateway.Add(&gatewayv1.Gateway{ObjectMeta: meta(3, Namespace(0), "web", 0), Spec: gatewayv1.GatewaySpec{
 		GatewayClassName: Class,
 		Listeners: []gatewayv1.Listener{{
-			Name: "http", Port: 8080, Protocol: gatewayv1.HTTPProtocolType,
+			Name: "http", Port: GatewayPort, Protocol: gatewayv1.HTTPProtocolType,
 			AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &all}},
 		}},
 	}})
@@ -155,7 +165,7 @@ func route(i int) *gatewayv1.HTTPRoute {
 }
 
 // common is what Ingresses and routes both need.
-func common(n int) inputs.Inputs {
+func common(n, perCertificate int) inputs.Inputs {
 	var in inputs.Inputs
 	for i := range n {
 		in.Services = append(in.Services, object("Service", &corev1.Service{
@@ -163,14 +173,15 @@ func common(n int) inputs.Inputs {
 		}))
 		in.EndpointSlices = append(in.EndpointSlices, object("EndpointSlice", slice(i)))
 	}
-	for i := 0; i < n; i += PerCertificate {
+	for i, end := 0, 0; i < n; i = end {
+		end = min(i+perCertificate, (i/PerNamespace+1)*PerNamespace, n)
 		var names []string
-		for host := i; host < min(i+PerCertificate, n); host += PerHost {
+		for host := i; host < end; host += PerHost {
 			names = append(names, Host(host))
 		}
 		certificate, key := certificate(i, names)
 		in.Secrets = append(in.Secrets, object("Secret", &corev1.Secret{
-			ObjectMeta: meta(7, Namespace(i), secret(i), i), Type: corev1.SecretTypeTLS,
+			ObjectMeta: meta(7, Namespace(i), secret(i, perCertificate), i), Type: corev1.SecretTypeTLS,
 			Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
 		}))
 	}

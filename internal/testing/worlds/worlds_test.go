@@ -50,3 +50,22 @@ func TestChanges(t *testing.T) {
 		t.Error("another Ingress was copied")
 	}
 }
+
+// Ingresses that share a certificate are of one namespace, and every host is in the certificate that it names.
+func TestSharing(t *testing.T) {
+	t.Parallel()
+	for per, want := range map[int]int{2: 125, 10: 25, 16: 18} {
+		in, names := worlds.IngressesSharing(250, per), map[string]bool{}
+		for _, s := range in.Secrets {
+			names[s.Ref.Namespace+"/"+s.Ref.Name] = true
+		}
+		if len(in.Secrets) != want || len(names) != want {
+			t.Errorf("%d of %d each: %d certificates of %d names, want %d", 250, per, len(in.Secrets), len(names), want)
+		}
+		for _, ing := range in.Ingresses {
+			if name := ing.Ref.Namespace + "/" + ing.Value.Spec.TLS[0].SecretName; !names[name] {
+				t.Errorf("%d each: %s has no certificate %s", per, ing.Ref, name)
+			}
+		}
+	}
+}
