@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The images of hapsnap: targets compiler, pusher, haproxy and hapsnap. HAPROXY_LINE is the line of
+# The images of hapsnap: targets compiler, pusher, haproxy, waf and hapsnap. HAPROXY_LINE is the line of
 # HAProxy of the fleet; the compiler's image has the same one, as what checks a
 # configuration has to be what runs it.
 #
@@ -17,6 +17,10 @@ COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
 	CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
 	-ldflags "-s -w -X github.com/hapsnap/hapsnap/internal/process.version=$VERSION" -o /out/ ./cmd/...
+# The agent without a file system: uploads that it inspects never reach a disk.
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+	CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false -tags no_fs_access \
+	-ldflags "-s -w -X github.com/hapsnap/hapsnap/internal/process.version=$VERSION" -o /out/ ./cmd/waf
 
 # HAProxy with the libraries that it is linked with, and no shell. libgcc_s is loaded by
 # glibc when a thread ends, which is an abort without it.
@@ -62,6 +66,20 @@ COPY --from=build /out/bootstrap /usr/local/bin/bootstrap
 ENV PATH=/usr/local/bin
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/pusher"]
+
+# The agent that inspects requests. It reads and writes no file but its socket.
+FROM scratch AS waf
+ARG VERSION=unknown REVISION=unknown
+LABEL org.opencontainers.image.title="hapsnap waf" \
+	org.opencontainers.image.source="https://github.com/hapsnap/hapsnap" \
+	org.opencontainers.image.licenses="Apache-2.0" \
+	org.opencontainers.image.version="$VERSION" \
+	org.opencontainers.image.revision="$REVISION"
+COPY --from=build /out/waf /usr/local/bin/waf
+ENV PATH=/usr/local/bin
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/waf"]
+CMD ["run"]
 
 # What people type, for CI and for a shell in a cluster. It has the haproxy that render asks.
 FROM scratch AS hapsnap

@@ -9,11 +9,20 @@ import (
 	"strings"
 )
 
-// FirstRule and LastRule are the ids that exclusions may name: those of the rules that inspect requests.
+// FirstRule and LastRule are the ids that exclusions may name: those of the rules that inspect requests. Beside them
+// are those that deny a body which cannot be read.
 const (
 	FirstRule = 911000
 	LastRule  = 944999
+
+	UnreadableBody      = 200002
+	UnreadableMultipart = 200003
 )
+
+// InPolicies reports whether policies may name a rule.
+func InPolicies(id int) bool {
+	return id == UnreadableBody || id == UnreadableMultipart || id >= FirstRule && id <= LastRule
+}
 
 // collections are the parts of requests that rules look at, and whether a target of each may have a key.
 var collections = map[string]bool{
@@ -72,8 +81,12 @@ func ParseRange(text string) (first, last int, err error) {
 	if err == nil {
 		last, err = ruleID(high)
 	}
-	if err == nil && first > last {
+	switch {
+	case err != nil:
+	case first > last:
 		err = errors.New("it ends before it begins")
+	case first < FirstRule && last >= FirstRule:
+		err = errors.New("it begins and ends among different rules")
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("%.64q is no id of a rule, such as 942100, and no range, such as 942000-942999: %w", text, err)
@@ -87,8 +100,8 @@ func ruleID(text string) (int, error) {
 	if err != nil || len(text) != 6 || text[0] < '1' {
 		return 0, errors.New("an id has six digits")
 	}
-	if id < FirstRule || id > LastRule {
-		return 0, fmt.Errorf("rules that inspect requests have ids from %d to %d", FirstRule, LastRule)
+	if !InPolicies(id) {
+		return 0, fmt.Errorf("rules that inspect requests have ids from %d to %d, %d and %d", FirstRule, LastRule, UnreadableBody, UnreadableMultipart)
 	}
 	return id, nil
 }

