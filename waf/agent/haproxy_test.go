@@ -75,6 +75,9 @@ type site struct {
 	stop   context.CancelFunc // of the agent
 	ended  chan error
 	audit  *locked
+
+	deadline time.Duration
+	before   func(path string) // each inspection
 }
 
 type locked struct {
@@ -144,7 +147,10 @@ func (s *site) startAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := agent.New(agent.Options{Audit: s.audit, Deadline: 9 * time.Second})
+	a := agent.New(agent.Options{Audit: s.audit, Deadline: cmp.Or(s.deadline, 9*time.Second), Parallel: 2})
+	if s.before != nil {
+		a.Before(s.before)
+	}
 	s.stop, s.ended = stop, make(chan error, 1)
 	go func() { s.ended <- a.Run(ctx, listener) }()
 }
@@ -341,6 +347,40 @@ func TestAgentEnds(t *testing.T) {
 	for status := range seen {
 		if status != http.StatusOK && status != http.StatusServiceUnavailable {
 			t.Errorf("%d requests ended with %d", seen[status], status)
+		}
+	}
+}
+
+// A request whose inspection panics, or does not end, is answered with an error, and costs nobody else anything.
+func TestInspectionFails(t *testing.T) {
+	t.Parallel()
+	s := start(t, policy.Policy{Engine: policy.Block})
+	s.stopAgent(t)
+	release := make(chan struct{})
+	s.deadline = 2 * time.Second
+	s.before = func(path string) {
+		switch path {
+		case "/panic":
+			panic("on purpose")
+		case "/slow":
+			<-release
+		}
+	}
+	s.startAgent(t)
+	s.wait(t, http.StatusOK)
+	for _, path := range []string{"/panic", "/slow", "/panic"} {
+		if status, text := s.ask(t, ordinary("GET", path, "")); status != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+	if status, text := s.ask(t, ordinary("GET", "/", "")); status != http.StatusOK {
+		t.Errorf("afterwards: %d %s", status, text)
+	}
+	close(release)
+	s.stopAgent(t)
+	for _, want := range []string{`"reason":"panic: panic: on purpose`, `"reason":"deadline"`} {
+		if !strings.Contains(s.audit.text(), want) {
+			t.Errorf("no %s in the audit log:\n%s", want, s.audit.text())
 		}
 	}
 }
