@@ -65,10 +65,12 @@ type gatewayStatuses struct {
 	in     inputs.GatewayAPI
 	config config.Config
 	said   gateway.Verdicts
-	where  []gatewayv1.GatewayStatusAddress
-	head   snapshots.ID
-	first  map[types.UID]generation
-	wrote  map[types.UID]gatewayMark
+	// elsewhere are Gateways of other fleets.
+	elsewhere gateway.Elsewhere
+	where     []gatewayv1.GatewayStatusAddress
+	head      snapshots.ID
+	first     map[types.UID]generation
+	wrote     map[types.UID]gatewayMark
 
 	changed bool // since the queue was made
 	queue   []gatewayObject
@@ -121,6 +123,7 @@ func (a *Announcer) Gateways(in inputs.Inputs, c config.Config, said gateway.Ver
 	if known {
 		g.where = gatewayAddresses(where)
 	}
+	g.elsewhere = gateway.Elsewhere{Fleet: c.GatewayAPI.Fleet, In: in.Gateway, Reads: inputs.NewSelector(c, in.Namespaces).Reads}
 	atStart := g.head.IsZero()
 	g.in, g.config, g.said, g.head = in.Gateway, c, said, head
 	there := map[types.UID]bool{}
@@ -206,7 +209,7 @@ func (g *gatewayStatuses) objects() []gatewayObject {
 	}
 	for kind, o := range g.in.Each() {
 		if kind.IsRoute() {
-			out = append(out, routeObject(o, g.config.GatewayAPI.ControllerName, parents[o.Ref]))
+			out = append(out, g.routeObject(o, parents[o.Ref]))
 		}
 	}
 	return append(out, g.policyObjects()...)
@@ -224,7 +227,7 @@ func (g *gatewayStatuses) policyObjects() []gatewayObject {
 			if there["ancestors"] == nil && len(ancestors[o.Ref]) == 0 {
 				return there, nil
 			}
-			return status.Policy(there, g.config.GatewayAPI.ControllerName, ancestors[o.Ref], now)
+			return status.Policy(there, g.config.GatewayAPI.ControllerName, ancestors[o.Ref], g.elsewhereFor(o.Ref.Namespace, "ancestorRef"), now)
 		}})
 	}
 	return out
@@ -239,13 +242,27 @@ func find[T any](list []inputs.Object[T], ref diag.Object) (inputs.Object[T], bo
 }
 
 // routeObject is a route, also one that names none of our Gateways: it loses what we have written when it did.
-func routeObject(o inputs.GatewayObject, controller string, parents []gatewayv1.RouteParentStatus) gatewayObject {
+func (g *gatewayStatuses) routeObject(o inputs.GatewayObject, parents []gatewayv1.RouteParentStatus) gatewayObject {
 	return gatewayObject{o.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 		if there["parents"] == nil && len(parents) == 0 {
 			return there, nil
 		}
-		return status.Route(there, controller, parents, now)
+		return status.Route(there, g.config.GatewayAPI.ControllerName, parents, g.elsewhereFor(o.Ref.Namespace, "parentRef"), now)
 	}}
+}
+
+// elsewhereFor says which entries of statuses of a namespace are those of compilers of other fleets.
+func (g *gatewayStatuses) elsewhereFor(namespace, field string) func(entry map[string]any) bool {
+	return func(entry map[string]any) bool {
+		ref, _ := entry[field].(map[string]any)
+		about := diag.Object{Kind: "Gateway", Namespace: namespace}
+		for key, into := range map[string]*string{"kind": &about.Kind, "namespace": &about.Namespace, "name": &about.Name} {
+			if value, is := ref[key].(string); is {
+				*into = value
+			}
+		}
+		return g.elsewhere.Has(about, status.Message(entry, string(gatewayv1.RouteConditionAccepted)))
+	}
 }
 
 // running says what is known of the workers.

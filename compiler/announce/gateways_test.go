@@ -173,10 +173,15 @@ func (w world) gatewayAPI(plurals ...string) {
 // read reads an object of the Gateway API.
 func (w world) read(kind, name string, into any) {
 	w.Helper()
+	w.readIn(w.namespace, kind, name, into)
+}
+
+func (w world) readIn(namespace, kind, name string, into any) {
+	w.Helper()
 	var u unstructured.Unstructured
 	u.SetAPIVersion("gateway.networking.k8s.io/v1")
 	u.SetKind(kind)
-	if err := w.server.Client().Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, &u); err != nil {
+	if err := w.server.Client().Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &u); err != nil {
 		w.Fatal(err)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {

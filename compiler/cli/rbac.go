@@ -185,7 +185,7 @@ func (f *rbacFlags) grant(r *rbac.Roles, c config.Config, reading []rbac.Grant) 
 	r.Namespaces = append(r.Namespaces, lease.Namespace)
 	r.Grants = rbac.Join(reading, rbac.Grant{Concern: "lease", Namespace: lease.Namespace, Rules: election.Rules(lease.Name)})
 	r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "events", Rules: events.Rules()})...)
-	if c.IngressStatus.Service != "" || len(c.IngressStatus.Addresses) > 0 {
+	if c.GatewayAPI.Fleet == "" && (c.IngressStatus.Service != "" || len(c.IngressStatus.Addresses) > 0) {
 		r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "status", Rules: announce.StatusRules()})...)
 	}
 	if err := f.grantGateways(r, c, tenants); err != nil {
@@ -225,7 +225,9 @@ func (f *rbacFlags) grantGateways(r *rbac.Roles, c config.Config, tenants rbac.S
 		return nil
 	}
 	classes, objects := announce.GatewayRules()
-	r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "gatewaystatus", Rules: classes})
+	if c.GatewayAPI.Fleet == "" {
+		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "gatewaystatus", Rules: classes})
+	}
 	r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "routestatus", Rules: objects})...)
 	if c.GatewayAPI.Services.Enabled {
 		r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "gatewayservices", Rules: announce.ServiceRules()})...)

@@ -158,8 +158,10 @@ func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 			out = append(out, q)
 		}
 	}
-	add(c.Namespaces, kubewatch.Query{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"})
-	add(nil, kubewatch.Query{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"})
+	if c.GatewayAPI.Fleet == "" {
+		add(c.Namespaces, kubewatch.Query{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"})
+		add(nil, kubewatch.Query{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"})
+	}
 	add(c.Namespaces, kubewatch.Query{APIVersion: "v1", Kind: "Service"})
 	if c.Endpoints == config.Recorded {
 		add(c.Namespaces, kubewatch.Query{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"})

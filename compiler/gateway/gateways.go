@@ -39,7 +39,9 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 	for _, c := range sorted(in.Classes) {
 		if string(c.Value.Spec.ControllerName) == t.cfg.Controller {
 			ours[c.Ref.Name] = c.Value.Spec.ParametersRef == nil
-			t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c, t.cfg, of))
+			if t.cfg.Fleet == "" { // the other compilers of a class leave it to that one
+				t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c, t.cfg, of))
+			}
 			for _, w := range of.warnings() {
 				t.report(w.Severity, c.Ref, c.Position("spec", "controllerName"), w.Message, w.Hint)
 			}
@@ -50,7 +52,7 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 	}
 	sets := sorted(in.Sets)
 	for _, o := range sorted(in.Gateways) {
-		if !ours[string(o.Value.Spec.GatewayClassName)] {
+		if !ours[string(o.Value.Spec.GatewayClassName)] || fleetOf(o.Value) != t.cfg.Fleet {
 			continue
 		}
 		g := attach.NewGateway(o, setsFor(o.Ref, sets)...)
@@ -149,8 +151,8 @@ func (t *gateways) refuse(g *attach.Gateway) {
 		return len(t.cfg.Addresses) == 0 || a.Type != nil && *a.Type != gatewayv1.IPAddressType
 	}):
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonUnsupportedAddress), Message: "addresses are supported only of the type IPAddress, and only if the configuration has some for Gateways"}
-	case spec.Infrastructure != nil && spec.Infrastructure.ParametersRef != nil:
-		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: "parameters are not supported"}
+	case spec.Infrastructure != nil && spec.Infrastructure.ParametersRef != nil && fleetOf(g.Value) == "":
+		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: "parameters are not supported, other than a Fleet of hapsnap.dev"}
 	default:
 		return
 	}

@@ -53,7 +53,7 @@ type use struct {
 // policies are the BackendTLSPolicies.
 type policies struct {
 	*findings
-	controller  string
+	cfg         Config
 	world       *attach.World
 	authorities *authorities
 	// first has the one that holds for a target: the oldest.
@@ -67,8 +67,8 @@ type targeted struct {
 	port string
 }
 
-func newPolicies(f *findings, controller string, world *attach.World, a *authorities, in []inputs.Object[gatewayv1.BackendTLSPolicy]) *policies {
-	out := &policies{findings: f, controller: controller, world: world, authorities: a, first: map[target]*backendTLS{}, by: map[types.NamespacedName][]targeted{}}
+func newPolicies(f *findings, cfg Config, world *attach.World, a *authorities, in []inputs.Object[gatewayv1.BackendTLSPolicy]) *policies {
+	out := &policies{findings: f, cfg: cfg, world: world, authorities: a, first: map[target]*backendTLS{}, by: map[types.NamespacedName][]targeted{}}
 	for _, o := range sorted(in) {
 		p := &backendTLS{Object: o, ancestors: map[diag.Object]*ancestor{}}
 		for _, ref := range o.Value.Spec.TargetRefs {
@@ -202,8 +202,8 @@ func (p *policies) verdicts() []PolicyVerdict {
 					Group: new(gatewayv1.Group(attach.Group)), Kind: new(gatewayv1.Kind(g.Ref.Kind)),
 					Namespace: new(gatewayv1.Namespace(g.Ref.Namespace)), Name: gatewayv1.ObjectName(g.Ref.Name),
 				},
-				ControllerName: gatewayv1.GatewayController(p.controller),
-				Conditions:     b.conditions(a),
+				ControllerName: gatewayv1.GatewayController(p.cfg.Controller),
+				Conditions:     b.conditions(a, p.cfg.Fleet),
 			})
 		}
 		out = append(out, v)
@@ -213,7 +213,7 @@ func (p *policies) verdicts() []PolicyVerdict {
 }
 
 // conditions are those of a policy for a Gateway.
-func (b *backendTLS) conditions(a *ancestor) []metav1.Condition {
+func (b *backendTLS) conditions(a *ancestor, fleet string) []metav1.Condition {
 	accepted := b.accepted
 	switch {
 	case a.holds:
@@ -226,6 +226,7 @@ func (b *backendTLS) conditions(a *ancestor) []metav1.Condition {
 	if accepted.Fine() {
 		c.Message = cmp.Or(a.conflict, a.missing)
 	}
+	c.Message = signed(fleet, c.Message)
 	return []metav1.Condition{
 		c, condition(string(gatewayv1.BackendTLSPolicyConditionResolvedRefs), string(gatewayv1.BackendTLSPolicyReasonResolvedRefs), b.resolved, b.Value.Generation),
 	}

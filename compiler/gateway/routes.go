@@ -144,7 +144,7 @@ func (t *routes) route(o route) {
 			for _, a := range attachments {
 				t.give(a, r)
 			}
-			verdict.Parents = append(verdict.Parents, r.verdict(ref, why, t.cfg.Controller))
+			verdict.Parents = append(verdict.Parents, r.verdict(ref, why, t.cfg))
 			continue
 		}
 		if why.Fine() {
@@ -155,7 +155,7 @@ func (t *routes) route(o route) {
 		if why.Fine() {
 			why = t.bound(r, attachments)
 		}
-		verdict.Parents = append(verdict.Parents, r.verdict(ref, why, t.cfg.Controller))
+		verdict.Parents = append(verdict.Parents, r.verdict(ref, why, t.cfg))
 		if !why.Fine() {
 			continue
 		}

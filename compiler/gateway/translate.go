@@ -26,6 +26,8 @@ import (
 type Config struct {
 	// Controller is the controllerName of the GatewayClasses that are ours.
 	Controller string
+	// Fleet is the one whose Gateways are translated, as namespace/name. If empty, those are that name none.
+	Fleet string
 	// Addresses are those that Gateways get for themselves; with none, they share the configuration's,
 	// and the Ports.
 	Addresses []netip.Prefix
@@ -75,7 +77,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 		certificates: newCertificates(in.Secrets, cfg, f.addNew), authorities: newAuthorities(in, world, cfg.MostAuthorityBytes),
 	}
 	g.place(in.Gateway, apiOf(in))
-	policies := newPolicies(f, cfg.Controller, world, g.authorities, in.Gateway.Policies)
+	policies := newPolicies(f, cfg, world, g.authorities, in.Gateway.Policies)
 	secrets, configMaps := inputs.NewLookup(in.Secrets), inputs.NewLookup(in.ConfigMaps)
 	taker := access.NewTaker(secrets, configMaps, cfg.Access, f.addNew)
 	r := &routes{

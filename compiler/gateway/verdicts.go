@@ -210,12 +210,13 @@ func listenerVerdict(l *attach.Listener, generation int64) gatewayv1.ListenerSta
 }
 
 // verdict is what the status of a route says of one parent.
-func (r *read) verdict(ref gatewayv1.ParentReference, why attach.Verdict, controller string) gatewayv1.RouteParentStatus {
+func (r *read) verdict(ref gatewayv1.ParentReference, why attach.Verdict, cfg Config) gatewayv1.RouteParentStatus {
 	generation := r.Value.Generation
-	out := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: gatewayv1.GatewayController(controller), Conditions: []metav1.Condition{
+	out := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: gatewayv1.GatewayController(cfg.Controller), Conditions: []metav1.Condition{
 		condition(string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteReasonAccepted), why, generation),
 		condition(string(gatewayv1.RouteConditionResolvedRefs), string(gatewayv1.RouteReasonResolvedRefs), r.resolved, generation),
 	}}
+	out.Conditions[0].Message = signed(cfg.Fleet, out.Conditions[0].Message)
 	if !r.dropped.Fine() {
 		out.Conditions = append(out.Conditions, partial(r.dropped, generation))
 	}

@@ -69,6 +69,9 @@ func (s Selector) Objects(in Inputs) Inputs {
 	in.Secrets = kept(in.Secrets, s.inNamespace)
 	in.ConfigMaps = kept(in.ConfigMaps, s.inNamespace)
 	in.EndpointSlices = kept(in.EndpointSlices, s.inNamespace)
+	if s.gateways.Fleet != "" {
+		in.Ingresses, in.Broken = nil, nil
+	}
 	in.Gateway = s.gatewayAPI(in.Gateway).kept(s.inNamespace)
 	others := in.Others
 	in.Others = nil
@@ -86,7 +89,8 @@ func (s Selector) Objects(in Inputs) Inputs {
 func (s Selector) Diagnostics(found []diag.Diagnostic, in Inputs) []diag.Diagnostic {
 	withGateways := len(s.gatewayAPI(in.Gateway).Classes) > 0
 	found = slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool {
-		return d.Object.Namespace != "" && !s.inNamespace(d.Object) && !s.namedInNamespace(d.Object) || !withGateways && isGatewayAPI(d.Object)
+		return d.Object.Namespace != "" && !s.inNamespace(d.Object) && !s.namedInNamespace(d.Object) || !withGateways && isGatewayAPI(d.Object) ||
+			s.gateways.Fleet != "" && d.Object.APIVersion == "" && d.Object.Kind == "Ingress"
 	})
 	if s.gateways.Enabled {
 		return found
@@ -119,6 +123,9 @@ func (s Selector) namedInNamespace(ref diag.Object) bool {
 
 // inNamespace reports whether the kinds that are always read are read from the namespace of an object.
 func (s Selector) inNamespace(ref diag.Object) bool { return s.allows(s.builtIn, ref.Namespace) }
+
+// Reads reports whether the kinds that are always read are read from a namespace.
+func (s Selector) Reads(namespace string) bool { return s.allows(s.builtIn, namespace) }
 
 // allows reports whether a namespace is selected. An object without a namespace is selected if the
 // configuration does not limit namespaces.

@@ -56,6 +56,12 @@
 {{- fail "haproxy.autoscaling: a DaemonSet has a pod on each node and cannot be scaled; use kind: Deployment" -}}
 {{- end -}}
 {{- end -}}
+{{- if and $v.gatewayAPI.fleet (not $v.gatewayAPI.enabled) -}}
+{{- fail "gatewayAPI.fleet is for Gateways: set gatewayAPI.enabled, and their ports in gatewayAPI.ports" -}}
+{{- end -}}
+{{- if and $v.gatewayAPI.fleet (ne $v.rbac.scope "cluster") (not (has .Release.Namespace (concat $v.rbac.namespaces (default list $config.namespaces)))) -}}
+{{- fail (printf "gatewayAPI.fleet is for Gateways of the namespace %s of the release, which is not among rbac.namespaces" .Release.Namespace) -}}
+{{- end -}}
 {{- if and $v.pusher.enabled $v.pusher.ui.enabled (eq (int $v.pusher.port) (int $v.pusher.ui.port)) -}}
 {{- fail "pusher.port and pusher.ui.port are the same: give the page a port of its own" -}}
 {{- end -}}

@@ -32,7 +32,8 @@ the images name it, and there are no instances but the chart's own. */}}
 {{/* spec of the CompilerConfig, as YAML. */}}
 {{- define "hapsnap.config" -}}
 {{- $given := default dict .Values.compiler.config -}}
-{{- $own := dict "ingressClass" (include "hapsnap.class" .) "controllerClass" (include "hapsnap.controller" .) "http" (dict "port" 80) "https" (dict "port" 443) "status" (dict "port" 8404) -}}
+{{- $fleet := .Values.gatewayAPI.fleet -}}
+{{- $own := dict "ingressClass" (include "hapsnap.class" .) "controllerClass" (include "hapsnap.controller" .) "http" (dict "port" (ternary 0 80 (ne $fleet ""))) "https" (dict "port" (ternary 0 443 (ne $fleet ""))) "status" (dict "port" 8404) -}}
 {{- if .Values.haproxy.enabled -}}
 {{- $_ := set $own "hardStopAfter" (printf "%ds" (int .Values.haproxy.drain.seconds)) -}}
 {{- if and .Values.haproxy.service.enabled (not (hasKey $given "ingressStatus")) -}}
@@ -44,6 +45,9 @@ the images name it, and there are no instances but the chart's own. */}}
 {{- end -}}
 {{- if .Values.gatewayAPI.enabled -}}
 {{- $_ := set $own "gatewayAPI" (dict "enabled" true "controllerName" (include "hapsnap.gatewayController" .)) -}}
+{{- with $fleet -}}
+{{- $_ := set $own.gatewayAPI "fleet" (printf "%s/%s" $.Release.Namespace .) -}}
+{{- end -}}
 {{- if .Values.gatewayAPI.services.enabled -}}
 {{- $_ := set $own.gatewayAPI "services" .Values.gatewayAPI.services -}}
 {{- end -}}

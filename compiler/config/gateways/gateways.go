@@ -8,7 +8,10 @@ import (
 	"regexp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/hapsnap/hapsnap/compiler/config/field"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
 // API says whether Gateways and their routes are compiled, and whose.
@@ -18,7 +21,7 @@ type API struct {
 	// objects. Kinds that the cluster does not know are read as soon as it knows them.
 	Enabled bool `json:"enabled"`
 	// ControllerName is that of the GatewayClasses whose Gateways are compiled. Two compilers in one
-	// cluster need two of them.
+	// cluster need two of them, unless each but one has a fleet.
 	ControllerName string `json:"controllerName"`
 	// Addresses are IP addresses and networks, such as 192.0.2.16/28, of which each Gateway gets one of
 	// its own: one that its spec.addresses names, or the first that is free. HAProxy listens on it, so
@@ -28,7 +31,18 @@ type API struct {
 	Addresses []string `json:"addresses"`
 	// Services says whether Gateways get Services.
 	Services Services `json:"services"`
+	// Fleet is the fleet of this compiler, as NAMESPACE/NAME. It then compiles the Gateways of that namespace
+	// that name the fleet in spec.infrastructure.parametersRef (group hapsnap.dev, kind Fleet), with what is
+	// attached to them, and nothing else: no other Gateway and no Ingress. If empty, Gateways that name a
+	// fleet are left to its compiler.
+	Fleet string `json:"fleet"`
 }
+
+// The group and kind by which a Gateway names its fleet.
+const (
+	FleetGroup = "hapsnap.dev"
+	FleetKind  = "Fleet"
+)
 
 // Services says whether the compiler makes a Service for each Gateway that has addresses of its own.
 type Services struct {
@@ -84,6 +98,15 @@ func (g API) Check(f field.Errors, bind, status []string) {
 		}
 	}
 	g.Services.check(f.At("services"), len(g.Addresses) > 0)
+	if g.Fleet == "" {
+		return
+	}
+	at := f.At("fleet")
+	if name, err := objectname.Parse(g.Fleet); err != nil || len(validation.IsDNS1123Subdomain(name.Name)) > 0 || len(validation.IsDNS1123Label(name.Namespace)) > 0 {
+		at.Add(fmt.Sprintf("%q is not the name of a fleet", g.Fleet), "use the namespace of its Gateways and a name, such as shop/payments")
+	} else if !g.Enabled {
+		at.Add("a fleet is for Gateways, and none are compiled", "set gatewayAPI.enabled to true")
+	}
 }
 
 // ServiceType is what a Service for a Gateway is: `ClusterIP`, `NodePort` or `LoadBalancer`.

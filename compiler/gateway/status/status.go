@@ -61,25 +61,26 @@ func ListenerSet(there map[string]any, want gatewayv1.ListenerSetStatus, now tim
 	})
 }
 
-// Route returns the status of a route, of whatever kind, of which a controller has these parents.
-func Route(there map[string]any, controller string, want []gatewayv1.RouteParentStatus, now time.Time) (map[string]any, error) {
+// Route returns the status of a route, of whatever kind, of which a controller has these parents. Those that
+// are for another compiler of the controller stay as they are.
+func Route(there map[string]any, controller string, want []gatewayv1.RouteParentStatus, elsewhere func(entry map[string]any) bool, now time.Time) (map[string]any, error) {
 	return merged(there, gatewayv1.RouteStatus{Parents: want}, func(out, wanted map[string]any) {
-		out["parents"] = entries(out["parents"], wanted["parents"], "parentRef", ofParent, controller, now)
+		out["parents"] = entries(out["parents"], wanted["parents"], "parentRef", ofParent, controller, elsewhere, now)
 	})
 }
 
 // Policy returns the status of a policy of which a controller has these ancestors. What is too much is
-// left out at the end, and nothing that others have written.
-func Policy(there map[string]any, controller string, want []gatewayv1.PolicyAncestorStatus, now time.Time) (map[string]any, error) {
+// left out at the end, and nothing that others have written, among them other compilers of the controller.
+func Policy(there map[string]any, controller string, want []gatewayv1.PolicyAncestorStatus, elsewhere func(entry map[string]any) bool, now time.Time) (map[string]any, error) {
 	return merged(there, gatewayv1.PolicyStatus{Ancestors: want}, func(out, wanted map[string]any) {
-		theirs := 0
+		others := 0
 		for _, a := range maps(out["ancestors"]) {
-			if text(a["controllerName"]) != controller {
-				theirs++
+			if text(a["controllerName"]) != controller || elsewhere(a) {
+				others++
 			}
 		}
 		ours, _ := wanted["ancestors"].([]any)
-		out["ancestors"] = entries(out["ancestors"], ours[:min(len(ours), max(0, mostAncestors-theirs))], "ancestorRef", ofPolicy, controller, now)
+		out["ancestors"] = entries(out["ancestors"], ours[:min(len(ours), max(0, mostAncestors-others))], "ancestorRef", ofPolicy, controller, elsewhere, now)
 	})
 }
 
@@ -165,17 +166,17 @@ func listeners(there, want any, now time.Time) []any {
 }
 
 // entries are those of a list that several controllers share, each for what the field ref names. Those of
-// other controllers stay where they are.
-func entries(there, want any, ref string, ours []string, controller string, now time.Time) []any {
+// others stay where they are: of other controllers, and what other compilers of ours say of something else.
+func entries(there, want any, ref string, ours []string, controller string, elsewhere func(entry map[string]any) bool, now time.Time) []any {
 	wanted := maps(want)
 	done := make([]bool, len(wanted))
 	out := []any{}
 	for _, e := range maps(there) {
-		if text(e["controllerName"]) != controller {
+		i := slices.IndexFunc(wanted, func(w map[string]any) bool { return reflect.DeepEqual(w[ref], e[ref]) })
+		if foreign := text(e["controllerName"]) != controller; foreign || i < 0 && elsewhere(e) {
 			out = append(out, e)
 			continue
 		}
-		i := slices.IndexFunc(wanted, func(w map[string]any) bool { return reflect.DeepEqual(w[ref], e[ref]) })
 		if i < 0 || done[i] {
 			continue // it is none of ours any more
 		}
@@ -190,6 +191,16 @@ func entries(there, want any, ref string, ours []string, controller string, now 
 		}
 	}
 	return out
+}
+
+// Message returns that of a condition of an entry, or "".
+func Message(entry map[string]any, kind string) string {
+	for _, c := range maps(entry["conditions"]) {
+		if text(c["type"]) == kind {
+			return text(c["message"])
+		}
+	}
+	return ""
 }
 
 // maps returns the objects of a list, and none of what is no list.

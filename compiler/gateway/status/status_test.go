@@ -62,6 +62,16 @@ func parent(name gatewayv1.ObjectName, c ...metav1.Condition) gatewayv1.RoutePar
 	return gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: name}, ControllerName: ours, Conditions: c}
 }
 
+// elsewhere says that entries about the Gateway "fleet" are those of another compiler.
+func elsewhere(entry map[string]any) bool {
+	for _, field := range []string{"parentRef", "ancestorRef"} {
+		if ref, is := entry[field].(map[string]any); is && ref["name"] == "fleet" {
+			return true
+		}
+	}
+	return false
+}
+
 // What others wrote stays as it is and where it is, be it entries of parents or conditions of ours; what
 // is not ours any more goes.
 func TestRoute(t *testing.T) {
@@ -97,12 +107,20 @@ func TestRoute(t *testing.T) {
 			[]gatewayv1.RouteParentStatus{parent("web", accepted("True", 1))},
 			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "` + before + `"}]}]}`,
 		},
+		"another compiler of the controller speaks of its own": {
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: fleet}, conditions: [{type: Accepted, status: "False"}]}, {controllerName: ` + ours + `, parentRef: {name: web}, conditions: []}]}`, nil,
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: fleet}, conditions: [{type: Accepted, status: "False"}]}]}`,
+		},
+		"what another compiler has said of a Gateway that is ours now": {
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: fleet}, conditions: [{type: Accepted, status: "True", lastTransitionTime: "` + before + `"}]}]}`, []gatewayv1.RouteParentStatus{parent("fleet", accepted("True", 1))},
+			`{parents: [{controllerName: ` + ours + `, parentRef: {name: fleet}, conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "` + before + `"}]}]}`,
+		},
 		"it names none of our Gateways any more": {
 			`{parents: [{controllerName: ` + ours + `, parentRef: {name: web}, conditions: []}, ` + foreign + `]}`, nil, `{parents: [` + foreign + `]}`,
 		},
 	} {
 		there := parsed(t, c.there)
-		got, err := status.Route(there, ours, c.want, now)
+		got, err := status.Route(there, ours, c.want, elsewhere, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +130,7 @@ func TestRoute(t *testing.T) {
 		if diff := cmp.Diff(parsed(t, c.there), there); diff != "" {
 			t.Errorf("%s: what was there is changed (-before +after)\n%s", name, diff)
 		}
-		if again, err := status.Route(got, ours, c.want, now.Add(time.Hour)); err != nil || !status.Same(again, got) {
+		if again, err := status.Route(got, ours, c.want, elsewhere, now.Add(time.Hour)); err != nil || !status.Same(again, got) {
 			t.Errorf("%s: the second time it is something else: %v, %v", name, again, err)
 		}
 	}
@@ -192,20 +210,21 @@ func TestPolicy(t *testing.T) {
 		want  []gatewayv1.PolicyAncestorStatus
 		get   string
 	}{
-		"room for all":  {`{ancestors: [` + own("b", before) + `, ` + own("gone", before) + `, ` + foreign(1) + `]}`, want, `{ancestors: [` + own("b", before) + `, ` + foreign(1) + `, ` + own("a", today) + `, ` + own("c", today) + `]}`},
-		"room for two":  {`{ancestors: [` + foreign(14) + `]}`, want, `{ancestors: [` + foreign(14) + `, ` + own("a", today) + `, ` + own("b", today) + `]}`},
-		"room for none": {`{ancestors: [` + foreign(16) + `]}`, want, `{ancestors: [` + foreign(16) + `]}`},
-		"too many":      {`{ancestors: [` + foreign(17) + `, ` + own("a", before) + `]}`, want, `{ancestors: [` + foreign(17) + `]}`},
-		"none wanted":   {`{ancestors: [` + own("a", before) + `]}`, nil, `{ancestors: []}`},
+		"room for all":    {`{ancestors: [` + own("b", before) + `, ` + own("gone", before) + `, ` + foreign(1) + `]}`, want, `{ancestors: [` + own("b", before) + `, ` + foreign(1) + `, ` + own("a", today) + `, ` + own("c", today) + `]}`},
+		"room for two":    {`{ancestors: [` + foreign(14) + `]}`, want, `{ancestors: [` + foreign(14) + `, ` + own("a", today) + `, ` + own("b", today) + `]}`},
+		"room for none":   {`{ancestors: [` + foreign(16) + `]}`, want, `{ancestors: [` + foreign(16) + `]}`},
+		"too many":        {`{ancestors: [` + foreign(17) + `, ` + own("a", before) + `]}`, want, `{ancestors: [` + foreign(17) + `]}`},
+		"other compilers": {`{ancestors: [` + own("fleet", before) + `, ` + foreign(14) + `, ` + own("b", before) + `]}`, want, `{ancestors: [` + own("fleet", before) + `, ` + foreign(14) + `, ` + own("a", today) + `]}`},
+		"none wanted":     {`{ancestors: [` + own("a", before) + `]}`, nil, `{ancestors: []}`},
 	} {
-		got, err := status.Policy(parsed(t, c.there), ours, c.want, now)
+		got, err := status.Policy(parsed(t, c.there), ours, c.want, elsewhere, now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(parsed(t, c.get), got); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
-		if again, err := status.Policy(got, ours, c.want, now.Add(time.Hour)); err != nil || !status.Same(again, got) {
+		if again, err := status.Policy(got, ours, c.want, elsewhere, now.Add(time.Hour)); err != nil || !status.Same(again, got) {
 			t.Errorf("%s: the second time it is something else: %v, %v", name, again, err)
 		}
 	}
