@@ -151,6 +151,8 @@ func (t *gateways) refuse(g *attach.Gateway) {
 		return len(t.cfg.Addresses) == 0 || a.Type != nil && *a.Type != gatewayv1.IPAddressType
 	}):
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonUnsupportedAddress), Message: "addresses are supported only of the type IPAddress, and only if the configuration has some for Gateways"}
+	case spec.DefaultScope != "" && spec.DefaultScope != gatewayv1.GatewayDefaultScopeNone:
+		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: "defaultScope is not supported: routes name their Gateways in parentRefs"}
 	case spec.Infrastructure != nil && spec.Infrastructure.ParametersRef != nil && fleetOf(g.Value) == "":
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: "parameters are not supported, other than a Fleet of hapsnap.dev"}
 	default:

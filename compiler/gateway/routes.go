@@ -117,6 +117,9 @@ func (t *routes) route(o route) {
 	if len(parents) == 0 {
 		return // somebody else's
 	}
+	if scope := o.Value.Spec.UseDefaultGateways; scope != "" && scope != gatewayv1.GatewayDefaultScopeNone {
+		t.report(diag.Warning, o.Ref, o.Position("spec", "useDefaultGateways"), "default Gateways are not supported: the route is attached to those of its parentRefs alone", "")
+	}
 	r := t.read(o)
 	if t.cfg.Refused[o.Ref] {
 		t.closeRefused(r)

@@ -348,6 +348,32 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
+// Default Gateways, which the experimental channel has, are not there, and that is said of both sides.
+func TestDefaultGateways(t *testing.T) {
+	t.Parallel()
+	gateways := object("Gateway", "one", several) + object("Gateway", "two", "{gatewayClassName: hapsnap, defaultScope: All, listeners: [{name: a, port: 81, protocol: HTTP}]}") +
+		object("Gateway", "three", "{gatewayClassName: hapsnap, defaultScope: None, listeners: [{name: a, port: 82, protocol: HTTP}]}")
+	_, found, v := gateway.Translate(gathered(t, class+gateways+object("HTTPRoute", "r", "{parentRefs: [{name: one}], useDefaultGateways: All}")+
+		object("TCPRoute", "t", "{parentRefs: [{name: one}], useDefaultGateways: None, rules: [{}]}")), usual)
+	var said []string
+	for _, d := range found {
+		if strings.Contains(strings.ToLower(d.Message), "default") {
+			said = append(said, d.Object.String())
+		}
+	}
+	if got := strings.Join(said, ", "); got != "Gateway shop/two, HTTPRoute shop/r" {
+		t.Errorf("said of %s", got)
+	}
+	for _, g := range v.Gateways {
+		if refused := gateway.Condition(g.Status.Conditions, "Accepted").Reason == "Invalid"; refused != (g.Ref.Name == "two") {
+			t.Errorf("%s: refused %v", g.Ref, refused)
+		}
+	}
+	if len(v.Routes) != 2 || gateway.Condition(v.Routes[0].Parents[0].Conditions, "Accepted").Status != metav1.ConditionTrue {
+		t.Errorf("%+v", v.Routes)
+	}
+}
+
 // Nothing is compiled of Gateways of other controllers.
 func TestForeignClass(t *testing.T) {
 	t.Parallel()
