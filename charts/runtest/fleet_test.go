@@ -90,6 +90,7 @@ func TestFleet(t *testing.T) {
 		}
 	}))
 	must(t.Run("a second release", func(t *testing.T) { r.second(t, port) }))
+	must(t.Run("a fleet for a Gateway", func(t *testing.T) { r.ofGateway(t, port) }))
 	must(t.Run("an existing fleet", func(t *testing.T) { r.existing(t, "shop.example") }))
 	must(t.Run("pods that begin for ever", func(t *testing.T) { r.beginForEver(t) }))
 	for _, n := range r.kubelet.Notes() {

@@ -61,7 +61,7 @@ func install(t *testing.T, namespace string, args ...string) *release {
 	built["haproxytech/haproxy-alpine"] = built["hapsnap/haproxy"] // the same programs
 	r := &release{server: server, namespace: namespace, values: args}
 	server.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted}}}", namespace))
-	r.kubelet = podtest.Start(t, server, podtest.Options{Namespaces: []string{namespace, "haproxy", secondRelease}, Image: func(name string) (imagetest.Image, bool) {
+	r.kubelet = podtest.Start(t, server, podtest.Options{Namespaces: []string{namespace, "haproxy", secondRelease, gatewayFleet}, Image: func(name string) (imagetest.Image, bool) {
 		name, _, _ = strings.Cut(name, ":")
 		image, ok := built[path.Base(path.Dir(name))+"/"+path.Base(name)]
 		return image, ok

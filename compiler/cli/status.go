@@ -24,20 +24,22 @@ import (
 type statusFlags struct {
 	address, store string
 	opening        stores.Options
-	cluster        clusterFlags
-	output         process.OutputFlag
-	exitCode       bool
+	sourceFlags
+	output   process.OutputFlag
+	exitCode bool
 }
 
 func statusCommand() *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
-		Use:   "status --address HOST:PORT | --store STORE",
+		Use:   "status --address HOST:PORT | --store STORE | -f DIR",
 		Short: "Show what was published, what was left out, and what is wrong",
 		Long: `Show which snapshot is the newest, what it holds, which objects were left out and why, and
 what waits for a person. With --address the command asks a running compiler, at the address
 of its --metrics-address. With --store it reads the newest snapshot of the store, which works
-without a compiler too.
+without a compiler too. With -f it compiles manifests, publishes nothing, and says what would
+be left out, and what the status of the objects of the Gateway API would say (-o json has all
+of it).
 
 The exit code is 0 if there is an answer and 1 if there is none. With --exit-code it is 3 if
 objects, templates or the configuration have errors or a loss waits for approval, and
@@ -48,19 +50,21 @@ otherwise 1 if the compiler is not ready, or another compiler publishes to its s
 	flags := cmd.Flags()
 	flags.StringVar(&f.address, "address", "", "address of a running compiler, such as localhost:8080")
 	flags.StringVar(&f.store, "store", "", "store whose newest snapshot the command reads")
+	flags.StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file, that the command compiles")
 	f.opening.AddFlags(flags)
 	f.cluster.addConnection(cmd)
+	f.addHow(cmd)
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 3 or 1 if something is wrong")
 	f.output.AddTo(cmd)
 	return cmd
 }
 
 func (f *statusFlags) run(cmd *cobra.Command, now time.Time) error {
-	r, err := f.report(cmd.Context())
+	r, err := f.report(cmd)
 	if err != nil {
 		return err
 	}
-	if err := f.output.Write(cmd.OutOrStdout(), r, func(w io.Writer) error { printReport(w, r, now); return nil }); err != nil {
+	if err := f.output.Write(cmd.OutOrStdout(), r, func(w io.Writer) error { f.print(w, r, now); return nil }); err != nil {
 		return err
 	}
 	if code := exitCode(r); f.exitCode && code != process.ExitOK {
@@ -69,18 +73,58 @@ func (f *statusFlags) run(cmd *cobra.Command, now time.Time) error {
 	return nil
 }
 
-// report asks the compiler or the store.
-func (f *statusFlags) report(ctx context.Context) (controller.Report, error) {
+// report asks the compiler or the store, or compiles manifests.
+func (f *statusFlags) report(cmd *cobra.Command) (controller.Report, error) {
+	ctx := cmd.Context()
 	switch {
 	case f.address != "" && f.store != "":
 		return controller.Report{}, process.WithHint(process.Usage("both a compiler and a store are named"), "use one of --address and --store")
+	case f.manifests != "" && (f.address != "" || f.store != ""):
+		return controller.Report{}, process.WithHint(process.Usage("manifests are named, and what was published too"), "use one of --address, --store and -f")
+	case f.manifests != "":
+		return f.compile(cmd)
 	case f.address != "":
 		r, err := askCompiler(ctx, f.address)
 		return r, process.WithHint(err, "name the address that compiler run was given with --metrics-address, or use --store if none runs")
 	case f.store != "":
 		return askStore(ctx, f.store, f.cluster.store(f.opening, slog.New(slog.DiscardHandler)))
 	}
-	return controller.Report{}, process.WithHint(process.Usage("neither a compiler nor a store is named"), "use --address HOST:PORT or --store STORE")
+	return controller.Report{}, process.WithHint(process.Usage("neither a compiler nor a store is named"), "use --address HOST:PORT, --store STORE or -f DIR")
+}
+
+// compile compiles manifests. What is wrong with them is in the report.
+func (f *statusFlags) compile(cmd *cobra.Command) (controller.Report, error) {
+	source, err := f.source(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return controller.Report{}, err
+	}
+	check, err := f.checker(cmd.Context(), source.Config, cmd.ErrOrStderr())
+	if err != nil {
+		return controller.Report{}, err
+	}
+	result, err := source.Once(cmd.Context(), check, time.Now(), "status")
+	if err != nil && len(result.Diagnostics) == 0 {
+		return controller.Report{}, err
+	}
+	return controller.CompiledReport(result, err), nil
+}
+
+// print writes a report for people.
+func (f *statusFlags) print(w io.Writer, r controller.Report, now time.Time) {
+	if f.manifests == "" {
+		printReport(w, r, now)
+		return
+	}
+	p := reportPrinter{to: w, now: now}
+	p.line("compiled", "%s", f.manifests)
+	if r.Compiler.CompileError != "" {
+		p.line("failed", "%s", r.Compiler.CompileError)
+	}
+	p.line("classes", "%s", r.Compiler.Ingresses)
+	if r.Compiler.Warnings > 0 {
+		p.line("warnings", "%d", r.Compiler.Warnings)
+	}
+	p.findings(r)
 }
 
 // exitCode returns the code of --exit-code.
@@ -173,6 +217,11 @@ func printReport(w io.Writer, r controller.Report, now time.Time) {
 	if r.Compiler != nil {
 		p.compiler(*r.Compiler)
 	}
+	p.findings(r)
+}
+
+// findings writes what was left out.
+func (p *reportPrinter) findings(r controller.Report) {
 	for _, f := range r.Found {
 		p.found(f)
 	}

@@ -411,6 +411,15 @@ func StoredReport(head snapshots.Snapshot) Report {
 	return r
 }
 
+// CompiledReport is what a compile says by itself, that is not published. err is that of the compile.
+func CompiledReport(r Result, err error) Report {
+	ingresses := r.Ingresses
+	return Report{Found: findings(nil, r.Diagnostics, time.Time{}), Compiler: &CompilerReport{
+		Ready: err == nil, Reason: text(err), CompileError: text(err), Leads: true, Warnings: warnings(r.Diagnostics),
+		Ingresses: &ingresses, Gateway: r.Verdicts.Statuses(),
+	}}
+}
+
 func headReport(s snapshots.Snapshot) HeadReport {
 	size := sizeOf(s.Files)
 	h := HeadReport{
