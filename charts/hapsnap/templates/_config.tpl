@@ -32,7 +32,7 @@ the images name it, and there are no instances but the chart's own. */}}
 {{/* spec of the CompilerConfig, as YAML. */}}
 {{- define "hapsnap.config" -}}
 {{- $given := default dict .Values.compiler.config -}}
-{{- $fleet := .Values.gatewayAPI.fleet -}}
+{{- $fleet := default "" .Values.gatewayAPI.fleet -}}
 {{- $own := dict "ingressClass" (include "hapsnap.class" .) "controllerClass" (include "hapsnap.controller" .) "http" (dict "port" (ternary 0 80 (ne $fleet ""))) "https" (dict "port" (ternary 0 443 (ne $fleet ""))) "status" (dict "port" 8404) -}}
 {{- if .Values.haproxy.enabled -}}
 {{- $_ := set $own "hardStopAfter" (printf "%ds" (int .Values.haproxy.drain.seconds)) -}}
