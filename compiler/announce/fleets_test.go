@@ -139,6 +139,7 @@ func TestTheNextLeaderWritesTheRest(t *testing.T) {
 			}
 			_, v := routed(route.Name, route.Generation)
 			v.Ref.Namespace = w.namespace
+			v.Parents[0].ParentRef = route.Spec.ParentRefs[0] // with what the API server has defaults for
 			in.Gateway.HTTPRoutes = append(in.Gateway.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: v.Ref, Value: route})
 			said.Routes = append(said.Routes, v)
 		}
