@@ -277,7 +277,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 		SharedLists: in.Config.Shared.NetworkLists, MostListBytes: in.Config.Limits.NamespaceListBytes, Counted: model.NetworkLists, Countries: in.Config.Countries.ConfigMaps,
 		CountryMemo: in.Countries, CountryFiles: in.CountryFiles, SecretsUnseen: in.SecretsUnseen, Inspection: in.inspection(),
 	}
-	return gateway.Config{Access: who, SharedAuthServices: in.Config.Shared.AuthServices, Controller: c.ControllerName, Fleet: c.Fleet, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, Now: in.Now, MostRoutes: in.Config.Limits.NamespaceRoutes, MostAuthorityBytes: mostAuthorityBytes}
+	return gateway.Config{Access: who, SharedAuthServices: in.Config.Shared.AuthServices, Controller: c.ControllerName, Fleet: c.Fleet, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, Now: in.Now, MostRoutes: in.Config.Limits.NamespaceRoutes, MostRouteBytes: in.Config.Limits.NamespaceRouteBytes, MostOptionBytes: in.Config.Limits.NamespaceOptionBytes, MostAuthorityBytes: mostAuthorityBytes}
 }
 
 // routing is what the configuration says of the translation.

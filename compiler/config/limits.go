@@ -14,7 +14,8 @@ type Limits struct {
 	// IngressRoutes limits the routes of one Ingress: its paths, once for each name of
 	// their host, and the hosts of its tls entries.
 	IngressRoutes int `json:"ingressRoutes"`
-	// NamespaceRoutes limits the routes of all Ingresses of a namespace.
+	// NamespaceRoutes limits the routes of all Ingresses of a namespace, and by themselves the matches of its
+	// routes of Gateways. So do the other limits of namespaces.
 	NamespaceRoutes int `json:"namespaceRoutes"`
 	// IngressRouteBytes limits the bytes of the hosts and paths of the routes of one
 	// Ingress, as they stand in HAProxy's maps.

@@ -41,6 +41,8 @@ type ruleClaims struct {
 	wants
 	matches []layout.Match
 	problem *problem
+	// bytes are those of the options and filters in its backends.
+	bytes int
 }
 
 // reader reads a route.
@@ -78,6 +80,7 @@ func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], u under) *claims 
 			c.wants = wants{}
 			c.matches = r.closedRule(i, rule, &c.wants)
 		}
+		c.bytes = c.wants.count() * (r.optionBytes() + filterBytes(rule))
 		r.claims.rules = append(r.claims.rules, c)
 	}
 	return r.claims

@@ -148,9 +148,12 @@ func TestLimitedRoutesThatProtectAreClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules string
 		most  int
+		bytes bool
 	}{
-		"a rule that looks at too much": {"{matches: [{path: {value: /a}}], backendRefs: [{name: web, port: 80}]}, " + costly, 0},
-		"too many matches":              {"{matches: [{path: {value: /a}}, {path: {value: /b}}, {path: {value: /c}}], backendRefs: [{name: web, port: 80}]}", 3},
+		"many bytes of matches":         {"{matches: [{path: {value: /a}}, {path: {value: /" + strings.Repeat("b", 200) + "}}], backendRefs: [{name: web, port: 80}]}", 0, true},
+		"many bytes of filters":         {"{matches: [{path: {value: /a}}], filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: " + strings.Repeat("b", 300) + "}]}}], backendRefs: [{name: web, port: 80}]}", 0, true},
+		"a rule that looks at too much": {"{matches: [{path: {value: /a}}], backendRefs: [{name: web, port: 80}]}, " + costly, 0, false},
+		"too many matches":              {"{matches: [{path: {value: /a}}, {path: {value: /b}}, {path: {value: /c}}], backendRefs: [{name: web, port: 80}]}", 3, false},
 	} {
 		for _, protects := range []bool{true, false} {
 			secret := object("HTTPRoute", "secret", "{parentRefs: [{name: one}], hostnames: [a.example], rules: ["+c.rules+"]}")
@@ -159,6 +162,9 @@ func TestLimitedRoutesThatProtectAreClosed(t *testing.T) {
 			}
 			cfg := usual
 			cfg.MostRoutes = c.most
+			if c.bytes {
+				cfg.MostRouteBytes, cfg.MostOptionBytes = 200, 300
+			}
 			m, found, _ := gateway.Translate(gathered(t, class+object("Gateway", "one", oneGateway)+service("web")+
 				object("HTTPRoute", "open", "{parentRefs: [{name: one}], hostnames: [a.example], rules: [{backendRefs: [{name: web, port: 80}]}]}")+secret), cfg)
 			open := slices.ContainsFunc(backendsOf(m, "a.example", ""), func(b routing.Backend) bool { return len(b.Targets) > 0 })

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -11,13 +10,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
-	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
-
-// mostParts is how many names of headers and parameters, and expressions, the routes of a namespace may
-// look at: each costs every request with conditions.
-const mostParts = 64
 
 // routes are those of all kinds: which listeners they are attached to, and what they bring there.
 type routes struct {
@@ -29,9 +23,11 @@ type routes struct {
 	binds    map[string]*bind
 	verdicts *Verdicts
 	levels   map[diag.Object]*level
-	matches  map[string]int // that were counted, by namespace
+	matches  map[string]size // that were counted, by namespace
 	barred   []barred
 	parts    map[string]map[string]bool // that conditions look at, by namespace
+	// optionBytes are those of rules, by namespace.
+	optionBytes map[string]int
 }
 
 // read is a route of one translation: its claims, as far as they are served.
@@ -55,6 +51,9 @@ func (t *routes) read(o route) *read {
 		p := rule.problem
 		if p == nil {
 			p = t.costly(r.Object.Ref.Namespace, rule.matches)
+		}
+		if p == nil {
+			p = t.wordy(r.Object.Ref.Namespace, rule.bytes)
 		}
 		if p != nil {
 			r.left[i] = true
@@ -181,25 +180,6 @@ func (t *routes) route(o route) {
 	}
 }
 
-// bound counts what a route brings to listeners, and says why that is too much.
-func (t *routes) bound(r *read, attachments []attach.Attachment) attach.Verdict {
-	n := 0
-	for _, a := range attachments {
-		n += len(a.Hosts) * len(r.matches)
-	}
-	namespace := r.Object.Ref.Namespace
-	if t.cfg.MostRoutes > 0 && t.matches[namespace]+n > t.cfg.MostRoutes {
-		message := fmt.Sprintf("the routes of the namespace %s have more than %d matches, once for each host", namespace, t.cfg.MostRoutes)
-		if r.own.Protect() {
-			t.bar(r)
-		}
-		t.report(diag.Error, r.Ref, r.Position("spec"), message+"; this one is not served", "raise limits.namespaceRoutes of the configuration")
-		return attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}
-	}
-	t.matches[namespace] += n
-	return attach.Verdict{}
-}
-
 func sameParent(a, b gatewayv1.ParentReference) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
@@ -225,30 +205,4 @@ func (t *routes) give(a attach.Attachment, r *read) {
 			l.Matches = append(l.Matches, m)
 		}
 	}
-}
-
-// costly takes note of the parts of requests that matches look at, and says which one is too much.
-func (t *routes) costly(namespace string, matches []layout.Match) *problem {
-	known := t.parts[namespace]
-	if known == nil {
-		known = map[string]bool{}
-		t.parts[namespace] = known
-	}
-	more := map[string]bool{}
-	for _, m := range matches {
-		for _, c := range m.Conditions {
-			part := string(c.Of) + " " + c.Name
-			if c.Of == routing.HeaderPattern || c.Of == routing.QueryPattern || c.Of == routing.PathPattern {
-				part += " " + c.Value
-			}
-			if !known[part] {
-				more[part] = true
-			}
-		}
-	}
-	if len(known)+len(more) > mostParts {
-		return unsupported("the routes of the namespace %s look at more than %d names of headers and parameters, and expressions", namespace, mostParts).in("matches")
-	}
-	maps.Copy(known, more)
-	return nil
 }

@@ -51,6 +51,9 @@ type Config struct {
 	// MostRoutes is how many matches, once for each of their hosts, the routes of a namespace may have;
 	// 0 is no limit.
 	MostRoutes int
+	// MostRouteBytes is how many bytes the hosts, paths and conditions of these may have, and MostOptionBytes how many
+	// the options and filters of its routes, once for each backend that has them; 0 is no limit.
+	MostRouteBytes, MostOptionBytes int
 	// MostAuthorityBytes is how many bytes the certificate authorities may have that objects of a namespace
 	// ask for; 0 is no limit.
 	MostAuthorityBytes int
@@ -83,7 +86,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	r := &routes{
 		findings: f, cfg: cfg, world: world, backends: newBackends(taker, f.addNew), binds: g.binds, verdicts: verdicts, levels: g.levels,
 		claimer: m.claimer(&source{form: cfg.Form, sharedServices: cfg.SharedAuthServices, inspection: cfg.Access.Inspection, world: world, services: inputs.ByName(in.Services), policies: policies}),
-		matches: map[string]int{}, parts: map[string]map[string]bool{},
+		matches: map[string]size{}, parts: map[string]map[string]bool{}, optionBytes: map[string]int{},
 	}
 	for _, o := range r.claimer.routes(in.Gateway) {
 		r.route(o)
