@@ -71,20 +71,13 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 		slices.Sort(out)
 		return fmt.Sprint(out)
 	}
-	spoken := func(name string, generation int64) bool {
-		g := &gatewayv1.Gateway{}
-		w.read("Gateway", name, g)
-		return gateway.Condition(g.Status.Conditions, "Accepted").ObservedGeneration == generation
-	}
-
+	spoken := w.spoken
 	shared, own := start(t, w.config, true), startBy(t, "payments/compiler", w.config, true, nil)
 	compile(own, w.namespace+"/payments")
 	w.await("the fleet's compiler writes of its Gateway", func() bool { return parents() == "[own of 1]" && spoken("own", 1) })
-	if c := (&gatewayv1.GatewayClass{}); true {
-		w.readIn("", "GatewayClass", class, c)
-		if gateway.Condition(c.Status.Conditions, "Accepted").Reason == "Accepted" {
-			t.Error("the compiler of a fleet writes of the class")
-		}
+	c := &gatewayv1.GatewayClass{}
+	if w.readIn("", "GatewayClass", class, c); gateway.Condition(c.Status.Conditions, "Accepted").Reason == "Accepted" {
+		t.Error("the compiler of a fleet writes of the class")
 	}
 	compile(shared, "")
 	w.await("both have written", func() bool { return parents() == "[own of 1 shared of 1]" && spoken("shared", 1) })
@@ -110,6 +103,13 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 	compile(own, w.namespace+"/payments")
 	compile(shared, "")
 	w.await("the other compiler writes of the Gateway", func() bool { return spoken("own", 2) && parents() == "[own of 2 shared of 2]" })
+}
+
+// spoken reports whether the status of a Gateway speaks of a generation.
+func (w world) spoken(name string, generation int64) bool {
+	g := &gatewayv1.Gateway{}
+	w.read("Gateway", name, g)
+	return gateway.Condition(g.Status.Conditions, "Accepted").ObservedGeneration == generation
 }
 
 // A leader ends in the midst of its writes. The next one, which knows nothing of them, writes what is missing,

@@ -45,7 +45,7 @@ func (t *routes) bound(r *read, attachments []attach.Attachment) attach.Verdict 
 	namespace := r.Object.Ref.Namespace
 	all, more := t.matches[namespace], sizeOf(attachments, r.matches)
 	all = size{all.matches + more.matches, all.bytes + more.bytes}
-	message, limit := "", ""
+	var message, limit string
 	switch {
 	case t.cfg.MostRoutes > 0 && all.matches > t.cfg.MostRoutes:
 		message, limit = fmt.Sprintf("the routes of the namespace %s have more than %d matches, once for each host", namespace, t.cfg.MostRoutes), "namespaceRoutes"
