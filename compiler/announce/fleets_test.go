@@ -25,9 +25,7 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.gatewayAPI("gatewayclasses", "gateways", "httproutes")
-	in := func(spec string) string {
-		return fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: %s}", spec)
-	}
+	in := func(spec string) string { return "{apiVersion: gateway.networking.k8s.io/v1, kind: " + spec + "}" }
 	object := func(kind, name, spec string) string {
 		return in(fmt.Sprintf("%s, metadata: {namespace: %s, name: %s}, spec: %s", kind, w.namespace, name, spec))
 	}
@@ -54,8 +52,7 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 			w.read("Gateway", name, g)
 			api.Gateways = append(api.Gateways, inputs.Object[gatewayv1.Gateway]{Ref: diag.Object{Kind: "Gateway", Namespace: w.namespace, Name: name}, Value: g})
 		}
-		all := inputs.Inputs{Gateway: api}
-		cfg := config.Default()
+		all, cfg := inputs.Inputs{Gateway: api}, config.Default()
 		cfg.GatewayAPI.Enabled, cfg.GatewayAPI.ControllerName, cfg.GatewayAPI.Fleet = true, string(controller), fleet
 		_, _, said := gateway.Translate(all, gateway.Config{Controller: string(controller), Fleet: fleet})
 		revision++
