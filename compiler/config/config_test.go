@@ -279,6 +279,8 @@ func TestCheckOfGatewayAPI(t *testing.T) {
 		"{gatewayAPI: {addresses: [192.0.2.0/24]}, status: {addresses: [10.0.0.1, 192.0.2.7]}}":      {"spec.gatewayAPI.addresses[0]: has 192.0.2.7, which is one of status.addresses"},
 		"{gatewayAPI: {addresses: [192.0.2.0/24]}, bind: {addresses: [0.0.0.0, '::', '${POD_IP}']}}": nil,
 		"gatewayAPI: {enabled: true, fleet: shop/payments}":                                          nil,
+		"{gatewayAPI: {enabled: true, fleet: shop/payments}, http: {port: 0}, https: {port: 0}}":     nil,
+		"{gatewayAPI: {enabled: true}, http: {port: 0}, https: {port: 0}}":                           {"spec.http.port: is 0, like that of https: nothing would be served"},
 		"gatewayAPI: {fleet: shop/payments}":                                                         {"spec.gatewayAPI.fleet: a fleet is for Gateways, and none are compiled"},
 		"gatewayAPI: {enabled: true, fleet: payments}":                                               {`spec.gatewayAPI.fleet: "payments" is not the name of a fleet`},
 		"gatewayAPI: {enabled: true, fleet: shop/*}":                                                 {`spec.gatewayAPI.fleet: "shop/*" is not the name of a fleet`},

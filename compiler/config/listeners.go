@@ -72,7 +72,7 @@ func (c Config) checkListeners(f field.Errors) {
 		}
 		seen[l.port] = true
 	}
-	if c.HTTP.Port == 0 && c.HTTPS.Port == 0 {
+	if c.HTTP.Port == 0 && c.HTTPS.Port == 0 && c.GatewayAPI.Fleet == "" { // a fleet of Gateways has their ports
 		f.At("http").At("port").Add("is 0, like that of https: nothing would be served", "set one of them")
 	}
 }
