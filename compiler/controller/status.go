@@ -412,7 +412,7 @@ func StoredReport(head snapshots.Snapshot) Report {
 }
 
 // CompiledReport is what a compile says by itself, that is not published. err is that of the compile.
-func CompiledReport(r Result, err error) Report {
+func CompiledReport(r compiler.Result, err error) Report {
 	ingresses := r.Ingresses
 	return Report{Found: findings(nil, r.Diagnostics, time.Time{}), Compiler: &CompilerReport{
 		Ready: err == nil, Reason: text(err), CompileError: text(err), Leads: true, Warnings: warnings(r.Diagnostics),
