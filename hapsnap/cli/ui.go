@@ -36,7 +36,12 @@ func withOrigins(verb *cobra.Command) *cobra.Command {
 	run := verb.RunE
 	verb.RunE = func(cmd *cobra.Command, args []string) error {
 		if *objects != "" {
-			cmd.SetContext(pusher.WithOrigins(cmd.Context(), func(ctx context.Context, q ui.Question) ([]ui.Wrote, error) { return origins(ctx, cmd, *objects, q) }))
+			cmd.SetContext(pusher.WithOrigins(cmd.Context(), pusher.Origins{
+				Request: func(ctx context.Context, q ui.Question) ([]ui.Wrote, error) { return origins(ctx, cmd, *objects, q) },
+				Line: func(ctx context.Context, file string, line int) (ui.Wrote, error) {
+					return originsOfLine(ctx, cmd, *objects, file, line)
+				},
+			}))
 		}
 		return run(cmd, args)
 	}
@@ -50,8 +55,29 @@ func explainsRequests(half *cobra.Command) *cobra.Command {
 // origins has the compiler explain a request.
 func origins(ctx context.Context, cmd *cobra.Command, objects string, q ui.Question) ([]ui.Wrote, error) {
 	half := compiler.NewCommand()
-	takes := explainsRequests(half).Flags()
-	line := []string{"explain", "request", "--ask=false", "--output=json"}
+	line := []string{"explain", "request", "--ask=false"}
+	for _, h := range q.Headers {
+		line = append(line, "--header="+h)
+	}
+	if q.Client.IsValid() {
+		line = append(line, "--client="+q.Client.String())
+	}
+	var report struct{ Wrote []ui.Wrote }
+	err := explained(ctx, cmd, half, explainsRequests(half), objects, line, []string{q.Method, q.URL}, &report)
+	return report.Wrote, err
+}
+
+// originsOfLine has the compiler explain a line of a file.
+func originsOfLine(ctx context.Context, cmd *cobra.Command, objects, file string, at int) (wrote ui.Wrote, err error) {
+	half := compiler.NewCommand()
+	err = explained(ctx, cmd, half, verbOf(half, "explain"), objects, []string{"explain"}, []string{fmt.Sprintf("%s:%d", file, at)}, &wrote)
+	return wrote, err
+}
+
+// explained has the compiler explain something of the objects, with the flags that the page was started with.
+func explained(ctx context.Context, cmd, half, verb *cobra.Command, objects string, line, args []string, into any) error {
+	takes := verb.Flags()
+	line = append(line, "--output=json")
 	if objects != fromCluster {
 		line = append(line, "--filename="+objects)
 	}
@@ -66,23 +92,16 @@ func origins(ctx context.Context, cmd *cobra.Command, objects string, q ui.Quest
 		}
 		line = append(line, "--"+f.Name+"="+value)
 	})
-	for _, h := range q.Headers {
-		line = append(line, "--header="+h)
-	}
-	if q.Client.IsValid() {
-		line = append(line, "--client="+q.Client.String())
-	}
 	var out, errs bytes.Buffer
-	half.SetArgs(append(line, "--", q.Method, q.URL))
+	half.SetArgs(append(append(line, "--"), args...))
 	half.SetOut(&out)
 	half.SetErr(&errs)
 	half.SilenceErrors, half.SilenceUsage = true, true
 	if err := half.ExecuteContext(ctx); err != nil {
-		return nil, fmt.Errorf("compile the objects: %w", errors.Join(err, ctx.Err()))
+		return fmt.Errorf("compile the objects: %w", errors.Join(err, ctx.Err()))
 	}
-	var report struct{ Wrote []ui.Wrote }
-	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-		return nil, fmt.Errorf("read the explanation: %w", err)
+	if err := json.Unmarshal(out.Bytes(), into); err != nil {
+		return fmt.Errorf("read the explanation: %w", err)
 	}
-	return report.Wrote, nil
+	return nil
 }

@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +94,22 @@ func TestThePageNamesObjects(t *testing.T) {
 	if !found["maps/prefix.map spec.rules[0].http.paths[0].path"] && !found["maps/prefix.map spec.rules[0].http.paths[0]"] {
 		t.Errorf("%s: %s: found %v", answer.Who, answer.NoOrigins, found)
 	}
+	// A difference names the field that wrote what came.
+	if err := os.WriteFile(manifests, []byte(strings.ReplaceAll(shopManifests, "path: /\n", "path: /basket\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := hapsnap(t, "render", "-f", manifests, "-o", store); code != 0 {
+		t.Fatal(errs)
+	}
+	wait(func() bool {
+		response, err := http.Get(page[0] + "diff?a=r1&b=r2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return err == nil && strings.Contains(string(body), "/basket/") && strings.Contains(string(body), "Ingress shop/web · spec.rules[0].http.paths[0]")
+	})
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("it ended with: %v", err)

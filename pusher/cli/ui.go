@@ -95,7 +95,9 @@ func (f *uiFlags) run(cmd *cobra.Command) error {
 	latest := ui.NewLatest()
 	source := f.source(store, latest)
 	source.Compiled = f.compiled()
-	source.Origins, _ = cmd.Context().Value(originsKey{}).(Origins)
+	if o, ok := cmd.Context().Value(originsKey{}).(Origins); ok {
+		source.Origins, source.Line = o.Request, o.Line
+	}
 	source.Follow = func(ctx context.Context, changed func()) {
 		go latest.Follow(ctx, changed)
 		f.readFleet(ctx, latest)
@@ -110,8 +112,11 @@ func (f *uiFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// Origins says which objects wrote the lines that answer a request, as [ui.Source] has it.
-type Origins = func(ctx context.Context, q ui.Question) ([]ui.Wrote, error)
+// Origins says which objects wrote lines: those that answer a request, and one of a file, as [ui.Source] has it.
+type Origins struct {
+	Request func(ctx context.Context, q ui.Question) ([]ui.Wrote, error)
+	Line    func(ctx context.Context, file string, line int) (ui.Wrote, error)
+}
 
 type originsKey struct{}
 

@@ -29,6 +29,8 @@ type diffView struct {
 	Alone      string // the only file that is shown, "" for all
 	Unknown    bool   // which objects changed is not known
 	Successive bool   // the second follows the first
+	Asking     bool   // which fields wrote the lines is being asked
+	NoCauses   string // why that cannot be told
 }
 
 // fileView is a file side by side.
@@ -46,6 +48,7 @@ type hunk struct {
 	Skipped int // lines between it and the hunk before
 	Rows    []row
 	Objects []string
+	Causes  []Origin // that wrote the lines which came, where somebody compiles the objects
 }
 
 // row is a line of both sides. A number is 0 where there is none.
@@ -82,6 +85,7 @@ func diffOf(ctx context.Context, q query) (diffView, error) {
 			v.Files = append(v.Files, v.file(n, f))
 		}
 	}
+	v.addCauses(ctx, q)
 	if v.Alone != "" && len(v.Files) == 0 {
 		return v, notFound("The two snapshots do not differ in "+v.Alone+".", "All differences are on the page without a file.")
 	}

@@ -105,7 +105,7 @@ type made struct {
 
 // query returns what an address asks for, of what is known now.
 func (s *Server) query(a address) query {
-	q := query{now: time.Now(), source: s.source, archive: s.archive, compiler: s.compiler, health: s.health, origins: s.origins, thinking: s.thinking, path: a.r.PathValue, values: a.r.URL.Query(), address: a.r.URL.RequestURI()}
+	q := query{now: time.Now(), source: s.source, archive: s.archive, compiler: s.compiler, health: s.health, origins: s.origins, lines: s.lines, thinking: s.thinking, path: a.r.PathValue, values: a.r.URL.Query(), address: a.r.URL.RequestURI()}
 	if s.source.Fleet != nil {
 		q.fleet = s.withLeader(s.source.Fleet())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/report"
@@ -93,4 +94,57 @@ func (a *answered) OriginsOf(l request.Line) []Origin {
 		}
 	}
 	return nil
+}
+
+// place is a line of a file.
+type place struct {
+	file string
+	line int
+}
+
+func newLines(ctx context.Context, ask func(context.Context, string, int) (Wrote, error), changed func()) *inquiries[place, said] {
+	if ask == nil {
+		return nil
+	}
+	return newInquiries(ctx, changed, originsAge, originsTimeout, 0, func(ctx context.Context, key place) said {
+		wrote, err := ask(ctx, key.file, key.line)
+		return said{[]Wrote{wrote}, err}
+	})
+}
+
+// mostCaused is how many hunks of a difference are led back to fields: each takes a compile of the objects.
+const mostCaused = 8
+
+// addCauses says which objects and fields wrote the lines that came. Only lines that the objects make now are of
+// these objects; what went was of objects that are other now.
+func (v *diffView) addCauses(ctx context.Context, q query) {
+	if q.lines == nil {
+		return
+	}
+	asked, once := 0, context.WithValue(ctx, nowait{}, true) // the first is waited for
+	for f := range v.Files {
+		for h := range v.Files[f].Hunks {
+			hunk := &v.Files[f].Hunks[h]
+			at := slices.IndexFunc(hunk.Rows, func(r row) bool { return r.Added && strings.TrimSpace(r.NewText) != "" })
+			if why := slices.IndexFunc(hunk.Rows, func(r row) bool { return r.Added && r.Why != "" }); why >= 0 {
+				at = why
+			}
+			if at < 0 {
+				continue
+			}
+			if asked++; asked > mostCaused {
+				return
+			}
+			known, ok := q.lines.of(ctx, place{v.Files[f].Path, hunk.Rows[at].New})
+			switch {
+			case !ok:
+				v.Asking = true
+				ctx = once
+			case known.err != nil:
+				v.NoCauses = report.FirstLine(known.err.Error(), report.LongestMessage)
+			case strings.TrimSpace(known.wrote[0].Text) == strings.TrimSpace(hunk.Rows[at].NewText):
+				hunk.Causes = known.wrote[0].Origins
+			}
+		}
+	}
 }

@@ -57,3 +57,36 @@ func TestOriginsOfLines(t *testing.T) {
 		t.Errorf("the error is not said: %s", plainText(body))
 	}
 }
+
+// A hunk names the objects and fields that wrote what came, where the objects still write it, or the page says why not.
+func TestCausesOfHunks(t *testing.T) {
+	t.Parallel()
+	store, _ := told(t)
+	ask := func(line func(context.Context, string, int) (Wrote, error)) string {
+		h := server(t, Source{Fleet: says(oneInstance()), Store: store, Line: line}).Handler()
+		var body string
+		eventually(t, func() bool {
+			_, body = get(t, h, "/diff?a=r2&b=r3")
+			return !strings.Contains(body, "is being asked")
+		})
+		return strings.Join(strings.Fields(plainText(body)), " ")
+	}
+	wrote := func(text string) func(context.Context, string, int) (Wrote, error) {
+		return func(_ context.Context, file string, line int) (Wrote, error) {
+			if file != "maps/prefix.map" || line != 2 {
+				t.Errorf("asked for %s:%d", file, line)
+			}
+			return Wrote{request.Line{File: file, Line: line, Text: text}, []Origin{{Kind: "Ingress", Namespace: "team2", Name: "api", Field: "spec.rules[0].http.paths[0]", File: "manifests/api.yaml", LineNumber: 9}}}, nil
+		}
+	}
+	const cause = "Ingress team2/api · spec.rules[0].http.paths[0] · manifests/api.yaml:9"
+	if page := ask(wrote("team2.example.com|/ team2_api")); !strings.Contains(page, cause) {
+		t.Errorf("no cause in %s", page)
+	}
+	if page := ask(wrote("what the objects write by now")); strings.Contains(page, cause) || !strings.Contains(page, "team2.example.com|/ team2_api") {
+		t.Errorf("a cause of another line in %s", page)
+	}
+	if page := ask(func(context.Context, string, int) (Wrote, error) { return Wrote{}, errors.New("web.yaml:7: not valid") }); !strings.Contains(page, "Which fields wrote the lines cannot be told: web.yaml:7: not valid") {
+		t.Errorf("the error is not said: %s", page)
+	}
+}

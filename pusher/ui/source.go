@@ -35,6 +35,8 @@ type Source struct {
 	Servers func(ctx context.Context, backend string) []ServerState
 	// Origins says which objects wrote the lines that answer a request. It may wait; nil where nobody knows.
 	Origins func(ctx context.Context, q Question) ([]Wrote, error)
+	// Line says which objects wrote a line of a file, as they are compiled now. It may wait; nil where nobody knows.
+	Line func(ctx context.Context, file string, line int) (Wrote, error)
 	// Compiled asks a compiler for its status, the JSON of its /status. It may wait.
 	Compiled func(ctx context.Context) (json.RawMessage, error)
 }
