@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
-	"github.com/hapsnap/hapsnap/internal/testing/spoptest"
 	"github.com/hapsnap/hapsnap/internal/testing/tracingtest"
 )
 
@@ -30,8 +29,7 @@ type world struct {
 	certificates map[string]*x509.Certificate
 	taken        []net.Listener
 	cluster      *kubetest.Server
-	collector    *tracingtest.Collector     // nil: none
-	agents       map[string]*spoptest.Agent // by socket
+	collector    *tracingtest.Collector // nil: none
 }
 
 func newWorld(dir string) (*world, error) {

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,24 +14,27 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/config/agents"
 	"github.com/hapsnap/hapsnap/compiler/diag"
-	"github.com/hapsnap/hapsnap/internal/testing/spoptest"
 	wafpolicy "github.com/hapsnap/hapsnap/waf/policy"
 )
 
-// newAgent starts an agent at a unix socket, for the test.
-func newAgent(t *testing.T, answers func(spoptest.Message) map[string]any) *spoptest.Agent {
-	t.Helper()
-	a := &spoptest.Agent{Network: "unix", Address: filepath.Join(t.TempDir(), "spop.sock"), Answers: answers}
-	startAgent(t, a)
-	return a
-}
-
-func startAgent(t *testing.T, a *spoptest.Agent) {
-	t.Helper()
-	if err := a.Start(); err != nil {
-		t.Fatal(err)
+// looksForAttacks is an agent to which a request with the word "attack" in any part is one.
+func looksForAttacks(m heard) map[string]any {
+	if m.name == "words" {
+		return map[string]any{"rule": strings.Contains(m.text("query"), "attack")}
 	}
-	t.Cleanup(a.Stop)
+	p, err := wafpolicy.Parse(m.text("policy"))
+	if err != nil || m.text("rules") != wafpolicy.RulesVersion {
+		return map[string]any{"action": "error"}
+	}
+	for _, part := range []string{"path", "query", "headers", "body"} {
+		if strings.Contains(m.text(part), "attack") {
+			if p.Engine == wafpolicy.Block {
+				return map[string]any{"action": "deny", "status": 403, "rule": 942100, "score": 5}
+			}
+			return map[string]any{"action": "detect", "rule": 942100, "score": 5}
+		}
+	}
+	return map[string]any{"action": "allow"}
 }
 
 // wafPolicy is a ConfigMap with a policy, of which the fields of spec are given.
@@ -78,7 +79,7 @@ func post(host, target, body string, piece int, lines ...string) string {
 // is not served; and while the agent is away, requests are refused or pass.
 func TestWAF(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, spoptest.LooksForAttacks)
+	a := newAgent(t, looksForAttacks)
 	var keys []string
 	for i := range 60 {
 		keys = append(keys, fmt.Sprintf("'ARGS:%050d'", i))
@@ -92,7 +93,7 @@ func TestWAF(t *testing.T) {
 			optioned("small", "waf", "small"), optioned("long", "waf", "long"), optioned("shared", "waf", "edge/shared"), optioned("bare"),
 			optioned("user", "waf", "block", "deny-list", "127.0.0.0/8"), optioned("limited", "waf", "block", "max-body-size", "2k"),
 		}), func(c *config.Config) {
-		c.WAF.Socket, c.Shared.WAFPolicies = a.Address, []string{"edge/shared"}
+		c.WAF.Socket, c.Shared.WAFPolicies = a.address, []string{"edge/shared"}
 		c.Timeouts.HTTPRequest = "1s"
 	})
 	clean(t, e)
@@ -137,30 +138,30 @@ func TestWAF(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got.StatusCode, c.want)
 		}
 	}
-	a.Messages()
+	a.messages()
 	e.get(t, "user.example", "/")
-	if got := a.Messages(); len(got) > 0 {
+	if got := a.messages(); len(got) > 0 {
 		t.Errorf("the agent was asked about a request that is refused anyway: %v", got)
 	}
 	e.get(t, "block.example", "/a%20b?c=%20d", "X-A: b")
-	got := a.Messages()
+	got := a.messages()
 	want := map[string]string{
 		"policy": `{"engine":"block"}`, "rules": wafpolicy.RulesVersion, "method": "GET", "path": "/a%20b", "query": "c=%20d", "version": "1.1",
 		"host": "block.example", "body": "", "body-size": "0", "route": "shop_a_80.block",
 	}
-	if len(got) != 1 || got[0].Name != "request" {
+	if len(got) != 1 || got[0].name != "request" {
 		t.Fatalf("the agent was told %v", got)
 	}
 	for name, value := range want {
-		if got[0].Text(name) != value {
-			t.Errorf("argument %s: %q, want %q", name, got[0].Text(name), value)
+		if got[0].text(name) != value {
+			t.Errorf("argument %s: %q, want %q", name, got[0].text(name), value)
 		}
 	}
-	if !strings.Contains(strings.ToLower(got[0].Text("headers")), "x-a: b\r\n") || got[0].Text("src") == "" || got[0].Text("src-port") == "" {
+	if !strings.Contains(strings.ToLower(got[0].text("headers")), "x-a: b\r\n") || got[0].text("src") == "" || got[0].text("src-port") == "" {
 		t.Errorf("the agent was told %v", got[0])
 	}
 
-	a.Stop()
+	a.stop()
 	for _, host := range []string{"block", "detect", "partial", "shared"} {
 		if got := e.get(t, host+".example", "/"); got.StatusCode != 503 {
 			t.Errorf("without an agent, %s: %d", host, got.StatusCode)
@@ -179,7 +180,7 @@ func TestWAF(t *testing.T) {
 		}
 		return nil
 	})
-	startAgent(t, a)
+	a.start(t)
 	await(t, func() error {
 		if got := e.get(t, "block.example", "/"); got.StatusCode != 200 {
 			return fmt.Errorf("with the agent again: %d", got.StatusCode)
@@ -192,8 +193,8 @@ func TestWAF(t *testing.T) {
 // for longer than they may.
 func TestWAFAnswersInTime(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, func(m spoptest.Message) map[string]any {
-		switch m.Text("path") {
+	a := newAgent(t, func(m heard) map[string]any {
+		switch m.text("path") {
 		case "/silent":
 			return nil
 		case "/error":
@@ -201,11 +202,11 @@ func TestWAFAnswersInTime(t *testing.T) {
 		case "/odd":
 			return map[string]any{"action": "whatever"}
 		}
-		return spoptest.LooksForAttacks(m)
+		return looksForAttacks(m)
 	})
 	e := startWith(t, serviceYAML("shop", "a", sizeReader(t))+wafPolicy("shop", "block", "engine: block")+wafPolicy("shop", "open", "failure: open")+
 		all([]ingress{optioned("block", "waf", "block"), optioned("open", "waf", "open")}), func(c *config.Config) {
-		c.WAF.Socket, c.WAF.Timeouts.Processing, c.Timeouts.HTTPRequest = a.Address, "200ms", "1s"
+		c.WAF.Socket, c.WAF.Timeouts.Processing, c.Timeouts.HTTPRequest = a.address, "200ms", "1s"
 	})
 	clean(t, e)
 	for _, path := range []string{"/silent", "/error", "/odd"} {
@@ -227,7 +228,7 @@ func TestWAFAnswersInTime(t *testing.T) {
 // A policy that cannot be had closes the routes, and says why at its line.
 func TestWAFFailsClosed(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, spoptest.LooksForAttacks)
+	a := newAgent(t, looksForAttacks)
 	yaml := serviceYAML("shop", "a", sizeReader(t)) + wafPolicy("shop", "good", "") + wafPolicy("shop", "unknown", "engin: block") + wafPolicy("shop", "range", "paranoia: 5") +
 		wafPolicy("shop", "rule", "exclude: [{rules: ['123']}]") + wafPolicy("shop", "kind", "}\n    kind: Other\n    metadata: {") + wafPolicy("edge", "other", "") +
 		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: shop, name: empty}\ndata: {}\n" +
@@ -235,7 +236,7 @@ func TestWAFFailsClosed(t *testing.T) {
 			optioned("unknown", "waf", "unknown"), optioned("range", "waf", "range"), optioned("rule", "waf", "rule"), optioned("kind", "waf", "kind"),
 			optioned("other", "waf", "edge/other"), optioned("empty", "waf", "empty"), optioned("gone", "waf", "gone"), optioned("malformed", "waf", "../x"), optioned("good", "waf", "good"),
 		})
-	e := startWith(t, yaml, func(c *config.Config) { c.WAF.Socket = a.Address })
+	e := startWith(t, yaml, func(c *config.Config) { c.WAF.Socket = a.address })
 	for host, want := range map[string]int{"unknown": 503, "range": 503, "rule": 503, "kind": 503, "other": 503, "empty": 503, "gone": 503, "malformed": 503, "good": 200} {
 		if got := e.get(t, host+".example", "/"); got.StatusCode != want {
 			t.Errorf("%s: %d, want %d", host, got.StatusCode, want)
@@ -262,12 +263,7 @@ func TestWAFFailsClosed(t *testing.T) {
 // Routes of Gateways have the options too, and what their Gateway asks for holds besides.
 func TestWAFOfGateways(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, func(m spoptest.Message) map[string]any {
-		if m.Name == "words" {
-			return map[string]any{"rule": strings.Contains(m.Text("query"), "attack")}
-		}
-		return spoptest.LooksForAttacks(m)
-	})
+	a := newAgent(t, looksForAttacks)
 	for name, c := range map[string]struct {
 		gateway []string
 		want    map[string][2]int // by host, of a good request and of an attack
@@ -278,9 +274,9 @@ func TestWAFOfGateways(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := ""
 			e := startEdited(t, func(cfg *config.Config) string {
-				cfg.GatewayAPI.Enabled, cfg.WAF.Socket = true, a.Address
+				cfg.GatewayAPI.Enabled, cfg.WAF.Socket = true, a.address
 				cfg.Agents = []agents.Agent{{
-					Name: "words", Socket: a.Address, Namespaces: []string{"shop"}, Variables: []string{"rule"}, RefuseIf: "rule",
+					Name: "words", Socket: a.address, Namespaces: []string{"shop"}, Variables: []string{"rule"}, RefuseIf: "rule",
 					Messages: []agents.Message{{Name: "words", Arguments: []agents.Argument{{Name: "policy", Value: agents.Header, Of: "X-Policy"}, {Name: "query", Value: agents.Query}}}},
 				}}
 				port := freePort(t, cfg.Bind.Addresses[0])
@@ -307,20 +303,18 @@ func TestWAFOfGateways(t *testing.T) {
 // lets it.
 func TestAgents(t *testing.T) {
 	t.Parallel()
-	answers := func(m spoptest.Message) map[string]any {
+	answers := func(m heard) map[string]any {
 		switch {
-		case m.Text("ua") == "silent":
+		case m.text("ua") == "silent":
 			return nil
-		case m.Text("ua") == "bot":
+		case m.text("ua") == "bot":
 			return map[string]any{"bad": true, "score": 7}
-		case m.Text("ua") == "word":
+		case m.text("ua") == "word":
 			return map[string]any{"bad": "yes"}
 		}
 		return map[string]any{"bad": false}
 	}
-	a := &spoptest.Agent{Network: "tcp", Address: "127.0.0.1:0", Answers: answers}
-	startAgent(t, a)
-	port := int(netip.MustParseAddrPort(a.Address).Port())
+	a, port := newTCPAgent(t, answers)
 	second := newAgent(t, answers)
 	service := strings.ReplaceAll(strings.ReplaceAll(serviceYAML("edge", "bots", port), "{port: 80}", "{name: spop, port: 80}"), `name: ""`, "name: spop")
 	e := startWith(t, service+serviceYAML("shop", "a", mirror(t, "a", nil))+serviceYAML("other", "a", mirror(t, "a", nil))+all([]ingress{
@@ -339,7 +333,7 @@ func TestAgents(t *testing.T) {
 			Timeouts: agents.Timeouts{Processing: "200ms"},
 		}
 		lax := bots
-		lax.Name, lax.Service, lax.Socket, lax.OnError, lax.Namespaces = "lax-bots", "", second.Address, agents.Open, []string{"*"}
+		lax.Name, lax.Service, lax.Socket, lax.OnError, lax.Namespaces = "lax-bots", "", second.address, agents.Open, []string{"*"}
 		c.Agents = []agents.Agent{bots, lax}
 		if found := c.Check(); len(found) > 0 {
 			t.Error(found)
@@ -370,29 +364,29 @@ func TestAgents(t *testing.T) {
 			t.Errorf("%s, %s: %d, want %d", c.host, c.agent, got.StatusCode, c.want)
 		}
 	}
-	a.Messages()
+	a.messages()
 	if got := e.send(t, false, post("closed", "/?p=1", "hello", 0, "User-Agent: browser", "Cookie: sid=7")); got.StatusCode != 200 {
 		t.Errorf("with a body: %d", got.StatusCode)
 	}
 	var names []string
-	for _, m := range a.Messages() {
-		names = append(names, m.Name)
-		text, _ := json.Marshal(m.Arguments)
+	for _, m := range a.messages() {
+		names = append(names, m.name)
+		text, _ := json.Marshal(m.arguments)
 		want := map[string]string{"ua": "browser", "sid": "7", "body": "hello", "p": "1", "route": "shop_a_80.closed", "tls": "false", "host": "closed.example"}
-		if m.Name == "after" {
+		if m.name == "after" {
 			want = map[string]string{"status": "200", "from": "server"}
 		}
 		for name, value := range want {
-			if m.Text(name) != value {
-				t.Errorf("%s: argument %s is %q of %s", m.Name, name, m.Text(name), text)
+			if m.text(name) != value {
+				t.Errorf("%s: argument %s is %q of %s", m.name, name, m.text(name), text)
 			}
 		}
 	}
 	if fmt.Sprint(names) != "[check after]" {
 		t.Errorf("the agent was told %v", names)
 	}
-	a.Stop()
-	second.Stop()
+	a.stop()
+	second.stop()
 	for host, want := range map[string]int{"closed": 503, "both": 503, "open": 200} {
 		if got := e.get(t, host+".example", "/"); got.StatusCode != want {
 			t.Errorf("without agents, %s: %d, want %d", host, got.StatusCode, want)

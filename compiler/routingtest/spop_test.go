@@ -1,6 +1,4 @@
-// Package spoptest is an agent for tests, which HAProxy asks about requests by SPOP: the protocol of doc/SPOE.txt of
-// HAProxy, section 3. [LooksForAttacks] stands in for a web application firewall.
-package spoptest
+package routingtest
 
 import (
 	"bytes"
@@ -10,21 +8,20 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"strings"
+	"path/filepath"
 	"sync"
-
-	"github.com/hapsnap/hapsnap/waf/policy"
+	"testing"
 )
 
-// Message is what an agent was told.
-type Message struct {
-	Name      string
-	Arguments map[string]any
+// heard is a message that an agent got.
+type heard struct {
+	name      string
+	arguments map[string]any
 }
 
-// Text returns an argument as text, "" if it is not there.
-func (m Message) Text(name string) string {
-	switch v := m.Arguments[name].(type) {
+// text returns an argument as text, "" if it is not there.
+func (m heard) text(name string) string {
+	switch v := m.arguments[name].(type) {
 	case string:
 		return v
 	case nil:
@@ -34,55 +31,69 @@ func (m Message) Text(name string) string {
 	}
 }
 
-// Agent is a program that HAProxy asks.
-type Agent struct {
-	// Network is "unix" or "tcp", and Address where it listens: after [Agent.Start] with its port.
-	Network, Address string
-	// Answers returns the variables to set, of the scope txn, or nil for no answer at all.
-	Answers func(Message) map[string]any
+// agent is a program that HAProxy asks by SPOP: the protocol of doc/SPOE.txt of HAProxy, section 3.
+type agent struct {
+	network, address string
+	// answers returns the variables to set, or nil for no answer at all.
+	answers func(heard) map[string]any
 
 	mu          sync.Mutex
 	listener    net.Listener
 	connections map[net.Conn]bool
-	got         []Message
+	got         []heard
 }
 
-// Start has the agent listen, until it is stopped.
-func (a *Agent) Start() error {
-	l, err := net.Listen(a.Network, a.Address)
+// newAgent starts an agent at a unix socket.
+func newAgent(t *testing.T, answers func(heard) map[string]any) *agent {
+	t.Helper()
+	a := &agent{network: "unix", address: filepath.Join(t.TempDir(), "spop.sock"), answers: answers}
+	a.start(t)
+	return a
+}
+
+// newTCPAgent starts an agent at a port.
+func newTCPAgent(t *testing.T, answers func(heard) map[string]any) (a *agent, port int) {
+	t.Helper()
+	a = &agent{network: "tcp", address: "127.0.0.1:0", answers: answers}
+	a.start(t)
+	address, _ := a.listener.Addr().(*net.TCPAddr)
+	a.address = address.String()
+	return a, address.Port
+}
+
+func (a *agent) start(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen(a.network, a.address)
 	if err != nil {
-		return fmt.Errorf("start an agent: %w", err)
+		t.Fatal(err)
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.listener, a.connections, a.Address = l, map[net.Conn]bool{}, l.Addr().String()
-	go a.accept(l)
-	return nil
-}
-
-func (a *Agent) accept(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return // it was stopped
+	a.listener, a.connections = l, map[net.Conn]bool{}
+	a.mu.Unlock()
+	t.Cleanup(a.stop)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // it was stopped
+			}
+			a.mu.Lock()
+			a.connections[c] = true
+			a.mu.Unlock()
+			go func() {
+				defer c.Close()
+				if err := a.serve(c); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Log("agent:", err)
+				}
+			}()
 		}
-		a.mu.Lock()
-		a.connections[c] = true
-		a.mu.Unlock()
-		go func() {
-			defer c.Close()
-			_ = a.serve(c) // HAProxy sees what is wrong, and so does the test
-		}()
-	}
+	}()
 }
 
-// Stop ends the agent, as if it were killed.
-func (a *Agent) Stop() {
+// stop ends the agent, as if it were killed.
+func (a *agent) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.listener == nil {
-		return
-	}
 	a.listener.Close()
 	for c := range a.connections {
 		c.Close()
@@ -90,8 +101,8 @@ func (a *Agent) Stop() {
 	a.connections = map[net.Conn]bool{}
 }
 
-// Messages returns what the agent was told, and forgets it.
-func (a *Agent) Messages() []Message {
+// messages returns what the agent was told, and forgets it.
+func (a *agent) messages() []heard {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := a.got
@@ -105,7 +116,7 @@ const (
 	frameAgentHello, frameAgentDisconnect, frameAgentAck = 101, 102, 103
 )
 
-func (a *Agent) serve(c net.Conn) error {
+func (a *agent) serve(c net.Conn) error {
 	for {
 		var size uint32
 		if err := binary.Read(c, binary.BigEndian, &size); err != nil {
@@ -123,6 +134,9 @@ func (a *Agent) serve(c net.Conn) error {
 		switch kind {
 		case frameHello:
 			var hello []byte
+			hello = appendVariable(hello, "version", "2.0")
+			hello = appendVariable(hello, "max-frame-size", uint32(1<<20))
+			hello = appendVariable(hello, "capabilities", "pipelining")
 			for r.Len() > 0 {
 				if name, value := r.text(), r.value(); name == "max-frame-size" {
 					hello = appendVariable(appendVariable(appendVariable(nil, "version", "2.0"), "max-frame-size", value), "capabilities", "pipelining")
@@ -133,15 +147,15 @@ func (a *Agent) serve(c net.Conn) error {
 			var actions []byte
 			silent := false
 			for r.Len() > 0 {
-				m := Message{Name: r.text(), Arguments: map[string]any{}}
+				m := heard{name: r.text(), arguments: map[string]any{}}
 				for range r.byte() {
 					name := r.text()
-					m.Arguments[name] = r.value()
+					m.arguments[name] = r.value()
 				}
 				a.mu.Lock()
 				a.got = append(a.got, m)
 				a.mu.Unlock()
-				answer := a.Answers(m)
+				answer := a.answers(m)
 				silent = silent || answer == nil
 				for name, value := range answer {
 					actions = append(actions, 1, 3, 2) // set a variable, of three arguments, for the transaction
@@ -256,22 +270,4 @@ func (r *spopReader) value() any {
 	}
 	r.err = errors.Join(r.err, errors.New("an unknown type"))
 	return nil
-}
-
-// LooksForAttacks answers as a web application firewall to which a request with the word "attack" in any part is one.
-func LooksForAttacks(m Message) map[string]any {
-	p, err := policy.Parse(m.Text("policy"))
-	if err != nil || m.Text("rules") != policy.RulesVersion {
-		return map[string]any{"action": "error"}
-	}
-	for _, part := range []string{"path", "query", "headers", "body"} {
-		if !strings.Contains(m.Text(part), "attack") {
-			continue
-		}
-		if p.Engine == policy.Block {
-			return map[string]any{"action": "deny", "status": 403, "rule": 942100, "score": 5}
-		}
-		return map[string]any{"action": "detect", "rule": 942100, "score": 5}
-	}
-	return map[string]any{"action": "allow"}
 }
