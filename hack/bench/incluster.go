@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -136,13 +137,14 @@ func (c *inCluster) ofGateways(ctx context.Context, kind, resource string, o met
 	}
 	delete(fields, "status")
 	u := &unstructured.Unstructured{Object: fields}
-	u.SetAPIVersion(gatewayv1.SchemeGroupVersion.String())
+	u.SetAPIVersion(gatewayv1.GroupVersion.String())
 	u.SetKind(kind)
 	u.SetResourceVersion("")
 	u.SetUID("")
-	var to dynamic.ResourceInterface = c.gateway.Resource(gatewayv1.SchemeGroupVersion.WithResource(resource))
+	of := schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Resource: resource}
+	var to dynamic.ResourceInterface = c.gateway.Resource(of)
 	if u.GetNamespace() != "" {
-		to = c.gateway.Resource(gatewayv1.SchemeGroupVersion.WithResource(resource)).Namespace(u.GetNamespace())
+		to = c.gateway.Resource(of).Namespace(u.GetNamespace())
 	}
 	_, err = to.Create(ctx, u, metav1.CreateOptions{})
 	return err

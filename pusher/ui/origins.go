@@ -139,7 +139,7 @@ func (v *diffView) addCauses(ctx context.Context, q query) {
 			switch {
 			case !ok:
 				v.Asking = true
-				ctx = once
+				ctx = once //nolint:fatcontext // it is the same one each time
 			case known.err != nil:
 				v.NoCauses = report.FirstLine(known.err.Error(), report.LongestMessage)
 			case strings.TrimSpace(known.wrote[0].Text) == strings.TrimSpace(hunk.Rows[at].NewText):

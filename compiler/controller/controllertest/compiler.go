@@ -42,6 +42,7 @@ type Store struct {
 	tries int
 }
 
+// Publish numbers a draft and keeps it, unless the newest snapshot has its digest.
 func (m *Store) Publish(_ context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,6 +62,7 @@ func (m *Store) Publish(_ context.Context, d snapshots.Draft) (snapshots.ID, boo
 	return s.ID(), true, nil
 }
 
+// IDs returns those of all snapshots, the newest last.
 func (m *Store) IDs(context.Context) ([]snapshots.ID, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,6 +76,7 @@ func (m *Store) IDs(context.Context) ([]snapshots.ID, error) {
 	return ids, m.gone
 }
 
+// Get returns a snapshot, or [snapshots.ErrNotFound].
 func (m *Store) Get(_ context.Context, id snapshots.ID) (snapshots.Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,6 +88,7 @@ func (m *Store) Get(_ context.Context, id snapshots.ID) (snapshots.Snapshot, err
 	return snapshots.Snapshot{}, snapshots.ErrNotFound
 }
 
+// Fail makes every call fail with an error from now on; nil ends that.
 func (m *Store) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,6 +172,7 @@ func (r *Compiler) Start(t *testing.T, c config.Config, change ...func(*controll
 // Write writes a file of the manifests as editors do: beside it, then renamed.
 func (r *Compiler) Write(t *testing.T, name, text string) { t.Helper(); Put(t, r.Dir, name, text) }
 
+// Put writes a file as editors do: beside it, then renamed.
 func Put(t *testing.T, dir, name, text string) {
 	t.Helper()
 	temporary := filepath.Join(dir, "."+filepath.Base(name))
@@ -250,6 +255,7 @@ func (r *Compiler) Publishes(t *testing.T, result string) float64 {
 	return 0
 }
 
+// Manifest returns a Service and an Ingress of one name, whose host is NAME.example.
 func Manifest(name, annotation string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Service

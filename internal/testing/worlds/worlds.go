@@ -173,8 +173,8 @@ func common(n, perCertificate int) inputs.Inputs {
 		}))
 		in.EndpointSlices = append(in.EndpointSlices, object("EndpointSlice", slice(i)))
 	}
-	for i, end := 0, 0; i < n; i = end {
-		end = min(i+perCertificate, (i/PerNamespace+1)*PerNamespace, n)
+	for i := 0; i < n; {
+		end := min(i+perCertificate, (i/PerNamespace+1)*PerNamespace, n)
 		var names []string
 		for host := i; host < end; host += PerHost {
 			names = append(names, Host(host))
@@ -184,6 +184,7 @@ func common(n, perCertificate int) inputs.Inputs {
 			ObjectMeta: meta(7, Namespace(i), secret(i, perCertificate), i), Type: corev1.SecretTypeTLS,
 			Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
 		}))
+		i = end
 	}
 	return in
 }
