@@ -219,40 +219,34 @@ func (a *archive) snapshot(ctx context.Context, id snapshots.ID) (snapshots.Snap
 
 // kept returns what is kept under a key, or reads and keeps it.
 func kept[V any](ctx context.Context, a *archive, in *memory[snapshots.ID, V], id snapshots.ID, read func(context.Context) (V, error)) (V, error) {
-	a.mu.Lock()
 	v, ok := in.get(id)
-	a.mu.Unlock()
-	if ok {
+	switch {
+	case ok:
 		return v, nil
-	}
-	if a.store == nil {
+	case a.store == nil:
 		return v, errNoStore
-	}
-	if ctx.Value(nowait{}) != nil {
+	case ctx.Value(nowait{}) != nil:
 		return v, errNotRead
 	}
 	if err := a.begin(ctx); err != nil {
 		return v, err
 	}
 	defer a.end()
-	a.mu.Lock()
-	v, ok = in.get(id) // somebody else read it meanwhile
-	a.mu.Unlock()
-	if ok {
+	if v, ok := in.get(id); ok { // somebody else read it meanwhile
 		return v, nil
 	}
 	v, err := read(ctx)
 	if err == nil {
-		a.mu.Lock()
 		in.put(id, v)
-		a.mu.Unlock()
 	}
 	return v, err
 }
 
-// memory keeps the last values that were put into it or asked for.
+// memory keeps the last values that were put into it or asked for. It may be used by several goroutines.
 type memory[K comparable, V any] struct {
-	most   int
+	most int
+
+	mu     sync.Mutex
 	clock  int
 	values map[K]*remembered[V]
 }
@@ -267,6 +261,8 @@ func newMemory[K comparable, V any](most int) *memory[K, V] {
 }
 
 func (m *memory[K, V]) get(k K) (V, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.clock++
 	r, ok := m.values[k]
 	if !ok {
@@ -278,6 +274,8 @@ func (m *memory[K, V]) get(k K) (V, bool) {
 }
 
 func (m *memory[K, V]) put(k K, v V) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.clock++
 	m.values[k] = &remembered[V]{v, m.clock}
 	if len(m.values) <= m.most {

@@ -124,31 +124,24 @@ const keptTables = 2
 
 // routes returns a snapshot with its routes. It is read once, and nobody changes it.
 func (a *archive) routes(ctx context.Context, id snapshots.ID) (readSnapshot, error) {
-	a.mu.Lock()
-	read, ok := a.tables.get(id)
-	a.mu.Unlock()
-	if ok {
+	if read, ok := a.tables.get(id); ok {
 		return read, nil
 	}
 	s, err := a.snapshot(ctx, id)
 	if err != nil {
-		return read, err
+		return readSnapshot{}, err
 	}
 	if err := a.begin(ctx); err != nil { // one is read at a time, for whoever asks
-		return read, err
+		return readSnapshot{}, err
 	}
 	defer a.end()
-	a.mu.Lock()
-	read, ok = a.tables.get(id)
-	a.mu.Unlock()
-	if ok {
+	if read, ok := a.tables.get(id); ok {
 		return read, nil
 	}
-	if read, err = tableOf(s); err != nil {
+	read, err := tableOf(s)
+	if err != nil {
 		return read, problem{http.StatusInternalServerError, fmt.Sprintf("Snapshot %s cannot be read by this version: %v.", short(id), err), "A pusher of the version that it was made for can."}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.tables.put(id, read)
 	return read, nil
 }

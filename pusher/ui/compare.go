@@ -42,9 +42,7 @@ func (t touch) concerns(text string) bool {
 // compare compares two snapshots. One comparison is made at a time: large ones take memory.
 func (a *archive) compare(ctx context.Context, from, to snapshots.ID) (compared, error) {
 	key := [2]snapshots.ID{from, to}
-	a.mu.Lock()
 	c, ok := a.compared.get(key)
-	a.mu.Unlock()
 	if ok {
 		return c, nil
 	}
@@ -68,9 +66,7 @@ func (a *archive) compare(ctx context.Context, from, to snapshots.ID) (compared,
 	}
 	c = compared{report: d.Report(from.String(), to.String()), subject: y.Manifest.Spec.Subject, author: y.Manifest.Provenance.Author, parent: y.Manifest.Spec.Parent}
 	c.objects, c.inputs = changedObjects(x.Manifest.Provenance, y.Manifest.Provenance)
-	a.mu.Lock()
 	a.compared.put(key, c)
-	a.mu.Unlock()
 	return c, nil
 }
 
@@ -80,9 +76,7 @@ func sideOf(s snapshots.Snapshot) difference.Side {
 
 // touched returns what a snapshot changes of the one before it.
 func (a *archive) touched(ctx context.Context, id snapshots.ID) (touch, error) {
-	a.mu.Lock()
 	t, ok := a.touches.get(id)
-	a.mu.Unlock()
 	if ok {
 		return t, nil
 	}
@@ -106,9 +100,7 @@ func (a *archive) touched(ctx context.Context, id snapshots.ID) (touch, error) {
 		}
 	}
 	t = touch{text: strings.ToLower(text.String()), objects: strings.ToLower(strings.Join(append(c.objects, m.Spec.Subject, m.Provenance.Trigger), "\n"))}
-	a.mu.Lock()
 	a.touches.put(id, t)
-	a.mu.Unlock()
 	return t, nil
 }
 
