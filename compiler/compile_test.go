@@ -2,7 +2,6 @@ package compiler_test
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,9 +18,9 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
-	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/templates"
@@ -31,14 +30,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 
-func haproxy(tb testing.TB) *validate.Checker {
-	tb.Helper()
-	c, err := validate.Find(tb.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return c
-}
+var haproxy = controllertest.HAProxy
 
 // unpack writes the files of an archive that are below a folder into a
 // directory of that name, and makes it the current one of paths in diagnostics.

@@ -39,12 +39,16 @@ type release struct {
 
 // values of all releases here: a test has no time. Leases are as in the chart: on a busy
 // machine a leader with shorter ones would not stay one. A leader that ends gives its up.
+// HAProxy waits as long for a request as the clients do for a response: a machine that stands
+// still for ten seconds is a client that was too slow for the default, which is answered 408.
 const values = `
 haproxyLine: "2.6" # that of the oldest HAProxy that runs these tests
 haproxy:
   drain: {seconds: 20, propagationSeconds: 6} # clients hear of endpoints late, on a busy machine too
   service: {type: ClusterIP}
-compiler: {webhook: {enabled: true, timeoutSeconds: 1}}
+compiler:
+  webhook: {enabled: true, timeoutSeconds: 1}
+  config: {timeouts: {httpRequest: 60s}}
 pusher: {drainTime: 1s}
 fleet: {rollout: {soak: 1s}}
 `
