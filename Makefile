@@ -44,9 +44,10 @@ export RACE_FLAGS := $(WITHOUT_RACES:%=-gcflags=%=-race=false)
 # With the race detector each program would sleep for a second at its end.
 export GORACE ?= atexit_sleep_ms=20
 
-# The timeout is each package's. Tests wait for programs half of the time, so that one package more than
+# The timeout is each package's: what takes five minutes on a quiet machine takes half an hour on one that does
+# something else as well. Tests wait for programs half of the time, so that one package more than
 # the usual two cores keeps these busy. `make lint` vets.
-TESTFLAGS ?= -race $(RACE_FLAGS) -vet=off -timeout 25m -p $(shell expr $$(nproc) + 1)
+TESTFLAGS ?= -race $(RACE_FLAGS) -vet=off -timeout 60m -p $(shell expr $$(nproc) + 1)
 
 # Memory is cheaper than the time of two cores: tests, and the programs that they run, collect garbage
 # less often, and keep temporary files in memory where there is plenty.

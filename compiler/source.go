@@ -246,13 +246,27 @@ func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time
 	return side, r, err
 }
 
-// Explain compiles the files as [Source.Once] does, and says where a line of the result
-// comes from. The error is that of Once, or a usage error if there is no such line.
-func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.Time, place explain.Place) (explain.Explanation, Result, error) {
+// Explain compiles the files as [Source.Once] does, and says where lines of the result
+// come from. The error is that of Once, or a usage error if there is not one of the lines.
+func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.Time, places ...explain.Place) ([]explain.Explanation, Result, error) {
 	r, objects, err := s.compile(ctx, check, now, "explain")
 	if err != nil {
-		return explain.Explanation{}, r, err
+		return nil, r, err
 	}
-	e, err := explain.Explain(place, r.Draft.Files, r.Artifact, objects)
-	return e, r, err
+	out, found := make([]explain.Explanation, 0, len(places)), false
+	for _, p := range places {
+		e, missing := explain.Explain(p, r.Draft.Files, r.Artifact, objects)
+		if missing != nil {
+			e = explain.Explanation{File: p.File, Line: p.Line, Note: explain.NoLine, Origins: []explain.Origin{}}
+			if err == nil {
+				err = missing
+			}
+		}
+		found = found || missing == nil
+		out = append(out, e)
+	}
+	if found {
+		err = nil
+	}
+	return out, r, err
 }

@@ -22,7 +22,7 @@ type explainFlags struct {
 func explainCommand() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain FILE:LINE [-f DIR | --kubeconfig FILE]",
+		Use:   "explain FILE:LINE... [-f DIR | --kubeconfig FILE]",
 		Short: "Show which template, objects and fields wrote a line",
 		Long: `Compile manifests and show where a line of the result comes from: the line of the template,
 and the objects with the fields that the template wrote it for. The command also lists
@@ -33,9 +33,13 @@ The file is one of a snapshot, as render writes it, such as haproxy.cfg or maps/
 The haproxy.cfg of an instance has more lines, those of the servers. The command reports
 objects with errors, and leaves them out as run does.
 
+Several lines are explained by one compile. With -o json they are an array, one line alone is
+an object. A line that the result does not have is said to be missing; the command fails if the
+result has none of them.
+
 explain request says who answers a request, and why.`,
-		Args: process.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Args: process.Args(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.add(cmd)
 	f.output.AddTo(cmd)
@@ -43,10 +47,14 @@ explain request says who answers a request, and why.`,
 	return cmd
 }
 
-func (f *explainFlags) run(cmd *cobra.Command, text string) error {
-	place, err := explain.ParsePlace(text)
-	if err != nil {
-		return err
+func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
+	var places []explain.Place
+	for _, text := range args {
+		place, err := explain.ParsePlace(text)
+		if err != nil {
+			return err
+		}
+		places = append(places, place)
 	}
 	source, err := f.source(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), warnings(cmd.ErrOrStderr()))
 	if err != nil {
@@ -56,12 +64,23 @@ func (f *explainFlags) run(cmd *cobra.Command, text string) error {
 	if err != nil {
 		return err
 	}
-	e, result, err := source.Explain(cmd.Context(), check, time.Now(), place)
+	explained, result, err := source.Explain(cmd.Context(), check, time.Now(), places...)
 	printDiagnostics(cmd.ErrOrStderr(), result.Diagnostics)
 	if err != nil {
 		return unpublishable(err)
 	}
-	return f.output.Write(cmd.OutOrStdout(), e, func(w io.Writer) error { return printExplanation(w, e) })
+	var value any = explained
+	if len(places) == 1 {
+		value = explained[0]
+	}
+	return f.output.Write(cmd.OutOrStdout(), value, func(w io.Writer) error {
+		for _, e := range explained {
+			if err := printExplanation(w, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // maxOrigins is how many origins are printed of a line that many objects share.

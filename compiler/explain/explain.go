@@ -80,6 +80,9 @@ func Explain(p Place, files []snapshots.File, a render.Artifact, in inputs.Input
 	return out, nil
 }
 
+// NoLine is the note of a line that there is not.
+const NoLine = "there is no such line"
+
 // noteOn says what wrote a line that no template did.
 func noteOn(path, text string) string {
 	switch {

@@ -89,9 +89,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// stopTimeout is how long a program may take to end after SIGTERM: what a kubelet
-// gives it.
-const stopTimeout = 30 * time.Second
+// stopTimeout is how long a program may take to end after SIGTERM: twice what a kubelet
+// gives it, for machines that are busy with tests.
+const stopTimeout = time.Minute
 
 // program is a compiler or pusher that runs beside the story.
 type program struct {
@@ -128,10 +128,16 @@ func (p *program) stop() error {
 	case <-p.done:
 		return nil
 	case <-time.After(stopTimeout):
-		err := p.cmd.Process.Kill()
-		<-p.done
-		return fmt.Errorf("%s did not stop within %s (kill: %w)", p.name, stopTimeout, err)
 	}
+	// A Go program that gets SIGQUIT says where it hangs, and ends.
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-p.done:
+	case <-time.After(stopTimeout):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+	return fmt.Errorf("%s did not stop within %s:\n%s", p.name, stopTimeout, p.log())
 }
 
 func (p *program) log() string { return p.output.String() }

@@ -80,8 +80,16 @@ func (v *viewer) Write(text []byte) (int, error) {
 		v.page.Open("http://" + pageAddress + "/")
 		v.page.Eval("window.sameWindow = true", nil)
 		runs("r1")
+		v.page.Eval(recordWaves, nil)
 	case has("\n6. "):
 		runs("r2")
+		v.waves()
+		v.page.Open("http://" + pageAddress + "/routes?scheme=http&method=GET&host=shop.example.com%3A18080&path=/")
+		v.page.WaitText("#routes-ask", podThatLeaves)
+	case has("\n7. "):
+		v.page.Wait("((text) => text.includes('" + podThatComes + "') && !text.includes('" + podThatLeaves + "'))(document.querySelector('#routes-ask').textContent)")
+		v.page.Open("http://" + pageAddress + "/")
+		v.page.Eval("window.sameWindow = true", nil)
 	case has("\n9. "):
 		v.page.Wait("/undone|rejected/.test(document.querySelector('main').textContent)")
 	case has("\nThat was hapsnap"):
@@ -91,6 +99,35 @@ func (v *viewer) Write(text []byte) (int, error) {
 		}
 	}
 	return v.Buffer.Write(text)
+}
+
+// The pod that step 6 replaces.
+const podThatLeaves, podThatComes = "127.0.10.11:", "127.0.10.13:"
+
+// recordWaves has the page remember how far it says that a rollout is, each time that it says something else.
+const recordWaves = `
+window.seenWaves = []
+new MutationObserver(() => {
+	const waves = [...document.querySelectorAll('#fleet-rollout .wave')].map((w) => w.querySelector('progress').value)
+	if (waves.length && String(waves) !== String(window.seenWaves.at(-1) ?? '')) window.seenWaves.push(waves)
+}).observe(document.body, {subtree: true, childList: true, characterData: true, attributes: true})`
+
+// waves looks at what the page said of a rollout while it went on: one instance first, then all three, and never
+// fewer than before.
+func (v *viewer) waves() {
+	v.t.Helper()
+	var seen [][]int
+	v.page.Eval("window.seenWaves", &seen)
+	last := []int{0, 0}
+	for _, now := range seen {
+		if len(now) != 2 || now[0] < last[0] || now[1] < last[1] || now[0] > 1 || now[1] > 3 || now[1] > 1 && now[0] < 1 {
+			v.t.Errorf("the waves went so on the page: %v", seen)
+		}
+		last = now
+	}
+	if len(seen) == 0 {
+		v.t.Error("the page showed no wave of a rollout that went on")
+	}
 }
 
 // TestDemoLeavesNothingBehind ends the demo in the middle, as Ctrl-C does.

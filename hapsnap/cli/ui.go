@@ -38,8 +38,8 @@ func withOrigins(verb *cobra.Command) *cobra.Command {
 		if *objects != "" {
 			cmd.SetContext(pusher.WithOrigins(cmd.Context(), pusher.Origins{
 				Request: func(ctx context.Context, q ui.Question) ([]ui.Wrote, error) { return origins(ctx, cmd, *objects, q) },
-				Line: func(ctx context.Context, file string, line int) (ui.Wrote, error) {
-					return originsOfLine(ctx, cmd, *objects, file, line)
+				Lines: func(ctx context.Context, places []ui.Place) ([]ui.Wrote, error) {
+					return originsOfLines(ctx, cmd, *objects, places)
 				},
 			}))
 		}
@@ -67,10 +67,20 @@ func origins(ctx context.Context, cmd *cobra.Command, objects string, q ui.Quest
 	return report.Wrote, err
 }
 
-// originsOfLine has the compiler explain a line of a file.
-func originsOfLine(ctx context.Context, cmd *cobra.Command, objects, file string, at int) (wrote ui.Wrote, err error) {
+// originsOfLines has the compiler explain lines of files.
+func originsOfLines(ctx context.Context, cmd *cobra.Command, objects string, places []ui.Place) ([]ui.Wrote, error) {
 	half := compiler.NewCommand()
-	err = explained(ctx, cmd, half, verbOf(half, "explain"), objects, []string{"explain"}, []string{fmt.Sprintf("%s:%d", file, at)}, &wrote)
+	var args []string
+	for _, p := range places {
+		args = append(args, fmt.Sprintf("%s:%d", p.File, p.Line))
+	}
+	if len(places) == 1 {
+		var one ui.Wrote
+		err := explained(ctx, cmd, half, verbOf(half, "explain"), objects, []string{"explain"}, args, &one)
+		return []ui.Wrote{one}, err
+	}
+	var wrote []ui.Wrote
+	err := explained(ctx, cmd, half, verbOf(half, "explain"), objects, []string{"explain"}, args, &wrote)
 	return wrote, err
 }
 

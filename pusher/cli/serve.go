@@ -269,8 +269,8 @@ func (f *runFlags) servePage(ctx context.Context, o *pusher.Options, log *slog.L
 			latest.Set(ui.Fleet{Status: s, At: s.Updated})
 		}
 	}
-	source := f.source(store, latest)
-	source.Compiled, o.Directory = f.page.compiled(), &instance.Directory{}
+	source := f.source(store, latest, f.page)
+	o.Directory = &instance.Directory{}
 	source.Servers = serversOf(o.Directory)
 	server := ui.New(ctx, ui.Options{Source: source, Leader: f.leading(), Hosts: f.page.hosts, Log: log})
 	at, wait, err := server.Serve(ctx, f.page.address)

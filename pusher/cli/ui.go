@@ -30,7 +30,11 @@ type pageFlags struct {
 	advertise string
 	// compiler is the address of the compiler's /status, "" to ask none.
 	compiler string
+	// repository is where a browser finds the store's repository, "" for what its URL says, or none.
+	repository string
 }
+
+const repositoryUsage = "address at which a browser finds the store's git repository, for links to commits, such as https://github.com/OWNER/NAME. By default that of the store: git+ssh://git@HOST/PATH is taken for https://HOST/PATH. none leaves the links out"
 
 const compilerUsage = "address of the compiler's metrics, such as 127.0.0.1:8080, for fields and hints of what is left out; it tells them clients on its own host, also through kubectl port-forward. None if empty"
 
@@ -77,10 +81,14 @@ the pusher serves itself, with pusher run --ui-address.`,
 	cmd.Flags().StringVar(&f.address, "address", "127.0.0.1:0", "address to serve the page at; port 0 chooses a free one")
 	cmd.Flags().StringSliceVar(&f.hosts, "ui-host", nil, hostsUsage)
 	cmd.Flags().StringVar(&f.compiler, "ui-compiler", "", compilerUsage)
+	cmd.Flags().StringVar(&f.repository, "ui-repository", "", repositoryUsage)
 	return cmd
 }
 
 func (f *uiFlags) run(cmd *cobra.Command) error {
+	if err := f.pageFlags.check(); err != nil {
+		return err
+	}
 	log, err := f.log.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -93,10 +101,9 @@ func (f *uiFlags) run(cmd *cobra.Command) error {
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
 	latest := ui.NewLatest()
-	source := f.source(store, latest)
-	source.Compiled = f.compiled()
+	source := f.source(store, latest, f.pageFlags)
 	if o, ok := cmd.Context().Value(originsKey{}).(Origins); ok {
-		source.Origins, source.Line = o.Request, o.Line
+		source.Origins, source.Lines = o.Request, o.Lines
 	}
 	source.Follow = func(ctx context.Context, changed func()) {
 		go latest.Follow(ctx, changed)
@@ -112,10 +119,10 @@ func (f *uiFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// Origins says which objects wrote lines: those that answer a request, and one of a file, as [ui.Source] has it.
+// Origins says which objects wrote lines: those that answer a request, and lines of files, as [ui.Source] has it.
 type Origins struct {
 	Request func(ctx context.Context, q ui.Question) ([]ui.Wrote, error)
-	Line    func(ctx context.Context, file string, line int) (ui.Wrote, error)
+	Lines   func(ctx context.Context, places []ui.Place) ([]ui.Wrote, error)
 }
 
 type originsKey struct{}
@@ -162,9 +169,19 @@ func (f *uiFlags) readFleet(ctx context.Context, latest *ui.Latest) {
 }
 
 // source is what the page is made of, apart from where the fleet is followed.
-func (f *storeFlags) source(store ui.Store, latest *ui.Latest) ui.Source {
-	return ui.Source{Channel: channelName(f.store), Fleet: latest.Fleet, Follow: latest.Follow, Store: store, Repository: repositoryOf(f.store)}
+func (f *storeFlags) source(store ui.Store, latest *ui.Latest, page pageFlags) ui.Source {
+	repository := page.repository
+	switch repository {
+	case "":
+		repository = repositoryOf(f.store)
+	case noRepository:
+		repository = ""
+	}
+	return ui.Source{Channel: channelName(f.store), Fleet: latest.Fleet, Follow: latest.Follow, Store: store, Repository: repository, Compiled: page.compiled()}
 }
+
+// noRepository is the --ui-repository of who wants no links to commits.
+const noRepository = "none"
 
 // channelName names the channel of a store: its branch, its name in the cluster, or its folder.
 func channelName(store string) string {
@@ -179,11 +196,22 @@ func channelName(store string) string {
 	return path.Base(strings.TrimPrefix(strings.TrimPrefix(store, configmapstore.Scheme), "dir:"))
 }
 
-// repositoryOf returns where a browser finds the repository of a store in git, "" for others.
+// repositoryOf returns where a browser finds the repository of a store in git, "" for others. Forges that are
+// reached over SSH have their pages at the same host and path, with HTTPS.
 func repositoryOf(store string) string {
-	rest, ok := strings.CutPrefix(store, "git+http")
-	u, err := url.Parse("http" + rest)
-	if !ok || err != nil || u.Host == "" {
+	rest, ok := strings.CutPrefix(store, "git+")
+	u, err := url.Parse(rest)
+	if !ok || err != nil || u.Hostname() == "" {
+		return ""
+	}
+	switch u.Scheme {
+	case "http", "https":
+	case "ssh":
+		u.Scheme, u.Host = "https", u.Hostname()
+		if strings.Contains(u.Host, ":") {
+			u.Host = "[" + u.Host + "]"
+		}
+	default:
 		return ""
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
@@ -195,6 +223,7 @@ func (f *pageFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "ui-address", "", "address for the read-only page about the fleet, such as :8090; none if empty. Whoever reaches it sees names, routes and history, and no Secrets")
 	flags.StringSliceVar(&f.hosts, "ui-host", nil, hostsUsage)
 	flags.StringVar(&f.compiler, "ui-compiler", "", compilerUsage)
+	flags.StringVar(&f.repository, "ui-repository", "", repositoryUsage)
 	flags.StringVar(&f.advertise, "ui-advertise", "", "address of this host at which other pushers with the same state reach the page; while this one leads, they send on to it what they are asked. None if empty: each shows what it knows")
 }
 
@@ -215,6 +244,9 @@ func (f *pageFlags) advertised() netip.Addr {
 
 // check returns what is wrong with the flags.
 func (f *pageFlags) check() error {
+	if u, err := url.Parse(f.repository); f.repository != "" && f.repository != noRepository && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+		return process.WithHint(process.Usage("--ui-repository: %q is not an address for a browser", f.repository), "name one such as https://github.com/OWNER/NAME, or none")
+	}
 	if ip, err := netip.ParseAddr(f.advertise); f.advertise != "" && (err != nil || ip.IsUnspecified() || ip.IsMulticast()) {
 		return process.WithHint(process.Usage("--ui-advertise: %q is not the IP address of a host", f.advertise), "name the address at which other pushers reach this one; in a pod that is status.podIP")
 	}

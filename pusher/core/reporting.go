@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -74,6 +75,18 @@ func (r *reporting) trafficOf(now time.Time) map[string]observe.Traffic {
 	return r.traffic.by
 }
 
+// serversUp returns what the last samples say of the servers of backends, of the workers that run now.
+func (r *reporting) serversUp(now time.Time) []rollout.ServersUp {
+	var out []rollout.ServersUp
+	for _, name := range r.names() {
+		i := r.instances[name]
+		if n := len(i.samples); n > 0 && i.reachable() && i.samples[n-1].PID == i.info.PID && now.Sub(i.samples[n-1].At) <= instance.Past {
+			out = append(out, i.samples[n-1].Up)
+		}
+	}
+	return out
+}
+
 // seen returns what is known, as far as people see it.
 func (r *reporting) seen(now time.Time) observe.View {
 	v := observe.View{
@@ -84,7 +97,7 @@ func (r *reporting) seen(now time.Time) observe.View {
 		Channel: r.view.Channel, Budget: r.policy.Budget.Left(r.state.Rollout, r.names(), now),
 		Lacking: r.lacking, KeptPorts: r.live.Lost(), Expiries: r.expiries(), Refused: observe.Refused(r.live.Refused()), Unusable: r.unusable(),
 	}
-	v.Traffic, v.Issuers = r.trafficOf(now), r.bindings.Issuers()
+	v.Traffic, v.Up, v.Issuers = r.trafficOf(now), r.serversUp(now), r.bindings.Issuers()
 	v.CertificateEnds, _ = r.bindings.Expiries()
 	if r.live.Ready() {
 		v.Endpoints = r.live.Endpoints()

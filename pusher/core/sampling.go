@@ -10,7 +10,10 @@ import (
 )
 
 // sampling asks instances for statistics.
-type sampling struct{ *world }
+type sampling struct {
+	*world
+	backends []string // of the last sample, kept once for all instances that have the same
+}
 
 // The pace at which instances are asked for statistics, which are long with many
 // backends: a few times in a soak time, and seldom while nothing is rolled out.
@@ -54,6 +57,11 @@ func (s *sampling) sampled(i *instanceState, ev instance.Sampled, now time.Time)
 		s.tell(observe.Debug("statistics not had", "instance", i.Name, "err", ev.Err), now)
 		return
 	}
+	if slices.Equal(s.backends, ev.Sample.Up.Backends) {
+		ev.Sample.Up.Backends = s.backends
+	} else {
+		s.backends = ev.Sample.Up.Backends
+	}
 	i.samples = i.samples.add(ev.Sample)
 }
 
@@ -66,6 +74,9 @@ func (s samples) add(n rollout.Sample) samples {
 	s = slices.DeleteFunc(slices.Clone(s), func(o rollout.Sample) bool {
 		return o.PID != n.PID || o.Requests > n.Requests || n.At.Sub(o.At) > instance.Past
 	})
+	for i := range s {
+		s[i].Up = rollout.ServersUp{}
+	}
 	for i := range s[:max(0, len(s)-1)] {
 		s[i].Served = nil // rates are those between the last two, and there may be many backends
 	}

@@ -1,9 +1,12 @@
 package core
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
@@ -34,5 +37,46 @@ func TestSamplesTellThePast(t *testing.T) {
 		if got := s.last(begin.Add(test.started)).Past; got != test.want {
 			t.Errorf("%s: the past is %+v, want %+v", name, got, test.want)
 		}
+	}
+}
+
+// What people see of servers is what the worker said that runs now. Names of backends are kept once, and figures of
+// the last sample only: there may be 100,000 backends on each of 100 instances.
+func TestServersUpOfSamples(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	w := &world{instances: map[string]*instanceState{}}
+	for _, name := range []string{"a", "b", "away", "restarted", "unasked"} {
+		w.instances[name] = &instanceState{asked: true, info: dataplane.RuntimeInfo{PID: 7}}
+	}
+	w.instances["away"].err = errors.New("it is gone")
+	w.instances["restarted"].info.PID = 8
+	s, r := &sampling{world: w}, &reporting{world: w}
+	sampled := func(name string, at time.Time, up uint16) {
+		sample := rollout.Sample{At: at, PID: 7, Up: rollout.ServersUp{Backends: []string{"api", "web"}, Counts: []uint16{1, up}}}
+		s.sampled(w.instances[name], instance.Sampled{Sample: sample}, at)
+	}
+	sampled("a", now.Add(-time.Minute), 1)
+	for i, name := range []string{"a", "b", "away", "restarted"} {
+		sampled(name, now, uint16(2+i)) //nolint:gosec // it is small
+	}
+	got := r.serversUp(now)
+	if len(got) != 2 || got[0].Counts[1] != 2 || got[1].Counts[1] != 3 {
+		t.Fatalf("got %v", got)
+	}
+	if &got[0].Backends[0] != &got[1].Backends[0] {
+		t.Error("names are kept for each instance")
+	}
+	if of := w.instances["a"].samples; len(of) != 2 || of[0].Up.Counts != nil {
+		t.Errorf("kept of an instance: %v", of)
+	}
+	if up, known := got[1].Of("web"); up != 3 || !known {
+		t.Errorf("web has %d, %v", up, known)
+	}
+	if _, known := got[0].Of("nobody"); known {
+		t.Error("a backend is known that nobody has")
+	}
+	if late := r.serversUp(now.Add(instance.Past + time.Second)); len(late) != 0 {
+		t.Errorf("what is old is shown: %v", late)
 	}
 }

@@ -305,7 +305,7 @@ backend counted
 		for i := range backends { // which count what was before, and seconds
 			backends[i].Downs, backends[i].Since = 0, 0
 		}
-		for _, want := range []dataplane.BackendStatistics{{Name: "zebra", Down: down}, {Name: "ant"}} {
+		for _, want := range []dataplane.BackendStatistics{{Name: "zebra", Down: down, Up: map[bool]int{true: 0, false: 1}[down]}, {Name: "ant"}} {
 			if err != nil || !slices.Contains(backends, want) {
 				t.Errorf("with s3 in %s the backends are %+v, %v, want one as %+v", state, backends, err, want)
 			}

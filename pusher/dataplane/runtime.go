@@ -396,6 +396,8 @@ type BackendStatistics struct {
 	Name string
 	// Down is set when it has servers and none of them is up.
 	Down bool
+	// Up is how many of its servers get requests, backup servers included.
+	Up int
 	// Since is how long it has been so, or not, as far as this worker knows, in whole
 	// seconds, and Downs counts how often it lost its last server.
 	Since time.Duration
@@ -414,6 +416,8 @@ type statisticsBody struct {
 		Connections int64  `json:"stot"`
 		Changed     int64  `json:"lastchg"`
 		Downs       int64  `json:"chkdown"`
+		Active      int    `json:"act"`
+		Backup      int    `json:"bck"`
 	}
 }
 
@@ -435,7 +439,7 @@ func (c *Client) BackendStatistics(ctx context.Context) ([]BackendStatistics, er
 	for _, b := range bodies {
 		out = append(out, BackendStatistics{
 			Name: b.Name, Down: b.Stats.Status == "DOWN", Requests: cmp.Or(b.Stats.Requests, b.Stats.Connections), Errors: b.Stats.Errors,
-			Since: time.Duration(b.Stats.Changed) * time.Second, Downs: b.Stats.Downs,
+			Since: time.Duration(b.Stats.Changed) * time.Second, Downs: b.Stats.Downs, Up: b.Stats.Active + b.Stats.Backup,
 		})
 	}
 	return out, err

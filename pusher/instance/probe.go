@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -119,7 +120,9 @@ func summary(frontends []dataplane.FrontendStatistics, backends []dataplane.Back
 		}
 	}
 	s.Served = map[string]int64{}
+	backends = slices.SortedFunc(slices.Values(backends), func(a, b dataplane.BackendStatistics) int { return cmp.Compare(a.Name, b.Name) })
 	for _, b := range backends {
+		s.Up.Backends, s.Up.Counts = append(s.Up.Backends, b.Name), append(s.Up.Counts, uint16(min(b.Up, math.MaxUint16))) //nolint:gosec // it is bounded
 		if b.Down {
 			s.Down = append(s.Down, b.Name)
 		}
@@ -136,8 +139,6 @@ func summary(frontends []dataplane.FrontendStatistics, backends []dataplane.Back
 			s.By[b.Name] = b.Errors
 		}
 	}
-	slices.Sort(s.Down)
-	slices.Sort(s.Flapped)
 	return s
 }
 

@@ -59,6 +59,8 @@ type View struct {
 	Issuers         map[snapshots.SecretName]string
 	// Traffic is what the backends of the fleet serve, of those that do.
 	Traffic map[string]Traffic
+	// Up says how many servers of each backend are up, on each instance whose worker was asked not long ago.
+	Up []rollout.ServersUp
 
 	// Channel is what people said should run, and Budget what is left of that of reloads.
 	Channel channel.Channel

@@ -1,6 +1,9 @@
 package rollout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Counters are what a worker has counted since it started.
 type Counters struct {
@@ -59,8 +62,26 @@ type Sample struct {
 	By map[string]int64
 	// Served are the requests of backends that got any. Decisions do not look at them.
 	Served map[string]int64 `json:"-"`
+	// Up says how many servers of each backend get requests. Decisions do not look at it.
+	Up ServersUp `json:"-"`
 	// Past is the traffic of that worker in the last minutes.
 	Past Rate
+}
+
+// ServersUp says how many servers of each backend a worker sends requests to. The names are sorted, and may be
+// those of other samples too: there may be 100,000 backends, and 100 instances that have the same.
+type ServersUp struct {
+	Backends []string
+	Counts   []uint16
+}
+
+// Of returns how many servers of a backend are up, and whether the worker has that backend.
+func (u ServersUp) Of(backend string) (up int, known bool) {
+	i, known := slices.BinarySearch(u.Backends, backend)
+	if !known {
+		return 0, false
+	}
+	return int(u.Counts[i]), true
 }
 
 // Base is where counting began for one instance.

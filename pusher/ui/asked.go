@@ -155,15 +155,18 @@ func endpoints(of []snapshots.Endpoint, states map[netip.AddrPort]seen) []endpoi
 
 // State says in few words how many servers there are.
 func (s servers) State() string {
-	n, up, asked := len(s.Endpoints), 0, 0
+	n, up, somewhere, asked := len(s.Endpoints), 0, 0, 0
 	for _, e := range s.Endpoints {
-		up, asked = up+boolTo(e.Up > 0), max(asked, e.On)
+		everywhere := e.On > 0 && e.Up == e.On
+		up, somewhere, asked = up+boolTo(everywhere), somewhere+boolTo(!everywhere && e.Up > 0), max(asked, e.On)
 	}
 	switch {
 	case !s.Known:
 		return "servers are not known here"
 	case n == 0:
 		return "no endpoint"
+	case asked > 0 && somewhere > 0:
+		return fmt.Sprintf("%d of %s up, and %d on some instances only", up, plural(n, "server", "servers"), somewhere)
 	case asked > 0:
 		return fmt.Sprintf("%d of %s up", up, plural(n, "server", "servers"))
 	case s.Empty:

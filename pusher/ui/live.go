@@ -28,6 +28,8 @@ type Live struct {
 	Issuers         map[snapshots.SecretName]string
 	// Traffic is what backends serve, of those that do.
 	Traffic map[string]observe.Traffic
+	// Up says how many servers of each backend are up, on each instance that was asked.
+	Up []rollout.ServersUp
 }
 
 // LiveInstance is what only a running pusher knows of an instance.
@@ -116,7 +118,7 @@ func (w *Watcher) live(v observe.View) *Live {
 	if v.Now.Sub(w.copied) >= endpointsPace || v.Now.Before(w.copied) || w.endpoints == nil {
 		w.endpoints, w.copied = maps.Clone(v.Endpoints), v.Now
 	}
-	out := &Live{Endpoints: w.endpoints, Traffic: v.Traffic, CertificateEnds: v.CertificateEnds, Issuers: v.Issuers, Waves: v.Waves, Soak: v.Soak, Gate: v.Gate, Budget: v.Budget, Instances: make(map[string]LiveInstance, len(v.Instances))}
+	out := &Live{Endpoints: w.endpoints, Traffic: v.Traffic, Up: v.Up, CertificateEnds: v.CertificateEnds, Issuers: v.Issuers, Waves: v.Waves, Soak: v.Soak, Gate: v.Gate, Budget: v.Budget, Instances: make(map[string]LiveInstance, len(v.Instances))}
 	for _, i := range v.Instances {
 		known := v.Rollout.Instances[i.Name]
 		l := LiveInstance{

@@ -2,8 +2,10 @@ package ui
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,32 +98,79 @@ func (a *answered) OriginsOf(l request.Line) []Origin {
 	return nil
 }
 
-// place is a line of a file.
-type place struct {
-	file string
-	line int
+// Place is a line of a file of a snapshot. Lines count from 1.
+type Place struct {
+	File string
+	Line int
 }
 
-func newLines(ctx context.Context, ask func(context.Context, string, int) (Wrote, error), changed func()) *inquiries[place, said] {
+// newLines returns what asks who wrote lines. A key is their places, each on a line.
+func newLines(ctx context.Context, ask func(context.Context, []Place) ([]Wrote, error), changed func()) *inquiries[string, said] {
 	if ask == nil {
 		return nil
 	}
-	return newInquiries(ctx, changed, originsAge, originsTimeout, 0, func(ctx context.Context, key place) said {
-		wrote, err := ask(ctx, key.file, key.line)
-		return said{[]Wrote{wrote}, err}
+	return newInquiries(ctx, changed, originsAge, originsTimeout, 0, func(ctx context.Context, key string) said {
+		var places []Place
+		for text := range strings.SplitSeq(key, "\n") {
+			at := strings.LastIndexByte(text, ':')
+			line, err := strconv.Atoi(text[at+1:])
+			if err != nil {
+				return said{err: err}
+			}
+			places = append(places, Place{text[:at], line})
+		}
+		wrote, err := ask(ctx, places)
+		if err == nil && len(wrote) != len(places) {
+			err = fmt.Errorf("%d lines were explained of %d", len(wrote), len(places))
+		}
+		return said{wrote, err}
 	})
 }
 
-// mostCaused is how many hunks of a difference are led back to fields: each takes a compile of the objects.
-const mostCaused = 8
+// written are lines of a snapshot, and who wrote them as far as that is known.
+type written struct {
+	places []Place
+	texts  []string
+}
 
-// addCauses says which objects and fields wrote the lines that came. Only lines that the objects make now are of
-// these objects; what went was of objects that are other now.
-func (v *diffView) addCauses(ctx context.Context, q query) {
-	if q.lines == nil {
-		return
+func (w *written) add(file string, line int, text string) {
+	w.places, w.texts = append(w.places, Place{file, line}), append(w.texts, text)
+}
+
+// origins returns the objects and fields that wrote the lines, in their order. Only lines that the objects make
+// now are of these objects; others have none. Asking is set while that is being asked, and why says why it cannot
+// be told.
+func (w *written) origins(ctx context.Context, q query) (by [][]Origin, asking bool, why string) {
+	by = make([][]Origin, len(w.places))
+	if q.lines == nil || len(w.places) == 0 {
+		return by, false, ""
 	}
-	asked, once := 0, context.WithValue(ctx, nowait{}, true) // the first is waited for
+	keys := make([]string, 0, len(w.places))
+	for _, p := range w.places {
+		keys = append(keys, placeOf(p.File, p.Line))
+	}
+	known, ok := q.lines.of(ctx, strings.Join(keys, "\n"))
+	switch {
+	case !ok:
+		return by, true, ""
+	case known.err != nil:
+		return by, false, report.FirstLine(known.err.Error(), report.LongestMessage)
+	}
+	for i, one := range known.wrote {
+		if strings.TrimSpace(one.Text) == strings.TrimSpace(w.texts[i]) {
+			by[i] = one.Origins
+		}
+	}
+	return by, false, ""
+}
+
+// mostCaused is how many hunks of a difference are led back to fields.
+const mostCaused = 100
+
+// addCauses says which objects and fields wrote the lines that came. What went was of objects that are other now.
+func (v *diffView) addCauses(ctx context.Context, q query) {
+	var lines written
+	var of []*hunk
 	for f := range v.Files {
 		for h := range v.Files[f].Hunks {
 			hunk := &v.Files[f].Hunks[h]
@@ -129,22 +178,15 @@ func (v *diffView) addCauses(ctx context.Context, q query) {
 			if why := slices.IndexFunc(hunk.Rows, func(r row) bool { return r.Added && r.Why != "" }); why >= 0 {
 				at = why
 			}
-			if at < 0 {
-				continue
-			}
-			if asked++; asked > mostCaused {
-				return
-			}
-			known, ok := q.lines.of(ctx, place{v.Files[f].Path, hunk.Rows[at].New})
-			switch {
-			case !ok:
-				v.Asking = true
-				ctx = once //nolint:fatcontext // it is the same one each time
-			case known.err != nil:
-				v.NoCauses = report.FirstLine(known.err.Error(), report.LongestMessage)
-			case strings.TrimSpace(known.wrote[0].Text) == strings.TrimSpace(hunk.Rows[at].NewText):
-				hunk.Causes = known.wrote[0].Origins
+			if at >= 0 && len(of) < mostCaused {
+				of = append(of, hunk)
+				lines.add(v.Files[f].Path, hunk.Rows[at].New, hunk.Rows[at].NewText)
 			}
 		}
 	}
+	by, asking, why := lines.origins(ctx, q)
+	for i, hunk := range of {
+		hunk.Causes = by[i]
+	}
+	v.Asking, v.NoCauses = asking, why
 }

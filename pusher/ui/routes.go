@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/routetable"
 )
@@ -95,6 +96,9 @@ type routeList struct {
 	Sort     string `json:"-"`
 	Snapshot string `json:"-"`
 	Counted  bool   `json:"-"` // requests and errors are
+	Objects  bool   `json:"-"` // somebody can tell who wrote the lines
+	// NoOrigins says why nobody tells who wrote the lines, though somebody could.
+	NoOrigins string `json:"noOrigins,omitempty"`
 }
 
 // routeRow is a route as it is shown.
@@ -112,6 +116,8 @@ type routeRow struct {
 	Line        string   `json:"line"`
 	// Traffic is that of the backends of the route, all their routes together; nil where nobody counts.
 	Traffic *observe.Traffic `json:"traffic,omitempty"`
+	// Origins are the objects and fields that wrote the line, where somebody compiles the objects.
+	Origins []Origin `json:"origins,omitempty"`
 
 	Expiry, ExpiryClass string `json:"-"`
 	Fallback            bool   `json:"-"` // clients see the default certificate
@@ -126,7 +132,17 @@ type to struct {
 	// Servers is how many there are, -1 if that is not known. NoneUp says that none of them is up.
 	Servers int  `json:"servers"`
 	NoneUp  bool `json:"noneUp,omitempty"`
-	Options int  `json:"options"`
+	// Up says how many of them get requests, as the workers said last; nil where none was asked.
+	Up      *upCount `json:"up,omitempty"`
+	Options int      `json:"options"`
+}
+
+// upCount is how many servers of a backend get requests, on the instance that has the fewest, and on the one that
+// has the most of those that were asked.
+type upCount struct {
+	Fewest    int `json:"fewest"`
+	Most      int `json:"most"`
+	Instances int `json:"instances"`
 }
 
 // State says in few words how its servers are.
@@ -135,17 +151,36 @@ func (t to) State() string {
 	case t.Servers == 0:
 		return "▲ no server"
 	case t.NoneUp && t.Servers > 0:
-		return fmt.Sprintf("▲ 0 of %d up", t.Servers)
+		return fmt.Sprintf("▲ 0 / %d up", t.Servers)
 	case t.NoneUp:
 		return "▲ none up"
+	case t.Up != nil && t.Servers > 0 && t.fewest() < t.most():
+		return fmt.Sprintf("%d–%d / %d up", t.fewest(), t.most(), t.Servers)
+	case t.Up != nil && t.Servers > 0:
+		return fmt.Sprintf("%d / %d up", t.fewest(), t.Servers)
 	case t.Servers > 0:
 		return strconv.Itoa(t.Servers)
 	}
 	return "–"
 }
 
+// fewest and most are no more than there are endpoints now: workers are asked seldom, and endpoints go.
+func (t to) fewest() int { return min(t.Up.Fewest, t.Servers) }
+func (t to) most() int   { return min(t.Up.Most, t.Servers) }
+
 // Bad reports whether it can serve nobody.
 func (t to) Bad() bool { return t.NoneUp || t.Servers == 0 }
+
+// Class says how it is by its colour.
+func (t to) Class() string {
+	switch {
+	case t.Bad():
+		return "down"
+	case t.Up != nil && t.Servers > 0 && t.fewest() == t.Servers:
+		return "up"
+	}
+	return ""
+}
 
 // pageSize is how many routes a page has.
 const pageSize = 100
@@ -167,7 +202,7 @@ func (q query) list(ctx context.Context, of chosen) (*routeList, error) {
 	v := q.servedBy(read, of)
 	page, _ := strconv.Atoi(q.values.Get("page"))
 	out := &routeList{
-		Of: of, Hosts: table.Hosts, Paths: len(table.Routes), Unread: table.Unread, Counted: v.counted != nil, Routes: []routeRow{},
+		Of: of, Hosts: table.Hosts, Paths: len(table.Routes), Unread: table.Unread, Counted: v.counted != nil, Objects: q.lines != nil, Routes: []routeRow{},
 		Q: q.values.Get("q"), Only: q.values.Get("only"), Sort: q.values.Get("sort"), Snapshot: q.values.Get("snapshot"),
 	}
 	query := routetable.Query{Text: out.Q, Page: page, Size: pageSize, Less: v.order(out.Sort)}
@@ -180,20 +215,55 @@ func (q query) list(ctx context.Context, of chosen) (*routeList, error) {
 		out.Only = ""
 	}
 	found := table.Select(query)
+	var lines written
 	out.Found, out.Page, out.Pages = found.Found, found.Page, found.Pages
 	for i, r := range found.Routes {
 		row := v.row(r, q.now)
 		row.Repeats = i > 0 && found.Routes[i-1].Host == r.Host && row.Host != ""
 		out.Routes = append(out.Routes, row)
+		lines.add(r.File, r.Line, r.Text)
+	}
+	by, asking, why := lines.origins(ctx, q)
+	for i := range out.Routes {
+		out.Routes[i].Origins = by[i]
+	}
+	switch {
+	case asking:
+		out.NoOrigins = "Which objects wrote the lines is being asked."
+	case why != "":
+		out.NoOrigins = "Which objects wrote the lines cannot be told: " + why
 	}
 	return out, nil
 }
+
+// Writers are the objects that wrote the line, each once and no more than a few, and how many there are besides.
+func (r routeRow) Writers() (out struct {
+	First []Origin
+	More  int
+}) {
+	seen := map[string]bool{}
+	for _, o := range r.Origins {
+		if name := o.Object(); !seen[name] {
+			seen[name] = true
+			if len(out.First) < mostWriters {
+				out.First = append(out.First, o)
+			} else {
+				out.More++
+			}
+		}
+	}
+	return out
+}
+
+// mostWriters is how many objects of a line are shown.
+const mostWriters = 3
 
 // served is what is known of those who serve.
 type served struct {
 	noneUp    map[string]bool
 	endpoints map[snapshots.ServicePort][]snapshots.Endpoint // nil where they are not known
 	counted   map[string]observe.Traffic                     // nil where nobody counts
+	up        []rollout.ServersUp                            // of each instance that was asked
 	ends      map[snapshots.SecretName]time.Time             // of the certificates in Secrets now
 }
 
@@ -205,21 +275,39 @@ func (q query) servedBy(s readSnapshot, of chosen) served {
 	}
 	v.noneUp = q.noneUp()
 	if q.fleet.Live != nil {
-		v.counted, v.ends = q.fleet.Live.Traffic, q.fleet.Live.CertificateEnds
+		v.counted, v.ends, v.up = q.fleet.Live.Traffic, q.fleet.Live.CertificateEnds, q.fleet.Live.Up
 	}
 	return v
 }
 
-// servers returns how many a backend has, -1 if that is not known.
+// servers returns how many a backend has that do not drain, -1 if that is not known.
 func (v served) servers(b *routetable.Backend) int {
 	if len(b.Services) > 0 && v.endpoints == nil {
 		return -1
 	}
 	n := b.Fixed
 	for _, s := range b.Services {
-		n += len(v.endpoints[s.ServicePort])
+		for _, e := range v.endpoints[s.ServicePort] {
+			n += boolTo(!e.Draining)
+		}
 	}
 	return n
+}
+
+// upIn returns how many servers of a backend are up, nil where no worker with that backend was asked.
+func (v served) upIn(backend string) *upCount {
+	var out *upCount
+	for _, of := range v.up {
+		n, known := of.Of(backend)
+		switch {
+		case !known:
+		case out == nil:
+			out = &upCount{n, n, 1}
+		default:
+			out.Fewest, out.Most, out.Instances = min(out.Fewest, n), max(out.Most, n), out.Instances+1
+		}
+	}
+	return out
 }
 
 // empty reports whether a route leads to Services, and none of its backends can serve.
@@ -293,7 +381,7 @@ func (v served) row(r *routetable.Route, now time.Time) routeRow {
 		Host: r.Host, URL: urlOf(r), Path: r.Path, Kind: string(r.Kind), When: r.When, Listener: r.Listener.Name, Ports: r.Listener.Ports, Line: placeOf(r.File, r.Line), To: []to{},
 	}
 	for _, s := range r.Shares {
-		t := to{Backend: s.Backend.Name, Share: s.Weight, Servers: v.servers(s.Backend), NoneUp: v.noneUp[s.Backend.Name], Options: len(s.Backend.Options)}
+		t := to{Backend: s.Backend.Name, Share: s.Weight, Servers: v.servers(s.Backend), NoneUp: v.noneUp[s.Backend.Name], Up: v.upIn(s.Backend.Name), Options: len(s.Backend.Options)}
 		for _, service := range s.Backend.Services {
 			t.Services = append(t.Services, service.String())
 		}

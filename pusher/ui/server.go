@@ -39,7 +39,7 @@ type Server struct {
 	compiler *compiler
 	health   *inquiries[string, map[netip.AddrPort]seen]
 	origins  *inquiries[asking, said]
-	lines    *inquiries[place, said]
+	lines    *inquiries[string, said]
 	hub      *hub
 	standby  *standby
 	router   *http.ServeMux // leads to pages
@@ -59,7 +59,7 @@ func New(ctx context.Context, o Options) *Server {
 	s.compiler = newCompiler(ctx, o.Source.Compiled, s.hub.change)
 	s.health = newHealth(ctx, o.Source.Servers, s.hub.change)
 	s.origins = newOrigins(ctx, o.Source.Origins, s.hub.change)
-	s.lines = newLines(ctx, o.Source.Line, s.hub.change)
+	s.lines = newLines(ctx, o.Source.Lines, s.hub.change)
 	go s.hub.run(ctx)
 	if o.Source.Follow != nil {
 		go o.Source.Follow(ctx, s.hub.change)

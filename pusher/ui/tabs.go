@@ -51,7 +51,7 @@ type query struct {
 	compiler *compiler
 	health   *inquiries[string, map[netip.AddrPort]seen]
 	origins  *inquiries[asking, said]
-	lines    *inquiries[place, said]
+	lines    *inquiries[string, said]
 	thinking chan struct{}            // held by who searches routes
 	path     func(name string) string // the value of a wildcard of the pattern
 	values   url.Values

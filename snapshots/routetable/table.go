@@ -50,6 +50,7 @@ type Route struct {
 	Certificate *Certificate
 	File        string // the line of the map
 	Line        int
+	Text        string
 }
 
 // Listener is a set of ports that have routes in common.
@@ -162,7 +163,7 @@ func (r *reader) paths(file string, kind Kind) {
 		if port, name, named := strings.Cut(owner, "|"); named {
 			at, host = port, name
 		}
-		r.add(Route{Listener: r.listener(at), Host: shown(host), Path: path, Kind: kind, File: file, Line: number}, value)
+		r.add(Route{Listener: r.listener(at), Host: shown(host), Path: path, Kind: kind, File: file, Line: number, Text: line}, value)
 	}
 }
 
@@ -180,7 +181,7 @@ func (r *reader) expressions() {
 			continue
 		}
 		host = strings.ReplaceAll(host, `\`, "")
-		r.add(Route{Listener: r.listener(""), Host: shown(host), Path: strings.TrimSuffix(path, ")"), Kind: Regex, File: file, Line: number}, to)
+		r.add(Route{Listener: r.listener(""), Host: shown(host), Path: strings.TrimSuffix(path, ")"), Kind: Regex, File: file, Line: number, Text: line}, to)
 	}
 }
 
@@ -201,7 +202,7 @@ func (r *reader) connections(config []byte) {
 			if strings.HasPrefix(to, "hapsnap_terminate") {
 				continue // which the other map has
 			}
-			r.add(Route{Listener: at, Host: shown(strings.TrimPrefix(host, "*")), Kind: Connection, File: file, Line: number}, to)
+			r.add(Route{Listener: at, Host: shown(strings.TrimPrefix(host, "*")), Kind: Connection, File: file, Line: number, Text: line}, to)
 		}
 	}
 	r.defaults(config)
@@ -216,7 +217,7 @@ func (r *reader) defaults(config []byte) {
 				continue
 			}
 			words := l.Texts()
-			route := Route{Listener: r.listener(""), Path: "/", Kind: Default, File: snapshots.ConfigFile, Line: l.Number}
+			route := Route{Listener: r.listener(""), Path: "/", Kind: Default, File: snapshots.ConfigFile, Line: l.Number, Text: string(l.Text)}
 			if isTCP(s) {
 				route.Listener, route.Path, route.Kind = r.listener(s.Name), "", Connection
 			}
