@@ -36,7 +36,8 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknow
 
 # What computes a lot, for itself alone: the race detector would make it ten times
 # slower, and has nothing to find there.
-WITHOUT_RACES := compress/flate regexp regexp/syntax go.yaml.in/yaml/... sigs.k8s.io/yaml/... github.com/pjbgp/sha1cd/...
+WITHOUT_RACES := compress/flate regexp regexp/syntax go.yaml.in/yaml/... sigs.k8s.io/yaml/... github.com/pjbgp/sha1cd/... \
+	github.com/corazawaf/... github.com/petar-dambovaliev/...
 
 # Programs that tests build with the detector are built with these flags as well.
 export RACE_FLAGS := $(WITHOUT_RACES:%=-gcflags=%=-race=false)
@@ -89,10 +90,9 @@ demo: deps build ## show the main job as a short story; KEEP=1 leaves it running
 	@go build -buildvcs=false -o build/bin/demo ./examples/demo
 	@build/bin/demo
 
-# Packages whose tests compute a lot where the race detector has nothing to find:
-# pusher/rollout starts no goroutine, and what compiles for routingtest has it in
-# package compiler.
-WITHOUT_DETECTOR := pusher/rollout|compiler/routingtest
+# Packages whose tests compute a lot where the race detector has nothing to find: they start no
+# goroutine, and what compiles for routingtest has the detector in package compiler.
+WITHOUT_DETECTOR := pusher/rollout|compiler/routingtest|compiler/expression|compiler/migrate/gatewayapi|snapshots|internal/haproxycfg|cmd/hapsnap
 WITHOUT_DETECTOR_FLAGS = $(filter-out -race -gcflags=%,$(TESTFLAGS))
 
 # The packages whose tests take the longest begin first: whoever is last is alone.
