@@ -275,7 +275,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 	services := gateway.Services{Enabled: c.Services.Enabled, Labels: c.Services.Labels, Annotations: c.Services.Annotations}
 	who := access.Config{
 		SharedLists: in.Config.Shared.NetworkLists, MostListBytes: in.Config.Limits.NamespaceListBytes, Counted: model.NetworkLists, Countries: in.Config.Countries.ConfigMaps,
-		CountryMemo: in.Countries, CountryFiles: in.CountryFiles, SecretsUnseen: in.SecretsUnseen,
+		CountryMemo: in.Countries, CountryFiles: in.CountryFiles, SecretsUnseen: in.SecretsUnseen, Inspection: in.inspection(),
 	}
 	return gateway.Config{Access: who, SharedAuthServices: in.Config.Shared.AuthServices, Controller: c.ControllerName, Fleet: c.Fleet, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, Now: in.Now, MostRoutes: in.Config.Limits.NamespaceRoutes, MostRouteBytes: in.Config.Limits.NamespaceRouteBytes, MostOptionBytes: in.Config.Limits.NamespaceOptionBytes, MostAuthorityBytes: mostAuthorityBytes}
 }
@@ -298,11 +298,20 @@ func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
 		CountryFiles:       in.CountryFiles,
 		SharedLists:        in.Config.Shared.NetworkLists,
 		SharedAuthServices: in.Config.Shared.AuthServices,
+		Inspection:         in.inspection(),
 		IngressClass:       in.Config.IngressClass, ControllerClass: in.Config.ControllerClass,
 		WatchWithoutClass: in.Config.WatchIngressWithoutClass, Now: in.Now,
 		ExternalNames: ingress.ExternalNames{Refuse: in.Config.ExternalNames.Policy == config.RefuseExternalNames, Domains: in.Config.ExternalNames.Domains},
 		Snippets:      in.Config.Snippets.Namespaces, TrustsForwarded: in.Config.Forwarded.Trusts(), AllowHeaders: in.Config.Forwarded.AllowHeaders, HTTPSPort: in.Config.HTTPS.Port, Ports: in.Config.Ports(), TCPServices: in.Config.TCPServices, TCPAnnotations: in.Config.TCPAnnotations,
 		DefaultCertificate: defaultCertificate(in.Config), CertificatesAsSeen: in.Config.Certificates.RefMode() != snapshots.ModeReference,
+	}
+}
+
+// inspection is what the configuration says of agents that are asked about requests.
+func (in Input) inspection() access.Inspection {
+	return access.Inspection{
+		Agents: in.Config.Agents, WAF: in.Config.WAF.Enabled(), SharedPolicies: in.Config.Shared.WAFPolicies,
+		Buffer: in.Config.BufferSize.Bytes(), Wait: string(in.Config.Timeouts.HTTPRequest),
 	}
 }
 

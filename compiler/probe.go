@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/agents"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -95,8 +98,9 @@ func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
 		return c.probed, nil
 	}
 	found := map[place]bool{}
-	for _, model := range probeModels(c.in.Config) {
-		a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: probeObjects})
+	cfg := withProbeAgents(c.in.Config)
+	for _, model := range probeModels(cfg) {
+		a, err := c.publishable(ctx, render.Input{Model: model, Config: cfg, Objects: probeObjects})
 		if err != nil {
 			return nil, err
 		}
@@ -150,6 +154,7 @@ var probeTogether = []map[string]string{
 	{"request-headers": "copy X-Probe host"},
 	{"backend-protocol": "fcgi", "fcgi-params": "PROBE probe"},
 	{"snippet": "http-request set-var(txn.probe) int(1)"},
+	{"agents": "bots, probe", "waf": "partial", "max-body-size": "1k"},
 }
 
 // These are the hosts of the Ingress whose connections are passed on, and of those that
@@ -228,8 +233,35 @@ func probeInputs() inputs.Inputs {
 		}, {
 			Ref:   named("ConfigMap", "countries"),
 			Value: &corev1.ConfigMap{Data: map[string]string{"probe": "192.0.2.0/24 DE\n"}},
+		}, {
+			Ref:   named("ConfigMap", "strict"),
+			Value: &corev1.ConfigMap{Data: map[string]string{access.PolicyKey: probePolicy("engine: block")}},
+		}, {
+			Ref:   named("ConfigMap", "partial"),
+			Value: &corev1.ConfigMap{Data: map[string]string{access.PolicyKey: probePolicy("uninspected: allow, failure: open, bodyLimit: 1000")}},
 		}},
 	}
+}
+
+// probePolicy is a policy of a firewall with fields.
+func probePolicy(spec string) string {
+	return "apiVersion: " + snapshots.APIVersion + "\nkind: " + access.WAFPolicyKind + "\nspec: {" + spec + "}\n"
+}
+
+// withProbeAgents returns the configuration with the agents that the probe names: the example of the option, and one
+// beside it. What the administrator has under these names is not asked.
+func withProbeAgents(cfg config.Config) config.Config {
+	asked := agents.Message{Name: "asked", Arguments: []agents.Argument{{Name: "body", Value: agents.Body}}}
+	bots := agents.Agent{
+		Name: "bots", Service: "hapsnap/probe:http", Namespaces: []string{"hapsnap"}, Variables: []string{"bad"}, RefuseIf: "bad",
+		Messages: []agents.Message{asked, {Name: "answered", On: agents.Response, Arguments: []agents.Argument{{Name: "status", Value: agents.ResponseStatus}}}},
+	}
+	second := agents.Agent{Name: "probe", Socket: "/run/probe.sock", Namespaces: bots.Namespaces, Messages: []agents.Message{{Name: "asked"}}, OnError: agents.Open}
+	cfg.Agents = append(slices.DeleteFunc(slices.Clone(cfg.Agents), func(a agents.Agent) bool { return a.Name == bots.Name || a.Name == second.Name }), bots, second)
+	if !cfg.WAF.Enabled() {
+		cfg.WAF.Socket = "/run/probe-waf.sock"
+	}
+	return cfg
 }
 
 // probeConfig is the configuration for translating the probe. What is up to the
@@ -239,6 +271,7 @@ func probeConfig(cfg config.Config, tcp []config.TCPService) ingress.Config {
 		IngressClass: ingress.DefaultIngressClass, TrustsForwarded: true, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
 		Paths: cfg.Paths, Snippets: config.Namespaces{"hapsnap"}, TCPServices: tcp, DefaultCertificate: defaultCertificate(cfg),
 	}
+	out.Inspection = Input{Config: cfg}.inspection()
 	out.Countries, out.CountryHeader = []string{"hapsnap/countries"}, cfg.Countries.Header != ""
 	if cfg.ErrorPages != "" {
 		out.ErrorPages = "hapsnap/probe"

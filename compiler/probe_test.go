@@ -27,7 +27,7 @@ func TestProbeHasOneOfEverything(t *testing.T) {
 	t.Parallel()
 	kinds := map[policy.Kind]bool{}
 	fields := map[string]bool{}
-	for _, b := range probeModel(config.Default()).Backends {
+	for _, b := range probeModel(withProbeAgents(config.Default())).Backends {
 		for _, f := range b.Filters {
 			kinds[f.Kind()] = true
 			if guard, is := f.(policy.Guard); is {
@@ -166,6 +166,7 @@ func TestProbeReachesEveryLine(t *testing.T) {
 	for name, edit := range probeConfigurations() {
 		cfg := config.Default()
 		edit(&cfg)
+		cfg = withProbeAgents(cfg)
 		for _, model := range probeModels(cfg) {
 			artifact, faults := set.Render(render.Input{Model: model, Config: cfg, Objects: probeObjects})
 			for _, f := range faults {
@@ -247,7 +248,7 @@ func writingLines(text string) []int {
 func TestProbeHasConditions(t *testing.T) {
 	t.Parallel()
 	parts, yields := map[routing.Part]bool{}, false
-	for _, h := range probeModel(config.Default()).Hosts {
+	for _, h := range probeModel(withProbeAgents(config.Default())).Hosts {
 		for _, r := range h.Routes {
 			yields = yields || r.Yields
 			for _, c := range r.Match.Conditions {

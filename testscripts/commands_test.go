@@ -69,6 +69,7 @@ var commands = map[string]command{
 	"logged":    {"NAME REGEXP", loggedLine},
 	"exits":     {"CODE PROGRAM ARG...", exitsWith},
 	"says":      {"REGEXP PROGRAM ARG...", saysText},
+	"agent":     {"start|stop SOCKET", changeAgent},
 	"settled":   {"STATE [NAME...]", settledFleet},
 }
 

@@ -130,6 +130,9 @@
 //		for stdout and stderr.
 //	says REGEXP PROGRAM ARG...
 //		Runs a program that succeeds and prints such a text.
+//	agent start|stop SOCKET
+//		Starts or stops an agent that HAProxy asks by SPOP, to which a request with the word
+//		"attack" in it is one.
 //	settled STATE [NAME...]
 //		The pusher with that state has no rollout under way, and all instances, or
 //		those named, are in sync.

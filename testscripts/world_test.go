@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
+	"github.com/hapsnap/hapsnap/internal/testing/spoptest"
 	"github.com/hapsnap/hapsnap/internal/testing/tracingtest"
 )
 
@@ -29,7 +30,8 @@ type world struct {
 	certificates map[string]*x509.Certificate
 	taken        []net.Listener
 	cluster      *kubetest.Server
-	collector    *tracingtest.Collector // nil: none
+	collector    *tracingtest.Collector     // nil: none
+	agents       map[string]*spoptest.Agent // by socket
 }
 
 func newWorld(dir string) (*world, error) {

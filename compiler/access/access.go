@@ -36,12 +36,14 @@ type Config struct {
 	CountryFiles []CountryFile
 	// SecretsUnseen says that no Secret is looked at, and that none is missing.
 	SecretsUnseen bool
+	Inspection    Inspection
 }
 
 // Taker takes what options name into a model, each once.
 type Taker struct {
-	users *userlists
-	lists *networkLists
+	users    *userlists
+	lists    *networkLists
+	policies *policies
 }
 
 // NewTaker returns a Taker of what is among objects. What it finds it gives to add.
@@ -52,8 +54,9 @@ func NewTaker(secrets inputs.Lookup[corev1.Secret], configMaps inputs.Lookup[cor
 	}
 	lists.count(cfg.Counted)
 	return &Taker{
-		users: &userlists{add: add, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}},
-		lists: lists,
+		users:    &userlists{add: add, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}},
+		lists:    lists,
+		policies: &policies{add: add, configMaps: configMaps, cfg: cfg.Inspection, read: map[types.NamespacedName]*WAFPolicy{}},
 	}
 }
 

@@ -66,6 +66,8 @@ type Asker struct {
 	Spot func(option string) Spot
 	// SharedServices are those, as namespace/name, that every namespace may ask for authentication.
 	SharedServices []string
+	// Inspection says which agents there are.
+	Inspection Inspection
 	// Service returns a Service, and Port what a port of it leads to.
 	Service func(types.NamespacedName) (inputs.Object[corev1.Service], bool)
 	Port    func(service inputs.Object[corev1.Service], number int) Port

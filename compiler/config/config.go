@@ -20,6 +20,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hapsnap/hapsnap/compiler/config/agents"
 	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/compiler/config/gateways"
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
@@ -114,6 +115,12 @@ type Config struct {
 	// Countries says which country or region a client's address belongs to, for
 	// allow-countries, deny-countries and a header to endpoints.
 	Countries Countries `json:"countries"`
+	// Agents are programs that HAProxy asks about requests, by the protocol of its stream processing
+	// offload engine (SPOE), on the routes that name one with hapsnap.dev/agents. See docs/reference/waf.md.
+	Agents []agents.Agent `json:"agents"`
+	// WAF is the agent that looks for attacks in requests, on the routes with hapsnap.dev/waf. Without a
+	// Service or a socket there is none, and these routes answer 503. See docs/reference/waf.md.
+	WAF agents.WAF `json:"waf"`
 	// Affinity configures the cookies that keep a client's session with one endpoint.
 	Affinity Affinity `json:"affinity"`
 	// Log says how and where HAProxy logs requests.
@@ -360,6 +367,8 @@ func (c Config) Check() []field.Error {
 	c.Timeouts.check(f.At("timeouts"))
 	c.Shared.check(f.At("shared"))
 	c.Countries.check(f.At("countries"))
+	agents.CheckAll(f.At("agents"), c.Agents)
+	c.WAF.Check(f.At("waf"))
 	c.Affinity.check(f.At("affinity"))
 	c.ExternalNames.check(f.At("externalNames"))
 	c.DNS.check(f.At("dns"))

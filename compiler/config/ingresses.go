@@ -147,6 +147,8 @@ type Shared struct {
 	NetworkLists []string `json:"networkLists"`
 	// AuthServices are Services that auth-url may name.
 	AuthServices []string `json:"authServices"`
+	// WAFPolicies are ConfigMaps with policies that hapsnap.dev/waf may name.
+	WAFPolicies []string `json:"wafPolicies"`
 }
 
 func (s Shared) check(f field.Errors) {
@@ -155,6 +157,9 @@ func (s Shared) check(f field.Errors) {
 	}
 	for i, name := range s.AuthServices {
 		f.At("authServices").Element(i).Add(checkShared(name), "use the namespace and the name of a Service, such as edge/oauth2-proxy")
+	}
+	for i, name := range s.WAFPolicies {
+		f.At("wafPolicies").Element(i).Add(checkShared(name), "use the namespace and the name of a ConfigMap, such as edge/strict")
 	}
 }
 

@@ -18,7 +18,7 @@ const schemaFile = "../../schemas/compilerconfig.json"
 // configSchema is made of the types and of their comments, as the page is.
 func configSchema(t *testing.T) schemas.Schema {
 	t.Helper()
-	said, err := readComments(".", "gateways", "kinds", "logs", "transport")
+	said, err := readComments(".", "agents", "gateways", "kinds", "logs", "transport")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -248,7 +248,7 @@ func (r *reader) serve(made *routing.Backend, ref reference, w *wants, guarded b
 		return false
 	}
 	settings, _, closed := options.Resolve(port, offered)
-	protects := settings.Basic != nil || settings.External != nil || settings.Protection.Any()
+	protects := settings.Asks() || settings.Protection.Any()
 	more := protects && !guarded || len(settings.Snippet) > 0 ||
 		settings.ServerSecrets != (options.ServerSecrets{}) || settings.Upstream.FastCGI != nil
 	if closed || more {

@@ -131,7 +131,7 @@ type layer struct {
 
 // asker names what options of an object name.
 func (r *reader) asker(namespace string, spot func(option string) access.Spot) access.Asker {
-	return access.Asker{Namespace: namespace, Spot: spot, SharedServices: r.sharedServices, Service: r.service, Port: servicePort}
+	return access.Asker{Namespace: namespace, Spot: spot, SharedServices: r.sharedServices, Inspection: r.inspection, Service: r.service, Port: servicePort}
 }
 
 // ownSpot is where an option of the route stands.
@@ -184,6 +184,13 @@ func (out *demand) join(made *routing.Backend, layers []layer, w *wants) {
 				return
 			}
 			w.add(asked.Backend, asked.Origin)
+		}
+		if d := access.FindAgents(s, l.asks); d != nil {
+			out.found, out.refused = append(out.found, *d), true
+			return
+		}
+		if s.WAF != nil {
+			out.policies = append(out.policies, access.FindPolicy(s, l.asks))
 		}
 		ways, rest := s.Ways()
 		if l.all {

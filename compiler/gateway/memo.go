@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -51,6 +52,7 @@ type memory struct {
 	form routing.PathForm
 	// sharedServices are as in a source.
 	sharedServices []string
+	inspection     access.Inspection
 	known          map[spot]remembered
 }
 
@@ -81,13 +83,13 @@ type claimer struct {
 }
 
 func (m *Memo) claimer(s *source) *claimer {
-	c := &claimer{memo: m, source: s, now: memory{form: s.form, sharedServices: s.sharedServices, known: map[spot]remembered{}}}
+	c := &claimer{memo: m, source: s, now: memory{form: s.form, sharedServices: s.sharedServices, inspection: s.inspection, known: map[spot]remembered{}}}
 	from := m
 	if m != nil && m.readOnly != nil {
 		from = m.readOnly
 	}
 	if from != nil {
-		if last := from.last.Load(); last != nil && last.form == s.form && slices.Equal(last.sharedServices, s.sharedServices) {
+		if last := from.last.Load(); last != nil && last.form == s.form && slices.Equal(last.sharedServices, s.sharedServices) && reflect.DeepEqual(last.inspection, s.inspection) {
 			c.before = last.known
 		}
 	}
@@ -144,8 +146,10 @@ func (c *claimer) of(r route, u under) *claims {
 // source is all that claims see of what a route refers to. It notes what it was asked.
 type source struct {
 	form routing.PathForm
-	// sharedServices are those of the configuration that may be asked for authentication.
+	// sharedServices are those of the configuration that may be asked for authentication, and inspection says which
+	// agents may be asked about requests.
 	sharedServices []string
+	inspection     access.Inspection
 	world          *attach.World
 	services       map[types.NamespacedName]inputs.Object[corev1.Service]
 	policies       *policies

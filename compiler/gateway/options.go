@@ -23,7 +23,9 @@ import (
 type demand struct {
 	lists []access.Lists
 	users []*access.Users
-	found []diag.Diagnostic
+	// policies are those of the filters that look for attacks.
+	policies []*access.Policy
+	found    []diag.Diagnostic
 	// refused says that what protects cannot be had, such as the Service that is to be asked for authentication.
 	refused bool
 }
@@ -219,6 +221,10 @@ func (b *backends) takeDemands(used map[string]bool) {
 		}
 		for _, u := range d.users {
 			b.access.Users(*u)
+		}
+		for _, p := range d.policies {
+			filters, ok := b.access.Policy(p, b.byName[name].Filters)
+			b.byName[name].Filters, usable = filters, usable && ok
 		}
 		if !usable {
 			shut(b.byName[name])

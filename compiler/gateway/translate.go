@@ -85,7 +85,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	taker := access.NewTaker(secrets, configMaps, cfg.Access, f.addNew)
 	r := &routes{
 		findings: f, cfg: cfg, world: world, backends: newBackends(taker, f.addNew), binds: g.binds, verdicts: verdicts, levels: g.levels,
-		claimer: m.claimer(&source{form: cfg.Form, sharedServices: cfg.SharedAuthServices, world: world, services: inputs.ByName(in.Services), policies: policies}),
+		claimer: m.claimer(&source{form: cfg.Form, sharedServices: cfg.SharedAuthServices, inspection: cfg.Access.Inspection, world: world, services: inputs.ByName(in.Services), policies: policies}),
 		matches: map[string]size{}, parts: map[string]map[string]bool{}, optionBytes: map[string]int{},
 	}
 	for _, o := range r.claimer.routes(in.Gateway) {

@@ -59,12 +59,16 @@ func (t *backends) applyOptions(b *routing.Backend, o *backendOptions, turn *tur
 		t.add(*o.refused)
 		usable = false
 	}
+	filters := o.filters
+	if usable {
+		filters, usable = t.access.Policy(o.policy, filters)
+	}
 	if !usable {
 		b.Targets = nil
 		t.closed[b.Name] = true
 		return
 	}
-	b.Filters, b.Protection, b.Upstream, b.Snippet = o.filters, o.protects, o.upstream, o.snippet
+	b.Filters, b.Protection, b.Upstream, b.Snippet = filters, o.protects, o.upstream, o.snippet
 	t.certs.takeForServers(o.secrets)
 }
 
@@ -108,7 +112,11 @@ func (t *backends) protecting(backend string, denied bool) bool {
 	}
 	p.MaxBody = 0
 	return t.closed[backend] || p.Any() || slices.ContainsFunc(b.Snippet, refuses) || slices.ContainsFunc(b.Filters, func(f policy.Filter) bool {
-		return f.Kind() == policy.BasicAuth{}.Kind() || f.Kind() == policy.ExternalAuth{}.Kind()
+		switch f.(type) {
+		case policy.BasicAuth, policy.ExternalAuth, policy.Agent, policy.WAF:
+			return true
+		}
+		return false
 	})
 }
 

@@ -42,6 +42,8 @@ type Config struct {
 	// SharedAuthServices are the Services, as namespace/name, that every
 	// namespace may ask for authentication.
 	SharedAuthServices []string
+	// Inspection says which agents may be asked about requests.
+	Inspection access.Inspection
 	// DefaultCertificate is the Secret whose certificate is served where no other
 	// fits, if it has a name.
 	DefaultCertificate snapshots.SecretName

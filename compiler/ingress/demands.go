@@ -37,8 +37,9 @@ type backendOptions struct {
 	lists   access.Lists
 	users   *access.Users
 	auth    *access.Service
+	policy  *access.Policy
 	snippet []routing.SnippetLine
-	// refused says why the lines of a snippet are not allowed.
+	// refused says why the lines of a snippet are not allowed, or an agent may not be asked.
 	refused  *diag.Diagnostic
 	filters  []policy.Filter
 	protects *policy.Protection
@@ -160,7 +161,13 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 	if settings.External != nil {
 		out.auth = access.FindService(&settings, who)
 	}
+	if settings.WAF != nil {
+		out.policy = access.FindPolicy(&settings, who)
+	}
 	m.addSnippet(out, settings.Snippet)
+	if d := access.FindAgents(&settings, who); d != nil && out.refused == nil {
+		out.refused = d
+	}
 	if out.refused != nil || out.auth != nil && out.auth.Refused != nil {
 		return out // the backend is closed
 	}
@@ -179,7 +186,7 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 // asks returns an asker as package access has it.
 func (s source) asks(by asker) access.Asker {
 	return access.Asker{
-		Namespace: by.namespace, Spot: by.spot, SharedServices: s.scope.sharedAuthServices, Service: s.service,
+		Namespace: by.namespace, Spot: by.spot, SharedServices: s.scope.sharedAuthServices, Inspection: s.scope.inspection, Service: s.service,
 		Port: func(service service, number int) access.Port {
 			name := types.NamespacedName{Namespace: service.Ref.Namespace, Name: service.Ref.Name}
 			r := s.resolver().port(service.Value, name, networkingv1.ServiceBackendPort{Number: int32(number)}, fmt.Sprint(number))

@@ -178,7 +178,7 @@ func newMerge(in inputs.Inputs, cfg Config) *merge {
 		certs: &certificates{findings: f, secrets: secrets, cfg: &t.cfg, files: map[string]*routing.Certificate{}, kinds: map[string]string{}},
 		access: access.NewTaker(secrets, configMaps, access.Config{
 			SharedLists: cfg.SharedLists, MostListBytes: cfg.Limits.NamespaceListBytes, Countries: cfg.Countries, CountryHeader: cfg.CountryHeader,
-			CountryMemo: cfg.CountryMemo, CountryFiles: cfg.CountryFiles, SecretsUnseen: cfg.SecretsUnseen,
+			CountryMemo: cfg.CountryMemo, CountryFiles: cfg.CountryFiles, SecretsUnseen: cfg.SecretsUnseen, Inspection: cfg.Inspection,
 		}, f.add),
 	}
 	t.names = &serverNames{findings: f, owners: t.hosts.owners, certs: t.backends.certs, hosts: t.hosts.byName, tls: map[string]*tlsClaim{}, clients: map[string]*clientClaim{}}

@@ -9,6 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -43,12 +44,13 @@ type scope struct {
 	snippets                       config.Namespaces
 	externalNames                  ExternalNames
 	sharedAuthServices             []string
+	inspection                     access.Inspection
 	ignoreForeign, trustsForwarded bool
 }
 
 func scopeOf(c Config) scope {
 	return scope{
-		paths: c.Paths, snippets: c.Snippets, externalNames: c.ExternalNames, sharedAuthServices: c.SharedAuthServices,
+		paths: c.Paths, snippets: c.Snippets, externalNames: c.ExternalNames, sharedAuthServices: c.SharedAuthServices, inspection: c.Inspection,
 		ignoreForeign: c.IgnoreForeign, trustsForwarded: c.TrustsForwarded,
 	}
 }

@@ -117,7 +117,7 @@ func externalAuthOptions() []Option {
 		define(Option{
 			Name: "auth-signin-return", Group: Protecting, On: onAll, Closes: true, Needs: "auth-signin", Value: "`url`, `path` or `none`", Example: "path", Default: "`url`",
 			Summary: "What `auth-signin` gets of the requested URL: all of it, its path and query, or nothing.",
-		}, oneOf(map[string]policy.Return{"url": policy.ReturnURL, "path": policy.ReturnPath, "none": policy.ReturnNone}),
+		}, oneOf(map[string]policy.Return{"url": policy.ReturnURL, "path": "path", "none": "none"}),
 			func(s *Settings, v policy.Return) { s.external.Return = v }),
 		define(Option{
 			Name: "auth-signin-parameter", Group: Protecting, On: onAll, Closes: true, Needs: "auth-signin", Value: "the name of a parameter", Example: "next", Default: "`rd`",

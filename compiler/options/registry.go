@@ -15,7 +15,7 @@ import (
 func All() []Option {
 	return slices.Concat(
 		routingOptions(), pathOptions(), canaryOptions(), serverOptions(), connectionOptions(), serverTLSOptions(), fastCGIOptions(), sessionOptions(), headerOptions(), corsOptions(),
-		protectionOptions(), authenticationOptions(), satisfyOptions(), externalAuthOptions(), clientOptions(),
+		protectionOptions(), authenticationOptions(), satisfyOptions(), externalAuthOptions(), agentOptions(), clientOptions(),
 		tcpOptions(), snippetOptions(),
 	)
 }

@@ -42,6 +42,9 @@ type Settings struct {
 	// Basic and External say who is let in; nil is anybody.
 	Basic    *policy.BasicAuth
 	External *policy.ExternalAuth
+	// Agents and WAF are asked about the requests of those who are let in.
+	Agents []policy.Agent
+	WAF    *policy.WAF
 
 	https        *policy.HTTPSRedirect
 	cors         policy.CORS
@@ -185,7 +188,8 @@ func (r *resolution) authentication() {
 // answers by itself comes before what changes the request, and a redirect of
 // everything comes last, for nothing follows it. Nobody is asked for a password
 // in the clear who would be redirected to HTTPS, nor are preflight requests, which
-// browsers send without one.
+// browsers send without one. Agents are asked about requests as clients sent them, and not
+// about those that are refused anyway, since asking costs most.
 func (s Settings) Filters() []policy.Filter {
 	var out []policy.Filter
 	if s.https != nil {
@@ -199,6 +203,12 @@ func (s Settings) Filters() []policy.Filter {
 	}
 	if s.External != nil {
 		out = append(out, *s.External)
+	}
+	for _, a := range s.Agents {
+		out = append(out, a)
+	}
+	if s.WAF != nil {
+		out = append(out, *s.WAF)
 	}
 	if s.appRoot != "" {
 		out = append(out, policy.Redirect{Location: s.appRoot, Root: true, Code: 302})
@@ -223,20 +233,17 @@ func (s Settings) Filters() []policy.Filter {
 	return append(out, s.rewrites()...)
 }
 
-// Ways returns the filters that decide who is let in, with those that come before them; and the rest of the filters.
+// Ways returns the filters that decide which requests are let in, with those that come before them; and the rest of the filters.
 // Without any of the former, all are the rest.
 func (s Settings) Ways() (ways, rest []policy.Filter) {
 	all := s.Filters()
-	if s.Basic == nil && s.External == nil {
-		return nil, all
-	}
-	n := 1 + slices.IndexFunc(all, func(f policy.Filter) bool {
-		last := policy.Filter(policy.BasicAuth{})
-		if s.External != nil {
-			last = policy.ExternalAuth{}
+	n := 0
+	for i, f := range all {
+		switch f.(type) {
+		case policy.BasicAuth, policy.ExternalAuth, policy.Agent, policy.WAF:
+			n = i + 1
 		}
-		return f.Kind() == last.Kind()
-	})
+	}
 	return all[:n], all[n:]
 }
 

@@ -65,12 +65,8 @@ type ReservedHeaders struct {
 // Return is what a client comes back to from where it was sent to sign in.
 type Return string
 
-// The values of Return: the whole URL, its path and query, or nothing.
-const (
-	ReturnURL  Return = "url"
-	ReturnPath Return = "path"
-	ReturnNone Return = "none"
-)
+// ReturnURL is the whole URL. The other values of Return are "path", its path and query, and "none".
+const ReturnURL Return = "url"
 
 // ServiceRef names a Service and a number of its ports. Without a Namespace it
 // is one of the namespace of whoever names it.

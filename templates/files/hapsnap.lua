@@ -282,11 +282,11 @@ local function authenticate(txn, backend, host, path, method, timeout, request_l
 end
 
 core.register_action("hapsnap_auth", { "http-req" }, authenticate, 10)
-{{- end}}{{if and (.Uses "ExternalAuth") .LimitsBodies}}
-{{end}}{{if .LimitsBodies -}}
+{{- end}}{{$limits := or .LimitsBodies (.Uses "WAF")}}{{if and (.Uses "ExternalAuth") $limits}}
+{{end}}{{if $limits -}}
 -- Bodies of requests without a length are counted as they stream, and cut off when
--- they are larger than the filter's argument. Bodies with a length are judged by a
--- rule, before they come.
+-- they are larger than the filter's argument, or than what an agent was told of them.
+-- Bodies with a length are judged by a rule, before they come.
 --
 -- Only an error of the script ends a request while its body streams. It is answered
 -- with 400, which a rule makes 413.
@@ -306,14 +306,32 @@ function Body:http_headers(txn, message)
     if message:is_resp() then
         return
     end
-    local headers = message:get_headers()
-    if headers["content-length"] ~= nil then
+    local told = self.most == nil
+    if told then
+        self.most = txn:get_var("txn.waf_told") or 0
+    end
+    -- A message that is there as a whole tells no headers any more.
+    local open, headers = pcall(message.get_headers, message)
+    if not open then
+        if told and txn:get_var("txn.waf_upgrade") == nil then
+            filter.register_data_filter(self, message.channel)
+        elseif not told and txn.f:req_body_len() > self.most then
+            self:refuse(txn)
+        end
+        return
+    end
+    if headers["content-length"] ~= nil and not told then
         return
     end
     if headers["upgrade"] ~= nil and headers["transfer-encoding"] == nil then
         return
     end
     filter.register_data_filter(self, message.channel)
+end
+
+function Body:refuse(txn)
+    txn:set_var("txn.body_over", true)
+    error("a request's body is larger than " .. self.most .. " bytes", 0)
 end
 
 -- Trailers count as input, too, so that what seems too large is looked at again.
@@ -324,8 +342,7 @@ function Body:http_payload(txn, message)
     end
     self.got = self.got + size
     if self.got > self.most then
-        txn:set_var("txn.body_over", true)
-        error("a request's body is larger than " .. self.most .. " bytes", 0)
+        self:refuse(txn)
     end
 end
 
@@ -335,7 +352,7 @@ core.register_filter("hapsnap_body", Body, function(f, arguments)
 end)
 {{- end}}
 {{- if .Uses "Mirror"}}
-{{if or .LimitsBodies (.Uses "ExternalAuth")}}
+{{if or $limits (.Uses "ExternalAuth")}}
 {{end -}}
 -- Mirrors: copies a request, and sends the copy by a socket within HAProxy to the
 -- frontend hapsnap_mirror, with the name of a backend in a header. A task does that, so
