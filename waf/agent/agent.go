@@ -22,8 +22,9 @@ type Options struct {
 	// Deadline is how long a request may wait and be inspected. It is to be shorter than HAProxy's "timeout
 	// processing".
 	Deadline time.Duration
-	// Parallel is how many requests are inspected at a time, MaxRequests how many may wait or be inspected.
-	Parallel, MaxRequests int
+	// Parallel is how many requests are inspected at a time, and PerRoute how many of one route: a request that
+	// takes long holds up those of its own route. MaxRequests is how many may wait or be inspected.
+	Parallel, PerRoute, MaxRequests int
 	// MaxConnections, MaxFrame (bytes) and MaxPolicies bound memory.
 	MaxConnections, MaxFrame, MaxPolicies int
 	// Grace is how long requests may go on once the agent is to end.
@@ -68,6 +69,7 @@ type Agent struct {
 	policies *policies
 	audit    *audit
 	slots    chan struct{}
+	shares   *shares
 	ready    atomic.Bool
 	// inspect is that of the package, but for tests.
 	inspect func(*prepared, *message) (finding, error)
@@ -76,7 +78,7 @@ type Agent struct {
 // New returns an agent.
 func New(o Options) *Agent {
 	defaults(&o)
-	a := &Agent{options: o, slots: make(chan struct{}, o.Parallel)}
+	a := &Agent{options: o, slots: make(chan struct{}, o.Parallel), shares: newShares(o.PerRoute)}
 	a.server = &spop.Server{
 		Handle: a.handle, Refuse: func(r *spop.Request) { a.fail(r, nil, noPolicy, reasonBusy, nil) },
 		MaxFrame: o.MaxFrame, MaxRequests: o.MaxRequests, MaxConnections: o.MaxConnections, Grace: o.Grace, Log: o.Log,
@@ -90,7 +92,8 @@ func New(o Options) *Agent {
 
 func defaults(o *Options) {
 	orDefault(&o.Deadline, DefaultDeadline)
-	orDefault(&o.Parallel, runtime.GOMAXPROCS(0))
+	orDefault(&o.PerRoute, runtime.GOMAXPROCS(0))
+	orDefault(&o.Parallel, 4*o.PerRoute)
 	orDefault(&o.MaxRequests, DefaultMaxRequests)
 	orDefault(&o.MaxConnections, DefaultMaxConnections)
 	orDefault(&o.MaxFrame, DefaultMaxFrame)
@@ -132,7 +135,7 @@ func (a *Agent) Run(ctx context.Context, listener net.Listener) error {
 	}()
 	defer func() { stop(); <-written }()
 	// The first policy takes longest, as others share most of it. It is the default one.
-	first, done := a.policies.use([]byte(policy.Policy{}.String()))
+	first, done := a.policies.use(context.WithoutCancel(ctx), []byte(policy.Policy{}.String()))
 	done()
 	if first.err != nil {
 		listener.Close()
@@ -160,28 +163,35 @@ func (a *Agent) handle(r *spop.Request) {
 		}
 	})
 	defer late.Stop()
-	wait, cancel := context.WithTimeout(context.Background(), a.options.Deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), a.options.Deadline)
 	defer cancel()
+	p, done := a.policies.use(ctx, m.policy.Bytes())
+	if p == nil {
+		return // answered by the timer
+	}
+	defer done()
+	if p.err != nil {
+		a.fail(r, &m, noPolicy, reasonPolicy, p.err)
+		return
+	}
+	leave, ok := a.shares.enter(ctx, m.route.Text())
+	if !ok {
+		return
+	}
+	defer leave()
 	select {
 	case a.slots <- struct{}{}:
 		defer func() { <-a.slots }()
-	case <-wait.Done():
-		return // answered by the timer
-	}
-	if wait.Err() != nil {
+	case <-ctx.Done():
 		return
 	}
-	a.look(r, &m)
+	if ctx.Err() == nil {
+		a.look(r, &m, p)
+	}
 }
 
 // look inspects a request whose turn it is.
-func (a *Agent) look(r *spop.Request, m *message) {
-	p, done := a.policies.use(m.policy.Bytes())
-	defer done()
-	if p.err != nil {
-		a.fail(r, m, noPolicy, reasonPolicy, p.err)
-		return
-	}
+func (a *Agent) look(r *spop.Request, m *message, p *prepared) {
 	start := time.Now()
 	var f finding
 	err := process.Caught(func() (err error) {

@@ -37,7 +37,9 @@ frontend web
   unique-id-format %%{+X}o%%ci-%%cp-%%rt
   filter spoe engine waf config %[1]s/spoe.conf
   acl open hdr(x-open) 1
-  http-request set-var-fmt(txn.waf_policy) '%[2]s'
+  http-request set-var(txn.route) str(other) if { hdr(x-route) other }
+  http-request set-var-fmt(txn.waf_policy) '{"threshold":%%[hdr(x-policy)]}' if { hdr(x-policy) -m found }
+  http-request set-var-fmt(txn.waf_policy) '%[2]s' if !{ hdr(x-policy) -m found }
   http-request wait-for-body time 5s if { req.body_size gt 0 } or { req.hdr(transfer-encoding) -m found }
   http-request set-var(txn.body_len) req.body_len
   http-request deny deny_status 413 if { req.body_size,sub(txn.body_len) gt 0 }
@@ -64,7 +66,7 @@ spoe-agent waf
   timeout processing 10s
   use-backend hapsnap_waf
 spoe-message request
-  args policy=var(txn.waf_policy) rules=str("` + policy.RulesVersion + `") id=unique-id src=src src-port=src_port method=method path=path query=query version=req.ver host=req.hdr(host) headers=req.hdrs body=req.body body-size=req.body_size route=fe_name
+  args policy=var(txn.waf_policy) rules=str("` + policy.RulesVersion + `") id=unique-id src=src src-port=src_port method=method path=path query=query version=req.ver host=req.hdr(host) headers=req.hdrs body=req.body body-size=req.body_size route=var(txn.route)
 spoe-group inspect
   messages request
 `
@@ -78,6 +80,7 @@ type site struct {
 	audit  *locked
 
 	deadline time.Duration
+	perRoute int
 	before   func(path string) // each inspection
 }
 
@@ -148,7 +151,7 @@ func (s *site) startAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := agent.New(agent.Options{Audit: s.audit, Deadline: cmp.Or(s.deadline, 9*time.Second), Parallel: 2})
+	a := agent.New(agent.Options{Audit: s.audit, Deadline: cmp.Or(s.deadline, 9*time.Second), PerRoute: cmp.Or(s.perRoute, 2)})
 	if s.before != nil {
 		a.Before(s.before)
 	}
@@ -413,4 +416,69 @@ func TestInspectionFails(t *testing.T) {
 			t.Errorf("no %s in the audit log:\n%s", want, s.audit.text())
 		}
 	}
+}
+
+// Requests that take long hold up those of their own route, and no other: it has turns of its own.
+func TestRoutesHaveTurns(t *testing.T) {
+	t.Parallel()
+	s := start(t, policy.Policy{Engine: policy.Block})
+	s.stopAgent(t)
+	begun, release := make(chan struct{}, 8), make(chan struct{})
+	s.perRoute = 2
+	s.before = func(path string) {
+		if path == "/slow" {
+			begun <- struct{}{}
+			<-release
+		}
+	}
+	s.startAgent(t)
+	s.wait(t, http.StatusOK)
+	slow := make(chan int)
+	for range 8 {
+		go func() {
+			status, _ := s.ask(t, ordinary("GET", "/slow", ""))
+			slow <- status
+		}()
+	}
+	<-begun
+	<-begun
+	for range 20 { // while the others wait, or have not come yet
+		if status, text := s.ask(t, ordinary("GET", "/", "", "X-Route: other")); status != http.StatusOK {
+			t.Errorf("another route: %d %s", status, text)
+		}
+	}
+	close(release)
+	for range 8 {
+		if status := <-slow; status != http.StatusOK {
+			t.Errorf("a slow one: %d", status)
+		}
+	}
+}
+
+// Policies that nobody has asked for before are prepared one after another, and those that are there are not held up by
+// it: a wait ends with the deadline, and whoever asks later finds the policy prepared.
+func TestPoliciesArePreparedApart(t *testing.T) {
+	t.Parallel()
+	s := start(t, policy.Policy{Engine: policy.Block})
+	var load sync.WaitGroup
+	for i := range 12 {
+		load.Go(func() {
+			for {
+				status, text := s.ask(t, ordinary("GET", "/", "", fmt.Sprintf("X-Policy: %d", 100+i), "X-Route: other"))
+				if status == http.StatusOK {
+					return
+				}
+				if status != http.StatusServiceUnavailable {
+					t.Errorf("a new policy: %d %s", status, text)
+					return
+				}
+			}
+		})
+	}
+	for range 30 {
+		if status, text := s.ask(t, ordinary("GET", "/", "")); status != http.StatusOK {
+			t.Errorf("one that is there: %d %s", status, text)
+		}
+	}
+	load.Wait()
 }

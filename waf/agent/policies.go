@@ -2,6 +2,7 @@ package agent
 
 import (
 	"container/list"
+	"context"
 	"io"
 	"sync"
 	"time"
@@ -30,31 +31,44 @@ type policies struct {
 	most    int
 	metrics *metrics
 	flight  singleflight.Group
+	turn    chan struct{} // of the one policy that is being prepared: inspections go on beside it
 	lock    sync.Mutex
 	byText  map[string]*list.Element
 	recent  list.List // of *prepared, the last used first
 }
 
 func newPolicies(most int, m *metrics) *policies {
-	return &policies{most: most, metrics: m, byText: map[string]*list.Element{}}
+	return &policies{most: most, metrics: m, turn: make(chan struct{}, 1), byText: map[string]*list.Element{}}
 }
 
 // use returns a policy by its text, prepared once however many ask at a time, and a function to call when it is used
-// no more.
-func (p *policies) use(text []byte) (*prepared, func()) {
-	for {
+// no more. It returns nil when ctx is done before that. Preparing goes on then, for those who come later.
+func (p *policies) use(ctx context.Context, text []byte) (*prepared, func()) {
+	for ctx.Err() == nil {
 		if held := p.held(text); held != nil {
 			return held, func() { p.done(held) }
 		}
-		_, _, _ = p.flight.Do(string(text), func() (any, error) { // the result is among those that are held
-			if held := p.held(text); held != nil {
+		key := string(text)
+		over := p.flight.DoChan(key, func() (any, error) { // the result is among those that are held
+			select {
+			case p.turn <- struct{}{}:
+			case <-ctx.Done():
+				return nil, nil
+			}
+			defer func() { <-p.turn }()
+			if held := p.held([]byte(key)); held != nil {
 				p.done(held)
 				return nil, nil
 			}
-			p.hold(prepare(string(text), p.metrics))
+			p.hold(prepare(key, p.metrics))
 			return nil, nil
 		})
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
 	}
+	return nil, nil
 }
 
 func prepare(text string, m *metrics) *prepared {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func NewCommand() *cobra.Command {
 type runFlags struct {
 	log     process.LogOptions
 	listen  string
-	mode    uint32
+	mode    string
 	address string
 	audit   bool
 	options agent.Options
@@ -61,11 +62,12 @@ line of JSON. It speaks to whoever connects: let nothing but HAProxy reach its a
 	f.log.AddFlags(cmd.Flags())
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "", "address that HAProxy connects to: unix@PATH, or HOST:PORT such as :9000 (required)")
-	flags.Uint32Var(&f.mode, "socket-mode", 0o660, "permissions of the socket of unix@PATH")
+	flags.StringVar(&f.mode, "socket-mode", "0660", "permissions of the socket of unix@PATH, in octal digits")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz and /metrics, such as :8080; none if empty")
 	flags.BoolVar(&f.audit, "audit", true, "write the audit log to stdout")
 	flags.DurationVar(&f.options.Deadline, "deadline", agent.DefaultDeadline, "how long a request may wait and be inspected before the answer is an error; has to be shorter than HAProxy's timeout processing")
-	flags.IntVar(&f.options.Parallel, "parallel", 0, "how many requests are inspected at a time (default: as many as there are processors)")
+	flags.IntVar(&f.options.Parallel, "parallel", 0, "how many requests are inspected at a time (default: four times as many as of one route)")
+	flags.IntVar(&f.options.PerRoute, "parallel-per-route", 0, "how many requests of one route are inspected at a time (default: as many as there are processors)")
 	flags.IntVar(&f.options.MaxRequests, "max-requests", agent.DefaultMaxRequests, "how many requests may wait and be inspected; the answer to more is an error")
 	flags.IntVar(&f.options.MaxConnections, "max-connections", agent.DefaultMaxConnections, "how many connections there may be")
 	flags.IntVar(&f.options.MaxFrame, "max-frame-size", agent.DefaultMaxFrame, "how long a message may be, in bytes; HAProxy sends no more than tune.bufsize")
@@ -79,10 +81,11 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := f.check(); err != nil {
+	mode, err := f.check()
+	if err != nil {
 		return err
 	}
-	listener, err := listen(cmd.Context(), f.listen, fs.FileMode(f.mode))
+	listener, err := listen(cmd.Context(), f.listen, mode)
 	if err != nil {
 		return err
 	}
@@ -106,22 +109,25 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	return a.Run(ctx, listener)
 }
 
-func (f *runFlags) check() error {
+// check returns the permissions of the socket.
+func (f *runFlags) check() (fs.FileMode, error) {
 	if f.listen == "" {
-		return process.WithHint(process.Usage("no address to listen on"), "use --listen with unix@PATH or HOST:PORT")
+		return 0, process.WithHint(process.Usage("no address to listen on"), "use --listen with unix@PATH or HOST:PORT")
 	}
-	if f.mode > 0o777 {
-		return process.Usage("--socket-mode: %o is no set of permissions", f.mode)
+	mode, err := strconv.ParseUint(f.mode, 8, 32)
+	if err != nil || mode > 0o777 {
+		return 0, process.Usage("--socket-mode: %q is no set of permissions, such as 0660", f.mode)
 	}
 	for name, value := range map[string]int64{
 		"deadline": int64(f.options.Deadline), "max-requests": int64(f.options.MaxRequests), "max-connections": int64(f.options.MaxConnections),
-		"max-frame-size": int64(f.options.MaxFrame) - 1023, "max-policies": int64(f.options.MaxPolicies), "grace": int64(f.options.Grace), "parallel": int64(f.options.Parallel) + 1,
+		"max-frame-size": int64(f.options.MaxFrame) - 1023, "max-policies": int64(f.options.MaxPolicies), "grace": int64(f.options.Grace),
+		"parallel": int64(f.options.Parallel) + 1, "parallel-per-route": int64(f.options.PerRoute) + 1,
 	} {
 		if value <= 0 {
-			return process.Usage("--%s is too small", name)
+			return 0, process.Usage("--%s is too small", name)
 		}
 	}
-	return nil
+	return fs.FileMode(mode), nil
 }
 
 // listen opens the address. The socket of an agent that is gone is replaced; one that somebody answers on is not.

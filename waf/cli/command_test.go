@@ -36,7 +36,7 @@ func TestSocket(t *testing.T) {
 // Flags that make no sense are usage errors.
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"run", "run --listen :0 --deadline 0s", "run --listen :0 --max-policies -1", "run --listen :0 --socket-mode 01000", "run --listen :0 x"} {
+	for _, args := range []string{"run", "run --listen :0 --deadline 0s", "run --listen :0 --max-policies -1", "run --listen :0 --socket-mode 01000", "run --listen :0 --socket-mode 9", "run --listen :0 --parallel-per-route -1", "run --listen :0 x"} {
 		cmd := NewCommand()
 		cmd.SetArgs(strings.Fields(args))
 		cmd.SetOut(io.Discard)

@@ -43,9 +43,11 @@ const (
 	MaxParanoia  = 4
 	MaxThreshold = 10000
 	// MaxExclusions is how many exclusions a policy may have, and MaxNames how many rules, tags or targets one of
-	// them.
+	// them. MaxTargets is how many targets all of them may have: preparing a policy, and each inspection, takes longer
+	// with each.
 	MaxExclusions = 64
 	MaxNames      = 64
+	MaxTargets    = 100
 )
 
 // A Policy says how requests are inspected. The zero value has all defaults.
@@ -103,10 +105,15 @@ func (p Policy) Check() error {
 	if n := len(p.Exclude); n > MaxExclusions {
 		fail("exclude: there are %d, and the limit is %d", n, MaxExclusions)
 	}
+	targets := 0
 	for i, e := range p.Exclude {
 		if err := e.check(); err != nil {
 			fail("exclude[%d].%w", i, err)
 		}
+		targets += len(e.Targets)
+	}
+	if targets > MaxTargets {
+		fail("exclude: there are %d targets, and the limit is %d", targets, MaxTargets)
 	}
 	if len(wrong) == 0 {
 		if n := len(p.String()); n > MaxText {

@@ -96,6 +96,17 @@ func TestCheck(t *testing.T) {
 	if err := long.Check(); err == nil || !strings.Contains(err.Error(), "the limit is 4096") {
 		t.Error(err)
 	}
+	var wide Policy
+	for i := range 2 {
+		e := Exclusion{Tags: []string{"attack-sqli"}}
+		for j := range MaxTargets/2 + 1 {
+			e.Targets = append(e.Targets, fmt.Sprintf("ARGS:%d-%d", i, j))
+		}
+		wide.Exclude = append(wide.Exclude, e)
+	}
+	if err := wide.Check(); err == nil || !strings.Contains(err.Error(), "exclude: there are 102 targets, and the limit is 100") {
+		t.Error(err)
+	}
 	if err := (Policy{Paranoia: 9, Threshold: -1}).Check(); err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("not both: %v", err)
 	}

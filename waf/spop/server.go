@@ -86,6 +86,7 @@ func (r *Request) Answer(variables ...Variable) bool {
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
+	defer listener.Close() // a connection may have come before that
 	var open sync.WaitGroup
 	defer open.Wait()
 	for {
