@@ -311,6 +311,7 @@ func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
 func (in Input) inspection() access.Inspection {
 	return access.Inspection{
 		Agents: in.Config.Agents, WAF: in.Config.WAF.Enabled(), SharedPolicies: in.Config.Shared.WAFPolicies,
+		MostPolicies: in.Config.Limits.NamespaceWAFPolicies, MostPolicyBytes: in.Config.Limits.NamespaceOptionBytes,
 		Buffer: in.Config.BufferSize.Bytes(), Wait: string(in.Config.Timeouts.HTTPRequest),
 	}
 }

@@ -56,7 +56,7 @@ func NewTaker(secrets inputs.Lookup[corev1.Secret], configMaps inputs.Lookup[cor
 	return &Taker{
 		users:    &userlists{add: add, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}},
 		lists:    lists,
-		policies: &policies{add: add, configMaps: configMaps, cfg: cfg.Inspection, read: map[types.NamespacedName]*WAFPolicy{}},
+		policies: &policies{add: add, configMaps: configMaps, cfg: cfg.Inspection, read: map[types.NamespacedName]*WAFPolicy{}, named: map[string]int{}, bytes: map[string]int{}},
 	}
 }
 

@@ -22,6 +22,9 @@ type Inspection struct {
 	// whose policies every namespace may name.
 	WAF            bool
 	SharedPolicies []string
+	// MostPolicies bounds the ConfigMaps with policies of a namespace that are named, but for those that are shared, and
+	// MostPolicyBytes the texts of all policies that a namespace names, once for each backend. 0 is no limit.
+	MostPolicies, MostPolicyBytes int
 	// Buffer is the size of HAProxy's buffers, and Wait how long the body of a request is waited for.
 	Buffer int
 	Wait   string
@@ -71,6 +74,8 @@ type policies struct {
 	configMaps inputs.Lookup[corev1.ConfigMap]
 	cfg        Inspection
 	read       map[types.NamespacedName]*WAFPolicy // nil is malformed
+	// named are how many ConfigMaps of a namespace were read, and bytes what its backends have of policies.
+	named, bytes map[string]int
 }
 
 // Policy completes the filters for a policy, and reports whether it can be had. The filters that are given stay as they
@@ -82,6 +87,13 @@ func (t *Taker) Policy(p *Policy, filters []policy.Filter) ([]policy.Filter, boo
 	found, message, hint := t.policies.find(p)
 	if message != "" {
 		t.policies.add(p.spot.Closes(fmt.Sprintf(": policy %s %s", p.filter.PolicyName(), message), hint))
+		return filters, false
+	}
+	by := p.filter.By
+	t.policies.bytes[by] += len(found.Policy.String())
+	if most := t.policies.cfg.MostPolicyBytes; most > 0 && t.policies.bytes[by] > most {
+		t.policies.add(p.spot.Closes(fmt.Sprintf(": policy %s is one too many: the policies of all routes of namespace %s have more than %d bytes", p.filter.PolicyName(), by, most),
+			"exclude less, or have limits.namespaceOptionBytes raised in the configuration"))
 		return filters, false
 	}
 	out := slices.Clone(filters)
@@ -116,6 +128,13 @@ func (p *policies) find(d *Policy) (found *WAFPolicy, message, hint string) {
 		return nil, fmt.Sprintf("cannot be read: ConfigMap %s has no key %s", name, PolicyKey), "write the policy there"
 	}
 	if _, known := p.read[name]; !known {
+		if !slices.Contains(p.cfg.SharedPolicies, name.String()) {
+			if most := p.cfg.MostPolicies; most > 0 && p.named[name.Namespace] >= most {
+				return nil, fmt.Sprintf("is one too many: namespace %s has the limit of %d policies", name.Namespace, most),
+					"name one policy in several places, or have limits.namespaceWAFPolicies raised in the configuration"
+			}
+			p.named[name.Namespace]++
+		}
 		p.read[name] = p.parse(configMap, text)
 	}
 	if p.read[name] == nil {

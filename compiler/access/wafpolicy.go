@@ -33,8 +33,12 @@ type WAFPolicy struct {
 	BodyLimit int
 }
 
-// mostPolicyErrors bounds what is said of one policy.
-const mostPolicyErrors = 20
+const (
+	// mostPolicyErrors bounds what is said of one policy.
+	mostPolicyErrors = 20
+	// mostPolicyBytes is how long its document may be, with comments.
+	mostPolicyBytes = 64 << 10
+)
 
 // ParseWAFPolicy reads a document of kind WAFPolicy, strictly: an unknown field is an error.
 func ParseWAFPolicy(text string) (WAFPolicy, []options.LineError) {
@@ -62,6 +66,10 @@ func (r *policyReader) fail(line int, message, hint string) {
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 func (r *policyReader) document(text string) {
+	if len(text) > mostPolicyBytes {
+		r.fail(1, fmt.Sprintf("the policy has %d bytes, and the limit is %d", len(text), mostPolicyBytes), "")
+		return
+	}
 	var doc, more yaml.Node
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	if err := decoder.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
@@ -69,7 +77,7 @@ func (r *policyReader) document(text string) {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
 			line, _ = strconv.Atoi(m[1])
 		}
-		r.fail(line, "this is not YAML: "+strings.TrimSpace(yamlLine.ReplaceAllString(err.Error(), "")), "")
+		r.fail(line, fmt.Sprintf("this is not YAML: %.200s", strings.TrimSpace(yamlLine.ReplaceAllString(err.Error(), ""))), "")
 		return
 	}
 	const begin = "begin with apiVersion: " + snapshots.APIVersion + " and kind: " + WAFPolicyKind
@@ -90,7 +98,7 @@ func (r *policyReader) document(text string) {
 		"spec":       func(n *yaml.Node) { spec = n },
 	})
 	if len(r.wrong) == 0 && (version != snapshots.APIVersion || kind != WAFPolicyKind) {
-		r.fail(1, fmt.Sprintf("this is %q of %q, not a %s", kind, version, WAFPolicyKind), begin)
+		r.fail(1, fmt.Sprintf("this is %s of %s, not a %s", printable.Quoted(kind), printable.Quoted(version), WAFPolicyKind), begin)
 		return
 	}
 	if spec != nil {
@@ -117,12 +125,12 @@ func (r *policyReader) spec(n *yaml.Node) {
 }
 
 func (r *policyReader) exclude(n *yaml.Node) {
-	for i, item := range r.list(n, "spec.exclude") {
+	for i, item := range r.list(n, "spec.exclude", wafpolicy.MaxExclusions) {
 		var e wafpolicy.Exclusion
 		at := fmt.Sprintf("exclude[%d]", i)
 		texts := func(name string, into *[]string) func(*yaml.Node) {
 			return func(n *yaml.Node) {
-				for j, word := range r.list(n, "spec."+at+"."+name) {
+				for j, word := range r.list(n, "spec."+at+"."+name, wafpolicy.MaxNames) {
 					place := fmt.Sprintf("%s.%s[%d]", at, name, j)
 					r.lines[place] = word.Line
 					*into = append(*into, r.text(word, "spec."+place))
@@ -162,6 +170,9 @@ func (r *policyReader) fields(n *yaml.Node, path string, known map[string]func(*
 	}
 	slices.Sort(names)
 	for i := 0; i+1 < len(n.Content); i += 2 {
+		if len(r.wrong) >= mostPolicyErrors {
+			return
+		}
 		key := n.Content[i]
 		read, ok := known[key.Value]
 		switch {
@@ -179,9 +190,15 @@ func (r *policyReader) fields(n *yaml.Node, path string, known map[string]func(*
 	}
 }
 
-func (r *policyReader) list(n *yaml.Node, path string) []*yaml.Node {
-	if n = follow(n); n.Kind != yaml.SequenceNode {
-		r.fail(n.Line, path+": want a list", "")
+// list returns the items of a list, if they are not more than they may be: aliases make a short text long.
+func (r *policyReader) list(n *yaml.Node, path string, most int) []*yaml.Node {
+	line := n.Line
+	switch n = follow(n); {
+	case n.Kind != yaml.SequenceNode:
+		r.fail(line, path+": want a list", "")
+		return nil
+	case len(n.Content) > most:
+		r.fail(line, fmt.Sprintf("%s: there are %d, and the limit is %d", path, len(n.Content), most), "")
 		return nil
 	}
 	return n.Content

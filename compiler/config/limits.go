@@ -26,11 +26,15 @@ type Limits struct {
 	// of its Services. A Service's annotations count once for each of its ports that the
 	// Ingress leads to, since each has a HAProxy backend with these options.
 	IngressOptionBytes int `json:"ingressOptionBytes"`
-	// NamespaceOptionBytes limits these bytes for all Ingresses of a namespace together.
+	// NamespaceOptionBytes limits these bytes for all Ingresses of a namespace together, and by themselves the
+	// texts of the policies that they name with hapsnap.dev/waf, once for each backend.
 	NamespaceOptionBytes int `json:"namespaceOptionBytes"`
 	// NamespaceListBytes limits the bytes of the lists of networks in ConfigMaps of a
 	// namespace that options name. Lists in shared.networkLists do not count.
 	NamespaceListBytes int `json:"namespaceListBytes"`
+	// NamespaceWAFPolicies limits the ConfigMaps with policies of a namespace that hapsnap.dev/waf names. Each
+	// costs an agent memory, and time when it is first seen. Those in shared.wafPolicies do not count.
+	NamespaceWAFPolicies int `json:"namespaceWAFPolicies"`
 }
 
 func (l Limits) check(f field.Errors) {
@@ -45,6 +49,7 @@ func (l Limits) check(f field.Errors) {
 		{"ingressOptionBytes", l.IngressOptionBytes},
 		{"namespaceOptionBytes", l.NamespaceOptionBytes},
 		{"namespaceListBytes", l.NamespaceListBytes},
+		{"namespaceWAFPolicies", l.NamespaceWAFPolicies},
 	} {
 		if field.value < 0 {
 			f.At(field.name).Add(fmt.Sprintf("%d is not a limit", field.value), "use 1 or more, or 0 for none")

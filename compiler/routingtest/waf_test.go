@@ -74,33 +74,9 @@ func post(host, target, body string, piece int, lines ...string) string {
 	return b.String() + "0\r\n\r\n"
 }
 
-// With waf, an attack is refused or reported, as the policy says, wherever in the request it is; what was not looked at
-// is not served; and while the agent is away, requests are refused or pass.
-func TestWAF(t *testing.T) {
-	t.Parallel()
-	a := newAgent(t, spoptest.LooksForAttacks)
-	var keys []string
-	for i := range 60 {
-		keys = append(keys, fmt.Sprintf("'ARGS:%050d'", i))
-	}
-	e := startWith(t, serviceYAML("shop", "a", sizeReader(t))+
-		wafPolicy("shop", "block", "engine: block")+wafPolicy("shop", "detect", "")+wafPolicy("shop", "open", "engine: block, failure: open")+
-		wafPolicy("shop", "partial", "engine: block, uninspected: allow, bodyLimit: 1000")+wafPolicy("shop", "long", "exclude: [{rules: ['942100'], targets: ["+strings.Join(keys, ", ")+"]}]")+wafPolicy("shop", "small", "engine: block, bodyLimit: 1000")+
-		wafPolicy("edge", "shared", "engine: block, exclude: [{rules: ['942100'], targets: ['ARGS:ctl00$Main']}]")+
-		all([]ingress{
-			optioned("block", "waf", "block"), optioned("detect", "waf", "detect"), optioned("open", "waf", "open"), optioned("partial", "waf", "partial"),
-			optioned("small", "waf", "small"), optioned("long", "waf", "long"), optioned("shared", "waf", "edge/shared"), optioned("bare"),
-			optioned("user", "waf", "block", "deny-list", "127.0.0.0/8"), optioned("limited", "waf", "block", "max-body-size", "2k"),
-		}), func(c *config.Config) {
-		c.WAF.Socket, c.Shared.WAFPolicies = a.Address, []string{"edge/shared"}
-		c.Timeouts.HTTPRequest = "1s"
-	})
-	clean(t, e)
-	long := strings.Repeat("x", 60<<10)
-	for name, c := range map[string]struct {
-		request string
-		want    int
-	}{
+// wafCases are requests to the hosts of TestWAF. The long body is longer than a buffer.
+func wafCases(long string) map[string]wafCase {
+	return map[string]wafCase{
 		"good":                      {"GET /a?b=c HTTP/1.1\nHost: block.example", 200},
 		"query":                     {"GET /?q=attack HTTP/1.1\nHost: block.example", 403},
 		"path":                      {"GET /attack HTTP/1.1\nHost: block.example", 403},
@@ -132,7 +108,33 @@ func TestWAF(t *testing.T) {
 		"refused anyway":            {"GET / HTTP/1.1\nHost: user.example", 403},
 		"max-body-size too":         {post("limited", "/", strings.Repeat("x", 3000), 0), 413},
 		"max-body-size, chunked":    {post("limited", "/", strings.Repeat("x", 3000), 100), 413},
-	} {
+	}
+}
+
+// With waf, an attack is refused or reported, as the policy says, wherever in the request it is; what was not looked at
+// is not served; and while the agent is away, requests are refused or pass.
+func TestWAF(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, spoptest.LooksForAttacks)
+	var keys []string
+	for i := range 60 {
+		keys = append(keys, fmt.Sprintf("'ARGS:%050d'", i))
+	}
+	e := startWith(t, serviceYAML("shop", "a", sizeReader(t))+
+		wafPolicy("shop", "block", "engine: block")+wafPolicy("shop", "detect", "")+wafPolicy("shop", "open", "engine: block, failure: open")+
+		wafPolicy("shop", "partial", "engine: block, uninspected: allow, bodyLimit: 1000")+wafPolicy("shop", "long", "exclude: [{rules: ['942100'], targets: ["+strings.Join(keys, ", ")+"]}]")+wafPolicy("shop", "small", "engine: block, bodyLimit: 1000")+
+		wafPolicy("edge", "shared", "engine: block, exclude: [{rules: ['942100'], targets: ['ARGS:ctl00$Main']}]")+
+		all([]ingress{
+			optioned("block", "waf", "block"), optioned("detect", "waf", "detect"), optioned("open", "waf", "open"), optioned("partial", "waf", "partial"),
+			optioned("small", "waf", "small"), optioned("long", "waf", "long"), optioned("shared", "waf", "edge/shared"), optioned("bare"),
+			optioned("user", "waf", "block", "deny-list", "127.0.0.0/8"), optioned("limited", "waf", "block", "max-body-size", "2k"),
+		}), func(c *config.Config) {
+		c.WAF.Socket, c.Shared.WAFPolicies = a.Address, []string{"edge/shared"}
+		c.Timeouts.HTTPRequest = "1s"
+	})
+	clean(t, e)
+	long := strings.Repeat("x", 60<<10)
+	for name, c := range wafCases(long) {
 		if got := e.send(t, false, c.request); got.StatusCode != c.want {
 			t.Errorf("%s: %d, want %d", name, got.StatusCode, c.want)
 		}
@@ -161,6 +163,12 @@ func TestWAF(t *testing.T) {
 	}
 
 	a.Stop()
+	wafAway(t, e, a, long)
+}
+
+// wafAway has requests answered while the agent is away, and when it is back.
+func wafAway(t *testing.T, e edge, a *spoptest.Agent, long string) {
+	t.Helper()
 	for _, host := range []string{"block", "detect", "partial", "shared"} {
 		if got := e.get(t, host+".example", "/"); got.StatusCode != 503 {
 			t.Errorf("without an agent, %s: %d", host, got.StatusCode)
@@ -303,6 +311,24 @@ func TestWAFOfGateways(t *testing.T) {
 	}
 }
 
+// botAgents are an agent behind a Service, which is closed, and one at a socket, which is open.
+func botAgents(socket string) []agents.Agent {
+	messages := []agents.Message{
+		{Name: "check", Arguments: []agents.Argument{
+			{Name: "ua", Value: agents.Header, Of: "User-Agent"}, {Name: "ip", Value: agents.ClientAddress}, {Name: "sid", Value: agents.Cookie, Of: "sid"}, {Name: "body", Value: agents.Body},
+			{Name: "p", Value: agents.Parameter, Of: "p"}, {Name: "route", Value: agents.Route}, {Name: "tls", Value: agents.TLS}, {Name: "host", Value: agents.Host},
+		}},
+		{Name: "after", On: agents.Response, Arguments: []agents.Argument{{Name: "status", Value: agents.ResponseStatus}, {Name: "from", Value: agents.ResponseHeader, Of: "X-From"}}},
+	}
+	bots := agents.Agent{
+		Name: "bots", Service: "edge/bots:spop", Namespaces: []string{"shop"}, Messages: messages, Variables: []string{"bad", "score"}, RefuseIf: "bad",
+		Timeouts: agents.Timeouts{Processing: "200ms"},
+	}
+	lax := bots
+	lax.Name, lax.Service, lax.Socket, lax.OnError, lax.Namespaces = "lax-bots", "", socket, agents.Open, []string{"*"}
+	return []agents.Agent{bots, lax}
+}
+
 // An agent of the configuration is told what that lists, refuses requests, and is asked only where the administrator
 // lets it.
 func TestAgents(t *testing.T) {
@@ -327,20 +353,7 @@ func TestAgents(t *testing.T) {
 		optioned("closed", "agents", "bots"), optioned("open", "agents", "lax-bots"), optioned("both", "agents", "bots, lax-bots"), optioned("bare"),
 		optioned("unknown", "agents", "nobody"), {name: "other", namespace: "other", annotations: annotated("agents", "bots"), rules: []string{"other.example P / a"}},
 	}), func(c *config.Config) {
-		messages := []agents.Message{
-			{Name: "check", Arguments: []agents.Argument{
-				{Name: "ua", Value: agents.Header, Of: "User-Agent"}, {Name: "ip", Value: agents.ClientAddress}, {Name: "sid", Value: agents.Cookie, Of: "sid"}, {Name: "body", Value: agents.Body},
-				{Name: "p", Value: agents.Parameter, Of: "p"}, {Name: "route", Value: agents.Route}, {Name: "tls", Value: agents.TLS}, {Name: "host", Value: agents.Host},
-			}},
-			{Name: "after", On: agents.Response, Arguments: []agents.Argument{{Name: "status", Value: agents.ResponseStatus}, {Name: "from", Value: agents.ResponseHeader, Of: "X-From"}}},
-		}
-		bots := agents.Agent{
-			Name: "bots", Service: "edge/bots:spop", Namespaces: []string{"shop"}, Messages: messages, Variables: []string{"bad", "score"}, RefuseIf: "bad",
-			Timeouts: agents.Timeouts{Processing: "200ms"},
-		}
-		lax := bots
-		lax.Name, lax.Service, lax.Socket, lax.OnError, lax.Namespaces = "lax-bots", "", second.Address, agents.Open, []string{"*"}
-		c.Agents = []agents.Agent{bots, lax}
+		c.Agents = botAgents(second.Address)
 		if found := c.Check(); len(found) > 0 {
 			t.Error(found)
 		}
