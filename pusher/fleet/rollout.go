@@ -54,12 +54,12 @@ type rolloutDocument struct {
 }
 
 type budget struct {
-	PerMinute   *int             `json:"perMinute,omitempty"`
-	Burst       *int             `json:"burst,omitempty"`
-	PerInstance *int             `json:"perInstance,omitempty"`
-	Within      *metav1.Duration `json:"within,omitempty"`
-	OldWorkers  *int             `json:"oldWorkers,omitempty"`
-	Linger      *metav1.Duration `json:"linger,omitempty"`
+	PerMinute     *int             `json:"perMinute,omitempty"`
+	Burst         *int             `json:"burst,omitempty"`
+	PerInstance   *int             `json:"perInstance,omitempty"`
+	Within        *metav1.Duration `json:"within,omitempty"`
+	OldWorkers    *int             `json:"oldWorkers,omitempty"`
+	HardStopAfter *metav1.Duration `json:"hardStopAfter,omitempty"`
 }
 
 type blackout struct {
@@ -123,7 +123,7 @@ func (r *reader) budget(d budget) *rollout.Budget {
 		}
 	}
 	r.positive(d.Within, &b.Within, "budget", "within")
-	r.positive(d.Linger, &b.HardStopAfter, "budget", "linger")
+	r.positive(d.HardStopAfter, &b.HardStopAfter, "budget", "hardStopAfter")
 	return &b
 }
 

@@ -49,7 +49,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		behind:     gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
 		rewound:    gauge("store_rewound", "1 while the store, or its channel, is behind what the pusher saw of it, or gone: what runs is held."),
 		troubles:   gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),
-		conflicts:  gauge("fights", "Instances that are no longer repaired, because somebody else keeps undoing the repairs: of what they run, of files, or of servers."),
+		conflicts:  gauge("repair_conflicts", "Instances that are no longer repaired, because somebody else keeps undoing the repairs: of what they run, of files, or of servers."),
 		foreign:    gauge("instances_foreign", "Instances whose worker was started from another configuration than the pusher wrote, whatever it names."),
 		ledByOther: gauge("instances_led_by_other", "Instances that another pusher leads: nothing is written to them."),
 		lastSync:   gauge("last_sync_timestamp_seconds", "When all instances were last in sync, as Unix time."),

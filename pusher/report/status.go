@@ -152,11 +152,11 @@ type Instance struct {
 	// certificates.
 	InSync bool `json:"inSync"`
 	// ManualDrains are the servers that somebody else took out of traffic.
-	ManualDrains []push.ManualDrain `json:"byHand,omitempty"`
+	ManualDrains []push.ManualDrain `json:"manualDrains,omitempty"`
 	// Findings are what is wrong with how it is set up, as the verb check says it.
 	Findings []preflight.Finding `json:"findings,omitempty"`
 	// Conflict is set while there are no repairs, because somebody else undid the last ones.
-	Conflict *Conflict `json:"fight,omitempty"`
+	Conflict *Conflict `json:"conflict,omitempty"`
 	Doing    string    `json:"doing,omitempty"`
 	// Pending says what is on its way to it while it is not in sync, and nothing failed.
 	Pending string    `json:"pending,omitempty"`

@@ -169,7 +169,7 @@ func (s *sim) traffic(args []string) error {
 func (s *sim) budget(args []string) error {
 	b := &s.policy.Budget
 	numbers := map[string]*int{"perMinute": &b.PerMinute, "burst": &b.Burst, "perInstance": &b.Reloads, "oldWorkers": &b.OldWorkers}
-	times := map[string]*time.Duration{"within": &b.Within, "linger": &b.HardStopAfter}
+	times := map[string]*time.Duration{"within": &b.Within, "hardStopAfter": &b.HardStopAfter}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
 		var err error
