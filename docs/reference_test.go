@@ -16,6 +16,7 @@ import (
 	compiler "github.com/hapsnap/hapsnap/compiler/cli"
 	front "github.com/hapsnap/hapsnap/hapsnap/cli"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
+	waf "github.com/hapsnap/hapsnap/waf/cli"
 )
 
 var update = flag.Bool("update", false, "rewrite the pages of commands and flags")
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the pages of commands and flags
 // take.
 func TestReferenceIsFresh(t *testing.T) {
 	t.Parallel()
-	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand(), front.NewCommand(front.Name)} {
+	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand(), front.NewCommand(front.Name), waf.NewCommand()} {
 		file := filepath.Join("reference", "commands-"+program.Name()+".md")
 		got := reference(program)
 		if *update {
@@ -45,7 +46,7 @@ func TestReferenceIsFresh(t *testing.T) {
 // Every verb of every program shows how it is used.
 func TestEveryVerbHasAnExample(t *testing.T) {
 	t.Parallel()
-	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand(), front.NewCommand(front.Name)} {
+	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand(), front.NewCommand(front.Name), waf.NewCommand()} {
 		for _, verb := range verbsOf(program) {
 			if verb.Name() != "version" && verb.Name() != "man" && !strings.Contains(verb.Example, verb.CommandPath()) {
 				t.Errorf("%s has no example", verb.CommandPath())
@@ -68,7 +69,11 @@ func reference(program *cobra.Command) string {
 		name := strings.TrimPrefix(verb.CommandPath(), program.Name()+" ")
 		fmt.Fprintf(&b, "| [`%s`](#%s-%s) | %s |\n", name, program.Name(), strings.ReplaceAll(name, " ", "-"), verb.Short)
 	}
-	b.WriteString("\n[Output and exit codes](output.md) says what the verbs have in common, and [stores](stores.md) what `--store` takes.\n")
+	b.WriteString("\n[Output and exit codes](output.md) says what the verbs have in common")
+	if slices.ContainsFunc(verbs, func(verb *cobra.Command) bool { return verb.Flag("store") != nil }) {
+		b.WriteString(", and [stores](stores.md) what `--store` takes")
+	}
+	b.WriteString(".\n")
 	for _, verb := range verbs {
 		writeVerb(&b, verb, common)
 	}

@@ -20,9 +20,9 @@ type metrics struct {
 
 func newMetrics(r *prometheus.Registry, connections, requests func() float64) *metrics {
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hapsnap_waf_requests_total", Help: "Requests by what the agent answered, and by the digest of the policy."}, []string{"action", "policy"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hapsnap_waf_requests_total", Help: "Requests, by action (allow, detect, deny, error) and by the digest of the policy."}, []string{"action", "policy"}),
 		matches:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hapsnap_waf_rule_matches_total", Help: "Requests in which a rule found something."}, []string{"rule"}),
-		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hapsnap_waf_errors_total", Help: "Requests that were not inspected, by the reason."}, []string{"reason"}),
+		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hapsnap_waf_errors_total", Help: "Requests that were not inspected, by reason: message, version, policy, deadline, busy, panic, engine."}, []string{"reason"}),
 		seconds:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "hapsnap_waf_inspection_seconds", Help: "How long the inspection of a request took.", Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14)}),
 		prepared: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "hapsnap_waf_policy_compile_seconds", Help: "How long the preparation of a policy took.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 10)}),
 		policies: prometheus.NewGauge(prometheus.GaugeOpts{Name: "hapsnap_waf_policies", Help: "Policies that are held, prepared."}),
