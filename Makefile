@@ -248,7 +248,7 @@ archives: ## build archives of hapsnap for all systems into build/archives
 # Those who have Docker; tests need none.
 .PHONY: images
 images: ## build the images with Docker
-	@for target in compiler pusher haproxy hapsnap; do \
+	@for target in compiler pusher haproxy waf hapsnap; do \
 		docker build --target $$target --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) --tag hapsnap/$$target:$(VERSION) . || exit; \
 	done
 

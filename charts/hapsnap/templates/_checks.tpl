@@ -5,6 +5,14 @@
 {{- if and $v.pusher.enabled (not $v.haproxy.enabled) (not $v.fleet.instances) (not $v.fleet.pods) -}}
 {{- fail "the pusher has no instances: set haproxy.enabled, list them in fleet.instances or fleet.pods, or set pusher.enabled to false" -}}
 {{- end -}}
+{{- if $v.waf.enabled -}}
+{{- if not $v.haproxy.enabled -}}
+{{- fail "waf.enabled: the agent runs in pods of HAProxy, and haproxy.enabled is false. Run one yourself, and set compiler.config.waf" -}}
+{{- end -}}
+{{- if or (dig "waf" "service" "" (default dict $v.compiler.config)) (dig "waf" "socket" "" (default dict $v.compiler.config)) -}}
+{{- fail "compiler.config.waf names another agent than that of waf.enabled: set one of the two" -}}
+{{- end -}}
+{{- end -}}
 {{- if $v.haproxy.enabled -}}
 {{- if not (include "hapsnap.pusherMakes" .) -}}
 {{- if not $v.haproxy.dataplane.existingSecret -}}
@@ -32,6 +40,13 @@
 {{- fail "compiler.config.status.port is 0: the probes of HAProxy need it" -}}
 {{- end -}}
 {{- $opened := dict (printf "%s/TCP" (include "hapsnap.statusPort" .)) "the status port" (printf "%d/TCP" (int $v.haproxy.dataplane.port)) "haproxy.dataplane.port" -}}
+{{- if $v.waf.enabled -}}
+{{- $port := printf "%d/TCP" (int $v.waf.port) -}}
+{{- with get $opened $port -}}
+{{- fail (printf "port %s of HAProxy's pods is %s and waf.port: give each a port of its own" $port .) -}}
+{{- end -}}
+{{- $_ := set $opened $port "waf.port" -}}
+{{- end -}}
 {{- range include "hapsnap.trafficPorts" . | fromYamlArray -}}
 {{- $port := printf "%d/%s" (int .port) .protocol -}}
 {{- if hasKey $opened $port -}}

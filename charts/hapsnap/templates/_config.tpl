@@ -40,6 +40,9 @@ the images name it, and there are no instances but the chart's own. */}}
 {{- $_ := set $own "ingressStatus" (dict "service" (printf "%s/%s-haproxy" .Release.Namespace (include "hapsnap.fullname" .))) -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.waf.enabled .Values.haproxy.enabled -}}
+{{- $_ := set $own "waf" (dict "socket" "/run/hapsnap-waf/spop.sock") -}}
+{{- end -}}
 {{- with include "hapsnap.knownLine" . -}}
 {{- $_ := set $own "haproxyVersion" . -}}
 {{- end -}}

@@ -88,6 +88,42 @@ spec:
     volumeMounts:
     {{- include "hapsnap.haproxyMounts" . | nindent 4 }}
     - {name: program, mountPath: /run/hapsnap}
+  {{- with .Values.waf }}
+  {{- if .enabled }}
+  # A sidecar that comes before HAProxy and goes after it, so that requests are inspected while HAProxy drains.
+  - name: waf
+    image: {{ include "hapsnap.image" (dict "root" $ "image" .image "tag" $.Chart.AppVersion) }}
+    imagePullPolicy: {{ .image.pullPolicy }}
+    terminationMessagePolicy: FallbackToLogsOnError
+    restartPolicy: Always
+    args:
+    - run
+    - --listen=unix@/run/hapsnap-waf/spop.sock
+    - --metrics-address=:{{ int .port }}
+    - --audit={{ .audit }}
+    - --log-format=json
+    {{- with .extraArgs }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    ports:
+    - {name: waf-metrics, containerPort: {{ int .port }}}
+    startupProbe:
+      httpGet: {path: /readyz, port: waf-metrics}
+      periodSeconds: 1
+      failureThreshold: 120
+    livenessProbe:
+      httpGet: {path: /healthz, port: waf-metrics}
+      periodSeconds: 10
+      failureThreshold: 6
+      timeoutSeconds: 5
+    resources:
+      {{- toYaml .resources | nindent 6 }}
+    securityContext:
+      {{- include "hapsnap.containerSecurity" $ | nindent 6 }}
+    volumeMounts:
+    - {name: waf, mountPath: /run/hapsnap-waf}
+  {{- end }}
+  {{- end }}
   # A sidecar. It has no startup probe: HAProxy's container would wait for it, and it waits
   # for HAProxy. It has no readiness probe: without it HAProxy still serves. While it waits, for
   # HAProxy or for its password, bootstrap answers on the port.
@@ -165,7 +201,14 @@ spec:
     volumeMounts:
     {{- include "hapsnap.haproxyMounts" . | nindent 4 }}
     - {name: program, mountPath: /run/hapsnap, readOnly: true}
+    {{- if .Values.waf.enabled }}
+    - {name: waf, mountPath: /run/hapsnap-waf}
+    {{- end }}
   volumes:
+  {{- if .Values.waf.enabled }}
+  - name: waf
+    emptyDir: {medium: Memory, sizeLimit: 1Mi}
+  {{- end }}
   - name: config
     emptyDir: {sizeLimit: {{ $h.volumes.config }}}
   # Private keys are on no disk.
