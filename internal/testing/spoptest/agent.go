@@ -4,6 +4,7 @@ package spoptest
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ type Agent struct {
 
 // Start has the agent listen, until it is stopped.
 func (a *Agent) Start() error {
-	l, err := net.Listen(a.Network, a.Address)
+	l, err := new(net.ListenConfig).Listen(context.Background(), a.Network, a.Address)
 	if err != nil {
 		return fmt.Errorf("start an agent: %w", err)
 	}
