@@ -42,7 +42,7 @@ func newWorld(t *testing.T, all ...snapshots.Snapshot) *world {
 	t.Helper()
 	w := &world{latest: ui.NewLatest(), all: all, said: `{"found":[]}`}
 	page := ui.New(t.Context(), ui.Options{Log: slog.New(slog.DiscardHandler), Source: ui.Source{
-		Channel: "edge", Fleet: w.latest.Fleet, Follow: w.latest.Follow, Store: w, Repository: "https://git.example.com/edge",
+		Channel: "edge", Fleet: w.fleet, Follow: w.latest.Follow, Store: w, Repository: "https://git.example.com/edge",
 		Origins: func(context.Context, ui.Question) ([]ui.Wrote, error) {
 			web := ui.Origin{Kind: "Ingress", Namespace: "shop", Name: "web", Field: "spec.rules[0].http.paths[1]", File: "manifests/web.yaml", LineNumber: 15}
 			rate, timeout := web, ui.Origin{Kind: "Service", Namespace: "shop", Name: "cart", Field: "metadata.annotations[hapsnap.dev/timeout-server]", File: "manifests/cart.yaml", LineNumber: 6}
@@ -53,6 +53,7 @@ func newWorld(t *testing.T, all ...snapshots.Snapshot) *world {
 				{Line: request.Line{File: "haproxy.cfg", Text: "http-request deny deny_status 429 if { sc2_http_req_rate gt 50 }"}, Origins: []ui.Origin{rate}},
 			}, nil
 		},
+		Lines: w.wrote,
 		Servers: func(_ context.Context, backend string) []ui.ServerState {
 			if backend != "shop_cart_80" {
 				return nil
@@ -71,6 +72,33 @@ func newWorld(t *testing.T, all ...snapshots.Snapshot) *world {
 	w.server = httptest.NewServer(page.Handler())
 	t.Cleanup(w.server.CloseClientConnections)
 	return w
+}
+
+// fleet is what is known, of now: a page of what is old has no clock, and a browser on a busy machine takes its time.
+func (w *world) fleet() ui.Fleet {
+	f := w.latest.Fleet()
+	f.At = time.Now()
+	f.Status.Updated = f.At.UTC()
+	return f
+}
+
+// wrote says that Ingresses wrote the lines of maps, each named as its host begins.
+func (w *world) wrote(_ context.Context, places []ui.Place) (out []ui.Wrote, _ error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range places {
+		one := ui.Wrote{Line: request.Line{File: p.File, Line: p.Line}, Origins: []ui.Origin{}}
+		for _, f := range w.all[len(w.all)-1].Files {
+			if lines := strings.Split(string(f.Content), "\n"); f.Path == p.File && p.Line <= len(lines) {
+				one.Text = lines[p.Line-1]
+			}
+		}
+		if name, _, ok := strings.Cut(one.Text, "."); ok && strings.HasPrefix(p.File, "maps/") {
+			one.Origins = []ui.Origin{{Kind: "Ingress", Namespace: strings.Replace(name, "blog", "shop", 1), Name: strings.Replace(name, "shop", "web", 1), File: "manifests/" + name + ".yaml", LineNumber: 8 + 6*p.Line}}
+		}
+		out = append(out, one)
+	}
+	return out, nil
 }
 
 func (w *world) View(context.Context) (channel.View, error) {
@@ -261,6 +289,10 @@ func rolling(from, to snapshots.ID, n, wave, done int) ui.Fleet {
 		Traffic: map[string]observe.Traffic{
 			"shop_blog_http": {Rate: 12.4}, "shop_cart_80": {Rate: 38, ErrorRate: 0.04, Errors: 12}, "shop_checkout_http": {Rate: 2.1}, "shop_web_http": {Rate: 1204.1, Errors: 3},
 			"team2_api_http": {Rate: 0.3, ErrorRate: 0.3, Errors: 4711},
+		},
+		Up: []rollout.ServersUp{
+			{Backends: []string{"shop_blog_http", "shop_cart_80", "shop_checkout_http", "shop_web_http", "team2_api_http"}, Counts: []uint16{2, 3, 1, 3, 0}},
+			{Backends: []string{"shop_blog_http", "shop_cart_80", "shop_checkout_http", "shop_web_http", "team2_api_http"}, Counts: []uint16{2, 2, 1, 3, 0}},
 		},
 		Issuers: map[snapshots.SecretName]string{{Namespace: "shop", Name: "web-tls"}: "R11", {Namespace: "certs", Name: "wildcard"}: "Example Corp CA"},
 	}
