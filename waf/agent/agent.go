@@ -27,6 +27,10 @@ type Options struct {
 	Parallel, PerRoute, MaxRequests int
 	// MaxConnections, MaxFrame (bytes) and MaxPolicies bound memory.
 	MaxConnections, MaxFrame, MaxPolicies int
+	// ExactRules has a request that asks for another version of the rules answered with an error. Otherwise it is
+	// inspected with those of the agent: agents and snapshots are upgraded one after the other, and until then each
+	// protected route would be closed.
+	ExactRules bool
 	// Grace is how long requests may go on once the agent is to end.
 	Grace time.Duration
 	// Audit is where the audit log goes.
@@ -48,7 +52,7 @@ const (
 // Reasons for which a request is not inspected.
 const (
 	reasonMessage  = "message"  // the frame has no request, or one without a policy
-	reasonVersion  = "version"  // other rules are asked for
+	reasonVersion  = "version"  // other rules are asked for, and no others are wanted
 	reasonPolicy   = "policy"   // the policy is none
 	reasonDeadline = "deadline" // it took too long
 	reasonBusy     = "busy"     // too many requests
@@ -71,6 +75,8 @@ type Agent struct {
 	slots    chan struct{}
 	shares   *shares
 	ready    atomic.Bool
+	// otherRules is a version that was asked for and is not that of the agent, nil for none.
+	otherRules atomic.Pointer[string]
 	// inspect is that of the package, but for tests.
 	inspect func(*prepared, *message) (finding, error)
 }
@@ -152,9 +158,16 @@ func (a *Agent) handle(r *spop.Request) {
 	case !found || len(m.policy.Bytes()) == 0:
 		a.fail(r, &m, noPolicy, reasonMessage, nil)
 		return
-	case string(m.rules.Bytes()) != policy.RulesVersion:
-		a.fail(r, &m, noPolicy, reasonVersion, nil)
-		return
+	case !m.asksForOurRules():
+		a.metrics.others.Inc()
+		if a.options.ExactRules {
+			a.fail(r, &m, noPolicy, reasonVersion, nil)
+			return
+		}
+		if asked := bounded(m.rules.Text(), maxVersion); a.otherRules.Swap(&asked) == nil {
+			a.options.Log.Warn("HAProxy asks for other rules than this program has; requests are inspected with those that it has",
+				"asked", asked, "rules", policy.RulesVersion)
+		}
 	}
 	about := describe(&m, noPolicy, finding{}) // the frame is gone when the time is over
 	late := time.AfterFunc(a.options.Deadline, func() {

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/corazawaf/coraza/v3/types"
+
+	"github.com/hapsnap/hapsnap/waf/policy"
 )
 
 // Bounds of a line of the audit log.
@@ -18,6 +20,7 @@ const (
 	maxAuditRules = 32
 	maxAuditText  = 256 // bytes of a path, host or message
 	maxMatched    = 80  // bytes of what a rule found
+	maxVersion    = 32  // bytes of a version of the rules
 )
 
 // An auditLine is a request in the audit log.
@@ -36,6 +39,8 @@ type auditLine struct {
 	Rules    []auditRule `json:"rules,omitempty"`
 	LeftOut  int         `json:"rules_left_out,omitempty"`
 	Versions string      `json:"rules_version,omitempty"`
+	// With is the version of the rules that looked at it, where another one was asked for.
+	With string `json:"inspected_with,omitempty"`
 }
 
 // An auditRule is a rule that found something.
@@ -94,7 +99,10 @@ func describe(m *message, digest string, f finding) auditLine {
 	line := auditLine{
 		Time: time.Now().UTC(), ID: bounded(m.id.Text(), maxAuditText), Action: f.action, Client: m.src.Text(),
 		Host: bounded(m.host.Text(), maxAuditText), Method: bounded(m.method.Text(), 32), Path: bounded(m.path.Text(), maxAuditText),
-		Route: bounded(m.route.Text(), maxAuditText), Policy: digest, Score: f.score, Versions: bounded(m.rules.Text(), 32),
+		Route: bounded(m.route.Text(), maxAuditText), Policy: digest, Score: f.score, Versions: bounded(m.rules.Text(), maxVersion),
+	}
+	if !m.asksForOurRules() && f.action != "" && f.action != actionError {
+		line.With = policy.RulesVersion
 	}
 	for i, r := range f.rules {
 		if i == maxAuditRules {

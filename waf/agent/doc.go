@@ -9,8 +9,9 @@
 //	deny    it reaches the threshold, and the engine is block
 //	error   the request was not inspected
 //
-// What becomes of an error is for HAProxy to say. It is the answer to a policy that cannot be read, to another version
-// of the rules than the agent has, to a request whose inspection takes too long or panics, and to one too many.
+// What becomes of an error is for HAProxy to say. It is the answer to a policy that cannot be read, to a request
+// whose inspection takes too long or panics, and to one too many; with [Options.ExactRules] also to another version of
+// the rules than the agent has.
 //
 // Responses are not inspected: the message has none.
 //

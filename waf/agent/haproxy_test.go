@@ -82,6 +82,7 @@ type site struct {
 	deadline time.Duration
 	perRoute int
 	before   func(path string) // each inspection
+	exact    bool
 }
 
 type locked struct {
@@ -101,7 +102,10 @@ func (l *locked) text() string {
 	return l.String()
 }
 
-func start(t *testing.T, p policy.Policy) *site {
+func start(t *testing.T, p policy.Policy) *site { return startAsking(t, p, policy.RulesVersion) }
+
+// startAsking starts a site whose HAProxy asks for a version of the rules.
+func startAsking(t *testing.T, p policy.Policy, rules string) *site {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "waf") //nolint:usetesting // the path of a socket has to be short
 	if err != nil {
@@ -111,7 +115,7 @@ func start(t *testing.T, p policy.Policy) *site {
 	if err := p.Check(); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"haproxy.cfg": fmt.Sprintf(configuration, folder, p), "spoe.conf": spoe} {
+	for name, text := range map[string]string{"haproxy.cfg": fmt.Sprintf(configuration, folder, p), "spoe.conf": strings.Replace(spoe, `rules=str("`+policy.RulesVersion+`")`, `rules=str("`+rules+`")`, 1)} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +155,7 @@ func (s *site) startAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := agent.New(agent.Options{Audit: s.audit, Deadline: cmp.Or(s.deadline, 9*time.Second), PerRoute: cmp.Or(s.perRoute, 2)})
+	a := agent.New(agent.Options{Audit: s.audit, Deadline: cmp.Or(s.deadline, 9*time.Second), PerRoute: cmp.Or(s.perRoute, 2), ExactRules: s.exact})
 	if s.before != nil {
 		a.Before(s.before)
 	}
@@ -318,6 +322,30 @@ func TestOrdinaryRequests(t *testing.T) {
 		if status, text := s.ask(t, request); status != want {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
+	}
+}
+
+// While agents and snapshots are upgraded one after the other, HAProxy asks for other rules than the agent has. It
+// inspects with its own, and says so; only who asks for it has the routes closed.
+func TestOtherRules(t *testing.T) {
+	t.Parallel()
+	s := startAsking(t, policy.Policy{Engine: policy.Block}, "4.0.0")
+	if status, text := s.ask(t, ordinary("GET", "/", "")); status != http.StatusOK {
+		t.Errorf("an ordinary request: %d %s", status, text)
+	}
+	if status, text := s.ask(t, get("/", "q", "1' or 1=1 union select 1,2,3 -- -")); status != http.StatusForbidden {
+		t.Errorf("an attack: %d %s", status, text)
+	}
+	s.stopAgent(t)
+	if want := `"rules_version":"4.0.0","inspected_with":"` + policy.RulesVersion + `"`; !strings.Contains(s.audit.text(), want) {
+		t.Errorf("no %s in the audit log:\n%s", want, s.audit.text())
+	}
+	s.exact = true
+	s.startAgent(t)
+	s.wait(t, http.StatusServiceUnavailable)
+	s.stopAgent(t)
+	if want := `"reason":"version"`; !strings.Contains(s.audit.text(), want) {
+		t.Errorf("no %s in the audit log:\n%s", want, s.audit.text())
 	}
 }
 
