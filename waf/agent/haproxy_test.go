@@ -102,7 +102,10 @@ func (l *locked) text() string {
 	return l.String()
 }
 
-func start(t *testing.T, p policy.Policy) *site { return startAsking(t, p, policy.RulesVersion) }
+func start(t *testing.T, p policy.Policy) *site {
+	t.Helper()
+	return startAsking(t, p, policy.RulesVersion)
+}
 
 // startAsking starts a site whose HAProxy asks for a version of the rules.
 func startAsking(t *testing.T, p policy.Policy, rules string) *site {
