@@ -2,7 +2,8 @@
 // it stores an object. It reads reviews of admission.k8s.io/v1, has a [Judge] check their objects, and
 // answers with the fields that are at fault.
 //
-// It judges Ingresses and the ConfigMap that holds the configuration, when they are created or changed.
+// It judges Ingresses, the kinds of the Gateway API that the compiler reads, and the ConfigMap that holds the
+// configuration, when they are created or changed.
 // It allows everything else unread. An object that it cannot judge, in time or at all, is allowed with
 // a warning or denied, depending on the failure policy.
 //

@@ -1,6 +1,6 @@
 // Package announce reports to a cluster what became of its objects: Events on objects that were left
-// out, or have a fault, or are good again; and the addresses at which Ingresses are served, in their
-// status.
+// out, or have a fault, or are good again; the addresses at which Ingresses are served, in their
+// status; the status of Gateways and their routes; and the Services of Gateways that have addresses of their own.
 //
 // Pure functions decide what to report from the last compile and the last publish: [Events],
 // [Addresses] and the ledgers of what was written. Only the leader writes, at a bounded rate, and
