@@ -126,6 +126,9 @@ func (p *program) stop() error {
 	}
 	select {
 	case <-p.done:
+		if code := p.cmd.ProcessState.ExitCode(); code > 0 {
+			return fmt.Errorf("%s was asked to stop and ended with %d:\n%s", p.name, code, p.log())
+		}
 		return nil
 	case <-time.After(stopTimeout):
 	}

@@ -106,3 +106,30 @@ func TestServe(t *testing.T) {
 		t.Errorf("it ended with: %v", err)
 	}
 }
+
+// A pusher that serves the page stops when it is asked to.
+func TestServeThePage(t *testing.T) {
+	_, url, _ := filledStore(t)
+	dir := t.TempDir()
+	fleet := filepath.Join(dir, "fleet.yaml")
+	if err := os.WriteFile(fleet, []byte("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  instances: [{name: a, url: http://127.0.0.1:9}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	root := NewCommand()
+	root.SetArgs([]string{"run", "--store", url, "--instances", fleet, "--state", filepath.Join(dir, "state.json"), "--ui-address", "127.0.0.1:0", "--log-format", "json"})
+	log := newLog()
+	root.SetErr(log)
+	done := make(chan error, 1)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	var page []string
+	eventually(t, func() bool {
+		page = regexp.MustCompile(`"serving the page","address":"([^"]+)"`).FindStringSubmatch(log.String())
+		return page != nil
+	})
+	get(t, "http://"+page[1]+"/", "edge")
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("it ended with: %v", err)
+	}
+}

@@ -254,7 +254,7 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 
 // servePage serves the page, if it is to be, from a store of its own: the pusher does not wait for those
 // who look. It returns what waits for its end.
-func (f *runFlags) servePage(ctx context.Context, o *pusher.Options, log *slog.Logger) (wait func(), err error) {
+func (f *runFlags) servePage(ctx context.Context, o *pusher.Options, log *slog.Logger) (ended func(), err error) {
 	if f.page.address == "" {
 		return func() {}, nil
 	}
