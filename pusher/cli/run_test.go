@@ -23,11 +23,10 @@ type log struct{ output.Buffer }
 
 func newLog() *log { return &log{} }
 
-var serving = regexp.MustCompile(`"serving health and metrics","address":"([^"]+)"`)
-
-// address waits for the line that says where it serves.
-func (l *log) address(t *testing.T) string {
+// address waits until something is served, and returns where.
+func (l *log) address(t *testing.T, of string) string {
 	t.Helper()
+	serving := regexp.MustCompile(`"serving ` + of + `","address":"([^"]+)"`)
 	var found []string
 	eventually(t, func() bool { found = serving.FindStringSubmatch(l.String()); return found != nil })
 	return found[1]
@@ -81,55 +80,46 @@ func TestRefusedNetworks(t *testing.T) {
 	}
 }
 
-// The pusher serves its health, metrics and status, and stops when it is asked to.
-func TestServe(t *testing.T) {
+// startRun runs the pusher with more flags, of a fleet that cannot be reached. It returns the log, and what has it
+// stop, which fails the test if it ends with an error.
+func startRun(t *testing.T, flags ...string) (out *log, stop func()) {
+	t.Helper()
 	_, url, _ := filledStore(t)
 	dir := t.TempDir()
 	fleet := filepath.Join(dir, "fleet.yaml")
 	if err := os.WriteFile(fleet, []byte("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  instances: [{name: a, url: http://127.0.0.1:9}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	root := NewCommand()
-	root.SetArgs([]string{"run", "--store", url, "--instances", fleet, "--state", filepath.Join(dir, "state.json"), "--metrics-address", "127.0.0.1:0", "--log-format", "json"})
-	log := newLog()
-	root.SetErr(log)
+	root.SetArgs(append([]string{"run", "--store", url, "--instances", fleet, "--state", filepath.Join(dir, "state.json"), "--log-format", "json"}, flags...))
+	out = newLog()
+	root.SetErr(out)
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
-	address := log.address(t)
+	return out, func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("it ended with: %v", err)
+		}
+	}
+}
+
+// The pusher serves its health, metrics and status, and stops when it is asked to.
+func TestServe(t *testing.T) {
+	log, stop := startRun(t, "--metrics-address", "127.0.0.1:0")
+	address := log.address(t, "health and metrics")
 	get(t, "http://"+address+"/readyz", "ok")
 	get(t, "http://"+address+"/healthz", "ok")
 	get(t, "http://"+address+"/metrics", "hapsnap_pusher_instances_in_sync 0")
 	get(t, "http://"+address+"/status", `"message":"r000003-`)
 	stop()
-	if err := <-done; err != nil {
-		t.Errorf("it ended with: %v", err)
-	}
 }
 
 // A pusher that serves the page stops when it is asked to.
 func TestServeThePage(t *testing.T) {
-	_, url, _ := filledStore(t)
-	dir := t.TempDir()
-	fleet := filepath.Join(dir, "fleet.yaml")
-	if err := os.WriteFile(fleet, []byte("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  instances: [{name: a, url: http://127.0.0.1:9}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	root := NewCommand()
-	root.SetArgs([]string{"run", "--store", url, "--instances", fleet, "--state", filepath.Join(dir, "state.json"), "--ui-address", "127.0.0.1:0", "--log-format", "json"})
-	log := newLog()
-	root.SetErr(log)
-	done := make(chan error, 1)
-	go func() { done <- root.ExecuteContext(ctx) }()
-	var page []string
-	eventually(t, func() bool {
-		page = regexp.MustCompile(`"serving the page","address":"([^"]+)"`).FindStringSubmatch(log.String())
-		return page != nil
-	})
-	get(t, "http://"+page[1]+"/", "edge")
+	log, stop := startRun(t, "--ui-address", "127.0.0.1:0")
+	get(t, "http://"+log.address(t, "the page")+"/", "edge")
 	stop()
-	if err := <-done; err != nil {
-		t.Errorf("it ended with: %v", err)
-	}
 }
