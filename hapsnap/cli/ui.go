@@ -38,7 +38,7 @@ func withOrigins(verb *cobra.Command) *cobra.Command {
 		if *objects != "" {
 			cmd.SetContext(pusher.WithOrigins(cmd.Context(), pusher.Origins{
 				Request: func(ctx context.Context, q ui.Question) ([]ui.Wrote, error) { return origins(ctx, cmd, *objects, q) },
-				Lines: func(ctx context.Context, places []ui.Place) ([]ui.Wrote, error) {
+				Lines: func(ctx context.Context, places []string) ([]ui.Wrote, error) {
 					return originsOfLines(ctx, cmd, *objects, places)
 				},
 			}))
@@ -68,19 +68,15 @@ func origins(ctx context.Context, cmd *cobra.Command, objects string, q ui.Quest
 }
 
 // originsOfLines has the compiler explain lines of files.
-func originsOfLines(ctx context.Context, cmd *cobra.Command, objects string, places []ui.Place) ([]ui.Wrote, error) {
+func originsOfLines(ctx context.Context, cmd *cobra.Command, objects string, places []string) ([]ui.Wrote, error) {
 	half := compiler.NewCommand()
-	var args []string
-	for _, p := range places {
-		args = append(args, fmt.Sprintf("%s:%d", p.File, p.Line))
-	}
 	if len(places) == 1 {
 		var one ui.Wrote
-		err := explained(ctx, cmd, half, verbOf(half, "explain"), objects, []string{"explain"}, args, &one)
+		err := explained(ctx, cmd, half, verbOf(half, "explain"), objects, []string{"explain"}, places, &one)
 		return []ui.Wrote{one}, err
 	}
 	var wrote []ui.Wrote
-	err := explained(ctx, cmd, half, verbOf(half, "explain"), objects, []string{"explain"}, args, &wrote)
+	err := explained(ctx, cmd, half, verbOf(half, "explain"), objects, []string{"explain"}, places, &wrote)
 	return wrote, err
 }
 

@@ -122,7 +122,7 @@ func (f *uiFlags) run(cmd *cobra.Command) error {
 // Origins says which objects wrote lines: those that answer a request, and lines of files, as [ui.Source] has it.
 type Origins struct {
 	Request func(ctx context.Context, q ui.Question) ([]ui.Wrote, error)
-	Lines   func(ctx context.Context, places []ui.Place) ([]ui.Wrote, error)
+	Lines   func(ctx context.Context, places []string) ([]ui.Wrote, error)
 }
 
 type originsKey struct{}

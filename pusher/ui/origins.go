@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -80,12 +79,23 @@ func (a *answered) addOrigins(ctx context.Context, q query, f askForm, r request
 	switch {
 	case q.origins == nil:
 	case !ok:
-		a.NoOrigins = "Which objects wrote the lines is being asked."
+		a.NoOrigins = noOrigins(true, "")
 	case known.err != nil:
-		a.NoOrigins = "Which objects wrote the lines cannot be told: " + report.FirstLine(known.err.Error(), report.LongestMessage)
+		a.NoOrigins = noOrigins(false, report.FirstLine(known.err.Error(), report.LongestMessage))
 	default:
 		a.Wrote = slices.DeleteFunc(slices.Clone(known.wrote), func(w Wrote) bool { return len(w.Origins) == 0 })
 	}
+}
+
+// noOrigins says why nobody tells yet, or at all, which objects wrote lines, "" where they are told.
+func noOrigins(asking bool, why string) string {
+	switch {
+	case asking:
+		return "Which objects wrote the lines is being asked."
+	case why != "":
+		return "Which objects wrote the lines cannot be told: " + why
+	}
+	return ""
 }
 
 // OriginsOf are the objects that wrote a line, as far as that is known.
@@ -98,27 +108,13 @@ func (a *answered) OriginsOf(l request.Line) []Origin {
 	return nil
 }
 
-// Place is a line of a file of a snapshot. Lines count from 1.
-type Place struct {
-	File string
-	Line int
-}
-
 // newLines returns what asks who wrote lines. A key is their places, each on a line.
-func newLines(ctx context.Context, ask func(context.Context, []Place) ([]Wrote, error), changed func()) *inquiries[string, said] {
+func newLines(ctx context.Context, ask func(context.Context, []string) ([]Wrote, error), changed func()) *inquiries[string, said] {
 	if ask == nil {
 		return nil
 	}
 	return newInquiries(ctx, changed, originsAge, originsTimeout, 0, func(ctx context.Context, key string) said {
-		var places []Place
-		for text := range strings.SplitSeq(key, "\n") {
-			at := strings.LastIndexByte(text, ':')
-			line, err := strconv.Atoi(text[at+1:])
-			if err != nil {
-				return said{err: err}
-			}
-			places = append(places, Place{text[:at], line})
-		}
+		places := strings.Split(key, "\n")
 		wrote, err := ask(ctx, places)
 		if err == nil && len(wrote) != len(places) {
 			err = fmt.Errorf("%d lines were explained of %d", len(wrote), len(places))
@@ -129,12 +125,12 @@ func newLines(ctx context.Context, ask func(context.Context, []Place) ([]Wrote, 
 
 // written are lines of a snapshot, and who wrote them as far as that is known.
 type written struct {
-	places []Place
+	places []string
 	texts  []string
 }
 
 func (w *written) add(file string, line int, text string) {
-	w.places, w.texts = append(w.places, Place{file, line}), append(w.texts, text)
+	w.places, w.texts = append(w.places, placeOf(file, line)), append(w.texts, text)
 }
 
 // origins returns the objects and fields that wrote the lines, in their order. Only lines that the objects make
@@ -145,11 +141,7 @@ func (w *written) origins(ctx context.Context, q query) (by [][]Origin, asking b
 	if q.lines == nil || len(w.places) == 0 {
 		return by, false, ""
 	}
-	keys := make([]string, 0, len(w.places))
-	for _, p := range w.places {
-		keys = append(keys, placeOf(p.File, p.Line))
-	}
-	known, ok := q.lines.of(ctx, strings.Join(keys, "\n"))
+	known, ok := q.lines.of(ctx, strings.Join(w.places, "\n"))
 	switch {
 	case !ok:
 		return by, true, ""

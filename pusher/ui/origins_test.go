@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -65,7 +66,7 @@ func TestOriginsOfLines(t *testing.T) {
 func TestCausesOfHunks(t *testing.T) {
 	t.Parallel()
 	store, _ := told(t)
-	ask := func(lines func(context.Context, []Place) ([]Wrote, error)) string {
+	ask := func(lines func(context.Context, []string) ([]Wrote, error)) string {
 		h := server(t, Source{Fleet: says(oneInstance()), Store: store, Lines: lines}).Handler()
 		var body string
 		eventually(t, func() bool {
@@ -74,9 +75,9 @@ func TestCausesOfHunks(t *testing.T) {
 		})
 		return strings.Join(strings.Fields(plainText(body)), " ")
 	}
-	wrote := func(text string) func(context.Context, []Place) ([]Wrote, error) {
-		return func(_ context.Context, places []Place) ([]Wrote, error) {
-			if !slices.Equal(places, []Place{{"maps/prefix.map", 2}}) {
+	wrote := func(text string) func(context.Context, []string) ([]Wrote, error) {
+		return func(_ context.Context, places []string) ([]Wrote, error) {
+			if !slices.Equal(places, []string{"maps/prefix.map:2"}) {
 				t.Errorf("asked for %v", places)
 			}
 			return []Wrote{{request.Line{File: "maps/prefix.map", Line: 2, Text: text}, []Origin{{Kind: "Ingress", Namespace: "team2", Name: "api", Field: "spec.rules[0].http.paths[0]", File: "manifests/api.yaml", LineNumber: 9}}}}, nil
@@ -89,7 +90,7 @@ func TestCausesOfHunks(t *testing.T) {
 	if page := ask(wrote("what the objects write by now")); strings.Contains(page, cause) || !strings.Contains(page, "team2.example.com|/ team2_api") {
 		t.Errorf("a cause of another line in %s", page)
 	}
-	if page := ask(func(context.Context, []Place) ([]Wrote, error) { return nil, errors.New("web.yaml:7: not valid") }); !strings.Contains(page, "Which fields wrote the lines cannot be told: web.yaml:7: not valid") {
+	if page := ask(func(context.Context, []string) ([]Wrote, error) { return nil, errors.New("web.yaml:7: not valid") }); !strings.Contains(page, "Which fields wrote the lines cannot be told: web.yaml:7: not valid") {
 		t.Errorf("the error is not said: %s", page)
 	}
 }
@@ -99,20 +100,20 @@ func TestCausesOfHunks(t *testing.T) {
 func TestObjectsOfRoutes(t *testing.T) {
 	t.Parallel()
 	s := shop(1)
-	ask := func(want string, lines func(context.Context, []Place) ([]Wrote, error)) string {
+	ask := func(want string, lines func(context.Context, []string) ([]Wrote, error)) string {
 		h := server(t, Source{Channel: "edge", Fleet: shopFleet(s.ID()), Store: storeOf(s), Lines: lines}).Handler()
 		return getWith(t, h, "/routes?q=shop.example.com", want)
 	}
 	var asked atomic.Int32
-	body := ask("Ingress shop/web manifests/web.yaml:15", func(_ context.Context, places []Place) (wrote []Wrote, _ error) {
+	body := ask("Ingress shop/web manifests/web.yaml:15", func(_ context.Context, places []string) (wrote []Wrote, _ error) {
 		asked.Add(1)
 		for i, p := range places {
-			text := lineOf(t, s, p)
+			file, line, text := lineOf(t, s, p)
 			by := []Origin{{Kind: "Ingress", Namespace: "shop", Name: "web", Field: "spec.rules[0]", File: "manifests/web.yaml", LineNumber: 15}, {Kind: "Ingress", Name: evil}}
 			if i == 0 {
 				text, by = "what the objects write by now", []Origin{{Kind: "Ingress", Name: "of-another-line"}}
 			}
-			wrote = append(wrote, Wrote{request.Line{File: p.File, Line: p.Line, Text: text}, by})
+			wrote = append(wrote, Wrote{request.Line{File: file, Line: line, Text: text}, by})
 		}
 		return wrote, nil
 	})
@@ -122,23 +123,25 @@ func TestObjectsOfRoutes(t *testing.T) {
 	if strings.Contains(body, "of-another-line") || strings.Contains(body, "<script>") || strings.Contains(body, "<img") {
 		t.Errorf("got %s", body)
 	}
-	ask("Which objects wrote the lines cannot be told: web.yaml:7: not valid", func(context.Context, []Place) ([]Wrote, error) {
+	ask("Which objects wrote the lines cannot be told: web.yaml:7: not valid", func(context.Context, []string) ([]Wrote, error) {
 		return nil, errors.New("web.yaml:7: not valid")
 	})
-	ask("cannot be told: 1 lines were explained of 3", func(context.Context, []Place) ([]Wrote, error) { return make([]Wrote, 1), nil })
+	ask("cannot be told: 1 lines were explained of 3", func(context.Context, []string) ([]Wrote, error) { return make([]Wrote, 1), nil })
 	if _, page := get(t, shopPage(t), "/routes"); strings.Contains(page, ">object</th>") {
 		t.Error("there is a column of objects where nobody knows them")
 	}
 }
 
-// lineOf returns a line of a snapshot.
-func lineOf(t *testing.T, s snapshots.Snapshot, p Place) string {
+// lineOf returns a line of a snapshot that is named as FILE:LINE.
+func lineOf(t *testing.T, s snapshots.Snapshot, place string) (file string, line int, text string) {
 	t.Helper()
+	file, number, _ := strings.Cut(place, ":")
+	line, _ = strconv.Atoi(number)
 	for _, f := range s.Files {
-		if lines := strings.Split(string(f.Content), "\n"); f.Path == p.File && p.Line <= len(lines) {
-			return lines[p.Line-1]
+		if lines := strings.Split(string(f.Content), "\n"); f.Path == file && line > 0 && line <= len(lines) {
+			return file, line, lines[line-1]
 		}
 	}
-	t.Fatalf("there is no line %v", p)
-	return ""
+	t.Fatalf("there is no line %s", place)
+	return "", 0, ""
 }

@@ -227,12 +227,7 @@ func (q query) list(ctx context.Context, of chosen) (*routeList, error) {
 	for i := range out.Routes {
 		out.Routes[i].Origins = by[i]
 	}
-	switch {
-	case asking:
-		out.NoOrigins = "Which objects wrote the lines is being asked."
-	case why != "":
-		out.NoOrigins = "Which objects wrote the lines cannot be told: " + why
-	}
+	out.NoOrigins = noOrigins(asking, why)
 	return out, nil
 }
 

@@ -35,9 +35,9 @@ type Source struct {
 	Servers func(ctx context.Context, backend string) []ServerState
 	// Origins says which objects wrote the lines that answer a request. It may wait; nil where nobody knows.
 	Origins func(ctx context.Context, q Question) ([]Wrote, error)
-	// Lines says which objects wrote lines of files, as they are compiled now, in the same order. It may wait; nil
-	// where nobody knows.
-	Lines func(ctx context.Context, places []Place) ([]Wrote, error)
+	// Lines says which objects wrote lines of files, each named as FILE:LINE, as they are compiled now, in the same
+	// order. It may wait; nil where nobody knows.
+	Lines func(ctx context.Context, places []string) ([]Wrote, error)
 	// Compiled asks a compiler for its status, the JSON of its /status. It may wait.
 	Compiled func(ctx context.Context) (json.RawMessage, error)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -83,18 +84,20 @@ func (w *world) fleet() ui.Fleet {
 }
 
 // wrote says that Ingresses wrote the lines of maps, each named as its host begins.
-func (w *world) wrote(_ context.Context, places []ui.Place) (out []ui.Wrote, _ error) {
+func (w *world) wrote(_ context.Context, places []string) (out []ui.Wrote, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range places {
-		one := ui.Wrote{Line: request.Line{File: p.File, Line: p.Line}, Origins: []ui.Origin{}}
+		file, number, _ := strings.Cut(p, ":")
+		line, _ := strconv.Atoi(number)
+		one := ui.Wrote{Line: request.Line{File: file, Line: line}, Origins: []ui.Origin{}}
 		for _, f := range w.all[len(w.all)-1].Files {
-			if lines := strings.Split(string(f.Content), "\n"); f.Path == p.File && p.Line <= len(lines) {
-				one.Text = lines[p.Line-1]
+			if lines := strings.Split(string(f.Content), "\n"); f.Path == file && line <= len(lines) {
+				one.Text = lines[line-1]
 			}
 		}
-		if name, _, ok := strings.Cut(one.Text, "."); ok && strings.HasPrefix(p.File, "maps/") {
-			one.Origins = []ui.Origin{{Kind: "Ingress", Namespace: strings.Replace(name, "blog", "shop", 1), Name: strings.Replace(name, "shop", "web", 1), File: "manifests/" + name + ".yaml", LineNumber: 8 + 6*p.Line}}
+		if name, _, ok := strings.Cut(one.Text, "."); ok && strings.HasPrefix(file, "maps/") {
+			one.Origins = []ui.Origin{{Kind: "Ingress", Namespace: strings.Replace(name, "blog", "shop", 1), Name: strings.Replace(name, "shop", "web", 1), File: "manifests/" + name + ".yaml", LineNumber: 8 + 6*line}}
 		}
 		out = append(out, one)
 	}
