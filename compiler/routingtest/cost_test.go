@@ -22,16 +22,7 @@ import (
 // kernel tells of each. A request to a host without a canary is "plain", and one that a
 // canary takes is "canary". Both ratios are to stay under 1.5.
 func BenchmarkCanaries(b *testing.B) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
-	b.Cleanup(server.Close)
-	_, text, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		b.Fatal(err)
-	}
+	port := serving(b, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	without, with := costing(b, port, false), costing(b, port, true)
 	for b.Loop() {
 		var plain, canary []float64
@@ -43,6 +34,22 @@ func BenchmarkCanaries(b *testing.B) {
 		b.ReportMetric(median(plain), "plain/bare")
 		b.ReportMetric(median(canary), "canary/bare")
 	}
+}
+
+// serving starts an endpoint, and returns its port.
+func serving(b *testing.B, handler http.HandlerFunc) int {
+	b.Helper()
+	server := httptest.NewServer(handler)
+	b.Cleanup(server.Close)
+	_, text, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return port
 }
 
 // costing is a HAProxy with 1,000 hosts that may have canaries, and 1,000 others.

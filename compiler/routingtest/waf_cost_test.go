@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,19 +17,10 @@ import (
 // stay open: the requests per second of 8 clients, and the time that one client waits. Requests are those of a browser
 // for a page, and of a form. It also says how many of each a processor of the agent inspects in a second.
 func BenchmarkWAF(b *testing.B) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	port := serving(b, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		fmt.Fprintln(w, "ok")
-	}))
-	b.Cleanup(server.Close)
-	_, text, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		b.Fatal(err)
-	}
+	})
 	a := startWAF(b, "--audit=false")
 	e := startWith(b, serviceYAML("shop", "a", port)+wafPolicy("shop", "block", "engine: block")+wafPolicy("shop", "detect", "")+
 		all([]ingress{optioned("block", "waf", "block"), optioned("detect", "waf", "detect"), optioned("bare")}), a.use)
