@@ -2,8 +2,10 @@ package routingtest
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Rules of routes keep sessions by a cookie, for as long as they say, and routes follow the affinity of a Service.
@@ -35,14 +37,35 @@ func TestGatewaySessions(t *testing.T) {
 	if got := e.get(t, "none.example", "/").Cookies(); len(got) > 0 {
 		t.Errorf("a rule without sessions sets %v", got)
 	}
-	// The cookie says when the session began: one that began long ago is over.
+	// The cookie says when the session began: one that began long ago is over, so that a server is chosen anew.
 	s := enter(t, e, "ends.example")
-	value, began, dated := strings.Cut(s.cookie, "|")
-	if !dated || len(began) < 5 {
+	if began(s.cookie) == "" {
 		t.Fatalf("the cookie %s says nothing of its time", s.cookie)
 	}
-	old := value + "|" + began[:len(began)-5] + "AAAAA"
-	if got := e.get(t, "ends.example", "/", "Cookie: "+old); len(got.Cookies()) != 1 {
-		t.Errorf("a session of long ago goes on: %v", got.Cookies())
+	goesOn := func(age time.Duration) (servers []string) {
+		date := cookieDate(time.Now().Add(-age))
+		for range 3 {
+			got := e.get(t, "ends.example", "/", "Cookie: "+undated(s.cookie)+"|"+date+"|"+date)
+			if !slices.Contains(servers, got.seen.Name) {
+				servers = append(servers, got.seen.Name)
+			}
+		}
+		return servers
 	}
+	if got := goesOn(30 * time.Minute); !slices.Equal(got, []string{s.server}) {
+		t.Errorf("a session of half an hour ago, with %s, goes to %v", s.server, got)
+	}
+	if got := goesOn(2 * time.Hour); len(got) < 2 {
+		t.Errorf("a session of two hours ago goes on with %v", got)
+	}
+}
+
+// cookieDate is a time in a cookie of HAProxy: units of four seconds since 1970 as five digits of base64.
+func cookieDate(at time.Time) string {
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	out := make([]byte, 5)
+	for i, n := len(out)-1, at.Unix()/4; i >= 0; i, n = i-1, n/64 {
+		out[i] = digits[n%64]
+	}
+	return string(out)
 }
