@@ -78,14 +78,14 @@ func TestRolesAreThoseOfThePrograms(t *testing.T) {
 			objects := v.objects(t)
 			if o, ok := v.component(t, "Deployment", "compiler"); ok {
 				args := specOf(t, o).Containers[0].Args
-				said := granted(t, printed(t, compiler.NewCommand(), "rbac", "--config", written(t, v, "compiler", "config.yaml"), arg(args, "--store"), arg(args, "--lease"), arg(args, "--webhook-secret"), arg(args, "--webhook-configuration"), arg(args, "--fleet-status")), "hapsnap-compiler")
+				said := granted(t, printed(t, compiler.NewCommand(), "rbac", "--config", written(t, v, "compiler", "config.yaml"), arg(args, "--store"), arg(args, "--lease"), arg(args, "--webhook-secret"), arg(args, "--webhook-configuration"), arg(args, "--fleet-status"), arg(args, "--report-secret")), "hapsnap-compiler")
 				compare(t, "compiler", said, granted(t, objects, accountOf(t, o)), v.name == "named", []string{
 					v.name + "/configmaps:" + o.GetName() + ":get,list,watch", "/example.com/widgets::get,list,watch",
 				})
 			}
 			if o, ok := v.component(t, "Deployment", "pusher"); ok {
 				args := specOf(t, o).Containers[0].Args
-				roles := printed(t, pusher.NewCommand(), "rbac", "--instances", written(t, v, "fleet", "fleet.yaml"), arg(args, "--store"), arg(args, "--state"), arg(args, "--status"), arg(args, "--lease"), arg(args, "--make-credentials"), scopeOf(v.name),
+				roles := printed(t, pusher.NewCommand(), "rbac", "--instances", written(t, v, "fleet", "fleet.yaml"), arg(args, "--store"), arg(args, "--state"), arg(args, "--status"), arg(args, "--lease"), arg(args, "--make-credentials"), arg(args, "--ui-compiler"), scopeOf(v.name),
 					"--companions="+map[bool]string{true: "true", false: "false"}[v.name == "companions"], "--all-namespaces="+map[bool]string{true: "true", false: "false"}[slices.Contains(args, "--all-namespaces")])
 				got := granted(t, objects, accountOf(t, o))
 				if v.name != "everything" { // which is without

@@ -26,6 +26,9 @@ type variant struct {
 	once         sync.Once
 	text         string
 	err          error
+
+	parse  sync.Once
+	parsed []unstructured.Unstructured
 }
 
 var variants = sync.OnceValue(func() []*variant {
@@ -67,9 +70,16 @@ func (v *variant) rendered(t *testing.T) string {
 	return v.text
 }
 
+// objects returns what is rendered, for the caller to change.
 func (v *variant) objects(t *testing.T) []unstructured.Unstructured {
 	t.Helper()
-	return Objects(t, v.rendered(t))
+	text := v.rendered(t)
+	v.parse.Do(func() { v.parsed = Objects(t, text) })
+	out := make([]unstructured.Unstructured, len(v.parsed))
+	for i, o := range v.parsed {
+		o.DeepCopyInto(&out[i])
+	}
+	return out
 }
 
 // component returns the object of a kind that the chart makes for a component.

@@ -47,10 +47,9 @@ func TestFleet(t *testing.T) {
 	must(t.Run("the page", r.page))
 	must(t.Run("the webhook is trusted", func(t *testing.T) { r.webhookIsTrusted(t) }))
 	must(t.Run("a pod ends", func(t *testing.T) { r.endPod(t, "shop.example") }))
-	must(t.Run("a restart of the fleet", func(t *testing.T) {
-		r.replaceFleet(t, "shop.example", func() {
-			r.apply(t, "--set", "haproxy.podAnnotations.kubectl\\.kubernetes\\.io/restartedAt=now")
-		})
+	must(t.Run("the fleet gets agents that inspect requests", func(t *testing.T) {
+		r.replaceFleet(t, "shop.example", func() { r.apply(t, "--set", "waf.enabled=true") })
+		r.inspected(t, port)
 	}))
 	// There is no last version yet to upgrade from. These are the values that a version of
 	// the chart changes, and a configuration that differs.
@@ -69,6 +68,7 @@ func TestFleet(t *testing.T) {
 			name := fmt.Sprintf("shop%d", i)
 			r.server.Apply(t, tenant(name, port))
 			r.served(t, name+".example")
+			r.pages(t)
 		}))
 	}
 	must(t.Run("another compiler", func(t *testing.T) { r.rollOut(t, "shop.example") }))
@@ -134,25 +134,48 @@ func (r *release) served(t *testing.T, host string) {
 	})
 }
 
-// page is the pushers' page, through their Service: the one that stands by shows what the leader knows, such as
-// when the workers began. Nobody asks for it by another name.
-func (r *release) page(t *testing.T) {
-	service := charttest.Release + "-hapsnap-pusher"
+// pagesService is the Service of the page.
+const pagesService = charttest.Release + "-hapsnap-pusher"
+
+// pages waits until every pusher shows what the leader knows, such as how often an instance may reload.
+func (r *release) pages(t *testing.T) {
+	t.Helper()
 	eventually(t, "both pushers show the fleet", func() bool {
-		addresses := r.addresses(t, service, "ui")
+		addresses := r.addresses(t, pagesService, "ui")
 		for _, a := range addresses {
 			for name := range r.pods(t, "haproxy") {
-				if code, text := read(t, a, service+"."+r.namespace+".svc", "/instances/"+name); code != http.StatusOK || !strings.Contains(text, "reloads that it may take now") {
+				if code, text := read(t, a, pagesService+"."+r.namespace+".svc", "/instances/"+name); code != http.StatusOK || !strings.Contains(text, "reloads that it may take now") {
 					return false
 				}
 			}
 		}
 		return len(addresses) == 2
 	})
-	for _, a := range r.addresses(t, service, "ui") {
+}
+
+// page is the pushers' page, through their Service. It shows what the compiler wrote of objects that are left out, too.
+// Nobody asks for it by another name.
+func (r *release) page(t *testing.T) {
+	r.pages(t)
+	// The webhook judges no Services.
+	wrong := tenant("wrong", backend(t))
+	r.server.Apply(t, wrong)
+	r.server.Apply(t, "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: wrong, annotations: {hapsnap.dev/timeout-server: soon}}, spec: {ports: [{name: http, port: 80}]}}")
+	defer r.server.Delete(t, wrong)
+	said := ""
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the page says\n" + said)
+		}
+	})
+	for _, a := range r.addresses(t, pagesService, "ui") {
 		eventually(t, "it is told that the server of shop.example is up", func() bool {
 			_, text := read(t, a, "localhost", "/routes?scheme=http&host=shop.example&path=/")
 			return strings.Contains(text, "1 of 1 server up")
+		})
+		eventually(t, "it is told which field is at fault, and what to do", func() bool {
+			_, said = read(t, a, "localhost", "/left-out")
+			return strings.Contains(said, "Service wrong/web") && strings.Contains(said, "<code>metadata.annotations[") && strings.Contains(said, "hint: use a number and a unit")
 		})
 		if code := status(t, a, "attacker.example", "/"); code != http.StatusMisdirectedRequest {
 			t.Errorf("%s answers a stranger's name with %d", a, code)
@@ -217,6 +240,37 @@ containers: [{name: second, image: haproxytech/haproxy-debian, command: [sleep, 
 	eventually(t, "the pod that was deleted is gone", func() bool {
 		return apierrors.IsNotFound(r.server.Client().Get(t.Context(), client.ObjectKeyFromObject(&pods[0]), &corev1.Pod{}))
 	})
+}
+
+// inspected brings an Ingress whose policy blocks attacks: every pod's agent answers its HAProxy.
+func (r *release) inspected(t *testing.T, port string) {
+	t.Helper()
+	// The webhook refuses an Ingress whose policy does not exist.
+	r.server.Apply(t, `{apiVersion: v1, kind: Namespace, metadata: {name: guarded}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: strict, namespace: guarded}
+data:
+  policy: |
+    apiVersion: hapsnap.dev/v1alpha1
+    kind: WAFPolicy
+    spec: {engine: block}
+`)
+	guarded := strings.Replace(tenant("guarded", port), "kind: Ingress, metadata: {", "kind: Ingress, metadata: {annotations: {hapsnap.dev/waf: strict}, ", 1)
+	r.server.Apply(t, guarded)
+	defer r.server.Delete(t, guarded)
+	r.served(t, "guarded.example")
+	for _, a := range r.addresses(t, traffic, "http") {
+		if code := status(t, a, "guarded.example", "/?q=1%27%20or%201=1%20union%20select%201,2,3%20--%20-"); code != http.StatusForbidden {
+			t.Errorf("%s answers an attack with %d", a, code)
+		}
+	}
+	for name, pod := range r.pods(t, "haproxy") {
+		if said := r.kubelet.Log(pod, "waf"); !strings.Contains(said, `"action":"deny"`) {
+			t.Errorf("the agent of %s wrote no line about the attack:\n%s", name, said)
+		}
+	}
 }
 
 // breakPod has a container of HAProxy start with a configuration that somebody edited. It

@@ -58,7 +58,7 @@ func install(t *testing.T, namespace string, args ...string) *release {
 	t.Helper()
 	server := cluster.Server(t)
 	built := map[string]imagetest.Image{}
-	for _, target := range []string{"compiler", "pusher", "haproxy"} {
+	for _, target := range []string{"compiler", "pusher", "haproxy", "waf"} {
 		built["hapsnap/"+target] = image(t, target)
 	}
 	built["haproxytech/haproxy-debian"] = withShell(t, built["hapsnap/haproxy"])

@@ -35,6 +35,7 @@ type rbacFlags struct {
 	name, account string
 	store, scope  string
 	fleetStatus   string
+	report        string
 
 	withoutNamespaces bool
 	webhook           webhookFlags
@@ -74,6 +75,7 @@ Leave them out with --without-namespaces.`,
 	f.webhook.addMade(flags, "as for run; ")
 	flags.StringVar(&f.store, "store", "", "as for run; a store in a cluster needs roles too")
 	flags.StringVar(&f.fleetStatus, "fleet-status", "", "as for run; with the Gateway API, the compiler reads it")
+	flags.StringVar(&f.report, "report-secret", "", "as for run")
 	flags.StringVar(&f.scope, "scope", "cluster", rbac.ScopeHelp)
 	flags.StringVar(&f.name, "name", "hapsnap-compiler", "beginning of the names of the roles and their bindings")
 	flags.BoolVar(&f.withoutNamespaces, "without-namespaces", false, "print no namespaces")
@@ -203,6 +205,13 @@ func (f *rbacFlags) grant(r *rbac.Roles, c config.Config, reading []rbac.Grant) 
 		r.Grants = rbac.Join(r.Grants,
 			rbac.Grant{Concern: "webhook", Namespace: secret.Namespace, Rules: credentials.Rules(secret.Name)},
 			rbac.Grant{Concern: "webhook", Rules: admission.RegistrationRules(f.webhook.registration)})
+	}
+	report, reports, err := reportSecret(f.report)
+	if err != nil {
+		return err
+	}
+	if reports {
+		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "report", Namespace: report.Namespace, Rules: configmapstore.WritingReport(report.Name)})
 	}
 	if !stores.InCluster(f.store) {
 		return nil

@@ -50,6 +50,7 @@ type runFlags struct {
 	options controller.Options
 
 	fleetStatus string
+	report      string // the Secret of --report-secret
 }
 
 func runCommand() *cobra.Command {
@@ -80,6 +81,7 @@ A store is one of
 	f.leader.AddTo(flags, "compiler", leaseHelp)
 	f.webhook.add(flags)
 	flags.StringVar(&f.fleetStatus, "fleet-status", "", fleetStatusHelp)
+	flags.StringVar(&f.report, "report-secret", "", reportSecretHelp)
 	flags.DurationVar(&f.options.Interval, "min-interval", controller.DefaultInterval, "how long to wait for more changes after a compile")
 	flags.DurationVar(&f.options.MaxWait, "max-wait", controller.DefaultMaxWait, "how long to wait at most while changes keep coming")
 	return cmd
@@ -105,6 +107,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if _, err := leaseName(f.leader); err != nil {
+		return err
+	}
+	if err := f.checkReport(source.Objects); err != nil {
 		return err
 	}
 	f.webhook.configMap = cmp.Or(f.webhook.configMap, f.cluster.configMap)
@@ -199,6 +204,13 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *con
 	}
 	o.Leader, o.Announcer = w.leader, w.announcer
 	group.Go(func() error { return w.run(ctx) })
+	if name, ok, _ := reportSecret(f.report); ok { // it was checked
+		reports, err := newReporter(connection, name, o.Status, w.leader.Leading, o.Log)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { reports.run(ctx); return nil })
+	}
 	maker, err := f.webhook.maker(connection.Config, o.Log)
 	if err != nil || maker == nil {
 		return err

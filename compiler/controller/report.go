@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -22,7 +23,7 @@ type Report struct {
 	// part of it. Those of templates and of the configuration, which name no object,
 	// leave out nothing; nothing is compiled then.
 	Found []Finding `json:"found"`
-	// Withheld is how many faults the client may not see.
+	// Withheld is how many faults the client may not see, or how many had no room.
 	Withheld int `json:"withheld,omitempty"`
 	// Compiler is nil if no compiler was asked.
 	Compiler *CompilerReport `json:"compiler,omitempty"`
@@ -42,6 +43,34 @@ func (r Report) ForAnybody() Report {
 		}
 	}
 	return out
+}
+
+// Within returns the report with as many findings as fit into a number of bytes of JSON, and the number of the
+// others. It is without what the status of objects of the Gateway API is to say, which those have.
+func (r Report) Within(most int) (Report, error) {
+	out := r
+	out.Found = []Finding{}
+	if r.Compiler != nil {
+		of := *r.Compiler
+		of.Gateway, out.Compiler = nil, &of
+	}
+	rest, err := json.Marshal(out)
+	if err != nil {
+		return Report{}, err
+	}
+	most -= len(rest)
+	for i, f := range r.Found {
+		text, err := json.Marshal(f)
+		if err != nil {
+			return Report{}, err
+		}
+		if most -= len(text) + len(","); most < 0 {
+			out.Withheld += len(r.Found) - i
+			break
+		}
+		out.Found = append(out.Found, f)
+	}
+	return out, nil
 }
 
 // HeadReport is the newest snapshot of a store, as far as the compiler knows.

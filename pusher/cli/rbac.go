@@ -37,6 +37,7 @@ type rbacFlags struct {
 	name, account, fleet, live    string
 	made                          []string
 	state, status, scope          string
+	compiler                      string
 	leader                        election.Flags
 	gc, allNamespaces, companions bool
 	create, withoutNamespaces     bool
@@ -94,6 +95,7 @@ such as snapshots. Leave them out with --without-namespaces.`,
 	flags.StringVar(&f.state, "state", "", "as for run")
 	flags.StringVar(&f.status, "status", "", "as for run; people then get a role to read it")
 	flags.StringVar(&f.leader.Lease, "lease", "", "as for run")
+	flags.StringVar(&f.compiler, "ui-compiler", "", "as for run")
 	flags.StringVar(&f.live, "live", "", "as for run; endpoints and Secrets then need no roles")
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "as for run; the roles then cover the EndpointSlices of all namespaces")
 	flags.IntVar(&f.snapshots, "snapshots", 10, "with --scope named, how many of the newest snapshots the pusher can run with the roles")
@@ -120,6 +122,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 		func() error { return f.grantInstances(&roles) },
 		func() error { return f.grantState(&roles) },
 		func() error { return f.grantStatus(&roles) },
+		func() error { return f.grantReport(&roles) },
 	} {
 		if err := grant(); err != nil {
 			return err
@@ -279,6 +282,20 @@ func (f *rbacFlags) grantState(r *rbac.Roles) error {
 	r.Grants = rbac.Join(r.Grants,
 		rbac.Grant{Concern: "state", Namespace: secret.Namespace, Rules: statestore.Rules(secret.Name)},
 		rbac.Grant{Concern: "lease", Namespace: lease.Namespace, Rules: election.Rules(lease.Name)})
+	return nil
+}
+
+// grantReport grants what it takes to read the report of a compiler.
+func (f *rbacFlags) grantReport(r *rbac.Roles) error {
+	if !inSecret(f.compiler) {
+		return nil
+	}
+	name, err := statestore.Parse(f.compiler)
+	if err != nil {
+		return process.Usage("--ui-compiler: %w", err)
+	}
+	r.Namespaces = append(r.Namespaces, name.Namespace)
+	r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "report", Namespace: name.Namespace, Rules: configmapstore.ReadingReport(name.Name)})
 	return nil
 }
 

@@ -11,13 +11,16 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher/report"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/pusher/ui"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -28,7 +31,7 @@ type pageFlags struct {
 	address   string
 	hosts     []string
 	advertise string
-	// compiler is the address of the compiler's /status, "" to ask none.
+	// compiler is the address of the compiler's /status, or secret:NAMESPACE/NAME with its report, "" to ask none.
 	compiler string
 	// repository is where a browser finds the store's repository, "" for what its URL says, or none.
 	repository string
@@ -36,17 +39,48 @@ type pageFlags struct {
 
 const repositoryUsage = "address at which a browser finds the store's git repository, for links to commits, such as https://github.com/OWNER/NAME. By default that of the store: git+ssh://git@HOST/PATH is taken for https://HOST/PATH. none leaves the links out"
 
-const compilerUsage = "address of the compiler's metrics, such as 127.0.0.1:8080, for fields and hints of what is left out; it tells them clients on its own host, also through kubectl port-forward. None if empty"
+const compilerUsage = "where the page finds fields and hints of what is left out, and since when: secret:NAMESPACE/NAME, which the compiler writes with --report-secret; or the address of the compiler's metrics, such as 127.0.0.1:8080, which tells them clients on its own host, also through kubectl port-forward. None if empty"
+
+// reportAge is how old the report of a compiler may be that runs: it writes one a minute at least.
+const reportAge = 3 * time.Minute
 
 // compiled returns what asks the compiler for its status, nil if none is named.
-func (f pageFlags) compiled() func(ctx context.Context) (json.RawMessage, error) {
-	if f.compiler == "" {
+func (f *storeFlags) compiled(compiler string) func(ctx context.Context) (json.RawMessage, error) {
+	switch {
+	case compiler == "":
 		return nil
+	case inSecret(compiler):
+		return f.reported(compiler)
 	}
 	return func(ctx context.Context) (json.RawMessage, error) {
 		var said json.RawMessage
-		err := process.AskStatus(ctx, f.compiler, statusTimeout, &said)
+		err := process.AskStatus(ctx, compiler, statusTimeout, &said)
 		return said, err
+	}
+}
+
+// reported returns what reads the report of a compiler in a Secret.
+func (f *storeFlags) reported(secret string) func(ctx context.Context) (json.RawMessage, error) {
+	client := sync.OnceValues(f.client)
+	return func(ctx context.Context) (json.RawMessage, error) {
+		name, err := statestore.Parse(secret)
+		if err != nil {
+			return nil, err
+		}
+		core, err := client()
+		if err != nil {
+			return nil, err
+		}
+		said, at, err := configmapstore.ReadCompilerReport(ctx, core.CoreV1(), name)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && said == nil:
+			return nil, fmt.Errorf("no compiler has written its report into Secret %s: start one with --report-secret %s", name, name)
+		case err != nil:
+			return nil, fmt.Errorf("read the report of the compiler: %w", err)
+		case time.Since(at) > reportAge:
+			return nil, fmt.Errorf("the compiler has written no report into Secret %s since %s: see whether it runs", name, at.UTC().Format(time.RFC3339))
+		}
+		return said, nil
 	}
 }
 
@@ -177,7 +211,7 @@ func (f *storeFlags) source(store ui.Store, latest *ui.Latest, page pageFlags) u
 	case noRepository:
 		repository = ""
 	}
-	return ui.Source{Channel: channelName(f.store), Fleet: latest.Fleet, Follow: latest.Follow, Store: store, Repository: repository, Compiled: page.compiled()}
+	return ui.Source{Channel: channelName(f.store), Fleet: latest.Fleet, Follow: latest.Follow, Store: store, Repository: repository, Compiled: f.compiled(page.compiler)}
 }
 
 // noRepository is the --ui-repository of who wants no links to commits.
@@ -246,6 +280,9 @@ func (f *pageFlags) advertised() netip.Addr {
 func (f *pageFlags) check() error {
 	if u, err := url.Parse(f.repository); f.repository != "" && f.repository != noRepository && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		return process.WithHint(process.Usage("--ui-repository: %q is not an address for a browser", f.repository), "name one such as https://github.com/OWNER/NAME, or none")
+	}
+	if _, err := statestore.Parse(f.compiler); inSecret(f.compiler) && err != nil {
+		return process.Usage("--ui-compiler: %w", err)
 	}
 	if ip, err := netip.ParseAddr(f.advertise); f.advertise != "" && (err != nil || ip.IsUnspecified() || ip.IsMulticast()) {
 		return process.WithHint(process.Usage("--ui-advertise: %q is not the IP address of a host", f.advertise), "name the address at which other pushers reach this one; in a pod that is status.podIP")

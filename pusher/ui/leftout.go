@@ -71,8 +71,10 @@ func leftOutData(ctx context.Context, q query) (any, error) {
 		p.Compiler = "Of a snapshot that does not run now, only the objects and their first faults are known."
 	case failed != nil:
 		p.Compiler = "The compiler cannot be asked for fields and hints: " + report.FirstLine(failed.Error(), report.LongestMessage)
+	case said.Withheld > 0 && len(said.Found) > 0:
+		p.Compiler = fmt.Sprintf("The compiler's report has no room for %s more; of those the snapshot says less.", plural(said.Withheld, "finding", "findings"))
 	case said.Withheld > 0:
-		p.Compiler = fmt.Sprintf("The compiler tells %s to clients on its own host only; those below are of the snapshot.", plural(said.Withheld, "finding", "findings"))
+		p.Compiler = fmt.Sprintf("The compiler tells %s to clients on its own host, and in the Secret of its --report-secret; those below are of the snapshot.", plural(said.Withheld, "finding", "findings"))
 	case !known:
 		p.Compiler = "No compiler is asked, which knows the fields, since when, and what to do. Start with --ui-compiler to ask it."
 	}

@@ -397,7 +397,7 @@ func TestFindingsThatAreWithheld(t *testing.T) {
 	h := server(t, Source{Channel: "edge", Fleet: shopFleet(s.ID()), Store: storeOf(s), Compiled: func(context.Context) (json.RawMessage, error) {
 		return json.RawMessage(`{"found":[],"withheld":3}`), nil
 	}}).Handler()
-	if body := getWith(t, h, "/left-out", "The compiler tells 3 findings to clients on its own host only"); !strings.Contains(plainText(body), "Ingress shop/old") {
+	if body := getWith(t, h, "/left-out", "The compiler tells 3 findings to clients on its own host, and in the Secret"); !strings.Contains(plainText(body), "Ingress shop/old") {
 		t.Errorf("got %s", plainText(body))
 	}
 }

@@ -27,8 +27,8 @@ type Options struct {
 	Parallel, PerRoute, MaxRequests int
 	// MaxConnections, MaxFrame (bytes) and MaxPolicies bound memory.
 	MaxConnections, MaxFrame, MaxPolicies int
-	// ExactRules has a request that asks for another version of the rules answered with an error. Otherwise it is
-	// inspected with those of the agent: agents and snapshots are upgraded one after the other, and until then each
+	// ExactRules has a request that asks for a version of the rules which the agent does not carry answered with an
+	// error. Otherwise it is inspected with its newest: agents and snapshots are upgraded one after the other, and until then each
 	// protected route would be closed.
 	ExactRules bool
 	// Grace is how long requests may go on once the agent is to end.
@@ -52,7 +52,7 @@ const (
 // Reasons for which a request is not inspected.
 const (
 	reasonMessage  = "message"  // the frame has no request, or one without a policy
-	reasonVersion  = "version"  // other rules are asked for, and no others are wanted
+	reasonVersion  = "version"  // rules are asked for that the agent does not carry, and no others are wanted
 	reasonPolicy   = "policy"   // the policy is none
 	reasonDeadline = "deadline" // it took too long
 	reasonBusy     = "busy"     // too many requests
@@ -75,7 +75,7 @@ type Agent struct {
 	slots    chan struct{}
 	shares   *shares
 	ready    atomic.Bool
-	// otherRules is a version that was asked for and is not that of the agent, nil for none.
+	// otherRules is a version that was asked for and that the agent does not carry, nil for none.
 	otherRules atomic.Pointer[string]
 	// inspect is that of the package, but for tests.
 	inspect func(*prepared, *message) (finding, error)
@@ -141,11 +141,13 @@ func (a *Agent) Run(ctx context.Context, listener net.Listener) error {
 	}()
 	defer func() { stop(); <-written }()
 	// The first policy takes longest, as others share most of it. It is the default one.
-	first, done := a.policies.use(context.WithoutCancel(ctx), []byte(policy.Policy{}.String()))
-	done()
-	if first.err != nil {
-		listener.Close()
-		return first.err
+	for _, rules := range ruleSets {
+		first, done := a.policies.use(context.WithoutCancel(ctx), rules, []byte(policy.Policy{}.String()))
+		done()
+		if first.err != nil {
+			listener.Close()
+			return first.err
+		}
 	}
 	a.ready.Store(true)
 	return a.server.Serve(ctx, listener)
@@ -154,19 +156,20 @@ func (a *Agent) Run(ctx context.Context, listener net.Listener) error {
 // handle answers a request.
 func (a *Agent) handle(r *spop.Request) {
 	m, found := readMessage(r.Messages)
+	rules, carried := ruleSetFor(m.rules.Bytes())
 	switch {
 	case !found || len(m.policy.Bytes()) == 0:
 		a.fail(r, &m, noPolicy, reasonMessage, nil)
 		return
-	case !m.asksForOurRules():
+	case !carried:
 		a.metrics.others.Inc()
 		if a.options.ExactRules {
 			a.fail(r, &m, noPolicy, reasonVersion, nil)
 			return
 		}
 		if asked := bounded(m.rules.Text(), maxVersion); a.otherRules.Swap(&asked) == nil {
-			a.options.Log.Warn("HAProxy asks for other rules than this program has; requests are inspected with those that it has",
-				"asked", asked, "rules", policy.RulesVersion)
+			a.options.Log.Warn("HAProxy asks for rules that this program does not have; requests are inspected with its newest",
+				"asked", asked, "rules", rules.version)
 		}
 	}
 	about := describe(&m, noPolicy, finding{}) // the frame is gone when the time is over
@@ -178,7 +181,7 @@ func (a *Agent) handle(r *spop.Request) {
 	defer late.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), a.options.Deadline)
 	defer cancel()
-	p, done := a.policies.use(ctx, m.policy.Bytes())
+	p, done := a.policies.use(ctx, rules, m.policy.Bytes())
 	if p == nil {
 		return // answered by the timer
 	}

@@ -11,8 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/corazawaf/coraza/v3/types"
-
-	"github.com/hapsnap/hapsnap/waf/policy"
 )
 
 // Bounds of a line of the audit log.
@@ -101,8 +99,8 @@ func describe(m *message, digest string, f finding) auditLine {
 		Host: bounded(m.host.Text(), maxAuditText), Method: bounded(m.method.Text(), 32), Path: bounded(m.path.Text(), maxAuditText),
 		Route: bounded(m.route.Text(), maxAuditText), Policy: digest, Score: f.score, Versions: bounded(m.rules.Text(), maxVersion),
 	}
-	if !m.asksForOurRules() && f.action != "" && f.action != actionError {
-		line.With = policy.RulesVersion
+	if rules, carried := ruleSetFor(m.rules.Bytes()); !carried && f.action != "" && f.action != actionError {
+		line.With = rules.version
 	}
 	for i, r := range f.rules {
 		if i == maxAuditRules {

@@ -17,7 +17,7 @@ func BenchmarkInspect(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			p := policy.Policy{}
-			engine, err := newEngine(p)
+			engine, err := ruleSets[0].engine(p)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -10,8 +10,8 @@
 //	error   the request was not inspected
 //
 // What becomes of an error is for HAProxy to say. It is the answer to a policy that cannot be read, to a request
-// whose inspection takes too long or panics, and to one too many; with [Options.ExactRules] also to another version of
-// the rules than the agent has.
+// whose inspection takes too long or panics, and to one too many; with [Options.ExactRules] also to a version of the
+// rules that the agent does not carry.
 //
 // Responses are not inspected: the message has none.
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/corazawaf/coraza/v3"
 	"github.com/corazawaf/coraza/v3/experimental"
 	"github.com/corazawaf/coraza/v3/types"
+	previous "hapsnap.dev/previous/coreruleset/v4"
 
 	"github.com/hapsnap/hapsnap/waf/policy"
 )
@@ -40,10 +41,39 @@ SecRule REQBODY_ERROR "!@eq 0" "id:200002,phase:2,t:none,log,deny,status:400,msg
 SecRule MULTIPART_STRICT_ERROR "!@eq 0" "id:200003,phase:2,t:none,log,deny,status:400,msg:'The multipart body is not well-formed',tag:'attack-protocol',severity:2"
 `
 
-// ruleFiles returns the files of rules about requests, in their order: the set-up of the Core Rule Set, detection,
+// A ruleSet is a version of the Core Rule Set.
+type ruleSet struct {
+	version string
+	files   fs.FS
+	// detection returns the rules that exclusions may name. Those that only skip others, by the paranoia level,
+	// are none.
+	detection func() ([]rule, error)
+}
+
+func newRuleSet(version string, files fs.FS) *ruleSet {
+	s := &ruleSet{version: version, files: files}
+	s.detection = sync.OnceValues(s.detectionRules)
+	return s
+}
+
+// ruleSets are what the agent carries, the newest first: agents are upgraded first, and a snapshot goes on with the
+// rules that it was made for until the compiler makes another, and when somebody pins it.
+var ruleSets = []*ruleSet{newRuleSet(policy.RulesVersion, coreruleset.FS), newRuleSet(policy.PreviousRulesVersion, previous.FS)}
+
+// ruleSetFor returns the rules of a version, or the newest if the agent does not carry it.
+func ruleSetFor(version []byte) (s *ruleSet, carried bool) {
+	for _, s := range ruleSets {
+		if s.version == string(version) {
+			return s, true
+		}
+	}
+	return ruleSets[0], false
+}
+
+// requests returns the files of rules about requests, in their order: the set-up of the Core Rule Set, detection,
 // and the evaluation of the score. Rules about responses are of no use here.
-func ruleFiles() ([]string, error) {
-	all, err := fs.Glob(coreruleset.FS, "@owasp_crs/REQUEST-*.conf")
+func (s *ruleSet) requests() ([]string, error) {
+	all, err := fs.Glob(s.files, "@owasp_crs/REQUEST-*.conf")
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +86,9 @@ func ruleFiles() ([]string, error) {
 }
 
 // directives returns a policy in the language of the engine.
-func directives(p policy.Policy) (string, error) {
+func (s *ruleSet) directives(p policy.Policy) (string, error) {
 	p = p.OrDefaults()
-	files, err := ruleFiles()
+	files, err := s.requests()
 	if err != nil {
 		return "", err
 	}
@@ -66,7 +96,7 @@ func directives(p policy.Policy) (string, error) {
 	out.WriteString(base)
 	fmt.Fprintf(&out, "SecAction \"id:900990,phase:1,pass,t:none,nolog,setvar:tx.crs_setup_version=%s,"+
 		"setvar:tx.blocking_paranoia_level=%d,setvar:tx.detection_paranoia_level=%d,setvar:tx.inbound_anomaly_score_threshold=%d\"\n",
-		strings.ReplaceAll(policy.RulesVersion, ".", ""), p.Paranoia, p.Paranoia, p.Threshold)
+		strings.ReplaceAll(s.version, ".", ""), p.Paranoia, p.Paranoia, p.Threshold)
 	for _, file := range files {
 		fmt.Fprintf(&out, "Include %s\n", file)
 	}
@@ -120,10 +150,8 @@ type rule struct {
 	tags []string
 }
 
-// detectionRules returns those of the Core Rule Set that exclusions may name. Rules that only skip others, by the
-// paranoia level, are none.
-var detectionRules = sync.OnceValues(func() ([]rule, error) {
-	files, err := ruleFiles()
+func (s *ruleSet) detectionRules() ([]rule, error) {
+	files, err := s.requests()
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +160,7 @@ var detectionRules = sync.OnceValues(func() ([]rule, error) {
 		fmt.Fprintf(&text, "Include %s\n", file)
 	}
 	var rules []rule
-	config := experimental.WAFConfigWithRuleObserver(configuration(base+text.String()), func(r types.RuleMetadata) {
+	config := experimental.WAFConfigWithRuleObserver(s.configuration(base+text.String()), func(r types.RuleMetadata) {
 		if policy.InPolicies(r.ID()) && (r.ID() < policy.FirstRule || len(r.Tags()) > 1) {
 			rules = append(rules, rule{r.ID(), slices.Clone(r.Tags())})
 		}
@@ -141,24 +169,24 @@ var detectionRules = sync.OnceValues(func() ([]rule, error) {
 		return nil, err
 	}
 	return rules, nil
-})
-
-func configuration(text string) coraza.WAFConfig {
-	return coraza.NewWAFConfig().WithRootFS(coreruleset.FS).WithRequestBodyLimit(maxBody).WithRequestBodyInMemoryLimit(maxBody).WithDirectives(text)
 }
 
-// newEngine prepares a policy.
-func newEngine(p policy.Policy) (coraza.WAF, error) {
-	rules, err := detectionRules()
+func (s *ruleSet) configuration(text string) coraza.WAFConfig {
+	return coraza.NewWAFConfig().WithRootFS(s.files).WithRequestBodyLimit(maxBody).WithRequestBodyInMemoryLimit(maxBody).WithDirectives(text)
+}
+
+// engine prepares a policy.
+func (s *ruleSet) engine(p policy.Policy) (coraza.WAF, error) {
+	rules, err := s.detection()
 	if err != nil {
 		return nil, err
 	}
-	text, err := directives(p)
+	text, err := s.directives(p)
 	if err != nil {
 		return nil, err
 	}
 	var out strings.Builder
 	out.WriteString(text)
 	exclude(&out, p.Exclude, rules)
-	return coraza.NewWAF(configuration(out.String()))
+	return coraza.NewWAF(s.configuration(out.String()))
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -328,8 +329,70 @@ func TestOrdinaryRequests(t *testing.T) {
 	}
 }
 
-// While agents and snapshots are upgraded one after the other, HAProxy asks for other rules than the agent has. It
-// inspects with its own, and says so; only who asks for it has the routes closed.
+// The requests of all stories about the two other programs pass a policy that blocks, with the strictest rules too,
+// apart from those that climb out of a folder.
+func TestStoriesPass(t *testing.T) {
+	t.Parallel()
+	stories, err := filepath.Glob("../../testscripts/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := regexp.MustCompile(`(?m)^(?:get|load)(?: -\S+(?: \w+)?)* (https?://\S+)`)
+	urls := map[string]bool{}
+	for _, story := range stories {
+		text, err := os.ReadFile(story)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range asked.FindAllStringSubmatch(string(text), -1) {
+			urls[found[1]] = true
+		}
+	}
+	if len(urls) < 20 {
+		t.Fatalf("only %d addresses in %d stories", len(urls), len(stories))
+	}
+	s := start(t, policy.Policy{Engine: policy.Block, Paranoia: 4})
+	for at := range urls {
+		u, err := url.Parse(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := ordinary("GET", u.RequestURI(), "")
+		request.Host = u.Hostname()
+		want := http.StatusOK
+		if strings.Contains(at, "/..") {
+			want = http.StatusForbidden
+		}
+		if status, text := s.ask(t, request); status != want {
+			t.Errorf("%s: %d %s", at, status, text)
+		}
+	}
+}
+
+// A snapshot is inspected with the rules that it was made for, the newest or those before: one that is pinned goes on
+// as it was. Only the newest rules know the folders of assistants that write code.
+func TestRulesOfTheSnapshot(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]int{policy.RulesVersion: http.StatusForbidden, policy.PreviousRulesVersion: http.StatusOK} {
+		s := startAsking(t, policy.Policy{Engine: policy.Block}, version)
+		if status, text := s.ask(t, ordinary("GET", "/.claude/settings", "")); status != want {
+			t.Errorf("%s: a folder that the rules %s know: %d %s", version, policy.RulesVersion, status, text)
+		}
+		if status, text := s.ask(t, get("/", "q", "1' or 1=1 union select 1,2,3 -- -")); status != http.StatusForbidden {
+			t.Errorf("%s: an attack: %d %s", version, status, text)
+		}
+		s.stopAgent(t)
+		if audit := s.audit.text(); !strings.Contains(audit, `"rules_version":"`+version+`"`) || strings.Contains(audit, "inspected_with") {
+			t.Errorf("%s: the audit log says\n%s", version, audit)
+		}
+		s.exact = true
+		s.startAgent(t)
+		s.wait(t, http.StatusOK) // it carries these rules
+	}
+}
+
+// While agents and snapshots are upgraded one after the other, HAProxy may ask for rules that the agent does not carry. It
+// inspects with its newest, and says so; only who asks for it has the routes closed.
 func TestOtherRules(t *testing.T) {
 	t.Parallel()
 	s := startAsking(t, policy.Policy{Engine: policy.Block}, "4.0.0")

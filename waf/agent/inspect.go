@@ -47,9 +47,6 @@ func readMessage(messages []spop.Message) (m message, found bool) {
 	return m, false
 }
 
-// asksForOurRules reports whether the snapshot was made for the rules of the agent.
-func (m *message) asksForOurRules() bool { return string(m.rules.Bytes()) == policy.RulesVersion }
-
 func (m *message) field(name string) *spop.Value {
 	switch name {
 	case "policy":

@@ -29,7 +29,7 @@ func newMetrics(r *prometheus.Registry, connections, requests func() float64) *m
 		policies: prometheus.NewGauge(prometheus.GaugeOpts{Name: "hapsnap_waf_policies", Help: "Policies that are held, prepared."}),
 		lost:     prometheus.NewCounter(prometheus.CounterOpts{Name: "hapsnap_waf_audit_lost_total", Help: "Lines of the audit log that were left out because nobody read fast enough."}),
 	}
-	m.others = prometheus.NewCounter(prometheus.CounterOpts{Name: "hapsnap_waf_other_rules_total", Help: "Requests for which HAProxy asked for another version of the rules than the agent has."})
+	m.others = prometheus.NewCounter(prometheus.CounterOpts{Name: "hapsnap_waf_other_rules_total", Help: "Requests for which HAProxy asked for a version of the rules that the agent does not have."})
 	r.MustRegister(m.requests, m.matches, m.errors, m.seconds, m.prepared, m.policies, m.lost, m.others,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hapsnap_waf_connections", Help: "Connections of HAProxy."}, connections),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hapsnap_waf_requests_under_way", Help: "Requests that wait for an inspection or are inspected."}, requests))

@@ -14,9 +14,12 @@ import (
 	"github.com/hapsnap/hapsnap/waf/policy"
 )
 
+// policyKey names a policy, as a request does: its text, and the version of the rules that it is prepared with.
+type policyKey struct{ rules, text string }
+
 // prepared is a policy with its engine, or why it has none.
 type prepared struct {
-	text   string
+	key    policyKey
 	policy policy.Policy
 	digest string
 	engine coraza.WAF
@@ -33,34 +36,34 @@ type policies struct {
 	flight  singleflight.Group
 	turn    chan struct{} // of the one policy that is being prepared: inspections go on beside it
 	lock    sync.Mutex
-	byText  map[string]*list.Element
+	byKey   map[policyKey]*list.Element
 	recent  list.List // of *prepared, the last used first
 }
 
 func newPolicies(most int, m *metrics) *policies {
-	return &policies{most: most, metrics: m, turn: make(chan struct{}, 1), byText: map[string]*list.Element{}}
+	return &policies{most: most, metrics: m, turn: make(chan struct{}, 1), byKey: map[policyKey]*list.Element{}}
 }
 
-// use returns a policy by its text, prepared once however many ask at a time, and a function to call when it is used
+// use returns a policy by its text, with some rules, prepared once however many ask at a time, and a function to call when it is used
 // no more. It returns nil when ctx is done before that. Preparing goes on then, for those who come later.
-func (p *policies) use(ctx context.Context, text []byte) (*prepared, func()) {
+func (p *policies) use(ctx context.Context, rules *ruleSet, text []byte) (*prepared, func()) {
 	for ctx.Err() == nil {
-		if held := p.held(text); held != nil {
+		if held := p.held(rules.version, text); held != nil {
 			return held, func() { p.done(held) }
 		}
 		key := string(text)
-		over := p.flight.DoChan(key, func() (any, error) { // the result is among those that are held
+		over := p.flight.DoChan(rules.version+" "+key, func() (any, error) { // the result is among those that are held
 			select {
 			case p.turn <- struct{}{}:
 			case <-ctx.Done():
 				return nil, nil
 			}
 			defer func() { <-p.turn }()
-			if held := p.held([]byte(key)); held != nil {
+			if held := p.held(rules.version, []byte(key)); held != nil {
 				p.done(held)
 				return nil, nil
 			}
-			p.hold(prepare(key, p.metrics))
+			p.hold(prepare(rules, key, p.metrics))
 			return nil, nil
 		})
 		select {
@@ -71,14 +74,14 @@ func (p *policies) use(ctx context.Context, text []byte) (*prepared, func()) {
 	return nil, nil
 }
 
-func prepare(text string, m *metrics) *prepared {
+func prepare(rules *ruleSet, text string, m *metrics) *prepared {
 	start := time.Now()
-	made := &prepared{text: text, digest: noPolicy}
+	made := &prepared{key: policyKey{rules.version, text}, digest: noPolicy}
 	made.policy, made.err = policy.Parse(text)
 	if made.err == nil {
 		made.digest = made.policy.Digest()
 		made.err = process.Caught(func() (err error) {
-			made.engine, err = newEngine(made.policy)
+			made.engine, err = rules.engine(made.policy)
 			return err
 		})
 	}
@@ -86,10 +89,10 @@ func prepare(text string, m *metrics) *prepared {
 	return made
 }
 
-func (p *policies) held(text []byte) *prepared {
+func (p *policies) held(version string, text []byte) *prepared {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	element := p.byText[string(text)]
+	element := p.byKey[policyKey{version, string(text)}]
 	if element == nil {
 		return nil
 	}
@@ -103,15 +106,27 @@ func (p *policies) held(text []byte) *prepared {
 func (p *policies) hold(made *prepared) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	p.byText[made.text] = p.recent.PushFront(made)
+	p.byKey[made.key] = p.recent.PushFront(made)
 	for p.recent.Len() > p.most {
 		last := p.recent.Remove(p.recent.Back()).(*prepared)
-		delete(p.byText, last.text)
+		delete(p.byKey, last.key)
 		last.dropped = true
 		last.close()
-		p.metrics.forget(last.digest)
+		if !p.holds(last.digest) {
+			p.metrics.forget(last.digest)
+		}
 	}
 	p.metrics.policies.Set(float64(p.recent.Len()))
+}
+
+// holds reports whether a policy is held, with whichever rules.
+func (p *policies) holds(digest string) bool {
+	for e := p.recent.Front(); e != nil; e = e.Next() {
+		if e.Value.(*prepared).digest == digest {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *policies) done(used *prepared) {

@@ -51,10 +51,10 @@ func runCommand() *cobra.Command {
 		Long: `Answer what HAProxy asks about requests: whether they are to be let through.
 
 HAProxy asks in the Stream Processing Offload Protocol and sends the policy with each request.
-The agent inspects the request with the OWASP Core Rule Set ` + policy.RulesVersion + `, which is part of the
-program. HAProxy says which version the snapshot was made for. While that is another one,
-during an upgrade or with an old snapshot, the agent inspects with its own, and counts it in
-hapsnap_waf_other_rules_total. With --exact-rules it answers an error.
+The agent inspects the request with the OWASP Core Rule Set ` + policy.RulesVersion + ` or ` + policy.PreviousRulesVersion + `,
+whichever the snapshot was made for: the program carries both. For a snapshot with another
+version it takes the newest, and counts that in hapsnap_waf_other_rules_total. With
+--exact-rules it answers an error.
 
 The agent writes requests that it denies, would deny or cannot inspect to stdout, each as a
 line of JSON. It speaks to whoever connects: let nothing but HAProxy reach its address.`,
@@ -74,7 +74,7 @@ line of JSON. It speaks to whoever connects: let nothing but HAProxy reach its a
 	flags.IntVar(&f.options.MaxConnections, "max-connections", agent.DefaultMaxConnections, "how many connections there may be")
 	flags.IntVar(&f.options.MaxFrame, "max-frame-size", agent.DefaultMaxFrame, "how long a message may be, in bytes; HAProxy sends no more than tune.bufsize")
 	flags.IntVar(&f.options.MaxPolicies, "max-policies", agent.DefaultMaxPolicies, "how many policies are kept prepared, at about 3 MB each")
-	flags.BoolVar(&f.options.ExactRules, "exact-rules", false, "answer an error to a HAProxy that asks for another version of the rules: its protected routes are then closed, unless their policy says failure: open")
+	flags.BoolVar(&f.options.ExactRules, "exact-rules", false, "answer an error to a HAProxy that asks for a version of the rules that the agent does not carry: its protected routes are then closed, unless their policy says failure: open")
 	flags.DurationVar(&f.options.Grace, "grace", agent.DefaultGrace, "how long requests may go on when the agent is asked to stop")
 	return cmd
 }
@@ -108,7 +108,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	defer wait()
 	defer stop()
-	log.Info("listening", "address", listener.Addr().String(), "rules", policy.RulesVersion)
+	log.Info("listening", "address", listener.Addr().String(), "rules", policy.RulesVersion+", "+policy.PreviousRulesVersion)
 	return a.Run(ctx, listener)
 }
 

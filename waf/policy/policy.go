@@ -14,8 +14,12 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// RulesVersion is the version of the Core Rule Set that agents of this build carry.
-const RulesVersion = "4.25.0"
+// The versions of the Core Rule Set that agents of this build carry. A compiler of this build makes snapshots for
+// RulesVersion; with PreviousRulesVersion agents go on with a snapshot of the compiler before, and with one that is pinned.
+const (
+	RulesVersion         = "4.25.0"
+	PreviousRulesVersion = "4.22.0"
+)
 
 // MaxText is how long the canonical text of a policy may be, in bytes.
 const MaxText = 4096

@@ -6,24 +6,34 @@ import (
 	"testing"
 
 	coreruleset "github.com/corazawaf/coraza-coreruleset/v4"
+	previous "hapsnap.dev/previous/coreruleset/v4"
 )
 
-// The version that messages and snapshots name is that of the rules in go.mod.
-func TestRulesVersion(t *testing.T) {
+// The versions that messages and snapshots name are those of the rules in go.mod.
+func TestRulesVersions(t *testing.T) {
 	t.Parallel()
-	files, err := fs.Glob(coreruleset.FS, "@owasp_crs/*.conf")
+	for version, files := range map[string]fs.FS{RulesVersion: coreruleset.FS, PreviousRulesVersion: previous.FS} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			checkVersion(t, files, version)
+		})
+	}
+}
+
+func checkVersion(t *testing.T, of fs.FS, version string) {
+	files, err := fs.Glob(of, "@owasp_crs/*.conf")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
 	rules := 0
 	for _, file := range files {
-		text, err := fs.ReadFile(coreruleset.FS, file)
+		text, err := fs.ReadFile(of, file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		of, named := strings.Count(string(text), "ver:'OWASP_CRS/"), strings.Count(string(text), "ver:'OWASP_CRS/"+RulesVersion+"'")
+		of, named := strings.Count(string(text), "ver:'OWASP_CRS/"), strings.Count(string(text), "ver:'OWASP_CRS/"+version+"'")
 		if of != named {
-			t.Errorf("%s: %d of %d rules are of another version than %s", file, of-named, of, RulesVersion)
+			t.Errorf("%s: %d of %d rules are of another version than %s", file, of-named, of, version)
 		}
 		rules += of
 	}

@@ -128,3 +128,10 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 {{- end -}}
+
+{{/* The Secret with the compiler's report for the page, "" where nobody reads it. */}}
+{{- define "hapsnap.reportSecret" -}}
+{{- if and .Values.compiler.enabled .Values.pusher.enabled .Values.pusher.ui.enabled -}}
+{{- include "hapsnap.fullname" . }}-compiler-report
+{{- end -}}
+{{- end -}}
