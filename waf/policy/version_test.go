@@ -21,6 +21,7 @@ func TestRulesVersions(t *testing.T) {
 }
 
 func checkVersion(t *testing.T, of fs.FS, version string) {
+	t.Helper()
 	files, err := fs.Glob(of, "@owasp_crs/*.conf")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
