@@ -2,6 +2,7 @@ package testscripts
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -35,7 +36,7 @@ func newRawClient(w *world, i *instance, text string) (*rawClient, error) {
 func (c *rawClient) connect() error {
 	ctx, cancel := context.WithTimeout(context.Background(), talkTimeout)
 	defer cancel()
-	port := map[string]string{"http": "80", "https": "443"}[c.url.Scheme]
+	port := cmp.Or(c.url.Port(), map[string]string{"http": "80", "https": "443"}[c.url.Scheme])
 	conn, err := c.dial(ctx, "tcp", net.JoinHostPort(c.url.Hostname(), port))
 	if err != nil {
 		return err
