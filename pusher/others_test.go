@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -271,6 +272,9 @@ type hangingStateStore struct {
 	mu   sync.Mutex
 	open chan struct{} // nil: it answers
 	deaf bool          // it does not even heed that its caller gives up
+
+	takes time.Duration // to save
+	saves int
 }
 
 func newHangingStateStore(k StateStore) *hangingStateStore { return &hangingStateStore{StateStore: k} }
@@ -294,7 +298,12 @@ func (k *hangingStateStore) Save(ctx context.Context, data []byte) error {
 	if k.deaf {
 		heeded = nil
 	}
+	k.saves++
+	takes := k.takes
 	k.mu.Unlock()
+	if takes > 0 {
+		pass(takes)
+	}
 	if open != nil {
 		select {
 		case <-open:

@@ -32,6 +32,11 @@ func (r *rolling) takeStep(now time.Time) {
 	case sameJSON(next, r.state.Rollout):
 		r.waits = waits
 		r.results, r.reloads = nil, map[string]int{}
+	case len(pushes) == 0 && onlyClocks(next, r.state.Rollout):
+		// A wave without members that can be pushed to, or a soak that waits for an instance, begins anew in every
+		// step. The state would be saved without a pause, as long as that takes; the next report saves it.
+		r.state.Rollout, r.waits = next, waits
+		r.results, r.reloads = nil, map[string]int{}
 	case r.saving.mayPropose(now):
 		r.uploads.noteUploads(pushes)
 		r.saving.propose(next, pushes, waits, now)
@@ -127,6 +132,29 @@ func (r *rolling) knowRunning() bool {
 		}
 	}
 	return true
+}
+
+// onlyClocks reports whether a step did no more than to move the beginning of what waits: of a wave, a soak, a count, or
+// the time at which an instance was seen or lost.
+func onlyClocks(next, current rollout.State) bool {
+	if next.Rollout == nil || current.Rollout == nil || len(next.Rollout.Touched) != len(current.Rollout.Touched) {
+		return false
+	}
+	moved, was := *next.Rollout, current.Rollout
+	back := func(clock *time.Time, to time.Time) {
+		if !clock.IsZero() && !to.IsZero() {
+			*clock = to
+		}
+	}
+	back(&moved.Since, was.Since)
+	back(&moved.From, was.From)
+	moved.Touched = slices.Clone(moved.Touched)
+	for i := range moved.Touched {
+		back(&moved.Touched[i].At, was.Touched[i].At)
+		back(&moved.Touched[i].Lost, was.Touched[i].Lost)
+	}
+	next.Rollout = &moved
+	return sameJSON(next, current)
 }
 
 // sameJSON reports whether two values are stored alike. Values that are the same, as they

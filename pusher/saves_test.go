@@ -1,0 +1,51 @@
+package pusher
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// A wave whose only instance cannot be pushed to begins anew in every step, and a soak while an instance is away. The
+// state, of which that is a part, is saved with what is reported all the same, and not again and again: in a cluster each
+// save is a write of a Secret.
+func TestStateIsNotSavedInEveryStep(t *testing.T) {
+	t.Parallel()
+	for name, ails := range map[string][]string{
+		"a push that fails":   {"answers", "500", "POST", "/configuration/raw"},
+		"an instance is away": {"is", "gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &story{world: newWorld(t, "edge-1", "edge-2"), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, pairs: map[string]pair{}}
+				s.certificate()
+				s.begin()
+				s.command("publish 1")
+				s.runs("1", 2)
+				s.instance("edge-1", ails)
+				s.instance("edge-2", ails)
+				s.command("publish 2")
+				pass(time.Minute)
+				s.keeps.mu.Lock()
+				s.keeps.saves, s.keeps.takes = 0, 50*time.Millisecond
+				s.keeps.mu.Unlock()
+				pass(5 * time.Minute)
+				s.keeps.mu.Lock()
+				saves := s.keeps.saves
+				s.keeps.takes = 0
+				s.keeps.mu.Unlock()
+				if limit := 5*60/3 + 100; saves > limit { // what is reported every three seconds, and steps that push
+					t.Errorf("the state was saved %d times in five minutes, want %d at most", saves, limit)
+				}
+				for _, name := range []string{"edge-1", "edge-2"} {
+					s.instance(name, []string{"is", "well"})
+				}
+				s.runs("2", 2)
+				s.end()
+			})
+		})
+	}
+}
