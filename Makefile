@@ -93,7 +93,7 @@ demo: deps build ## show the main job as a short story; KEEP=1 leaves it running
 	@build/bin/demo
 
 # Packages whose tests compute a lot where the race detector has nothing to find: they start no
-# goroutine, and what compiles for routingtest has the detector in package compiler.
+# goroutine, or wait for Helm as the chart's do, and what compiles for routingtest has the detector in package compiler.
 WITHOUT_DETECTOR := pusher/rollout|charts/charttest|compiler/routingtest|compiler/expression|compiler/migrate/gatewayapi|snapshots|internal/haproxycfg|cmd/hapsnap
 WITHOUT_DETECTOR_FLAGS = $(filter-out -race -gcflags=%,$(TESTFLAGS))
 

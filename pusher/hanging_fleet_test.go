@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Three of ten instances hang, in the middle of the waves: they take
@@ -28,8 +27,7 @@ func TestManyInstancesHang(t *testing.T) {
 				hanging = append(hanging, names[n])
 			}
 		}
-		s := &story{world: newWorld(t, names...), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, pairs: map[string]pair{}}
-		s.certificate()
+		s := newStory(t, names...)
 		s.command("policy waves: ['1', 25%, 100%]")
 		s.set("soak", 30*time.Second)
 		s.set("poll", 30*time.Second)

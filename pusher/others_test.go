@@ -292,6 +292,15 @@ func (k *hangingStateStore) release() {
 	k.open = nil
 }
 
+// count has saves take so long from now on, and returns how many there were since it was last called.
+func (k *hangingStateStore) count(takes time.Duration) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	saves := k.saves
+	k.saves, k.takes = 0, takes
+	return saves
+}
+
 func (k *hangingStateStore) Save(ctx context.Context, data []byte) error {
 	k.mu.Lock()
 	open, heeded := k.open, ctx.Done()

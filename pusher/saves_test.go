@@ -4,8 +4,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // A wave whose only instance cannot be pushed to begins anew in every step, and a soak while an instance is away. The
@@ -20,8 +18,7 @@ func TestStateIsNotSavedInEveryStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &story{world: newWorld(t, "edge-1", "edge-2"), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, pairs: map[string]pair{}}
-				s.certificate()
+				s := newStory(t, "edge-1", "edge-2")
 				s.begin()
 				s.command("publish 1")
 				s.runs("1", 2)
@@ -29,14 +26,9 @@ func TestStateIsNotSavedInEveryStep(t *testing.T) {
 				s.instance("edge-2", ails)
 				s.command("publish 2")
 				pass(time.Minute)
-				s.keeps.mu.Lock()
-				s.keeps.saves, s.keeps.takes = 0, 50*time.Millisecond
-				s.keeps.mu.Unlock()
+				s.keeps.count(50 * time.Millisecond)
 				pass(5 * time.Minute)
-				s.keeps.mu.Lock()
-				saves := s.keeps.saves
-				s.keeps.takes = 0
-				s.keeps.mu.Unlock()
+				saves := s.keeps.count(0)
 				if limit := 5*60/3 + 100; saves > limit { // what is reported every three seconds, and steps that push
 					t.Errorf("the state was saved %d times in five minutes, want %d at most", saves, limit)
 				}

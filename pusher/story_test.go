@@ -99,9 +99,13 @@ type pair struct {
 	version string
 }
 
-func newStory(t *testing.T) *story {
+// newStory returns one of these instances, or of a, b and c.
+func newStory(t *testing.T, instances ...string) *story {
 	t.Helper()
-	s := &story{world: newWorld(t, "a", "b", "c"), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, told: map[string]int{}, pairs: map[string]pair{}, keys: map[string]*age.X25519Identity{}}
+	if len(instances) == 0 {
+		instances = []string{"a", "b", "c"}
+	}
+	s := &story{world: newWorld(t, instances...), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, told: map[string]int{}, pairs: map[string]pair{}, keys: map[string]*age.X25519Identity{}}
 	s.certificate()
 	return s
 }

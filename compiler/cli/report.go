@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -58,9 +58,9 @@ type reporter struct {
 	write   func(ctx context.Context, report []byte, at time.Time) error
 	log     *slog.Logger
 
-	last   []byte    // what was written last, without times
-	at     time.Time // when
-	failed string    // the error of the last write, which is logged once
+	last   *controller.Report // what was written last, without the time of the last compile; nil for nothing
+	at     time.Time          // when
+	failed string             // the error of the last write, which is logged once
 }
 
 // newReporter returns what writes into the Secret.
@@ -98,19 +98,18 @@ func (r *reporter) once(ctx context.Context, now time.Time) {
 		r.last = nil
 		return
 	}
+	of := *report.Compiler
+	of.LastSuccess, of.Gateway = time.Time{}, nil // Within leaves out the second
+	untimed := &controller.Report{Head: report.Head, Found: report.Found, Withheld: report.Withheld, Compiler: &of}
+	if now.Sub(r.at) < reportAge && reflect.DeepEqual(untimed, r.last) {
+		return
+	}
 	report, err := report.Within(configmapstore.MaxReport)
 	if err != nil {
 		r.log.Error("the report of the compiler cannot be written", "err", err)
 		return
 	}
-	success := report.Compiler.LastSuccess
-	report.Compiler.LastSuccess = time.Time{}
-	untimed, _ := json.Marshal(report) // it was marshalled before
-	if bytes.Equal(untimed, r.last) && now.Sub(r.at) < reportAge {
-		return
-	}
-	report.Compiler.LastSuccess = success
-	text, _ := json.Marshal(report)
+	text, _ := json.Marshal(report) // it was marshalled before
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if err := r.write(ctx, text, now); err != nil {

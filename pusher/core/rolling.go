@@ -29,10 +29,7 @@ func (r *rolling) takeStep(now time.Time) {
 	next, pushes, waits := r.policy.Step(r.state.Rollout, r.observe(now), now)
 	waits = r.waitForNeeds(waits)
 	switch {
-	case sameJSON(next, r.state.Rollout):
-		r.waits = waits
-		r.results, r.reloads = nil, map[string]int{}
-	case len(pushes) == 0 && onlyClocks(next, r.state.Rollout):
+	case sameJSON(next, r.state.Rollout), len(pushes) == 0 && onlyClocks(next, r.state.Rollout):
 		// A wave without members that can be pushed to, or a soak that waits for an instance, begins anew in every
 		// step. The state would be saved without a pause, as long as that takes; the next report saves it.
 		r.state.Rollout, r.waits = next, waits

@@ -12,7 +12,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -97,10 +96,7 @@ func TestWithoutTheRightToWriteEvents(t *testing.T) {
 		rules []rbacv1.PolicyRule
 		says  bool
 	}{"operator": {channel.VerbPin, slices.Concat(acting, Saying()), true}, "without": {channel.VerbUnpin, acting, false}} {
-		config, err := clientcmd.BuildConfigFromFlags("", p.server.Grant(t, p.namespace, name, test.rules))
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := p.configOf(name, test.rules)
 		var log bytes.Buffer
 		s := p.open(func(o *Options) {
 			o.Config = config

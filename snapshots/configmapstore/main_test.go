@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -65,6 +66,16 @@ func newPlace(t *testing.T) *place {
 		})
 	})
 	return p
+}
+
+// configOf returns how the API server is reached by a service account that may do what the rules say.
+func (p *place) configOf(account string, rules []rbacv1.PolicyRule) *rest.Config {
+	p.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", p.server.Grant(p.T, p.namespace, account, rules))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return config
 }
 
 type transport func(*http.Request) (*http.Response, error)

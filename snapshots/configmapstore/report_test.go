@@ -9,17 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // secretsAs returns a client for who may do what rules say.
 func (p *place) secretsAs(account string, rules []rbacv1.PolicyRule) corev1client.SecretsGetter {
 	p.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", p.server.Grant(p.T, p.namespace, account, rules))
-	if err != nil {
-		p.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(p.configOf(account, rules))
 	if err != nil {
 		p.Fatal(err)
 	}

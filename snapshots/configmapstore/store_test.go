@@ -15,7 +15,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -335,12 +334,7 @@ func TestNamesThatAreNone(t *testing.T) {
 // as opens the store as a service account that may do what the rules say.
 func (p *place) as(name string, rules []rbacv1.PolicyRule) *Store {
 	p.Helper()
-	kubeconfig := cluster.Server(p.T).Grant(p.T, p.namespace, name, rules)
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		p.Fatal(err)
-	}
-	s, err := Open(Options{Config: config, Namespace: p.namespace, Name: "edge"})
+	s, err := Open(Options{Config: p.configOf(name, rules), Namespace: p.namespace, Name: "edge"})
 	if err != nil {
 		p.Fatal(err)
 	}

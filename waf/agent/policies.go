@@ -44,8 +44,8 @@ func newPolicies(most int, m *metrics) *policies {
 	return &policies{most: most, metrics: m, turn: make(chan struct{}, 1), byKey: map[policyKey]*list.Element{}}
 }
 
-// use returns a policy by its text, with some rules, prepared once however many ask at a time, and a function to call when it is used
-// no more. It returns nil when ctx is done before that. Preparing goes on then, for those who come later.
+// use returns a policy by its text, with some rules, prepared once however many ask at a time, and a function to call
+// when it is used no more. It returns nil when ctx is done before that. Preparing goes on then, for those who come later.
 func (p *policies) use(ctx context.Context, rules *ruleSet, text []byte) (*prepared, func()) {
 	for ctx.Err() == nil {
 		if held := p.held(rules.version, text); held != nil {
