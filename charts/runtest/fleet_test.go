@@ -274,28 +274,28 @@ data:
 }
 
 // breakPod has a container of HAProxy start with a configuration that somebody edited. It
-// starts all the same, and the pusher brings it the one that it should run.
+// starts all the same, and the pusher brings it the one that it should run. Meanwhile there is no pusher: it
+// would bring that one before HAProxy read the edited one, and stop after three repairs that were undone.
 func (r *release) breakPod(t *testing.T, host string) {
 	t.Helper()
+	r.apply(t, "--set", "pusher.replicas=0")
+	eventually(t, "the pushers are gone", func() bool { return len(r.names(t, "pusher")) == 0 })
 	names := r.names(t, "haproxy")
 	pod := r.pods(t, "haproxy")[names[0]]
 	path := filepath.Join(r.kubelet.Volume(pod, "config"), "haproxy.cfg")
-	var last time.Time
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append(text, "nonsense\n"...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.kubelet.Kill(pod, "haproxy")
 	eventually(t, "HAProxy goes back to the first configuration", func() bool {
-		if time.Since(last) > 10*time.Second { // the pusher may have written the file before HAProxy read it
-			last = time.Now()
-			text, err := os.ReadFile(path)
-			if err == nil {
-				err = os.WriteFile(path, append(text, "nonsense\n"...), 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.kubelet.Kill(pod, "haproxy")
-		}
 		refused, err := os.ReadFile(path + ".refused")
 		return err == nil && strings.HasSuffix(string(refused), "nonsense\n")
 	})
+	r.apply(t)
 	eventually(t, "the pod is ready again", func() bool {
 		return status(t, pod.Status.PodIP+":8404", host, "/ready") == http.StatusOK && status(t, pod.Status.PodIP+":80", host, "/") == http.StatusOK
 	})
