@@ -46,10 +46,13 @@ export RACE_FLAGS := $(WITHOUT_RACES:%=-gcflags=%=-race=false)
 # With the race detector each program would sleep for a second at its end.
 export GORACE ?= atexit_sleep_ms=20
 
+# Tests wait for programs half of the time: with the packages beside them, one package more than
+# the usual two cores keeps these busy.
+PARALLEL := $(shell nproc)
+
 # The timeout is each package's: what takes five minutes on a quiet machine takes half an hour on one that does
-# something else as well. Tests wait for programs half of the time, so that one package more than
-# the usual two cores keeps these busy. `make lint` vets.
-TESTFLAGS ?= -race $(RACE_FLAGS) -vet=off -timeout 60m -p $(shell expr $$(nproc) + 1)
+# something else as well. `make lint` vets.
+TESTFLAGS ?= -race $(RACE_FLAGS) -vet=off -timeout 60m -p $(PARALLEL)
 
 # Memory is cheaper than the time of two cores: tests, and the programs that they run, collect garbage
 # less often, and keep temporary files in memory where there is plenty.
@@ -92,23 +95,29 @@ demo: deps build ## show the main job as a short story; KEEP=1 leaves it running
 	@go build -buildvcs=false -o build/bin/demo ./examples/demo
 	@build/bin/demo
 
-# Packages whose tests compute a lot where the race detector has nothing to find: they start no
-# goroutine, or wait for Helm as the chart's do, and what compiles for routingtest has the detector in package compiler.
-WITHOUT_DETECTOR := pusher/rollout|charts/charttest|compiler/routingtest|compiler/expression|compiler/migrate/gatewayapi|snapshots|internal/haproxycfg|cmd/hapsnap
-WITHOUT_DETECTOR_FLAGS = $(filter-out -race -gcflags=%,$(TESTFLAGS))
+# Packages whose code or tests start a goroutine, or use what does. In the others the race detector has nothing to find.
+CONCURRENT = go list $$(grep -rlE --include='*.go' --exclude-dir=build --exclude-dir=tools '\bgo (func|[A-Za-z.]+\()|\.Go\(|"sync|\bchan |net/http|net\.Listen|exec\.Command|controller-runtime|/internal/testing/' . | xargs -n1 dirname | sort -u)
+
+# Of these, the packages whose tests compute a lot where it has nothing to find either: they
+# wait for Helm as the chart's do, and what compiles for routingtest has the detector in package compiler.
+WITHOUT_DETECTOR := charts/charttest|compiler/routingtest|compiler/expression|compiler/migrate/gatewayapi|internal/haproxycfg|cmd/hapsnap
+WITHOUT_DETECTOR_FLAGS = $(filter-out -race -gcflags=% -p $(PARALLEL),$(TESTFLAGS)) -p 1
 
 # The packages whose tests take the longest begin first: whoever is last is alone.
 LONGEST := compiler|pusher|testscripts|charts/runtest|snapshots/gitstore
 
+# The packages without the race detector are tested beside the others, one at a time.
 .PHONY: test
 test: test-deps ## install what is missing and run every test
-	@set -e; packages=$$(go list $(PACKAGES)); \
+	@packages=$$(go list $(PACKAGES)); \
 	packages=$$(echo "$$packages" | grep -E 'hapsnap/($(LONGEST))$$' || :; echo "$$packages" | grep -vE 'hapsnap/($(LONGEST))$$' || :); \
-	with=$$(echo "$$packages" | grep -vE '/($(WITHOUT_DETECTOR))$$' || :); \
-	without=$$(echo "$$packages" | grep -E '/($(WITHOUT_DETECTOR))$$' || :); \
-	status=0; \
+	with=$$($(CONCURRENT) | grep -vE '/($(WITHOUT_DETECTOR))$$'); \
+	without=$$(echo "$$packages" | grep -vxF "$$with" || :); \
+	with=$$(echo "$$packages" | grep -xF "$$with" || :); \
+	status=0; beside=; \
+	[ -z "$$without" ] || { go test -count=1 $(WITHOUT_DETECTOR_FLAGS) $(if $(SKIP),-skip '$(SKIP)') $$without & beside=$$!; }; \
 	[ -z "$$with" ] || go test -count=1 $(TESTFLAGS) $(if $(SKIP),-skip '$(SKIP)') $$with || status=1; \
-	[ -z "$$without" ] || go test -count=1 $(WITHOUT_DETECTOR_FLAGS) $(if $(SKIP),-skip '$(SKIP)') $$without || status=1; \
+	[ -z "$$beside" ] || wait $$beside || status=1; \
 	exit $$status
 
 .PHONY: compare-api
@@ -154,11 +163,13 @@ generate: ## write schemas, references and other generated files anew
 fresh: ## fail when a generated file is stale, as `make test` does later
 	go test -count=1 -run '$(FRESH)' $(GENERATED)
 
+# The suite of the Gateway API waits most of the time, so that it runs beside the tests with HAProxy 3.0.
 .PHONY: check
 check: format lint tidy build ## everything that CI checks
 	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory test-3.0
-	@$(MAKE) --no-print-directory conformance
+	@$(MAKE) --no-print-directory conformance >build/conformance.txt 2>&1 & conformance=$$!; \
+	status=0; $(MAKE) --no-print-directory test-3.0 || status=1; \
+	wait $$conformance || status=1; cat build/conformance.txt; exit $$status
 
 .PHONY: format
 format: ## fail for files that gofmt would change
