@@ -33,7 +33,7 @@ func newAlike(config []byte) alike {
 }
 
 // textOf is all that HAProxy reads of a backend but for its name, and for the Service whose servers are
-// put into it.
+// put into it. Once they are, a comment names the Service.
 func textOf(s haproxycfg.Section) string {
 	var b strings.Builder
 	b.WriteString(s.From)
@@ -42,11 +42,13 @@ func textOf(s haproxycfg.Section) string {
 		if directive, ok := bytes.CutPrefix(text, []byte("#hapsnap servers ")); ok {
 			_, text, _ = bytes.Cut(directive, []byte(" "))
 			b.WriteString("\n#hapsnap servers")
+		} else if bytes.HasPrefix(text, []byte("#")) && !bytes.HasPrefix(text, []byte("#hapsnap")) {
+			text = nil
 		}
 		b.WriteByte('\n')
 		b.Write(text)
 	}
-	return b.String()
+	return strings.TrimRight(b.String(), "\n")
 }
 
 // spread returns faults with those of the backends that have the same text as one at fault.

@@ -1,8 +1,11 @@
 package validate_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -58,6 +61,31 @@ func TestVerdictsOfOnePerText(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// HAProxy is asked about few of many backends whose text is the same but for their Services.
+func TestOnePerTextAsksAboutFew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	haproxy, asked := filepath.Join(dir, "haproxy"), filepath.Join(dir, "asked.cfg")
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" != -c ] || cp haproxy.cfg %s\nexec %s \"$@\"\n", asked, cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err := os.WriteFile(haproxy, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	check, err := validate.Find(t.Context(), haproxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := withMistake(rand.New(rand.NewPCG(1, 2)), "http-request deny", 1)
+	v, err := check.Check(t.Context(), validate.Input{Artifact: render.Artifact{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}}, OnePerText: true})
+	if err != nil || len(v.Faults) > 0 {
+		t.Fatal(v.Faults, err)
+	}
+	text, err := os.ReadFile(asked)
+	// Three texts, and the two that the frontend names.
+	if n := strings.Count(string(text), "\nbackend "); err != nil || n < 3 || n > 5 {
+		t.Errorf("of 25 backends, HAProxy was asked about %d: %v", n, err)
 	}
 }
 
