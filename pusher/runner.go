@@ -380,8 +380,7 @@ type follower interface {
 	Follow(ctx context.Context, changed func())
 }
 
-// calm is how long the store is left alone after a change: what is published in
-// pieces is one.
+// calm is the least time from one look into the store to the next, however often it tells of changes.
 const calm = 100 * time.Millisecond
 
 // watchStore looks into the store again and again, and whenever it may have changed,
@@ -401,6 +400,7 @@ func (b inbox) watchStore(ctx context.Context, o Options) {
 	ticker := time.NewTicker(o.PollInterval)
 	defer ticker.Stop()
 	for {
+		looked := time.Now()
 		once, cancel := context.WithTimeout(ctx, viewTimeout)
 		view, err := o.Store.View(once)
 		cancel()
@@ -418,7 +418,7 @@ func (b inbox) watchStore(ctx context.Context, o Options) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(calm):
+		case <-time.After(time.Until(looked.Add(calm))):
 		}
 	}
 }

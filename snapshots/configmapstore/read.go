@@ -239,9 +239,22 @@ func (s *Store) follow(ctx context.Context, changed func()) error {
 		if event.Type == watch.Error {
 			return fmt.Errorf("watch: %w", apierrors.FromObject(event.Object))
 		}
-		changed()
+		if !isUnfinished(event) {
+			changed()
+		}
 	}
 	return nil
+}
+
+// isUnfinished reports whether a snapshot is being written, of which readers see nothing until its manifest is complete.
+// A chunk that was delivered has no owner, and may be the last that a snapshot waits for.
+func isUnfinished(event watch.Event) bool {
+	o, ok := event.Object.(*metav1.PartialObjectMetadata)
+	if !ok || event.Type == watch.Deleted {
+		return false
+	}
+	part := o.Labels[PartLabel]
+	return part == partManifest && o.Labels[StateLabel] == stateStaged || part == partChunk && len(o.OwnerReferences) > 0
 }
 
 // events begins a watch from now on, without the objects that are already there. It leaves out the

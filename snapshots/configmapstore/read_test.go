@@ -1,87 +1,28 @@
 package configmapstore
 
 import (
-	"context"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
-	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// followed has a store followed until the test ends; a value comes after a change.
-func followed(t *testing.T, s *Store) <-chan struct{} {
-	t.Helper()
-	changes, ended := make(chan struct{}, 1), make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer close(ended)
-		s.Follow(ctx, func() {
-			select {
-			case changes <- struct{}{}:
-			default:
-			}
-		})
-	}()
-	t.Cleanup(func() { cancel(); <-ended })
-	return changes
-}
-
-// hears waits for changes until something is true.
-func hears(t *testing.T, changes <-chan struct{}, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for {
-		select {
-		case <-changes:
-			if ok() {
-				return
-			}
-		case <-deadline:
-			t.Fatalf("nothing was heard of %s", what)
-		}
-	}
-}
-
 func always() bool { return true }
 
-// What is published, deleted and said in the channel is heard of, and nothing of
-// other stores.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	s := p.as("reader", Reading(p.namespace))
-	changes := followed(t, s)
-	hears(t, changes, "the beginning", always)
-	writer := p.open()
-	first := publish(t, writer, storetest.Draft("a"))
-	second := publish(t, writer, storetest.Draft("b"))
-	ids := func() []snapshots.ID {
-		ids, err := s.IDs(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
-		return ids
-	}
-	hears(t, changes, "snapshots", func() bool { return len(ids()) == 2 })
-	pause := func(c *channel.Channel) error { *c = c.Paused(channel.Pause{By: "ops"}); return nil }
-	if err := writer.UpdateChannel(t.Context(), "pause", noon, pause); err != nil {
-		t.Fatal(err)
-	}
-	hears(t, changes, "a pause", func() bool {
-		v, err := s.View(t.Context())
-		return err == nil && v.Channel.Spec.Pause != nil
-	})
-	if err := writer.Delete(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
-	hears(t, changes, "a deletion", func() bool { got := ids(); return len(got) == 1 && got[0] == second })
+	changes := storetest.Followed(t, s)
+	storetest.Hears(t, changes, "the beginning", always)
+	storetest.RunFollowing(t, changes, s, p.open())
 }
 
 // While the API server is away it is asked now and then, and when it is back, what
@@ -103,8 +44,8 @@ func TestFollowThroughARestart(t *testing.T) {
 		}
 		return openAs(t, config, namespace)
 	}
-	changes := followed(t, open(true))
-	hears(t, changes, "the beginning", always)
+	changes := storetest.Followed(t, open(true))
+	storetest.Hears(t, changes, "the beginning", always)
 	server.Stop(t)
 	asked.Store(0)
 	away := time.Now()
@@ -113,13 +54,13 @@ func TestFollowThroughARestart(t *testing.T) {
 	if n, most := asked.Load(), 8+int32(time.Since(away)/time.Second); n > most {
 		t.Errorf("within %s, an API server that was away was asked %d times", time.Since(away), n)
 	}
-	hears(t, changes, "its return", always)
+	storetest.Hears(t, changes, "its return", always)
 	select {
 	case <-changes:
 	default:
 	}
 	publish(t, open(false), storetest.Draft("a"))
-	hears(t, changes, "a snapshot", always)
+	storetest.Hears(t, changes, "a snapshot", always)
 }
 
 func openAs(t *testing.T, config *rest.Config, namespace string) *Store {
@@ -129,4 +70,37 @@ func openAs(t *testing.T, config *rest.Config, namespace string) *Store {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// Readers are told when a snapshot is whole, and not of each piece that is written before; what was delivered has its
+// pieces in any order.
+func TestIsUnfinished(t *testing.T) {
+	t.Parallel()
+	object := func(owned bool, labels ...string) *metav1.PartialObjectMetadata {
+		o := &metav1.PartialObjectMetadata{}
+		o.Labels = map[string]string{PartLabel: labels[0]}
+		if len(labels) > 1 {
+			o.Labels[StateLabel] = labels[1]
+		}
+		if owned {
+			o.OwnerReferences = []metav1.OwnerReference{{Name: "manifest"}}
+		}
+		return o
+	}
+	for name, c := range map[string]struct {
+		event watch.Event
+		want  bool
+	}{
+		"a manifest that is staged":    {watch.Event{Type: watch.Added, Object: object(false, partManifest, stateStaged)}, true},
+		"a manifest that is complete":  {watch.Event{Type: watch.Modified, Object: object(false, partManifest, stateComplete)}, false},
+		"a manifest that is delivered": {watch.Event{Type: watch.Added, Object: object(false, partManifest, stateDelivered)}, false},
+		"a chunk that is written":      {watch.Event{Type: watch.Added, Object: object(true, partChunk)}, true},
+		"a chunk that is delivered":    {watch.Event{Type: watch.Added, Object: object(false, partChunk)}, false},
+		"the channel":                  {watch.Event{Type: watch.Modified, Object: object(false, partChannel)}, false},
+		"a staged manifest that goes":  {watch.Event{Type: watch.Deleted, Object: object(false, partManifest, stateStaged)}, false},
+	} {
+		if got := isUnfinished(c.event); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }
