@@ -39,7 +39,8 @@ func (s *Store) Follow(ctx context.Context, changed func()) {
 			if s.shows(event.Name) {
 				changed()
 			}
-		case <-notify.Errors: // events were lost
+		case err := <-notify.Errors:
+			s.log.Warn("notifications of changes were lost, the store is read again", "store", s.String(), "err", err)
 			changed()
 		}
 	}
