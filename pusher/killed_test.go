@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/memory"
+	"github.com/hapsnap/hapsnap/internal/testing/race"
 )
 
 // killedIn is what happens to fleets whose pushers are killed, in the words of [TestStories]:
@@ -32,6 +33,10 @@ var killedIn = map[string]string{
 	"file edited by hand":        "publish 1\npusher begins\nedit b 100 5",
 	"map removed by hand":        "publish 1\npusher begins\nremove c maps/",
 }
+
+// killStride is how many steps apart pushers are killed. The race detector makes each
+// life last several times as long, and needs to see only some.
+var killStride = map[bool]int{false: 1, true: 11}[race.Enabled]
 
 // Killed at any step of whatever it does, and started again: the fleet gets to where it
 // was going, and nobody is told anything more often than if nobody had been killed.

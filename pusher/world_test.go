@@ -23,7 +23,6 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/memory"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
-	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
 // world is a site whose instances are in memory. It belongs in a bubble of time
@@ -298,9 +297,10 @@ func (l *life) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 }
 
-// mortalStore is what a pusher that may be dead has of the store.
+// mortalStore is what a pusher that may be dead has of the store. It does not tell of changes: simulated time stands
+// still while something waits for the kernel to tell.
 type mortalStore struct {
-	*dirstore.Store
+	Store
 	life *life
 }
 
