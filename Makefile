@@ -46,13 +46,10 @@ export RACE_FLAGS := $(WITHOUT_RACES:%=-gcflags=%=-race=false)
 # With the race detector each program would sleep for a second at its end.
 export GORACE ?= atexit_sleep_ms=20
 
-# Tests wait for programs half of the time: with the packages beside them, one package more than
-# the usual two cores keeps these busy.
-PARALLEL := $(shell nproc)
-
 # The timeout is each package's: what takes five minutes on a quiet machine takes half an hour on one that does
-# something else as well. `make lint` vets.
-TESTFLAGS ?= -race $(RACE_FLAGS) -vet=off -timeout 60m -p $(PARALLEL)
+# something else as well. Tests wait for programs half of the time: with the packages beside them, one package more than
+# the usual two cores keeps these busy. `make lint` vets.
+TESTFLAGS ?= -race $(RACE_FLAGS) -vet=off -timeout 60m -p $(shell nproc)
 
 # Memory is cheaper than the time of two cores: tests, and the programs that they run, collect garbage
 # less often, and keep temporary files in memory where there is plenty.
@@ -101,7 +98,7 @@ CONCURRENT = go list $$(grep -rlE --include='*.go' --exclude-dir=build --exclude
 # Of these, the packages whose tests compute a lot where it has nothing to find either: they
 # wait for Helm as the chart's do, and what compiles for routingtest has the detector in package compiler.
 WITHOUT_DETECTOR := charts/charttest|compiler/routingtest|compiler/expression|compiler/migrate/gatewayapi|internal/haproxycfg|cmd/hapsnap
-WITHOUT_DETECTOR_FLAGS = $(filter-out -race -gcflags=% -p $(PARALLEL),$(TESTFLAGS)) -p 1
+WITHOUT_DETECTOR_FLAGS = $(filter-out -race -gcflags=%,$(TESTFLAGS)) -p 1
 
 # The packages whose tests take the longest begin first: whoever is last is alone.
 LONGEST := compiler|pusher|testscripts|charts/runtest|snapshots/gitstore
@@ -109,9 +106,9 @@ LONGEST := compiler|pusher|testscripts|charts/runtest|snapshots/gitstore
 # The packages without the race detector are tested beside the others, one at a time.
 .PHONY: test
 test: test-deps ## install what is missing and run every test
-	@packages=$$(go list $(PACKAGES)); \
+	@packages=$$(go list $(PACKAGES)) || exit; \
 	packages=$$(echo "$$packages" | grep -E 'hapsnap/($(LONGEST))$$' || :; echo "$$packages" | grep -vE 'hapsnap/($(LONGEST))$$' || :); \
-	with=$$($(CONCURRENT) | grep -vE '/($(WITHOUT_DETECTOR))$$'); \
+	with=$$($(CONCURRENT) | grep -vE '/($(WITHOUT_DETECTOR))$$') || exit; \
 	without=$$(echo "$$packages" | grep -vxF "$$with" || :); \
 	with=$$(echo "$$packages" | grep -xF "$$with" || :); \
 	status=0; beside=; \

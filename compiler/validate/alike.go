@@ -33,7 +33,8 @@ func newAlike(config []byte) alike {
 }
 
 // textOf is all that HAProxy reads of a backend but for its name, and for the Service whose servers are
-// put into it. Once they are, a comment names the Service.
+// put into it. Once they are, a comment names the Service. Comments and blank lines keep the place of a line and say nothing, so
+// that those at the end are left out.
 func textOf(s haproxycfg.Section) string {
 	var b strings.Builder
 	b.WriteString(s.From)

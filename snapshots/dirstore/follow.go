@@ -14,7 +14,8 @@ import (
 const lookForFolders = time.Second
 
 // Follow calls changed when something in the store may have changed, until ctx is done. Network file systems
-// tell of no changes: the caller reads the store now and then anyway.
+// tell of no changes: the caller reads the store now and then anyway. Two folders are watched, and not all below them
+// as for manifests, since a snapshot comes by one rename.
 func (s *Store) Follow(ctx context.Context, changed func()) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
@@ -51,10 +52,12 @@ func Hears(t *testing.T, changes <-chan struct{}, what string, ok func() bool) {
 // the channel. Changes are what Followed returns for the reader.
 func RunFollowing(t *testing.T, changes <-chan struct{}, reader Reader, writer Store) {
 	t.Helper()
-	publish := func(content string) {
-		if _, _, err := writer.Publish(t.Context(), Draft(content)); err != nil {
+	publish := func(content string) snapshots.ID {
+		id, _, err := writer.Publish(t.Context(), Draft(content))
+		if err != nil {
 			t.Fatal(err)
 		}
+		return id
 	}
 	view := func() channel.View {
 		v, err := reader.View(t.Context())
@@ -63,17 +66,17 @@ func RunFollowing(t *testing.T, changes <-chan struct{}, reader Reader, writer S
 		}
 		return v
 	}
-	publish("a")
+	first := publish("a")
 	Hears(t, changes, "a snapshot", func() bool { return len(view().IDs) == 1 })
-	publish("b")
+	second := publish("b")
 	Hears(t, changes, "another one", func() bool { return len(view().IDs) == 2 })
 	pause := func(c *channel.Channel) error { *c = c.Paused(channel.Pause{By: "ops"}); return nil }
 	if err := writer.UpdateChannel(t.Context(), "pause", time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC), pause); err != nil {
 		t.Fatal(err)
 	}
 	Hears(t, changes, "a pause", func() bool { return view().Channel.Spec.Pause != nil })
-	if err := writer.Delete(t.Context(), view().IDs[0]); err != nil {
+	if err := writer.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	Hears(t, changes, "a deletion", func() bool { return len(view().IDs) == 1 })
+	Hears(t, changes, "a deletion", func() bool { ids := view().IDs; return len(ids) == 1 && ids[0] == second })
 }
