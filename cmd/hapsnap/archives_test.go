@@ -12,8 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -109,8 +111,30 @@ func prints(t *testing.T, program []byte, want string) {
 	if err := os.WriteFile(path, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), path, "--version").Output()
+	run := exec.CommandContext(t.Context(), path, "--version")
+	run.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	var initTrace bytes.Buffer
+	run.Stderr = &initTrace
+	out, err := run.Output()
 	if err != nil || string(out) != want {
 		t.Errorf("--version prints %q, %v; want %q", out, err, want)
+	}
+	startsSoon(t, initTrace.String())
+}
+
+// startsSoon fails for a package of ours that prepares much before main, which every command pays for: long
+// regular expressions and templates are compiled when they are first needed.
+func startsSoon(t *testing.T, initTrace string) {
+	t.Helper()
+	const most = 1_000_000
+	lines := regexp.MustCompile(`(?m)^init (\S+) .* (\d+) bytes, \d+ allocs$`).FindAllStringSubmatch(initTrace, -1)
+	for _, line := range lines {
+		allocated, err := strconv.Atoi(line[2])
+		if err != nil || strings.HasPrefix(line[1], "github.com/hapsnap/") && allocated > most {
+			t.Errorf("%s allocates %d bytes before main, more than %d", line[1], allocated, most)
+		}
+	}
+	if len(lines) == 0 {
+		t.Errorf("no package was seen to start:\n%s", initTrace)
 	}
 }

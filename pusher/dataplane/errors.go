@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // The classes of failure. An [*Error] matches exactly one of them with errors.Is,
@@ -123,7 +124,13 @@ const (
 	osReason = `(no space left on device|permission denied|no such file or directory|connection refused|read-only file system|file exists|input/output error|too many open files|is a directory|i/o timeout|operation not permitted|device or resource busy|disk quota exceeded)`
 )
 
-var known = regexp.MustCompile(`^(` + strings.Join([]string{
+// lazily returns what compiles an expression when it is first needed. Every command would take 20 ms longer if all
+// were compiled when it starts.
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
+var known = lazily(`^(` + strings.Join([]string{
 	`version mismatch: [\w ,:-]{1,200}`,
 	`version (or|and) transaction (not )?specified:[\w ,]{0,100}`,
 	`unauthorized|unauthenticated for invalid credentials|missing or invalid authorization`,
@@ -144,19 +151,19 @@ var known = regexp.MustCompile(`^(` + strings.Join([]string{
 
 var (
 	// finding is what HAProxy said of a configuration, as the API quotes it; it may be cut.
-	finding = regexp.MustCompile(`msg="(?:[^"\\]|\\.)*(?:"|$)`)
+	finding = lazily(`msg="(?:[^"\\]|\\.)*(?:"|$)`)
 	// startup is a line of HAProxy when it starts.
-	startup = regexp.MustCompile(`\[(?:ALERT|WARNING|NOTICE)\][^\n]*`)
+	startup = lazily(`\[(?:ALERT|WARNING|NOTICE)\][^\n]*`)
 	// opening is a fault of a file that HAProxy names outside of that.
-	opening = regexp.MustCompile(`failed to open ` + word)
-	inUse   = regexp.MustCompile(`^rejecting attempt to delete file ` + word + ` referenced in haproxy conf at line \d+`)
-	private = regexp.MustCompile(`(?i)-----BEGIN|authorization|\bbasic [a-z0-9+/=]{8,}|\bbearer [\w.~+/=-]{8,}|://[^/\s:@]*:[^@\s]+@|(password|passwd|secret|token|api[_-]?key)["']?\s*[=:]\s*\S`)
+	opening = lazily(`failed to open ` + word)
+	inUse   = lazily(`^rejecting attempt to delete file ` + word + ` referenced in haproxy conf at line \d+`)
+	private = lazily(`(?i)-----BEGIN|authorization|\bbasic [a-z0-9+/=]{8,}|\bbearer [\w.~+/=-]{8,}|://[^/\s:@]*:[^@\s]+@|(password|passwd|secret|token|api[_-]?key)["']?\s*[=:]\s*\S`)
 )
 
 // repeatable returns what may be repeated of the words of an API.
 func repeatable(message string) string {
 	message = strings.TrimSpace(message)
-	for kind, parts := range map[string][]*regexp.Regexp{
+	for kind, parts := range map[string][]func() *regexp.Regexp{
 		"validation error": {finding, startup, opening},
 		"Reload failed":    {startup, reloadFault},
 	} {
@@ -165,32 +172,32 @@ func repeatable(message string) string {
 		}
 		said := []string{}
 		for _, part := range parts {
-			said = append(said, part.FindAllString(message, -1)...)
+			said = append(said, part().FindAllString(message, -1)...)
 		}
 		if len(said) == 0 {
 			return kind
 		}
 		return withoutPrivate(kind + ": " + strings.Join(said, "\n"))
 	}
-	if inUse := inUse.FindString(message); inUse != "" {
+	if inUse := inUse().FindString(message); inUse != "" {
 		return inUse // and not the line that follows
 	}
-	if !known.MatchString(message) {
+	if !known().MatchString(message) {
 		return withheld
 	}
 	return withoutPrivate(message)
 }
 
 // reloadFault is what the API itself says of a reload that failed.
-var reloadFault = regexp.MustCompile(`failed to reload configuration|cannot reload: (dial unix ` + word + `: connect: )?` + osReason)
+var reloadFault = lazily(`failed to reload configuration|cannot reload: (dial unix ` + word + `: connect: )?` + osReason)
 
 // repeatableStartup returns what may be repeated of what HAProxy wrote when it started.
 func repeatableStartup(response string) string {
-	return withoutPrivate(strings.Join(startup.FindAllString(response, -1), "\n"))
+	return withoutPrivate(strings.Join(startup().FindAllString(response, -1), "\n"))
 }
 
 func withoutPrivate(text string) string {
-	if private.MatchString(text) {
+	if private().MatchString(text) {
 		return withheld
 	}
 	return text

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -16,8 +17,11 @@ import (
 //go:embed templates static
 var assets embed.FS
 
-// pages are the templates of all parts, and of the frame.
-var pages = template.Must(template.New("").Funcs(functions).ParseFS(assets, "templates/*.html"))
+// pages returns the templates of all parts, and of the frame. They are parsed when a page is first asked for, so that
+// commands without a page start sooner.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(functions).ParseFS(assets, "templates/*.html"))
+})
 
 // functions are those of the templates.
 var functions = template.FuncMap{
@@ -111,7 +115,7 @@ type rendered struct {
 // renderPart executes the template of a part. It is what a page holds and what the stream sends.
 func renderPart(p part, data any) (rendered, error) {
 	var out bytes.Buffer
-	if err := pages.ExecuteTemplate(&out, p.name, data); err != nil {
+	if err := pages().ExecuteTemplate(&out, p.name, data); err != nil {
 		return rendered{}, err
 	}
 	return rendered{p.name, p.class, template.HTML(strings.TrimSpace(out.String()))}, nil //nolint:gosec // html/template made it
