@@ -1,12 +1,9 @@
 package validate
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -186,12 +183,9 @@ func (c *Checker) askAlone(ctx context.Context, text string) ([]message, error) 
 			return nil, fmt.Errorf("stage %s: %w", name, err)
 		}
 	}
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, c.Path, "-c", "-f", stagedConfig)
-	cmd.Dir, cmd.Stderr = dir, &stderr
-	err = cmd.Run()
-	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed || ctx.Err() != nil {
-		return nil, fmt.Errorf("check the configuration with %s: %w", c.Path, errors.Join(err, ctx.Err()))
+	said, err := c.check(ctx, dir, []byte(text))
+	if err != nil {
+		return nil, err
 	}
-	return parseOutput(stderr.String()), nil
+	return parseOutput(said.stderr), nil
 }

@@ -1,0 +1,81 @@
+package validate_test
+
+import (
+	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/validate"
+)
+
+// wrapped returns a checker whose HAProxy writes each of its checks into the file that is returned, and does what
+// the script says before it runs.
+func wrapped(t *testing.T, script string) (c *validate.Checker, calls func() []string) {
+	t.Helper()
+	real, err := exec.LookPath(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path, log := filepath.Join(dir, "haproxy"), filepath.Join(dir, "log")
+	text := "#!/bin/sh\n[ \"$1\" = -v ] || echo \"$*\" >>" + log + "\n" + script + "\nexec " + real + " \"$@\"\n"
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = validate.Find(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	return c, func() []string {
+		data, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSpace(string(data)), "\n")
+	}
+}
+
+const (
+	quickly = "-c -f quick-start.cfg -f haproxy.cfg"
+	asItIs  = "-c -f haproxy.cfg"
+)
+
+// HAProxy need not load certificate authorities that a configuration does not use, and is asked without
+// our file about one that sets something of them.
+func TestChecksStartQuickly(t *testing.T) {
+	t.Parallel()
+	c, calls := wrapped(t, "")
+	accepted(t, c, validate.Input{Artifact: artifact(t, nil, model())})
+	httpclient := "    httpclient.ssl.verify required\n    httpclient.ssl.ca-file /nowhere/ca.pem\n"
+	_, err := c.Check(t.Context(), validate.Input{Artifact: artifact(t, map[string]string{"extend/global.cfg": httpclient}, model())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(calls(), "; "), quickly+"; "+asItIs; got != want {
+		t.Errorf("HAProxy was called with %s, want %s", got, want)
+	}
+}
+
+// HAProxy forgets the section of our file at its end: a configuration that begins without one is refused as ever.
+func TestQuickStartLendsNoSection(t *testing.T) {
+	t.Parallel()
+	c := find(t)
+	v, err := c.Check(t.Context(), validate.Input{Artifact: artifact(t, map[string]string{"haproxy/00-0.cfg": "maxconn 10\n"}, model())})
+	if err != nil || len(v.Faults) == 0 || !strings.Contains(v.Faults[0].Message, "out of section") {
+		t.Errorf("%v, %+v", err, v)
+	}
+}
+
+// A HAProxy that does not know the setting of our file checks without it, now and later.
+func TestQuickStartIsNotForEveryHAProxy(t *testing.T) {
+	t.Parallel()
+	c, calls := wrapped(t, `case "$*" in *quick-start*) echo "[ALERT]    (1) : config : parsing [quick-start.cfg:3] : unknown keyword" >&2; exit 1;; esac`)
+	for range 2 {
+		accepted(t, c, validate.Input{Artifact: artifact(t, nil, model())})
+	}
+	if got, want := strings.Join(calls(), "; "), quickly+"; "+asItIs+"; "+asItIs; got != want {
+		t.Errorf("HAProxy was called with %s, want %s", got, want)
+	}
+}
