@@ -15,13 +15,13 @@ import (
 // the script says before it runs.
 func wrapped(t *testing.T, script string) (c *validate.Checker, calls func() []string) {
 	t.Helper()
-	real, err := exec.LookPath(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	haproxy, err := exec.LookPath(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	path, log := filepath.Join(dir, "haproxy"), filepath.Join(dir, "log")
-	text := "#!/bin/sh\n[ \"$1\" = -v ] || echo \"$*\" >>" + log + "\n" + script + "\nexec " + real + " \"$@\"\n"
+	text := "#!/bin/sh\n[ \"$1\" = -v ] || echo \"$*\" >>" + log + "\n" + script + "\nexec " + haproxy + " \"$@\"\n"
 	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
