@@ -1,18 +1,28 @@
 package compiler
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io/fs"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
+	"github.com/hapsnap/hapsnap/templates"
 )
 
 // quarantined lists the objects that errors were found on, each with the first
@@ -154,4 +164,159 @@ func (m *sealMemo) seal(to sealing.Recipients, version string, read func() ([]by
 		m.now[key] = sealed
 	}
 	return sealed, err
+}
+
+// privateOf returns what must not be published of the Secrets of a compile: of all
+// that were read, in namespaces too that nothing else is compiled from.
+func privateOf(in Input) *leak.Index {
+	p := leak.Public{Knows: knownIn(in)}
+	for _, text := range in.Config.PublicSecrets {
+		if name, err := snapshots.ParseSecretName(text); err == nil { // as the configuration was checked
+			p.Secrets = append(p.Secrets, name)
+		}
+	}
+	secrets := make([]*corev1.Secret, len(in.Objects.Secrets))
+	for i, s := range in.Objects.Secrets {
+		secrets[i] = s.Value
+	}
+	return in.Read.Index(secrets, p)
+}
+
+// generatedNames matches names that hapsnap makes, such as those of cookies of sessions.
+var generatedNames = regexp.MustCompile(`^hapsnap[-_][0-9a-z_-]+$`)
+
+// knownIn says what is known of a value without the Secrets. Harmless are names of objects
+// and of hosts, what hapsnap makes of them, and words of the shipped templates and of the
+// default configuration. What an
+// administrator's templates or configuration hold is written there.
+func knownIn(in Input) func(value []byte) leak.Knowledge {
+	var names map[string]bool
+	var configured, usual []string
+	return func(value []byte) leak.Knowledge {
+		if names == nil {
+			names, configured, usual = namesIn(in.Objects), textsIn(in.Config), textsIn(usualConfig())
+		}
+		contains := func(text string) bool { return strings.Contains(text, string(value)) }
+		switch {
+		case isName(names, string(value)), generatedNames.Match(value), isShipped(value), slices.ContainsFunc(usual, contains):
+			return leak.Harmless
+		case slices.ContainsFunc(configured, contains), in.Templates != nil && in.Templates.Contains(value):
+			return leak.Written
+		}
+		return leak.Unknown
+	}
+}
+
+// isName reports whether a value is a name, or made of names as those of backends, maps'
+// keys and files are.
+func isName(names map[string]bool, value string) bool {
+	if names[value] {
+		return true
+	}
+	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune("_.:/|", r) })
+	isPart := func(part string) bool {
+		_, notPort := strconv.ParseUint(part, 10, 16)
+		return names[part] || notPort == nil || part == "http" || part == "https"
+	}
+	return len(parts) > 1 && !slices.ContainsFunc(parts, func(part string) bool { return !isPart(part) })
+}
+
+// usualConfig is the configuration that says nothing, with all that follows from it.
+func usualConfig() config.Config {
+	c := config.Default()
+	c.TLS = c.TLS.Effective()
+	return c
+}
+
+// textsIn returns the texts of a configuration.
+func textsIn(c config.Config) []string {
+	var fields map[string]any
+	if text, err := json.Marshal(c); err != nil || json.Unmarshal(text, &fields) != nil {
+		return nil // then fewer values are known, and more are refused
+	}
+	var out []string
+	inputs.EachField(fields, func(_ []any, text string) { out = append(out, text) })
+	return out
+}
+
+// namesIn returns the names of objects, of their namespaces and of hosts.
+func namesIn(in inputs.Inputs) map[string]bool {
+	out := map[string]bool{}
+	for _, i := range in.Provenance() {
+		out[i.Namespace], out[i.Name] = true, true
+	}
+	for _, o := range in.Ingresses {
+		for _, rule := range o.Value.Spec.Rules {
+			out[rule.Host] = true
+		}
+		for _, tls := range o.Value.Spec.TLS {
+			for _, host := range tls.Hosts {
+				out[host] = true
+			}
+		}
+	}
+	for _, o := range in.Gateway.Gateways {
+		for _, l := range o.Value.Spec.Listeners {
+			out[string(l.Name)] = true
+			if l.Hostname != nil {
+				out[string(*l.Hostname)] = true
+			}
+		}
+	}
+	for _, hosts := range in.Gateway.Hostnames() {
+		for _, host := range hosts {
+			out[string(host)] = true
+		}
+	}
+	return out
+}
+
+// isShipped reports whether a value is part of a shipped template.
+func isShipped(value []byte) bool {
+	found := false
+	_ = fs.WalkDir(templates.FS, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || found {
+			return err
+		}
+		text, err := templates.FS.ReadFile(path)
+		found = bytes.Contains(text, value)
+		return err
+	})
+	return found
+}
+
+// redacted returns diagnostics without private material, sorted. They get into the
+// manifest, into logs and into Events.
+func (c *compilation) redacted(ds []diag.Diagnostic) []diag.Diagnostic {
+	for i, d := range ds {
+		ds[i].Message, ds[i].Hint = c.private.Redact(d.Message, d.Object.Namespace), c.private.Redact(d.Hint, d.Object.Namespace)
+	}
+	return diag.Sort(ds)
+}
+
+// checkDraft refuses a draft with a private key in what was added to the artifact, and
+// hides what is in the words of its manifest. What was added are addresses of endpoints,
+// which are nobody's secret. Names stay: everybody
+// knows those. So does the subject, which has names of objects, files and sections.
+func (c *compilation) checkDraft(r *Result) error {
+	var faults []render.Fault
+	for _, f := range r.Draft.Files {
+		if _, ok := r.Artifact.Origins[f.Path]; ok {
+			continue // it was checked before
+		}
+		for _, found := range c.private.Find(f.Content) {
+			if found.Secret.Key == "" { // a value may be there because a tenant wants it to be
+				faults = append(faults, render.Fault{Message: fmt.Sprintf("%s would hold %s, and snapshots are kept where many can read them", f.Path, found.What)})
+			}
+		}
+	}
+	if len(faults) > 0 {
+		c.reportTemplates(faults)
+		r.Diagnostics = c.redacted(append(r.Diagnostics, c.reported...))
+		r.Draft = snapshots.Draft{}
+		return ErrTemplates // the configuration has it recorded
+	}
+	p := &r.Draft.Provenance
+	p.Trigger, p.Author = c.private.Redact(p.Trigger, ""), c.private.Redact(p.Author, "")
+	return nil
 }

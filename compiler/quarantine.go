@@ -2,15 +2,19 @@ package compiler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/process"
 )
 
 // settle leaves out objects until what remains may be published. HAProxy reports most
@@ -286,4 +290,188 @@ func templateDiagnostic(severity diag.Severity, f render.Fault) diag.Diagnostic 
 		d.Hint = fmt.Sprintf("in the line %q", f.Text)
 	}
 	return d
+}
+
+// A panic while something is compiled is a mistake of ours, or of a library, that some object brings out. Whoever may write
+// that object must not be able to end the compiler with it, again after each start, for everybody. So
+// the object is found by halves and left out as if it were not there: whatever looks at it may panic. What it
+// protects must not be served without that, so that with an object that protects something its whole namespace
+// is left out.
+
+// mostCrashes is how many objects are left out for panics in one compile. Each takes a compile for each bit of the number of
+// objects.
+const mostCrashes = 8
+
+// crashes remembers objects that a compile panicked for, so that they are not searched for each time.
+type crashes struct {
+	lock  sync.Mutex
+	known map[diag.Object]crashed
+}
+
+// crashed is an object as it was when it made a compile panic, and what is said of it.
+type crashed struct {
+	value any
+	said  diag.Diagnostic
+}
+
+// leaveOut returns an input without the objects that are known, and forgets those that are other ones by now.
+func (c *crashes) leaveOut(in Input) Input {
+	if c == nil {
+		return in
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	for object, known := range c.known {
+		if o, ok := find(in.Objects, object); ok && o.value == known.value {
+			in = in.withoutCrashed(o, known.said)
+		} else {
+			delete(c.known, object)
+		}
+	}
+	return in
+}
+
+func (c *crashes) add(o anObject, said diag.Diagnostic) {
+	if c == nil {
+		return
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.known == nil {
+		c.known = map[diag.Object]crashed{}
+	}
+	c.known[o.ref] = crashed{o.value, said}
+}
+
+// compileSafely is [compile] for objects of which some may make it panic.
+func compileSafely(ctx context.Context, in Input, check checker) (Result, error) {
+	in = in.Crashes.leaveOut(in)
+	panicked := false
+	for n := 0; ; n++ {
+		r, err := caught(ctx, in, check)
+		p, ok := errors.AsType[process.PanicError](err)
+		if !ok || n == mostCrashes || ctx.Err() != nil {
+			r.Panicked = panicked || ok
+			return r, err
+		}
+		panicked = true
+		in = in.forgetful() // memories may have been left in any state
+		o, found := crashing(ctx, in, check)
+		if !found {
+			return Result{Panicked: true}, err
+		}
+		said := diag.Diagnostic{
+			Severity: diag.Error, Object: o.ref, Position: o.at,
+			Message: fmt.Sprintf("is left out, since the compiler panics for it: %v", p.Value),
+			Hint:    "report it, with the object, as a mistake of hapsnap, in " + p.Place,
+		}
+		in.Crashes.add(o, said)
+		in = in.withoutCrashed(o, said)
+	}
+}
+
+func caught(ctx context.Context, in Input, check checker) (r Result, err error) {
+	err = process.Caught(func() error {
+		r, err = compile(ctx, in, check)
+		return err
+	})
+	return r, err
+}
+
+// forgetful returns an input without what earlier compiles remember.
+func (in Input) forgetful() Input {
+	in.Memo, in.Read, in.Claims, in.Routes, in.Seals, in.Countries = nil, nil, nil, nil, nil, nil
+	return in
+}
+
+// crashing finds the object without which, and without those after it, nothing panics.
+func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
+	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return a.ref.Compare(b.ref) })
+	n, err := boundary(len(all), func(n int) (bool, error) {
+		short := in
+		short.Objects = in.Objects.Without(refsOf(all[n:])...)
+		_, err := caught(ctx, short, check)
+		_, panicked := errors.AsType[process.PanicError](err)
+		return !panicked, ctx.Err()
+	})
+	if err != nil || n < 0 {
+		return anObject{}, false
+	}
+	return all[n], true
+}
+
+// withoutCrashed returns an input without an object, which is reported. With one that protects something, its namespace is
+// left out.
+func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
+	gone := []anObject{o}
+	in.Found = append(slices.Clone(in.Found), said)
+	if options.Protects(o.annotations) != "" {
+		for _, other := range everyObject(in.Objects) {
+			if other.ref.Namespace != o.ref.Namespace || other.ref == o.ref || !other.routes {
+				continue
+			}
+			gone = append(gone, other)
+			in.Found = append(in.Found, diag.Diagnostic{
+				Severity: diag.Error, Object: other.ref, Position: other.at,
+				Message: fmt.Sprintf("is left out with all routes of namespace %s: the compiler panics for %s, which protects something", o.ref.Namespace, o.ref),
+				Hint:    "delete " + o.ref.String() + ", or write it in another way",
+			})
+		}
+	}
+	in.Objects = in.Objects.Without(refsOf(gone)...)
+	return in
+}
+
+// anObject is one of any kind.
+type anObject struct {
+	ref         diag.Object
+	at          diag.Position
+	annotations map[string]string
+	value       any  // a pointer, by which an object is known to be the same
+	routes      bool // it sends requests somewhere
+}
+
+func refsOf(objects []anObject) []diag.Object {
+	out := make([]diag.Object, len(objects))
+	for i, o := range objects {
+		out[i] = o.ref
+	}
+	return out
+}
+
+func find(in inputs.Inputs, ref diag.Object) (anObject, bool) {
+	all := everyObject(in)
+	i := slices.IndexFunc(all, func(o anObject) bool { return o.ref == ref })
+	if i < 0 {
+		return anObject{}, false
+	}
+	return all[i], true
+}
+
+// everyObject returns all objects that people write.
+func everyObject(in inputs.Inputs) []anObject {
+	var out []anObject
+	add := func(objects ...anObject) { out = append(out, objects...) }
+	for _, o := range slices.Concat(in.Ingresses, in.Broken) {
+		add(anObject{o.Ref, o.Position(), o.Value.Annotations, o.Value, true})
+	}
+	for _, o := range in.Services {
+		add(anObject{o.Ref, o.Position(), o.Value.Annotations, o.Value, false})
+	}
+	for _, o := range in.Secrets {
+		add(anObject{o.Ref, o.Position(), nil, o.Value, false})
+	}
+	for _, o := range in.ConfigMaps {
+		add(anObject{o.Ref, o.Position(), nil, o.Value, false})
+	}
+	for _, o := range in.EndpointSlices {
+		add(anObject{o.Ref, o.Position(), nil, o.Value, false})
+	}
+	for kind, o := range in.Gateway.Each() {
+		add(anObject{o.Ref, o.Position(), o.Value.GetAnnotations(), o.Value, kind.IsRoute()})
+	}
+	for _, o := range in.Others {
+		add(anObject{o.Ref, o.Position(), o.Value.GetAnnotations(), o.Value, false})
+	}
+	return out
 }

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -269,4 +273,118 @@ func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.T
 		err = nil
 	}
 	return out, r, err
+}
+
+// The stages of a compile and of its publication, in order. Render and validate,
+// and translate too, come again for each set of objects that is tried.
+const (
+	StageRead      = "read"
+	StageTranslate = "translate"
+	StageRender    = "render"
+	StageValidate  = "validate"
+	StageDraft     = "draft"
+	StagePublish   = "publish"
+)
+
+// StageNames are all of them.
+var StageNames = []string{StageRead, StageTranslate, StageRender, StageValidate, StageDraft, StagePublish}
+
+// stageTexts are what people are told of them who wait at a terminal.
+var stageTexts = map[string]string{
+	StageRead: "reading the objects", StageTranslate: "translating the objects", StageRender: "rendering the templates",
+	StageValidate: "checking with haproxy", StageDraft: "making the snapshot", StagePublish: "publishing to the store",
+}
+
+// Stages gets notice of each stage that begins. It returns the context for the stage, and a
+// function to call at its end. It decides nothing. A nil Stages does nothing.
+type Stages func(ctx context.Context, name string) (context.Context, func(err error))
+
+// Begin reports the beginning of a stage.
+func (s Stages) Begin(ctx context.Context, name string) (context.Context, func(err error)) {
+	process.Doing(ctx, "%s", stageTexts[name])
+	if s == nil {
+		return ctx, func(error) {}
+	}
+	return s(ctx, name)
+}
+
+// mostCountryBytes bounds a file of the list of countries: a million networks take less.
+const mostCountryBytes = 128 << 20
+
+// readCountryFiles reads the files of the list of countries, and those in folders. What cannot be
+// read, or is empty, is wrong: a volume that is not mounted, or a download that failed, looks like it.
+func readCountryFiles(paths []string) []access.CountryFile {
+	var out []access.CountryFile
+	for _, path := range paths {
+		files, wrong := countryFilesIn(path)
+		if wrong != "" {
+			out = append(out, access.CountryFile{Path: path, Wrong: wrong})
+		}
+		for _, file := range files {
+			f := access.CountryFile{Path: file}
+			f.Text, f.Wrong = readCountryFile(file)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// countryFilesIn returns the files of a folder but hidden ones, in order; of a file, itself.
+func countryFilesIn(path string) (files []string, wrong string) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, whyUnread(err)
+	}
+	if !info.IsDir() {
+		return []string{path}, ""
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, whyUnread(err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	if slices.Sort(files); len(files) == 0 {
+		return nil, "has no file"
+	}
+	return files, ""
+}
+
+func readCountryFile(path string) (text, wrong string) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", whyUnread(err)
+	case !info.Mode().IsRegular(): // reading it may never end
+		return "", "is not a file"
+	case info.Size() > mostCountryBytes:
+		return "", fmt.Sprintf("is larger than %d bytes", mostCountryBytes)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", whyUnread(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, mostCountryBytes))
+	switch {
+	case err != nil:
+		return "", whyUnread(err)
+	case strings.TrimSpace(string(data)) == "":
+		return "", "is empty"
+	}
+	return string(data), ""
+}
+
+// whyUnread says why a file cannot be read, without its path, which stands before.
+func whyUnread(err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "does not exist"
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	return "cannot be read: " + err.Error()
 }

@@ -2,6 +2,8 @@ package pusher
 
 import (
 	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/discovery"
@@ -221,4 +224,80 @@ func (s *services) watchPods(ctx context.Context, pods *fleet.Pods) job {
 		making.Go(func() { s.credentials.run(ctx, client, *pods, send) })
 		discovery.Watch(ctx, client, *pods, s.log, report)
 	}
+}
+
+// companioned is a store that keeps certificates beside snapshots.
+type companioned interface {
+	Companions(ctx context.Context, id snapshots.ID) (map[string][]byte, error)
+}
+
+// companions returns the certificates beside a snapshot, by version.
+func companions(ctx context.Context, store Store, id snapshots.ID) (map[string][]byte, error) {
+	keeps, ok := store.(companioned)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", id, snapshots.ErrNoCompanions)
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	return keeps.Companions(ctx, id)
+}
+
+// newFallback returns what makes the fallback certificate.
+func newFallback(now time.Time) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		data, err := selfSigned(now)
+		if err != nil {
+			return nil, fmt.Errorf("make fallback certificate: %w", err)
+		}
+		return data, nil
+	}
+}
+
+// selfSigned returns a certificate for ten years and its key.
+func selfSigned(now time.Time) ([]byte, error) {
+	certificate, key, err := credentials.SelfSigned(x509.Certificate{
+		Subject:   pkix.Name{CommonName: "hapsnap fallback certificate"},
+		NotBefore: now.Add(-time.Hour),
+		NotAfter:  now.AddDate(10, 0, 0),
+	})
+	return slices.Concat(certificate, key), err
+}
+
+// credentialsMaker fills and renews Secrets that a fleet's file names, while this pusher leads.
+type credentialsMaker struct {
+	secrets []string
+	metrics *credentials.Metrics
+	log     *slog.Logger
+}
+
+// run goes on until ctx is done, and tells what is wrong.
+func (m credentialsMaker) run(ctx context.Context, client kubernetes.Interface, pods fleet.Pods, send func(core.Event)) {
+	if len(m.secrets) == 0 {
+		return
+	}
+	credentials.New(credentials.Options{
+		Namespace: pods.Namespace, Secrets: client.CoreV1().Secrets(pods.Namespace), Log: m.log, Metrics: m.metrics,
+		Wanted: func(context.Context) ([]credentials.Wanted, error) { return WantedCredentials(pods, m.secrets) },
+	}).Run(ctx, func(err error) { send(core.CredentialsMade{Of: pods, Err: err}) })
+}
+
+// WantedCredentials returns what Secrets of these names are to hold, which a fleet's file has
+// to name.
+func WantedCredentials(pods fleet.Pods, names []string) ([]credentials.Wanted, error) {
+	var out []credentials.Wanted
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		switch {
+		case name == pods.Secret && name == pods.CASecret:
+			return nil, fmt.Errorf("make credentials: Secret %s cannot have both a password and a certificate", name)
+		case name == pods.Secret:
+			out = append(out, credentials.Wanted{Secret: name, Password: &credentials.Password{UsernameKey: pods.UsernameKey, PasswordKey: pods.PasswordKey}})
+		case name == pods.CASecret && pods.ServerName != "":
+			out = append(out, credentials.Wanted{Secret: name, Certificate: &credentials.Certificate{DNSNames: []string{pods.ServerName}}})
+		case name == pods.CASecret:
+			return nil, fmt.Errorf("make credentials: Secret %s is for a certificate, and the fleet's pods have no tls.serverName", name)
+		default:
+			return nil, fmt.Errorf("make credentials: the fleet's pods name no Secret %s", name)
+		}
+	}
+	return out, nil
 }

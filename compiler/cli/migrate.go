@@ -1,12 +1,22 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/migrate"
+	"github.com/hapsnap/hapsnap/compiler/migrate/gatewayapi"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
@@ -88,4 +98,112 @@ func (f *migrateFlags) run(cmd *cobra.Command) error {
 		return process.Invalid(nil)
 	}
 	return nil
+}
+
+// gatewayFlags are those of the verb migrate that go with --to gateway.
+type gatewayFlags struct {
+	name, class, ingressClass, config string
+	http, https                       int
+	without                           []string
+}
+
+// gatewayFlagNames are their names.
+var gatewayFlagNames = []string{"gateway", "gateway-class", "ingress-class", "http-port", "https-port", "without", "config"}
+
+func (f *gatewayFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.name, "gateway", "default/web", "with --to gateway: NAMESPACE/NAME of the Gateway")
+	flags.StringVar(&f.class, "gateway-class", "hapsnap", "with --to gateway: name of its GatewayClass")
+	flags.StringVar(&f.ingressClass, "ingress-class", "", "with --to gateway: class of the Ingresses to turn into routes, if the manifests have several")
+	flags.IntVar(&f.http, "http-port", 80, "with --to gateway: port for HTTP; 0 for none")
+	flags.IntVar(&f.https, "https-port", 443, "with --to gateway: port for HTTPS; 0 for none")
+	flags.StringSliceVar(&f.without, "without", nil, "with --to gateway: annotations of ours that routes can do without, such as max-body-size")
+	flags.StringVar(&f.config, "config", "", "with --to gateway: file with the CompilerConfig under which the Ingresses are served")
+}
+
+// given returns the first of the flags that was given, or "".
+func (f *gatewayFlags) given(flags *pflag.FlagSet) string {
+	for _, name := range gatewayFlagNames {
+		if flags.Changed(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// options returns what the flags say.
+func (f *gatewayFlags) options(cmd *cobra.Command) (gatewayapi.Options, error) {
+	name, err := objectname.Parse(f.name)
+	if err != nil {
+		return gatewayapi.Options{}, process.WithHint(process.Usage("--gateway %s: %w", f.name, err), "use --gateway NAMESPACE/NAME")
+	}
+	known := map[string]bool{}
+	for _, o := range options.All() {
+		known[o.Name] = true
+	}
+	for _, n := range f.without {
+		if !known[strings.TrimPrefix(n, options.Prefix)] {
+			return gatewayapi.Options{}, process.WithHint(process.Usage("--without %s: there is no such annotation", n), "see docs/reference/annotations.md")
+		}
+	}
+	c := config.Default()
+	if f.config != "" {
+		file, data, err := controller.ConfigFile(f.config).Read(cmd.Context())
+		if err != nil {
+			return gatewayapi.Options{}, err
+		}
+		read, found := config.Parse(file, data)
+		if len(found) > 0 {
+			printDiagnostics(cmd.ErrOrStderr(), found)
+			return gatewayapi.Options{}, process.Invalid(nil)
+		}
+		c = read
+	}
+	return gatewayapi.Options{
+		Gateway: name, Class: f.class, HTTPPort: f.http, HTTPSPort: f.https, IngressClass: f.ingressClass, Without: f.without,
+		Config: c, Ingresses: compiler.IngressConfig(c), Form: routing.FormOf(c.Paths),
+	}, nil
+}
+
+// toGateway prints what Ingresses become as Gateways and routes.
+func (f *migrateFlags) toGateway(cmd *cobra.Command) error {
+	o, err := f.gateway.options(cmd)
+	if err != nil {
+		return err
+	}
+	result, err := gatewayapi.Directory(f.manifests, o)
+	if several, is := errors.AsType[*gatewayapi.ClassesError](err); is {
+		return process.WithHint(process.Usage("%w", several), "name one with --ingress-class; each gets a Gateway of its own")
+	}
+	if exists, is := errors.AsType[*gatewayapi.ExistsError](err); is {
+		return process.WithHint(process.Usage("%w", exists), "name another one with --gateway, or take these out of the manifests")
+	}
+	if err != nil {
+		return err
+	}
+	printDiagnostics(cmd.ErrOrStderr(), result.Findings)
+	if result.Ingresses == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: nothing to move: %s has no Ingress%s\n\thint: name the directory with the manifests of the Ingresses\n", f.manifests, ofClass(o.IngressClass))
+		return nil
+	}
+	if f.output == "" {
+		_, _ = cmd.OutOrStdout().Write(result.Manifests) // who reads it may have gone
+	} else {
+		const name = "gateway.yaml"
+		if err := (migrate.Result{Files: []migrate.File{{Path: name, Content: result.Manifests}}}).Write(f.output); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), name)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%d Ingresses moved to Gateway %s, in %s\n", result.Ingresses, o.Gateway, plural(result.Routes, "HTTPRoute"))
+	if diag.HasErrors(result.Findings) {
+		return process.Invalid(nil)
+	}
+	return nil
+}
+
+func ofClass(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " of the class " + name
 }

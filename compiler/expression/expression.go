@@ -18,7 +18,9 @@ package expression
 import (
 	"fmt"
 	"regexp/syntax"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -87,4 +89,420 @@ func nested(n node) int {
 		most++
 	}
 	return most
+}
+
+// kind is what a node of an expression is.
+type kind int
+
+const (
+	character kind = iota // one of a set
+	sequence              // of its parts
+	choice                // of one of its parts
+	repeat                // of its one part
+	begin                 // ^
+	end                   // $
+	boundary              // \b or \B
+)
+
+// node is a part of an expression. The tree has all parts of the text, as PCRE has them: Go's own
+// parser merges equal alternatives, which would hide their cost.
+type node struct {
+	kind        kind
+	parts       []node
+	set         set  // of a character
+	least, most int  // of a repeat; most is -1 for any number
+	lazy        bool // of a repeat: as few as possible
+	not         bool // of a boundary
+}
+
+// parser reads the part of the language that PCRE and Go read alike.
+type parser struct {
+	text   string
+	at     int
+	groups int
+	fold   bool // (?i)
+}
+
+// parse returns the tree of an expression, and how many groups can be referred to. Go has accepted the
+// text before.
+func parse(text string) (node, int, error) {
+	p := parser{text: text}
+	if rest, ok := strings.CutPrefix(text, "(?i)"); ok {
+		p.fold, p.at = true, len(text)-len(rest)
+	}
+	n, err := p.choice()
+	if err == nil && p.at < len(text) {
+		err = refuse("", "has ) without a (")
+	}
+	return n, p.groups, err
+}
+
+func (p *parser) peek() byte {
+	if p.at < len(p.text) {
+		return p.text[p.at]
+	}
+	return 0
+}
+
+func (p *parser) choice() (node, error) {
+	out := node{kind: choice}
+	for {
+		n, err := p.sequence()
+		if err != nil {
+			return node{}, err
+		}
+		out.parts = append(out.parts, n)
+		if p.peek() != '|' {
+			break
+		}
+		p.at++
+	}
+	if len(out.parts) == 1 {
+		return out.parts[0], nil
+	}
+	return out, nil
+}
+
+func (p *parser) sequence() (node, error) {
+	out := node{kind: sequence}
+	for p.at < len(p.text) && p.peek() != '|' && p.peek() != ')' {
+		n, err := p.item()
+		if err == nil {
+			n, err = p.repetition(n)
+		}
+		if err != nil {
+			return node{}, err
+		}
+		out.parts = append(out.parts, n)
+	}
+	return out, nil
+}
+
+// item reads one thing that can be repeated, or an assertion.
+func (p *parser) item() (node, error) {
+	c := p.peek()
+	if c < ' ' || c > 0x7e {
+		r, _ := utf8.DecodeRuneInString(p.text[p.at:])
+		return node{}, refuse("use printable ASCII; paths are compared percent-encoded", "holds %q", r)
+	}
+	switch c {
+	case '(':
+		return p.group()
+	case '[':
+		return p.class()
+	case '\\':
+		return p.escape()
+	case '{':
+		return node{}, refuse(`write \{`, "holds { that begins no repetition")
+	}
+	p.at++
+	switch c {
+	case '^':
+		return node{kind: begin}, nil
+	case '$':
+		return node{kind: end}, nil
+	case '.':
+		return node{kind: character, set: notNewline()}, nil
+	}
+	return p.literal(c), nil
+}
+
+func (p *parser) literal(c byte) node {
+	n := node{kind: character}
+	n.set[c] = true
+	return p.folded(n)
+}
+
+// folded adds the letters of the other case, if (?i) says so.
+func (p *parser) folded(n node) node {
+	if !p.fold {
+		return n
+	}
+	for c := 'A'; c <= 'Z'; c++ {
+		either := n.set[c] || n.set[c|0x20]
+		n.set[c], n.set[c|0x20] = either, either
+	}
+	return n
+}
+
+func (p *parser) group() (node, error) {
+	p.at++
+	switch rest := p.text[p.at:]; {
+	case strings.HasPrefix(rest, "?:"):
+		p.at += 2
+	case strings.HasPrefix(rest, "?"):
+		return node{}, refuse("write (?:…) for a group, and (?i) at the beginning for letters of either case", "holds (? with something else than a colon")
+	default:
+		p.groups++
+	}
+	n, err := p.choice()
+	p.at++ // Go has found its )
+	// A group is a node of its own, so that what is repeated is all of it.
+	return node{kind: sequence, parts: []node{n}}, err
+}
+
+const escapeHint = `use \d \w \s \D \W \S \b \B, two digits after \x, or a backslash before a sign`
+
+func (p *parser) escape() (node, error) {
+	if p.at+1 >= len(p.text) {
+		return node{}, refuse(escapeHint, "ends with a backslash")
+	}
+	if c := p.text[p.at+1]; c == 'b' || c == 'B' {
+		p.at += 2
+		return node{kind: boundary, not: c == 'B'}, nil
+	}
+	n := node{kind: character}
+	err := p.escaped(&n.set)
+	return p.folded(n), err
+}
+
+// escaped adds the characters of an escape to a set.
+func (p *parser) escaped(s *set) error {
+	text := p.text[p.at:]
+	if len(text) < 2 {
+		return refuse(escapeHint, "ends with a backslash")
+	}
+	c := text[1]
+	if class := classes[c|0x20]; class != nil && (c|0x20 == c || c >= 'A') && strings.IndexByte("dDwWsS", c) >= 0 {
+		for i := range s {
+			s[i] = s[i] || class(byte(i)) == (c >= 'a')
+		}
+		p.at += 2
+		return nil
+	}
+	if c == 'x' && len(text) >= 4 {
+		if code, err := strconv.ParseUint(text[2:4], 16, 8); err == nil && code < 0x80 {
+			s[code] = true
+			p.at += 4
+			return nil
+		}
+	}
+	if c <= ' ' || c > 0x7e || isWord(c) {
+		return refuse(escapeHint, "holds %q", text[:2])
+	}
+	s[c] = true
+	p.at += 2
+	return nil
+}
+
+// classes are those of \d, \w and \s; those of capital letters are their complements.
+var classes = map[byte]func(byte) bool{
+	'd': func(c byte) bool { return '0' <= c && c <= '9' },
+	'w': isWord,
+	's': func(c byte) bool { return strings.IndexByte("\t\n\f\r ", c) >= 0 },
+}
+
+func isWord(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}
+
+func notNewline() set {
+	var s set
+	for i := range s {
+		s[i] = i != '\n'
+	}
+	return s
+}
+
+// named are the classes of POSIX.
+var named = map[string]string{
+	"alpha": "A-Za-z", "digit": "0-9", "alnum": "0-9A-Za-z", "upper": "A-Z", "lower": "a-z", "xdigit": "0-9A-Fa-f", "word": "0-9A-Za-z_",
+}
+
+// class reads […].
+func (p *parser) class() (node, error) {
+	p.at++
+	n := node{kind: character}
+	not := p.peek() == '^'
+	if not {
+		p.at++
+	}
+	if strings.IndexByte(":.=", p.peek()) >= 0 && p.peek() != 0 {
+		return node{}, refuse(`write a backslash before it`, "holds [ that begins with %q", p.peek())
+	}
+	for first := true; first || p.peek() != ']'; first = false {
+		if p.at >= len(p.text) {
+			return node{}, refuse("", "has [ without a ]")
+		}
+		if err := p.element(&n.set); err != nil {
+			return node{}, err
+		}
+	}
+	p.at++
+	n = p.folded(n)
+	if not {
+		for i := range n.set {
+			n.set[i] = !n.set[i]
+		}
+	}
+	return n, nil
+}
+
+// element reads a character, a range or a class within […].
+func (p *parser) element(s *set) error {
+	if strings.HasPrefix(p.text[p.at:], "[:") {
+		name, _, _ := strings.Cut(p.text[p.at+2:], ":]")
+		ranges, ok := named[name]
+		if !ok {
+			return refuse(`write \[, or one of [:alpha:], [:digit:], [:alnum:], [:upper:], [:lower:], [:xdigit:], [:word:]`, "holds [ within […]")
+		}
+		for len(ranges) >= 3 && ranges[1] == '-' {
+			s.addRange(ranges[0], ranges[2])
+			ranges = ranges[3:]
+		}
+		for i := range len(ranges) {
+			s[ranges[i]] = true
+		}
+		p.at += len("[:") + len(name) + len(":]")
+		return nil
+	}
+	from, single, err := p.bound(s)
+	if err != nil || !single || p.peek() != '-' || p.at+1 < len(p.text) && p.text[p.at+1] == ']' {
+		return err
+	}
+	p.at++
+	to, single, err := p.bound(s)
+	if err == nil && !single {
+		err = refuse("", "holds a range that ends with a class")
+	}
+	if err == nil {
+		s.addRange(from, to)
+	}
+	return err
+}
+
+// bound reads a character within […], which may be an end of a range, or an escape of
+// several.
+func (p *parser) bound(s *set) (c byte, single bool, err error) {
+	c = p.peek()
+	switch {
+	case c == '[':
+		return 0, false, refuse(`write \[`, "holds [ within […]")
+	case c < ' ' || c > 0x7e:
+		r, _ := utf8.DecodeRuneInString(p.text[p.at:])
+		return 0, false, refuse("use printable ASCII; paths are compared percent-encoded", "holds %q", r)
+	case c != '\\':
+		s[c] = true
+		p.at++
+		return c, true, nil
+	}
+	if p.at+1 < len(p.text) && strings.IndexByte("bB", p.text[p.at+1]) >= 0 {
+		return 0, false, refuse(escapeHint, "holds %q within […]", p.text[p.at:p.at+2])
+	}
+	var of set
+	if err := p.escaped(&of); err != nil {
+		return 0, false, err
+	}
+	n := 0
+	for i, in := range of {
+		if in {
+			n++
+			c, s[i] = byte(i), true
+		}
+	}
+	return c, n == 1, nil
+}
+
+// repetition reads what may follow an item.
+func (p *parser) repetition(n node) (node, error) {
+	r := node{kind: repeat, parts: []node{n}}
+	switch p.peek() {
+	case '*':
+		r.least, r.most = 0, -1
+	case '+':
+		r.least, r.most = 1, -1
+	case '?':
+		r.least, r.most = 0, 1
+	case '{':
+		least, most, length := counts(p.text[p.at:])
+		if length == 0 {
+			return node{}, refuse(`write \{`, "holds { that begins no repetition")
+		}
+		r.least, r.most = least, most
+		p.at += length - 1
+	default:
+		return n, nil
+	}
+	p.at++
+	if p.peek() == '?' {
+		r.lazy = true
+		p.at++
+	}
+	switch {
+	case isAssertion(n):
+		return node{}, refuse("", "repeats what takes no characters")
+	case r.most != 1 && isNullable(n):
+		return node{}, refuse("", "repeats what may take no characters")
+	case p.peek() == '{' || p.peek() == '*' || p.peek() == '+':
+		return node{}, refuse("", "repeats a repetition")
+	}
+	return r, nil
+}
+
+// counts reads {n}, {n,} or {n,m}; a length of 0 is neither.
+func counts(text string) (least, most, length int) {
+	inside, _, ok := strings.Cut(text[1:], "}")
+	from, to, ranged := strings.Cut(inside, ",")
+	least, err := strconv.Atoi(from)
+	if !ok || err != nil || strings.ContainsAny(inside, "+- ") {
+		return 0, 0, 0
+	}
+	switch {
+	case !ranged:
+		most = least
+	case to == "":
+		most = -1
+	default:
+		if most, err = strconv.Atoi(to); err != nil {
+			return 0, 0, 0
+		}
+	}
+	return least, most, len(inside) + 2
+}
+
+// isAssertion reports whether a node takes no character, wherever it matches.
+func isAssertion(n node) bool {
+	switch n.kind {
+	case begin, end, boundary:
+		return true
+	case character, repeat:
+		return false
+	}
+	for _, part := range n.parts {
+		if !isAssertion(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// isNullable reports whether a node may match without taking a character.
+func isNullable(n node) bool {
+	switch n.kind {
+	case character:
+		return false
+	case repeat:
+		return n.least == 0 || isNullable(n.parts[0])
+	case sequence:
+		for _, part := range n.parts {
+			if !isNullable(part) {
+				return false
+			}
+		}
+		return true
+	case choice:
+		for _, part := range n.parts {
+			if isNullable(part) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+func (s *set) addRange(from, to byte) {
+	for c := int(from); c <= int(to); c++ {
+		s[c] = true
+	}
 }

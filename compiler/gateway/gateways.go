@@ -1,10 +1,15 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -217,4 +222,225 @@ func (t *gateways) judge() {
 			t.verdicts.Sets = append(t.verdicts.Sets, setVerdict(s))
 		}
 	}
+}
+
+// pool gives addresses to Gateways.
+type pool struct {
+	networks []netip.Prefix
+	taken    map[netip.Addr]string // by whom
+}
+
+// place gives every Gateway addresses of its own, if the configuration has some to give. First those keep
+// theirs that have them by their status, so that no other Gateway moves them; then those get theirs that
+// name them, and then the others the first ones that are free. Among equals the older one is first.
+func place(gateways []*attach.Gateway, networks []netip.Prefix) {
+	if len(networks) == 0 {
+		return
+	}
+	p := pool{networks: networks, taken: map[netip.Addr]string{}}
+	for _, g := range gateways {
+		p.keep(g)
+	}
+	for _, g := range gateways {
+		if g.Refused.Fine() && len(g.Addresses) == 0 && len(named(g)) > 0 {
+			p.give(g, named(g))
+		}
+	}
+	for _, g := range gateways {
+		if g.Refused.Fine() && len(g.Addresses) == 0 && len(named(g)) == 0 {
+			p.giveFree(g)
+		}
+	}
+}
+
+// named returns the addresses that a Gateway names. One without a value stands for any.
+func named(g *attach.Gateway) []string {
+	var out []string
+	for _, a := range g.Value.Spec.Addresses {
+		if a.Value != "" {
+			out = append(out, a.Value)
+		}
+	}
+	return out
+}
+
+// keep leaves a Gateway what its status says that it has, unless it names something else.
+func (p pool) keep(g *attach.Gateway) {
+	if !g.Refused.Fine() {
+		return
+	}
+	var has []string
+	for _, a := range g.Value.Status.Addresses {
+		has = append(has, a.Value)
+	}
+	want := named(g)
+	if len(has) == 0 || len(want) > 0 && !slices.Equal(has, want) || len(want) == 0 && len(has) > 1 {
+		return
+	}
+	if usable, why := p.usable(has); why.Fine() {
+		p.take(g, usable)
+	}
+}
+
+func (p pool) give(g *attach.Gateway, want []string) {
+	usable, why := p.usable(want)
+	if g.Unplaced = why; why.Fine() {
+		p.take(g, usable)
+	}
+}
+
+func (p pool) giveFree(g *attach.Gateway) {
+	for _, network := range p.networks {
+		for a := network.Masked().Addr(); network.Contains(a); a = a.Next() {
+			if _, is := p.taken[a]; !is {
+				p.take(g, []netip.Addr{a})
+				return
+			}
+		}
+	}
+	g.Unplaced = attach.Verdict{Reason: string(gatewayv1.GatewayReasonAddressNotAssigned), Message: "all addresses for Gateways are taken"}
+}
+
+func (p pool) take(g *attach.Gateway, addresses []netip.Addr) {
+	for _, a := range addresses {
+		p.taken[a] = g.Ref.String()
+		g.Addresses = append(g.Addresses, a.String())
+	}
+}
+
+// usable returns addresses that a Gateway may have, or why it may not.
+func (p pool) usable(texts []string) ([]netip.Addr, attach.Verdict) {
+	var out []netip.Addr
+	for _, text := range texts {
+		a, err := netip.ParseAddr(text)
+		switch by, taken := p.taken[a]; {
+		case err != nil || a.Zone() != "" || !slices.ContainsFunc(p.networks, func(n netip.Prefix) bool { return n.Contains(a) }):
+			return nil, attach.Verdict{Reason: string(gatewayv1.GatewayReasonAddressNotUsable), Message: fmt.Sprintf("the address %s is none of those for Gateways", text)}
+		case taken:
+			return nil, attach.Verdict{Reason: string(gatewayv1.GatewayReasonAddressNotUsable), Message: fmt.Sprintf("the address %s is that of %s", text, by)}
+		case slices.Contains(out, a):
+			return nil, attach.Verdict{Reason: string(gatewayv1.GatewayReasonAddressNotUsable), Message: fmt.Sprintf("the address %s is named twice", text)}
+		}
+		out = append(out, a)
+	}
+	return out, attach.Verdict{}
+}
+
+// Services says which Services are made for Gateways.
+type Services struct {
+	Enabled bool
+	// Labels and Annotations are the keys that a Gateway may bring to its Service: whole keys,
+	// "example.com/*" or "*".
+	Labels, Annotations []string
+}
+
+// gatewayServiceMark is an annotation of all of these, which says whose they are: see package announce.
+const gatewayServiceMark = "gateway.hapsnap.dev/controller"
+
+// Service is the Service that a Gateway is to have in its namespace (GEP-1762).
+type Service struct {
+	Name                string
+	Labels, Annotations map[string]string
+	// Ports are those of the listeners that are served. With none there is nothing to make, and what is
+	// there stays: a mistake in a listener takes the address of a load balancer from nobody.
+	Ports []int
+	// Addresses are those of the Gateway, where HAProxy listens on these ports.
+	Addresses []string
+}
+
+// service returns the Service of a Gateway, nil if there is to be none.
+func (t *gateways) service(g *attach.Gateway) *Service {
+	labels, annotations := brought(g.Value.Spec.Infrastructure)
+	if !t.cfg.Services.Enabled {
+		if len(labels)+len(annotations) > 0 {
+			t.report(diag.Warning, g.Ref, g.Position("spec", "infrastructure"), "labels and annotations are for the Service of a Gateway, and the configuration makes none", "")
+		}
+		return nil
+	}
+	class := string(g.Value.Spec.GatewayClassName)
+	out := &Service{Name: serviceName(g.Ref.Name, class), Addresses: g.Addresses, Labels: map[string]string{}, Annotations: map[string]string{}}
+	t.bring(g, "labels", labels, t.cfg.Services.Labels, out.Labels)
+	t.bring(g, "annotations", annotations, t.cfg.Services.Annotations, out.Annotations)
+	out.Labels[gatewayv1.GatewayNameLabelKey] = labelValue(g.Ref.Name)
+	out.Labels[gatewayv1.GatewayClassNameLabelKey] = labelValue(class)
+	if g.Refused.Fine() && g.Unplaced.Fine() {
+		out.Ports = g.Ports()
+	}
+	return out
+}
+
+func brought(i *gatewayv1.GatewayInfrastructure) (labels, annotations map[string]string) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	if i == nil {
+		return labels, annotations
+	}
+	for key, value := range i.Labels {
+		labels[string(key)] = string(value)
+	}
+	for key, value := range i.Annotations {
+		annotations[string(key)] = string(value)
+	}
+	return labels, annotations
+}
+
+// bring copies what a Gateway may bring, and reports the rest.
+func (t *gateways) bring(g *attach.Gateway, field string, from map[string]string, allowed []string, to map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(from)) {
+		if mayBring(key, allowed) {
+			to[key] = from[key]
+			continue
+		}
+		t.report(diag.Warning, g.Ref, g.Position("spec", "infrastructure", field, key), fmt.Sprintf("%s is left out of the Service: gatewayAPI.services.%s of the configuration does not allow it", key, field), "")
+	}
+}
+
+// mayBring reports whether a key is allowed. "*" has none of those by which Kubernetes, a cloud and we
+// ourselves do things with a Service.
+func mayBring(key string, allowed []string) bool {
+	domain, _, qualified := strings.Cut(key, "/")
+	if !qualified {
+		domain = ""
+	}
+	of := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
+	if of("hapsnap.dev") || of("gateway.networking.k8s.io") {
+		return false
+	}
+	return slices.ContainsFunc(allowed, func(pattern string) bool {
+		if pattern == "*" {
+			return !of("kubernetes.io") && !of("k8s.io")
+		}
+		if prefix, wide := strings.CutSuffix(pattern, "*"); wide {
+			return strings.HasPrefix(key, prefix)
+		}
+		return pattern == key
+	})
+}
+
+// serviceName is NAME-CLASS, or where that is no name of a Service, one that begins like it and has a
+// digest.
+func serviceName(gateway, class string) string {
+	name := gateway + "-" + class
+	if len(validation.IsDNS1035Label(name)) == 0 {
+		return name
+	}
+	plain := strings.ReplaceAll(name, ".", "-")
+	if plain[0] >= '0' && plain[0] <= '9' {
+		plain = "gateway-" + plain
+	}
+	return shortened(plain, name)
+}
+
+// labelValue is a name as the value of a label.
+func labelValue(name string) string {
+	if len(name) <= validation.LabelValueMaxLength {
+		return name
+	}
+	return shortened(name, name)
+}
+
+// shortened cuts a text to 63 characters with a digest of the whole.
+func shortened(text, whole string) string {
+	sum := sha256.Sum256([]byte(whole))
+	digest := hex.EncodeToString(sum[:4])
+	return strings.TrimRight(text[:min(len(text), validation.DNS1035LabelMaxLength-1-len(digest))], "-.") + "-" + digest
 }

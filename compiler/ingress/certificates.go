@@ -4,6 +4,9 @@ import (
 	"crypto/x509"
 	stdpem "encoding/pem"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -11,7 +14,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
@@ -181,4 +186,251 @@ func (t *certificates) takeForServers(demands []secretDemand) {
 			t.add(d.spot.Finding(diag.Warning, ": "+access.NotSeen(d.secret, t.cfg.SecretsUnseen), d.without+" until it does where snapshots are pushed"))
 		}
 	}
+}
+
+// serverNames are the hosts that TLS clients ask for, and what they get.
+type serverNames struct {
+	*findings
+	owners  *ownership.Owners
+	certs   *certificates
+	hosts   map[string]*virtualHost // of the merge
+	tls     map[string]*tlsClaim
+	clients map[string]*clientClaim
+}
+
+// clientClaim is what the clients of a host are asked for when they connect, and
+// the Ingress that said so first.
+type clientClaim struct {
+	by        ownership.Claimant
+	authority snapshots.SecretName
+	required  bool // by all Ingresses that ask for it
+	origin    routing.Origin
+}
+
+// askClients has the clients of an Ingress's hosts asked for certificates. They
+// are asked when they connect, before there is a request, so that one authority
+// holds for all of a host. It reports whether the authority cannot be had: then the routes are
+// closed.
+func (t *serverNames) askClients(c *claims, aliases []string) (refused bool) {
+	asked := c.clients
+	if asked.Authority == "" || c.values.Closed {
+		return false
+	}
+	at := c.Origin(annotationPath("client-ca-secret")...)
+	authority := snapshots.SecretName{Namespace: c.Ref.Namespace, Name: asked.Authority}
+	hosts := slices.Concat(c.ruleHosts, aliases)
+	if message, hint := t.cannotAsk(c, authority, hosts); message != "" {
+		t.report(diag.Error, c.Claimant, at.Position, "annotation "+options.Prefix+"client-ca-secret "+message+"; the routes that it protects answer 503", hint)
+		return true
+	}
+	t.certs.takeAuthority(c.Claimant, authority, at)
+	for _, host := range hosts {
+		host = hostname.Normal(host)
+		claim := t.clients[host]
+		if claim == nil {
+			claim = &clientClaim{by: c.Claimant, authority: authority, required: true, origin: at}
+			t.clients[host] = claim
+		}
+		claim.required = claim.required && asked.Check.Required && asked.Check.ErrorPage == ""
+	}
+	return false
+}
+
+// cannotAsk says why clients cannot be asked for certificates of an authority.
+func (t *serverNames) cannotAsk(c *claims, authority snapshots.SecretName, hosts []string) (message, hint string) {
+	if c.withoutHost != "" {
+		return "is for hosts, and " + c.withoutHost, "clients are asked when they connect, by host: give rules with hosts"
+	}
+	for _, host := range hosts {
+		switch s, o := t.owners.StandingOf(c.Ref.Namespace, hostname.Of(host)); {
+		case s != ownership.Owns && o == nil:
+			return fmt.Sprintf("asks nothing of clients of host %s, which is in a domain that is reserved for other namespaces", host), "use another host"
+		case s != ownership.Owns:
+			return fmt.Sprintf("asks nothing of clients of host %s: that is up to its owner, namespace %s, by %s", host, o.Namespace(), o.By.Precedes(c.Claimant)), "use a host of your own"
+		}
+		if claim := t.clients[hostname.Normal(host)]; claim != nil && claim.authority != authority {
+			return fmt.Sprintf("cannot ask for certificates of Secret %s: clients of host %s are asked for those of Secret %s by %s",
+				authority, host, claim.authority, claim.by.Precedes(c.Claimant)), "name the same Secret in both" + winnerAt(claim.origin)
+		}
+	}
+	return "", ""
+}
+
+// clientCheck returns what the clients of a host are asked for when they
+// connect, nil if nothing. One who shows none is only refused then if no Ingress
+// serves the host to such; else its requests are, where they are not served.
+func (t *serverNames) clientCheck(host string) *routing.ClientCheck {
+	claim := t.clients[host]
+	if claim == nil {
+		return nil
+	}
+	h := t.hosts[hostname.Of(host)]
+	return &routing.ClientCheck{Authority: routing.AuthorityFile(claim.authority), Required: claim.required && (h == nil || !h.open)}
+}
+
+// tlsClaim is what serves a TLS host: the Secrets that one Ingress named for it,
+// in its order. Several are for clients of different kinds of keys.
+type tlsClaim struct {
+	by      ownership.Claimant
+	secrets []snapshots.SecretName
+	origin  routing.Origin
+}
+
+// take takes one host for a Secret, unless an older Ingress has it.
+func (t *serverNames) take(by ownership.Claimant, entry tlsEntry, host string, at routing.Origin) {
+	secret, claim := entry.secret, t.tls[host]
+	switch {
+	case claim == nil:
+		claim = &tlsClaim{by: by, origin: at}
+		t.tls[host] = claim
+	case slices.Contains(claim.secrets, secret):
+		return
+	case claim.by.Ref != by.Ref:
+		t.reportLost(diag.Error, by, claim.by, at.Position,
+			fmt.Sprintf("Secret %s is not used for host %s: Secret %s was named by %s", secret, host, claim.secrets[0], claim.by.Precedes(by)),
+			"name the same Secret in both"+winnerAt(claim.origin))
+		return
+	}
+	c := t.certs.take(by, secret, entry.named)
+	t.sameKind(by, host, claim.secrets, c, at)
+	claim.secrets = append(claim.secrets, secret)
+	if o := c.Observed; o != nil && !hostname.Covers(o.Names, host) {
+		t.report(diag.Warning, by, at.Position,
+			fmt.Sprintf("the certificate in Secret %s is not for host %s but for %s", secret, host, strings.Join(o.Names, ", ")),
+			"clients will refuse it; renew it for this host")
+	}
+}
+
+// sameKind reports a certificate that is for the same clients as an earlier one
+// of the host. HAProxy takes the first that it reads, in the order of files.
+func (t *serverNames) sameKind(by ownership.Claimant, host string, earlier []snapshots.SecretName, c *routing.Certificate, at routing.Origin) {
+	for _, secret := range earlier {
+		other := t.certs.files[routing.CertificateFile(secret)]
+		if t.certs.kinds[c.File] == "" || t.certs.kinds[c.File] != t.certs.kinds[other.File] {
+			continue
+		}
+		served, idle := other.Secret, c.Secret
+		if c.File < other.File {
+			served, idle = idle, served
+		}
+		t.report(diag.Warning, by, at.Position,
+			fmt.Sprintf("Secret %s is not served for host %s: Secret %s holds a key of the same kind, %s", idle, host, served, t.certs.kinds[c.File]),
+			"several certificates of a host need keys of different kinds, such as RSA and ECDSA")
+		return
+	}
+}
+
+// model gives certificates their hosts, and returns those that need more
+// than that, sorted.
+func (t *serverNames) model() []routing.ServerName {
+	var out []routing.ServerName
+	names := t.tlsNames()
+	below := map[string][]string{}
+	for _, name := range names {
+		if wildcard := hostname.WildcardName(name); wildcard != "" {
+			below[wildcard] = append(below[wildcard], name)
+		}
+	}
+	for _, host := range names {
+		name := routing.ServerName{Host: host, Certificates: t.filesOf(host), Clients: t.clientCheck(host), Origin: t.tlsOrigin(host)}
+		name.Except = t.except(name, below[host])
+		if len(name.Except) > 0 || name.Clients != nil || len(name.Certificates) == 0 && t.owners.IsApart(hostname.Of(host)) {
+			out = append(out, name)
+			continue
+		}
+		for _, file := range name.Certificates {
+			t.certs.files[file].Hosts = append(t.certs.files[file].Hosts, host)
+		}
+	}
+	return out
+}
+
+// tlsNames returns the hosts that TLS clients are told apart by, sorted: those
+// with certificates, those whose clients are asked for certificates, and those
+// whose clients are not, below a wildcard whose clients are; and those below a
+// wildcard that has no say in them.
+func (t *serverNames) tlsNames() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(t.tls)), maps.Keys(t.clients))
+	if len(t.clients) > 0 {
+		for host := range t.hosts {
+			if !strings.HasPrefix(host, ".") && t.clients[hostname.WildcardName(host)] != nil {
+				names = append(names, host)
+			}
+		}
+	}
+	for _, host := range t.owners.Apart() {
+		if wildcard := hostname.WildcardName(host); t.tls[wildcard] != nil || t.clients[wildcard] != nil {
+			names = append(names, host)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// filesOf returns the certificates of a host: those that were named for it, or
+// for the wildcard that matches it.
+func (t *serverNames) filesOf(host string) []string {
+	if claim := t.tls[host]; claim != nil {
+		return claim.files()
+	}
+	if claim := t.tls[hostname.WildcardName(host)]; claim != nil && !t.owners.IsApart(hostname.Of(host)) {
+		return claim.files()
+	}
+	return nil
+}
+
+// tlsOrigin returns where a host was named that clients are told apart by.
+func (t *serverNames) tlsOrigin(host string) routing.Origin {
+	if claim := t.clients[host]; claim != nil {
+		return claim.origin
+	}
+	if claim := t.tls[host]; claim != nil {
+		return claim.origin
+	}
+	if h := t.hosts[hostname.Of(host)]; h != nil {
+		return h.origin
+	}
+	if o := t.owners.First(hostname.Of(host)); o != nil {
+		return o.Origin()
+	}
+	return routing.Origin{}
+}
+
+// files returns the certificates of a claim, in the order of their files.
+func (c *tlsClaim) files() []string {
+	out := make([]string, len(c.secrets))
+	for i, secret := range c.secrets {
+		out[i] = routing.CertificateFile(secret)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// maxExcept is how many hosts a wildcard can leave out: they share its line of a
+// crt-list, which HAProxy limits to 2048 words and 64 KiB. The names that are
+// left over get the wildcard's certificate if its key is of another kind.
+const (
+	maxExcept      = 1000
+	maxExceptBytes = 48 << 10
+)
+
+// except returns the names below a wildcard that are not its own: those with
+// other certificates, and those whose clients are asked for others, or for none.
+func (t *serverNames) except(wildcard routing.ServerName, below []string) []string {
+	var checked, others []string
+	for _, name := range below {
+		switch {
+		case wildcard.Clients != nil || t.clients[name] != nil:
+			checked = append(checked, name)
+		case !slices.Equal(t.filesOf(name), wildcard.Certificates):
+			others = append(others, name)
+		}
+	}
+	out, size := append(checked, others...), 0
+	for i, name := range out {
+		if size += len(name) + 2; i == maxExcept || size > maxExceptBytes {
+			return out[:i]
+		}
+	}
+	return out
 }

@@ -10,8 +10,8 @@
 // and of a part of the configuration; they name Secrets and ConfigMaps, and do not read them. The
 // merge (merge.go) takes the claims of all Ingresses, oldest first, and decides who gets what. It
 // reads no Ingress. Types of their own collect the results: hosts with their owners and routes
-// (hosts.go, routes.go), backends and what their options name (backends.go), canaries (canary.go),
-// ports for connections (connections.go), and certificates by server name (servernames.go).
+// (hosts.go, routes.go), backends and what their options name, and canaries (backends.go),
+// ports for connections (connections.go), and certificates by server name (certificates.go).
 //
 // # Decisions
 //

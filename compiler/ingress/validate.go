@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +16,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
 	"github.com/hapsnap/hapsnap/internal/printable"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // validate returns the rules of the API that an Ingress breaks, and ours on
@@ -233,4 +236,112 @@ func Mistakes(ing inputs.Object[networkingv1.Ingress], cfg Config) []diag.Diagno
 	s.addForeign(&c)
 	found = append(found, c.foreign...)
 	return diag.Sort(slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Severity != diag.Error }))
+}
+
+// findings collects what is to be said of objects.
+type findings struct{ all []diag.Diagnostic }
+
+func (f *findings) add(found ...diag.Diagnostic) { f.all = append(f.all, found...) }
+
+// report adds a finding on an object.
+func (f *findings) report(severity diag.Severity, by ownership.Claimant, at diag.Position, message, hint string) {
+	f.add(diag.Diagnostic{Severity: severity, Position: at, Object: by.Ref, Message: message, Hint: hint})
+}
+
+// reportLost adds a finding on an object that claims what the winner has; that
+// may be the same object.
+func (f *findings) reportLost(severity diag.Severity, by, winner ownership.Claimant, at diag.Position, message, hint string) {
+	f.add(diag.Diagnostic{Severity: severity, Position: at, Object: by.Ref, Message: message, Hint: hint, Conflict: winner.Ref != by.Ref})
+}
+
+// ofHost names the host of a rule in a message.
+func ofHost(host string) string {
+	if host == "" {
+		return " of all hosts"
+	}
+	return " of host " + host
+}
+
+// winnerAt names the place of an older claim, if it is known.
+func winnerAt(o routing.Origin) string {
+	if at := o.Position.String(); at != "" {
+		return "; the other is at " + at
+	}
+	return ""
+}
+
+// mostFindings is how many findings there are on one object. Each becomes an Event and a line of
+// the log: those of an object with thousands of mistakes would be in the way of what others are
+// told.
+const mostFindings = 100
+
+// bounded sorts findings, and leaves out those of an object that has too many, but for the last,
+// which says how many more there are.
+func bounded(found []diag.Diagnostic) []diag.Diagnostic {
+	found = diag.Sort(found)
+	count := map[diag.Object]int{}
+	for _, d := range found {
+		count[d.Object]++
+	}
+	seen := map[diag.Object]int{}
+	more := map[diag.Object]int{} // where in out
+	out := found[:0:0]
+	for _, d := range found {
+		switch seen[d.Object]++; {
+		case d.Object == diag.Object{} || count[d.Object] <= mostFindings || seen[d.Object] < mostFindings:
+			out = append(out, d)
+		case seen[d.Object] == mostFindings:
+			more[d.Object] = len(out)
+			d.Message = fmt.Sprintf("there are %d more findings on this object like these, which are not listed", count[d.Object]-mostFindings+1)
+			d.Hint = "correct those that are"
+			out = append(out, d)
+		default:
+			last := &out[more[d.Object]]
+			last.Severity, last.Conflict = max(last.Severity, d.Severity), last.Conflict && d.Conflict
+		}
+	}
+	return out
+}
+
+// stickyCookie is what browsers tell cookies of a host apart by.
+type stickyCookie struct{ name, path string }
+
+// stickyClaim is a route whose sessions stay with servers of a Service.
+type stickyClaim struct {
+	claim
+	cookie  stickyCookie
+	service snapshots.ServicePort
+}
+
+// reportSharedCookies reports routes of a host whose cookie is also that of another
+// Service: each answer gives the browser a cookie that the other does not know.
+func (f *findings) reportSharedCookies(hosts map[string]*virtualHost, backends map[string]*routing.Backend) {
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		owners := map[stickyCookie]stickyClaim{}
+		reported := map[diag.Object]bool{}
+		var sticky []stickyClaim // those of the oldest Ingress first
+		for _, c := range hosts[host].routes {
+			b := backends[c.backend]
+			if b == nil || b.Upstream == nil || b.Upstream.Affinity == nil || len(b.Targets) == 0 {
+				continue
+			}
+			a := b.Upstream.Affinity
+			sticky = append(sticky, stickyClaim{c, stickyCookie{a.Cookie, cmp.Or(a.Path, "/")}, b.Targets[0].Service})
+		}
+		slices.SortFunc(sticky, func(a, b stickyClaim) int {
+			return cmp.Or(a.by.Compare(b.by.Claimant), cmp.Compare(a.service.String(), b.service.String()), a.origin.Compare(b.origin))
+		})
+		for _, c := range sticky {
+			owner, taken := owners[c.cookie]
+			switch {
+			case !taken:
+				owners[c.cookie] = c
+			case owner.service != c.service && !reported[c.by.Ref]:
+				reported[c.by.Ref] = true
+				f.report(diag.Warning, c.by.Claimant, c.origin.Position, fmt.Sprintf("the cookie %s of Service %s%s is that of Service %s too, by %s: each takes the other's sessions away",
+					c.cookie.name, c.service.Service, ofHost(host), owner.service.Service, owner.by.Ref),
+					"set "+options.Prefix+"affinity-cookie-name or affinity-cookie-path")
+			}
+		}
+	}
 }

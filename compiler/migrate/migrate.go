@@ -19,11 +19,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
@@ -155,4 +158,282 @@ func replace(path string, content []byte) error {
 		_ = os.Remove(fresh.Name())
 	}
 	return err
+}
+
+// classAnnotation named an Ingress's class before there was a field.
+const classAnnotation = "kubernetes.io/ingress.class"
+
+// Options say how objects are rewritten.
+type Options struct {
+	// Class is the ingressClassName for Ingresses that could be translated completely; the annotations
+	// of the other controller are removed together with the old class. "" keeps all classes.
+	Class string
+	// Remove removes every annotation that was translated, even if the object keeps its class. A
+	// controller that still serves the object then serves it without them.
+	Remove bool
+
+	set *Set // the manifests that the object is among
+}
+
+// Finding is a finding on an annotation of an object. Line and Column are those of its document.
+type Finding struct {
+	Severity      diag.Severity
+	Object        diag.Object
+	Line, Column  int
+	Message, Hint string
+}
+
+// Rewrite rewrites an object if it is an Ingress or a Service with annotations
+// of a [Dialect]. It reports whether the object has changed.
+func Rewrite(n *yaml.Node, o Options) (changed bool, findings []Finding) {
+	x := rewriting{options: o, node: n}
+	if !x.read() {
+		return false, nil
+	}
+	var changes []change
+	for _, d := range Dialects() {
+		c := d.convert(x.object)
+		for _, f := range c.found {
+			x.report(f)
+		}
+		changes = append(changes, c)
+	}
+	moves := x.moves(changes)
+	for _, c := range changes {
+		x.write(c, o.Remove || moves)
+	}
+	if moves {
+		x.setClass()
+	}
+	return x.changed, x.findings
+}
+
+// moves reports whether the Ingress gets the class of the options. An Ingress that would lose something
+// keeps its class, and is served as before.
+func (x *rewriting) moves(changes []change) bool {
+	isTheirs := func(c change) bool { return len(c.added)+len(c.removed)+len(c.found) > 0 }
+	hasTheirClass := slices.ContainsFunc(Dialects(), func(d Dialect) bool { return d.hasClass(x.object.class) })
+	if x.options.Class == "" || x.object.kind != "Ingress" || (!slices.ContainsFunc(changes, isTheirs) && !hasTheirClass) {
+		return false
+	}
+	left := slices.ContainsFunc(x.findings, func(f Finding) bool { return f.Severity == diag.Error })
+	if left {
+		x.report(found{finding{diag.Warning, "", "keeps its class, for not everything could be translated", ""}, ""})
+	}
+	return !left
+}
+
+// Dialects returns all known dialects.
+func Dialects() []Dialect { return []Dialect{nginx(), haproxytech(), haproxyIngress()} }
+
+// rewriting is one call of [Rewrite].
+type rewriting struct {
+	options  Options
+	node     *yaml.Node
+	ref      diag.Object
+	object   *object
+	pathNode []*yaml.Node // of the object's paths
+	changed  bool
+	findings []Finding
+}
+
+// read reads what rules look at, and reports whether the object may have annotations of an ingress
+// controller.
+func (x *rewriting) read() bool {
+	kind, metadata := text(x.node, "kind"), child(x.node, "metadata")
+	if kind != "Ingress" && kind != "Service" {
+		return false
+	}
+	namespace := text(metadata, "namespace")
+	if namespace == "" {
+		namespace = "default"
+	}
+	x.ref = diag.Object{Kind: kind, Namespace: namespace, Name: text(metadata, "name")}
+	x.object = &object{kind: kind, namespace: namespace, name: x.ref.Name, set: x.options.set, annotations: map[string]string{}}
+	annotations := child(metadata, "annotations")
+	for i := 0; annotations != nil && i+1 < len(annotations.Content); i += 2 {
+		x.object.annotations[annotations.Content[i].Value] = annotations.Content[i+1].Value
+	}
+	spec := child(x.node, "spec")
+	x.object.class = text(spec, "ingressClassName")
+	if class := x.object.annotations[classAnnotation]; class != "" {
+		x.object.class = class
+	}
+	tls := child(spec, "tls")
+	x.object.hasTLS = tls != nil && len(tls.Content) > 0
+	for _, entry := range items(tls) {
+		for _, host := range items(child(entry, "hosts")) {
+			x.object.tlsHosts = append(x.object.tlsHosts, host.Value)
+		}
+	}
+	for _, rule := range items(child(spec, "rules")) {
+		for _, p := range items(child(child(rule, "http"), "paths")) {
+			x.pathNode = append(x.pathNode, p)
+			x.object.paths = append(x.object.paths, pathEdit{
+				path: text(p, "path"), kind: text(p, "pathType"), host: text(rule, "host"), service: text(child(child(p, "backend"), "service"), "name"),
+				port: portOf(child(child(p, "backend"), "service")),
+			})
+		}
+	}
+	return true
+}
+
+// write writes the annotations that one dialect becomes. Our annotations that are already there stay.
+func (x *rewriting) write(c change, remove bool) {
+	if !remove {
+		c.removed = nil
+	}
+	c.added = slices.DeleteFunc(c.added, func(a annotation) bool {
+		_, there := x.object.annotations[options.Prefix+a.name]
+		return there
+	})
+	if len(c.removed)+len(c.added) > 0 {
+		x.changed = true
+		x.writeAnnotations(c)
+	}
+	for i, p := range x.object.paths {
+		switch {
+		case p.expression && remove && text(x.pathNode[i], "pathType") != "ImplementationSpecific":
+			x.changed = true
+			setText(x.pathNode[i], "pathType", "ImplementationSpecific")
+		case p.prefix == "" || text(x.pathNode[i], "path") == p.prefix:
+		case remove:
+			x.changed = true
+			setText(x.pathNode[i], "path", p.prefix)
+			setText(x.pathNode[i], "pathType", "Prefix")
+		default:
+			x.report(found{finding{diag.Warning, "", fmt.Sprintf("the path %q becomes the prefix %q when the Ingress moves", p.path, p.prefix), "until then only the other controller can serve it"}, ""})
+		}
+	}
+}
+
+// report adds a finding, at the place of its annotation.
+func (x *rewriting) report(f found) {
+	at := x.node
+	annotations := child(child(x.node, "metadata"), "annotations")
+	for i := 0; annotations != nil && i+1 < len(annotations.Content); i += 2 {
+		if annotations.Content[i].Value == f.annotation {
+			at = annotations.Content[i]
+		}
+	}
+	message := f.message
+	if f.annotation != "" {
+		message = f.annotation + ": " + message
+	}
+	x.findings = append(x.findings, Finding{f.severity, x.ref, at.Line, at.Column, message, f.hint})
+}
+
+// writeAnnotations puts our annotations in the place of the first one that is removed, or at the end.
+func (x *rewriting) writeAnnotations(c change) {
+	annotations := x.annotationsNode()
+	var fresh []*yaml.Node
+	for _, a := range c.added {
+		name := options.Prefix + a.name
+		x.object.annotations[name] = a.value
+		fresh = append(fresh, yaml.NewStringRNode(name).YNode(), valueNode(a.value))
+	}
+	var out []*yaml.Node
+	comment := "" // of what is removed, for what follows
+	add := func(pairs ...*yaml.Node) {
+		if len(pairs) > 0 && comment != "" {
+			pairs[0].HeadComment, comment = strings.TrimSuffix(comment+"\n"+pairs[0].HeadComment, "\n"), ""
+		}
+		out = append(out, pairs...)
+	}
+	for i := 0; i+1 < len(annotations.Content); i += 2 {
+		key, value := annotations.Content[i], annotations.Content[i+1]
+		if !slices.Contains(c.removed, key.Value) {
+			add(key, value)
+			continue
+		}
+		comment = strings.TrimPrefix(comment+"\n"+key.HeadComment, "\n")
+		add(fresh...)
+		fresh = nil
+	}
+	add(fresh...)
+	annotations.Content = out
+}
+
+// annotationsNode returns the annotations of the object, and makes them if there are none.
+func (x *rewriting) annotationsNode() *yaml.Node {
+	metadata := child(x.node, "metadata")
+	if n := child(metadata, "annotations"); n != nil && n.Kind == yaml.MappingNode {
+		return n
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: yaml.NodeTagMap}
+	if i := index(metadata, "annotations"); i >= 0 { // null
+		metadata.Content[i+1] = n
+	} else {
+		metadata.Content = append(metadata.Content, yaml.NewStringRNode("annotations").YNode(), n)
+	}
+	return n
+}
+
+// setClass gives the Ingress another class.
+func (x *rewriting) setClass() {
+	x.changed = true
+	spec := child(x.node, "spec")
+	if spec == nil || spec.Kind != yaml.MappingNode {
+		return
+	}
+	setText(spec, "ingressClassName", x.options.Class)
+	annotations := child(child(x.node, "metadata"), "annotations")
+	if i := index(annotations, classAnnotation); i >= 0 {
+		annotations.Content = slices.Delete(annotations.Content, i, i+2)
+	}
+}
+
+// valueNode returns a value that stays a string, on several lines if it has them.
+func valueNode(value string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: value, Style: yaml.DoubleQuotedStyle}
+	if strings.Contains(value, "\n") {
+		n.Style = yaml.LiteralStyle
+	}
+	return n
+}
+
+// index returns where a key of a mapping stands, or -1.
+func index(n *yaml.Node, key string) int {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return -1
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// child returns a field of a mapping, or nil.
+func child(n *yaml.Node, key string) *yaml.Node {
+	if i := index(n, key); i >= 0 {
+		return n.Content[i+1]
+	}
+	return nil
+}
+
+// text returns the value of a field, or "".
+func text(n *yaml.Node, key string) string {
+	if c := child(n, key); c != nil {
+		return c.Value
+	}
+	return ""
+}
+
+// items returns the elements of a list.
+func items(n *yaml.Node) []*yaml.Node {
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return n.Content
+}
+
+// setText sets a field of a mapping.
+func setText(n *yaml.Node, key, value string) {
+	if i := index(n, key); i >= 0 {
+		n.Content[i+1].SetString(value)
+		return
+	}
+	n.Content = append(n.Content, yaml.NewStringRNode(key).YNode(), yaml.NewStringRNode(value).YNode())
 }

@@ -369,3 +369,165 @@ func carriedHeader(text string) (string, error) {
 	}
 	return name, err
 }
+
+// The options that ask for the country of a client.
+const (
+	AllowCountries = "allow-countries"
+	DenyCountries  = "deny-countries"
+)
+
+const valueCountries = "codes such as `DE` and `US-CA`, separated by commas"
+
+// countryForm is a country as in ISO 3166-1, or a region of one as in ISO 3166-2. Codes are the
+// administrator's, so that any with this form will do.
+var countryForm = regexp.MustCompile(`^[A-Z][A-Z0-9](-[A-Z0-9]{1,3})?$`)
+
+// country reads the code of a country, in lower case or upper.
+func country(text string) (string, error) {
+	code := strings.ToUpper(text)
+	if !countryForm.MatchString(code) || len(code) != len(text) {
+		return "", fault("is not the code of a country", "use two letters such as DE, or with a region such as US-CA")
+	}
+	return code, nil
+}
+
+// mostCountries is more than there are countries.
+const mostCountries = 500
+
+func countries(text string) (policy.Countries, error) {
+	out, err := listOf(country)(text)
+	if len(out) > mostCountries {
+		return nil, fault(fmt.Sprintf("lists %d codes", len(out)), fmt.Sprintf("use %d at most", mostCountries))
+	}
+	return out, err
+}
+
+// CountryLine is a line of a list of countries.
+type CountryLine struct {
+	Network netip.Prefix
+	Code    string
+	Line    int // from 1
+}
+
+// ParseCountries reads a list of countries: lines of a network and a code, with white space between
+// them; a '#' and what follows it on its line is a comment.
+func ParseCountries(text string) ([]CountryLine, []LineError) {
+	out := make([]CountryLine, 0, strings.Count(text, "\n")+1)
+	var wrong []LineError
+	codes := map[string]string{} // as they are written, so that there is one text of each
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line, _, _ = strings.Cut(line, "#")
+		first, rest := word(line)
+		if first == "" {
+			continue
+		}
+		second, rest := word(rest)
+		prefix, code, failed := countryLine(first, second, rest, codes)
+		if failed != nil {
+			failed.Line = number
+			wrong = append(wrong, *failed)
+			continue
+		}
+		out = append(out, CountryLine{prefix, code, number})
+	}
+	return out, wrong
+}
+
+// countryLine reads the two words of a line, after which nothing may follow.
+func countryLine(first, second, rest string, codes map[string]string) (netip.Prefix, string, *LineError) {
+	fail := func(text string, err error) (netip.Prefix, string, *LineError) {
+		message, hint := described(text, err)
+		return netip.Prefix{}, "", &LineError{Message: message, Hint: hint}
+	}
+	prefix, err := network(first)
+	if err == nil && prefix.Addr().Is4In6() {
+		err = fault("is an IPv4 network in the form of IPv6", "write it as "+prefix.Addr().Unmap().String()+", with its own length")
+	}
+	if err != nil {
+		return fail(first, err)
+	}
+	if second == "" || strings.TrimSpace(rest) != "" {
+		return fail(first, fault("does not stand with one code on its line", "write NETWORK CODE, such as 192.0.2.0/24 DE"))
+	}
+	code, known := codes[second]
+	if !known {
+		if code, err = country(second); err != nil {
+			return fail(second, err)
+		}
+		codes[strings.Clone(second)] = code
+	}
+	return prefix, code, nil
+}
+
+// word returns the first word of a line, and what follows it.
+func word(line string) (first, rest string) {
+	line = strings.TrimLeft(line, " \t\r\n")
+	if end := strings.IndexAny(line, " \t\r\n"); end >= 0 {
+		return line[:end], line[end:]
+	}
+	return line, ""
+}
+
+// The options of programs that are asked about requests.
+const (
+	WAF    = "waf"
+	Agents = "agents"
+)
+
+// mostAgents is how many agents a request may be told to.
+const mostAgents = 8
+
+func agentOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: WAF, Group: Protecting, On: onAll, Closes: true, Value: "`NAME` of a ConfigMap of the same namespace, or `NAMESPACE/NAME`", Example: "strict",
+			Summary: "Has requests looked through for attacks (SQL injection, cross-site scripting and others), as the [policy](waf.md) under the key `policy` of the ConfigMap says. One of another namespace can be named if the configuration shares it (`shared.wafPolicies`). An attack gets 403 if the policy blocks. **What an agent has not seen is not served: a body that does not fit into HAProxy's buffer gets 413, unless the policy says `uninspected: allow`.** While the agent gives no answer, requests get 503, unless the policy says `failure: open`. The routes are closed while the policy cannot be used.",
+		}, wafPolicy, func(s *Settings, v policy.WAF) { s.WAF = &v }),
+		define(Option{
+			Name: Agents, Group: Protecting, On: onAll, Closes: true, Value: "names, separated by commas", Example: "bots",
+			Summary: "Asks [agents](waf.md#any-agent) about each request, in this order, before an endpoint gets it. The administrator lists them in `agents` of the configuration, and says there which namespaces may name each, what it is told, and what happens while it gives no answer.",
+		}, agentNames, func(s *Settings, v []policy.Agent) { s.Agents = v }),
+	}
+}
+
+// wafPolicy reads the name of a ConfigMap, perhaps with a namespace.
+func wafPolicy(text string) (policy.WAF, error) {
+	var w policy.WAF
+	namespace, name, both := strings.Cut(text, "/")
+	if !both {
+		namespace, name = "", text
+	}
+	if both && len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return w, fault("is not the name of a ConfigMap", "use NAME, or NAMESPACE/NAME")
+	}
+	w.Namespace, w.Name = namespace, name
+	return w, nil
+}
+
+var agentForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,29}$`)
+
+// agentNames reads names of agents, each once.
+func agentNames(text string) ([]policy.Agent, error) {
+	out, err := listOf(func(word string) (policy.Agent, error) {
+		if !agentForm.MatchString(word) {
+			return policy.Agent{}, fault("is not the name of an agent", "use names that the configuration has in agents")
+		}
+		return policy.Agent{Name: word}, nil
+	})(text)
+	for i, a := range out {
+		if slices.Contains(out[:i], a) {
+			return nil, faultOf(a.Name, "is listed twice", "list each agent once")
+		}
+	}
+	if len(out) > mostAgents {
+		return nil, fault(fmt.Sprintf("lists %d agents", len(out)), fmt.Sprintf("use %d at most", mostAgents))
+	}
+	return out, err
+}
+
+// Asks reports whether somebody is asked whether a request may pass: who sent it, or an agent.
+func (s Settings) Asks() bool {
+	return s.Basic != nil || s.External != nil || s.WAF != nil || len(s.Agents) > 0
+}

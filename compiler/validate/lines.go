@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -228,4 +229,157 @@ func (m lineMap) names() *strings.Replacer {
 		pairs = append(pairs, f.Path, f.Source)
 	}
 	return strings.NewReplacer(pairs...)
+}
+
+// HAProxy ends at the first error of some kinds, so that a mistake that many objects make would cost a
+// check for each of them. What HAProxy says of a backend, it would say of every later one with the same
+// text: so the others are found without asking.
+//
+// That holds for the first backend with a text. A later one may be refused for what an earlier one
+// has already, such as an id, and then the earlier one is sound.
+
+// alike are the backends with the same text, but for their names and Services, in the order of the file.
+type alike map[string][]haproxycfg.Section
+
+// newAlike sorts the backends of a haproxy.cfg by their text.
+func newAlike(config []byte) alike {
+	out := alike{}
+	for s := range haproxycfg.Sections(config) {
+		if s.Keyword == "backend" {
+			key := textOf(s)
+			out[key] = append(out[key], s)
+		}
+	}
+	return out
+}
+
+// textOf is all that HAProxy reads of a backend but for its name, and for the Service whose servers are
+// put into it. Once they are, a comment names the Service. Comments and blank lines keep the place of a line and say nothing, so
+// that those at the end are left out.
+func textOf(s haproxycfg.Section) string {
+	var b strings.Builder
+	b.WriteString(s.From)
+	for _, line := range s.Lines {
+		text := bytes.TrimSpace(line.Text)
+		if directive, ok := bytes.CutPrefix(text, []byte("#hapsnap servers ")); ok {
+			_, text, _ = bytes.Cut(directive, []byte(" "))
+			b.WriteString("\n#hapsnap servers")
+		} else if bytes.HasPrefix(text, []byte("#")) && !bytes.HasPrefix(text, []byte("#hapsnap")) {
+			text = nil
+		}
+		b.WriteByte('\n')
+		b.Write(text)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// spread returns faults with those of the backends that have the same text as one at fault.
+func (p places) spread(faults []render.Fault) []render.Fault {
+	config, _ := fileOf(p.artifact, snapshots.ConfigFile)
+	known := map[int]bool{}
+	var inConfig []render.Fault
+	for _, f := range faults {
+		if f.File == snapshots.ConfigFile && f.Line > 0 {
+			known[f.Line] = true
+			inConfig = append(inConfig, f)
+		}
+	}
+	if len(inConfig) == 0 {
+		return faults
+	}
+	out := slices.Clone(faults)
+	for _, backends := range newAlike(config) {
+		first := backends[0]
+		for _, f := range inConfig {
+			at := f.Line - first.Head.Number // on the line with the name, the name may be what is wrong
+			if at < 1 || at > len(first.Lines) {
+				continue
+			}
+			for _, other := range backends[1:] {
+				if line := other.Head.Number + at; !known[line] {
+					known[line] = true
+					message := strings.ReplaceAll(f.Message, "'"+first.Name+"'", "'"+other.Name+"'")
+					out = append(out, p.fault(snapshots.ConfigFile, line, message, f.Hint))
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(out[len(faults):], func(a, b render.Fault) int { return a.Line - b.Line })
+	return out
+}
+
+// plainHead matches the head of a backend that HAProxy takes without a look at its name.
+var plainHead = regexp.MustCompile(`^backend [A-Za-z0-9._:-]+( from [A-Za-z0-9._:-]+)?$`)
+
+// wordForm matches whatever could be the name of a backend.
+var wordForm = regexp.MustCompile(`[A-Za-z0-9._:-]+`)
+
+// onePerText returns a haproxy.cfg with one backend of each text, and empty lines in place of the others, so that
+// all other lines keep their numbers. HAProxy says of those what it says of the one, see [alike], and
+// takes a fraction of the time.
+//
+// A backend stays if HAProxy may say something of it alone: it has an id, which no other may have; another one has
+// its name; the head has other characters than those that are safe; or something else has its name, as
+// use_backend has, and track. Where lines are conditional all stay.
+func onePerText(config []byte) []byte {
+	names, used := map[string]int{}, map[string]bool{}
+	var backends []haproxycfg.Section
+	for s := range haproxycfg.Sections(config) {
+		for _, line := range s.Lines {
+			if bytes.HasPrefix(bytes.TrimSpace(line.Text), []byte(".")) {
+				return config
+			}
+		}
+		if s.Keyword == "backend" {
+			names[s.Name]++
+			backends = append(backends, s)
+			continue
+		}
+		names[s.Name]++ // a listen section is a backend too
+		use(used, s)
+	}
+	known, others := map[string]bool{}, backends[:0]
+	for _, s := range backends {
+		text := textOf(s)
+		if known[text] && names[s.Name] == 1 && plainHead.Match(s.Head.Text) && !hasID(s) {
+			others = append(others, s)
+			continue
+		}
+		known[text] = true
+		use(used, s)
+	}
+	lines := bytes.SplitAfter(config, []byte("\n"))
+	for _, s := range others {
+		if used[s.Name] {
+			continue
+		}
+		lines[s.Head.Number-1] = []byte("\n")
+		for _, line := range s.Lines {
+			lines[line.Number-1] = []byte("\n")
+		}
+	}
+	return bytes.Join(lines, nil)
+}
+
+// use takes the words of a section's lines, any of which may be the name of a backend.
+func use(used map[string]bool, s haproxycfg.Section) {
+	for _, line := range s.Lines {
+		if text := bytes.TrimSpace(line.Text); !bytes.HasPrefix(text, []byte("#")) {
+			for _, word := range wordForm.FindAll(text, -1) {
+				used[string(word)] = true
+			}
+		}
+	}
+}
+
+// hasID reports whether a line of a section gives something a number or a name that only one may have.
+func hasID(s haproxycfg.Section) bool {
+	for _, line := range s.Lines {
+		for _, word := range bytes.Fields(line.Text) {
+			if string(word) == "id" || string(word) == "guid" {
+				return true
+			}
+		}
+	}
+	return false
 }

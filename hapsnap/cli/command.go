@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
 	compiler "github.com/hapsnap/hapsnap/compiler/cli"
 	"github.com/hapsnap/hapsnap/internal/process"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
+	"github.com/hapsnap/hapsnap/schemas"
 )
 
 // Name is the program's, and Plugin what people type where it is a plugin of kubectl.
@@ -111,4 +116,117 @@ func addFlagsOf(cmd *cobra.Command, halves ...*cobra.Command) {
 			}
 		})
 	}
+}
+
+// examples are what each verb is used for, with what comes of it; the program has no name
+// yet. The verbs say which store they mean by flags, here as by themselves.
+var examples = map[string][]string{
+	"ui":                {"ui", "ui --store dir:snapshots --state state.json --address localhost:8080"},
+	"status":            {"status", "status -w", "status --store 'git+file:///srv/edge.git?branch=edge' --state state.json -o json"},
+	"wait":              {"wait --for rollout", "wait --for snapshot=r12 --timeout 15m", "wait --for condition=Ready"},
+	"history":           {"history", "history --acts --since 2h", "history --limit 5 -o json"},
+	"audit":             {"audit --since 30d", "audit --since 2026-01-01 -o csv"},
+	"show":              {"show head", "show r12 --file haproxy.cfg"},
+	"diff":              {"diff r11 r12", "diff r12 manifests", "diff cluster:staging cluster:production --exit-code"},
+	"explain":           {"explain haproxy.cfg:120 -f manifests", "explain maps/host.map:3"},
+	"explain request":   {"explain request https://shop.example.com/cart", "explain request POST http://shop.example.com/ --header X-Canary=always --at 'yesterday 14:03'", "explain request https://shop.example.com/ -f manifests"},
+	"verify":            {"verify", "verify --allowed-signers signers"},
+	"check":             {"check --instances fleet.yaml"},
+	"pin":               {"pin r12 --reason 'incident 4711'", "pin head"},
+	"unpin":             {"unpin --reason 'mended in r15'"},
+	"override":          {"override r12 --for 2h --reason 'maintenance window'", "override --end"},
+	"rollback":          {"rollback --reason 'checkout answers 502' --wait", "rollback --to r12"},
+	"approve":           {"approve r12"},
+	"reject":            {"reject r12 --reason 'drops the header X-Request-Id'", "reject r12 --fleet edge-eu"},
+	"retry":             {"retry", "retry r12"},
+	"pause":             {"pause --reason 'peak hours'"},
+	"resume":            {"resume"},
+	"promote":           {"promote", "promote r12 --full"},
+	"abort":             {"abort --reason 'error rate of edge-1'"},
+	"confirm-endpoints": {"confirm-endpoints", "confirm-endpoints 3f9a2c"},
+	"render":            {"render -f manifests -o out", "render -f manifests --config config.yaml -o 'git+file:///srv/edge.git?branch=edge'"},
+	"test":              {"test", "test tests/checkout.yaml --run headers"},
+	"migrate":           {"migrate -f manifests", "migrate -f manifests -o manifests --class hapsnap", "migrate -f manifests --to gateway --gateway infra/web -o gateway"},
+	"gc":                {"gc --dry-run", "gc --keep 50 --min-age 3d"},
+	"sign":              {"sign --signing-key ~/.ssh/id_ed25519"},
+	"recover":           {"recover --from-instance edge-1 --instances fleet.yaml"},
+	"accept-rewind":     {"accept-rewind --reason 'the repository was restored from Monday'"},
+}
+
+// examplesOf returns the examples of a verb as a help text has them.
+func examplesOf(verb, name string) string {
+	var lines []string
+	for _, line := range examples[verb] {
+		lines = append(lines, "  "+name+" "+line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func manCommand(name string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write a man page for each verb",
+		Long: `Write man pages of section 1 into a directory, which the command makes if it is missing.
+The pages of the same version are always the same bytes.`,
+		Example: "  " + name + " man ~/.local/share/man/man1",
+		Args:    process.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // everybody reads man pages
+				return fmt.Errorf("make the directory of the man pages: %w", err)
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			date := time.Unix(0, 0).UTC()
+			header := &doc.GenManHeader{Section: "1", Source: Name + " " + process.Version(), Manual: "hapsnap", Date: &date}
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return fmt.Errorf("write man pages: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+func schemaCommand(name string) *cobra.Command {
+	names := schemas.Names()
+	cmd := &cobra.Command{
+		Use:   "schema " + strings.Join(names, "|"),
+		Short: "Print the JSON Schema of a kind of file",
+		Long: `Print the JSON Schema of a kind of file, for an editor or a pipeline. Editors that use the YAML
+language server take the schema that the first line of a file names:
+
+  # yaml-language-server: $schema=fleet.schema.json`,
+		Example: "  " + name + " schema fleet",
+		Args:    process.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, ok := schemas.Of(args[0])
+			if !ok {
+				hint := process.DidYouMean(args[0], names)
+				if hint == "" {
+					hint = "there are " + strings.Join(names, ", ")
+				}
+				return process.WithHint(process.Usage("there is no schema of %q", args[0]), hint)
+			}
+			_, err := cmd.OutOrStdout().Write(data)
+			return err
+		},
+		ValidArgsFunction: cobra.FixedCompletions(completions(names), cobra.ShellCompDirectiveNoFileComp),
+	}
+	return cmd
+}
+
+// meaning says what the schemas are of.
+var meaning = map[string]string{
+	"channel":        "what people say should run",
+	"compilerconfig": "the configuration of the compiler",
+	"compilertest":   "tests of configurations and templates",
+	"fleet":          "the fleet of a pusher",
+	"snapshot":       "the manifest of a snapshot",
+}
+
+func completions(names []string) []cobra.Completion {
+	var out []cobra.Completion
+	for _, name := range names {
+		out = append(out, cobra.CompletionWithDesc(name, meaning[name]))
+	}
+	return out
 }

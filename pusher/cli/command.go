@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/user"
+	"regexp"
 	"strings"
 	"time"
 
+	"github.com/go-git/go-git/v5/config"
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -300,3 +304,113 @@ func hinted(err error) error {
 
 // inSecret reports whether a state is in a Secret.
 func inSecret(state string) bool { return strings.HasPrefix(state, statestore.Prefix) }
+
+// authorForm is how git writes a person.
+var authorForm = regexp.MustCompile(`^([^<>\n]*[^<>\s]) <([^<>\s]+)>$`)
+
+// authentication is a client of an API server that can say who asks it.
+type authentication func() (kubernetes.Interface, error)
+
+// kubernetesTimeout is how long an API server may take to say who somebody is.
+const kubernetesTimeout = 10 * time.Second
+
+// kubernetesUser returns whom an API server takes this user for; zero if it cannot be asked.
+func kubernetesUser(ctx context.Context, ask authentication) channel.Person {
+	if ask == nil {
+		return channel.Person{}
+	}
+	client, err := ask()
+	if err != nil {
+		return channel.Person{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, kubernetesTimeout)
+	defer cancel()
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || review.Status.UserInfo.Username == "" {
+		return channel.Person{}
+	}
+	name := review.Status.UserInfo.Username
+	if strings.Contains(name, "@") {
+		return channel.Person{Name: name, Email: name}
+	}
+	return channel.Person{Name: name, Email: name + "@kubernetes"}
+}
+
+// identity returns who a change is by.
+func (f *channelFlags) identity(ctx context.Context) (channel.Person, error) {
+	var ask authentication
+	if stores.InCluster(f.store) || f.kubeconfig != "" || kubeconfig.Inside() {
+		ask = f.client
+	}
+	return f.who.identity(ctx, ask)
+}
+
+// identity returns who a commit is by: the one that was named, else the identity that git has for
+// this user, else whom the API server takes them for, if there is one, else who acts, as the system
+// calls them.
+func (f *whoFlags) identity(ctx context.Context, ask authentication) (channel.Person, error) {
+	if f.author != "" {
+		parts := authorForm.FindStringSubmatch(strings.TrimSpace(f.author))
+		if parts == nil {
+			return channel.Person{}, process.WithHint(process.Usage("--author %q is no person", f.author), "write it as git does: 'Ann Example <ann@example.com>'")
+		}
+		return channel.Person{Name: parts[1], Email: parts[2]}, nil
+	}
+	if p := gitIdentity(); p.Name != "" {
+		return p, nil
+	}
+	if p := kubernetesUser(ctx, ask); p.Name != "" {
+		return p, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	name := cmp.Or(whoami(), "unknown")
+	return channel.Person{Name: name, Email: fmt.Sprintf("%s@%s", name, host)}, nil
+}
+
+// gitIdentity returns what git has for this user, in its environment or in the user's
+// configuration. A configuration that cannot be read has none.
+func gitIdentity() channel.Person {
+	p := channel.Person{Name: os.Getenv("GIT_AUTHOR_NAME"), Email: os.Getenv("GIT_AUTHOR_EMAIL")}
+	if c, err := config.LoadConfig(config.GlobalScope); err == nil {
+		p.Name, p.Email = cmp.Or(p.Name, c.Author.Name, c.User.Name), cmp.Or(p.Email, c.Author.Email, c.User.Email)
+	}
+	if p.Name == "" || p.Email == "" {
+		return channel.Person{}
+	}
+	return p
+}
+
+// examples are what each verb is used for.
+var examples = map[string][]string{
+	"run":               {"run --store dir:snapshots --instances fleet.yaml --state state.json"},
+	"check":             {"check --instances fleet.yaml"},
+	"status":            {"status --state state.json", "status --address localhost:8081 -o json"},
+	"wait":              {"wait --for rollout --store dir:snapshots --state state.json"},
+	"audit":             {"audit --store dir:snapshots --since 2026-01-01 -o csv"},
+	"history":           {"history --store dir:snapshots", "history --store dir:snapshots --acts --since 2h", "history --store dir:snapshots --limit 5 -o json"},
+	"show":              {"show r12 --store dir:snapshots --file haproxy.cfg"},
+	"diff":              {"diff r11 r12 --store dir:snapshots"},
+	"ui":                {"ui --store dir:snapshots --state state.json"},
+	"verify":            {"verify --store dir:snapshots"},
+	"pin":               {"pin r12 --store dir:snapshots --reason 'incident 4711'"},
+	"unpin":             {"unpin --store dir:snapshots --reason 'mended in r15'"},
+	"override":          {"override r12 --store dir:snapshots --for 2h --reason 'maintenance window'"},
+	"rollback":          {"rollback --store dir:snapshots --to r12 --reason 'checkout answers 502'"},
+	"approve":           {"approve r12 --store dir:snapshots"},
+	"reject":            {"reject r12 --store dir:snapshots --reason 'drops a header'"},
+	"retry":             {"retry r12 --store dir:snapshots"},
+	"pause":             {"pause --store dir:snapshots --reason 'peak hours'"},
+	"resume":            {"resume --store dir:snapshots"},
+	"promote":           {"promote r12 --store dir:snapshots"},
+	"abort":             {"abort --store dir:snapshots --reason 'error rate of edge-1'"},
+	"gc":                {"gc --store dir:snapshots --state state.json --dry-run"},
+	"sign":              {"sign --store dir:snapshots --signing-key ~/.ssh/id_ed25519"},
+	"recover":           {"recover --store dir:snapshots --state state.json --from-instance edge-1 --instances fleet.yaml"},
+	"accept-rewind":     {"accept-rewind --store dir:snapshots --state state.json --reason 'the repository was restored from Monday'"},
+	"confirm-endpoints": {"confirm-endpoints --store dir:snapshots"},
+	"rbac":              {"rbac --store dir:snapshots"},
+	"version":           {"version"},
+}

@@ -2,12 +2,20 @@ package core
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // jobs begins what the instances need, and takes what became of it.
@@ -101,4 +109,385 @@ func (j *jobs) runtimeUpdateFailed(i *instanceState, p rollout.Push, err error) 
 	}
 	i.running = i.running.Another()
 	i.running.Disk = push.Digest{}
+}
+
+// apply takes what is known of the instance, and how the effect ended.
+func (v OfInstance) apply(m *Machine, now time.Time) {
+	about := v.From()
+	i := m.instanceOf(about.Ref)
+	i.takeKnown(about.Known)
+	switch ev := v.Event.(type) {
+	case instance.JoinFailed:
+		m.trouble("fleet", ev.Err, now)
+	case instance.Renewed:
+		if ev.Err != nil {
+			m.trouble("fleet", ev.Err, now)
+		}
+	case instance.Probed:
+		m.jobs.probed(i, ev, now)
+	case instance.Checked:
+		m.jobs.checked(i, ev, now)
+	case instance.ClaimEnded:
+		m.jobs.claimEnded(i, ev, now)
+	case instance.PushEnded:
+		m.jobs.pushEnded(i, ev, now)
+	case instance.UpdateEnded:
+		m.jobs.updateEnded(i, ev, now)
+	case instance.PersistEnded:
+		m.jobs.persistEnded(i, ev, now)
+	case instance.TidyEnded:
+		m.jobs.ended(i, workTidy, ev.Err, now)
+		i.tidied, i.running = now, ev.Have
+	case instance.CollectEnded:
+		m.jobs.collectEnded(i, ev, now)
+	case instance.InspectEnded:
+		m.jobs.inspectEnded(i, ev, now)
+	case instance.MendEnded:
+		m.jobs.mendEnded(i, ev, now)
+	case instance.Sampled:
+		m.sampling.sampled(i, ev, now)
+	}
+}
+
+// probed takes what an instance answered, or why it did not.
+func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
+	if isRefused(ev.Err) && !isRefused(i.err) {
+		j.tell(observe.Error("instance refused, nothing is pushed to it", "instance", i.Name, "err", ev.Err), now)
+	}
+	before, asked := i.err, i.asked
+	i.takeProbe(ev.Info, ev.Err, ev.Asked, now)
+	if i.Draining {
+		return
+	}
+	j.tellReach(i, before, asked, now)
+	j.checkOnce(i)
+}
+
+// tellReach says, once for each change, that an instance cannot be reached or does not accept
+// who asks, and that it answers again.
+func (j *jobs) tellReach(i *instanceState, before error, asked bool, now time.Time) {
+	denied := func(err error) bool { return errors.Is(err, dataplane.ErrUnauthorized) }
+	same := asked && (before == nil) == (i.err == nil) && denied(before) == denied(i.err)
+	switch {
+	case same || !i.asked || isRefused(i.err):
+	case i.err == nil && asked:
+		j.tell(observe.Info("instance answers again", "instance", i.Name), now)
+	case i.err == nil:
+	case denied(i.err):
+		j.tell(observe.Warn("wrong credentials: the Dataplane API of an instance refuses them, nothing can be pushed to it", "instance", i.Name, "url", i.URL, "err", i.err,
+			"hint", "make username and password in the Fleet those of its Dataplane API"), now)
+	default:
+		j.tell(observe.Warn("instance cannot be reached, rollouts go on without it", "instance", i.Name, "url", i.URL, "err", i.err, "hint", reachHint(i.err)), now)
+	}
+}
+
+// reachHint says what to do where an instance cannot be reached.
+func reachHint(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "certificate has expired"):
+		return "its certificate has to be renewed, or a clock is wrong"
+	case strings.Contains(text, "unknown authority"):
+		return "name the authority of its certificate in tls.caFile of the Fleet"
+	case strings.Contains(text, "certificate is valid for"):
+		return "name in tls.serverName of the Fleet what its certificate is for"
+	}
+	return "see whether its Dataplane API runs, and whether url in the Fleet is its address"
+}
+
+// isRefused reports whether an instance is refused for what it is.
+func isRefused(err error) bool {
+	_, refused := errors.AsType[dataplane.UnsupportedError](err)
+	return refused
+}
+
+// checked keeps what is wrong with an instance, and logs what is new. Warnings are for the verb
+// check: what works may stay as it is.
+func (j *jobs) checked(i *instanceState, ev instance.Checked, now time.Time) {
+	if ev.Err != nil {
+		return // that it is out of reach is seen elsewhere
+	}
+	found := slices.DeleteFunc(ev.Found, func(f preflight.Finding) bool { return f.Warning })
+	for _, f := range found {
+		if !slices.Contains(i.findings, f) {
+			j.tell(observe.Warn("instance is not set up well", "instance", i.Name, "check", f.Check, "err", f.Message, "hint", f.Hint), now)
+		}
+	}
+	i.findings = found
+}
+
+// free notes that no job is under way on an instance, also where another one has its place
+// that has inherited the job.
+func (j *jobs) free(i *instanceState, now time.Time) {
+	i.busy, i.ended = "", now
+	if current := j.instances[i.Name]; current != nil && current != i && current.UID == i.UID {
+		current.busy = ""
+	}
+}
+
+// ended notes the end of a job, apart from a push, whose end the rollout notes.
+func (j *jobs) ended(i *instanceState, w work, err error, now time.Time) {
+	if instance.Interrupted(err) {
+		err = nil // the process is about to end
+	}
+	i.end(err, j.PollInterval, now)
+	j.free(i, now)
+	j.tell(observe.Worked{Kind: string(w), Failed: err != nil}, now)
+	if err != nil {
+		j.tell(observe.Warn("instance not brought up to date", "instance", i.Name, "work", string(w), "err", err), now)
+		j.leadership.outranked(i, err)
+		j.leadership.notLed(i, err)
+	}
+}
+
+// claimEnded notes the claim. One that failed keeps nothing else from being done, unless another
+// pusher leads the instance.
+func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Time) {
+	err := ev.Err
+	j.free(i, now)
+	if instance.Interrupted(err) {
+		return // the process, or the term, is about to end
+	}
+	j.tell(observe.Worked{Kind: string(workClaim), Failed: err != nil}, now)
+	if i.claimFailed {
+		i.jobError, i.jobErrorAt, i.claimFailed = "", time.Time{}, false
+	}
+	j.dirty = true
+	if err == nil {
+		i.claimed = claim{true, ev.Term}
+		return
+	}
+	i.claimAfter = now.Add(claimRetry)
+	if !i.ledByOther() { // that is told once
+		j.tell(observe.Warn("cannot note on an instance that this pusher leads it, trying again", "instance", i.Name, "term", ev.Term, "err", err), now)
+	}
+	if !j.leadership.outranked(i, err) {
+		i.jobError, i.jobErrorAt, i.claimFailed = err.Error(), now, true
+	}
+	j.leadership.notLed(i, err)
+}
+
+// pushEnded takes the end of a push.
+func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) {
+	done, err := p.Done, p.Err
+	r := rollout.Result{Instance: p.Push.Instance, Snapshot: p.Push.Snapshot, Outcome: p.Outcome(), PID: done.Info.PID, Reloaded: done.Reloaded}
+	j.free(i, now)
+	if current := j.instances[p.Push.Instance]; current != nil && current.UID != i.UID {
+		return // it was a push to another pod, which is gone
+	}
+	keys := append([]any{"instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", p.Push.Purpose.Why(), "took", p.Took.Round(time.Millisecond)}, p.Change.Logged()...)
+	j.noteChange(p.Push, p.Change, done.Reloaded, err)
+	pushed := observe.Pushed{
+		Instance: p.Push.Instance, Snapshot: p.Push.Snapshot, Why: p.Push.Purpose.Why(), Outcome: r.Outcome, Reloaded: done.Reloaded, Took: p.Took, Change: p.Change,
+	}
+	if err != nil {
+		pushed.Error = push.Gist(err)
+	}
+	j.tell(pushed, now)
+	j.lost(done.Lost, now)
+	j.uploads.noteCertificates(i, p.Want.ID, p.Written)
+	if p.Push.AtRuntime && err != nil {
+		j.runtimeUpdateFailed(i, p.Push, err)
+	}
+	if err != nil {
+		r.Error = push.Gist(err)
+		j.leadership.outranked(i, err)
+		j.leadership.notLed(i, err)
+		j.tell(observe.Warn("push failed", keys...).With("outcome", string(r.Outcome), "err", err), now)
+	} else {
+		if done.Why != "" {
+			keys = append(keys, "for", done.Why)
+		}
+		j.tell(observe.Info("push done", keys...).With("node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded), now)
+		i.asked, i.err = true, nil
+		i.takeInfo(done.Info, now)
+		if done.Reloaded {
+			i.forgetJobs()
+			i.running = push.Running{
+				Servers: push.Loaded(p.Want.Servers), Persisted: true, Written: p.Want.Servers, Certificates: p.Certificates, Maps: p.Want.Entries,
+				Info: done.Info, ManualDrains: i.running.ManualDrains,
+			}
+		}
+		if p.Push.AtRuntime {
+			j.noteManualDrains(i, done.Running.ManualDrains, now)
+			i.running = done.Running
+		}
+		i.running.Disk, i.inspectAfter = done.Disk, now.Add(j.InspectInterval)
+	}
+	j.results = append(j.results, r)
+}
+
+// noteChange remembers what the push of a wave took. One that found all as it should be
+// took nothing, and one that could not be bound says nothing.
+func (j *jobs) noteChange(p rollout.Push, c report.Change, reloaded bool, err error) {
+	took := reloaded || err != nil || c.Class != bind.Reload
+	if p.Purpose == rollout.Wave && took && !c.Snapshot.IsZero() {
+		j.changes = report.WithChange(j.changes, c, j.state.Rollout.Rollout)
+	}
+}
+
+// updateEnded takes the end of a change of the running worker.
+func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Time) {
+	have := u.Have
+	j.ended(i, workUpdate, u.Err, now)
+	if have.Info.PID != 0 {
+		i.takeInfo(have.Info, u.Began) // rather too early, which is on the safe side
+	}
+	j.noteManualDrains(i, have.ManualDrains, now)
+	j.lost(have.Lost, now)
+	if u.Err == nil {
+		j.tell(observe.InstanceUpdated{Instance: i.Name}, now)
+	}
+	i.running = have
+	if have.Reloaded {
+		if !i.Draining {
+			j.reloads[i.Name] = have.Info.PID
+		}
+		i.running.Reloaded = false
+	}
+	if u.Err == nil && u.Had.Servers != nil {
+		j.tell(observe.Debug("servers and certificates changed at run time", "instance", i.Name, "node", u.Node), now)
+	}
+}
+
+// persistEnded takes the end of writing servers to disk.
+func (j *jobs) persistEnded(i *instanceState, p instance.PersistEnded, now time.Time) {
+	j.ended(i, workPersist, p.Err, now)
+	i.persisted, i.persistTook = now, p.Took
+	j.noteManualDrains(i, p.Have.ManualDrains, now)
+	i.running = p.Have
+}
+
+// collectEnded notes which files are gone. A failure keeps an instance from nothing that it
+// should have.
+func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.Time) {
+	failed := c.Err
+	if instance.Interrupted(failed) {
+		failed = nil // the process is about to end
+	}
+	j.tell(observe.Worked{Kind: string(workCollect), Failed: failed != nil}, now)
+	if current := j.instances[i.Name]; current != nil && current.UID != i.UID {
+		return // it was another pod, which is gone
+	}
+	j.free(i, now)
+	i.reviewed, i.garbageSince = review{}, time.Time{}
+	if failed != nil || len(c.Removed) < len(c.Garbage) {
+		i.collectAfter = now.Add(collectRetry)
+	}
+	if failed != nil {
+		j.tell(observe.Warn("files not removed that nothing needs", "instance", i.Name, "files", len(c.Garbage)-len(c.Removed), "err", failed), now)
+		j.leadership.outranked(i, failed)
+	}
+	if len(c.Removed) == 0 {
+		return
+	}
+	j.state.Uploads[i.Name] = slices.DeleteFunc(slices.Clone(j.state.Uploads[i.Name]), func(u Upload) bool {
+		return slices.Contains(c.Removed, u.Stored)
+	})
+	j.dirty = true
+	j.tell(observe.Info("files removed that nothing needs", "instance", i.Name, "files", len(c.Removed)), now)
+}
+
+// inspectEnded takes the end of an inspection.
+func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.Time) {
+	j.ended(i, workInspect, n.Err, now)
+	i.inspectAfter = now.Add(j.InspectInterval)
+	if n.Err == nil && i.info.PID == n.Inspect.Have.Info.PID {
+		i.inspections++
+		j.inspected(i, n.Found, n.Inspect.Want, now)
+	}
+}
+
+// mendEnded takes the end of putting files back.
+func (j *jobs) mendEnded(i *instanceState, m instance.MendEnded, now time.Time) {
+	j.ended(i, workMend, m.Err, now)
+	i.running.Disk, i.running.Written, i.persisted = m.Disk, m.Servers, now
+	if m.Err != nil {
+		i.running.Written = nil
+	}
+}
+
+// inspected takes what an inspection found, and has it repaired unless somebody else keeps
+// undoing that.
+func (j *jobs) inspected(i *instanceState, found push.Inspection, want binding.Unbound, now time.Time) {
+	j.noteManualDrains(i, found.Running.ManualDrains, now)
+	before := i.conflict
+	next, repair := remembered(i).judge(found.Faults, now)
+	i.repairs, i.conflict = next.Repairs, next.Conflict
+	j.tellDrift(i, before, found.Faults, repair, now)
+	if len(found.Faults) == 0 || repair {
+		i.running = found.Running
+	}
+	j.dirty = true
+	if repair && slices.ContainsFunc(found.Faults, onDisk) {
+		i.begin(workMend)
+		j.do(instance.Mend{Ref: i.ref(), Want: want})
+	}
+}
+
+// judge decides, after an inspection, whether to repair what it found. See
+// [rollout.Repairs], which has the rules.
+func (k kept) judge(faults []push.Fault, now time.Time) (next kept, repair bool) {
+	repairs := rollout.Repairs{At: k.Repairs}
+	if k.Conflict != nil {
+		repairs.Stopped = k.Conflict.Since
+	}
+	if len(faults) == 0 {
+		repairs = repairs.Settled()
+	} else if repairs, repair = repairs.Due(now); repair {
+		repairs = repairs.Done(now.UTC().Truncate(time.Second))
+	}
+	k.Repairs, k.Conflict = repairs.At, nil
+	if repairs.InConflict() {
+		k.Conflict = &report.Conflict{Since: repairs.Stopped.UTC().Truncate(time.Second), Faults: faults}
+	}
+	return k, repair
+}
+
+// onDisk reports whether a fault is of a file; the others are of servers and of maps in
+// the worker, which the next update sees to.
+func onDisk(f push.Fault) bool {
+	return !strings.HasPrefix(f.What, "server ") && !strings.HasPrefix(f.What, "map ")
+}
+
+// tellDrift tells what an inspection found.
+func (j *jobs) tellDrift(i *instanceState, before *report.Conflict, faults []push.Fault, repair bool, now time.Time) {
+	for _, f := range faults {
+		if repair {
+			j.tell(observe.Warn("drift is repaired", "instance", i.Name, "what", f.What, "want", f.Want, "found", f.Found), now)
+		}
+	}
+	switch {
+	case before == nil && i.conflict != nil:
+		j.tell(observe.RepairsStop(i.Name, snapshots.ID{}, i.conflict.String()), now)
+	case before != nil && i.conflict == nil:
+		j.tell(observe.RepairsGoOn(i.Name), now)
+	}
+}
+
+// noteManualDrains tells of servers that somebody else took out of traffic, or gave back.
+func (j *jobs) noteManualDrains(i *instanceState, drains []push.ManualDrain, now time.Time) {
+	for _, d := range drains {
+		if !slices.Contains(i.running.ManualDrains, d) {
+			j.tell(observe.Info("somebody took a server out of traffic, it stays out", "instance", i.Name, "server", d.String()), now)
+		}
+	}
+	for _, d := range i.running.ManualDrains {
+		if !slices.ContainsFunc(drains, func(o push.ManualDrain) bool { return o.Backend == d.Backend && o.Server == d.Server }) {
+			j.tell(observe.Info("a server that somebody took out of traffic is back, or gone", "instance", i.Name, "server", d.Backend+"/"+d.Server), now)
+		}
+	}
+	i.running.ManualDrains = drains
+}
+
+// checkOnce begins to check an instance that answers for the first time, or again, for what
+// would keep a push from working. Nothing waits for that.
+func (j *jobs) checkOnce(i *instanceState) {
+	switch {
+	case !i.reachable():
+		i.checked = false
+	case !i.checked:
+		i.checked = true
+		j.do(instance.Check{Ref: i.ref()})
+	}
 }

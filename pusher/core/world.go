@@ -34,7 +34,7 @@ type world struct {
 	// What was heard: of the fleet, of the store, and of who leads.
 	policy            rollout.Policy
 	instances         map[string]*instanceState
-	draining          map[string]*instanceState // pods that terminate, see draining.go
+	draining          map[string]*instanceState // pods that terminate, see membership.go
 	fleetName         string                    // in its file
 	pods              *fleet.Pods               // which pods are looked for, nil for none
 	podsRead          bool                      // they were, once

@@ -44,7 +44,7 @@
 //
 // Evidence must point at the snapshot. Whatever a tenant or a machine does during a soak
 // happens in some rollout. So each finding is compared with what the snapshot changed
-// (pusher/compare.go: sections with their defaults, global, files and routes), with what
+// (pusher/core/compare.go: sections with their defaults, global, files and routes), with what
 // was known before, and with the others. Findings that this excludes are rarely signs of a
 // bad snapshot. A test rolls snapshots out among tenants that come and flap.
 //

@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"context"
+	_ "embed" // see below
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -12,12 +13,18 @@ import (
 	"net/netip"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/hapsnap/hapsnap/pusher/report"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // Options say how the page is served.
@@ -248,4 +255,116 @@ func (s *Server) Serve(ctx context.Context, at string) (addr string, wait func()
 		ended.Wait()
 		s.archive.jobs.Wait() // who closes the store does so after that
 	}, nil
+}
+
+// Store is what the page needs of a snapshot store.
+type Store interface {
+	View(ctx context.Context) (channel.View, error)
+	Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error)
+	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
+	Journal(ctx context.Context) ([]channel.Entry, error)
+}
+
+// Source says what the page is made of. Functions may be nil: then that is not known.
+type Source struct {
+	// Channel is the name of the channel, for the header.
+	Channel string
+	// Fleet returns what is known of the fleet now. It waits for nothing, and nobody changes what
+	// it returned.
+	Fleet func() Fleet
+	// Follow calls changed after each change of that, until ctx is done.
+	Follow func(ctx context.Context, changed func())
+	// Store is where snapshots and acts are, nil for none.
+	Store Store
+	// Repository is the URL of a git store, from which links to commits are made, "" for none.
+	Repository string
+	// Servers asks instances for the servers of a backend. It may wait; nil where nobody can be asked.
+	Servers func(ctx context.Context, backend string) []ServerState
+	// Origins says which objects wrote the lines that answer a request. It may wait; nil where nobody knows.
+	Origins func(ctx context.Context, q Question) ([]Wrote, error)
+	// Lines says which objects wrote lines of files, each named as FILE:LINE, as they are compiled now, in the same
+	// order. It may wait; nil where nobody knows.
+	Lines func(ctx context.Context, places []string) ([]Wrote, error)
+	// Compiled asks a compiler for its status, the JSON of its /status. It may wait.
+	Compiled func(ctx context.Context) (json.RawMessage, error)
+}
+
+// Fleet is what is known of a fleet at a time.
+type Fleet struct {
+	Status report.Status
+	// Live is nil where no running pusher was asked.
+	Live *Live
+	// Trouble says why nothing newer is known, "" if this is of now.
+	Trouble string
+	// At is when this was known.
+	At time.Time
+}
+
+// The limits of what viewers may take.
+const (
+	maxHeader     = 16 << 10
+	maxAddress    = 4 << 10 // of a path with its query
+	headerTimeout = 10 * time.Second
+	answerTimeout = time.Minute
+	idleTimeout   = 2 * time.Minute
+	maxAnswers    = 16       // pages that are made at once
+	maxUnsent     = 64 << 20 // bytes of answers that viewers have not taken
+	maxWords      = 20       // that a list is searched for
+)
+
+// policy is the Content-Security-Policy of every answer: nothing comes from elsewhere, nothing is
+// sent elsewhere, and no other page shows this one.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// guard lets through what a browser that was not tricked asks for.
+func guard(hosts []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case !allowedHost(r.Host, hosts):
+			http.Error(w, "this name is not one of the page's: start with --ui-host to allow it", http.StatusMisdirectedRequest)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "the page is read-only", http.StatusMethodNotAllowed)
+		case len(r.RequestURI) > maxAddress:
+			http.Error(w, "the address is too long", http.StatusRequestURITooLong)
+		case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
+			http.Error(w, "another site asks for this", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// allowedHost reports whether a Host header is one under which the page may be asked for. A page
+// elsewhere can have its own name resolve to this address (DNS rebinding), and its name is then in
+// the header. So names are those of this machine and those that were given. An address cannot be
+// rebound, and is always allowed.
+func allowedHost(host string, hosts []string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, name) })
+}
+
+// description describes the tables of all tabs in OpenAPI 3.1. A test makes it of the types that they are.
+//
+//go:embed openapi.json
+var description []byte
+
+func (*Server) describe(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(description) // the client is gone
 }

@@ -249,3 +249,135 @@ func (c Channel) walked() Channel {
 	}
 	return c
 }
+
+// Stored is what retention needs to know of a snapshot.
+type Stored struct {
+	ID   snapshots.ID
+	Time time.Time // when it was published
+}
+
+// RetentionPolicy says which snapshots to keep by age: the newest Keep, at least one, and
+// all that are younger than Younger.
+type RetentionPolicy struct {
+	Keep    int
+	Younger time.Duration
+}
+
+// Kept is a snapshot that is kept, and why.
+type Kept struct {
+	ID     snapshots.ID
+	Reason string
+}
+
+// Retain divides the snapshots of a store into those to keep and those that may be deleted,
+// both ascending. Protected snapshots (pinned, last good, targeted or running anywhere) are
+// kept, for the reason that protected gives.
+func Retain(stored []Stored, policy RetentionPolicy, protected map[snapshots.ID]string, now time.Time) (keep []Kept, drop []snapshots.ID) {
+	all := slices.SortedFunc(slices.Values(stored), func(a, b Stored) int { return a.ID.Compare(b.ID) })
+	newest := max(policy.Keep, 1)
+	for i, s := range all {
+		reason, ok := protected[s.ID]
+		switch {
+		case ok:
+		case i >= len(all)-newest:
+			reason = fmt.Sprintf("among the newest %d", newest)
+		case now.Sub(s.Time) < policy.Younger:
+			reason = "younger than " + policy.Younger.String()
+		default:
+			drop = append(drop, s.ID)
+			continue
+		}
+		keep = append(keep, Kept{s.ID, reason})
+	}
+	return keep, drop
+}
+
+// Named returns the snapshots that a channel makes run, now or once people withdraw what
+// they said last, and why. Retention must keep them.
+func Named(v View, now time.Time) map[snapshots.ID]string {
+	out := map[snapshots.ID]string{}
+	add := func(id snapshots.ID, reason string) {
+		if _, ok := out[id]; !ok && !id.IsZero() {
+			out[id] = reason
+		}
+	}
+	spec := v.Channel.Spec
+	if spec.Pin != nil {
+		add(spec.Pin.Snapshot, "pinned")
+	}
+	if spec.Override != nil && now.Before(spec.Override.Expires) {
+		add(spec.Override.Snapshot, "overrides for a while")
+	}
+	add(Want(v, now).ID, "wanted")
+	v.Channel = v.Channel.Resumed()
+	add(Want(v, now).ID, "wanted once resumed")
+	v.Channel = v.Channel.NotOverridden().Unpinned()
+	add(Want(v, now).ID, "wanted once nothing is pinned")
+	return out
+}
+
+// Rolling is what a pusher said of its rollouts.
+type Rolling struct {
+	At     time.Time    // when it said so; zero: nothing is known
+	Target snapshots.ID // of the rollout under way; zero: there was none
+}
+
+// orderGrace is how long an order stays in the channel at least that no rollout of one fleet
+// is there to heed: other fleets on the store may have one, and a pusher that restarts.
+const orderGrace = 10 * time.Minute
+
+// Stale is something in a channel that no longer has an effect.
+type Stale struct {
+	Verb     Verb // which would have put it there, or [VerbOverrideEnd]
+	Snapshot snapshots.ID
+	Message  string // for people
+}
+
+// Tidied returns the channel without what can have no effect any more, and lists what that
+// was: an override that is over, approvals of snapshots that are gone, orders about rollouts
+// that ended. What might still count stays. Only an act of a person tidies: a pusher knows its own
+// fleet alone, and an order may be for another fleet of the same store that is away for now.
+func (c Channel) Tidied(v View, r Rolling, now time.Time) (Channel, []Stale) {
+	var stale []Stale
+	if o := c.Spec.Override; o != nil && !now.Before(o.Expires) {
+		c.Spec.Override = nil
+		stale = append(stale, Stale{VerbOverrideEnd, o.Snapshot, fmt.Sprintf("the override with %s is over since %s", o.Snapshot, o.Expires.UTC().Format(time.RFC3339))})
+	}
+	gone := func(id snapshots.ID) bool {
+		return len(v.IDs) > 0 && !v.HeadOnly && id.Compare(v.Head()) <= 0 && !slices.Contains(v.IDs, id) && v.refusal(id) == ""
+	}
+	var approved []snapshots.ID
+	for _, id := range c.Spec.Approved {
+		if gone(id) {
+			stale = append(stale, Stale{VerbApprove, id, fmt.Sprintf("the approval of %s: the store no longer holds it", id)})
+			continue
+		}
+		approved = append(approved, id)
+	}
+	c.Spec.Approved = approved
+	for _, order := range []struct {
+		verb Verb
+		at   **Order
+	}{{VerbPromote, &c.Spec.Promote}, {VerbAbort, &c.Spec.Abort}} {
+		o := *order.at
+		if o == nil {
+			continue
+		}
+		var why string
+		switch {
+		case gone(o.Snapshot):
+			why = "the store no longer holds it"
+		case slices.ContainsFunc(c.Spec.Rejected, func(r Rejection) bool {
+			return r.Fleet == "" && o.Snapshot.Names(r.Digest) && r.At.After(o.At)
+		}):
+			why = "it was rejected since"
+		case r.At.Sub(o.At) > orderGrace && r.Target != o.Snapshot:
+			why = "its rollout has ended"
+		default:
+			continue
+		}
+		*order.at = nil
+		stale = append(stale, Stale{order.verb, o.Snapshot, fmt.Sprintf("the order to %s %s: %s", order.verb, o.Snapshot, why)})
+	}
+	return c, stale
+}

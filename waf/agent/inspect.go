@@ -2,9 +2,15 @@ package agent
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"io"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/corazawaf/coraza/v3"
 	"github.com/corazawaf/coraza/v3/experimental/plugins/plugintypes"
@@ -192,4 +198,155 @@ func withoutPort(host string) string {
 		return name
 	}
 	return host
+}
+
+// Bounds of a line of the audit log.
+const (
+	maxAuditRules = 32
+	maxAuditText  = 256 // bytes of a path, host or message
+	maxMatched    = 80  // bytes of what a rule found
+	maxVersion    = 32  // bytes of a version of the rules
+)
+
+// An auditLine is a request in the audit log.
+type auditLine struct {
+	Time     time.Time   `json:"time"`
+	ID       string      `json:"id,omitempty"`
+	Action   string      `json:"action"`
+	Reason   string      `json:"reason,omitempty"`
+	Client   string      `json:"client,omitempty"`
+	Host     string      `json:"host,omitempty"`
+	Method   string      `json:"method,omitempty"`
+	Path     string      `json:"path,omitempty"`
+	Route    string      `json:"route,omitempty"`
+	Policy   string      `json:"policy,omitempty"`
+	Score    int         `json:"score"`
+	Rules    []auditRule `json:"rules,omitempty"`
+	LeftOut  int         `json:"rules_left_out,omitempty"`
+	Versions string      `json:"rules_version,omitempty"`
+	// With is the version of the rules that looked at it, where another one was asked for.
+	With string `json:"inspected_with,omitempty"`
+}
+
+// An auditRule is a rule that found something.
+type auditRule struct {
+	ID       int      `json:"id"`
+	Severity string   `json:"severity"`
+	Message  string   `json:"message"`
+	Tags     []string `json:"tags,omitempty"`
+	// Target is where, and Matched a part of what.
+	Target  string `json:"target,omitempty"`
+	Matched string `json:"matched,omitempty"`
+}
+
+// An audit writes lines, and leaves out those that would have to wait: no request waits for a log.
+type audit struct {
+	lines chan []byte
+	lost  func()
+}
+
+func newAudit(lost func()) *audit { return &audit{lines: make(chan []byte, 4096), lost: lost} }
+
+// run writes until ctx is done, and then what is there.
+func (a *audit) run(ctx context.Context, out io.Writer) {
+	for {
+		select {
+		case line := <-a.lines:
+			_, _ = out.Write(line) // to stdout: there is nobody else to tell
+		case <-ctx.Done():
+			for {
+				select {
+				case line := <-a.lines:
+					_, _ = out.Write(line)
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+func (a *audit) say(line auditLine) {
+	text, err := json.Marshal(line)
+	if err != nil {
+		a.lost()
+		return
+	}
+	select {
+	case a.lines <- append(text, '\n'):
+	default:
+		a.lost()
+	}
+}
+
+// describe returns a line about a request.
+func describe(m *message, digest string, f finding) auditLine {
+	line := auditLine{
+		Time: time.Now().UTC(), ID: bounded(m.id.Text(), maxAuditText), Action: f.action, Client: m.src.Text(),
+		Host: bounded(m.host.Text(), maxAuditText), Method: bounded(m.method.Text(), 32), Path: bounded(m.path.Text(), maxAuditText),
+		Route: bounded(m.route.Text(), maxAuditText), Policy: digest, Score: f.score, Versions: bounded(m.rules.Text(), maxVersion),
+	}
+	if rules, carried := ruleSetFor(m.rules.Bytes()); !carried && f.action != "" && f.action != actionError {
+		line.With = rules.version
+	}
+	for i, r := range f.rules {
+		if i == maxAuditRules {
+			line.LeftOut = len(f.rules) - i
+			break
+		}
+		line.Rules = append(line.Rules, describeRule(r))
+	}
+	return line
+}
+
+func describeRule(r types.MatchedRule) auditRule {
+	out := auditRule{ID: r.Rule().ID(), Severity: r.Rule().Severity().String(), Message: bounded(r.Message(), maxAuditText)}
+	for _, tag := range r.Rule().Tags() {
+		if strings.HasPrefix(tag, "attack-") || strings.HasPrefix(tag, "paranoia-level/") {
+			out.Tags = append(out.Tags, tag)
+		}
+	}
+	if found := r.MatchedDatas(); len(found) > 0 {
+		d := found[0]
+		out.Target = d.Variable().Name()
+		if key := d.Key(); key != "" {
+			out.Target += ":" + bounded(key, 64)
+		}
+		out.Matched = matched(d.Variable().Name(), d.Key(), d.Data(), d.Value())
+	}
+	return out
+}
+
+// secretName is of parameters, cookies and headers whose values are not for logs.
+var secretName = regexp.MustCompile(`(?i)auth|cookie|passw|pwd|secret|token|session|api-?_?key|credential`)
+
+// matched returns the part of a value that a rule found, bounded. Nothing is returned of what may be a secret, and no
+// more than half of a whole value.
+func matched(variable, key, data, value string) string {
+	if strings.Contains(variable, "COOKIES") || secretName.MatchString(key) {
+		return ""
+	}
+	part, ok := strings.CutPrefix(data, "Matched Data: ")
+	if !ok {
+		return ""
+	}
+	if end := strings.Index(part, " found within "); end >= 0 {
+		part = part[:end]
+	}
+	if len(value) > 0 && len(part) >= len(value) {
+		part = part[:(len(part)+1)/2]
+	}
+	return bounded(part, maxMatched)
+}
+
+// bounded returns the beginning of a text, as UTF-8.
+func bounded(text string, most int) string {
+	if len(text) <= most && utf8.ValidString(text) {
+		return text
+	}
+	cut := strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
+	if len(text) > most {
+		cut += "… (" + strconv.Itoa(len(text)) + " bytes)"
+	}
+	return cut
 }

@@ -1,11 +1,17 @@
 package dataplanetest
 
 import (
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
@@ -193,4 +199,276 @@ func (a storageAPI) loadFile(w http.ResponseWriter, r *http.Request, done int, b
 		writeBody(w, done, body)
 	}
 	return nil
+}
+
+func (a storageAPI) certRoutes(service func(string, handler)) {
+	f := certFolder{folder{api: a, dir: a.paths.Certificates}}
+	service("GET /storage/ssl_certificates", f.list)
+	service("POST /storage/ssl_certificates", f.create)
+	service("GET /storage/ssl_certificates/{name}", f.describe)
+	service("PUT /storage/ssl_certificates/{name}", f.replace)
+	service("DELETE /storage/ssl_certificates/{name}", f.remove)
+}
+
+// certFolder is the storage of certificates, which tries to give the worker what
+// it stores before it falls back to a reload.
+type certFolder struct{ folder }
+
+// list shows what would be accepted, whatever else lies there.
+func (f certFolder) list(w http.ResponseWriter, _ *http.Request) error {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return err
+	}
+	files := []fileInfo{}
+	for _, e := range entries {
+		path := filepath.Join(f.dir, e.Name())
+		content, err := os.ReadFile(path)
+		if err == nil && checkPEM(content) == nil {
+			files = append(files, fileInfo{Description: "managed SSL file", File: path, StorageName: e.Name()})
+		}
+	}
+	writeBody(w, http.StatusOK, files)
+	return nil
+}
+
+func (f certFolder) describe(w http.ResponseWriter, r *http.Request) error {
+	path, err := f.existing(r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	info, err := certInfo(path, content)
+	if err != nil {
+		return err
+	}
+	writeBody(w, http.StatusOK, info)
+	return nil
+}
+
+func (f certFolder) create(w http.ResponseWriter, r *http.Request) error {
+	name, content, err := f.api.readUpload(r)
+	if err != nil {
+		return err
+	}
+	path, err := f.vacant(name)
+	if err != nil {
+		return err
+	}
+	return f.put(w, r, path, content, http.StatusCreated, runtimeAPI(f.api).newCert)
+}
+
+func (f certFolder) replace(w http.ResponseWriter, r *http.Request) error {
+	content, err := f.api.readText(r)
+	if err != nil {
+		return err
+	}
+	path, err := f.existing(r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	return f.put(w, r, path, content, http.StatusOK, runtimeAPI(f.api).setCert)
+}
+
+// put stores a certificate and, unless the request says how to load it, gives it
+// to the worker; only where that fails does a reload have to do it.
+func (f certFolder) put(w http.ResponseWriter, r *http.Request, path string, content []byte, done int, give runtimeCertCall) error {
+	if err := checkPEM(content); err != nil {
+		return err
+	}
+	if err := store(r.Context(), path, content); err != nil {
+		return err
+	}
+	info, err := certInfo(path, content)
+	if err != nil {
+		return err
+	}
+	if !flag(r, "skip_reload") && !flag(r, "force_reload") && faultOf(r.Context()).kind != certificateReload {
+		if err := give(r.Context(), path, string(content)); err == nil {
+			writeBody(w, done, info)
+			return nil
+		}
+	}
+	return f.api.loadFile(w, r, done, info)
+}
+
+// remove tells the worker since 3.4, by the name of the file, by which it knows
+// only certificates that came over the runtime API; else it reloads.
+func (f certFolder) remove(w http.ResponseWriter, r *http.Request) error {
+	if err := f.unlink(r); err != nil {
+		return err
+	}
+	if f.api.version == V34 && !flag(r, "skip_reload") && !flag(r, "force_reload") {
+		if _, err := f.api.haproxy.worker(r.Context(), "del ssl cert "+r.PathValue("name")); err == nil {
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+	}
+	return f.api.loadFile(w, r, http.StatusNoContent, nil)
+}
+
+func (a storageAPI) crtListRoutes(service func(string, handler)) {
+	f := crtListFolder{folder{
+		api: a, dir: a.paths.Certificates, description: "managed certificate list", created: "managed certificate list",
+	}}
+	service("GET /storage/ssl_crt_lists", f.list)
+	service("POST /storage/ssl_crt_lists", f.create)
+	service("GET /storage/ssl_crt_lists/{name}", f.read)
+	service("PUT /storage/ssl_crt_lists/{name}", f.replace)
+	service("DELETE /storage/ssl_crt_lists/{name}", f.remove)
+}
+
+// crtListFolder is the storage of certificate lists: the folder of certificates,
+// seen otherwise. Each of its changes reloads.
+type crtListFolder struct{ folder }
+
+// list shows names that end in .txt and no others.
+func (f crtListFolder) list(w http.ResponseWriter, r *http.Request) error {
+	txt := f.folder
+	txt.suffix = ".txt"
+	return txt.list(w, r)
+}
+
+func (f crtListFolder) create(w http.ResponseWriter, r *http.Request) error {
+	name, content, err := f.api.readUpload(r)
+	if err != nil {
+		return err
+	}
+	path, err := f.vacant(name)
+	if err != nil {
+		return err
+	}
+	if len(content) == 0 { // the API panics, past what sets the version
+		if v, ok := w.(*versioned); ok {
+			v.written = true
+		}
+		return failf(http.StatusInternalServerError, "runtime error: index out of range [-1]")
+	}
+	if err := store(r.Context(), path, withFinalNewline(content)); err != nil {
+		return err
+	}
+	info := f.info(path, len(content))
+	if flag(r, "force_reload") {
+		return f.api.loadFile(w, r, http.StatusCreated, info)
+	}
+	w.Header().Set("Reload-ID", f.api.agent.schedule(r.Context())) // skip_reload is no parameter here
+	writeBody(w, http.StatusAccepted, info)
+	return nil
+}
+
+func (f crtListFolder) replace(w http.ResponseWriter, r *http.Request) error {
+	content, err := f.api.readText(r)
+	if err != nil {
+		return err
+	}
+	path, err := f.existing(r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	if err := store(r.Context(), path, withFinalNewline(content)); err != nil {
+		return err
+	}
+	return f.api.loadFile(w, r, http.StatusOK, f.info(path, len(content)))
+}
+
+func (f crtListFolder) remove(w http.ResponseWriter, r *http.Request) error {
+	if err := f.unlink(r); err != nil {
+		return err
+	}
+	return f.api.loadFile(w, r, http.StatusNoContent, nil)
+}
+
+func (f crtListFolder) info(path string, size int) fileInfo {
+	return fileInfo{Description: f.created, File: path, StorageName: filepath.Base(path), Size: &size}
+}
+
+func withFinalNewline(content []byte) []byte {
+	if content[len(content)-1] == '\n' {
+		return content
+	}
+	return append(content, '\n')
+}
+
+var (
+	errNoCertificate = errors.New("failed to parse certificate")
+	errNoKey         = errors.New("file should contain both certificate and private key")
+)
+
+// checkPEM wants a certificate and a key of RSA or ECDSA in one file. That they
+// belong together is not looked at.
+func checkPEM(content []byte) error {
+	if !x509.NewCertPool().AppendCertsFromPEM(content) {
+		return errNoCertificate
+	}
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" && usableKey(block.Bytes) {
+			return nil
+		}
+	}
+	return errNoKey
+}
+
+func usableKey(der []byte) bool {
+	if _, err := x509.ParsePKCS1PrivateKey(der); err == nil {
+		return true
+	}
+	if _, err := x509.ParseECPrivateKey(der); err == nil {
+		return true
+	}
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return false
+	}
+	switch key.(type) {
+	case *rsa.PrivateKey, *ecdsa.PrivateKey:
+		return true
+	default:
+		return false
+	}
+}
+
+// fileInfo is what the API says of a stored file.
+type fileInfo struct {
+	Description string `json:"description,omitempty"`
+	File        string `json:"file,omitempty"`
+	StorageName string `json:"storage_name,omitempty"`
+	Size        *int   `json:"size,omitempty"`
+
+	Issuers     string     `json:"issuers,omitempty"`
+	NotAfter    *time.Time `json:"not_after,omitempty"`
+	NotBefore   *time.Time `json:"not_before,omitempty"`
+	Serial      string     `json:"serial,omitempty"`
+	Subject     string     `json:"subject,omitempty"`
+	Domains     string     `json:"domains,omitempty"`
+	IPAddresses string     `json:"ip_addresses,omitempty"`
+}
+
+// certInfo describes a certificate: never its content, and no hash of it.
+func certInfo(path string, content []byte) (fileInfo, error) {
+	info := fileInfo{Description: "managed SSL file", File: path, StorageName: filepath.Base(path)}
+	size := len(content)
+	info.Size = &size
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return info, errNoCertificate
+		}
+		info.Issuers, info.Subject = cert.Issuer.CommonName, cert.Subject.CommonName
+		info.NotBefore, info.NotAfter = &cert.NotBefore, &cert.NotAfter
+		info.Serial = cert.SerialNumber.String()
+		info.Domains = strings.Join(cert.DNSNames, ", ")
+		addresses := make([]string, 0, len(cert.IPAddresses))
+		for _, ip := range cert.IPAddresses {
+			addresses = append(addresses, ip.String())
+		}
+		info.IPAddresses = strings.Join(addresses, ", ")
+		return info, nil
+	}
+	return info, errNoCertificate
 }

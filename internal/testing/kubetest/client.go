@@ -9,9 +9,11 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -291,3 +293,20 @@ func (s *Server) etcd(ctx context.Context, method string, in, out any) error {
 	}
 	return json.NewDecoder(response.Body).Decode(out)
 }
+
+// GatewayAPI returns the folder of the CustomResourceDefinitions of the Gateway API's standard channel, as
+// its module has them.
+func GatewayAPI(tb testing.TB) string {
+	tb.Helper()
+	dir, err := GatewayAPIFolder()
+	if err != nil {
+		tb.Fatalf("find the module of the Gateway API: %v", err)
+	}
+	return dir
+}
+
+// GatewayAPIFolder is [GatewayAPI] where there is no test.
+var GatewayAPIFolder = sync.OnceValues(func() (string, error) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	return filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "standard"), err
+})

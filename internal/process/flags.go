@@ -8,7 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +19,91 @@ import (
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 )
+
+// days are the units that time.ParseDuration does not have.
+var days = regexp.MustCompile(`(\d+)([dw])`)
+
+// ParseDuration reads a duration as people write it: as in Go, and with days and weeks, such
+// as 3d or 1w12h. A day has 24 hours. It is never negative.
+func ParseDuration(text string) (time.Duration, error) {
+	inHours := days.ReplaceAllStringFunc(text, func(part string) string {
+		n, err := strconv.Atoi(part[:len(part)-1])
+		if hours := 24 * n; err == nil && part[len(part)-1] == 'd' && hours/24 == n {
+			return strconv.Itoa(hours) + "h"
+		} else if hours *= 7; err == nil && hours/7/24 == n {
+			return strconv.Itoa(hours) + "h"
+		}
+		return part // which is no duration
+	})
+	d, err := time.ParseDuration(inHours)
+	switch {
+	case err != nil:
+		return 0, errors.New("want a duration such as 30m, 2h or 3d")
+	case d < 0:
+		return 0, errors.New("a duration is never negative, the time would be in the past: want one such as 30m, 2h or 3d")
+	}
+	return d, nil
+}
+
+// durationFlag is a flag that takes what [ParseDuration] reads.
+type durationFlag time.Duration
+
+func (f *durationFlag) String() string { return time.Duration(*f).String() }
+func (f *durationFlag) Type() string   { return "duration" }
+
+func (f *durationFlag) Set(text string) error {
+	d, err := ParseDuration(text)
+	*f = durationFlag(d)
+	return err
+}
+
+// DurationVar declares a flag that takes what [ParseDuration] reads.
+func DurationVar(flags *pflag.FlagSet, to *time.Duration, name string, otherwise time.Duration, usage string) {
+	*to = otherwise
+	flags.Var((*durationFlag)(to), name, usage)
+}
+
+// ParseTime reads a time that is over, as people write it: RFC 3339, a date with or without a time of day, today or
+// yesterday with one, a time of day, or how long ago it was. Times are those of the zone that now is in.
+func ParseTime(text string, now time.Time) (time.Time, error) {
+	at, ok := parseTime(strings.TrimSpace(text), now)
+	switch {
+	case !ok:
+		return time.Time{}, errors.New("want a time such as 'yesterday 14:03', 14:03, '2h ago', 2026-01-31, '2026-01-31 14:03' or 2026-01-31T14:03:00Z")
+	case at.After(now):
+		return time.Time{}, errors.New(text + " is not over yet")
+	}
+	return at, nil
+}
+
+func parseTime(text string, now time.Time) (time.Time, bool) {
+	if ago, err := ParseDuration(strings.TrimSuffix(strings.TrimSuffix(text, " ago"), "ago")); err == nil {
+		return now.Add(-ago), true
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, true
+	}
+	for _, layout := range []string{"2006-01-02", "2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04"} {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return at, true
+		}
+	}
+	day, clock, _ := strings.Cut(text, " ")
+	back := map[string]int{"today": 0, "yesterday": 1}
+	days, named := back[day]
+	if !named {
+		clock = text
+	}
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if at, err := time.Parse(layout, clock); err == nil {
+			return time.Date(now.Year(), now.Month(), now.Day()-days, at.Hour(), at.Minute(), at.Second(), 0, now.Location()), true
+		}
+	}
+	if named && clock == "" {
+		return time.Date(now.Year(), now.Month(), now.Day()-days, 0, 0, 0, 0, now.Location()), true
+	}
+	return time.Time{}, false
+}
 
 // OutputFlag chooses how data is printed. When zero it is text, which is for people.
 type OutputFlag struct {
