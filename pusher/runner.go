@@ -112,7 +112,13 @@ type inbox struct {
 	jobs   *sync.WaitGroup // effects and sources that have not ended
 }
 
-func newInbox() inbox { return inbox{events: make(chan core.Event, 64), jobs: new(sync.WaitGroup)} }
+// waitingEvents is how many events wait for the next step at most. A step takes as long as the fleet is large, however many
+// events it has: of a fleet of a thousand, all answers of a second are to be in one step.
+const waitingEvents = 1024
+
+func newInbox() inbox {
+	return inbox{events: make(chan core.Event, waitingEvents), jobs: new(sync.WaitGroup)}
+}
 
 // start runs a job in a goroutine of its own.
 func (b inbox) start(job func()) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -170,7 +171,8 @@ func (l *led) until(ctx context.Context, ok func(report.Status) bool) error {
 			l.done <- err
 			return errors.Join(err, errors.New("the pusher ended"))
 		case <-ctx.Done():
-			return fmt.Errorf("waited in vain: %d of %d instances are in sync, waits: %v, troubles: %v, instances: %.2000s: %w", s.InSync(), len(s.Instances), s.Waits, s.Troubles, fmt.Sprintf("%+v", s.Instances), ctx.Err())
+			others := slices.DeleteFunc(slices.Clone(s.Instances), func(i report.Instance) bool { return i.InSync })
+			return fmt.Errorf("waited in vain: %d of %d instances are in sync, waits: %v, troubles: %v, the others: %.2000s: %w", s.InSync(), len(s.Instances), s.Waits, s.Troubles, fmt.Sprintf("%+v", others), ctx.Err())
 		}
 	}
 }

@@ -3,6 +3,7 @@ package core
 import (
 	"net/netip"
 	"net/url"
+	"reflect"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
@@ -62,7 +63,8 @@ type instanceState struct {
 
 	running      push.Running // what its worker is known to have
 	compared     comparison
-	served       comparison    // of what is on disk
+	served       comparison // of what is on disk
+	certificates certificateComparison
 	garbage      []push.Stored // files to be removed
 	garbageSince time.Time     // there was none before
 	collected    time.Time     // when files were last begun to be removed
@@ -115,6 +117,24 @@ func (i *instanceState) reachable() bool { return i.asked && i.err == nil }
 type comparison struct {
 	have, want *bind.Server // the first of each
 	same       bool
+}
+
+// certificateComparison remembers whether the certificates of a worker were all that it needs, for there may be
+// thousands. Neither of them changes once an instance has it. Both are kept here, so that no other one comes to be
+// where one of them was.
+type certificateComparison struct {
+	have, want push.Known
+	same       bool
+}
+
+// hasCertificates reports whether the worker is known to have these certificates.
+func (i *instanceState) hasCertificates(want push.Known) bool {
+	same := func(a, b push.Known) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+	have := i.running.Certificates
+	if c := i.certificates; !same(c.have, have) || !same(c.want, want) {
+		i.certificates = certificateComparison{have, want, want.In(have)}
+	}
+	return i.certificates.same || len(want) == 0
 }
 
 // hasServers reports whether the worker is known to have these servers, or to serve them

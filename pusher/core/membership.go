@@ -164,7 +164,7 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 	if !same {
 		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Alias}
 	}
-	m.instances[spec.Name] = i
+	m.instances[spec.Name], m.sorted = i, nil
 	m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Alias})
 }
 
@@ -250,6 +250,7 @@ func (m *membership) drain(specs map[string]fleet.Instance, now time.Time) {
 func (m *membership) leave(i *instanceState) {
 	m.do(instance.Leave{Ref: i.ref()})
 	delete(m.instances, i.Name)
+	m.sorted = nil
 	if i.UID != "" {
 		delete(m.state.Uploads, i.Name) // they went with the pod
 	}

@@ -35,7 +35,7 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		s.Leftover, s.TidyAfter = len(i.running.Dynamic) > 0 && len(i.running.Leftovers()) > 0, i.tidied.Add(tidyInterval)
 		s.Updated = i.lastWork == workUpdate
 		s.SameMaps = i.running.Maps == n.Entries
-		s.SameCertificates = n.Certificates.In(i.running.Certificates)
+		s.SameCertificates = i.hasCertificates(n.Certificates)
 	}
 	return s
 }

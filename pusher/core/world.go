@@ -34,6 +34,8 @@ type world struct {
 	// What was heard: of the fleet, of the store, and of who leads.
 	policy            rollout.Policy
 	instances         map[string]*instanceState
+	sorted            []string // their names, during a turn; nil: they were not asked for
+	inTurn            bool
 	draining          map[string]*instanceState // pods that terminate, see membership.go
 	fleetName         string                    // in its file
 	pods              *fleet.Pods               // which pods are looked for, nil for none
@@ -97,8 +99,16 @@ func (w *world) lost(n int, now time.Time) {
 	}
 }
 
-// names returns the instances' names, in order.
-func (w *world) names() []string { return slices.Sorted(maps.Keys(w.instances)) }
+// names returns the instances' names, in order. It is called many times in a turn, in which they are sorted once.
+func (w *world) names() []string {
+	if !w.inTurn {
+		return slices.Sorted(maps.Keys(w.instances))
+	}
+	if w.sorted == nil {
+		w.sorted = slices.Sorted(maps.Keys(w.instances))
+	}
+	return w.sorted
+}
 
 // instanceOf returns the instance that an event is about. Where that left, or joined anew since,
 // it is one that nobody knows: what is written to it is gone.
