@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	configured "github.com/hapsnap/hapsnap/compiler/config/gateways"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
@@ -57,7 +58,7 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 	}
 	sets := sorted(in.Sets)
 	for _, o := range sorted(in.Gateways) {
-		if !ours[string(o.Value.Spec.GatewayClassName)] || fleetOf(o.Value) != t.cfg.Fleet {
+		if !ours[string(o.Value.Spec.GatewayClassName)] || configured.FleetOf(o.Value) != t.cfg.Fleet {
 			continue
 		}
 		g := attach.NewGateway(o, setsFor(o.Ref, sets)...)
@@ -158,7 +159,7 @@ func (t *gateways) refuse(g *attach.Gateway) {
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonUnsupportedAddress), Message: "addresses are supported only of the type IPAddress, and only if the configuration has some for Gateways"}
 	case spec.DefaultScope != "" && spec.DefaultScope != gatewayv1.GatewayDefaultScopeNone:
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: "defaultScope is not supported: routes name their Gateways in parentRefs"}
-	case spec.Infrastructure != nil && spec.Infrastructure.ParametersRef != nil && fleetOf(g.Value) == "":
+	case spec.Infrastructure != nil && spec.Infrastructure.ParametersRef != nil && configured.FleetOf(g.Value) == "":
 		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: "parameters are not supported, other than a Fleet of hapsnap.dev"}
 	default:
 		return
@@ -386,34 +387,12 @@ func brought(i *gatewayv1.GatewayInfrastructure) (labels, annotations map[string
 // bring copies what a Gateway may bring, and reports the rest.
 func (t *gateways) bring(g *attach.Gateway, field string, from map[string]string, allowed []string, to map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(from)) {
-		if mayBring(key, allowed) {
+		if configured.MayBring(key, allowed) {
 			to[key] = from[key]
 			continue
 		}
 		t.report(diag.Warning, g.Ref, g.Position("spec", "infrastructure", field, key), fmt.Sprintf("%s is left out of the Service: gatewayAPI.services.%s of the configuration does not allow it", key, field), "")
 	}
-}
-
-// mayBring reports whether a key is allowed. "*" has none of those by which Kubernetes, a cloud and we
-// ourselves do things with a Service.
-func mayBring(key string, allowed []string) bool {
-	domain, _, qualified := strings.Cut(key, "/")
-	if !qualified {
-		domain = ""
-	}
-	of := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
-	if of("hapsnap.dev") || of("gateway.networking.k8s.io") {
-		return false
-	}
-	return slices.ContainsFunc(allowed, func(pattern string) bool {
-		if pattern == "*" {
-			return !of("kubernetes.io") && !of("k8s.io")
-		}
-		if prefix, wide := strings.CutSuffix(pattern, "*"); wide {
-			return strings.HasPrefix(key, prefix)
-		}
-		return pattern == key
-	})
 }
 
 // serviceName is NAME-CLASS, or where that is no name of a Service, one that begins like it and has a

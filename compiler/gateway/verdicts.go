@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	configured "github.com/hapsnap/hapsnap/compiler/config/gateways"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -256,19 +255,6 @@ func Condition(all []metav1.Condition, kind string) metav1.Condition {
 		return metav1.Condition{}
 	}
 	return all[i]
-}
-
-// fleetOf returns the fleet that a Gateway names, as namespace/name, or "". It is one of the Gateway's own
-// namespace: nobody moves a Gateway onto the fleet of others.
-func fleetOf(g *gatewayv1.Gateway) string {
-	if g.Spec.Infrastructure == nil {
-		return ""
-	}
-	ref := g.Spec.Infrastructure.ParametersRef
-	if ref == nil || ref.Group != configured.FleetGroup || ref.Kind != configured.FleetKind {
-		return ""
-	}
-	return g.Namespace + "/" + ref.Name
 }
 
 // signed is a message of a compiler that has a fleet: it names the fleet. All compilers of a class have one

@@ -163,6 +163,24 @@ var rules = []rule{
 		why:         "hapsnap is what people type, and nothing builds on it",
 	},
 	{
+		name: "the provisioner reaches neither half",
+		from: under("provisioner"),
+		never: func(path string) bool {
+			return under("compiler", "pusher", "hapsnap", "snapshots", "templates", "cmd")(path) && !under("compiler/config/gateways", "compiler/config/field")(path)
+		},
+		exceptTests: true,
+		why:         "it makes a fleet of the chart, as people do, and knows how a Gateway names it",
+	},
+	{
+		name: "nothing but the front door reaches the provisioner",
+		from: func(path string) bool {
+			return forUse(path) && !under("provisioner", "hapsnap", "cmd/hapsnap", "docs")(path)
+		},
+		never:       under("provisioner", "charts"),
+		exceptTests: true,
+		why:         "the programs in pods of a fleet make none",
+	},
+	{
 		name:  "snapshots reaches neither half",
 		from:  under("snapshots"),
 		never: under("compiler", "pusher", "cmd", "templates"),

@@ -129,6 +129,14 @@ var violations = []struct {
 		},
 	},
 	{
+		name:     "the provisioner to a half, and a half to the provisioner",
+		packages: []Package{imports("provisioner", "compiler/config/gateways", "compiler/gateway", "charts"), imports("pusher", "charts"), imports("hapsnap/cli", "provisioner")},
+		want: []string{
+			"nothing but the front door reaches the provisioner: pusher -> charts (the programs in pods of a fleet make none)",
+			"the provisioner reaches neither half: provisioner -> compiler/gateway (it makes a fleet of the chart, as people do, and knows how a Gateway names it)",
+		},
+	},
+	{
 		name: "a program to the double",
 		packages: []Package{
 			imports("cmd/pusher", "pusher/fleettest"),

@@ -3,7 +3,8 @@
 bound, by default true. */}}
 {{- define "hapsnap.role" -}}
 {{- $name := printf "%s-%s-%s" (include "hapsnap.fullname" .root) .component .concern -}}
-{{- if not .namespace }}{{ $name = printf "%s-%s-%s" (include "hapsnap.clusterName" .root) .component .concern }}{{ end -}}
+{{- /* Releases of several namespaces may have one name, and roles in namespaces of others. */ -}}
+{{- if not (has .namespace (list .root.Release.Namespace (include "hapsnap.storeNamespace" .root))) }}{{ $name = printf "%s-%s-%s" (include "hapsnap.clusterName" .root) .component .concern }}{{ end -}}
 {{- $kind := ternary "Role" "ClusterRole" (ne .namespace "") -}}
 {{- $metadata := dict "root" .root "component" .component "name" $name "namespace" (default "-" .namespace) -}}
 ---

@@ -1,0 +1,47 @@
+package gateways
+
+import (
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// FleetOf returns the fleet that a Gateway names, as namespace/name, or "". It is one of the Gateway's own
+// namespace: nobody moves a Gateway onto the fleet of others.
+func FleetOf(g *gatewayv1.Gateway) string {
+	if g.Spec.Infrastructure == nil {
+		return ""
+	}
+	ref := g.Spec.Infrastructure.ParametersRef
+	if ref == nil || ref.Group != FleetGroup || ref.Kind != FleetKind {
+		return ""
+	}
+	return g.Namespace + "/" + ref.Name
+}
+
+// ValidKey reports whether a text may be among the keys that [MayBring] is given.
+func ValidKey(key string) bool { return metadataKeys.MatchString(key) }
+
+// MayBring reports whether a Gateway may bring a label or an annotation to what is made for it: whole keys,
+// "example.com/*" or "*". "*" has none of those by which Kubernetes, a cloud and we ourselves do things with an
+// object.
+func MayBring(key string, allowed []string) bool {
+	domain, _, qualified := strings.Cut(key, "/")
+	if !qualified {
+		domain = ""
+	}
+	of := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
+	if of("hapsnap.dev") || of("gateway.networking.k8s.io") {
+		return false
+	}
+	return slices.ContainsFunc(allowed, func(pattern string) bool {
+		if pattern == "*" {
+			return !of("kubernetes.io") && !of("k8s.io")
+		}
+		if prefix, wide := strings.CutSuffix(pattern, "*"); wide {
+			return strings.HasPrefix(key, prefix)
+		}
+		return pattern == key
+	})
+}

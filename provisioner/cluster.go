@@ -1,0 +1,212 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/util/csaupgrade"
+
+	configured "github.com/hapsnap/hapsnap/compiler/config/gateways"
+)
+
+// ErrForeign says that an object which a fleet needs is somebody else's.
+var ErrForeign = errors.New("is not the fleet's")
+
+// cluster makes and deletes the objects of fleets.
+type cluster struct {
+	client      dynamic.Interface
+	kinds       meta.ResettableRESTMapper
+	provisioner string
+}
+
+func newCluster(config *rest.Config, provisioner string) (*cluster, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return &cluster{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds)), provisioner}, nil
+}
+
+// resource is where an object is kept.
+func (c *cluster) resource(r Ref) (dynamic.ResourceInterface, error) {
+	kind := schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
+	mapping, err := c.kinds.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", kind, err)
+	}
+	if inside := mapping.Scope.Name() == meta.RESTScopeNameNamespace; inside != (r.Namespace != "") {
+		return nil, fmt.Errorf("%s: is in a namespace, or is to be in one, and the other is not so", r)
+	}
+	if r.Namespace == "" {
+		return c.client.Resource(mapping.Resource), nil
+	}
+	return c.client.Resource(mapping.Resource).Namespace(r.Namespace), nil
+}
+
+// get returns an object, nil if there is none.
+func (c *cluster) get(ctx context.Context, r Ref) (*unstructured.Unstructured, error) {
+	at, err := c.resource(r)
+	if err != nil {
+		return nil, err
+	}
+	o, err := at.Get(ctx, r.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", r, err)
+	}
+	return o, nil
+}
+
+// sync brings a fleet to what was rendered, and returns its record. Nothing is applied if one of the objects is
+// somebody else's. The record is saved before anything is made, and after what is not rendered any more is gone.
+// What cannot be applied keeps nothing else from it, but then nothing is deleted.
+func (c *cluster) sync(ctx context.Context, r Record, objects []*unstructured.Unstructured, save func(Record) error) (Record, error) {
+	var refs []Ref
+	there := map[Ref]*unstructured.Unstructured{}
+	var trouble []error
+	for _, o := range objects {
+		ref := refOf(o)
+		refs = append(refs, ref)
+		now, err := c.get(ctx, ref)
+		if err == nil && now != nil && !r.owns(now, c.provisioner) {
+			err = fmt.Errorf("%s %w, and stays as it is: nothing of the fleet is applied until it has another name or is gone", ref, ErrForeign)
+		}
+		if err != nil {
+			trouble = append(trouble, err)
+		}
+		there[ref] = now
+	}
+	if len(trouble) > 0 {
+		return r, errors.Join(trouble...)
+	}
+	if all := r.with(refs); len(all.Objects) > len(r.Objects) || r.Gone {
+		all.Gone = false
+		if err := save(all); err != nil {
+			return r, err
+		}
+		r = all
+	}
+	for _, o := range objects {
+		if err := c.apply(ctx, o, there[refOf(o)]); err != nil {
+			trouble = append(trouble, err)
+		}
+	}
+	if len(trouble) > 0 {
+		return r, errors.Join(trouble...)
+	}
+	left, err := c.remove(ctx, r, slices.DeleteFunc(slices.Clone(r.Objects), func(ref Ref) bool { return slices.Contains(refs, ref) }))
+	if len(left) > 0 || err != nil || len(r.Objects) == len(refs) {
+		return r, err
+	}
+	fewer := r
+	fewer.Objects = refs
+	return fewer, save(fewer)
+}
+
+// apply makes an object, or brings one that is there to what it is to be. A new one is created, and not applied: so
+// nothing is taken over that somebody else creates meanwhile. What this manager owned by that becomes what it owns by
+// applying before it applies for the first time; otherwise fields that it leaves out later would stay.
+func (c *cluster) apply(ctx context.Context, o, there *unstructured.Unstructured) error {
+	ref := refOf(o)
+	at, err := c.resource(ref)
+	if err != nil {
+		return err
+	}
+	if there == nil {
+		if _, err := at.Create(ctx, o.DeepCopy(), metav1.CreateOptions{FieldManager: manager}); err != nil {
+			return fmt.Errorf("create %s: %w", ref, err)
+		}
+		return nil
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(there, sets.New(manager), manager)
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", ref, err)
+	}
+	if len(patch) > 0 {
+		if _, err := at.Patch(ctx, ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("apply %s: %w", ref, err)
+		}
+	}
+	applied := o.DeepCopy()
+	applied.SetUID(there.GetUID()) // no other one that has taken its place
+	if _, err := at.Apply(ctx, ref.Name, applied, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
+		return fmt.Errorf("apply %s: %w", ref, err)
+	}
+	return nil
+}
+
+// remove deletes objects of a fleet, those that were made last first, and returns those that are still there because
+// they stay: the store, if the whole fleet goes, and what says so itself. What is somebody else's by now is left
+// alone, and counts as gone.
+func (c *cluster) remove(ctx context.Context, r Record, refs []Ref) (left []Ref, err error) {
+	var trouble []error
+	for _, ref := range slices.Backward(refs) {
+		o, err := c.get(ctx, ref)
+		if meta.IsNoMatchError(errors.Unwrap(err)) {
+			continue // the kind has gone, and its objects with it
+		}
+		if err != nil {
+			trouble = append(trouble, err)
+			continue
+		}
+		if o == nil || !r.owns(o, c.provisioner) {
+			continue
+		}
+		if strings.TrimSpace(o.GetAnnotations()[keepAnnotation]) == "keep" {
+			left = append(left, ref)
+			continue
+		}
+		at, err := c.resource(ref)
+		if err == nil {
+			uid, background := o.GetUID(), metav1.DeletePropagationBackground
+			err = at.Delete(ctx, ref.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			trouble = append(trouble, fmt.Errorf("delete %s: %w", ref, err))
+		}
+	}
+	slices.Reverse(left)
+	return left, errors.Join(trouble...)
+}
+
+// named returns the name of a Gateway that names a fleet, as the API server says now, or "". A Gateway counts unless
+// its class is certainly another controller's.
+func (c *cluster) named(ctx context.Context, fleet types.NamespacedName, foreign map[string]bool) (string, error) {
+	list, err := c.client.Resource(gateways).Namespace(fleet.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list the Gateways of %s once more: %w", fleet.Namespace, err)
+	}
+	for _, o := range list.Items {
+		text := func(fields ...string) string {
+			value, _, _ := unstructured.NestedString(o.Object, append([]string{"spec"}, fields...)...)
+			return value
+		}
+		const infrastructure, parameters = "infrastructure", "parametersRef"
+		if text(infrastructure, parameters, "group") == configured.FleetGroup && text(infrastructure, parameters, "kind") == configured.FleetKind &&
+			text(infrastructure, parameters, "name") == fleet.Name && !foreign[text("gatewayClassName")] {
+			return o.GetName(), nil
+		}
+	}
+	return "", nil
+}

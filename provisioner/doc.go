@@ -1,0 +1,45 @@
+// Package provisioner makes a fleet of its own for each Gateway that asks for one: HAProxy, a Service, a compiler
+// and a pusher in the Gateway's namespace, with a store of their own (GEP-1762). It renders the chart, which the
+// program carries, and applies the objects.
+//
+// A Gateway asks with spec.infrastructure.parametersRef: {group: hapsnap.dev, kind: Fleet, name: NAME}. Several
+// Gateways of a namespace may name one fleet. [Plan] decides which fleets there are to be, and [Values] what the
+// chart is rendered with; both are pure. The operator decides everything else: images, sizes, rights, which
+// namespaces may have fleets and how many, which ports, labels and annotations a Gateway may bring.
+//
+// # What it promises
+//
+//   - It overwrites and deletes nothing that it has not made. An object counts as made by it if it has the labels of
+//     this provisioner and of this very fleet, and, before it is deleted, if the record of the fleet names it too.
+//     Where another object has a name that a fleet needs, nothing of the fleet is applied, and that is said.
+//   - What was not found is never taken for what is not there. A fleet goes only after a complete list without a
+//     Gateway that names it, a second list of its namespace just before, and a grace. While a class is missing, or
+//     more fleets than [Options].MaxRemovals would go at once, all stay.
+//   - A kill at any moment loses nothing. The record of a fleet, a ConfigMap beside the Lease, names every object
+//     before it is made and until it is gone, so that the next process goes on.
+//   - A fleet that cannot be made harms no other.
+//
+// # Decisions
+//
+// Templates are rendered by Helm's own engine, of which the packages for charts and templates are imported and
+// nothing else: 30 packages and one third of a megabyte, without releases, registries and plugins. So a fleet is
+// exactly what `helm install` makes of the same values.
+//
+// Objects have no owner references. The garbage collector would delete a fleet in the moment in which its Gateway
+// goes, without a grace, without the bound of MaxRemovals, and also where a CustomResourceDefinition was deleted by
+// mistake. A Gateway that joins another one's fleet would have to be added to every object first.
+//
+// What was made is written down, and not found by labels: a list of every kind in all namespaces takes the right to
+// list every kind, and kinds of other projects, which the operator's values may bring, would be forgotten by the
+// next process. The record is in the provisioner's own namespace, where no tenant writes.
+//
+// The store of a fleet that has gone stays, as when Helm uninstalls a release: its namespace is that of the history.
+// It counts as a fleet of its namespace until somebody deletes it, so that nobody fills the cluster with stores. And
+// the provisioner needs no right to delete namespaces.
+//
+// It holds the rights that it grants, and has neither escalate nor bind: with these it could make anybody an
+// administrator. By default a fleet may read its own namespace alone. Whoever may run pods there may use the fleet's
+// accounts.
+//
+// It knows one constant of the compiler's configuration, how a Gateway names a fleet, and nothing else of either half.
+package provisioner

@@ -1,0 +1,143 @@
+package provisioner
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/hapsnap/hapsnap/charts"
+)
+
+// manager owns what is applied, and is what app.kubernetes.io/managed-by says.
+const manager = "hapsnap-provisioner"
+
+// The labels by which an object is known as one of a fleet of one provisioner.
+const (
+	provisionerLabel = "hapsnap.dev/provisioner"
+	fleetLabel       = "hapsnap.dev/fleet"
+	namespaceLabel   = "hapsnap.dev/fleet-namespace"
+)
+
+// keepAnnotation is Helm's: what has it stays when a release is uninstalled.
+const keepAnnotation = "helm.sh/resource-policy"
+
+// Chart is the chart that fleets are made of.
+type Chart struct{ chart *chartv2.Chart }
+
+// LoadChart returns the chart that the program carries. Its images have the tag appVersion, unless values say
+// otherwise; empty is that of the chart.
+func LoadChart(appVersion string) (*Chart, error) {
+	const root = "hapsnap"
+	var files []*archive.BufferedFile
+	err := fs.WalkDir(charts.Hapsnap, root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(charts.Hapsnap, name)
+		files = append(files, &archive.BufferedFile{Name: strings.TrimPrefix(name, root+"/"), Data: text})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the chart: %w", err)
+	}
+	chart, err := loader.LoadFiles(files)
+	if err != nil {
+		return nil, fmt.Errorf("read the chart: %w", err)
+	}
+	chart.Metadata.AppVersion = cmp.Or(appVersion, chart.Metadata.AppVersion)
+	return &Chart{chart}, nil
+}
+
+// Merged returns values on top of the chart's own.
+func (c *Chart) Merged(values map[string]any) (map[string]any, error) {
+	merged, err := commonutil.CoalesceValues(c.chart, values)
+	if err != nil {
+		return nil, fmt.Errorf("merge values: %w", err)
+	}
+	return merged, nil
+}
+
+// Render returns the objects of a release, in the order in which they can be applied.
+func (c *Chart) Render(namespace, release string, values map[string]any) ([]*unstructured.Unstructured, error) {
+	options := common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}
+	all, err := commonutil.ToRenderValues(c.chart, values, options, nil)
+	if err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	all["Release"].(map[string]any)["Service"] = manager //nolint:forcetypeassert // it is what ToRenderValues makes
+	texts, err := engine.Render(c.chart, all)
+	if err != nil {
+		return nil, fmt.Errorf("render the chart: %w", err)
+	}
+	var out []*unstructured.Unstructured
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if extension := path.Ext(name); extension != ".yaml" {
+			continue // notes, and templates for others
+		}
+		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(texts[name])), 4096); ; {
+			o := &unstructured.Unstructured{}
+			err := decoder.Decode(&o.Object)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("render the chart: %s: %w", name, err)
+			}
+			if len(o.Object) > 0 {
+				out = append(out, o)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a.GetKind()), rank(b.GetKind())) })
+	return out, nil
+}
+
+// order is that in which kinds are applied. What runs pods comes last, and goes first.
+var order = []string{"Namespace", "ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy", "Service", "PodDisruptionBudget"}
+
+func rank(kind string) int {
+	if i := slices.Index(order, kind); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+// Objects renders a fleet, and marks what is rendered as its own.
+func (c *Chart) Objects(f Fleet, r Record, provisioner string, values map[string]any) ([]*unstructured.Unstructured, error) {
+	objects, err := c.Render(f.Name.Namespace, r.Name, values)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		labels, annotations := map[string]string{}, map[string]string{}
+		if o.GetNamespace() == f.Name.Namespace {
+			maps.Copy(labels, f.Labels)
+			maps.Copy(annotations, f.Annotations)
+		}
+		// What the chart has wins over what a Gateway brings, and what marks the object over both.
+		maps.Copy(labels, o.GetLabels())
+		maps.Copy(annotations, o.GetAnnotations())
+		maps.Copy(labels, r.marks(provisioner))
+		o.SetLabels(labels)
+		if len(annotations) > 0 {
+			o.SetAnnotations(annotations)
+		}
+	}
+	return objects, nil
+}

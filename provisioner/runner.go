@@ -1,0 +1,423 @@
+package provisioner
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/hapsnap/hapsnap/internal/election"
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
+	"github.com/hapsnap/hapsnap/internal/process"
+)
+
+// Options are those of [Run]. Config, Lease, Log and Rules are needed.
+type Options struct {
+	Config *rest.Config
+	// Lease elects one of several provisioners, and names it: records are beside it, and objects have a label of it.
+	Lease types.NamespacedName
+	Times election.Times
+	Rules Rules
+	// Values are files with those of all fleets. They are read again before each turn.
+	Values []string
+	// AppVersion is the tag of images for which Values name none; "" is that of the chart.
+	AppVersion string
+	// Grace is how long a fleet stays that no Gateway names, and MaxRemovals how many may go at once.
+	Grace       time.Duration
+	MaxRemovals int
+	// Resync is how often every object is looked at, changed or not.
+	Resync time.Duration
+	// Address is where health and metrics are served; "" is nowhere.
+	Address string
+	Log     *slog.Logger
+}
+
+const (
+	// settle is how long a change waits for those that come with it.
+	settle = 200 * time.Millisecond
+	// retryFirst and retryLast are how long a fleet that failed waits for its next try.
+	retryFirst, retryLast = time.Second, 2 * time.Minute
+	// timeout is how long the API server may take for a request.
+	timeout = 30 * time.Second
+	// atOnce is how many fleets are worked on at the same time.
+	atOnce = 4
+)
+
+// Mark is the value of the label by which a provisioner knows its own.
+func Mark(lease types.NamespacedName) string { return cut(lease.Namespace+"."+lease.Name, 63) }
+
+// Run makes fleets until ctx is done, while it leads. Fleets stay when it ends.
+func Run(ctx context.Context, o Options) error {
+	registry := process.NewRegistry()
+	p, err := newProvisioner(o, registry)
+	if err != nil {
+		return err
+	}
+	if _, err := ReadValues(o.Values); err != nil {
+		return process.Invalid(err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	_, wait, err := process.Server{Address: o.Address, Metrics: registry, Log: o.Log, Ready: p.ready}.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer wait()
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { p.watch.Run(ctx, o.Log); return nil })
+	group.Go(func() error { return p.leader.Run(ctx) })
+	group.Go(func() error { p.voice.run(ctx); return nil })
+	group.Go(func() error { p.loop(ctx); return nil })
+	return group.Wait()
+}
+
+// provisioner is what is known, and how it is acted upon. Only its loop uses the fields below the lock.
+type provisioner struct {
+	Options
+	chart   *Chart
+	cluster *cluster
+	records records
+	leader  *election.Elector
+	watch   *kubewatch.Set
+	voice   *voice
+	metrics *metrics
+
+	mu     sync.Mutex
+	health error // why nothing can be done at present
+
+	made   map[types.NamespacedName]Record // nil: not read in this term
+	states map[types.NamespacedName]*state
+	read   time.Time                       // when the records were
+	held   bool                            // that no fleet is removed was logged
+	stuck  map[types.NamespacedName]string // what was logged of those that cannot be removed
+}
+
+// state is how far a fleet has come in this term.
+type state struct {
+	digest  [sha256.Size]byte // of what the objects follow from
+	at      time.Time         // when they were last applied, or that failed
+	err     error
+	retries time.Duration
+}
+
+func newProvisioner(o Options, registry prometheus.Registerer) (*provisioner, error) {
+	o.Config = rest.CopyConfig(o.Config)
+	chart, err := LoadChart(o.AppVersion)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", o.Config.Host, err)
+	}
+	identity, err := election.OwnIdentity()
+	if err != nil {
+		return nil, err
+	}
+	leader, err := election.New(election.Options{
+		Program: "provisioner", Leases: client.CoordinationV1(), Namespace: o.Lease.Namespace, Name: o.Lease.Name, Identity: identity, Times: o.Times, Log: o.Log, Metrics: registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	following, err := newCluster(o.Config, Mark(o.Lease))
+	if err != nil {
+		return nil, err
+	}
+	bounded := rest.CopyConfig(o.Config)
+	bounded.Timeout = timeout
+	acting, err := newCluster(bounded, Mark(o.Lease))
+	if err != nil {
+		return nil, err
+	}
+	return &provisioner{
+		Options: o, chart: chart, cluster: acting, leader: leader, watch: newWatch(following.client, o.Rules.Namespaces),
+		records: records{client.CoreV1().ConfigMaps(o.Lease.Namespace), o.Lease.Name, Mark(o.Lease)},
+		voice:   newVoice(client, acting.client, leader, identity, o.Log, registry), metrics: newMetrics(registry),
+		states: map[types.NamespacedName]*state{}, stuck: map[types.NamespacedName]string{}, health: errors.New("starting"),
+	}, nil
+}
+
+func (p *provisioner) ready() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.health
+}
+
+// loop takes a turn whenever something has changed, and when something is due.
+func (p *provisioner) loop(ctx context.Context) {
+	wait := time.Duration(0)
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-p.watch.Changes():
+			settled(ctx)
+		case <-p.leader.Changed():
+		}
+		timer.Stop()
+		next, err := p.turn(ctx)
+		p.mu.Lock()
+		if err != nil && ctx.Err() == nil && (p.health == nil || p.health.Error() != err.Error()) {
+			p.Log.Warn("cannot make fleets, trying again", "err", err)
+		}
+		p.health = err
+		p.mu.Unlock()
+		if wait = next; err != nil {
+			wait = min(cmp.Or(next, retryFirst*5), retryFirst*5)
+		}
+	}
+}
+
+func settled(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(settle):
+	}
+}
+
+// turn brings all fleets to what Gateways ask for, and says when the next one is due without a change.
+func (p *provisioner) turn(ctx context.Context) (next time.Duration, err error) {
+	seen := seen(p.watch)
+	if seen.Missing != nil {
+		return retryFirst, seen.Missing
+	}
+	ctx, end, leading := p.leader.Term(ctx)
+	defer end()
+	if !leading {
+		p.made, p.states = nil, map[types.NamespacedName]*state{} // another one goes on
+		p.metrics.fleets.Reset()
+		return p.Resync, p.leader.Trouble()
+	}
+	values, rules, err := p.operators()
+	if err != nil {
+		return p.Resync, err
+	}
+	now := time.Now()
+	if p.made == nil || now.Sub(p.read) >= p.Resync {
+		if p.made, err = p.records.list(ctx); err != nil {
+			p.made = nil
+			return retryFirst, err
+		}
+		p.read = now
+	}
+	fleets := Plan(seen.World, rules, p.made)
+	next = p.bring(ctx, fleets, values, now)
+	removal, again := p.removeAll(ctx, seen, fleets, now)
+	p.say(fleets, removal)
+	return min(next, again), seen.Stale
+}
+
+// operators reads the operator's values, and which ports they have the pods need.
+func (p *provisioner) operators() (map[string]any, Rules, error) {
+	rules := p.Rules
+	values, err := ReadValues(p.Values)
+	if err != nil {
+		return nil, rules, err
+	}
+	merged, err := p.chart.Merged(values)
+	if err != nil {
+		return nil, rules, err
+	}
+	rules.Reserved = Reserved(merged)
+	return values, rules, nil
+}
+
+// bring applies the fleets that are to be there, a few at the same time, and returns when the next one is due.
+func (p *provisioner) bring(ctx context.Context, fleets []Fleet, values map[string]any, now time.Time) time.Duration {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	var mu sync.Mutex
+	done := map[types.NamespacedName]Record{}
+	next := p.Resync
+	for _, f := range fleets {
+		if f.Refused != "" {
+			delete(p.states, f.Name)
+			continue
+		}
+		r, there := p.made[f.Name]
+		if !there {
+			r = newRecord(f)
+		}
+		own := Values(values, f, r, p.Rules.Controller)
+		s, digest := p.states[f.Name], digestOf(own, f)
+		if s == nil {
+			s = &state{}
+			p.states[f.Name] = s
+		}
+		if due := s.due(p.Resync); s.digest == digest && due.After(now) && there {
+			next = min(next, due.Sub(now))
+			continue
+		}
+		group.Go(func() error {
+			r, err := p.one(ctx, f, r, own)
+			if ctx.Err() != nil {
+				return nil // the term is over; nothing is known
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.ended(p, f, digest, err)
+			next = min(next, max(0, time.Until(s.due(p.Resync))))
+			if len(r.Objects) > 0 {
+				done[f.Name] = r
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // nothing returns one
+	maps.Copy(p.made, done)
+	return next
+}
+
+// digestOf is of all that the objects of a fleet follow from.
+func digestOf(values map[string]any, f Fleet) [sha256.Size]byte {
+	text, err := json.Marshal([]any{values, f.Labels, f.Annotations})
+	if err != nil {
+		return [sha256.Size]byte{} // never, for what came from YAML
+	}
+	return sha256.Sum256(text)
+}
+
+// due is when a fleet is worked on again if nothing changes.
+func (s *state) due(resync time.Duration) time.Time {
+	if s.err != nil {
+		return s.at.Add(s.retries)
+	}
+	return s.at.Add(resync)
+}
+
+// ended takes down how the work on a fleet went.
+func (s *state) ended(p *provisioner, f Fleet, digest [sha256.Size]byte, err error) {
+	result := "applied"
+	switch {
+	case err == nil:
+		s.retries = 0
+		if s.digest != digest || s.err != nil {
+			p.Log.Info("fleet applied", "fleet", f.Name.String(), "ports", f.Ports)
+		}
+	default:
+		s.retries = min(max(2*s.retries, retryFirst), retryLast)
+		if result = "error"; errors.Is(err, ErrForeign) {
+			result = "foreign"
+		}
+		if s.err == nil || s.err.Error() != err.Error() {
+			p.Log.Error("fleet cannot be made", "fleet", f.Name.String(), "err", err)
+		}
+	}
+	p.metrics.synced.WithLabelValues(result).Inc()
+	s.digest, s.err, s.at = digest, err, time.Now()
+}
+
+// one renders and applies a fleet. A mistake of ours that one fleet brings out ends neither the others nor the
+// program.
+func (p *provisioner) one(ctx context.Context, f Fleet, r Record, values map[string]any) (out Record, err error) {
+	out = r
+	err = process.Caught(func() error {
+		objects, err := p.chart.Objects(f, r, p.cluster.provisioner, values)
+		if err != nil {
+			return err
+		}
+		if err := inside(f, r, objects); err != nil {
+			return err
+		}
+		out, err = p.cluster.sync(ctx, r, objects, func(r Record) error { return p.records.save(ctx, r) })
+		return err
+	})
+	return out, err
+}
+
+// removeAll lets the fleets go that nobody names, if it is certain that nobody does.
+func (p *provisioner) removeAll(ctx context.Context, seen Seen, fleets []Fleet, now time.Time) (Removal, time.Duration) {
+	next := p.Resync
+	if seen.Stale != nil {
+		return Removal{}, next
+	}
+	removal := Removals(p.made, fleets, p.MaxRemovals, p.Grace, now)
+	for _, r := range removal.Mark {
+		if err := p.records.save(ctx, r); err != nil {
+			p.Log.Warn("cannot write down since when no Gateway names a fleet", "fleet", r.Fleet.String(), "err", err)
+			return removal, retryFirst
+		}
+		p.made[r.Fleet] = r
+	}
+	if !removal.Next.IsZero() {
+		next = min(next, max(0, removal.Next.Sub(now)))
+	}
+	for _, r := range removal.Remove {
+		if err := p.remove(ctx, seen, r); err != nil {
+			p.metrics.removed.WithLabelValues("error").Inc()
+			if p.stuck[r.Fleet] != err.Error() {
+				p.Log.Error("fleet cannot be removed", "fleet", r.Fleet.String(), "err", err)
+			}
+			p.stuck[r.Fleet] = err.Error()
+			next = min(next, retryFirst*10)
+		}
+	}
+	for _, r := range sorted(p.made) {
+		if r.Gone && p.read.Equal(now) {
+			p.forget(ctx, r)
+		}
+	}
+	return removal, next
+}
+
+// remove deletes a fleet, unless a Gateway names it after all.
+func (p *provisioner) remove(ctx context.Context, seen Seen, r Record) error {
+	foreign := map[string]bool{}
+	for _, c := range seen.Classes {
+		foreign[c.Name] = string(c.Spec.ControllerName) != p.Rules.Controller
+	}
+	if by, err := p.cluster.named(ctx, r.Fleet, foreign); err != nil || by != "" {
+		if err == nil {
+			err = fmt.Errorf("the Gateway %s names it", by)
+		}
+		return err
+	}
+	left, err := p.cluster.remove(ctx, r, r.Objects)
+	if err != nil {
+		return err
+	}
+	p.metrics.removed.WithLabelValues("removed").Inc()
+	delete(p.states, r.Fleet)
+	delete(p.stuck, r.Fleet)
+	if len(left) == 0 {
+		p.Log.Info("fleet removed", "fleet", r.Fleet.String())
+		delete(p.made, r.Fleet)
+		return p.records.forget(ctx, r)
+	}
+	p.Log.Info("fleet removed; its store stays", "fleet", r.Fleet.String(), "store", r.Store)
+	r.Objects, r.Gone = left, true
+	p.made[r.Fleet] = r
+	return p.records.save(ctx, r)
+}
+
+// forget drops the record of a fleet that has gone, once somebody has deleted its store.
+func (p *provisioner) forget(ctx context.Context, r Record) {
+	for _, ref := range r.Objects {
+		if o, err := p.cluster.get(ctx, ref); err != nil || o != nil && r.owns(o, p.cluster.provisioner) {
+			return
+		}
+	}
+	if err := p.records.forget(ctx, r); err != nil {
+		p.Log.Warn("cannot forget a fleet that has gone", "fleet", r.Fleet.String(), "err", err)
+		return
+	}
+	delete(p.made, r.Fleet)
+	p.Log.Info("fleet forgotten, as its store is deleted", "fleet", r.Fleet.String())
+}
