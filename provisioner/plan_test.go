@@ -1,7 +1,9 @@
 package provisioner
 
 import (
+	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,14 +12,35 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/election"
+	"github.com/hapsnap/hapsnap/internal/testing/metricsdoc"
 )
+
+var update = flag.Bool("update", false, "rewrite the page")
+
+// The page lists the metrics as they are registered, and speaks of no others.
+func TestMetricsDocumentIsFresh(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	newMetrics(registry)
+	leader, err := election.New(election.Options{Program: "provisioner", Metrics: registry, Times: election.Defaults()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newVoice(&kubernetes.Clientset{}, &dynamic.DynamicClient{}, leader, "", slog.New(slog.DiscardHandler), registry)
+	metricsdoc.Check(t, registry, "../docs/reference/metrics.md", "metrics of the provisioner", "hapsnap_provisioner_", *update)
+}
 
 const controller = "hapsnap.dev/gateway-controller"
 

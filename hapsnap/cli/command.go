@@ -40,7 +40,7 @@ const long = `hapsnap shows what a fleet of HAProxy instances runs, says what it
 ingress manifests into snapshots of configurations.
 
 The programs compiler and pusher run in pods and do the work. This one has the verbs of both
-that people type.
+that people type, and the provisioner, which runs in a pod and makes fleets for Gateways.
 
 ` + findsHelp
 
@@ -86,7 +86,7 @@ func NewCommand(name string) *cobra.Command {
 			cmd.Example = examplesOf(strings.TrimPrefix(cmd.CommandPath(), name+" "), name)
 		}
 	}
-	root.AddCommand(contextCommand(finds.contexts, name), schemaCommand(name), manCommand(name), process.VersionCommand())
+	root.AddCommand(provisionerCommand(name), contextCommand(finds.contexts, name), schemaCommand(name), manCommand(name), process.VersionCommand())
 	process.GroupHelp(root)
 	return root
 }

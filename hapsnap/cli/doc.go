@@ -1,6 +1,6 @@
 // Package cli holds the commands of hapsnap, the program that people type: the verbs of the
 // compiler and of the pusher, and what joins them. It is the only program that knows both
-// halves, and it runs in no pod.
+// halves. It runs in no pod, but for one verb: the provisioner, which makes fleets for Gateways and needs neither.
 //
 // A verb that one half has is that half's command, moved. Where both halves have a verb,
 // the one here does what a person means by it: status shows the fleet and what was compiled,
