@@ -77,6 +77,9 @@ func amount(x float64, u unit) string {
 	case x >= 1:
 		return fmt.Sprintf("%.1f s", x)
 	}
+	if x < 1e-3 {
+		return fmt.Sprintf("%.1f µs", x*1e6)
+	}
 	return fmt.Sprintf("%.0f ms", x*1e3)
 }
 

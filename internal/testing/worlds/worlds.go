@@ -261,6 +261,20 @@ func AddHost(in inputs.Inputs, i int, host string) inputs.Inputs {
 	})
 }
 
+// Canaries makes the second Ingress of each host a canary of the first, which requests reach by a value of a
+// header that no other canary has.
+func Canaries(in inputs.Inputs) inputs.Inputs {
+	in.Ingresses = append([]inputs.Object[networkingv1.Ingress]{}, in.Ingresses...)
+	for i := 1; i < len(in.Ingresses); i += PerHost {
+		canary := in.Ingresses[i].Value.DeepCopy()
+		canary.Spec.TLS = nil
+		canary.Spec.Rules[0].HTTP.Paths[0].Path = path(i - 1)
+		canary.Annotations = map[string]string{"hapsnap.dev/canary": "true", "hapsnap.dev/canary-by-header": fmt.Sprintf("X-Canary yes-%d", i)}
+		in.Ingresses[i].Value = canary
+	}
+	return in
+}
+
 func edit(in inputs.Inputs, i int, change func(*networkingv1.Ingress)) inputs.Inputs {
 	ing := in.Ingresses[i].Value.DeepCopy()
 	var version int
