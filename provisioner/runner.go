@@ -30,7 +30,7 @@ type Options struct {
 	Lease types.NamespacedName
 	Times election.Times
 	Rules Rules
-	// Values are files with those of all fleets. They are read again before each turn.
+	// Values are files with those of all fleets. They are read again before each turn, and twice a minute.
 	Values []string
 	// AppVersion is the tag of images for which Values name none; "" is that of the chart.
 	AppVersion string
@@ -47,6 +47,8 @@ type Options struct {
 const (
 	// settle is how long a change waits for those that come with it.
 	settle = 200 * time.Millisecond
+	// reread is how often the operator's values are looked at without a change.
+	reread = 30 * time.Second
 	// retryFirst and retryLast are how long a fleet that failed waits for its next try.
 	retryFirst, retryLast = time.Second, 2 * time.Minute
 	// timeout is how long the API server may take for a request.
@@ -179,7 +181,7 @@ func (p *provisioner) loop(ctx context.Context) {
 		}
 		p.health = err
 		p.mu.Unlock()
-		if wait = next; err != nil {
+		if wait = min(next, reread); err != nil {
 			wait = min(cmp.Or(next, retryFirst*5), retryFirst*5)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	compiler "github.com/hapsnap/hapsnap/compiler/cli"
+	hapsnap "github.com/hapsnap/hapsnap/hapsnap/cli"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
@@ -34,8 +35,11 @@ func TestFlagsExist(t *testing.T) {
 					continue
 				}
 				program := pusher.NewCommand()
-				if component == "compiler" {
+				switch component {
+				case "compiler":
 					program = compiler.NewCommand()
+				case "provisioner":
+					program = hapsnap.NewCommand(hapsnap.Name)
 				}
 				for _, c := range specOf(t, pod).Containers {
 					verb, flags, err := program.Find(c.Args)

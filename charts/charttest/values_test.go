@@ -87,7 +87,7 @@ func inline(t *testing.T, node *yaml.Node) string {
 // free are the values that hold whatever Kubernetes, or the programs' own files, have there.
 var free = []string{
 	"global", "resources", "annotations", "labels", "nodeSelector", "affinity", "config", "rollout", "pods", "namespaceSelector", "issuerRef",
-	"behavior", "updateStrategy", "countriesVolume", "podAnnotations", "podLabels", "commonLabels", "commonAnnotations", "alertLabels", "minAllowed", "maxAllowed",
+	"behavior", "updateStrategy", "values", "countriesVolume", "podAnnotations", "podLabels", "commonLabels", "commonAnnotations", "alertLabels", "minAllowed", "maxAllowed",
 }
 
 // schema is what this test reads of a JSON schema.

@@ -77,6 +77,9 @@
 {{- if and $v.gatewayAPI.fleet (ne $v.rbac.scope "cluster") (not (has .Release.Namespace (concat $v.rbac.namespaces (default list $config.namespaces)))) -}}
 {{- fail (printf "gatewayAPI.fleet is for Gateways of the namespace %s of the release, which is not among rbac.namespaces" .Release.Namespace) -}}
 {{- end -}}
+{{- if and $v.gatewayAPI.provisioner.enabled (or (not $v.gatewayAPI.enabled) $v.gatewayAPI.fleet (not $v.compiler.enabled)) -}}
+{{- fail "gatewayAPI.provisioner is for the release that has the class: set gatewayAPI.enabled, compiler.enabled and no gatewayAPI.fleet" -}}
+{{- end -}}
 {{- if and $v.pusher.enabled $v.pusher.ui.enabled (eq (int $v.pusher.port) (int $v.pusher.ui.port)) -}}
 {{- fail "pusher.port and pusher.ui.port are the same: give the page a port of its own" -}}
 {{- end -}}

@@ -354,7 +354,7 @@ spec:
 {{- end -}}
 
 {{- define "hapsnap.account" -}}
-{{- $account := (index .root.Values .component).serviceAccount -}}
+{{- $account := (default (index .root.Values .component) .values).serviceAccount -}}
 {{- if $account.create }}
 apiVersion: v1
 kind: ServiceAccount

@@ -69,7 +69,7 @@ annotations:
 {{- end -}}
 
 {{- define "hapsnap.serviceAccount" -}}
-{{- $account := (index .root.Values .component).serviceAccount -}}
+{{- $account := (default (index .root.Values .component) .values).serviceAccount -}}
 {{- if $account.create }}{{ default (printf "%s-%s" (include "hapsnap.fullname" .root) .component) $account.name }}{{ else }}{{ default "default" $account.name }}{{ end -}}
 {{- end -}}
 

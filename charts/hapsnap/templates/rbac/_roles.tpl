@@ -25,7 +25,7 @@ roleRef:
   name: {{ $name }}
 subjects:
 - kind: ServiceAccount
-  name: {{ default (include "hapsnap.serviceAccount" .) .account }}
+  name: {{ if .account }}{{ .account }}{{ else }}{{ include "hapsnap.serviceAccount" . }}{{ end }}
   namespace: {{ .root.Release.Namespace }}
 {{ end -}}
 
