@@ -88,7 +88,8 @@ func requestCosts(ctx context.Context, w *world, hosts ...string) (out []float64
 				if err != nil {
 					return nil, err
 				}
-				if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusMovedPermanently {
+				_, err = io.Copy(io.Discard, answer.Body)
+				if err = errors.Join(err, answer.Body.Close()); err != nil || answer.StatusCode != http.StatusMovedPermanently {
 					return nil, errors.Join(err, fmt.Errorf("the answer is %s", answer.Status))
 				}
 			}
