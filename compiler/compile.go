@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -339,7 +340,19 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 	if err != nil {
 		return attempt{}, err
 	}
-	a := attempt{artifact: artifact, faults: ofAuthorities(in.Model.Authorities, verdict.Faults)}
+	// Faults that HAProxy finds in authorities are laid to the ConfigMaps that have them, and not to the objects of
+	// the line where they are loaded: a Gateway, or a route of somebody else.
+	laid := slices.Clone(verdict.Faults)
+	for i, f := range laid {
+		for _, a := range in.Model.Authorities {
+			if strings.Contains(f.Message, a.File) {
+				laid[i].Message = "HAProxy cannot load the certificate authorities: " + f.Message
+				laid[i].Origin.Objects, laid[i].Namespace = a.Origins, ""
+				laid[i].Text = "" // it is others'
+			}
+		}
+	}
+	a := attempt{artifact: artifact, faults: laid}
 	for _, w := range verdict.Warnings {
 		a.found = append(a.found, templateDiagnostic(diag.Warning, w))
 	}
@@ -378,9 +391,21 @@ func describedAs(apiVersion string, origin routing.Origin, meta metav1.Object) r
 
 // draft makes the draft of a result.
 func (c *compilation) draft(r Result) (snapshots.Draft, error) {
+	// Objects that errors were found on are left out, each with the first of its errors.
+	var left []snapshots.Quarantined
+	seen := map[diag.Object]bool{{}: true}
+	for _, d := range r.Diagnostics {
+		if d.Severity != diag.Error || seen[d.Object] {
+			continue
+		}
+		seen[d.Object] = true
+		left = append(left, snapshots.Quarantined{
+			Kind: d.Object.Kind, Namespace: d.Object.Namespace, Name: d.Object.Name, Reason: d.Message,
+		})
+	}
 	d := snapshots.Draft{
 		Files: r.Artifact.Files, Certificates: r.Artifact.Certificates,
-		Quarantined: quarantined(r.Diagnostics), Time: c.in.Now,
+		Quarantined: left, Time: c.in.Now,
 		Provenance: snapshots.Provenance{
 			CompilerVersion: c.in.CompilerVersion, HAProxyVersion: c.in.HAProxyVersion,
 			TemplatesDigest: c.in.Templates.Digest(), Inputs: c.in.Objects.Provenance(), Trigger: c.in.Trigger,

@@ -25,23 +25,6 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// quarantined lists the objects that errors were found on, each with the first
-// of its errors.
-func quarantined(found []diag.Diagnostic) []snapshots.Quarantined {
-	var out []snapshots.Quarantined
-	seen := map[diag.Object]bool{{}: true}
-	for _, d := range found {
-		if d.Severity != diag.Error || seen[d.Object] {
-			continue
-		}
-		seen[d.Object] = true
-		out = append(out, snapshots.Quarantined{
-			Kind: d.Object.Kind, Namespace: d.Object.Namespace, Name: d.Object.Name, Reason: d.Message,
-		})
-	}
-	return out
-}
-
 // recordEndpoints makes the file of the endpoints of an artifact.
 func recordEndpoints(a render.Artifact, in inputs.Inputs) (snapshots.File, error) {
 	named, err := endpointsOf(a, in)

@@ -126,24 +126,19 @@ func (c *compilation) letGo(faults []render.Fault) bool {
 		}
 	}
 	if len(named) == 0 && !alone {
-		named = namespacesOf(c.out)
+		var out []string
+		for _, o := range c.out {
+			if o.Kind == "Ingress" {
+				out = append(out, o.Namespace)
+			}
+		}
+		named = out
 	}
 	before := len(c.yielded.hosts)
 	for _, namespace := range named {
 		c.yielded.hosts[namespace] = true
 	}
 	return len(c.yielded.hosts) > before
-}
-
-// namespacesOf returns the namespaces of the Ingresses among objects.
-func namespacesOf(objects []diag.Object) []string {
-	var out []string
-	for _, o := range objects {
-		if o.Kind == "Ingress" {
-			out = append(out, o.Namespace)
-		}
-	}
-	return out
 }
 
 // A round of leaving objects out costs a check of everything, and some errors of HAProxy come

@@ -2,7 +2,9 @@ package compiler
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -341,7 +343,17 @@ func joined(of []translated) group {
 // publishable has HAProxy check a part of a configuration.
 func (j *Judge) publishable(ctx context.Context, w *world, model routing.Model, of []translated) (attempt, error) {
 	c := w.compilation(j, of[0].in)
-	return c.publishable(ctx, render.Input{Model: model, Config: w.source.Config, Objects: func() []render.Object { return w.describe(of) }})
+	return c.publishable(ctx, render.Input{Model: model, Config: w.source.Config, Objects: func() []render.Object {
+		// The shipped templates read the annotations of the objects of a backend alone.
+		if w.overlaid {
+			return describe(of[0].in)
+		}
+		var in inputs.Inputs
+		for _, t := range of {
+			in.Ingresses = append(in.Ingresses, t.review.ingress)
+		}
+		return describe(in)
+	}})
 }
 
 // compilation is one of objects of the world.
@@ -353,19 +365,6 @@ func (w *world) compilation(j *Judge, objects inputs.Inputs) *compilation {
 	}
 }
 
-// describe returns what templates can read. The shipped ones read the annotations of the
-// objects of a backend alone.
-func (w *world) describe(of []translated) []render.Object {
-	if w.overlaid {
-		return describe(of[0].in)
-	}
-	var in inputs.Inputs
-	for _, t := range of {
-		in.Ingresses = append(in.Ingresses, t.review.ingress)
-	}
-	return describe(in)
-}
-
 // remembering is a check that remembers what HAProxy accepted, and asks only once about it.
 type remembering struct {
 	check  checker
@@ -373,7 +372,15 @@ type remembering struct {
 }
 
 func (r remembering) Check(ctx context.Context, in validate.Input) (validate.Verdict, error) {
-	key := digestOf(in.Artifact)
+	h := sha256.New()
+	for _, f := range in.Artifact.Files {
+		fmt.Fprintf(h, "%q %d\n", f.Path, len(f.Content))
+		h.Write(f.Content)
+	}
+	for _, c := range in.Artifact.Certificates {
+		fmt.Fprintf(h, "%q %q %q\n", c.File, c.Secret, c.Use)
+	}
+	key := [sha256.Size]byte(h.Sum(nil))
 	if r.passed.has(key) {
 		return validate.Verdict{}, nil
 	}

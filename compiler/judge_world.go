@@ -169,18 +169,6 @@ type passedMemo struct {
 // mostPassed is how many a generation of a passedMemo keeps.
 const mostPassed = 4096
 
-func digestOf(a render.Artifact) [sha256.Size]byte {
-	h := sha256.New()
-	for _, f := range a.Files {
-		fmt.Fprintf(h, "%q %d\n", f.Path, len(f.Content))
-		h.Write(f.Content)
-	}
-	for _, c := range a.Certificates {
-		fmt.Fprintf(h, "%q %q %q\n", c.File, c.Secret, c.Use)
-	}
-	return [sha256.Size]byte(h.Sum(nil))
-}
-
 func (p *passedMemo) has(key [sha256.Size]byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -53,19 +53,7 @@ func (c *compilation) ofTemplates(ctx context.Context, a attempt) ([]render.Faul
 	if err != nil || len(probed) == 0 {
 		return nil, err
 	}
-	accepted := acceptedPlaces(a)
-	var out []render.Fault
-	for _, f := range a.faults {
-		if probed[placeOf(f)] && !accepted[place{template: f.Origin.Template, line: f.Origin.Line}] {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
-
-// acceptedPlaces returns the lines of templates that wrote any line that is not
-// at fault.
-func acceptedPlaces(a attempt) map[place]bool {
+	// A line of a template that wrote any line that is not at fault is accepted.
 	type output struct {
 		file string
 		line int
@@ -74,7 +62,7 @@ func acceptedPlaces(a attempt) map[place]bool {
 	for _, f := range a.faults {
 		refused[output{f.File, f.Line}] = true
 	}
-	out := map[place]bool{}
+	accepted := map[place]bool{}
 	for _, file := range a.artifact.Files {
 		number := 0
 		for line := range bytes.Lines(file.Content) {
@@ -82,11 +70,17 @@ func acceptedPlaces(a attempt) map[place]bool {
 			// An empty line is what a template ends with, and says nothing.
 			if len(bytes.TrimSpace(line)) > 0 && !refused[output{file.Path, number}] {
 				origin := a.artifact.Origin(file.Path, number)
-				out[place{template: origin.Template, line: origin.Line}] = true
+				accepted[place{template: origin.Template, line: origin.Line}] = true
 			}
 		}
 	}
-	return out
+	var out []render.Fault
+	for _, f := range a.faults {
+		if probed[placeOf(f)] && !accepted[place{template: f.Origin.Template, line: f.Origin.Line}] {
+			out = append(out, f)
+		}
+	}
+	return out, nil
 }
 
 // probe compiles an object that nobody wrote, once, and returns what is wrong

@@ -17,7 +17,17 @@ import (
 // routes that use everything that templates write for them.
 func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 	in := probeInputs()
-	ports := probePorts(model, cfg, 7)
+	// Neither the configuration nor a listener of the model has these.
+	taken := cfg.Ports()
+	for _, l := range model.Listeners {
+		taken[l.Port] = l.Name
+	}
+	var ports []gatewayv1.PortNumber
+	for port := 65535; len(ports) < 7; port-- {
+		if _, is := taken[port]; !is {
+			ports = append(ports, gatewayv1.PortNumber(port))
+		}
+	}
 	plain, encrypted, mixed, asking := ports[0], ports[1], ports[2], ports[5]
 	in.ConfigMaps = append(in.ConfigMaps, inputs.Object[corev1.ConfigMap]{
 		Ref: diag.Object{Kind: "ConfigMap", Namespace: "hapsnap", Name: "authorities"}, Value: &corev1.ConfigMap{Data: map[string]string{"ca.crt": probeAuthority}},
@@ -80,21 +90,6 @@ func probeClients(strict ...gatewayv1.PortNumber) *gatewayv1.GatewayTLSConfig {
 		out.PerPort = append(out.PerPort, gatewayv1.TLSPortConfig{Port: port, TLS: validation(gatewayv1.AllowValidOnly)})
 	}
 	return &gatewayv1.GatewayTLSConfig{Frontend: out}
-}
-
-// probePorts returns ports that neither the configuration nor a listener of the model has.
-func probePorts(model routing.Model, cfg config.Config, n int) []gatewayv1.PortNumber {
-	taken := cfg.Ports()
-	for _, l := range model.Listeners {
-		taken[l.Port] = l.Name
-	}
-	var free []gatewayv1.PortNumber
-	for port := 65535; len(free) < n; port-- {
-		if _, is := taken[port]; !is {
-			free = append(free, gatewayv1.PortNumber(port))
-		}
-	}
-	return free
 }
 
 // probeAuthority is a certificate whose key nobody has.

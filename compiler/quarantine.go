@@ -105,22 +105,6 @@ func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culpr
 	return nil, nil
 }
 
-// ofAuthorities returns faults with those that HAProxy finds in authorities laid to the ConfigMaps that have
-// them, and not to the objects of the line where they are loaded: a Gateway, or a route of somebody else.
-func ofAuthorities(authorities []routing.Authority, faults []render.Fault) []render.Fault {
-	out := slices.Clone(faults)
-	for i, f := range out {
-		for _, a := range authorities {
-			if strings.Contains(f.Message, a.File) {
-				out[i].Message = "HAProxy cannot load the certificate authorities: " + f.Message
-				out[i].Origin.Objects, out[i].Namespace = a.Origins, ""
-				out[i].Text = "" // it is others'
-			}
-		}
-	}
-	return out
-}
-
 // toBlame returns the objects of a faulty line that may have caused the error, each once.
 func toBlame(f render.Fault) []routing.Origin {
 	var out []routing.Origin

@@ -198,15 +198,6 @@ func (f Files) Changes(ctx context.Context, log *slog.Logger) <-chan struct{} {
 	return manifests.Watch(ctx, []string{string(f)}, log)
 }
 
-// counts returns such as "apps/v1 Deployment: 3".
-func counts(ignored map[manifests.GVK]int) string {
-	var parts []string
-	for _, kind := range slices.SortedFunc(maps.Keys(ignored), manifests.GVK.Compare) {
-		parts = append(parts, fmt.Sprintf("%s: %d", kind, ignored[kind]))
-	}
-	return strings.Join(parts, ", ")
-}
-
 // Given are objects that were read already, and do not change.
 type Given struct {
 	Name string // where they come from, for people
@@ -221,7 +212,11 @@ func (g Given) Read(_ context.Context, c config.Config) (inputs.Gathered, error)
 	var out inputs.Gathered
 	var ignored map[manifests.GVK]int
 	out.Objects, out.Found, ignored = inputs.Gather(g.Set, c.Kinds...)
-	out.Ignored = counts(ignored)
+	var parts []string
+	for _, kind := range slices.SortedFunc(maps.Keys(ignored), manifests.GVK.Compare) {
+		parts = append(parts, fmt.Sprintf("%s: %d", kind, ignored[kind]))
+	}
+	out.Ignored = strings.Join(parts, ", ")
 	if len(g.Set.Objects) == 0 {
 		return out, fmt.Errorf("%s: %w", g, ErrNothing)
 	}

@@ -96,39 +96,34 @@ func (u *userlists) take(d Users) {
 	if list == nil {
 		list = &routing.Userlist{Name: userlistName(d.secret), Secret: d.secret}
 		u.lists[d.secret] = list
-		u.check(d.secret)
+		// Users who cannot be let in, or at a cost, are reported.
+		secret, exists := u.secrets.Find(types.NamespacedName(d.secret))
+		if exists {
+			at := secret.Position("data", bind.UsersKey)
+			if plain := secret.Position("stringData", bind.UsersKey); plain.Line > at.Line {
+				at = plain // of the two, the one that is there
+			}
+			report := func(severity diag.Severity, message, hint string) {
+				u.add(diag.Diagnostic{Severity: severity, Position: at, Object: secret.Ref, Message: message, Hint: hint})
+			}
+			_, problems, ok := live.Users(*secret.Value)
+			if !ok {
+				report(diag.Error, "has no key "+bind.UsersKey+" with users", "nobody gets in until it has: write lines as htpasswd -B does")
+			}
+			for _, p := range problems {
+				severity := diag.Error
+				if p.Usable {
+					severity = diag.Warning
+				}
+				report(severity, "key "+bind.UsersKey+", "+p.Error(), p.Hint)
+			}
+		}
 	}
 	if _, exists := u.secrets.Find(types.NamespacedName(d.secret)); !exists {
 		u.add(d.spot.Finding(diag.Warning, ": "+NotSeen(d.secret, u.secretsUnseen), "nobody gets in until it does where snapshots are pushed"))
 	}
 	if n := len(list.Origins); n == 0 || list.Origins[n-1] != d.spot.Origin {
 		list.Origins = append(list.Origins, d.spot.Origin)
-	}
-}
-
-// check reports the users of a Secret who cannot be let in, or at a cost.
-func (u *userlists) check(name snapshots.SecretName) {
-	secret, exists := u.secrets.Find(types.NamespacedName(name))
-	if !exists {
-		return
-	}
-	at := secret.Position("data", bind.UsersKey)
-	if plain := secret.Position("stringData", bind.UsersKey); plain.Line > at.Line {
-		at = plain // of the two, the one that is there
-	}
-	report := func(severity diag.Severity, message, hint string) {
-		u.add(diag.Diagnostic{Severity: severity, Position: at, Object: secret.Ref, Message: message, Hint: hint})
-	}
-	_, problems, ok := live.Users(*secret.Value)
-	if !ok {
-		report(diag.Error, "has no key "+bind.UsersKey+" with users", "nobody gets in until it has: write lines as htpasswd -B does")
-	}
-	for _, p := range problems {
-		severity := diag.Error
-		if p.Usable {
-			severity = diag.Warning
-		}
-		report(severity, "key "+bind.UsersKey+", "+p.Error(), p.Hint)
 	}
 }
 

@@ -126,18 +126,13 @@ func (c *countries) list() (list *routing.CountryList, why, hint string) {
 		c.add(found...)
 	}
 	if c.read == nil {
-		c.why, c.hint = "the list of countries cannot be used", "the administrator sees why with its parts: "+strings.Join(c.parts(), ", ")
+		parts := slices.Clone(c.cfg.Countries)
+		for _, file := range c.cfg.CountryFiles {
+			parts = append(parts, file.Path)
+		}
+		c.why, c.hint = "the list of countries cannot be used", "the administrator sees why with its parts: "+strings.Join(parts, ", ")
 	}
 	return c.read, c.why, c.hint
-}
-
-// parts names the ConfigMaps and files of the list.
-func (c *countries) parts() []string {
-	out := slices.Clone(c.cfg.Countries)
-	for _, file := range c.cfg.CountryFiles {
-		out = append(out, file.Path)
-	}
-	return out
 }
 
 func (c *countries) reportCountries(at routing.Origin, message, hint string) {

@@ -73,11 +73,26 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	response, result := h.review(ctx, request, m)
-	h.metrics.reviewed(request.Kind.Kind, result, time.Since(began))
+	// The kind is a label only where there are few of them.
+	kind := request.Kind.Kind
+	took := time.Since(began)
+	if !slices.Contains(judgedKinds, kind) {
+		kind = kindUnknown
+	}
+	h.metrics.reviews.WithLabelValues(kind, result).Inc()
+	h.metrics.duration.Observe(took.Seconds())
 	if result != allowed {
 		h.log.Info("request reviewed", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "result", result, "allowed", response.Allowed)
 	}
-	reply(w, response)
+	review := admissionv1.AdmissionReview{Response: response}
+	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
+	body, err := json.Marshal(review)
+	if err != nil {
+		http.Error(w, fmt.Sprintf("encode AdmissionReview: %v", err), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // who asked has gone: there is nobody to tell
 }
 
 // read reads the request. With an error it returns the status of the answer.
@@ -156,7 +171,13 @@ func (h *handler) unjudged(uid types.UID, err error) *admissionv1.AdmissionRespo
 	if known && unable.Again {
 		return askAgain(uid, reason)
 	}
-	return unjudged(uid, h.judge.FailsClosed(), reason)
+	if h.judge.FailsClosed() {
+		return &admissionv1.AdmissionResponse{
+			UID:    uid,
+			Result: denial(metav1.StatusReasonServiceUnavailable, http.StatusServiceUnavailable, unchecked+reason),
+		}
+	}
+	return &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{oneLine("allowed, though " + unchecked + reason)}}
 }
 
 // judged asks the judge. An object that makes it panic would do so again in a compile; here it must not
@@ -187,18 +208,6 @@ func (h *handler) configuration(ctx context.Context, m matter) (Verdict, error) 
 		}}}, nil
 	}
 	return h.judge.Configuration(ctx, []byte(document))
-}
-
-func reply(w http.ResponseWriter, response *admissionv1.AdmissionResponse) {
-	review := admissionv1.AdmissionReview{Response: response}
-	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
-	body, err := json.Marshal(review)
-	if err != nil {
-		http.Error(w, fmt.Sprintf("encode AdmissionReview: %v", err), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // who asked has gone: there is nobody to tell
 }
 
 const (
@@ -330,15 +339,6 @@ var judgedKinds = func() []string {
 	}
 	return out
 }()
-
-// reviewed counts a review. The kind is a label only where there are few of them.
-func (m *metrics) reviewed(kind, result string, took time.Duration) {
-	if !slices.Contains(judgedKinds, kind) {
-		kind = kindUnknown
-	}
-	m.reviews.WithLabelValues(kind, result).Inc()
-	m.duration.Observe(took.Seconds())
-}
 
 // Registrations are the ValidatingWebhookConfigurations of a cluster.
 type Registrations interface {

@@ -207,23 +207,32 @@ const unchecked = "hapsnap could not check this: "
 
 // answer is the response for a verdict.
 func answer(uid types.UID, v Verdict) *admissionv1.AdmissionResponse {
-	response := &admissionv1.AdmissionResponse{UID: uid, Allowed: len(v.Faults) == 0, Warnings: warnings(v.Warnings)}
+	// Warnings are on one line each, since they travel as headers.
+	var said []string
+	for _, w := range v.Warnings[:min(len(v.Warnings), maxWarnings)] {
+		w.Severity = diag.Error // who shows it says that it is a warning
+		said = append(said, oneLine(strings.Replace(w.String(), "\n\thint: ", "; ", 1)))
+	}
+	if more := len(v.Warnings) - maxWarnings; more > 0 {
+		said = append(said, fmt.Sprintf("and %d more", more))
+	}
+	response := &admissionv1.AdmissionResponse{UID: uid, Allowed: len(v.Faults) == 0, Warnings: said}
 	if !response.Allowed {
-		response.Result = denial(metav1.StatusReasonForbidden, http.StatusForbidden, faultsText(v.Faults))
-		response.Result.Details = &metav1.StatusDetails{Causes: causes(v.Faults)}
+		var lines []string
+		for _, f := range v.Faults[:min(len(v.Faults), maxFaults)] {
+			lines = append(lines, f.String())
+		}
+		if more := len(v.Faults) - maxFaults; more > 0 {
+			lines = append(lines, fmt.Sprintf("and %d more", more))
+		}
+		response.Result = denial(metav1.StatusReasonForbidden, http.StatusForbidden, strings.Join(lines, "\n"))
+		var list []metav1.StatusCause
+		for _, f := range v.Faults[:min(len(v.Faults), maxFaults)] {
+			list = append(list, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: f.Position.Field, Message: f.Message})
+		}
+		response.Result.Details = &metav1.StatusDetails{Causes: list}
 	}
 	return response
-}
-
-// unjudged is the response if there is no verdict.
-func unjudged(uid types.UID, closed bool, reason string) *admissionv1.AdmissionResponse {
-	if closed {
-		return &admissionv1.AdmissionResponse{
-			UID:    uid,
-			Result: denial(metav1.StatusReasonServiceUnavailable, http.StatusServiceUnavailable, unchecked+reason),
-		}
-	}
-	return &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{oneLine("allowed, though " + unchecked + reason)}}
 }
 
 // askAgain is the response if there will be a verdict later. Clients of the API server that follow its
@@ -236,41 +245,6 @@ func askAgain(uid types.UID, reason string) *admissionv1.AdmissionResponse {
 
 func denial(reason metav1.StatusReason, code int32, message string) *metav1.Status {
 	return &metav1.Status{Status: metav1.StatusFailure, Reason: reason, Code: code, Message: message}
-}
-
-// faultsText is the text for a person whose request is denied: a fault to a line, the field first, and
-// below it the hint.
-func faultsText(faults []diag.Diagnostic) string {
-	var lines []string
-	for _, f := range faults[:min(len(faults), maxFaults)] {
-		lines = append(lines, f.String())
-	}
-	if more := len(faults) - maxFaults; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(lines, "\n")
-}
-
-// causes are the faults for programs.
-func causes(faults []diag.Diagnostic) []metav1.StatusCause {
-	var out []metav1.StatusCause
-	for _, f := range faults[:min(len(faults), maxFaults)] {
-		out = append(out, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: f.Position.Field, Message: f.Message})
-	}
-	return out
-}
-
-// warnings are on one line each, since they travel as headers.
-func warnings(found []diag.Diagnostic) []string {
-	var out []string
-	for _, w := range found[:min(len(found), maxWarnings)] {
-		w.Severity = diag.Error // who shows it says that it is a warning
-		out = append(out, oneLine(strings.Replace(w.String(), "\n\thint: ", "; ", 1)))
-	}
-	if more := len(found) - maxWarnings; more > 0 {
-		out = append(out, fmt.Sprintf("and %d more", more))
-	}
-	return out
 }
 
 // oneLine makes a warning fit into a header: without control characters, for which the API server drops

@@ -121,7 +121,15 @@ func (a *Announcer) Gateways(in inputs.Inputs, c config.Config, said gateway.Ver
 	where, known := Addresses(c.IngressStatus, in)
 	g.where = nil
 	if known {
-		g.where = gatewayAddresses(where)
+		var out []gatewayv1.GatewayStatusAddress
+		for _, a := range where {
+			kind, value := gatewayv1.HostnameAddressType, a.Hostname
+			if a.IP != "" {
+				kind, value = gatewayv1.IPAddressType, a.IP
+			}
+			out = append(out, gatewayv1.GatewayStatusAddress{Type: &kind, Value: value})
+		}
+		g.where = out
 	}
 	g.elsewhere = gateway.Elsewhere{Fleet: c.GatewayAPI.Fleet, In: in.Gateway, Reads: inputs.NewSelector(c, in.Namespaces).Reads}
 	atStart := g.head.IsZero()
@@ -462,17 +470,5 @@ func ofSet(v gateway.SetVerdict, o *gatewayv1.ListenerSet, fleet status.Fleet, t
 		lists = append(lists, &out.Listeners[i].Conditions)
 	}
 	fleet.Programmed(there, o.UID, o.Generation, lists...)
-	return out
-}
-
-func gatewayAddresses(list []address) []gatewayv1.GatewayStatusAddress {
-	var out []gatewayv1.GatewayStatusAddress
-	for _, a := range list {
-		kind, value := gatewayv1.HostnameAddressType, a.Hostname
-		if a.IP != "" {
-			kind, value = gatewayv1.IPAddressType, a.IP
-		}
-		out = append(out, gatewayv1.GatewayStatusAddress{Type: &kind, Value: value})
-	}
 	return out
 }

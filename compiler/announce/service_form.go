@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,25 +59,21 @@ func (t serviceTask) shape(s *corev1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, p)
 	}
 	s.Spec.Selector, s.Spec.Type = nil, t.kind
-	onlyOfType(&s.Spec)
-}
-
-// onlyOfType takes out what a Service has from another type. The API server does so only where nothing
-// else changes with it, and refuses the rest.
-func onlyOfType(spec *corev1.ServiceSpec) {
-	spec.ExternalName = ""
-	if spec.Type != corev1.ServiceTypeLoadBalancer {
-		spec.LoadBalancerClass, spec.LoadBalancerIP, spec.LoadBalancerSourceRanges = nil, "", nil
-		spec.AllocateLoadBalancerNodePorts, spec.HealthCheckNodePort = nil, 0
+	// What a Service has from another type is taken out. The API server does so only where nothing else changes
+	// with it, and refuses the rest.
+	s.Spec.ExternalName = ""
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		s.Spec.LoadBalancerClass, s.Spec.LoadBalancerIP, s.Spec.LoadBalancerSourceRanges = nil, "", nil
+		s.Spec.AllocateLoadBalancerNodePorts, s.Spec.HealthCheckNodePort = nil, 0
 	}
-	if spec.Type != corev1.ServiceTypeClusterIP {
+	if s.Spec.Type != corev1.ServiceTypeClusterIP {
 		return
 	}
-	for i := range spec.Ports {
-		spec.Ports[i].NodePort = 0
+	for i := range s.Spec.Ports {
+		s.Spec.Ports[i].NodePort = 0
 	}
-	if len(spec.ExternalIPs) == 0 { // with these, any type has it
-		spec.ExternalTrafficPolicy = ""
+	if len(s.Spec.ExternalIPs) == 0 { // with these, any type has it
+		s.Spec.ExternalTrafficPolicy = ""
 	}
 }
 
@@ -94,31 +89,6 @@ func replaced(has map[string]string, without []string, with map[string]string) m
 		delete(out, key)
 	}
 	maps.Copy(out, with)
-	return out
-}
-
-// slicesFor returns the EndpointSlices of a Service, one for each family of addresses.
-func (t serviceTask) slicesFor(s *corev1.Service) []*discoveryv1.EndpointSlice {
-	var out []*discoveryv1.EndpointSlice
-	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
-		slice := &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: t.name.Namespace, Name: sliceName(t.name.Name, family),
-				Labels:          map[string]string{discoveryv1.LabelServiceName: t.name.Name, discoveryv1.LabelManagedBy: sliceManager},
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: s.Name, UID: s.UID, Controller: new(true)}},
-			},
-			AddressType: family,
-		}
-		for _, text := range t.want.Addresses {
-			if a, err := netip.ParseAddr(text); err == nil && a.Is4() == (family == discoveryv1.AddressTypeIPv4) {
-				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{text}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
-			}
-		}
-		for _, port := range t.want.Ports {
-			slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new(portName(port)), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP)})
-		}
-		out = append(out, slice)
-	}
 	return out
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -256,12 +257,6 @@ func (s *gatewayServices) next(ctx context.Context) (bool, error) {
 		}
 		trouble = fmt.Sprintf("the Service %s cannot be written: %v", t.name.Name, err)
 	}
-	s.note(t, trouble, err)
-	return true, nil
-}
-
-// note takes down how it went.
-func (s *gatewayServices) note(t serviceTask, trouble string, err error) {
 	mark := serviceMark{task: t, next: time.Now().Add(servicePause), failed: err != nil, trouble: trouble}
 	if err != nil {
 		mark.next = time.Now().Add(serviceRetry)
@@ -285,6 +280,7 @@ func (s *gatewayServices) note(t serviceTask, trouble string, err error) {
 	if different {
 		s.changed()
 	}
+	return true, nil
 }
 
 // provide creates or changes a Service and its EndpointSlices. It returns why not, if it is somebody
@@ -336,7 +332,28 @@ func (s *gatewayServices) wrote(what string, name types.NamespacedName) {
 // none.
 func (s *gatewayServices) provideSlices(ctx context.Context, t serviceTask, service *corev1.Service) (string, error) {
 	client := s.slices.EndpointSlices(t.name.Namespace)
-	for _, want := range t.slicesFor(service) {
+	// There is one for each family of addresses.
+	var wants []*discoveryv1.EndpointSlice
+	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: t.name.Namespace, Name: sliceName(t.name.Name, family),
+				Labels:          map[string]string{discoveryv1.LabelServiceName: t.name.Name, discoveryv1.LabelManagedBy: sliceManager},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID, Controller: new(true)}},
+			},
+			AddressType: family,
+		}
+		for _, text := range t.want.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil && a.Is4() == (family == discoveryv1.AddressTypeIPv4) {
+				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{text}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
+			}
+		}
+		for _, port := range t.want.Ports {
+			slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new(portName(port)), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP)})
+		}
+		wants = append(wants, slice)
+	}
+	for _, want := range wants {
 		has, err := client.Get(ctx, want.Name, metav1.GetOptions{})
 		missing := apierrors.IsNotFound(err)
 		switch {

@@ -211,7 +211,23 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := a.writeStatus(ctx, c)
+	// Without addresses we give up ownership: the API server then removes what only we had written, and leaves what
+	// others have written since. If another Ingress has the name by now, the API server answers with a conflict.
+	apply := applynetworkingv1.Ingress(c.ref.Name, c.ref.Namespace).WithUID(c.uid)
+	if len(c.addresses) > 0 {
+		balancer := applynetworkingv1.IngressLoadBalancerStatus()
+		for _, has := range c.addresses {
+			one := applynetworkingv1.IngressLoadBalancerIngress()
+			if has.IP != "" {
+				one.WithIP(has.IP)
+			} else {
+				one.WithHostname(has.Hostname)
+			}
+			balancer.WithIngress(one)
+		}
+		apply.WithStatus(applynetworkingv1.IngressStatus().WithLoadBalancer(balancer))
+	}
+	_, err := a.options.Ingresses.Ingresses(c.ref.Namespace).ApplyStatus(ctx, apply, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	// If the Ingress is gone, or is another one by now, the next read of the objects shows it.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		a.metrics.statuses.WithLabelValues("error").Inc()
@@ -229,26 +245,4 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 		a.options.Log.Error("status is written by another controller too, leaving it alone for a while", "object", c.ref.String(), "err", errors.New("it is not what the compiler wrote"), "for", cooldown)
 	}
 	return true, nil
-}
-
-// writeStatus takes ownership of the addresses and sets them. Without addresses it gives up ownership:
-// the API server then removes what only we had written, and leaves what others have written since. If
-// another Ingress has the name by now, the API server answers with a conflict.
-func (a *Announcer) writeStatus(ctx context.Context, c change) error {
-	apply := applynetworkingv1.Ingress(c.ref.Name, c.ref.Namespace).WithUID(c.uid)
-	if len(c.addresses) > 0 {
-		balancer := applynetworkingv1.IngressLoadBalancerStatus()
-		for _, has := range c.addresses {
-			one := applynetworkingv1.IngressLoadBalancerIngress()
-			if has.IP != "" {
-				one.WithIP(has.IP)
-			} else {
-				one.WithHostname(has.Hostname)
-			}
-			balancer.WithIngress(one)
-		}
-		apply.WithStatus(applynetworkingv1.IngressStatus().WithLoadBalancer(balancer))
-	}
-	_, err := a.options.Ingresses.Ingresses(c.ref.Namespace).ApplyStatus(ctx, apply, metav1.ApplyOptions{FieldManager: manager, Force: true})
-	return err
 }

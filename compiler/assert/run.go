@@ -174,11 +174,7 @@ func (x *execution) try(ctx context.Context, a Assertion) (*fault, error) {
 	case a.Equals != nil:
 		return equals(text, *a.Equals, in), nil
 	}
-	return x.equalsFile(text, in, x.test.path(a.EqualsFile))
-}
-
-// equalsFile compares a text with a file, or writes it into the file.
-func (x *execution) equalsFile(text, in, path string) (*fault, error) {
+	path := x.test.path(a.EqualsFile)
 	want, err := os.ReadFile(path)
 	switch {
 	case x.runner.Update && (err == nil || errors.Is(err, os.ErrNotExist)):

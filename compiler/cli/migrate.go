@@ -57,7 +57,13 @@ the latter it exits with 3. A route whose protection cannot be moved is closed: 
 	flags.StringVar(&f.Class, "class", "", "ingressClassName for Ingresses that could be translated completely; their old annotations are deleted")
 	flags.BoolVar(&f.Remove, "remove", false, "delete translated annotations even if the class stays")
 	flags.StringVar(&f.to, "to", "", "gateway: turn Ingresses into a Gateway with routes")
-	f.gateway.add(flags)
+	flags.StringVar(&f.gateway.name, "gateway", "default/web", "with --to gateway: NAMESPACE/NAME of the Gateway")
+	flags.StringVar(&f.gateway.class, "gateway-class", "hapsnap", "with --to gateway: name of its GatewayClass")
+	flags.StringVar(&f.gateway.ingressClass, "ingress-class", "", "with --to gateway: class of the Ingresses to turn into routes, if the manifests have several")
+	flags.IntVar(&f.gateway.http, "http-port", 80, "with --to gateway: port for HTTP; 0 for none")
+	flags.IntVar(&f.gateway.https, "https-port", 443, "with --to gateway: port for HTTPS; 0 for none")
+	flags.StringSliceVar(&f.gateway.without, "without", nil, "with --to gateway: annotations of ours that routes can do without, such as max-body-size")
+	flags.StringVar(&f.gateway.config, "config", "", "with --to gateway: file with the CompilerConfig under which the Ingresses are served")
 	return cmd
 }
 
@@ -109,16 +115,6 @@ type gatewayFlags struct {
 
 // gatewayFlagNames are their names.
 var gatewayFlagNames = []string{"gateway", "gateway-class", "ingress-class", "http-port", "https-port", "without", "config"}
-
-func (f *gatewayFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "gateway", "default/web", "with --to gateway: NAMESPACE/NAME of the Gateway")
-	flags.StringVar(&f.class, "gateway-class", "hapsnap", "with --to gateway: name of its GatewayClass")
-	flags.StringVar(&f.ingressClass, "ingress-class", "", "with --to gateway: class of the Ingresses to turn into routes, if the manifests have several")
-	flags.IntVar(&f.http, "http-port", 80, "with --to gateway: port for HTTP; 0 for none")
-	flags.IntVar(&f.https, "https-port", 443, "with --to gateway: port for HTTPS; 0 for none")
-	flags.StringSliceVar(&f.without, "without", nil, "with --to gateway: annotations of ours that routes can do without, such as max-body-size")
-	flags.StringVar(&f.config, "config", "", "with --to gateway: file with the CompilerConfig under which the Ingresses are served")
-}
 
 // given returns the first of the flags that was given, or "".
 func (f *gatewayFlags) given(flags *pflag.FlagSet) string {

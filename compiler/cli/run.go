@@ -79,7 +79,12 @@ A store is one of
 	f.opening.AddFlags(flags)
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8080; none if empty")
 	f.leader.AddTo(flags, "compiler", leaseHelp)
-	f.webhook.add(flags)
+	flags.StringVar(&f.webhook.address, "webhook-address", defaultWebhookAddress, "address for the reviews of an API server over HTTPS, if --webhook-cert-dir is given")
+	flags.StringVar(&f.webhook.certDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key for reviews, read again when they change; no reviews if empty")
+	f.webhook.addMade(flags, "with --webhook-configuration, ")
+	flags.StringVar(&f.webhook.clientCA, "webhook-client-ca", "", "file with the authorities of client certificates that may ask for reviews, such as the API server's, read again when it changes; if empty, anybody may")
+	flags.StringSliceVar(&f.webhook.clientNames, "webhook-client-name", nil, "common name or DNS name that a client certificate must have, besides a signature of --webhook-client-ca, to ask for reviews (default: any)")
+	flags.StringVar(&f.webhook.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration (default: that of --config-map)")
 	flags.StringVar(&f.fleetStatus, "fleet-status", "", fleetStatusHelp)
 	flags.StringVar(&f.report, "report-secret", "", reportSecretHelp)
 	flags.DurationVar(&f.options.Interval, "min-interval", controller.DefaultInterval, "how long to wait for more changes after a compile")
@@ -205,9 +210,15 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *con
 	o.Leader, o.Announcer = w.leader, w.announcer
 	group.Go(func() error { return w.run(ctx) })
 	if name, ok, _ := reportSecret(f.report); ok { // it was checked
-		reports, err := newReporter(connection, name, o.Status, w.leader.Leading, o.Log)
+		client, err := kubernetes.NewForConfig(connection.Config)
 		if err != nil {
-			return err
+			return fmt.Errorf("connect to %s: %w", connection.Name, err)
+		}
+		reports := &reporter{
+			report: o.Status.Report, leading: w.leader.Leading, log: o.Log.With("secret", name.String()),
+			write: func(ctx context.Context, report []byte, at time.Time) error {
+				return configmapstore.WriteCompilerReport(ctx, client.CoreV1(), name, report, at)
+			},
 		}
 		group.Go(func() error { reports.run(ctx); return nil })
 	}
@@ -335,15 +346,6 @@ type webhookFlags struct {
 
 // defaultWebhookAddress has the port that webhooks have by custom.
 const defaultWebhookAddress = ":9443"
-
-func (f *webhookFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "webhook-address", defaultWebhookAddress, "address for the reviews of an API server over HTTPS, if --webhook-cert-dir is given")
-	flags.StringVar(&f.certDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key for reviews, read again when they change; no reviews if empty")
-	f.addMade(flags, "with --webhook-configuration, ")
-	flags.StringVar(&f.clientCA, "webhook-client-ca", "", "file with the authorities of client certificates that may ask for reviews, such as the API server's, read again when it changes; if empty, anybody may")
-	flags.StringSliceVar(&f.clientNames, "webhook-client-name", nil, "common name or DNS name that a client certificate must have, besides a signature of --webhook-client-ca, to ask for reviews (default: any)")
-	flags.StringVar(&f.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration (default: that of --config-map)")
-}
 
 // addMade adds the flags about a certificate that the compiler makes.
 func (f *webhookFlags) addMade(flags *pflag.FlagSet, with string) {

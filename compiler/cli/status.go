@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
@@ -50,7 +49,20 @@ The exit code is 0 if there is an answer and 1 if there is none. With --exit-cod
 objects, templates or the configuration have errors or a loss waits for approval, and
 otherwise 1 if the compiler is not ready, or another compiler publishes to its store.`,
 		Args: process.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, time.Now()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			now := time.Now()
+			r, err := f.report(cmd)
+			if err != nil {
+				return err
+			}
+			if err := f.output.Write(cmd.OutOrStdout(), r, func(w io.Writer) error { f.print(w, r, now); return nil }); err != nil {
+				return err
+			}
+			if code := exitCode(r); f.exitCode && code != process.ExitOK {
+				return &process.ExitError{Code: code}
+			}
+			return nil
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.address, "address", "", "address of a running compiler, such as localhost:8080")
@@ -64,20 +76,6 @@ otherwise 1 if the compiler is not ready, or another compiler publishes to its s
 	return cmd
 }
 
-func (f *statusFlags) run(cmd *cobra.Command, now time.Time) error {
-	r, err := f.report(cmd)
-	if err != nil {
-		return err
-	}
-	if err := f.output.Write(cmd.OutOrStdout(), r, func(w io.Writer) error { f.print(w, r, now); return nil }); err != nil {
-		return err
-	}
-	if code := exitCode(r); f.exitCode && code != process.ExitOK {
-		return &process.ExitError{Code: code}
-	}
-	return nil
-}
-
 // report asks the compiler or the store, or compiles manifests.
 func (f *statusFlags) report(cmd *cobra.Command) (controller.Report, error) {
 	ctx := cmd.Context()
@@ -87,7 +85,20 @@ func (f *statusFlags) report(cmd *cobra.Command) (controller.Report, error) {
 	case f.manifests != "" && (f.address != "" || f.store != ""):
 		return controller.Report{}, process.WithHint(process.Usage("manifests are named, and what was published too"), "use one of --address, --store and -f")
 	case f.manifests != "":
-		return f.compile(cmd)
+		// What is wrong with the manifests is in the report.
+		source, err := f.source(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			return controller.Report{}, err
+		}
+		check, err := f.checker(cmd.Context(), source.Config, cmd.ErrOrStderr())
+		if err != nil {
+			return controller.Report{}, err
+		}
+		result, err := source.Once(cmd.Context(), check, time.Now(), "status")
+		if err != nil && len(result.Diagnostics) == 0 {
+			return controller.Report{}, err
+		}
+		return controller.CompiledReport(result, err), nil
 	case f.address != "":
 		r, err := askCompiler(ctx, f.address)
 		return r, process.WithHint(err, "name the address that compiler run was given with --metrics-address, or use --store if none runs")
@@ -95,23 +106,6 @@ func (f *statusFlags) report(cmd *cobra.Command) (controller.Report, error) {
 		return askStore(ctx, f.store, f.cluster.store(f.opening, slog.New(slog.DiscardHandler)))
 	}
 	return controller.Report{}, process.WithHint(process.Usage("neither a compiler nor a store is named"), "use --address HOST:PORT, --store STORE or -f DIR")
-}
-
-// compile compiles manifests. What is wrong with them is in the report.
-func (f *statusFlags) compile(cmd *cobra.Command) (controller.Report, error) {
-	source, err := f.source(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		return controller.Report{}, err
-	}
-	check, err := f.checker(cmd.Context(), source.Config, cmd.ErrOrStderr())
-	if err != nil {
-		return controller.Report{}, err
-	}
-	result, err := source.Once(cmd.Context(), check, time.Now(), "status")
-	if err != nil && len(result.Diagnostics) == 0 {
-		return controller.Report{}, err
-	}
-	return controller.CompiledReport(result, err), nil
 }
 
 // print writes a report for people.
@@ -228,7 +222,14 @@ func printReport(w io.Writer, r controller.Report, now time.Time) {
 // findings writes what was left out.
 func (p *reportPrinter) findings(r controller.Report) {
 	for _, f := range r.Found {
-		p.found(f)
+		name, since := "left out", ""
+		if f.Kind == "" {
+			name = "wrong"
+		}
+		if !f.Since.IsZero() {
+			since = "\nfor " + process.Age(p.now.Sub(f.Since))
+		}
+		p.line(name, "%s%s", p.text(f), since)
 	}
 	switch {
 	case r.Withheld > 0:
@@ -318,17 +319,6 @@ func (p *reportPrinter) text(f controller.Finding) string {
 	return strings.ReplaceAll(f.Diagnostic().String(), "\t", "")
 }
 
-func (p *reportPrinter) found(f controller.Finding) {
-	name, since := "left out", ""
-	if f.Kind == "" {
-		name = "wrong"
-	}
-	if !f.Since.IsZero() {
-		since = "\nfor " + process.Age(p.now.Sub(f.Since))
-	}
-	p.line(name, "%s%s", p.text(f), since)
-}
-
 // plural returns such as "2 hosts".
 func plural(n int, what string) string {
 	if n == 1 {
@@ -379,20 +369,6 @@ type reporter struct {
 	last   *controller.Report // what was written last, without the time of the last compile; nil for nothing
 	at     time.Time          // when
 	failed string             // the error of the last write, which is logged once
-}
-
-// newReporter returns what writes into the Secret.
-func newReporter(c cluster.Connection, name types.NamespacedName, status *controller.Status, leading func() bool, log *slog.Logger) (*reporter, error) {
-	client, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", c.Name, err)
-	}
-	return &reporter{
-		report: status.Report, leading: leading, log: log.With("secret", name.String()),
-		write: func(ctx context.Context, report []byte, at time.Time) error {
-			return configmapstore.WriteCompilerReport(ctx, client.CoreV1(), name, report, at)
-		},
-	}, nil
 }
 
 // run writes until ctx is done.

@@ -58,7 +58,11 @@ func (f *testFlags) test(cmd *cobra.Command, paths []string) error {
 		if err != nil {
 			return err
 		}
-		report.add(o)
+		if report.Tests = append(report.Tests, o); o.Passed {
+			report.Passed++
+		} else {
+			report.Failed++
+		}
 	}
 	if err := f.output.Write(cmd.OutOrStdout(), report, report.print); err != nil {
 		return err
@@ -103,14 +107,6 @@ type testReport struct {
 	Passed int              `json:"passed"`
 	Failed int              `json:"failed"`
 	Tests  []assert.Outcome `json:"tests"`
-}
-
-func (r *testReport) add(o assert.Outcome) {
-	if r.Tests = append(r.Tests, o); o.Passed {
-		r.Passed++
-	} else {
-		r.Failed++
-	}
 }
 
 func (r testReport) print(w io.Writer) error {

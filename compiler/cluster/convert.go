@@ -81,26 +81,9 @@ func (c converter) object(o any) (any, error) {
 		}
 		inputs.NoteUnknown(object, field)
 	}
-	strip(value)
-	return value, nil
-}
-
-// firstUnknown returns a field of the spec that a later version of the API has, or "". What is not known is not
-// served as if it were not there.
-func firstUnknown(unknown []error) string {
-	for _, err := range unknown {
-		if field, is := strings.CutPrefix(err.Error(), "unknown field \"spec."); is {
-			return "spec." + strings.TrimSuffix(field, "\"")
-		}
-	}
-	return ""
-}
-
-// strip takes out the fields that no compile looks at. The addresses of load
-// balancers stay, for Ingresses are told those of a Service. So does the status of objects of the
-// Gateway API, by which the compiler sees what it has to write, and the selector and the owner of a
-// Service that was made for a Gateway.
-func strip(value any) {
+	// Fields that no compile looks at go. The addresses of load balancers stay, for Ingresses are told those of a
+	// Service. So does the status of objects of the Gateway API, by which the compiler sees what it has to write,
+	// and the selector and the owner of a Service that was made for a Gateway.
 	switch o := value.(type) {
 	case *networkingv1.Ingress:
 		o.OwnerReferences, o.Finalizers = nil, nil
@@ -120,6 +103,18 @@ func strip(value any) {
 	case *inputs.Definition:
 		o.Strip()
 	}
+	return value, nil
+}
+
+// firstUnknown returns a field of the spec that a later version of the API has, or "". What is not known is not
+// served as if it were not there.
+func firstUnknown(unknown []error) string {
+	for _, err := range unknown {
+		if field, is := strings.CutPrefix(err.Error(), "unknown field \"spec."); is {
+			return "spec." + strings.TrimSuffix(field, "\"")
+		}
+	}
+	return ""
 }
 
 // equal reports whether the same is made of two versions of an object. A version has

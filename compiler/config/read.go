@@ -152,7 +152,13 @@ func (r *reader) decode(n *yaml.Node, into reflect.Value, path []string) {
 	case reflect.Struct:
 		r.decodeStruct(n, into, path)
 	case reflect.Map:
-		r.decodeMap(n, into, path)
+		// The keys of a map are text.
+		into.Set(reflect.MakeMap(into.Type()))
+		r.eachField(n, path, func(key, value *yaml.Node, at []string) {
+			item := reflect.New(into.Type().Elem()).Elem()
+			r.decode(value, item, at)
+			into.SetMapIndex(reflect.ValueOf(key.Value).Convert(into.Type().Key()), item)
+		})
 	case reflect.Slice:
 		into.Set(reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content)))
 		for i, item := range n.Content {
@@ -178,22 +184,13 @@ func shape(k reflect.Kind) yaml.Kind {
 
 func (r *reader) decodeStruct(n *yaml.Node, into reflect.Value, path []string) {
 	r.eachField(n, path, func(key, value *yaml.Node, at []string) {
-		target, ok := fieldByTag(into, key.Value)
-		if !ok {
+		i := slices.Index(tags(into.Type()), key.Value)
+		if i < 0 {
 			r.fault(key, field.JoinPath(at)+": unknown field", cmp.Or(process.DidYouMean(key.Value, tags(into.Type())), "use one of "+strings.Join(tags(into.Type()), ", ")))
 			return
 		}
+		target := into.Field(i)
 		r.decode(value, target, at)
-	})
-}
-
-// decodeMap fills a map whose keys are text.
-func (r *reader) decodeMap(n *yaml.Node, into reflect.Value, path []string) {
-	into.Set(reflect.MakeMap(into.Type()))
-	r.eachField(n, path, func(key, value *yaml.Node, at []string) {
-		item := reflect.New(into.Type().Elem()).Elem()
-		r.decode(value, item, at)
-		into.SetMapIndex(reflect.ValueOf(key.Value).Convert(into.Type().Key()), item)
 	})
 }
 
@@ -236,15 +233,6 @@ func describe(n *yaml.Node) string {
 		return "nothing"
 	}
 	return strconv.Quote(n.Value)
-}
-
-// fieldByTag returns the field of a struct with a JSON name.
-func fieldByTag(v reflect.Value, name string) (reflect.Value, bool) {
-	i := slices.Index(tags(v.Type()), name)
-	if i < 0 {
-		return reflect.Value{}, false
-	}
-	return v.Field(i), true
 }
 
 // tags lists the JSON names of the fields of a struct.

@@ -167,7 +167,11 @@ func (l *loop) turn(ctx context.Context) {
 		l.debounce.end(time.Now())
 	}
 	if l.leads && due(l.rivals.until(), time.Now()) {
-		l.forgetRival(time.Now())
+		// If it comes back, it is known.
+		l.Log.Info("the other compiler has published nothing for long, it is taken for gone", "machine", l.rivals.current.Machine, "snapshot", l.rivals.current.Snapshot.String())
+		l.rivals.current = nil
+		l.metrics.rivals.Set(0)
+		l.Status.rival(nil, time.Now())
 	}
 	if l.leads && l.pending != nil && due(l.republish.at, time.Now()) {
 		l.publishWhileLeading(ctx)
@@ -195,7 +199,10 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	}
 	if errors.Is(err, inputs.ErrIncomplete) {
 		timeline.Dropped("incomplete")
-		l.wait(err)
+		// A change of the objects ends the wait.
+		l.reread.reset()
+		l.Status.waiting(err)
+		l.Log.Info("compile waits", "for", err)
 		return
 	}
 	if l.config.former != nil && errors.Is(err, compiler.ErrTemplates) {
@@ -221,7 +228,14 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 			l.accept(time.Now())
 		}
 		l.reread.reset()
-		l.replace(result.Draft.Digest())
+		// It makes way for a newer draft. That one which the store could not take is never published is not passed over
+		// in silence.
+		newer := result.Draft.Digest()
+		l.drop("replaced")
+		if l.pending != nil && l.republish.wait != 0 && l.pending.Draft.Digest() != newer {
+			l.Log.Warn("snapshot never published, a newer one takes its place", "digest", l.pending.Draft.Digest().Short(), "newer", newer.Short())
+			l.metrics.replacedDraft()
+		}
 		l.pending, l.timeline = &result, timeline
 		l.from = objects
 		if l.Announcer != nil {
@@ -229,13 +243,6 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		}
 		l.republish.now(time.Now())
 	}
-}
-
-// wait notes what is waited for. A change of the objects ends the wait.
-func (l *loop) wait(err error) {
-	l.reread.reset()
-	l.Status.waiting(err)
-	l.Log.Info("compile waits", "for", err)
 }
 
 // trigger says what a compile is made for.
@@ -297,7 +304,15 @@ func (l *loop) publish(ctx context.Context) {
 	}
 	l.metrics.spent(l.timeline.spent())
 	if shrunk, ok := errors.AsType[*ShrinkError](err); ok {
-		l.hold(shrunk)
+		// The pending draft is kept until it is approved, or until the head of the store changes. Each draft is
+		// reported once.
+		if l.held == nil || *l.held != *shrunk {
+			l.Log.Error("snapshot held back, the published one stays", "lost", shrunk.Lost, "since", shrunk.Head.String(), "digest", shrunk.Digest.Short(), "hint", shrunk.Approval())
+			l.metrics.heldDraft()
+		}
+		l.held = shrunk
+		l.Status.published(l.previous, shrunk, time.Now())
+		l.republish.later(time.Now())
 		return
 	}
 	if rival, ok := errors.AsType[*RivalError](err); ok {
@@ -351,29 +366,6 @@ func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID,
 	draft.Provenance.Trigger = l.rivals.own.trigger(draft.Provenance.Trigger)
 	*draft = draft.WithSealed(previous)
 	return l.Store.Publish(ctx, *draft)
-}
-
-// hold keeps the pending draft until it is approved, or until the head of the store
-// changes. Each draft is reported once.
-func (l *loop) hold(shrunk *ShrinkError) {
-	if l.held == nil || *l.held != *shrunk {
-		l.Log.Error("snapshot held back, the published one stays", "lost", shrunk.Lost, "since", shrunk.Head.String(), "digest", shrunk.Digest.Short(), "hint", shrunk.Approval())
-		l.metrics.heldDraft()
-	}
-	l.held = shrunk
-	l.Status.published(l.previous, shrunk, time.Now())
-	l.republish.later(time.Now())
-}
-
-// replace makes way for a newer draft. That one which the store could not take is
-// never published is not passed over in silence.
-func (l *loop) replace(newer snapshots.Digest) {
-	l.drop("replaced")
-	if l.pending == nil || l.republish.wait == 0 || l.pending.Draft.Digest() == newer {
-		return
-	}
-	l.Log.Warn("snapshot never published, a newer one takes its place", "digest", l.pending.Draft.Digest().Short(), "newer", newer.Short())
-	l.metrics.replacedDraft()
 }
 
 // drop ends the timeline of the pending draft, if there is one, and says why.

@@ -239,11 +239,3 @@ func (l *loop) yields(head snapshots.Snapshot, draft snapshots.Draft) error {
 	}
 	return &RivalError{*rival}
 }
-
-// forgetRival forgets a compiler that has published nothing for long. If it comes back, it is known.
-func (l *loop) forgetRival(now time.Time) {
-	l.Log.Info("the other compiler has published nothing for long, it is taken for gone", "machine", l.rivals.current.Machine, "snapshot", l.rivals.current.Snapshot.String())
-	l.rivals.current = nil
-	l.metrics.rivals.Set(0)
-	l.Status.rival(nil, now)
-}

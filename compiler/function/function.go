@@ -96,7 +96,12 @@ func (r *run) run(ctx context.Context) error {
 	if r.report(found); r.invalid {
 		return nil
 	}
-	if err := r.judge(ctx, s.config); err != nil || r.invalid {
+	// HAProxy may find the configuration alone wrong.
+	faults, err := r.function.Check.Settings(ctx, s.config)
+	if err == nil {
+		r.report(inside(config.Places{}.Locate(faults)))
+	}
+	if err != nil || r.invalid {
 		return err
 	}
 	if err := carried[s.config.Certificates.Mode]; err != nil {
@@ -114,7 +119,21 @@ func (r *run) run(ctx context.Context) error {
 	if r.invalid {
 		return nil
 	}
-	return r.add(s, result)
+	// The snapshot has no time, so that the same list gives the same bytes. Its revision is 1; a store that takes
+	// it gives it another one.
+	d := result.Draft
+	d.Time = time.Time{}
+	d.Subject = compiler.Subject(snapshots.Snapshot{}, result)
+	made, err := configMap(s.Metadata.Namespace, s.Metadata.Name, d.Seal(1, snapshots.ID{}))
+	if errors.Is(err, errTooLarge) || errors.Is(err, errBadName) {
+		r.report(one(err.Error(), process.Hint(err)))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write the snapshot: %w", err)
+	}
+	r.list.Items = withSnapshot(r.list.Items, made)
+	return nil
 }
 
 // report adds diagnostics to the results.
@@ -124,15 +143,6 @@ func (r *run) report(found []diag.Diagnostic) {
 		r.list.Results = append(r.list.Results, r.items.result(d))
 		fmt.Fprintln(r.function.Log, r.items.line(d))
 	}
-}
-
-// judge reports what HAProxy finds wrong with the configuration alone.
-func (r *run) judge(ctx context.Context, c config.Config) error {
-	faults, err := r.function.Check.Settings(ctx, c)
-	if err == nil {
-		r.report(inside(config.Places{}.Locate(faults)))
-	}
-	return err
 }
 
 // compile compiles the items and the manifests.
@@ -155,24 +165,6 @@ func (r *run) compile(ctx context.Context, s settings) (compiler.Result, error) 
 		Templates: s.Spec.Templates, Config: s.config,
 	}
 	return source.Once(ctx, r.function.Check, r.function.Now, "fn")
-}
-
-// add adds the snapshot to the items. It has no time, so that the same list gives the same bytes. Its
-// revision is 1; a store that takes it gives it another one.
-func (r *run) add(s settings, result compiler.Result) error {
-	d := result.Draft
-	d.Time = time.Time{}
-	d.Subject = compiler.Subject(snapshots.Snapshot{}, result)
-	made, err := configMap(s.Metadata.Namespace, s.Metadata.Name, d.Seal(1, snapshots.ID{}))
-	if errors.Is(err, errTooLarge) || errors.Is(err, errBadName) {
-		r.report(one(err.Error(), process.Hint(err)))
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("write the snapshot: %w", err)
-	}
-	r.list.Items = withSnapshot(r.list.Items, made)
-	return nil
 }
 
 // Kind is the KRM kind of the function's configuration; its apiVersion is that of

@@ -134,7 +134,16 @@ func (x items) result(d diag.Diagnostic) *framework.Result {
 		}
 	}
 	if i, ok := x[d.Position.File]; ok {
-		i.locate(r, d.Position)
+		// The item, and the field of it, that the result is about.
+		if r.ResourceRef != nil {
+			r.ResourceRef.APIVersion = i.node.GetApiVersion()
+		}
+		if i.path != "" {
+			r.File = &framework.File{Path: i.path, Index: i.index}
+		}
+		if path := fieldAt(i.text, d.Position.Line, d.Position.Column); path != "" {
+			r.Field = &framework.Field{Path: path}
+		}
 	} else if d.Position.File != "" {
 		r.File = &framework.File{Path: d.Position.File}
 		if d.Position.Line > 0 {
@@ -145,19 +154,6 @@ func (x items) result(d diag.Diagnostic) *framework.Result {
 		}
 	}
 	return r
-}
-
-// locate sets the item, and the field of it, that a result is about.
-func (i item) locate(r *framework.Result, at diag.Position) {
-	if r.ResourceRef != nil {
-		r.ResourceRef.APIVersion = i.node.GetApiVersion()
-	}
-	if i.path != "" {
-		r.File = &framework.File{Path: i.path, Index: i.index}
-	}
-	if path := fieldAt(i.text, at.Line, at.Column); path != "" {
-		r.Field = &framework.Field{Path: path}
-	}
 }
 
 // line is a diagnostic for people: with the file and the field of an item, whose line is not known.

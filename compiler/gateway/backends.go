@@ -83,7 +83,9 @@ func newBackends(taker *access.Taker, tell func(...diag.Diagnostic)) *backends {
 func (b *backends) merge(w wants) {
 	for _, x := range w.backends {
 		add(b.byName, x)
-		b.demand(x)
+		if x.demand != nil {
+			b.demands[x.Name] = x.demand
+		}
 	}
 	for _, x := range w.ofConnections {
 		add(b.ofConnections, x)
@@ -225,16 +227,6 @@ func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *want
 	return made.Name
 }
 
-// takePlain is take for copies of requests, to which nothing is done.
-func (r *reader) takePlain(ref reference, w *wants, origin routing.Origin) string {
-	made, suffix := routing.Backend{Targets: []routing.Target{ref.target}}, "0"
-	if r.serve(&made, ref, w, false) {
-		suffix = digest([]policy.Filter(nil), policy.Duration(""), false, r.shown)
-	}
-	made.Name = ref.name + ":" + suffix
-	return w.add(made, origin)
-}
-
 // serve applies what the Service says of how it is spoken to, and a policy for it. What needs more than the
 // Service is not supported here, nor is what protects it, unless the backend is guarded: then nothing is served. It
 // reports whether servers are shown a certificate.
@@ -363,7 +355,28 @@ func (b *backends) model(m *routing.Model) {
 			used[share.Backend] = true
 		}
 	}
-	b.takeDemands(used)
+	// Where something cannot be had that the options of a backend name, nothing is served.
+	for _, name := range slices.Sorted(maps.Keys(b.demands)) {
+		d := b.demands[name]
+		if !used[name] {
+			continue
+		}
+		b.tell(d.found...)
+		usable := !d.refused
+		for _, l := range d.lists {
+			usable = b.access.Lists(l) && usable
+		}
+		for _, u := range d.users {
+			b.access.Users(*u)
+		}
+		for _, p := range d.policies {
+			filters, ok := b.access.Policy(p, b.byName[name].Filters)
+			b.byName[name].Filters, usable = filters, usable && ok
+		}
+		if !usable {
+			shut(b.byName[name])
+		}
+	}
 	for _, name := range slices.Collect(maps.Keys(used)) {
 		if b := b.byName[name]; b != nil {
 			for _, also := range b.Named() {

@@ -199,7 +199,13 @@ func (a *authorities) authority(by diag.Object, refs []attach.Reference, invalid
 			wrong(string(gatewayv1.ListenerReasonRefNotPermitted), fmt.Sprintf("no ReferenceGrant of the namespace %s permits the reference to ConfigMap %s/%s", to.Namespace, to.Namespace, to.Name))
 			continue
 		}
-		found := a.of(types.NamespacedName{Namespace: to.Namespace, Name: to.Name})
+		name := types.NamespacedName{Namespace: to.Namespace, Name: to.Name}
+		found, is := a.known[name]
+		if !is {
+			a.asked[name] = true
+			found = a.parse(name)
+			a.known[name] = found
+		}
 		if found.why != "" {
 			wrong(string(gatewayv1.ListenerReasonInvalidCACertificateRef), fmt.Sprintf("ConfigMap %s/%s %s", to.Namespace, to.Name, found.why))
 			continue
@@ -231,17 +237,6 @@ func (a *authorities) warn(f *findings) {
 			}
 		}
 	}
-}
-
-// of returns the authorities of a ConfigMap.
-func (a *authorities) of(name types.NamespacedName) authority {
-	found, is := a.known[name]
-	if !is {
-		a.asked[name] = true
-		found = a.parse(name)
-		a.known[name] = found
-	}
-	return found
 }
 
 func (a *authorities) parse(name types.NamespacedName) authority {

@@ -73,7 +73,24 @@ func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], u under) *claims 
 		r.readConnections()
 		return r.claims
 	}
-	r.readOptions()
+	// The problems of options together are said once, without a Service.
+	own, problems := options.Read(options.OnRoute, r.Value.Annotations)
+	_, more, closed := options.Resolve(own)
+	own.Closed = own.Closed || closed
+	for _, p := range slices.Concat(problems, more[0]) {
+		r.report(p.Severity, r.Position("metadata", "annotations", p.Annotation), p.Message, p.Hint)
+	}
+	r.own, r.options = own, own
+	for _, l := range slices.Backward(r.levels) {
+		r.options = r.options.Inherit(l.defaults)
+	}
+	if own.Has("timeout-server") {
+		for i, rule := range r.specRules() {
+			if rule.Timeouts != nil {
+				r.report(diag.Warning, r.Position("spec", "rules", i, "timeouts"), "the timeouts of this rule hold, and not annotation "+options.Prefix+"timeout-server", "")
+			}
+		}
+	}
 	for i, rule := range r.specRules() {
 		var c ruleClaims
 		if c.matches, c.problem = r.rule(i, rule, &c.wants); c.problem != nil {

@@ -14,36 +14,10 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
-	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
 // closing is the backend of connections whose backend cannot be had: without servers they are closed.
 const closing = "hapsnap_unavailable:tcp"
-
-// connectionRoutes returns the routes of connections as HTTPRoutes that have the same parents, hosts and
-// backends: see [reader.readConnections].
-func connectionRoutes(in inputs.GatewayAPI) []route {
-	var out []route
-	for _, o := range in.TLSRoutes {
-		r := connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec)
-		r.Value.Spec.Hostnames = o.Value.Spec.Hostnames
-		for _, rule := range o.Value.Spec.Rules {
-			r.Value.Spec.Rules = append(r.Value.Spec.Rules, refsAsHTTP(rule.BackendRefs))
-		}
-		out = append(out, route{r, o.Value})
-	}
-	for _, o := range in.TCPRoutes {
-		r := connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec)
-		for _, rule := range o.Value.Spec.Rules {
-			r.Value.Spec.Rules = append(r.Value.Spec.Rules, refsAsHTTP(rule.BackendRefs))
-		}
-		out = append(out, route{r, o.Value})
-	}
-	for _, o := range in.UDPRoutes {
-		out = append(out, route{connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec), o.Value})
-	}
-	return out
-}
 
 func connectionRoute[T any](o inputs.Object[T], meta metav1.ObjectMeta, common gatewayv1.CommonRouteSpec) inputs.Object[gatewayv1.HTTPRoute] {
 	return inputs.Object[gatewayv1.HTTPRoute]{Ref: o.Ref, At: o.At, Value: &gatewayv1.HTTPRoute{ObjectMeta: meta, Spec: gatewayv1.HTTPRouteSpec{CommonRouteSpec: common}}}
@@ -92,15 +66,6 @@ func (r *reader) readConnections() {
 			r.resolve(found.problem)
 		}
 		r.references = append(r.references, found)
-	}
-}
-
-// connectionMatch is the match of a route of connections, which takes all of them.
-func (c *claims) connectionMatch() layout.Match {
-	at := []any{"spec", "rules", 0}
-	return layout.Match{
-		PathMatch: routing.PathMatch{Type: routing.Prefix}, Origin: routing.Origin{Object: c.Ref, Position: c.Position(at...), Field: manifests.FieldPath(at)},
-		Rank: layout.Rank{Created: c.Value.CreationTimestamp.Time, Namespace: c.Object.Ref.Namespace, Name: c.Ref.Name},
 	}
 }
 
@@ -177,17 +142,6 @@ func (b *bind) routesConnections() bool {
 // takesRequests reports whether a port has a listener of requests.
 func (b *bind) takesRequests() bool {
 	return slices.ContainsFunc(b.of, func(l *attach.Listener) bool { return !l.RoutesConnections() })
-}
-
-// requests returns the listeners of a port as they are for requests: those of connections have none.
-func (b *bind) requests() []layout.Listener {
-	out := slices.Clone(b.listeners)
-	for i, l := range b.of {
-		if l.RoutesConnections() {
-			out[i].Matches = nil
-		}
-	}
-	return out
 }
 
 // listener returns a port with listeners of connections as a model has it.

@@ -216,11 +216,31 @@ func (t *gateways) open(g *attach.Gateway, port int) {
 // judge says what the status of the Gateways and their ListenerSets is to say, once the routes are attached.
 func (t *gateways) judge() {
 	for _, g := range t.world.Gateways {
-		v := gatewayVerdict(g)
+		v := GatewayVerdict{Ref: g.Ref}
+		for _, l := range g.Listeners {
+			v.Status.Listeners = append(v.Status.Listeners, listenerVerdict(l, g.Value.Generation))
+		}
+		v.Status.Conditions = ownerConditions(&g.Owner, g.Unplaced, string(gatewayv1.GatewayReasonInvalid), g.Value.Generation)
+		v.Status.Conditions = append(v.Status.Conditions, referenceConditions(g)...)
+		for _, a := range g.Addresses {
+			v.Status.Addresses = append(v.Status.Addresses, gatewayv1.GatewayStatusAddress{Type: new(gatewayv1.IPAddressType), Value: a})
+		}
+		sets := int32(0)
+		for _, s := range g.Sets {
+			if s.Refused.Fine() && slices.ContainsFunc(s.Listeners, (*attach.Listener).Valid) {
+				sets++
+			}
+		}
+		v.Status.AttachedListenerSets = &sets
 		v.Service = t.service(g)
 		t.verdicts.Gateways = append(t.verdicts.Gateways, v)
 		for _, s := range g.Sets {
-			t.verdicts.Sets = append(t.verdicts.Sets, setVerdict(s))
+			set := SetVerdict{Ref: s.Ref}
+			for _, l := range s.Listeners {
+				set.Status.Listeners = append(set.Status.Listeners, gatewayv1.ListenerEntryStatus(listenerVerdict(l, s.Value.Generation)))
+			}
+			set.Status.Conditions = ownerConditions(&s.Owner, s.Gateway.Unplaced, string(gatewayv1.ListenerSetReasonListenersNotValid), s.Value.Generation)
+			t.verdicts.Sets = append(t.verdicts.Sets, set)
 		}
 	}
 }
@@ -240,11 +260,28 @@ func place(gateways []*attach.Gateway, networks []netip.Prefix) {
 	}
 	p := pool{networks: networks, taken: map[netip.Addr]string{}}
 	for _, g := range gateways {
-		p.keep(g)
+		// A Gateway keeps what its status says that it has, unless it names something else.
+		if !g.Refused.Fine() {
+			continue
+		}
+		var has []string
+		for _, a := range g.Value.Status.Addresses {
+			has = append(has, a.Value)
+		}
+		want := named(g)
+		if len(has) == 0 || len(want) > 0 && !slices.Equal(has, want) || len(want) == 0 && len(has) > 1 {
+			continue
+		}
+		if usable, why := p.usable(has); why.Fine() {
+			p.take(g, usable)
+		}
 	}
 	for _, g := range gateways {
 		if g.Refused.Fine() && len(g.Addresses) == 0 && len(named(g)) > 0 {
-			p.give(g, named(g))
+			usable, why := p.usable(named(g))
+			if g.Unplaced = why; why.Fine() {
+				p.take(g, usable)
+			}
 		}
 	}
 	for _, g := range gateways {
@@ -263,31 +300,6 @@ func named(g *attach.Gateway) []string {
 		}
 	}
 	return out
-}
-
-// keep leaves a Gateway what its status says that it has, unless it names something else.
-func (p pool) keep(g *attach.Gateway) {
-	if !g.Refused.Fine() {
-		return
-	}
-	var has []string
-	for _, a := range g.Value.Status.Addresses {
-		has = append(has, a.Value)
-	}
-	want := named(g)
-	if len(has) == 0 || len(want) > 0 && !slices.Equal(has, want) || len(want) == 0 && len(has) > 1 {
-		return
-	}
-	if usable, why := p.usable(has); why.Fine() {
-		p.take(g, usable)
-	}
-}
-
-func (p pool) give(g *attach.Gateway, want []string) {
-	usable, why := p.usable(want)
-	if g.Unplaced = why; why.Fine() {
-		p.take(g, usable)
-	}
 }
 
 func (p pool) giveFree(g *attach.Gateway) {

@@ -96,13 +96,6 @@ func (m *Memo) claimer(s *source) *claimer {
 	return c
 }
 
-// remember has the Memo remember what was used, and nothing else.
-func (c *claimer) remember() {
-	if c.memo != nil && c.memo.readOnly == nil {
-		c.memo.last.Store(&c.now)
-	}
-}
-
 // routes returns the routes of all kinds, the oldest first.
 func (c *claimer) routes(in inputs.GatewayAPI) []route {
 	var all []route
@@ -116,7 +109,28 @@ func (c *claimer) routes(in inputs.GatewayAPI) []route {
 		}
 		all = append(all, route{asHTTP(o), o.Value})
 	}
-	return sortedBy(append(all, connectionRoutes(in)...), func(r route) inputs.Object[gatewayv1.HTTPRoute] { return r.Object })
+	// Routes of connections are read as HTTPRoutes that have the same parents, hosts and backends: see
+	// [reader.readConnections].
+	var connections []route
+	for _, o := range in.TLSRoutes {
+		r := connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec)
+		r.Value.Spec.Hostnames = o.Value.Spec.Hostnames
+		for _, rule := range o.Value.Spec.Rules {
+			r.Value.Spec.Rules = append(r.Value.Spec.Rules, refsAsHTTP(rule.BackendRefs))
+		}
+		connections = append(connections, route{r, o.Value})
+	}
+	for _, o := range in.TCPRoutes {
+		r := connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec)
+		for _, rule := range o.Value.Spec.Rules {
+			r.Value.Spec.Rules = append(r.Value.Spec.Rules, refsAsHTTP(rule.BackendRefs))
+		}
+		connections = append(connections, route{r, o.Value})
+	}
+	for _, o := range in.UDPRoutes {
+		connections = append(connections, route{connectionRoute(o, o.Value.ObjectMeta, o.Value.Spec.CommonRouteSpec), o.Value})
+	}
+	return sortedBy(append(all, connections...), func(r route) inputs.Object[gatewayv1.HTTPRoute] { return r.Object })
 }
 
 // of returns the claims of a route, those that are remembered if they would be made again. Whether they would is

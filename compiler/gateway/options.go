@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -31,28 +30,6 @@ type demand struct {
 	found    []diag.Diagnostic
 	// refused says that what protects cannot be had, such as the Service that is to be asked for authentication.
 	refused bool
-}
-
-// readOptions reads the annotations of a route. The problems of options together are said once, without a Service.
-func (r *reader) readOptions() {
-	own, problems := options.Read(options.OnRoute, r.Value.Annotations)
-	_, more, closed := options.Resolve(own)
-	own.Closed = own.Closed || closed
-	for _, p := range slices.Concat(problems, more[0]) {
-		r.report(p.Severity, r.Position("metadata", "annotations", p.Annotation), p.Message, p.Hint)
-	}
-	r.own, r.options = own, own
-	for _, l := range slices.Backward(r.levels) {
-		r.options = r.options.Inherit(l.defaults)
-	}
-	if !own.Has("timeout-server") {
-		return
-	}
-	for i, rule := range r.specRules() {
-		if rule.Timeouts != nil {
-			r.report(diag.Warning, r.Position("spec", "rules", i, "timeouts"), "the timeouts of this rule hold, and not annotation "+options.Prefix+"timeout-server", "")
-		}
-	}
 }
 
 // misplaced reports the options on an object of a kind that has none, and returns why it is not served if one of them would
@@ -202,39 +179,6 @@ func (r *reader) redirect(filters []policy.Filter, w *wants, origin routing.Orig
 	return made.Name
 }
 
-// demand takes note of what the options of a backend name.
-func (b *backends) demand(x wanted) {
-	if x.demand != nil {
-		b.demands[x.Name] = x.demand
-	}
-}
-
-// takeDemands takes what the options of backends name that are used. Where something of it cannot be had, nothing is
-// served.
-func (b *backends) takeDemands(used map[string]bool) {
-	for _, name := range slices.Sorted(maps.Keys(b.demands)) {
-		d := b.demands[name]
-		if !used[name] {
-			continue
-		}
-		b.tell(d.found...)
-		usable := !d.refused
-		for _, l := range d.lists {
-			usable = b.access.Lists(l) && usable
-		}
-		for _, u := range d.users {
-			b.access.Users(*u)
-		}
-		for _, p := range d.policies {
-			filters, ok := b.access.Policy(p, b.byName[name].Filters)
-			b.byName[name].Filters, usable = filters, usable && ok
-		}
-		if !usable {
-			shut(b.byName[name])
-		}
-	}
-}
-
 // shut takes everything from a backend that is to answer 503: what protects it cannot be had, or would do something else
 // than was asked.
 func shut(b *routing.Backend) {
@@ -360,11 +304,6 @@ func (r *reader) asker(namespace string, spot func(option string) access.Spot) a
 	return access.Asker{Namespace: namespace, Spot: spot, SharedServices: r.sharedServices, Inspection: r.inspection, Service: r.service, Port: servicePort}
 }
 
-// ownSpot is where an option of the route stands.
-func (r *reader) ownSpot(option string) access.Spot {
-	return (&level{ref: r.Ref, at: r.Position}).spot(option)
-}
-
 // layers returns what protects a backend of a route, the outermost first: the route's Gateway, its ListenerSet and the
 // route itself.
 func (r *reader) layers() []layer {
@@ -388,7 +327,7 @@ func (r *reader) spotOf(option string) access.Spot {
 			}
 		}
 	}
-	return r.ownSpot(option)
+	return (&level{ref: r.Ref, at: r.Position}).spot(option)
 }
 
 // join gives a backend what several layers ask for, all of which hold.

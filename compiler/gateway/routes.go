@@ -82,7 +82,12 @@ func (t *routes) read(o route) *read {
 		r.refused, r.dropped = r.dropped, attach.Verdict{}
 	}
 	if r.isOfConnections() && r.refused.Fine() {
-		r.matches = []layout.Match{r.connectionMatch()}
+		// A route of connections has one match, which takes all of them.
+		at := []any{"spec", "rules", 0}
+		r.matches = []layout.Match{{
+			PathMatch: routing.PathMatch{Type: routing.Prefix}, Origin: routing.Origin{Object: r.Ref, Position: r.Position(at...), Field: manifests.FieldPath(at)},
+			Rank: layout.Rank{Created: r.Value.CreationTimestamp.Time, Namespace: r.Object.Ref.Namespace, Name: r.Ref.Name},
+		}}
 	}
 	return r
 }

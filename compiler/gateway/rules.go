@@ -398,7 +398,13 @@ func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.F
 			continue
 		}
 		if share.Numerator > 0 {
-			share.Backend = r.takePlain(found, w, origin)
+			// Nothing is done to copies of requests.
+			made, suffix := routing.Backend{Targets: []routing.Target{found.target}}, "0"
+			if r.serve(&made, found, w, false) {
+				suffix = digest([]policy.Filter(nil), policy.Duration(""), false, r.shown)
+			}
+			made.Name = found.name + ":" + suffix
+			share.Backend = w.add(made, origin)
 			out = append(out, share)
 		}
 	}

@@ -91,7 +91,10 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	for _, o := range r.claimer.routes(in.Gateway) {
 		r.route(o)
 	}
-	r.claimer.remember()
+	// What was used is remembered, and nothing else.
+	if r.claimer.memo != nil && r.claimer.memo.readOnly == nil {
+		r.claimer.memo.last.Store(&r.claimer.now)
+	}
 	r.closeBarred()
 	g.judge()
 	verdicts.Policies = policies.verdicts()
@@ -172,7 +175,14 @@ func modelOf(t *gateways, backends *backends) routing.Model {
 			continue
 		}
 		m.Binds = append(m.Binds, b.Bind)
-		hosts, over := layout.Hosts(name, t.cfg.Form, b.requests())
+		// Listeners of connections have no matches of requests.
+		requests := slices.Clone(b.listeners)
+		for i, l := range b.of {
+			if l.RoutesConnections() {
+				requests[i].Matches = nil
+			}
+		}
+		hosts, over := layout.Hosts(name, t.cfg.Form, requests)
 		m.Hosts = append(m.Hosts, hosts...)
 		for _, o := range over {
 			t.report(diag.Error, o.Match.Origin.Object, o.Match.Origin.Position, o.String()+"; what comes after is not served", "use fewer matches for one path")

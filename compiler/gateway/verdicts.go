@@ -106,26 +106,6 @@ func classVerdict(c inputs.Object[gatewayv1.GatewayClass], cfg Config, of api) C
 	}}
 }
 
-func gatewayVerdict(g *attach.Gateway) GatewayVerdict {
-	out := GatewayVerdict{Ref: g.Ref}
-	for _, l := range g.Listeners {
-		out.Status.Listeners = append(out.Status.Listeners, listenerVerdict(l, g.Value.Generation))
-	}
-	out.Status.Conditions = ownerConditions(&g.Owner, g.Unplaced, string(gatewayv1.GatewayReasonInvalid), g.Value.Generation)
-	out.Status.Conditions = append(out.Status.Conditions, referenceConditions(g)...)
-	for _, a := range g.Addresses {
-		out.Status.Addresses = append(out.Status.Addresses, gatewayv1.GatewayStatusAddress{Type: new(gatewayv1.IPAddressType), Value: a})
-	}
-	sets := int32(0)
-	for _, s := range g.Sets {
-		if s.Refused.Fine() && slices.ContainsFunc(s.Listeners, (*attach.Listener).Valid) {
-			sets++
-		}
-	}
-	out.Status.AttachedListenerSets = &sets
-	return out
-}
-
 // referenceConditions say whether what a Gateway refers to is there, and whether it takes clients without a
 // certificate where it asks for one.
 func referenceConditions(g *attach.Gateway) []metav1.Condition {
@@ -143,15 +123,6 @@ func referenceConditions(g *attach.Gateway) []metav1.Condition {
 			Message: "clients without a valid certificate are let in, as the mode AllowInsecureFallback says",
 		})
 	}
-	return out
-}
-
-func setVerdict(s *attach.Set) SetVerdict {
-	out := SetVerdict{Ref: s.Ref}
-	for _, l := range s.Listeners {
-		out.Status.Listeners = append(out.Status.Listeners, gatewayv1.ListenerEntryStatus(listenerVerdict(l, s.Value.Generation)))
-	}
-	out.Status.Conditions = ownerConditions(&s.Owner, s.Gateway.Unplaced, string(gatewayv1.ListenerSetReasonListenersNotValid), s.Value.Generation)
 	return out
 }
 

@@ -33,18 +33,6 @@ type certificates struct {
 	observe func(*corev1.Secret) *observation
 }
 
-// take returns the certificate of a Secret that an Ingress names. It is
-// referenced even if it cannot be served as it is here: it is joined when a
-// snapshot is pushed, and may be mended by then.
-func (t *certificates) take(by ownership.Claimant, name snapshots.SecretName, named routing.Origin) *routing.Certificate {
-	c, missing := t.of(name, named, hostsWithout)
-	if missing {
-		t.report(diag.Warning, by, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
-			"its hosts get the default certificate until it does"+t.wherePushed())
-	}
-	return c
-}
-
 // wherePushed says where a Secret with a certificate has to be that is not here.
 func (t *certificates) wherePushed() string {
 	if t.cfg.CertificatesAsSeen {
@@ -291,7 +279,13 @@ func (t *serverNames) take(by ownership.Claimant, entry tlsEntry, host string, a
 			"name the same Secret in both"+winnerAt(claim.origin))
 		return
 	}
-	c := t.certs.take(by, secret, entry.named)
+	// It is referenced even if it cannot be served as it is here: it is joined when a snapshot is pushed, and may
+	// be mended by then.
+	c, missing := t.certs.of(secret, entry.named, hostsWithout)
+	if missing {
+		t.certs.report(diag.Warning, by, entry.named.Position, fmt.Sprintf("Secret %s does not exist here", secret),
+			"its hosts get the default certificate until it does"+t.certs.wherePushed())
+	}
 	t.sameKind(by, host, claim.secrets, c, at)
 	claim.secrets = append(claim.secrets, secret)
 	if o := c.Observed; o != nil && !hostname.Covers(o.Names, host) {

@@ -137,24 +137,11 @@ func (t *connections) annotatedService(s inputs.Object[corev1.Service]) {
 	if c.Secret != "" {
 		w.secret = snapshots.SecretName{Namespace: s.Ref.Namespace, Name: c.Secret}
 	}
-	if w.hosts = t.ownHosts(by, s.Ref.Namespace, c.SNI); len(w.hosts) < len(c.SNI) && len(w.hosts) == 0 {
-		return
-	}
-	for _, p := range c.Ports {
-		if t.mayOpen(by, s.Ref.Namespace, p.Port) {
-			w.port, w.target = p.Port, p.Target
-			t.claimPort(w)
-		}
-	}
-}
-
-// ownHosts returns the hosts that Services of a namespace may have connections of, and tells
-// a Service of others.
-func (t *connections) ownHosts(by claimant, namespace string, hosts []string) []string {
-	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
-		s, o := t.hosts.owners.StandingOf(namespace, hostname.Of(host))
+	// A Service is told of hosts that its namespace may have no connections of.
+	w.hosts = slices.DeleteFunc(slices.Clone(c.SNI), func(host string) bool {
+		standing, o := t.hosts.owners.StandingOf(s.Ref.Namespace, hostname.Of(host))
 		switch {
-		case s != ownership.Strange:
+		case standing != ownership.Strange:
 			return false
 		case o == nil:
 			by.report(diag.Error, "tcp-sni", fmt.Sprintf("host %s is not used: it is in a domain that is reserved for other namespaces", host), "use another host")
@@ -163,6 +150,15 @@ func (t *connections) ownHosts(by claimant, namespace string, hosts []string) []
 		}
 		return true
 	})
+	if len(w.hosts) < len(c.SNI) && len(w.hosts) == 0 {
+		return
+	}
+	for _, p := range c.Ports {
+		if t.mayOpen(by, s.Ref.Namespace, p.Port) {
+			w.port, w.target = p.Port, p.Target
+			t.claimPort(w)
+		}
+	}
 }
 
 // mayOpen reports whether a Service may open a port, and tells it if not.
@@ -210,7 +206,28 @@ func (t *connections) claimPort(w wish) {
 		return
 	}
 	t.listeners[w.port] = l
-	route := routing.ConnectionRoute{Backend: t.tcpBackend(w), Origin: w.by.origin}
+	// Wishes for one port of a Service share the backend, unless they send the client's address differently: the
+	// first part of the name, which no namespace can be before three more parts, tells them apart.
+	prefix := "tcp"
+	if w.send > 0 {
+		prefix = fmt.Sprintf("tcp-v%d", w.send)
+	}
+	service, exists := t.resolver.service(w.service)
+	r := t.resolveTarget(w, service, exists)
+	if f := r.finding; f.message != "" {
+		w.by.report(f.severity, "target", f.message+closesConnections, f.hint)
+	}
+	d := &connectionDemand{backend: routing.Backend{Name: prefix + "_" + r.name, Targets: r.targets}}
+	if exists {
+		d.addOptions(service, options.Values{}, nil, nil)
+	}
+	if w.send > 0 {
+		if d.backend.Upstream == nil {
+			d.backend.Upstream = &policy.Upstream{Protocol: policy.Opaque}
+		}
+		d.backend.Upstream.ProxyProtocol = w.send
+	}
+	route := routing.ConnectionRoute{Backend: t.connectionBackend(d, w.by.origin).Name, Origin: w.by.origin}
 	if w.secret != (snapshots.SecretName{}) {
 		route.Terminate, route.Certificate = true, t.connectionCertificate(w)
 	}
@@ -261,33 +278,6 @@ func (t *connections) modelListeners() []routing.Listener {
 
 // closesConnections is what becomes of connections that lead nowhere.
 const closesConnections = "; its connections are closed"
-
-// tcpBackend adds the backend of a wish, and returns its name. Wishes for one
-// port of a Service share it, unless they send the client's address differently:
-// the first part of the name, which no namespace can be before three more parts,
-// tells them apart.
-func (t *connections) tcpBackend(w wish) string {
-	prefix := "tcp"
-	if w.send > 0 {
-		prefix = fmt.Sprintf("tcp-v%d", w.send)
-	}
-	service, exists := t.resolver.service(w.service)
-	r := t.resolveTarget(w, service, exists)
-	if f := r.finding; f.message != "" {
-		w.by.report(f.severity, "target", f.message+closesConnections, f.hint)
-	}
-	d := &connectionDemand{backend: routing.Backend{Name: prefix + "_" + r.name, Targets: r.targets}}
-	if exists {
-		d.addOptions(service, options.Values{}, nil, nil)
-	}
-	if w.send > 0 {
-		if d.backend.Upstream == nil {
-			d.backend.Upstream = &policy.Upstream{Protocol: policy.Opaque}
-		}
-		d.backend.Upstream.ProxyProtocol = w.send
-	}
-	return t.connectionBackend(d, w.by.origin).Name
-}
 
 // connectionBackend returns the backend of a demand for connections, which it makes if it is new.
 func (t *connections) connectionBackend(d *connectionDemand, origin routing.Origin) *routing.Backend {

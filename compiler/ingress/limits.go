@@ -87,32 +87,6 @@ func (s size) plus(o size) size {
 	return size{s.routes + o.routes, s.text + o.text, max(s.longest, o.longest), s.bytes + o.bytes}
 }
 
-// size returns what an Ingress asks for. Each counts as one route at least.
-func (s source) size(aliases []string) size {
-	ing := s.ingress
-	var out size
-	for _, rule := range ing.Value.Spec.Rules {
-		hosts := append([]string{rule.Host}, aliases...)
-		if rule.HTTP == nil || len(rule.HTTP.Paths) == 0 {
-			out.addRoutes(hosts, "")
-			continue
-		}
-		for _, p := range rule.HTTP.Paths {
-			out.addRoutes(hosts, p.Path)
-		}
-	}
-	for _, entry := range ing.Value.Spec.TLS {
-		for _, host := range entry.Hosts {
-			out.addRoutes([]string{host}, "")
-		}
-	}
-	out.routes = max(1, out.routes)
-	if own := optionBytes(ing.Value.Annotations); own > 0 {
-		out.bytes = s.expandedBytes(own)
-	}
-	return out
-}
-
 // addRoutes adds those of a path of hosts.
 func (s *size) addRoutes(hosts []string, path string) {
 	text := len(path)

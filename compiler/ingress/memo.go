@@ -214,7 +214,14 @@ func (c *claimer) candidates(in inputs.Inputs, t *merge) []*candidate {
 			}
 			return
 		}
-		x := c.candidate(ing, broken)
+		routes := allRoutes
+		x := &candidate{outline: of(c, ing, outlines, routes, outlineOf), broken: broken}
+		x.claims = func() *claims { return of(c, ing, served, routes, claimsOf) }
+		x.closed = func() *claims { return of(c, ing, closedRoutes, routes, closedClaimsOf) }
+		x.cut = func(most int) {
+			routes = most
+			x.outline = of(c, ing, outlines, routes, outlineOf)
+		}
 		if !broken && !t.leftOut(x.outline) {
 			t.add(found...)
 		}
@@ -231,16 +238,4 @@ func (c *claimer) candidates(in inputs.Inputs, t *merge) []*candidate {
 	}
 	slices.SortFunc(ours, func(a, b *candidate) int { return a.Compare(b.Claimant) })
 	return ours
-}
-
-func (c *claimer) candidate(ing ingress, broken bool) *candidate {
-	routes := allRoutes
-	x := &candidate{outline: of(c, ing, outlines, routes, outlineOf), broken: broken}
-	x.claims = func() *claims { return of(c, ing, served, routes, claimsOf) }
-	x.closed = func() *claims { return of(c, ing, closedRoutes, routes, closedClaimsOf) }
-	x.cut = func(most int) {
-		routes = most
-		x.outline = of(c, ing, outlines, routes, outlineOf)
-	}
-	return x
 }

@@ -37,7 +37,30 @@ func (t *merge) merge(c *claims, protects bool) {
 	t.mergeDefault()
 	t.mergeRules()
 	t.mergeTLS()
-	t.redirectWWW()
+	// The same names with www. before them, or without it, redirect to the hosts of the Ingress. An Ingress that
+	// names such a host in a rule, or as an alias, keeps it, however young it is: a host that is served is not
+	// redirected.
+	if !t.turn.redirectWWW || t.turn.denied {
+		return
+	}
+	by := t.turn.claims
+	at := by.Origin(annotationPath("redirect-www")...)
+	for _, host := range by.ruleHosts {
+		host = hostname.Normal(host)
+		from := otherName(host)
+		if message, _ := hostname.Check(from); strings.HasPrefix(host, "*.") || message != "" || t.hosts.routed[from] || t.hosts.byName[from] != nil {
+			continue
+		}
+		if !t.hosts.mayDecide(by.Claimant, at.Position, "annotation redirect-www", host) || !t.hosts.mayDecide(by.Claimant, at.Position, "annotation redirect-www", from) {
+			continue
+		}
+		// Names of Services hold no underscore, so that no other backend has this name.
+		backend := "hapsnap_www_" + host
+		t.backends.byName[backend] = &routing.Backend{Name: backend, Filters: []policy.Filter{policy.HostRedirect{Host: host, Code: 308}}, Origins: []routing.Origin{at}}
+		h := &virtualHost{origin: at, form: t.formOf(from), routes: map[routing.PathMatch]claim{}}
+		h.routes[routing.PathMatch{Type: routing.Prefix}] = claim{by: by, backend: backend, origin: at}
+		t.hosts.byName[from] = h
+	}
 }
 
 // begin begins the turn of an Ingress, and finds out which aliases it may have.
@@ -124,7 +147,17 @@ func (t *merge) ruleOf(r rule) {
 	}
 	servesAll := t.turn.clients.Authority == "" && !t.turn.denied && !t.turn.values.Closed // clients without a certificate too
 	host.open = host.open || standing == ownership.Owns && servesAll
-	t.reportForm(r, host)
+	// Another Ingress may say how the paths of the host are compared.
+	rules, holds := t.turn.pathRules, host.form
+	if rules.said && rules.form != holds {
+		option := "path-parameters"
+		if t.turn.paths.Normalize != nil && (rules.form == routing.AsSent || holds == routing.AsSent) {
+			option = "normalize-paths"
+		}
+		t.report(diag.Warning, t.turn.Claimant, t.turn.Position(annotationPath(option)...),
+			"annotation "+options.Prefix+option+" is not used for the paths"+ofHost(r.host)+": "+host.origin.Object.String()+" has the host, and says how they are compared",
+			"say it there")
+	}
 	t.connections.take(by.Claimant, r, t.turn.passthrough && !t.turn.denied)
 	for _, p := range r.paths {
 		if _, left := by.unusable[p.at]; !left {
@@ -135,21 +168,6 @@ func (t *merge) ruleOf(r rule) {
 			host.held = true
 		}
 	}
-}
-
-// reportForm reports that another Ingress says how the paths of a host are compared.
-func (t *merge) reportForm(r rule, host *virtualHost) {
-	rules, holds := t.turn.pathRules, host.form
-	if !rules.said || rules.form == holds {
-		return
-	}
-	option := "path-parameters"
-	if t.turn.paths.Normalize != nil && (rules.form == routing.AsSent || holds == routing.AsSent) {
-		option = "normalize-paths"
-	}
-	t.report(diag.Warning, t.turn.Claimant, t.turn.Position(annotationPath(option)...),
-		"annotation "+options.Prefix+option+" is not used for the paths"+ofHost(r.host)+": "+host.origin.Object.String()+" has the host, and says how they are compared",
-		"say it there")
 }
 
 // denyPath answers 503 to the requests that an unusable path of a protecting Ingress may have been meant
@@ -273,33 +291,6 @@ func (t *merge) fallbackOf(c claim) string {
 	backend := from.Name + "_" + serviceAndPort(r)
 	t.backends.variant(from, c, backend, r.targets, at)
 	return backend
-}
-
-// redirectWWW redirects to the hosts of the Ingress from the same names with www. before them, or
-// without it. An Ingress that names such a host in a rule, or as an alias, keeps it, however young it is:
-// a host that is served is not redirected.
-func (t *merge) redirectWWW() {
-	if !t.turn.redirectWWW || t.turn.denied {
-		return
-	}
-	by := t.turn.claims
-	at := by.Origin(annotationPath("redirect-www")...)
-	for _, host := range by.ruleHosts {
-		host = hostname.Normal(host)
-		from := otherName(host)
-		if message, _ := hostname.Check(from); strings.HasPrefix(host, "*.") || message != "" || t.hosts.routed[from] || t.hosts.byName[from] != nil {
-			continue
-		}
-		if !t.hosts.mayDecide(by.Claimant, at.Position, "annotation redirect-www", host) || !t.hosts.mayDecide(by.Claimant, at.Position, "annotation redirect-www", from) {
-			continue
-		}
-		// Names of Services hold no underscore, so that no other backend has this name.
-		backend := "hapsnap_www_" + host
-		t.backends.byName[backend] = &routing.Backend{Name: backend, Filters: []policy.Filter{policy.HostRedirect{Host: host, Code: 308}}, Origins: []routing.Origin{at}}
-		h := &virtualHost{origin: at, form: t.formOf(from), routes: map[routing.PathMatch]claim{}}
-		h.routes[routing.PathMatch{Type: routing.Prefix}] = claim{by: by, backend: backend, origin: at}
-		t.hosts.byName[from] = h
-	}
 }
 
 // otherName returns a host with www. before it, or without it.

@@ -86,9 +86,31 @@ func claimantOf(ing ingress) ownership.Claimant {
 // outlineOf looks at an Ingress. It is a pure function.
 func outlineOf(s source) *outline {
 	shared, aliases := hostOptions(s.ingress)
+	// Each Ingress counts as one route at least.
+	ing := s.ingress
+	var total size
+	for _, rule := range ing.Value.Spec.Rules {
+		hosts := append([]string{rule.Host}, aliases...)
+		if rule.HTTP == nil || len(rule.HTTP.Paths) == 0 {
+			total.addRoutes(hosts, "")
+			continue
+		}
+		for _, p := range rule.HTTP.Paths {
+			total.addRoutes(hosts, p.Path)
+		}
+	}
+	for _, entry := range ing.Value.Spec.TLS {
+		for _, host := range entry.Hosts {
+			total.addRoutes([]string{host}, "")
+		}
+	}
+	total.routes = max(1, total.routes)
+	if own := optionBytes(ing.Value.Annotations); own > 0 {
+		total.bytes = s.expandedBytes(own)
+	}
 	o := &outline{
 		Claimant: claimantOf(s.ingress), hosts: hostsOf(s.ingress, aliases), shared: shared,
-		size: s.size(aliases), isCanary: options.IsCanary(s.ingress.Value.Annotations),
+		size: total, isCanary: options.IsCanary(s.ingress.Value.Annotations),
 	}
 	o.protects, o.protectsAt = s.protected()
 	return o

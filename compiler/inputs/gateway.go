@@ -93,7 +93,22 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 		return g.definition(o)
 	}
 	if group, _, _ := strings.Cut(o.APIVersion, "/"); group == gatewayGroup && o.Kind == policyKind {
-		g.policy(o)
+		// A BackendTLSPolicy that cannot be read loses what it asks of servers: these are not spoken to in the clear,
+		// but not at all.
+		var policy Object[gatewayv1.BackendTLSPolicy]
+		sound := false
+		if o.APIVersion == GatewayVersion {
+			policy, sound = decode[gatewayv1.BackendTLSPolicy](g, o, validation.IsDNS1123Subdomain)
+		} else {
+			g.report(o, inFile(o.Position("apiVersion")), "a BackendTLSPolicy of "+o.APIVersion+" is not read, and nothing is sent to the servers that it is for", "write it as "+GatewayVersion)
+			policy.Ref, policy.Value = RefOf(GatewayVersion, policyKind, o.Namespace, o.Name), &gatewayv1.BackendTLSPolicy{}
+			_ = o.Decode(policy.Value) // what can be read says which servers
+			complete(policy.Value, o.Namespace)
+		}
+		if !sound {
+			policy.Value.Spec.Validation = gatewayv1.BackendTLSPolicyValidation{}
+		}
+		g.in.Gateway.Policies = append(g.in.Gateway.Policies, policy)
 		return true
 	}
 	if o.APIVersion != GatewayVersion && o.APIVersion != gatewayGroup+"/v1beta1" {
@@ -104,25 +119,6 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 		kind.objects.gather(g, o)
 	}
 	return is
-}
-
-// policy adds a BackendTLSPolicy. One that cannot be read loses what it asks of servers: these are not spoken to in the
-// clear, but not at all.
-func (g *gatherer) policy(o manifests.Object) {
-	var policy Object[gatewayv1.BackendTLSPolicy]
-	sound := false
-	if o.APIVersion == GatewayVersion {
-		policy, sound = decode[gatewayv1.BackendTLSPolicy](g, o, validation.IsDNS1123Subdomain)
-	} else {
-		g.report(o, inFile(o.Position("apiVersion")), "a BackendTLSPolicy of "+o.APIVersion+" is not read, and nothing is sent to the servers that it is for", "write it as "+GatewayVersion)
-		policy.Ref, policy.Value = RefOf(GatewayVersion, policyKind, o.Namespace, o.Name), &gatewayv1.BackendTLSPolicy{}
-		_ = o.Decode(policy.Value) // what can be read says which servers
-		complete(policy.Value, o.Namespace)
-	}
-	if !sound {
-		policy.Value.Spec.Validation = gatewayv1.BackendTLSPolicyValidation{}
-	}
-	g.in.Gateway.Policies = append(g.in.Gateway.Policies, policy)
 }
 
 func (in GatewayAPI) without(out map[diag.Object]bool) GatewayAPI {

@@ -56,7 +56,19 @@ func (x *Gatherer) Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, fo
 		g.found = append(g.found, d)
 	}
 	for _, o := range set.Objects {
-		g.object(o)
+		// The content of an object that breaks its schema is left out too.
+		before := len(g.found)
+		switch read := g.typed(o); {
+		case read && len(g.found) == before:
+			g.other(o)
+		case !read && !g.other(o):
+			// An object that is not read is counted, or reported if its author will expect it to be.
+			if version := servedVersion(o.GVK()); version != "" {
+				g.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not served by clusters any more", o.APIVersion), "use "+version)
+				continue
+			}
+			g.ignored[o.GVK()]++
+		}
 	}
 	x.decoded = g.decoded
 	return g.in, diag.Sort(g.found), g.ignored
@@ -103,18 +115,6 @@ func (g *gatherer) prepare(set manifests.Set) {
 	}
 }
 
-// object adds an object, counts it, or reports it. The content of an object that breaks its schema is
-// left out too.
-func (g *gatherer) object(o manifests.Object) {
-	before := len(g.found)
-	switch read := g.typed(o); {
-	case read && len(g.found) == before:
-		g.other(o)
-	case !read && !g.other(o):
-		g.unknown(o)
-	}
-}
-
 // typed adds an object of a kind that is always read, and reports whether it is one.
 func (g *gatherer) typed(o manifests.Object) bool {
 	switch o.GVK() {
@@ -141,15 +141,6 @@ func (g *gatherer) typed(o manifests.Object) bool {
 		return g.gatewayAPI(o)
 	}
 	return true
-}
-
-// unknown counts an object that is not read, or reports it if its author will expect it to be.
-func (g *gatherer) unknown(o manifests.Object) {
-	if version := servedVersion(o.GVK()); version != "" {
-		g.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not served by clusters any more", o.APIVersion), "use "+version)
-		return
-	}
-	g.ignored[o.GVK()]++
 }
 
 // inFile is a place in a manifest.

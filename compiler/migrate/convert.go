@@ -153,7 +153,16 @@ func (d Dialect) apply(o *object, r Rule, values map[string]string) *call {
 // take adds the results of a rule.
 func (x *change) take(c *call, full map[string][]string) {
 	for _, a := range c.out {
-		x.add(a)
+		// Lines about headers from two rules are joined; of other annotations the later rule's value counts.
+		i := slices.IndexFunc(x.added, func(b annotation) bool { return b.name == a.name })
+		switch {
+		case i < 0:
+			x.added = append(x.added, a)
+		case a.name == "request-headers" || a.name == "response-headers":
+			x.added[i].value += "\n" + a.value
+		default:
+			x.added[i].value = a.value
+		}
 	}
 	for _, f := range c.said {
 		names := full[f.name]
@@ -161,20 +170,6 @@ func (x *change) take(c *call, full map[string][]string) {
 			names = []string{""} // of the object
 		}
 		x.found = append(x.found, found{f, names[0]})
-	}
-}
-
-// add adds one of our annotations. Lines about headers from two rules are joined; of other annotations
-// the later rule's value counts.
-func (x *change) add(a annotation) {
-	i := slices.IndexFunc(x.added, func(b annotation) bool { return b.name == a.name })
-	switch {
-	case i < 0:
-		x.added = append(x.added, a)
-	case a.name == "request-headers" || a.name == "response-headers":
-		x.added[i].value += "\n" + a.value
-	default:
-		x.added[i].value = a.value
 	}
 }
 

@@ -126,16 +126,6 @@ const (
 	leftover   = time.Minute
 )
 
-// removeLeftovers removes what killed processes left in a folder.
-func removeLeftovers(folder string) {
-	names, _ := filepath.Glob(filepath.Join(folder, unfinished)) // the pattern is valid unless the name of the folder is not
-	for _, name := range names {
-		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > leftover {
-			_ = os.Remove(name) // the next call removes what cannot be removed now
-		}
-	}
-}
-
 // replace replaces a file with another, which gets the same permissions.
 func replace(path string, content []byte) error {
 	mode := fs.FileMode(0o644)
@@ -145,7 +135,13 @@ func replace(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	removeLeftovers(filepath.Dir(path))
+	// What killed processes left in the folder goes.
+	names, _ := filepath.Glob(filepath.Join(filepath.Dir(path), unfinished)) // the pattern is valid unless the name of the folder is not
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > leftover {
+			_ = os.Remove(name) // the next call removes what cannot be removed now
+		}
+	}
 	fresh, err := os.CreateTemp(filepath.Dir(path), unfinished)
 	if err != nil {
 		return err
@@ -203,7 +199,15 @@ func Rewrite(n *yaml.Node, o Options) (changed bool, findings []Finding) {
 		x.write(c, o.Remove || moves)
 	}
 	if moves {
-		x.setClass()
+		x.changed = true
+		spec := child(x.node, "spec")
+		if spec != nil && spec.Kind == yaml.MappingNode {
+			setText(spec, "ingressClassName", x.options.Class)
+			annotations := child(child(x.node, "metadata"), "annotations")
+			if i := index(annotations, classAnnotation); i >= 0 {
+				annotations.Content = slices.Delete(annotations.Content, i, i+2)
+			}
+		}
 	}
 	return x.changed, x.findings
 }
@@ -330,7 +334,12 @@ func (x *rewriting) writeAnnotations(c change) {
 	for _, a := range c.added {
 		name := options.Prefix + a.name
 		x.object.annotations[name] = a.value
-		fresh = append(fresh, yaml.NewStringRNode(name).YNode(), valueNode(a.value))
+		// A value stays a string, on several lines if it has them.
+		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: a.value, Style: yaml.DoubleQuotedStyle}
+		if strings.Contains(a.value, "\n") {
+			n.Style = yaml.LiteralStyle
+		}
+		fresh = append(fresh, yaml.NewStringRNode(name).YNode(), n)
 	}
 	var out []*yaml.Node
 	comment := "" // of what is removed, for what follows
@@ -365,29 +374,6 @@ func (x *rewriting) annotationsNode() *yaml.Node {
 		metadata.Content[i+1] = n
 	} else {
 		metadata.Content = append(metadata.Content, yaml.NewStringRNode("annotations").YNode(), n)
-	}
-	return n
-}
-
-// setClass gives the Ingress another class.
-func (x *rewriting) setClass() {
-	x.changed = true
-	spec := child(x.node, "spec")
-	if spec == nil || spec.Kind != yaml.MappingNode {
-		return
-	}
-	setText(spec, "ingressClassName", x.options.Class)
-	annotations := child(child(x.node, "metadata"), "annotations")
-	if i := index(annotations, classAnnotation); i >= 0 {
-		annotations.Content = slices.Delete(annotations.Content, i, i+2)
-	}
-}
-
-// valueNode returns a value that stays a string, on several lines if it has them.
-func valueNode(value string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: value, Style: yaml.DoubleQuotedStyle}
-	if strings.Contains(value, "\n") {
-		n.Style = yaml.LiteralStyle
 	}
 	return n
 }

@@ -141,17 +141,12 @@ func ForConnections(encrypted bool, objects ...Values) (s Settings, problems map
 	}
 	u.Protocol, u.FastCGI = policy.Opaque, nil
 	for i, found := range problems {
-		r.merge(i, found)
+		if r.problems == nil {
+			r.problems = map[int][]Problem{}
+		}
+		r.problems[i] = slices.Concat(found, r.problems[i])
 	}
 	return r.settings, r.problems, closed || r.closed
-}
-
-// merge adds problems of one object.
-func (r *resolution) merge(i int, found []Problem) {
-	if r.problems == nil {
-		r.problems = map[int][]Problem{}
-	}
-	r.problems[i] = slices.Concat(found, r.problems[i])
 }
 
 // ServerSecrets are the names of Secrets, of the namespace of the object that

@@ -72,7 +72,22 @@ func (a *assembly) take(marked []byte) {
 		}
 		a.write(marked[:i])
 		end := i + bytes.IndexByte(marked[i:], ';')
-		a.mark(marked[i+1], marked[i+2:end])
+		first, second, _ := bytes.Cut(marked[i+2:end], []byte(","))
+		x, _ := strconv.Atoi(string(first))
+		y, _ := strconv.Atoi(string(second))
+		top := &a.frames[len(a.frames)-1]
+		switch marked[i+1] {
+		case markLine:
+			a.file, a.line = x, y
+		case markEnter:
+			top.sets = append(top.sets[:min(x, len(top.sets))], y)
+		case markLeave:
+			top.sets = top.sets[:min(x, len(top.sets))]
+		case markCall:
+			a.frames = append(a.frames, frame{})
+		case markBack:
+			a.frames = a.frames[:len(a.frames)-1]
+		}
 		marked = marked[end+1:]
 	}
 }
@@ -82,26 +97,6 @@ func (a *assembly) separate() {
 	if len(a.text) > 0 {
 		a.text = append(a.text, '\n')
 		a.origins = append(a.origins, LineOrigin{})
-	}
-}
-
-// mark records one mark.
-func (a *assembly) mark(kind byte, numbers []byte) {
-	first, second, _ := bytes.Cut(numbers, []byte(","))
-	x, _ := strconv.Atoi(string(first))
-	y, _ := strconv.Atoi(string(second))
-	top := &a.frames[len(a.frames)-1]
-	switch kind {
-	case markLine:
-		a.file, a.line = x, y
-	case markEnter:
-		top.sets = append(top.sets[:min(x, len(top.sets))], y)
-	case markLeave:
-		top.sets = top.sets[:min(x, len(top.sets))]
-	case markCall:
-		a.frames = append(a.frames, frame{})
-	case markBack:
-		a.frames = a.frames[:len(a.frames)-1]
 	}
 }
 
@@ -122,23 +117,18 @@ func (a *assembly) objects() []routing.Origin {
 func (a *assembly) write(text []byte) {
 	for len(text) > 0 {
 		line, rest, ended := bytes.Cut(text, []byte("\n"))
-		a.add(line)
+		if len(bytes.TrimSpace(line)) > 0 {
+			if a.origin.Line == 0 {
+				a.origin.Template, a.origin.Line = a.files[a.file].Path, a.line
+			}
+			a.origin.Objects = union(a.origin.Objects, a.objects())
+		}
+		a.current = append(a.current, line...)
 		if ended {
 			a.endLine()
 		}
 		text = rest
 	}
-}
-
-// add adds text to the line that is being written.
-func (a *assembly) add(text []byte) {
-	if len(bytes.TrimSpace(text)) > 0 {
-		if a.origin.Line == 0 {
-			a.origin.Template, a.origin.Line = a.files[a.file].Path, a.line
-		}
-		a.origin.Objects = union(a.origin.Objects, a.objects())
-	}
-	a.current = append(a.current, text...)
 }
 
 // endLine ends the current line. Where blank lines are dropped, so is trailing white space: templates
@@ -406,22 +396,17 @@ func (r *rendering) checkSecrets(config *assembly) {
 	number := 0
 	for line := range bytes.Lines(config.text) {
 		number++
-		if bytes.Count(line, []byte(bind.SecretMark)) > r.asked(line) {
+		asked := 0
+		for word := range bytes.FieldsSeq(line) {
+			if r.secrets[string(word)] {
+				asked++
+			}
+		}
+		if bytes.Count(line, []byte(bind.SecretMark)) > asked {
 			r.faults = append(r.faults, faultOf{len(r.set.files), Fault{
 				Message: fmt.Sprintf("the line holds %s, which stands for the value of a Secret", bind.SecretMark),
 				Hint:    "only templates can write one, with the function secret", Origin: config.origins[number-1], Refused: true,
 			}})
 		}
 	}
-}
-
-// asked counts the words of a line for values that templates asked for.
-func (r *rendering) asked(line []byte) int {
-	n := 0
-	for word := range bytes.FieldsSeq(line) {
-		if r.secrets[string(word)] {
-			n++
-		}
-	}
-	return n
 }

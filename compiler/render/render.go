@@ -86,7 +86,14 @@ type rendering struct {
 
 // run executes the templates.
 func (r *rendering) run() {
-	r.bind()
+	// The templates get the functions that belong to this rendering.
+	r.bound = template.Must(r.set.parsed.Clone()) // fails only for html/template
+	r.bound.Funcs(template.FuncMap{
+		funcCheck: func(v any) (string, error) { return r.check(v) },
+		funcEnter: r.enter,
+		"secret":  r.secret,
+		"answer":  answers(r.page.ErrorPages).write,
+	})
 	for _, i := range r.templates {
 		r.template, r.check = i, checkOf(r.set.files[i].Name)
 		if areaOf(r.set.files[i].Name) == section {
@@ -99,17 +106,6 @@ func (r *rendering) run() {
 
 // checkers are the checks of values, by file extension.
 var checkers = map[string]checker{".cfg": checkConfig, ".map": checkMap, ".crtlist": checkList}
-
-// bind gives the templates the functions that belong to this rendering.
-func (r *rendering) bind() {
-	r.bound = template.Must(r.set.parsed.Clone()) // fails only for html/template
-	r.bound.Funcs(template.FuncMap{
-		funcCheck: func(v any) (string, error) { return r.check(v) },
-		funcEnter: r.enter,
-		"secret":  r.secret,
-		"answer":  answers(r.page.ErrorPages).write,
-	})
-}
 
 // checkOf returns the check of the values in a file of a template.
 func checkOf(name string) checker {

@@ -206,7 +206,12 @@ var ofThisMachine = regexp.MustCompile(`^This configuration (enables \d+ threads
 // verdict turns HAProxy's messages into faults and warnings.
 func (m lineMap) verdict(messages []message) Verdict {
 	var v Verdict
-	names := m.names()
+	// Names of files in the staging directory become those that users know.
+	var pairs []string
+	for _, f := range m.bound.Files {
+		pairs = append(pairs, f.Path, f.Source)
+	}
+	names := strings.NewReplacer(pairs...)
 	for _, msg := range messages {
 		if ofThisMachine.MatchString(msg.Text) {
 			continue
@@ -220,15 +225,6 @@ func (m lineMap) verdict(messages []message) Verdict {
 		}
 	}
 	return v
-}
-
-// names replaces the names of files in the staging directory with those that users know.
-func (m lineMap) names() *strings.Replacer {
-	var pairs []string
-	for _, f := range m.bound.Files {
-		pairs = append(pairs, f.Path, f.Source)
-	}
-	return strings.NewReplacer(pairs...)
 }
 
 // HAProxy ends at the first error of some kinds, so that a mistake that many objects make would cost a

@@ -67,21 +67,10 @@ func (k *keyRing) get(t KeyType) ([]byte, error) {
 	if made, ok := k.made[t]; ok {
 		return made, nil
 	}
-	made, err := makeThrowaway(t, time.Now())
-	if err != nil {
-		return nil, fmt.Errorf("make a temporary %s certificate: %w", t, err)
-	}
-	if k.made == nil {
-		k.made = map[KeyType][]byte{}
-	}
-	k.made[t] = made
-	return made, nil
-}
-
-func makeThrowaway(t KeyType, now time.Time) ([]byte, error) {
+	now := time.Now()
 	key, err := makeKey(t)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make a temporary %s certificate: %w", t, err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hapsnap.invalid"},
@@ -89,16 +78,21 @@ func makeThrowaway(t KeyType, now time.Time) ([]byte, error) {
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make a temporary %s certificate: %w", t, err)
 	}
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make a temporary %s certificate: %w", t, err)
 	}
 	var out bytes.Buffer
 	out.Write(stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: certificate}))
 	out.Write(stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
-	return out.Bytes(), nil
+	made := out.Bytes()
+	if k.made == nil {
+		k.made = map[KeyType][]byte{}
+	}
+	k.made[t] = made
+	return made, nil
 }
 
 func makeKey(t KeyType) (crypto.Signer, error) {

@@ -113,23 +113,19 @@ func (c *Checker) bind(in Input, layout bind.Layout) (bind.Bound, []render.Fault
 	if err != nil {
 		return bind.Bound{}, nil, err
 	}
-	bound, wrong := c.bindDraft(draft, live, layout)
-	if wrong != nil {
-		return bind.Bound{}, bindFaults(in.Artifact, wrong), nil
-	}
-	return bound, nil, nil
-}
-
-func (c *Checker) bindDraft(draft snapshots.Draft, live bind.Live, layout bind.Layout) (bind.Bound, error) {
 	if err := draft.Check(); err != nil {
-		return bind.Bound{}, err
+		return bind.Bound{}, bindFaults(in.Artifact, err), nil
 	}
 	s := draft.Seal(1, snapshots.ID{})
 	slots, err := c.binder.Placeholder(s)
 	if err != nil {
-		return bind.Bound{}, err
+		return bind.Bound{}, bindFaults(in.Artifact, err), nil
 	}
-	return c.binder.Bind(s, bind.Inputs{Live: live, Slots: slots, Layout: layout})
+	bound, wrong := c.binder.Bind(s, bind.Inputs{Live: live, Slots: slots, Layout: layout})
+	if wrong != nil {
+		return bind.Bound{}, bindFaults(in.Artifact, wrong), nil
+	}
+	return bound, nil, nil
 }
 
 // bindPlace matches the place in an error of Bind and of Needs.

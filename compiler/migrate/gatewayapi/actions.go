@@ -42,7 +42,23 @@ func (m *mover) action(h routing.Host, r routing.Route, secure bool) gatewayv1.H
 		return gatewayv1.HTTPRouteRule{Filters: []gatewayv1.HTTPRouteFilter{redirectFilter(&gatewayv1.HTTPRequestRedirectFilter{Scheme: new("https"), StatusCode: new(redirect.Code)})}}
 	}
 	a := action{mover: m, route: r, backend: b, named: map[policy.Message]map[string]bool{policy.Requests: {}, policy.Answers: {}}}
-	a.protection()
+	// What only some requests may get to is closed.
+	p := policy.Protection{}
+	if a.backend.Protection != nil {
+		p = *a.backend.Protection
+	}
+	for _, o := range []struct {
+		name string
+		asks bool
+	}{
+		{"allow-list", p.Allow.Any()}, {"deny-list", p.Deny.Any()}, {"allow-countries", len(p.AllowCountries) > 0}, {"deny-countries", len(p.DenyCountries) > 0},
+		{"rate-limit", p.Rate != nil && p.Rate.Requests > 0}, {"rate-limit-connections", p.Rate != nil && p.Rate.Connections > 0},
+		{"max-body-size", p.MaxBody > 0}, {"client-ca-secret", p.Clients != nil}, {"snippet", len(a.backend.Snippet) > 0},
+	} {
+		if o.asks {
+			a.closes(o.name, "a route has nothing that keeps requests out", "keep the Ingress, or say --without "+o.name+" if the route may do without it")
+		}
+	}
 	for _, f := range b.Filters {
 		a.filter(h, f, secure)
 	}
@@ -62,26 +78,6 @@ func (m *mover) action(h routing.Host, r routing.Route, secure bool) gatewayv1.H
 func (a *action) closes(annotation, message, hint string) {
 	a.closed = true
 	a.annotation(diag.Error, a.route, annotation, "cannot be moved: "+message+"; the route is closed, and answers 500", hint)
-}
-
-// protection closes what only some requests may get to.
-func (a *action) protection() {
-	p := policy.Protection{}
-	if a.backend.Protection != nil {
-		p = *a.backend.Protection
-	}
-	for _, o := range []struct {
-		name string
-		asks bool
-	}{
-		{"allow-list", p.Allow.Any()}, {"deny-list", p.Deny.Any()}, {"allow-countries", len(p.AllowCountries) > 0}, {"deny-countries", len(p.DenyCountries) > 0},
-		{"rate-limit", p.Rate != nil && p.Rate.Requests > 0}, {"rate-limit-connections", p.Rate != nil && p.Rate.Connections > 0},
-		{"max-body-size", p.MaxBody > 0}, {"client-ca-secret", p.Clients != nil}, {"snippet", len(a.backend.Snippet) > 0},
-	} {
-		if o.asks {
-			a.closes(o.name, "a route has nothing that keeps requests out", "keep the Ingress, or say --without "+o.name+" if the route may do without it")
-		}
-	}
 }
 
 // filter adds what a filter does.

@@ -197,15 +197,6 @@ func (m *mover) certificatesOf(host string) []types.NamespacedName {
 	return secretOf(m.model.DefaultCertificate)
 }
 
-// wildcards reports what Gateways take for a host of wildcards beyond what Ingresses do.
-func (m *mover) wildcards(hosts map[string]*virtualHost) {
-	for _, name := range sortedKeys(hosts) {
-		if h := hosts[name]; hostname.IsWildcard(name) && len(h.Routes) > 0 {
-			m.say(diag.Warning, h.Origin.Object, h.Origin.Position, "host "+hostname.Shown(name)+" stands for names of one label or more in a route, and of one label in an Ingress: more hosts are served", "")
-		}
-	}
-}
-
 // redirectsWholly reports whether a backend sends all plain requests to HTTPS.
 func redirectsWholly(b routing.Backend) *policy.HTTPSRedirect {
 	for _, f := range b.Filters {

@@ -23,24 +23,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 )
 
-// passThrough makes listeners and routes for connections that are passed on as they are.
-func (m *mover) passThrough() {
-	for _, l := range m.model.Listeners {
-		if l.Protocol != routing.HTTPS || l.Bind != "" || m.HTTPSPort == 0 {
-			continue
-		}
-		for _, r := range l.Routes {
-			if r.Terminate || r.SNI == "" {
-				continue
-			}
-			m.listenersOf = slices.DeleteFunc(m.listenersOf, func(l listener) bool { return l.secure && l.host == r.SNI })
-			added := named(m.listenersOf, listener{host: r.SNI, secure: true, passes: true})
-			m.listenersOf = append(m.listenersOf, added)
-			m.tlsRoute(added.name, r)
-		}
-	}
-}
-
 // tlsRoute makes the route of a host whose connections are passed on. Without one they are closed.
 func (m *mover) tlsRoute(listener string, r routing.ConnectionRoute) {
 	i := slices.IndexFunc(m.model.ConnectionBackends, func(b routing.Backend) bool { return b.Name == r.Backend })

@@ -116,8 +116,27 @@ func (m *mover) move() {
 	hosts := m.hosts()
 	m.exposed = m.exposedServices(hosts)
 	m.listenersOf = m.listeners(hosts)
-	m.passThrough()
-	m.wildcards(hosts)
+	// Connections that are passed on as they are have listeners and routes of their own.
+	for _, l := range m.model.Listeners {
+		if l.Protocol != routing.HTTPS || l.Bind != "" || m.HTTPSPort == 0 {
+			continue
+		}
+		for _, r := range l.Routes {
+			if r.Terminate || r.SNI == "" {
+				continue
+			}
+			m.listenersOf = slices.DeleteFunc(m.listenersOf, func(l listener) bool { return l.secure && l.host == r.SNI })
+			added := named(m.listenersOf, listener{host: r.SNI, secure: true, passes: true})
+			m.listenersOf = append(m.listenersOf, added)
+			m.tlsRoute(added.name, r)
+		}
+	}
+	// Gateways take more than Ingresses do for a host of wildcards.
+	for _, name := range sortedKeys(hosts) {
+		if h := hosts[name]; hostname.IsWildcard(name) && len(h.Routes) > 0 {
+			m.say(diag.Warning, h.Origin.Object, h.Origin.Position, "host "+hostname.Shown(name)+" stands for names of one label or more in a route, and of one label in an Ingress: more hosts are served", "")
+		}
+	}
 	var pieces []piece
 	for _, name := range sortedKeys(hosts) {
 		pieces = append(pieces, m.ofHost(hosts, hosts[name])...)
