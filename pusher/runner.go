@@ -248,7 +248,26 @@ func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 	}
 	r.loop(ctx)
 	cancel()
-	r.finish(ctx)
+	// Effects and sources end as their context did. What they had to say is saved.
+	ended := make(chan struct{})
+	go func() {
+		r.inbox.jobs.Wait()
+		close(ended)
+	}()
+	for {
+		select {
+		case ev := <-r.inbox.events:
+			r.take(ev)
+		case <-ended:
+			r.takeWaiting()
+			r.machine.Take(time.Now(), r.waiting...)
+			// How it ended is noted as trouble, and there is nobody left to tell.
+			r.machine.Take(time.Now(), save(ctx, r.services.stateStore, r.machine.LastSave(time.Now())))
+			r.services.observer.Tell(r.machine.Told()...)
+			r.services.observer.End()
+			return
+		}
+	}
 }
 
 // loop takes steps until ctx is done.
@@ -319,30 +338,6 @@ func (r *runner) takeWaiting() {
 		case ev := <-r.inbox.events:
 			r.take(ev)
 		default:
-			return
-		}
-	}
-}
-
-// finish waits for effects and sources, which end as their context did, and saves what they
-// had to say.
-func (r *runner) finish(ctx context.Context) {
-	ended := make(chan struct{})
-	go func() {
-		r.inbox.jobs.Wait()
-		close(ended)
-	}()
-	for {
-		select {
-		case ev := <-r.inbox.events:
-			r.take(ev)
-		case <-ended:
-			r.takeWaiting()
-			r.machine.Take(time.Now(), r.waiting...)
-			// How it ended is noted as trouble, and there is nobody left to tell.
-			r.machine.Take(time.Now(), save(ctx, r.services.stateStore, r.machine.LastSave(time.Now())))
-			r.services.observer.Tell(r.machine.Told()...)
-			r.services.observer.End()
 			return
 		}
 	}
@@ -488,7 +483,11 @@ func (c *candidate) run(ctx context.Context) error {
 			}
 		}
 		c.note("election", c.Leader.Trouble(), time.Now())
-		c.stand(time.Now())
+		if c.Status != nil {
+			s := observe.Standby(c.Leader.Holder(), c.Leader.Leads() == nil, c.troubles, c.conditions, time.Now())
+			c.conditions = s.Conditions
+			c.Status(s)
+		}
 		select {
 		case <-ctx.Done():
 		case <-c.Leader.Changed():
@@ -514,15 +513,6 @@ func (c *candidate) term(ctx context.Context) error {
 
 // note notes what keeps a pusher that does not lead from its work.
 func (c *candidate) note(about string, err error, now time.Time) { c.troubles.Set(about, err, now) }
-
-// stand says that this pusher waits for its turn.
-func (c *candidate) stand(now time.Time) {
-	if c.Status != nil {
-		s := observe.Standby(c.Leader.Holder(), c.Leader.Leads() == nil, c.troubles, c.conditions, now)
-		c.conditions = s.Conditions
-		c.Status(s)
-	}
-}
 
 // termMetrics are registered for the time of a term: a pusher that stands by has nothing
 // to say of the fleet.

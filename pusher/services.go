@@ -245,22 +245,17 @@ func companions(ctx context.Context, store Store, id snapshots.ID) (map[string][
 // newFallback returns what makes the fallback certificate.
 func newFallback(now time.Time) func() ([]byte, error) {
 	return func() ([]byte, error) {
-		data, err := selfSigned(now)
+		certificate, key, err := credentials.SelfSigned(x509.Certificate{
+			Subject:   pkix.Name{CommonName: "hapsnap fallback certificate"},
+			NotBefore: now.Add(-time.Hour),
+			NotAfter:  now.AddDate(10, 0, 0),
+		})
+		data := slices.Concat(certificate, key)
 		if err != nil {
 			return nil, fmt.Errorf("make fallback certificate: %w", err)
 		}
 		return data, nil
 	}
-}
-
-// selfSigned returns a certificate for ten years and its key.
-func selfSigned(now time.Time) ([]byte, error) {
-	certificate, key, err := credentials.SelfSigned(x509.Certificate{
-		Subject:   pkix.Name{CommonName: "hapsnap fallback certificate"},
-		NotBefore: now.Add(-time.Hour),
-		NotAfter:  now.AddDate(10, 0, 0),
-	})
-	return slices.Concat(certificate, key), err
 }
 
 // credentialsMaker fills and renews Secrets that a fleet's file names, while this pusher leads.

@@ -214,7 +214,16 @@ func (b *Bindings) Node(id snapshots.ID, layout bind.Layout) (Node, bool) {
 		}
 	}
 	b.nodes[key] = n
-	b.recordNode(key, n)
+	if b.record != nil {
+		r := RecordedNode{
+			Snapshot: key.id, Layout: key.layout, Name: n.Name, Shape: n.shape, Entries: n.Entries, Missing: n.Missing,
+			Certificates: n.Certificates, Files: n.Files,
+		}
+		if n.Err != nil {
+			r.Err = n.Err.Error()
+		}
+		b.record(r)
+	}
 	return n, true
 }
 
@@ -309,10 +318,6 @@ func (b *Bindings) noteMoved(key bind.SlotKey, old, group []bind.Slot, now time.
 	}
 }
 
-func (b *Bindings) forgetMoved(now time.Time) {
-	maps.DeleteFunc(b.moved, func(_ string, at time.Time) bool { return now.Sub(at) > longestMoved })
-}
-
 // nextDrain returns when the next slot is drained. One that should be already, but
 // whose endpoints nobody knows, is looked at again after a while.
 func (b *Bindings) nextDrain(now time.Time) time.Time {
@@ -339,7 +344,7 @@ func (b *Bindings) assignAll(now time.Time, drain time.Duration) bool {
 			b.moved[key.Backend] = now
 		}
 	}
-	b.forgetMoved(now)
+	maps.DeleteFunc(b.moved, func(_ string, at time.Time) bool { return now.Sub(at) > longestMoved })
 	b.slots = next
 	b.due = b.nextDrain(now)
 	for id, p := range b.prepared {

@@ -460,22 +460,6 @@ func (s *Sources) joined() func(snapshots.ServicePort) bool {
 	}
 }
 
-// reportsOf returns the reports of a read of a directory. If something could not be
-// parsed, absent endpoints may be in there, and are not reported.
-func (s *Sources) reportsOf(read Objects) map[snapshots.ServicePort]report {
-	out := make(map[snapshots.ServicePort]report, len(read.Endpoints))
-	for port, endpoints := range read.Endpoints {
-		out[port] = report{endpoints: endpoints}
-	}
-	for port := range s.known.Endpoints {
-		if _, there := read.Endpoints[port]; there || read.unsure {
-			continue
-		}
-		out[port] = report{saying: read.evidence.of(port)}
-	}
-	return out
-}
-
 // reportsOfChange returns the reports of a change of a cluster.
 func (s *Sources) reportsOfChange(c cluster.Change) map[snapshots.ServicePort]report {
 	out := make(map[snapshots.ServicePort]report, len(c.Endpoints))

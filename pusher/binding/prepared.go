@@ -68,7 +68,26 @@ func prepare(s snapshots.Snapshot, recorded bool, r *Refusals) Prepared {
 		p.byService[d.Service] = append(p.byService[d.Service], n)
 	}
 	p.Needs, p.Err = bind.Needs(s.Config(), s.Manifest.Spec.Certificates)
-	if p.wants = p.wanted(); p.Err != nil || !recorded {
+	var wants cluster.Wanted
+	for service := range p.byService {
+		if !p.Recorded {
+			wants.Namespaces = append(wants.Namespaces, service.Namespace)
+		}
+	}
+	slices.Sort(wants.Namespaces)
+	wants.Namespaces = slices.Compact(wants.Namespaces)
+	for _, need := range p.Needs {
+		if need.Use != snapshots.UseCertificate || !p.carries(need.Secret) {
+			wants.Secrets = append(wants.Secrets, need.Secret)
+		}
+		wants.Keys = append(wants.Keys, need.SecretKeys()...)
+	}
+	slices.SortFunc(wants.Keys, bind.SecretKey.Compare)
+	wants.Keys = slices.Compact(wants.Keys)
+	slices.SortFunc(wants.Secrets, snapshots.SecretName.Compare)
+	wants.Secrets = slices.Compact(wants.Secrets)
+	p.wants = wants
+	if p.Err != nil || !recorded {
 		return p
 	}
 	endpoints, _, err := s.RecordedEndpoints()
@@ -86,29 +105,6 @@ func prepare(s snapshots.Snapshot, recorded bool, r *Refusals) Prepared {
 func Wanted(s snapshots.Snapshot) (cluster.Wanted, error) {
 	p := prepare(s, FromCluster.recorded(s), &Refusals{})
 	return p.wants, p.Err
-}
-
-// wanted returns what the snapshot needs of a cluster.
-func (p Prepared) wanted() cluster.Wanted {
-	var out cluster.Wanted
-	for service := range p.byService {
-		if !p.Recorded {
-			out.Namespaces = append(out.Namespaces, service.Namespace)
-		}
-	}
-	slices.Sort(out.Namespaces)
-	out.Namespaces = slices.Compact(out.Namespaces)
-	for _, need := range p.Needs {
-		if need.Use != snapshots.UseCertificate || !p.carries(need.Secret) {
-			out.Secrets = append(out.Secrets, need.Secret)
-		}
-		out.Keys = append(out.Keys, need.SecretKeys()...)
-	}
-	slices.SortFunc(out.Keys, bind.SecretKey.Compare)
-	out.Keys = slices.Compact(out.Keys)
-	slices.SortFunc(out.Secrets, snapshots.SecretName.Compare)
-	out.Secrets = slices.Compact(out.Secrets)
-	return out
 }
 
 // carries reports whether the certificate of a Secret comes with the snapshot, or was

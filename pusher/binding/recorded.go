@@ -237,20 +237,6 @@ type RecordedNode struct {
 // RecordNodes has each node told that is bound from now on.
 func (b *Bindings) RecordNodes(to func(RecordedNode)) { b.record = to }
 
-func (b *Bindings) recordNode(key nodeKey, n Node) {
-	if b.record == nil {
-		return
-	}
-	r := RecordedNode{
-		Snapshot: key.id, Layout: key.layout, Name: n.Name, Shape: n.shape, Entries: n.Entries, Missing: n.Missing,
-		Certificates: n.Certificates, Files: n.Files,
-	}
-	if n.Err != nil {
-		r.Err = n.Err.Error()
-	}
-	b.record(r)
-}
-
 // Replay is what a log says of nodes, and placeholders.
 type Replay struct {
 	nodes        map[nodeKey][]RecordedNode // that were not asked for yet

@@ -63,7 +63,18 @@ type EndpointsChange struct {
 func (s *Sources) TakeRead(read Objects, now time.Time) News {
 	s.losses.read, s.losses.sliceless = true, read.Slices == 0
 	read.Endpoints = s.refusals.filterAll(read.Endpoints)
-	n := s.takeReports(s.reportsOf(read), now)
+	// If something could not be parsed, absent endpoints may be in there, and are not reported.
+	reports := make(map[snapshots.ServicePort]report, len(read.Endpoints))
+	for port, endpoints := range read.Endpoints {
+		reports[port] = report{endpoints: endpoints}
+	}
+	for port := range s.known.Endpoints {
+		if _, there := read.Endpoints[port]; there || read.unsure {
+			continue
+		}
+		reports[port] = report{saying: read.evidence.of(port)}
+	}
+	n := s.takeReports(reports, now)
 	merged := mergeLive(s.known, read, s.losses.guard.keepsIn)
 	merged.Fallback = s.fallback
 	was := s.read

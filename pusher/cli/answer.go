@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -170,19 +169,4 @@ func (f *channelFlags) runsNow(ctx context.Context, state string, before channel
 // verdicts are those of a difference, for people.
 var verdicts = map[string]string{
 	string(difference.Nothing): "nothing", string(difference.Runtime): "a change at run time and no reload", string(difference.Reload): "a reload",
-}
-
-// writeDry says what would be done, what would follow, and what that takes.
-func (c channelChange) writeDry(w io.Writer) error {
-	lines := append([]string{"dry run: nothing is written", c.Done, c.Message}, c.Tidied...)
-	switch t := c.Takes; {
-	case t == nil:
-		lines = append(lines, "what that takes is not known: nothing says what runs, or what would run")
-	case t.From == t.To:
-		lines = append(lines, fmt.Sprintf("takes nothing: %s runs", t.From))
-	default:
-		lines = append(lines, strings.TrimSuffix(fmt.Sprintf("takes %s, from %s to %s: %s", verdicts[t.Verdict], t.From, t.To, t.Because), ": "))
-	}
-	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
-	return err
 }

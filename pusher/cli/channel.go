@@ -36,7 +36,9 @@ type channelFlags struct {
 
 func (f *channelFlags) add(cmd *cobra.Command) {
 	f.storeFlags.add(cmd)
-	f.who.add(cmd)
+	cmd.Flags().StringVar(&f.who.by, "by", whoami(), "who does this, as history and status show it")
+	cmd.Flags().StringVar(&f.who.reason, "reason", "", "why, as history and status show it")
+	cmd.Flags().StringVar(&f.who.author, "author", "", "author of the change, as 'Name <email>' (default: git's user.name and user.email, or else the user of the cluster, or of this machine)")
 	f.output.AddTo(cmd)
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would run and whether that takes a reload, and write nothing")
 }
@@ -131,7 +133,17 @@ func (f *channelFlags) act(cmd *cobra.Command, store stores.Store, edit channelE
 // write says what was done, and then what follows.
 func (c channelChange) write(w io.Writer) error {
 	if c.DryRun {
-		return c.writeDry(w)
+		lines := append([]string{"dry run: nothing is written", c.Done, c.Message}, c.Tidied...)
+		switch t := c.Takes; {
+		case t == nil:
+			lines = append(lines, "what that takes is not known: nothing says what runs, or what would run")
+		case t.From == t.To:
+			lines = append(lines, fmt.Sprintf("takes nothing: %s runs", t.From))
+		default:
+			lines = append(lines, strings.TrimSuffix(fmt.Sprintf("takes %s, from %s to %s: %s", verdicts[t.Verdict], t.From, t.To, t.Because), ": "))
+		}
+		_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+		return err
 	}
 	lines := append([]string{c.Done, c.Message}, c.Tidied...)
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))

@@ -139,12 +139,6 @@ type whoFlags struct {
 	by, reason, author string
 }
 
-func (f *whoFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.by, "by", whoami(), "who does this, as history and status show it")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, as history and status show it")
-	cmd.Flags().StringVar(&f.author, "author", "", "author of the change, as 'Name <email>' (default: git's user.name and user.email, or else the user of the cluster, or of this machine)")
-}
-
 // because returns the reason as the end of a commit's subject.
 func (f *whoFlags) because() string { return channel.Said("", f.reason) }
 

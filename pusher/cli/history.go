@@ -78,7 +78,16 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 	}
 	defer store.Close()
 	if f.acts {
-		return f.listActs(cmd, store)
+		list, err := acts(cmd.Context(), store, f.since, f.limit)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			if _, err := allOf(cmd.Context(), store); err != nil { // the URL names another store than is meant
+				return err
+			}
+		}
+		return f.output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printActs(w, list, time.Now()) })
 	}
 	var status report.Status
 	if f.state != "" {
@@ -93,20 +102,6 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 	}
 	list = slices.DeleteFunc(list, func(r revision) bool { return !r.Time.IsZero() && !f.since.after(r.Time) })
 	return f.output.Write(cmd.OutOrStdout(), revisions(list), func(w io.Writer) error { return printHistory(w, list, now) })
-}
-
-// listActs prints the journal.
-func (f *historyFlags) listActs(cmd *cobra.Command, store stores.Store) error {
-	list, err := acts(cmd.Context(), store, f.since, f.limit)
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 {
-		if _, err := allOf(cmd.Context(), store); err != nil { // the URL names another store than is meant
-			return err
-		}
-	}
-	return f.output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printActs(w, list, time.Now()) })
 }
 
 // history reads the manifests of the newest snapshots.

@@ -159,24 +159,22 @@ In git the acts are the history of the channel's branch. Elsewhere the journal k
 newest thousand entries. What the journal does not have, the list does not have either.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })
+			return f.with(cmd.Context(), func(store stores.Store) error {
+				list, err := f.audit(cmd.Context(), store)
+				if err != nil {
+					return err
+				}
+				if f.output.Is("csv") {
+					return writeCSV(cmd.OutOrStdout(), list)
+				}
+				return f.output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printAudit(w, list) })
+			})
 		},
 	}
 	f.storeFlags.add(cmd)
 	f.output.AddWithTo(cmd, "wide", "csv")
 	f.since.add(cmd)
 	return cmd
-}
-
-func (f *auditFlags) run(cmd *cobra.Command, store stores.Store) error {
-	list, err := f.audit(cmd.Context(), store)
-	if err != nil {
-		return err
-	}
-	if f.output.Is("csv") {
-		return writeCSV(cmd.OutOrStdout(), list)
-	}
-	return f.output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printAudit(w, list) })
 }
 
 // audit returns what there is to tell, the oldest first.

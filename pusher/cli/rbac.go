@@ -198,7 +198,31 @@ func (f *rbacFlags) grantTenants(ctx context.Context, r *rbac.Roles, scope rbac.
 		return nil
 	}
 	if scope.Named {
-		return f.grantNamed(ctx, r)
+		// What the newest snapshots name is granted, and nothing else.
+		if stores.InCluster(f.store) && !f.readable() {
+			return process.WithHint(process.Usage("--scope=named: the snapshots of %s cannot be read", f.store), "use --kubeconfig")
+		}
+		needs, err := f.needs(ctx)
+		if err != nil {
+			return err
+		}
+		concern := func(q kubewatch.Query) string {
+			if q.Name != "" {
+				return ofSecrets
+			}
+			return ofEndpoints
+		}
+		r.Grants = rbac.Join(r.Grants, kubewatch.Rules(cluster.Plan(needs.Wanted, f.allNamespaces), concern, nil)...) // every cluster has these kinds
+		// Events are written on Secrets and Services.
+		namespaces := slices.Clone(needs.Namespaces)
+		for _, s := range needs.Secrets {
+			namespaces = append(namespaces, s.Namespace)
+		}
+		slices.Sort(namespaces)
+		for _, namespace := range slices.Compact(namespaces) {
+			r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: ofEvents, Namespace: namespace, Rules: events.Rules()})
+		}
+		return nil
 	}
 	endpoints := scope
 	if f.allNamespaces {
@@ -209,28 +233,6 @@ func (f *rbacFlags) grantTenants(ctx context.Context, r *rbac.Roles, scope rbac.
 		scope.OfTenants(rbac.Grant{Concern: ofSecrets, Rules: cluster.SecretRules()}),
 		scope.OfTenants(rbac.Grant{Concern: ofEvents, Rules: events.Rules()}),
 	)...)
-	return nil
-}
-
-// grantNamed grants the same for what the newest snapshots name.
-func (f *rbacFlags) grantNamed(ctx context.Context, r *rbac.Roles) error {
-	if stores.InCluster(f.store) && !f.readable() {
-		return process.WithHint(process.Usage("--scope=named: the snapshots of %s cannot be read", f.store), "use --kubeconfig")
-	}
-	needs, err := f.needs(ctx)
-	if err != nil {
-		return err
-	}
-	concern := func(q kubewatch.Query) string {
-		if q.Name != "" {
-			return ofSecrets
-		}
-		return ofEndpoints
-	}
-	r.Grants = rbac.Join(r.Grants, kubewatch.Rules(cluster.Plan(needs.Wanted, f.allNamespaces), concern, nil)...) // every cluster has these kinds
-	for _, namespace := range needs.namespaces() {
-		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: ofEvents, Namespace: namespace, Rules: events.Rules()})
-	}
 	return nil
 }
 
@@ -337,9 +339,15 @@ func (f *rbacFlags) needs(ctx context.Context) (needed, error) {
 		if err != nil {
 			return out, damaged(err)
 		}
-		if err := out.add(s); err != nil {
-			return out, err
+		wants, err := binding.Wanted(s)
+		if err != nil {
+			return out, fmt.Errorf("read what %s needs: %w", s.ID(), err)
 		}
+		out.Namespaces = append(out.Namespaces, wants.Namespaces...)
+		out.Secrets = append(out.Secrets, wants.Secrets...)
+		out.companions = out.companions || slices.ContainsFunc(s.Manifest.Spec.Certificates, func(ref snapshots.CertificateRef) bool {
+			return ref.Mode == snapshots.ModeCompanion
+		})
 	}
 	return out, nil
 }
@@ -348,30 +356,6 @@ func (f *rbacFlags) needs(ctx context.Context) (needed, error) {
 type needed struct {
 	cluster.Wanted
 	companions bool // certificates beside them
-}
-
-// add adds what a snapshot needs.
-func (n *needed) add(s snapshots.Snapshot) error {
-	wants, err := binding.Wanted(s)
-	if err != nil {
-		return fmt.Errorf("read what %s needs: %w", s.ID(), err)
-	}
-	n.Namespaces = append(n.Namespaces, wants.Namespaces...)
-	n.Secrets = append(n.Secrets, wants.Secrets...)
-	n.companions = n.companions || slices.ContainsFunc(s.Manifest.Spec.Certificates, func(ref snapshots.CertificateRef) bool {
-		return ref.Mode == snapshots.ModeCompanion
-	})
-	return nil
-}
-
-// namespaces are those of the Secrets and the Services, on which Events are written.
-func (n *needed) namespaces() []string {
-	out := slices.Clone(n.Namespaces)
-	for _, s := range n.Secrets {
-		out = append(out, s.Namespace)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // runnable returns the newest snapshots, as many as are asked for, and those that the

@@ -68,11 +68,6 @@ API rewrites them and they hold values of Secrets.`,
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })
 		},
 	}
-	f.addFlags(cmd)
-	return cmd
-}
-
-func (f *recoverFlags) addFlags(cmd *cobra.Command) {
 	f.storeFlags.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.instance, "from-instance", "", "instance that runs what is to be recovered (required)")
@@ -82,6 +77,7 @@ func (f *recoverFlags) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.add, "add", false, "publish to a store that holds other snapshots, as the newest of them")
 	f.output.AddTo(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("from-instance", process.Bounded(f.complete)) // fails for unknown flags only
+	return cmd
 }
 
 // complete lists the instances that the state tells of.

@@ -78,17 +78,12 @@ func (f *orderFlags) status(ctx context.Context) (*report.Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.rolling = rollingOf(status)
-	return &status, nil
-}
-
-// rollingOf returns what a pusher said of its rollout.
-func rollingOf(status report.Status) channel.Rolling {
 	r := channel.Rolling{At: status.Updated}
 	if status.Rollout != nil {
 		r.Target = status.Rollout.Target
 	}
-	return r
+	f.rolling = r
+	return &status, nil
 }
 
 // target returns the snapshot of the rollout that is meant: the one that was named, that

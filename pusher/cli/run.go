@@ -100,7 +100,11 @@ A store is one of
 	flags.StringVar(&f.hook, "notify-url-file", "", "file with the URL of a webhook, which gets a JSON post for each rollout, repair conflict and lasting trouble")
 	flags.StringVar(&f.status, "status", "", "ConfigMap, as configmap:NAMESPACE/NAME, for the status of the fleet, without secrets, for people who may not read the state; the default is NAME-status beside a store in the cluster, and none for other stores")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8081; none if empty")
-	f.page.addTo(flags)
+	flags.StringVar(&f.page.address, "ui-address", "", "address for the read-only page about the fleet, such as :8090; none if empty. Whoever reaches it sees names, routes and history, and no Secrets")
+	flags.StringSliceVar(&f.page.hosts, "ui-host", nil, hostsUsage)
+	flags.StringVar(&f.page.compiler, "ui-compiler", "", compilerUsage)
+	flags.StringVar(&f.page.repository, "ui-repository", "", repositoryUsage)
+	flags.StringVar(&f.page.advertise, "ui-advertise", "", "address of this host at which other pushers with the same state reach the page; while this one leads, they send on to it what they are asked. None if empty: each shows what it knows")
 	return cmd
 }
 

@@ -271,7 +271,15 @@ func (f *runFlags) servePage(ctx context.Context, o *pusher.Options, log *slog.L
 	}
 	source := f.source(store, latest, f.page)
 	o.Directory = &instance.Directory{}
-	source.Servers = serversOf(o.Directory)
+	source.Servers = func(ctx context.Context, backend string) (out []ui.ServerState) {
+		for name, servers := range o.Directory.Servers(ctx, backend) {
+			for _, s := range servers {
+				up := s.OperationalState == "up" && s.AdminState == dataplane.StateReady
+				out = append(out, ui.ServerState{Instance: name, Address: s.Address, Port: s.Port, Up: up})
+			}
+		}
+		return out
+	}
 	server := ui.New(ctx, ui.Options{Source: source, Leader: f.leading(), Hosts: f.page.hosts, Log: log})
 	at, wait, err := server.Serve(ctx, f.page.address)
 	if err != nil {
@@ -283,19 +291,6 @@ func (f *runFlags) servePage(ctx context.Context, o *pusher.Options, log *slog.L
 		wait()
 		store.Close()
 	}, nil
-}
-
-// serversOf returns what asks a fleet for the servers of a backend.
-func serversOf(d *instance.Directory) func(context.Context, string) []ui.ServerState {
-	return func(ctx context.Context, backend string) (out []ui.ServerState) {
-		for name, servers := range d.Servers(ctx, backend) {
-			for _, s := range servers {
-				up := s.OperationalState == "up" && s.AdminState == dataplane.StateReady
-				out = append(out, ui.ServerState{Instance: name, Address: s.Address, Port: s.Port, Up: up})
-			}
-		}
-		return out
-	}
 }
 
 // latest is the last status of the pusher.

@@ -57,7 +57,23 @@ func (f *showFlags) run(cmd *cobra.Command, store stores.Store, name string) err
 		return err
 	}
 	if f.file != "" {
-		return printFile(cmd, store, id, f.file)
+		s, err := store.Get(cmd.Context(), id)
+		if err != nil {
+			return damaged(err)
+		}
+		content, ok := s.File(f.file)
+		if f.file == snapshots.ManifestFile {
+			content, err = s.Manifest.Marshal()
+			ok = true
+		}
+		if err != nil {
+			return fmt.Errorf("encode manifest: %w", err)
+		}
+		if !ok {
+			return process.WithHint(process.Usage("%s holds no file %s", id, f.file), "its files are: "+strings.Join(paths(s.Manifest), ", "))
+		}
+		_, err = cmd.OutOrStdout().Write(content)
+		return err
 	}
 	manifest, err := store.Manifest(cmd.Context(), id)
 	if err != nil {
@@ -93,26 +109,6 @@ func stored(ctx context.Context, store stores.Reader, name string) (snapshots.ID
 		return snapshots.ID{}, err
 	}
 	return find(ids, name)
-}
-
-func printFile(cmd *cobra.Command, store stores.Reader, id snapshots.ID, path string) error {
-	s, err := store.Get(cmd.Context(), id)
-	if err != nil {
-		return damaged(err)
-	}
-	content, ok := s.File(path)
-	if path == snapshots.ManifestFile {
-		content, err = s.Manifest.Marshal()
-		ok = true
-	}
-	if err != nil {
-		return fmt.Errorf("encode manifest: %w", err)
-	}
-	if !ok {
-		return process.WithHint(process.Usage("%s holds no file %s", id, path), "its files are: "+strings.Join(paths(s.Manifest), ", "))
-	}
-	_, err = cmd.OutOrStdout().Write(content)
-	return err
 }
 
 // paths returns the files of a snapshot, without the manifest itself.
@@ -186,7 +182,11 @@ func printShown(w io.Writer, s snapshotDetails, now time.Time) error {
 		line("journal", "it cannot be read: "+s.NoLife)
 	}
 	fmt.Fprintln(w)
-	return printFiles(w, spec.Files)
+	table := process.Table{Columns: []process.Column{{Title: "FILE"}, {Title: "BYTES"}, {Title: "SHA256", Cut: true}}}
+	for _, f := range spec.Files {
+		table.Add(f.Path, strconv.FormatInt(f.Size, 10), f.SHA256)
+	}
+	return table.Write(w)
 }
 
 // certificate tells where a file of certificates comes from.
@@ -202,14 +202,6 @@ func certificate(c snapshots.CertificateRef) string {
 		return fmt.Sprintf("%s, %s, version %.10s", text, c.Mode, c.Version)
 	}
 	return text
-}
-
-func printFiles(w io.Writer, files []snapshots.FileDigest) error {
-	table := process.Table{Columns: []process.Column{{Title: "FILE"}, {Title: "BYTES"}, {Title: "SHA256", Cut: true}}}
-	for _, f := range files {
-		table.Add(f.Path, strconv.FormatInt(f.Size, 10), f.SHA256)
-	}
-	return table.Write(w)
 }
 
 // diffFlags are those of the verb diff.

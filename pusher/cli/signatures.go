@@ -85,24 +85,23 @@ the signatures too. The exit code is 3 if a snapshot is damaged or is signed by 
 these keys, and 1 if a snapshot could not be read.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.with(cmd.Context(), func(store stores.Store) error { return runVerify(cmd, store, f.opening.Allowed.Enabled(), &output) })
+			return f.with(cmd.Context(), func(store stores.Store) error {
+				signatures := f.opening.Allowed.Enabled()
+				v, err := verify(cmd.Context(), store)
+				if err != nil {
+					return err
+				}
+				v.Signatures = signatures
+				if err := output.Write(cmd.OutOrStdout(), v, v.print); err != nil {
+					return err
+				}
+				return v.exit()
+			})
 		},
 	}
 	f.add(cmd)
 	output.AddTo(cmd)
 	return cmd
-}
-
-func runVerify(cmd *cobra.Command, store stores.Reader, signatures bool, output *process.OutputFlag) error {
-	v, err := verify(cmd.Context(), store)
-	if err != nil {
-		return err
-	}
-	v.Signatures = signatures
-	if err := output.Write(cmd.OutOrStdout(), v, v.print); err != nil {
-		return err
-	}
-	return v.exit()
 }
 
 // verify reads all snapshots, one after the other: no more than one is in memory.

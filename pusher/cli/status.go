@@ -381,9 +381,44 @@ func watchStatus(ctx context.Context, every time.Duration, read func(context.Con
 func (w *watcher) show(s report.Status, now time.Time) error {
 	switch {
 	case w.json:
-		return w.showJSON(s)
+		// A status is printed on one line, if it is another one.
+		bare := s
+		bare.Updated = time.Time{}
+		key, err := json.Marshal(bare)
+		if err != nil || string(key) == w.last {
+			return err
+		}
+		w.last = string(key)
+		return json.NewEncoder(w.out).Encode(s)
 	case w.page:
-		return w.draw(s, now)
+		// The page is drawn where it was drawn before. Each line is erased to its end, and what was below as well, so
+		// that nothing flickers.
+		const home, endOfLine, below, all = "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[2J"
+		var page bytes.Buffer
+		if err := printStatus(process.On(&page, w.out, false), s, now); err != nil {
+			return err
+		}
+		if s.Rollout != nil {
+			const width = 30
+			done := 0
+			for _, i := range s.Instances {
+				if i.Reachable && i.Running == s.Rollout.Target {
+					done++
+				}
+			}
+			filled := width * done / max(len(s.Instances), 1)
+			fmt.Fprintf(&page, "\n%s\n", fmt.Sprintf("[%s%s] %d of %d run %s", strings.Repeat("#", filled), strings.Repeat(".", width-filled), done, len(s.Instances), s.Rollout.Target))
+		}
+		text := home + strings.ReplaceAll(page.String(), "\n", endOfLine) + below
+		if w.last == "" {
+			text = all + text
+		}
+		if text == w.last {
+			return nil
+		}
+		w.last = text
+		_, err := io.WriteString(w.out, text)
+		return err
 	}
 	defer func() { w.seen = s }()
 	for _, line := range changesOf(w.seen, s) {
@@ -392,54 +427,6 @@ func (w *watcher) show(s report.Status, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// showJSON prints a status on one line, if it is another one.
-func (w *watcher) showJSON(s report.Status) error {
-	bare := s
-	bare.Updated = time.Time{}
-	key, err := json.Marshal(bare)
-	if err != nil || string(key) == w.last {
-		return err
-	}
-	w.last = string(key)
-	return json.NewEncoder(w.out).Encode(s)
-}
-
-// draw draws the page where it was drawn before. Each line is erased to its end, and
-// what was below as well, so that nothing flickers.
-func (w *watcher) draw(s report.Status, now time.Time) error {
-	const home, endOfLine, below, all = "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[2J"
-	var page bytes.Buffer
-	if err := printStatus(process.On(&page, w.out, false), s, now); err != nil {
-		return err
-	}
-	if s.Rollout != nil {
-		fmt.Fprintf(&page, "\n%s\n", progress(s))
-	}
-	text := home + strings.ReplaceAll(page.String(), "\n", endOfLine) + below
-	if w.last == "" {
-		text = all + text
-	}
-	if text == w.last {
-		return nil
-	}
-	w.last = text
-	_, err := io.WriteString(w.out, text)
-	return err
-}
-
-// progress shows how many instances run what is being rolled out.
-func progress(s report.Status) string {
-	const width = 30
-	done := 0
-	for _, i := range s.Instances {
-		if i.Reachable && i.Running == s.Rollout.Target {
-			done++
-		}
-	}
-	filled := width * done / max(len(s.Instances), 1)
-	return fmt.Sprintf("[%s%s] %d of %d run %s", strings.Repeat("#", filled), strings.Repeat(".", width-filled), done, len(s.Instances), s.Rollout.Target)
 }
 
 // changesOf returns a line for each thing that is otherwise than it was.

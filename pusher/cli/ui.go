@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -250,15 +249,6 @@ func repositoryOf(store string) string {
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return strings.TrimSuffix(u.String(), ".git")
-}
-
-// addTo declares the flags of a pusher that serves the page itself.
-func (f *pageFlags) addTo(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "ui-address", "", "address for the read-only page about the fleet, such as :8090; none if empty. Whoever reaches it sees names, routes and history, and no Secrets")
-	flags.StringSliceVar(&f.hosts, "ui-host", nil, hostsUsage)
-	flags.StringVar(&f.compiler, "ui-compiler", "", compilerUsage)
-	flags.StringVar(&f.repository, "ui-repository", "", repositoryUsage)
-	flags.StringVar(&f.advertise, "ui-advertise", "", "address of this host at which other pushers with the same state reach the page; while this one leads, they send on to it what they are asked. None if empty: each shows what it knows")
 }
 
 // at returns where others find a page that is served at an address, "" where it is not said.

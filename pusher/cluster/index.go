@@ -151,7 +151,16 @@ const maxTriggerAge = 10 * time.Minute
 func trim(o any) (any, error) {
 	switch o := o.(type) {
 	case *discoveryv1.EndpointSlice:
-		return trimSlice(o), nil
+		out := &discoveryv1.EndpointSlice{
+			ObjectMeta: trimMeta(o.ObjectMeta), AddressType: o.AddressType,
+			Ports: o.Ports, Endpoints: make([]discoveryv1.Endpoint, len(o.Endpoints)),
+		}
+		out.Labels = only(o.Labels, discoveryv1.LabelServiceName)
+		out.Annotations = only(o.Annotations, triggerAnnotation)
+		for i, e := range o.Endpoints {
+			out.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses[:min(len(e.Addresses), 1):1], Conditions: e.Conditions}
+		}
+		return out, nil
 	case *corev1.Secret:
 		return &corev1.Secret{ObjectMeta: trimMeta(o.ObjectMeta), Type: o.Type, Data: o.Data}, nil
 	}
@@ -160,19 +169,6 @@ func trim(o any) (any, error) {
 
 func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
-}
-
-func trimSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-	out := &discoveryv1.EndpointSlice{
-		ObjectMeta: trimMeta(s.ObjectMeta), AddressType: s.AddressType,
-		Ports: s.Ports, Endpoints: make([]discoveryv1.Endpoint, len(s.Endpoints)),
-	}
-	out.Labels = only(s.Labels, discoveryv1.LabelServiceName)
-	out.Annotations = only(s.Annotations, triggerAnnotation)
-	for i, e := range s.Endpoints {
-		out.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses[:min(len(e.Addresses), 1):1], Conditions: e.Conditions}
-	}
-	return out
 }
 
 // only returns the entry of one key, if there is one.

@@ -33,7 +33,19 @@ func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend
 		other, kept := is.backends[name]
 		c.out[name] = rollout.Backend{Changed: common || !kept || s.text() != other.text(), Check: s.checkTime()}
 	}
-	c.frontends()
+	// Frontends that come or go change what reaches a backend.
+	names := maps.Clone(c.was.frontends)
+	maps.Copy(names, c.is.frontends)
+	for name := range names {
+		var a, b []string
+		if s := c.was.frontends[name]; s != nil {
+			a = s.lines()
+		}
+		if s := c.is.frontends[name]; s != nil {
+			b = s.lines()
+		}
+		c.reached(differing(a, b))
+	}
 	c.named()
 	c.files(good.Files, target.Files)
 	if c.all {
@@ -50,22 +62,6 @@ type comparing struct {
 	was, is outline
 	out     map[string]rollout.Backend
 	all     bool // requests of all backends are treated otherwise
-}
-
-// frontends looks at the lines of frontends that come or go.
-func (c *comparing) frontends() {
-	names := maps.Clone(c.was.frontends)
-	maps.Copy(names, c.is.frontends)
-	for name := range names {
-		var a, b []string
-		if s := c.was.frontends[name]; s != nil {
-			a = s.lines()
-		}
-		if s := c.is.frontends[name]; s != nil {
-			b = s.lines()
-		}
-		c.reached(differing(a, b))
-	}
 }
 
 // named looks at the sections that differ and that others name, such as lists of users and

@@ -182,13 +182,6 @@ func (i *instanceState) ref() instance.Ref {
 	return instance.Ref{Name: i.Name, UID: i.UID, Joined: i.joined}
 }
 
-// takeKnown takes what is known with an event, unless a later one came before it.
-func (i *instanceState) takeKnown(k instance.Known) {
-	if k.Number > i.known.Number {
-		i.known = k
-	}
-}
-
 // override returns what its worker runs, where it was changed without a reload, the zero value
 // where that was another worker.
 func (i *instanceState) override() push.Override {
@@ -248,15 +241,6 @@ func (i *instanceState) end(err error, retry time.Duration, now time.Time) {
 	i.jobFailures++
 	i.jobError, i.jobErrorAt = report.Brief(err), now
 	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
-}
-
-// forgetJobs forgets what failed with a worker that was replaced since, apart from a
-// claim, which is of the disk.
-func (i *instanceState) forgetJobs() {
-	if !i.claimFailed {
-		i.jobError, i.jobErrorAt = "", time.Time{}
-	}
-	i.jobFailures, i.jobNotBefore = 0, time.Time{}
 }
 
 // address returns where an instance's Dataplane API is: what its URL says, or, if that is a name,

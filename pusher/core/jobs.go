@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
@@ -101,21 +100,14 @@ func (j *jobs) wanted(i *instanceState) push.Wanted {
 	return push.Wanted{Node: n.Name, Servers: p.Servers, Dynamic: p.Dynamic, Certificates: n.Certificates, Entries: n.Entries}
 }
 
-// runtimeUpdateFailed takes note of a worker that was not changed, or in part. The file on disk
-// may be ahead of it. After another failure it is to be reloaded.
-func (j *jobs) runtimeUpdateFailed(i *instanceState, p rollout.Push, err error) {
-	if errors.Is(err, push.ErrNeedsReload) || j.state.Rollout.Instances[p.Instance].Failures > 0 {
-		i.needsReload = p.Snapshot.Short
-	}
-	i.running = i.running.Another()
-	i.running.Disk = push.Digest{}
-}
-
 // apply takes what is known of the instance, and how the effect ended.
 func (v OfInstance) apply(m *Machine, now time.Time) {
 	about := v.From()
 	i := m.instanceOf(about.Ref)
-	i.takeKnown(about.Known)
+	// A later event may have come before this one.
+	if about.Known.Number > i.known.Number {
+		i.known = about.Known
+	}
 	switch ev := v.Event.(type) {
 	case instance.JoinFailed:
 		m.trouble("fleet", ev.Err, now)
@@ -159,13 +151,7 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	if i.Draining {
 		return
 	}
-	j.tellReach(i, before, asked, now)
-	j.checkOnce(i)
-}
-
-// tellReach says, once for each change, that an instance cannot be reached or does not accept
-// who asks, and that it answers again.
-func (j *jobs) tellReach(i *instanceState, before error, asked bool, now time.Time) {
+	// That an instance cannot be reached, does not accept who asks, or answers again, is said once for each change.
 	denied := func(err error) bool { return errors.Is(err, dataplane.ErrUnauthorized) }
 	same := asked && (before == nil) == (i.err == nil) && denied(before) == denied(i.err)
 	switch {
@@ -178,6 +164,15 @@ func (j *jobs) tellReach(i *instanceState, before error, asked bool, now time.Ti
 			"hint", "make username and password in the Fleet those of its Dataplane API"), now)
 	default:
 		j.tell(observe.Warn("instance cannot be reached, rollouts go on without it", "instance", i.Name, "url", i.URL, "err", i.err, "hint", reachHint(i.err)), now)
+	}
+	// An instance that answers for the first time, or again, is checked for what would keep a push from working.
+	// Nothing waits for that.
+	switch {
+	case !i.reachable():
+		i.checked = false
+	case !i.checked:
+		i.checked = true
+		j.do(instance.Check{Ref: i.ref()})
 	}
 }
 
@@ -276,7 +271,12 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 		return // it was a push to another pod, which is gone
 	}
 	keys := append([]any{"instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", p.Push.Purpose.Why(), "took", p.Took.Round(time.Millisecond)}, p.Change.Logged()...)
-	j.noteChange(p.Push, p.Change, done.Reloaded, err)
+	// What the push of a wave took is remembered. One that found all as it should be took nothing, and one that
+	// could not be bound says nothing.
+	took := done.Reloaded || err != nil || p.Change.Class != bind.Reload
+	if p.Push.Purpose == rollout.Wave && took && !p.Change.Snapshot.IsZero() {
+		j.changes = report.WithChange(j.changes, p.Change, j.state.Rollout.Rollout)
+	}
 	pushed := observe.Pushed{
 		Instance: p.Push.Instance, Snapshot: p.Push.Snapshot, Why: p.Push.Purpose.Why(), Outcome: r.Outcome, Reloaded: done.Reloaded, Took: p.Took, Change: p.Change,
 	}
@@ -287,7 +287,13 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 	j.lost(done.Lost, now)
 	j.uploads.noteCertificates(i, p.Want.ID, p.Written)
 	if p.Push.AtRuntime && err != nil {
-		j.runtimeUpdateFailed(i, p.Push, err)
+		// The worker was not changed, or in part, and the file on disk may be ahead of it. After another failure it is
+		// to be reloaded.
+		if errors.Is(err, push.ErrNeedsReload) || j.state.Rollout.Instances[p.Push.Instance].Failures > 0 {
+			i.needsReload = p.Push.Snapshot.Short
+		}
+		i.running = i.running.Another()
+		i.running.Disk = push.Digest{}
 	}
 	if err != nil {
 		r.Error = push.Gist(err)
@@ -302,7 +308,11 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 		i.asked, i.err = true, nil
 		i.takeInfo(done.Info, now)
 		if done.Reloaded {
-			i.forgetJobs()
+			// What failed with the worker before is forgotten, apart from a claim, which is of the disk.
+			if !i.claimFailed {
+				i.jobError, i.jobErrorAt = "", time.Time{}
+			}
+			i.jobFailures, i.jobNotBefore = 0, time.Time{}
 			i.running = push.Running{
 				Servers: push.Loaded(p.Want.Servers), Persisted: true, Written: p.Want.Servers, Certificates: p.Certificates, Maps: p.Want.Entries,
 				Info: done.Info, ManualDrains: i.running.ManualDrains,
@@ -315,15 +325,6 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 		i.running.Disk, i.inspectAfter = done.Disk, now.Add(j.InspectInterval)
 	}
 	j.results = append(j.results, r)
-}
-
-// noteChange remembers what the push of a wave took. One that found all as it should be
-// took nothing, and one that could not be bound says nothing.
-func (j *jobs) noteChange(p rollout.Push, c report.Change, reloaded bool, err error) {
-	took := reloaded || err != nil || c.Class != bind.Reload
-	if p.Purpose == rollout.Wave && took && !c.Snapshot.IsZero() {
-		j.changes = report.WithChange(j.changes, c, j.state.Rollout.Rollout)
-	}
 }
 
 // updateEnded takes the end of a change of the running worker.
@@ -394,7 +395,30 @@ func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.
 	i.inspectAfter = now.Add(j.InspectInterval)
 	if n.Err == nil && i.info.PID == n.Inspect.Have.Info.PID {
 		i.inspections++
-		j.inspected(i, n.Found, n.Inspect.Want, now)
+		// What was found is repaired, unless somebody else keeps undoing that.
+		j.noteManualDrains(i, n.Found.Running.ManualDrains, now)
+		before := i.conflict
+		next, repair := remembered(i).judge(n.Found.Faults, now)
+		i.repairs, i.conflict = next.Repairs, next.Conflict
+		for _, f := range n.Found.Faults {
+			if repair {
+				j.tell(observe.Warn("drift is repaired", "instance", i.Name, "what", f.What, "want", f.Want, "found", f.Found), now)
+			}
+		}
+		switch {
+		case before == nil && i.conflict != nil:
+			j.tell(observe.RepairsStop(i.Name, snapshots.ID{}, i.conflict.String()), now)
+		case before != nil && i.conflict == nil:
+			j.tell(observe.RepairsGoOn(i.Name), now)
+		}
+		if len(n.Found.Faults) == 0 || repair {
+			i.running = n.Found.Running
+		}
+		j.dirty = true
+		if repair && slices.ContainsFunc(n.Found.Faults, onDisk) {
+			i.begin(workMend)
+			j.do(instance.Mend{Ref: i.ref(), Want: n.Inspect.Want})
+		}
 	}
 }
 
@@ -404,24 +428,6 @@ func (j *jobs) mendEnded(i *instanceState, m instance.MendEnded, now time.Time) 
 	i.running.Disk, i.running.Written, i.persisted = m.Disk, m.Servers, now
 	if m.Err != nil {
 		i.running.Written = nil
-	}
-}
-
-// inspected takes what an inspection found, and has it repaired unless somebody else keeps
-// undoing that.
-func (j *jobs) inspected(i *instanceState, found push.Inspection, want binding.Unbound, now time.Time) {
-	j.noteManualDrains(i, found.Running.ManualDrains, now)
-	before := i.conflict
-	next, repair := remembered(i).judge(found.Faults, now)
-	i.repairs, i.conflict = next.Repairs, next.Conflict
-	j.tellDrift(i, before, found.Faults, repair, now)
-	if len(found.Faults) == 0 || repair {
-		i.running = found.Running
-	}
-	j.dirty = true
-	if repair && slices.ContainsFunc(found.Faults, onDisk) {
-		i.begin(workMend)
-		j.do(instance.Mend{Ref: i.ref(), Want: want})
 	}
 }
 
@@ -450,21 +456,6 @@ func onDisk(f push.Fault) bool {
 	return !strings.HasPrefix(f.What, "server ") && !strings.HasPrefix(f.What, "map ")
 }
 
-// tellDrift tells what an inspection found.
-func (j *jobs) tellDrift(i *instanceState, before *report.Conflict, faults []push.Fault, repair bool, now time.Time) {
-	for _, f := range faults {
-		if repair {
-			j.tell(observe.Warn("drift is repaired", "instance", i.Name, "what", f.What, "want", f.Want, "found", f.Found), now)
-		}
-	}
-	switch {
-	case before == nil && i.conflict != nil:
-		j.tell(observe.RepairsStop(i.Name, snapshots.ID{}, i.conflict.String()), now)
-	case before != nil && i.conflict == nil:
-		j.tell(observe.RepairsGoOn(i.Name), now)
-	}
-}
-
 // noteManualDrains tells of servers that somebody else took out of traffic, or gave back.
 func (j *jobs) noteManualDrains(i *instanceState, drains []push.ManualDrain, now time.Time) {
 	for _, d := range drains {
@@ -478,16 +469,4 @@ func (j *jobs) noteManualDrains(i *instanceState, drains []push.ManualDrain, now
 		}
 	}
 	i.running.ManualDrains = drains
-}
-
-// checkOnce begins to check an instance that answers for the first time, or again, for what
-// would keep a push from working. Nothing waits for that.
-func (j *jobs) checkOnce(i *instanceState) {
-	switch {
-	case !i.reachable():
-		i.checked = false
-	case !i.checked:
-		i.checked = true
-		j.do(instance.Check{Ref: i.ref()})
-	}
 }

@@ -34,7 +34,16 @@ func (m *membership) takeFleet(f fleet.Fleet, err error, now time.Time) {
 	}
 	m.takePolicy(f.Rollout.Apply(rollout.DefaultPolicy()), now)
 	m.listed, m.fleetName, m.view.Fleet = f.Instances, f.Name, f.Name
-	m.followPods(f.Pods, now)
+	// Other pods are looked for from now on, if the fleet's file says so.
+	if m.pods != f.Pods && (m.pods == nil || f.Pods == nil || *m.pods != *f.Pods) {
+		m.pods, m.podsRead = f.Pods, false
+		if f.Pods == nil {
+			m.found = nil
+			m.trouble("pods", nil, now)
+			m.trouble(report.AboutCredentials, nil, now)
+		}
+		m.begin(WatchPods{f.Pods})
+	}
 	m.gather(now)
 }
 
@@ -50,20 +59,6 @@ func (m *membership) takePolicy(p rollout.Policy, now time.Time) {
 		m.tell(observe.Info("settings of the rollout changed"), now)
 	}
 	m.policy = p
-}
-
-// followPods looks for other pods from now on, if the fleet's file says so.
-func (m *membership) followPods(pods *fleet.Pods, now time.Time) {
-	if m.pods == pods || (m.pods != nil && pods != nil && *m.pods == *pods) {
-		return
-	}
-	m.pods, m.podsRead = pods, false
-	if pods == nil {
-		m.found = nil
-		m.trouble("pods", nil, now)
-		m.trouble(report.AboutCredentials, nil, now)
-	}
-	m.begin(WatchPods{pods})
 }
 
 // takePods takes which pods are instances. Those that were known stay where nothing
@@ -96,7 +91,19 @@ func (m *membership) gather(now time.Time) {
 		}
 	}
 	maps.DeleteFunc(drain, func(name string, _ fleet.Instance) bool { return named[name] })
-	m.letGo(drain, now)
+	// Those that drain and are gone, or whose name another one has, leave before others join.
+	for _, name := range slices.Sorted(maps.Keys(m.draining)) {
+		i := m.draining[name]
+		if spec, there := drain[name]; there && i.sameBut(spec) {
+			if i.Instance != spec {
+				m.renew(i, spec, now)
+			}
+			continue
+		}
+		m.do(instance.Leave{Ref: i.ref()})
+		delete(m.draining, name)
+		m.tell(observe.Info("instance left the fleet", "instance", name), now)
+	}
 	m.drain(drain, now)
 	for _, spec := range members {
 		switch old := m.instances[spec.Name]; {
@@ -200,23 +207,6 @@ func (w *world) served() iter.Seq[*instanceState] {
 				}
 			}
 		}
-	}
-}
-
-// letGo lets go of the instances that drain and are gone, or whose name another one has. It comes
-// before others join.
-func (m *membership) letGo(drain map[string]fleet.Instance, now time.Time) {
-	for _, name := range slices.Sorted(maps.Keys(m.draining)) {
-		i := m.draining[name]
-		if spec, there := drain[name]; there && i.sameBut(spec) {
-			if i.Instance != spec {
-				m.renew(i, spec, now)
-			}
-			continue
-		}
-		m.do(instance.Leave{Ref: i.ref()})
-		delete(m.draining, name)
-		m.tell(observe.Info("instance left the fleet", "instance", name), now)
 	}
 }
 

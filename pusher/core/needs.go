@@ -98,11 +98,6 @@ func (w *world) lacks() []string {
 //   - The fleet is not Healthy while a snapshot in use lacks anything, whatever was
 //     decided.
 
-// newlyLacking returns what a snapshot lacks that the last good one does not.
-func newlyLacking(wanted, good []string) []string {
-	return slices.DeleteFunc(slices.Clone(wanted), func(lack string) bool { return slices.Contains(good, lack) })
-}
-
 // lacking is lacks of a snapshot that is wanted for a reason, after a good one.
 func lacking(wanted, good binding.Prepared, because channel.Reason) []string {
 	switch {
@@ -111,7 +106,8 @@ func lacking(wanted, good binding.Prepared, because channel.Reason) []string {
 	case because != channel.BecauseNewest:
 		return nil
 	}
-	return newlyLacking(wanted.Lacks, good.Lacks)
+	// What the last good one lacks as well does not count.
+	return slices.DeleteFunc(slices.Clone(wanted.Lacks), func(lack string) bool { return slices.Contains(good.Lacks, lack) })
 }
 
 // some joins the first of several texts.

@@ -89,13 +89,17 @@ func (r *reporting) serversUp(now time.Time) []rollout.ServersUp {
 
 // seen returns what is known, as far as people see it.
 func (r *reporting) seen(now time.Time) observe.View {
+	var unusable []observe.Unusable
+	for _, b := range slices.Concat(r.live.Faulty(), r.missedSecrets) {
+		unusable = append(unusable, observe.Unusable{Secret: b.Secret, UID: r.live.SecretUID(b.Secret), Fault: b.Fault})
+	}
 	v := observe.View{
 		Now: now, Leader: r.holder, Page: r.Page, Term: r.term.number, Fleet: r.view.Fleet,
 		Decision: r.decision.Decision, StoreRead: r.viewRead, Rewound: r.rewound, Snapshots: r.view.IDs, Newest: r.view.Head(),
 		Rollout: r.state.Rollout, Waits: r.waits, Changes: r.changes, Troubles: r.troubles,
 		Kept: r.keptStatus(), Backends: r.backendsStatus(now),
 		Channel: r.view.Channel, Budget: r.policy.Budget.Left(r.state.Rollout, r.names(), now),
-		Lacking: r.lacking, KeptPorts: r.live.Lost(), Expiries: r.expiries(), Refused: observe.Refused(r.live.Refused()), Unusable: r.unusable(),
+		Lacking: r.lacking, KeptPorts: r.live.Lost(), Expiries: r.expiries(), Refused: observe.Refused(r.live.Refused()), Unusable: unusable,
 	}
 	v.Traffic, v.Up, v.Issuers = r.trafficOf(now), r.serversUp(now), r.bindings.Issuers()
 	v.CertificateEnds, _ = r.bindings.Expiries()
@@ -139,15 +143,6 @@ func (r *reporting) seenOf(i *instanceState) observe.Instance {
 	if out.UpToDate = inSync(needs); !out.UpToDate || out.Updating {
 		needs.Busy, needs.NotBefore = false, time.Time{}
 		out.Ahead = needs.pending(classify(needs, time.Time{}))
-	}
-	return out
-}
-
-// unusable returns what cannot be used of the Secrets that there are.
-func (r *reporting) unusable() []observe.Unusable {
-	var out []observe.Unusable
-	for _, b := range slices.Concat(r.live.Faulty(), r.missedSecrets) {
-		out = append(out, observe.Unusable{Secret: b.Secret, UID: r.live.SecretUID(b.Secret), Fault: b.Fault})
 	}
 	return out
 }

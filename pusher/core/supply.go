@@ -50,18 +50,20 @@ func (s *supply) readSnapshots(now time.Time) {
 		s.begin(ForgetSnapshots{s.forgetting})
 	}
 	s.pruning = s.pruning || len(dropped) > 0
-	s.troubleWithSnapshots(now)
+	errs := s.snapshotCache.Failures()
+	for _, p := range s.bindings.All() {
+		if p.Err != nil {
+			errs = append(errs, p.Err)
+		}
+	}
+	s.trouble("snapshots", errors.Join(errs...), now)
 	if n, changed := s.live.Use(s.snapshotCache.All(), now); changed {
 		s.following.takeNews(n, now)
 		s.following.followCluster()
 	}
-	s.pruneSlots(needed)
-}
-
-// pruneSlots drops the slots of backends that no snapshot in use has, also between waves:
-// an undo goes to one in use. It waits for those that are not at hand yet, and not for what
-// only some instance runs and nobody can read.
-func (s *supply) pruneSlots(needed map[snapshots.ID]bool) {
+	// Slots of backends that no snapshot in use has are dropped, also between waves: an undo goes to one in use.
+	// That waits for snapshots that are not at hand yet, and not for what only some instance runs and nobody can
+	// read.
 	if !s.pruning {
 		return
 	}
@@ -74,16 +76,6 @@ func (s *supply) pruneSlots(needed map[snapshots.ID]bool) {
 	}
 	s.pruning = false
 	s.bindings.Prune()
-}
-
-func (s *supply) troubleWithSnapshots(now time.Time) {
-	errs := s.snapshotCache.Failures()
-	for _, p := range s.bindings.All() {
-		if p.Err != nil {
-			errs = append(errs, p.Err)
-		}
-	}
-	s.trouble("snapshots", errors.Join(errs...), now)
 }
 
 // assignSlots brings the slot table in line with the endpoints, when that is due.
@@ -100,12 +92,8 @@ func (s *supply) openSnapshots(now time.Time) {
 	for _, sealed := range s.live.ToDecrypt(now) {
 		s.begin(OpenCertificates{sealed})
 	}
-	s.troubleWithVersions(now)
-}
-
-// troubleWithVersions tells which certificates are not at hand, and why, and which
-// were renewed where a snapshot names what they were before.
-func (s *supply) troubleWithVersions(now time.Time) {
+	// Which certificates are not at hand, and why, and which were renewed where a snapshot names what they were
+	// before.
 	var errs []error
 	for _, err := range s.live.DecryptFailures() {
 		if !s.Identity && errors.Is(err, sealing.ErrNotForUs) {

@@ -198,7 +198,23 @@ func (u *uploads) reviewUploads(now time.Time) {
 		return
 	}
 	u.reviewed = now
-	may := u.mayHave()
+	// What was pushed last to an instance may have arrived, whatever became of the push.
+	may := make(map[string][]snapshots.ID, len(u.instances))
+	for name, i := range u.instances {
+		if id := i.snapshot(); slices.Contains(u.view.IDs, id) {
+			may[name] = append(may[name], id)
+		}
+		for _, s := range u.rollouts() {
+			if p := s.Instances[name].Push; p != nil {
+				may[name] = append(may[name], p.Snapshot)
+			}
+		}
+	}
+	if r := u.state.Rollout.Rollout; r != nil {
+		for _, h := range r.Touched {
+			may[h.Instance] = append(may[h.Instance], h.Snapshot)
+		}
+	}
 	for name, i := range u.instances {
 		used := u.usedOn(may[name])
 		if len(u.state.Uploads[name]) == 0 ||
@@ -224,28 +240,6 @@ func (u *uploads) reviewUploads(now time.Time) {
 		}
 	}
 	u.forgetAbsent(now)
-}
-
-// mayHave returns what each instance runs, or has on its disk: what was pushed to it last
-// may have arrived, whatever became of the push.
-func (u *uploads) mayHave() map[string][]snapshots.ID {
-	out := make(map[string][]snapshots.ID, len(u.instances))
-	for name, i := range u.instances {
-		if id := i.snapshot(); slices.Contains(u.view.IDs, id) {
-			out[name] = append(out[name], id)
-		}
-		for _, s := range u.rollouts() {
-			if p := s.Instances[name].Push; p != nil {
-				out[name] = append(out[name], p.Snapshot)
-			}
-		}
-	}
-	if r := u.state.Rollout.Rollout; r != nil {
-		for _, h := range r.Touched {
-			out[h.Instance] = append(out[h.Instance], h.Snapshot)
-		}
-	}
-	return out
 }
 
 // neededFiles returns the files that snapshots have on an instance. It is not known while

@@ -83,8 +83,16 @@ func (c *Client) PostRaw(ctx context.Context, config []byte, o PostOptions) (Pos
 	if err != nil {
 		return Posted{}, &Error{Op: op, Message: err.Error(), kind: ErrRejected, cause: err}
 	}
+	query := url.Values{"version": {strconv.FormatInt(o.Version, 10)}}
+	for name, set := range map[string]bool{
+		"skip_reload": o.SkipReload, "force_reload": o.ForceReload, "only_validate": o.OnlyValidate,
+	} {
+		if set {
+			query.Set(name, "true")
+		}
+	}
 	a, err := c.do(ctx, call{
-		op: op, method: http.MethodPost, path: rawPath, query: o.query(), header: actions,
+		op: op, method: http.MethodPost, path: rawPath, query: query, header: actions,
 		body: config, contentType: "text/plain",
 		ok: []int{http.StatusCreated, http.StatusAccepted},
 	})
@@ -97,18 +105,6 @@ func (c *Client) PostRaw(ctx context.Context, config []byte, o PostOptions) (Pos
 		Checksum: a.header.Get("Configuration-Checksum"),
 		ReloadID: a.header.Get("Reload-ID"),
 	}, nil
-}
-
-func (o PostOptions) query() url.Values {
-	q := url.Values{"version": {strconv.FormatInt(o.Version, 10)}}
-	for name, set := range map[string]bool{
-		"skip_reload": o.SkipReload, "force_reload": o.ForceReload, "only_validate": o.OnlyValidate,
-	} {
-		if set {
-			q.Set(name, "true")
-		}
-	}
-	return q
 }
 
 // renderPost refuses what the API would take and not do.

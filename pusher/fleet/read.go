@@ -101,7 +101,16 @@ func Read(file string) (Fleet, error) {
 	for n, i := range d.Spec.Instances {
 		fleet.Instances = append(fleet.Instances, r.instance(n, i))
 	}
-	r.checkNames(d.Spec.Instances)
+	seen := make(map[string]bool)
+	for n, i := range d.Spec.Instances {
+		switch {
+		case i.Name == "":
+			r.fault("", "an instance has no name", "spec", "instances", n)
+		case seen[i.Name]:
+			r.fault("", fmt.Sprintf("instance %s is there twice", i.Name), "spec", "instances", n, "name")
+		}
+		seen[i.Name] = true
+	}
 	fleet.Pods = r.pods(d.Spec.Pods)
 	if len(d.Spec.Instances) == 0 && d.Spec.Pods == nil {
 		r.fault("list them under spec.instances, or select pods with spec.pods", "there are no instances", "spec")
@@ -223,17 +232,4 @@ func (r *reader) file(instance, name string, at []any) string {
 		r.fault("name the file that holds it; the path is relative to that of the Fleet", fmt.Sprintf("instance %s: read %s: %v", instance, name, err), at...)
 	}
 	return string(data)
-}
-
-func (r *reader) checkNames(instances []instance) {
-	seen := make(map[string]bool)
-	for n, i := range instances {
-		switch {
-		case i.Name == "":
-			r.fault("", "an instance has no name", "spec", "instances", n)
-		case seen[i.Name]:
-			r.fault("", fmt.Sprintf("instance %s is there twice", i.Name), "spec", "instances", n, "name")
-		}
-		seen[i.Name] = true
-	}
 }

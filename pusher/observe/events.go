@@ -42,7 +42,14 @@ func (v Event) tell(o *Observer, at time.Time) {
 		if v.Bad {
 			log = o.options.Log.Error
 		}
-		log(v.Log, v.logged()...)
+		var keys []any
+		if v.Instance != "" {
+			keys = append(keys, "instance", v.Instance)
+		}
+		if !v.Snapshot.IsZero() {
+			keys = append(keys, "snapshot", v.Snapshot)
+		}
+		log(v.Log, append(keys, v.Keys...)...)
 	}
 	if v.Notice != "" {
 		n := notify.Notice{Event: v.Notice, Text: v.Text, Time: at.UTC(), Instance: v.Instance}
@@ -58,18 +65,6 @@ func (v Event) tell(o *Observer, at time.Time) {
 
 func (v Event) String() string {
 	return strings.Join(slices.DeleteFunc([]string{v.Log, v.Reason, v.Text}, func(s string) bool { return s == "" }), ": ")
-}
-
-// logged returns the keys of the log and their values.
-func (v Event) logged() []any {
-	var out []any
-	if v.Instance != "" {
-		out = append(out, "instance", v.Instance)
-	}
-	if !v.Snapshot.IsZero() {
-		out = append(out, "snapshot", v.Snapshot)
-	}
-	return append(out, v.Keys...)
 }
 
 // RolloutEvents returns what there is to tell of a step of the rollout.
@@ -230,18 +225,14 @@ func (o *Observer) say(v View, s report.Status) {
 	o.objects.holding = holding
 	once := make([]events.Event, 0, len(happened))
 	for _, event := range happened {
-		once = append(once, event.said(v.pod(event.Instance)))
+		regarding := v.pod(event.Instance)
+		kind := corev1.EventTypeNormal
+		if event.Bad {
+			kind = corev1.EventTypeWarning
+		}
+		once = append(once, events.Event{Regarding: regarding, Action: rollingOut, Type: kind, Reason: event.Reason, Note: events.Note(event.Text)})
 	}
 	o.options.Events.Say(slices.Clone(holding), once)
-}
-
-// said returns an event as one on an object.
-func (v Event) said(regarding corev1.ObjectReference) events.Event {
-	kind := corev1.EventTypeNormal
-	if v.Bad {
-		kind = corev1.EventTypeWarning
-	}
-	return events.Event{Regarding: regarding, Action: rollingOut, Type: kind, Reason: v.Reason, Note: events.Note(v.Text)}
 }
 
 // pod returns the pod that an instance is, or nothing, which stands for the fleet.

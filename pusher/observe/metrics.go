@@ -96,22 +96,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) pushed(p Pushed) {
-	m.pushes.WithLabelValues(string(p.Outcome)).Inc()
-	m.took.WithLabelValues(string(p.Outcome)).Observe(p.Took.Seconds())
-	if p.Reloaded {
-		m.reloads.Inc()
-	}
-}
-
-func (m *metrics) worked(w Worked) {
-	result := "done"
-	if w.Failed {
-		result = "failed"
-	}
-	m.updates.WithLabelValues(w.Kind, result).Inc()
-}
-
 func (m *metrics) observe(v View, s report.Status) {
 	m.refusedEndpoints.Set(float64(v.Refused.Count()))
 	m.gauges.set(v, s)
@@ -303,15 +287,6 @@ type propagation struct {
 // maxPropagating bounds how many changes are on their way while an instance cannot take
 // them.
 const maxPropagating = 1000
-
-// came notes endpoints that changed, which may concern no snapshot.
-func (s *propagation) came(since []time.Time) { s.seen = append(s.seen, since...) }
-
-// assigned notes that those concern servers.
-func (s *propagation) assigned() {
-	s.begin(propagationEndpoints, s.seen)
-	s.seen = nil
-}
 
 // begin notes changes that instances are to get.
 func (s *propagation) begin(kind string, since []time.Time) {

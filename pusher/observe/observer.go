@@ -140,7 +140,13 @@ type Pushed struct {
 	Error  string
 }
 
-func (p Pushed) tell(o *Observer, _ time.Time) { o.metrics.pushed(p) }
+func (p Pushed) tell(o *Observer, _ time.Time) {
+	o.metrics.pushes.WithLabelValues(string(p.Outcome)).Inc()
+	o.metrics.took.WithLabelValues(string(p.Outcome)).Observe(p.Took.Seconds())
+	if p.Reloaded {
+		o.metrics.reloads.Inc()
+	}
+}
 
 func (p Pushed) String() string { return fmt.Sprintf("pushed %s reloaded=%t", p.Outcome, p.Reloaded) }
 
@@ -150,7 +156,13 @@ type Worked struct {
 	Failed bool
 }
 
-func (w Worked) tell(o *Observer, _ time.Time) { o.metrics.worked(w) }
+func (w Worked) tell(o *Observer, _ time.Time) {
+	result := "done"
+	if w.Failed {
+		result = "failed"
+	}
+	o.metrics.updates.WithLabelValues(w.Kind, result).Inc()
+}
 
 func (w Worked) String() string { return fmt.Sprintf("worked %s failed=%t", w.Kind, w.Failed) }
 
@@ -185,7 +197,9 @@ func (u InstanceUpdated) String() string { return "updated " + u.Instance }
 // ChangesSeen is that endpoints changed, which may concern no snapshot, since these times.
 type ChangesSeen struct{ Since []time.Time }
 
-func (c ChangesSeen) tell(o *Observer, _ time.Time) { o.propagation.came(c.Since) }
+func (c ChangesSeen) tell(o *Observer, _ time.Time) { // They may concern no snapshot.
+	o.propagation.seen = append(o.propagation.seen, c.Since...)
+}
 
 func (c ChangesSeen) String() string {
 	return fmt.Sprintf("changes of endpoints seen: %d", len(c.Since))
@@ -194,7 +208,10 @@ func (c ChangesSeen) String() string {
 // ServersChanged is that those concern servers.
 type ServersChanged struct{}
 
-func (ServersChanged) tell(o *Observer, _ time.Time) { o.propagation.assigned() }
+func (ServersChanged) tell(o *Observer, _ time.Time) { // They concern servers.
+	o.propagation.begin(propagationEndpoints, o.propagation.seen)
+	o.propagation.seen = nil
+}
 
 func (ServersChanged) String() string { return "servers changed" }
 

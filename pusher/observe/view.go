@@ -132,9 +132,15 @@ func (v View) Target() snapshots.ID {
 // Status returns what the pusher says of itself. Before are the conditions of the status
 // before it.
 func (v View) Status(before []metav1.Condition) report.Status {
+	waits := slices.Clone(v.Waits)
+	for i, w := range waits {
+		if !w.Until.IsZero() {
+			waits[i].Until = w.Until.UTC().Truncate(time.Second)
+		}
+	}
 	s := report.Status{
 		Updated: v.Now.UTC().Truncate(time.Second), Leader: v.Leader, Page: v.Page, Term: v.Term, Channel: v.channel(), Rollout: v.rollout(),
-		Good: v.Rollout.Good, Rejected: v.Rollout.Failed, Waits: wholeSeconds(v.Waits), Instances: []report.Instance{},
+		Good: v.Rollout.Good, Rejected: v.Rollout.Failed, Waits: waits, Instances: []report.Instance{},
 		Changes: v.Changes, Fleet: v.Fleet, Proven: v.Rollout.Proven, Troubles: v.Troubles.list(),
 		Kept: v.Kept, Backends: v.Backends,
 	}
@@ -145,17 +151,6 @@ func (v View) Status(before []metav1.Condition) report.Status {
 		s.Draining = append(s.Draining, v.draining(i))
 	}
 	return s.WithConditions(before, v.Now)
-}
-
-// wholeSeconds returns the waits with their ends as they are told.
-func wholeSeconds(waits []rollout.Wait) []rollout.Wait {
-	out := slices.Clone(waits)
-	for i, w := range out {
-		if !w.Until.IsZero() {
-			out[i].Until = w.Until.UTC().Truncate(time.Second)
-		}
-	}
-	return out
 }
 
 func (v View) channel() report.Channel {

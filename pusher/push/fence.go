@@ -114,21 +114,6 @@ func (f *Fence) claims(config []byte) bool {
 	return own && termOf(config) == term
 }
 
-// head returns the lines before a text that is posted on a version.
-func (f *Fence) head(version int64, now time.Time) string {
-	out := ""
-	if term := f.term.Load(); term > 0 {
-		out = fmt.Sprintf("%s%d\n", termMark, term)
-	}
-	if f.pusher.State != "" {
-		out += mark{f.pusher, version}.line()
-		if f.host != "" {
-			out += wroteLine(now, f.host)
-		}
-	}
-	return out
-}
-
 // fenced is an API that checks the fence before every change.
 type fenced struct {
 	API
@@ -164,7 +149,18 @@ func (f fenced) PostRaw(ctx context.Context, config []byte, o dataplane.PostOpti
 	if err := f.may(); err != nil {
 		return dataplane.Posted{}, err
 	}
-	posted, err := f.API.PostRaw(ctx, append([]byte(f.fence.head(o.Version, time.Now())), config...), o)
+	now := time.Now()
+	head := ""
+	if term := f.fence.term.Load(); term > 0 {
+		head = fmt.Sprintf("%s%d\n", termMark, term)
+	}
+	if f.fence.pusher.State != "" {
+		head += mark{f.fence.pusher, o.Version}.line()
+		if f.fence.host != "" {
+			head += wroteLine(now, f.fence.host)
+		}
+	}
+	posted, err := f.API.PostRaw(ctx, append([]byte(head), config...), o)
 	if err == nil && !o.OnlyValidate {
 		f.record.wrote(f.fence.pusher.State != "", o.ForceReload, time.Now())
 	}

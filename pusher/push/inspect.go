@@ -423,19 +423,3 @@ func processLimit(runs bind.Descriptors, p dataplane.Process) (limit int, known 
 	limit = p.Sockets + 1 // HAProxy rounds down to pairs
 	return limit, p.Sockets > 0 && runs.MaxConn == 0 && (runs.HardLimit == 0 || limit < runs.HardLimit)
 }
-
-// fits checks that the instance may run what is wanted, from what is known of the worker
-// and of the configuration that it runs. If the API does not report that, HAProxy will
-// decide.
-func (p *attempt) fits(ctx context.Context, s sight) error {
-	var process dataplane.Process
-	var runs bind.Descriptors
-	if s.disk.node == s.info.LoadedNode() { // else the text on disk is not the worker's
-		var err error
-		if process, err = p.API.Process(ctx); err != nil {
-			process = dataplane.Process{}
-		}
-		runs = bind.CountDescriptors(s.raw.Config)
-	}
-	return checkDescriptors(bind.CountDescriptors(p.want.Config), runs, process)
-}

@@ -179,7 +179,19 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	default:
 		p.done.Why = outgrown(s.disk, s.info, p.want)
 	}
-	if err := p.fits(ctx, s); err != nil {
+	// The instance may run what is wanted, from what is known of the worker and of the configuration that it runs.
+	// If the API does not report that, HAProxy will decide.
+	var process dataplane.Process
+	var runs bind.Descriptors
+	if s.disk.node == s.info.LoadedNode() { // else the text on disk is not the worker's
+		var err error
+		if process, err = p.API.Process(ctx); err != nil {
+			process = dataplane.Process{}
+		}
+		runs = bind.CountDescriptors(s.raw.Config)
+	}
+	err = checkDescriptors(bind.CountDescriptors(p.want.Config), runs, process)
+	if err != nil {
 		return false, err
 	}
 	if err := p.upload(ctx, p.want.Files, p.known); err != nil {

@@ -157,22 +157,6 @@ func (r *Record) judge(info dataplane.RuntimeInfo, asked time.Time, raw dataplan
 	return r.kept.Foreign
 }
 
-// saw takes a look at the file, and notes how long another text may have been there.
-func (r *Record) saw(raw dataplane.Raw, now time.Time) {
-	what := foreignText(raw, r.kept.Marked)
-	switch {
-	case what == "" && r.what != "" && r.to.IsZero():
-		r.to = now // somebody put it back
-	case what != "" && r.what == "":
-		r.what, r.from, r.to = what, r.clean, time.Time{}
-	case what != "":
-		r.to = time.Time{}
-	}
-	if what == "" {
-		r.clean = now
-	}
-}
-
 // wrote notes that the file is this pusher's now, and so is the worker, where that was
 // replaced for it: whatever was on disk before has no worker any more.
 func (r *Record) wrote(marked, reloaded bool, now time.Time) {
@@ -231,7 +215,19 @@ func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool,
 		r.kept.Marked, r.claimed = true, true
 	}
 	r.read = true
-	r.saw(raw, now)
+	// How long another text may have been there is noted.
+	what := foreignText(raw, r.kept.Marked)
+	switch {
+	case what == "" && r.what != "" && r.to.IsZero():
+		r.to = now // somebody put it back
+	case what != "" && r.what == "":
+		r.what, r.from, r.to = what, r.clean, time.Time{}
+	case what != "":
+		r.to = time.Time{}
+	}
+	if what == "" {
+		r.clean = now
+	}
 	return nil
 }
 

@@ -13,7 +13,14 @@ func (t *turn) advance() {
 		return
 	}
 	if t.Rollout.Phase != Undoing {
-		t.noteFound()
+		// Instances that run the target although nothing was pushed to them take part, so that they are watched and
+		// undone with the others.
+		for _, i := range t.o.Instances {
+			if i.Reachable && i.Running == t.Rollout.Target && t.touch(i.Name) == nil {
+				t.Rollout.Touched = append(t.Rollout.Touched,
+					Touch{Instance: i.Name, Snapshot: i.Running, Applied: true, PID: i.PID, At: t.now, Found: true})
+			}
+		}
 		t.watch()
 	}
 	if t.Rollout.Phase != Undoing {
@@ -26,17 +33,6 @@ func (t *turn) advance() {
 		t.soak()
 	case Undoing:
 		t.undoTouched()
-	}
-}
-
-// noteFound adds instances that run the target although nothing was pushed to them to the
-// rollout, so that they are watched and undone with the others.
-func (t *turn) noteFound() {
-	for _, i := range t.o.Instances {
-		if i.Reachable && i.Running == t.Rollout.Target && t.touch(i.Name) == nil {
-			t.Rollout.Touched = append(t.Rollout.Touched,
-				Touch{Instance: i.Name, Snapshot: i.Running, Applied: true, PID: i.PID, At: t.now, Found: true})
-		}
 	}
 }
 

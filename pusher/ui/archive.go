@@ -130,7 +130,10 @@ func (a *archive) read(done chan struct{}) {
 	defer cancel()
 	next, err := a.readListing(ctx)
 	if err == nil {
-		a.prefetch(ctx, next.view.IDs)
+		// The renderer finds the manifests of the newest snapshots in memory then.
+		for _, id := range slices.Backward(next.view.IDs[max(0, len(next.view.IDs)-newest):]) {
+			_, _ = a.manifest(ctx, id) // who looks at it is told
+		}
 	}
 	now := time.Now()
 	a.mu.Lock()
@@ -169,13 +172,6 @@ func (a *archive) readListing(ctx context.Context) (out listing, err error) {
 
 // newest is how many manifests are read before somebody asks: those of the first page.
 const newest = 20
-
-// prefetch reads the manifests of the newest snapshots, so that the renderer finds them in memory.
-func (a *archive) prefetch(ctx context.Context, ids []snapshots.ID) {
-	for _, id := range slices.Backward(ids[max(0, len(ids)-newest):]) {
-		_, _ = a.manifest(ctx, id) // who looks at it is told
-	}
-}
 
 // begin waits for the turn to read.
 func (a *archive) begin(ctx context.Context) error {
@@ -337,21 +333,7 @@ func choose(ctx context.Context, q query, text string) (chosen, error) {
 		}
 		return chosen{id, "as you asked", id == runs}, nil
 	}
-	return ranThen(ctx, q, l, text)
-}
-
-// chooseManifest returns the snapshot that the query names, with its manifest.
-func chooseManifest(ctx context.Context, q query) (chosen, snapshots.Manifest, error) {
-	of, err := choose(ctx, q, q.values.Get("snapshot"))
-	if err != nil {
-		return of, snapshots.Manifest{}, err
-	}
-	m, err := q.archive.manifest(ctx, of.ID)
-	return of, m, err
-}
-
-// ranThen returns the snapshot that ran at a time: as the journal says, or else the newest of then.
-func ranThen(ctx context.Context, q query, l listing, text string) (chosen, error) {
+	// What ran at a time is what the journal says, or else the newest of then.
 	at, err := process.ParseTime(text, q.now.UTC())
 	if err != nil {
 		return chosen{}, problem{http.StatusBadRequest, fmt.Sprintf("%q is neither a snapshot nor a time: %v.", text, err), "Write r12, or a time in UTC such as yesterday 14:03."}
@@ -373,6 +355,16 @@ func ranThen(ctx context.Context, q query, l listing, text string) (chosen, erro
 		because += "; a rollout of " + short(ran.Next) + " was under way, so some instances ran that"
 	}
 	return chosen{ran.Snapshot, because, false}, nil
+}
+
+// chooseManifest returns the snapshot that the query names, with its manifest.
+func chooseManifest(ctx context.Context, q query) (chosen, snapshots.Manifest, error) {
+	of, err := choose(ctx, q, q.values.Get("snapshot"))
+	if err != nil {
+		return of, snapshots.Manifest{}, err
+	}
+	m, err := q.archive.manifest(ctx, of.ID)
+	return of, m, err
 }
 
 // newestThen returns the newest snapshot of a time. Snapshots are published one after the other.

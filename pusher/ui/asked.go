@@ -491,27 +491,3 @@ func (w *written) origins(ctx context.Context, q query) (by [][]Origin, asking b
 
 // mostCaused is how many hunks of a difference are led back to fields.
 const mostCaused = 100
-
-// addCauses says which objects and fields wrote the lines that came. What went was of objects that are other now.
-func (v *diffView) addCauses(ctx context.Context, q query) {
-	var lines written
-	var of []*hunk
-	for f := range v.Files {
-		for h := range v.Files[f].Hunks {
-			hunk := &v.Files[f].Hunks[h]
-			at := slices.IndexFunc(hunk.Rows, func(r row) bool { return r.Added && strings.TrimSpace(r.NewText) != "" })
-			if why := slices.IndexFunc(hunk.Rows, func(r row) bool { return r.Added && r.Why != "" }); why >= 0 {
-				at = why
-			}
-			if at >= 0 && len(of) < mostCaused {
-				of = append(of, hunk)
-				lines.add(v.Files[f].Path, hunk.Rows[at].New, hunk.Rows[at].NewText)
-			}
-		}
-	}
-	by, asking, why := lines.origins(ctx, q)
-	for i, hunk := range of {
-		hunk.Causes = by[i]
-	}
-	v.Asking, v.NoCauses = asking, why
-}

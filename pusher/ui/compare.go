@@ -232,7 +232,27 @@ func diffOf(ctx context.Context, q query) (diffView, error) {
 			v.Files = append(v.Files, v.file(n, f))
 		}
 	}
-	v.addCauses(ctx, q)
+	// Which objects and fields wrote the lines that came. What went was of objects that are other now.
+	var lines written
+	var of []*hunk
+	for f := range v.Files {
+		for h := range v.Files[f].Hunks {
+			hunk := &v.Files[f].Hunks[h]
+			at := slices.IndexFunc(hunk.Rows, func(r row) bool { return r.Added && strings.TrimSpace(r.NewText) != "" })
+			if why := slices.IndexFunc(hunk.Rows, func(r row) bool { return r.Added && r.Why != "" }); why >= 0 {
+				at = why
+			}
+			if at >= 0 && len(of) < mostCaused {
+				of = append(of, hunk)
+				lines.add(v.Files[f].Path, hunk.Rows[at].New, hunk.Rows[at].NewText)
+			}
+		}
+	}
+	by, asking, why := lines.origins(ctx, q)
+	for i, hunk := range of {
+		hunk.Causes = by[i]
+	}
+	v.Asking, v.NoCauses = asking, why
 	if v.Alone != "" && len(v.Files) == 0 {
 		return v, notFound("The two snapshots do not differ in "+v.Alone+".", "All differences are on the page without a file.")
 	}

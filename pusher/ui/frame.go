@@ -84,20 +84,6 @@ func (h header) Paused() bool {
 	return string(h.Status.Channel.Because) == "pause" || h.Status.Rollout != nil && h.Status.Rollout.Paused != ""
 }
 
-func (s *Server) header(q query, current string) header {
-	h := header{
-		Channel: q.source.Channel, Status: q.fleet.Status, Condition: q.fleet.Status.Condition(), Trouble: q.fleet.Trouble, At: q.fleet.At,
-	}
-	for _, t := range s.tabs {
-		l := tabLink{Path: t.path, Title: t.title, Current: t.path == current}
-		if t.count != nil {
-			l.Count = t.count(q)
-		}
-		h.Tabs = append(h.Tabs, l)
-	}
-	return h
-}
-
 // address is a page that somebody asked for, with what its path and query say.
 type address struct {
 	tab  *tab
@@ -144,7 +130,16 @@ func (s *Server) make(ctx context.Context, a address) (out made) {
 		}
 		out.parts = append(out.parts, r)
 	}
-	h := s.header(q, a.tab.path)
+	h := header{
+		Channel: q.source.Channel, Status: q.fleet.Status, Condition: q.fleet.Status.Condition(), Trouble: q.fleet.Trouble, At: q.fleet.At,
+	}
+	for _, t := range s.tabs {
+		l := tabLink{Path: t.path, Title: t.title, Current: t.path == a.tab.path}
+		if t.count != nil {
+			l.Count = t.count(q)
+		}
+		h.Tabs = append(h.Tabs, l)
+	}
 	for _, p := range frameParts {
 		add(p, h)
 	}

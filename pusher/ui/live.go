@@ -94,35 +94,22 @@ func NewWatcher(to *Latest) *Watcher { return &Watcher{to: to, pushes: map[strin
 func (w *Watcher) Watch(v observe.View, s report.Status, told []observe.Told) {
 	for _, t := range told {
 		if p, ok := t.Fact.(observe.Pushed); ok {
-			w.pushed(p, t.At)
+			made := Push{
+				At: t.At.UTC().Truncate(time.Second), Snapshot: p.Snapshot, Why: p.Why, Outcome: p.Outcome, Class: string(p.Change.Class), Because: p.Change.Because(),
+				Took: p.Took.Seconds(), Error: report.FirstLine(p.Error, report.LongestMessage),
+			}
+			list := append([]Push{made}, w.pushes[p.Instance]...) // another slice: the old one is somebody's by now
+			w.pushes[p.Instance] = list[:min(len(list), keptPushes)]
 		}
 	}
 	if v.Now.Sub(w.made) < watchPace && v.Now.After(w.made) {
 		return // there is a step at least once a second
 	}
 	w.made = v.Now
-	live := w.live(v)
-	maps.DeleteFunc(w.pushes, func(name string, _ []Push) bool {
-		_, there := live.Instances[name]
-		return !there
-	})
-	w.to.Set(Fleet{Status: s, Live: live, At: v.Now})
-}
-
-func (w *Watcher) pushed(p observe.Pushed, at time.Time) {
-	made := Push{
-		At: at.UTC().Truncate(time.Second), Snapshot: p.Snapshot, Why: p.Why, Outcome: p.Outcome, Class: string(p.Change.Class), Because: p.Change.Because(),
-		Took: p.Took.Seconds(), Error: report.FirstLine(p.Error, report.LongestMessage),
-	}
-	list := append([]Push{made}, w.pushes[p.Instance]...) // another slice: the old one is somebody's by now
-	w.pushes[p.Instance] = list[:min(len(list), keptPushes)]
-}
-
-func (w *Watcher) live(v observe.View) *Live {
 	if v.Now.Sub(w.copied) >= endpointsPace || v.Now.Before(w.copied) || w.endpoints == nil {
 		w.endpoints, w.copied = maps.Clone(v.Endpoints), v.Now
 	}
-	out := &Live{Endpoints: w.endpoints, Traffic: v.Traffic, Up: v.Up, CertificateEnds: v.CertificateEnds, Issuers: v.Issuers, Waves: v.Waves, Soak: v.Soak, Gate: v.Gate, Budget: v.Budget, Instances: make(map[string]LiveInstance, len(v.Instances))}
+	live := &Live{Endpoints: w.endpoints, Traffic: v.Traffic, Up: v.Up, CertificateEnds: v.CertificateEnds, Issuers: v.Issuers, Waves: v.Waves, Soak: v.Soak, Gate: v.Gate, Budget: v.Budget, Instances: make(map[string]LiveInstance, len(v.Instances))}
 	for _, i := range v.Instances {
 		known := v.Rollout.Instances[i.Name]
 		l := LiveInstance{
@@ -132,9 +119,13 @@ func (w *Watcher) live(v observe.View) *Live {
 		if left, ok := v.Budget.Instances[i.Name]; ok {
 			l.ReloadsLeft = &left
 		}
-		out.Instances[i.Name] = l
+		live.Instances[i.Name] = l
 	}
-	return out
+	maps.DeleteFunc(w.pushes, func(name string, _ []Push) bool {
+		_, there := live.Instances[name]
+		return !there
+	})
+	w.to.Set(Fleet{Status: s, Live: live, At: v.Now})
 }
 
 // Latest holds what was known of a fleet last, between who finds it out and who looks. Neither

@@ -223,10 +223,6 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, a *api) {
 		w.WriteHeader(says.code)
 		v = map[string]any{"status": says.code, "title": says.text, "detail": says.hint}
 	}
-	writeJSON(w, v)
-}
-
-func writeJSON(w http.ResponseWriter, v any) {
 	if h := w.Header(); h.Get("Content-Type") == "" {
 		h.Set("Content-Type", "application/json")
 	}
