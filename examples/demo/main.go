@@ -46,7 +46,12 @@ func main() {
 	if o.dataplaneAPI != "" {
 		fmt.Fprintln(os.Stderr, "demo: with the real Dataplane API", o.dataplaneAPI)
 	}
-	o.absolute()
+	// The paths are good in any working directory then.
+	for _, path := range []*string{&o.haproxy, &o.compiler, &o.pusher, &o.shop, &o.dataplaneAPI} {
+		if strings.Contains(*path, "/") {
+			*path, _ = filepath.Abs(*path) // fails only without a working directory
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, o, os.Stdout)
 	interrupted := ctx.Err() != nil
@@ -57,15 +62,6 @@ func main() {
 	case err != nil && !interrupted:
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(process.ExitFailure)
-	}
-}
-
-// absolute makes the paths good in any working directory.
-func (o *options) absolute() {
-	for _, path := range []*string{&o.haproxy, &o.compiler, &o.pusher, &o.shop, &o.dataplaneAPI} {
-		if strings.Contains(*path, "/") {
-			*path, _ = filepath.Abs(*path) // fails only without a working directory
-		}
 	}
 }
 

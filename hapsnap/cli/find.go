@@ -78,22 +78,8 @@ func (f *finder) attach(verb *cobra.Command) {
 	if verb.ValidArgsFunction != nil {
 		verb.ValidArgsFunction = f.filled(verb.ValidArgsFunction)
 	}
-	f.completeFlags(verb)
-}
-
-// filled is a completion of what the finder finds.
-func (f *finder) filled(complete cobra.CompletionFunc) cobra.CompletionFunc {
-	return process.Bounded(func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		// Who explains a request may name no snapshot yet, and complete one of a store that the cluster names.
-		explains := cmd.Name() == "request"
-		_ = f.fillIf(cmd, func() bool { return lacks(cmd, args) || explains && !cmd.Flags().Changed("store") }) // who completes is told nothing
-		return complete(cmd, args, typed)
-	})
-}
-
-// completeFlags has the flags of a verb completed with what the finder finds. A completion is that of one flag value
-// for ever, so the flags are copied.
-func (f *finder) completeFlags(verb *cobra.Command) {
+	// Flags of the verb are completed with what the finder finds. A completion is that of one flag value for ever,
+	// so the flags are copied.
 	var all []*pflag.Flag
 	completions := map[string]cobra.CompletionFunc{}
 	verb.Flags().VisitAll(func(flag *pflag.Flag) {
@@ -115,6 +101,16 @@ func (f *finder) completeFlags(verb *cobra.Command) {
 	for name, complete := range completions {
 		_ = verb.RegisterFlagCompletionFunc(name, complete) // fails for unknown flags only
 	}
+}
+
+// filled is a completion of what the finder finds.
+func (f *finder) filled(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return process.Bounded(func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		// Who explains a request may name no snapshot yet, and complete one of a store that the cluster names.
+		explains := cmd.Name() == "request"
+		_ = f.fillIf(cmd, func() bool { return lacks(cmd, args) || explains && !cmd.Flags().Changed("store") }) // who completes is told nothing
+		return complete(cmd, args, typed)
+	})
 }
 
 // freeShorthand takes a shorthand from the flag of a verb that has it.
@@ -163,7 +159,16 @@ func (f *finder) fillIf(cmd *cobra.Command, lacking func() bool) error {
 		return err
 	}
 	if !given && state.Changed && !needsState(cmd) {
-		f.goOnWithout(cmd, state)
+		// A state that nobody named and that cannot be read is taken back: it may be in a Secret that is not for
+		// everybody, and the verb has an answer without it.
+		err := f.readable(cmd.Context(), access(cmd.Flags()), state.Value.String())
+		if err != nil {
+			if wait := cmd.Flags().Lookup("wait"); wait == nil || wait.Value.String() == "true" || slices.Contains([]string{"rollback", "promote", "abort"}, cmd.Name()) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: going on without the state of the pusher: %v\n", Name, err)
+			} // other verbs need it for --wait alone
+			_ = state.Value.Set("") // a text can be anything
+			state.Changed = false
+		}
 	}
 	return nil
 }
@@ -180,20 +185,6 @@ func needsState(cmd *cobra.Command) bool {
 	}
 	value := func(name string) string { return cmd.Flags().Lookup(name).Value.String() }
 	return strings.HasPrefix(value("state"), configmapstore.Scheme) || !stores.InCluster(value("store"))
-}
-
-// goOnWithout takes back a state that nobody named and that cannot be read: it may be in a
-// Secret that is not for everybody, and the verb has an answer without it.
-func (f *finder) goOnWithout(cmd *cobra.Command, state *pflag.Flag) {
-	err := f.readable(cmd.Context(), access(cmd.Flags()), state.Value.String())
-	if err == nil {
-		return
-	}
-	if wait := cmd.Flags().Lookup("wait"); wait == nil || wait.Value.String() == "true" || slices.Contains([]string{"rollback", "promote", "abort"}, cmd.Name()) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: going on without the state of the pusher: %v\n", Name, err)
-	} // other verbs need it for --wait alone
-	_ = state.Value.Set("") // a text can be anything
-	state.Changed = false
 }
 
 // readableState returns why a state cannot be read.
@@ -351,7 +342,14 @@ func (f *finder) fromCluster(cmd *cobra.Command, lacking func() bool) error {
 	if err != nil {
 		return fmt.Errorf("no store is named, and none was found: %w", err)
 	}
-	return apply(flags, found.forVerb(flags, needsWholeState(cmd)), "the cluster")
+	needsState := needsWholeState(cmd)
+	out := maps.Clone(found)
+	delete(out, statusSetting)
+	state := flags.Lookup("state")
+	if place := found[statusSetting]; place != "" && !needsState && state != nil && !state.Changed {
+		out["state"] = place
+	}
+	return apply(flags, out, "the cluster")
 }
 
 // lacks reports whether a verb needs a store or a state that is not named.
@@ -436,7 +434,16 @@ func chosen(all []corev1.ConfigMap, at cluster) (settings, error) {
 	case 0:
 		return nil, process.WithHint(fmt.Errorf("no ConfigMap of %s has the label %s", where(at), clientLabel), hintNamed)
 	case 1:
-		return settingsOf(all[0])
+		// What a ConfigMap may say is where things are, and no credentials, which are the user's own.
+		m := all[0]
+		s := settings{"store": m.Data["store"], "state": m.Data["state"]}
+		if place := m.Data[statusSetting]; place != "" {
+			s[statusSetting] = place
+		}
+		if s["store"] == "" {
+			return nil, process.WithHint(fmt.Errorf("ConfigMap %s/%s names no store", m.Namespace, m.Name), hintNamed)
+		}
+		return s, nil
 	}
 	var names []string
 	for _, m := range all {
@@ -454,33 +461,9 @@ func where(at cluster) string {
 	return "the cluster"
 }
 
-// settingsOf returns what a ConfigMap says, of what it may say: where things are, and no
-// credentials, which are the user's own.
-func settingsOf(m corev1.ConfigMap) (settings, error) {
-	s := settings{"store": m.Data["store"], "state": m.Data["state"]}
-	if place := m.Data[statusSetting]; place != "" {
-		s[statusSetting] = place
-	}
-	if s["store"] == "" {
-		return nil, process.WithHint(fmt.Errorf("ConfigMap %s/%s names no store", m.Namespace, m.Name), hintNamed)
-	}
-	return s, nil
-}
-
 // statusSetting names the ConfigMap with the status of the fleet. Verbs that only look take it in the
 // place of the state, which is in a Secret.
 const statusSetting = "status"
-
-// forVerb returns the settings as a verb takes them.
-func (s settings) forVerb(flags *pflag.FlagSet, needsState bool) settings {
-	out := maps.Clone(s)
-	delete(out, statusSetting)
-	state := flags.Lookup("state")
-	if place := s[statusSetting]; place != "" && !needsState && state != nil && !state.Changed {
-		out["state"] = place
-	}
-	return out
-}
 
 // installations returns the ConfigMaps of the installations that may be meant.
 func installations(ctx context.Context, client kubernetes.Interface, at cluster) ([]corev1.ConfigMap, error) {

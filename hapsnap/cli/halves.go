@@ -79,34 +79,32 @@ If both directories have EndpointSlices, their endpoints are compared as live da
 --endpoints recorded they are a file. Contents of Secrets are not compared. The command
 reports objects with errors, and leaves them out as compiler run does.`,
 		Args: process.Args(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error { return diff(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// The pusher compares two snapshots of the store, and the compiler everything else.
+			store, err := cmd.Flags().GetString("store")
+			if err != nil {
+				return err
+			}
+			if isSnapshot(args[0]) && isSnapshot(args[1]) {
+				return run(cmd, pusher.NewCommand(), cmd.OutOrStdout(), "diff", nil, args...)
+			}
+			sides := slices.Clone(args)
+			for i, name := range sides {
+				if !isSnapshot(name) {
+					continue
+				}
+				if store == "" {
+					return process.WithHint(process.Usage("%s is a snapshot, and no store is named", name), "use --store or HAPSNAP_STORE, or name it as STORE@"+name)
+				}
+				sides[i] = store + "@" + name
+			}
+			return run(cmd, compiler.NewCommand(), cmd.OutOrStdout(), "diff", nil, sides...)
+		},
 	}
 	stored := verbOf(pusher.NewCommand(), "diff")
 	addFlagsOf(cmd, verbOf(compiler.NewCommand(), "diff"), stored)
 	cmd.ValidArgsFunction = stored.ValidArgsFunction
 	return cmd
-}
-
-// diff has the pusher compare two snapshots of the store, and the compiler everything else.
-func diff(cmd *cobra.Command, args []string) error {
-	store, err := cmd.Flags().GetString("store")
-	if err != nil {
-		return err
-	}
-	if isSnapshot(args[0]) && isSnapshot(args[1]) {
-		return run(cmd, pusher.NewCommand(), cmd.OutOrStdout(), "diff", nil, args...)
-	}
-	sides := slices.Clone(args)
-	for i, name := range sides {
-		if !isSnapshot(name) {
-			continue
-		}
-		if store == "" {
-			return process.WithHint(process.Usage("%s is a snapshot, and no store is named", name), "use --store or HAPSNAP_STORE, or name it as STORE@"+name)
-		}
-		sides[i] = store + "@" + name
-	}
-	return run(cmd, compiler.NewCommand(), cmd.OutOrStdout(), "diff", nil, sides...)
 }
 
 // isSnapshot tells a snapshot of the store from manifests.
@@ -209,9 +207,9 @@ func status(cmd *cobra.Command) error {
 	if len(parts) == 0 {
 		return process.WithHint(process.Usage("neither a state, a store nor a program is named"), "use --state, --store or --address, or add a context: hapsnap context add NAME --store STORE")
 	}
-	output, err := outputOf(cmd)
-	if err != nil {
-		return err
+	output, ok := cmd.Flags().Lookup("output").Value.(*process.OutputFlag)
+	if !ok {
+		return errors.New("-o is another flag here")
 	}
 	except := []string{"store", "state", "address"}
 	if watch, _ := cmd.Flags().GetBool("watch"); watch { // the flag is there
@@ -246,15 +244,6 @@ func status(cmd *cobra.Command) error {
 		}
 	}
 	return code
-}
-
-// outputOf returns what -o says.
-func outputOf(cmd *cobra.Command) (*process.OutputFlag, error) {
-	output, ok := cmd.Flags().Lookup("output").Value.(*process.OutputFlag)
-	if !ok {
-		return nil, errors.New("-o is another flag here")
-	}
-	return output, nil
 }
 
 // rawWriter keeps what a half prints.

@@ -153,22 +153,7 @@ func (s Settings) prepare() error {
 	if s.ProgramDir == "" {
 		return nil
 	}
-	return s.copyProgram()
-}
-
-func (s Settings) firstConfig() error {
-	if info, err := os.Stat(s.config()); err == nil && info.Size() > 0 {
-		return nil
-	}
-	text, err := os.ReadFile(s.first())
-	if err != nil {
-		return fmt.Errorf("read the first configuration: %w", err)
-	}
-	return replaceFile(s.config(), text, 0o600)
-}
-
-// copyProgram puts this program where the other containers run it, who may have none.
-func (s Settings) copyProgram() error {
+	// This program is put where the other containers run it, who may have none.
 	own, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -182,6 +167,17 @@ func (s Settings) copyProgram() error {
 		return nil // of a pod that is set up again, whose disk may be full
 	}
 	return replaceFile(path, content, 0o755)
+}
+
+func (s Settings) firstConfig() error {
+	if info, err := os.Stat(s.config()); err == nil && info.Size() > 0 {
+		return nil
+	}
+	text, err := os.ReadFile(s.first())
+	if err != nil {
+		return fmt.Errorf("read the first configuration: %w", err)
+	}
+	return replaceFile(s.config(), text, 0o600)
 }
 
 // replaceFile writes a file as a whole, or not at all.

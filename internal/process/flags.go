@@ -118,7 +118,15 @@ type namer interface{ Names() []string }
 // AddTo declares -o and --output.
 func (f *OutputFlag) AddTo(cmd *cobra.Command) {
 	cmd.Flags().VarP(f, "output", "o", "how to print it: "+alternatives(f.forms()))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.described(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder))
+	var completions []cobra.Completion
+	for _, form := range f.forms() {
+		word := form
+		if text := formTexts[form]; text != "" {
+			word = cobra.CompletionWithDesc(form, text)
+		}
+		completions = append(completions, word)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder))
 }
 
 // AddWithTo declares them for data that has more forms, which the text is printed in.
@@ -146,19 +154,6 @@ func (f *OutputFlag) forms() []string {
 // formTexts say what forms are for.
 var formTexts = map[string]string{
 	"text": "for people", "wide": "for people, with all columns", "name": "names alone", "json": "for programs", "yaml": "for programs", "markdown": "for pull requests",
-}
-
-// described are the forms with what they are for, for completion.
-func (f *OutputFlag) described() []cobra.Completion {
-	var out []cobra.Completion
-	for _, form := range f.forms() {
-		word := form
-		if text := formTexts[form]; text != "" {
-			word = cobra.CompletionWithDesc(form, text)
-		}
-		out = append(out, word)
-	}
-	return out
 }
 
 // alternatives joins words with commas and "or".

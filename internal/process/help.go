@@ -15,20 +15,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// closest returns those of the names that a typed word may stand for, as cobra finds verbs.
-func closest(typed string, names []string) []string {
+// DidYouMean returns "did you mean a or b?" for a word that is none of the names, or "".
+func DidYouMean(typed string, names []string) string {
+	// A typed word stands for names as cobra finds verbs.
 	of := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
 		of.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
 	found := of.SuggestionsFor(typed)
 	slices.Sort(found)
-	return found
-}
-
-// DidYouMean returns "did you mean a or b?" for a word that is none of the names, or "".
-func DidYouMean(typed string, names []string) string {
-	found := closest(typed, names)
 	if len(found) == 0 {
 		return ""
 	}
@@ -134,27 +129,15 @@ func usage(cmd *cobra.Command) string {
 		}
 	}
 	for _, g := range append(slices.Clone(cmd.Groups()), &cobra.Group{Title: "Verbs:"}) {
-		writeVerbs(&b, cmd, g)
-	}
-	writeFlags(&b, cmd)
-	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\n%s VERB --help says more about a verb.\n", cmd.CommandPath())
-	}
-	return b.String()
-}
-
-func writeVerbs(b *strings.Builder, cmd *cobra.Command, g *cobra.Group) {
-	title := "\n" + g.Title + "\n"
-	for _, verb := range cmd.Commands() {
-		if verb.GroupID == g.ID && (verb.IsAvailableCommand() || verb.Name() == "help") {
-			name := fmt.Sprintf("  %-*s ", verb.NamePadding(), verb.Name())
-			b.WriteString(title + hanging(name, strings.Repeat(" ", len(name)), verb.Short, helpWidth))
-			title = ""
+		title := "\n" + g.Title + "\n"
+		for _, verb := range cmd.Commands() {
+			if verb.GroupID == g.ID && (verb.IsAvailableCommand() || verb.Name() == "help") {
+				name := fmt.Sprintf("  %-*s ", verb.NamePadding(), verb.Name())
+				b.WriteString(title + hanging(name, strings.Repeat(" ", len(name)), verb.Short, helpWidth))
+				title = ""
+			}
 		}
 	}
-}
-
-func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	sets := make([]*pflag.FlagSet, len(flagGroups))
 	for i := range sets {
@@ -169,13 +152,17 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	})
 	write := func(title string, flags *pflag.FlagSet) {
 		if flags.HasAvailableFlags() {
-			fmt.Fprintf(b, "\n%s:\n%s", title, flags.FlagUsagesWrapped(helpWidth))
+			fmt.Fprintf(&b, "\n%s:\n%s", title, flags.FlagUsagesWrapped(helpWidth))
 		}
 	}
 	write("Flags", own)
 	for i, g := range flagGroups {
 		write(g.title, sets[i])
 	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n%s VERB --help says more about a verb.\n", cmd.CommandPath())
+	}
+	return b.String()
 }
 
 // helpWidth is how wide the help texts of flags are, in columns.

@@ -50,7 +50,14 @@ func (s Server) Start(ctx context.Context) (addr string, wait func(), err error)
 	if err != nil {
 		return "", nil, fmt.Errorf("listen for health and metrics: %w", err)
 	}
-	server := &http.Server{Handler: s.mux(), ReadHeaderTimeout: 5 * time.Second}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{Registry: s.Metrics}))
+	for pattern, handler := range s.Handle {
+		mux.Handle(pattern, handler)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -69,17 +76,6 @@ func shutdown(server *http.Server) {
 	if server.Shutdown(ctx) != nil {
 		server.Close()
 	}
-}
-
-func (s Server) mux() *http.ServeMux {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{Registry: s.Metrics}))
-	for pattern, handler := range s.Handle {
-		mux.Handle(pattern, handler)
-	}
-	return mux
 }
 
 func (s Server) readyz(w http.ResponseWriter, _ *http.Request) {

@@ -59,7 +59,11 @@ func newListing(store string, items []metav1.PartialObjectMetadata) listing {
 		if o.Labels[PartLabel] != partChunk {
 			continue
 		}
-		l.addDelivered(o)
+		// A chunk that was delivered means nothing without a manifest, and may be a leftover.
+		id, err := snapshots.ParseID(o.Labels[SnapshotLabel])
+		if err == nil && o.Labels[StateLabel] == stateDelivered {
+			l.arrived[id] = append(l.arrived[id], o.Name)
+		}
 		for _, owner := range o.OwnerReferences {
 			l.chunks[owner.UID] = append(l.chunks[owner.UID], o.Name)
 		}
@@ -230,16 +234,6 @@ func pieceOf(chunk *corev1.ConfigMap) []byte {
 		return []byte(text)
 	}
 	return chunk.BinaryData[pieceKey]
-}
-
-// addDelivered records a chunk that was delivered. It means nothing without a manifest, and may be a
-// leftover.
-func (l *listing) addDelivered(o metav1.PartialObjectMetadata) {
-	id, err := snapshots.ParseID(o.Labels[SnapshotLabel])
-	if err != nil || o.Labels[StateLabel] != stateDelivered {
-		return
-	}
-	l.arrived[id] = append(l.arrived[id], o.Name)
 }
 
 // whole reports whether all chunks of a delivered snapshot are there.

@@ -238,8 +238,14 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot, compan
 		return err
 	}
 	p.mine[manifest.UID] = true
-	if err := p.confirm(ctx, next.Manifest.Spec.Parent); err != nil {
+	// The parent has to be the newest still: the name was free also if others have published since, and deleted
+	// what they published. From now on the claim keeps them from it.
+	ids, err := p.IDs(ctx)
+	if err != nil {
 		return err
+	}
+	if (channel.View{IDs: ids}).Head() != next.Manifest.Spec.Parent {
+		return errMoved
 	}
 	for _, chunk := range d.chunks {
 		if _, err := p.create(ctx, ownedBy(chunk, manifest.Name, manifest.UID)); err != nil {
@@ -252,19 +258,6 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot, compan
 		}
 	}
 	return p.complete(ctx, manifest)
-}
-
-// confirm checks again whether the parent is still the newest: the name was free also if others have
-// published since, and deleted what they published. From now on the claim keeps them from it.
-func (p *publication) confirm(ctx context.Context, parent snapshots.ID) error {
-	ids, err := p.IDs(ctx)
-	if err != nil {
-		return err
-	}
-	if (channel.View{IDs: ids}).Head() != parent {
-		return errMoved
-	}
-	return nil
 }
 
 // verifiedHead returns the newest snapshot after verifying it, unless this Store did

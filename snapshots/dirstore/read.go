@@ -136,7 +136,29 @@ func (s *Store) read(id snapshots.ID) (snapshots.Snapshot, error) {
 	if err != nil {
 		return snapshots.Snapshot{}, err
 	}
-	files, err := readFiles(root.FS(), manifest.Spec.Files)
+	// A link or another special file is no part of any snapshot.
+	dir := root.FS()
+	sizes := map[string]int64{}
+	for _, f := range manifest.Spec.Files {
+		sizes[f.Path] = f.Size
+	}
+	var files []snapshots.File
+	err = fs.WalkDir(dir, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path == snapshots.ManifestFile {
+			return err
+		}
+		if !entry.Type().IsRegular() {
+			return fmt.Errorf("%w: %s is not a regular file", snapshots.ErrCorrupt, path)
+		}
+		size, found := sizes[path]
+		if !found {
+			return fmt.Errorf("%w: %s is not in the manifest", snapshots.ErrCorrupt, path)
+		}
+		content, err := readFile(dir, path, size)
+		files = append(files, snapshots.File{Path: path, Content: content})
+		return err
+	})
+	slices.SortFunc(files, func(a, b snapshots.File) int { return strings.Compare(a.Path, b.Path) })
 	if err != nil {
 		return snapshots.Snapshot{}, fmt.Errorf("read snapshot %s: %w", id, err)
 	}
@@ -188,33 +210,6 @@ func readFile(dir fs.FS, path string, most int64) ([]byte, error) {
 		err = nil
 	}
 	return data[:n], err
-}
-
-// readFiles returns the files that the manifest lists, sorted by path. A link or another special file
-// is no part of any snapshot.
-func readFiles(dir fs.FS, listed []snapshots.FileDigest) ([]snapshots.File, error) {
-	sizes := map[string]int64{}
-	for _, f := range listed {
-		sizes[f.Path] = f.Size
-	}
-	var files []snapshots.File
-	err := fs.WalkDir(dir, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path == snapshots.ManifestFile {
-			return err
-		}
-		if !entry.Type().IsRegular() {
-			return fmt.Errorf("%w: %s is not a regular file", snapshots.ErrCorrupt, path)
-		}
-		size, found := sizes[path]
-		if !found {
-			return fmt.Errorf("%w: %s is not in the manifest", snapshots.ErrCorrupt, path)
-		}
-		content, err := readFile(dir, path, size)
-		files = append(files, snapshots.File{Path: path, Content: content})
-		return err
-	})
-	slices.SortFunc(files, func(a, b snapshots.File) int { return strings.Compare(a.Path, b.Path) })
-	return files, err
 }
 
 // channel returns the channel. Without a file it is the empty channel, in which nobody has said
@@ -315,18 +310,6 @@ func readSome(path string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, most))
-}
-
-// announce writes down an act that is about to be done. The caller holds the lock.
-func (s *Store) announce(ctx context.Context, data []byte, e channel.Entry, now time.Time) error {
-	if err := s.record(ctx, now); err != nil { // what a writer announced that was killed
-		return err
-	}
-	text, err := json.Marshal(announcement{channelSum(data), e})
-	if err != nil {
-		return fmt.Errorf("write the journal of %s: %w", s, err)
-	}
-	return s.replace(ctx, announceFile, text, now)
 }
 
 // record writes the journal with the act that was announced, if that was done, and with more entries. The

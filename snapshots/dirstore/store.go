@@ -3,6 +3,7 @@ package dirstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,7 +112,16 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	if err != nil || !changed {
 		return err
 	}
-	if err := s.announce(ctx, data, act.Entry(subject, now), now); err != nil {
+	// The act is written down that is about to be done.
+	e := act.Entry(subject, now)
+	if err := s.record(ctx, now); err != nil { // what a writer announced that was killed
+		return err
+	}
+	text, err := json.Marshal(announcement{channelSum(data), e})
+	if err != nil {
+		return fmt.Errorf("write the journal of %s: %w", s, err)
+	}
+	if err := s.replace(ctx, announceFile, text, now); err != nil {
 		return err
 	}
 	if err := s.step("write channel"); err != nil {

@@ -108,8 +108,25 @@ func (c *commitCache) create(ctx context.Context) error {
 		return err
 	}
 	defer gate.Release()
-	if err := sweep(c.folder); err != nil {
+	// Repositories that no process owns go.
+	entries, err := os.ReadDir(c.folder)
+	if err != nil {
 		return err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), repositoryPrefix) {
+			continue
+		}
+		path := filepath.Join(c.folder, entry.Name())
+		owner, err := filelock.Try(filepath.Join(path, ownerFile), ownerMode)
+		if err != nil {
+			continue // in use
+		}
+		err = os.RemoveAll(path)
+		owner.Release()
+		if err != nil {
+			return err
+		}
 	}
 	if c.path, err = os.MkdirTemp(c.folder, repositoryPrefix); err != nil {
 		return err
@@ -143,30 +160,6 @@ func (c *commitCache) drop() {
 		c.owner.Release()
 	}
 	*c = commitCache{folder: c.folder, limit: c.limit, tooLarge: c.tooLarge}
-}
-
-// sweep removes the repositories that no process owns.
-func sweep(folder string) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), repositoryPrefix) {
-			continue
-		}
-		path := filepath.Join(folder, entry.Name())
-		owner, err := filelock.Try(filepath.Join(path, ownerFile), ownerMode)
-		if err != nil {
-			continue // in use
-		}
-		err = os.RemoveAll(path)
-		owner.Release()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 const (

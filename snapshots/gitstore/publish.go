@@ -243,7 +243,33 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 			return err
 		}
 		pushed = true
-		return s.pushChannel(ctx, r.channel, beside, data, channelMessage(s.options.Name, subject, act), s.actor(act, now), now)
+		// The file is committed on top of the tip, and the files beside it are kept.
+		message := channelMessage(s.options.Name, subject, act)
+		author := s.actor(act, now)
+		b := newBuilder(nil)
+		hash, err := b.blob(data)
+		if err != nil {
+			return fmt.Errorf("encode channel: %w", err)
+		}
+		entries := slices.DeleteFunc(slices.Clone(beside), func(e object.TreeEntry) bool { return e.Name == channelFile })
+		tree, err := b.tree(append(entries, object.TreeEntry{Name: channelFile, Mode: filemode.Regular, Hash: hash}))
+		if err != nil {
+			return fmt.Errorf("encode channel: %w", err)
+		}
+		commit, err := b.commitBy(author, tree, r.channel, s.author(now), message, s.sign)
+		if err != nil {
+			return err
+		}
+		pack, err := b.pack()
+		if err != nil {
+			return err
+		}
+		updates := []update{{s.names.channel(), r.channel, commit}}
+		if err := s.push(ctx, updates, pack); err != nil {
+			return fmt.Errorf("push %s: %w", s.names.channel().Short(), err)
+		}
+		s.channel = commit
+		return nil
 	})
 }
 
@@ -278,34 +304,6 @@ func (s *Store) readChannel(ctx context.Context, r refs) (channel.Channel, []obj
 	return current, commit.root.Entries, nil
 }
 
-// pushChannel commits the file on top of the tip, and keeps the files beside it.
-func (s *Store) pushChannel(ctx context.Context, parent plumbing.Hash, beside []object.TreeEntry, data []byte, message string, author object.Signature, now time.Time) error {
-	b := newBuilder(nil)
-	hash, err := b.blob(data)
-	if err != nil {
-		return fmt.Errorf("encode channel: %w", err)
-	}
-	entries := slices.DeleteFunc(slices.Clone(beside), func(e object.TreeEntry) bool { return e.Name == channelFile })
-	tree, err := b.tree(append(entries, object.TreeEntry{Name: channelFile, Mode: filemode.Regular, Hash: hash}))
-	if err != nil {
-		return fmt.Errorf("encode channel: %w", err)
-	}
-	commit, err := b.commitBy(author, tree, parent, s.author(now), message, s.sign)
-	if err != nil {
-		return err
-	}
-	pack, err := b.pack()
-	if err != nil {
-		return err
-	}
-	updates := []update{{s.names.channel(), parent, commit}}
-	if err := s.push(ctx, updates, pack); err != nil {
-		return fmt.Errorf("push %s: %w", s.names.channel().Short(), err)
-	}
-	s.channel = commit
-	return nil
-}
-
 // Record commits turns of rollouts to the branch of the journal.
 func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.Entry) error {
 	if len(entries) == 0 {
@@ -332,31 +330,27 @@ func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.En
 		if journal, err = channel.AppendEntries(journal, entries...); err != nil {
 			return err
 		}
-		return s.pushJournal(ctx, r.journal, journal, entries[len(entries)-1].Text, now)
+		b := newBuilder(nil)
+		hash, err := b.blob(journal)
+		if err != nil {
+			return err
+		}
+		tree, err := b.tree([]object.TreeEntry{{Name: journalFile, Mode: filemode.Regular, Hash: hash}})
+		if err != nil {
+			return err
+		}
+		commit, err := b.commit(tree, r.journal, s.author(now), message(printable(s.options.Name+" journal: "+entries[len(entries)-1].Text), nil), s.sign)
+		if err != nil {
+			return err
+		}
+		pack, err := b.pack()
+		if err != nil {
+			return err
+		}
+		return s.push(ctx, []update{{s.names.journal(), r.journal, commit}}, pack)
 	})
 	if err != nil {
 		return fmt.Errorf("write the journal of %s: %w", s, err)
 	}
 	return nil
-}
-
-func (s *Store) pushJournal(ctx context.Context, parent plumbing.Hash, journal []byte, subject string, now time.Time) error {
-	b := newBuilder(nil)
-	hash, err := b.blob(journal)
-	if err != nil {
-		return err
-	}
-	tree, err := b.tree([]object.TreeEntry{{Name: journalFile, Mode: filemode.Regular, Hash: hash}})
-	if err != nil {
-		return err
-	}
-	commit, err := b.commit(tree, parent, s.author(now), message(printable(s.options.Name+" journal: "+subject), nil), s.sign)
-	if err != nil {
-		return err
-	}
-	pack, err := b.pack()
-	if err != nil {
-		return err
-	}
-	return s.push(ctx, []update{{s.names.journal(), parent, commit}}, pack)
 }

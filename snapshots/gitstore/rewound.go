@@ -34,18 +34,6 @@ func (s *Store) Remember(seen channel.Seen) {
 	s.seen, s.channel = seen.Head, plumbing.NewHash(seen.Channel)
 }
 
-// remembered returns what Remember needs.
-func (s *Store) remembered() channel.Seen {
-	seen := channel.Seen{Store: s.String()}
-	if !s.reviewed() {
-		seen.Head = s.seen
-	}
-	if !s.channel.IsZero() {
-		seen.Channel = s.channel.String()
-	}
-	return seen
-}
-
 // advance records that t is the newest snapshot. It returns a [channel.RewoundError] if newer ones were
 // on the branch and nobody has given them up: those that were seen there, and those whose tags are on
 // commits that hold them. A tag on anything else is no snapshot, and is dropped from the listing:

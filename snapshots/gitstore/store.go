@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -237,7 +238,20 @@ func (s *Store) listOnce(ctx context.Context) (refs, error) {
 	if err != nil {
 		return refs{}, fmt.Errorf("list %s: %w", s, err)
 	}
-	s.last, s.branches = s.names.pick(listing), branchesOf(listing)
+	// Branches of channels and journals of stores do not count.
+	var branches []string
+	for name := range listing {
+		short, ok := strings.CutPrefix(name, names("").branch().String())
+		of, besides := strings.CutSuffix(name, names("").channel().Short())
+		if !besides {
+			of, besides = strings.CutSuffix(name, names("").journal().Short())
+		}
+		if _, found := listing[of]; ok && !(besides && found) {
+			branches = append(branches, short)
+		}
+	}
+	slices.Sort(branches)
+	s.last, s.branches = s.names.pick(listing), branches
 	if s.reviewed() {
 		shelf := s.shelf.pick(listing)
 		s.last.tags, s.last.review = shelf.tags, shelf.branch

@@ -25,7 +25,14 @@ import (
 func (s *Store) View(ctx context.Context) (view channel.View, err error) {
 	err = s.look(ctx, func(r refs, ids []snapshots.ID) error {
 		current, _, err := s.readChannel(ctx, r)
-		view = channel.View{IDs: ids, HeadOnly: s.reviewed(), Channel: current, Seen: s.remembered()}
+		seen := channel.Seen{Store: s.String()}
+		if !s.reviewed() {
+			seen.Head = s.seen
+		}
+		if !s.channel.IsZero() {
+			seen.Channel = s.channel.String()
+		}
+		view = channel.View{IDs: ids, HeadOnly: s.reviewed(), Channel: current, Seen: seen}
 		return err
 	})
 	if err != nil {
@@ -129,23 +136,6 @@ func (s *Store) Others(ctx context.Context) (what string, names []string, err er
 	return "branches", s.branches, nil
 }
 
-// branchesOf returns the branches of a listing, but for the channels and journals of stores.
-func branchesOf(listing map[string]plumbing.Hash) []string {
-	var out []string
-	for name := range listing {
-		short, ok := strings.CutPrefix(name, names("").branch().String())
-		of, besides := strings.CutSuffix(name, names("").channel().Short())
-		if !besides {
-			of, besides = strings.CutSuffix(name, names("").journal().Short())
-		}
-		if _, found := listing[of]; ok && !(besides && found) {
-			out = append(out, short)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // Get returns a snapshot whose every digest has been verified. The error wraps [snapshots.ErrNotFound]
 // or [snapshots.ErrCorrupt] where one of them is why. A snapshot that was fetched before is returned
 // even while the repository is out of reach.
@@ -234,7 +224,20 @@ func (s *Store) commitOf(ctx context.Context, r refs, id snapshots.ID) (plumbing
 		return commit, nil
 	}
 	if s.reviewed() {
-		return s.untagged(ctx, r, id)
+		// A snapshot that has no tag is the tip of the branch for review, if the compiler was stopped before it got to
+		// the tag.
+		if r.review.IsZero() || slices.Contains(slices.Collect(maps.Values(r.tags)), r.review) {
+			return plumbing.ZeroHash, snapshots.ErrNotFound
+		}
+		tip, err := s.openAny(ctx, r.review)
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		m, _, err := tip.manifest()
+		if isCorrupt(err) || (err == nil && snapshots.NewID(m.Spec.Revision, m.Spec.Digest) != id) {
+			return plumbing.ZeroHash, snapshots.ErrNotFound
+		}
+		return r.review, s.blameCache(err)
 	}
 	t, err := s.readTip(ctx, r)
 	if err != nil && !isCorrupt(err) {
@@ -447,23 +450,6 @@ func (s *Store) identify(ctx context.Context, r refs) (snapshots.ID, error) {
 		return snapshots.ID{}, foreign(fmt.Errorf("its files are not those of %s on branch %s", snapshot.ID(), s.options.Review))
 	}
 	return snapshot.ID(), nil
-}
-
-// untagged returns the commit of a snapshot that has no tag: the tip of the branch
-// for review, if the compiler was stopped before it got to the tag.
-func (s *Store) untagged(ctx context.Context, r refs, id snapshots.ID) (plumbing.Hash, error) {
-	if r.review.IsZero() || slices.Contains(slices.Collect(maps.Values(r.tags)), r.review) {
-		return plumbing.ZeroHash, snapshots.ErrNotFound
-	}
-	tip, err := s.openAny(ctx, r.review)
-	if err != nil {
-		return plumbing.ZeroHash, err
-	}
-	m, _, err := tip.manifest()
-	if isCorrupt(err) || (err == nil && snapshots.NewID(m.Spec.Revision, m.Spec.Digest) != id) {
-		return plumbing.ZeroHash, snapshots.ErrNotFound
-	}
-	return r.review, s.blameCache(err)
 }
 
 // upTo leaves out snapshots that are newer than the merged one: nobody has reviewed them.

@@ -40,7 +40,17 @@ func GatherSecrets(secrets []corev1.Secret) Secrets {
 	for _, secret := range secrets {
 		name := snapshots.SecretName{Namespace: secret.Namespace, Name: secret.Name}
 		out.addAuthorities(name, secret)
-		out.addUsers(name, secret)
+		data, ok := value(secret, bind.UsersKey)
+		if ok {
+			users, problems := htpasswd.Parse(data)
+			for _, p := range problems {
+				need := bind.Need{Use: snapshots.UseUsers, Secret: name}
+				out.Problems[need] = append(out.Problems[need], p)
+			}
+			if len(users) > 0 {
+				out.Users[name] = users
+			}
+		}
 		for key := range keys(secret) {
 			out.addValue(bind.SecretKey{Secret: name, Key: key}, secret)
 		}
@@ -59,21 +69,6 @@ func (s *Secrets) addAuthorities(name snapshots.SecretName, secret corev1.Secret
 		return
 	}
 	s.Authorities[name] = authorities
-}
-
-func (s *Secrets) addUsers(name snapshots.SecretName, secret corev1.Secret) {
-	data, ok := value(secret, bind.UsersKey)
-	if !ok {
-		return
-	}
-	users, problems := htpasswd.Parse(data)
-	for _, p := range problems {
-		need := bind.Need{Use: snapshots.UseUsers, Secret: name}
-		s.Problems[need] = append(s.Problems[need], p)
-	}
-	if len(users) > 0 {
-		s.Users[name] = users
-	}
 }
 
 // addValue adds what can be a value in haproxy.cfg. It skips everything else, such as certificates,

@@ -462,21 +462,17 @@ func (w *walk) choose(frontend haproxycfg.Section) {
 		}
 	}
 	if w.answer.Backend == "" && len(w.answer.Unsure) > before {
-		w.answer.Status, w.answer.Among = 0, w.among()
-	}
-}
-
-// among returns the backends that the lines lead to which were found on the way.
-func (w *walk) among() []string {
-	var out []string
-	for _, l := range w.answer.Lines {
-		_, to, _ := strings.Cut(l.Text, " ")
-		to = strings.TrimSpace(to)
-		if !slices.Contains(out, to) && slices.ContainsFunc(w.sections, func(s haproxycfg.Section) bool { return s.Keyword == "backend" && s.Name == to }) {
-			out = append(out, to)
+		// The lines lead to these that were found on the way.
+		var among []string
+		for _, l := range w.answer.Lines {
+			_, to, _ := strings.Cut(l.Text, " ")
+			to = strings.TrimSpace(to)
+			if !slices.Contains(among, to) && slices.ContainsFunc(w.sections, func(s haproxycfg.Section) bool { return s.Keyword == "backend" && s.Name == to }) {
+				among = append(among, to)
+			}
 		}
+		w.answer.Status, w.answer.Among = 0, among
 	}
-	return out
 }
 
 func (w *walk) chosen(by Line, backend string) {

@@ -36,19 +36,14 @@ func (w *walk) take(l Line) {
 	}
 }
 
-// begin prepares for the rules of a section.
-func (w *walk) begin(s haproxycfg.Section) {
+// rules lets the rules of a section act on the request, and reports whether one answered it.
+func (w *walk) rules(s haproxycfg.Section, first string) (answered bool) {
 	w.acls = map[string][][]string{}
 	for _, l := range s.Lines {
 		if words := l.Texts(); len(words) > 2 && words[0] == "acl" {
 			w.acls[words[1]] = append(w.acls[words[1]], words[2:])
 		}
 	}
-}
-
-// rules lets the rules of a section act on the request, and reports whether one answered it.
-func (w *walk) rules(s haproxycfg.Section, first string) (answered bool) {
-	w.begin(s)
 	for _, l := range s.Lines {
 		words := l.Texts()
 		if len(words) < 2 || words[0] != first {

@@ -156,11 +156,7 @@ func (r *reader) readChoices() {
 			r.splits[name] = append(r.splits[name], Share{r.backends[to], below[key]})
 		}
 	}
-	r.order()
-}
-
-// order brings what was read into the order in which HAProxy tries it.
-func (r *reader) order() {
+	// HAProxy tries it in this order.
 	for _, all := range r.targets {
 		slices.SortStableFunc(all, func(a, b target) int { return a.position - b.position })
 	}

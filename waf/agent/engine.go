@@ -103,23 +103,6 @@ func (s *ruleSet) directives(p policy.Policy) (string, error) {
 	return out.String(), nil
 }
 
-// exclude writes the exclusions of a policy.
-func exclude(out *strings.Builder, exclusions []policy.Exclusion, rules []rule) {
-	for _, e := range exclusions {
-		for _, r := range rules {
-			if !concerns(e, r) {
-				continue
-			}
-			if len(e.Targets) == 0 {
-				fmt.Fprintf(out, "SecRuleRemoveById %d\n", r.id)
-			}
-			for _, target := range e.Targets {
-				fmt.Fprintf(out, "SecRuleUpdateTargetById %d \"!%s\"\n", r.id, inLanguage(target))
-			}
-		}
-	}
-}
-
 // concerns reports whether an exclusion names a rule, by its id or by a tag.
 func concerns(e policy.Exclusion, r rule) bool {
 	for _, text := range e.Rules {
@@ -187,6 +170,19 @@ func (s *ruleSet) engine(p policy.Policy) (coraza.WAF, error) {
 	}
 	var out strings.Builder
 	out.WriteString(text)
-	exclude(&out, p.Exclude, rules)
+	// Exclusions of the policy follow.
+	for _, e := range p.Exclude {
+		for _, r := range rules {
+			if !concerns(e, r) {
+				continue
+			}
+			if len(e.Targets) == 0 {
+				fmt.Fprintf(&out, "SecRuleRemoveById %d\n", r.id)
+			}
+			for _, target := range e.Targets {
+				fmt.Fprintf(&out, "SecRuleUpdateTargetById %d \"!%s\"\n", r.id, inLanguage(target))
+			}
+		}
+	}
 	return coraza.NewWAF(s.configuration(out.String()))
 }

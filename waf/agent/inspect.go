@@ -294,27 +294,23 @@ func describe(m *message, digest string, f finding) auditLine {
 			line.LeftOut = len(f.rules) - i
 			break
 		}
-		line.Rules = append(line.Rules, describeRule(r))
+		rule := auditRule{ID: r.Rule().ID(), Severity: r.Rule().Severity().String(), Message: bounded(r.Message(), maxAuditText)}
+		for _, tag := range r.Rule().Tags() {
+			if strings.HasPrefix(tag, "attack-") || strings.HasPrefix(tag, "paranoia-level/") {
+				rule.Tags = append(rule.Tags, tag)
+			}
+		}
+		if found := r.MatchedDatas(); len(found) > 0 {
+			d := found[0]
+			rule.Target = d.Variable().Name()
+			if key := d.Key(); key != "" {
+				rule.Target += ":" + bounded(key, 64)
+			}
+			rule.Matched = matched(d.Variable().Name(), d.Key(), d.Data(), d.Value())
+		}
+		line.Rules = append(line.Rules, rule)
 	}
 	return line
-}
-
-func describeRule(r types.MatchedRule) auditRule {
-	out := auditRule{ID: r.Rule().ID(), Severity: r.Rule().Severity().String(), Message: bounded(r.Message(), maxAuditText)}
-	for _, tag := range r.Rule().Tags() {
-		if strings.HasPrefix(tag, "attack-") || strings.HasPrefix(tag, "paranoia-level/") {
-			out.Tags = append(out.Tags, tag)
-		}
-	}
-	if found := r.MatchedDatas(); len(found) > 0 {
-		d := found[0]
-		out.Target = d.Variable().Name()
-		if key := d.Key(); key != "" {
-			out.Target += ":" + bounded(key, 64)
-		}
-		out.Matched = matched(d.Variable().Name(), d.Key(), d.Data(), d.Value())
-	}
-	return out
 }
 
 // secretName is of parameters, cookies and headers whose values are not for logs.

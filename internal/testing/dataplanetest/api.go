@@ -250,19 +250,6 @@ func (a *api) unprocessable(code int, text string) *failure {
 	return &failure{status: http.StatusUnprocessableEntity, code: code, message: text}
 }
 
-// fail answers with an error; what is no failure is the API's own, 500.
-func fail(w http.ResponseWriter, err error) {
-	var f *failure
-	if !errors.As(err, &f) {
-		f = failf(http.StatusInternalServerError, "%s", err)
-	}
-	code := f.code
-	if code == 0 {
-		code = f.status
-	}
-	writeBody(w, f.status, map[string]any{"code": code, "message": f.message})
-}
-
 func writeError(w http.ResponseWriter, status int, message string) {
 	writeBody(w, status, map[string]any{"code": status, "message": message})
 }
@@ -282,7 +269,16 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 
 func (h handler) serve(w http.ResponseWriter, r *http.Request) {
 	if err := h(w, r); err != nil {
-		fail(w, err)
+		// What is no failure is the API's own, 500.
+		var f *failure
+		if !errors.As(err, &f) {
+			f = failf(http.StatusInternalServerError, "%s", err)
+		}
+		code := f.code
+		if code == 0 {
+			code = f.status
+		}
+		writeBody(w, f.status, map[string]any{"code": code, "message": f.message})
 	}
 }
 

@@ -83,11 +83,7 @@ func (a *api) acceptRaw(w http.ResponseWriter, r *http.Request) error {
 	if err := a.replaceConfig(r.Context(), text, version, flag(r, "skip_version")); err != nil {
 		return err
 	}
-	return a.loadConfig(w, r)
-}
-
-// loadConfig has the new file loaded, or not, as the request says.
-func (a *api) loadConfig(w http.ResponseWriter, r *http.Request) error {
+	// The new file is loaded, or not, as the request says.
 	switch {
 	case flag(r, "skip_reload"):
 		if err := (runtimeAPI{a}).runtimeActions(r.Context(), r.Header.Get("X-Runtime-Actions")); err != nil {

@@ -89,7 +89,20 @@ func (h *haproxy) start() error {
 	if err := h.launch(); err != nil {
 		return fmt.Errorf("start haproxy: %w", err)
 	}
-	return h.awaitWorker(from)
+	answers := false
+	poll(startupLimit, func() bool {
+		out, err := h.askWithin(firstLimit, "@1 show info")
+		answers = err == nil && strings.Contains(out, "Pid:")
+		return answers || !h.alive.Load()
+	})
+	switch {
+	case answers:
+		return nil
+	case !h.alive.Load():
+		return fmt.Errorf("start haproxy: it exited:\n%s", h.logSince(from))
+	default:
+		return fmt.Errorf("start haproxy: no answer in %v:\n%s", startupLimit, h.logSince(from))
+	}
 }
 
 // launch starts the master so that it cannot outlive this process: it gets
@@ -117,24 +130,6 @@ func (h *haproxy) launch() error {
 	}()
 	h.master, h.exited = cmd.Process, exited
 	return nil
-}
-
-// awaitWorker polls until the worker answers through the master.
-func (h *haproxy) awaitWorker(logFrom int64) error {
-	answers := false
-	poll(startupLimit, func() bool {
-		out, err := h.askWithin(firstLimit, "@1 show info")
-		answers = err == nil && strings.Contains(out, "Pid:")
-		return answers || !h.alive.Load()
-	})
-	switch {
-	case answers:
-		return nil
-	case !h.alive.Load():
-		return fmt.Errorf("start haproxy: it exited:\n%s", h.logSince(logFrom))
-	default:
-		return fmt.Errorf("start haproxy: no answer in %v:\n%s", startupLimit, h.logSince(logFrom))
-	}
 }
 
 func (h *haproxy) masterPID() int {

@@ -58,7 +58,16 @@ func (i *Instance) begin() error {
 	if err != nil {
 		return err
 	}
-	l, err := i.listen()
+	// The port of the API is its own from the first time on.
+	if i.port == nil {
+		p, err := holdPort(i.options.Addr)
+		if err != nil {
+			a.stop()
+			return fmt.Errorf("start api: %w", err)
+		}
+		i.port, i.Addr = p, p.address
+	}
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", i.Addr)
 	if err != nil {
 		a.stop()
 		return fmt.Errorf("start api: %w", err)
@@ -86,19 +95,6 @@ func (i *Instance) newLife() (life, error) {
 	a.died = func() { i.stopAPI(a) }
 	a.run()
 	return a, nil
-}
-
-// listen listens on the port of the API, which is its own from the first time on. It
-// is called with mu held.
-func (i *Instance) listen() (net.Listener, error) {
-	if i.port == nil {
-		p, err := holdPort(i.options.Addr)
-		if err != nil {
-			return nil, err
-		}
-		i.port, i.Addr = p, p.address
-	}
-	return new(net.ListenConfig).Listen(context.Background(), "tcp", i.Addr)
 }
 
 func (i *Instance) releasePort() {

@@ -20,7 +20,18 @@ func (a runtimeAPI) getRuntimeInfo(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		body["error"] = err.Error()
 	} else {
-		info := processInfo(out)
+		info := map[string]any{}
+		for line := range strings.Lines(out) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			name := infoNames[key]
+			if name == "" {
+				continue
+			}
+			info[name] = value
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil && name != "node" && name != "version" {
+				info[name] = n
+			}
+		}
 		if told := a.told.HAProxyVersion; told != "" {
 			info["version"] = told
 		}
@@ -36,22 +47,6 @@ var infoNames = map[string]string{
 	"Pid": "pid", "Uptime_sec": "uptime", "Ulimit-n": "ulimit_n", "Maxsock": "max_sock",
 	"Maxconn": "max_conn", "CurrConns": "curr_conns", "CumConns": "cum_conns", "CumReq": "cum_req",
 	"node": "node", "Stopping": "stopping", "Jobs": "jobs", "Listeners": "listeners",
-}
-
-func processInfo(out string) map[string]any {
-	info := map[string]any{}
-	for line := range strings.Lines(out) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		name := infoNames[key]
-		if name == "" {
-			continue
-		}
-		info[name] = value
-		if n, err := strconv.ParseInt(value, 10, 64); err == nil && name != "node" && name != "version" {
-			info[name] = n
-		}
-	}
-	return info
 }
 
 // statTexts are the columns of show stat that are text; all others are numbers.
@@ -204,7 +199,9 @@ func (a runtimeAPI) routes(service func(string, handler)) {
 	service("GET /runtime/maps/{map}/entries/{key}", a.getMapEntry)
 	service("PUT /runtime/maps/{map}/entries/{key}", a.putMapEntry)
 	service("DELETE /runtime/maps/{map}/entries/{key}", a.deleteMapEntry)
-	a.crtListRoutes(service)
+	service("GET /runtime/ssl_crt_lists", a.getRuntimeCrtLists)
+	service("GET /runtime/ssl_crt_lists/entries", a.getCrtListEntries)
+	service("POST /runtime/ssl_crt_lists/entries", a.postCrtListEntry)
 	service("GET /runtime/ssl_certs", a.getRuntimeCerts)
 	service("POST /runtime/ssl_certs", a.postRuntimeCert)
 	service("GET /runtime/ssl_certs/{cert}", a.getRuntimeCert)
@@ -331,12 +328,6 @@ type crtListEntry struct {
 	LineNumber int      `json:"line_number,omitempty"`
 	BindConfig string   `json:"ssl_bind_config,omitempty"`
 	SNIFilter  []string `json:"sni_filter,omitempty"`
-}
-
-func (a runtimeAPI) crtListRoutes(service func(string, handler)) {
-	service("GET /runtime/ssl_crt_lists", a.getRuntimeCrtLists)
-	service("GET /runtime/ssl_crt_lists/entries", a.getCrtListEntries)
-	service("POST /runtime/ssl_crt_lists/entries", a.postCrtListEntry)
 }
 
 func (a runtimeAPI) getRuntimeCrtLists(w http.ResponseWriter, r *http.Request) error {

@@ -207,24 +207,20 @@ func (a runtimeAPI) addRuntimeServer(w http.ResponseWriter, r *http.Request) err
 	}
 	command := "add server " + backend + "/" + body.Name + body.line()
 	if _, err := a.haproxy.worker(r.Context(), command); err != nil {
-		return addRefused(err)
+		var refusal workerError
+		switch {
+		case !errors.As(err, &refusal):
+			return err
+		case strings.Contains(refusal.text, "No such backend"):
+			return failf(http.StatusNotFound, "%s", err)
+		case strings.Contains(refusal.text, "Already exists"):
+			return failf(http.StatusConflict, "%s", err)
+		default:
+			return err
+		}
 	}
 	writeBody(w, http.StatusCreated, body)
 	return nil
-}
-
-func addRefused(err error) error {
-	var refusal workerError
-	switch {
-	case !errors.As(err, &refusal):
-		return err
-	case strings.Contains(refusal.text, "No such backend"):
-		return failf(http.StatusNotFound, "%s", err)
-	case strings.Contains(refusal.text, "Already exists"):
-		return failf(http.StatusConflict, "%s", err)
-	default:
-		return err
-	}
 }
 
 // deleteRuntimeServer puts a server into maintenance and removes it, without

@@ -45,8 +45,20 @@ func (a storageAPI) routes(service func(string, handler)) {
 		service("PUT /storage/"+name+"/{name}", f.replace)
 		service("DELETE /storage/"+name+"/{name}", f.remove)
 	}
-	a.certRoutes(service)
-	a.crtListRoutes(service)
+	certificates := certFolder{folder{api: a, dir: a.paths.Certificates}}
+	service("GET /storage/ssl_certificates", certificates.list)
+	service("POST /storage/ssl_certificates", certificates.create)
+	service("GET /storage/ssl_certificates/{name}", certificates.describe)
+	service("PUT /storage/ssl_certificates/{name}", certificates.replace)
+	service("DELETE /storage/ssl_certificates/{name}", certificates.remove)
+	lists := crtListFolder{folder{
+		api: a, dir: a.paths.Certificates, description: "managed certificate list", created: "managed certificate list",
+	}}
+	service("GET /storage/ssl_crt_lists", lists.list)
+	service("POST /storage/ssl_crt_lists", lists.create)
+	service("GET /storage/ssl_crt_lists/{name}", lists.read)
+	service("PUT /storage/ssl_crt_lists/{name}", lists.replace)
+	service("DELETE /storage/ssl_crt_lists/{name}", lists.remove)
 }
 
 // existing returns the path of a stored file. The name in a URL is sanitised like
@@ -201,15 +213,6 @@ func (a storageAPI) loadFile(w http.ResponseWriter, r *http.Request, done int, b
 	return nil
 }
 
-func (a storageAPI) certRoutes(service func(string, handler)) {
-	f := certFolder{folder{api: a, dir: a.paths.Certificates}}
-	service("GET /storage/ssl_certificates", f.list)
-	service("POST /storage/ssl_certificates", f.create)
-	service("GET /storage/ssl_certificates/{name}", f.describe)
-	service("PUT /storage/ssl_certificates/{name}", f.replace)
-	service("DELETE /storage/ssl_certificates/{name}", f.remove)
-}
-
 // certFolder is the storage of certificates, which tries to give the worker what
 // it stores before it falls back to a reload.
 type certFolder struct{ folder }
@@ -308,17 +311,6 @@ func (f certFolder) remove(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return f.api.loadFile(w, r, http.StatusNoContent, nil)
-}
-
-func (a storageAPI) crtListRoutes(service func(string, handler)) {
-	f := crtListFolder{folder{
-		api: a, dir: a.paths.Certificates, description: "managed certificate list", created: "managed certificate list",
-	}}
-	service("GET /storage/ssl_crt_lists", f.list)
-	service("POST /storage/ssl_crt_lists", f.create)
-	service("GET /storage/ssl_crt_lists/{name}", f.read)
-	service("PUT /storage/ssl_crt_lists/{name}", f.replace)
-	service("DELETE /storage/ssl_crt_lists/{name}", f.remove)
 }
 
 // crtListFolder is the storage of certificate lists: the folder of certificates,

@@ -121,22 +121,18 @@ func (s *Server) each(ctx context.Context, documents string, do func(*unstructur
 			return nil
 		}
 		unknown = isRights(o)
-		if err := s.placed(o); err != nil {
+		// An object that needs a namespace and names none is put in "default".
+		namespaced, err := s.client.IsObjectNamespaced(o)
+		if err == nil && namespaced && o.GetNamespace() == "" {
+			o.SetNamespace(metav1.NamespaceDefault)
+		}
+		if err != nil {
 			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 		if err := do(o); err != nil {
 			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
-}
-
-// placed puts an object that needs a namespace and names none in "default".
-func (s *Server) placed(o *unstructured.Unstructured) error {
-	namespaced, err := s.client.IsObjectNamespaced(o)
-	if err == nil && namespaced && o.GetNamespace() == "" {
-		o.SetNamespace(metav1.NamespaceDefault)
-	}
-	return err
 }
 
 // established waits until objects of a CustomResourceDefinition can be listed.

@@ -152,11 +152,8 @@ func ask(kind uint16, flags uint16, message []byte) error {
 	if err != nil {
 		return err
 	}
-	return acknowledged(buffer[:n])
-}
-
-// acknowledged returns the error in the kernel's answer, which is 0 for success.
-func acknowledged(answer []byte) error {
+	// The error in the kernel's answer is 0 for success.
+	answer := buffer[:n]
 	messages, err := syscall.ParseNetlinkMessage(answer)
 	if err != nil {
 		return err

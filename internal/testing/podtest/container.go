@@ -211,7 +211,20 @@ func (c *container) stop(deadline time.Time) {
 	if process == nil {
 		return
 	}
-	c.hook(deadline, process)
+	// What is to be done before the signal.
+	if c.spec.Lifecycle != nil && c.spec.Lifecycle.PreStop != nil {
+		switch pre := c.spec.Lifecycle.PreStop; {
+		case pre.Sleep != nil:
+			select {
+			case <-process.gone:
+			case <-time.After(min(time.Until(deadline), time.Duration(pre.Sleep.Seconds)*time.Second)):
+			}
+		case pre.HTTPGet != nil:
+			c.get(context.Background(), pre.HTTPGet, time.Until(deadline))
+		default:
+			c.pod.kubelet.note("container %s of %s has a hook that is not known here", c.spec.Name, c.pod.pod.Name)
+		}
+	}
 	signal, ok := signalNames[c.image.StopSignal]
 	if !ok {
 		signal = syscall.SIGTERM
@@ -223,24 +236,6 @@ func (c *container) stop(deadline time.Time) {
 		c.pod.kubelet.note("container %s of %s was killed", c.spec.Name, c.pod.pod.Name)
 		process.kill(syscall.SIGKILL)
 		<-process.gone
-	}
-}
-
-// hook does what is to be done before the signal.
-func (c *container) hook(deadline time.Time, process *process) {
-	if c.spec.Lifecycle == nil || c.spec.Lifecycle.PreStop == nil {
-		return
-	}
-	switch pre := c.spec.Lifecycle.PreStop; {
-	case pre.Sleep != nil:
-		select {
-		case <-process.gone:
-		case <-time.After(min(time.Until(deadline), time.Duration(pre.Sleep.Seconds)*time.Second)):
-		}
-	case pre.HTTPGet != nil:
-		c.get(context.Background(), pre.HTTPGet, time.Until(deadline))
-	default:
-		c.pod.kubelet.note("container %s of %s has a hook that is not known here", c.spec.Name, c.pod.pod.Name)
 	}
 }
 

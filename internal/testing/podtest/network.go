@@ -54,31 +54,6 @@ func (s *sandbox) command(ctx context.Context, program string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", s.process.pid()), "--", program)
 }
 
-// portsOfNode has ports of the node for the addresses that they lead to. One that another pod has
-// still cannot be had.
-func portsOfNode(ports map[int32]int32) (map[int32]net.Listener, error) {
-	out := map[int32]net.Listener{}
-	for port, inside := range ports {
-		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(Gateway, fmt.Sprint(port)))
-		if err != nil {
-			for _, l := range out {
-				_ = l.Close()
-			}
-			return nil, err
-		}
-		out[inside] = listener
-	}
-	return out, nil
-}
-
-// publish has ports of the node lead to those of the pod.
-func (s *sandbox) publish(ports map[int32]net.Listener) {
-	for inside, listener := range ports {
-		s.ports = append(s.ports, listener)
-		go forward(listener, func() string { return net.JoinHostPort(s.address, fmt.Sprint(inside)) })
-	}
-}
-
 // A nodePort is a port of the node that leads to the endpoints of a Service, in turn.
 type nodePort struct {
 	listener net.Listener
@@ -320,7 +295,16 @@ func (s spec) become() error {
 	if err := errors.Join(syscall.Chroot(s.Root), syscall.Chdir(s.Dir)); err != nil {
 		return fmt.Errorf("enter the root: %w", err)
 	}
-	path, err := s.program()
+	// The command is looked for on the container's own PATH.
+	os.Clearenv()
+	for _, e := range s.Env {
+		if path, ok := cutPath(e); ok {
+			if err := os.Setenv("PATH", path); err != nil {
+				return err
+			}
+		}
+	}
+	path, err := exec.LookPath(s.Command[0])
 	if err != nil {
 		return err
 	}
@@ -338,19 +322,6 @@ func (s spec) become() error {
 	}
 	syscall.Umask(0o022)
 	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, s.Command, s.Env)) //nolint:gosec // that is what it is for
-}
-
-// program looks for the command on the container's own PATH.
-func (s spec) program() (string, error) {
-	os.Clearenv()
-	for _, e := range s.Env {
-		if path, ok := cutPath(e); ok {
-			if err := os.Setenv("PATH", path); err != nil {
-				return "", err
-			}
-		}
-	}
-	return exec.LookPath(s.Command[0])
 }
 
 func cutPath(e string) (string, bool) {

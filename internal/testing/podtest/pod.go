@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,9 +160,17 @@ func (p *podRun) network() (*sandbox, error) {
 			}
 		}
 	}
-	published, err := portsOfNode(ports)
-	if err != nil {
-		return nil, err
+	// Ports of the node are had for the addresses that they lead to. One that another pod has still cannot be had.
+	published := map[int32]net.Listener{}
+	for port, inside := range ports {
+		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(Gateway, fmt.Sprint(port)))
+		if err != nil {
+			for _, l := range published {
+				_ = l.Close()
+			}
+			return nil, err
+		}
+		published[inside] = listener
 	}
 	s, err := p.kubelet.network.sandbox(p.kubelet.api, sysctls)
 	if err != nil {
@@ -170,7 +179,10 @@ func (p *podRun) network() (*sandbox, error) {
 		}
 		return nil, err
 	}
-	s.publish(published)
+	for inside, listener := range published {
+		s.ports = append(s.ports, listener)
+		go forward(listener, func() string { return net.JoinHostPort(s.address, fmt.Sprint(inside)) })
+	}
 	return s, nil
 }
 

@@ -100,26 +100,22 @@ func Ingresses(n int) inputs.Inputs { return IngressesSharing(n, PerCertificate)
 func IngressesSharing(n, perCertificate int) inputs.Inputs {
 	in := common(n, perCertificate)
 	for i := range n {
-		in.Ingresses = append(in.Ingresses, object("Ingress", ingress(i, perCertificate)))
+		class, prefix := Class, networkingv1.PathTypePrefix
+		backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: Name(i), Port: networkingv1.ServiceBackendPort{Number: 80}}}
+		ing := &networkingv1.Ingress{ObjectMeta: meta(1, Namespace(i), Name(i), i), Spec: networkingv1.IngressSpec{
+			IngressClassName: &class,
+			TLS:              []networkingv1.IngressTLS{{Hosts: []string{Host(i)}, SecretName: secret(i, perCertificate)}},
+			Rules: []networkingv1.IngressRule{{Host: Host(i), IngressRuleValue: networkingv1.IngressRuleValue{
+				HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: path(i), PathType: &prefix, Backend: backend}}},
+			}}},
+		}}
+		if i%PerOption == 3 {
+			option := options[i/PerOption%len(options)]
+			metav1.SetMetaDataAnnotation(&ing.ObjectMeta, "hapsnap.dev/"+option[0], option[1])
+		}
+		in.Ingresses = append(in.Ingresses, object("Ingress", ing))
 	}
 	return in
-}
-
-func ingress(i, perCertificate int) *networkingv1.Ingress {
-	class, prefix := Class, networkingv1.PathTypePrefix
-	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: Name(i), Port: networkingv1.ServiceBackendPort{Number: 80}}}
-	ing := &networkingv1.Ingress{ObjectMeta: meta(1, Namespace(i), Name(i), i), Spec: networkingv1.IngressSpec{
-		IngressClassName: &class,
-		TLS:              []networkingv1.IngressTLS{{Hosts: []string{Host(i)}, SecretName: secret(i, perCertificate)}},
-		Rules: []networkingv1.IngressRule{{Host: Host(i), IngressRuleValue: networkingv1.IngressRuleValue{
-			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: path(i), PathType: &prefix, Backend: backend}}},
-		}}},
-	}}
-	if i%PerOption == 3 {
-		option := options[i/PerOption%len(options)]
-		metav1.SetMetaDataAnnotation(&ing.ObjectMeta, "hapsnap.dev/"+option[0], option[1])
-	}
-	return ing
 }
 
 // Routes returns the same with an HTTPRoute in place of each Ingress, and the Gateway that they are for.
@@ -139,29 +135,25 @@ func Routes(n int) inputs.Inputs {
 		}},
 	}})
 	for i := range n {
-		in.Gateway.Add(route(i))
+		name, port, prefix, value := gatewayv1.ObjectName(Name(i)), gatewayv1.PortNumber(80), gatewayv1.PathMatchPathPrefix, path(i)
+		gateways := gatewayv1.Namespace(Namespace(0))
+		r := &gatewayv1.HTTPRoute{ObjectMeta: meta(4, Namespace(i), Name(i), i)}
+		r.Spec.ParentRefs = []gatewayv1.ParentReference{{Namespace: &gateways, Name: "web"}}
+		r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(Host(i))}
+		rule := gatewayv1.HTTPRouteRule{
+			Matches:     []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Type: &prefix, Value: &value}}},
+			BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: name, Port: &port}}}},
+		}
+		if i%PerOption == 3 {
+			rule.Filters = []gatewayv1.HTTPRouteFilter{{
+				Type:                  gatewayv1.HTTPRouteFilterRequestHeaderModifier,
+				RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: "X-Team", Value: "shop"}}},
+			}}
+		}
+		r.Spec.Rules = []gatewayv1.HTTPRouteRule{rule}
+		in.Gateway.Add(r)
 	}
 	return in
-}
-
-func route(i int) *gatewayv1.HTTPRoute {
-	name, port, prefix, value := gatewayv1.ObjectName(Name(i)), gatewayv1.PortNumber(80), gatewayv1.PathMatchPathPrefix, path(i)
-	gateways := gatewayv1.Namespace(Namespace(0))
-	r := &gatewayv1.HTTPRoute{ObjectMeta: meta(4, Namespace(i), Name(i), i)}
-	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Namespace: &gateways, Name: "web"}}
-	r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(Host(i))}
-	rule := gatewayv1.HTTPRouteRule{
-		Matches:     []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Type: &prefix, Value: &value}}},
-		BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: name, Port: &port}}}},
-	}
-	if i%PerOption == 3 {
-		rule.Filters = []gatewayv1.HTTPRouteFilter{{
-			Type:                  gatewayv1.HTTPRouteFilterRequestHeaderModifier,
-			RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: "X-Team", Value: "shop"}}},
-		}}
-	}
-	r.Spec.Rules = []gatewayv1.HTTPRouteRule{rule}
-	return r
 }
 
 // common is what Ingresses and routes both need.
