@@ -54,7 +54,14 @@ func NewTaker(secrets inputs.Lookup[corev1.Secret], configMaps inputs.Lookup[cor
 		add: add, configMaps: configMaps, countries: &countries{add: add, cfg: cfg, configMaps: configMaps}, shared: cfg.SharedLists, most: cfg.MostListBytes,
 		lists: map[policy.NetworkList]*routing.NetworkList{}, bytes: map[string]int{}, counted: map[policy.NetworkList]bool{},
 	}
-	lists.count(cfg.Counted)
+	// Lists that others have taken count.
+	for _, l := range cfg.Counted {
+		name := types.NamespacedName{Namespace: l.Namespace, Name: l.ConfigMap}
+		if configMap, exists := lists.configMaps.Find(name); exists && !slices.Contains(lists.shared, name.String()) {
+			lists.bytes[l.Namespace] += len(configMap.Value.Data[l.Key])
+			lists.counted[l.NetworkList] = true
+		}
+	}
 	return &Taker{
 		users:    &userlists{add: add, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}},
 		lists:    lists,
@@ -149,17 +156,6 @@ type networkLists struct {
 	lists      map[policy.NetworkList]*routing.NetworkList // those that were read; nil is malformed
 	bytes      map[string]int                              // of those that were named, by namespace
 	counted    map[policy.NetworkList]bool                 // by others
-}
-
-// count counts lists that others have taken.
-func (n *networkLists) count(lists []routing.NetworkList) {
-	for _, l := range lists {
-		name := types.NamespacedName{Namespace: l.Namespace, Name: l.ConfigMap}
-		if configMap, exists := n.configMaps.Find(name); exists && !slices.Contains(n.shared, name.String()) {
-			n.bytes[l.Namespace] += len(configMap.Value.Data[l.Key])
-			n.counted[l.NetworkList] = true
-		}
-	}
 }
 
 // take takes lists into the model, and reports whether all of them can be had.

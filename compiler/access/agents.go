@@ -251,26 +251,22 @@ func (r *policyReader) document(text string) {
 		return
 	}
 	if spec != nil {
-		r.spec(spec)
+		// These fields say what is done.
+		r.lines = map[string]int{}
+		r.fields(spec, "spec.", map[string]func(*yaml.Node){
+			"engine":    func(n *yaml.Node) { r.out.Engine = wafpolicy.Engine(r.choice(n, "spec.engine", "detect", "block")) },
+			"paranoia":  func(n *yaml.Node) { r.out.Paranoia = r.number(n, "spec.paranoia", 1, wafpolicy.MaxParanoia) },
+			"threshold": func(n *yaml.Node) { r.out.Threshold = r.number(n, "spec.threshold", 1, wafpolicy.MaxThreshold) },
+			"bodyLimit": func(n *yaml.Node) { r.out.BodyLimit = r.number(n, "spec.bodyLimit", 1, 1<<20) },
+			"failure": func(n *yaml.Node) {
+				r.out.Open = r.choice(n, "spec.failure", "closed", "open") == "open"
+			},
+			"uninspected": func(n *yaml.Node) {
+				r.out.Partial = r.choice(n, "spec.uninspected", "deny", "allow") == "allow"
+			},
+			"exclude": r.exclude,
+		})
 	}
-}
-
-// spec reads the fields that say what is done.
-func (r *policyReader) spec(n *yaml.Node) {
-	r.lines = map[string]int{}
-	r.fields(n, "spec.", map[string]func(*yaml.Node){
-		"engine":    func(n *yaml.Node) { r.out.Engine = wafpolicy.Engine(r.choice(n, "spec.engine", "detect", "block")) },
-		"paranoia":  func(n *yaml.Node) { r.out.Paranoia = r.number(n, "spec.paranoia", 1, wafpolicy.MaxParanoia) },
-		"threshold": func(n *yaml.Node) { r.out.Threshold = r.number(n, "spec.threshold", 1, wafpolicy.MaxThreshold) },
-		"bodyLimit": func(n *yaml.Node) { r.out.BodyLimit = r.number(n, "spec.bodyLimit", 1, 1<<20) },
-		"failure": func(n *yaml.Node) {
-			r.out.Open = r.choice(n, "spec.failure", "closed", "open") == "open"
-		},
-		"uninspected": func(n *yaml.Node) {
-			r.out.Partial = r.choice(n, "spec.uninspected", "deny", "allow") == "allow"
-		},
-		"exclude": r.exclude,
-	})
 }
 
 func (r *policyReader) exclude(n *yaml.Node) {

@@ -224,7 +224,17 @@ func (x *execution) routed(ctx context.Context, a Assertion) (*fault, error) {
 			return nil, err
 		}
 	}
-	answer, err := x.sandbox.Ask(ctx, a.Request.asked(x.config))
+	asked := sandbox.Request{TLS: a.Request.Scheme == "https", Port: a.Request.Port, Method: a.Request.Method, Host: a.Request.Host, Path: a.Request.Path, Headers: a.Request.Headers}
+	if asked.Port == 0 {
+		asked.Port = x.config.HTTP.Port
+		if asked.TLS {
+			asked.Port = x.config.HTTPS.Port
+		}
+	}
+	if a.Request.From != "" {
+		asked.From = netip.MustParseAddr(a.Request.From) // it was checked
+	}
+	answer, err := x.sandbox.Ask(ctx, asked)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -317,21 +327,6 @@ func count(n int) string {
 		return "1 assertion"
 	}
 	return fmt.Sprint(n, " assertions")
-}
-
-// asked makes the request that is sent.
-func (q Request) asked(c config.Config) sandbox.Request {
-	r := sandbox.Request{TLS: q.Scheme == "https", Port: q.Port, Method: q.Method, Host: q.Host, Path: q.Path, Headers: q.Headers}
-	if r.Port == 0 {
-		r.Port = c.HTTP.Port
-		if r.TLS {
-			r.Port = c.HTTPS.Port
-		}
-	}
-	if q.From != "" {
-		r.From = netip.MustParseAddr(q.From) // it was checked
-	}
-	return r
 }
 
 // String describes the request in few words.

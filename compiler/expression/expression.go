@@ -191,7 +191,16 @@ func (p *parser) item() (node, error) {
 	case '[':
 		return p.class()
 	case '\\':
-		return p.escape()
+		if p.at+1 >= len(p.text) {
+			return node{}, refuse(escapeHint, "ends with a backslash")
+		}
+		if c := p.text[p.at+1]; c == 'b' || c == 'B' {
+			p.at += 2
+			return node{kind: boundary, not: c == 'B'}, nil
+		}
+		n := node{kind: character}
+		err := p.escaped(&n.set)
+		return p.folded(n), err
 	case '{':
 		return node{}, refuse(`write \{`, "holds { that begins no repetition")
 	}
@@ -242,19 +251,6 @@ func (p *parser) group() (node, error) {
 }
 
 const escapeHint = `use \d \w \s \D \W \S \b \B, two digits after \x, or a backslash before a sign`
-
-func (p *parser) escape() (node, error) {
-	if p.at+1 >= len(p.text) {
-		return node{}, refuse(escapeHint, "ends with a backslash")
-	}
-	if c := p.text[p.at+1]; c == 'b' || c == 'B' {
-		p.at += 2
-		return node{kind: boundary, not: c == 'B'}, nil
-	}
-	n := node{kind: character}
-	err := p.escaped(&n.set)
-	return p.folded(n), err
-}
 
 // escaped adds the characters of an escape to a set.
 func (p *parser) escaped(s *set) error {

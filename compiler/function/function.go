@@ -21,12 +21,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kustomize/kyaml/fn/framework"
 	"sigs.k8s.io/kustomize/kyaml/kio"
+	"sigs.k8s.io/kustomize/kyaml/kio/kioutil"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/hapsnap/hapsnap/compiler"
@@ -147,10 +149,27 @@ func (r *run) report(found []diag.Diagnostic) {
 
 // compile compiles the items and the manifests.
 func (r *run) compile(ctx context.Context, s settings) (compiler.Result, error) {
-	found, set, err := readItems(r.list.Items)
-	if err != nil {
-		return compiler.Result{}, err
+	// Snapshots among the items are skipped, so that the same list gives the same snapshot again.
+	found := items{}
+	var texts []manifests.Text
+	for i, node := range r.list.Items {
+		if node.GetKind() == Kind || isSnapshot(node) {
+			continue
+		}
+		text, err := node.String()
+		if err != nil {
+			return compiler.Result{}, fmt.Errorf("read item %d: %w", i, err)
+		}
+		path, index, err := kioutil.GetFileAnnotations(node)
+		if err != nil {
+			return compiler.Result{}, fmt.Errorf("read item %d: %w", i, err)
+		}
+		name := fmt.Sprintf("items[%d]", i)
+		number, _ := strconv.Atoi(index) // 0 if there is none
+		found[name] = item{node: node, text: text, path: path, index: number}
+		texts = append(texts, manifests.Text{File: name, Data: []byte(text)})
 	}
+	set := manifests.ReadTexts(texts...)
 	r.items = found
 	sets := []manifests.Set{set}
 	for _, name := range s.Spec.Manifests {

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/kustomize/kyaml/fn/framework"
-	"sigs.k8s.io/kustomize/kyaml/kio/kioutil"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -29,31 +28,6 @@ type item struct {
 
 // items are the items of a list that are compiled, by the name that stands for the file of each.
 type items map[string]item
-
-// readItems returns the items to compile. It skips snapshots among them, so that the same list gives
-// the same snapshot again.
-func readItems(nodes []*yaml.RNode) (items, manifests.Set, error) {
-	found := items{}
-	var texts []manifests.Text
-	for i, node := range nodes {
-		if node.GetKind() == Kind || isSnapshot(node) {
-			continue
-		}
-		text, err := node.String()
-		if err != nil {
-			return nil, manifests.Set{}, fmt.Errorf("read item %d: %w", i, err)
-		}
-		path, index, err := kioutil.GetFileAnnotations(node)
-		if err != nil {
-			return nil, manifests.Set{}, fmt.Errorf("read item %d: %w", i, err)
-		}
-		name := fmt.Sprintf("items[%d]", i)
-		number, _ := strconv.Atoi(index) // 0 if there is none
-		found[name] = item{node: node, text: text, path: path, index: number}
-		texts = append(texts, manifests.Text{File: name, Data: []byte(text)})
-	}
-	return found, manifests.ReadTexts(texts...), nil
-}
 
 // isSnapshot reports whether an item is a ConfigMap that this function made.
 func isSnapshot(node *yaml.RNode) bool {

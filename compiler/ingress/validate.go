@@ -196,12 +196,6 @@ func checkPath(path string, pathType networkingv1.PathType) (message, hint strin
 	case specific:
 		return "", ""
 	}
-	return checkSequences(path)
-}
-
-// checkSequences holds to what the API allows in Exact and Prefix paths, which
-// proxies and applications understand differently.
-func checkSequences(path string) (message, hint string) {
 	const why = "use pathType ImplementationSpecific if it is meant"
 	for _, s := range []string{"//", "/./", "/../", "%2f", "%2F"} {
 		if strings.Contains(path, s) {

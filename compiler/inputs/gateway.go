@@ -90,7 +90,18 @@ func (in *GatewayAPI) Add(object metav1.Object) {
 // gatewayAPI adds an object of the Gateway API, and reports whether it is one.
 func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 	if o.APIVersion == DefinitionVersion && o.Kind == DefinitionKind {
-		return g.definition(o)
+		if !slices.Contains(GatewayDefinitions(), o.Name) {
+			return false
+		}
+		d, known := g.before[identity{o.Identity(), false}].(*Definition)
+		if !known {
+			d = &Definition{}
+			_ = o.Decode(d) // it has far more than what is read, and its faults are for others to tell
+			d.Strip()
+		}
+		g.decoded[identity{o.Identity(), false}] = d
+		g.in.Gateway.Definitions = append(g.in.Gateway.Definitions, Object[Definition]{Ref: ref(o), Value: d})
+		return true
 	}
 	if group, _, _ := strings.Cut(o.APIVersion, "/"); group == gatewayGroup && o.Kind == policyKind {
 		// A BackendTLSPolicy that cannot be read loses what it asks of servers: these are not spoken to in the clear,
@@ -434,22 +445,6 @@ func GatewayDefinitions() []string {
 		out = append(out, kind.Definition())
 	}
 	return out
-}
-
-// definition adds the definition of a kind of the Gateway API, and reports whether it is one.
-func (g *gatherer) definition(o manifests.Object) bool {
-	if !slices.Contains(GatewayDefinitions(), o.Name) {
-		return false
-	}
-	d, known := g.before[identity{o.Identity(), false}].(*Definition)
-	if !known {
-		d = &Definition{}
-		_ = o.Decode(d) // it has far more than what is read, and its faults are for others to tell
-		d.Strip()
-	}
-	g.decoded[identity{o.Identity(), false}] = d
-	g.in.Gateway.Definitions = append(g.in.Gateway.Definitions, Object[Definition]{Ref: ref(o), Value: d})
-	return true
 }
 
 // unknownField is an annotation of objects that a cluster has: a field of theirs that the compiler does not know.

@@ -112,7 +112,32 @@ func relative(dir, name string) string {
 // Each is replaced as a whole or not at all.
 func (r Result) Write(dir string) error {
 	for _, f := range r.Files {
-		if err := replace(filepath.Join(dir, f.Path), f.Content); err != nil {
+		// The new file has the permissions of the old one.
+		path := filepath.Join(dir, f.Path)
+		mode := fs.FileMode(0o644)
+		if info, err := os.Stat(path); err == nil {
+			mode = info.Mode().Perm()
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("write manifests: %w", err)
+		}
+		// What killed processes left in the folder goes.
+		names, _ := filepath.Glob(filepath.Join(filepath.Dir(path), unfinished)) // the pattern is valid unless the name of the folder is not
+		for _, name := range names {
+			if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > leftover {
+				_ = os.Remove(name) // the next call removes what cannot be removed now
+			}
+		}
+		fresh, err := os.CreateTemp(filepath.Dir(path), unfinished)
+		if err != nil {
+			return fmt.Errorf("write manifests: %w", err)
+		}
+		_, err = fresh.Write(f.Content)
+		if err = errors.Join(err, fresh.Chmod(mode), fresh.Sync(), fresh.Close()); err == nil {
+			err = os.Rename(fresh.Name(), path)
+		}
+		if err != nil {
+			_ = os.Remove(fresh.Name())
 			return fmt.Errorf("write manifests: %w", err)
 		}
 	}
@@ -125,36 +150,6 @@ const (
 	unfinished = ".migrate-*"
 	leftover   = time.Minute
 )
-
-// replace replaces a file with another, which gets the same permissions.
-func replace(path string, content []byte) error {
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	// What killed processes left in the folder goes.
-	names, _ := filepath.Glob(filepath.Join(filepath.Dir(path), unfinished)) // the pattern is valid unless the name of the folder is not
-	for _, name := range names {
-		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > leftover {
-			_ = os.Remove(name) // the next call removes what cannot be removed now
-		}
-	}
-	fresh, err := os.CreateTemp(filepath.Dir(path), unfinished)
-	if err != nil {
-		return err
-	}
-	_, err = fresh.Write(content)
-	if err = errors.Join(err, fresh.Chmod(mode), fresh.Sync(), fresh.Close()); err == nil {
-		err = os.Rename(fresh.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(fresh.Name())
-	}
-	return err
-}
 
 // classAnnotation named an Ingress's class before there was a field.
 const classAnnotation = "kubernetes.io/ingress.class"

@@ -25,7 +25,21 @@ func (r *rendering) execute(i int, page TemplateData) []byte {
 		if err == nil {
 			return out
 		}
-		fault := r.faultAt(out, page, err)
+		here := r.newAssembly(true)
+		here.sets = r.sets
+		fault := Fault{Message: messageOf(err), Origin: here.stopped(out, page.origins), Refused: isRefusal(err)}
+		if !fault.Refused {
+			fault.Origin = r.placeIn(err, fault.Origin)
+		}
+		if value, ok := errors.AsType[*ValueError](err); ok {
+			fault.Message, fault.Hint, fault.Value = value.Error(), value.Hint, value.Value
+		}
+		if wrong, ok := errors.AsType[mistake](err); ok {
+			fault.Hint = wrong.hint
+		}
+		if field, ok := missingField(err); ok {
+			fault.Message, fault.Field = field+" is missing", field
+		}
 		culprit, ok := onlyObject(fault)
 		if page.hidden[culprit] {
 			return nil
@@ -48,26 +62,6 @@ func onlyObject(f Fault) (diag.Object, bool) {
 		return diag.Object{}, false
 	}
 	return f.Origin.Objects[0].Object, true
-}
-
-// faultAt says why a template stopped.
-func (r *rendering) faultAt(written []byte, page TemplateData, err error) Fault {
-	here := r.newAssembly(true)
-	here.sets = r.sets
-	f := Fault{Message: messageOf(err), Origin: here.stopped(written, page.origins), Refused: isRefusal(err)}
-	if !f.Refused {
-		f.Origin = r.placeIn(err, f.Origin)
-	}
-	if value, ok := errors.AsType[*ValueError](err); ok {
-		f.Message, f.Hint, f.Value = value.Error(), value.Hint, value.Value
-	}
-	if wrong, ok := errors.AsType[mistake](err); ok {
-		f.Hint = wrong.hint
-	}
-	if field, ok := missingField(err); ok {
-		f.Message, f.Field = field+" is missing", field
-	}
-	return f
 }
 
 // missingForm matches the error of text/template for a field that is missing in the content of an

@@ -63,9 +63,14 @@ func Start(ctx context.Context, check *validate.Checker, d snapshots.Draft, secr
 
 // StartSnapshot does what Start does, with a snapshot.
 func StartSnapshot(ctx context.Context, check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (*Sandbox, error) {
-	folder, err := socketDirectory()
+	// The name of the directory is short enough for sockets.
+	folder, err := scratch.Make("", validate.SandboxPrefix)
+	if err == nil && len(folder.Path) > longestDirectory {
+		folder.Remove()
+		folder, err = scratch.Make("/tmp", validate.SandboxPrefix)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make a directory for the sandbox: %w", err)
 	}
 	t := &Sandbox{dir: folder.Path, folder: folder}
 	if err := t.start(ctx, check, s, secrets); err != nil {
@@ -87,19 +92,6 @@ func (t *Sandbox) Close() {
 // longestDirectory leaves room for the name of a socket, in 108 bytes, to which
 // HAProxy adds while it starts.
 const longestDirectory = 70
-
-// socketDirectory makes a directory whose name is short enough for sockets.
-func socketDirectory() (*scratch.Folder, error) {
-	folder, err := scratch.Make("", validate.SandboxPrefix)
-	if err == nil && len(folder.Path) > longestDirectory {
-		folder.Remove()
-		folder, err = scratch.Make("/tmp", validate.SandboxPrefix)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("make a directory for the sandbox: %w", err)
-	}
-	return folder, nil
-}
 
 func (t *Sandbox) start(ctx context.Context, check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) error {
 	bound, services, err := t.bind(check, s, secrets)
@@ -137,10 +129,26 @@ func (t *Sandbox) start(ctx context.Context, check *validate.Checker, s snapshot
 // bind binds the snapshot with one endpoint for each Service, and returns the
 // Services of the server lines, by backend and name.
 func (t *Sandbox) bind(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (bind.Bound, map[[2]string]string, error) {
-	data, err := liveData(check, s, secrets)
+	needs, err := bind.Needs(s.Config(), s.Manifest.Spec.Certificates)
 	if err != nil {
 		return bind.Bound{}, nil, err
 	}
+	data, err := check.StandIns(nil, needs)
+	if err != nil {
+		return bind.Bound{}, nil, err
+	}
+	certificates, _ := live.Certificates(secrets) // those that cannot be served are stood in for
+	data.Versions = map[string][]byte{}
+	for _, ref := range s.Manifest.Spec.Certificates {
+		if content, ok := certificates[ref.Secret]; ok && ref.Version != "" {
+			data.Versions[ref.Version] = content
+		}
+	}
+	more := live.GatherSecrets(secrets)
+	maps.Copy(data.Certificates, certificates)
+	maps.Copy(data.Authorities, more.Authorities)
+	maps.Copy(data.Users, more.Users)
+	maps.Copy(data.Values, more.Values)
 	if t.servers.certificate, err = tls.X509KeyPair(data.Fallback, data.Fallback); err != nil {
 		return bind.Bound{}, nil, fmt.Errorf("read a throw-away certificate: %w", err)
 	}
@@ -156,31 +164,6 @@ func (t *Sandbox) bind(check *validate.Checker, s snapshots.Snapshot, secrets []
 	}
 	bound, err := bind.Bind(s, bind.Inputs{Live: data, Slots: slots, Layout: validate.LayoutIn(t.dir)})
 	return bound, services, err
-}
-
-// liveData is what the Secrets hold, over stand-ins for the rest.
-func liveData(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (bind.Live, error) {
-	needs, err := bind.Needs(s.Config(), s.Manifest.Spec.Certificates)
-	if err != nil {
-		return bind.Live{}, err
-	}
-	data, err := check.StandIns(nil, needs)
-	if err != nil {
-		return bind.Live{}, err
-	}
-	certificates, _ := live.Certificates(secrets) // those that cannot be served are stood in for
-	data.Versions = map[string][]byte{}
-	for _, ref := range s.Manifest.Spec.Certificates {
-		if content, ok := certificates[ref.Secret]; ok && ref.Version != "" {
-			data.Versions[ref.Version] = content
-		}
-	}
-	more := live.GatherSecrets(secrets)
-	maps.Copy(data.Certificates, certificates)
-	maps.Copy(data.Authorities, more.Authorities)
-	maps.Copy(data.Users, more.Users)
-	maps.Copy(data.Values, more.Values)
-	return data, nil
 }
 
 // process is a HAProxy.

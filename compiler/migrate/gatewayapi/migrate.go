@@ -121,7 +121,29 @@ func relative(dir, name string) string {
 
 // Move moves Ingresses.
 func Move(in inputs.Inputs, o Options) (Result, error) {
-	there := objectsOf(in.Gateway)
+	// These objects may be written over.
+	there := map[string]map[types.NamespacedName]bool{}
+	add := func(ref diag.Object) {
+		if there[ref.Kind] == nil {
+			there[ref.Kind] = map[types.NamespacedName]bool{}
+		}
+		there[ref.Kind][types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+	}
+	for _, o := range in.Gateway.Gateways {
+		add(o.Ref)
+	}
+	for _, o := range in.Gateway.Sets {
+		add(o.Ref)
+	}
+	for _, o := range in.Gateway.HTTPRoutes {
+		add(o.Ref)
+	}
+	for _, o := range in.Gateway.TLSRoutes {
+		add(o.Ref)
+	}
+	for _, o := range in.Gateway.Grants {
+		add(o.Ref)
+	}
 	in, unread := o.read(in)
 	in, behind, err := o.selected(in)
 	if err != nil {

@@ -288,33 +288,6 @@ func (m *mover) writesOver() error {
 	return nil
 }
 
-// objectsOf returns the names of the objects that may be written over, by kind.
-func objectsOf(in inputs.GatewayAPI) map[string]map[types.NamespacedName]bool {
-	out := map[string]map[types.NamespacedName]bool{}
-	add := func(ref diag.Object) {
-		if out[ref.Kind] == nil {
-			out[ref.Kind] = map[types.NamespacedName]bool{}
-		}
-		out[ref.Kind][types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
-	}
-	for _, o := range in.Gateways {
-		add(o.Ref)
-	}
-	for _, o := range in.Sets {
-		add(o.Ref)
-	}
-	for _, o := range in.HTTPRoutes {
-		add(o.Ref)
-	}
-	for _, o := range in.TLSRoutes {
-		add(o.Ref)
-	}
-	for _, o := range in.Grants {
-		add(o.Ref)
-	}
-	return out
-}
-
 // classAnnotation named an Ingress's class before there was a field.
 const classAnnotation = "kubernetes.io/ingress.class"
 
