@@ -1,3 +1,12 @@
+// Package cli holds the commands of the compiler: flags into options, options into a
+// run, and what comes of it printed.
+//
+// [NewCommand] returns a tree of cobra commands. It may be the root of a program or
+// stand below another command, and any number of trees may exist in one process. What
+// a command needs of its program comes through cobra: the streams, set with SetIn,
+// SetOut and SetErr, and the context, given to ExecuteContext. Commands return their
+// errors, with the exit code in a [process.ExitError]; they neither print errors nor
+// end the process. process.Main does both.
 package cli
 
 import (
