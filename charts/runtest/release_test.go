@@ -58,14 +58,14 @@ func install(t *testing.T, namespace string, args ...string) *release {
 	t.Helper()
 	server := cluster.Server(t)
 	built := map[string]imagetest.Image{}
-	for _, target := range []string{"compiler", "pusher", "haproxy", "waf"} {
+	for _, target := range []string{"compiler", "pusher", "haproxy", "waf", "hapsnap"} {
 		built["hapsnap/"+target] = image(t, target)
 	}
 	built["haproxytech/haproxy-debian"] = withShell(t, built["hapsnap/haproxy"])
 	built["haproxytech/haproxy-alpine"] = built["hapsnap/haproxy"] // the same programs
 	r := &release{server: server, namespace: namespace, values: args}
 	server.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted}}}", namespace))
-	r.kubelet = podtest.Start(t, server, podtest.Options{Namespaces: []string{namespace, "haproxy", secondRelease, gatewayFleet}, Image: func(name string) (imagetest.Image, bool) {
+	r.kubelet = podtest.Start(t, server, podtest.Options{Namespaces: []string{namespace, "haproxy", secondRelease, gatewayFleet, provisioners, provisioned}, Image: func(name string) (imagetest.Image, bool) {
 		name, _, _ = strings.Cut(name, ":")
 		image, ok := built[path.Base(path.Dir(name))+"/"+path.Base(name)]
 		return image, ok
