@@ -115,7 +115,7 @@ type planned struct {
 	want  []string
 }
 
-func plans(t *testing.T) map[string]planned { //nolint:funlen // a table
+func plans(t *testing.T) map[string]planned {
 	t.Helper()
 	selector := labels.SelectorFromSet(labels.Set{"team": "shop"})
 	one := gateway(t, 1, "shop", "one", "pay", "")
