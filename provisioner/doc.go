@@ -22,7 +22,7 @@
 // # Decisions
 //
 // Templates are rendered by Helm's own engine, of which the packages for charts and templates are imported and
-// nothing else: 30 packages and one third of a megabyte, without releases, registries and plugins. So a fleet is
+// nothing else: some 30 packages, without releases, registries and plugins. So a fleet is
 // exactly what `helm install` makes of the same values.
 //
 // Objects have no owner references. The garbage collector would delete a fleet in the moment in which its Gateway

@@ -37,8 +37,8 @@ a Service, a compiler and a pusher in the Gateway's namespace, and a store in a 
 its own. They are what the chart makes of the values of --values. The chart runs this command
 with gatewayAPI.provisioner.enabled.
 
-A Gateway decides the ports, and the labels and annotations that --infrastructure-labels and
---infrastructure-annotations allow. Nothing that was not made for the fleet is overwritten or
+A Gateway decides the ports, and the labels and annotations that --allow-labels and
+--allow-annotations allow. Nothing that was not made for the fleet is overwritten or
 deleted. When no Gateway names a fleet any more, it goes after --grace, except for its store.
 When more than --max-removals would go at once, none goes. Fleets stay when this command ends.
 
@@ -60,8 +60,8 @@ Conditions and Events of a Gateway say what keeps its fleet from being made.`,
 	flags.IntVar(&o.Rules.MaxFleets, "max-fleets", 5, "how many fleets a namespace may have; one that is gone counts while its store is there")
 	flags.IntVar(&o.Rules.MaxPorts, "max-ports", 64, "how many ports of listeners a fleet may have")
 	flags.StringSliceVar(&f.ports, "ports", []string{"80", "443", "1024-65535"}, "ports and ranges of ports that listeners may have")
-	flags.StringSliceVar(&o.Rules.Labels, "infrastructure-labels", nil, "keys that spec.infrastructure.labels of a Gateway may bring to what is made for it: whole keys, example.com/* or *, which has none of kubernetes.io and k8s.io")
-	flags.StringSliceVar(&o.Rules.Annotations, "infrastructure-annotations", nil, "the same for spec.infrastructure.annotations; some annotations of a Service make a cloud spend money, or open it to the world")
+	flags.StringSliceVar(&o.Rules.Labels, "allow-labels", nil, "keys that spec.infrastructure.labels of a Gateway may bring to what is made for it: whole keys, example.com/* or *, which has none of kubernetes.io and k8s.io")
+	flags.StringSliceVar(&o.Rules.Annotations, "allow-annotations", nil, "the same for spec.infrastructure.annotations; some annotations of a Service make a cloud spend money, or open it to the world")
 	flags.DurationVar(&o.Grace, "grace", 5*time.Minute, "how long a fleet stays that no Gateway names any more")
 	flags.IntVar(&o.MaxRemovals, "max-removals", 3, "how many fleets may be without a Gateway at once; with more, none goes until this is raised or Gateways name them again")
 	flags.DurationVar(&o.Resync, "resync", 10*time.Minute, "how often every object of a fleet is compared, changed or not")
@@ -108,7 +108,7 @@ func (f *provisionerFlags) check() error {
 	if o.Rules.Selector, err = labels.Parse(f.selector); err != nil {
 		return process.Usage("--namespace-selector: %w", err)
 	}
-	for flag, list := range map[string][]string{"infrastructure-labels": o.Rules.Labels, "infrastructure-annotations": o.Rules.Annotations} {
+	for flag, list := range map[string][]string{"allow-labels": o.Rules.Labels, "allow-annotations": o.Rules.Annotations} {
 		for _, key := range list {
 			if !configured.ValidKey(key) {
 				return process.Usage("--%s: %q is neither a key nor a pattern of keys", flag, key)
