@@ -94,7 +94,9 @@ func TestFleet(t *testing.T) {
 	must(t.Run("an existing fleet", func(t *testing.T) { r.existing(t, "shop.example") }))
 	must(t.Run("pods that begin for ever", func(t *testing.T) { r.beginForEver(t) }))
 	for _, n := range r.kubelet.Notes() {
-		if !strings.HasPrefix(n, "container compiler of "+r.misconfigured+" ended with 3") {
+		// Nobody collects the pods of a fleet whose Gateway is gone at once, and what they mount is gone before.
+		collected := strings.HasPrefix(n, "pod own-made-") && strings.HasSuffix(n, " not found")
+		if !collected && !strings.HasPrefix(n, "container compiler of "+r.misconfigured+" ended with 3") {
 			t.Error("noticed:", n)
 		}
 	}
