@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/util/csaupgrade"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	configured "github.com/hapsnap/hapsnap/compiler/config/gateways"
 )
@@ -198,14 +199,12 @@ func (c *cluster) named(ctx context.Context, fleet types.NamespacedName, foreign
 		return "", fmt.Errorf("list the Gateways of %s once more: %w", fleet.Namespace, err)
 	}
 	for _, o := range list.Items {
-		text := func(fields ...string) string {
-			value, _, _ := unstructured.NestedString(o.Object, append([]string{"spec"}, fields...)...)
-			return value
+		object, err := typed("Gateway", &o)
+		if err != nil {
+			return "", err
 		}
-		const infrastructure, parameters = "infrastructure", "parametersRef"
-		if text(infrastructure, parameters, "group") == configured.FleetGroup && text(infrastructure, parameters, "kind") == configured.FleetKind &&
-			text(infrastructure, parameters, "name") == fleet.Name && !foreign[text("gatewayClassName")] {
-			return o.GetName(), nil
+		if g, ok := object.(*gatewayv1.Gateway); ok && configured.FleetOf(g) == fleet.String() && !foreign[string(g.Spec.GatewayClassName)] {
+			return g.Name, nil
 		}
 	}
 	return "", nil

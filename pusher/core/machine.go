@@ -174,8 +174,8 @@ func (m *Machine) Replay() *binding.Replay { return m.bindings.Replay() }
 // the next step of the rollout, and collects the effects that the runner is to start: its
 // pushes once the state of the step was saved, see saving.go.
 func (m *Machine) turn(now time.Time) {
-	m.inTurn = true
-	defer func() { m.inTurn, m.sorted = false, nil }()
+	m.sorted = m.names()
+	defer func() { m.sorted = nil }()
 	m.view.Runs = runs(m.state.Rollout)
 	m.following.refuseOwn(now)
 	m.decision = decide(m.view, m.state.Rollout.Failed, now)

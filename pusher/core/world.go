@@ -34,8 +34,7 @@ type world struct {
 	// What was heard: of the fleet, of the store, and of who leads.
 	policy            rollout.Policy
 	instances         map[string]*instanceState
-	sorted            []string // their names, during a turn; nil: they were not asked for
-	inTurn            bool
+	sorted            []string                  // their names, during a turn in which nobody has joined or left
 	draining          map[string]*instanceState // pods that terminate, see membership.go
 	fleetName         string                    // in its file
 	pods              *fleet.Pods               // which pods are looked for, nil for none
@@ -99,15 +98,13 @@ func (w *world) lost(n int, now time.Time) {
 	}
 }
 
-// names returns the instances' names, in order. It is called many times in a turn, in which they are sorted once.
+// names returns the instances' names, in order. They are asked for many times in a turn, at whose beginning they
+// are sorted.
 func (w *world) names() []string {
-	if !w.inTurn {
-		return slices.Sorted(maps.Keys(w.instances))
+	if w.sorted != nil {
+		return w.sorted
 	}
-	if w.sorted == nil {
-		w.sorted = slices.Sorted(maps.Keys(w.instances))
-	}
-	return w.sorted
+	return slices.Sorted(maps.Keys(w.instances))
 }
 
 // instanceOf returns the instance that an event is about. Where that left, or joined anew since,
