@@ -126,7 +126,7 @@ func (r *release) waitForPassword(t *testing.T) {
 func (r *release) served(t *testing.T, host string) {
 	t.Helper()
 	eventually(t, "both pods of the fleet serve "+host, func() bool {
-		addresses := r.addresses(t, traffic, "http")
+		addresses := r.addresses(traffic, "http")
 		for _, a := range addresses {
 			if status(t, a, host, "/") != http.StatusOK {
 				return false
@@ -143,7 +143,7 @@ const pagesService = charttest.Release + "-hapsnap-pusher"
 func (r *release) pages(t *testing.T) {
 	t.Helper()
 	eventually(t, "both pushers show the fleet", func() bool {
-		addresses := r.addresses(t, pagesService, "ui")
+		addresses := r.addresses(pagesService, "ui")
 		for _, a := range addresses {
 			for name := range r.pods(t, "haproxy") {
 				if code, text := read(t, a, pagesService+"."+r.namespace+".svc", "/instances/"+name); code != http.StatusOK || !strings.Contains(text, "reloads that it may take now") {
@@ -170,7 +170,7 @@ func (r *release) page(t *testing.T) {
 			t.Log("the page says\n" + said)
 		}
 	})
-	for _, a := range r.addresses(t, pagesService, "ui") {
+	for _, a := range r.addresses(pagesService, "ui") {
 		eventually(t, "it is told that the server of shop.example is up", func() bool {
 			_, text := read(t, a, "localhost", "/routes?scheme=http&host=shop.example&path=/")
 			return strings.Contains(text, "1 of 1 server up")
@@ -212,7 +212,7 @@ func (r *release) endPod(t *testing.T, host string) {
 	}
 	eventually(t, "the pod is gone, and another is there", func() bool {
 		names := r.names(t, "haproxy")
-		return len(names) == 2 && !slices.Contains(names, pod.Name) && len(r.addresses(t, traffic, "http")) == 2
+		return len(names) == 2 && !slices.Contains(names, pod.Name) && len(r.addresses(traffic, "http")) == 2
 	})
 	unharmed(t, load)
 }
@@ -263,7 +263,7 @@ data:
 	r.server.Apply(t, guarded)
 	defer r.server.Delete(t, guarded)
 	r.served(t, "guarded.example")
-	for _, a := range r.addresses(t, traffic, "http") {
+	for _, a := range r.addresses(traffic, "http") {
 		if code := status(t, a, "guarded.example", "/?q=1%27%20or%201=1%20union%20select%201,2,3%20--%20-"); code != http.StatusForbidden {
 			t.Errorf("%s answers an attack with %d", a, code)
 		}
@@ -321,7 +321,7 @@ func (r *release) replaceFleet(t *testing.T, host string, change func()) {
 	change()
 	eventually(t, "the fleet is replaced", func() bool {
 		names := r.names(t, "haproxy")
-		return len(names) == 2 && !slices.Contains(before, names[0]) && !slices.Contains(before, names[1]) && len(r.addresses(t, traffic, "http")) == 2
+		return len(names) == 2 && !slices.Contains(before, names[0]) && !slices.Contains(before, names[1]) && len(r.addresses(traffic, "http")) == 2
 	})
 	load.Await(t, 200)
 	unharmed(t, load)
@@ -418,16 +418,16 @@ spec: {ingressClassName: hapsnap, rules: [{host: %[1]s.example, http: {paths: [{
 // load has clients send requests to the fleet. They hear of its endpoints late.
 func (r *release) load(t *testing.T, host string) *loadtest.Load {
 	t.Helper()
-	load := loadtest.Start(t, loadtest.Options{Clients: 40, Host: host, Pause: 50 * time.Millisecond}, r.addresses(t, traffic, "http")...)
+	load := loadtest.Start(t, loadtest.Options{Clients: 40, Host: host, Pause: 50 * time.Millisecond}, r.addresses(traffic, "http")...)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		for {
-			heard := r.addresses(t, traffic, "http")
+			heard := r.addresses(traffic, "http")
 			select {
 			case <-stop:
 				return
-			case <-time.After(500 * time.Millisecond):
+			case <-time.After(time.Second):
 				if len(heard) > 0 {
 					load.Use(heard...)
 				}

@@ -59,7 +59,7 @@ spec: {parentRefs: [{name: own}], hostnames: [gateway.example], rules: [{backend
 	s.apply(t)
 	made := r.provision(t, port)
 	eventually(t, "both pods of the fleet serve the Gateway", func() bool {
-		addresses := s.addresses(t, traffic, "gateway-80")
+		addresses := s.addresses(traffic, "gateway-80")
 		for _, a := range addresses {
 			if status(t, a, "gateway.example", "/") != http.StatusOK || status(t, a, gatewayFleet+".example", "/") != http.StatusNotFound {
 				return false
@@ -67,7 +67,7 @@ spec: {parentRefs: [{name: own}], hostnames: [gateway.example], rules: [{backend
 		}
 		return len(addresses) == 2
 	})
-	for _, a := range r.addresses(t, traffic, "http") {
+	for _, a := range r.addresses(traffic, "http") {
 		if got := status(t, a, "gateway.example", "/"); got != http.StatusNotFound {
 			t.Errorf("the other fleet answers %d for the Gateway's host", got)
 		}
@@ -137,7 +137,7 @@ spec: {parentRefs: [{name: own}], hostnames: [provisioned-gateway.example], rule
 	return func(t *testing.T) {
 		t.Helper()
 		eventually(t, "both pods of the fleet that was made serve the Gateway", func() bool {
-			addresses := f.addresses(t, "own-made-haproxy", "gateway-80")
+			addresses := f.addresses("own-made-haproxy", "gateway-80")
 			for _, a := range addresses {
 				if status(t, a, "provisioned-gateway.example", "/") != http.StatusOK {
 					return false

@@ -15,7 +15,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/charts/charttest"
@@ -90,21 +89,8 @@ func (r *release) credentials(password string) string {
 }
 
 // addresses are where clients of a Service are sent: its ready endpoints.
-func (r *release) addresses(t *testing.T, service, port string) []string {
-	t.Helper()
-	var slice discoveryv1.EndpointSlice
-	if err := r.server.Client().Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: service}, &slice); err != nil {
-		return nil
-	}
-	var out []string
-	for _, e := range slice.Endpoints {
-		for _, p := range slice.Ports {
-			if *p.Name == port && *e.Conditions.Ready {
-				out = append(out, net.JoinHostPort(e.Addresses[0], fmt.Sprint(*p.Port)))
-			}
-		}
-	}
-	return out
+func (r *release) addresses(service, port string) []string {
+	return r.kubelet.Addresses(client.ObjectKey{Namespace: r.namespace, Name: service}, port)
 }
 
 // pods are those of a component that do not end.

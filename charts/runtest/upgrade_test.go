@@ -140,12 +140,12 @@ func (r *release) second(t *testing.T, port string) {
 	s.apply(t)
 	r.server.Apply(t, strings.Replace(tenant("internal", port), "ingressClassName: hapsnap", "ingressClassName: internal", 1))
 	s.served(t, "internal.example")
-	for _, a := range s.addresses(t, traffic, "http") {
+	for _, a := range s.addresses(traffic, "http") {
 		if got := status(t, a, "shop.example", "/"); got != http.StatusNotFound {
 			t.Errorf("the second release answers %d for the first one's host", got)
 		}
 	}
-	for _, a := range r.addresses(t, traffic, "http") {
+	for _, a := range r.addresses(traffic, "http") {
 		if got := status(t, a, "internal.example", "/"); got != http.StatusNotFound {
 			t.Errorf("the first release answers %d for the second one's host", got)
 		}
@@ -165,7 +165,7 @@ func (r *release) second(t *testing.T, port string) {
 					return false
 				}
 			}
-			return len(s.addresses(t, traffic, "http")) == 2
+			return len(s.addresses(traffic, "http")) == 2
 		})
 		load.Await(t, 100)
 		unharmed(t, load)
@@ -174,7 +174,7 @@ func (r *release) second(t *testing.T, port string) {
 		load := s.load(t, "internal.example")
 		load.Await(t, 100)
 		s.apply(t, "--set", "haproxy.kind=DaemonSet")
-		eventually(t, "the pod of the node is ready", func() bool { return len(s.addresses(t, traffic, "http")) == 3 })
+		eventually(t, "the pod of the node is ready", func() bool { return len(s.addresses(traffic, "http")) == 3 })
 		// Which Helm does, and the garbage collector.
 		set := &appsv1.StatefulSet{}
 		set.Namespace, set.Name = secondRelease, traffic
@@ -191,7 +191,7 @@ func (r *release) second(t *testing.T, port string) {
 			}
 		}
 		eventually(t, "only the pod of the node is left", func() bool {
-			return len(s.names(t, "haproxy")) == 1 && len(s.addresses(t, traffic, "http")) == 1
+			return len(s.names(t, "haproxy")) == 1 && len(s.addresses(traffic, "http")) == 1
 		})
 		load.Await(t, 100)
 		unharmed(t, load)
@@ -226,7 +226,7 @@ func (r *release) onNode(t *testing.T, host string) {
 		r.prune(t, strings.HasPrefix(c.set, daemons))
 		eventually(t, c.what+": another pod serves on port "+c.port+" of the node", func() bool {
 			now := r.names(t, "haproxy")
-			return len(now) == 1 && !slices.Contains(before, now[0]) && serves(c.port) && len(r.addresses(t, traffic, "http")) == 1
+			return len(now) == 1 && !slices.Contains(before, now[0]) && serves(c.port) && len(r.addresses(traffic, "http")) == 1
 		})
 	}
 }

@@ -36,6 +36,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/internal/testing/imagetest"
@@ -69,9 +70,10 @@ type Kubelet struct {
 	dir       string
 	names     int
 
-	mu    sync.Mutex
-	pods  map[string]*podRun // by UID
-	notes []string
+	mu        sync.Mutex
+	pods      map[string]*podRun // by UID
+	notes     []string
+	endpoints map[client.ObjectKey]*discoveryv1.EndpointSlice // of Services, as they were written last
 }
 
 // Start starts a kubelet, which ends with the test. If that fails, it tells what it noticed
@@ -88,7 +90,7 @@ func Start(tb testing.TB, server *kubetest.Server, o Options) *Kubelet {
 	config := server.Config()
 	k := &Kubelet{
 		options: o, client: server.Client(), api: strings.Trim(strings.TrimPrefix(config.Host, "https:"), "/"), authority: config.CAData,
-		network: network, dir: tb.TempDir(), pods: map[string]*podRun{}, nodePorts: map[int32]*nodePort{},
+		network: network, dir: tb.TempDir(), pods: map[string]*podRun{}, endpoints: map[client.ObjectKey]*discoveryv1.EndpointSlice{}, nodePorts: map[int32]*nodePort{},
 	}
 	if err := os.Chmod(k.dir, 0o755); err != nil { //nolint:gosec // users of containers pass through
 		tb.Fatal(err)
@@ -139,11 +141,12 @@ func (k *Kubelet) step(ctx context.Context) {
 		if err := k.client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 			continue // the API server may be away
 		}
-		k.runPods(ctx, pods.Items)
-		if err := k.workloads(ctx, namespace, pods.Items); err != nil && ctx.Err() == nil {
+		err := k.publishEndpoints(ctx, namespace, pods.Items)
+		if err != nil && ctx.Err() == nil {
 			k.note("%v", err)
 		}
-		if err := k.endpoints(ctx, namespace, pods.Items); err != nil && ctx.Err() == nil {
+		k.runPods(ctx, pods.Items, err == nil)
+		if err := k.workloads(ctx, namespace, pods.Items); err != nil && ctx.Err() == nil {
 			k.note("%v", err)
 		}
 	}
@@ -165,8 +168,10 @@ func (k *Kubelet) namespaces(ctx context.Context) []string {
 	return names
 }
 
-// runPods starts pods that are new, and ends those that are being deleted.
-func (k *Kubelet) runPods(ctx context.Context, pods []corev1.Pod) {
+// runPods starts pods that are new, and ends those that are being deleted if their endpoints are withdrawn. A cluster
+// does not wait for that, but is not as slow as an API server of a machine that is busy with tests, either: how late
+// clients hear of it is for tests to say.
+func (k *Kubelet) runPods(ctx context.Context, pods []corev1.Pod, withdrawn bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range pods {
@@ -183,8 +188,9 @@ func (k *Kubelet) runPods(ctx context.Context, pods []corev1.Pod) {
 			k.pods[string(pod.UID)] = run
 			run.lives.Go(func() { run.run(life) })
 		}
-		if pod.DeletionTimestamp != nil {
-			run.end(ctx, pod.DeletionTimestamp.Time)
+		if pod.DeletionTimestamp != nil && withdrawn {
+			grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+			run.end(ctx, maxTime(pod.DeletionTimestamp.Time, time.Now().Add(grace)))
 		}
 	}
 }

@@ -166,8 +166,31 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// endpoints brings the EndpointSlices of Services to what pods say.
-func (k *Kubelet) endpoints(ctx context.Context, namespace string, pods []corev1.Pod) error {
+// Addresses are where clients are sent that use a Service's port, by its name: endpoints that are ready. No API server is asked, which may be
+// slow.
+func (k *Kubelet) Addresses(service client.ObjectKey, port string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if slice := k.endpoints[service]; slice != nil {
+		return readyAt(slice, port)
+	}
+	return nil
+}
+
+func readyAt(slice *discoveryv1.EndpointSlice, port string) []string {
+	var out []string
+	for _, p := range slice.Ports {
+		for _, e := range slice.Endpoints {
+			if *p.Name == port && *e.Conditions.Ready {
+				out = append(out, net.JoinHostPort(e.Addresses[0], fmt.Sprint(*p.Port)))
+			}
+		}
+	}
+	return out
+}
+
+// publishEndpoints brings the EndpointSlices of Services to what pods say.
+func (k *Kubelet) publishEndpoints(ctx context.Context, namespace string, pods []corev1.Pod) error {
 	var services corev1.ServiceList
 	if err := k.client.List(ctx, &services, client.InNamespace(namespace)); err != nil {
 		return err
@@ -190,15 +213,7 @@ func (k *Kubelet) publishPorts(s *corev1.Service, slice *discoveryv1.EndpointSli
 		if port.NodePort == 0 || port.Protocol == corev1.ProtocolUDP {
 			continue
 		}
-		var targets []string
-		for _, p := range slice.Ports {
-			for _, e := range slice.Endpoints {
-				if *p.Name == port.Name && *e.Conditions.Ready {
-					targets = append(targets, net.JoinHostPort(e.Addresses[0], fmt.Sprint(*p.Port)))
-				}
-			}
-		}
-		if err := k.publish(port.NodePort, targets); err != nil {
+		if err := k.publish(port.NodePort, readyAt(slice, port.Name)); err != nil {
 			return err
 		}
 	}
@@ -236,6 +251,9 @@ func (k *Kubelet) endpointsOf(ctx context.Context, s *corev1.Service, pods []cor
 		return err
 	}
 	slices.SortFunc(wanted.Endpoints, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
+	k.mu.Lock()
+	k.endpoints[client.ObjectKeyFromObject(s)] = wanted
+	k.mu.Unlock()
 	var got discoveryv1.EndpointSlice
 	err := k.client.Get(ctx, client.ObjectKeyFromObject(wanted), &got)
 	switch {
