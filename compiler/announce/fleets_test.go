@@ -35,7 +35,8 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 	w.server.Apply(t, in(fmt.Sprintf("GatewayClass, metadata: {name: %s}, spec: {controllerName: %s}", class, controller))+"\n---\n"+
 		object("Gateway", "shared", fmt.Sprintf("{gatewayClassName: %s, %s}", class, listeners))+"\n---\n"+
 		object("Gateway", "own", fmt.Sprintf("{gatewayClassName: %s, infrastructure: {parametersRef: {group: hapsnap.dev, kind: Fleet, name: payments}}, %s}", class, listeners))+"\n---\n"+
-		object("HTTPRoute", "web", "{parentRefs: [{name: shared}, {name: own}]}"))
+		object("HTTPRoute", "web", "{parentRefs: [{name: shared}, {name: own}]}")+"\n---\n"+
+		object("Gateway", "lost", fmt.Sprintf("{gatewayClassName: %s, infrastructure: {parametersRef: {group: hapsnap.dev, kind: Fleet, name: paymnts}}, %s}", class, listeners)))
 
 	// compile has a compiler look at the objects as they are now, and publish.
 	revision := uint64(0)
@@ -47,7 +48,7 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 		w.read("HTTPRoute", "web", route)
 		api.Classes = []inputs.Object[gatewayv1.GatewayClass]{{Ref: diag.Object{Kind: "GatewayClass", Name: class}, Value: c}}
 		api.HTTPRoutes = []inputs.Object[gatewayv1.HTTPRoute]{{Ref: diag.Object{Kind: "HTTPRoute", Namespace: w.namespace, Name: "web"}, Value: route}}
-		for _, name := range []string{"shared", "own"} {
+		for _, name := range []string{"shared", "own", "lost"} {
 			g := &gatewayv1.Gateway{}
 			w.read("Gateway", name, g)
 			api.Gateways = append(api.Gateways, inputs.Object[gatewayv1.Gateway]{Ref: diag.Object{Kind: "Gateway", Namespace: w.namespace, Name: name}, Value: g})
@@ -81,6 +82,13 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 	if !spoken("own", 1) {
 		t.Error("the other compiler's word of its Gateway is gone")
 	}
+
+	// Whoever misspells the name of a fleet reads so.
+	w.await("the compiler without a fleet says that nobody has answered", func() bool {
+		g := &gatewayv1.Gateway{}
+		w.read("Gateway", "lost", g)
+		return gateway.Condition(g.Status.Conditions, "Accepted").Message == "no compiler of the fleet "+w.namespace+"/paymnts has answered (compiler without a fleet)"
+	})
 
 	// Each looks again at what there is now, and finds nothing to do.
 	before := shared.writes() + own.writes()

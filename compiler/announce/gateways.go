@@ -338,6 +338,13 @@ func (g *gatewayStatuses) objects() []gatewayObject {
 			}})
 		}
 	}
+	for _, v := range g.said.Others {
+		if o, ok := find(g.in.Gateways, v.Ref); ok {
+			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+				return status.Other(there, v.Status, now)
+			}})
+		}
+	}
 	for _, v := range g.said.Sets {
 		if o, ok := find(g.in.Sets, v.Ref); ok {
 			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {

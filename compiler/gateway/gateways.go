@@ -58,7 +58,13 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 	}
 	sets := sorted(in.Sets)
 	for _, o := range sorted(in.Gateways) {
-		if !ours[string(o.Value.Spec.GatewayClassName)] || configured.FleetOf(o.Value) != t.cfg.Fleet {
+		if !ours[string(o.Value.Spec.GatewayClassName)] {
+			continue
+		}
+		if fleet := configured.FleetOf(o.Value); fleet != t.cfg.Fleet {
+			if t.cfg.Fleet == "" {
+				t.verdicts.Others = append(t.verdicts.Others, otherVerdict(o, fleet))
+			}
 			continue
 		}
 		g := attach.NewGateway(o, setsFor(o.Ref, sets)...)

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,26 @@ func Gateway(there map[string]any, want gatewayv1.GatewayStatus, now time.Time) 
 		out["listeners"] = listeners(out["listeners"], wanted["listeners"], now)
 		take(out, wanted, "attachedListenerSets")
 		take(out, wanted, "addresses")
+	})
+}
+
+// unanswered ends the messages of conditions of a Gateway of another fleet.
+const unanswered = " (compiler without a fleet)"
+
+// Other returns the status of a Gateway of another fleet. It has the conditions that are wanted while nobody else has
+// written theirs: neither the compiler of that fleet, nor the provisioner. The API server has some by default, of the
+// generation 0.
+func Other(there map[string]any, want gatewayv1.GatewayStatus, now time.Time) (map[string]any, error) {
+	for _, c := range maps(there["conditions"]) {
+		if slices.Contains(ofGateway, text(c["type"])) && number(c["observedGeneration"]) > 0 && !strings.HasSuffix(text(c["message"]), unanswered) {
+			return there, nil
+		}
+	}
+	return merged(there, want, func(out, wanted map[string]any) {
+		for _, c := range maps(wanted["conditions"]) {
+			c["message"] = text(c["message"]) + unanswered
+		}
+		out["conditions"] = conditions(out["conditions"], wanted["conditions"], ofGateway, now)
 	})
 }
 

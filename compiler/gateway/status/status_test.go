@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +154,34 @@ func TestGateway(t *testing.T) {
 		conditions: [{type: theirs, status: "True"}, {type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "`+today+`"}],
 		listeners: [{name: http, attachedRoutes: 2, supportedKinds: [], conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1, lastTransitionTime: "`+before+`"}]}]}`), got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// What is said of a Gateway of another fleet gives way to whoever knows more, and to nothing else.
+func TestOther(t *testing.T) {
+	t.Parallel()
+	want := gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "Unknown", Reason: "Pending", Message: "nobody has answered", ObservedGeneration: 2}}}
+	said := func(generation int) string {
+		return fmt.Sprintf(`{type: Accepted, status: Unknown, reason: Pending, message: nobody has answered (compiler without a fleet), observedGeneration: %d, lastTransitionTime: "%s"}`, generation, before)
+	}
+	for name, c := range map[string]struct{ there, want string }{
+		"the API server's default":  {`{conditions: [{type: Accepted, status: Unknown, reason: Pending, message: Waiting for controller, lastTransitionTime: "` + before + `"}]}`, `{conditions: [` + said(2) + `]}`},
+		"our own of before":         {`{conditions: [` + said(1) + `]}`, `{conditions: [` + said(2) + `]}`},
+		"a condition of a stranger": {`{conditions: [{type: theirs, status: "True", observedGeneration: 2}, ` + said(2) + `]}`, `{conditions: [{type: theirs, status: "True", observedGeneration: 2}, ` + said(2) + `]}`},
+		"the fleet's compiler, a generation ago": {
+			`{conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1}]}`, `{conditions: [{type: Accepted, status: "True", reason: Accepted, message: "", observedGeneration: 1}]}`,
+		},
+		"the provisioner": {
+			`{conditions: [{type: Programmed, status: Unknown, reason: Pending, message: x (provisioner), observedGeneration: 2}]}`, `{conditions: [{type: Programmed, status: Unknown, reason: Pending, message: x (provisioner), observedGeneration: 2}]}`,
+		},
+	} {
+		got, err := status.Other(parsed(t, c.there), want, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(parsed(t, c.want), got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
 	}
 }
 
