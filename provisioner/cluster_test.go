@@ -617,3 +617,65 @@ func TestKilledAtAnyWrite(t *testing.T) {
 		t.Error("nothing was killed")
 	}
 }
+
+// A provisioner is killed while it makes a fleet, and the Gateway goes before there is another one. That one takes
+// away what was made.
+func TestKilledAndNamedByNobody(t *testing.T) {
+	t.Parallel()
+	r := begin(t, nil)
+	whole := r.server.Namespace(t)
+	r.ask(whole, "pay", "pay", 80)
+	r.whole(whole, "pay")
+	kinds := map[Ref]bool{}
+	record, _ := r.record(whole, "pay")
+	for _, ref := range record.Objects {
+		kinds[Ref{APIVersion: ref.APIVersion, Kind: ref.Kind}] = true
+	}
+	r.end()
+	made := func(namespace string) (out []string) {
+		for kind := range kinds {
+			var list unstructured.UnstructuredList
+			list.SetAPIVersion(kind.APIVersion)
+			list.SetKind(kind.Kind + "List")
+			if err := r.server.Client().List(t.Context(), &list, client.MatchingLabels(Record{Fleet: named(namespace, "pay")}.marks(Mark(r.options.Lease)))); err != nil {
+				t.Fatal(err)
+			}
+			for i := range list.Items {
+				o := &list.Items[i]
+				data, _ := o.Object["data"].(map[string]any) // none is no record
+				if _, is := data[recordKey]; !is && o.GetAnnotations()[keepAnnotation] != "keep" && o.GetDeletionTimestamp() == nil {
+					out = append(out, refOf(o).String())
+				}
+			}
+		}
+		return out
+	}
+	for _, writes := range []int64{2, 20} {
+		shop := r.server.Namespace(t)
+		var begun atomic.Int64
+		r.fails(func(q *http.Request) error {
+			if q.Method == http.MethodGet || !strings.Contains(q.URL.Path, shop) && !strings.HasSuffix(q.URL.Path, "/configmaps") || strings.HasSuffix(q.URL.Path, "/status") {
+				return nil
+			}
+			if begun.Add(1) > writes {
+				return errors.New("killed")
+			}
+			return nil
+		})
+		gateway := r.ask(shop, "pay", "pay", 80)
+		r.run()
+		r.eventually("it is killed", func() bool { return begun.Load() > writes })
+		r.end()
+		if len(made(shop)) == 0 {
+			t.Fatalf("after %d writes nothing was made", writes)
+		}
+		r.server.Delete(t, gateway)
+		r.fails(nil)
+		r.run()
+		r.eventually("the next one has taken the fleet away", func() bool { left, there := r.record(shop, "pay"); return !there || left.Gone })
+		r.end()
+		if left := made(shop); len(left) > 0 {
+			t.Errorf("after %d writes these are left: %q", writes, left)
+		}
+	}
+}
