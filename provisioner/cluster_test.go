@@ -679,3 +679,64 @@ func TestKilledAndNamedByNobody(t *testing.T) {
 		}
 	}
 }
+
+// Between a look at an object and what is done to it, somebody puts one of his own in its place: that one stays.
+func TestReplacedMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := begin(t, nil)
+	shop := r.server.Namespace(t)
+	gateway := r.ask(shop, "pay", "pay", 80)
+	r.whole(shop, "pay")
+	name := r.name("pay") + "-haproxy"
+	replaced := func(method string) string {
+		r.Helper()
+		var version atomic.Pointer[string]
+		var once sync.Once
+		r.fails(func(q *http.Request) error {
+			if q.Method == method && strings.HasSuffix(q.URL.Path, "/namespaces/"+shop+"/services/"+name) {
+				once.Do(func() {
+					r.delete(r.get("v1", "Service", shop, name))
+					r.server.Apply(r.T, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: {ports: [{port: 1}]}}", name, shop))
+					now := r.get("v1", "Service", shop, name).GetResourceVersion()
+					version.Store(&now)
+				})
+			}
+			return nil
+		})
+		if method == http.MethodDelete {
+			r.server.Delete(r.T, gateway)
+		}
+		r.eventually("it is replaced before "+method, func() bool { return version.Load() != nil })
+		r.turns(1)
+		return *version.Load()
+	}
+	if version := replaced(http.MethodPatch); r.get("v1", "Service", shop, name).GetResourceVersion() != version {
+		t.Error("somebody else's Service was overwritten")
+	}
+	r.fails(nil)
+	r.delete(r.get("v1", "Service", shop, name))
+	r.eventually("the fleet has its Service again", func() bool {
+		o := r.get("v1", "Service", shop, name)
+		return o != nil && o.GetLabels()[fleetLabel] == "pay"
+	})
+	version := replaced(http.MethodDelete)
+	if o := r.get("v1", "Service", shop, name); o == nil || o.GetResourceVersion() != version {
+		t.Error("somebody else's Service was deleted")
+	}
+}
+
+// A Gateway of another controller's class keeps no fleet, whatever it names.
+func TestForeignClassKeepsNoFleet(t *testing.T) {
+	t.Parallel()
+	r := begin(t, nil)
+	shop := r.server.Namespace(t)
+	gateway := r.ask(shop, "pay", "pay", 80)
+	r.server.Apply(t, fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: %[1]s-other}, spec: {controllerName: example.com/other}}", r.class))
+	r.server.Apply(t, strings.NewReplacer("name: pay, namespace", "name: theirs, namespace", "gatewayClassName: "+r.class, "gatewayClassName: "+r.class+"-other").Replace(gateway))
+	r.whole(shop, "pay")
+	r.server.Delete(t, gateway)
+	r.eventually("the fleet goes", func() bool { left, _ := r.record(shop, "pay"); return left.Gone })
+	if r.get("gateway.networking.k8s.io/v1", "Gateway", shop, "theirs") == nil {
+		t.Error("the other controller's Gateway is gone")
+	}
+}

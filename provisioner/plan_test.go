@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
@@ -465,5 +467,33 @@ func TestSpeaks(t *testing.T) {
 	compilers := metav1.Condition{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "ListenersNotValid", Message: "some listeners are not served"}
 	if !Speaks(nil) || !Speaks([]metav1.Condition{waiting}) || Speaks([]metav1.Condition{compilers}) {
 		t.Error("who speaks is not who should")
+	}
+}
+
+// A record that cannot be read, or has the name of another, is no fleet that was never made.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	const prefix, mark = "provisioner", "infra.provisioner"
+	good := newRecord(Fleet{Name: named("shop", "pay"), Class: "hapsnap"})
+	all := records{fake.NewClientset().CoreV1().ConfigMaps("infra"), prefix, mark}
+	if err := all.save(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := all.list(t.Context()); err != nil || len(got) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for damage, change := range map[string]func(*corev1.ConfigMap){
+		"is not the record of a fleet": func(c *corev1.ConfigMap) { c.Data[recordKey] = "{" },
+		"which has another name":       func(c *corev1.ConfigMap) { c.Name += "2" },
+	} {
+		c, err := all.client.Get(t.Context(), all.name(good), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(c)
+		damaged := records{fake.NewClientset(c).CoreV1().ConfigMaps("infra"), prefix, mark}
+		if got, err := damaged.list(t.Context()); err == nil || !strings.Contains(err.Error(), damage) {
+			t.Errorf("%v, %v, want that one %s", got, err, damage)
+		}
 	}
 }
