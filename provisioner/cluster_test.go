@@ -697,7 +697,7 @@ func TestReplacedMeanwhile(t *testing.T) {
 			if q.Method == method && q.Header.Get("Content-Type") != string(types.JSONPatchType) && strings.HasSuffix(q.URL.Path, "/namespaces/"+shop+"/services/"+name) {
 				once.Do(func() {
 					r.delete(r.get("v1", "Service", shop, name))
-					r.server.Apply(r.T, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: {ports: [{port: 1}]}}", name, shop))
+					r.server.Apply(r.T, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: {ports: [{name: theirs, port: 1}]}}", name, shop))
 					now := r.get("v1", "Service", shop, name).GetResourceVersion()
 					version.Store(&now)
 				})
