@@ -741,3 +741,24 @@ func TestForeignClassKeepsNoFleet(t *testing.T) {
 		t.Error("the other controller's Gateway is gone")
 	}
 }
+
+// A provisioner that is started for another controller, as by a flag that is misspelled, takes no fleet away.
+func TestAnotherController(t *testing.T) {
+	t.Parallel()
+	r := begin(t, nil)
+	shop := r.server.Namespace(t)
+	gateway := r.ask(shop, "pay", "pay", 80)
+	r.whole(shop, "pay")
+	r.end()
+	ours := r.options.Rules.Controller
+	r.options.Rules.Controller = "example.com/misspelled"
+	r.run()
+	r.eventually("it is said that no class is ours, and why the fleet stays", func() bool {
+		return strings.Contains(r.said.String(), "no GatewayClass has the controller") && strings.Contains(r.said.String(), "the Gateway pay names it, which is for the controller "+ours)
+	})
+	if r.deployment(shop, "pay") == nil {
+		t.Fatal("the fleet went")
+	}
+	r.server.Delete(t, gateway)
+	r.eventually("without its Gateway the fleet goes", func() bool { return r.deployment(shop, "pay") == nil })
+}

@@ -260,7 +260,7 @@ func TestHostileLabels(t *testing.T) {
 	if got := strings.Join(f.Left, "\n"); strings.Count(got, "not among those") != 5 {
 		t.Errorf("left out:\n%s", got)
 	}
-	record := newRecord(f)
+	record := newRecord(f, "example.com/c")
 	objects := rendered(t, f, record, "")
 	for _, o := range objects {
 		labels, annotations := o.GetLabels(), o.GetAnnotations()
@@ -298,7 +298,7 @@ func rendered(t *testing.T, f Fleet, r Record, values string) []*unstructured.Un
 func TestRender(t *testing.T) {
 	t.Parallel()
 	f := Plan(world(gateway(t, 1, "shop", "one", "pay", "")), rules(t), nil)[0]
-	record := newRecord(f)
+	record := newRecord(f, "example.com/c")
 	objects := rendered(t, f, record, "haproxy: {replicas: 5, image: {repository: ours}}, gatewayAPI: {ports: [8443]}, rbac: {namespaces: [blog]}, monitoring: {serviceMonitor: {enabled: true}}")
 	if err := inside(f, record, objects); err != nil {
 		t.Error(err)
@@ -474,7 +474,7 @@ func TestSpeaks(t *testing.T) {
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	const prefix, mark = "provisioner", "infra.provisioner"
-	good := newRecord(Fleet{Name: named("shop", "pay"), Class: "hapsnap"})
+	good := newRecord(Fleet{Name: named("shop", "pay"), Class: "hapsnap"}, "example.com/c")
 	all := records{fake.NewClientset().CoreV1().ConfigMaps("infra"), prefix, mark}
 	if err := all.save(t.Context(), good); err != nil {
 		t.Fatal(err)

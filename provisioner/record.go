@@ -23,6 +23,9 @@ type Record struct {
 	// is the oldest.
 	Name  string `json:"name"`
 	Store string `json:"store"`
+	// Controller is the controllerName of the classes for whose Gateways it was made. Who runs the next provisioner
+	// with another one, by mistake or not, takes no fleet away whose Gateways are there.
+	Controller string `json:"controller"`
 	// Objects are named before they are made and until they are gone.
 	Objects []Ref `json:"objects"`
 	// Since is when it was first seen that no Gateway names the fleet; nil while one does.
@@ -49,9 +52,9 @@ func refOf(o *unstructured.Unstructured) Ref {
 }
 
 // newRecord is that of a fleet of which nothing was made yet.
-func newRecord(f Fleet) Record {
+func newRecord(f Fleet, controller string) Record {
 	name := NameOf(f.Name.Name, f.Class)
-	return Record{Fleet: f.Name, Name: name, Store: StoreOf(f.Name.Namespace, name)}
+	return Record{Fleet: f.Name, Name: name, Store: StoreOf(f.Name.Namespace, name), Controller: controller}
 }
 
 // marks are the labels that all objects of the fleet have, and no others.

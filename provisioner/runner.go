@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
@@ -104,6 +106,7 @@ type provisioner struct {
 	states map[types.NamespacedName]*state
 	read   time.Time                       // when the records were
 	held   bool                            // that no fleet is removed was logged
+	alone  bool                            // that no GatewayClass is ours was logged
 	stuck  map[types.NamespacedName]string // what was logged of those that cannot be removed
 }
 
@@ -211,6 +214,11 @@ func (p *provisioner) turn(ctx context.Context) (next time.Duration, err error) 
 	if err != nil {
 		return p.Resync, err
 	}
+	alone := !slices.ContainsFunc(seen.Classes, func(c *gatewayv1.GatewayClass) bool { return string(c.Spec.ControllerName) == rules.Controller })
+	if alone && !p.alone {
+		p.Log.Warn("no GatewayClass has the controller: no Gateway gets a fleet", "controller", rules.Controller)
+	}
+	p.alone = alone
 	now := time.Now()
 	if p.made == nil || now.Sub(p.read) >= p.Resync {
 		if p.made, err = p.records.list(ctx); err != nil {
@@ -255,19 +263,26 @@ func (p *provisioner) bring(ctx context.Context, fleets []Fleet, values map[stri
 		}
 		r, there := p.made[f.Name]
 		if !there {
-			r = newRecord(f)
+			r = newRecord(f, p.Rules.Controller)
 		}
+		moved := r.Controller != p.Rules.Controller
+		r.Controller = p.Rules.Controller
 		own := Values(values, f, r, p.Rules.Controller)
 		s, digest := p.states[f.Name], digestOf(own, f)
 		if s == nil {
 			s = &state{}
 			p.states[f.Name] = s
 		}
-		if due := s.due(p.Resync); s.digest == digest && due.After(now) && there {
+		if due := s.due(p.Resync); s.digest == digest && due.After(now) && there && !moved {
 			next = min(next, due.Sub(now))
 			continue
 		}
 		group.Go(func() error {
+			if moved {
+				if err := p.records.save(ctx, r); err != nil {
+					p.Log.Warn("cannot write down which controller a fleet is for", "fleet", f.Name.String(), "err", err)
+				}
+			}
 			r, err := p.one(ctx, f, r, own)
 			if ctx.Err() != nil {
 				return nil // the term is over; nothing is known
@@ -383,13 +398,16 @@ func (p *provisioner) removeAll(ctx context.Context, seen Seen, fleets []Fleet, 
 func (p *provisioner) remove(ctx context.Context, seen Seen, r Record) error {
 	foreign := map[string]bool{}
 	for _, c := range seen.Classes {
-		foreign[c.Name] = string(c.Spec.ControllerName) != p.Rules.Controller
+		foreign[c.Name] = string(c.Spec.ControllerName) != r.Controller
 	}
-	if by, err := p.cluster.named(ctx, r.Fleet, foreign); err != nil || by != "" {
-		if err == nil {
-			err = fmt.Errorf("the Gateway %s names it", by)
-		}
+	by, err := p.cluster.named(ctx, r.Fleet, foreign)
+	switch {
+	case err != nil:
 		return err
+	case by != "" && r.Controller != p.Rules.Controller:
+		return fmt.Errorf("the Gateway %s names it, which is for the controller %s, and this provisioner is for %s", by, r.Controller, p.Rules.Controller)
+	case by != "":
+		return fmt.Errorf("the Gateway %s names it", by)
 	}
 	left, err := p.cluster.remove(ctx, r, r.Objects)
 	if err != nil {
