@@ -251,21 +251,7 @@ func attaches(s *gatewayv1.ListenerSet, g *gatewayv1.Gateway, namespaces map[str
 	if of := s.Namespace; ref.Namespace == nil && of != g.Namespace || ref.Namespace != nil && string(*ref.Namespace) != g.Namespace {
 		return false
 	}
-	if g.Spec.AllowedListeners == nil || g.Spec.AllowedListeners.Namespaces == nil || g.Spec.AllowedListeners.Namespaces.From == nil {
-		return false
-	}
-	switch allowed := g.Spec.AllowedListeners.Namespaces; *allowed.From {
-	case gatewayv1.NamespacesFromAll:
-		return true
-	case gatewayv1.NamespacesFromSame:
-		return s.Namespace == g.Namespace
-	case gatewayv1.NamespacesFromSelector:
-		selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
-		of, known := namespaces[s.Namespace]
-		return err == nil && known && selector.Matches(of)
-	default:
-		return false
-	}
+	return configured.AllowsSets(g, s.Namespace, namespaces)
 }
 
 // NameOf is what the objects of a fleet begin with: FLEET-CLASS, which for a fleet that is named like its Gateway is

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -18,6 +20,33 @@ func FleetOf(g *gatewayv1.Gateway) string {
 		return ""
 	}
 	return g.Namespace + "/" + ref.Name
+}
+
+// AllowsSets reports whether ListenerSets of a namespace may bring listeners to a Gateway. Namespaces are known by
+// their labels.
+func AllowsSets(g *gatewayv1.Gateway, namespace string, namespaces map[string]labels.Set) bool {
+	from, selector := gatewayv1.NamespacesFromNone, (*metav1.LabelSelector)(nil)
+	if allowed := g.Spec.AllowedListeners; allowed != nil && allowed.Namespaces != nil {
+		selector = allowed.Namespaces.Selector
+		if allowed.Namespaces.From != nil {
+			from = *allowed.Namespaces.From
+		}
+	}
+	return Within(from, selector, g.Namespace, namespace, namespaces[namespace])
+}
+
+// Within reports whether a namespace, which has these labels, is one that an object of the namespace own speaks of.
+func Within(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, namespace string, has labels.Set) bool {
+	switch from {
+	case gatewayv1.NamespacesFromAll:
+		return true
+	case gatewayv1.NamespacesFromSame:
+		return namespace == own
+	case gatewayv1.NamespacesFromSelector:
+		s, err := metav1.LabelSelectorAsSelector(selector)
+		return err == nil && selector != nil && s.Matches(labels.Merge(has, labels.Set{"kubernetes.io/metadata.name": namespace}))
+	}
+	return false
 }
 
 // ValidKey reports whether a text may be among the keys that [MayBring] is given.

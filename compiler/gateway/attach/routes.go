@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/config/gateways"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
 )
@@ -31,14 +31,7 @@ type Host struct{ Name, Of string }
 
 // Allows reports whether ListenerSets of a namespace may bring listeners.
 func (w World) Allows(g *Gateway, namespace string) bool {
-	from, selector := gatewayv1.NamespacesFromNone, (*metav1.LabelSelector)(nil)
-	if allowed := g.Value.Spec.AllowedListeners; allowed != nil && allowed.Namespaces != nil {
-		selector = allowed.Namespaces.Selector
-		if allowed.Namespaces.From != nil {
-			from = *allowed.Namespaces.From
-		}
-	}
-	return w.within(from, selector, g.Ref.Namespace, namespace)
+	return gateways.AllowsSets(g.Value, namespace, w.Namespaces)
 }
 
 // Parent returns the Gateway of ours, or ListenerSet for one, that a route of a namespace names, or nil.
@@ -143,21 +136,7 @@ func (w World) allows(l *Listener, namespace string) bool {
 			from = *f
 		}
 	}
-	return w.within(from, selector, l.Owner.By.Namespace, namespace)
-}
-
-// within reports whether a namespace is one that an object of the namespace own speaks of.
-func (w World) within(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, namespace string) bool {
-	switch from {
-	case gatewayv1.NamespacesFromAll:
-		return true
-	case gatewayv1.NamespacesFromSame:
-		return namespace == own
-	case gatewayv1.NamespacesFromSelector:
-		s, err := metav1.LabelSelectorAsSelector(selector)
-		return err == nil && selector != nil && s.Matches(labels.Merge(w.Namespaces[namespace], labels.Set{"kubernetes.io/metadata.name": namespace}))
-	}
-	return false
+	return gateways.Within(from, selector, l.Owner.By.Namespace, namespace, w.Namespaces[namespace])
 }
 
 // common returns the hosts that a listener and a route take.
