@@ -70,11 +70,14 @@ func (t *turn) mayReshape() bool {
 // A repair conflict begins if somebody else keeps undoing the pusher's repairs, such as a
 // second pusher, or a supervisor that starts HAProxy with an old file. Two programs that
 // overwrite each other help nobody. So after maxRepairs within repairWindow the pusher
-// stops repairing, until everything is as it should be, or conflictCooldown is over.
+// stops repairing, until everything is as it should be, or conflictCooldown is over. A worker
+// that runs no snapshot at all serves nobody, such as one of a HAProxy that keeps ending and
+// starts without its configuration: it is tried again after idleCooldown.
 const (
 	maxRepairs       = 3
 	repairWindow     = 10 * time.Minute
 	conflictCooldown = time.Hour
+	idleCooldown     = repairWindow
 )
 
 // Repairs are the recent repairs of an instance that somebody else had changed. The zero
@@ -95,9 +98,11 @@ func (r Repairs) InConflict() bool { return !r.Stopped.IsZero() }
 
 // Due decides whether a repair may be done now. If it would exceed maxRepairs, a conflict
 // begins. If a conflict has cooled down, it ends.
-func (r Repairs) Due(now time.Time) (next Repairs, may bool) {
+func (r Repairs) Due(now time.Time) (next Repairs, may bool) { return r.due(now, conflictCooldown) }
+
+func (r Repairs) due(now time.Time, cooldown time.Duration) (next Repairs, may bool) {
 	if r.InConflict() {
-		if now.Sub(r.Stopped) < conflictCooldown {
+		if now.Sub(r.Stopped) < cooldown {
 			return r, false
 		}
 		return Repairs{Snapshot: r.Snapshot}, true
@@ -147,7 +152,11 @@ func (t *turn) inConflict(i Seen, id snapshots.ID) bool {
 	if !known || r.Snapshot != id {
 		return false
 	}
-	next, may := r.Due(t.now)
+	cooldown := conflictCooldown
+	if i.Running.IsZero() {
+		cooldown = idleCooldown
+	}
+	next, may := r.due(t.now, cooldown)
 	if next.InConflict() && !r.InConflict() {
 		next.Found = "another configuration"
 		switch {
