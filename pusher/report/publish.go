@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -37,7 +39,11 @@ func (e OtherWriterError) Error() string { return e.Err.Error() }
 func (e OtherWriterError) Unwrap() error { return e.Err }
 
 const (
-	reportInterval = 2 * time.Second // between two reports, at least
+	// reportInterval is between two reports in the long run. After a quiet time reportBurst of them come sooner, though not
+	// sooner than reportGap after each other: a change of a second or two is told while it goes on, and when it is over.
+	reportInterval = 2 * time.Second
+	reportBurst    = 5
+	reportGap      = 200 * time.Millisecond
 	reportTimeout  = 10 * time.Second
 	// publishAnyway is when a status is written that did not change, so that one whose
 	// pusher is gone can be told from one that is true.
@@ -47,15 +53,15 @@ const (
 // Reporter writes the status of the fleet where others read it: the newest one only, when it
 // differs from the one before, and once a minute so that it is known to be true.
 type Reporter struct {
-	report   func(context.Context, Published) error
-	log      *slog.Logger
-	interval time.Duration
-	newest   chan Status // of one
+	report func(context.Context, Published) error
+	log    *slog.Logger
+	limit  *rate.Limiter
+	newest chan Status // of one
 }
 
 // NewReporter returns a reporter that reports with a function.
 func NewReporter(report func(context.Context, Published) error, log *slog.Logger) *Reporter {
-	return &Reporter{report: report, log: log, interval: reportInterval, newest: make(chan Status, 1)}
+	return &Reporter{report: report, log: log, limit: rate.NewLimiter(rate.Every(reportInterval), reportBurst), newest: make(chan Status, 1)}
 }
 
 // Offer hands a status on. It replaces one that was not told yet. One goroutine
@@ -107,7 +113,10 @@ func (a *Reporter) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(a.interval):
+		case <-time.After(reportGap):
+		}
+		if a.limit.Wait(ctx) != nil {
+			return
 		}
 	}
 }

@@ -88,6 +88,57 @@ func TestReporter(t *testing.T) {
 	})
 }
 
+// What changes after a quiet time is told at once, several times. What changes all the time is not told more often than every
+// two seconds.
+func TestReporterAfterQuietTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []time.Duration
+		began := time.Now()
+		a := NewReporter(func(context.Context, Published) error {
+			told = append(told, time.Since(began))
+			return nil
+		}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { a.Run(ctx); close(ended) }()
+		n := 0
+		changes := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); n++ {
+				a.Offer(Status{Fleet: fmt.Sprint(n)})
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		changes(400 * time.Millisecond)
+		time.Sleep(time.Minute)
+		changes(400 * time.Millisecond)
+		time.Sleep(time.Minute)
+		const storm = 10 * time.Minute
+		changes(storm)
+		cancel()
+		<-ended
+		var first, second, third []time.Duration
+		for _, at := range told {
+			switch {
+			case at < time.Minute:
+				first = append(first, at)
+			case at < 2*time.Minute:
+				second = append(second, at)
+			default:
+				third = append(third, at)
+			}
+		}
+		for _, some := range [][]time.Duration{first, second} {
+			if len(some) != 3 || some[2]-some[0] > 500*time.Millisecond {
+				t.Errorf("a change of 0.4 s is told at %v", some)
+			}
+		}
+		if most := int(storm/reportInterval) + reportBurst + 1; len(third) > most || len(third) < most-reportBurst {
+			t.Errorf("%d reports in %v of changes, want some %d", len(third), storm, most)
+		}
+	})
+}
+
 // A status fits into a ConfigMap, however many instances there are and whatever they say. People see
 // those that are in trouble.
 func TestPublishedFits(t *testing.T) {
