@@ -171,10 +171,9 @@ format: ## fail for files that gofmt would change
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted; run gofmt -w:"; echo "$$files"; exit 1; } >&2
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## go vet, golangci-lint with the layer rules, and actionlint
-	go vet ./...
+lint: $(GOLANGCI_LINT) ## golangci-lint with go vet and the layer rules, and actionlint
 	$(GOLANGCI_LINT) run ./...
-	cd tools/conformance && go vet . && ../../$(GOLANGCI_LINT) run .
+	cd tools/conformance && ../../$(GOLANGCI_LINT) run .
 	@$(MAKE) --no-print-directory workflows
 
 # Where its module cannot be had, nothing else depends on it.
