@@ -252,7 +252,7 @@ func (k *Kubelet) endpointsOf(ctx context.Context, s *corev1.Service, pods []cor
 	}
 	slices.SortFunc(wanted.Endpoints, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
 	k.mu.Lock()
-	k.endpoints[client.ObjectKeyFromObject(s)] = wanted
+	k.endpoints[client.ObjectKeyFromObject(s)] = wanted.DeepCopy() // the client writes into the other
 	k.mu.Unlock()
 	var got discoveryv1.EndpointSlice
 	err := k.client.Get(ctx, client.ObjectKeyFromObject(wanted), &got)
