@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -85,9 +86,7 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 
 	// Whoever misspells the name of a fleet reads so.
 	w.await("the compiler without a fleet says that nobody has answered", func() bool {
-		g := &gatewayv1.Gateway{}
-		w.read("Gateway", "lost", g)
-		return gateway.Condition(g.Status.Conditions, "Accepted").Message == "no compiler of the fleet "+w.namespace+"/paymnts has answered (compiler without a fleet)"
+		return w.accepted("lost").Message == "no compiler of the fleet "+w.namespace+"/paymnts has answered (compiler without a fleet)"
 	})
 
 	// Each looks again at what there is now, and finds nothing to do.
@@ -112,9 +111,14 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 
 // spoken reports whether the status of a Gateway speaks of a generation.
 func (w world) spoken(name string, generation int64) bool {
+	return w.accepted(name).ObservedGeneration == generation
+}
+
+// accepted is that condition of a Gateway.
+func (w world) accepted(name string) metav1.Condition {
 	g := &gatewayv1.Gateway{}
 	w.read("Gateway", name, g)
-	return gateway.Condition(g.Status.Conditions, "Accepted").ObservedGeneration == generation
+	return gateway.Condition(g.Status.Conditions, "Accepted")
 }
 
 // A leader ends in the midst of its writes. The next one, which knows nothing of them, writes what is missing,

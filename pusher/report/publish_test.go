@@ -106,13 +106,13 @@ func TestReporterAfterQuietTime(t *testing.T) {
 		changes := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); n++ {
 				a.Offer(Status{Fleet: fmt.Sprint(n)})
-				time.Sleep(10 * time.Millisecond)
+				<-time.After(10 * time.Millisecond) // of the bubble
 			}
 		}
 		changes(400 * time.Millisecond)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		changes(400 * time.Millisecond)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		const storm = 10 * time.Minute
 		changes(storm)
 		cancel()
