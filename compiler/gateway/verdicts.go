@@ -23,19 +23,14 @@ type Verdicts struct {
 	Sets     []SetVerdict
 	Routes   []RouteVerdict
 	Policies []PolicyVerdict
-	// Others are Gateways of our classes that name another fleet. The compiler without a fleet has them.
-	Others []OtherVerdict
-}
-
-// OtherVerdict is what the status of a Gateway of another fleet says until the compiler of that fleet answers.
-type OtherVerdict struct {
-	Ref    diag.Object
-	Status gatewayv1.GatewayStatus
+	// Others are Gateways of our classes that name another fleet, with what their status says until the compiler of
+	// that fleet answers. The compiler without a fleet has them.
+	Others []GatewayVerdict
 }
 
 // otherVerdict says that nobody has answered. The name of the fleet may be misspelled, and no compiler is of such a fleet.
-func otherVerdict(g inputs.Object[gatewayv1.Gateway], fleet string) OtherVerdict {
-	out := OtherVerdict{Ref: g.Ref}
+func otherVerdict(g inputs.Object[gatewayv1.Gateway], fleet string) GatewayVerdict {
+	out := GatewayVerdict{Ref: g.Ref}
 	for _, kind := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
 		out.Status.Conditions = append(out.Status.Conditions, metav1.Condition{
 			Type: string(kind), Status: metav1.ConditionUnknown, Reason: string(gatewayv1.GatewayReasonPending), ObservedGeneration: g.Value.Generation,
