@@ -32,6 +32,11 @@ export HELM_ASSETS := $(CURDIR)/build/helm
 # What finds in tests of the page that people cannot use it.
 export AXE_CORE := $(CURDIR)/build/axe/axe.min.js
 
+# Everything is built alike, so that it is compiled once: tests, what tests build, and what is shipped. The detector needs cgo,
+# and has builds of its own.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
+export CGO_ENABLED := 0
+
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknown)
 
 # What computes a lot, for itself alone: the race detector would make it ten times
@@ -40,7 +45,8 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknow
 # detector everything that they protect looks like a race.
 WITHOUT_RACES := compress/flate regexp regexp/syntax go.yaml.in/yaml/... sigs.k8s.io/yaml/... github.com/pjbgp/sha1cd/...
 
-# Programs that tests build with the detector are built with these flags as well.
+# Programs that tests build with the detector are built with these flags as well. Those of the stories that run on
+# have it, where the tests that can have it do.
 export RACE_FLAGS := $(WITHOUT_RACES:%=-gcflags=%=-race=false)
 
 # With the race detector each program would sleep for a second at its end.
@@ -83,7 +89,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the programs into build/bin
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X github.com/hapsnap/hapsnap/internal/process.version=$(VERSION)' -o build/bin/ ./cmd/...
+	go build -buildvcs=false -ldflags '-s -w -X github.com/hapsnap/hapsnap/internal/process.version=$(VERSION)' -o build/bin/ ./cmd/...
 
 # Not through `go run`, which dies of a SIGTERM without telling the program: make
 # hands the signal on, and the demo cleans up.
@@ -95,9 +101,10 @@ demo: deps build ## show the main job as a short story; KEEP=1 leaves it running
 # Packages whose code or tests start a goroutine, or use what does. In the others the race detector has nothing to find.
 CONCURRENT = go list $$(grep -rlE --include='*.go' --exclude-dir=build --exclude-dir=tools '\bgo (func|[A-Za-z.]+\()|\.Go\(|"sync|\bchan |net/http|net\.Listen|exec\.Command|controller-runtime|/internal/testing/' . | xargs -n1 dirname | sort -u)
 
-# Of these, the packages whose tests compute a lot where it has nothing to find either: they
-# wait for Helm as the chart's do, and what compiles for routingtest has the detector in package compiler.
-WITHOUT_DETECTOR := charts/charttest|compiler/routingtest|compiler/expression|compiler/migrate/gatewayapi|internal/haproxycfg|cmd/hapsnap
+# Of these, the packages whose tests compute a lot where it has nothing to find either: they wait for Helm
+# as the chart's do, or talk to programs, of which those that run on have the detector; and what compiles for
+# routingtest and for pages of docs has it in package compiler.
+WITHOUT_DETECTOR := charts/charttest|charts/runtest|testscripts|docs|compiler/routingtest|compiler/expression|compiler/migrate/gatewayapi|internal/haproxycfg|cmd/hapsnap
 WITHOUT_DETECTOR_FLAGS = $(filter-out -race -gcflags=%,$(TESTFLAGS)) -p 1
 
 # The packages whose tests take the longest begin first: whoever is last is alone.
@@ -112,8 +119,8 @@ test: test-deps ## install what is missing and run every test
 	without=$$(echo "$$packages" | grep -vxF "$$with" || :); \
 	with=$$(echo "$$packages" | grep -xF "$$with" || :); \
 	status=0; beside=; \
-	[ -z "$$without" ] || { go test -count=1 $(WITHOUT_DETECTOR_FLAGS) $(if $(SKIP),-skip '$(SKIP)') $$without & beside=$$!; }; \
-	[ -z "$$with" ] || go test -count=1 $(TESTFLAGS) $(if $(SKIP),-skip '$(SKIP)') $$with || status=1; \
+	[ -z "$$without" ] || { $(if $(findstring -race,$(TESTFLAGS)),RACE_PROGRAMS=1) go test -count=1 $(WITHOUT_DETECTOR_FLAGS) $(if $(SKIP),-skip '$(SKIP)') $$without & beside=$$!; }; \
+	[ -z "$$with" ] || CGO_ENABLED=$(if $(findstring -race,$(TESTFLAGS)),1,0) go test -count=1 $(TESTFLAGS) $(if $(SKIP),-skip '$(SKIP)') $$with || status=1; \
 	[ -z "$$beside" ] || wait $$beside || status=1; \
 	exit $$status
 
@@ -197,7 +204,7 @@ SEED ?=
 
 .PHONY: soak
 soak: test-deps ## random changes and faults under load for DURATION (5m), again with SEED
-	DURATION=$(DURATION) SEED=$(SEED) go test -count=1 -v $(filter -race,$(TESTFLAGS)) -timeout 24h -run '^TestSoak$$' ./testscripts
+	DURATION=$(DURATION) SEED=$(SEED) RACE_PROGRAMS=$(findstring -race,$(TESTFLAGS)) go test -count=1 -v -timeout 24h -run '^TestSoak$$' ./testscripts
 
 # All sizes take about an hour. LOAD says for the page what else the machine does meanwhile.
 SIZES ?=
@@ -216,7 +223,7 @@ benchmarks: deps ## run the benchmarks of packages, each for BENCHTIME (1s)
 .PHONY: cover
 cover: test-deps ## run the tests and show which code they reach
 	@mkdir -p build
-	go test -count=1 $(TESTFLAGS) -covermode atomic -coverpkg ./... -coverprofile build/cover.out $(PACKAGES)
+	CGO_ENABLED=$(if $(findstring -race,$(TESTFLAGS)),1,0) go test -count=1 $(TESTFLAGS) -covermode atomic -coverpkg ./... -coverprofile build/cover.out $(PACKAGES)
 	go tool cover -html build/cover.out -o build/cover.html
 	@go tool cover -func build/cover.out | tail -n 1
 	@echo 'by line: build/cover.html'
@@ -279,11 +286,11 @@ clean: ## remove build/
 
 # Built once; again when tools/ names another version.
 $(GOLANGCI_LINT): tools/go.mod tools/go.sum
-	cd tools && CGO_ENABLED=0 go build -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd tools && go build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
 $(ACTIONLINT): tools/actionlint/go.mod tools/actionlint/go.sum
-	cd tools/actionlint && CGO_ENABLED=0 go build -trimpath -o ../../$@ github.com/rhysd/actionlint/cmd/actionlint
+	cd tools/actionlint && go build -o ../../$@ github.com/rhysd/actionlint/cmd/actionlint
 	@touch $@
 
 $(AXE): hack/axe-core
@@ -292,7 +299,7 @@ $(AXE): hack/axe-core
 # Kubernetes for tests. Built once, in minutes; again when tools/kubernetes names
 # other versions.
 KUBE_VERSION = $(shell sed -n 's,.*k8s.io/kubernetes v\([0-9.]*\).*,\1,p' tools/kubernetes/go.mod)
-KUBE_BUILD = cd tools/kubernetes && CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -o ../../$@
+KUBE_BUILD = cd tools/kubernetes && go build -tags grpcnotrace -o ../../$@
 
 build/kube/kube-apiserver build/kube/kubectl: build/kube/%: tools/kubernetes/go.mod tools/kubernetes/go.sum
 	$(KUBE_BUILD) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v$(KUBE_VERSION)' k8s.io/kubernetes/cmd/$*
@@ -309,7 +316,7 @@ build/kube/kustomize: tools/kubernetes/go.mod tools/kubernetes/go.sum
 
 # Helm 3 asks what it was built with for the version that it renders for.
 HELM_MINOR = $(word 2,$(subst ., ,$(KUBE_VERSION)))
-HELM_BUILD = cd tools/helm && CGO_ENABLED=0 go build -trimpath -o ../../$@
+HELM_BUILD = cd tools/helm && go build -o ../../$@
 
 build/helm/helm: tools/helm/go.mod tools/helm/go.sum
 	$(HELM_BUILD) -ldflags '-s -w' helm.sh/helm/v4/cmd/helm

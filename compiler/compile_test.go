@@ -15,6 +15,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -227,6 +228,39 @@ func TestMissingDirectoryIsNoEmptyConfiguration(t *testing.T) {
 	r, err := s.Once(t.Context(), haproxy(t), now, "test")
 	if !errors.Is(err, os.ErrNotExist) || len(r.Draft.Files) > 0 {
 		t.Errorf("%v, %d files", err, len(r.Draft.Files))
+	}
+}
+
+// A folder that is read again has the values that it had, except for those of files that changed.
+func TestDirectoryReadsAgainWhatChanged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {ports: [{port: 80}]}\n"
+	write("a.yaml", fmt.Sprintf(service, "a"))
+	write("b.yaml", fmt.Sprintf(service, "b"))
+	files := compiler.Files(dir)
+	read := func() []inputs.Object[corev1.Service] {
+		t.Helper()
+		in, err := files.Read(t.Context(), config.Default())
+		if err != nil || len(in.Found) > 0 || len(in.Objects.Services) != 2 {
+			t.Fatal(in, err)
+		}
+		return in.Objects.Services
+	}
+	before := read()
+	write("b.yaml", "# moved\n"+fmt.Sprintf(service, "b"))
+	after := read()
+	if after[0].Value != before[0].Value {
+		t.Error("a file that did not change was decoded again")
+	}
+	if after[1].Value == before[1].Value || after[1].Position("metadata", "name").Line != 4 {
+		t.Errorf("what moved is on line %d, with the value that it had", after[1].Position("metadata", "name").Line)
 	}
 }
 

@@ -273,7 +273,7 @@ func TestMistakesAreFoundWithoutACompile(t *testing.T) {
 	t.Parallel()
 	var judge *compiler.Judge
 	controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")}, func(o *controller.Options) {
-		o.Source.Objects = &objects{Files: o.Source.Objects.(compiler.Files)} // they never become known
+		o.Source.Objects = &objects{Directory: o.Source.Objects.(*compiler.Directory)} // they never become known
 		judge = compiler.NewJudge(o.Source, o.Checker, nil)
 		o.Judge = judge
 	})

@@ -178,7 +178,7 @@ func TestJudgeAsksForWhatARouteNames(t *testing.T) {
 	o := &objects{known: true, wants: types.NamespacedName{Namespace: "shop", Name: "lists"}}
 	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld}, func(options *controller.Options) {
 		options.Source.Config.GatewayAPI.Enabled = true
-		o.Files = options.Source.Objects.(compiler.Files)
+		o.Directory = options.Source.Objects.(*compiler.Directory)
 		options.Source.Objects = o
 	})
 	v, err := judge.Gateway(t.Context(), "HTTPRoute", gatewayObject(t, "HTTPRoute", optioned("deny-list: '@lists/bad'")))

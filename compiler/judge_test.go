@@ -191,7 +191,7 @@ func TestJudgeOfConfigurations(t *testing.T) {
 
 // objects are those of a test, which become known when it says so.
 type objects struct {
-	compiler.Files
+	*compiler.Directory
 	mu    sync.Mutex
 	known bool
 	asked []routing.Asked
@@ -204,7 +204,7 @@ func (o *objects) Read(ctx context.Context, c config.Config) (inputs.Gathered, e
 	if !o.known {
 		return inputs.Gathered{}, inputs.ErrIncomplete
 	}
-	return o.Files.Read(ctx, c)
+	return o.Directory.Read(ctx, c)
 }
 
 func (o *objects) Complete(named routing.Asked) bool {
@@ -236,7 +236,7 @@ func TestJudgeBeforeTheObjectsAreKnown(t *testing.T) {
 	var judge *compiler.Judge
 	o := &objects{}
 	controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")}, func(options *controller.Options) {
-		o.Files = options.Source.Objects.(compiler.Files)
+		o.Directory = options.Source.Objects.(*compiler.Directory)
 		options.Source.Objects = o
 		options.Source.Config.Admission.FailurePolicy = config.FailClosed
 		judge = compiler.NewJudge(options.Source, options.Checker, nil)
@@ -257,7 +257,7 @@ func TestJudgeAsksForWhatItNames(t *testing.T) {
 	list := types.NamespacedName{Namespace: "shop", Name: "list"}
 	o := &objects{known: true, wants: list}
 	_, judge := judging(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")}, func(options *controller.Options) {
-		o.Files = options.Source.Objects.(compiler.Files)
+		o.Directory = options.Source.Objects.(*compiler.Directory)
 		options.Source.Objects = o
 	})
 	v, err := judge.Ingress(t.Context(), ingressFrom(t, reviewed("new", "new.example", `hapsnap.dev/allow-list: "@list/networks"`)))

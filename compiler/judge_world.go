@@ -51,7 +51,7 @@ func (j *Judge) world(ctx context.Context, newest compiled) (*world, error) {
 	objects := w.source.Objects
 	if shared, ok := objects.(*sharedObjects); ok {
 		objects = shared.Objects
-		if _, whole := objects.(Files); !whole {
+		if _, whole := objects.(*Directory); !whole {
 			w.known = shared.known()
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/access"
@@ -157,7 +158,7 @@ func (s Source) templates() (render.Templates, error) {
 	return shipped.Under(overlay), err
 }
 
-// Objects is where the Kubernetes objects of a compile come from: [Files], or a
+// Objects is where the Kubernetes objects of a compile come from: [Directory], or a
 // cluster. Its name, for people, is its String.
 type Objects interface {
 	fmt.Stringer
@@ -174,28 +175,46 @@ type Objects interface {
 	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
 }
 
-// Files are the objects in a directory of manifests, or in one file.
-type Files string
+// Directory is the objects in a directory of manifests, or in one file. What did not change
+// since the last time is not parsed again, and has the same values.
+type Directory struct {
+	path     string
+	mu       sync.Mutex // protects what follows
+	reader   manifests.Reader
+	gatherer inputs.Gatherer
+}
+
+// Files returns the objects in a directory of manifests, or in one file.
+func Files(path string) *Directory { return &Directory{path: path} }
+
+// Beside returns the objects in another directory. Texts that this one has are not parsed again for it.
+func (d *Directory) Beside(path string) *Directory {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &Directory{path: path, reader: d.reader}
+}
 
 // String returns the path.
-func (f Files) String() string { return string(f) }
+func (d *Directory) String() string { return d.path }
 
 // Read reads the files. Whatever cannot be read as a whole is an error, and so is a
 // directory without any object: [ErrNothing].
-func (f Files) Read(ctx context.Context, c config.Config) (inputs.Gathered, error) {
-	set, err := manifests.Read(string(f))
+func (d *Directory) Read(_ context.Context, c config.Config) (inputs.Gathered, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	set, err := d.reader.Read(d.path)
 	if err != nil {
 		return inputs.Gathered{}, err
 	}
-	return Given{string(f), set}.Read(ctx, c)
+	return gathered(&d.gatherer, d.path, set, c)
 }
 
 // Complete returns true: files are read as a whole.
-func (Files) Complete(routing.Asked) bool { return true }
+func (*Directory) Complete(routing.Asked) bool { return true }
 
 // Changes watches the files.
-func (f Files) Changes(ctx context.Context, log *slog.Logger) <-chan struct{} {
-	return manifests.Watch(ctx, []string{string(f)}, log)
+func (d *Directory) Changes(ctx context.Context, log *slog.Logger) <-chan struct{} {
+	return manifests.Watch(ctx, []string{d.path}, log)
 }
 
 // Given are objects that were read already, and do not change.
@@ -209,18 +228,22 @@ func (g Given) String() string { return g.Name }
 
 // Read gathers the objects. Without any it is [ErrNothing].
 func (g Given) Read(_ context.Context, c config.Config) (inputs.Gathered, error) {
-	var out inputs.Gathered
+	return gathered(new(inputs.Gatherer), g.Name, g.Set, c)
+}
+
+// gathered gathers what was read of a name.
+func gathered(gatherer *inputs.Gatherer, name string, set manifests.Set, c config.Config) (out inputs.Gathered, err error) {
 	var ignored map[manifests.GVK]int
-	out.Objects, out.Found, ignored = inputs.Gather(g.Set, c.Kinds...)
+	out.Objects, out.Found, ignored = gatherer.Gather(set, c.Kinds...)
 	var parts []string
 	for _, kind := range slices.SortedFunc(maps.Keys(ignored), manifests.GVK.Compare) {
 		parts = append(parts, fmt.Sprintf("%s: %d", kind, ignored[kind]))
 	}
 	out.Ignored = strings.Join(parts, ", ")
-	if len(g.Set.Objects) == 0 {
-		return out, fmt.Errorf("%s: %w", g, ErrNothing)
+	if len(set.Objects) == 0 {
+		err = fmt.Errorf("%s: %w", name, ErrNothing)
 	}
-	return out, nil
+	return out, err
 }
 
 // Complete returns true: there are no others.

@@ -20,7 +20,6 @@ import (
 	front "github.com/hapsnap/hapsnap/hapsnap/cli"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/internal/testing/race"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
@@ -47,15 +46,14 @@ func TestMain(m *testing.M) {
 //   - the store edge.git ($STORE), with two snapshots that an instance has run;
 //   - fleet.yaml, with that instance, and state.json ($STATE), of its pusher.
 //
-// Commands that do not end (run, status -w) are held against the programs' flags alone. With
-// the race detector, which finds little in single commands, few pages are run.
+// Commands that do not end (run, status -w) are held against the programs' flags alone.
 func TestCommandsRun(t *testing.T) {
 	t.Parallel()
 	base := newFolder(t)
 	for page, text := range pages(t) {
 		blocks, _ := blocksOf(page, text)
 		blocks = slices.DeleteFunc(blocks, func(b block) bool { return b.info != "sh" && b.info != "console" })
-		if len(blocks) == 0 || race.Enabled && !slices.Contains(pagesWithRaces, page) {
+		if len(blocks) == 0 {
 			continue
 		}
 		t.Run(page, func(t *testing.T) {
@@ -72,9 +70,6 @@ func TestCommandsRun(t *testing.T) {
 		})
 	}
 }
-
-// pagesWithRaces are run with the race detector, too.
-var pagesWithRaces = []string{"docs/how-to/rollback.md", "docs/start/first-day.md"}
 
 // folder is where the commands of a page run.
 type folder struct {

@@ -76,14 +76,14 @@ func withPrograms(run func() int) int {
 // racing is the folder with the programs that have the race detector, in that of binaries.
 const racing = "racing"
 
-// build builds the programs. Where the tests have the race detector, those that run on
-// have it too; commands that answer and end, of which the stories run a thousand, take a
-// multiple of the time with it.
+// build builds the programs. Where the tests have the race detector, or RACE_PROGRAMS asks for it, those that run on
+// have it; commands that answer and end, of which the stories run a thousand, take a
+// multiple of the time with it, and so do the stories themselves.
 func build(dir string) error {
 	if err := goBuild(dir + "/"); err != nil {
 		return err
 	}
-	if race.Enabled {
+	if race.Enabled || os.Getenv("RACE_PROGRAMS") != "" {
 		flags := append(strings.Fields(os.Getenv("RACE_FLAGS")), "-race")
 		if err := goBuild(filepath.Join(dir, racing)+"/", flags...); err != nil {
 			return err
@@ -119,6 +119,9 @@ func goBuild(to string, flags ...string) error {
 	args := slices.Concat([]string{"build", "-buildvcs=false", "-o", to}, flags, []string{"./cmd/compiler", "./cmd/pusher", "./cmd/hapsnap"})
 	cmd := exec.Command("go", args...)
 	cmd.Dir = ".."
+	if slices.Contains(flags, "-race") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // which the detector needs
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w\n%s", err, out)
 	}

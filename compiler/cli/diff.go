@@ -62,7 +62,8 @@ than a comment may be.`,
 const differ = 1
 
 func (f *diffFlags) run(cmd *cobra.Command, a, b string) error {
-	sides := sideReader{flags: f, cmd: cmd, now: time.Now(), end: func() {}}
+	process.Brief()
+	sides := sideReader{flags: f, cmd: cmd, now: time.Now(), end: func() {}, files: compiler.Files("")}
 	defer func() { sides.end() }()
 	from, err := sides.read(a)
 	if err != nil {
@@ -144,7 +145,8 @@ type sideReader struct {
 	now    time.Time
 	source *compiler.Source // nil until there is something to compile
 	check  *validate.Checker
-	end    func() // of checks
+	end    func()              // of checks
+	files  *compiler.Directory // that was read last
 }
 
 // read reads the side that a person named.
@@ -167,7 +169,8 @@ func (r *sideReader) read(name string) (side, error) {
 func (r *sideReader) objects(name string) (compiler.Objects, error) {
 	word, kubeContext, _ := strings.Cut(name, ":")
 	if word != "cluster" || exists(name) {
-		return compiler.Files(name), nil
+		r.files = r.files.Beside(name)
+		return r.files, nil
 	}
 	if !r.flags.cluster.wanted() {
 		return nil, process.WithHint(process.Usage("no cluster is named"), "use --kubeconfig FILE; a file of that name is ./cluster")

@@ -66,6 +66,7 @@ A store is one of
 }
 
 func (f *renderFlags) run(cmd *cobra.Command) error {
+	process.Brief()
 	stderr := cmd.ErrOrStderr()
 	log, err := f.log.Logger(stderr)
 	if err != nil {

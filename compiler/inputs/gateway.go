@@ -93,13 +93,13 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 		if !slices.Contains(GatewayDefinitions(), o.Name) {
 			return false
 		}
-		d, known := g.before[identity{o.Identity(), false}].(*Definition)
+		d, known := g.before[identityOf(o, false)].(*Definition)
 		if !known {
 			d = &Definition{}
 			_ = o.Decode(d) // it has far more than what is read, and its faults are for others to tell
 			d.Strip()
 		}
-		g.decoded[identity{o.Identity(), false}] = d
+		g.decoded[identityOf(o, false)] = d
 		g.in.Gateway.Definitions = append(g.in.Gateway.Definitions, Object[Definition]{Ref: ref(o), Value: d})
 		return true
 	}
@@ -136,6 +136,15 @@ func (in GatewayAPI) without(out map[diag.Object]bool) GatewayAPI {
 	for _, k := range gatewayKinds {
 		k.objects.filter(&in, func(o diag.Object) bool { return !out[o] })
 	}
+	return in
+}
+
+// and returns the objects followed by more, which it may share memory with.
+func (in GatewayAPI) and(more GatewayAPI) GatewayAPI {
+	for _, k := range gatewayKinds {
+		k.objects.join(&in, &more)
+	}
+	in.Definitions = append(in.Definitions, more.Definitions...)
 	return in
 }
 
@@ -316,7 +325,9 @@ type gatewayObjects struct {
 	// add adds an object that a cluster has, if it is of the kind.
 	add func(in *GatewayAPI, kind string, o metav1.Object) bool
 	// gather adds an object that was read from a file.
-	gather  func(*gatherer, manifests.Object)
+	gather func(*gatherer, manifests.Object)
+	// join adds the objects of another list.
+	join    func(in, more *GatewayAPI)
 	filter  func(in *GatewayAPI, keep func(diag.Object) bool)
 	ageless func(*GatewayAPI)
 	record  func(*GatewayAPI, []snapshots.Input) []snapshots.Input
@@ -334,7 +345,7 @@ type list[T any, P metaObject[T]] func(*GatewayAPI) *[]Object[T]
 // listed returns what can be done with a list.
 func listed[T any, P metaObject[T]](in func(*GatewayAPI) *[]Object[T]) gatewayObjects {
 	l := list[T, P](in)
-	return gatewayObjects{l.fresh, l.each, l.count, l.has, l.add, l.gather, l.filter, l.ageless, l.record}
+	return gatewayObjects{l.fresh, l.each, l.count, l.has, l.add, l.gather, l.join, l.filter, l.ageless, l.record}
 }
 
 func (l list[T, P]) fresh() metav1.Object { return P(new(T)) }
@@ -368,6 +379,11 @@ func (l list[T, P]) add(in *GatewayAPI, kind string, o metav1.Object) bool {
 func (l list[T, P]) gather(g *gatherer, o manifests.Object) {
 	all := l(&g.in.Gateway)
 	*all = gather(g, *all, o, validation.IsDNS1123Subdomain)
+}
+
+func (l list[T, P]) join(in, more *GatewayAPI) {
+	all := l(in)
+	*all = append(*all, *l(more)...)
 }
 
 // filter makes a new list: others have the old one.

@@ -3,10 +3,13 @@ package inputs
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -38,28 +41,73 @@ type Gatherer struct {
 	decoded map[identity]any // the values without faults
 }
 
-// identity is what a value was decoded from: an object, of which a type or the
-// content was wanted.
+// identity is what a value was decoded from: an object in a place, of which a type or the
+// content was wanted. Where the object moves, its value is another one: who remembers what was
+// made of a value may remember positions with it.
 type identity struct {
 	object  any
+	at      manifests.Position
 	content bool
 }
 
-// Gather gathers like the function [Gather].
+func identityOf(o manifests.Object, content bool) identity {
+	return identity{o.Identity(), o.Position(), content}
+}
+
+// Gather gathers like the function [Gather], on all processors.
 func (x *Gatherer) Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
 	if !reflect.DeepEqual(x.kinds, kinds) { // other fields may be dropped
 		x.kinds, x.decoded = kinds, nil
 	}
-	g := gatherer{ignored: map[manifests.GVK]int{}, before: x.decoded, decoded: make(map[identity]any, len(x.decoded)), kinds: kinds}
-	g.prepare(set)
 	for _, p := range set.Problems {
 		d := diag.Diagnostic{Severity: diag.Error, Position: inFile(p.Position), Message: p.Message, Hint: p.Hint}
 		if p.Kind != "" && p.Name != "" {
 			d.Object = diag.Object{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}
 		}
-		g.found = append(g.found, d)
+		found = append(found, d)
 	}
-	for _, o := range set.Objects {
+	known := newKnowledge(set, kinds, x.decoded)
+	// Each part is gathered for itself. Put together in their order, they give what one gatherer gives.
+	var parts []*gatherer
+	var workers errgroup.Group
+	workers.SetLimit(runtime.GOMAXPROCS(0))
+	for objects := range slices.Chunk(set.Objects, objectsInPart) {
+		g := &gatherer{knowledge: known, ignored: map[manifests.GVK]int{}, decoded: make(map[identity]any, len(objects))}
+		parts = append(parts, g)
+		workers.Go(func() error {
+			g.gather(objects)
+			return nil
+		})
+	}
+	_ = workers.Wait() // gathering has no errors, only findings
+	ignored, x.decoded = map[manifests.GVK]int{}, make(map[identity]any, len(set.Objects))
+	for _, g := range parts {
+		in = in.and(g.in)
+		found = append(found, g.found...)
+		maps.Copy(x.decoded, g.decoded)
+		for kind, n := range g.ignored {
+			ignored[kind] += n
+		}
+	}
+	return in, diag.Sort(found), ignored
+}
+
+// objectsInPart is how many objects one processor gathers before it takes more: so many that putting parts together
+// takes no time, and so few that no processor waits long for another.
+const objectsInPart = 512
+
+// gatherer gathers a part of the objects.
+type gatherer struct {
+	*knowledge
+	in      Inputs
+	found   []diag.Diagnostic
+	ignored map[manifests.GVK]int
+	decoded map[identity]any
+}
+
+// gather gathers objects.
+func (g *gatherer) gather(objects []manifests.Object) {
+	for _, o := range objects {
 		// The content of an object that breaks its schema is left out too.
 		before := len(g.found)
 		switch read := g.typed(o); {
@@ -74,27 +122,22 @@ func (x *Gatherer) Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, fo
 			g.ignored[o.GVK()]++
 		}
 	}
-	x.decoded = g.decoded
-	return g.in, diag.Sort(g.found), g.ignored
 }
 
-// gatherer is one call of Gather.
-type gatherer struct {
-	in              Inputs
-	found           []diag.Diagnostic
-	ignored         map[manifests.GVK]int
-	before, decoded map[identity]any
-	kinds           []kinds.Kind
-	trimmers        map[manifests.GVK]func(map[string]any)
-	namespaced      map[groupKind]bool
+// knowledge is what all gatherers of a set know, and none of them changes.
+type knowledge struct {
+	before     map[identity]any // what was decoded the last time
+	kinds      []kinds.Kind
+	trimmers   map[manifests.GVK]func(map[string]any)
+	namespaced map[groupKind]bool
 }
 
-// prepare collects what has to be known about the kinds that the configuration names.
-func (g *gatherer) prepare(set manifests.Set) {
-	if len(g.kinds) == 0 {
-		return
+// newKnowledge collects what has to be known about the kinds that the configuration names.
+func newKnowledge(set manifests.Set, kinds []kinds.Kind, before map[identity]any) *knowledge {
+	k := &knowledge{before: before, kinds: kinds, trimmers: map[manifests.GVK]func(map[string]any){}, namespaced: map[groupKind]bool{}}
+	if len(kinds) == 0 {
+		return k
 	}
-	namespaced := map[groupKind]bool{}
 	for _, o := range set.Objects {
 		if o.GVK() != (manifests.GVK{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}) {
 			continue
@@ -110,13 +153,13 @@ func (g *gatherer) prepare(set manifests.Set) {
 		}
 		o.Decode(&crd) // what is wrong with it is not for us to say
 		if crd.Spec.Scope == "Namespaced" {
-			namespaced[groupKind{crd.Spec.Group, crd.Spec.Names.Kind}] = true
+			k.namespaced[groupKind{crd.Spec.Group, crd.Spec.Names.Kind}] = true
 		}
 	}
-	g.namespaced, g.trimmers = namespaced, map[manifests.GVK]func(map[string]any){}
-	for _, k := range g.kinds {
-		g.trimmers[manifests.GVK{APIVersion: k.APIVersion, Kind: k.Kind}] = Trimmer(k)
+	for _, kind := range kinds {
+		k.trimmers[manifests.GVK{APIVersion: kind.APIVersion, Kind: kind.Kind}] = Trimmer(kind)
 	}
+	return k
 }
 
 // typed adds an object of a kind that is always read, and reports whether it is one.
@@ -164,14 +207,14 @@ func gather[T any](g *gatherer, list []Object[T], o manifests.Object, checkName 
 // accept. If not, the object holds what could be read.
 func decode[T any](g *gatherer, o manifests.Object, checkName func(string) []string) (object Object[T], sound bool) {
 	at := func(path ...any) diag.Position { return inFile(o.Position(path...)) }
-	value, known := g.before[identity{o.Identity(), false}].(*T)
+	value, known := g.before[identityOf(o, false)].(*T)
 	if !known {
 		value = new(T)
 		sound = g.fits(o, append(o.Decode(value), faultsOf(o, value)...), checkName)
 		complete(value, o.Namespace)
 	}
 	if known || sound {
-		g.decoded[identity{o.Identity(), false}] = value
+		g.decoded[identityOf(o, false)] = value
 	}
 	return Object[T]{Ref: ref(o), Value: value, At: at}, known || sound
 }
@@ -292,7 +335,7 @@ func (g *gatherer) other(o manifests.Object) bool {
 	if o.Namespace == "" && g.namespaced[groupKindOf(o.APIVersion, o.Kind)] {
 		o.Namespace = "default"
 	}
-	key := identity{o.Identity(), true}
+	key := identityOf(o, true)
 	u, known := g.before[key].(*unstructured.Unstructured)
 	if !known {
 		u = &unstructured.Unstructured{}

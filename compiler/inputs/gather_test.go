@@ -155,8 +155,8 @@ func TestPositionOfClusterObject(t *testing.T) {
 	}
 }
 
-// A second Gather takes what it decoded before, at its new place, and forgets
-// what is gone.
+// A second Gather takes what it decoded before in the same place, and forgets what is gone. What moved
+// is another value: others remember positions with it.
 func TestGathererDecodesOnlyWhatChanged(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -179,15 +179,19 @@ func TestGathererDecodesOnlyWhatChanged(t *testing.T) {
 	}
 	const a, b = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {x: why}\n", "---\napiVersion: v1\nkind: Service\nmetadata: {name: b}\n"
 	first := gatherFile(a + b)
-	second := gatherFile("# a new line\n" + a + b + "spec: {type: ClusterIP}\n")
+	second := gatherFile(a + b + "spec: {type: ClusterIP}\n")
 	if second.Secrets[0].Value != first.Secrets[0].Value || string(second.Secrets[0].Value.Data["x"]) != "why" {
 		t.Error("the Secret was decoded again")
 	}
 	if second.Services[0].Value == first.Services[0].Value || second.Services[0].Value.Spec.Type == "" {
 		t.Error("the Service is the old one")
 	}
-	if at := second.Services[0].Position("metadata", "name").String(); at != "a.yaml:10:18" {
+	if at := second.Services[0].Position("metadata", "name").String(); at != "a.yaml:9:18" {
 		t.Errorf("the Service's name is at %s", at)
+	}
+	moved := gatherFile("# a new line\n" + a + b)
+	if at := moved.Secrets[0].Position("metadata", "name").String(); at != "a.yaml:5:18" || moved.Secrets[0].Value == first.Secrets[0].Value {
+		t.Errorf("the Secret that moved is at %s, with the value that it had", at)
 	}
 	third := gatherFile(b)
 	if len(third.Secrets) != 0 || third.Services[0].Value == first.Services[0].Value {

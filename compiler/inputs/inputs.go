@@ -117,6 +117,24 @@ func (in Inputs) Without(refs ...diag.Object) Inputs {
 	}
 }
 
+// and returns the inputs followed by more, which it may share memory with.
+func (in Inputs) and(more Inputs) Inputs {
+	return Inputs{
+		Ingresses:      append(in.Ingresses, more.Ingresses...),
+		Broken:         append(in.Broken, more.Broken...),
+		Classes:        append(in.Classes, more.Classes...),
+		Services:       append(in.Services, more.Services...),
+		Secrets:        append(in.Secrets, more.Secrets...),
+		ConfigMaps:     append(in.ConfigMaps, more.ConfigMaps...),
+		EndpointSlices: append(in.EndpointSlices, more.EndpointSlices...),
+		Namespaces:     append(in.Namespaces, more.Namespaces...),
+		Gateway:        in.Gateway.and(more.Gateway),
+		Unread:         append(in.Unread, more.Unread...),
+		LeftOut:        append(in.LeftOut, more.LeftOut...),
+		Others:         append(in.Others, more.Others...),
+	}
+}
+
 func without[T any](objects []Object[T], out map[diag.Object]bool) []Object[T] {
 	return slices.DeleteFunc(slices.Clone(objects), func(o Object[T]) bool { return out[o.Ref] })
 }
