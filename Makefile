@@ -98,31 +98,9 @@ demo: deps build ## show the main job as a short story; KEEP=1 leaves it running
 	@go build -buildvcs=false -o build/bin/demo ./examples/demo
 	@build/bin/demo
 
-# Packages whose code or tests start a goroutine, or use what does. In the others the race detector has nothing to find.
-CONCURRENT = go list $$(grep -rlE --include='*.go' --exclude-dir=build --exclude-dir=tools '\bgo (func|[A-Za-z.]+\()|\.Go\(|"sync|\bchan |net/http|net\.Listen|exec\.Command|controller-runtime|/internal/testing/' . | xargs -n1 dirname | sort -u)
-
-# Of these, the packages whose tests compute a lot where it has nothing to find either: they wait for Helm
-# as the chart's do, or talk to programs, of which those that run on have the detector; and what compiles for
-# routingtest and for pages of docs has it in package compiler.
-WITHOUT_DETECTOR := charts/charttest|charts/runtest|testscripts|docs|compiler/routingtest|compiler/expression|compiler/migrate/gatewayapi|internal/haproxycfg|cmd/hapsnap
-WITHOUT_DETECTOR_FLAGS = $(filter-out -race -gcflags=%,$(TESTFLAGS)) -p 1
-
-# The packages whose tests take the longest begin first: whoever is last is alone.
-LONGEST := compiler|pusher|testscripts|charts/runtest|snapshots/gitstore
-
-# The packages without the race detector are tested beside the others, one at a time.
 .PHONY: test
 test: test-deps ## install what is missing and run every test
-	@packages=$$(go list $(PACKAGES)) || exit; \
-	packages=$$(echo "$$packages" | grep -E 'hapsnap/($(LONGEST))$$' || :; echo "$$packages" | grep -vE 'hapsnap/($(LONGEST))$$' || :); \
-	with=$$($(CONCURRENT) | grep -vE '/($(WITHOUT_DETECTOR))$$') || exit; \
-	without=$$(echo "$$packages" | grep -vxF "$$with" || :); \
-	with=$$(echo "$$packages" | grep -xF "$$with" || :); \
-	status=0; beside=; \
-	[ -z "$$without" ] || { $(if $(findstring -race,$(TESTFLAGS)),RACE_PROGRAMS=1) go test -count=1 $(WITHOUT_DETECTOR_FLAGS) $(if $(SKIP),-skip '$(SKIP)') $$without & beside=$$!; }; \
-	[ -z "$$with" ] || CGO_ENABLED=$(if $(findstring -race,$(TESTFLAGS)),1,0) go test -count=1 $(TESTFLAGS) $(if $(SKIP),-skip '$(SKIP)') $$with || status=1; \
-	[ -z "$$beside" ] || wait $$beside || status=1; \
-	exit $$status
+	@TESTFLAGS='$(TESTFLAGS)' SKIP='$(SKIP)' hack/test $(PACKAGES)
 
 .PHONY: compare-api
 compare-api: deps ## print where the double of the Dataplane API answers otherwise than DATAPLANEAPI=PATH

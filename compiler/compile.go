@@ -108,9 +108,9 @@ type Input struct {
 	Trigger string
 	// Stages gets notice of what the compile is doing; nil is allowed.
 	Stages Stages
-	// ToCompare says that the draft is not to be published, so that HAProxy need not look at all backends. See
+	// Unpublished says that the draft is not to be published, so that HAProxy need not look at all backends. See
 	// [validate.Input].
-	ToCompare bool
+	Unpublished bool
 }
 
 // Result is what came of a compile. Draft has no Subject yet: see [Subject].
@@ -361,7 +361,7 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 		return attempt{faults: faults}, nil
 	}
 	ctx, end = c.in.Stages.Begin(ctx, StageValidate)
-	verdict, err := c.check.Check(ctx, validate.Input{Artifact: artifact, Keys: c.keys, Private: c.private, OnePerText: c.in.ToCompare})
+	verdict, err := c.check.Check(ctx, validate.Input{Artifact: artifact, Keys: c.keys, Private: c.private, OnePerText: c.in.Unpublished})
 	end(err)
 	if err != nil {
 		return attempt{}, err

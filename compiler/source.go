@@ -50,7 +50,7 @@ type Source struct {
 	countries *access.CountryMemo
 	crashes   *crashes
 
-	toCompare bool
+	unpublished bool
 }
 
 // Remembering returns a source whose compiles remember what they make, and make only what differs the next time. Copies
@@ -119,7 +119,7 @@ func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.T
 	if err != nil {
 		return Result{Diagnostics: in.Found, Ignored: in.Ignored}, in.Objects, err
 	}
-	in.Now, in.Trigger, in.Stages, in.ToCompare = now, trigger, s.Stages, s.toCompare
+	in.Now, in.Trigger, in.Stages, in.Unpublished = now, trigger, s.Stages, s.unpublished
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
 	r, err := Compile(ctx, in, check)
 	if !s.Objects.Complete(r.Named) {
@@ -256,7 +256,7 @@ func (Given) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil
 // has their name. HAProxy looks at one backend of each text, since nothing is published: what is left out is the
 // same. Where no EndpointSlice is among them, its endpoints are unknown.
 func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time) (difference.Side, Result, error) {
-	s.toCompare = true
+	s.unpublished = true
 	r, objects, err := s.compile(ctx, check, now, "diff")
 	if err != nil {
 		return difference.Side{}, r, err
@@ -268,9 +268,10 @@ func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time
 	return side, r, err
 }
 
-// Explain compiles the files as [Source.Once] does, and says where lines of the result
+// Explain compiles the files as [Source.Side] does, and says where lines of the result
 // come from. The error is that of Once, or a usage error if there is not one of the lines.
 func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.Time, places ...explain.Place) ([]explain.Explanation, Result, error) {
+	s.unpublished = true
 	r, objects, err := s.compile(ctx, check, now, "explain")
 	if err != nil {
 		return nil, r, err

@@ -10,23 +10,35 @@ func TestDebounce(t *testing.T) {
 	at := func(ms int) time.Time {
 		return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
 	}
+	const calm, busy = true, false // before the last compile
 	for name, c := range map[string]struct {
+		before  bool
 		done    int // end of the last compile, or -1
 		changes []int
 		want    int // -1: nothing is due
 	}{
-		"no change":                       {-1, nil, -1},
-		"the very first":                  {-1, []int{10}, 10},
-		"the first after a quiet time":    {0, []int{700}, 700},
-		"soon after a compile":            {0, []int{100}, 600},
-		"waits for quiet":                 {0, []int{100, 300, 500}, 1000},
-		"but not for ever":                {0, []int{100, 500, 900, 1300, 1700, 2100}, 2100},
-		"changes after the first at once": {0, []int{700, 800}, 700},
+		"no change":                          {calm, -1, nil, -1},
+		"the very first":                     {calm, -1, []int{10}, 30},
+		"the first after a quiet time":       {busy, 0, []int{700}, 720},
+		"those that are made with it":        {busy, 0, []int{700, 710, 725}, 745},
+		"but no more":                        {busy, 0, []int{700, 715, 730, 745, 760, 775, 790}, 800},
+		"what the first compile missed":      {calm, 0, []int{1}, 21},
+		"what the second one missed":         {busy, 0, []int{1}, 501},
+		"soon after a compile":               {busy, 0, []int{100}, 600},
+		"waits for quiet":                    {busy, 0, []int{100, 300, 500}, 1000},
+		"but not for ever":                   {busy, 0, []int{100, 500, 900, 1300, 1700, 2100}, 2100},
+		"a quiet time as long as the interval": {busy, 0, []int{500}, 520},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := debounce{interval: 500 * time.Millisecond, maxWait: 2 * time.Second}
 			if c.done >= 0 {
+				if c.before == busy {
+					d.change(at(c.done - 100))
+					d.begin()
+					d.end(at(c.done - 100))
+				}
+				d.change(at(c.done))
 				d.begin()
 				d.end(at(c.done))
 			}

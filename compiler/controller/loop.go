@@ -60,7 +60,7 @@ type Options struct {
 	Announcer announcer
 	// Judge gets what was compiled; nil is allowed.
 	Judge *compiler.Judge
-	// Interval is how long there must be no change before a change soon after another is
+	// Interval is how long there must be no change before a change soon after others is
 	// compiled. MaxWait limits that wait. Zero means the default.
 	Interval, MaxWait time.Duration
 }
@@ -411,8 +411,9 @@ func (r *retry) fail(now time.Time) {
 	r.at = now.Add(r.wait)
 }
 
-// debounce decides when to compile. The first change is compiled at once;
-// further ones wait until there has been none for the interval, but never
+// debounce decides when to compile. Changes after a quiet time are compiled as soon as there has been
+// none for a moment, and so are those that this compile came too early for: who applies a Service and then its Ingress
+// waits for two compiles at most. Further changes wait until there has been none for the interval, but never
 // longer than the maximum wait since the first of them. The zero times are
 // "never". All its methods are given the time.
 type debounce struct {
@@ -420,7 +421,14 @@ type debounce struct {
 
 	first, last time.Time // changes that no compile has covered
 	done        time.Time // the end of the last compile
+	afterQuiet  bool      // the last compile was the first after a quiet time
 }
+
+// A change after a quiet time waits for those that are made with it: for a moment, and no longer than a few.
+const (
+	moment  = 20 * time.Millisecond
+	moments = 5 * moment
+)
 
 // change takes note of a change.
 func (d *debounce) change(now time.Time) {
@@ -435,19 +443,24 @@ func (d *debounce) due() time.Time {
 	if d.first.IsZero() {
 		return time.Time{}
 	}
-	if d.first.Sub(d.done) >= d.interval {
-		return d.first
+	wait, most := d.interval, d.maxWait
+	if d.quiet() || d.afterQuiet {
+		wait, most = min(moment, wait), min(moments, most)
 	}
-	quiet, limit := d.last.Add(d.interval), d.first.Add(d.maxWait)
-	if quiet.After(limit) {
+	calm, limit := d.last.Add(wait), d.first.Add(most)
+	if calm.After(limit) {
 		return limit
 	}
-	return quiet
+	return calm
 }
+
+// quiet reports whether there was a quiet time before the changes.
+func (d *debounce) quiet() bool { return !d.first.IsZero() && d.first.Sub(d.done) >= d.interval }
 
 // begin takes the changes so far as compiled; later ones are new. It returns when
 // the first of them was, zero if there was none.
 func (d *debounce) begin() (first time.Time) {
+	d.afterQuiet = d.quiet()
 	first = d.first
 	d.first, d.last = time.Time{}, time.Time{}
 	return first

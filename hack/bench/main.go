@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +45,7 @@ func run(ctx context.Context, args []string) error {
 	budget := flags.Duration("budget", 20*time.Second, "how long a row of a size is measured, at least three turns")
 	write := flags.String("write", "", "the folder for performance.md, its figures and its chart")
 	load := flags.String("load", "", "what else the machine does meanwhile, for the page")
+	profile := flags.String("cpuprofile", "", "a file for a profile of this process, for rows that need no cluster")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -61,6 +63,17 @@ func run(ctx context.Context, args []string) error {
 		return measureAll(ctx, Figures{Load: *load, Sizes: list, Cells: map[string]map[int]Cell{}}, measured, *budget, *write)
 	}
 	if !slices.ContainsFunc(measured, func(r row) bool { return r.cluster }) {
+		if *profile != "" {
+			file, err := os.Create(*profile)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = file.Close() }()
+			if err := pprof.StartCPUProfile(file); err != nil {
+				return err
+			}
+			defer pprof.StopCPUProfile()
+		}
 		return work()
 	}
 	// The addresses of pods are this machine's there.

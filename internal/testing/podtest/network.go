@@ -272,7 +272,9 @@ func Shim() {
 	case "":
 		return
 	case "pause":
-		select {}
+		for { // a select without cases is a deadlock to Go where it has no other thread
+			_ = syscall.Pause()
+		}
 	}
 	runtime.LockOSThread()
 	var s spec
