@@ -17,16 +17,16 @@ func TestDebounce(t *testing.T) {
 		changes []int
 		want    int // -1: nothing is due
 	}{
-		"no change":                          {calm, -1, nil, -1},
-		"the very first":                     {calm, -1, []int{10}, 30},
-		"the first after a quiet time":       {busy, 0, []int{700}, 720},
-		"those that are made with it":        {busy, 0, []int{700, 710, 725}, 745},
-		"but no more":                        {busy, 0, []int{700, 715, 730, 745, 760, 775, 790}, 800},
-		"what the first compile missed":      {calm, 0, []int{1}, 21},
-		"what the second one missed":         {busy, 0, []int{1}, 501},
-		"soon after a compile":               {busy, 0, []int{100}, 600},
-		"waits for quiet":                    {busy, 0, []int{100, 300, 500}, 1000},
-		"but not for ever":                   {busy, 0, []int{100, 500, 900, 1300, 1700, 2100}, 2100},
+		"no change":                            {calm, -1, nil, -1},
+		"the very first":                       {calm, -1, []int{10}, 30},
+		"the first after a quiet time":         {busy, 0, []int{700}, 720},
+		"those that are made with it":          {busy, 0, []int{700, 710, 725}, 745},
+		"but no more":                          {busy, 0, []int{700, 715, 730, 745, 760, 775, 790}, 800},
+		"what the first compile missed":        {calm, 0, []int{1}, 21},
+		"what the second one missed":           {busy, 0, []int{1}, 501},
+		"soon after a compile":                 {busy, 0, []int{100}, 600},
+		"waits for quiet":                      {busy, 0, []int{100, 300, 500}, 1000},
+		"but not for ever":                     {busy, 0, []int{100, 500, 900, 1300, 1700, 2100}, 2100},
 		"a quiet time as long as the interval": {busy, 0, []int{500}, 520},
 	} {
 		t.Run(name, func(t *testing.T) {
