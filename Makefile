@@ -34,7 +34,7 @@ export AXE_CORE := $(CURDIR)/build/axe/axe.min.js
 
 # Everything is built alike, so that it is compiled once: tests, what tests build, and what is shipped. The detector needs cgo,
 # and has builds of its own.
-export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell PATH="$(PATH)" go env GOFLAGS 2>/dev/null)) -trimpath)
 export CGO_ENABLED := 0
 
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknown)

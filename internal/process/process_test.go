@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -126,4 +127,21 @@ func TestBounded(t *testing.T) {
 		}
 		close(asked)
 	})
+}
+
+// A command that ends soon collects garbage seldom, unless somebody says how often.
+func TestBrief(t *testing.T) {
+	const own = 50
+	defer debug.SetGCPercent(debug.SetGCPercent(own))
+	t.Setenv("AUTOMEMLIMIT", "off")
+	t.Setenv("GOGC", "50")
+	Brief()
+	if got := debug.SetGCPercent(own); got != own {
+		t.Errorf("with GOGC=50 it is %d", got)
+	}
+	t.Setenv("GOGC", "")
+	Brief()
+	if got := debug.SetGCPercent(own); got <= 100 {
+		t.Errorf("without GOGC it is %d", got)
+	}
 }
