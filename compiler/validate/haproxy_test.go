@@ -72,6 +72,7 @@ func TestVerdictLeavesOutTheMachine(t *testing.T) {
 	v := lineMap{places: newPlaces(render.Artifact{})}.verdict(parseOutput(`[WARNING]  (1) : This configuration enables 64 threads running on a total of 2 CPUs. Please do.
 [WARNING]  (1) : This configuration binds 3 threads to a total of 2 CPUs via cpu-map directives. This means that some threads will compete for the same CPU.
 [WARNING]  (1) : resolvers 'hapsnap': can't connect socket for nameserver '10.255.255.53'.
+[WARNING]  (1) : config : parsing [haproxy.cfg:5]: the hash algorithm used for this password takes 10 milliseconds to verify, which can have devastating performance and stability impacts. Please hash this password using a lighter algorithm (one that is compatible with web usage).
 [WARNING]  (1) : config : frontend 'f' has no 'bind' directive.
 `))
 	if len(v.Faults) > 0 || len(v.Warnings) != 1 || v.Warnings[0].Message != "haproxy: frontend 'f' has no 'bind' directive" {

@@ -200,8 +200,9 @@ func (m lineMap) located(faults []fault) []render.Fault {
 }
 
 // ofThisMachine matches what HAProxy says about the machine that checks, on which the configuration
-// will not run: about its processors, and name servers that it cannot reach.
-var ofThisMachine = regexp.MustCompile(`^This configuration (enables \d+ threads running on|binds \d+ threads to) a total of \d+ CPUs|^resolvers '[^']*': can't connect socket for nameserver `)
+// will not run: about its processors, name servers that it cannot reach, and, from 3.4 on, how long it takes to hash a password,
+// which a busy machine takes long for. Passwords of Secrets are not among those that are checked.
+var ofThisMachine = regexp.MustCompile(`^This configuration (enables \d+ threads running on|binds \d+ threads to) a total of \d+ CPUs|^resolvers '[^']*': can't connect socket for nameserver |^the hash algorithm used for this password takes \d+ milliseconds to verify`)
 
 // verdict turns HAProxy's messages into faults and warnings.
 func (m lineMap) verdict(messages []message) Verdict {
