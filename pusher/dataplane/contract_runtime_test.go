@@ -261,7 +261,7 @@ func checkCredentials(t *testing.T, s *subject) {
 func checkCounters(t *testing.T, s *subject) {
 	socket := s.run + "/counted.sock"
 	s.post(t, s.config("n1", `
-frontend counted
+frontend counting
   mode http
   bind unix@`+socket+` mode 600
   http-request return status 500 if { path /fails }
@@ -288,7 +288,7 @@ backend counted
 	eventually(t, func() bool {
 		var err error
 		frontends, err = s.FrontendStatistics(t.Context())
-		return err == nil && slices.Contains(frontends, dataplane.FrontendStatistics{Name: "counted", Requests: 4, Errors: 3, Connections: 4})
+		return err == nil && slices.Contains(frontends, dataplane.FrontendStatistics{Name: "counting", Requests: 4, Errors: 3, Connections: 4})
 	})
 	eventually(t, func() bool {
 		backends, err := s.BackendStatistics(t.Context())
