@@ -45,8 +45,7 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknow
 # detector everything that they protect looks like a race.
 WITHOUT_RACES := compress/flate regexp regexp/syntax go.yaml.in/yaml/... sigs.k8s.io/yaml/... github.com/pjbgp/sha1cd/...
 
-# Programs that tests build with the detector are built with these flags as well. Those of the stories that run on
-# have it, where the tests that can have it do.
+# Programs that tests build with the detector are built with these flags as well.
 export RACE_FLAGS := $(WITHOUT_RACES:%=-gcflags=%=-race=false)
 
 # With the race detector each program would sleep for a second at its end.
