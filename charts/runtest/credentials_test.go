@@ -135,7 +135,7 @@ func (r *release) renewCredentials(t *testing.T, port string) {
 
 // interrupted is how a push fails that meets a Dataplane API while it starts again. The pusher makes
 // it once more.
-var interrupted = regexp.MustCompile(`: unreachable: .*(connection refused|connection reset|EOF)|: unknown outcome: `)
+var interrupted = regexp.MustCompile(`: (unreachable|api unavailable): .*(connection refused|connection reset|EOF)|: unknown outcome: `)
 
 // logged are the lines of a pusher's log with a text.
 func (r *release) logged(pod corev1.Pod, text string) (lines []string) {

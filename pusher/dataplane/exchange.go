@@ -64,7 +64,12 @@ func (c *Client) do(ctx context.Context, k call) (answer, error) {
 
 func (c *Client) exchange(ctx context.Context, k call, access *access) (answer, error) {
 	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	// Go tries again, with a new connection, what met one that the API had closed, where nothing was written or
+	// the method is safe. The last try tells.
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { connected.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}
 	req, err := c.request(httptrace.WithClientTrace(ctx, trace), k)
 	if err != nil {
 		return answer{}, &Error{Op: k.op, Message: err.Error(), kind: ErrRejected, cause: err}

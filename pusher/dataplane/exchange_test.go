@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -224,5 +225,54 @@ func TestUnfolds(t *testing.T) {
 		if err := unfolds([]byte(text)); (err == nil) != ok {
 			t.Errorf("unfolds(%.40q): %v, want ok=%v", text, err, ok)
 		}
+	}
+}
+
+// An API that stops closes connections that the client keeps, and takes no more. A question is asked once more, with
+// a connection that nobody takes; a write is not, as it may have been read.
+func TestAPIStopsBetweenTwoCalls(t *testing.T) {
+	get := func(c *Client) error { _, err := c.Raw(t.Context()); return err }
+	for name, tt := range map[string]struct {
+		call func(*Client) error
+		want error
+	}{
+		"a question": {get, ErrUnreachable},
+		"a write": {func(c *Client) error {
+			_, err := c.PostRaw(t.Context(), []byte("global\n"), PostOptions{Version: 1})
+			return err
+		}, ErrUnknownOutcome},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				in := bufio.NewReader(conn)
+				for range 2 {
+					request, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, request.Body)
+					if listener.Close() == nil {
+						_, _ = io.WriteString(conn, head200+"Content-Length: 7\r\n\r\nglobal\n")
+					}
+				}
+			}()
+			c, err := New(Options{URL: "http://" + listener.Addr().String()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := get(c); err != nil {
+				t.Fatal(err)
+			}
+			checkClass(t, tt.call(c), tt.want)
+		})
 	}
 }
