@@ -111,8 +111,8 @@ compare-api: deps ## print where the double of the Dataplane API answers otherwi
 WITH_HAPROXY = go list $$(grep -rlE --include='*.go' --exclude-dir=build --exclude-dir=tools '"HAPROXY"|/internal/testing/(dataplane|image)test"' . | xargs -n1 dirname | sort -u) | grep -vE '/(charts/(charttest|runtest)|internal/layers)$$'
 
 # Stories about commands, stores and clusters, in which HAProxy checks a configuration or runs as ever: what they tell,
-# another haproxy does not change. The test of the memo starts none, and is long.
-SKIP_3_0 := TestStories/^(act|cluster|completion|diff|fn|gitops|hapsnap|journal|kinds|migrate|mistakes|page|pin_missing|render|rollback|status|store|trace|fault_(compiler|disk|git|live|manifests|most|pusher|sigterm|two|wrong)|compile_(bad|classes|configuration|empty|errors|multiple|run|same|secrets|status|unknown|usage))|^TestMemoNeverShows$$
+# another haproxy does not change. The tests of the memo and of pushers that are killed start none, and are long.
+SKIP_3_0 := TestStories/^(act|cluster|completion|diff|fn|gitops|hapsnap|journal|kinds|migrate|mistakes|page|pin_missing|render|rollback|status|store|trace|fault_(compiler|disk|git|live|manifests|most|pusher|sigterm|two|wrong)|compile_(bad|classes|configuration|empty|errors|multiple|run|same|secrets|status|unknown|usage))|^TestMemoNeverShows$$|^TestFailureKilled
 
 # Without the race detector, which has seen the same code by then.
 .PHONY: test-3.0

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/request"
@@ -46,7 +47,6 @@ type archive struct {
 	last      listing
 	reading   chan struct{} // closed when the reading ends that is under way, nil for none
 	asked     time.Time     // when the last reading ended
-	wanted    snapshots.ID  // whose manifest is being read for the header
 	manifests *memory[snapshots.ID, snapshots.Manifest]
 	contents  *memory[snapshots.ID, snapshots.Snapshot]
 	tables    *memory[snapshots.ID, readSnapshot]
@@ -54,18 +54,28 @@ type archive struct {
 	touches   *memory[snapshots.ID, touch]
 	commits   *memory[snapshots.ID, string]
 	comparing chan struct{} // held by who compares
-	tabling   bool          // routes are being read that nobody waits for
-	tabled    time.Time     // when that ended last
+	awaited   map[any]*awaited
+	tabling   chan time.Time // holds when routes were last read that nobody waits for; empty while that goes on
+}
+
+// awaited is something that is read for who does not wait.
+type awaited struct {
+	underWay bool
+	ended    time.Time // when it was last read
+	err      error     // why that failed
 }
 
 func newArchive(ctx context.Context, store Store, changed func()) *archive {
-	return &archive{
+	a := &archive{
 		store: store, ctx: ctx, changed: changed, turn: make(chan struct{}, 1),
 		manifests: newMemory[snapshots.ID, snapshots.Manifest](keptManifests), contents: newMemory[snapshots.ID, snapshots.Snapshot](keptSnapshots),
 		tables:   newMemory[snapshots.ID, readSnapshot](keptTables),
 		compared: newMemory[[2]snapshots.ID, compared](keptSnapshots), touches: newMemory[snapshots.ID, touch](5 * mostSearched),
 		commits: newMemory[snapshots.ID, string](keptManifests), comparing: make(chan struct{}, 1),
+		awaited: map[any]*awaited{}, tabling: make(chan time.Time, 1),
 	}
+	a.tabling <- time.Time{}
+	return a
 }
 
 // listing is what a store says: its snapshots, its channel and its journal.
@@ -88,7 +98,7 @@ var errNoStore = errors.New("no store is named")
 var errNoAnswer = errors.New("the store has not answered yet")
 
 // errNotRead is the error of what nobody has read yet, for who waits for no store.
-var errNotRead = errors.New("it was not read yet")
+var errNotRead = errors.New(report.NotRead)
 
 // nowait is the key of a context for who takes what is known, and waits for no store.
 type nowait struct{}
@@ -107,8 +117,11 @@ func (a *archive) listing(ctx context.Context) listing {
 	}
 	last, reading := a.last, a.reading
 	a.mu.Unlock()
-	if reading == nil || !last.at.IsZero() || last.err != nil || ctx.Value(nowait{}) != nil {
+	switch {
+	case reading == nil || !last.at.IsZero() || last.err != nil:
 		return last
+	case ctx.Value(nowait{}) != nil:
+		return listing{err: errNotRead}
 	}
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -196,25 +209,62 @@ func (a *archive) manifest(ctx context.Context, id snapshots.ID) (snapshots.Mani
 
 // known returns the manifest of a snapshot if it is in memory. Else it begins to read it, for the next time.
 func (a *archive) known(id snapshots.ID) (snapshots.Manifest, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	m, ok := a.manifests.get(id)
-	if !ok && a.store != nil && !id.IsZero() && a.wanted != id {
-		a.wanted = id
-		a.jobs.Go(func() {
-			ctx, cancel := context.WithTimeout(a.ctx, readTimeout)
-			defer cancel()
+	if id.IsZero() {
+		return snapshots.Manifest{}, false
+	}
+	m, err := a.manifestOf(withoutWaiting(), id)
+	return m, err == nil
+}
+
+// manifestOf returns the manifest of a snapshot that a page is about: for who does not wait, it is read for the next time.
+func (a *archive) manifestOf(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
+	m, err := a.manifest(ctx, id)
+	if errors.Is(err, errNotRead) {
+		type manifestOf snapshots.ID
+		err = a.later(manifestOf(id), func(ctx context.Context) error {
 			_, err := a.manifest(ctx, id)
-			a.mu.Lock()
-			a.wanted = snapshots.ID{}
-			a.mu.Unlock()
-			if err == nil {
-				a.changed()
-			}
+			return err
 		})
 	}
-	return m, ok
+	return m, err
 }
+
+// mostAwaited is how many things are remembered that were read for who does not wait.
+const mostAwaited = 1000
+
+// later has something read for who does not wait, and says that there is something new when it was. The error is
+// [errNotRead], or why it could not be read the last time. It is read again after a while at the earliest.
+func (a *archive) later(of any, read func(ctx context.Context) error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w, known := a.awaited[of]
+	if !known {
+		if len(a.awaited) >= mostAwaited {
+			maps.DeleteFunc(a.awaited, func(_ any, w *awaited) bool { return !w.underWay })
+		}
+		w = &awaited{err: errNotRead}
+		a.awaited[of] = w
+	}
+	if w.underWay || time.Since(w.ended) < listingAge { // the renderer comes again
+		return w.err
+	}
+	w.underWay = true
+	a.jobs.Go(func() {
+		ctx, cancel := context.WithTimeout(a.ctx, readTimeout)
+		defer cancel()
+		err := read(ctx)
+		a.mu.Lock()
+		if w.underWay, w.ended, w.err = false, time.Now(), err; err == nil {
+			w.err = errNotRead // whoever asks again finds it, unless it had to make room meanwhile
+		}
+		a.mu.Unlock()
+		a.changed()
+	})
+	return w.err
+}
+
+// withoutWaiting is the context of who takes what is in memory.
+func withoutWaiting() context.Context { return context.WithValue(context.Background(), nowait{}, true) }
 
 // snapshot returns a snapshot.
 func (a *archive) snapshot(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error) {
@@ -363,7 +413,7 @@ func chooseManifest(ctx context.Context, q query) (chosen, snapshots.Manifest, e
 	if err != nil {
 		return of, snapshots.Manifest{}, err
 	}
-	m, err := q.archive.manifest(ctx, of.ID)
+	m, err := q.archive.manifestOf(ctx, of.ID)
 	return of, m, err
 }
 
@@ -399,6 +449,10 @@ const keptTables = 2
 func (a *archive) routes(ctx context.Context, id snapshots.ID) (readSnapshot, error) {
 	if read, ok := a.tables.get(id); ok {
 		return read, nil
+	}
+	if ctx.Value(nowait{}) != nil && a.store != nil {
+		type routesOf snapshots.ID
+		return readSnapshot{}, a.later(routesOf(id), func(ctx context.Context) error { return a.readRoutes(ctx, id) })
 	}
 	s, err := a.snapshot(ctx, id)
 	if err != nil {
@@ -437,24 +491,21 @@ func tableOf(s snapshots.Snapshot) (read readSnapshot, err error) {
 	return read, nil
 }
 
-// routesKnown returns a snapshot with its routes if it is in memory. Else it begins to read it, for the next time.
-func (a *archive) routesKnown(id snapshots.ID) (readSnapshot, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	read, ok := a.tables.get(id)
-	if !ok && a.store != nil && !id.IsZero() && !a.tabling && time.Since(a.tabled) > listingAge {
-		a.tabling = true
-		a.jobs.Go(func() {
-			ctx, cancel := context.WithTimeout(a.ctx, readTimeout)
-			defer cancel()
-			_, err := a.routes(ctx, id)
-			a.mu.Lock()
-			a.tabling, a.tabled = false, time.Now()
-			a.mu.Unlock()
-			if err == nil {
-				a.changed()
-			}
-		})
+// readRoutes reads the routes of a snapshot for who does not wait. There is a pause between two, as they take a processor
+// and may make room for each other again and again, where people look at more snapshots than are kept.
+func (a *archive) readRoutes(ctx context.Context, id snapshots.ID) error {
+	var last time.Time
+	select {
+	case last = <-a.tabling:
+	case <-ctx.Done():
+		return errNoAnswer
 	}
-	return read, ok
+	defer func() { a.tabling <- time.Now() }()
+	select {
+	case <-time.After(time.Until(last.Add(listingAge))):
+	case <-ctx.Done():
+		return errNoAnswer
+	}
+	_, err := a.routes(ctx, id)
+	return err
 }

@@ -330,8 +330,8 @@ func (v *fleetView) closed(q query, l listing) {
 	if runs.IsZero() || !slices.Contains(l.view.IDs, runs) {
 		return
 	}
-	read, known := q.archive.routesKnown(runs)
-	if !known {
+	read, err := q.archive.routes(withoutWaiting(), runs)
+	if err != nil { // it is read for the next time
 		return
 	}
 	by, hosts := q.servedBy(read, chosen{ID: runs, Now: true}), map[string]bool{}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -96,6 +97,7 @@ type made struct {
 	title string
 	code  int
 	parts []rendered // those of the frame first
+	waits bool       // for what is being read: all but the frame stays what it was
 }
 
 // query returns what an address asks for, of what is known now.
@@ -146,6 +148,7 @@ func (s *Server) make(ctx context.Context, a address) (out made) {
 	data, err := a.page.data(ctx, q)
 	if err != nil {
 		says := problemOf(err)
+		out.waits = errors.Is(err, errNotRead)
 		out.code, out.title = says.code, "Not shown"
 		add(part{name: "problem", class: "wide trouble"}, map[string]string{"Text": says.text, "Hint": says.hint})
 		return out

@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -205,7 +206,7 @@ func snapshotOf(ctx context.Context, q query) (snapshotView, error) {
 	if err != nil {
 		return snapshotView{}, err
 	}
-	m, err := q.archive.manifest(ctx, id)
+	m, err := q.archive.manifestOf(ctx, id)
 	if err != nil {
 		return snapshotView{}, gone(id, err)
 	}
@@ -231,6 +232,9 @@ func snapshotOf(ctx context.Context, q query) (snapshotView, error) {
 
 // gone says that a snapshot cannot be had.
 func gone(id snapshots.ID, err error) error {
+	if errors.Is(err, errNotRead) {
+		return err
+	}
 	return notFound(id.String()+" cannot be read: "+report.FirstLine(err.Error(), report.LongestMessage), "A snapshot may have been removed since the page was made, or the store is damaged: hapsnap verify says more.")
 }
 

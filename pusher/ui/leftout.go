@@ -89,7 +89,7 @@ func (q query) leftOut(m snapshots.Manifest, of chosen) []leftOut {
 	out := []leftOut{}
 	told := map[string]bool{}
 	if of.Now {
-		report, _, _ := q.compiler.status(context.WithValue(context.Background(), nowait{}, true))
+		report, _, _ := q.compiler.status(withoutWaiting())
 		for _, f := range report.Found {
 			l := leftOut{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Field: f.Field, Reason: f.Reason, Hint: f.Hint, Since: f.Since, Place: placeOf(f.File, f.Line), Instead: insteadOf(f.Reason)}
 			told[l.Object()] = true
@@ -152,7 +152,7 @@ func (q query) sinceWhen(ctx context.Context, objects []leftOut, of snapshots.ID
 
 // leftOutCount is how many objects are left out of what runs, as far as that is in memory.
 func leftOutCount(q query) int {
-	ctx := context.WithValue(context.Background(), nowait{}, true)
+	ctx := withoutWaiting()
 	l := q.archive.listing(ctx)
 	m, ok := q.archive.known(q.runs(l))
 	if !ok {

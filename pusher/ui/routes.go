@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -54,6 +55,9 @@ func routesData(ctx context.Context, q query) (any, error) {
 	}
 	if err == nil && p.Asked {
 		p.Answer, err = q.answer(ctx, p.Form, of)
+	}
+	if errors.Is(err, errNotRead) {
+		return nil, err
 	}
 	if err != nil {
 		says := problemOf(err)

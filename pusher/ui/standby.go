@@ -155,7 +155,7 @@ func (s *Server) withLeader(f Fleet) Fleet {
 	if !f.Status.Standby || s.standby.ask == nil {
 		return f
 	}
-	leader, err := s.standby.leader(context.WithValue(context.Background(), nowait{}, true))
+	leader, err := s.standby.leader(withoutWaiting())
 	said := f.Status.Channel.Message
 	switch {
 	case err != nil:

@@ -195,6 +195,9 @@ func (h *hub) update(ctx context.Context, t *topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renders++
+	if m.waits {
+		m.parts = slices.Concat(m.parts[:len(frameParts)], t.parts[min(len(t.parts), len(frameParts)):])
+	}
 	before := map[string]rendered{}
 	for _, p := range t.parts {
 		before[p.Name] = p

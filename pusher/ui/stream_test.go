@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/report"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // generous is how long a test waits for what is to happen.
@@ -114,6 +115,35 @@ func TestALostStreamHeals(t *testing.T) {
 	u.until("edge-three")
 	if !strings.HasPrefix(u.lastID, strings.Split(w.lastID, "-")[0]) {
 		t.Errorf("%s after %s", u.lastID, w.lastID)
+	}
+}
+
+// A page that is followed goes on to another snapshot, which is read meanwhile, and says so where that cannot be read.
+func TestAPageFollowsTheFleetToASnapshot(t *testing.T) {
+	t.Parallel()
+	first, second, lost := shop(1), shop(2), shop(3)
+	store := storeOf(first, second, lost)
+	delete(store.stored, lost.ID())
+	latest := NewLatest()
+	runs := func(id snapshots.ID) {
+		f := shopFleet(id)()
+		latest.Set(f)
+	}
+	runs(first.ID())
+	s := serve(t, server(t, Source{Channel: "edge", Fleet: latest.Fleet, Follow: latest.Follow, Store: store}))
+	for _, page := range []string{"/routes?scheme=http&host=shop.example.com&path=/", "/certificates"} {
+		runs(first.ID())
+		v := view(t, s.URL, page, "")
+		v.until(short(first.ID()) + ", which the fleet runs")
+		runs(second.ID())
+		if all := v.until(short(second.ID()) + ", which the fleet runs"); strings.Contains(all, "not read") {
+			t.Errorf("%s: the page was empty meanwhile: %s", page, all)
+		}
+		runs(lost.ID())
+		v.until("not found")
+		runs(first.ID())
+		v.until(short(first.ID()) + ", which the fleet runs")
+		v.end()
 	}
 }
 
