@@ -62,7 +62,6 @@ than a comment may be.`,
 const differ = 1
 
 func (f *diffFlags) run(cmd *cobra.Command, a, b string) error {
-	process.Brief()
 	sides := sideReader{flags: f, cmd: cmd, now: time.Now(), end: func() {}, files: compiler.Files("")}
 	defer func() { sides.end() }()
 	from, err := sides.read(a)

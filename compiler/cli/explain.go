@@ -48,7 +48,6 @@ explain request says who answers a request, and why.`,
 }
 
 func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
-	process.Brief()
 	var places []explain.Place
 	for _, text := range args {
 		place, err := explain.ParsePlace(text)

@@ -97,7 +97,6 @@ type explained struct {
 }
 
 func (f *requestFlags) run(cmd *cobra.Command, args []string, now time.Time) error {
-	process.Brief()
 	method := ""
 	if len(args) == 2 {
 		method = args[0]

@@ -68,7 +68,6 @@ the latter it exits with 3. A route whose protection cannot be moved is closed: 
 }
 
 func (f *migrateFlags) run(cmd *cobra.Command) error {
-	process.Brief()
 	switch {
 	case f.manifests == "":
 		return process.WithHint(process.Usage("no manifests are named"), "use -f DIR")

@@ -66,7 +66,6 @@ A store is one of
 }
 
 func (f *renderFlags) run(cmd *cobra.Command) error {
-	process.Brief()
 	stderr := cmd.ErrOrStderr()
 	log, err := f.log.Logger(stderr)
 	if err != nil {

@@ -43,7 +43,6 @@ if a test fails or is not valid.`,
 }
 
 func (f *testFlags) test(cmd *cobra.Command, paths []string) error {
-	process.Brief()
 	tests, err := f.find(cmd.ErrOrStderr(), paths)
 	if err != nil {
 		return err

@@ -429,7 +429,7 @@ func newHost(store func(w *world) string) func(context.Context, *world) (Cell, e
 
 // newRoute is newHost in a cluster of HTTPRoutes.
 func newRoute(ctx context.Context, w *world) (Cell, error) {
-	r := &world{bench: w.bench, n: w.n, objects: worlds.Routes(w.n), set: w.set, config: w.config}
+	r := w.of(w.n, worlds.Routes(w.n))
 	return newHost(func(w *world) string { return "dir:" + filepath.Join(w.dir, fmt.Sprint("routes-", w.n)) })(ctx, r)
 }
 

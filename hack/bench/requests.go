@@ -41,8 +41,7 @@ func canaryRequests(ctx context.Context, w *world) (showing, error) {
 	var took [2][]float64
 	for n, in := range []inputs.Inputs{objects, canaries} {
 		var err error
-		side := &world{bench: w.bench, n: w.n, objects: in, set: w.set, config: w.config}
-		if took[n], err = requestCosts(ctx, side, worlds.Host(without), worlds.Host(with)); err != nil {
+		if took[n], err = requestCosts(ctx, w.of(w.n, in), worlds.Host(without), worlds.Host(with)); err != nil {
 			return nil, err
 		}
 	}

@@ -48,19 +48,24 @@ func newWorld(b *bench, n int) *world {
 	return &world{bench: b, n: n, objects: worlds.Ingresses(n), set: set, config: config.Default()}
 }
 
+// of is a world of other objects, with the same templates and configuration.
+func (w *world) of(n int, objects inputs.Inputs) *world {
+	return &world{bench: w.bench, n: n, objects: objects, set: w.set, config: w.config}
+}
+
 // small is what the fleet runs.
 func (w *world) small() *world {
-	return &world{bench: w.bench, n: fleetWorld, objects: worlds.Ingresses(fleetWorld), set: w.set, config: w.config}
+	return w.of(fleetWorld, worlds.Ingresses(fleetWorld))
 }
 
 // sharing is a world of another size, in which so many Ingresses share a certificate.
 func (w *world) sharing(n, perCertificate int) *world {
-	return &world{bench: w.bench, n: n, objects: worlds.IngressesSharing(n, perCertificate), set: w.set, config: w.config}
+	return w.of(n, worlds.IngressesSharing(n, perCertificate))
 }
 
 // atEdges is the world as instances of this machine run it, each at an address of its own.
 func (w *world) atEdges() *world {
-	e := &world{bench: w.bench, n: w.n, objects: w.objects, set: w.set, config: w.config}
+	e := w.of(w.n, w.objects)
 	e.config.Bind.Addresses = []string{"${BIND_ADDRESS}"}
 	e.config.HTTP.Port, e.config.HTTPS.Port = httpPort, httpsPort
 	e.config.Status.Port = 0

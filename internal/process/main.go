@@ -100,6 +100,7 @@ func Main(root *cobra.Command) int {
 	context.AfterFunc(ctx, stop)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
+	brief()
 	err := root.ExecuteContext(ctx)
 	report(root.ErrOrStderr(), root.Name(), err)
 	return Code(ctx, err)
@@ -250,29 +251,40 @@ func takesArguments(cmd *cobra.Command) bool {
 	return cmd.ValidateArgs([]string{""}) == nil || cmd.ValidateArgs([]string{"", ""}) == nil
 }
 
-// Started sets the memory limit of Go (GOMEMLIMIT) to nine tenths of the container's, so that Go
-// collects garbage before the kernel kills the process. It logs the version, the limits and the digest
+// Started is for programs that run on. It sets the memory limit of Go (GOMEMLIMIT) to nine tenths of the container's, so that Go
+// collects garbage before the kernel kills the process, and is [Lasting]. It logs the version, the limits and the digest
 // of the configuration of the program. AUTOMEMLIMIT sets another ratio, such as 0.8, or off. GOMEMLIMIT
 // comes first where it is set. The Go runtime itself finds out how many CPUs to use (GOMAXPROCS).
 func Started(log *slog.Logger, configuration []byte) {
 	if _, err := memlimit.Set(); err != nil {
 		log.Debug("memory limit not set", "err", err)
 	}
+	Lasting()
 	log.Info("started", "version", Version(), "memory", memoryLimit(), "cpus", runtime.GOMAXPROCS(0), "configuration", digestOf(configuration))
 }
 
-// briefGarbage is how much garbage a command may make before Go collects it, in percent of what is in use.
-const briefGarbage = 400
+// briefGarbage is how much garbage a command may make before Go collects it, in percent of what is in use; lastingGarbage
+// is Go's own setting, for programs that run on.
+const (
+	briefGarbage   = 400
+	lastingGarbage = 100
+)
 
-// Brief has Go collect garbage less often: for commands that read, answer and end, of whose time the
-// collection is up to a third. Where the container has a memory limit, Go keeps to it as in [Started]. GOGC comes first
-// where it is set.
-func Brief() {
-	if os.Getenv("GOGC") != "" {
-		return
-	}
+// brief has Go collect garbage less often: most commands read, answer and end, and the collection is up to a third of
+// their time. Where the container has a memory limit, Go keeps to it as in [Started].
+func brief() {
 	_, _ = memlimit.Set() // without a limit there is none to keep to
-	debug.SetGCPercent(briefGarbage)
+	collect(briefGarbage)
+}
+
+// Lasting has Go collect garbage as ever, for a program that runs on.
+func Lasting() { collect(lastingGarbage) }
+
+// collect sets how much garbage is made before Go collects it. GOGC comes first where it is set.
+func collect(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
 }
 
 // none is what the log says of a limit or a configuration that there is not.

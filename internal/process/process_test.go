@@ -129,19 +129,34 @@ func TestBounded(t *testing.T) {
 	})
 }
 
-// A command that ends soon collects garbage seldom, unless somebody says how often.
-func TestBrief(t *testing.T) {
+// A command that ends soon collects garbage seldom, and one that runs on as ever, unless somebody says how often.
+func TestGarbage(t *testing.T) {
 	const own = 50
 	defer debug.SetGCPercent(debug.SetGCPercent(own))
 	t.Setenv("AUTOMEMLIMIT", "off")
-	t.Setenv("GOGC", "50")
-	Brief()
-	if got := debug.SetGCPercent(own); got != own {
-		t.Errorf("with GOGC=50 it is %d", got)
-	}
-	t.Setenv("GOGC", "")
-	Brief()
-	if got := debug.SetGCPercent(own); got <= 100 {
-		t.Errorf("without GOGC it is %d", got)
+	for _, tt := range []struct {
+		name, set string
+		runsOn    bool
+		want      int
+	}{
+		{"a command that ends, with GOGC=50", "50", false, own},
+		{"a command that ends", "", false, briefGarbage},
+		{"one that runs on, with GOGC=50", "50", true, own},
+		{"one that runs on", "", true, lastingGarbage},
+	} {
+		t.Setenv("GOGC", tt.set)
+		debug.SetGCPercent(own)
+		root := &cobra.Command{Use: "program", Run: func(*cobra.Command, []string) {
+			if tt.runsOn {
+				Started(slog.New(slog.DiscardHandler), nil)
+			}
+		}}
+		root.SetArgs([]string{})
+		if code := Main(root); code != ExitOK {
+			t.Fatalf("%s ended with %d", tt.name, code)
+		}
+		if got := debug.SetGCPercent(own); got != tt.want {
+			t.Errorf("%s: garbage of %d %%, want %d", tt.name, got, tt.want)
+		}
 	}
 }

@@ -122,6 +122,7 @@ func (f *uiFlags) run(cmd *cobra.Command) error {
 	if err := f.pageFlags.check(); err != nil {
 		return err
 	}
+	process.Lasting()
 	log, err := f.log.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
