@@ -126,6 +126,7 @@ func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short boo
 	if short {
 		bound.Config = onePerText(bound.Config)
 	}
+	bound.Files = shareCertificates(bound.Files, short)
 	if err := in.stage(bound); err != nil {
 		return Verdict{}, err
 	}
@@ -219,7 +220,7 @@ var (
 	innerForm = regexp.MustCompile(`parsing \[([^\]:]+):(\d+)\]\s*:?\s*`)
 	// A message about a bind line names its place at its end.
 	endForm = regexp.MustCompile(` at \[([^\]:]+):(\d+)\]\.?$`)
-	atForm  = regexp.MustCompile(` at line (\d+) of file '([^']+)'`)
+	atForm  = regexp.MustCompile(` at line (\d+) of file '([^']+)'|error processing line (\d+) in file '([^']+)' : `)
 	// HAProxy prints this after every error; it says nothing.
 	summaryForm = regexp.MustCompile(`^(Error\(s\) found in configuration file|Fatal errors found in configuration)`)
 	// HAProxy 3.1 and later say this of every script, unless a setting that older ones do not know
@@ -228,10 +229,15 @@ var (
 )
 
 // parseOutput reads what haproxy -c wrote to stderr. A message of several lines shows the line at fault
-// there, which users see anyway: only its first line is kept.
+// there, which users see anyway: only its first line is kept, and the next one where the first does not say more than
+// where.
 func parseOutput(stderr string) []message {
 	var out []message
-	for line := range strings.Lines(stderr) {
+	lines := strings.SplitAfter(stderr, "\n")
+	for i, line := range lines {
+		if strings.HasSuffix(line, "' : \n") && i+1 < len(lines) && strings.HasPrefix(lines[i+1], "  ") {
+			line = line[:len(line)-1] + strings.TrimSpace(lines[i+1])
+		}
 		m := messageForm.FindStringSubmatch(strings.TrimRight(line, "\n"))
 		if m == nil || m[1] == "NOTICE" || summaryForm.MatchString(m[4]) || scriptForm.MatchString(m[4]) {
 			continue
@@ -245,8 +251,8 @@ func parseOutput(stderr string) []message {
 // inner moves to the place in a map or a crt-list, if the message names one.
 func (m message) inner() message {
 	if at := atForm.FindStringSubmatch(m.Text); at != nil {
-		m.Line, _ = strconv.Atoi(at[1])
-		m.File, m.Text = at[2], tidy(strings.Replace(m.Text, at[0], "", 1))
+		m.Line, _ = strconv.Atoi(at[1] + at[3])
+		m.File, m.Text = at[2]+at[4], tidy(strings.Replace(m.Text, at[0], "", 1))
 	} else if end := endForm.FindStringSubmatch(m.Text); end != nil && m.File == "" {
 		m.Line, _ = strconv.Atoi(end[2])
 		m.File, m.Text = end[1], tidy(strings.Replace(m.Text, end[0], "", 1))

@@ -25,6 +25,9 @@ func TestParseOutput(t *testing.T) {
 [ALERT]    (24376) : Proxy 'f': unable to find required default_backend: 'no'.
 [ALERT]    (24376) : config : parsing [haproxy.cfg:9] : 'bind *:8443' in section 'frontend' : 'crt-list' : parsing [/s/general/bad.crtlist:2]: unknown ssl keyword bogus
 [ALERT]    (24376) : config : parsing [haproxy.cfg:10] : invalid args in converter 'map_ip' : 'a' is not a valid IPv4 or IPv6 address at line 1 of file '/s/maps/bad.map'.
+[ALERT]    (24376) : config : parsing [haproxy.cfg:8] : 'bind unix@f.sock' in section 'frontend' : 
+  'crt-list' : error processing line 5 in file '/s/general/bad.crtlist' : No Private Key found in '/s/certs/ca.pem.key'.
+  unable to load SSL private key into SSL Context '/s/certs/ca.pem': passed a null parameter.
 [WARNING]  (24376) : config : hlua: please set "tune.lua.bool-sample-conversion" tunable to either "normal" or "pre-3.1-bug" explicitly to avoid ambiguities.
 [ALERT]    (24376) : config : Error(s) found in configuration file : haproxy.cfg
 [ALERT]    (24376) : config : Fatal errors found in configuration.
@@ -38,6 +41,7 @@ func TestParseOutput(t *testing.T) {
 		{"ALERT", "", 0, "Proxy 'f': unable to find required default_backend: 'no'"},
 		{"ALERT", "/s/general/bad.crtlist", 2, "'bind *:8443' in section 'frontend' : 'crt-list' : unknown ssl keyword bogus"},
 		{"ALERT", "/s/maps/bad.map", 1, "invalid args in converter 'map_ip' : 'a' is not a valid IPv4 or IPv6 address"},
+		{"ALERT", "/s/general/bad.crtlist", 5, "'bind unix@f.sock' in section 'frontend' : 'crt-list' : No Private Key found in '/s/certs/ca.pem.key'"},
 	}
 	if diff := cmp.Diff(want, parseOutput(output)); diff != "" {
 		t.Error(diff)

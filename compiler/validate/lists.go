@@ -1,0 +1,71 @@
+package validate
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// HAProxy takes some 2 ms to read a certificate and its key, and to see whether they belong together: for a thousand
+// of them several times as long as for the configuration. When a draft is checked, they all are the few that we
+// made, so that each of these is read once, however many Secrets it stands for. HAProxy still looks at each line of each
+// crt-list, with all of its options and names.
+
+// listForm matches a line of a crt-list that HAProxy reads as we do: a file with nothing unusual in its name, options in
+// brackets or none, and the rest.
+var listForm = regexp.MustCompile(`^(/[A-Za-z0-9._/-]+)( \[[^][#"'\\]*\])?((?: .*)?)$`)
+
+// plainNames matches names of servers about which HAProxy has nothing to say.
+var plainNames = regexp.MustCompile(`^(?: (?:\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$`)
+
+// shareCertificates returns the files of a bound configuration with crt-lists whose lines name the first of the
+// certificates with the same content. With onePerText there is one line of those that have the same certificate and options, and
+// nothing but plain names; the others are empty. All lines keep their numbers.
+func shareCertificates(files []bind.File, onePerText bool) []bind.File {
+	first, same := map[string]string{}, map[string]string{} // the path by content, and by another path
+	for _, f := range files {
+		if f.Kind != bind.CertificateFile {
+			continue
+		}
+		path, known := first[string(f.Content)]
+		if !known {
+			path = f.Path
+			first[string(f.Content)] = path
+		}
+		same[f.Path] = path
+	}
+	out := slices.Clone(files)
+	for i, f := range files {
+		if strings.HasSuffix(f.Source, ".crtlist") {
+			out[i].Content = shareInList(f.Content, same, onePerText)
+		}
+	}
+	return out
+}
+
+func shareInList(list []byte, same map[string]string, onePerText bool) []byte {
+	type text struct{ certificate, options string }
+	known := map[text]bool{}
+	lines := bytes.Split(list, []byte("\n"))
+	for i, line := range lines {
+		m := listForm.FindSubmatch(line)
+		if m == nil {
+			continue
+		}
+		shared, ok := same[string(m[1])]
+		if !ok {
+			continue
+		}
+		key := text{shared, string(m[2])}
+		if onePerText && known[key] && plainNames.Match(m[3]) {
+			lines[i] = nil
+			continue
+		}
+		known[key] = true
+		lines[i] = slices.Concat([]byte(shared), m[2], m[3])
+	}
+	return bytes.Join(lines, []byte("\n"))
+}

@@ -1,0 +1,178 @@
+package validate_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// HAProxy reads one certificate of each kind, however many Secrets there are. It looks at a line for each Secret of what is published, and at
+// few of what is not.
+func TestHAProxyReadsFewCertificates(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	haproxy, asked := filepath.Join(dir, "haproxy"), filepath.Join(dir, "asked")
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" != -c ] || cat general/https*.crtlist >%s\nexec %s \"$@\"\n", asked, cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err := os.WriteFile(haproxy, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	check, err := validate.Find(t.Context(), haproxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secrets = 100
+	in := withCertificates(t, upTo(secrets)...)
+	in.Keys[snapshots.SecretName{Namespace: "shop", Name: "tls-007"}] = validate.RSA
+	for onePerText, most := range map[bool]int{false: secrets + 10, true: 10} {
+		in.OnePerText = onePerText
+		accepted(t, check, in)
+		text, err := os.ReadFile(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, lines := map[string]bool{}, 0
+		for line := range strings.Lines(string(text)) {
+			if words := strings.Fields(line); len(words) > 0 {
+				files[words[0]] = true
+				lines++
+			}
+		}
+		if len(files) != 2 || lines > most || !onePerText && lines < secrets {
+			t.Errorf("one of each text: %t: %d lines name %d certificates:\n%s", onePerText, lines, len(files), text)
+		}
+	}
+}
+
+// listLines are lines of a crt-list, some of which HAProxy refuses, some of which it warns of, and some that only look like it. FILE is that of a certificate.
+var listLines = []string{
+	"FILE [verify maybe] a.example", "FILE [verify required] a.example", "FILE [nothing] a.example", "FILE [ssl-min-ver TLSv9] a.example", "FILE [alpn] a.example", "FILE [alpn h2] a.example",
+	"FILE [alpn h2,http/1.1 ssl-min-ver TLSv1.2] a.example", "FILE [ssl-min-ver TLSv1.3 ssl-max-ver TLSv1.0] a.example", "FILE [ca-file nothing.pem verify required] a.example",
+	"FILE [ciphers NOTHING] a.example", "FILE [ciphersuites NOTHING] a.example", "FILE [curves nothing] a.example", "FILE [ecdhe nothing] a.example", "FILE [no-ca-names] a.example", "FILE [allow-0rtt] a.example",
+	"FILE [] a.example", "FILE [alpn h2", "FILE alpn h2] a.example", "FILE [alpn h2]a.example", "FILE[alpn h2] a.example", "FILE [alpn h2] [alpn h2] a.example", "FILE  [alpn h2]  a.example",
+	"FILE", "FILE !*", "FILE *", "FILE !", "FILE a*b.example", "FILE *.example !x.example", "FILE !x.example", "FILE a.example !a.example", "FILE a.example a.example", "FILE A.EXAMPLE", "FILE .example", "FILE -",
+	"FILE \"a.example\"", "FILE 'a.example'", "FILE a\\ b", "FILE a.example # b.example", "FILE a.example#b", "FILE\ta.example", " FILE a.example", "FILE a.example ", "FILE a.example\r", "# FILE a.example", "", " ",
+	"FILE a_b.example", "FILE a/b", "FILE a:b", "FILE $HOME", "FILE ${HOME}", "FILE münchen.example", "FILE " + strings.Repeat("a", 300), "FILE" + strings.Repeat(" a.example", 200),
+	"certs/ca.pem a.example", "FILE certs/b.pem",
+}
+
+// atList matches the place that HAProxy names for what is wrong with a crt-list.
+var atList = regexp.MustCompile(`list[^/\s:]*\.crtlist:(\d+)\]|line (\d+) [^\n]*file '[^']*list[^/']*\.crtlist'`)
+
+// HAProxy says of lists whose lines name few certificates what it says of those whose lines name one for each
+// Secret: it accepts the same ones, and finds the same line at fault.
+func TestListsOfSharedCertificates(t *testing.T) {
+	t.Parallel()
+	check := find(t)
+	kinds := []validate.KeyType{validate.ECDSA, validate.ECDSA, validate.RSA, validate.ECDSA, validate.Ed25519, validate.ECDSA}
+	keys := map[snapshots.SecretName]validate.KeyType{}
+	refs := []snapshots.CertificateRef{{File: "certs/ca.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "ca"}, Use: snapshots.UseCA}}
+	for i, kind := range kinds {
+		ref := snapshots.CertificateRef{File: fmt.Sprintf("certs/shop_%d.pem", i), Secret: snapshots.SecretName{Namespace: "shop", Name: fmt.Sprint("tls-", i)}}
+		refs = append(refs, ref)
+		keys[ref.Secret] = kind
+	}
+	refused := 0
+	for i, mistake := range listLines {
+		random := rand.New(rand.NewPCG(2, uint64(i)))
+		var list strings.Builder
+		at := random.IntN(12)
+		for n := range 12 {
+			file := fmt.Sprintf("certs/shop_%d.pem", random.IntN(len(kinds)))
+			line := file + []string{"", " [alpn h2]", " [verify none alpn h2]"}[random.IntN(3)] + fmt.Sprintf(" h%d.example *.w%d.example", n, n)
+			if n == at || random.IntN(4) == 0 {
+				line = strings.ReplaceAll(mistake, "FILE", file)
+			}
+			list.WriteString(line + "\n")
+		}
+		config := "global\ndefaults main\n    mode http\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\nfrontend f from main\n    bind unix@f.sock ssl crt-list files/list.crtlist\n"
+		artifact := render.Artifact{Certificates: refs, Files: []snapshots.File{{Path: "files/list.crtlist", Content: []byte(list.String())}, {Path: snapshots.ConfigFile, Content: []byte(config)}}}
+		want, bound := apart(t, check, keys, artifact)
+		if !bound {
+			continue // we refuse it before HAProxy does
+		}
+		for _, short := range []bool{false, true} {
+			v, err := check.Check(t.Context(), validate.Input{Artifact: artifact, Keys: keys, OnePerText: short})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []int
+			for _, f := range v.Faults {
+				if f.File == "files/list.crtlist" {
+					got = append(got, f.Line)
+				}
+			}
+			if slices.Sort(got); want.refused != (len(v.Faults) > 0) || want.refused && !slices.Equal(slices.Compact(got), want.lines) {
+				t.Errorf("%q, one of each: %t: refused on the lines %v, %v; want %t, on %v of\n%s", mistake, short, got, v.Faults, want.refused, want.lines, list.String())
+			}
+		}
+		if want.refused {
+			refused++
+		}
+	}
+	if refused < 10 {
+		t.Errorf("of %d lists, HAProxy refuses %d", len(listLines), refused)
+	}
+}
+
+type saidOfList struct {
+	refused bool
+	lines   []int
+}
+
+// apart has HAProxy check an artifact with a certificate for each Secret.
+func apart(t *testing.T, c *validate.Checker, keys map[snapshots.SecretName]validate.KeyType, a render.Artifact) (said saidOfList, bound bool) {
+	t.Helper()
+	draft := snapshots.Draft{Files: a.Files, Certificates: a.Certificates}
+	s := draft.Seal(1, snapshots.ID{})
+	needs, err := bind.Needs(s.Config(), draft.Certificates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, err := c.StandIns(keys, needs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	layout := validate.LayoutIn(dir)
+	b, err := bind.Bind(s, bind.Inputs{Live: live, Layout: layout})
+	if err != nil {
+		return said, false
+	}
+	write := func(path string, text []byte) {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range b.Files {
+		write(f.Path, f.Content)
+	}
+	write(filepath.Join(dir, snapshots.ConfigFile), b.Config)
+	cmd := exec.CommandContext(t.Context(), c.Path, "-c", "-f", snapshots.ConfigFile)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if _, exit := errors.AsType[*exec.ExitError](err); err != nil && !exit {
+		t.Fatal(err)
+	}
+	said.refused = err != nil
+	for _, m := range atList.FindAllStringSubmatch(string(out), -1) {
+		n, _ := strconv.Atoi(m[1] + m[2])
+		said.lines = append(said.lines, n)
+	}
+	slices.Sort(said.lines)
+	said.lines = slices.Compact(said.lines)
+	return said, true
+}
