@@ -15,8 +15,11 @@ import (
 // crt-list, with all of its options and names.
 
 // listForm matches a line of a crt-list that HAProxy reads as we do: a file with nothing unusual in its name, options in
-// brackets or none, and the rest.
-var listForm = regexp.MustCompile(`^(/[A-Za-z0-9._/-]+)( \[[^][#"'\\]*\])?((?: .*)?)$`)
+// brackets or none, and the rest. The options are about who connects to these names. Others, such as ocsp-update, are about the
+// certificate, and HAProxy wants them to be the same wherever it is named: such a line names its own.
+var listForm = regexp.MustCompile(`^(/[A-Za-z0-9._/-]+)((?: \[(?:` + ofClients + `)(?: (?:` + ofClients + `))*\])?)((?: [^[].*)?)$`)
+
+const ofClients = `(?:alpn|ca-file|ca-verify-file|ciphers|ciphersuites|crl-file|curves|ecdhe|npn|ssl-max-ver|ssl-min-ver|verify) [A-Za-z0-9@!+=:,._/-]+|allow-0rtt|no-ca-names`
 
 // plainNames matches names of servers about which HAProxy has nothing to say.
 var plainNames = regexp.MustCompile(`^(?: (?:\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*)+$`)
