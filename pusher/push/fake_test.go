@@ -206,13 +206,13 @@ func (f *fake) SetServer(_ context.Context, backend, server string, ch dataplane
 
 func (f *fake) Files(_ context.Context, s dataplane.Storage) ([]dataplane.File, error) {
 	var out []dataplane.File
-	for key, content := range f.files {
-		if name, ok := strings.CutPrefix(key, string(s)+"/"); ok {
+	for key := range f.files {
+		if name, ok := strings.CutPrefix(key, string(s)+"/"); ok { // the API says no more of a certificate either
 			file := ""
 			if f.dirs != "" {
 				file = f.dirs + "/" + name
 			}
-			out = append(out, dataplane.File{Name: name, Path: file, Size: int64(len(content)), Serial: serial([]byte(content))})
+			out = append(out, dataplane.File{Name: name, Path: file})
 		}
 	}
 	return out, nil

@@ -35,9 +35,18 @@ var storages = []struct {
 // the API does not show the content of certificates.
 type Known map[string][32]byte
 
+// reading says whether HAProxy is to read all files anew.
+type reading bool
+
+const (
+	keepsFiles reading = false
+	readsFiles reading = true
+)
+
 // upload writes the files that are missing on the instance's disk or have another content
-// there. The running worker does not notice.
-func (i Instance) upload(ctx context.Context, files []bind.File, known Known) error {
+// there. The running worker does not notice. A certificate that is known to be there is looked at if HAProxy is to
+// read it: somebody may have replaced it.
+func (i Instance) upload(ctx context.Context, files []bind.File, known Known, then reading) error {
 	for _, s := range storages {
 		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
 		if len(mine) == 0 {
@@ -49,11 +58,11 @@ func (i Instance) upload(ctx context.Context, files []bind.File, known Known) er
 		}
 		empty := len(there) == 0
 		for _, f := range mine {
-			found, ok := there[f.Name]
+			_, ok := there[f.Name]
 			switch {
 			case ok && f.Held:
 			case ok:
-				err = i.replace(ctx, s.storage, f, found, known)
+				err = i.replace(ctx, s.storage, f, known, then)
 			default:
 				err = i.create(ctx, s.storage, f, known)
 			}
@@ -97,11 +106,11 @@ func (i Instance) create(ctx context.Context, s dataplane.Storage, f bind.File, 
 }
 
 // replace writes a file that exists, unless it has the content already.
-func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File, found dataplane.File, known Known) error {
-	same, err := i.same(ctx, s, f, found, known)
+func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File, known Known, then reading) error {
+	same, err := i.same(ctx, s, f, known, then)
 	switch {
 	case errors.Is(err, dataplane.ErrNotFound):
-		return i.API.CreateFile(ctx, s, f.Name, f.Content)
+		return i.create(ctx, s, f, known)
 	case err != nil:
 		return err
 	case same && s == dataplane.Certificates:
@@ -113,13 +122,19 @@ func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File,
 	return known.note(s, f, i.API.ReplaceFile(ctx, s, f.Name, f.Content))
 }
 
-// same reports whether a listed file has the content of f.
-func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, found dataplane.File, known Known) (bool, error) {
-	if s == dataplane.Certificates {
-		return known.same(f, found), nil
+// same reports whether a listed file has the content of f. The API does not show that of a certificate, and its list says no more than
+// names.
+func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, known Known, then reading) (bool, error) {
+	if s != dataplane.Certificates {
+		content, err := i.API.ReadFile(ctx, s, f.Name)
+		return bytes.Equal(content, f.Content), err
 	}
-	content, err := i.API.ReadFile(ctx, s, f.Name)
-	return bytes.Equal(content, f.Content), err
+	have, ok := known[f.Path]
+	if ok && (have != sum(f.Content) || then == keepsFiles) {
+		return have == sum(f.Content), nil
+	}
+	found, err := i.API.Certificate(ctx, f.Name)
+	return found.Serial == serial(f.Content) && cmp.Or(found.Size, int64(len(f.Content))) == int64(len(f.Content)), err
 }
 
 // note remembers a certificate that was written. If the API refuses a certificate, the live
@@ -135,15 +150,6 @@ func (k Known) note(s dataplane.Storage, f bind.File, err error) error {
 }
 
 func (k Known) remember(f bind.File) { k[f.Path] = sum(f.Content) }
-
-// same reports whether the certificate on the instance is f. If its hash is not known, it
-// compares the size and the serial number of the leaf.
-func (k Known) same(f bind.File, found dataplane.File) bool {
-	if have, ok := k[f.Path]; ok && have != sum(f.Content) {
-		return false
-	}
-	return found.Serial == serial(f.Content) && cmp.Or(found.Size, int64(len(f.Content))) == int64(len(f.Content))
-}
 
 // serial returns the serial number of the leaf in decimal, or "".
 func serial(data []byte) string {

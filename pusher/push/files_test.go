@@ -65,7 +65,7 @@ func TestHeldCertificateStays(t *testing.T) {
 			f.files[string(dataplane.Certificates)+"/a.pem"] = "the right one"
 		}
 		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
-		if err := i.upload(t.Context(), bound.Files, Known{"/ssl/a.pem": {1}}); err != nil {
+		if err := i.upload(t.Context(), bound.Files, Known{"/ssl/a.pem": {1}}, readsFiles); err != nil {
 			t.Fatal(err)
 		}
 		want := map[bool]string{true: "the right one", false: "fallback"}[has]
@@ -82,6 +82,57 @@ func TestHeldCertificateStays(t *testing.T) {
 	}
 	if known := Hashes(bound); len(known) > 0 {
 		t.Errorf("it is known: %v", known)
+	}
+}
+
+// A certificate is written where it is missing or another one, and no more often: the list of an API says nothing about what
+// it lists. One that a push wrote is looked at before HAProxy reads it again.
+func TestCertificatesAreWrittenOnce(t *testing.T) {
+	t.Parallel()
+	const key = string(dataplane.Certificates) + "/a.pem"
+	next := makeCertificates(t)
+	first, second := string(next()), string(next())
+	files := []bind.File{{Kind: bind.CertificateFile, Name: "a.pem", Path: "/ssl/a.pem", Content: []byte(first)}}
+	known := func(content string) Known { return Known{"/ssl/a.pem": sum([]byte(content))} }
+	for name, tt := range map[string]struct {
+		has   string
+		known Known
+		then  reading
+		calls []string
+	}{
+		"nothing is there":                             {"", Known{}, readsFiles, []string{"create a.pem"}},
+		"it is there, and nobody knows":                {first, Known{}, readsFiles, nil},
+		"it is there, nobody knows, and HAProxy stays": {first, Known{}, keepsFiles, nil},
+		"it was written":                               {first, known(first), readsFiles, nil},
+		"another one was written":                      {second, known(second), keepsFiles, []string{"replace a.pem"}},
+		"another one is there, and nobody knows":       {second, Known{}, keepsFiles, []string{"replace a.pem"}},
+		"somebody replaced what was written":           {second, known(first), readsFiles, []string{"replace a.pem"}},
+		"somebody removed what was written":            {"", known(first), readsFiles, []string{"create a.pem"}},
+		"what was written, and HAProxy stays":          {second, known(first), keepsFiles, nil},
+	} {
+		f := newFake(t)
+		if tt.has != "" {
+			f.files[key] = tt.has
+		}
+		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
+		for again := range 2 {
+			if err := i.upload(t.Context(), files, tt.known, tt.then); err != nil {
+				t.Fatal(err)
+			}
+			if again == 1 {
+				tt.calls = nil
+			}
+			if !slices.Equal(f.calls, tt.calls) {
+				t.Errorf("%s: called %q, want %q", name, f.calls, tt.calls)
+			}
+			f.calls = nil
+		}
+		if got := f.files[key]; got != first && (tt.then == readsFiles || len(tt.known) == 0) {
+			t.Errorf("%s: there is another one", name)
+		}
+		if tt.known["/ssl/a.pem"] != sum([]byte(first)) {
+			t.Errorf("%s: it is not known afterwards", name)
+		}
 	}
 }
 

@@ -177,7 +177,7 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 		}
 		from, to := part(len(mine), round)
 		for n, f := range mine {
-			found, ok := there[f.Name]
+			_, ok := there[f.Name]
 			same := false
 			switch {
 			case ok && f.Held:
@@ -185,7 +185,7 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 			case ok && s.kind == bind.CertificateFile && (n < from || n >= to):
 				same = true // as far as the list shows
 			case ok:
-				same, err = i.sameAgain(ctx, s.storage, f, found)
+				same, err = i.same(ctx, s.storage, f, nil, readsFiles) // without what is known of earlier writes
 				ok = !errors.Is(err, dataplane.ErrNotFound)
 				if err != nil && ok {
 					return faults, fmt.Errorf("inspect %s: %w", f.Name, err)
@@ -204,18 +204,6 @@ func part(n, round int) (from, to int) {
 	parts := max(1, (n+maxInspected-1)/maxInspected)
 	from = (round % parts) * maxInspected
 	return from, min(from+maxInspected, n)
-}
-
-// sameAgain is same without what is known of earlier writes. It reads the file if the list
-// does not show enough.
-func (i Instance) sameAgain(ctx context.Context, s dataplane.Storage, f bind.File, found dataplane.File) (bool, error) {
-	if s == dataplane.Certificates && found.Serial == "" {
-		var err error
-		if found, err = i.API.Certificate(ctx, f.Name); err != nil {
-			return false, err
-		}
-	}
-	return i.same(ctx, s, f, found, nil)
 }
 
 func foundFile(there bool) string {
@@ -260,7 +248,7 @@ func describe(s bind.Server) string {
 // Mend uploads the files that an inspection missed and writes the text to disk. The worker
 // does not notice. It returns the digest of the file on disk.
 func (i Instance) Mend(ctx context.Context, want bind.Bound, known Known) (Digest, error) {
-	if err := i.upload(ctx, want.Files, known); err != nil {
+	if err := i.upload(ctx, want.Files, known, readsFiles); err != nil {
 		return Digest{}, err
 	}
 	disk, err := i.Persist(ctx, want)

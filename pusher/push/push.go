@@ -220,7 +220,7 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := p.upload(ctx, p.want.Files, p.known); err != nil {
+	if err := p.upload(ctx, p.want.Files, p.known, readsFiles); err != nil {
 		return false, err
 	}
 	return p.load(ctx, s)

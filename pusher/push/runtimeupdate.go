@@ -39,7 +39,7 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 	if have, err = i.before(ctx, want, running, have, s.info); err != nil {
 		return Done{}, err
 	}
-	if err := i.upload(ctx, want.Files, known); err != nil {
+	if err := i.upload(ctx, want.Files, known, keepsFiles); err != nil {
 		return Done{}, err
 	}
 	if have.Disk = digestOf(s.raw.Config); !s.disk.holds(want) || s.disk.version != s.memory {

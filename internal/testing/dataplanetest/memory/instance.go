@@ -445,7 +445,7 @@ func (f *Instance) getFiles(w http.ResponseWriter, r *http.Request) {
 	list := []any{}
 	for _, key := range slices.Sorted(maps.Keys(f.Files)) {
 		if name, ok := strings.CutPrefix(key, folder(r.PathValue("storage"))+"/"); ok {
-			list = append(list, described(name, f.Files[key]))
+			list = append(list, map[string]any{"storage_name": name}) // the real one says no more of what a file holds
 		}
 	}
 	f.answer(w, http.StatusOK, list)
