@@ -454,6 +454,11 @@ func newService(ctx context.Context, w *world) (Cell, error) {
 	}, func(ctx context.Context) (func() error, error) {
 		n++
 		name := fmt.Sprintf("service-%d", n)
+		select { // the pusher has looked at the instance, which was reloaded for the limit and could not be asked meanwhile
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(3 * time.Second):
+		}
 		return func() error {
 			if err := errors.Join(a.service(ctx, name), a.ingress(ctx, name+".example", name)); err != nil {
 				return err
