@@ -56,6 +56,10 @@ func TestStoreThatDoesNotAnswer(t *testing.T) {
 	if l := s.archive.listing(ctx); l.err == nil || !l.at.IsZero() {
 		t.Errorf("%+v", l)
 	}
+	// Who does not wait is not told that the store is empty.
+	if of, err := choose(withoutWaiting(), query{archive: s.archive}, ""); !errors.Is(err, errNotRead) {
+		t.Errorf("%+v, %v", of, err)
+	}
 }
 
 func (inCommits) Commit(context.Context, snapshots.ID) (string, error) { return "abc123", nil }
