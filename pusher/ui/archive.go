@@ -207,15 +207,6 @@ func (a *archive) manifest(ctx context.Context, id snapshots.ID) (snapshots.Mani
 	})
 }
 
-// known returns the manifest of a snapshot if it is in memory. Else it begins to read it, for the next time.
-func (a *archive) known(id snapshots.ID) (snapshots.Manifest, bool) {
-	if id.IsZero() {
-		return snapshots.Manifest{}, false
-	}
-	m, err := a.manifestOf(withoutWaiting(), id)
-	return m, err == nil
-}
-
 // manifestOf returns the manifest of a snapshot that a page is about: for who does not wait, it is read for the next time.
 func (a *archive) manifestOf(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
 	m, err := a.manifest(ctx, id)

@@ -154,8 +154,12 @@ func (q query) sinceWhen(ctx context.Context, objects []leftOut, of snapshots.ID
 func leftOutCount(q query) int {
 	ctx := withoutWaiting()
 	l := q.archive.listing(ctx)
-	m, ok := q.archive.known(q.runs(l))
-	if !ok {
+	runs := q.runs(l)
+	if runs.IsZero() {
+		return 0
+	}
+	m, err := q.archive.manifestOf(ctx, runs)
+	if err != nil { // it is read for the next time
 		return 0
 	}
 	objects := map[string]bool{}
