@@ -396,6 +396,7 @@ func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.
 	if n.Err == nil && i.info.PID == n.Inspect.Have.Info.PID {
 		i.inspections++
 		// What was found is repaired, unless somebody else keeps undoing that.
+		was := remembered(i)
 		j.noteManualDrains(i, n.Found.Running.ManualDrains, now)
 		before := i.conflict
 		next, repair := remembered(i).judge(n.Found.Faults, now)
@@ -414,7 +415,9 @@ func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.
 		if len(n.Found.Faults) == 0 || repair {
 			i.running = n.Found.Running
 		}
-		j.dirty = true
+		if !sameJSON(remembered(i), was) {
+			j.dirty = true
+		}
 		if repair && slices.ContainsFunc(n.Found.Faults, onDisk) {
 			i.begin(workMend)
 			j.do(instance.Mend{Ref: i.ref(), Want: n.Inspect.Want})

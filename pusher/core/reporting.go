@@ -132,7 +132,7 @@ func (r *reporting) seenOf(i *instanceState) observe.Instance {
 	out := observe.Instance{
 		Name: i.Name, Zone: i.Zone, UID: i.UID, Reachable: i.reachable(), Refused: isRefused(i.err), Err: i.err, Since: i.since,
 		Running: i.snapshot(), Info: i.info, Started: i.started, Foreign: i.foreign(), ManualDrains: i.running.ManualDrains,
-		Findings: i.findings, Conflict: i.conflict, Doing: string(i.busy), Pushing: i.busy == workPush, Updating: i.busy == workUpdate,
+		Findings: i.findings, Conflict: i.conflict, Doing: doing(i.busy), Pushing: i.busy == workPush, Updating: i.busy == workUpdate,
 		JobError: i.jobError, JobErrorAt: i.jobErrorAt, Unclaimed: r.unclaimed(i), Unknown: r.unknown(i.snapshot()),
 	}
 	if i.ledByOther() {
@@ -145,6 +145,15 @@ func (r *reporting) seenOf(i *instanceState) observe.Instance {
 		out.Ahead = needs.pending(classify(needs, time.Time{}))
 	}
 	return out
+}
+
+// doing names the job under way for the status. An inspection is not told: every instance has one each minute, so that the
+// status of a large fleet, and the state that has it, would be written all the time though nothing changes.
+func doing(busy work) string {
+	if busy == workInspect {
+		return ""
+	}
+	return string(busy)
 }
 
 // keptStatus returns what the status says of endpoints that are kept, nil for nothing.

@@ -93,7 +93,7 @@ type Instance struct {
 	ManualDrains []push.ManualDrain
 	Findings     []preflight.Finding
 	Conflict     *report.Conflict // over files and servers, nil for none
-	// Doing is the job under way, of which Pushing and Updating are two kinds.
+	// Doing is the job under way, "" for an inspection. Pushing and Updating are two kinds.
 	Doing             string
 	Pushing, Updating bool
 	// JobError is how the last job failed that is no push.

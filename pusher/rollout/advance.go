@@ -164,11 +164,16 @@ func (t *turn) nextMembers() bool {
 		return false
 	}
 	r.Members = pick(all, t.nextSize())
+	taken := slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target })
+	if len(r.Members) == 0 && !taken {
+		t.stopClock(false)
+		return false // the wave begins when somebody can be chosen
+	}
 	r.Since, r.Held = t.now, time.Time{}
 	r.From, r.Counted, r.Suspects = t.now, nil, nil
 	r.Doubt, r.Doubted, r.Suspected = "", Counters{}, time.Time{}
 	t.knowDown()
-	if len(r.Members) == 0 && slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target }) {
+	if len(r.Members) == 0 {
 		r.Phase = Soaking
 	}
 	return len(r.Members) > 0
@@ -241,10 +246,15 @@ func (t *turn) soak() {
 	for _, h := range r.Touched {
 		pushing := t.Instances[h.Instance].Push != nil && !t.hangs(h.Instance)
 		if h.Snapshot == r.Target && ((h.Applied && !h.Lost.IsZero()) || pushing) {
-			r.Since = t.now // begins again when the instance is back
+			if r.Interrupted.IsZero() {
+				r.Since, r.Interrupted = t.now, t.now
+			}
 			t.wait(Wait{For: "it to be back", Instance: h.Instance})
 			return
 		}
+	}
+	if !r.Interrupted.IsZero() {
+		r.Since, r.Interrupted = t.now, time.Time{}
 	}
 	soaked := t.vouched() || t.now.Sub(r.Since) >= t.Soak
 	if !t.pass(soaked) || t.paused() {

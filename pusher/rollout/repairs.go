@@ -221,7 +221,7 @@ func (t *turn) resettle(h *Touch, seen Seen) {
 		r.Members = slices.Delete(r.Members, member, member+1)
 	}
 	if again := seen.Reachable && slices.Contains(r.Members, h.Instance); r.Phase == Soaking && (again || !slices.ContainsFunc(r.Members, t.has)) {
-		r.Phase, r.Since, r.Held = Pushing, t.now, time.Time{}
+		r.Phase, r.Since, r.Held, r.Interrupted = Pushing, t.now, time.Time{}, time.Time{}
 	}
 }
 

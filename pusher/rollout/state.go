@@ -57,6 +57,9 @@ type Rollout struct {
 	Since time.Time `json:"since"`
 	// Held is since when pushes of the wave are held, zero while none is.
 	Held time.Time `json:"held,omitzero"`
+	// Interrupted is since when the soak waits for an instance that is away, zero while it waits for none. The soak
+	// begins anew when the instance is back.
+	Interrupted time.Time `json:"interrupted,omitzero"`
 	// Touched lists the instances to which a push was begun, in that order, also
 	// those of a target that was replaced meanwhile.
 	Touched []Touch `json:"touched,omitempty"`
@@ -368,7 +371,7 @@ func (s State) Resume(saved, now time.Time) State {
 
 // move moves all times of a rollout.
 func (r *Rollout) move(by func(*time.Time)) {
-	for _, t := range []*time.Time{&r.Started, &r.Since, &r.Held, &r.From, &r.Suspected} {
+	for _, t := range []*time.Time{&r.Started, &r.Since, &r.Held, &r.Interrupted, &r.From, &r.Suspected} {
 		by(t)
 	}
 	for n := range r.Touched {
