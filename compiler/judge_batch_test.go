@@ -24,6 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 )
 
 // inMemory are objects that are read from nowhere.
@@ -41,9 +42,7 @@ func counting(tb testing.TB) (check *validate.Checker, runs func() int) {
 	tb.Helper()
 	plain := haproxy(tb)
 	path, count := filepath.Join(tb.TempDir(), "haproxy"), filepath.Join(tb.TempDir(), "count")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho >>"+count+"\nexec "+plain.Path+" \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is to be run
-		tb.Fatal(err)
-	}
+	scripttest.Write(tb, path, "#!/bin/sh\necho >>"+count+"\nexec "+plain.Path+" \"$@\"\n")
 	return &validate.Checker{Path: path, Version: plain.Version}, func() int {
 		text, _ := os.ReadFile(count)
 		return len(text)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -70,9 +71,7 @@ func TestOnePerTextAsksAboutFew(t *testing.T) {
 	dir := t.TempDir()
 	haproxy, asked := filepath.Join(dir, "haproxy"), filepath.Join(dir, "asked.cfg")
 	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" != -c ] || cp haproxy.cfg %s\nexec %s \"$@\"\n", asked, cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
-	if err := os.WriteFile(haproxy, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
-		t.Fatal(err)
-	}
+	scripttest.Write(t, haproxy, script)
 	check, err := validate.Find(t.Context(), haproxy)
 	if err != nil {
 		t.Fatal(err)

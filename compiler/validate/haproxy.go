@@ -126,7 +126,7 @@ func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short boo
 	if short {
 		bound.Config = onePerText(bound.Config)
 	}
-	bound.Files = shareCertificates(bound.Files, short)
+	bound.Files = shareCertificates(bound, short)
 	if err := in.stage(bound); err != nil {
 		return Verdict{}, err
 	}
@@ -221,6 +221,7 @@ var (
 	// A message about a bind line names its place at its end.
 	endForm = regexp.MustCompile(` at \[([^\]:]+):(\d+)\]\.?$`)
 	atForm  = regexp.MustCompile(` at line (\d+) of file '([^']+)'|error processing line (\d+) in file '([^']+)' : `)
+	inForm  = regexp.MustCompile(` in crt-list '([^']+)' line (\d+),`)
 	// HAProxy prints this after every error; it says nothing.
 	summaryForm = regexp.MustCompile(`^(Error\(s\) found in configuration file|Fatal errors found in configuration)`)
 	// HAProxy 3.1 and later say this of every script, unless a setting that older ones do not know
@@ -253,6 +254,9 @@ func (m message) inner() message {
 	if at := atForm.FindStringSubmatch(m.Text); at != nil {
 		m.Line, _ = strconv.Atoi(at[1] + at[3])
 		m.File, m.Text = at[2]+at[4], tidy(strings.Replace(m.Text, at[0], "", 1))
+	} else if at := inForm.FindStringSubmatch(m.Text); at != nil {
+		m.Line, _ = strconv.Atoi(at[2])
+		m.File, m.Text = at[1], tidy(strings.Replace(m.Text, at[0], "", 1))
 	} else if end := endForm.FindStringSubmatch(m.Text); end != nil && m.File == "" {
 		m.Line, _ = strconv.Atoi(end[2])
 		m.File, m.Text = end[1], tidy(strings.Replace(m.Text, end[0], "", 1))

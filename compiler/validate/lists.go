@@ -27,10 +27,31 @@ var plainNames = regexp.MustCompile(`^(?: (?:\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*)
 // shareCertificates returns the files of a bound configuration with crt-lists whose lines name the first of the
 // certificates with the same content. With onePerText there is one line of those that have the same certificate and options, and
 // nothing but plain names; the others are empty. All lines keep their numbers.
-func shareCertificates(files []bind.File, onePerText bool) []bind.File {
+//
+// A certificate that is named in any other way, in the configuration or in a file beside it, stands for itself only: HAProxy 3.2
+// and later compare what is said of one certificate in all places.
+func shareCertificates(b bind.Bound, onePerText bool) []bind.File {
+	certificates := map[string]bool{} // by name
+	for _, f := range b.Files {
+		if f.Kind == bind.CertificateFile {
+			certificates[f.Name] = true
+		}
+	}
+	alone := map[string]bool{}
+	named(b.Config, certificates, alone)
+	for _, f := range b.Files {
+		if f.Kind != bind.GeneralFile {
+			continue
+		}
+		for line := range bytes.Lines(f.Content) {
+			if !isList(f) || !listForm.Match(bytes.TrimSuffix(line, []byte("\n"))) {
+				named(line, certificates, alone)
+			}
+		}
+	}
 	first, same := map[string]string{}, map[string]string{} // the path by content, and by another path
-	for _, f := range files {
-		if f.Kind != bind.CertificateFile {
+	for _, f := range b.Files {
+		if f.Kind != bind.CertificateFile || alone[f.Name] {
 			continue
 		}
 		path, known := first[string(f.Content)]
@@ -40,14 +61,38 @@ func shareCertificates(files []bind.File, onePerText bool) []bind.File {
 		}
 		same[f.Path] = path
 	}
-	out := slices.Clone(files)
-	for i, f := range files {
-		if strings.HasSuffix(f.Source, ".crtlist") {
+	out := slices.Clone(b.Files)
+	for i, f := range out {
+		if isList(f) {
 			out[i].Content = shareInList(f.Content, same, onePerText)
 		}
 	}
 	return out
 }
+
+func isList(f bind.File) bool { return strings.HasSuffix(f.Source, ".crtlist") }
+
+// named adds the certificates whose names stand in a text.
+func named(text []byte, certificates, to map[string]bool) {
+	for {
+		at := bytes.Index(text, []byte(certificateSuffix))
+		if at < 0 {
+			return
+		}
+		at += len(certificateSuffix)
+		name := text[bytes.LastIndexFunc(text[:at], func(r rune) bool { return !strings.ContainsRune(inNames, r) })+1 : at]
+		if certificates[string(name)] {
+			to[string(name)] = true
+		}
+		text = text[at:]
+	}
+}
+
+// The names of certificates have this suffix, and consist of these characters.
+const (
+	certificateSuffix = ".pem"
+	inNames           = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+)
 
 func shareInList(list []byte, same map[string]string, onePerText bool) []byte {
 	type text struct{ certificate, options string }

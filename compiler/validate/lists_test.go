@@ -16,6 +16,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -27,9 +28,7 @@ func TestHAProxyReadsFewCertificates(t *testing.T) {
 	dir := t.TempDir()
 	haproxy, asked := filepath.Join(dir, "haproxy"), filepath.Join(dir, "asked")
 	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" != -c ] || cat general/https*.crtlist >%s\nexec %s \"$@\"\n", asked, cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
-	if err := os.WriteFile(haproxy, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
-		t.Fatal(err)
-	}
+	scripttest.Write(t, haproxy, script)
 	check, err := validate.Find(t.Context(), haproxy)
 	if err != nil {
 		t.Fatal(err)
@@ -74,11 +73,14 @@ var wholeLists = []string{
 	"certs/shop_0.pem a.example\ncerts/shop_1.pem [ocsp-update on] b.example\n",
 	"certs/shop_0.pem a.example\ncerts/shop_0.pem [ocsp-update on] b.example\n",
 	"certs/shop_0.pem [ocsp-update off] a.example\ncerts/shop_1.pem [ocsp-update on] b.example\ncerts/shop_3.pem [ocsp-update off] c.example\ncerts/shop_3.pem [ocsp-update on] d.example\n",
+	"certs/shop_0.pem z.example\ncerts/shop_1.pem a.example\ncerts/shop_1.pem [ocsp-update on] b.example\n",
+	"certs/shop_0.pem [ocsp-update on] a.example\ncerts/shop_1.pem b.example\n",
+	"certs/shop_0.pem a.example\n# certs/shop_1.pem\ncerts/shop_1.pem b.example\n",
 	"certs/shop_0.pem a.example\ncerts/shop_1.pem a.example\ncerts/shop_2.pem a.example\ncerts/shop_0.pem a.example\n",
 }
 
 // atList matches the place that HAProxy names for what is wrong with a crt-list.
-var atList = regexp.MustCompile(`list[^/\s:]*\.crtlist:(\d+)\]|line (\d+) [^\n]*file '[^']*list[^/']*\.crtlist'`)
+var atList = regexp.MustCompile(`list[^/\s:]*\.crtlist:(\d+)\]|line (\d+) [^\n]*file '[^']*list[^/']*\.crtlist'|crt-list '[^']*list[^/']*\.crtlist' line (\d+)`)
 
 // HAProxy says of lists whose lines name few certificates what it says of those whose lines name one for each
 // Secret: it accepts the same ones, and finds the same line at fault.
@@ -93,7 +95,14 @@ func TestListsOfSharedCertificates(t *testing.T) {
 		refs = append(refs, ref)
 		keys[ref.Secret] = kind
 	}
-	lists := slices.Clone(wholeLists)
+	type checked struct{ list, more string } // more is in haproxy.cfg
+	var lists []checked
+	for _, list := range wholeLists {
+		lists = append(lists, checked{list, ""})
+		for i := range 2 { // what is said of a certificate elsewhere counts, too
+			lists = append(lists, checked{list, fmt.Sprintf("frontend g from main\n    bind unix@g.sock ssl\n    ssl-f-use crt certs/shop_%d.pem ocsp-update on\n", i)})
+		}
+	}
 	for i, mistake := range listLines {
 		random := rand.New(rand.NewPCG(2, uint64(i)))
 		var list strings.Builder
@@ -106,11 +115,12 @@ func TestListsOfSharedCertificates(t *testing.T) {
 			}
 			list.WriteString(line + "\n")
 		}
-		lists = append(lists, list.String())
+		lists = append(lists, checked{list.String(), ""})
 	}
 	refused := 0
-	for _, list := range lists {
-		config := "global\ndefaults main\n    mode http\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\nfrontend f from main\n    bind unix@f.sock ssl crt-list files/list.crtlist\n"
+	for _, test := range lists {
+		list := test.list
+		config := "global\ndefaults main\n    mode http\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\nfrontend f from main\n    bind unix@f.sock ssl crt-list files/list.crtlist\n" + test.more
 		artifact := render.Artifact{Certificates: refs, Files: []snapshots.File{{Path: "files/list.crtlist", Content: []byte(list)}, {Path: snapshots.ConfigFile, Content: []byte(config)}}}
 		want, bound := apart(t, check, keys, artifact)
 		if !bound {
@@ -181,7 +191,7 @@ func apart(t *testing.T, c *validate.Checker, keys map[snapshots.SecretName]vali
 	}
 	said.refused = err != nil
 	for _, m := range atList.FindAllStringSubmatch(string(out), -1) {
-		n, _ := strconv.Atoi(m[1] + m[2])
+		n, _ := strconv.Atoi(m[1] + m[2] + m[3])
 		said.lines = append(said.lines, n)
 	}
 	slices.Sort(said.lines)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 )
 
 // wrapped returns a checker whose HAProxy writes each of its checks into the file that is returned, and does what
@@ -22,9 +23,7 @@ func wrapped(t *testing.T, script string) (c *validate.Checker, calls func() []s
 	dir := t.TempDir()
 	path, log := filepath.Join(dir, "haproxy"), filepath.Join(dir, "log")
 	text := "#!/bin/sh\n[ \"$1\" = -v ] || echo \"$*\" >>" + log + "\n" + script + "\nexec " + haproxy + " \"$@\"\n"
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	scripttest.Write(t, path, text)
 	if c, err = validate.Find(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}

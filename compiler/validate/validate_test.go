@@ -25,6 +25,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/templates"
 )
@@ -171,9 +172,7 @@ func TestConfigurationForNewerHAProxys(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "said")
 	script := filepath.Join(t.TempDir(), "haproxy")
 	text := fmt.Sprintf("#!/bin/sh\n'%s' \"$@\" 2>'%s'\nstatus=$?\ncat '%s' >&2\nexit $status\n", c.Path, said, said)
-	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	scripttest.Write(t, script, text)
 	v, err := (&validate.Checker{Path: script, Version: c.Version}).Check(t.Context(), validate.Input{Artifact: a})
 	if err != nil {
 		t.Fatal(err)
@@ -356,9 +355,7 @@ func TestFind(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "haproxy")
 			if test.script != "" {
-				if err := os.WriteFile(path, []byte(test.script), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				scripttest.Write(t, path, test.script)
 			}
 			_, err := validate.Find(t.Context(), path)
 			if test.want == "" {

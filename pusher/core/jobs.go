@@ -418,7 +418,7 @@ func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.
 		if !sameJSON(remembered(i), was) {
 			j.dirty = true
 		}
-		if repair && slices.ContainsFunc(n.Found.Faults, onDisk) {
+		if repair && slices.ContainsFunc(n.Found.Faults, push.Fault.OnDisk) {
 			i.begin(workMend)
 			j.do(instance.Mend{Ref: i.ref(), Want: n.Inspect.Want})
 		}
@@ -451,12 +451,6 @@ func (k kept) judge(faults []push.Fault, now time.Time) (next kept, repair bool)
 		k.Conflict = &report.Conflict{Since: repairs.Stopped.UTC().Truncate(time.Second), Faults: faults}
 	}
 	return k, repair
-}
-
-// onDisk reports whether a fault is of a file; the others are of servers and of maps in
-// the worker, which the next update sees to.
-func onDisk(f push.Fault) bool {
-	return !strings.HasPrefix(f.What, "server ") && !strings.HasPrefix(f.What, "map ")
 }
 
 // noteManualDrains tells of servers that somebody else took out of traffic, or gave back.

@@ -10,9 +10,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
 func checkMaps(t *testing.T, s *subject) {
@@ -107,10 +110,16 @@ func checkCertificates(t *testing.T, s *subject) {
 	}
 	wantError(t, s.CreateFile(ctx, dataplane.Certificates, "a.example.com.pem", first), dataplane.ErrConflict)
 	info, err := s.Certificate(ctx, "a_example_com.pem")
+	block, _ := pem.Decode(first)
+	leaf, parseErr := x509.ParseCertificate(block.Bytes)
+	if parseErr != nil {
+		t.Fatal(parseErr)
+	}
 	want := dataplane.File{
 		Name: "a_example_com.pem", Path: filepath.Join(s.dirs.Certificates, "a_example_com.pem"),
-		Size: int64(len(first)), Serial: "4711",
+		Size: int64(len(first)), Serial: "4711", NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter,
 	}
+	info.NotBefore, info.NotAfter = info.NotBefore.UTC(), info.NotAfter.UTC()
 	if err != nil || info != want {
 		t.Errorf("the certificate is %+v, %v\nwant %+v", info, err, want)
 	}
@@ -123,18 +132,53 @@ func checkCertificates(t *testing.T, s *subject) {
 	if files, err := s.Files(ctx, dataplane.Certificates); err != nil || len(files) != 1 || files[0].Name != "a_example_com.pem" {
 		t.Errorf("the certificates are %+v, %v", files, err)
 	}
-	block, _ := pem.Decode(first)
 	wantError(t, s.CreateFile(ctx, dataplane.Certificates, "keyless.pem", pem.EncodeToMemory(block)), dataplane.ErrRejected)
 	wantError(t, s.CreateFile(ctx, dataplane.Certificates, "certless.pem", bytes.TrimPrefix(first, pem.EncodeToMemory(block))), dataplane.ErrRejected)
 	wantError(t, s.CreateFile(ctx, dataplane.Certificates, "ed25519.pem", ed25519Certificate(t)), dataplane.ErrRejected)
 	_, err = s.Certificate(ctx, "none.pem")
 	wantError(t, err, dataplane.ErrNotFound)
+	s.checkChains(t)
 	wantError(t, s.ReplaceFile(ctx, dataplane.Certificates, "none.pem", first), dataplane.ErrNotFound)
 	if err := s.DeleteFile(ctx, dataplane.Certificates, "a.example.com.pem"); err != nil {
 		t.Error(err)
 	}
 	wantError(t, s.DeleteFile(ctx, dataplane.Certificates, "a.example.com.pem"), dataplane.ErrNotFound)
 	s.wantQuiet(t)
+}
+
+// checkChains looks at chains: one in which the API finds no leaf has no serial number, and one with a certificate that cannot
+// be read is listed, and not described.
+func (s *subject) checkChains(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	by := pemtest.NewAuthority(t)
+	leaf, key := pemtest.PEMOf(t, by.Sign(t, "", func(c *x509.Certificate) {
+		c.DNSNames, c.NotAfter = []string{"a.example.com"}, c.NotAfter.Add(-time.Minute)
+	}))
+	chain := leaf + by.PEM + key
+	if err := s.CreateFile(ctx, dataplane.Certificates, "chain.pem", []byte(chain)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := s.Certificate(ctx, "chain.pem"); err != nil || info.Serial != "" || info.Size != int64(len(chain)) || !info.NotAfter.Equal(by.Certificate.NotAfter.Add(-time.Minute)) {
+		t.Errorf("the chain is %+v, %v", info, err)
+	}
+	path := filepath.Join(s.dirs.Certificates, "chain.pem")
+	if err := os.WriteFile(path, []byte(strings.Replace(chain, by.PEM[:32], by.PEM[:28]+"AAAA", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := s.Files(ctx, dataplane.Certificates); err != nil || !slices.ContainsFunc(files, func(f dataplane.File) bool { return f.Name == "chain.pem" }) {
+		t.Errorf("the certificates are %+v, %v", files, err)
+	}
+	_, err := s.Certificate(ctx, "chain.pem")
+	if e, ok := errors.AsType[*dataplane.Error](err); !ok || e.Status != http.StatusInternalServerError {
+		t.Errorf("a damaged chain: %v", err)
+	}
+	if err := s.ReplaceFile(ctx, dataplane.Certificates, "chain.pem", []byte(chain)); err != nil {
+		t.Error(err)
+	}
+	if err := s.DeleteFile(ctx, dataplane.Certificates, "chain.pem"); err != nil {
+		t.Error(err)
+	}
 }
 
 func checkRotation(t *testing.T, s *subject) {
@@ -180,9 +224,7 @@ func checkRotation(t *testing.T, s *subject) {
 	}
 	s.checkCertList(t, path)
 	_, err = s.RuntimeCertificate(ctx, path+".none")
-	if err == nil {
-		t.Error("the worker has a certificate that it does not have")
-	}
+	wantError(t, err, dataplane.ErrNotFound)
 }
 
 // checkCertList adds to a certificate list that the worker runs. 3.2 can do so

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 )
 
 // Storage is one of the API's folders.
@@ -30,8 +31,12 @@ type File struct {
 	// Size is in bytes, 0 where the API does not say.
 	Size int64
 	// Serial is of a certificate: decimal from a storage, hexadecimal from the
-	// worker.
+	// worker. A storage says none of a chain in which it finds no leaf, such as where
+	// that has no common name.
 	Serial string
+	// NotBefore and NotAfter are, from a storage, the latest and the earliest of all certificates
+	// in the file; zero where the API does not say.
+	NotBefore, NotAfter time.Time
 	// Fingerprint is the certificate's SHA-256, else its SHA-1, in hexadecimal;
 	// storages do not say it.
 	Fingerprint string
@@ -42,6 +47,8 @@ type fileBody struct {
 	File        string `json:"file"`
 	Size        int64  `json:"size"`
 	Serial      string `json:"serial"`
+	NotBefore   string `json:"not_before"`
+	NotAfter    string `json:"not_after"`
 	SHA1        string `json:"sha1_finger_print"`
 	SHA256      string `json:"sha256_finger_print"`
 }
@@ -51,6 +58,8 @@ func (b fileBody) file() File {
 	if f.Fingerprint == "" {
 		f.Fingerprint = b.SHA1
 	}
+	f.NotBefore, _ = time.Parse(time.RFC3339, b.NotBefore) // those of a worker are in words
+	f.NotAfter, _ = time.Parse(time.RFC3339, b.NotAfter)
 	return f
 }
 

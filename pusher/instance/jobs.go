@@ -153,6 +153,11 @@ func (c *connection) update(ctx context.Context, x Update) Event {
 		return bound, err
 	}
 	have, err := c.target.Update(ctx, x.Want, x.Have)
+	for path, hash := range x.Want.Certificates {
+		if known, ok := x.Have.Certificates[path]; !ok || known != hash {
+			delete(c.onDisk, path) // the update may have written it
+		}
+	}
 	err = withoutSecrets(err, bound)
 	observe.EndJob(ctx, have.Reloaded, outcome(err), err)
 	return UpdateEnded{c.about(), x.Want.Node, began, x.Have, have, err}

@@ -2,12 +2,17 @@ package push
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/certinfo"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -41,8 +46,9 @@ type fake struct {
 	maps map[string][]dataplane.MapEntry // of the worker
 	lose int                             // how many changes of maps are lost
 
-	loaded   []string // certificates that the worker has
-	unlisted error    // why it does not tell
+	served   map[string]string // certificates that the worker serves, by path
+	loaded   []string          // names of certificates that the worker has
+	unlisted error             // why it does not tell
 
 	valid error  // of a text that is only to be validated
 	dirs  string // where files are, "" for nowhere
@@ -257,11 +263,20 @@ func (f *fake) Certificate(_ context.Context, name string) (dataplane.File, erro
 	if !ok {
 		return dataplane.File{}, classed{dataplane.ErrNotFound}
 	}
-	return dataplane.File{Name: name, Serial: serial([]byte(content)), Size: int64(len(content))}, nil
+	says, err := certinfo.Of([]byte(content))
+	if err != nil {
+		return dataplane.File{}, &dataplane.Error{Op: "get certificate", Status: http.StatusInternalServerError, Message: err.Error()}
+	}
+	return dataplane.File{Name: name, Serial: says.Serial, Size: int64(len(content)), NotBefore: says.NotBefore, NotAfter: says.NotAfter}, nil
 }
 
 func (f *fake) RuntimeCertificate(_ context.Context, path string) (dataplane.File, error) {
-	return dataplane.File{}, classed{dataplane.ErrNotFound}
+	block, _ := pem.Decode([]byte(f.served[path]))
+	if block == nil {
+		return dataplane.File{}, classed{dataplane.ErrNotFound}
+	}
+	hash := sha256.Sum256(block.Bytes)
+	return dataplane.File{Name: path, Fingerprint: strings.ToUpper(hex.EncodeToString(hash[:]))}, nil
 }
 
 func (f *fake) RuntimeCertificates(context.Context) ([]string, error) { return f.loaded, f.unlisted }

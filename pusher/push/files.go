@@ -2,7 +2,6 @@ package push
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha1"
 	"crypto/x509"
@@ -11,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -44,8 +45,8 @@ const (
 )
 
 // upload writes the files that are missing on the instance's disk or have another content
-// there. The running worker does not notice. A certificate that is known to be there is looked at if HAProxy is to
-// read it: somebody may have replaced it.
+// there. The running worker does not notice. A certificate of which nobody knows what it is there is written, since the API
+// does not show it; one that is known is looked at if HAProxy is to read it: somebody may have replaced it.
 func (i Instance) upload(ctx context.Context, files []bind.File, known Known, then reading) error {
 	for _, s := range storages {
 		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
@@ -111,37 +112,61 @@ func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File,
 	switch {
 	case errors.Is(err, dataplane.ErrNotFound):
 		return i.create(ctx, s, f, known)
-	case err != nil:
+	case err != nil || same:
 		return err
-	case same && s == dataplane.Certificates:
-		known.remember(f)
-		return nil
-	case same:
-		return nil
 	}
-	return known.note(s, f, i.API.ReplaceFile(ctx, s, f.Name, f.Content))
+	err = i.API.ReplaceFile(ctx, s, f.Name, f.Content)
+	if errors.Is(err, dataplane.ErrNotFound) { // somebody removed it meanwhile
+		return i.create(ctx, s, f, known)
+	}
+	return known.note(s, f, err)
 }
 
-// same reports whether a listed file has the content of f. The API does not show that of a certificate, and its list says no more than
-// names.
+// same reports whether a listed file is known to have the content of f.
 func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, known Known, then reading) (bool, error) {
 	if s != dataplane.Certificates {
 		content, err := i.API.ReadFile(ctx, s, f.Name)
 		return bytes.Equal(content, f.Content), err
 	}
-	have, ok := known[f.Path]
-	if ok && (have != sum(f.Content) || then == keepsFiles) {
-		return have == sum(f.Content), nil
+	if have, ok := known[f.Path]; !ok || have != sum(f.Content) || then == keepsFiles {
+		return ok && have == sum(f.Content), nil
 	}
+	return i.looksTheSame(ctx, f)
+}
+
+// looksTheSame compares what the API says of a certificate on disk with the one that is wanted: its size, its dates, and mostly a
+// serial number. One that the API cannot read is damaged.
+func (i Instance) looksTheSame(ctx context.Context, f bind.File) (bool, error) {
 	found, err := i.API.Certificate(ctx, f.Name)
-	return found.Serial == serial(f.Content) && cmp.Or(found.Size, int64(len(f.Content))) == int64(len(f.Content)), err
+	if e, ok := errors.AsType[*dataplane.Error](err); ok && e.Status == http.StatusInternalServerError {
+		return false, nil
+	}
+	var from, until time.Time
+	var serials []string
+	for _, c := range certificatesIn(f.Content) {
+		serials = append(serials, c.SerialNumber.String())
+		if c.NotBefore.After(from) {
+			from = c.NotBefore
+		}
+		if until.IsZero() || c.NotAfter.Before(until) {
+			until = c.NotAfter
+		}
+	}
+	return err == nil &&
+		(found.Size == 0 || found.Size == int64(len(f.Content))) &&
+		(found.NotBefore.IsZero() || found.NotBefore.Equal(from)) &&
+		(found.NotAfter.IsZero() || found.NotAfter.Equal(until)) &&
+		(found.Serial == "" || slices.Contains(serials, found.Serial)), err
 }
 
 // note remembers a certificate that was written. If the API refuses a certificate, the live
 // data is at fault, not the snapshot.
 func (k Known) note(s dataplane.Storage, f bind.File, err error) error {
-	if s == dataplane.Certificates && err == nil {
+	switch {
+	case s == dataplane.Certificates && err == nil:
 		k.remember(f)
+	case s == dataplane.Certificates:
+		delete(k, f.Path) // the answer may have been lost
 	}
 	if s != dataplane.Certificates && errors.Is(err, dataplane.ErrRejected) {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
@@ -151,29 +176,14 @@ func (k Known) note(s dataplane.Storage, f bind.File, err error) error {
 
 func (k Known) remember(f bind.File) { k[f.Path] = sum(f.Content) }
 
-// serial returns the serial number of the leaf in decimal, or "".
-func serial(data []byte) string {
-	if c := leaf(data); c != nil {
-		return c.SerialNumber.String()
-	}
-	return ""
-}
-
-func leaf(data []byte) *x509.Certificate {
-	for {
-		block, rest := pem.Decode(data)
-		if block == nil {
-			return nil
+// certificatesIn returns the certificates of a file: first the one that HAProxy shows, then its chain.
+func certificatesIn(data []byte) (out []*x509.Certificate) {
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
+			out = append(out, c)
 		}
-		if block.Type == "CERTIFICATE" {
-			c, err := x509.ParseCertificate(block.Bytes)
-			if err != nil {
-				return nil
-			}
-			return c
-		}
-		data = rest
 	}
+	return out
 }
 
 // Hashes returns what is known of the certificates of a bound snapshot once they are on an
@@ -251,12 +261,17 @@ func (i Instance) rotateOne(ctx context.Context, f bind.File, info dataplane.Run
 
 // serves reports whether the worker has this certificate, by its fingerprint.
 func (i Instance) serves(ctx context.Context, f bind.File) bool {
-	c := leaf(f.Content)
 	found, err := i.API.RuntimeCertificate(ctx, f.Path)
-	if err != nil || c == nil {
+	return err == nil && isOf(found, f)
+}
+
+// isOf reports whether what the worker says of a certificate is said of this one, by its fingerprint.
+func isOf(found dataplane.File, f bind.File) bool {
+	list := certificatesIn(f.Content)
+	if len(list) == 0 {
 		return false
 	}
-	old, now := sha1.Sum(c.Raw), sum(c.Raw)
+	old, now := sha1.Sum(list[0].Raw), sum(list[0].Raw)
 	fingerprint := strings.ToLower(strings.ReplaceAll(found.Fingerprint, ":", ""))
 	return fingerprint == hex.EncodeToString(old[:]) || fingerprint == hex.EncodeToString(now[:])
 }

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/certinfo"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
 // A certificate is removed only where it is known that neither the worker nor the file on
@@ -85,13 +88,13 @@ func TestHeldCertificateStays(t *testing.T) {
 	}
 }
 
-// A certificate is written where it is missing or another one, and no more often: the list of an API says nothing about what
-// it lists. One that a push wrote is looked at before HAProxy reads it again.
+// A certificate is written where it is missing, another one, or not known, and no more often: the list of an API says nothing about
+// what it lists. One that a push wrote is looked at before HAProxy reads it again.
 func TestCertificatesAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	const key = string(dataplane.Certificates) + "/a.pem"
-	next := makeCertificates(t)
-	first, second := string(next()), string(next())
+	first, second := nameless(t, time.Minute), nameless(t, time.Hour)
+	damaged := corrupted(t, first)
 	files := []bind.File{{Kind: bind.CertificateFile, Name: "a.pem", Path: "/ssl/a.pem", Content: []byte(first)}}
 	known := func(content string) Known { return Known{"/ssl/a.pem": sum([]byte(content))} }
 	for name, tt := range map[string]struct {
@@ -101,12 +104,13 @@ func TestCertificatesAreWrittenOnce(t *testing.T) {
 		calls []string
 	}{
 		"nothing is there":                             {"", Known{}, readsFiles, []string{"create a.pem"}},
-		"it is there, and nobody knows":                {first, Known{}, readsFiles, nil},
-		"it is there, nobody knows, and HAProxy stays": {first, Known{}, keepsFiles, nil},
+		"it is there, and nobody knows":                {first, Known{}, readsFiles, []string{"replace a.pem"}},
+		"it is there, nobody knows, and HAProxy stays": {first, Known{}, keepsFiles, []string{"replace a.pem"}},
 		"it was written":                               {first, known(first), readsFiles, nil},
 		"another one was written":                      {second, known(second), keepsFiles, []string{"replace a.pem"}},
 		"another one is there, and nobody knows":       {second, Known{}, keepsFiles, []string{"replace a.pem"}},
 		"somebody replaced what was written":           {second, known(first), readsFiles, []string{"replace a.pem"}},
+		"what was written is damaged":                  {damaged, known(first), readsFiles, []string{"replace a.pem"}},
 		"somebody removed what was written":            {"", known(first), readsFiles, []string{"create a.pem"}},
 		"what was written, and HAProxy stays":          {second, known(first), keepsFiles, nil},
 	} {
@@ -132,6 +136,66 @@ func TestCertificatesAreWrittenOnce(t *testing.T) {
 		}
 		if tt.known["/ssl/a.pem"] != sum([]byte(first)) {
 			t.Errorf("%s: it is not known afterwards", name)
+		}
+	}
+}
+
+// nameless returns a certificate without a common name, with the authority that signed it and its key. In such a chain the API finds
+// no leaf, and so says no serial number. One with another age has other dates.
+func nameless(t *testing.T, age time.Duration) string {
+	t.Helper()
+	by := pemtest.NewAuthority(t)
+	certificate, key := pemtest.PEMOf(t, by.Sign(t, "", func(c *x509.Certificate) {
+		c.DNSNames, c.NotAfter = []string{"shop.example"}, c.NotAfter.Add(-age)
+	}))
+	return certificate + by.PEM + key
+}
+
+// corrupted returns a chain whose second certificate cannot be read, of the same length.
+func corrupted(t *testing.T, chain string) string {
+	t.Helper()
+	const begin = "-----BEGIN CERTIFICATE-----\n"
+	at := strings.LastIndex(chain, begin) + len(begin)
+	out := chain[:at] + "AAAA" + chain[at+4:]
+	if _, err := certinfo.Of([]byte(out)); err == nil || len(out) != len(chain) {
+		t.Fatal("it can be read")
+	}
+	return out
+}
+
+// An inspection sees certificates that are others on disk or in the worker, and those only. An API that says little of one does not
+// make it another: after some repairs that change nothing, nothing of that instance is repaired for an hour.
+func TestInspectionSeesCertificates(t *testing.T) {
+	t.Parallel()
+	wanted, other := nameless(t, time.Minute), nameless(t, time.Hour)
+	for name, tt := range map[string]struct {
+		disk, worker, known string
+		what                string // is at fault, "" for nothing
+	}{
+		"all is well":                {wanted, wanted, wanted, ""},
+		"the worker loaded none":     {wanted, "", wanted, ""},
+		"another one is on disk":     {other, wanted, wanted, "file a.pem"},
+		"that on disk is damaged":    {corrupted(t, wanted), wanted, wanted, "file a.pem"},
+		"another one is served":      {wanted, other, wanted, "certificate a.pem"},
+		"another one will be served": {wanted, other, other, ""}, // the next update does it
+	} {
+		f := newFake(t)
+		f.files[string(dataplane.Certificates)+"/a.pem"], f.served = tt.disk, map[string]string{"/ssl/a.pem": tt.worker}
+		want := bound(1, nil)
+		want.Files = []bind.File{{Kind: bind.CertificateFile, Name: "a.pem", Path: "/ssl/a.pem", Content: []byte(wanted)}}
+		f.put(want)
+		f.load()
+		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
+		have := Running{Info: dataplane.RuntimeInfo{PID: f.pid, Node: f.node}, Disk: digestOf([]byte(f.disk)), Certificates: Known{"/ssl/a.pem": sum([]byte(tt.known))}}
+		found, err := i.Inspect(t.Context(), want, have, 0)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		switch {
+		case tt.what == "" && len(found.Faults) > 0, tt.what != "" && (len(found.Faults) != 1 || found.Faults[0].What != tt.what):
+			t.Errorf("%s: faults %v, want %q", name, found.Faults, tt.what)
+		case tt.what == "certificate a.pem" && (len(found.Running.Certificates) > 0 || len(have.Certificates) == 0 || found.Faults[0].OnDisk()):
+			t.Errorf("%s: what is known of the worker is %v, was %v", name, found.Running.Certificates, have.Certificates)
 		}
 	}
 }

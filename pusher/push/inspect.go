@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,13 @@ type Fault struct {
 	Found string `json:"found"`
 }
 
+// OnDisk reports whether it is of a file. The others are of servers, maps and certificates in the worker, which the next update
+// sees to.
+func (f Fault) OnDisk() bool {
+	kind, _, _ := strings.Cut(f.What, " ")
+	return kind != "server" && kind != "map" && kind != "certificate"
+}
+
 // String returns "what: want …, found …".
 func (f Fault) String() string { return fmt.Sprintf("%s: want %s, found %s", f.What, f.Want, f.Found) }
 
@@ -52,7 +60,7 @@ type Inspection struct {
 }
 
 // Inspect compares what is on the instance with what was bound, and changes nothing. It
-// looks at the file on disk, the files beside it, the entries of maps, and the servers of
+// looks at the file on disk, the files beside it, the entries of maps, and some certificates and the servers of
 // some backends, others in each round. Have is what is known of the worker, which runs what
 // was bound.
 func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, round int) (Inspection, error) {
@@ -74,6 +82,9 @@ func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, ro
 		return out, err
 	}
 	out.Faults = append(out.Faults, missing...)
+	if err := i.inspectCertificates(ctx, want, &out, round); err != nil {
+		return out, err
+	}
 	if err := i.inspectMaps(ctx, want, &out); err != nil {
 		return out, err
 	}
@@ -185,7 +196,11 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 			case ok && s.kind == bind.CertificateFile && (n < from || n >= to):
 				same = true // as far as the list shows
 			case ok:
-				same, err = i.same(ctx, s.storage, f, nil, readsFiles) // without what is known of earlier writes
+				if s.kind == bind.CertificateFile {
+					same, err = i.looksTheSame(ctx, f) // whatever is known of earlier writes
+				} else {
+					same, err = i.same(ctx, s.storage, f, nil, readsFiles)
+				}
 				ok = !errors.Is(err, dataplane.ErrNotFound)
 				if err != nil && ok {
 					return faults, fmt.Errorf("inspect %s: %w", f.Name, err)
@@ -197,6 +212,33 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 		}
 	}
 	return faults, nil
+}
+
+// inspectCertificates asks the worker for the fingerprints of some certificates, of those that it is known to have. Somebody
+// may have replaced one there, or the file before the worker read it. The next update puts them back.
+func (i Instance) inspectCertificates(ctx context.Context, want bind.Bound, out *Inspection, round int) error {
+	known := out.Running.Certificates
+	mine := slices.DeleteFunc(slices.Clone(want.Files), func(f bind.File) bool {
+		have, ok := known[f.Path]
+		return f.Kind != bind.CertificateFile || f.Held || !ok || have != sum(f.Content)
+	})
+	from, to := part(len(mine), round)
+	for _, f := range mine[from:to] {
+		found, err := i.API.RuntimeCertificate(ctx, f.Path)
+		if errors.Is(err, dataplane.ErrNotFound) {
+			continue // the worker loaded none of that name
+		}
+		if err != nil {
+			return fmt.Errorf("inspect %s in the worker: %w", f.Name, err)
+		}
+		if found.Fingerprint == "" || isOf(found, f) {
+			continue
+		}
+		out.Running.Certificates = maps.Clone(out.Running.Certificates)
+		delete(out.Running.Certificates, f.Path)
+		out.Faults = append(out.Faults, Fault{What: "certificate " + f.Name, Want: "that of the snapshot", Found: "another one"})
+	}
+	return nil
 }
 
 // part returns which of a number of things are inspected in a round.

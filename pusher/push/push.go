@@ -284,8 +284,8 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
 	return p.wait(ctx, func(ctx context.Context) (bool, error) {
 		info, err := p.RuntimeInfo(ctx)
-		if errors.Is(err, dataplane.ErrRuntime) {
-			return false, nil // briefly, while the worker is replaced
+		if errors.Is(err, dataplane.ErrRuntime) || errors.Is(err, dataplane.ErrUnreachable) {
+			return false, nil // briefly, while the worker is replaced, or the API beside it
 		}
 		another := err == nil && info.PID != before.info.PID
 		p.done.Reloaded = p.done.Reloaded || another

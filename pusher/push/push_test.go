@@ -140,6 +140,20 @@ var pushTests = map[string]struct {
 	"too many requests": {
 		edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrTooMany}) }, want: trouble, calls: []string{upload, reload2},
 	},
+	"the API is away for a moment after its reload": {
+		edit: func(f *fake) {
+			f.postOnce(func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+				asked, info := 0, f.info
+				f.info = func() (dataplane.RuntimeInfo, error) {
+					if asked++; asked < 3 {
+						return dataplane.RuntimeInfo{}, classed{dataplane.ErrUnreachable}
+					}
+					return info()
+				}
+				return f.commit(text, o)
+			})
+		}, want: applied, calls: []string{upload, reload2}, runs: "two",
+	},
 	"the reload fails": {
 		edit: func(f *fake) { f.postOnce(f.failReload) }, want: refused, calls: []string{upload, reload2, post1},
 	},

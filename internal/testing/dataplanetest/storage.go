@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/certinfo"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -438,29 +439,17 @@ type fileInfo struct {
 	IPAddresses string     `json:"ip_addresses,omitempty"`
 }
 
-// certInfo describes a certificate: never its content, and no hash of it.
+// certInfo describes a certificate as the real API does: never its content, and no hash of it. A chain without a leaf that the API
+// can tell from the others has no serial number.
 func certInfo(path string, content []byte) (fileInfo, error) {
 	info := fileInfo{Description: "managed SSL file", File: path, StorageName: filepath.Base(path)}
 	size := len(content)
 	info.Size = &size
-	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return info, errNoCertificate
-		}
-		info.Issuers, info.Subject = cert.Issuer.CommonName, cert.Subject.CommonName
-		info.NotBefore, info.NotAfter = &cert.NotBefore, &cert.NotAfter
-		info.Serial = cert.SerialNumber.String()
-		info.Domains = strings.Join(cert.DNSNames, ", ")
-		addresses := make([]string, 0, len(cert.IPAddresses))
-		for _, ip := range cert.IPAddresses {
-			addresses = append(addresses, ip.String())
-		}
-		info.IPAddresses = strings.Join(addresses, ", ")
-		return info, nil
+	found, err := certinfo.Of(content)
+	if err != nil {
+		return info, err
 	}
-	return info, errNoCertificate
+	info.Issuers, info.Subject, info.Serial = found.Issuers, found.Subject, found.Serial
+	info.NotBefore, info.NotAfter, info.Domains, info.IPAddresses = &found.NotBefore, &found.NotAfter, found.Domains, found.Addresses
+	return info, nil
 }

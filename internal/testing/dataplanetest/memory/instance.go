@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/certinfo"
 )
 
 // way is the time that a request takes on its way, and an answer.
@@ -433,8 +435,8 @@ func LeafOf(content string) *x509.Certificate {
 
 func described(name, content string) map[string]any {
 	d := map[string]any{"storage_name": name, "size": len(content)}
-	if c := LeafOf(content); c.SerialNumber != nil {
-		d["serial"] = c.SerialNumber.String()
+	if found, err := certinfo.Of([]byte(content)); err == nil && !found.NotAfter.IsZero() {
+		d["serial"], d["not_before"], d["not_after"] = found.Serial, found.NotBefore, found.NotAfter
 	}
 	return d
 }

@@ -1,0 +1,19 @@
+// Package scripttest writes programs that tests run.
+package scripttest
+
+import (
+	"os"
+	"syscall"
+	"testing"
+)
+
+// Write writes a program that may be run at once. No other test starts one meanwhile: the child would have the file
+// open for writing until it runs, and the system runs no such file ("text file busy").
+func Write(tb testing.TB, path, text string) {
+	tb.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
+		tb.Fatal(err)
+	}
+}
