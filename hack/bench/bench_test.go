@@ -71,7 +71,14 @@ func TestMeasure(t *testing.T) {
 	}
 	defer b.close()
 	f := Figures{Sizes: []int{20}, Cells: map[string]map[int]Cell{}}
-	if err := b.measure(t.Context(), &f, chosen("compile,host,webhook,git-bytes")); err != nil {
+	if _, err := chosen("compile,hosts"); err == nil || !strings.Contains(err.Error(), `"hosts"`) {
+		t.Errorf("a row that is not there: %v", err)
+	}
+	measured, err := chosen("compile,host,webhook,git-bytes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.measure(t.Context(), &f, measured); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"compile", "host", "webhook", "git-bytes"} {

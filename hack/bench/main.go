@@ -58,7 +58,10 @@ func run(ctx context.Context, args []string) error {
 		list = append(list, n)
 	}
 	slices.Sort(list)
-	measured := chosen(*only)
+	measured, err := chosen(*only)
+	if err != nil {
+		return err
+	}
 	work := func() error {
 		return measureAll(ctx, Figures{Load: *load, Sizes: list, Cells: map[string]map[int]Cell{}}, measured, *budget, *write)
 	}
@@ -111,12 +114,17 @@ func measureAll(ctx context.Context, figures Figures, measured []row, budget tim
 }
 
 // chosen returns the rows with names, or all that do not take too long.
-func chosen(names string) []row {
+func chosen(names string) ([]row, error) {
 	if names == "" {
-		return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.long })
+		return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.long }), nil
 	}
 	wanted := strings.Split(names, ",")
-	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !slices.Contains(wanted, r.name) })
+	for _, name := range wanted {
+		if !slices.ContainsFunc(rows, func(r row) bool { return r.name == name }) {
+			return nil, fmt.Errorf("-rows: there is no row %q", name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !slices.Contains(wanted, r.name) }), nil
 }
 
 // bench is what rows are measured with.
