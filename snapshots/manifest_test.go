@@ -57,7 +57,7 @@ func TestManifestsArePlain(t *testing.T) {
 	d := Draft{Files: []File{{Path: ConfigFile, Content: []byte("global\n")}}, Subject: "+1 route (Ingress &shop/*)\n---\n", Time: noon}
 	d.Provenance.Inputs = []Input{{APIVersion: "v1", Kind: "Service", Name: "&web"}}
 	d.Quarantined = []Quarantined{{Kind: "Ingress", Name: "a", Reason: "line 1: *x\n--- is &no host"}}
-	want := d.Seal(1, ID{}).Manifest
+	want := d.Number(1, ID{}).Manifest
 	data, err := want.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestManifestsArePlain(t *testing.T) {
 		t.Errorf("read as %+v: %v\n%s", got.Spec, err, data)
 	}
 	d.Subject, d.Quarantined, d.Provenance.Inputs[0].Name = "+1 route", nil, "web"
-	if data, err = d.Seal(1, ID{}).Manifest.Marshal(); err != nil || !plain(data) {
+	if data, err = d.Number(1, ID{}).Manifest.Marshal(); err != nil || !plain(data) {
 		t.Errorf("not plain: %v\n%s", err, data)
 	}
 }
@@ -228,7 +228,7 @@ func TestInputsOfAnyNumber(t *testing.T) {
 				})
 			}
 		}
-		data, err := d.Seal(1, ID{}).Manifest.Marshal()
+		data, err := d.Number(1, ID{}).Manifest.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func TestSchemaTakesManifests(t *testing.T) {
 		Certificates: []CertificateRef{{File: "certs/a.pem", Secret: SecretName{"shop", "web"}, Observed: &ObservedCertificate{Fingerprint: "ab", NotAfter: time.Now()}}},
 		Quarantined:  []Quarantined{{Kind: "Ingress", Namespace: "shop", Name: "web", Reason: "a path"}},
 	}
-	text, err := draft.Seal(2, ID{Revision: 1}).Manifest.Marshal()
+	text, err := draft.Number(2, ID{Revision: 1}).Manifest.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func (p *publisher) publish(ctx context.Context, first bool) error {
 	if err != nil || !published {
 		return errors.Join(err, fmt.Errorf("published: %t", published))
 	}
-	p.previous, p.result = r.Draft.Seal(id.Revision, before), r
+	p.previous, p.result = r.Draft.Number(id.Revision, before), r
 	return nil
 }
 

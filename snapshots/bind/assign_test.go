@@ -221,7 +221,7 @@ func TestSlotsKeepInJSON(t *testing.T) {
 }
 
 func TestPlaceholder(t *testing.T) {
-	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n#hapsnap servers shop/web slots=3\n#hapsnap servers shop/api")}}}.Seal(1, snapshots.ID{})
+	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n#hapsnap servers shop/web slots=3\n#hapsnap servers shop/api")}}}.Number(1, snapshots.ID{})
 	got, err := Placeholder(s)
 	want := Slots{
 		{"b", snapshots.ServicePort{Namespace: "shop", Service: "web", Port: ""}}: {spareSlot, spareSlot, spareSlot},

@@ -277,8 +277,8 @@ func (l *lastDirectives) of(config []byte) (directives, error) {
 
 // Bind is [Bind] with a memory.
 func (b *Binder) Bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
-	if !s.Sealed() {
-		return Bound{}, fmt.Errorf("bind: the snapshot is not sealed")
+	if !s.Numbered() {
+		return Bound{}, fmt.Errorf("bind: the snapshot has no number")
 	}
 	bound, err := b.bind(s, in)
 	if err != nil {

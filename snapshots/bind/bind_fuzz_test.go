@@ -69,7 +69,7 @@ func fuzzedSnapshot(config, list []byte) snapshots.Snapshot {
 			{File: "certs/ca.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "gone"}, Use: snapshots.UseCA},
 			{File: "certs/fallback.pem"}, {File: "certs/a.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "a"}}, {File: "certs/gone.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "gone"}},
 		},
-	}.Seal(1, snapshots.ID{})
+	}.Number(1, snapshots.ID{})
 }
 
 // fuzzedSlots plays events on all services; addresses start with prefix.

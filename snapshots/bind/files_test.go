@@ -43,7 +43,7 @@ func TestBindVersions(t *testing.T) {
 		}
 		live := Live{Certificates: map[snapshots.SecretName][]byte{secret: renewed}, Fallback: pemtest.SelfSigned(t, "fallback", pemtest.ECKey())}
 		change(&live)
-		b, err := Bind(d.Seal(1, snapshots.ID{}), Inputs{Live: live, Layout: testLayout})
+		b, err := Bind(d.Number(1, snapshots.ID{}), Inputs{Live: live, Layout: testLayout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestBindUnread(t *testing.T) {
 		if certificate != nil {
 			live.Certificates[secret] = certificate
 		}
-		b, err := Bind(d.Seal(1, snapshots.ID{}), Inputs{Live: live, Layout: testLayout})
+		b, err := Bind(d.Number(1, snapshots.ID{}), Inputs{Live: live, Layout: testLayout})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -77,7 +77,7 @@ func TestApplied(t *testing.T) {
 			order := rand.New(rand.NewPCG(1, 2))
 			var ids []snapshots.ID
 			for revision, backend := range []string{"a", "b"} {
-				s := storetest.Draft(backend, "files/large.bin", random(500_000)).Seal(uint64(revision)+1, snapshots.ID{})
+				s := storetest.Draft(backend, "files/large.bin", random(500_000)).Number(uint64(revision)+1, snapshots.ID{})
 				if _, err := store.Get(t.Context(), s.ID()); !errors.Is(err, snapshots.ErrNotFound) {
 					t.Errorf("before: %v", err)
 				}

@@ -96,7 +96,7 @@ func TestKustomizeGivesTheConfigMaps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := d.Seal(12, snapshots.ID{})
+			s := d.Number(12, snapshots.ID{})
 			want, err := configmapstore.Delivered("edge", "shop", s, signature.Key{})
 			if err != nil {
 				t.Fatal(err)
@@ -121,7 +121,7 @@ func TestKustomizeGivesTheConfigMaps(t *testing.T) {
 func TestKustomizeAsABase(t *testing.T) {
 	t.Parallel()
 	fs := filesys.MakeFsInMemory()
-	tree(t, fs, "/base", storetest.Draft("web").Seal(1, snapshots.ID{}))
+	tree(t, fs, "/base", storetest.Draft("web").Number(1, snapshots.ID{}))
 	overlay := "resources: [../base]\nnamespace: other\nlabels: [{pairs: {team: edge}}]\n"
 	if err := fs.WriteFile("/overlay/kustomization.yaml", []byte(overlay)); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestKustomizeAsABase(t *testing.T) {
 // The same snapshot gives the same bytes, and those that are expected.
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	s := storetest.Draft("web", "files/large.bin", random(300_000)).Seal(12, snapshots.ID{})
+	s := storetest.Draft("web", "files/large.bin", random(300_000)).Number(12, snapshots.ID{})
 	files, err := target.Files(s, signature.Key{})
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestOwns(t *testing.T) {
 
 func TestNoTarget(t *testing.T) {
 	t.Parallel()
-	if files, err := (delivery.Target{}).Files(storetest.Draft("web").Seal(1, snapshots.ID{}), signature.Key{}); len(files) != 0 || err != nil {
+	if files, err := (delivery.Target{}).Files(storetest.Draft("web").Number(1, snapshots.ID{}), signature.Key{}); len(files) != 0 || err != nil {
 		t.Errorf("%v, %v", files, err)
 	}
 }
