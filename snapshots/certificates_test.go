@@ -65,8 +65,8 @@ func TestDigestIsOfVersions(t *testing.T) {
 	}
 }
 
-// What is sealed is verified against the manifest like any other file, and has to be
-// there, encrypted, and alone.
+// A sealed certificate is verified against the manifest like any other file. It must be there, encrypted, and
+// alone in its file.
 func TestSealedFilesAreChecked(t *testing.T) {
 	t.Parallel()
 	if err := sealedDraft().Check(); err != nil {

@@ -54,8 +54,8 @@ var (
 // snapshot or the channel. The pusher then keeps what runs.
 var ErrUntrusted = errors.New("not signed by an allowed signer")
 
-// ErrMoved means that a draft follows a snapshot that is not the newest of the store, or no
-// longer is. Nothing was written.
+// ErrMoved means that the newest snapshot of the store is not the one that the draft follows. Nothing was
+// written.
 var ErrMoved = errors.New("the store's newest snapshot is another one")
 
 // File is one file of a snapshot. Path is relative and slash-separated.

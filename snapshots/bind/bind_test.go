@@ -443,8 +443,7 @@ func TestVerdictsAreRemembered(t *testing.T) {
 	}
 }
 
-// A Binder that has seen other data, from several goroutines at once, binds to the same
-// bytes as one that has seen nothing.
+// A Binder that has seen other data, from several goroutines at once, binds to the same bytes as a new one.
 func TestBinderBindsLikeBind(t *testing.T) {
 	t.Parallel()
 	s, in := large(t, 20)

@@ -57,8 +57,8 @@ func apply(t *testing.T, documents []byte, flags ...string) {
 	}
 }
 
-// Whichever way it is applied, and again by another, it is the snapshot. Flux and Argo CD
-// apply on the server; Argo CD does not unless it is told to, as an annotation does.
+// Whichever tool applies the ConfigMaps, also after another one, the result is the snapshot. Flux and Argo CD
+// apply on the server; Argo CD does so only if an annotation says so.
 func TestApplied(t *testing.T) {
 	t.Parallel()
 	for name, ways := range map[string][][]string{

@@ -37,7 +37,7 @@ func random(n int) string {
 	return string(out)
 }
 
-// tree writes a snapshot and what delivers it into a folder, as a git tree has them.
+// tree writes a snapshot and the files that deliver it into a folder, as a git tree has them.
 func tree(t *testing.T, fs filesys.FileSystem, folder string, s snapshots.Snapshot) {
 	t.Helper()
 	manifest, err := s.Manifest.Marshal()
@@ -83,7 +83,7 @@ func configMaps(t *testing.T, built resmap.ResMap) map[string]*corev1.ConfigMap 
 	return out
 }
 
-// What kustomize makes of the files is what the store holds that it is delivered to.
+// kustomize makes of the files exactly what the store holds after a delivery.
 func TestKustomizeGivesTheConfigMaps(t *testing.T) {
 	t.Parallel()
 	many := storetest.Draft("web")
@@ -117,7 +117,7 @@ func TestKustomizeGivesTheConfigMaps(t *testing.T) {
 	}
 }
 
-// Whoever has more to say builds the tree as a base.
+// A team with more to add builds the tree as a base.
 func TestKustomizeAsABase(t *testing.T) {
 	t.Parallel()
 	fs := filesys.MakeFsInMemory()
@@ -132,7 +132,7 @@ func TestKustomizeAsABase(t *testing.T) {
 	}
 }
 
-// The same snapshot gives the same bytes, and those that are expected.
+// The same snapshot gives the same bytes, and those of the golden files.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	s := storetest.Draft("web", "files/large.bin", random(300_000)).Number(12, snapshots.ID{})
@@ -169,7 +169,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// No file of a snapshot is taken for one of these.
+// Owns takes no file of a snapshot for one of these.
 func TestOwns(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{
