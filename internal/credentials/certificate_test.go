@@ -95,7 +95,7 @@ func TestRenewalIsNeverSeen(t *testing.T) {
 	}
 }
 
-// What verifies a certificate and does not have the next one yet keeps that from being served.
+// A next certificate is not served as long as a verifying program does not have it.
 func TestNothingIsServedThatIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	s, _ := step(t, certificate, &corev1.Secret{}, noon, true)
