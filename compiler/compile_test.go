@@ -279,7 +279,7 @@ func TestSubject(t *testing.T) {
 		return r
 	}
 	same := func(s string) string { return s }
-	before := compile(same).Draft.Seal(1, snapshots.ID{})
+	before := compile(same).Draft.Number(1, snapshots.ID{})
 	for name, test := range map[string]struct {
 		edit func(string) string
 		want string

@@ -30,8 +30,9 @@ const (
 	// largeBytes and largePaths are the size from which on an Ingress is judged separately,
 	// so that it does not delay others.
 	largeBytes, largePaths = 64 << 10, 200
-	// pollObjects is how often it is looked whether objects are known that a review
-	// asked for. The signal of a change is for [Run] alone.
+	// pollObjects is how often the judge checks whether the objects that a review asked
+	// for are known. It polls because only the loop of package controller may take the
+	// signal of a change.
 	pollObjects = 20 * time.Millisecond
 )
 

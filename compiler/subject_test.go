@@ -52,7 +52,7 @@ func TestSubjectOfLittle(t *testing.T) {
 		}
 		return r
 	}
-	before := compile(t).Draft.Seal(1, snapshots.ID{})
+	before := compile(t).Draft.Number(1, snapshots.ID{})
 	annotation := "hapsnap.dev/timeout-server: 30s"
 	for name, test := range map[string]struct{ from, to, want string }{
 		"only a host": {
@@ -85,7 +85,7 @@ func TestSubjectMissesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := r.Draft.Seal(1, snapshots.ID{})
+	before := r.Draft.Number(1, snapshots.ID{})
 	subject := func(edit func(*snapshots.Draft)) string {
 		d := r.Draft
 		d.Files, d.Certificates, d.Recipients = slices.Clone(d.Files), slices.Clone(d.Certificates), slices.Clone(d.Recipients)

@@ -25,7 +25,7 @@ var ErrNotOurs = errors.New("holds files that are not a rendered snapshot")
 func WriteTree(dir string, d snapshots.Draft) error {
 	d.Time, d.Provenance.Traceparent = time.Time{}, ""
 	d = d.WithSealed(readTree(dir))
-	s := d.Seal(1, snapshots.ID{})
+	s := d.Number(1, snapshots.ID{})
 	manifest, err := s.Manifest.Marshal()
 	if err != nil {
 		return fmt.Errorf("write %s: %w", snapshots.ManifestFile, err)

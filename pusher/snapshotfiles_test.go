@@ -17,7 +17,7 @@ import (
 
 func TestSnapshotsAreKeptOnDiskVerified(t *testing.T) {
 	dir := t.TempDir()
-	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("global\n")}}, Time: noon}.Seal(3, snapshots.ID{})
+	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("global\n")}}, Time: noon}.Number(3, snapshots.ID{})
 	if err := keepOnDisk(dir, s); err != nil {
 		t.Fatal(err)
 	}

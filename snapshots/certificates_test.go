@@ -65,14 +65,14 @@ func TestDigestIsOfVersions(t *testing.T) {
 	}
 }
 
-// What is sealed is verified against the manifest like any other file, and has to be
-// there, encrypted, and alone.
+// A sealed certificate is verified against the manifest like any other file. It must be there, encrypted, and
+// alone in its file.
 func TestSealedFilesAreChecked(t *testing.T) {
 	t.Parallel()
 	if err := sealedDraft().Check(); err != nil {
 		t.Fatal(err)
 	}
-	s := sealedDraft().Seal(1, ID{})
+	s := sealedDraft().Number(1, ID{})
 	if err := s.Verify(); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestSealedFilesAreChecked(t *testing.T) {
 		if err := d.Check(); !errors.Is(err, ErrNotSealed) || strings.Contains(err.Error(), "PRIVATE") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.Seal(1, ID{}).Verify(); !errors.Is(err, ErrCorrupt) {
+		if err := d.Number(1, ID{}).Verify(); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s is verified: %v", name, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestCertificateVersion(t *testing.T) {
 
 func TestWithSealedKeepsWhatIsUnchanged(t *testing.T) {
 	t.Parallel()
-	old := sealedDraft().Seal(1, ID{})
+	old := sealedDraft().Number(1, ID{})
 	for name, tt := range map[string]struct {
 		change func(*Draft)
 		same   bool

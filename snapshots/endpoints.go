@@ -242,9 +242,9 @@ func checkArmour(content []byte) error {
 	return nil
 }
 
-// WithSealed returns the draft with the ciphertext of another snapshot wherever that holds
-// the same version of the same certificate for the same recipients. age encrypts to other
-// bytes each time, so without this an unchanged certificate would change the file.
+// WithSealed returns the draft with the ciphertexts of another snapshot where that snapshot holds the same
+// version of the same certificate for the same recipients. age encrypts to other bytes each time, so without
+// this an unchanged certificate would change the file.
 func (d Draft) WithSealed(from Snapshot) Draft {
 	if !slices.Equal(d.Recipients, from.Manifest.Spec.Recipients) {
 		return d

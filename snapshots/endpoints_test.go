@@ -48,7 +48,7 @@ services:
 	if diff := cmp.Diff(want, string(data)); diff != "" || err != nil {
 		t.Errorf("written, %v (-want +got):\n%s", err, diff)
 	}
-	s := Draft{Files: []File{{EndpointsFile, data}, {ConfigFile, nil}}}.Seal(1, ID{})
+	s := Draft{Files: []File{{EndpointsFile, data}, {ConfigFile, nil}}}.Number(1, ID{})
 	got, recorded, err := s.RecordedEndpoints()
 	endpoints[shopWeb] = []Endpoint{{"10.0.0.1", 80, false}, {"10.0.0.1", 81, true}, {"fd00::1", 80, false}}
 	endpoints[ServicePort{"a", "none", "http"}] = []Endpoint{}

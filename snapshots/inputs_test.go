@@ -20,8 +20,8 @@ func someInputs(n int) []Input {
 	return out
 }
 
-// What Split makes, Join puts together, in whichever order the files come. An object that changes, comes or goes
-// changes two files at most: it may have been the end of one.
+// Join puts together what Split makes, in whichever order the files come. An object that changes, comes or goes
+// changes two files at most: its line may have been the end of one.
 func TestInputsSplitAndJoined(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -70,7 +70,8 @@ func TestInputsSplitAndJoined(t *testing.T) {
 	}
 }
 
-// Few inputs stay in the manifest, where people read them; and so do those that could not be joined to the same list.
+// Few inputs stay in the manifest, where people read them. So do inputs that could not be joined to the same
+// list.
 func TestInputsStayTogether(t *testing.T) {
 	t.Parallel()
 	unsorted, spaced := someInputs(2_000), someInputs(2_000)
@@ -89,7 +90,7 @@ func TestInputsStayTogether(t *testing.T) {
 	}
 }
 
-// Files that are not those of the manifest are not taken for them.
+// Join refuses files that are not those of the manifest.
 func TestInputsOfOthers(t *testing.T) {
 	t.Parallel()
 	m := Manifest{Provenance: Provenance{Inputs: someInputs(2_000)}}

@@ -154,9 +154,9 @@ type Provenance struct {
 	HAProxyVersion  string    `json:"haproxyVersion,omitempty"` // the HAProxy that accepted it
 	TemplatesDigest Digest    `json:"templatesDigest,omitempty"`
 	Inputs          []Input   `json:"inputs,omitempty"`
-	// OmittedInputs is how many more there were, where they are more than a manifest has room for.
+	// OmittedInputs is how many more inputs there were, if the manifest has no room for all.
 	OmittedInputs int `json:"omittedInputs,omitempty"`
-	// InputsBeside is how many inputs stand in files beside the manifest; see [Manifest.Split].
+	// InputsBeside is how many inputs are in files beside the manifest; see [Manifest.Split].
 	InputsBeside int    `json:"inputsBeside,omitempty"`
 	Trigger      string `json:"trigger,omitempty"`
 	Author       string `json:"author,omitempty"`      // of the change, if somebody named one
@@ -195,9 +195,9 @@ var (
 	errAlias          = errors.New("it holds a YAML alias, by which a short text can stand for a very long one")
 )
 
-// maxValues limits the values in a YAML text. Parsing takes about 250 bytes of memory for
-// each value, however short the value is. The manifest of 40,000 objects, which is nearly
-// as large as a manifest may be, has 560,000 values.
+// maxValues limits the values in a YAML text. The parser takes about 250 bytes of memory for each value,
+// however short the value is. The manifest of 40,000 objects, which is nearly as large as a manifest may be,
+// has 560,000 values.
 const maxValues = 1_000_000
 
 // DecodeYAML reads a text of at most the given size that holds one YAML document, and
@@ -239,9 +239,9 @@ func values(data []byte) int {
 // Marshal does not write.
 var notPlain = regexp.MustCompile("(?m)^(?:---|\\.\\.\\.)|(?:^|[\\s\\[{,:-])&\\S|\r|\u0085|\u2028|\u2029")
 
-// plain reports whether a text is certainly one document without aliases. A mapping that
-// begins in the first column ends with the text, or where another document begins. This
-// spares the manifests of large clusters a second parser.
+// plain reports whether a text is certainly one document without aliases. A mapping that begins in the first
+// column ends with the text, or where another document begins. This spares the manifests of large clusters a
+// second parser.
 func plain(data []byte) bool {
 	return len(data) > 0 && (data[0] >= 'a' && data[0] <= 'z' || data[0] >= 'A' && data[0] <= 'Z') && !notPlain.Match(data)
 }
@@ -298,12 +298,13 @@ func (in Input) Compare(o Input) int {
 	return cmp.Or(cmp.Compare(in.APIVersion, o.APIVersion), cmp.Compare(in.Kind, o.Kind), cmp.Compare(in.Namespace, o.Namespace), cmp.Compare(in.Name, o.Name))
 }
 
-// roomForOthers is what of a manifest is left to what has no bound of its own, such as the subject.
+// roomForOthers is the part of a manifest that is reserved for fields without a bound of their own, such as the
+// subject.
 const roomForOthers = 512 << 10
 
-// omitInputs leaves out the last inputs where all of them would make the manifest too large to be read: a
-// cluster of any size can be published, and what runs does not depend on them. It counts bytes as
-// Marshal writes them, rather too many than too few.
+// omitInputs leaves out the last inputs if the manifest would otherwise be too large to be read. So a cluster
+// of any size can be published, since what runs does not depend on the inputs. It counts bytes as Marshal
+// writes them, rather too many than too few.
 func (m *Manifest) omitInputs() {
 	room := MaxManifest - roomForOthers - 140*len(m.Spec.Files)
 	for _, f := range m.Spec.Files {
@@ -335,19 +336,19 @@ func (m *Manifest) omitInputs() {
 const InputsFolder = "inputs"
 
 const (
-	// fewInputs are better read in the manifest itself.
+	// fewInputs is up to how many inputs stay in the manifest itself, where they are easier to read.
 	fewInputs = 512
-	// inputsOfAFile is how many inputs a file has, on average. A change of one object is a new file: with fewer, the
-	// list of files would be the larger part of what is new.
+	// inputsOfAFile is how many inputs a file has, on average. A change of one object makes a new file. With
+	// fewer inputs in each, the list of files would be the larger part of the change.
 	inputsOfAFile = 128
 	// lastInputs is the name of the file whose last input ends no file.
 	lastInputs = "last.yaml"
 )
 
-// Split returns the manifest without its inputs, and these in files of [InputsFolder]: for a store that keeps each
-// file that changed as a whole, such as git. An object that changes, comes or goes changes one file, two at most, for
-// the content of the objects says where a file ends. Few inputs stay where they are, and so do inputs that are not in
-// order. [Manifest.Join] undoes it.
+// Split returns the manifest without its inputs, and the inputs in files of [InputsFolder]. It is for stores
+// that keep each changed file as a whole, such as git. The content of the objects decides where a file ends, so
+// an object that changes, comes or goes changes one file, or two at most. Few inputs stay in the manifest, and
+// so do inputs that are not in order. [Manifest.Join] undoes it.
 func (m Manifest) Split() (Manifest, []File) {
 	inputs := m.Provenance.Inputs
 	if len(inputs) <= fewInputs || !ascending(inputs) {
@@ -391,8 +392,8 @@ func ascending(inputs []Input) bool {
 	return true
 }
 
-// Join takes the inputs from the files that [Manifest.Split] made, in any order. A file that is missing or that holds
-// something else is an error, which wraps [ErrCorrupt].
+// Join adds the inputs from the files that [Manifest.Split] made, in any order. A missing file, or one with
+// other content, is an error that wraps [ErrCorrupt].
 func (m *Manifest) Join(files []File) error {
 	var inputs []Input
 	room := MaxManifest
@@ -416,7 +417,7 @@ func (m *Manifest) Join(files []File) error {
 // [Workers], for the compiler to read.
 const WorkersKey = "workers"
 
-// Workers says how many workers of a fleet run each snapshot. The zero ID counts those of which it is
+// Workers says how many workers of a fleet run each snapshot. The zero ID counts the workers whose snapshot is
 // not known.
 type Workers map[ID]int
 

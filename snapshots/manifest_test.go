@@ -52,12 +52,12 @@ func TestDecodeYAMLReadsOneDocument(t *testing.T) {
 	}
 }
 
-// What we write is read by one parser: it is plain.
+// The fast parser reads what we write: it is plain.
 func TestManifestsArePlain(t *testing.T) {
 	d := Draft{Files: []File{{Path: ConfigFile, Content: []byte("global\n")}}, Subject: "+1 route (Ingress &shop/*)\n---\n", Time: noon}
 	d.Provenance.Inputs = []Input{{APIVersion: "v1", Kind: "Service", Name: "&web"}}
 	d.Quarantined = []Quarantined{{Kind: "Ingress", Name: "a", Reason: "line 1: *x\n--- is &no host"}}
-	want := d.Seal(1, ID{}).Manifest
+	want := d.Number(1, ID{}).Manifest
 	data, err := want.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestManifestsArePlain(t *testing.T) {
 		t.Errorf("read as %+v: %v\n%s", got.Spec, err, data)
 	}
 	d.Subject, d.Quarantined, d.Provenance.Inputs[0].Name = "+1 route", nil, "web"
-	if data, err = d.Seal(1, ID{}).Manifest.Marshal(); err != nil || !plain(data) {
+	if data, err = d.Number(1, ID{}).Manifest.Marshal(); err != nil || !plain(data) {
 		t.Errorf("not plain: %v\n%s", err, data)
 	}
 }
@@ -114,7 +114,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// Inputs are written by hand, and as the library would write them.
+// Our own code writes inputs exactly as the library would.
 func TestInputsAreWrittenAsTheLibraryDoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	words := []string{
@@ -177,8 +177,9 @@ func TestInputsAreWrittenAsTheLibraryDoes(t *testing.T) {
 	}
 }
 
-// The manifest of a large cluster costs a few allocations an object at most, with a UID and version for each, and of
-// a thousand certificates. The library alone takes over a hundred. With the race detector, expressions take some.
+// The manifest of a large cluster costs a few allocations an object at most, with a UID and version for each,
+// and a thousand certificates. The library alone takes over a hundred. Under the race detector, regular
+// expressions allocate too.
 func TestInputsCostLittle(t *testing.T) {
 	var m Manifest
 	for i := range 10_000 {
@@ -209,8 +210,8 @@ func TestInputsCostLittle(t *testing.T) {
 	}
 }
 
-// The manifest of a cluster of any size can be written and read again: it lists as many objects as it has
-// room for, and says how many more there were.
+// The manifest of a cluster of any size can be written and read again: it lists as many objects as it has room
+// for, and says how many more there were.
 func TestInputsOfAnyNumber(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{25_000, 60_000} {
@@ -228,7 +229,7 @@ func TestInputsOfAnyNumber(t *testing.T) {
 				})
 			}
 		}
-		data, err := d.Seal(1, ID{}).Manifest.Marshal()
+		data, err := d.Number(1, ID{}).Manifest.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}

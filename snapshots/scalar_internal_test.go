@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is told by hand is what these expressions say, for texts that are one character off, too.
+// Our own code agrees with these expressions, also for texts that are one character off.
 func TestScalarForms(t *testing.T) {
 	t.Parallel()
 	plain := regexp.MustCompile(`^[A-Za-z](?:[A-Za-z0-9./_-]*[A-Za-z0-9])?$`)

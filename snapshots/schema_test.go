@@ -17,7 +17,7 @@ func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it write
 	schemas.Published(t, schemas.Maker{}.File(APIVersion, ManifestKind, "The manifest of a snapshot: docs/reference/stores.md", reflect.TypeFor[Manifest]()), schemaFile, *updateSchema)
 }
 
-// What is published validates, and what is read as corrupt does not.
+// The schema accepts what is published, and refuses what a reader would call corrupt.
 func TestSchemaTakesManifests(t *testing.T) {
 	t.Parallel()
 	draft := Draft{
@@ -25,7 +25,7 @@ func TestSchemaTakesManifests(t *testing.T) {
 		Certificates: []CertificateRef{{File: "certs/a.pem", Secret: SecretName{"shop", "web"}, Observed: &ObservedCertificate{Fingerprint: "ab", NotAfter: time.Now()}}},
 		Quarantined:  []Quarantined{{Kind: "Ingress", Namespace: "shop", Name: "web", Reason: "a path"}},
 	}
-	text, err := draft.Seal(2, ID{Revision: 1}).Manifest.Marshal()
+	text, err := draft.Number(2, ID{Revision: 1}).Manifest.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}

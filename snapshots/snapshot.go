@@ -1,10 +1,11 @@
 // Package snapshots is the contract between the compiler and the pusher: the artifact, its
 // manifest, its ID and digest, and how it is verified.
 //
-// Start at [Snapshot]: a list of files and a [Manifest]. The compiler makes a [Draft]. A
-// store seals it ([Draft.Seal]). The pusher reads it back and calls [Snapshot.Verify]. The
-// package promises that a snapshot is read whole and verified or not at all, and that its
-// digest depends on nothing but its content.
+// Start at [Snapshot]: a list of files and a [Manifest]. The compiler makes a [Draft]. The
+// store that publishes it gives it the revision after its newest snapshot ([Draft.Number]).
+// The compiler also numbers drafts that it only checks or shows. The pusher reads the
+// snapshot back and calls [Snapshot.Verify]. The package promises that a snapshot is read
+// whole and verified or not at all, and that its digest depends on nothing but its content.
 //
 // The packages below work with snapshots:
 //
@@ -53,8 +54,8 @@ var (
 // snapshot or the channel. The pusher then keeps what runs.
 var ErrUntrusted = errors.New("not signed by an allowed signer")
 
-// ErrMoved means that a draft follows a snapshot that is not the newest of the store, or no
-// longer is. Nothing was written.
+// ErrMoved means that the newest snapshot of the store is not the one that the draft follows. Nothing was
+// written.
 var ErrMoved = errors.New("the store's newest snapshot is another one")
 
 // File is one file of a snapshot. Path is relative and slash-separated.
@@ -73,8 +74,8 @@ type Snapshot struct {
 // ID returns the snapshot's name.
 func (s Snapshot) ID() ID { return NewID(s.Manifest.Spec.Revision, s.Manifest.Spec.Digest) }
 
-// Sealed reports whether the snapshot has a revision and a digest, see [Draft.Seal].
-func (s Snapshot) Sealed() bool {
+// Numbered reports whether the snapshot has a revision and a digest, see [Draft.Number].
+func (s Snapshot) Numbered() bool {
 	return s.ID().Revision > 0 && len(s.Manifest.Spec.Digest.Short()) == shortDigest
 }
 
@@ -122,9 +123,9 @@ func (d Draft) Digest() Digest {
 	return ContentDigest(fileDigests(d.Files), d.Certificates, d.Recipients)
 }
 
-// Seal gives the draft its revision and its parent, which is zero for the first snapshot of
+// Number gives the draft its revision and its parent, which is zero for the first snapshot of
 // a store. It sorts the files and lists them in the manifest.
-func (d Draft) Seal(revision uint64, parent ID) Snapshot {
+func (d Draft) Number(revision uint64, parent ID) Snapshot {
 	files := slices.SortedFunc(slices.Values(d.Files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	refs := slices.SortedFunc(slices.Values(d.Certificates), CertificateRef.compare)
 	digest := d.Digest()

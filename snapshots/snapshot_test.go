@@ -25,7 +25,7 @@ func sampleDraft() Draft {
 }
 
 func TestSealedSnapshotVerifies(t *testing.T) {
-	s := sampleDraft().Seal(123, idN(7))
+	s := sampleDraft().Number(123, idN(7))
 	if err := s.Verify(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestVerifyFindsCorruption(t *testing.T) {
 		"another digest":       {func(s *Snapshot) { s.Manifest.Spec.Digest = digestN(1) }, "the manifest says"},
 		"another name":         {func(s *Snapshot) { s.Manifest.Metadata.Name = "r000001-0000000001" }, `named "r000001-0000000001"`},
 	} {
-		s := sampleDraft().Seal(1, ID{})
+		s := sampleDraft().Number(1, ID{})
 		tt.harm(&s)
 		if err := s.Verify(); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)

@@ -10,14 +10,15 @@ import (
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
-// The places of what [Manifest.marshal] writes by itself.
+// The places at which [Manifest.marshal] inserts the parts that it writes without the library.
 const (
 	inputsPlace       = "HERE-ARE-THE-INPUTS"
 	certificatesPlace = "HERE-ARE-THE-CERTIFICATES"
 )
 
-// marshal writes inputs and certificates by itself: YAML by way of JSON took half of the memory and a third of the time
-// that a change among 10,000 objects costs. What it cannot write as the library does, the library writes.
+// marshal writes inputs and certificates without the YAML library. The library goes by way of JSON, which took
+// half of the memory and a third of the time that a change among 10,000 objects costs. Whatever marshal cannot
+// write exactly as the library does, it leaves to the library.
 func (m Manifest) marshal() ([]byte, error) {
 	frame := m
 	size := 0
@@ -34,7 +35,7 @@ func (m Manifest) marshal() ([]byte, error) {
 		return text, err
 	}
 	w := listWriter{out: make([]byte, 0, len(text)+size), known: map[string]string{}}
-	// The same text in another field is of one line as well, but not one of these.
+	// The same text in another field is one line as well, but not one of these.
 	if len(m.Provenance.Inputs) > 0 {
 		text = w.until(text, "\n  - apiVersion: \"\"\n    kind: "+inputsPlace+"\n    name: \"\"\n")
 		for _, in := range m.Provenance.Inputs {
@@ -60,7 +61,7 @@ type listWriter struct {
 	failed bool              // something takes more than one line
 }
 
-// until writes a text until a place, and returns what comes after the place.
+// until writes a text up to a place, and returns what comes after the place.
 func (w *listWriter) until(text []byte, place string) []byte {
 	before, after, found := bytes.Cut(text, []byte(place))
 	w.failed = w.failed || !found
@@ -130,7 +131,8 @@ func (w *listWriter) scalar(s string) {
 }
 
 var (
-	// notStrings are the words that isPlainText knows nothing of. timeForm is that of [time.RFC3339].
+	// notStrings are words that isPlainText accepts although YAML does not take them for strings. timeForm is
+	// that of [time.RFC3339].
 	notStrings   = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
 	timeForm     = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$`)
 	wildcardForm = regexp.MustCompile(`^\*\.[A-Za-z0-9.-]+$`)
@@ -140,9 +142,10 @@ var (
 
 const lettersOfNoNumber = "acdf"
 
-// isPlainText reports whether YAML takes s for a string without quotes, but for the words of notStrings: it begins with a
-// letter, goes on with letters, digits and a few signs, and does not end with a sign. There are five such texts for
-// each object, and a regular expression took most of the time of a manifest.
+// isPlainText reports whether YAML takes s for a string without quotes, except for the words of notStrings.
+// Such a text begins with a letter, continues with letters, digits and a few signs, and does not end with a
+// sign. There are five such texts for each object, and a regular expression took most of the time of a
+// manifest.
 func isPlainText(s string) bool {
 	if s == "" || !isLetter(s[0]) || !isLetter(s[len(s)-1]) && !isDigit(s[len(s)-1]) {
 		return false
@@ -169,7 +172,7 @@ func isUUID(s string) bool {
 	return true
 }
 
-// isNumber reports whether s has digits alone, as resource versions have, and does not begin with 0.
+// isNumber reports whether s consists of digits, as resource versions do, and does not begin with 0.
 func isNumber(s string) bool {
 	for i := range len(s) {
 		if !isDigit(s[i]) {
@@ -183,8 +186,9 @@ func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// scalar returns a string as the YAML library writes it. It asks the library for what it does not know, and
-// only once. What the library may spread over several lines depends on its place, and is nothing for it.
+// scalar returns a string as the YAML library writes it. If it does not know the form, it asks the library,
+// once for each string. A string that the library may spread over several lines depends on its place, and
+// scalar refuses it.
 func scalar(s string, known map[string]string) (text string, ok bool) {
 	switch {
 	case isUUID(s), isPlainText(s), fingerprintForm.MatchString(s) && strings.ContainsAny(s, lettersOfNoNumber):

@@ -158,7 +158,7 @@ func (f *requestFlags) compile(cmd *cobra.Command, now time.Time) (explained, er
 		return explained{}, unpublishable(err)
 	}
 	return explained{
-		name: source.Objects.String(), snapshot: result.Draft.Seal(1, snapshots.ID{}), artifact: result.Artifact, objects: objects,
+		name: source.Objects.String(), snapshot: result.Draft.Number(1, snapshots.ID{}), artifact: result.Artifact, objects: objects,
 		secrets: inputs.Values(objects.Secrets), found: result.Diagnostics, config: source.Config, compiled: true, check: check,
 	}, nil
 }

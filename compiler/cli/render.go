@@ -112,7 +112,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if process.Terminal(stderr) { // scripts take what is on stderr for something that is wrong
-		fmt.Fprintln(stderr, summary(controller.StoredReport(result.Draft.Seal(1, snapshots.ID{}))))
+		fmt.Fprintln(stderr, summary(controller.StoredReport(result.Draft.Number(1, snapshots.ID{}))))
 	}
 	return nil
 }

@@ -344,7 +344,7 @@ func (l *loop) publish(ctx context.Context) {
 	}
 	l.metrics.published(published, err, time.Now())
 	if err == nil && l.previous.ID() != id {
-		l.previous = draft.Seal(id.Revision, l.previous.ID())
+		l.previous = draft.Number(id.Revision, l.previous.ID())
 	}
 	l.Status.published(l.previous, err, time.Now())
 	if err != nil {

@@ -30,7 +30,7 @@ type elsewhere struct{ alone }
 // compiles again; nothing else makes it do so.
 func TestALeaderLooksAtTheHead(t *testing.T) {
 	t.Parallel()
-	published := backends(1).Seal(2, snapshots.ID{})
+	published := backends(1).Number(2, snapshots.ID{})
 	ours, others := published.ID(), snapshots.ID{Revision: 3, Short: "9876543210"}
 	for name, test := range map[string]struct {
 		leader  leader
@@ -91,7 +91,7 @@ func (s *damaged) Publish(_ context.Context, d snapshots.Draft) (snapshots.ID, b
 // read: the guard against mass losses is not out of action.
 func TestPublishAfterACorruptSnapshot(t *testing.T) {
 	t.Parallel()
-	good := backends(20).Seal(1, snapshots.ID{})
+	good := backends(20).Number(1, snapshots.ID{})
 	var corrupt []snapshots.ID
 	for n := range uint64(maxCorrupt + 5) {
 		corrupt = append(corrupt, snapshots.ID{Revision: n + 2, Short: "9876543210"})

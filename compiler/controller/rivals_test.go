@@ -55,7 +55,7 @@ func (c *contest) turn(k *contestant, count int) (published bool) {
 func (c *contest) write(trigger string, inputs []snapshots.Input, count int) snapshots.ID {
 	draft := backends(count)
 	draft.Provenance = snapshots.Provenance{Trigger: trigger, Inputs: inputs}
-	c.head = draft.Seal(c.head.ID().Revision+1, c.head.ID())
+	c.head = draft.Number(c.head.ID().Revision+1, c.head.ID())
 	return c.head.ID()
 }
 

@@ -92,7 +92,7 @@ func TestLosses(t *testing.T) {
 // An approval is for one content.
 func TestGuardApproval(t *testing.T) {
 	t.Parallel()
-	head := backends(20).Seal(7, snapshots.ID{})
+	head := backends(20).Number(7, snapshots.ID{})
 	small, smaller := backends(3), backends(2)
 	g := config.Default().ShrinkGuard
 	shrunk, ok := errors.AsType[*ShrinkError](guard(head, small, g))

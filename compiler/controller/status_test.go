@@ -51,7 +51,7 @@ func TestStatusKeepsFindingsWhileNothingIsRead(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	bad := []diag.Diagnostic{{Severity: diag.Error, Message: "bad"}, {Severity: diag.Warning, Message: "odd"}}
-	head := backends(3).Seal(4, snapshots.ID{})
+	head := backends(3).Number(4, snapshots.ID{})
 	var s Status
 	s.compiled(compiler.Result{Diagnostics: bad}, nil, now)
 	s.published(head, nil, now)

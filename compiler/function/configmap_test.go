@@ -27,7 +27,7 @@ func TestKey(t *testing.T) {
 }
 
 func sealed(files ...snapshots.File) snapshots.Snapshot {
-	return snapshots.Draft{Files: files}.Seal(1, snapshots.ID{})
+	return snapshots.Draft{Files: files}.Number(1, snapshots.ID{})
 }
 
 func TestConfigMap(t *testing.T) {

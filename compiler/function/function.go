@@ -126,7 +126,7 @@ func (r *run) run(ctx context.Context) error {
 	d := result.Draft
 	d.Time = time.Time{}
 	d.Subject = compiler.Subject(snapshots.Snapshot{}, result)
-	made, err := configMap(s.Metadata.Namespace, s.Metadata.Name, d.Seal(1, snapshots.ID{}))
+	made, err := configMap(s.Metadata.Namespace, s.Metadata.Name, d.Number(1, snapshots.ID{}))
 	if errors.Is(err, errTooLarge) || errors.Is(err, errBadName) {
 		r.report(one(err.Error(), process.Hint(err)))
 		return nil

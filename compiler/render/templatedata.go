@@ -261,7 +261,7 @@ func (d TemplateData) Guards() []routing.GuardEntry { return routing.Guards(d.Ho
 // template is executed for: of the first one that has it, or "".
 func (d TemplateData) Annotation(name string) string { return d.objects().annotation(d.origins, name) }
 
-// page returns the dot of templates that are executed once.
+// newPage returns the dot of templates that are executed once.
 func newPage(in Input) TemplateData {
 	m := in.Model
 	authorities := map[string]bool{}

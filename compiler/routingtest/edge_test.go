@@ -114,7 +114,7 @@ func bindDraft(tb testing.TB, dir string, d snapshots.Draft, objects inputs.Inpu
 // slots gives the endpoints of the manifests their slots.
 func slots(tb testing.TB, d snapshots.Draft, objects inputs.Inputs) bind.Slots {
 	tb.Helper()
-	directives, err := bind.Directives(d.Seal(1, snapshots.ID{}).Config())
+	directives, err := bind.Directives(d.Number(1, snapshots.ID{}).Config())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func slots(tb testing.TB, d snapshots.Draft, objects inputs.Inputs) bind.Slots {
 
 func bindSlots(tb testing.TB, dir string, d snapshots.Draft, objects inputs.Inputs, slots bind.Slots) bind.Bound {
 	tb.Helper()
-	s := d.Seal(1, snapshots.ID{})
+	s := d.Number(1, snapshots.ID{})
 	// Those that cannot be served are left out, as a pusher does.
 	secrets := inputs.Values(objects.Secrets)
 	certificates, _ := live.Certificates(secrets)

@@ -103,7 +103,7 @@ func TestFastCGIHealth(t *testing.T) {
 }
 
 // configOf returns the haproxy.cfg of the snapshot that runs.
-func configOf(e edge) string { return string(e.result.Draft.Seal(1, snapshots.ID{}).Config()) }
+func configOf(e edge) string { return string(e.result.Draft.Number(1, snapshots.ID{}).Config()) }
 
 // An application is told the variables that an Ingress lists, as they are written, and none by
 // which requests would configure it.

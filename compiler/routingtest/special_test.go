@@ -98,7 +98,7 @@ endpoints: [{addresses: [127.0.0.1]}]
 		}
 	}
 	t.Run("row_40_two_ports_are_two_backends", func(t *testing.T) {
-		cfg := string(e.result.Draft.Seal(1, snapshots.ID{}).Config())
+		cfg := string(e.result.Draft.Number(1, snapshots.ID{}).Config())
 		for _, backend := range []string{"shop_multi_http", "shop_multi_admin"} {
 			if strings.Count(cfg, "backend "+backend+" from") != 1 {
 				t.Errorf("there is not one backend %s:\n%s", backend, cfg)

@@ -17,7 +17,7 @@ const manyPolicies = 2000
 
 // backendsOf returns the backends of a namespace, whole, as haproxy.cfg has them.
 func backendsOf(r compiler.Result, namespace string) []string {
-	text := string(r.Draft.Seal(1, snapshots.ID{}).Config())
+	text := string(r.Draft.Number(1, snapshots.ID{}).Config())
 	return regexp.MustCompile(`(?m)^backend `+namespace+`_[^\n]*\n(?:[^\n]*\n)*?\n`).FindAllString(text, -1)
 }
 

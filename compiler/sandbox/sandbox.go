@@ -62,7 +62,7 @@ type Sandbox struct {
 // Start runs a draft in the HAProxy of the checker, which accepted it. What the
 // Secrets hold is used; what else is needed of Secrets is stood in for.
 func Start(ctx context.Context, check *validate.Checker, d snapshots.Draft, secrets []corev1.Secret) (*Sandbox, error) {
-	return StartSnapshot(ctx, check, d.Seal(1, snapshots.ID{}), secrets)
+	return StartSnapshot(ctx, check, d.Number(1, snapshots.ID{}), secrets)
 }
 
 // StartSnapshot does what Start does, with a snapshot.

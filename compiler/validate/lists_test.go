@@ -159,7 +159,7 @@ type saidOfList struct {
 func apart(t *testing.T, c *validate.Checker, keys map[snapshots.SecretName]validate.KeyType, a render.Artifact) (said saidOfList, bound bool) {
 	t.Helper()
 	draft := snapshots.Draft{Files: a.Files, Certificates: a.Certificates}
-	s := draft.Seal(1, snapshots.ID{})
+	s := draft.Number(1, snapshots.ID{})
 	needs, err := bind.Needs(s.Config(), draft.Certificates)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func TestRoundTripKeepsSecrets(t *testing.T) {
 		config += "backend " + key + "\n    cookie x dynamic indirect nocache insert\n    dynamic-cookie-key hapsnap:secret/shop/keys/" + key +
 			"\n    http-request set-header x hapsnap:secret/shop/keys/" + key + " if { req.hdr(y) -m str hapsnap:secret/shop/keys/" + key + " }\n"
 	}
-	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}}.Seal(1, snapshots.ID{})
+	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}}.Number(1, snapshots.ID{})
 	bound, err := bind.Bind(s, bind.Inputs{Live: live, Layout: LayoutIn("/x")})
 	if err != nil || len(bound.Missing) > 0 {
 		t.Fatalf("%v, missing %v", err, bound.Missing)

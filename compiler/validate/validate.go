@@ -131,7 +131,7 @@ func (c *Checker) bind(in Input, layout bind.Layout) (bind.Bound, []render.Fault
 	if err := draft.Check(); err != nil {
 		return bind.Bound{}, bindFaults(in.Artifact, err), nil
 	}
-	s := draft.Seal(1, snapshots.ID{})
+	s := draft.Number(1, snapshots.ID{})
 	slots, err := c.binder.Placeholder(s)
 	if err != nil {
 		return bind.Bound{}, bindFaults(in.Artifact, err), nil

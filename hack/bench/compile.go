@@ -99,7 +99,7 @@ func (p *publisher) publish(ctx context.Context, first bool) error {
 	if err != nil || !published {
 		return errors.Join(err, fmt.Errorf("published: %t", published))
 	}
-	p.previous, p.result = r.Draft.Seal(id.Revision, before), r
+	p.previous, p.result = r.Draft.Number(id.Revision, before), r
 	return nil
 }
 
@@ -142,7 +142,7 @@ func inGit(ctx context.Context, w *world, change func(in inputs.Inputs, n int) i
 	return changes(ctx, w, s, change)
 }
 
-// directory is a new store.
+// newDirectory makes a store.
 func newDirectory(w *world) store {
 	dir, err := os.MkdirTemp(w.dir, "store-")
 	if err != nil {
@@ -151,7 +151,7 @@ func newDirectory(w *world) store {
 	return dirstore.Open(dir, dirstore.Options{})
 }
 
-// git is a new repository, and the store in it.
+// newGit makes a repository, and the store in it.
 func newGit(ctx context.Context, w *world) (*gitstore.Store, string, error) {
 	dir, err := os.MkdirTemp(w.dir, "git-")
 	if err != nil {

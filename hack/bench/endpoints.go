@@ -61,7 +61,7 @@ func backendsOf(d snapshots.Draft) map[string]string {
 	return out
 }
 
-// changing starts so many instances with the world, and a pusher that has brought them to run it.
+// newChanging starts so many instances with the world, and a pusher that has brought them to run it.
 func newChanging(ctx context.Context, w *world, instances int) (_ *changing, end func(), err error) {
 	at := w.atEdges()
 	r, err := at.first(ctx)
@@ -123,7 +123,7 @@ func (c *changing) changeOf(ports ...snapshots.ServicePort) cluster.Change {
 	return change
 }
 
-// endpoints measures an endpoint that changes on one instance.
+// oneEndpoint measures an endpoint that changes on one instance.
 func oneEndpoint(ctx context.Context, w *world) (showing, error) {
 	c, end, err := newChanging(ctx, w, 1)
 	if err != nil {

@@ -113,7 +113,7 @@ const (
 	threeWaves            = "waves: ['1', '10%', '100%'], soak: 1s"
 )
 
-// fleet measures a pusher of many instances.
+// fleetOfMany measures a pusher of many instances.
 func fleetOfMany(ctx context.Context, w *world) (out showing, err error) {
 	d, err := startDoubles(ctx, fleetSize)
 	if err != nil {

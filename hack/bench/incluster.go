@@ -66,7 +66,7 @@ type inCluster struct {
 	hosts   int
 }
 
-// inCluster starts an API server that has the world.
+// newCluster starts an API server that has the world.
 func newCluster(ctx context.Context, w *world) (*inCluster, error) {
 	server, err := kubetest.New()
 	if err != nil {
@@ -468,7 +468,7 @@ func newService(ctx context.Context, w *world) (Cell, error) {
 	})
 }
 
-// changes has routes change under load, and counts the requests that fail.
+// changesUnderLoad has routes change under load, and counts the requests that fail.
 func changesUnderLoad(ctx context.Context, w *world) (Cell, error) {
 	a, err := newWhole(ctx, w, 3, "dir:"+filepath.Join(w.dir, fmt.Sprint("loaded-", w.n)))
 	if err != nil {

@@ -98,7 +98,7 @@ func explainLine(ctx context.Context, w *world) (Cell, error) {
 	return against(ctx, w, []string{dir}, func(int) []string { return []string{"explain", "-f", dir, "maps/exact.map:1"} })
 }
 
-// memory asks two processes of this program for the memory that they take.
+// compilerMemory asks two processes of this program for the memory that they take.
 func compilerMemory(ctx context.Context, w *world) (Cell, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -101,7 +101,7 @@ func boundAt(ctx context.Context, w *world, in compiler.Input, revision uint64, 
 	if err != nil {
 		return bind.Bound{}, err
 	}
-	s := r.Draft.Seal(revision, snapshots.ID{})
+	s := r.Draft.Number(revision, snapshots.ID{})
 	needs, err := bind.Needs(s.Config(), r.Draft.Certificates)
 	if err != nil {
 		return bind.Bound{}, err

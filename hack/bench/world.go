@@ -146,7 +146,7 @@ func (w *world) stage(d snapshots.Draft) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s := d.Seal(1, snapshots.ID{})
+	s := d.Number(1, snapshots.ID{})
 	needs, err := bind.Needs(s.Config(), d.Certificates)
 	if err != nil {
 		return "", err

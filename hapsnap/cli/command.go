@@ -114,7 +114,7 @@ func halfVerbs() map[string]*cobra.Command {
 	return out
 }
 
-// flagsOf adds flags of commands to a flag set, those of the first where several have one.
+// addFlagsOf adds flags of commands to a flag set, those of the first where several have one.
 func addFlagsOf(cmd *cobra.Command, halves ...*cobra.Command) {
 	for _, half := range halves {
 		half.LocalFlags().VisitAll(func(f *pflag.Flag) {

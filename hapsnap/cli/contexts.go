@@ -174,7 +174,7 @@ func addContext(f *contextFile, name string) *cobra.Command {
 	return cmd
 }
 
-// completeContexts completes names of contexts.
+// complete completes names of contexts.
 func (f *contextFile) complete(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	c, err := f.read()
 	if err != nil || len(args) > 0 {

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// apiLook is how often the API's credentials and certificate are looked at. A kubelet
+	// apiLook is how often the program checks the API's credentials and certificate for changes. A kubelet
 	// takes up to a minute to bring new ones.
 	apiLook = 2 * time.Second
-	// socketLook is how often HAProxy's socket is looked for, which the API needs.
+	// socketLook is how often the program looks for HAProxy's socket, which the API needs.
 	socketLook = 50 * time.Millisecond
-	// stopLimit is how long the API may take to end, as it is to be started again.
+	// stopLimit is how long the API may take to end before it is started again.
 	stopLimit = 5 * time.Second
 )
 
-// runAPI writes the API's file and runs it. The API looks for HAProxy's socket only when
-// it starts, so that it has to start after HAProxy, before whose container this one comes.
-// New credentials and certificates are taken up by starting the API again.
+// runAPI writes the API's file and runs the API. The API looks for HAProxy's socket only when it starts, so it
+// must start after HAProxy, although this container starts before HAProxy's. For new credentials and
+// certificates the API is started again.
 func (s Settings) runAPI() (int, error) {
 	got := signals()
 	for {
@@ -55,9 +55,9 @@ func (s Settings) runAPI() (int, error) {
 	}
 }
 
-// awaitAPI waits for HAProxy, and then for what others make for the API, which it returns; ok is false
-// if the container is told to end before. In a new release the pusher makes it, and a kubelet brings it.
-// That can take as long as it likes: meanwhile the port is held.
+// awaitAPI waits for HAProxy, and then for the API's Secrets, which it returns. ok is false if the container is
+// told to end before. In a new release the pusher fills the Secrets, and a kubelet mounts them. That may take
+// any time; meanwhile the port is held.
 func (s Settings) awaitAPI(got <-chan os.Signal) (read apiSecrets, ok bool) {
 	var held portHolder
 	defer held.release()
@@ -82,15 +82,15 @@ func (s Settings) awaitAPI(got <-chan os.Signal) (read apiSecrets, ok bool) {
 	}
 }
 
-// A portHolder takes connections to the API's port, and closes them, until the API is started. The
-// kubelet probes the port, and would start a container again and again that only waits: after
-// a while it would pause before each start, and the API would be late.
+// A portHolder accepts connections to the API's port and closes them until the API is started. The kubelet
+// probes the port. Without an answer it would restart a container that only waits, later with pauses before
+// each start, and the API would be late.
 type portHolder struct {
 	listener net.Listener
 	ended    chan struct{}
 }
 
-// hold begins to listen, unless that was done before.
+// hold begins to listen, unless it listens already.
 func (h *portHolder) hold(address string) error {
 	if h.listener != nil {
 		return nil
@@ -113,7 +113,7 @@ func (h *portHolder) hold(address string) error {
 	return nil
 }
 
-// release leaves the port to the API.
+// release gives up the port, for the API.
 func (h *portHolder) release() {
 	if h.listener == nil {
 		return
@@ -123,7 +123,7 @@ func (h *portHolder) release() {
 	h.listener = nil
 }
 
-// sayOnce writes what is wrong, unless that was said last. It returns what was.
+// sayOnce writes what is wrong, unless that is what it wrote last. It returns the text for the next call.
 func (s Settings) sayOnce(said, what string, err error) string {
 	if err == nil {
 		return ""
@@ -135,7 +135,7 @@ func (s Settings) sayOnce(said, what string, err error) string {
 	return text
 }
 
-// watchAPI returns when the API has ended, and whether that was for new credentials.
+// watchAPI returns when the API has ended, and whether it was ended for new credentials.
 func (s Settings) watchAPI(api *child, got <-chan os.Signal, read apiSecrets) (changed bool, code int) {
 	tick := time.NewTicker(apiLook)
 	defer tick.Stop()
@@ -164,14 +164,14 @@ func (s Settings) watchAPI(api *child, got <-chan os.Signal, read apiSecrets) (c
 	}
 }
 
-// serves reports whether HAProxy has a worker. A socket alone may be left from a HAProxy
-// that could not be started.
+// serves reports whether HAProxy has a worker. The socket alone may be left from a HAProxy that could not be
+// started.
 func (s Settings) serves() bool {
 	_, err := master(s.MasterSocket).frontends()
 	return err == nil
 }
 
-// apiSecrets are what others make for the API.
+// apiSecrets is what the Secrets hold for the API.
 type apiSecrets struct {
 	users            []apiUser // the present one, and the next one, if there is one
 	certificate, key string
@@ -209,8 +209,7 @@ func (s Settings) readAPI() (apiSecrets, error) {
 	return out, err
 }
 
-// apiFile is the API's own file. It writes to it itself, and can take its password from
-// nowhere else.
+// apiFile is the API's own file. The API writes to it, and can read its password from nowhere else.
 func (s Settings) apiFile(read apiSecrets) []byte {
 	listen := fmt.Sprintf("host: %s\n  port: %d", quoted(s.PodIP), s.APIPort)
 	if s.TLSDir != "" {
@@ -250,5 +249,5 @@ haproxy:
 	return b.Bytes()
 }
 
-// quoted is text in YAML's single quotes, in which nothing but they have a meaning.
+// quoted returns text in YAML's single quotes, where only single quotes have a meaning.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -22,8 +22,8 @@ import (
 
 type apiCase struct{ password, tls string }
 
-// The Dataplane API gets its file, with any password, once HAProxy's socket is there. A new
-// password makes it start again, and it ends with the signal that its container gets.
+// The Dataplane API gets its file, with any password, once HAProxy's socket exists. For a new password it is
+// started again. It ends with the signal that its container gets.
 func TestAPIIsConfigured(t *testing.T) {
 	t.Parallel()
 	certificates := t.TempDir()
@@ -60,8 +60,8 @@ func TestAPIIsConfigured(t *testing.T) {
 	}
 }
 
-// A container whose Secret is empty says so, and waits until it is filled. It answers on the port, so that
-// a probe does not end it. Told to end before, it does.
+// A container whose Secret is empty says so, and waits until it is filled. It accepts connections on the port,
+// so that a probe does not end it. If it is told to end meanwhile, it ends.
 func TestAPIWaitsForItsPassword(t *testing.T) {
 	t.Parallel()
 	for name, filled := range map[string]bool{"filled": true, "told to end": false} {
@@ -90,7 +90,7 @@ func TestAPIWaitsForItsPassword(t *testing.T) {
 	}
 }
 
-// A renewed certificate makes the API start again; a broken one does not.
+// For a renewed certificate the API is started again, for a broken one it is not.
 func TestAPIKeepsItsCertificate(t *testing.T) {
 	t.Parallel()
 	certificates := t.TempDir()
@@ -122,7 +122,7 @@ func writePair(t *testing.T, dir string) {
 	write(t, filepath.Join(dir, "tls.key"), string(key))
 }
 
-// While a password is renewed the API takes the present one and the next one.
+// While a password is being renewed, the API accepts the present one and the next one.
 func TestAPITakesTheNextPassword(t *testing.T) {
 	t.Parallel()
 	p := newAPIPod(t, apiCase{"s3cr3t", ""})
@@ -139,7 +139,7 @@ func TestAPITakesTheNextPassword(t *testing.T) {
 	eventually(t, "the API starts again", func() bool { return count(t, started) == 2 })
 }
 
-// newAPIPod starts the API's container. Its API notes that it started, and waits.
+// newAPIPod starts the API's container. The fake API records that it started, and waits.
 func newAPIPod(t *testing.T, c apiCase) *pod {
 	t.Helper()
 	p := &pod{dir: t.TempDir(), log: filepath.Join(t.TempDir(), "log"), api: loopback.Address()}
@@ -158,7 +158,7 @@ func newAPIPod(t *testing.T, c apiCase) *pod {
 	return p
 }
 
-// listen answers on the socket as a HAProxy that has no worker at first.
+// listen answers on the socket like a HAProxy that has no worker at first.
 func (p *pod) listen(t *testing.T) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
@@ -191,7 +191,7 @@ func count(t *testing.T, path string) int {
 	return strings.Count(string(text), "started\n")
 }
 
-// connects reports whether the API's port takes connections, as a kubelet's probe finds out.
+// connects reports whether the API's port accepts connections, like a kubelet's probe.
 func (p *pod) connects() bool {
 	conn, err := net.DialTimeout("tcp", p.api, limit)
 	if err == nil {

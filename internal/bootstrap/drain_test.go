@@ -16,8 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/loadtest"
 )
 
-// The ways in which a pod can end, under 40 clients who hear of it late. What the chart
-// does fails for nobody. So does HAProxy's own grace, which is not used: see
+// These are the ways in which a pod can end, with 40 clients that learn of it late. With what the chart does no
+// request fails. HAProxy's own grace keyword would do so too, but is not used: see
 // TestGraceKeepsReplacedWorkers.
 func TestWaysToEnd(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestWaysToEnd(t *testing.T) {
 			way.start(second, t)
 			load := loadtest.Start(t, loadtest.Options{Clients: 40}, first.web, second.web)
 			load.Await(t, 100)
-			heard, after := make(chan struct{}), 300*time.Millisecond // a tenth of what they are given
+			heard, after := make(chan struct{}), 300*time.Millisecond // a tenth of the time that they get
 			if way.fails {
 				after = time.Second // so that some try in the meantime
 			}
@@ -75,9 +75,9 @@ func TestWaysToEnd(t *testing.T) {
 	}
 }
 
-// A signal has /ready fail at once, while everybody is served. Then nobody new is, and who
-// was there is. Health, metrics and HAProxy's socket answer to the end, and a reload brings
-// nothing back. Both signals do.
+// After a signal /ready fails at once, while everybody is served. Later HAProxy accepts no new connections, and
+// finishes the old ones. Health, metrics and HAProxy's socket answer to the end, and a reload does not undo any
+// of this. Both signals have this effect.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGUSR1} {
@@ -122,8 +122,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A request that does not finish is cut off when the time is over; a second signal ends
-// the wait for others to hear.
+// A request that does not finish is cut off when the time is over. A second signal ends the wait for others to
+// learn of the end.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 	backend := newHeld(t)
@@ -145,8 +145,8 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
-// HAProxy's own keyword has workers that were replaced take new requests for as long as it
-// says, with the configuration that they have.
+// With HAProxy's own grace keyword, replaced workers accept new requests for the whole time of the grace, with
+// their old configuration.
 func TestGraceKeepsReplacedWorkers(t *testing.T) {
 	t.Parallel()
 	first, second := answering(t, http.StatusOK), answering(t, http.StatusAccepted)
@@ -176,8 +176,8 @@ func TestGraceKeepsReplacedWorkers(t *testing.T) {
 	}
 }
 
-// An old worker closes connections that are idle when close-spread-time is over, and not
-// with a response. Who sends a request at that moment gets none. So the chart sets none.
+// When close-spread-time is over, an old worker closes idle connections, and not together with a response. A
+// client that sends a request at that moment gets no response. So the chart does not set it.
 func TestCloseSpreadTimeCutsConnections(t *testing.T) {
 	t.Parallel()
 	backend := answering(t, http.StatusOK)
@@ -243,7 +243,7 @@ func newHeld(t *testing.T) *held {
 	return h
 }
 
-// request sends one, and returns when it has arrived; its status comes later.
+// request sends a request, and returns when it has arrived; its status comes later.
 func (h *held) request(t *testing.T, to string) <-chan int {
 	t.Helper()
 	served := make(chan int, 1)

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// look is how often a drain looks at what is left.
+	// look is how often a drain counts the connections that are left.
 	look = 200 * time.Millisecond
 	// lookLimit bounds an exchange with HAProxy.
 	lookLimit = 2 * time.Second
-	// patience is how long a HAProxy that does not answer is asked. One that reloads itself
-	// does not for a moment.
+	// patience is how long a HAProxy that does not answer is asked again. While it reloads itself, it does not
+	// answer for a moment.
 	patience = 10 * time.Second
 )
 
-// runHAProxy runs HAProxy, and drains it at the first signal to end. A second one cuts the
-// wait short: HAProxy then stops softly at once. What ends is not reloaded by a signal.
+// runHAProxy runs HAProxy, and drains it at the first signal to end. A second signal cuts the wait short:
+// HAProxy then stops softly at once. While HAProxy drains, signals do not reload it.
 func (s Settings) runHAProxy() (int, error) {
 	got := signals()
 	haproxy, code, err := s.startHAProxy(got)
@@ -68,7 +68,7 @@ type drain struct {
 	master   master
 }
 
-// run tells the end of an instance in order, and returns HAProxy's exit code.
+// run carries out the end of an instance in order, and returns HAProxy's exit code.
 func (d drain) run() (int, error) {
 	served := d.until(d.settings.Propagation, func() bool {
 		_ = d.master.unready() // again, as a reload brings a worker that is ready
@@ -98,8 +98,8 @@ func (d drain) run() (int, error) {
 // interrupted is why a wait ended early: HAProxy's exit code, or nil for a second signal.
 type interrupted struct{ code *int }
 
-// until calls a function again and again for as long as it says no, and no longer than a
-// limit. It returns nil unless something came between.
+// until calls a function again and again until it returns true or the limit is over. It returns nil unless
+// something interrupts the wait.
 func (d drain) until(limit time.Duration, done func() bool) *interrupted {
 	over := time.After(limit)
 	tick := time.NewTicker(look)
@@ -120,9 +120,8 @@ func (d drain) until(limit time.Duration, done func() bool) *interrupted {
 	return nil
 }
 
-// stop is the end: a soft stop, in which workers that reloads replaced finish too, and
-// when the time is over a hard one. A HAProxy that has just started may miss a signal,
-// so it gets several.
+// stop begins a soft stop, in which workers that reloads replaced may finish too, and a hard stop when the time
+// is over. A HAProxy that has just started may miss a signal, so stop sends several.
 func (d drain) stop(limit time.Duration) (int, error) {
 	fmt.Fprintln(d.settings.stderr, "bootstrap haproxy: no connection is left to wait for, or no time; HAProxy stops")
 	tick := time.NewTicker(time.Second)
@@ -141,7 +140,7 @@ func (d drain) stop(limit time.Duration) (int, error) {
 	}
 }
 
-// statusFrontend is the one of health and metrics, in every configuration of ours.
+// statusFrontend is the frontend of health and metrics, in each of our configurations.
 const statusFrontend = "status"
 
 // A master is the path of HAProxy's master socket.
@@ -164,13 +163,13 @@ func (m master) ask(command string) (string, error) {
 	return string(out), err
 }
 
-// unready has /ready fail. The first configuration has no such server: it never was ready.
+// unready makes /ready fail. The first configuration has no such server: it never was ready.
 func (m master) unready() error {
 	_, err := m.ask("set server hapsnap_ready/instance state maint")
 	return err
 }
 
-// frontends are those of the present worker. It fails where there is no worker yet.
+// frontends returns the frontends of the present worker. It fails if there is no worker yet.
 func (m master) frontends() ([]frontend, error) {
 	out, err := m.ask("show stat -1 1 -1")
 	if err != nil {
@@ -179,7 +178,7 @@ func (m master) frontends() ([]frontend, error) {
 	return parse(out)
 }
 
-// shutTraffic has all frontends but one accept nothing more, and returns how many
+// shutTraffic makes all frontends except the one for status stop accepting connections, and returns how many
 // connections they have.
 func (m master) shutTraffic() (connections int, err error) {
 	frontends, err := m.frontends()
@@ -192,10 +191,10 @@ func (m master) shutTraffic() (connections int, err error) {
 		}
 		connections += f.connections
 		if !f.stopped {
-			connections++ // what it took since it was asked
-			// Both: the first closes the port, and alone leaves connections open; the second
-			// has connections close after their next response, and alone leaves the port open
-			// for a worker to come, to which clients would connect in vain.
+			connections++ // accepted since it was asked
+			// It takes both commands. The first one closes the port, but alone it leaves connections open. The
+			// second one closes connections after their next response, but alone it leaves the port open for a
+			// worker to come, to which clients would connect in vain.
 			for _, command := range []string{"disable frontend ", "shutdown frontend "} {
 				if _, err := m.ask(command + f.name); err != nil {
 					return 0, err
@@ -245,13 +244,13 @@ func parse(text string) ([]frontend, error) {
 	return out, nil
 }
 
-// A child is the program that a container is for.
+// A child is the main program of a container.
 type child struct {
 	command *exec.Cmd
 	ended   chan int // gets its exit code, once
 }
 
-// start starts a program, which writes to where this one does.
+// start starts a program, which writes to this program's outputs.
 func (s Settings) start(program string, args ...string) (*child, error) {
 	return s.startWith(nil, program, args...)
 }
@@ -272,7 +271,7 @@ func (s Settings) startWith(env []string, program string, args ...string) (*chil
 	return c, nil
 }
 
-// signal tells the program something. One that has ended is told nothing.
+// signal sends a signal to the program, unless it has ended.
 func (c *child) signal(s syscall.Signal) { _ = c.command.Process.Signal(s) }
 
 // reloads passes on a signal that reloads HAProxy, and reports whether it is one.
@@ -284,7 +283,7 @@ func (c *child) reloads(s os.Signal) bool {
 	return true
 }
 
-// exitCode is what a shell would say: 128 and the signal for a program that one ended.
+// exitCode is what a shell would return: 128 plus the signal, for a program that a signal ended.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {
@@ -299,7 +298,7 @@ func exitCode(err error) int {
 	return exit.ExitCode()
 }
 
-// signals are those that a container is told to end with, and those that reload HAProxy.
+// signals are the signals that end a container, and those that reload HAProxy.
 func signals() chan os.Signal {
 	got := make(chan os.Signal, 4)
 	signal.Notify(got, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP)
@@ -307,27 +306,28 @@ func signals() chan os.Signal {
 }
 
 const (
-	// startAttempts is how often a configuration is tried: what is in its way may leave.
+	// startAttempts is how often a configuration is tried: the obstacle may be gone at the next attempt.
 	startAttempts = 3
 	// startPause is how long to wait before the next attempt.
 	startPause = time.Second
-	// killLimit is how long a HAProxy that did not get up may take to end.
+	// killLimit is how long a HAProxy that did not start may take to end.
 	killLimit = 5 * time.Second
 )
 
-// stateVariable is what the first configuration answers on /ready, instead of that there is
-// no snapshot yet.
+// stateVariable is what the first configuration answers on /ready, in place of the message that there is no
+// snapshot yet.
 const stateVariable = "HAPSNAP_STATE"
 
-// wentBack is what /ready says of an instance whose configuration could not be started.
+// wentBack is the answer on /ready of an instance whose configuration could not be started.
 const wentBack = "the last configuration could not be started, see the log of bootstrap"
 
-// endedSoon is what it says where HAProxy started with it, and ended within seconds.
+// endedSoon is the answer if HAProxy started with the configuration and ended within seconds.
 const endedSoon = "HAProxy ended soon after each start with the last configuration, see the log of bootstrap"
 
-// startHAProxy starts HAProxy with the configuration on disk, or with the first one if that
-// cannot be started, or ended soon after each of the last starts. It returns when a worker serves. It returns no HAProxy, but an exit
-// code, if it was told to end first or neither can be started.
+// startHAProxy starts HAProxy with the configuration on disk. It starts the first configuration instead if that
+// cannot be started, or if HAProxy ended soon after each of the last starts. It returns when a worker serves.
+// If it was told to end first, or neither configuration can be started, it returns no HAProxy, but an exit
+// code.
 func (s Settings) startHAProxy(got chan os.Signal) (*child, int, error) {
 	if s.countStart() > startAttempts {
 		fmt.Fprintf(s.stderr, "bootstrap haproxy: HAProxy ended soon after each start with %s: starts=%d\n", s.config(), startAttempts)
@@ -354,8 +354,8 @@ func (s Settings) startHAProxy(got chan os.Signal) (*child, int, error) {
 	}
 }
 
-// startFirst puts the first configuration into the place of the one on disk, and starts
-// HAProxy with it. Why is what /ready says.
+// startFirst replaces the configuration on disk by the first one, and starts HAProxy with it. Why is what
+// /ready says.
 func (s Settings) startFirst(got chan os.Signal, why string) (*child, int, error) {
 	s.forgetStarts()
 	if err := s.goBack(); err != nil {
@@ -369,9 +369,9 @@ func (s Settings) startFirst(got chan os.Signal, why string) (*child, int, error
 	return haproxy, code, err
 }
 
-// attempt starts HAProxy, and waits until a worker of it serves. One that is told to end
-// when it may serve already is returned as well, with the signal still to come. Otherwise
-// HAProxy has ended, and fault says why if that was not for a signal.
+// attempt starts HAProxy, and waits until one of its workers serves. It also returns a HAProxy that is told to
+// end when it may serve already; the signal is still to be handled. Otherwise HAProxy has ended, and fault says
+// why unless a signal ended it.
 func (s Settings) attempt(got chan os.Signal, limit time.Duration, env ...string) (haproxy *child, fault string, code int, err error) {
 	if err := os.Remove(s.MasterSocket); err != nil && !os.IsNotExist(err) {
 		return nil, "", exitFailure, err
@@ -430,30 +430,29 @@ func (c *child) end() int {
 
 func (s Settings) first() string { return filepath.Join(s.FilesDir, "bootstrap.cfg") }
 
-// refused is where a configuration is kept that HAProxy went back from, for people.
+// refused is the file that keeps the configuration that HAProxy could not run, for people to look at.
 func (s Settings) refused() string { return s.config() + ".refused" }
 
-// starts is where the starts are counted after which HAProxy was not proven to run.
+// starts is the file that counts the starts after which HAProxy was not proven to run.
 func (s Settings) starts() string { return filepath.Join(s.ConfigDir, "starts") }
 
-// countStart counts this start, and returns how many there were in a row that nothing is
-// known of. The first configuration has none to go back to. Where the disk is full nothing
-// is counted.
+// countStart counts this start, and returns how many consecutive starts have no known result. It does not count
+// starts with the first configuration, which has nothing to go back to, nor starts with a full disk.
 func (s Settings) countStart() int {
 	if s.isFirst() {
 		s.forgetStarts()
 		return 0
 	}
 	text, _ := os.ReadFile(s.starts())
-	n, _ := strconv.Atoi(string(text)) // 0 where there is none, or half of one
+	n, _ := strconv.Atoi(string(text)) // 0 if there is no file, or half of one
 	_ = os.WriteFile(s.starts(), strconv.AppendInt(nil, int64(n+1), 10), 0o600)
 	return n + 1
 }
 
-// forgetStarts begins the count anew: HAProxy was proven to run, or was told to end.
+// forgetStarts sets the count to zero: HAProxy was proven to run, or was told to end.
 func (s Settings) forgetStarts() { _ = os.Remove(s.starts()) }
 
-// reserve is a copy of the first configuration on the same disk, for when that is full.
+// reserve is a copy of the first configuration on the same disk, for the case that the disk is full.
 func (s Settings) reserve() string { return filepath.Join(s.ConfigDir, "first.cfg") }
 
 // isFirst reports whether the configuration on disk is the first one.
@@ -463,8 +462,8 @@ func (s Settings) isFirst() bool {
 	return err == nil && also == nil && bytes.Equal(text, first)
 }
 
-// goBack puts the first configuration into the place of one that cannot be started. On a
-// disk that is full that takes the reserve, or the room of what is refused.
+// goBack replaces a configuration that cannot be started by the first one. On a full disk it uses the reserve,
+// or the room of the refused configuration.
 func (s Settings) goBack() error {
 	text, err := os.ReadFile(s.first())
 	if err != nil {

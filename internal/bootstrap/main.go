@@ -10,35 +10,32 @@
 //
 // # How HAProxy is started
 //
-// With the configuration on disk, which the pusher wrote. A container whose HAProxy cannot
-// start with it would start again and again, and nobody could bring another one: the Dataplane
-// API needs a HAProxy that runs. So HAProxy goes back to the first configuration, after a few
-// attempts. It serves nobody, /ready fails and says why, the worker's node is "bootstrap", and
-// the pusher brings the instance what it should run.
+// HAProxy starts with the configuration on disk, which the pusher wrote. If it could not start with that, the
+// container would start again and again, and nobody could bring another configuration: the Dataplane API needs
+// a running HAProxy. So after a few attempts HAProxy goes back to the first configuration. Then it serves no
+// traffic, /ready fails and says why, and the worker's node is "bootstrap", so that the pusher brings the
+// instance what it should run.
 //
-// The same happens to a configuration that HAProxy starts with and does not survive: one
-// that takes more memory than the container has, or that a worker crashes with. When three
-// starts in a row ended within seconds, the next one is with the first configuration. A file
-// counts them, for the end of a container is the end of this program too.
+// The same happens to a configuration with which HAProxy starts and then ends: because it takes more memory
+// than the container has, or because a worker crashes with it. After three consecutive starts that ended within
+// seconds, the next start uses the first configuration. A file counts the starts, since this program ends with
+// the container.
 //
-// It does not go back to the last configuration that started. Such a copy has endpoints that
-// may be another tenant's by now, names files that the pusher has removed since, and would be
-// ready with what a rollback took away. What is in the way of one configuration, such as a
-// port that is taken, or certificates that were lost with the node's memory, is mostly in the
-// way of the other too: private keys are kept nowhere else.
+// It does not go back to the last configuration that started. Such a copy may have endpoints that are now
+// another tenant's, may name files that the pusher has removed, and would be ready with what a rollback took
+// away. What prevents one configuration, such as a port that is taken or certificates that were lost with the
+// node's memory, mostly prevents the other too. Private keys are kept nowhere else.
 //
 // # How HAProxy is drained
 //
-// A signal starts it, and both signals do the same: which one a kubelet sends is a matter
-// of the image. /ready fails at once, for the load balancers that ask there. HAProxy then
-// serves as before for as long as others may need to hear that the pod ends. After that the
-// frontends are shut down one by one through HAProxy's own socket, all but the one of
-// health and metrics: connections finish, and what is measured meanwhile can be seen.
-// A soft stop of the whole process would close that frontend too. It comes last, when no
-// connection is left.
+// A signal starts the drain. Both signals do the same, since the image decides which one a kubelet sends.
+// /ready fails at once, for the load balancers that ask there. HAProxy serves as before for as long as others
+// may need to learn that the pod ends. Then the program shuts down the frontends one by one through HAProxy's
+// socket, except the one for health and metrics: connections finish, and metrics still show them. A soft stop
+// of the whole process would close that frontend too. It comes last, when no connection is left.
 //
-// HAProxy's keyword grace is not used. A worker that a reload replaces waits too, and
-// goes on to accept connections with the configuration that was replaced.
+// HAProxy's keyword grace is not used. A worker that a reload replaces would wait too, and go on accepting
+// connections with the replaced configuration.
 package bootstrap
 
 import (
@@ -62,28 +59,28 @@ type Settings struct {
 	FilesDir string // FILES_DIR
 	// ProgramDir gets a copy of this program, if it is set.
 	ProgramDir string // PROGRAM_DIR
-	// MasterSocket is HAProxy's, through which both containers command it.
+	// MasterSocket is HAProxy's, through which both containers control it.
 	MasterSocket string // MASTER_SOCKET
 	// HAProxy and DataplaneAPI are the programs: paths, or names on PATH.
 	HAProxy, DataplaneAPI string // HAPROXY, DATAPLANEAPI
 	// APIDir is where the API's file is written. Nobody else reads it.
 	APIDir string // API_DIR
-	// CredentialsDir has the files username and password of the API. It may have next-username
-	// and next-password, which the API takes too.
+	// CredentialsDir has the files username and password of the API. It may have next-username and
+	// next-password, which the API accepts too.
 	CredentialsDir string // CREDENTIALS_DIR
-	// TLSDir has tls.crt and tls.key of the API, which speaks plain HTTP without it.
+	// TLSDir has tls.crt and tls.key of the API. Without it the API speaks plain HTTP.
 	TLSDir  string // TLS_DIR
 	APIPort int    // API_PORT
-	// PodName and PodIP are where the API says to be and where it listens.
+	// PodName is the name that the API reports, and PodIP the address on which it listens.
 	PodName, PodIP string // POD_NAME, POD_IP
-	// Propagation is how long HAProxy serves on while others hear that the pod ends,
-	// Drain how long connections may take to finish afterwards.
+	// Propagation is how long HAProxy goes on serving while others learn that the pod ends. Drain is how long
+	// connections may take to finish afterwards.
 	Propagation, Drain time.Duration // DRAIN_PROPAGATION_SECONDS, DRAIN_SECONDS
-	// Start is how long HAProxy may take to serve with the configuration on disk, less than
-	// the startup probe lets it.
+	// Start is how long HAProxy may take to serve with the configuration on disk. It is shorter than the time
+	// that the startup probe allows.
 	Start time.Duration // START_SECONDS
-	// Proven is how long HAProxy serves before its end no longer speaks against the
-	// configuration that it was started with.
+	// Proven is how long HAProxy has to serve until its end no longer counts against the configuration that it
+	// was started with.
 	Proven time.Duration // PROVEN_SECONDS
 
 	stdout, stderr io.Writer // for the programs too
@@ -135,7 +132,7 @@ func Main(args, environment []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// Read reads the settings. What is not said is as the chart has it.
+// Read reads the settings. Defaults are the chart's values.
 func Read(environment []string) (Settings, error) {
 	said := map[string]string{}
 	for _, e := range environment {
@@ -176,11 +173,11 @@ func Read(environment []string) (Settings, error) {
 
 func (s Settings) config() string { return filepath.Join(s.ConfigDir, "haproxy.cfg") }
 
-// folders are below the one of the configuration.
+// folders are the ones below the folder of the configuration.
 var folders = []string{"maps", "ssl", "general", "dataplane/transactions", "dataplane/backups", "dataplane/storage"}
 
-// prepare makes what HAProxy and the API share. A configuration that is there already
-// stays: pods keep it when they are set up again.
+// prepare makes the folders and files that HAProxy and the API share. It keeps an existing configuration: a pod
+// that is set up again has one.
 func (s Settings) prepare() error {
 	for _, folder := range folders {
 		if err := os.MkdirAll(filepath.Join(s.ConfigDir, folder), 0o700); err != nil {
@@ -194,7 +191,7 @@ func (s Settings) prepare() error {
 	if s.ProgramDir == "" {
 		return nil
 	}
-	// This program is put where the other containers run it, who may have none.
+	// The other containers run this program from there, since their images may not have it.
 	own, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -205,7 +202,7 @@ func (s Settings) prepare() error {
 	}
 	path := filepath.Join(s.ProgramDir, "bootstrap")
 	if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, content) {
-		return nil // of a pod that is set up again, whose disk may be full
+		return nil // the pod is set up again, and its disk may be full
 	}
 	return replaceFile(path, content, 0o755)
 }
@@ -228,7 +225,7 @@ func replaceFile(path string, content []byte, mode fs.FileMode) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.WriteFile(next, content, mode); err != nil {
-		_ = os.Remove(next) // half of it would take the room of others
+		_ = os.Remove(next) // half of it would use up disk space
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.Rename(next, path); err != nil {

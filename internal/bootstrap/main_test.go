@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// withDisk is a folder that the program finds on a disk of its own, which is full but for
-// what was in it.
+// withDisk is a folder that the program finds on a disk of its own, which is full except for the former content
+// of the folder.
 const withDisk = "HAPSNAP_TEST_DISK"
 
-// asProgram has the test's own binary be the program.
+// asProgram makes the test's own binary act as the program.
 const asProgram = "HAPSNAP_TEST_BOOTSTRAP"
 
 func TestMain(m *testing.M) {
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fillDisk mounts a small disk at a folder, with what is in the folder, and fills it. The
-// mount is the process's own.
+// fillDisk mounts a small disk at a folder, with the folder's content, and fills it. Only this process sees the
+// mount.
 func fillDisk(dir string) error {
 	if dir == "" {
 		return nil

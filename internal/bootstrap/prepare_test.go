@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A pod gets the first configuration, its folders, and the program. One that is set up again
-// keeps the configuration that it ran; one whose configuration is empty does not.
+// A pod gets the first configuration, its folders, and the program. A pod that is set up again keeps the
+// configuration that it ran, unless that is empty.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	files, program := t.TempDir(), t.TempDir()
@@ -40,7 +40,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// What is wrong is said, and is a fault.
+// The program says what is wrong, and fails.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	missing := t.TempDir()

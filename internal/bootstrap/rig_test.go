@@ -19,15 +19,15 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 )
 
-// limit is how long HAProxy may take for what it does at once.
+// limit is how long HAProxy may take for immediate actions.
 const limit = time.Minute
 
 // A pod is one HAProxy with the folders that its containers share.
 type pod struct {
 	dir, web, status string
-	api              string // where its Dataplane API is to listen
-	log              string // a file with what it says
-	runDir           string // of the socket, if that is another one
+	api              string // where its Dataplane API should listen
+	log              string // a file with its output
+	runDir           string // of the socket, if not the usual one
 	env              []string
 	process          *exec.Cmd
 	ended            chan error
@@ -46,7 +46,7 @@ func newPod(t *testing.T, backend, global string) *pod {
 	return p
 }
 
-// configure writes a configuration of the form that the compiler's have.
+// configure writes a configuration of the same form as the compiler's.
 func (p *pod) configure(t *testing.T, backend, global string) {
 	t.Helper()
 	write(t, filepath.Join(p.dir, "haproxy.cfg"), p.config(backend, global))
@@ -124,7 +124,7 @@ func (p *pod) launch(t *testing.T) {
 	})
 }
 
-// wrote is what the pod's program wrote.
+// wrote returns the output of the pod's program.
 func (p *pod) wrote(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(p.log)
@@ -155,7 +155,7 @@ func (p *pod) masterReloaded() bool {
 	return err == nil && regexp.MustCompile(`(?m)^\d+\s+master\s+1 \[failed: 0\]`).MatchString(out)
 }
 
-// ask commands the master.
+// ask sends a command to the master.
 func (p *pod) ask(t *testing.T, command string) {
 	t.Helper()
 	if _, err := p.tryAsk(command); err != nil {

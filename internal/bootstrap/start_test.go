@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// firstConfig is of the form that the chart's has.
+// firstConfig has the same form as the chart's.
 const firstConfig = `global
     node bootstrap
 defaults
@@ -30,8 +30,7 @@ frontend status
     http-request return status 503 content-type text/plain string "${HAPSNAP_STATE-no snapshot yet}"
 `
 
-// newStart lays out a pod whose first configuration is there, and returns the
-// configuration that it should run.
+// newStart lays out a pod that has its first configuration, and returns the configuration that it should run.
 func newStart(t *testing.T) (*pod, string) {
 	t.Helper()
 	p := newPod(t, slow(t), "")
@@ -49,9 +48,9 @@ func (p *pod) begin(t *testing.T) {
 	p.launch(t)
 }
 
-// A configuration that HAProxy cannot start with does not keep the container from starting:
-// HAProxy runs the first one, which is alive and not ready and says why, and takes the next
-// configuration with a reload. What is refused is kept.
+// A configuration that HAProxy cannot start with does not keep the container from starting. HAProxy runs the
+// first configuration, which is alive and not ready and says why, and takes the next configuration with a
+// reload. The refused configuration is kept.
 func TestGoesBack(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -110,8 +109,8 @@ func TestGoesBack(t *testing.T) {
 	})
 }
 
-// wentBack waits until HAProxy runs the first configuration, and looks whether all who need
-// to know can. The folder is where the test finds the pod's.
+// wentBack waits until HAProxy runs the first configuration, and checks that everybody who needs to know can
+// see it. The folder is where the test finds the pod's files.
 func (p *pod) wentBack(t *testing.T, dir string) {
 	t.Helper()
 	eventually(t, "HAProxy is alive", func() bool { return code("http://"+p.status+"/healthz") == http.StatusOK })
@@ -133,9 +132,9 @@ func (p *pod) wentBack(t *testing.T, dir string) {
 	})
 }
 
-// A configuration that HAProxy starts with, and does not survive, is gone back from as well: after
-// three starts, whether HAProxy crashed or the whole container was killed, as one is that takes
-// too much memory. A container that was told to end, or has served for a while, counts for nothing.
+// HAProxy also goes back from a configuration with which it starts and then ends. That happens after three
+// starts, whether HAProxy crashed or the whole container was killed, as the kernel does when memory runs out. A
+// container that was told to end, or has served for a while, does not count.
 func TestGoesBackFromCrashes(t *testing.T) {
 	t.Parallel()
 	t.Run("three times", func(t *testing.T) {
@@ -194,8 +193,8 @@ func TestGoesBackFromCrashes(t *testing.T) {
 	})
 }
 
-// The first configuration finds room on a disk that is full: in the place of the one that is
-// refused, and in the reserve if that one is empty.
+// On a full disk the first configuration takes the room of the refused one, or the reserve if the refused one
+// is empty.
 func TestGoesBackOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]string{"a whole file": "# hand\nnonsense\n" + strings.Repeat("#\n", 3000), "an empty file": ""} {
@@ -227,7 +226,7 @@ func TestGoesBackOnAFullDisk(t *testing.T) {
 	}
 }
 
-// What is in the way for a moment does not cost the configuration.
+// A temporary obstacle does not make HAProxy give up the configuration.
 func TestTriesAgain(t *testing.T) {
 	t.Parallel()
 	p, _ := newStart(t)
@@ -245,8 +244,8 @@ func TestTriesAgain(t *testing.T) {
 	eventually(t, "there is a reserve", func() bool { _, err := os.Stat(filepath.Join(p.dir, "first.cfg")); return err == nil })
 }
 
-// The container ends with a fault where HAProxy does not start with the first configuration
-// either, and quietly if it is told to end meanwhile.
+// If HAProxy does not start with the first configuration either, the container ends with an error. If it is
+// told to end meanwhile, it ends without one.
 func TestStartEnds(t *testing.T) {
 	t.Parallel()
 	t.Run("nothing starts", func(t *testing.T) {
@@ -284,8 +283,8 @@ func TestStartEnds(t *testing.T) {
 
 func (p *pod) ready() bool { return code("http://"+p.status+"/ready") == http.StatusOK }
 
-// serve starts HAProxy's container with a configuration, and waits until it knows that
-// HAProxy serves: it makes the reserve then.
+// serve starts HAProxy's container with a configuration, and waits until the program knows that HAProxy serves:
+// then it makes the reserve.
 func (p *pod) serve(t *testing.T, config string) {
 	t.Helper()
 	write(t, filepath.Join(p.dir, "haproxy.cfg"), config)
@@ -298,7 +297,7 @@ func (p *pod) serve(t *testing.T, config string) {
 	eventually(t, "the container knows", func() bool { _, err := os.Stat(reserve); return err == nil })
 }
 
-// killContainer kills all at once, as the kernel does where memory is short.
+// killContainer kills all processes at once, as the kernel does when memory is short.
 func (p *pod) killContainer(t *testing.T) {
 	t.Helper()
 	if err := syscall.Kill(-p.process.Process.Pid, syscall.SIGKILL); err != nil {
@@ -306,7 +305,7 @@ func (p *pod) killContainer(t *testing.T) {
 	}
 }
 
-// killWorker has HAProxy's worker crash.
+// killWorker makes HAProxy's worker crash.
 func (p *pod) killWorker(t *testing.T) {
 	t.Helper()
 	eventually(t, "the worker is found", func() bool {

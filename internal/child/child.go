@@ -12,7 +12,7 @@ func Start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	diesWithParent(cmd)
 	started, gone := make(chan error), make(chan struct{})
 	go func() {
-		// The signal comes with the end of the thread that started the command.
+		// The kernel sends the signal when the thread that started the command ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()

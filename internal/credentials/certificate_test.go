@@ -17,14 +17,14 @@ var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 var certificate = Wanted{Secret: "tls", Certificate: &Certificate{DNSNames: []string{"edge.hapsnap.svc"}}}
 
-// A moment is what a Secret held from a time on.
+// A moment is what a Secret held from some time on.
 type moment struct {
 	at   time.Time
 	data map[string][]byte
 	why  string
 }
 
-// step lets a Secret of ours be decided about once, and returns it.
+// step makes one decision about a Secret of ours, and returns the Secret.
 func step(t *testing.T, w Wanted, s *corev1.Secret, now time.Time, trusted bool) (*corev1.Secret, decision) {
 	t.Helper()
 	d, err := w.decide(s, now, trusted)
@@ -63,8 +63,8 @@ func accepts(client, server map[string][]byte, now time.Time) error {
 	return err
 }
 
-// Over two years, whoever has heard of a change late by less than an hour accepts, and is
-// accepted by, whoever has heard of it already.
+// Over two years, a program that learns of each change up to an hour late accepts programs that know it
+// already, and is accepted by them.
 func TestRenewalIsNeverSeen(t *testing.T) {
 	t.Parallel()
 	const late = propagation - time.Minute
@@ -95,7 +95,7 @@ func TestRenewalIsNeverSeen(t *testing.T) {
 	}
 }
 
-// What verifies a certificate and does not have the next one yet keeps that from being served.
+// A next certificate is not served as long as a verifying program does not have it.
 func TestNothingIsServedThatIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	s, _ := step(t, certificate, &corev1.Secret{}, noon, true)
@@ -115,8 +115,8 @@ func TestNothingIsServedThatIsNotTrusted(t *testing.T) {
 	}
 }
 
-// A clock that is wrong for a while is survived: the certificate can be used again with
-// the first look after it was put right, and ca.crt does not grow.
+// After a clock that was wrong for a while, the certificate can be used again at the first look after the clock
+// was corrected, and ca.crt does not grow.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]time.Duration{"a year ahead": 365 * 24 * time.Hour, "a year behind": -365 * 24 * time.Hour, "two hours behind": -2 * time.Hour, "two hours ahead": 2 * time.Hour} {
@@ -138,7 +138,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// Whoever did nothing for longer than a certificate lives has one that can be used at once.
+// A Maker that did nothing for longer than a certificate lives gets a usable one at once.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{Lifetime, Lifetime + time.Hour, 3 * Lifetime} {
@@ -164,7 +164,7 @@ func TestOtherNames(t *testing.T) {
 	}
 }
 
-// What people wrote, or edited, is not touched, and said if it cannot be used.
+// What people wrote or edited is not changed. If it cannot be used, that is reported.
 func TestWhatIsOthersStays(t *testing.T) {
 	t.Parallel()
 	password := Wanted{Secret: "user", Password: &Password{"username", "password"}}
@@ -218,8 +218,8 @@ func annotated(m map[string]string, key, value string) map[string]string {
 	return out
 }
 
-// A password stays what it is for years. When people ask for another, servers learn the next
-// one beside it an hour before clients use it.
+// A password stays the same for years. When people ask for another one, servers learn it, beside the present
+// one, an hour before clients use it.
 func TestPasswordIsRenewedWhenAsked(t *testing.T) {
 	t.Parallel()
 	w := Wanted{Secret: "user", Password: &Password{"name", "pass"}}
@@ -240,7 +240,7 @@ func TestPasswordIsRenewedWhenAsked(t *testing.T) {
 	if _, still := s.Annotations[RenewAnnotation]; still || len(s.Data) != 2 || string(s.Data["pass"]) == string(first["pass"]) || string(s.Data["name"]) == string(first["name"]) {
 		t.Errorf("in the end: %v %v", s.Annotations, s.Data)
 	}
-	// A clock that was a year ahead does not have it wait for a year.
+	// A clock that was a year ahead does not make the Maker wait for a year.
 	s.Annotations[RenewAnnotation] = ""
 	s, _ = live(t, w, s, now.Add(365*24*time.Hour), time.Minute, time.Minute)
 	if s, moments = live(t, w, s, now, 3*time.Hour, 10*time.Minute); len(moments) != 2 || len(s.Data) != 2 {
@@ -248,7 +248,7 @@ func TestPasswordIsRenewedWhenAsked(t *testing.T) {
 	}
 }
 
-// People can have a certificate renewed before its time, with the same care.
+// People can have a certificate renewed before its time. The steps are the same.
 func TestCertificateIsRenewedWhenAsked(t *testing.T) {
 	t.Parallel()
 	s, _ := step(t, certificate, &corev1.Secret{}, noon, true)

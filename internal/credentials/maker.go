@@ -1,33 +1,30 @@
-// Package credentials fills Secrets with what two programs of a release share: a user
-// name with a password, or a certificate that one of them serves and the other verifies.
-// Nothing of it is made when a chart is rendered.
+// Package credentials fills Secrets with what two programs of a release share: a user name with a password, or
+// a certificate that one of them serves and the other verifies. Nothing of it is made when a chart is rendered.
 //
-// Somebody else makes the Secrets, without any data, so that a [Maker] needs no right to
-// create Secrets. It fills one that has no data, and renews what it has written. It writes
-// by the Secret's resourceVersion: of several that fill the same Secret one succeeds, and
-// the others take what that one wrote.
+// The chart makes the Secrets, without any data, so that a [Maker] needs no right to create Secrets. A Maker
+// fills a Secret that has no data, and renews what it has written. It writes by the Secret's resourceVersion:
+// if several Makers fill the same Secret, one succeeds, and the others take what that one wrote.
 //
 // # What is never touched
 //
-// A Maker notes in the annotation [Annotation] the digest of the data that it wrote. It
-// changes a Secret only if that is still the data, or if there is none. What people wrote,
-// or edited, is theirs: if it cannot be used, or expires soon, the Maker reports that.
-// A Secret that is gone, or that may not be read, is reported too, and not made anew.
+// A Maker notes in the annotation [Annotation] the digest of the data that it wrote. It changes a Secret only
+// if the data still has that digest, or if there is none. Data that people wrote or edited is theirs: if it
+// cannot be used, or expires soon, the Maker reports that. It also reports a Secret that does not exist, or
+// that it may not read, and does not create one.
 //
 // # How a certificate is renewed
 //
-// A certificate is its own authority: there is no key that could sign others. Two thirds
-// into its life the next one is made and put into ca.crt beside the present one, while
-// servers go on with the present one. It is served an hour later, if what verifies it has
-// taken the new ca.crt, and the one before stays in ca.crt until it expires. So a client
-// with the old ca.crt meets the old certificate, and servers may take up the new one as late
-// as they like. A certificate that nobody can use any more, such as one that has expired,
-// is replaced at once.
+// A certificate is its own authority: there is no key that could sign others. After two thirds of its life the
+// Maker makes the next certificate and puts it into ca.crt beside the present one, which servers go on serving.
+// An hour later the next one is served, if the verifying programs have the new ca.crt. The one before stays in
+// ca.crt until it expires. So a client with the old ca.crt meets the old certificate, and servers may take the
+// new one as late as they like. A certificate that nobody can use any more, such as an expired one, is replaced
+// at once.
 //
-// A password is made once, and renewed when people ask for it with [RenewAnnotation]. The
-// next user is noted in the Secret beside the present one, so that servers take both, and an
-// hour later it is the only one. So no call is refused meanwhile. The same annotation
-// has a certificate renewed before its time.
+// A password is made once, and renewed when people ask for it with [RenewAnnotation]. The Maker puts the next
+// user into the Secret beside the present one, so that servers accept both. An hour later only the next one is
+// left. So no call is refused meanwhile. The same annotation makes the Maker renew a certificate before its
+// time.
 package credentials
 
 import (
@@ -45,17 +42,17 @@ import (
 )
 
 const (
-	// look is how often Secrets are looked at, and wait how often a process that does not
-	// lead asks whether it does by now.
+	// look is how often the Maker looks at the Secrets. wait is how often a process that does not lead checks
+	// whether it leads by now.
 	look = 10 * time.Second
 	wait = time.Second
-	// passLimit bounds what is asked of the API server for all Secrets.
+	// passLimit bounds the time of the requests to the API server for all Secrets.
 	passLimit = 30 * time.Second
-	// maxTries is how often a write is tried that another one came before.
+	// maxTries is how often the Maker tries a write when other writes came first.
 	maxTries = 5
 )
 
-// Client is what is needed of a cluster: the Secrets of one namespace.
+// Client is the part of a cluster's API that a Maker needs: the Secrets of one namespace.
 type Client interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Secret, error)
 	Update(ctx context.Context, s *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error)
@@ -66,19 +63,19 @@ type Options struct {
 	Namespace string
 	Secrets   Client
 	Log       *slog.Logger
-	// Wanted returns what the Secrets are to hold, or why that is not known now.
+	// Wanted returns what the Secrets should hold, or why that is not known now.
 	Wanted func(ctx context.Context) ([]Wanted, error)
-	// Publish gives the authorities of a Secret's certificate to what verifies it and cannot
-	// read them itself, each time; nil where it can. A certificate that those do not have
-	// is not served.
+	// Publish gives the authorities of a Secret's certificate to programs that verify it and cannot read the
+	// Secret themselves. It is called each time; it is nil if all can read it. A certificate that those
+	// programs do not have is not served.
 	Publish func(ctx context.Context, authorities []byte) error
-	// Leading reports whether this process is the one that fills them, nil for always.
+	// Leading reports whether this process is the one that fills the Secrets. Nil means always.
 	Leading func() bool
 	// Metrics may be nil.
 	Metrics *Metrics
 }
 
-// Maker fills and renews Secrets. It is for one goroutine.
+// Maker fills and renews Secrets. Only one goroutine may use it.
 type Maker struct {
 	Options
 }
@@ -86,8 +83,8 @@ type Maker struct {
 // New returns a Maker.
 func New(o Options) *Maker { return &Maker{o} }
 
-// Run looks at the Secrets again and again until ctx is done, and reports what is wrong,
-// or nil, when that has changed.
+// Run looks at the Secrets again and again until ctx is done. It reports what is wrong, or nil, whenever that
+// has changed.
 func (m *Maker) Run(ctx context.Context, report func(error)) {
 	defer m.Metrics.forget()
 	said := fmt.Sprint(nil)
@@ -114,8 +111,8 @@ func (m *Maker) Run(ctx context.Context, report func(error)) {
 	}
 }
 
-// Once looks at each Secret, and fills or renews it if it has to. It returns what keeps
-// one of them from being used, or will.
+// Once looks at each Secret, and fills or renews it if necessary. It returns what keeps one of them from being
+// used, or soon will.
 func (m *Maker) Once(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, passLimit)
 	defer cancel()
@@ -136,8 +133,7 @@ func (m *Maker) Once(ctx context.Context, now time.Time) error {
 
 var errGone = errors.New("it is gone, and whoever made it has to make it again, such as the next upgrade of the chart; what has its values goes on with them")
 
-// settle brings one Secret to what it is to be. What another has written meanwhile is
-// looked at anew.
+// settle brings one Secret to its wanted content. If another process has written meanwhile, it looks again.
 func (m *Maker) settle(ctx context.Context, w Wanted, now time.Time) error {
 	for range maxTries {
 		found, err := m.Secrets.Get(ctx, w.Secret, metav1.GetOptions{})
@@ -171,7 +167,7 @@ func (m *Maker) settle(ctx context.Context, w Wanted, now time.Time) error {
 	return errors.New("others write it again and again")
 }
 
-// Rules returns what a Maker needs in the namespace of its Secrets.
+// Rules returns the permissions that a Maker needs in the namespace of its Secrets.
 func Rules(names ...string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: names, Verbs: []string{"get", "update"}}}
 }
@@ -198,7 +194,7 @@ func NewMetrics(registry prometheus.Registerer, program string) *Metrics {
 	return m
 }
 
-// Example has every metric have a value, for their documentation.
+// Example gives every metric a value, for their documentation.
 func (m *Metrics) Example() { m.expires("hapsnap-dataplane-tls", time.Unix(1, 0)) }
 
 func (m *Metrics) failed(n int) {
@@ -213,7 +209,7 @@ func (m *Metrics) expires(secret string, at time.Time) {
 	}
 }
 
-// forget is for a program that does not lead any more.
+// forget removes the values of the metrics, when the program no longer leads.
 func (m *Metrics) forget() {
 	if m != nil {
 		m.failing.Set(0)

@@ -51,7 +51,7 @@ func maker(secrets Client, namespace string) *Maker {
 	})
 }
 
-// place is a namespace with Secrets that a chart has made.
+// place is a namespace with Secrets as a chart makes them.
 type place struct {
 	*testing.T
 	namespace string
@@ -101,8 +101,8 @@ func (p place) once(m *Maker, now time.Time) {
 	}
 }
 
-// Several that fill the same Secrets at once end with the same values, and nothing is
-// written once everything is there.
+// Several Makers that fill the same Secrets at once end with the same values. Nothing is written once
+// everything is there.
 func TestManyMakersMakeOne(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -132,8 +132,8 @@ func TestManyMakersMakeOne(t *testing.T) {
 	}
 }
 
-// The roles suffice, and allow no other Secret. What they do not allow is reported, and the
-// other Secret is filled all the same.
+// The roles suffice, and allow no other Secret. A Secret that they do not allow is reported, and the other
+// Secret is filled all the same.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -172,7 +172,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// eventually waits for the API server, which hears of roles late.
+// eventually waits for the API server, which learns of roles late.
 func (p place) eventually(what string, check func() error) {
 	p.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -188,7 +188,7 @@ func (p place) eventually(what string, check func() error) {
 	}
 }
 
-// A Secret that is gone is reported and not made anew; one that is there again is filled anew.
+// A missing Secret is reported and not created. When it exists again, it is filled.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -211,8 +211,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// What verifies a certificate gets the authorities each time, before the next one is served,
-// and its refusal is reported.
+// Publish gets the authorities each time before the next certificate is served, and its refusal is reported.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -245,8 +244,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// Killed at any of its writes, a Maker leaves Secrets that the next one goes on with, and
-// values that were there stay.
+// If a Maker is killed at any of its writes, the next one can go on with the Secrets, and existing values stay.
 func TestKilledAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -260,7 +258,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			p.create(name)
 		}
 		m := maker(p.secrets, p.namespace)
-		if n%2 == 0 { // or it comes to renew what is there
+		if n%2 == 0 { // or it renews what is there
 			p.once(m, noon)
 		}
 		before := p.get("user").Data["password"]

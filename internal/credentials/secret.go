@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// Annotation of a Secret says which data of it a [Maker] wrote.
+	// Annotation holds, on a Secret, the digest of the data that a [Maker] wrote.
 	Annotation = "hapsnap.dev/made"
-	// RenewAnnotation asks a Maker to renew what it wrote, whatever its value. The Maker
-	// removes it when it has.
+	// RenewAnnotation asks a Maker to renew what it wrote, whatever the value of the annotation. The Maker
+	// removes it afterwards.
 	RenewAnnotation = "hapsnap.dev/renew"
 )
 
-// Password is a user name and a password, under these keys. With [Next] before them are
-// those that come next, and that servers take too.
+// Password is a user name and a password, under these keys. The keys with [Next] before them are for the user
+// that comes next, whom servers accept too.
 type Password struct{ UsernameKey, PasswordKey string }
 
-// Next begins the keys of a user name and a password that come next.
+// Next begins the keys of the next user name and password.
 const Next = "next-"
 
-// sinceKey is since when there are those that come next.
+// sinceKey is the key of the time since when there is a next user.
 const sinceKey = Next + "since"
 
 // random returns bytes that nobody can guess, in hexadecimal digits.
@@ -47,14 +47,14 @@ func random(bytes int) []byte {
 	return []byte(hex.EncodeToString(b))
 }
 
-// put puts a new user into the data of a Secret, under the keys with a prefix.
+// put puts a new user into the data of a Secret. The prefix begins its keys.
 func (p Password) put(data map[string][]byte, prefix string) map[string][]byte {
 	data[prefix+p.UsernameKey], data[prefix+p.PasswordKey] = append([]byte("hapsnap-"), random(4)...), random(32)
 	return data
 }
 
-// renew returns the data that a Secret of ours is to have, nil for what it has, and why. With
-// asked, people want another password.
+// renew returns the new data for a Secret of ours, or nil if the data stays, and why. With asked, people want
+// another password.
 func (p Password) renew(data map[string][]byte, now time.Time, asked bool) (next map[string][]byte, why string) {
 	if p.usable(data) != nil {
 		return p.put(map[string][]byte{}, ""), "there was no password"
@@ -72,7 +72,7 @@ func (p Password) renew(data map[string][]byte, now time.Time, asked bool) (next
 	return nil, ""
 }
 
-// usable returns what is missing.
+// usable returns an error that says what is missing.
 func (p Password) usable(data map[string][]byte) error {
 	for _, key := range []string{p.UsernameKey, p.PasswordKey} {
 		if len(data[key]) == 0 {
@@ -82,24 +82,24 @@ func (p Password) usable(data map[string][]byte) error {
 	return nil
 }
 
-// Wanted is what a Secret is to hold: a password or a certificate.
+// Wanted is what a Secret should hold: a password or a certificate.
 type Wanted struct {
 	Secret      string // its name
 	Password    *Password
 	Certificate *Certificate
 }
 
-// A decision is what becomes of a Secret.
+// A decision says what happens to a Secret.
 type decision struct {
-	data    map[string][]byte // nil: what it has
+	data    map[string][]byte // nil: the data stays
 	why     string
-	over    bool  // what people asked for is done
-	problem error // what keeps people from using what it has, or will
+	over    bool  // what people asked for has been done
+	problem error // what keeps people from using the data, or soon will
 }
 
 var errNotOurs = errors.New("somebody has edited it, and it is left alone; remove its data to have it made anew")
 
-// decide returns what becomes of a Secret.
+// decide decides what happens to a Secret.
 func (w Wanted) decide(s *corev1.Secret, now time.Time, trusted bool) (d decision, err error) {
 	if !isOurs(s) {
 		if w.Password != nil {
@@ -123,12 +123,12 @@ func (w Wanted) decide(s *corev1.Secret, now time.Time, trusted bool) (d decisio
 	return d, err
 }
 
-// isOurs reports whether nobody but a Maker wrote the data of a Secret, if it has any.
+// isOurs reports whether only a Maker wrote the data of a Secret, if it has any.
 func isOurs(s *corev1.Secret) bool {
 	return len(s.Data) == 0 || s.Annotations[Annotation] == digest(s.Data)
 }
 
-// filled returns the Secret with what was decided.
+// filled returns the Secret with the decision carried out.
 func filled(s *corev1.Secret, d decision) *corev1.Secret {
 	out := s.DeepCopy()
 	if out.Annotations == nil {
@@ -141,7 +141,7 @@ func filled(s *corev1.Secret, d decision) *corev1.Secret {
 	return out
 }
 
-// digest identifies the data of a Secret. A password of ours cannot be guessed from it.
+// digest identifies the data of a Secret. It does not help to guess a password of ours.
 func digest(data map[string][]byte) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(data)) {
@@ -161,8 +161,8 @@ func expiry(s *corev1.Secret) time.Time {
 	return time.Time{}
 }
 
-// The keys of a Secret with a certificate, beside those of the type kubernetes.io/tls. What
-// is served next is not mounted by servers.
+// The keys of a Secret with a certificate, beside those of the type kubernetes.io/tls. Servers do not mount the
+// certificate that is served next.
 const (
 	CAKey       = "ca.crt"
 	nextCertKey = "next.crt"
@@ -170,28 +170,27 @@ const (
 )
 
 const (
-	// Lifetime is how long a certificate is valid. The next one is made when two thirds of
-	// it are over.
+	// Lifetime is how long a certificate is valid. The next one is made after two thirds of it.
 	Lifetime = 90 * 24 * time.Hour
 	// propagation is how long the next certificate is trusted before it is served.
 	propagation = time.Hour
-	// backdated is how much earlier than it is made a certificate becomes valid: the
-	// clocks of others may be late.
+	// backdated is how long before its making a certificate becomes valid, since the clocks of others may be
+	// late.
 	backdated = time.Hour
-	// warning is how long before it expires a certificate that is not renewed is reported.
+	// warning is how long before its expiry a certificate that is not renewed is reported.
 	warning = 7 * 24 * time.Hour
-	// mostTrusted bounds ca.crt, whatever a clock does.
+	// mostTrusted bounds the certificates in ca.crt, whatever a clock does.
 	mostTrusted = 8
 )
 
-// Certificate is what a certificate is for.
+// Certificate describes a certificate to be made.
 type Certificate struct {
-	// DNSNames are those by which clients verify the server.
+	// DNSNames are the names by which clients verify the server.
 	DNSNames []string
 }
 
-// SelfSigned returns a certificate that is signed with its own key, and that key, a new one,
-// in PEM. The template needs no serial number and no usages.
+// SelfSigned returns a certificate that is signed with its own new key, and that key, both in PEM. The template
+// needs no serial number and no usages.
 func SelfSigned(template x509.Certificate) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -224,8 +223,8 @@ func (c Certificate) issue(now time.Time) (certificate, key []byte, err error) {
 	return certificate, key, nil
 }
 
-// renew returns the data that a Secret of ours is to have, nil for what it has, and why. With
-// asked, people want another certificate. With trusted, what verifies the certificate has the Secret's present ca.crt.
+// renew returns the new data for a Secret of ours, or nil if the data stays, and why. With asked, people want
+// another certificate. With trusted, the verifying programs have the Secret's present ca.crt.
 func (c Certificate) renew(data map[string][]byte, now time.Time, asked, trusted bool) (next map[string][]byte, why string, err error) {
 	leaf, problem := c.usable(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], now)
 	if problem != nil {
@@ -253,8 +252,8 @@ func (c Certificate) renew(data map[string][]byte, now time.Time, asked, trusted
 	return with(data[nextCertKey], data[nextKeyKey], nil, nil, data[CAKey], now), "the next one is served from now on", nil
 }
 
-// with returns the data of a Secret with a certificate, and perhaps the next one. Others that
-// were trusted and can be used still are.
+// with returns the data of a Secret with a certificate, and perhaps the next one. It keeps trusted certificates
+// that can still be used.
 func with(certificate, key, next, nextKey, trusted []byte, now time.Time) map[string][]byte {
 	out := map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}
 	if next != nil {
@@ -285,14 +284,14 @@ func parseAll(data []byte) (out []*x509.Certificate) {
 
 var errNoCertificate = errors.New("there is none")
 
-// usable returns the leaf of a certificate that can be served now, or why it cannot.
+// usable returns the leaf of a certificate that can be served now, or says why it cannot.
 func (c Certificate) usable(certificate, key []byte, now time.Time) (*x509.Certificate, error) {
 	if len(certificate) == 0 && len(key) == 0 {
 		return nil, errNoCertificate
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what is wrong, and nothing of the key
+		return nil, err //nolint:wrapcheck // the error says what is wrong, and nothing of the key
 	}
 	leaf, err := x509.ParseCertificate(pair.Certificate[0])
 	if err != nil {
@@ -312,7 +311,7 @@ func (c Certificate) usable(certificate, key []byte, now time.Time) (*x509.Certi
 	return leaf, nil
 }
 
-// foreign returns what is wrong with a certificate that is not ours.
+// foreign returns what is wrong with a certificate that we did not make.
 func (c Certificate) foreign(data map[string][]byte, now time.Time) error {
 	leaf, err := c.usable(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], now)
 	if err != nil {

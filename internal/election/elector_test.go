@@ -119,8 +119,7 @@ func awaitLeader(t *testing.T, one, two process) (leader, follower process) {
 	return two, one
 }
 
-// The successor of a leader that was killed does not lead before the leader's own
-// term has ended.
+// The successor of a killed leader does not lead before the leader's own term has ended.
 func TestAKilledLeaderHasASuccessor(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -160,7 +159,7 @@ func wantGauge(t *testing.T, p process, want int) {
 	}
 }
 
-// A leader that was stopped for longer than its term leaves the Lease to its successor when it goes on.
+// A leader that was stopped for longer than its term leaves the Lease to its successor when it continues.
 func TestALeaderThatSleptLeavesTheLeaseToItsSuccessor(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -187,8 +186,8 @@ func TestALeaderThatSleptLeavesTheLeaseToItsSuccessor(t *testing.T) {
 	}
 }
 
-// sleep holds up requests while its process sleeps, whatever their deadline: a process that is stopped
-// sees no deadline.
+// sleep holds up requests while its process sleeps, whatever their deadline, since a stopped process notices no
+// deadline.
 type sleep struct {
 	next  http.RoundTripper
 	mu    sync.Mutex
@@ -246,8 +245,7 @@ func TestALeaderThatStopsHandsOver(t *testing.T) {
 	await(t, "the successor", follower.Leading)
 }
 
-// Without an API server nobody leads; when it is back somebody does, in the same
-// process.
+// Without an API server nobody leads. When it is back, somebody leads in the same process.
 func TestALeaderStepsDownWithoutTheAPIServer(t *testing.T) {
 	t.Parallel()
 	server := kubetest.Start(t)

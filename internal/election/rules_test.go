@@ -10,8 +10,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// permitted returns how a service account connects that may do what the rules
-// say, in one namespace, and nothing else.
+// permitted returns a connection for a service account that has the permissions of the rules, in one namespace,
+// and no others.
 func permitted(t *testing.T, server *kubetest.Server, namespace string, rules []rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	kubeconfig := server.Grant(t, namespace, "compiler", rules)

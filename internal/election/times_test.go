@@ -17,14 +17,14 @@ import (
 	"github.com/hapsnap/hapsnap/internal/election"
 )
 
-// register is an API server that has one Lease, and answers at once.
+// register stands in for an API server that has one Lease, and answers at once.
 type register struct {
 	mu      sync.Mutex
 	version byte
 	lease   *coordination.Lease
 }
 
-// desk is the register as one process reaches it, until that is dead.
+// desk is the register as one process reaches it, until the process is dead.
 type desk struct {
 	coordinationv1.LeaseInterface
 	*register
@@ -93,8 +93,8 @@ func elected(t *testing.T) (leader, follower process) {
 	return leader, follower
 }
 
-// Of a leader that is killed, the term is over before the successor leads, which does
-// so within the lease duration and a few retries.
+// If a leader is killed, its term is over before the successor leads. The successor leads within the lease
+// duration and a few retries.
 func TestTimeOfSuccession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestTimeOfSuccession(t *testing.T) {
 		killed := time.Now()
 		await(t, "the successor", func() bool {
 			leads := follower.Leading()
-			synctest.Wait() // whoever is to hear of the time has
+			synctest.Wait() // everybody who waits for this time has learned of it
 			if leads && (leader.Leading() || during.Err() == nil) {
 				t.Errorf("after %s both lead", time.Since(killed))
 			}
@@ -120,8 +120,8 @@ func TestTimeOfSuccession(t *testing.T) {
 	})
 }
 
-// A leader that stops waits for what it had begun, and nobody leads meanwhile. Then
-// another one does, well before the lease duration is over.
+// A leader that stops waits for the work that it had begun, and nobody leads meanwhile. Then another process
+// leads, well before the lease duration is over.
 func TestTimeOfHandingOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestTimeOfHandingOver(t *testing.T) {
 		<-stopped
 		released := time.Now()
 		await(t, "the successor", follower.Leading)
-		// A released Lease is for a second.
+		// A released Lease lasts for a second.
 		if took := time.Since(released); took > time.Second+4*retryPeriod {
 			t.Errorf("the successor leads after %s", took)
 		}

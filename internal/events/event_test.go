@@ -42,8 +42,7 @@ func TestWhereEventsAreKept(t *testing.T) {
 	}
 }
 
-// What holds is no reason to keep quiet about what happened, unless it was found out
-// by the same action.
+// A state that lasts does not suppress an Event to be said once, unless the same action found both.
 func TestWhatHappenedIsSaidBesideWhatHolds(t *testing.T) {
 	t.Parallel()
 	l := ledger{said: map[string]record{}}

@@ -20,12 +20,12 @@ const maxNote = 1024
 // Event is something to say about an object.
 type Event struct {
 	Regarding corev1.ObjectReference
-	// Action is what was done when this was found out. Events that differ only in it are the same.
+	// Action is what was done when this was found out. Events that differ only in their action are the same.
 	Action             string
 	Type, Reason, Note string
 }
 
-// Note returns a text as the note of an Event can have it.
+// Note shortens a text so that it fits the note of an Event.
 func Note(text string) string { return Cut(strings.ToValidUTF8(text, "\uFFFD"), maxNote) }
 
 // Cut shortens a text to a number of bytes, between two characters.
@@ -41,8 +41,8 @@ func Cut(text string, limit int) string {
 	return text[:end] + more
 }
 
-// Name returns the name of the Event's object. It is made of what is said, so that a process that says
-// the same again finds the Event.
+// Name returns the name of the Event's object. It is made of the content, so that a process that writes the
+// same Event again finds it.
 func (e Event) Name() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{
 		string(e.Regarding.UID), e.Regarding.Kind, e.Regarding.FieldPath, e.Type, e.Reason, e.Note,
@@ -56,8 +56,7 @@ func (e Event) Name() string {
 	return name
 }
 
-// namespace returns where the Event is kept; those of objects without a namespace
-// are in default.
+// namespace returns the namespace of the Event. It is default for objects without a namespace.
 func (e Event) namespace() string {
 	if e.Regarding.Namespace == "" {
 		return metav1.NamespaceDefault
@@ -65,24 +64,22 @@ func (e Event) namespace() string {
 	return e.Regarding.Namespace
 }
 
-// object names what the Event is about.
+// object returns the kind and name of the object that the Event is about.
 func (e Event) object() string {
 	return e.Regarding.Kind + " " + e.Regarding.Namespace + "/" + e.Regarding.Name
 }
 
-// Rules returns the permissions that a recorder needs in a namespace with objects that it writes Events
-// on.
+// Rules returns the permissions that a recorder needs in a namespace with objects on which it writes Events.
 func Rules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}
 }
 
-// The times of Events. The API server keeps one for an hour, unless told
-// otherwise, since it was last written.
+// The times of Events. By default the API server keeps an Event for an hour since it was last written.
 const (
 	// refresh is the age at which an Event that still holds is renewed.
 	refresh = 30 * time.Minute
-	// pause is the shortest time between two renewals of an Event, for objects that are mended and
-	// broken in turns.
+	// pause is the shortest time between two renewals of an Event, for objects that become good and bad in
+	// turns.
 	pause = 5 * time.Minute
 	// forget is the age at which the API server has deleted an Event.
 	forget = 2 * time.Hour
@@ -92,14 +89,14 @@ const (
 type wish struct {
 	Event
 	name  string
-	since time.Time // when it was first wished for, without a break
-	once  bool      // it is not said again while it holds
+	since time.Time // since when it has been wished for without a break
+	once  bool      // it is not repeated while it holds
 }
 
-// record is what was written of an Event.
+// record says what was written of an Event.
 type record struct {
 	at    time.Time
-	count int32 // how often it was said
+	count int32 // how often it was written
 }
 
 // subject is an object, and what was done with it.
@@ -110,14 +107,14 @@ type subject struct {
 
 func (e Event) subject() subject { return subject{e.Regarding.UID, e.Action} }
 
-// ledger decides which Event is written next. Its methods are given the time.
+// ledger decides which Event is written next. Callers pass the time to its methods.
 type ledger struct {
 	wishes []wish
 	said   map[string]record // by the name of the Event
 }
 
-// wish replaces the Events that should be there. A lasting Event that was wished for before keeps its
-// time; an Event to be said once stays until it is written.
+// wish replaces the Events that should be there. A lasting Event that was wished for before keeps its time. An
+// Event to be said once stays until it is written.
 func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	before := map[string]wish{}
 	for _, w := range l.wishes {
@@ -138,8 +135,8 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	for _, e := range once {
 		add(e, true)
 	}
-	// What was to be said once, and has not been, stays, unless the same action found something else wrong
-	// with that object.
+	// An Event to be said once that was not written yet stays, unless the same action found something else
+	// wrong with its object.
 	faulty := map[subject]bool{}
 	for _, e := range lasting {
 		faulty[e.subject()] = true
@@ -175,7 +172,7 @@ func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 	return wish{}, 0, false
 }
 
-// wrote records that an Event was written, or can never be.
+// wrote records that an Event was written, or that it never can be.
 func (l *ledger) wrote(name string, now time.Time) {
 	l.said[name] = record{at: now, count: l.said[name].count + 1}
 }

@@ -17,7 +17,7 @@ func accepted(object string) Event {
 	return Event{Regarding: corev1.ObjectReference{Kind: "Ingress", Name: object, UID: types.UID(object)}, Type: "Normal", Reason: "Accepted", Note: "good"}
 }
 
-// drain writes all that is due, and returns it with how often it was said before.
+// drain writes all Events that are due, and returns each with how often it was written before.
 func (l *ledger) drain(now time.Time) []string {
 	var out []string
 	for {
@@ -30,8 +30,8 @@ func (l *ledger) drain(now time.Time) []string {
 	}
 }
 
-// What holds is said once, however often it is found, and once more before the
-// API server forgets it; what comes and goes is not said each time.
+// An Event that holds is written once, however often it is found, and again before the API server forgets it.
+// An Event that comes and goes is not written each time.
 func TestEventsAreSaidOnce(t *testing.T) {
 	t.Parallel()
 	l := ledger{said: map[string]record{}}
@@ -66,8 +66,7 @@ func TestEventsAreSaidOnce(t *testing.T) {
 	}
 }
 
-// An object that is left out again before anybody could say that it was good is
-// not said to be good.
+// If an object is left out again before the Event that it is good was written, that Event is never written.
 func TestWhatIsOverIsNotSaid(t *testing.T) {
 	t.Parallel()
 	l := ledger{said: map[string]record{}}

@@ -1,18 +1,16 @@
-// Package events writes Events on the objects of a cluster, at a bounded rate and none twice: the name
-// of an Event is made of its content, so that another process, or the same one after a restart, finds
-// the Event and leaves it. An Event that still holds is renewed before the API server forgets it.
+// Package events writes Events on the objects of a cluster, at a bounded rate and none twice. It renews an
+// Event that still holds before the API server forgets it.
 //
-// Callers decide what is said. [Recorder] writes it, while its process is the leader. [Loop] is how it
-// writes, for use by others that write in the same manner.
+// Callers decide what the Events say. [Recorder] writes them while its process is the leader. [Loop] is the
+// part that writes, for others that write in the same manner.
 //
 // # Decisions
 //
-// The name of an Event is made of its content. client-go's recorder takes two faults of one object for
-// one, forgets what it has said when the process ends, and drops what exceeds its queue. Here the
-// object, the reason and the note give the name: the next leader, or the same one after a restart,
-// finds the Event and leaves it. An Event that still holds is renewed each half hour, before the API
-// server forgets it; one that comes and goes is renewed at most every five minutes; and there are never
-// more than five Events a second.
+// The name of an Event is made of its content. client-go's recorder takes two faults of one object for one,
+// forgets what it has written when the process ends, and drops what exceeds its queue. Here the object, the
+// reason and the note give the name: the next leader, or the same process after a restart, finds the Event and
+// leaves it. An Event that still holds is renewed each half hour, before the API server forgets it. One that
+// comes and goes is renewed at most every five minutes. There are never more than five Events a second.
 package events
 
 import (
@@ -34,8 +32,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// How often the API server is written to, in requests each second, and how many at once. At that rate
-// ten thousand objects with a fault get their Events in half an hour.
+// The limits of writes to the API server: requests each second, and how many at once. At that rate ten thousand
+// objects with a fault get their Events in half an hour.
 const rate, burst = 5, 25
 
 // timeout is how long the API server may take for one request.
@@ -79,9 +77,9 @@ func New(o Options) *Recorder {
 	return r
 }
 
-// Say replaces the Events that should be there: lasting ones, which hold until Say is called without
-// them, and Events to be said once. One of the latter that was not written yet stays, unless the same
-// action found something lasting about the object meanwhile.
+// Say replaces the Events that should be there: lasting ones, which hold until Say is called without them, and
+// Events to be said once. An Event to be said once that was not written yet stays, unless the same action has
+// found something lasting about the object meanwhile.
 func (r *Recorder) Say(lasting, once []Event, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,8 +126,8 @@ func hopeless(err error) bool {
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// write creates an Event, or renews the one that is there. It does not change an Event that another
-// process has made.
+// write creates an Event, or renews the existing one. It does not change an Event that another process has
+// made.
 func (r *Recorder) write(ctx context.Context, w wish, before int32) error {
 	client := r.options.Events.Events(w.namespace())
 	now := metav1.NowMicro()
@@ -156,7 +154,7 @@ func (r *Recorder) write(ctx context.Context, w wish, before int32) error {
 // retries are the times between attempts while the API server refuses, or is gone.
 var retries = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: 30 * time.Second}
 
-// look is how often the loop checks whether an Event is to be renewed.
+// look is how often the loop checks whether an Event needs to be renewed.
 const look = time.Minute
 
 // Leader says whether this process is the one that writes.
@@ -172,7 +170,7 @@ func (Always) Term(ctx context.Context) (context.Context, context.CancelFunc, bo
 	return ctx, func() {}, true
 }
 
-// Loop writes what is due into a cluster, one thing after the other, while this process leads.
+// what it writes, for the log
 type Loop struct {
 	Of     string // what it writes, for the log
 	Leader Leader
@@ -188,7 +186,7 @@ func NewLoop(of string, leader Leader, log *slog.Logger, write func(context.Cont
 	return &Loop{Of: of, Leader: leader, Log: log, Write: write, kicked: make(chan struct{}, 1)}
 }
 
-// Kick says that something may be due.
+// Kick tells the loop that something may be due.
 func (l *Loop) Kick() {
 	select {
 	case l.kicked <- struct{}{}:
@@ -196,8 +194,8 @@ func (l *Loop) Kick() {
 	}
 }
 
-// Run writes whenever it is kicked, and at times, until ctx is done. One round ends
-// when nothing more is due.
+// Run writes whenever it is kicked, and from time to time, until ctx is done. One round ends when nothing more
+// is due.
 func (l *Loop) Run(ctx context.Context) {
 	pause, pauses := look, retries
 	failing := false

@@ -1,6 +1,6 @@
-// Package filelock locks files, so that only one of several processes, or of several parts of one
-// process, does what the lock stands for. The locks are those of flock(2), and of LockFileEx on
-// Windows: the kernel gives them back when the process that holds one ends.
+// Package filelock locks files, so that only one of several processes, or of several parts of one process, does
+// the work that the lock guards. The locks are those of flock(2), and of LockFileEx on Windows: the kernel
+// releases them when the process that holds them ends.
 package filelock
 
 import (
@@ -14,8 +14,8 @@ import (
 // ErrHeld is returned if another process or part holds the lock.
 var ErrHeld = errors.New("another holds the lock")
 
-// interval is how often a lock that is held is tried again. The kernel can wake a
-// waiter, but not one that may also give up.
+// interval is how often [Wait] tries a lock that is held. The kernel can wake a waiter, but not one that may
+// also give up.
 const interval = 10 * time.Millisecond
 
 // Lock is a lock that is held.
@@ -66,9 +66,8 @@ func open(path string, mode os.FileMode) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode)
 }
 
-// Release gives the lock back. Closing the file alone would not always do that: a
-// process that is being started holds a copy of every open file, and with it the
-// lock, until it executes its program.
+// Release gives the lock back. Closing the file alone would not always do that: a process that is being started
+// holds a copy of every open file, and with it the lock, until it executes its program.
 func (l *Lock) Release() {
 	unlock(l.file)
 	_ = l.file.Close()

@@ -47,8 +47,8 @@ func haproxySays(t *testing.T, config string) map[int]string {
 	return found
 }
 
-// mostFaults is how many lines HAProxy refuses before it stops to read: 20, less some
-// that this test would have taken for good ones.
+// mostFaults is how many lines HAProxy refuses before it stops reading: 20, minus some that this test expects
+// to be good.
 const mostFaults = 10
 
 var pieces = []string{
@@ -64,13 +64,13 @@ func randomLine(random *rand.Rand) string {
 	return b.String()
 }
 
-// HAProxy's .warning prints the word that follows it, and names the next one if there
-// is one, so it tells how it reads a line.
+// HAProxy's .warning prints the word that follows it, and the next word if there is one. So it shows how
+// HAProxy reads a line.
 func TestWordsAreThoseOfHAProxy(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 60 {
-		// Where a line is refused, a newer HAProxy says nothing of the good ones.
+		// If a line is refused, newer versions of HAProxy print no warnings for the good ones.
 		var good, faulty []string
 		refused := 0
 		for len(faulty) < mostFaults && refused < mostFaults {
@@ -92,8 +92,8 @@ func TestWordsAreThoseOfHAProxy(t *testing.T) {
 
 func compareWords(t *testing.T, lines []string) {
 	t.Helper()
-	// HAProxy reads a line again where its buffer was too small, and then takes the
-	// default of a variable for a fault. A long line makes the buffer large enough.
+	// If its buffer is too small, HAProxy reads a line again, and then takes the default of a variable for a
+	// fault. A long line makes the buffer large enough.
 	config := ".warning " + strings.Repeat("x", 500) + "\n" + strings.Join(lines, "\n") + "\n"
 	got := haproxySays(t, config)
 	for i, line := range lines {
@@ -112,10 +112,10 @@ func compareWords(t *testing.T, lines []string) {
 	}
 }
 
-// unknown is what is expected of a good line with a variable.
+// unknown is the expected text for a good line with a variable.
 const unknown = "anything but a fault"
 
-// expected is what HAProxy says of a .warning, "" for a fault of the line.
+// expected is what HAProxy prints for a .warning, "" for a fault of the line.
 func expected(line string) string {
 	words, err := haproxycfg.Words([]byte(line))
 	if err != nil {
@@ -133,7 +133,7 @@ func expected(line string) string {
 	return "'" + texts[1] + "'."
 }
 
-// An unknown word shows which section HAProxy is in.
+// An unknown word shows in which section HAProxy is.
 func TestSectionsAreThoseOfHAProxy(t *testing.T) {
 	t.Parallel()
 	heads := []string{

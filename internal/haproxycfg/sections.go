@@ -26,8 +26,8 @@ import (
 	"strconv"
 )
 
-// SectionKeywords are the words that begin a section in HAProxy 2.6 to 3.4. An
-// older one takes a newer keyword for a directive, which it does not know.
+// SectionKeywords are the words that begin a section in HAProxy 2.6 to 3.4. An older HAProxy takes a newer
+// keyword for an unknown directive.
 var SectionKeywords = []string{
 	"acme", "backend", "cache", "crt-store", "defaults", "fcgi-app", "frontend", "global", "healthcheck", "http-errors",
 	"listen", "log-forward", "log-profile", "mailers", "namespace_list", "peers", "program", "resolvers", "ring", "traces",
@@ -161,10 +161,10 @@ type Word struct {
 	Text string
 	// Start and End are where the word stands in the line, in bytes, quotes included.
 	Start, End int
-	// Quoted tells that a quote or an escape was resolved: Text is not what is written.
+	// Quoted says that a quote or an escape was resolved: Text is not what is written.
 	Quoted bool
-	// Variable tells that the word has an environment variable, so that HAProxy may
-	// see another text, and with "${NAME[*]}" any number of words.
+	// Variable says that the word has an environment variable, so that HAProxy may see another text, and with
+	// "${NAME[*]}" any number of words.
 	Variable bool
 }
 
@@ -174,11 +174,11 @@ type SyntaxError struct {
 	Message  string
 }
 
-// Error returns "byte POSITION: what is wrong"; positions are told from 1.
+// Error returns "byte POSITION: what is wrong", where positions count from 1.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.Position+1, e.Message) }
 
-// IsBlank reports whether HAProxy takes the byte for a separator of words. A
-// newline ends a line, and is none.
+// IsBlank reports whether HAProxy takes the byte for a separator of words. A newline ends a line, and is not a
+// blank.
 func IsBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r' }
 
 // FirstWord returns the first word of a line as HAProxy sees it, "" for a line without words. It is
@@ -276,7 +276,7 @@ type scanner struct {
 	err   error
 }
 
-// newScanner returns a scanner at the first byte of a line that is no blank.
+// newScanner returns a scanner at the first byte of a line that is not blank.
 func newScanner(line []byte) scanner {
 	if i := bytes.IndexAny(line, "\n\x00"); i >= 0 {
 		line = line[:i]
@@ -410,8 +410,7 @@ func escape(text []byte, quote byte) (became byte, length int, ok bool) {
 	return '\\', 1, true
 }
 
-// variable returns how long an environment variable at the beginning of the text
-// is, or what is wrong with it.
+// variable returns how long an environment variable at the beginning of the text is, or what is wrong with it.
 func variable(text []byte) (length int, message string) {
 	at, brace := 1, false
 	if at < len(text) && text[at] == '{' {

@@ -1,5 +1,5 @@
-// Package kubeconfig reads how to reach an API server: from a kubeconfig file, or from what a pod has.
-// The compiler uses it to read a cluster, and the store in ConfigMaps uses it too.
+// Package kubeconfig reads how to reach an API server: from a kubeconfig file, or from what a pod has. The
+// compiler uses it to read a cluster, and the store in ConfigMaps uses it too.
 package kubeconfig
 
 import (
@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options say which API server to reach, and as whom. The zero value is that of the pod.
+// Options say which API server to reach, and as whom. With the zero value it is the pod's.
 type Options struct {
 	File      string // "" is the service account of the pod; of several, as in KUBECONFIG, the first one wins
 	Context   string // of the file; "" is its current one
@@ -22,7 +22,7 @@ type Options struct {
 // Inside reports whether the process runs in a pod of a cluster.
 func Inside() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
-// Load reads the file, or what a pod has in its place. It sends nothing.
+// Load reads the file, or what a pod has instead. It sends nothing.
 func (o Options) Load() (*rest.Config, error) {
 	config, err := o.load()
 	if err != nil {
@@ -56,8 +56,7 @@ func (o Options) client() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
 }
 
-// Namespace returns the namespace of the context, or that of the pod; "" if it cannot be
-// found out.
+// Namespace returns the namespace of the context, or that of the pod, or "" if neither is known.
 func (o Options) Namespace() string {
 	if o.File == "" {
 		data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -73,8 +72,8 @@ func (o Options) Namespace() string {
 	return namespace
 }
 
-// Usual returns the file that kubectl takes if none is named: what KUBECONFIG says, or else
-// ~/.kube/config if it is there. It is "" without either.
+// Usual returns the file that kubectl uses if none is named: the one that KUBECONFIG names, or else
+// ~/.kube/config if it exists. It is "" without either.
 func Usual() string {
 	if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" {
 		return files

@@ -17,8 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// access lets a service account read what a role of its namespace says of ConfigMaps, and
-// one Secret.
+// access gives a service account the permissions of a role of its namespace for ConfigMaps, and one Secret.
 const access = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -38,14 +37,14 @@ func object(kind, namespace, name string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\n", kind, name, namespace)
 }
 
-// watched are watches of a test.
+// watched holds the watches of a test.
 type watched struct {
 	*kubewatch.Set
 	t *testing.T
 }
 
-// await waits until the queries stand like this, in the order of the plan: the names of
-// the objects but for that of the cluster's authority, and what is in the way.
+// await waits until the queries have these states, in the order of the plan: the names of the objects except
+// that of the cluster's authority, and the error.
 func (w watched) await(what, want string) {
 	w.t.Helper()
 	tick, end := time.NewTicker(20*time.Millisecond), time.After(2*time.Minute)
@@ -89,8 +88,8 @@ func (w watched) String() string {
 	return strings.Join(out, "; ")
 }
 
-// With a real API server: what may not be read, is out of reach or cannot go on from where
-// it was is held, of a namespace and of a single object.
+// With a real API server, for a namespace and for a single object: objects are held that may not be read, are
+// out of reach, or whose watch cannot continue.
 func TestHeldWithAnAPIServer(t *testing.T) {
 	t.Parallel()
 	server := kubetest.Start(t)
@@ -117,7 +116,7 @@ func TestHeldWithAnAPIServer(t *testing.T) {
 	w.await("at first", "a b; forbidden unknown; known; forbidden unknown")
 
 	server.Apply(t, fmt.Sprintf(access, shop, "services"))
-	server.Stop(t) // or a watch would last for minutes yet
+	server.Stop(t) // otherwise a watch would last for minutes
 	w.await("the API server is away", "a b trouble; trouble unknown; known trouble; trouble unknown")
 	server.Resume(t)
 	w.await("ConfigMaps may not be read any more", "a b forbidden; forbidden unknown; known; forbidden unknown")

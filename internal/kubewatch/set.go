@@ -54,36 +54,35 @@ type Options struct {
 	// Handle receives what happens to objects. With it, the Set keeps only the names of objects. It is
 	// called while the Set is locked, and must not call the Set.
 	Handle func(Event)
-	// Stands is called when the state of a query may have changed, or the plan has. It is called while
-	// the Set is locked, and must not call the Set.
+	// Stands is called when the state of a query, or the plan, may have changed. It is called while the Set is
+	// locked, and must not call the Set.
 	Stands func()
 	// Ended is called when Run ends and everything is forgotten. It is called while the Set is locked,
 	// and must not call the Set.
 	Ended func()
 }
 
-// Event is what happened to an object.
+// Event says what happened to an object.
 type Event struct {
 	Query Query
 	Name  types.NamespacedName
 	// Object is nil if the object is gone, or no query wants it any more.
 	Object metav1.Object
-	// Missing says that the object was not in a list. The API server did not say that it was deleted.
+	// Missing means that the object was not in a list. The API server did not say that it was deleted.
 	Missing bool
-	// At is when the API server said so. It is zero where nothing happened to the object: the first
-	// list has it, or no query wants it any more.
+	// At is when the API server reported the change. It is zero if nothing happened to the object itself: the
+	// first list has it, or no query wants it any more.
 	At time.Time
 }
 
 // QueryState says how far the watch of a query has come.
 type QueryState struct {
 	Query Query
-	// Synced: all objects were known once.
+	// Synced means that all objects were known at one time.
 	Synced bool
-	// Absent: the cluster does not know the kind, for certain, or did not when it answered
-	// last.
+	// Absent means that the cluster certainly does not know the kind, or did not when it last answered.
 	Absent bool
-	// Err says why nothing new has been known since the time Since. It is nil while the watch goes on.
+	// Err says why nothing new has been known since the time Since. It is nil while the watch works.
 	Err   error
 	Since time.Time
 	// Count is how many objects are known. Objects holds them if no Handle takes them. They are as
@@ -120,8 +119,8 @@ func New(o Options) *Set {
 	return &Set{options: o, changed: make(chan struct{}, 1), replan: make(chan struct{}, 1), watches: map[Query]*watcher{}}
 }
 
-// Plan replaces the plan, and reports whether the new one has a query that was not watched. The objects
-// of queries that are not in it are forgotten.
+// Plan replaces the plan, and reports whether the new one has a query that was not watched. The Set forgets the
+// objects of queries that are not in it.
 func (s *Set) Plan(queries []Query) (added bool) {
 	planned := slices.SortedFunc(slices.Values(queries), Query.Compare)
 	planned = append([]Query{}, slices.Compact(planned)...)
@@ -148,8 +147,8 @@ func (s *Set) Plan(queries []Query) (added bool) {
 	return added
 }
 
-// Run watches what is planned, until ctx is done. Then the Set forgets everything, its plan included,
-// and may run again.
+// Run watches what is planned until ctx is done. Then the Set forgets everything, including its plan. It may
+// run again.
 func (s *Set) Run(ctx context.Context, log *slog.Logger) {
 	ctx, stop := context.WithCancel(ctx)
 	defer s.forget()
@@ -225,13 +224,13 @@ func Signal(c chan<- struct{}) {
 	}
 }
 
-// Query is one list of objects that is watched.
+// Query is one list of objects to watch.
 type Query struct {
 	APIVersion, Kind string
 	Namespace        string // "" is all of them, or none for a kind of the cluster's
 	Name             string // "" is any
 	Labels, Fields   string // selectors
-	// Optional says that the cluster need not know the kind.
+	// Optional says that the cluster may lack the kind.
 	Optional bool
 	// Content says that the caller keeps the whole content of objects, except for the fields in Drop,
 	// which are separated by spaces. Here the two only tell queries apart.
@@ -319,9 +318,9 @@ func BuiltIn(apiVersion, kind string) (schema.GroupVersionResource, bool) {
 // reading are the verbs that a watch needs.
 var reading = []string{"get", "list", "watch"}
 
-// Rules returns the permissions that a plan needs, and no others, by namespace and by what each query
-// is for. The caller gives the resource of a kind that clusters need not have. Roles know no selectors:
-// a query with labels needs all objects of its namespace.
+// Rules returns exactly the permissions that a plan needs, by namespace and by the purpose of each query. The
+// caller gives the resource of a kind that some clusters lack. Roles have no selectors: a query with labels
+// needs all objects of its namespace.
 func Rules(plan []Query, concern func(Query) string, resource func(apiVersion, kind string) string) []rbac.Grant {
 	type place struct{ namespace, concern string }
 	rules := map[place][]rbacv1.PolicyRule{}

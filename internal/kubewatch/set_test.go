@@ -26,7 +26,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// client-go has one limit for the errors of a process, which knows nothing of bubbles.
+// client-go has one rate limit for all errors of a process, which does not work in bubbles.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil //nolint:reassign // There is no other way.
 	os.Exit(kubetest.Main(m))
@@ -52,7 +52,7 @@ type server struct {
 	streams          []*watch.RaceFreeFakeWatcher
 }
 
-// refused is what a client says of a server that does not answer; it is another one each time.
+// refused is the error of a client whose server does not answer; the text differs each time.
 func (s *server) refused() error {
 	s.asked++
 	return &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?try=%d", s.asked), Err: syscall.ECONNREFUSED}
@@ -99,7 +99,7 @@ func (s *server) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface
 	return stream, nil
 }
 
-// change changes what the server says, and ends all watches. None can go on.
+// change changes the content of the server, and ends all watches. No watch can continue.
 func (s *server) change(edit func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +125,8 @@ type stand struct {
 	end    context.CancelFunc
 }
 
-// begin watches queries of a server with the objects a and b, of which x=bad cannot be
-// used. It is to be called in a bubble.
+// begin watches queries of a server with the objects a and b. An object with x=bad cannot be used. Call it in a
+// bubble.
 func begin(t *testing.T, handle bool, edit func(*server), queries ...Query) *stand {
 	t.Helper()
 	s := &stand{server: &server{objects: map[string]string{"a": "1", "b": "1"}}, t: t}
@@ -174,7 +174,7 @@ func (s *stand) run() {
 	go s.Run(ctx, slog.New(slog.NewTextHandler(&s.log, nil)))
 }
 
-// expect lets time pass until all tries were made, and compares how the queries stand.
+// expect lets time pass until all tries were made, and compares the states of the queries.
 func (s *stand) expect(what, want string) {
 	s.t.Helper()
 	<-time.After(time.Minute)
@@ -225,7 +225,7 @@ func (s *stand) expectLogged(text string, times int) {
 	})
 }
 
-// What is held, and what is said, while something is in the way.
+// What the Set holds and reports while something is in the way.
 func TestWhatIsInTheWay(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -308,8 +308,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 
 func with(q Query, edit func(*Query)) Query { edit(&q); return q }
 
-// Who handles objects learns what was deleted, what a list came without, and what nobody
-// wants any more.
+// Handle learns which objects were deleted, which were missing in a list, and which no query wants any more.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -341,7 +340,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// A plan says whether it has anything that is not watched yet.
+// Plan reports whether the plan has anything that is not watched yet.
 func TestPlanAdds(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
@@ -372,7 +371,7 @@ func TestQueriesAreNamed(t *testing.T) {
 	}
 }
 
-// Of many watches, few try at once when an API server is back.
+// With many watches, few try at the same time when an API server is back.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	for watches, want := range map[int]time.Duration{1: 5 * time.Second, 500: 10 * time.Second, 10_000: 30 * time.Second} {

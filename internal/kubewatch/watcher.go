@@ -47,17 +47,17 @@ func (t typed[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	return t.watch(ctx, o)
 }
 
-// watcher keeps the objects of one query as they are in the cluster. The lock of its Set
-// guards its fields, but for the first three, which do not change.
+// watcher keeps the objects of one query as they are in the cluster. The lock of its Set guards its fields,
+// except for the first three, which do not change.
 type watcher struct {
 	set   *Set
 	query Query
 	keep  func(object any) (any, error) // Convert, for the query
 
 	log      *slog.Logger
-	stop     context.CancelFunc // nil: it did not begin
+	stop     context.CancelFunc // nil: not begun
 	ended    bool
-	resource Resource // nil: it is to be opened
+	resource Resource // nil: not opened yet
 	objects  map[types.NamespacedName]metav1.Object
 	synced   bool
 	absent   bool
@@ -73,7 +73,7 @@ func newWatcher(s *Set, q Query) *watcher {
 	return w
 }
 
-// run watches until ctx is done. It reports its troubles in the log and by state.
+// run watches until ctx is done. It reports its errors in the log and in its state.
 func (w *watcher) run(ctx context.Context, patience time.Duration, log *slog.Logger) {
 	w.set.mu.Lock()
 	w.log = log
@@ -85,9 +85,9 @@ func (w *watcher) run(ctx context.Context, patience time.Duration, log *slog.Log
 	reflector.RunWithContext(klog.NewContext(ctx, logr.Discard()))
 }
 
-// patience is the longest time between two tries of one watch, given how many watches there are. Of
-// thousands, which a plan may have for single objects, no more than about 50 in a second ask an API
-// server that is back.
+// patience is the longest time between two tries of one watch, given how many watches there are. A plan may
+// have thousands for single objects. When an API server is back, they send no more than about 50 requests a
+// second.
 func patience(watches int) time.Duration {
 	return min(max(5*time.Second, time.Duration(watches)*20*time.Millisecond), 30*time.Second)
 }
@@ -121,7 +121,7 @@ func (w *watcher) watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	case err == nil:
 		w.resumed()
 	case o.SendInitialEvents != nil && apierrors.IsInvalid(err):
-		// The API server sends no lists that way. A list follows.
+		// The API server does not send lists that way. A list follows.
 	default:
 		w.failed(err)
 	}
@@ -178,7 +178,7 @@ func (w *watcher) failed(err error) {
 	w.otherwise()
 }
 
-// resumed records that the watch receives changes from now on. A list is not enough: where watching is
+// resumed records that the watch receives changes from now on. A successful list is not enough: if watching is
 // forbidden, later changes stay unknown.
 func (w *watcher) resumed() {
 	w.set.mu.Lock()
@@ -215,7 +215,7 @@ func (w *watcher) state() QueryState {
 	return out
 }
 
-// end forgets all objects, which no query wants any more. The Set is locked.
+// end forgets all objects, since no query wants them any more. The Set is locked.
 func (w *watcher) end() {
 	w.ended = true
 	if w.stop != nil {
@@ -228,7 +228,7 @@ func (w *watcher) end() {
 
 // The exported methods are those of [cache.TransformingStore], which a reflector fills.
 
-// Transformer returns what converts objects.
+// Transformer returns the function that converts objects.
 func (w *watcher) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		converted, err := w.convert(object)
@@ -255,13 +255,13 @@ func (w *watcher) convert(object any) (any, error) {
 	return w.keep(object)
 }
 
-// Add takes in a new object.
+// Add stores a new object.
 func (w *watcher) Add(object any) error { return w.put(object) }
 
-// Update takes in an object again.
+// Update stores a new version of an object.
 func (w *watcher) Update(object any) error { return w.put(object) }
 
-// Resync has nothing to do.
+// Resync does nothing.
 func (w *watcher) Resync() error { return nil }
 
 func (w *watcher) put(object any) error {
@@ -292,7 +292,7 @@ func (w *watcher) Delete(object any) error {
 	return nil
 }
 
-// Replace takes what is there for all that there is.
+// Replace takes a list for all objects that exist.
 func (w *watcher) Replace(list []any, _ string) error {
 	now, all := time.Now(), make([]news, 0, len(list))
 	there := make(map[types.NamespacedName]bool, len(list))
@@ -309,7 +309,7 @@ func (w *watcher) Replace(list []any, _ string) error {
 		return nil
 	}
 	if !w.synced {
-		now = time.Time{} // what is met for the first time did not change
+		now = time.Time{} // an object that is seen for the first time has not changed
 	}
 	changed := !w.synced
 	for name := range w.objects {
@@ -328,7 +328,7 @@ func (w *watcher) Replace(list []any, _ string) error {
 	return nil
 }
 
-// news is an object that is new or changed, or why it cannot be used.
+// news is an object that is new or changed, or the reason why it cannot be used.
 type news struct {
 	name   types.NamespacedName
 	object metav1.Object

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// ignored reports whether a build of images does not see a file: of the patterns that match it, or a folder that it is
-// in, the last one counts.
+// ignored reports whether a build of images does not see a file. The last pattern counts that matches the file
+// or a folder that it is in.
 func ignored(patterns []string, file string) bool {
 	out := false
 	for _, pattern := range patterns {
@@ -24,7 +24,8 @@ func ignored(patterns []string, file string) bool {
 	return out
 }
 
-// The images are built from the folder without what .dockerignore names, which has to leave all that programs are made of.
+// The images are built from the folder without what .dockerignore names. All files that programs are made of
+// must remain.
 func TestImagesSeeWhatProgramsAreMadeOf(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../.dockerignore")

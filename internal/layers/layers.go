@@ -1,12 +1,11 @@
 // Package layers holds the rules about which package may import which, and finds
 // what breaks them.
 //
-// The two programs have two identities: the compiler holds no credentials of
-// HAProxy and the pusher never renders. That is only true while no import, direct
-// or through another package, leads from one half to the other. The linter says
-// so for direct imports while one types; the test here says it for all of them.
+// The two programs have two identities: the compiler holds no credentials of HAProxy, and the pusher never
+// renders. That holds only as long as no import, direct or through another package, leads from one half to the
+// other. The linter checks direct imports while one types; the test here checks all of them.
 //
-// Nothing but that test uses this package.
+// Only that test uses this package.
 package layers
 
 import (
@@ -15,8 +14,8 @@ import (
 	"strings"
 )
 
-// A Package is what the rules need to know of a Go package, by import path. The
-// fields are those of `go list -json`.
+// A Package is what the rules need to know of a Go package, by import path. The fields are those of `go list
+// -json`.
 type Package struct {
 	ImportPath string
 	// Imports are the direct imports of the package itself.
@@ -80,8 +79,8 @@ func (g graph) breaches(p Package, r rule) []string {
 	return found
 }
 
-// breach returns at most one line: how imports of a package, under the name to
-// be shown for it, break a rule.
+// breach returns at most one line: how imports of a package break a rule. The line shows the package under the
+// given name.
 func (g graph) breach(r rule, from, name string, imports []string) []string {
 	chain := g.path(g.own(imports), func(to string) bool { return to != from && r.never(to) })
 	if chain == nil {
@@ -91,8 +90,8 @@ func (g graph) breach(r rule, from, name string, imports []string) []string {
 	return []string{fmt.Sprintf("%s: %s (%s)", r.name, strings.Join(chain, " -> "), r.why)}
 }
 
-// path returns the shortest chain of imports from one of the starts to a package
-// that is wanted, both included; the first by name among equals.
+// path returns the shortest chain of imports from one of the starts to a wanted package, both included. Among
+// equally short ones it returns the first by name.
 func (g graph) path(starts []string, wanted func(string) bool) []string {
 	seen := map[string]bool{}
 	var queue [][]string
@@ -121,8 +120,8 @@ func (g graph) path(starts []string, wanted func(string) bool) []string {
 // same rules for direct imports.
 type rule struct {
 	name        string
-	from        func(path string) bool // the packages it binds
-	never       func(path string) bool // what they may not reach
+	from        func(path string) bool // the packages that the rule binds
+	never       func(path string) bool // the packages that they may not reach
 	exceptTests bool                   // their tests may
 	why         string
 }
@@ -283,8 +282,8 @@ var rules = []rule{
 	},
 }
 
-// isBinding reports whether a package is snapshots/bind or one that reads users for it. The contract
-// may import what reads certificates.
+// isBinding reports whether a package is snapshots/bind or one that reads users for it. The contract may import
+// the package that reads certificates.
 func isBinding(path string) bool {
 	return path == "snapshots/bind" || under("snapshots/bind/htpasswd")(path)
 }

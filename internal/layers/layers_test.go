@@ -160,8 +160,8 @@ var violations = []struct {
 	},
 }
 
-// Every rule finds what it is about. So a rule that binds nothing, because of a
-// typo or a package that moved, does not pass for one that is kept.
+// Every rule finds a violation. So a rule that binds no package, because of a typo or a package that moved, is
+// noticed.
 func TestViolations(t *testing.T) {
 	t.Parallel()
 	for _, c := range violations {
@@ -174,7 +174,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// imports is the package at a path of the module with imports at others.
+// imports returns a package of the module that imports others.
 func imports(path string, others ...string) Package {
 	p := Package{ImportPath: module + "/" + path}
 	for _, other := range others {

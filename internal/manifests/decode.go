@@ -30,8 +30,8 @@ type FieldError struct {
 // Error returns the path and the message.
 func (e FieldError) Error() string { return strings.TrimSpace(e.Path + " " + e.Message) }
 
-// maxTypeErrors and searchedBytes bound the search for wrong types, which takes many decodings: fewer
-// are looked for in a large object, but at least one.
+// maxTypeErrors and searchedBytes bound the search for wrong types, which takes many decodings: in a large
+// object Decode looks for fewer, but for at least one.
 const (
 	maxTypeErrors = 10
 	searchedBytes = 1 << 20
@@ -66,9 +66,8 @@ func (o Object) Decode(into any) []FieldError {
 	return found
 }
 
-// blame finds the first node that does not fit. The decoder does not say where
-// it was in a type that decodes itself; but decoding the first n nodes fails
-// from the culprit on, so that a binary search finds it.
+// blame finds the first node that does not fit. In a type that decodes itself, the decoder does not say where
+// it was. But decoding the first n nodes fails if they include the culprit, so a binary search finds it.
 func (o Object) blame(into any, omit map[*yaml.Node]bool) (FieldError, *yaml.Node) {
 	t := reflect.TypeOf(into).Elem()
 	try := func(limit int) (encoder, error) {
@@ -115,7 +114,7 @@ func isWhole(s string) bool {
 	return strings.Trim(strings.TrimPrefix(s, "-"), "0123456789") == ""
 }
 
-// wantOf says in words what a field of a Go type holds.
+// wantOf describes in words what a field of a Go type holds.
 func wantOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -165,18 +164,17 @@ func (o Object) duplicates(n *yaml.Node, path []any, found []FieldError) []Field
 	return found
 }
 
-// keyIndex finds the first of equal keys of a mapping. Most mappings have a
-// few fields, where looking is quicker than an index.
+// keyIndex finds the first of equal keys of a mapping. Most mappings have so few fields that a search is
+// quicker than an index.
 type keyIndex struct {
 	content []*yaml.Node
 	byName  map[string]*yaml.Node
 }
 
-// indexedKeys is the number of fields from which on an index is made.
+// indexedKeys is the number of fields from which on there is an index.
 const indexedKeys = 16
 
-// first returns the first key that equals the one at i. It is called for each
-// key in order.
+// first returns the first key that equals the one at i. Callers call it for each key in order.
 func (x keyIndex) first(i int) *yaml.Node {
 	key := x.content[i]
 	if x.byName != nil {
@@ -194,8 +192,7 @@ func (x keyIndex) first(i int) *yaml.Node {
 	return key
 }
 
-// unknownField describes a strict error of the decoder, and says which fields
-// there are in that place.
+// unknownField describes a strict error of the decoder, and lists the fields that exist in that place.
 func (o Object) unknownField(err error, t reflect.Type) FieldError {
 	var named json.FieldError
 	if !errors.As(err, &named) {
@@ -216,9 +213,8 @@ func (o Object) unknownField(err error, t reflect.Type) FieldError {
 	return out
 }
 
-// parsePath splits a path of the decoder, in which the names of fields may hold
-// dots and brackets themselves, along the fields that the node has. It also
-// returns the key at the end of the path.
+// parsePath splits a path of the decoder along the fields that the node has, since names of fields may hold
+// dots and brackets. It also returns the key at the end of the path.
 func parsePath(n *yaml.Node, s string) (path []any, key *yaml.Node) {
 	for s != "" {
 		s = strings.TrimPrefix(s, ".")

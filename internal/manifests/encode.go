@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// encoder writes a tree of nodes as JSON, as the API server would get it.
-// Nodes in omit are left out, and so is everything after the first limit
-// nodes; last is the node that was written last, with the path to it.
+// encoder writes a tree of nodes as JSON, as the API server would get it. It leaves out nodes in omit, and
+// everything after the first limit nodes. Last is the node that was written last, with the path to it.
 type encoder struct {
 	out      []byte
 	omit     map[*yaml.Node]bool
@@ -79,8 +78,7 @@ func (e *encoder) value(n *yaml.Node) {
 	}
 }
 
-// scalar returns the JSON of a plain value. Times and everything else that
-// JSON has no kind for are strings.
+// scalar returns the JSON of a plain value. Times, and everything else for which JSON has no kind, are strings.
 func scalar(n *yaml.Node) []byte {
 	switch {
 	case isText(n):
@@ -110,8 +108,8 @@ func isNumberOrBool(n *yaml.Node) bool {
 	return n.Tag == yaml.NodeTagInt || n.Tag == yaml.NodeTagFloat || n.Tag == yaml.NodeTagBool
 }
 
-// isText reports whether a scalar is a string to Kubernetes, whose YAML is
-// that of version 1.1: a plain yes is a truth value there.
+// isText reports whether a scalar is a string to Kubernetes. Its YAML is version 1.1, where a plain yes is a
+// truth value.
 func isText(n *yaml.Node) bool {
 	if n.Kind != yaml.ScalarNode || n.Tag != yaml.NodeTagString {
 		return false
@@ -140,7 +138,7 @@ func quote(s string) []byte {
 	return b
 }
 
-// kindOf says in words what a node holds.
+// kindOf describes in words what a node holds.
 func kindOf(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -159,8 +157,8 @@ func kindOf(n *yaml.Node) string {
 	return "of another kind"
 }
 
-// Files returns the manifests in a directory and below it, or the one file that
-// is named, sorted. Hidden files and directories are skipped.
+// Files returns, sorted, the manifests in a directory and below it, or the one file that is named. It skips
+// hidden files and directories.
 func Files(dir string) ([]string, error) {
 	l, err := list(dir, isManifest)
 	if err != nil {
@@ -173,11 +171,10 @@ func Files(dir string) ([]string, error) {
 	return out, nil
 }
 
-// EditFile reads a file and calls edit with each object of it, and with how many
-// lines of the file come before the lines of the object's nodes. The result is
-// the file with those documents written anew whose objects edit says it has
-// changed; every other byte is as it was. A document that cannot be read is left
-// as it is, and so is one whose aliases make it unclear what an edit means.
+// EditFile reads a file and calls edit with each object of it, and with the number of lines that come before
+// the object's document. The result is the file in which those documents are rewritten whose objects edit says
+// it has changed. All other bytes stay. A document that cannot be read stays as it is, and so does one whose
+// aliases make it unclear what an edit means.
 func EditFile(name string, edit func(object *yaml.Node, before int) (changed bool)) (out []byte, changed bool, err error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -232,7 +229,7 @@ func plainTree(text []byte) (*yaml.Node, bool) {
 	return &root, err == nil && len(root.Content) > 0 && isPlain(&root, 0)
 }
 
-// editJSON edits the objects of a JSON file, which is written with sorted keys.
+// editJSON edits the objects of a JSON file, and writes it with sorted keys.
 func editJSON(data []byte, edit func(*yaml.Node, int) bool) (out []byte, changed bool, err error) {
 	values, problem := parseJSON(data)
 	if problem != nil || len(values) != 1 {
@@ -252,7 +249,7 @@ func editJSON(data []byte, edit func(*yaml.Node, int) bool) (out []byte, changed
 	return append(out, '\n'), true, err
 }
 
-// objectNodes returns the objects of a value: itself, or the items of a List.
+// objectNodes returns the objects of a value: the value itself, or the items of a List.
 func objectNodes(n *yaml.Node) []*yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil

@@ -9,8 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// Whatever a file holds, reading it ends, every object has a name, and all that
-// is said of it has a place in the file.
+// Reading ends for any file, every object has a name, and every finding has a place in the file.
 func FuzzParse(f *testing.F) {
 	paths, err := filepath.Glob("testdata/read/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -49,8 +48,7 @@ func FuzzParse(f *testing.F) {
 
 func checkPlace(t *testing.T, p Position, lines int) {
 	t.Helper()
-	// The YAML parser counts a line more for some ends of file, and knows other
-	// line ends than "\n".
+	// The YAML parser counts one more line for some ends of file, and knows other line ends than "\n".
 	if p.File != "f" || p.Line < 1 || p.Column < 0 {
 		t.Errorf("position %v of a file of %d lines", p, lines)
 	}

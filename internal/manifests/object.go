@@ -39,8 +39,8 @@ type Set struct {
 	Problems []Problem // by position
 }
 
-// Problem is a document, or a part of one, that could not be taken as an
-// object. Kind, Namespace and Name are empty where they are not known.
+// Problem is a document, or a part of one, that is not a valid object. Kind, Namespace and Name are empty if
+// they are not known.
 type Problem struct {
 	Position              Position
 	Kind, Namespace, Name string
@@ -48,10 +48,9 @@ type Problem struct {
 	Hint                  string
 }
 
-// Object is one Kubernetes object. Namespace is "default" where the manifest
-// of a namespaced kind leaves it out. Created is zero, and UID and
-// ResourceVersion are empty, for objects that did not come out of a cluster.
-// The maps must not be changed.
+// Object is one Kubernetes object. Namespace is "default" if the manifest of a namespaced kind leaves it out.
+// Created is zero, and UID and ResourceVersion are empty, for objects that do not come from a cluster. The maps
+// must not be changed.
 type Object struct {
 	APIVersion, Kind     string
 	Namespace, Name      string
@@ -79,8 +78,8 @@ func (g GVK) Compare(o GVK) int {
 // GVK returns the object's API.
 func (o Object) GVK() GVK { return GVK{o.APIVersion, o.Kind} }
 
-// Identity returns a comparable value. It is the same for two objects if one [Reader] read them from
-// the same text, so that what was made of one object holds for the other, except for its position.
+// Identity returns a comparable value. It is the same for two objects if one [Reader] read them from the same
+// text. Then results for one object hold for the other, except for its position.
 func (o Object) Identity() any { return o.node }
 
 // String returns "Kind namespace/name".
@@ -91,12 +90,12 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// compare orders objects by what names them.
+// compare orders objects by API, namespace and name.
 func (o Object) compare(p Object) int {
 	return cmp.Or(o.GVK().Compare(p.GVK()), cmp.Compare(o.Namespace, p.Namespace), cmp.Compare(o.Name, p.Name))
 }
 
-// place says where a parsed document is: its file, and the lines before it.
+// place says where a parsed document is: its file, and the number of lines before it.
 type place struct {
 	file  string
 	lines int
@@ -107,8 +106,8 @@ func (p place) at(n *yaml.Node) Position {
 	return Position{File: p.file, Line: p.lines + n.Line, Column: n.Column}
 }
 
-// newObject reads what names an object and what the API server records of it.
-// Values of the wrong type count as absent here; [Object.Decode] reports them.
+// newObject reads the names of an object and what the API server records of it. Values of the wrong type count
+// as absent here; [Object.Decode] reports them.
 func newObject(n *yaml.Node, inherited GVK) Object {
 	_, metadata := field(n, "metadata")
 	o := Object{
@@ -123,7 +122,7 @@ func newObject(n *yaml.Node, inherited GVK) Object {
 		node:            n,
 	}
 	if _, created := field(metadata, "creationTimestamp"); created != nil {
-		// Unquoted, a time is a value of its own kind in YAML.
+		// YAML takes an unquoted time for a value of its own kind.
 		if t, err := time.Parse(time.RFC3339, created.Value); err == nil {
 			o.Created = t.UTC()
 		}
@@ -164,8 +163,8 @@ func texts(n *yaml.Node, name string) map[string]string {
 	return out
 }
 
-// isNamespaced reports whether objects of an API are known to live in a
-// namespace. Of kinds that this package does not know, nothing is assumed.
+// isNamespaced reports whether objects of an API are known to live in a namespace. It assumes nothing about
+// kinds that this package does not know.
 func isNamespaced(g GVK) bool {
 	group, _, ok := strings.Cut(g.APIVersion, "/")
 	if !ok {
@@ -189,10 +188,10 @@ func isNamespaced(g GVK) bool {
 	return false
 }
 
-// Position returns where a field is; path holds the names of fields as strings
-// and the indices of lists as ints. A field with a plain value is where its
-// value is; one that holds a list or a mapping, where its name is. For a field
-// that is not there it is the place of the nearest parent that is; without a
+// Position returns where a field is. Path holds the names of fields as strings and the indices of lists as
+// ints. A field with a plain value is where its value is; a field with a list or a mapping is where its name
+// is. For a missing field it returns the place of the nearest parent that exists; without a path, the start of
+// the object.
 // path, the start of the object.
 func (o Object) Position(path ...any) Position {
 	node, found := o.node, o.node
@@ -212,8 +211,7 @@ func (o Object) Position(path ...any) Position {
 	return o.place.at(found)
 }
 
-// child returns the value that one step of a path leads to, and its key if it
-// is in a mapping, or nil.
+// child returns the value to which one step of a path leads, or nil, and its key if it is in a mapping.
 func child(n *yaml.Node, step any) (key, value *yaml.Node) {
 	switch s := step.(type) {
 	case string:
@@ -239,8 +237,7 @@ func field(n *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// FieldPath writes a path as people do: spec.rules[0].host, with the names
-// that are no identifiers in quotes.
+// FieldPath writes a path as people do: spec.rules[0].host, with quotes around names that are not identifiers.
 func FieldPath(path []any) string {
 	out := make([]byte, 0, 64) // this is called for every field of interest of every object
 	for _, step := range path {

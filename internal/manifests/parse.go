@@ -14,9 +14,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// document is what one document of a file holds. It depends on the text alone:
-// all positions are relative to it, so that it can be kept while the lines
-// before it change.
+// document is the content of one document of a file. It depends on the text alone: all positions are relative
+// to it, so that it stays valid when the lines before it change.
 type document struct {
 	objects  []Object
 	problems []Problem
@@ -92,8 +91,8 @@ func (d *document) addValue(n *yaml.Node) {
 	}
 }
 
-// add adds the object of a node, or those of a List. The items of a typed list,
-// such as IngressList, may leave out what the list says of them.
+// add adds the object of a node, or the objects of a List. The items of a typed list, such as IngressList, may
+// leave out what the type of the list says about them.
 func (d *document) add(n *yaml.Node, inherited GVK) {
 	if n.Kind != yaml.MappingNode {
 		d.problem(n, Object{}, "not a Kubernetes object: "+kindOf(n)+", not a mapping", "an object has apiVersion, kind and metadata.name")
@@ -112,7 +111,7 @@ func (d *document) add(n *yaml.Node, inherited GVK) {
 	}
 	if missing := o.missing(); missing != "" {
 		message := missing + " is missing"
-		if o.APIVersion == "" || o.Kind == "" { // else its author knows what it is
+		if o.APIVersion == "" || o.Kind == "" { // otherwise its author knows what it is
 			message = "not a Kubernetes object: " + message
 		}
 		d.problem(n, o, message, "an object has apiVersion, kind and metadata.name")
@@ -130,7 +129,7 @@ func listItems(o Object) ([]*yaml.Node, bool) {
 	return items.Content, items.Kind == yaml.SequenceNode || items.Tag == yaml.NodeTagNull
 }
 
-// missing names the first field that every object must have and this has not.
+// missing returns the first field that every object must have and this object lacks.
 func (o Object) missing() string {
 	switch {
 	case o.APIVersion == "":
@@ -158,10 +157,9 @@ type chunk struct {
 	lines int
 }
 
-// splitYAML splits a stream into its documents before anything is parsed, so
-// that one that is not YAML harms only itself. A line that starts with "---"
-// or "..." bounds a document wherever it stands, even in a block of text (YAML
-// 1.2, section 9.1.2). Chunks without content are left out.
+// splitYAML splits a stream into its documents before anything is parsed, so that a document that is not YAML
+// harms only itself. A line that starts with "---" or "..." bounds a document wherever it stands, even in a
+// block of text (YAML 1.2, section 9.1.2). Chunks without content are left out.
 func splitYAML(data []byte) []chunk {
 	var chunks []chunk
 	start, startLine, line := 0, 0, 0
@@ -189,8 +187,7 @@ func splitYAML(data []byte) []chunk {
 	return chunks
 }
 
-// isMarker reports whether a line is the given document marker, which may be
-// followed by white space and more.
+// isMarker reports whether a line is the given document marker, perhaps followed by white space and more.
 func isMarker(line []byte, marker string) bool {
 	rest, ok := bytes.CutPrefix(line, []byte(marker))
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
@@ -212,9 +209,9 @@ func hasContent(text []byte) bool {
 	return false
 }
 
-// parseJSON reads a stream of JSON values as trees of the same nodes that YAML
-// gives. JSON is not read as YAML, which knows other escapes. At a syntax error
-// the values before it are returned with a problem, whose line is relative.
+// parseJSON reads a stream of JSON values as trees of the nodes that YAML gives. It does not read JSON as YAML,
+// which has other escapes. At a syntax error it returns the values before it and a problem, whose line is
+// relative.
 func parseJSON(data []byte) ([]*yaml.Node, *Problem) {
 	p := jsonParser{data: data, dec: json.NewDecoder(bytes.NewReader(data))}
 	p.dec.UseNumber()
@@ -231,8 +228,8 @@ func parseJSON(data []byte) ([]*yaml.Node, *Problem) {
 	}
 }
 
-// jsonParser builds nodes from the tokens of a decoder. It counts lines as it
-// goes: line and column are how many lines, and characters of the line, are before.
+// jsonParser builds nodes from the tokens of a decoder. It counts as it goes: line is the number of lines
+// before, and column the number of characters of the line before.
 type jsonParser struct {
 	data         []byte
 	dec          *json.Decoder
@@ -294,8 +291,8 @@ func (p *jsonParser) next() *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Line: line, Column: column}
 }
 
-// locate returns the line and column of an offset, which never decreases. No byte
-// is looked at twice, for all may be on one line.
+// locate returns the line and column of an offset, which never decreases. It looks at no byte twice, since all
+// may be on one line.
 func (p *jsonParser) locate(offset int) (line, column int) {
 	for ; p.seen < min(offset, len(p.data)); p.seen++ {
 		if p.data[p.seen] == '\n' {
@@ -337,8 +334,8 @@ var (
 	errTooLarge = errors.New("its aliases stand for too many values")
 )
 
-// expand replaces aliases by what they stand for and merges "<<" keys, so that
-// the rest of this package sees plain trees.
+// expand replaces aliases by their values and merges "<<" keys, so that the rest of this package sees plain
+// trees.
 func expand(n *yaml.Node) (*yaml.Node, error) {
 	if isPlain(n, 0) {
 		return n, nil
@@ -347,7 +344,7 @@ func expand(n *yaml.Node) (*yaml.Node, error) {
 	return expandNode(n, 0, &budget)
 }
 
-// isPlain reports whether there is nothing to expand, nor any limit in reach.
+// isPlain reports whether there is nothing to expand, and no limit in reach.
 func isPlain(n *yaml.Node, depth int) bool {
 	if n.Kind == yaml.AliasNode || n.Tag == yaml.MergeTag || depth > maxDepth {
 		return false
@@ -396,8 +393,8 @@ func expandNode(n *yaml.Node, depth int, budget *int) (*yaml.Node, error) {
 	return &out, nil
 }
 
-// mergeKeys replaces "<<" by the fields of its value that the mapping does not
-// give itself; of several values the first wins.
+// mergeKeys replaces "<<" by those fields of its value that the mapping does not have itself. Of several values
+// the first wins.
 func mergeKeys(content []*yaml.Node) []*yaml.Node {
 	plain, merged := make([]*yaml.Node, 0, len(content)), []*yaml.Node(nil)
 	for i := 0; i+1 < len(content); i += 2 {

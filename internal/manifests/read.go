@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Read reads the manifests in a directory and below it, or in one file. Hidden
-// files and directories are skipped. The error names what could not be read;
-// it means that nothing is known of the objects, not that there are none.
+// Read reads the manifests in a directory and below it, or in one file. It skips hidden files and directories.
+// The error names what could not be read. It means that nothing is known of the objects, not that there are
+// none.
 func Read(dir string) (Set, error) { return new(Reader).Read(dir) }
 
-// Reader reads directories again and again, and parses only the documents
-// that changed. The zero Reader is ready. It is not for concurrent use.
+// Reader reads directories again and again, and parses only the documents that changed. The zero Reader is
+// ready. Only one goroutine may use it at a time.
 type Reader struct {
 	parsed map[documentKey]*document
 }
@@ -32,12 +32,11 @@ type documentKey struct {
 	sum  [sha256.Size]byte
 }
 
-// maxReads bounds how often a directory that keeps changing is read anew.
+// maxReads bounds how often a directory that keeps changing is read again.
 const maxReads = 5
 
-// Read reads like the function [Read]. A directory that changes while it is
-// read is read again, so that a file that is replaced in the meantime is not
-// missed.
+// Read reads like the function [Read]. It reads a directory that changes meanwhile again, so that it does not
+// miss a file that is being replaced.
 func (r *Reader) Read(dir string) (Set, error) {
 	before, err := list(dir, isManifest)
 	for range maxReads {
@@ -57,7 +56,7 @@ func (r *Reader) Read(dir string) (Set, error) {
 	return r.readFiles(before.files)
 }
 
-// readFiles reads the files of a listing, and forgets what they no longer hold.
+// readFiles reads the files of a listing, and forgets documents that they no longer hold.
 func (r *Reader) readFiles(files []file) (Set, error) {
 	var parts []part
 	for _, f := range files {
@@ -80,7 +79,7 @@ func partsOf(file string, data []byte, isJSON bool) []part {
 	return parts
 }
 
-// set parses the parts that are new, and returns what all of them hold.
+// set parses the new parts, and returns the content of all parts.
 func (r *Reader) set(parts []part) Set {
 	r.parse(parts)
 	var set Set
@@ -91,15 +90,14 @@ func (r *Reader) set(parts []part) Set {
 	return set
 }
 
-// part is a document of a file that has been read.
+// part is one document of a file.
 type part struct {
 	at   place
 	text []byte
 	key  documentKey
 }
 
-// parse parses the documents that are new, on all processors, and keeps those
-// that are there.
+// parse parses the new documents, on all processors, and keeps only those that still exist.
 func (r *Reader) parse(parts []part) {
 	parsed := make(map[documentKey]*document, len(parts))
 	var missing []part
@@ -128,7 +126,7 @@ func (r *Reader) parse(parts []part) {
 	r.parsed = parsed
 }
 
-// split returns the parts of a file that are parsed each for itself.
+// split returns the parts of a file, which are parsed separately.
 func split(data []byte, isJSON bool) []chunk {
 	if isJSON {
 		return []chunk{{text: data}}
@@ -143,7 +141,7 @@ func parse(text []byte, isJSON bool) *document {
 	return parseDocument(text)
 }
 
-// add adds what a document holds, in the place where it stands.
+// add adds the content of a document, at its place in the file.
 func (s *Set) add(doc *document, at place) {
 	for _, o := range doc.objects {
 		o.place = at
@@ -155,8 +153,7 @@ func (s *Set) add(doc *document, at place) {
 	}
 }
 
-// sort brings the set into order. Of two objects of one name, the second is a
-// problem.
+// sort sorts the set. The second of two objects with one name is a problem.
 func (s *Set) sort() {
 	slices.SortStableFunc(s.Objects, Object.compare)
 	unique := s.Objects[:0]
@@ -175,21 +172,21 @@ func (s *Set) sort() {
 	slices.SortStableFunc(s.Problems, func(a, b Problem) int { return a.Position.Compare(b.Position) })
 }
 
-// listing is what a directory held at one moment.
+// listing is the content of a directory at one moment.
 type listing struct {
 	wanted func(name string) bool // which files count
-	dirs   []string               // that were looked into
+	dirs   []string               // that were searched
 	files  []file                 // sorted by path
 }
 
-// file is one file to read. Info is that of what a symbolic link leads to.
+// file is one file to read. Info describes the target of a symbolic link.
 type file struct {
 	path string
 	info fs.FileInfo
 }
 
-// unchanged reports whether the same files, with the same content as far as
-// the file system tells, are in both listings.
+// unchanged reports whether both listings have the same files, with the same content as far as the file system
+// tells.
 func (l listing) unchanged(o listing) bool {
 	return slices.EqualFunc(l.files, o.files, func(a, b file) bool {
 		return a.path == b.path && a.info.Size() == b.info.Size() &&
@@ -207,12 +204,11 @@ func isManifest(name string) bool {
 	return false
 }
 
-// isHidden reports whether a name is left out, with all that is below it.
+// isHidden reports whether a file or folder of this name is skipped.
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// list lists the wanted files in a directory and below it, or the one file that
-// root names. Symbolic links are followed, since that is how ConfigMaps and
-// git-sync publish, but no directory is entered twice.
+// list lists the wanted files in a directory and below it, or the one file that root names. It follows symbolic
+// links, since ConfigMaps and git-sync publish by them, but enters no directory twice.
 func list(root string, wanted func(name string) bool) (listing, error) {
 	l := listing{wanted: wanted}
 	info, err := os.Stat(root)
@@ -255,7 +251,7 @@ func (l *listing) enter(dir string, entered map[string]bool) error {
 	return nil
 }
 
-// add adds one entry of a directory. An entry that is gone by now is left out.
+// add adds one entry of a directory. It skips an entry that is gone by now.
 func (l *listing) add(path string, entered map[string]bool) error {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -269,21 +265,21 @@ func (l *listing) add(path string, entered map[string]bool) error {
 	return err
 }
 
-// isGone reports whether nothing is left under a name: not even a symbolic
-// link that leads nowhere, as one does while its target is replaced.
+// isGone reports whether nothing exists under a name, not even a symbolic link without a target, as there is
+// one while its target is replaced.
 func isGone(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Text is a manifest that is there already, such as one that came through a
-// pipe. File is what positions name it.
+// Text is a manifest that is in memory already, such as one that came through a pipe. File is its name in
+// positions.
 type Text struct {
 	File string
 	Data []byte
 }
 
-// ReadTexts reads YAML as [Read] does the files of a directory.
+// ReadTexts reads YAML in the same way as [Read] does the files of a directory.
 func ReadTexts(texts ...Text) Set {
 	var parts []part
 	for _, t := range texts {
@@ -292,9 +288,8 @@ func ReadTexts(texts ...Text) Set {
 	return new(Reader).set(parts)
 }
 
-// Merge returns what several sets hold together. What is in two of them because
-// one file was read twice is there once; of two other objects of one name, the
-// second is a problem.
+// Merge returns the content of several sets. An object that is in two sets because one file was read twice is
+// there once. Of two different objects of one name, the second is a problem.
 func Merge(sets ...Set) Set {
 	var merged Set
 	objects, problems := map[Position]bool{}, map[Problem]bool{}

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Each golden holds the files of a directory and, as "want", what Read makes of
-// them: objects with their position, then problems.
+// Each golden holds the files of a directory and, as "want", the result of Read: objects with their position,
+// then problems.
 func TestReadGolden(t *testing.T) {
 	paths, err := filepath.Glob("testdata/read/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -93,7 +93,7 @@ func write(t *testing.T, path, content string) {
 
 const oneService = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 
-// Texts are read as files are, and their positions name them.
+// ReadTexts reads texts as Read does files, and positions name the texts.
 func TestReadTexts(t *testing.T) {
 	set := ReadTexts(Text{"a.yaml", []byte(oneService + "---\n" + oneService)}, Text{"b.yaml", []byte("- 1\n")})
 	dir := t.TempDir()
@@ -109,8 +109,7 @@ func TestReadTexts(t *testing.T) {
 	}
 }
 
-// A file that two sets have read is merged once, and a second object of one name
-// is a problem.
+// Merge keeps one copy of a file that two sets have read, and reports a second object of one name.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	a, b := ReadTexts(Text{"a.yaml", []byte(oneService)}), ReadTexts(Text{"b.yaml", []byte(oneService + "---\n: -\n")})

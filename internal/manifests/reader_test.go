@@ -50,7 +50,7 @@ func TestReadEmptyDirectory(t *testing.T) {
 	}
 }
 
-// ConfigMap volumes are links into a hidden directory that is switched over.
+// The files of ConfigMap volumes are links into a hidden directory that is replaced.
 func TestReadFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "..2024", "web.yaml"), service("web"))
@@ -128,8 +128,8 @@ func TestReadWhileFilesChange(t *testing.T) {
 	for range 200 {
 		set, err := Read(dir)
 		if err != nil {
-			// A file that was there at the last look of a directory that never
-			// rests may be gone when it is read: an error, and no smaller set.
+			// In a directory that keeps changing, a file that was listed may be gone when it is read: that is
+			// an error, and not a smaller set.
 			if !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}

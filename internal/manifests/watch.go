@@ -11,16 +11,15 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// pollInterval is how often the directories are looked at even if the kernel
-// reported nothing: it does not for network file systems, for directories that
-// did not exist when the watch began, or after its queue overflowed.
+// pollInterval is how often the directories are checked even if the kernel reported nothing. It reports nothing
+// for network file systems, for directories that did not exist when the watch began, or after its queue
+// overflowed.
 const pollInterval = 5 * time.Second
 
-// Watch reports that files in one of the directories, or below it, may have
-// changed; a single file may stand for a directory. It sends after a change and once for any number of changes that
-// nobody has taken from the channel yet; a change made after Watch returned is
-// never missed. A receiver must read the directories after each signal, and
-// once at the start. The watch ends with ctx; the channel is never closed.
+// Watch reports that files in one of the directories, or below it, may have changed; a single file may stand
+// for a directory. It sends once for any number of changes since the last receive, and never misses a change
+// that is made after Watch returned. A receiver must read the directories after each signal, and once at the
+// start. The watch ends with ctx; the channel is never closed.
 func Watch(ctx context.Context, dirs []string, log *slog.Logger) <-chan struct{} {
 	return watch(ctx, dirs, log, pollInterval)
 }
@@ -63,8 +62,8 @@ func (w *watcher) run(ctx context.Context, poll time.Duration) {
 			return
 		case event := <-events:
 			if slices.ContainsFunc(append(pending(events), event), w.isRelevant) {
-				// Looking comes first: what changes later than this is seen
-				// as a difference at the next look, even if it is not notified.
+				// Looking comes first: a later change differs from this look at the next one, even without a
+				// notification.
 				w.look()
 				w.signal()
 			}
@@ -80,7 +79,7 @@ func (w *watcher) run(ctx context.Context, poll time.Duration) {
 	}
 }
 
-// pending takes the events that are waiting.
+// pending takes the waiting events.
 func pending(events <-chan fsnotify.Event) []fsnotify.Event {
 	var out []fsnotify.Event
 	for {
@@ -93,13 +92,12 @@ func pending(events <-chan fsnotify.Event) []fsnotify.Event {
 	}
 }
 
-// isWatched reports whether a file counts for [Watch]: all but hidden ones and
-// the backups of editors, so that templates can be watched as well.
+// isWatched reports whether a file counts for [Watch]: all files except hidden ones and the backups of editors,
+// so that templates can be watched too.
 func isWatched(name string) bool { return !isHidden(name) && !strings.HasSuffix(name, "~") }
 
-// isRelevant reports whether an event can change what is read: it names one of
-// the watched directories or files, something in one, or the hidden link that
-// a ConfigMap volume switches over.
+// isRelevant reports whether an event can change what is read. It can if it names one of the watched
+// directories or files, something in one, or the hidden link that a ConfigMap volume replaces.
 func (w *watcher) isRelevant(event fsnotify.Event) bool {
 	path := filepath.Clean(event.Name)
 	name, dir := filepath.Base(path), filepath.Dir(path)
@@ -112,8 +110,8 @@ func (w *watcher) isRelevant(event fsnotify.Event) bool {
 	return isWatched(name) && slices.ContainsFunc(w.seen, func(l listing) bool { return slices.Contains(l.dirs, dir) })
 }
 
-// look lists the directories, asks to be notified of all they consist of, and
-// reports whether anything differs from the last look.
+// look lists the directories, asks for notifications of all their parts, and reports whether anything differs
+// from the last look.
 func (w *watcher) look() bool {
 	seen, missing := make([]listing, len(w.dirs)), make([]string, len(w.dirs))
 	for i, dir := range w.dirs {
@@ -137,7 +135,7 @@ func (w *watcher) follow(root string, l listing) {
 		return
 	}
 	for _, dir := range append([]string{filepath.Dir(filepath.Clean(root))}, l.dirs...) {
-		// It does no harm to add a directory again, and is needed if the directory was replaced.
+		// Adding a directory again does no harm, and is needed if the directory was replaced.
 		if err := w.notify.Add(dir); err != nil {
 			w.log.Debug("directory is not watched", "dir", dir, "err", err)
 		}

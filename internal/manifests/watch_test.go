@@ -25,8 +25,8 @@ func wait(t *testing.T, changed <-chan struct{}, what string) {
 	}
 }
 
-// drain takes signals until the given objects are what Read returns. There may
-// be more signals than changes, but the last one comes after the last change.
+// drain receives signals until Read returns the given objects. There may be more signals than changes, but the
+// last one comes after the last change.
 func drain(t *testing.T, changed <-chan struct{}, dir, want string) {
 	t.Helper()
 	for {
@@ -38,7 +38,7 @@ func drain(t *testing.T, changed <-chan struct{}, dir, want string) {
 	}
 }
 
-// Each change is seen without the poll, which would hide a missing notification.
+// Watch reports each change without the poll, which would hide a missing notification.
 func TestWatchIsNotified(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), service("a"))
@@ -109,8 +109,7 @@ func TestWatchSingleFile(t *testing.T) {
 	drain(t, changed, file, "a2")
 }
 
-// Without notifications the poll finds every change, also a directory that
-// comes and goes.
+// Without notifications the poll finds every change, also of a directory that comes and goes.
 func TestWatchPolls(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later", "still")
 	w := &watcher{dirs: []string{dir}, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1)}
@@ -132,8 +131,7 @@ func TestWatchPolls(t *testing.T) {
 	}
 }
 
-// An editor's scratch files make no signal, nor do the neighbours of the root,
-// whose directory is watched too.
+// Neither an editor's scratch files nor the neighbours of the root, whose parent is watched too, make a signal.
 func TestWatchIgnoresScratchFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), service("a"))

@@ -1,6 +1,5 @@
-// Package printable makes text of unknown origin safe to show: in a log, on a terminal,
-// in a message of a commit. It escapes and drops nothing, so that a reader still sees
-// what an object holds.
+// Package printable makes text of unknown origin safe to show: in a log, on a terminal, in a message of a
+// commit. It escapes and drops nothing, so that a reader still sees what an object holds.
 package printable
 
 import (
@@ -9,11 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s with every character escaped that is not printable as Go defines it
-// ([strconv.IsPrint]): control characters, which can end a line or command a terminal,
-// formatting characters, which can reverse what is shown, and bytes that are no UTF-8.
-// The escapes are those of Go, such as \n, \x7f and \u202e. Printable text is returned
-// as it is, quotes and backslashes included.
+// Text returns s with every character escaped that is not printable as Go defines it ([strconv.IsPrint]):
+// control characters, which can end a line or command a terminal, formatting characters, which can reverse the
+// text that is shown, and bytes that are not UTF-8. The escapes are those of Go, such as \n, \x7f and \u202e.
+// Printable text, quotes and backslashes included, is not changed.
 func Text(s string) string {
 	if isPrintable(s) {
 		return s

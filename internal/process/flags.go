@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// days are the units that time.ParseDuration does not have.
+// days are the units that time.ParseDuration lacks.
 var days = regexp.MustCompile(`(\d+)([dw])`)
 
-// ParseDuration reads a duration as people write it: as in Go, and with days and weeks, such
-// as 3d or 1w12h. A day has 24 hours. It is never negative.
+// ParseDuration reads a duration as people write it: as in Go, and with days and weeks, such as 3d or 1w12h. A
+// day has 24 hours. It refuses negative durations.
 func ParseDuration(text string) (time.Duration, error) {
 	inHours := days.ReplaceAllStringFunc(text, func(part string) string {
 		n, err := strconv.Atoi(part[:len(part)-1])
@@ -63,8 +63,8 @@ func DurationVar(flags *pflag.FlagSet, to *time.Duration, name string, otherwise
 	flags.Var((*durationFlag)(to), name, usage)
 }
 
-// ParseTime reads a time that is over, as people write it: RFC 3339, a date with or without a time of day, today or
-// yesterday with one, a time of day, or how long ago it was. Times are those of the zone that now is in.
+// ParseTime reads a time in the past, as people write it: RFC 3339, a date with or without a time of day, today
+// or yesterday with one, a time of day, or how long ago it was. Times are in the time zone of now.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	at, ok := parseTime(strings.TrimSpace(text), now)
 	switch {
@@ -105,14 +105,14 @@ func parseTime(text string, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// OutputFlag chooses how data is printed. When zero it is text, which is for people.
+// OutputFlag chooses how data is printed. The zero value is text, which is for people.
 type OutputFlag struct {
 	form string // "" is text
-	list bool   // there are names, and columns that only -o wide has
+	list bool   // the data has names, and columns for -o wide
 	more []string
 }
 
-// namer is data of which there are names.
+// namer is data that can list names.
 type namer interface{ Names() []string }
 
 // AddTo declares -o and --output.
@@ -129,13 +129,13 @@ func (f *OutputFlag) AddTo(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder))
 }
 
-// AddWithTo declares them for data that has more forms, which the text is printed in.
+// AddWithTo declares them for data with more forms, in which the text is printed.
 func (f *OutputFlag) AddWithTo(cmd *cobra.Command, more ...string) {
 	f.more = more
 	f.AddTo(cmd)
 }
 
-// Is reports whether a form was chosen.
+// Is reports whether the user chose a form.
 func (f *OutputFlag) Is(form string) bool { return f.String() == form }
 
 // AddListTo declares them for data that has names and is printed as a table.
@@ -151,7 +151,7 @@ func (f *OutputFlag) forms() []string {
 	return append([]string{"text", "json", "yaml"}, f.more...)
 }
 
-// formTexts say what forms are for.
+// formTexts say what each form is for.
 var formTexts = map[string]string{
 	"text": "for people", "wide": "for people, with all columns", "name": "names alone", "json": "for programs", "yaml": "for programs", "markdown": "for pull requests",
 }
@@ -177,10 +177,10 @@ func (f *OutputFlag) Set(text string) error {
 // Type is the word for the value in help texts.
 func (f *OutputFlag) Type() string { return "form" }
 
-// Structured reports whether programs read the output, in place of people.
+// Structured reports whether the output is for programs instead of people.
 func (f *OutputFlag) Structured() bool { return f.form == "json" || f.form == "yaml" }
 
-// Wide reports whether everything is to be shown, however long it is.
+// Wide reports whether everything is shown, however long it is.
 func (f *OutputFlag) Wide() bool { return f.form == "wide" }
 
 // Write writes v as JSON or YAML, or its names, or as text.
@@ -222,12 +222,11 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Coloured reports whether text that is printed to w may have colours: if w is a terminal, and NO_COLOR
-// is unset or empty (https://no-color.org).
+// Coloured reports whether text that is printed to w may have colours: w must be a terminal, and NO_COLOR unset
+// or empty (https://no-color.org).
 func Coloured(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && Terminal(w) }
 
-// Terminal reports whether what is printed to w is shown by a terminal that can move
-// its cursor.
+// Terminal reports whether w is a terminal that can move its cursor.
 func Terminal(w io.Writer) bool {
 	f := fileOf(w)
 	return f != nil && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))

@@ -17,7 +17,7 @@ import (
 
 // DidYouMean returns "did you mean a or b?" for a word that is none of the names, or "".
 func DidYouMean(typed string, names []string) string {
-	// A typed word stands for names as cobra finds verbs.
+	// A typed word is compared with names as cobra compares it with verbs.
 	of := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
 		of.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
@@ -30,10 +30,9 @@ func DidYouMean(typed string, names []string) string {
 	return "did you mean " + strings.Join(found, " or ") + "?"
 }
 
-// flagError is the usage error for flags that cannot be parsed, with the flag that may be
-// meant.
+// flagError returns the usage error for flags that cannot be parsed. It names the flag that may be meant.
 func flagError(cmd *cobra.Command, err error) error {
-	if len(os.Args) > 1 && cmd == cmd.Root() && !strings.HasPrefix(os.Args[1], "-") { // with a verb, that is asked
+	if len(os.Args) > 1 && cmd == cmd.Root() && !strings.HasPrefix(os.Args[1], "-") { // with a verb, its flags are compared
 		return WithHint(Usage("unknown command %q for %q", os.Args[1], cmd.CommandPath()), verbHint(cmd, os.Args[1]))
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
@@ -51,7 +50,7 @@ func flagError(cmd *cobra.Command, err error) error {
 
 func seeHelp(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }
 
-// verbHint is for a verb that there is not.
+// verbHint returns a hint for an unknown verb.
 func verbHint(cmd *cobra.Command, typed string) string {
 	var names []string
 	for _, verb := range cmd.Commands() {
@@ -62,7 +61,7 @@ func verbHint(cmd *cobra.Command, typed string) string {
 	return cmp.Or(DidYouMean(typed, names), seeHelp(cmd))
 }
 
-// flagGroup is flags that a help text lists under a title of their own.
+// flagGroup is a group of flags that help texts list under a title of their own.
 type flagGroup struct {
 	title string
 	has   func(name string) bool
@@ -80,8 +79,8 @@ func named(names ...string) func(string) bool {
 	return func(name string) bool { return slices.Contains(names, name) }
 }
 
-// AddExamples gives the verbs of a program what they are used for, as a help text has it: command lines by verb,
-// without the name of the program.
+// AddExamples adds to the verbs of a program the examples of their help texts: command lines by verb, without
+// the name of the program.
 func AddExamples(root *cobra.Command, examples map[string][]string) {
 	for _, verb := range root.Commands() {
 		for _, cmd := range append([]*cobra.Command{verb}, verb.Commands()...) {
@@ -94,8 +93,7 @@ func AddExamples(root *cobra.Command, examples map[string][]string) {
 	}
 }
 
-// GroupHelp has a program list its verbs by group, and the flags of each verb under a title
-// for each kind.
+// GroupHelp makes a program list its verbs by group, and the flags of each verb under a title for each kind.
 func GroupHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		text := ""
@@ -168,8 +166,8 @@ func usage(cmd *cobra.Command) string {
 // helpWidth is how wide the help texts of flags are, in columns.
 const helpWidth = 80
 
-// hanging returns a text in lines of at most so many columns, the first after one beginning and the others
-// after another.
+// hanging returns a text in lines of at most the given number of columns. One beginning is for the first line,
+// and another one for the others.
 func hanging(first, others, text string, most int) string {
 	var out strings.Builder
 	line, begun := first, false
@@ -186,7 +184,7 @@ func hanging(first, others, text string, most int) string {
 	return out.String() + line + "\n"
 }
 
-// useLine returns the usage of a verb, in which what is in brackets stays together.
+// useLine returns the usage line of a verb, and keeps what is in brackets together.
 func useLine(usage string, most int) string {
 	depth := 0
 	together := strings.Map(func(c rune) rune {
@@ -205,11 +203,12 @@ func useLine(usage string, most int) string {
 	return strings.ReplaceAll(hanging("  ", "      ", together, most), "\u00a0", " ")
 }
 
-// itemMark is what items of a list begin with.
+// itemMark matches the beginning of items of a list.
 var itemMark = regexp.MustCompile(`^(- |[0-9]+\. )`)
 
-// Reflow returns a text in lines of at most so many columns. A paragraph is wrapped as a whole. Lines that are
-// indented, or begin with "- " or a number, are items; lines that are indented more go on with them.
+// Reflow returns a text in lines of at most the given number of columns. A paragraph is wrapped as a whole.
+// Lines that are indented, or begin with "- " or a number, are items. Lines with a deeper indent continue an
+// item.
 func Reflow(text string, most int) string {
 	var out strings.Builder
 	var item struct {
@@ -247,7 +246,8 @@ func Reflow(text string, most int) string {
 	return strings.TrimRight(out.String(), "\n")
 }
 
-// commandLine returns a command in lines of at most so many columns that a shell reads as one.
+// commandLine splits a command into lines of at most the given number of columns that a shell reads as one
+// command.
 func commandLine(command string, most int) string {
 	indent := command[:len(command)-len(strings.TrimLeft(command, " "))]
 	var lines []string
@@ -286,11 +286,11 @@ func shellWords(command string) []string {
 	return append(out, command[start:])
 }
 
-// plainWord is a word that no shell changes: bash, zsh and fish take it as it is.
+// plainWord matches a word that bash, zsh and fish take as it is.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+:,./=-]*$`)
 
-// ShellCommand returns a command line that people can copy into a shell: words that a shell
-// would change are quoted.
+// ShellCommand returns a command line that people can copy into a shell: it quotes words that a shell would
+// change.
 func ShellCommand(words ...string) string {
 	quoted := make([]string, 0, len(words))
 	for _, word := range words {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Help texts have the flags of a verb first, and those of the store, of git, of the cluster
-// and of the log under titles of their own, in 80 columns.
+// Help texts list the flags of a verb first, and those of the store, of git, of the cluster and of the log
+// under titles of their own, in 80 columns.
 func TestHelpIsGrouped(t *testing.T) {
 	t.Parallel()
 	root := &cobra.Command{Use: "tool"}
@@ -82,7 +82,7 @@ A-word-that-is-longer-than-a-line-of-forty-columns`
 	}
 }
 
-// An example that is too long for a line is one command for a shell.
+// An example that is too long for a line stays one command for a shell.
 func TestLongExamples(t *testing.T) {
 	t.Parallel()
 	const line = `  tool verb --reason 'two words that stay together' --store "another one" r12`

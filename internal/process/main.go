@@ -1,6 +1,5 @@
-// Package process is the plumbing that both programs need and that has
-// nothing to do with HAProxy: signals and exit codes, logs, the memory limit,
-// and the HTTP server for health, metrics and status.
+// Package process is the plumbing that both programs need and that does not concern HAProxy: signals and exit
+// codes, logs, the memory limit, and the HTTP server for health, metrics and status.
 //
 // It knows neither the compiler nor the pusher.
 package process
@@ -46,7 +45,7 @@ type ExitError struct {
 	Err  error
 }
 
-// Error returns the text of the error that is wrapped.
+// Error returns the text of the wrapped error.
 func (e *ExitError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)
@@ -54,7 +53,7 @@ func (e *ExitError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns the error that is wrapped.
+// Unwrap returns the wrapped error.
 func (e *ExitError) Unwrap() error { return e.Err }
 
 // Usage returns a usage error, exit code 2.
@@ -73,8 +72,7 @@ type hinted struct {
 
 func (h hinted) Unwrap() error { return h.error }
 
-// WithHint adds advice to err, which [Main] prints indented on a line of its
-// own. A nil error stays nil.
+// WithHint adds advice to err, which [Main] prints on an indented line of its own. A nil error stays nil.
 func WithHint(err error, hint string) error {
 	if err == nil {
 		return nil
@@ -134,8 +132,8 @@ func report(w io.Writer, program string, err error) {
 	}
 }
 
-// Args turns the errors of a cobra argument check into usage errors. One of a command with
-// verbs names the verb that may be meant.
+// Args turns the errors of a cobra argument check into usage errors. For a command with verbs, the error names
+// the verb that may be meant.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
@@ -152,8 +150,8 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 // version is set by the linker: -X github.com/hapsnap/hapsnap/internal/process.version=v1.2.3
 var version string
 
-// Version returns the version of the program: what the linker was told, else
-// the version of the module, else "devel".
+// Version returns the version of the program: the one that the linker set, else the version of the module, else
+// "devel".
 func Version() string {
 	if version != "" {
 		return version
@@ -183,8 +181,8 @@ func VersionCommand() *cobra.Command {
 	}
 }
 
-// Completion says which values the flags of a program take, for completion by shells. Flags that it
-// does not list take files. It knows the flags of the log.
+// Completion says which values the flags of a program take, for completion by shells. Flags that it does not
+// list take files. It knows the flags of the log.
 type Completion struct {
 	Folders []string            // flags that take a directory
 	Words   map[string][]string // flags that take one of a few words
@@ -196,8 +194,8 @@ var logWords = map[string][]string{
 	"log-format": {"text", "json"},
 }
 
-// AddTo adds the completion to all verbs of a program that have the flags. Verbs without arguments
-// complete none.
+// AddTo adds the completion to all verbs of a program that have the flags. Verbs without arguments complete
+// nothing.
 func (c Completion) AddTo(root *cobra.Command) {
 	words := maps.Clone(logWords)
 	maps.Copy(words, c.Words)
@@ -218,11 +216,11 @@ func (c Completion) AddTo(root *cobra.Command) {
 	}
 }
 
-// completionTimeout is how long a shell waits for what may be typed.
+// completionTimeout is how long a shell waits for completions.
 const completionTimeout = 2 * time.Second
 
-// Bounded is a completion that asks a store or a cluster. A shell that waits for it is stuck, so it ends
-// after two seconds, with nothing.
+// Bounded returns a completion that asks a store or a cluster. The shell is blocked meanwhile, so the
+// completion ends after two seconds, with nothing.
 func Bounded(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
@@ -251,10 +249,11 @@ func takesArguments(cmd *cobra.Command) bool {
 	return cmd.ValidateArgs([]string{""}) == nil || cmd.ValidateArgs([]string{"", ""}) == nil
 }
 
-// Started is for programs that run on. It sets the memory limit of Go (GOMEMLIMIT) to nine tenths of the container's, so that Go
-// collects garbage before the kernel kills the process, and is [Lasting]. It logs the version, the limits and the digest
-// of the configuration of the program. AUTOMEMLIMIT sets another ratio, such as 0.8, or off. GOMEMLIMIT
-// comes first where it is set. The Go runtime itself finds out how many CPUs to use (GOMAXPROCS).
+// Started is for programs that keep running. It sets the memory limit of Go (GOMEMLIMIT) to nine tenths of the
+// container's, so that Go collects garbage before the kernel kills the process, and calls [Lasting]. It logs
+// the version, the limits and the digest of the program's configuration. AUTOMEMLIMIT sets another ratio, such
+// as 0.8, or off. A GOMEMLIMIT in the environment takes precedence. The Go runtime itself finds out how many
+// CPUs to use (GOMAXPROCS).
 func Started(log *slog.Logger, configuration []byte) {
 	if _, err := memlimit.Set(); err != nil {
 		log.Debug("memory limit not set", "err", err)
@@ -263,31 +262,31 @@ func Started(log *slog.Logger, configuration []byte) {
 	log.Info("started", "version", Version(), "memory", memoryLimit(), "cpus", runtime.GOMAXPROCS(0), "configuration", digestOf(configuration))
 }
 
-// briefGarbage is how much garbage a command may make before Go collects it, in percent of what is in use; lastingGarbage
-// is Go's own setting, for programs that run on.
+// briefGarbage is how much garbage a command may make before Go collects it, in percent of the memory in use.
+// lastingGarbage is Go's own setting, for programs that keep running.
 const (
 	briefGarbage   = 400
 	lastingGarbage = 100
 )
 
-// brief has Go collect garbage less often: most commands read, answer and end, and the collection is up to a third of
-// their time. Where the container has a memory limit, Go keeps to it as in [Started].
+// brief makes Go collect garbage less often: most commands read, answer and end, and the collection is up to a
+// third of their time. If the container has a memory limit, Go keeps to it as in [Started].
 func brief() {
-	_, _ = memlimit.Set() // without a limit there is none to keep to
+	_, _ = memlimit.Set() // without a limit there is nothing to keep to
 	collect(briefGarbage)
 }
 
-// Lasting has Go collect garbage as ever, for a program that runs on.
+// Lasting makes Go collect garbage as usual, for a program that keeps running.
 func Lasting() { collect(lastingGarbage) }
 
-// collect sets how much garbage is made before Go collects it. GOGC comes first where it is set.
+// collect sets how much garbage is made before Go collects it. A GOGC in the environment takes precedence.
 func collect(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
 	}
 }
 
-// none is what the log says of a limit or a configuration that there is not.
+// none is what the log shows for a missing limit or configuration.
 const none = "none"
 
 // memoryLimit returns the memory limit of Go in bytes, or none.
@@ -307,8 +306,8 @@ func digestOf(configuration []byte) string {
 	return hex.EncodeToString(sum[:5])
 }
 
-// FileForDigest returns the content of a file for [Started], or none if the file cannot be read: the
-// code that needs the file reports that.
+// FileForDigest returns the content of a file for [Started], or none if the file cannot be read. The code that
+// needs the file reports that error.
 func FileForDigest(path string) []byte {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -317,7 +316,7 @@ func FileForDigest(path string) []byte {
 	return content
 }
 
-// PanicError is a panic as an error: a mistake of the program that something brought out.
+// PanicError is a panic as an error: a mistake in the program that some input triggered.
 type PanicError struct {
 	Value any
 	// Place is the function that panicked, with its file's line.
@@ -327,7 +326,7 @@ type PanicError struct {
 // Error says what happened and where.
 func (p PanicError) Error() string { return fmt.Sprintf("panic: %v, in %s", p.Value, p.Place) }
 
-// Caught calls a function, and returns its error or its panic, as a [PanicError].
+// Caught calls a function, and returns its error, or its panic as a [PanicError].
 func Caught(do func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -361,8 +360,8 @@ func panicOf(value any) PanicError {
 	}
 }
 
-// Catcher brings panics of several goroutines to the one that started them. A panic that no goroutine catches ends the
-// whole program, whatever the caller does.
+// Catcher passes panics of several goroutines to the one that started them. A panic that its goroutine does not
+// catch ends the whole program, whatever the caller does.
 type Catcher struct {
 	lock  sync.Mutex
 	first error

@@ -18,7 +18,7 @@ const limitedGroup = "HAPSNAP_TEST_CGROUP"
 // configurationVariable is the one that has that process's configuration.
 const configurationVariable = "HAPSNAP_TEST_CONFIGURATION"
 
-// TestMain runs the tests, or in a cgroup what a program does when it starts.
+// TestMain runs the tests, or, in a cgroup, what a program does when it starts.
 func TestMain(m *testing.M) {
 	group := os.Getenv(limitedGroup)
 	if group == "" {
@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 	Started(slog.New(slog.NewTextHandler(os.Stdout, nil)), []byte(os.Getenv(configurationVariable)))
 }
 
-// In a cgroup with a limit, Go keeps to nine tenths of it, or to another ratio, and the log
-// says so, with the version, the CPUs and the digest of the configuration. It says that there
-// is no limit, or no configuration.
+// In a cgroup with a limit, Go keeps to nine tenths of it, or to another ratio. The log says so, with the
+// version, the CPUs and the digest of the configuration. It also says if there is no limit, or no
+// configuration.
 func TestStartedInACgroup(t *testing.T) {
 	const limit = 200 << 20
 	group := newCgroup(t, limit)
@@ -59,8 +59,8 @@ func TestStartedInACgroup(t *testing.T) {
 	}
 }
 
-// newCgroup makes a cgroup with a memory limit, of whichever version there is. It takes root,
-// and a cgroup file system that may be written to: then there is no skip.
+// newCgroup makes a cgroup with a memory limit, of whichever version there is. As root with a writable cgroup
+// file system, the test is not skipped.
 func newCgroup(t *testing.T, limit int64) string {
 	t.Helper()
 	if os.Getuid() != 0 {

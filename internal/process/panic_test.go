@@ -11,7 +11,7 @@ import (
 
 func breaks(list []int) int { return list[len(list)] }
 
-// A panic of another goroutine comes to the one that waits, with its place.
+// A panic of another goroutine reaches the one that waits, with its place.
 func TestCatcher(t *testing.T) {
 	t.Parallel()
 	err := process.Caught(func() error {
@@ -36,7 +36,7 @@ func TestCatcher(t *testing.T) {
 	}
 }
 
-// What does not panic is called as it is.
+// A function that does not panic is called as usual.
 func TestCaughtReturnsErrors(t *testing.T) {
 	t.Parallel()
 	wanted := errors.New("wanted")

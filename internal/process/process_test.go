@@ -110,13 +110,13 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A shell is not stuck because a store does not answer.
+// A shell is not blocked if a store does not answer.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan struct{})
 		stuck := Bounded(func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			<-asked // and does not care for its context
+			<-asked // and ignores its context
 			return []cobra.Completion{"late"}, cobra.ShellCompDirectiveDefault
 		})
 		cmd := &cobra.Command{}
@@ -129,7 +129,8 @@ func TestBounded(t *testing.T) {
 	})
 }
 
-// A command that ends soon collects garbage seldom, and one that runs on as ever, unless somebody says how often.
+// A command that ends soon collects garbage seldom. One that keeps running collects it as usual, unless GOGC
+// says how often.
 func TestGarbage(t *testing.T) {
 	const own = 50
 	defer debug.SetGCPercent(debug.SetGCPercent(own))

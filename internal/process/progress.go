@@ -14,12 +14,12 @@ import (
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
-// silence is how long a verb prints nothing before people are told what it does, and how often
-// they are told for how long it has done so.
+// silence is how long a verb prints nothing before people see what it does. It is also the time between updates
+// of how long it has done so.
 const silence = time.Second
 
-// Progress is what a verb does, on the last line of a terminal. It is shown after a second in which
-// the verb printed nothing, and gone when the verb prints something or ends.
+// Progress shows what a verb does, on the last line of a terminal. It appears after a second in which the verb
+// printed nothing, and disappears when the verb prints something or ends.
 type Progress struct {
 	to    io.Writer
 	began time.Time
@@ -33,9 +33,9 @@ type Progress struct {
 
 type progressKey struct{}
 
-// AddProgress has verbs of a program show what they do, by verb, without the name of the program. The text
-// is what they do at first; with "" they show nothing before [Doing] says so. It is shown on stderr, and only if that
-// is a terminal that can rewrite a line: scripts and logs see nothing of it.
+// AddProgress makes verbs of a program show what they do, by verb, without the name of the program. The text is
+// what they do at first; with "" they show nothing before a call of [Doing]. The line is shown on stderr, and
+// only if that is a terminal that can rewrite a line, so that scripts and logs do not get it.
 func AddProgress(root *cobra.Command, first map[string]string) {
 	for _, verb := range root.Commands() {
 		for _, cmd := range append([]*cobra.Command{verb}, verb.Commands()...) {
@@ -62,8 +62,8 @@ func AddProgress(root *cobra.Command, first map[string]string) {
 	}
 }
 
-// Doing says what the verb does from now on that runs under ctx, or nothing with "". It reports whether
-// people see that.
+// Doing says what the verb that runs under ctx does from now on, or nothing with "". It reports whether people
+// see that.
 func Doing(ctx context.Context, format string, args ...any) bool {
 	p, ok := ctx.Value(progressKey{}).(*Progress)
 	if !ok {
@@ -98,8 +98,8 @@ func (p *Progress) tick() {
 	p.timer.Reset(silence)
 }
 
-// draw puts the line in the place of the one that is shown. It is shorter than the terminal is wide: one
-// that goes on below could not be erased.
+// draw replaces the line on the terminal. The new line is shorter than the terminal is wide, since a line that
+// continues below could not be erased.
 func (p *Progress) draw() {
 	if p.doing == "" {
 		p.erase()
@@ -118,7 +118,7 @@ func (p *Progress) draw() {
 		return
 	}
 	p.shown = line
-	_, _ = io.WriteString(p.to, eraseLine+line) // a verb does not fail because nobody sees what it does
+	_, _ = io.WriteString(p.to, eraseLine+line) // a verb does not fail because nobody sees its progress
 }
 
 const eraseLine = "\r\x1b[K"
@@ -138,7 +138,7 @@ func (p *Progress) end() {
 	p.erase()
 }
 
-// aside is a stream of a verb that shows its progress: what is printed takes the place of the line.
+// aside is a stream of a verb that shows its progress: printed text replaces the line.
 type aside struct {
 	to       io.Writer
 	progress *Progress
@@ -154,7 +154,7 @@ func (a *aside) Write(text []byte) (int, error) {
 	return a.to.Write(text)
 }
 
-// fileOf returns the file that is written to, or nil if it is something else.
+// fileOf returns the file behind a writer, or nil if it is something else.
 func fileOf(w io.Writer) *os.File {
 	if a, ok := w.(*aside); ok {
 		w = a.to

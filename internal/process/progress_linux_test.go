@@ -18,7 +18,7 @@ import (
 // pass lets time pass in a bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
-// slow is a program whose verb takes long, and says so from time to time.
+// slow is a program whose verb takes long, and reports that from time to time.
 func slow(out, errs io.Writer) *cobra.Command {
 	root := &cobra.Command{Use: "program"}
 	root.AddCommand(&cobra.Command{Use: "verb", RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,7 +44,7 @@ func slow(out, errs io.Writer) *cobra.Command {
 	return root
 }
 
-// Whoever waits at a terminal is told for what, on a line that leaves nothing behind.
+// A person who waits at a terminal sees for what, on a line that leaves no trace.
 func TestProgress(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("COLUMNS", "")
@@ -65,7 +65,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Scripts and logs see nothing of it.
+// Scripts and logs do not get the line.
 func TestNoProgress(t *testing.T) {
 	t.Setenv("COLUMNS", "")
 	dumb := terminal.Open(t, 80)
@@ -91,7 +91,7 @@ func TestNoProgress(t *testing.T) {
 	}
 }
 
-// Tables and colours are those of the terminal behind the line.
+// Tables and colours are those of the terminal, also while a line is shown.
 func TestProgressKeepsTheTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("COLUMNS", "")

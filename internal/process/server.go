@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// shutdownTimeout is how long a request may go on once the process stops.
+// shutdownTimeout is how long a request may continue once the process stops.
 const shutdownTimeout = 2 * time.Second
 
 // Server answers GET /healthz (200 while the process lives), /readyz (200, or
@@ -40,8 +40,8 @@ func NewRegistry() *prometheus.Registry {
 	return r
 }
 
-// Start listens and serves until ctx is done. It returns the address, which is
-// "" if there is none to serve on, and a function that waits for the end.
+// Start listens and serves until ctx is done. It returns the address, which is "" if the server has none, and a
+// function that waits for the end.
 func (s Server) Start(ctx context.Context) (addr string, wait func(), err error) {
 	if s.Address == "" {
 		return "", func() {}, nil
@@ -86,10 +86,10 @@ func (s Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// StatusPath is where both programs answer with their status.
+// StatusPath is the path under which both programs serve their status.
 const StatusPath = "/status"
 
-// AskStatus reads into v what a program answers at /status of the address of its metrics.
+// AskStatus reads into v the status that a program serves at the address of its metrics.
 func AskStatus(ctx context.Context, address string, timeout time.Duration, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

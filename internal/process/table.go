@@ -13,26 +13,26 @@ import (
 	"golang.org/x/term"
 )
 
-// Style is how text is shown to people. The zero style is that of a pipe or a file: as wide as the
-// text is, and without colours.
+// Style says how text is shown to people. The zero style is that of a pipe or a file: any width, and no
+// colours.
 type Style struct {
 	Width  int  // in columns, 0 for any
 	Colour bool // and symbols
 	Wide   bool // everything is shown, however long it is
 }
 
-// screen is a writer that knows how text is shown.
+// screen is a writer that knows how its text is shown.
 type screen struct {
 	io.Writer
 	style Style
 }
 
-// On returns a writer into w of text that is shown on another writer, such as a terminal.
+// On returns a writer into w for text that is finally shown on another writer, such as a terminal.
 func On(w, shown io.Writer, wide bool) io.Writer {
 	return &screen{w, Style{Width: width(shown), Colour: Coloured(shown), Wide: wide}}
 }
 
-// StyleOf returns how text is shown that is written to w.
+// StyleOf returns how text that is written to w is shown.
 func StyleOf(w io.Writer) Style {
 	if s, ok := w.(*screen); ok {
 		return s.style
@@ -40,7 +40,7 @@ func StyleOf(w io.Writer) Style {
 	return Style{}
 }
 
-// width returns how many columns there are: what COLUMNS says, else those of the terminal, else 0.
+// width returns the number of columns: the one in COLUMNS, else that of the terminal, else 0.
 func width(w io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
@@ -53,7 +53,7 @@ func width(w io.Writer) int {
 	return 0
 }
 
-// Mood is what a cell of a table says, which its colour repeats.
+// Mood is the meaning of a cell of a table, which its colour repeats.
 type Mood int
 
 // The moods.
@@ -69,7 +69,7 @@ var moods = map[Mood]struct{ colour, symbol string }{
 	Good: {"\x1b[32m", "✔ "}, Waiting: {"\x1b[33m", "◎ "}, Bad: {"\x1b[31m", "✗ "},
 }
 
-// Paint returns a text in the colour of a mood, where there are colours.
+// Paint returns a text in the colour of a mood, if there are colours.
 func (s Style) Paint(text string, m Mood) string {
 	if !s.Colour || m == Plain {
 		return text
@@ -80,18 +80,18 @@ func (s Style) Paint(text string, m Mood) string {
 // Column is a column of a table.
 type Column struct {
 	Title string
-	// Cut columns are shortened where the table is wider than the terminal.
+	// Cut columns are shortened if the table is wider than the terminal.
 	Cut bool
-	// Wide columns are shown with -o wide only, and Spare ones where everything fits the terminal.
+	// Wide columns are shown only with -o wide, and Spare ones only if everything fits the terminal.
 	Wide, Spare bool
-	// Mood returns what a cell says; nil: nothing.
+	// Mood returns the mood of a cell; nil: none.
 	Mood func(cell string) Mood
 }
 
-// leastCut is how short a column is cut at most.
+// leastCut is the least width of a column that is cut.
 const leastCut = 10
 
-// Table is rows for people.
+// Table has rows for people.
 type Table struct {
 	Columns []Column
 	Rows    [][]string
@@ -100,7 +100,7 @@ type Table struct {
 // Add adds a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// Write writes the table as wide as the terminal is. Columns that may be cut are, the widest first.
+// Write writes the table in the width of the terminal. It cuts columns that may be cut, the widest first.
 func (t *Table) Write(w io.Writer) error {
 	style := StyleOf(w)
 	shown := t.shown(style)
@@ -132,7 +132,7 @@ func (t *Table) Write(w io.Writer) error {
 	return err
 }
 
-// shown returns the columns that are shown, by their numbers.
+// shown returns the numbers of the columns that are shown.
 func (t *Table) shown(style Style) []int {
 	var all, most []int
 	for i, c := range t.Columns {
@@ -154,7 +154,7 @@ func (t *Table) shown(style Style) []int {
 	return all
 }
 
-// cell returns the text of a cell, of which there is one line.
+// cell returns the text of a cell, on one line.
 func (t *Table) cell(row []string, i int, style Style) string {
 	line, rest, _ := strings.Cut(row[i], "\n")
 	switch {
@@ -197,7 +197,7 @@ func (t *Table) widths(shown []int, style Style) map[int]int {
 	return widths
 }
 
-// Shorten returns a text of at most so many characters, of which the last is … if something was cut.
+// Shorten returns a text of at most the given number of characters. If it cut something, the last one is "…".
 func Shorten(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
@@ -205,28 +205,29 @@ func Shorten(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// labelled is how wide the names of labelled lines are.
+// labelled is the width of the names of labelled lines.
 const labelled = 10
 
-// Label writes a line with a name. Further lines of the text, and what does not fit the
-// terminal, stand below its beginning.
+// Label writes a line with a name. Further lines of the text, and what does not fit the terminal, start below
+// its beginning.
 func Label(w io.Writer, name, format string, args ...any) {
 	Hang(w, fmt.Sprintf("%-*s ", labelled-1, name), strings.Repeat(" ", labelled), strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// Hang writes a text after a beginning. Further lines of it, and what does not fit the terminal, come after another.
+// Hang writes a text after a beginning. Another beginning is for further lines of the text, and for what does
+// not fit the terminal.
 func Hang(w io.Writer, first, others, text string) {
 	most := cmp.Or(StyleOf(w).Width, math.MaxInt)
 	if most <= 2*len(others) {
-		most = math.MaxInt // whatever is done to lines, nobody can read them there
+		most = math.MaxInt // whatever the code does to lines, nobody can read them there
 	}
 	for line := range strings.SplitSeq(text, "\n") {
-		_, _ = io.WriteString(w, hanging(first, others, line, most)) // who prints finds out at the end
+		_, _ = io.WriteString(w, hanging(first, others, line, most)) // the caller notices at the end
 		first = others
 	}
 }
 
-// LabelCut is Label for one word that nobody copies, such as a digest: it is shortened where it does not fit.
+// LabelCut is Label for one word that nobody copies, such as a digest: it shortens the word if it does not fit.
 func LabelCut(w io.Writer, name, word string) {
 	if style := StyleOf(w); style.Width > 2*labelled && !style.Wide {
 		word = Shorten(word, style.Width-labelled)

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/terminal"
 )
 
-// history is a table as verbs print them.
+// history is a table like those that verbs print.
 func history() Table {
 	t := Table{Columns: []Column{
 		{Title: "SNAPSHOT"}, {Title: "AGE"}, {Title: "SIGNER", Wide: true},
@@ -22,7 +22,7 @@ func history() Table {
 	return t
 }
 
-// A table is as wide as the terminal, and has everything where it is asked for.
+// A table is as wide as the terminal, and complete if the user asks for it.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -66,7 +66,7 @@ r000011-0c2ab01f2e  2h   ` + "\x1b[31m✗ rejected\x1b[0m" + `  -               
 	}
 }
 
-// Long text goes on below its beginning.
+// Long text continues below its beginning.
 func TestLabel(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -84,7 +84,7 @@ trouble   store, for 1h: the repository
 	}
 }
 
-// The terminal says how wide it is, unless COLUMNS does.
+// The width is that of the terminal, unless COLUMNS says otherwise.
 func TestWidth(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("COLUMNS", "")

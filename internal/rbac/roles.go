@@ -18,16 +18,16 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// Scope is how much of the tenants' objects a program may read.
+// Scope says how many of the tenants' objects a program may read.
 type Scope struct {
-	// Named limits the permissions to the Secrets and other objects that are named now. When others are
-	// named, the roles have to be applied again.
+	// Named limits the permissions to the Secrets and other objects that are named now. If others are named
+	// later, the roles have to be applied again.
 	Named bool
 	// Namespaces are the namespaces that may be read; empty means all.
 	Namespaces []string
 }
 
-// Scopes are what completes a flag --scope.
+// Scopes are the completions of a flag --scope.
 var Scopes = []string{"cluster\tall objects, as with other ingress controllers", "named\twhat is named now", "namespaces=\tthe objects of some namespaces"}
 
 // ScopeHelp is the help text of a flag --scope.
@@ -50,8 +50,7 @@ func ParseScope(text string) (Scope, error) {
 	return Scope{}, process.WithHint(process.Usage("--scope=%s is none that there is", text), "use cluster, named, or namespaces= with a list such as shop,blog")
 }
 
-// OfTenants returns the grants of a concern for objects of tenants: one for each namespace, or one for
-// all.
+// OfTenants returns the grants of a concern for objects of tenants: one for each namespace, or one for all.
 func (s Scope) OfTenants(grant Grant) []Grant {
 	if len(s.Namespaces) == 0 {
 		grant.Namespace = ""
@@ -64,7 +63,7 @@ func (s Scope) OfTenants(grant Grant) []Grant {
 	return out
 }
 
-// Grant is what is allowed for one concern, in one namespace, or in all if that is "".
+// Grant is a permission for one concern, in one namespace, or in all if that is "".
 type Grant struct {
 	Concern   string // what it is for; it ends the name of the role
 	Namespace string
@@ -76,8 +75,8 @@ func (g Grant) compare(other Grant) int {
 	return cmp.Or(cmp.Compare(g.Namespace, other.Namespace), cmp.Compare(g.Concern, other.Concern))
 }
 
-// Join adds further grants to some, sorted by namespace and concern. Rules that are there
-// already are left out.
+// Join adds further grants to existing ones, sorted by namespace and concern. It leaves out rules that are
+// there already.
 func Join(grants []Grant, more ...Grant) []Grant {
 	out := slices.Clone(grants)
 	for _, g := range more {
@@ -95,9 +94,9 @@ func Join(grants []Grant, more ...Grant) []Grant {
 	return out
 }
 
-// Roles are all the objects by which a service account gets its permissions: the account, the
-// namespaces, and a role with its binding for each grant. Each role has a name of its own, so that the
-// roles of one verb replace none that another verb printed.
+// Roles are all the objects by which a service account gets its permissions: the account, the namespaces, and a
+// role with its binding for each grant. Each role has a unique name, so that the roles of one verb do not
+// replace those of another verb.
 type Roles struct {
 	Component, Name string
 	Account         types.NamespacedName

@@ -1,7 +1,7 @@
-// Package scratch makes folders that a process needs for a while. [Sweep] removes the folders of
-// processes that were killed: only a folder that certainly is one, belongs to this user, and whose
-// process has ended. A lock on a file in the folder tells whether its process lives, since the kernel
-// gives it back however the process ends.
+// Package scratch makes folders that a process needs for a while. [Sweep] removes the folders of killed
+// processes. It removes a folder only if that is certainly a scratch folder, belongs to this user, and its
+// process has ended. A lock on a file in the folder tells whether the process lives, since the kernel releases
+// it however the process ends.
 package scratch
 
 import (
@@ -19,19 +19,17 @@ import (
 const (
 	ownerFile = ".owner"
 	ownerMode = 0o600
-	// youngest is the age from which on a folder is removed: a folder that was just made may not have
-	// its lock yet.
+	// youngest is the age from which on a folder is removed, since a new folder may not have its lock yet.
 	youngest = time.Minute
 )
 
-// Folder is a folder that this process has.
+// Folder is a folder of this process.
 type Folder struct {
 	Path string
 	lock *filelock.Lock
 }
 
-// Make makes a folder whose name begins with prefix, in parent, or where temporary files
-// go if that is "".
+// Make makes a folder whose name begins with prefix, in parent, or, if that is "", where temporary files go.
 func Make(parent, prefix string) (*Folder, error) {
 	path, err := os.MkdirTemp(parent, prefix)
 	if err != nil {
@@ -44,14 +42,14 @@ func Make(parent, prefix string) (*Folder, error) {
 	return &Folder{Path: path, lock: lock}, nil
 }
 
-// Remove removes the folder and all in it.
+// Remove removes the folder and its content.
 func (f *Folder) Remove() {
 	_ = os.RemoveAll(f.Path) // the next sweep removes what cannot be removed now
 	f.lock.Release()
 }
 
-// Sweep removes the folders in parent whose names begin with one of the prefixes and whose
-// processes have ended. What cannot be removed stays.
+// Sweep removes the folders in parent whose names begin with one of the prefixes and whose processes have
+// ended. What cannot be removed stays.
 func Sweep(parent string, prefixes ...string) { sweep(parent, youngest, prefixes) }
 
 func sweep(parent string, age time.Duration, prefixes []string) {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whenever a process is killed, nothing of it is left after the next sweep.
+// Whenever a process is killed, the next sweep removes all its folders.
 func TestFoldersOfKilledProcessesAreSwept(t *testing.T) {
 	left := 0
 	for n := 1; ; n++ {

@@ -63,7 +63,7 @@ func TestRefusalsOfRecordedEndpoints(t *testing.T) {
 		if given {
 			r = NewRefusals(live.DefaultRefused, nil)
 		}
-		p := prepare(d.Seal(1, snapshots.ID{}), true, &r)
+		p := prepare(d.Number(1, snapshots.ID{}), true, &r)
 		if p.Err != nil || observe.Refused(p.refused).Count() != want || strings.Contains(fmt.Sprint(p.Servers), loop.Address) != (want == 0) {
 			t.Errorf("given %v: refused %v, servers %v, %v", given, p.refused, p.Servers, p.Err)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// sealed returns a snapshot with backends, each of which joins some Services of shop.
-func sealed(revision uint64, backends ...[]string) snapshots.Snapshot {
+// numbered returns a snapshot with backends, each of which joins some Services of shop.
+func numbered(revision uint64, backends ...[]string) snapshots.Snapshot {
 	var config strings.Builder
 	for n, services := range backends {
 		fmt.Fprintf(&config, "backend b%d\n", n)
@@ -28,7 +28,7 @@ func sealed(revision uint64, backends ...[]string) snapshots.Snapshot {
 		}
 	}
 	d := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config.String())}}}
-	return d.Seal(revision, snapshots.ID{})
+	return d.Number(revision, snapshots.ID{})
 }
 
 // Endpoints that come and go one by one lead to the same slots and servers as when
@@ -37,7 +37,7 @@ func TestAssignWhatChanged(t *testing.T) {
 	t.Parallel()
 	have := map[snapshots.ID]snapshots.Snapshot{}
 	for n, backends := range [][][]string{{{"a"}, {"a", "bb"}, {"ccc"}}, {{"bb"}, {"a", "bb"}, {"a"}, {"none"}}} {
-		s := sealed(uint64(n+1), backends...)
+		s := numbered(uint64(n+1), backends...)
 		have[s.ID()] = s
 	}
 	now, random := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), rand.New(rand.NewPCG(1, 2))
@@ -78,7 +78,7 @@ func TestAssignWhatChanged(t *testing.T) {
 func TestUnreadNamespaceKeepsItsSlots(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	s := sealed(1, []string{"a"}, []string{"bb"})
+	s := numbered(1, []string{"a"}, []string{"bb"})
 	before := New(nil, FromDirectory, Refusals{})
 	before.use(map[snapshots.ID]snapshots.Snapshot{s.ID(): s})
 	before.live.Endpoints = map[snapshots.ServicePort][]snapshots.Endpoint{httpPort("a"): {{Address: "10.0.0.1", Port: 80}}}
@@ -112,7 +112,7 @@ func TestUnreadSecretIsHeld(t *testing.T) {
 		Files:        []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("frontend f\n    bind :443 ssl crt certs/default.pem crt-list files/https.crtlist\n")}, {Path: "files/https.crtlist", Content: []byte("certs/a.pem a.example\n")}},
 		Certificates: []snapshots.CertificateRef{{File: "certs/a.pem", Secret: secret}, {File: "certs/default.pem"}},
 	}
-	s := d.Seal(1, snapshots.ID{})
+	s := d.Number(1, snapshots.ID{})
 	layout := bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}
 	fallback := pemtest.SelfSigned(t, "fallback", pemtest.ECKey2())
 	statusOf := func(denied ...kubewatch.Query) (status cluster.Status) {
@@ -175,7 +175,7 @@ func TestWantedOfACluster(t *testing.T) {
 		if recorded {
 			want.Namespaces = nil
 		}
-		if diff := cmp.Diff(want, prepare(d.Seal(1, snapshots.ID{}), recorded, &Refusals{}).wants); diff != "" {
+		if diff := cmp.Diff(want, prepare(d.Number(1, snapshots.ID{}), recorded, &Refusals{}).wants); diff != "" {
 			t.Errorf("recorded %v (-want +got):\n%s", recorded, diff)
 		}
 	}

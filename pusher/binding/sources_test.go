@@ -66,7 +66,7 @@ func TestNeedsSource(t *testing.T) {
 		if test.recorded {
 			files = append(files, snapshots.File{Path: snapshots.EndpointsFile, Content: []byte("{}")})
 		}
-		if got := NeedsSource(snapshots.Draft{Files: files, Certificates: test.refs}.Seal(1, snapshots.ID{})); got != test.want {
+		if got := NeedsSource(snapshots.Draft{Files: files, Certificates: test.refs}.Number(1, snapshots.ID{})); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

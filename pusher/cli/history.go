@@ -169,11 +169,11 @@ func unread(err error) string {
 	return "unreadable"
 }
 
-// printHistory prints a table. Authors, signers and changes have a column where one is
-// known.
-// addresses are those of authors.
+// addresses are the email addresses of authors.
 var addresses = regexp.MustCompile(` <[^<>]*>`)
 
+// printHistory prints a table. Authors, signers and changes have a column where one is
+// known.
 func printHistory(w io.Writer, list []revision, now time.Time) error {
 	authors := slices.ContainsFunc(list, func(r revision) bool { return r.Author != "" })
 	signers := slices.ContainsFunc(list, func(r revision) bool { return signer(r.Signature) != "" })

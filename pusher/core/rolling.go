@@ -167,7 +167,7 @@ func sameJSON(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// comparison remembers how the backends of two snapshots compare.
+// backendsCompared remembers how the backends of two snapshots compare.
 type backendsCompared struct {
 	good, target snapshots.ID
 	backends     map[string]rollout.Backend

@@ -162,7 +162,7 @@ func (l *liveData) confirmLosses(now time.Time) {
 }
 
 // blindStart reports whether a new pusher finds not one EndpointSlice, though the instances run
-// with endpoints; see [sources.blind]. Those that do not answer count as such.
+// with endpoints; see [binding.Sources.Blind]. Those that do not answer count as such.
 func (l *liveData) blindStart(now time.Time) bool {
 	return l.live.Blind(func() bool {
 		for i := range l.served() {

@@ -14,7 +14,7 @@ import (
 func TestErrorsAreRedacted(t *testing.T) {
 	t.Parallel()
 	secret := bind.SecretKey{Secret: snapshots.SecretName{Namespace: "shop", Name: "keys"}, Key: "token"}
-	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n x hapsnap:secret/shop/keys/token\n")}}}.Seal(1, snapshots.ID{})
+	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n x hapsnap:secret/shop/keys/token\n")}}}.Number(1, snapshots.ID{})
 	bound, err := bind.Bind(s, bind.Inputs{
 		Live: bind.Live{Values: map[bind.SecretKey]string{secret: "s3cret"}}, Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
 	})
@@ -33,7 +33,7 @@ func TestErrorsAreRedacted(t *testing.T) {
 // bindText binds a configuration with the secret "s3cret".
 func bindText(t *testing.T, revision uint64, config string) bind.Bound {
 	t.Helper()
-	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}}.Seal(revision, snapshots.ID{})
+	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}}.Number(revision, snapshots.ID{})
 	secret := bind.SecretKey{Secret: snapshots.SecretName{Namespace: "shop", Name: "keys"}, Key: "token"}
 	bound, err := bind.Bind(s, bind.Inputs{
 		Live: bind.Live{Values: map[bind.SecretKey]string{secret: "s3cret"}}, Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"},

@@ -202,7 +202,7 @@ func names(sides map[string]side) []string { return slices.Sorted(maps.Keys(side
 // bind binds the world, whose slots follow those of a table, as a revision.
 func (w world) bind(t *testing.T, revision uint64, fallback []byte, layout bind.Layout, table bind.Slots) (bind.Bound, bind.Slots) {
 	t.Helper()
-	s := w.draft.Seal(revision, snapshots.ID{})
+	s := w.draft.Number(revision, snapshots.ID{})
 	directives, err := bind.Directives(s.Config())
 	if err != nil {
 		t.Fatal(err)

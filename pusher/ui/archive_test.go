@@ -15,7 +15,7 @@ func stored(configs ...string) *fakeStore {
 	f := &fakeStore{stored: map[snapshots.ID]snapshots.Snapshot{}}
 	var parent snapshots.ID
 	for n, config := range configs {
-		s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}, Subject: "change " + short(snapshots.ID{Revision: uint64(n + 1)})}.Seal(uint64(n+1), parent)
+		s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}, Subject: "change " + short(snapshots.ID{Revision: uint64(n + 1)})}.Number(uint64(n+1), parent)
 		parent = s.ID()
 		f.ids = append(f.ids, parent)
 		f.stored[parent] = s

@@ -80,7 +80,7 @@ func poisoned(t *testing.T) (Source, []snapshots.ID) {
 		poison(reflect.ValueOf(&d.Provenance).Elem(), 0)
 		poison(reflect.ValueOf(&d.Quarantined).Elem(), 0)
 		d.Provenance.Inputs[0].ResourceVersion = fmt.Sprint(n)
-		s := d.Seal(uint64(n+1), parent)
+		s := d.Number(uint64(n+1), parent)
 		parent = s.ID()
 		store.ids, store.stored[parent] = append(store.ids, parent), s
 	}

@@ -29,7 +29,7 @@ func told(t *testing.T) (*fakeStore, []snapshots.ID) {
 			}},
 			Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("global\n")}, {Path: "maps/prefix.map", Content: []byte(prefixes + change.line)}},
 		}
-		all = append(all, d.Seal(uint64(n+1), parent)) //nolint:gosec // there are three
+		all = append(all, d.Number(uint64(n+1), parent)) //nolint:gosec // there are three
 		parent = all[n].ID()
 	}
 	store := storeOf(all...)
@@ -116,7 +116,7 @@ func TestDifference(t *testing.T) {
 				{APIVersion: "v1", Kind: "Ingress", Namespace: "shop", Name: "web", UID: "a", ResourceVersion: versions[0]}, {APIVersion: "v1", Kind: "Ingress", Namespace: "team2", Name: "api", UID: "b", ResourceVersion: versions[1]},
 			}},
 			Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}, {Path: "maps/prefix.map", Content: []byte(prefix)}},
-		}.Seal(revision, parent)
+		}.Number(revision, parent)
 	}
 	a := text(1, snapshots.ID{}, [2]string{"1", "1"}, lines(map[int]string{0: "backend shop_web_http", 50: "backend team2_api_http"}), "a b\n")
 	b := text(2, a.ID(), [2]string{"2", "2"}, lines(map[int]string{0: "backend shop_web_http", 1: "    balance leastconn # shop/web", 50: "backend team2_api_http", 51: "    retries 7 # team2_api"}), "a b\nc d\n")

@@ -42,7 +42,7 @@ func largeSnapshot(n int) snapshots.Snapshot {
 	return snapshots.Draft{Files: []snapshots.File{
 		{Path: "files/https.crtlist", Content: []byte("certs/fallback.pem !*\n")}, {Path: snapshots.ConfigFile, Content: []byte(config.String())},
 		{Path: "maps/exact.map", Content: []byte("")}, {Path: "maps/host.map", Content: []byte(hosts.String())}, {Path: "maps/prefix.map", Content: []byte(prefixes.String())},
-	}}.Seal(1, snapshots.ID{})
+	}}.Number(1, snapshots.ID{})
 }
 
 // However many instances and routes there are, a page has some of them, and leads to the others.

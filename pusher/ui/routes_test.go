@@ -63,7 +63,7 @@ func shop(revision uint64, more ...snapshots.Quarantined) snapshots.Snapshot {
 		},
 	}
 	d.Files[1].Content = fmt.Appendf(nil, "%s# %d\n", shopConfiguration, revision)
-	return d.Seal(revision, snapshots.ID{})
+	return d.Number(revision, snapshots.ID{})
 }
 
 // storeOf is a store of snapshots, the newest last.

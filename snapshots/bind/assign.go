@@ -86,13 +86,13 @@ func leastSlots(directives []Directive) map[SlotKey]int {
 // groupSize is how many slots a group gets for n endpoints.
 func groupSize(n, least int) int { return max(n+2, n+(n+3)/4, least) }
 
-// assignGroup is AssignSlots for the slots of one directive. It changes old, which is the
-// caller's copy.
+// assignGroup is AssignSlots for the slots of one directive. It changes old, which must be the caller's copy.
 func assignGroup(old []Slot, endpoints []snapshots.Endpoint, least int, now time.Time, drainFor time.Duration) []Slot {
 	present := slices.SortedFunc(slices.Values(endpoints), func(a, b snapshots.Endpoint) int {
 		return cmp.Or(a.Compare(b), compareBool(a.Draining, b.Draining))
 	})
-	// An endpoint that is listed as draining and as serving is serving. Those that serve come first.
+	// An endpoint that is listed both as draining and as serving counts as serving. Those that serve come
+	// first.
 	present = slices.CompactFunc(present, func(a, b snapshots.Endpoint) bool { return a.Compare(b) == 0 })
 	slices.SortStableFunc(present, func(a, b snapshots.Endpoint) int { return compareBool(a.Draining, b.Draining) })
 	present = lastServing(present)
@@ -154,7 +154,7 @@ func keepSlots(group []Slot, present []snapshots.Endpoint, until, now time.Time)
 	})
 }
 
-// keepSlot returns the slot of an endpoint that exists, or is gone.
+// keepSlot returns the slot of an endpoint that exists or is gone, as it is from now on.
 func keepSlot(slot Slot, e snapshots.Endpoint, there bool, until, now time.Time) Slot {
 	if there {
 		slot.State, slot.Until = stateOf(e), time.Time{}
@@ -294,7 +294,8 @@ func (s Slots) NextDrain() (time.Time, bool) {
 // of every server line.
 func Placeholder(s snapshots.Snapshot) (Slots, error) { return new(Binder).Placeholder(s) }
 
-// Placeholder is the function [Placeholder]. A Binder that then binds the snapshot reads its directives once.
+// Placeholder is the function [Placeholder]. If the Binder then binds the snapshot, it does not read the
+// directives again.
 func (b *Binder) Placeholder(s snapshots.Snapshot) (Slots, error) {
 	found, err := b.directives.of(s.Config())
 	if err != nil {

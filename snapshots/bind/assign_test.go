@@ -21,8 +21,8 @@ var (
 	shopSlot = SlotKey{"shop_web_http", shopWeb}
 )
 
-// story plays events on one backend and tells its slots in short: "1" is the
-// endpoint 10.0.0.1:80, "1~" is draining, "1x" is gone and drained, "-" spare.
+// story plays events on one backend and writes its slots in short: "1" is the endpoint 10.0.0.1:80, "1~" is
+// draining, "1x" is gone and drained, "-" is spare.
 type story struct {
 	table     Slots
 	directive Directive
@@ -209,7 +209,7 @@ func TestSlotsKeepInJSON(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	// A table that was read back is equal, so that nothing seems to change.
+	// A table that was read back is equal to the one that was written, so that nothing seems to change.
 	if !maps.EqualFunc(s.table, got, slices.Equal[[]Slot]) {
 		t.Errorf("read back (-want +got):\n%s", cmp.Diff(s.table, got))
 	}
@@ -221,7 +221,7 @@ func TestSlotsKeepInJSON(t *testing.T) {
 }
 
 func TestPlaceholder(t *testing.T) {
-	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n#hapsnap servers shop/web slots=3\n#hapsnap servers shop/api")}}}.Seal(1, snapshots.ID{})
+	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n#hapsnap servers shop/web slots=3\n#hapsnap servers shop/api")}}}.Number(1, snapshots.ID{})
 	got, err := Placeholder(s)
 	want := Slots{
 		{"b", snapshots.ServicePort{Namespace: "shop", Service: "web", Port: ""}}: {spareSlot, spareSlot, spareSlot},

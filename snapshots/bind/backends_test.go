@@ -71,8 +71,8 @@ backend fixed from main
 	}
 }
 
-// Sections and words are those that HAProxy sees, whatever quotes, indentation and comments
-// a template has.
+// Our reader finds the sections and words that HAProxy finds, whatever quotes, indentation and comments a
+// template has.
 func TestBackendsAsHAProxyReadsThem(t *testing.T) {
 	t.Parallel()
 	config := []byte(`defaults "main" # from other

@@ -61,8 +61,8 @@ type File struct {
 	Path    string // absolute, as haproxy.cfg names it
 	Source  string // the path in the snapshot
 	Content []byte
-	// Held is set for a certificate that is not known, see [Live.Unread]. The content is for an
-	// instance that has no such file; another one keeps what it has.
+	// Held is set for a certificate that the pusher cannot read, see [Live.Unread]. Its content is for an
+	// instance without such a file; an instance that has one keeps it.
 	Held bool
 }
 
@@ -95,8 +95,8 @@ type Bound struct {
 	// addresses, weights and states of servers, entries of maps, and contents of
 	// certificates.
 	Shape snapshots.Digest
-	// Missing lists what the snapshot takes from Secrets but is not in the live data, or
-	// not usable, sorted. [Bind] says what is used instead.
+	// Missing lists, sorted, what the snapshot takes from Secrets and the live data does not have, or not in a
+	// usable form. [Bind] documents what is used instead.
 	Missing []Need
 	// Absent are the paths, on the instance, of certificates whose version is not in the
 	// live data, sorted. They are not among the files: an instance that runs the snapshot
@@ -106,8 +106,7 @@ type Bound struct {
 	secrets []string // that Config holds
 }
 
-// endMarker starts the last line of a bound configuration, so that a truncated one is
-// recognised.
+// endMarker starts the last line of a bound configuration, so that a truncated configuration is recognised.
 const endMarker = "# hapsnap end "
 
 // Bind joins a snapshot with live data for one instance. It is a pure function. Its time is
@@ -149,7 +148,7 @@ func (b *Binder) bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 	if !ok {
 		return Bound{}, fmt.Errorf("there is no %s", snapshots.ConfigFile)
 	}
-	// The directories are absolute, and of bytes that need no quoting in haproxy.cfg.
+	// The directories are absolute, and consist of bytes that need no quoting in haproxy.cfg.
 	for _, dir := range []string{in.Layout.Maps, in.Layout.Certificates, in.Layout.General} {
 		if !strings.HasPrefix(dir, "/") || !isName(strings.ReplaceAll(dir, "/", ""), "+@=~") {
 			return Bound{}, fmt.Errorf("directory %q of the instance is not absolute and plain", dir)
@@ -244,10 +243,9 @@ func (b Bound) Redact(text string) string {
 // directives of the last haproxy.cfg. Reading a private key takes a millisecond, and [Bind]
 // looks at every certificate each time.
 //
-// What it remembers is a function of the PEM data and of the text alone, so it is never out of date, and
-// every Binder gives the same bytes. Of PEM data it keeps hashes. The zero value is ready
-// to use. It is safe for concurrent use, and must not be copied. Nobody may change a
-// haproxy.cfg that it was given.
+// What it remembers follows from the PEM data and the text alone, so it is never out of date, and every Binder
+// gives the same bytes. It keeps hashes of PEM data, not the data. The zero value is ready to use. It is safe
+// for concurrent use, and must not be copied. A haproxy.cfg that it was given must not be changed.
 type Binder struct {
 	pairs, authorities verdicts
 	directives         lastDirectives
@@ -277,8 +275,8 @@ func (l *lastDirectives) of(config []byte) (directives, error) {
 
 // Bind is [Bind] with a memory.
 func (b *Binder) Bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
-	if !s.Sealed() {
-		return Bound{}, fmt.Errorf("bind: the snapshot is not sealed")
+	if !s.Numbered() {
+		return Bound{}, fmt.Errorf("bind: the snapshot has no number")
 	}
 	bound, err := b.bind(s, in)
 	if err != nil {
@@ -301,7 +299,7 @@ func (b *Binder) certificateKind(data []byte) (FileKind, error) {
 	return CertificateFile, v.err
 }
 
-// checkAuthorities says why PEM data is not what [pem.ParseAuthorities] returns.
+// checkAuthorities says why PEM data is not in the form that [pem.ParseAuthorities] returns.
 func (b *Binder) checkAuthorities(data []byte) error {
 	if len(data) == 0 {
 		return pem.ErrNoCertificate

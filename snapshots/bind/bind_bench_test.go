@@ -36,7 +36,7 @@ func large(tb testing.TB, n int) (snapshots.Snapshot, Inputs) {
 	d.Files = []snapshots.File{{Path: snapshots.ConfigFile, Content: config.Bytes()}, {Path: "files/https.crtlist", Content: list.Bytes()}, {Path: "maps/host.map", Content: []byte("a b\n")}}
 	directives := must(Directives(config.Bytes()))(tb)
 	b.Slots, _ = AssignSlots(nil, directives, b.Live.Endpoints, noon, time.Minute)
-	return d.Seal(1, snapshots.ID{}), b
+	return d.Number(1, snapshots.ID{}), b
 }
 
 func BenchmarkBind10000(b *testing.B) {

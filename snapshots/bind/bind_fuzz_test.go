@@ -15,8 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// FuzzBind binds any configuration and crt-list to any endpoints: Bind either
-// refuses them or keeps its promises.
+// FuzzBind binds any configuration and crt-list to any endpoints. Bind either refuses them or keeps its
+// promises.
 func FuzzBind(f *testing.F) {
 	f.Add([]byte("global\nbackend b\n  #hapsnap servers shop/web weight=3 -- check\n  #hapsnap servers shop/api slots=4\n"), []byte("certs/a.pem a.example\n"), []byte{3, 1})
 	f.Add([]byte("listen l\n#hapsnap servers shop/web -- ca-file files/ca.pem crt certs/gone.pem"), []byte("certs/gone.pem x\n#\n"), []byte{255, 7, 9})
@@ -69,7 +69,7 @@ func fuzzedSnapshot(config, list []byte) snapshots.Snapshot {
 			{File: "certs/ca.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "gone"}, Use: snapshots.UseCA},
 			{File: "certs/fallback.pem"}, {File: "certs/a.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "a"}}, {File: "certs/gone.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "gone"}},
 		},
-	}.Seal(1, snapshots.ID{})
+	}.Number(1, snapshots.ID{})
 }
 
 // fuzzedSlots plays events on all services; addresses start with prefix.

@@ -48,7 +48,7 @@ func layoutIn(dir string) Layout {
 	return Layout{filepath.Join(dir, "maps"), filepath.Join(dir, "ssl"), filepath.Join(dir, "general")}
 }
 
-// HAProxy accepts what Bind makes, whatever of it is live.
+// HAProxy accepts what Bind makes, whichever of the live data is there.
 func TestHAProxyAcceptsBound(t *testing.T) {
 	const base = `-- haproxy.cfg --
 global
@@ -107,8 +107,8 @@ certs/direct.pem shop/direct
 	}
 }
 
-// CheckKeyPair and HAProxy agree on what can be loaded: what passes the check
-// must never keep an instance from starting.
+// CheckKeyPair and HAProxy agree on which key pairs can be loaded: a pair that passes the check must never keep
+// an instance from starting.
 func TestHAProxyLoadsCheckedCertificates(t *testing.T) {
 	leaf := pemtest.Certify(t, "a.example", pemtest.ECKey(), pemtest.ECKey2())
 	for name, data := range map[string][]byte{
@@ -185,7 +185,7 @@ func (w worker) say(command string) string {
 	return string(answer)
 }
 
-// get returns who answers a request through HAProxy, or the status.
+// get returns the name of the backend that answers a request through HAProxy, or the status.
 func (w worker) get() string {
 	dial := func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", w.dir+"/http") }
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: time.Minute}
@@ -221,9 +221,8 @@ func echo(t *testing.T, name string) netip.AddrPort {
 	return netip.MustParseAddrPort(s.Listener.Addr().String())
 }
 
-// Bind relies on this of HAProxy: with a static balance algorithm too, a slot
-// that was disabled in the configuration takes an endpoint at run time, and one
-// that was drained can be set to drain and used again.
+// Bind relies on this behaviour of HAProxy, also with a static balance algorithm: a slot that was disabled in
+// the configuration takes an endpoint at run time, and one that was drained can be set to drain and used again.
 func TestSlotsWorkAtRunTime(t *testing.T) {
 	dir := t.TempDir()
 	old, next := echo(t, "old"), echo(t, "new")

@@ -75,7 +75,7 @@ func readBindCase(tb testing.TB, archive *txtar.Archive) bindCase {
 			d.Files = append(d.Files, snapshots.File{Path: f.Name, Content: f.Data})
 		}
 	}
-	c.snapshot = d.Seal(7, snapshots.ID{})
+	c.snapshot = d.Number(7, snapshots.ID{})
 	return c
 }
 
@@ -265,7 +265,7 @@ func rewrite(t *testing.T, path string, archive *txtar.Archive, got []txtar.File
 
 // draftOf is a snapshot of one haproxy.cfg.
 func draftOf(config string) snapshots.Snapshot {
-	return snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}}.Seal(1, snapshots.ID{})
+	return snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}}.Number(1, snapshots.ID{})
 }
 
 func TestBindErrors(t *testing.T) {
@@ -277,8 +277,8 @@ func TestBindErrors(t *testing.T) {
 		binding  Inputs
 		want     string
 	}{
-		{"not sealed", snapshots.Snapshot{}, Inputs{}, "bind: the snapshot is not sealed"},
-		{"no configuration", snapshots.Draft{}.Seal(1, snapshots.ID{}), Inputs{Layout: testLayout}, "there is no haproxy.cfg"},
+		{"no number", snapshots.Snapshot{}, Inputs{}, "bind: the snapshot has no number"},
+		{"no configuration", snapshots.Draft{}.Number(1, snapshots.ID{}), Inputs{Layout: testLayout}, "there is no haproxy.cfg"},
 		{"no layout", draftOf(""), Inputs{}, `directory "" of the instance is not absolute and plain`},
 		{"a layout that needs quotes", draftOf(""), Inputs{Layout: Layout{"/a b", "/c", "/d"}}, `directory "/a b" of the instance`},
 		{"no slots", draftOf(config), Inputs{Layout: testLayout}, "there are no slots for b shop/web"},
@@ -306,7 +306,7 @@ func TestShapeIsOfWhatNeedsAReload(t *testing.T) {
 	shape := func(config string, live Live) snapshots.Digest {
 		t.Helper()
 		d := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}, {Path: "maps/a.map", Content: []byte("x y\n")}}, Certificates: []snapshots.CertificateRef{{File: "certs/a.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "a"}}}}
-		return must(bindCase{d.Seal(1, snapshots.ID{}), live}.bind(testLayout))(t).Shape
+		return must(bindCase{d.Number(1, snapshots.ID{}), live}.bind(testLayout))(t).Shape
 	}
 	const config = "backend b\n  #hapsnap servers shop/web weight=90 -- check\n  #hapsnap servers shop/api\n"
 	a := snapshots.SecretName{Namespace: "shop", Name: "a"}
@@ -353,7 +353,7 @@ func TestShapeTellsSecrets(t *testing.T) {
 		t.Helper()
 		live := base()
 		edit(&live)
-		return must(bindCase{d.Seal(1, snapshots.ID{}), live}.bind(testLayout))(t).Shape
+		return must(bindCase{d.Number(1, snapshots.ID{}), live}.bind(testLayout))(t).Shape
 	}
 	want := shape(func(*Live) {})
 	seen := map[snapshots.Digest]string{}
@@ -443,8 +443,7 @@ func TestVerdictsAreRemembered(t *testing.T) {
 	}
 }
 
-// A Binder that has seen other data, from several goroutines at once, binds to the same
-// bytes as one that has seen nothing.
+// A Binder that has seen other data, from several goroutines at once, binds to the same bytes as a new one.
 func TestBinderBindsLikeBind(t *testing.T) {
 	t.Parallel()
 	s, in := large(t, 20)

@@ -31,9 +31,8 @@ type Classified struct {
 	Text    string
 }
 
-// Classify says how a worker that was loaded with one bound configuration can be brought to
-// another, apart from the name that it has for what it runs. Changes that are not known to
-// be possible at run time need a reload.
+// Classify says how a worker that was loaded with one bound configuration can be brought to another. It ignores
+// the `node` line. A change needs a reload unless it is known to be possible at run time.
 func Classify(from, to Bound) Classified {
 	if from.Shape != to.Shape {
 		line, old, differ := firstDifference(from.shapeLines(), to.shapeLines())
@@ -84,8 +83,8 @@ func numbered(content []byte) []shapeLine {
 	return out
 }
 
-// firstDifference returns the first line that differs, and whether it is one of the first
-// side, which has gone.
+// firstDifference returns the first line that differs, and whether it is a line of the first side that the
+// second side does not have.
 func firstDifference(before, after []shapeLine) (line shapeLine, old, differ bool) {
 	for i, line := range after {
 		switch {
@@ -104,7 +103,7 @@ func firstDifference(before, after []shapeLine) (line shapeLine, old, differ boo
 	return shapeLine{}, false, false
 }
 
-// goes reports whether the first line has gone, rather than become another or one come.
+// goes reports whether the first line was removed, rather than changed or preceded by a new one.
 func goes(before, after []shapeLine) bool {
 	return len(before) > len(after) && len(before) > 1 && before[1].text == after[0].text
 }
@@ -194,8 +193,8 @@ func (b Bound) source(number int) int {
 	return b.Lines[number-1]
 }
 
-// begins reports whether a line is a directive that others were joined to, and joins
-// whether it is one of those others.
+// begins reports whether a line is a directive that other lines were joined to, and joins reports whether it is
+// one of those other lines.
 func (b Bound) begins(number int) bool {
 	return b.source(number) == b.source(number+1) && !b.joins(number)
 }

@@ -75,8 +75,8 @@ bind :81,:82 # ,:83
 	}
 }
 
-// A real HAProxy starts with fewer descriptors than are counted for no configuration. It
-// does with a hundred more, which is what it takes for itself.
+// A real HAProxy never starts with fewer descriptors than are counted for its configuration. It starts with a
+// hundred more, which it takes for itself.
 func TestHAProxyNeedsTheLeastDescriptors(t *testing.T) {
 	t.Parallel()
 	haproxy, err := exec.LookPath(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
@@ -106,7 +106,7 @@ func TestHAProxyNeedsTheLeastDescriptors(t *testing.T) {
 	}
 }
 
-// starts reports whether HAProxy comes to listen on a socket, and ends it.
+// starts reports whether HAProxy comes to listen on a socket, and then ends HAProxy.
 func starts(t *testing.T, haproxy, file, socket string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -39,7 +39,7 @@ type Directive struct {
 	Options string
 }
 
-// Key is what the slots of the directive are kept under.
+// Key is the key of the directive's slots in the slot table.
 func (d Directive) Key() SlotKey { return SlotKey{d.Backend, d.Service} }
 
 // ServerName returns the name of the directive's server in slot i, from 0: s1,
@@ -63,11 +63,9 @@ func (e *DirectiveError) Error() string {
 	return fmt.Sprintf("%s:%d: #hapsnap: %s", snapshots.ConfigFile, e.Line, e.Message)
 }
 
-// Directives returns the directives of a haproxy.cfg in the order of its
-// lines; those for users are [UsersDirectives]. The error is a
-// [*DirectiveError]: a directive that is malformed, that is in a section that it
-// does not belong in, or that this version does not know must not be taken for a
-// comment, or its backend would have no servers.
+// Directives returns the directives of a haproxy.cfg in the order of its lines; [UsersDirectives] returns those
+// for users. The error is a [*DirectiveError]. It reports a directive that is malformed, in a wrong section, or
+// unknown to this version. Ignored as a comment, such a directive would leave its backend without servers.
 func Directives(config []byte) ([]Directive, error) {
 	found, err := parseDirectives(config)
 	return found.servers, err
@@ -212,9 +210,8 @@ func parseWithin(s string, least, most int) (int, error) {
 	return n, nil
 }
 
-// checkOptions refuses options that would undo what Bind writes on the line: a comment,
-// or whatever else ends the line for HAProxy, would swallow the final "disabled", and the
-// words that Bind sets would be there twice.
+// checkOptions refuses options that would undo what Bind writes on the line. A comment, or anything else that
+// ends the line for HAProxy, would swallow the final "disabled". The words that Bind sets would be there twice.
 func checkOptions(options string) error {
 	const end = " end"
 	line := []byte(options + end)

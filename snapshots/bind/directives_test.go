@@ -124,7 +124,8 @@ func TestServerNames(t *testing.T) {
 	}
 }
 
-// Whoever asks what a snapshot needs, and then binds it, has its directives read once, and gets the same.
+// A Binder that lists the needs of a snapshot and then binds it reads the directives once, and gets the same
+// result.
 func TestDirectivesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	s, in := large(t, 20)

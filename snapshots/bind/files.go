@@ -16,7 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
-// fileBinder are the files of a snapshot as an instance gets them.
+// fileBinder holds the files of a snapshot as an instance gets them.
 type fileBinder struct {
 	binder *Binder
 	layout Layout
@@ -25,19 +25,19 @@ type fileBinder struct {
 	paths map[string]string
 	// missing are the certificates without usable content, by file.
 	missing map[string]Need
-	// standIns hold the fallback certificate under the names of missing ones.
-	// They are for those that something has to be in the place of.
+	// standIns hold the fallback certificate under the names of missing ones, where HAProxy or a crt-list needs
+	// a file.
 	standIns map[string]File
-	// expired are certificates that are not served any more, see expiredFiles.
+	// expired are the certificates that are not served any more, see expiredFiles.
 	expired map[string]bool
-	// absent are the paths of certificates whose version is not at hand.
+	// absent are the paths of certificates whose version is not in the live data.
 	absent []string
-	// fallen are what the fallback certificate has taken the place of.
+	// fallen are the files that the fallback certificate has replaced.
 	fallen []Need
 }
 
-// bindFiles places all files of the snapshot but haproxy.cfg. Crt-lists come
-// last, for they name the others.
+// bindFiles places all files of the snapshot except haproxy.cfg. Crt-lists come last, since they name the
+// others.
 func (b *Binder) bindFiles(s snapshots.Snapshot, live Live, layout Layout) (*fileBinder, error) {
 	out := &fileBinder{
 		binder: b, layout: layout, paths: map[string]string{},
@@ -77,8 +77,8 @@ func fileKind(source string) FileKind {
 	return GeneralFile
 }
 
-// placed returns the file where the instance keeps its kind. Only the name of a
-// certificate is its own; others are named for their content.
+// placed returns the file in the storage for its kind. A certificate keeps its name; the names of other files
+// are derived from their content.
 func (b *fileBinder) placed(kind FileKind, source string, content []byte) File {
 	f := File{Kind: kind, Name: path.Base(source), Source: source, Content: content}
 	dir := b.layout.Certificates
@@ -142,9 +142,8 @@ func (b *fileBinder) addCertificate(ref snapshots.CertificateRef, live Live) err
 	return nil
 }
 
-// secretFile returns the content of a reference to a Secret. Authorities are
-// general files, for HAProxy does not learn of new ones without a reload: their
-// name tells their content.
+// secretFile returns the content of a reference to a Secret. Authorities are general files, since HAProxy does
+// not load new ones without a reload: their name carries a hash of their content.
 func (b *fileBinder) secretFile(ref snapshots.CertificateRef, live Live) ([]byte, FileKind, error) {
 	if ref.Use == snapshots.UseCA {
 		content := live.Authorities[ref.Secret]
@@ -155,7 +154,7 @@ func (b *fileBinder) secretFile(ref snapshots.CertificateRef, live Live) ([]byte
 	return content, kind, err
 }
 
-// certificate returns the certificate that a reference is to.
+// certificate returns the certificate that a reference names.
 func (l Live) certificate(ref snapshots.CertificateRef) []byte {
 	if ref.Versioned() {
 		return l.Versions[ref.Version]
@@ -163,7 +162,7 @@ func (l Live) certificate(ref snapshots.CertificateRef) []byte {
 	return l.Certificates[ref.Secret]
 }
 
-// expired reports whether that is not to be served any more.
+// expired reports whether the certificate of a reference must not be served any more.
 func (l Live) expired(ref snapshots.CertificateRef) bool {
 	if ref.Versioned() {
 		return l.ExpiredVersions[ref.Version]
@@ -171,8 +170,7 @@ func (l Live) expired(ref snapshots.CertificateRef) bool {
 	return l.Expired[ref.Secret]
 }
 
-// keepStandIn keeps the fallback certificate for a file that is missing; for
-// authorities, without its key.
+// keepStandIn keeps the fallback certificate for a missing file. For authorities it leaves out the key.
 func (b *fileBinder) keepStandIn(ref snapshots.CertificateRef, fallback []byte) {
 	kind, err := b.binder.certificateKind(fallback)
 	if err == nil && ref.Use == snapshots.UseCA {
@@ -184,9 +182,8 @@ func (b *fileBinder) keepStandIn(ref snapshots.CertificateRef, fallback []byte) 
 	}
 }
 
-// rewriteConfigLine is appendRewritten for a line of haproxy.cfg. A missing
-// certificate that is named there has the fallback certificate stand in for it,
-// for without the file HAProxy would not start.
+// rewriteConfigLine is appendRewritten for a line of haproxy.cfg. If the line names a missing certificate, the
+// fallback certificate stands in for it, since HAProxy would not start without the file.
 func (b *fileBinder) rewriteConfigLine(out, line []byte) ([]byte, error) {
 	if err := b.standInAll(line); err != nil {
 		return nil, err
@@ -194,8 +191,7 @@ func (b *fileBinder) rewriteConfigLine(out, line []byte) ([]byte, error) {
 	return b.appendRewritten(out, line), nil
 }
 
-// standInAll puts the fallback certificate in the place of all missing ones that
-// the line names.
+// standInAll replaces all missing certificates that the line names by the fallback certificate.
 func (b *fileBinder) standInAll(line []byte) error {
 	if len(b.missing) == 0 {
 		return nil
@@ -234,8 +230,7 @@ func (b *fileBinder) appendRewritten(out, line []byte) []byte {
 	return append(out, line[done:]...)
 }
 
-// isTokenByte tells the bytes that a path in a configuration consists of. A
-// path ends at any other byte.
+// isTokenByte reports whether a path in a configuration may contain a byte. A path ends at any other byte.
 var isTokenByte = func() (is [256]bool) {
 	for c := range is {
 		is[c] = '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' ||
@@ -286,11 +281,10 @@ func hashedName(name string, content []byte) string {
 	return stem + "-" + hex.EncodeToString(sum[:4]) + "." + ext
 }
 
-// rewriteList returns a crt-list with absolute paths. A line whose certificate is
-// missing is left out, so that its hosts get the default certificate, unless it
-// asks for client certificates: its hosts would then be open to everybody. Those
-// that other lines ask for too are not, and would get the fallback certificate
-// where they have another.
+// rewriteList returns a crt-list with absolute paths. It leaves out a line whose certificate is missing, so
+// that its hosts get the default certificate. It keeps the line if it asks for client certificates: its hosts
+// would otherwise be open to everybody. If other lines of the same hosts ask too, the line goes, since its
+// hosts would get the fallback certificate although they have another.
 func (b *fileBinder) rewriteList(content []byte) ([]byte, error) {
 	out := make([]byte, 0, len(content)+len(content)/4)
 	var guarded map[string]bool
@@ -316,8 +310,8 @@ func (b *fileBinder) rewriteList(content []byte) ([]byte, error) {
 	return out, nil
 }
 
-// cutListLine returns the certificate of a line of a crt-list and what follows
-// it; nothing for a comment. Crt-lists know neither quotes nor escapes.
+// cutListLine returns the certificate of a line of a crt-list and the rest of the line, or nothing for a
+// comment. Crt-lists know neither quotes nor escapes.
 func cutListLine(line []byte) (file, rest []byte) {
 	line = bytes.TrimLeft(line, blanks)
 	end := bytes.IndexAny(line, blanks+"#")
@@ -335,8 +329,7 @@ func cutListLine(line []byte) (file, rest []byte) {
 	return file, rest
 }
 
-// clientOptions are the words of a crt-list that say which client certificates
-// are asked for.
+// clientOptions are the words of a crt-list that say which client certificates HAProxy asks for.
 var clientOptions = map[string]bool{
 	"verify": true, "ca-file": true, "ca-verify-file": true, "crl-file": true,
 }
@@ -352,7 +345,7 @@ func asksForClients(options []byte) bool {
 	return false
 }
 
-// hostsOf returns the hosts on those lines of a crt-list that are counted.
+// hostsOf returns the hosts on those lines of a crt-list that count.
 func hostsOf(content []byte, counts func(file, rest []byte) bool) map[string]bool {
 	out := map[string]bool{}
 	for line := range haproxycfg.Lines(content) {
@@ -367,8 +360,7 @@ func hostsOf(content []byte, counts func(file, rest []byte) bool) map[string]boo
 	return out
 }
 
-// hostsOn returns the hosts that follow the certificate of a line, without those
-// that a wildcard leaves out.
+// hostsOn returns the hosts that follow the certificate of a line, without those that a wildcard excludes.
 func hostsOn(rest []byte) []string {
 	if _, after, ok := bytes.Cut(rest, []byte{']'}); ok {
 		rest = after
@@ -385,18 +377,17 @@ func hostsOn(rest []byte) []string {
 	return out
 }
 
-// all reports whether there are hosts, and all of them are in a set.
+// all reports whether there are hosts and a set has all of them.
 func all(hosts []string, set map[string]bool) bool {
 	return len(hosts) > 0 && !slices.ContainsFunc(hosts, func(host string) bool { return !set[host] })
 }
 
 var errExpired = errors.New("the certificate is expired")
 
-// expiredFiles says what becomes of the expired certificates that a crt-list
-// serves, by file. True: the fallback certificate takes the place of the file,
-// which needs no reload. False: a host of it has another certificate that is
-// valid, which a fallback beside it could take clients from, so that the file's
-// lines are left out. Those that no crt-list names are not served, and stay.
+// expiredFiles decides what to do about each expired certificate that a crt-list serves, by file. With true,
+// the fallback certificate replaces the content of the file, which needs no reload. With false, the lines of
+// the file are left out: one of its hosts has another valid certificate, and a fallback beside that could take
+// clients from it. Expired certificates that no crt-list names are not served, and stay.
 func (b *Binder) expiredFiles(refs []snapshots.CertificateRef, lists []snapshots.File, live Live) map[string]bool {
 	if len(live.Expired)+len(live.ExpiredVersions) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// The Dataplane API keeps the names that pass the check as they are.
+// The Dataplane API does not change names that pass the check.
 func TestNamesSurviveTheDataplaneAPI(t *testing.T) {
 	for _, name := range []string{"host.map", "Host_1-x.map", "https.crtlist", "shop_web-tls.pem"} {
 		for _, kept := range []string{name, hashedName(name, []byte("x"))} {
@@ -27,8 +27,8 @@ func TestNamesSurviveTheDataplaneAPI(t *testing.T) {
 
 var someVersion, otherVersion = strings.Repeat("1", 64), strings.Repeat("2", 64)
 
-// A reference to a version is bound to that one, whatever the Secret holds by now.
-// Without it the configuration is the same, but for the file that is absent.
+// A reference to a version is bound to that version, whatever the Secret holds by now. If the version is not
+// known, the configuration is the same and the file is absent.
 func TestBindVersions(t *testing.T) {
 	t.Parallel()
 	wanted, renewed := pemtest.SelfSigned(t, "a.example", pemtest.ECKey()), pemtest.SelfSigned(t, "a.example", pemtest.ECKey2())
@@ -43,7 +43,7 @@ func TestBindVersions(t *testing.T) {
 		}
 		live := Live{Certificates: map[snapshots.SecretName][]byte{secret: renewed}, Fallback: pemtest.SelfSigned(t, "fallback", pemtest.ECKey())}
 		change(&live)
-		b, err := Bind(d.Seal(1, snapshots.ID{}), Inputs{Live: live, Layout: testLayout})
+		b, err := Bind(d.Number(1, snapshots.ID{}), Inputs{Live: live, Layout: testLayout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +84,8 @@ func TestBindVersions(t *testing.T) {
 	}
 }
 
-// A certificate of a Secret that may not be read has the place and the shape that it had, with
-// the fallback certificate for an instance that does not have it. One of a Secret that is not
-// there has not.
+// A certificate of a Secret that may not be read keeps its place and shape. An instance that does not have the
+// file gets the fallback certificate. A certificate of a Secret that does not exist keeps neither.
 func TestBindUnread(t *testing.T) {
 	t.Parallel()
 	secret := snapshots.SecretName{Namespace: "shop", Name: "a"}
@@ -103,7 +102,7 @@ func TestBindUnread(t *testing.T) {
 		if certificate != nil {
 			live.Certificates[secret] = certificate
 		}
-		b, err := Bind(d.Seal(1, snapshots.ID{}), Inputs{Live: live, Layout: testLayout})
+		b, err := Bind(d.Number(1, snapshots.ID{}), Inputs{Live: live, Layout: testLayout})
 		if err != nil {
 			t.Fatal(err)
 		}

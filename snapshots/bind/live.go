@@ -15,17 +15,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 )
 
-// Live is the live data that a snapshot is bound to: what is true now, whatever the age of
-// the snapshot. Endpoints are sorted by address and port, without duplicates. Content of
-// Secrets must not be shown to anybody.
+// Live is the live data that a snapshot is bound to: what is true now, however old the snapshot is. Endpoints
+// are sorted by address and port, without duplicates. Content of Secrets must not be shown to anybody.
 type Live struct {
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
 	// Certificates hold PEM: the chain, then the private key.
 	Certificates map[snapshots.SecretName][]byte
 	// Expired are the certificates that must not be served any more.
 	Expired map[snapshots.SecretName]bool
-	// Versions are the certificates, as PEM, for references to versions, by version, as far
-	// as they are known.
+	// Versions are the certificates, as PEM, for references to versions, by version. Versions that are not
+	// known are left out.
 	Versions map[string][]byte
 	// ExpiredVersions are the versions that must not be served any more.
 	ExpiredVersions map[string]bool
@@ -39,12 +38,12 @@ type Live struct {
 	// Fallback is the PEM of the certificate that is served if no other fits. It belongs to
 	// the pusher, not to a Secret.
 	Fallback []byte
-	// Unread are Secrets that may not be read: nobody knows what is in them. A certificate that
-	// an instance has of one of them stays there.
+	// Unread are the Secrets that the pusher may not read, so that it does not know their content. An instance
+	// keeps a certificate that it has from one of them.
 	Unread map[snapshots.SecretName]bool
 }
 
-// The keys of Secrets that uses have.
+// The keys of Secrets for each use.
 const (
 	AuthoritiesKey = "ca.crt"
 	UsersKey       = "auth"
@@ -85,8 +84,7 @@ func (n Need) String() string {
 	return fmt.Sprintf("%s of Secret %s", n.Use, n.Secret)
 }
 
-// SecretKeys returns the keys of the Secret that are read for the need, none for a
-// certificate.
+// SecretKeys returns the keys of the Secret that the need reads, none for a certificate.
 func (n Need) SecretKeys() []SecretKey {
 	switch n.Use {
 	case snapshots.UseCA:
@@ -110,7 +108,8 @@ func Needs(config []byte, certificates []snapshots.CertificateRef) ([]Need, erro
 	return new(Binder).Needs(config, certificates)
 }
 
-// Needs is the function [Needs]. A Binder that then binds the same haproxy.cfg reads its directives once.
+// Needs is the function [Needs]. If the Binder then binds the same haproxy.cfg, it does not read the directives
+// again.
 func (b *Binder) Needs(config []byte, certificates []snapshots.CertificateRef) ([]Need, error) {
 	found, err := b.directives.of(config)
 	if err != nil {
@@ -158,7 +157,7 @@ func SecretWord(key SecretKey) (string, error) {
 	return SecretMark + key.String(), nil
 }
 
-// secretWordIn returns the value that a word refers to, if it does.
+// secretWordIn returns the value that a word refers to, and whether it refers to one.
 func secretWordIn(word []byte) (key SecretKey, ok bool, err error) {
 	if !bytes.Contains(word, []byte(SecretMark)) {
 		return SecretKey{}, false, nil

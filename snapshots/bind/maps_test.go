@@ -69,7 +69,7 @@ func TestMapsWhoseEntriesCanBeChanged(t *testing.T) {
 		files := []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("listen l\n    " + line + "\n")}, {Path: "maps/a.map", Content: []byte("a 1\n")}, {Path: "maps/b.map", Content: []byte("a 1\na 2\n")}}
 		bind := func(entry string) Bound {
 			files[1].Content = []byte(entry)
-			s := snapshots.Draft{Files: slices.Clone(files)}.Seal(1, snapshots.ID{})
+			s := snapshots.Draft{Files: slices.Clone(files)}.Number(1, snapshots.ID{})
 			slots := must(Placeholder(s))(t)
 			return must(Bind(s, Inputs{Slots: slots, Layout: testLayout}))(t)
 		}

@@ -36,7 +36,7 @@ func (d *deployment) add(ready time.Time, old bool) {
 	d.pods = append(d.pods, pod{name: d.named, old: old, ready: ready})
 }
 
-// step does what the controller does at a time, and reports whether all is done.
+// step does what the controller does at a time, and reports whether it has finished.
 func (d *deployment) step(now time.Time) (done bool) {
 	var living, ready, fresh int
 	var left []pod
@@ -79,8 +79,8 @@ func (d *deployment) endpoints(now time.Time) (out []snapshots.Endpoint) {
 	return out
 }
 
-// reloadsOf counts how often a backend outgrows its slots in updates one after the other,
-// of which it had some spare ones before.
+// reloadsOf counts how often a backend outgrows its slots in consecutive updates. The backend begins with some
+// spare slots.
 func reloadsOf(t *testing.T, wanted, spare int, starts, stops time.Duration, updates int) (reloads, slots int) {
 	t.Helper()
 	directive := Directive{Backend: shopSlot.Backend, Service: shopWeb, Weight: 100}
@@ -104,9 +104,9 @@ func reloadsOf(t *testing.T, wanted, spare int, starts, stops time.Duration, upd
 	return reloads, len(table[shopSlot])
 }
 
-// The number of spare slots is what a rolling update needs whose pods end before the next ones
-// are ready: with one fewer, a backend of five endpoints or more is reloaded. Where pods take
-// longer to end, it is reloaded once or twice, and has enough slots from then on.
+// There are as many spare slots as a rolling update needs whose pods end before the next ones are ready. With
+// one fewer, a backend of five endpoints or more is reloaded. If pods take longer to end, it is reloaded once
+// or twice, and has enough slots from then on.
 func TestSpareSlotsOfRollingUpdates(t *testing.T) {
 	t.Parallel()
 	const starts, slow = 10 * time.Second, 30 * time.Second
@@ -128,8 +128,7 @@ func TestSpareSlotsOfRollingUpdates(t *testing.T) {
 	}
 }
 
-// A clock that is set back, or a shorter time to drain, keeps no slot for longer than that
-// time.
+// A clock that is set back, or a shorter time to drain, keeps no slot for longer than the time to drain.
 func TestSlotsDrainWhereTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	s := newStory()

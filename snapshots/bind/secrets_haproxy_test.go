@@ -30,8 +30,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// HAProxy accepts without a warning what Bind makes of Secrets, whatever of them
-// is there.
+// HAProxy accepts without a warning what Bind makes of Secrets, whichever of them exist.
 func TestHAProxyAcceptsSecrets(t *testing.T) {
 	t.Parallel()
 	const base = `-- haproxy.cfg --
@@ -88,8 +87,7 @@ certs/ca_shop_b.pem shop/b CA
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			// HAProxy 3.4 warns of passwords whose hashes are slow, and that is for
-			// people to change.
+			// HAProxy 3.4 warns of passwords whose hashes are slow. People have to change those, not we.
 			for line := range strings.Lines(string(out)) {
 				if strings.HasPrefix(line, "[WARNING]") && !strings.Contains(line, "the hash algorithm used for this password takes") {
 					t.Error(line)
@@ -138,8 +136,8 @@ func TestHAProxyLoadsParsedAuthorities(t *testing.T) {
 				}
 			}
 			out, err := exec.Command(haproxyBinary(), "-c", "-f", dir+"/haproxy.cfg").CombinedOutput()
-			// HAProxy loads what comes before a malformed certificate: that is a trust
-			// that nobody meant.
+			// HAProxy loads the certificates before a malformed one, and so would trust a part of a list that
+			// nobody meant as a whole.
 			if (err == nil) != (want == nil) && name != "malformed" {
 				t.Errorf("ParseAuthorities says %v, but HAProxy %v\n%s", want, err, out)
 			}
@@ -147,9 +145,8 @@ func TestHAProxyLoadsParsedAuthorities(t *testing.T) {
 	}
 }
 
-// Each kind of hash that Parse takes lets its user in, with the right
-// password only; an empty list lets nobody in; what is behind a missing value stays
-// closed.
+// Each kind of hash that Parse accepts admits its user, with the right password only. An empty list admits
+// nobody. A host that a missing value protects stays closed.
 func TestUsersAndValuesProtect(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -231,8 +228,8 @@ func (w worker) ask(path, user, password, token string) int {
 	return resp.StatusCode
 }
 
-// A host that asks for client certificates keeps asking when its own certificate
-// is missing, and lets nobody in when the authorities are.
+// A host that asks for client certificates keeps asking if its own certificate is missing. If the authorities
+// are missing, it admits nobody.
 func TestClientCertificatesStayAskedFor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -298,7 +295,7 @@ func (w worker) admits(host string, certificate *tls.Certificate) bool {
 	_ = raw.SetDeadline(time.Now().Add(time.Minute))
 	config := &tls.Config{ServerName: host, InsecureSkipVerify: true}
 	if certificate != nil {
-		// Whatever authorities the server names.
+		// This holds whatever authorities the server names.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
 	}
 	conn := tls.Client(raw, config)

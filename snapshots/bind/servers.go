@@ -51,8 +51,7 @@ func Servers(directives []Directive, slots Slots) ([]Server, error) {
 	return out, nil
 }
 
-// checkSlot keeps anything but an address out of the configuration, since slots are read
-// from files and APIs.
+// checkSlot keeps anything but an address out of the configuration, since slots come from files and APIs.
 func checkSlot(s Slot) error {
 	ip, err := netip.ParseAddr(s.Address)
 	if err != nil || ip.Zone() != "" {
@@ -101,7 +100,7 @@ func directiveWeights(directives []Directive, groups [][]Slot) []int {
 	return out
 }
 
-// appendAddress appends address and port as a server line has them.
+// appendAddress appends address and port in the form of a server line.
 func (s Server) appendAddress(out []byte) []byte {
 	if strings.Contains(s.Address, ":") {
 		out = append(append(append(out, '['), s.Address...), ']')
@@ -114,22 +113,20 @@ func (s Server) appendAddress(out []byte) []byte {
 // maxServerWeight is the greatest weight of a server in HAProxy.
 const maxServerWeight = 256
 
-// share is what one directive of a backend claims: a weight, for so many ready
-// endpoints.
+// share is the part that one directive of a backend claims: a weight, for its number of ready endpoints.
 type share struct {
 	weight, ready int
 }
 
-// servers returns the number of servers that share the weight. If no endpoint is ready, it
-// is what one would get.
+// servers returns the number of servers that share the weight. Without a ready endpoint it is the number that
+// one ready endpoint would give.
 func (s share) servers() uint64 { return uint64(max(s.ready, 1)) }
 
-// serverWeights returns the weight of each server of each share, so that the
-// weights of all ready servers of a share add up to its part of the whole. A
-// share of weight 0 gets 0, any other at least 1, and a share without ready
-// servers leaves its part to the others. HAProxy's weights are whole numbers up
-// to 256: of all scales the one with the smallest error is taken, and of equal
-// ones the smallest, so that proportions that can be met exactly are.
+// serverWeights returns the weight of each server of each share, so that the weights of all ready servers of a
+// share add up to its part of the whole. A share of weight 0 gets 0, any other at least 1. A share without
+// ready servers leaves its part to the others. HAProxy's weights are whole numbers up to 256. serverWeights
+// takes the scale with the smallest error, and the smallest of equally good ones, so that proportions that can
+// be exact are exact.
 func serverWeights(shares []share) []int {
 	if !slices.ContainsFunc(shares, share.counts) {
 		shares = slices.Clone(shares)
@@ -175,8 +172,8 @@ func scaled(shares []share, heaviest share, scale int) []int {
 	return out
 }
 
-// worstError returns how far the worst share is from what it claims, as a part
-// of the whole; every result for the same shares is in the same unit.
+// worstError returns how far the worst share is from what it claims, as a part of the whole. All results for
+// the same shares have the same unit.
 func worstError(shares []share, weights []int) fraction {
 	var claimed, given uint64
 	for i, s := range shares {
@@ -195,8 +192,7 @@ func worstError(shares []share, weights []int) fraction {
 	return worst
 }
 
-// fraction is compared exactly, so that no processor's way of rounding decides
-// a weight.
+// fraction is compared exactly, so that a weight does not depend on how a processor rounds.
 type fraction struct {
 	num, den uint64
 }
@@ -236,8 +232,7 @@ func (h *inheritance[T]) end(s haproxycfg.Section, said T) {
 	h.named[s.Name], h.last = said, said
 }
 
-// balance is how a section says that servers are chosen; fields that it does not set are
-// empty.
+// balance is how a section says that HAProxy chooses servers. Fields that it does not set are empty.
 type balance struct {
 	algorithm, hash string
 }
@@ -425,7 +420,7 @@ func number(word string) int {
 	return n
 }
 
-// checking says which checks a server has, unless its line says otherwise.
+// checking says which checks a server has, unless its line sets something else.
 type checking struct{ health, agent bool }
 
 func (c checking) read(words []string) checking {

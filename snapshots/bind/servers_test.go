@@ -35,8 +35,8 @@ func TestServerWeights(t *testing.T) {
 	}
 }
 
-// Whatever the shares, weights are in HAProxy's range, the proportions are as
-// near as whole numbers allow, and their order does not matter.
+// For all shares, weights are in HAProxy's range, the proportions are as near as whole numbers allow, and the
+// order of the shares does not matter.
 func TestServerWeightsHoldProportions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

@@ -25,20 +25,20 @@ import (
 type textBinder struct {
 	files      *fileBinder
 	secrets    *secretBinder
-	directives directives // that are still to come
-	servers    []Server   // of those directives
+	directives directives // the ones still to come
+	servers    []Server   // the servers of those directives
 	slots      Slots
 	weighted   map[string]bool
-	static     map[string]bool // of them, see staticBackends
+	static     map[string]bool // their static backends, see staticBackends
 	allWeights bool
 	maps       []Map // see changeableMaps
 
 	config  []byte
 	lines   []int
 	shape   hash.Hash
-	scratch []byte // for the line at hand
-	// global is where the node line goes: the offset in config, and how many
-	// lines are before it; -1 if there is no global section yet.
+	scratch []byte // for the current line
+	// global is where the node line goes: the offset in config, and the number of lines before it. It is -1 as
+	// long as there is no global section.
 	global, globalLines int
 }
 
@@ -53,7 +53,7 @@ func newTextBinder(config []byte, files *fileBinder, secrets *secretBinder, foun
 	return t
 }
 
-// weightedBackends are the backends whose servers have their weights written.
+// weightedBackends are the backends whose server lines have weights.
 func weightedBackends(directives []Directive) map[string]bool {
 	out := map[string]bool{}
 	for _, d := range directives {
@@ -148,9 +148,8 @@ func (t *textBinder) writeComment(number int, line []byte) {
 	t.lines = append(t.lines, number)
 }
 
-// writeServers writes a directive and its servers. The shape has only their names and
-// options, since everything else of a server line can be changed at run time. If HAProxy
-// cannot change weights, it has those too.
+// writeServers writes a directive and its servers. The shape has only their names and options, since everything
+// else of a server line can be changed at run time. It has the weights too if HAProxy cannot change them.
 func (t *textBinder) writeServers(number int, line []byte) error {
 	d := t.directives.servers[0]
 	servers := t.servers[:len(t.slots[d.Key()])]
@@ -205,8 +204,8 @@ func appendServer(out []byte, s Server, options []byte, weigh bool) []byte {
 	return append(out, '\n')
 }
 
-// finish puts the node into the global section, makes one if there is none,
-// and ends the text with the end marker.
+// finish puts the node into the global section, which it makes if there is none, and ends the text with the end
+// marker.
 func (t *textBinder) finish(node string) (config []byte, lines []int) {
 	line := "    node " + node + "\n"
 	at, before, added := t.global, t.globalLines, []int{0}
@@ -219,7 +218,7 @@ func (t *textBinder) finish(node string) (config []byte, lines []int) {
 	return config, append(slices.Insert(t.lines, before, added...), 0)
 }
 
-// secretBinder has the users and values of Secrets that a bound haproxy.cfg holds.
+// secretBinder has the users and values of Secrets that a bound haproxy.cfg contains.
 type secretBinder struct {
 	live    Live
 	words   bool // some line may have words for values
@@ -304,9 +303,8 @@ func LogicalMap(name string) string {
 // shapePath replaces the path of the map in the shape, whatever its entries are.
 func (m Map) shapePath() string { return path.Join(path.Dir(m.Path), path.Base(m.Source)) }
 
-// lookup matches what precedes the path of a map that is looked up by whole keys or by the
-// longest prefix. HAProxy finds both in trees, where the order of entries does not matter;
-// for all other look-ups it does.
+// lookup matches what precedes the path of a map that is looked up by whole keys or by the longest prefix.
+// HAProxy keeps both in trees, where the order of entries does not matter. For all other look-ups it does.
 var lookup = regexp.MustCompile(`(?:^|[^A-Za-z0-9_-])map(?:_(?:str|beg)(?:_(?:str|int))?)?\($`)
 
 // changeableMaps returns the maps of a snapshot whose entries can be changed at run time,
@@ -357,9 +355,8 @@ func lookedUp(config []byte) []string {
 	return slices.DeleteFunc(order, func(name string) bool { return !used[name] })
 }
 
-// MaxMapPayload is how many bytes of entries, with a newline each, can be added to a map of
-// a worker at once. For more, the Dataplane API makes a new version of the map, without its
-// present entries.
+// MaxMapPayload is how many bytes of entries, with a newline each, can be added at once to a map of a worker.
+// For more, the Dataplane API makes a new version of the map, without its present entries.
 const MaxMapPayload = 8192
 
 // ParseMap returns the entries of a map file in order, and whether each of them can be
@@ -394,7 +391,7 @@ func isPlainWord(word string) bool {
 	})
 }
 
-// entriesDigest digests the entries of maps, in whatever order these are.
+// entriesDigest digests the entries of maps, independently of their order.
 func entriesDigest(maps []Map) snapshots.Digest {
 	if len(maps) == 0 {
 		return ""

@@ -117,7 +117,7 @@ func TestChannelEdits(t *testing.T) {
 		{"what is set can be taken back", Channel{}.Pinned(Pin{Snapshot: idN(1)}).Overridden(Override{Snapshot: idN(1)}).Paused(Pause{}).WithApproval(true).
 			Unpinned().NotOverridden().Resumed().WithApproval(false), Spec{}},
 	} {
-		// A zero time has no place in YAML; everything else is compared.
+		// YAML cannot hold a zero time; everything else is compared.
 		if diff := cmp.Diff(tt.want, tt.got.Spec, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
@@ -200,8 +200,8 @@ func TestWantNeverInvents(t *testing.T) {
 	}
 }
 
-// What a fleet rejects is for that fleet, and below it nothing is tried but what was
-// good.
+// A rejection by a fleet counts for that fleet alone. The fleet then goes to the snapshot that was good, and
+// tries nothing between.
 func TestWantOfAFleet(t *testing.T) {
 	ids := []snapshots.ID{idN(1), idN(2), idN(3), idN(4)}
 	failed := func(c Channel, fleet string, n int, good snapshots.ID) Channel {

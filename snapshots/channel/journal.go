@@ -45,7 +45,7 @@ const (
 	TurnDone   Verb = "done"
 	// TurnExpired is the end of an override that nobody ended.
 	TurnExpired Verb = "expired"
-	// TurnGone is in the [Life] of a snapshot alone: another took its place in a fleet.
+	// TurnGone occurs only in the [Life] of a snapshot: another snapshot took its place in a fleet.
 	TurnGone Verb = "gone"
 )
 
@@ -70,7 +70,7 @@ func (p Person) String() string {
 	return p.Name + " <" + p.Email + ">"
 }
 
-// Entry is one line of a journal: who did what when, why and from where. Nothing decides by it.
+// Entry is one line of a journal: who did what, when, why and from where. No decision depends on it.
 type Entry struct {
 	At       time.Time    `json:"at"`
 	Turn     bool         `json:"turn,omitempty"` // of a rollout; otherwise somebody changed the channel
@@ -102,7 +102,7 @@ const (
 // The bounds of the texts of one entry, in bytes.
 const maxEntryText, maxEntryName = 600, 200
 
-// bounded returns the entry with texts that fit on a line and into a journal.
+// bounded returns the entry with texts short enough for a line of a journal.
 func (e Entry) bounded() Entry {
 	short := func(text string, most int) string {
 		text = strings.Join(strings.Fields(text), " ")
@@ -116,9 +116,9 @@ func (e Entry) bounded() Entry {
 	return e
 }
 
-// AppendEntries returns a journal, a line of JSON for each entry, with more entries at its end. The
-// oldest leave a journal that has too many entries or bytes. An entry that is the last one already is
-// not written twice.
+// AppendEntries returns a journal, one line of JSON for each entry, with more entries at its end. It removes
+// the oldest entries from a journal that has too many entries or bytes. It does not repeat an entry that is the
+// last one already.
 func AppendEntries(journal []byte, entries ...Entry) ([]byte, error) {
 	lines := bytes.SplitAfter(journal, []byte("\n"))
 	lines = slices.DeleteFunc(lines, func(line []byte) bool { return len(bytes.TrimSpace(line)) == 0 })
@@ -140,8 +140,8 @@ func AppendEntries(journal []byte, entries ...Entry) ([]byte, error) {
 	return bytes.Join(lines[first:], nil), nil
 }
 
-// ParseEntries reads a journal, the oldest entry first. Lines that nobody can read are left out: a
-// journal that somebody damaged still tells the rest.
+// ParseEntries reads a journal, the oldest entry first. It skips lines that it cannot read, so that a damaged
+// journal still tells the rest.
 func ParseEntries(journal []byte) []Entry {
 	var out []Entry
 	for line := range bytes.Lines(journal) {
@@ -153,15 +153,15 @@ func ParseEntries(journal []byte) []Entry {
 	return out
 }
 
-// Running is what a fleet ran at a time, as its journal says.
+// Running is what a fleet ran at a time, according to its journal.
 type Running struct {
 	Snapshot snapshots.ID // the zero value: no rollout had ended
 	Since    time.Time    // when the rollout of it ended
 	Next     snapshots.ID // that was being rolled out
 }
 
-// RunningAt returns what fleets ran at a time, by their names, of a journal with the oldest entry first.
-// A fleet of which the journal has no turn from before is not among them.
+// RunningAt returns what each fleet ran at a time, by name. The journal has the oldest entry first. A fleet
+// without an earlier turn in the journal is not in the result.
 func RunningAt(journal []Entry, at time.Time) map[string]Running {
 	out := map[string]Running{}
 	for _, e := range journal {
@@ -182,8 +182,8 @@ func RunningAt(journal []Entry, at time.Time) map[string]Running {
 	return out
 }
 
-// Life returns what the journal says of a snapshot, the oldest first: what was done to it, when it
-// reached whom, and what took its place.
+// Life returns what the journal says of a snapshot, the oldest first: what people did to it, when it reached
+// which fleet, and what replaced it.
 func Life(id snapshots.ID, journal []Entry) []Entry {
 	var out []Entry
 	ran := map[string]bool{}           // fleets that run it

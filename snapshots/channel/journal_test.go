@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// A journal keeps what was done last, and stays within its bounds whatever people write.
+// A journal keeps the latest acts, and stays within its bounds whatever people write.
 func TestJournalIsBounded(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
@@ -38,7 +38,7 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-// A line that is damaged takes nothing with it, and what is written twice is there once.
+// A damaged line does not affect other lines, and an entry that is written twice is kept once.
 func TestJournalOfDamagedLines(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
@@ -55,8 +55,7 @@ func TestJournalOfDamagedLines(t *testing.T) {
 	}
 }
 
-// What ran at a time is what the last rollout that had ended brought, also while another one is under
-// way or was undone.
+// A fleet ran what the last finished rollout brought, also while another rollout is under way or was undone.
 func TestRunningAt(t *testing.T) {
 	t.Parallel()
 	id := func(n uint64) snapshots.ID { return snapshots.ID{Revision: n, Short: "0123456789"} }
@@ -94,7 +93,7 @@ func TestRunningAt(t *testing.T) {
 	}
 }
 
-// The life of a snapshot says why it went: by what somebody did, or as an override had expired.
+// The life of a snapshot says why it went: somebody did something, or an override expired.
 func TestLifeTellsWhy(t *testing.T) {
 	t.Parallel()
 	one, two := snapshots.ID{Revision: 1, Short: "1111111111"}, snapshots.ID{Revision: 2, Short: "2222222222"}

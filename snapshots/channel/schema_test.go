@@ -18,7 +18,7 @@ func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it write
 	schemas.Published(t, schemas.Maker{}.File(snapshots.APIVersion, Kind, "What people say should run: docs/explanation/concepts.md", reflect.TypeFor[Channel]()), schemaFile, *updateSchema)
 }
 
-// What is written validates, and what is refused when it is read does not.
+// The schema accepts what is written, and refuses what a reader refuses.
 func TestSchemaTakesChannels(t *testing.T) {
 	t.Parallel()
 	id, err := snapshots.ParseID("r000012-9f3ac01b2d")

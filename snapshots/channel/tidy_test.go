@@ -8,7 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// What might still count stays in the channel, whoever reads it; what cannot leaves it.
+// Whatever might still count for some reader stays in the channel; the rest goes.
 func TestTidied(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)

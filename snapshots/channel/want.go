@@ -207,12 +207,11 @@ func Said(by, reason string) string {
 	return by + reason
 }
 
-// Previous returns the snapshot that a rollback without an argument goes to. From is what
-// should run once nothing is paused. The decision is for the last good snapshot before it
-// that has another content. Good lists those that the whole fleet ran, oldest first: the
-// last of them that is older and not rejected counts. Without one it is what would have run
-// if the newer snapshots had not been published. If what should run is not known, or there
-// is nothing before it, the decision is to hold.
+// Previous returns the snapshot that a rollback without an argument goes to. From is what should run once
+// nothing is paused. The result is the last good snapshot before it with another content. Good lists the
+// snapshots that the whole fleet ran, oldest first: the last of them that is older and not rejected counts.
+// Without one it is the snapshot that would have run if the newer ones had not been published. If it is not
+// known what should run, or nothing is before it, the decision is to hold.
 func Previous(v View, good []snapshots.ID, now time.Time) (from snapshots.ID, to Decision) {
 	v.Channel = v.Channel.Resumed()
 	want := Want(v, now)
@@ -240,8 +239,8 @@ func Previous(v View, good []snapshots.ID, now time.Time) (from snapshots.ID, to
 	return want.ID, to
 }
 
-// walked returns the channel without the failures that keep older snapshots from running,
-// since a person asks for one.
+// walked returns the channel without the failures that keep older snapshots from running, since here a person
+// asks for an older one.
 func (c Channel) walked() Channel {
 	c.Spec.Rejected = slices.Clone(c.Spec.Rejected)
 	for i := range c.Spec.Rejected {
@@ -269,9 +268,9 @@ type Kept struct {
 	Reason string
 }
 
-// Retain divides the snapshots of a store into those to keep and those that may be deleted,
-// both ascending. Protected snapshots (pinned, last good, targeted or running anywhere) are
-// kept, for the reason that protected gives.
+// Retain divides the snapshots of a store into those to keep and those that may be deleted, both ascending. It
+// keeps protected snapshots (pinned, last good, targeted or running anywhere) for the reason that protected
+// gives.
 func Retain(stored []Stored, policy RetentionPolicy, protected map[snapshots.ID]string, now time.Time) (keep []Kept, drop []snapshots.ID) {
 	all := slices.SortedFunc(slices.Values(stored), func(a, b Stored) int { return a.ID.Compare(b.ID) })
 	newest := max(policy.Keep, 1)
@@ -292,8 +291,8 @@ func Retain(stored []Stored, policy RetentionPolicy, protected map[snapshots.ID]
 	return keep, drop
 }
 
-// Named returns the snapshots that a channel makes run, now or once people withdraw what
-// they said last, and why. Retention must keep them.
+// Named returns the snapshots that a channel makes run, now or once people withdraw what they said last, and
+// why. Retention must keep them.
 func Named(v View, now time.Time) map[snapshots.ID]string {
 	out := map[snapshots.ID]string{}
 	add := func(id snapshots.ID, reason string) {
@@ -322,8 +321,8 @@ type Rolling struct {
 	Target snapshots.ID // of the rollout under way; zero: there was none
 }
 
-// orderGrace is how long an order stays in the channel at least that no rollout of one fleet
-// is there to heed: other fleets on the store may have one, and a pusher that restarts.
+// orderGrace is how long an order at least stays in the channel although no rollout of this fleet heeds it.
+// Another fleet on the store may have such a rollout, or a pusher that restarts.
 const orderGrace = 10 * time.Minute
 
 // Stale is something in a channel that no longer has an effect.
@@ -333,10 +332,10 @@ type Stale struct {
 	Message  string // for people
 }
 
-// Tidied returns the channel without what can have no effect any more, and lists what that
-// was: an override that is over, approvals of snapshots that are gone, orders about rollouts
-// that ended. What might still count stays. Only an act of a person tidies: a pusher knows its own
-// fleet alone, and an order may be for another fleet of the same store that is away for now.
+// Tidied returns the channel without what can have no effect any more, and lists what it removed: an override
+// that is over, approvals of snapshots that are gone, orders about rollouts that ended. It keeps whatever might
+// still count. Only an act of a person tidies: a pusher knows its own fleet alone, and an order may be for
+// another fleet of the store that is away for now.
 func (c Channel) Tidied(v View, r Rolling, now time.Time) (Channel, []Stale) {
 	var stale []Stale
 	if o := c.Spec.Override; o != nil && !now.Before(o.Expires) {

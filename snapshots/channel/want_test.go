@@ -8,8 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// A snapshot that is not signed by who may is never wanted, and nothing older takes the place
-// of one that runs and is no longer accepted.
+// A snapshot without an accepted signature never runs. If a running snapshot is no longer accepted, no older
+// one replaces it.
 func TestWantRefused(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -41,8 +41,8 @@ func TestWantRefused(t *testing.T) {
 	}
 }
 
-// Where people choose the newest by merging it, no older one takes its place by
-// itself: nobody knows whether it was ever merged.
+// If people choose the newest snapshot by merging it, no older one replaces it by itself: nobody knows whether
+// that was ever merged.
 func TestHeadOnly(t *testing.T) {
 	t.Parallel()
 	rejected := Rejection{Digest: digestN(3), Snapshot: idN(3)}
@@ -103,7 +103,7 @@ func TestPrevious(t *testing.T) {
 	}
 }
 
-// A rollback that leads to the content that runs already is none.
+// A rollback to the content that already runs is refused.
 func TestPreviousIsAnotherContent(t *testing.T) {
 	t.Parallel()
 	same := func(revision uint64) snapshots.ID { return snapshots.NewID(revision, digestN(1)) }

@@ -47,7 +47,7 @@ func TestUnpackingTakesLittleMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := func(sizes ...int64) snapshots.Manifest {
-		m := storetest.Draft("web").Seal(1, snapshots.ID{}).Manifest
+		m := storetest.Draft("web").Number(1, snapshots.ID{}).Manifest
 		m.Spec.Files = nil
 		for _, size := range sizes {
 			m.Spec.Files = append(m.Spec.Files, snapshots.FileDigest{Path: "haproxy.cfg", Size: size})
@@ -104,7 +104,7 @@ func TestUnpackedSize(t *testing.T) {
 	}
 	// What nobody would unpack is not packed either.
 	large := string(make([]byte, 40<<20))
-	_, err := pack(storetest.Draft("web", "files/a", large, "files/b", large).Seal(1, snapshots.ID{}))
+	_, err := pack(storetest.Draft("web", "files/a", large, "files/b", large).Number(1, snapshots.ID{}))
 	if !errors.Is(err, sequence.ErrRefused) {
 		t.Errorf("packed: %v", err)
 	}
@@ -144,7 +144,7 @@ func TestStagedManifestsThatAreFed(t *testing.T) {
 	p := newPlace(t)
 	s, victim := p.open(), p.open()
 	victim.patience = 200 * time.Millisecond
-	snapshot := storetest.Draft("web").Seal(1, snapshots.ID{})
+	snapshot := storetest.Draft("web").Number(1, snapshots.ID{})
 	files, err := pack(snapshot)
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func (p *place) delivered(revision uint64, name string) (snapshots.Snapshot, []*
 	for i := range large {
 		large[i] = byte(random.Uint32())
 	}
-	s := storetest.Draft(name, "files/large.bin", string(large)).Seal(revision, snapshots.ID{})
+	s := storetest.Draft(name, "files/large.bin", string(large)).Number(revision, snapshots.ID{})
 	return s, p.objectsOf(s)
 }
 
@@ -132,7 +132,7 @@ func TestDeliveredInAnyOrder(t *testing.T) {
 // and are the same for the same snapshot.
 func TestDeliveredObjects(t *testing.T) {
 	t.Parallel()
-	s := ten().Seal(7, snapshots.ID{})
+	s := ten().Number(7, snapshots.ID{})
 	objects, err := Delivered("edge", "edge", s, signature.Key{})
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestDeliveredTooLarge(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 30<<20)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(large)
-	_, err := Delivered("edge", "edge", storetest.Draft("web", "files/large.bin", string(large)).Seal(1, snapshots.ID{}), signature.Key{})
+	_, err := Delivered("edge", "edge", storetest.Draft("web", "files/large.bin", string(large)).Number(1, snapshots.ID{}), signature.Key{})
 	if !errors.Is(err, sequence.ErrRefused) || !strings.Contains(err.Error(), "files/large.bin") {
 		t.Error(err)
 	}
@@ -252,9 +252,9 @@ func TestDeliveredAsText(t *testing.T) {
 func TestDeliveredSigned(t *testing.T) {
 	t.Parallel()
 	p := newSigned(t)
-	s := storetest.Draft("web").Seal(1, snapshots.ID{})
+	s := storetest.Draft("web").Number(1, snapshots.ID{})
 	for revision, namespace := range []string{"elsewhere", p.namespace} {
-		s.Manifest = storetest.Draft("web").Seal(uint64(revision+1), snapshots.ID{}).Manifest
+		s.Manifest = storetest.Draft("web").Number(uint64(revision+1), snapshots.ID{}).Manifest
 		objects, err := Delivered(namespace, "edge", s, signature.Key{File: p.key})
 		if err != nil {
 			t.Fatal(err)

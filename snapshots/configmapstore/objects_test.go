@@ -15,7 +15,7 @@ import (
 
 func TestPackingIsReproducible(t *testing.T) {
 	t.Parallel()
-	s := storetest.Draft("web").Seal(1, snapshots.ID{})
+	s := storetest.Draft("web").Number(1, snapshots.ID{})
 	one, err := pack(s)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestTooLarge(t *testing.T) {
 		_, _ = random.Read(content)
 		d.Files = append(d.Files, snapshots.File{Path: fmt.Sprintf("files/%02d.bin", i), Content: content})
 	}
-	_, err := pack(d.Seal(1, snapshots.ID{}))
+	_, err := pack(d.Number(1, snapshots.ID{}))
 	if !errors.Is(err, sequence.ErrRefused) {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("%q", names)
 	}
 	d.Files = d.Files[:len(d.Files)-2]
-	if p, err := pack(d.Seal(1, snapshots.ID{})); err != nil || len(p.pieces) != 29 {
+	if p, err := pack(d.Number(1, snapshots.ID{})); err != nil || len(p.pieces) != 29 {
 		t.Errorf("%d pieces, %v", len(p.pieces), err)
 	}
 }
@@ -60,7 +60,7 @@ func TestLargeManifest(t *testing.T) {
 	for i := range 20_000 {
 		d.Quarantined = append(d.Quarantined, snapshots.Quarantined{Kind: "Ingress", Namespace: "shop", Name: fmt.Sprint(i), Reason: "it has no host"})
 	}
-	s := d.Seal(1, snapshots.ID{})
+	s := d.Number(1, snapshots.ID{})
 	p, err := pack(s)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestLargeManifest(t *testing.T) {
 // Whatever is wrong with the pieces, it is told as corruption.
 func TestUnpackingWhatIsNotIt(t *testing.T) {
 	t.Parallel()
-	s := storetest.Draft("web").Seal(1, snapshots.ID{})
+	s := storetest.Draft("web").Number(1, snapshots.ID{})
 	p, err := pack(s)
 	if err != nil {
 		t.Fatal(err)

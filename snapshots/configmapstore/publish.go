@@ -95,7 +95,7 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 		return head.ID, false, err
 	}
 	if revision := p.free(l, next.ID().Revision); revision != next.ID().Revision {
-		next = d.Seal(revision, head.ID)
+		next = d.Number(revision, head.ID)
 	}
 	if p.busy(l, time.Now()) {
 		return snapshots.ID{}, false, errBusy

@@ -108,7 +108,7 @@ func TestContractSigned(t *testing.T) {
 // forge puts a snapshot into the store as who may do no more than create ConfigMaps there.
 func (p *place) forge(d snapshots.Draft, revision uint64, change func(*corev1.ConfigMap)) snapshots.ID {
 	p.Helper()
-	next := d.Seal(revision, snapshots.ID{})
+	next := d.Number(revision, snapshots.ID{})
 	files, err := pack(next)
 	if err != nil {
 		p.Fatal(err)

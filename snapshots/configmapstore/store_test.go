@@ -52,7 +52,7 @@ func TestTenMegabytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := d.Seal(1, snapshots.ID{})
+	want := d.Number(1, snapshots.ID{})
 	for _, f := range want.Files {
 		if content, _ := got.File(f.Path); !bytes.Equal(content, f.Content) {
 			t.Errorf("%s came back different", f.Path)

@@ -57,8 +57,8 @@ func apply(t *testing.T, documents []byte, flags ...string) {
 	}
 }
 
-// Whichever way it is applied, and again by another, it is the snapshot. Flux and Argo CD
-// apply on the server; Argo CD does not unless it is told to, as an annotation does.
+// Whichever tool applies the ConfigMaps, also after another one, the result is the snapshot. Flux and Argo CD
+// apply on the server; Argo CD does so only if an annotation says so.
 func TestApplied(t *testing.T) {
 	t.Parallel()
 	for name, ways := range map[string][][]string{
@@ -77,7 +77,7 @@ func TestApplied(t *testing.T) {
 			order := rand.New(rand.NewPCG(1, 2))
 			var ids []snapshots.ID
 			for revision, backend := range []string{"a", "b"} {
-				s := storetest.Draft(backend, "files/large.bin", random(500_000)).Seal(uint64(revision)+1, snapshots.ID{})
+				s := storetest.Draft(backend, "files/large.bin", random(500_000)).Number(uint64(revision)+1, snapshots.ID{})
 				if _, err := store.Get(t.Context(), s.ID()); !errors.Is(err, snapshots.ErrNotFound) {
 					t.Errorf("before: %v", err)
 				}

@@ -37,7 +37,7 @@ func random(n int) string {
 	return string(out)
 }
 
-// tree writes a snapshot and what delivers it into a folder, as a git tree has them.
+// tree writes a snapshot and the files that deliver it into a folder, as a git tree has them.
 func tree(t *testing.T, fs filesys.FileSystem, folder string, s snapshots.Snapshot) {
 	t.Helper()
 	manifest, err := s.Manifest.Marshal()
@@ -83,7 +83,7 @@ func configMaps(t *testing.T, built resmap.ResMap) map[string]*corev1.ConfigMap 
 	return out
 }
 
-// What kustomize makes of the files is what the store holds that it is delivered to.
+// kustomize makes of the files exactly what the store holds after a delivery.
 func TestKustomizeGivesTheConfigMaps(t *testing.T) {
 	t.Parallel()
 	many := storetest.Draft("web")
@@ -96,7 +96,7 @@ func TestKustomizeGivesTheConfigMaps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := d.Seal(12, snapshots.ID{})
+			s := d.Number(12, snapshots.ID{})
 			want, err := configmapstore.Delivered("edge", "shop", s, signature.Key{})
 			if err != nil {
 				t.Fatal(err)
@@ -117,11 +117,11 @@ func TestKustomizeGivesTheConfigMaps(t *testing.T) {
 	}
 }
 
-// Whoever has more to say builds the tree as a base.
+// A team with more to add builds the tree as a base.
 func TestKustomizeAsABase(t *testing.T) {
 	t.Parallel()
 	fs := filesys.MakeFsInMemory()
-	tree(t, fs, "/base", storetest.Draft("web").Seal(1, snapshots.ID{}))
+	tree(t, fs, "/base", storetest.Draft("web").Number(1, snapshots.ID{}))
 	overlay := "resources: [../base]\nnamespace: other\nlabels: [{pairs: {team: edge}}]\n"
 	if err := fs.WriteFile("/overlay/kustomization.yaml", []byte(overlay)); err != nil {
 		t.Fatal(err)
@@ -132,10 +132,10 @@ func TestKustomizeAsABase(t *testing.T) {
 	}
 }
 
-// The same snapshot gives the same bytes, and those that are expected.
+// The same snapshot gives the same bytes, and those of the golden files.
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	s := storetest.Draft("web", "files/large.bin", random(300_000)).Seal(12, snapshots.ID{})
+	s := storetest.Draft("web", "files/large.bin", random(300_000)).Number(12, snapshots.ID{})
 	files, err := target.Files(s, signature.Key{})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// No file of a snapshot is taken for one of these.
+// Owns takes no file of a snapshot for one of these.
 func TestOwns(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{
@@ -189,7 +189,7 @@ func TestOwns(t *testing.T) {
 
 func TestNoTarget(t *testing.T) {
 	t.Parallel()
-	if files, err := (delivery.Target{}).Files(storetest.Draft("web").Seal(1, snapshots.ID{}), signature.Key{}); len(files) != 0 || err != nil {
+	if files, err := (delivery.Target{}).Files(storetest.Draft("web").Number(1, snapshots.ID{}), signature.Key{}); len(files) != 0 || err != nil {
 		t.Errorf("%v, %v", files, err)
 	}
 }

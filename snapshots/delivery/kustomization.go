@@ -1,13 +1,12 @@
-// Package delivery has kustomize give a snapshot as the ConfigMaps of a store: it makes
-// the files that stand beside those of a snapshot in a git tree.
+// Package delivery makes kustomize produce a snapshot as the ConfigMaps of a store: it makes the files that
+// stand beside those of a snapshot in a git tree.
 //
 //	kustomization.yaml           how the ConfigMaps are made of what is in the tree
 //	configmaps/001-files.tar.gz  the snapshot's files, compressed, in pieces
 //
-// It promises that plain `kustomize build`, without flags and plugins, gives exactly
-// the objects of [configmapstore.Delivered], and that the same snapshot gives the same
-// files. They are no part of the snapshot: readers of the tree pass over them, and
-// what is made of them is verified where it is read.
+// It promises that plain `kustomize build`, without flags and plugins, gives exactly the objects of
+// [configmapstore.Delivered], and that the same snapshot gives the same files. They are not part of the
+// snapshot: readers of the tree skip them, and readers of the ConfigMaps verify those.
 package delivery
 
 import (
@@ -25,13 +24,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 )
 
-// header is for people who open the file. What they add to it would be gone with the
-// next snapshot.
+// header is for people who open the file. The next snapshot would remove anything that they add to it.
 const header = `# Written with each snapshot. For changes of your own, build this as a base.
 `
 
-// kustomization is kustomization.yaml, as far as it is needed. The names of generated
-// objects get no suffix: they are in what is generated.
+// kustomization is kustomization.yaml, with the fields that are needed. Generated names get no suffix, since
+// other generated objects contain them.
 type kustomization struct {
 	APIVersion       string      `yaml:"apiVersion"`
 	Kind             string      `yaml:"kind"`
@@ -57,8 +55,8 @@ type options struct {
 	Annotations map[string]string `yaml:"annotations,omitempty"`
 }
 
-// add has a ConfigMap generated, the nth. Its manifest is the file that the tree has
-// anyway; bytes come from files, and other text is in place.
+// add adds the nth ConfigMap to be generated. Its manifest is the file that is in the tree anyway. Bytes come
+// from files, and other text is in place.
 func (k *kustomization) add(o *corev1.ConfigMap, n int) {
 	g := generator{Name: o.Name, Options: options{Immutable: o.Immutable != nil && *o.Immutable, Labels: o.Labels, Annotations: o.Annotations}}
 	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
@@ -99,8 +97,8 @@ func removeCommon(from, common map[string]string) {
 	maps.DeleteFunc(from, func(key, _ string) bool { _, shared := common[key]; return shared })
 }
 
-// Target is the store that a snapshot is delivered to, configmap:NAMESPACE/NAME in
-// whichever cluster. The zero value is none.
+// Target is the store that a snapshot is delivered to, configmap:NAMESPACE/NAME in any cluster. The zero value
+// is none.
 type Target struct{ Namespace, Name string }
 
 // ParseTarget reads NAMESPACE/NAME.
@@ -118,14 +116,13 @@ const (
 	folder            = "configmaps"
 )
 
-// Owns reports whether a path of a tree, of a file or a folder, is one of these files'.
+// Owns reports whether the path of a file or a folder is one of these files.
 func Owns(path string) bool {
 	return path == kustomizationFile || path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-// Files returns the files that deliver a snapshot, signed for the target if there is a key;
-// without a target, none. The error of
-// a snapshot that is too large for ConfigMaps wraps [sequence.ErrRefused].
+// Files returns the files that deliver a snapshot, signed for the target if there is a key. Without a target it
+// returns none. The error for a snapshot that is too large for ConfigMaps wraps [sequence.ErrRefused].
 func (t Target) Files(s snapshots.Snapshot, key signature.Key) ([]snapshots.File, error) {
 	if t == (Target{}) {
 		return nil, nil

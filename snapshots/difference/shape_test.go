@@ -10,12 +10,12 @@ import (
 // bindSide binds a side as the pusher does, to no endpoints.
 func bindSide(t *testing.T, s Side) bind.Bound {
 	t.Helper()
-	sealed := snapshots.Draft{Files: s.Files, Certificates: s.Certificates}.Seal(1, snapshots.ID{})
-	slots, err := bind.Placeholder(sealed)
+	numbered := snapshots.Draft{Files: s.Files, Certificates: s.Certificates}.Number(1, snapshots.ID{})
+	slots, err := bind.Placeholder(numbered)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bound, err := bind.Bind(sealed, bind.Inputs{Slots: slots, Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"}})
+	bound, err := bind.Bind(numbered, bind.Inputs{Slots: slots, Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"}})
 	if err != nil {
 		t.Fatal(err)
 	}

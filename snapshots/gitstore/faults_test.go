@@ -209,7 +209,7 @@ func TestMissingTagIsAdded(t *testing.T) {
 				t.Fatalf("tags %q", tags)
 			}
 			s := r.open(t)
-			one := storetest.Draft("a").Seal(1, snapshots.ID{}).ID()
+			one := storetest.Draft("a").Number(1, snapshots.ID{}).ID()
 			if v, err := s.View(t.Context()); err != nil || v.Head() != one {
 				t.Errorf("view: %v, %v", v.IDs, err)
 			}

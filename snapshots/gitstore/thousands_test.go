@@ -79,7 +79,7 @@ func fill(t *testing.T, s *Store, n int) snapshots.ID {
 	b := newBuilder(parent.files)
 	updates := []update{{name: s.names.branch(), old: parent.commit}}
 	for parent.ID.Revision < uint64(n) {
-		next := storetest.Draft(fmt.Sprintf("web_%d", parent.ID.Revision)).Seal(parent.ID.Revision+1, parent.ID)
+		next := storetest.Draft(fmt.Sprintf("web_%d", parent.ID.Revision)).Number(parent.ID.Revision+1, parent.ID)
 		manifest, err := next.Manifest.Marshal()
 		if err != nil {
 			t.Fatal(err)

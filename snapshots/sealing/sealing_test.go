@@ -181,7 +181,7 @@ func TestCertificatesOfASnapshot(t *testing.T) {
 		if err := d.Check(); err != nil {
 			t.Fatal(err)
 		}
-		return d.Seal(1, snapshots.ID{})
+		return d.Number(1, snapshots.ID{})
 	}
 	identities := identitiesOf(t, us)
 	got, err := identities.Certificates(snapshot(us, plain))

@@ -41,7 +41,7 @@ func testPublish(t testCase) {
 		t.Errorf("published as %s, want %s", id, want)
 	}
 	wantIDs(t, s, id)
-	want := draft.Seal(1, snapshots.ID{})
+	want := draft.Number(1, snapshots.ID{})
 	if diff := cmp.Diff(want, get(t, s, id)); diff != "" {
 		t.Errorf("what was read differs (-want +got):\n%s", diff)
 	}
@@ -109,7 +109,7 @@ func testNames(t testCase) {
 	s := t.Open(nil)
 	draft := Draft("web", "maps/aux.map", "a b\n", "maps/CON.map", "c d\n", "files/git-1.txt", "e", "files/maps.map", "f")
 	id := publish(t, s, draft)
-	if diff := cmp.Diff(draft.Seal(1, snapshots.ID{}), get(t, t.Open(nil), id)); diff != "" {
+	if diff := cmp.Diff(draft.Number(1, snapshots.ID{}), get(t, t.Open(nil), id)); diff != "" {
 		t.Errorf("what was read differs (-want +got):\n%s", diff)
 	}
 }
@@ -205,7 +205,7 @@ func testSealed(t testCase) {
 	if again, published, err := s.Publish(t.Context(), sealed("two")); err != nil || published || again != id {
 		t.Errorf("the same, sealed anew: %s, published %v, %v", again, published, err)
 	}
-	if diff := cmp.Diff(draft.Seal(1, snapshots.ID{}), get(t, t.Open(nil), id)); diff != "" {
+	if diff := cmp.Diff(draft.Number(1, snapshots.ID{}), get(t, t.Open(nil), id)); diff != "" {
 		t.Errorf("what was read differs (-want +got):\n%s", diff)
 	}
 	plain := sealed("")

@@ -57,7 +57,7 @@ func (m *Store) Publish(_ context.Context, d snapshots.Draft) (snapshots.ID, boo
 	if head.Names(d.Digest()) {
 		return head, false, nil
 	}
-	s := d.Seal(head.Revision+1, head)
+	s := d.Number(head.Revision+1, head)
 	m.kept = append(m.kept, s)
 	return s.ID(), true, nil
 }

@@ -362,7 +362,7 @@ func (p *podRun) tell(ctx context.Context) {
 	}
 }
 
-// Log returns what the containers of a pod wrote.
+// log returns what the containers of a pod wrote.
 func (p *podRun) log() string {
 	var out strings.Builder
 	paths, _ := filepath.Glob(filepath.Join(p.dir, "*.log"))

@@ -168,7 +168,7 @@ func hostile(t *testing.T, b *browsertest.Browser) {
 		if i == 1 {
 			d.Files[1].Content = append(d.Files[1].Content, "# another "+evil[0]+"\n"...)
 		}
-		all[i] = d.Seal(uint64(i+1), snapshots.ID{})
+		all[i] = d.Number(uint64(i+1), snapshots.ID{})
 	}
 	w := newWorld(t, all...)
 	var found []map[string]any

@@ -208,7 +208,7 @@ func snapshot(revision uint64, parent snapshots.ID, subject, tail string, quaran
 		Certificates: []snapshots.CertificateRef{
 			{File: "certs/fallback.pem"}, certificate("certs/web.pem", "shop", "web-tls", 53, "shop.example.com", "www.shop.example.com"), certificate("certs/wild.pem", "certs", "wildcard", 9, "*.example.com"),
 		},
-	}.Seal(revision, parent)
+	}.Number(revision, parent)
 }
 
 const frontend = "\nfrontend partner from main\n    bind *:18404\n    default_backend shop_web_http\n"

@@ -1,5 +1,5 @@
-// Package htpasswd reads lines of NAME:HASH, and says which of the hashes HAProxy can
-// check, and how long it takes for that. See [Parse].
+// Package htpasswd reads lines of NAME:HASH, and says which of the hashes HAProxy can check, and how long each
+// check takes. See [Parse].
 //
 // HAProxy checks a password with crypt(3) on the thread of the connection, so a costly
 // hash holds up other connections. No [Problem] holds any part of a hash.
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// User is somebody who may pass with a password, of which only the hash is known.
+// User is somebody who may log in with a password, of which only the hash is known.
 type User struct {
 	Name string
 	Hash string // of crypt(3)
@@ -33,7 +33,7 @@ type Problem struct {
 	User    string // "" if it cannot be told
 	Message string // follows the user's name: "has no hash that HAProxy can check"
 	Hint    string
-	// Usable is set where the user can log in all the same.
+	// Usable is set if the user can log in all the same.
 	Usable bool
 }
 
@@ -45,16 +45,14 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("line %d: user %s %s", p.Line, p.User, p.Message)
 }
 
-// Parse reads lines of NAME:HASH, as htpasswd writes them and ingress
-// controllers expect them under the key auth of a Secret. What follows a second
-// colon, empty lines and those that begin with # mean nothing.
+// Parse reads lines of NAME:HASH, as htpasswd writes them and ingress controllers expect them under the key
+// auth of a Secret. It ignores text after a second colon, empty lines, and lines that begin with #.
 //
-// HAProxy checks passwords with crypt(3), so a hash is one that Debian's libxcrypt
-// knows: bcrypt, SHA-256 and SHA-512 crypt, yescrypt, MD5 crypt ($1$), or the
-// traditional 13 characters. A user with any other hash, with a name that is not
-// printable ASCII or holds a space, '#', '$', a quotation mark or a backslash, or
-// whose name was there already, is left out, and so is one whose hash takes too
-// long to check. The others are returned in order.
+// HAProxy checks passwords with crypt(3), so Parse accepts the hashes that Debian's libxcrypt knows: bcrypt,
+// SHA-256 and SHA-512 crypt, yescrypt, MD5 crypt ($1$), and the traditional 13 characters. It leaves out a user
+// with any other hash, and one whose hash takes too long to check. It also leaves out a user whose name
+// occurred before, is not printable ASCII, or holds a space, '#', '$', a quotation mark or a backslash. It
+// returns the others in order.
 func Parse(data []byte) ([]User, []Problem) {
 	p := parser{seen: map[string]bool{}}
 	number := 0
@@ -104,8 +102,8 @@ func (p *parser) line(number int, text string) {
 	}
 }
 
-// admit takes a user, if there is time for another hash. HAProxy tries each one
-// when it loads the configuration.
+// admit accepts a user if there is time for another hash. HAProxy tries each hash when it loads the
+// configuration.
 func (p *parser) admit(problem Problem, u User, cost time.Duration) Problem {
 	if p.cost+cost > maxHashes {
 		problem.Message = fmt.Sprintf("is one too many: HAProxy would take more than %s to load all these hashes", maxHashes)
@@ -135,7 +133,7 @@ func isUserName(name string) bool {
 	return name != "" && len(name) <= maxUserName
 }
 
-// Check keeps from the configuration what Parse would not return.
+// Check refuses what Parse would not return, so that it does not reach the configuration.
 func Check(u User) error {
 	if !isUserName(u.Name) {
 		return fmt.Errorf("a user name is not one word")
@@ -160,17 +158,17 @@ func Check(u User) error {
 //	$y$j7T                  5.2 ms      190
 //	$y$j9T (mkpasswd)        26 ms       39
 const (
-	// costlyHash is from when on a hash is worth a warning.
+	// costlyHash is the time from which on a hash gets a warning.
 	costlyHash = 10 * time.Millisecond
-	// maxHash is what a hash may take: more would hold up all connections of a
-	// thread, and the loading of the configuration.
+	// maxHash is the longest time that a hash may take: more would hold up all connections of a thread, and the
+	// loading of the configuration.
 	maxHash = 500 * time.Millisecond
-	// maxHashes is what all hashes of a Secret may take together.
+	// maxHashes is the longest time that all hashes of a Secret may take together.
 	maxHashes = 5 * time.Second
 )
 
-// hashForm is a kind of hash that HAProxy checks: what it looks like, and how
-// long a check takes by what its groups matched.
+// hashForm is a kind of hash that HAProxy checks: its form, and a function that says how long a check takes
+// from what the form's groups matched.
 type hashForm struct {
 	form *regexp.Regexp
 	cost func(groups []string) time.Duration

@@ -106,7 +106,7 @@ func TestHashCosts(t *testing.T) {
 	}
 }
 
-// Whatever the file, users are words of haproxy.cfg, and problems hold no hash.
+// For any file, users are words of haproxy.cfg, and problems hold no hash.
 func FuzzParseHtpasswd(f *testing.F) {
 	f.Add([]byte("a:" + htpasswdtest.Hashes["bcrypt 2y"] + "\nb:x\n"))
 	f.Add([]byte("a#b:$1$x$y:z\r\n'\"\\\n::\n"))

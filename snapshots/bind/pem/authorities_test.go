@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// Certificates without their issuers up to a self-signed one are found, in whatever order they are.
+// WithoutRoot finds certificates without their issuers up to a self-signed one, in whatever order they are.
 func TestWithoutRoot(t *testing.T) {
 	t.Parallel()
 	root := pemtest.NewAuthority(t)

@@ -105,8 +105,7 @@ func pemBlocks(data []byte) (out []*pem.Block) {
 
 func isKeyBlock(b *pem.Block) bool { return strings.HasSuffix(b.Type, "PRIVATE KEY") }
 
-// newKeyPair takes the certificates among the blocks and the first key, as
-// HAProxy does.
+// newKeyPair takes the certificates among the blocks and the first key, as HAProxy does.
 func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
 	var pair KeyPair
 	for _, block := range blocks {
@@ -164,9 +163,9 @@ func parseKey(der []byte) (key crypto.Signer, form string) {
 	return nil, ""
 }
 
-// checkStrength refuses certificates that OpenSSL does not load at its security level 2, as measured
-// with HAProxy 2.6 and 3.0: HAProxy does not start with one such certificate, so that all others would
-// be down with it.
+// checkStrength refuses certificates that OpenSSL does not load at its security level 2, as measured with
+// HAProxy 2.6 and 3.0. HAProxy does not start with one such certificate, and all other hosts would be down with
+// it.
 func checkStrength(c *x509.Certificate) error {
 	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSABits {
 		return fmt.Errorf("RSA key of %d bits: %w", key.N.BitLen(), ErrWeak)
@@ -243,8 +242,8 @@ func ParseAuthorities(data []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// WithoutRoot returns those certificates, in PEM as [ParseAuthorities] returns them, whose issuers do not lead to
-// a self-signed one among them, with their subjects. HAProxy trusts nothing that one of those has signed.
+// WithoutRoot returns, with their subjects, those certificates whose issuers do not lead to a self-signed one
+// among them. The PEM is that of [ParseAuthorities]. HAProxy trusts nothing that one of them has signed.
 func WithoutRoot(authorities []byte) map[string]string {
 	left, trusted := map[string]*x509.Certificate{}, map[string]bool{}
 	for _, block := range pemBlocks(authorities) {
@@ -268,8 +267,8 @@ func WithoutRoot(authorities []byte) map[string]string {
 	return out
 }
 
-// Serving is why clients refuse a certificate that is served to them. HAProxy serves it all the same. Expiry and the names
-// of hosts are not part of it.
+// Serving says why clients refuse a certificate that HAProxy serves. It does not cover expiry and the names of
+// hosts.
 type Serving struct {
 	notBefore time.Time
 	always    []string
@@ -295,7 +294,7 @@ func ServingOf(data []byte) Serving {
 	return s
 }
 
-// Faults says, in words for people, why clients refuse the certificate at a time.
+// Faults returns, in words for people, the reasons why clients refuse the certificate at a time.
 func (s Serving) Faults(now time.Time) []string {
 	if !now.IsZero() && now.Before(s.notBefore) {
 		return slices.Insert(slices.Clone(s.always), 0, "is not valid before "+s.notBefore.UTC().Format("2006-01-02 15:04 UTC"))

@@ -83,9 +83,8 @@ func TestLeaf(t *testing.T) {
 	}
 }
 
-// What is joined is canonical: neither text around the blocks, nor other
-// blocks, nor a wrong name of the key's form reaches HAProxy, which refuses
-// some of what Go accepts.
+// The joined PEM is canonical: HAProxy, which refuses some of what Go accepts, gets no text around the blocks,
+// no other blocks, and no wrong name of the key's form.
 func TestJoinKeyPair(t *testing.T) {
 	leaf, issuer := pemtest.Certify(t, "a.example", pemtest.RSAKey(), pemtest.ECKey2()), pemtest.Certify(t, "issuer", pemtest.ECKey2(), nil)
 	pkcs1 := x509.MarshalPKCS1PrivateKey(pemtest.RSAKey().(*rsa.PrivateKey))

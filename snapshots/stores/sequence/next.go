@@ -48,7 +48,7 @@ func Next(head Head, d snapshots.Draft) (snapshots.Snapshot, bool, error) {
 	if head.ID.Revision >= snapshots.MaxRevision {
 		return snapshots.Snapshot{}, false, fmt.Errorf("%w: no revision comes after %s", ErrRefused, head.ID)
 	}
-	return d.Seal(head.ID.Revision+1, head.ID), true, nil
+	return d.Number(head.ID.Revision+1, head.ID), true, nil
 }
 
 func named(id snapshots.ID) string {

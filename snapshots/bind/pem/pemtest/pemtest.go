@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// noon is when the certificates begin to be valid; they are for a year.
+// noon is when the certificates become valid; they are valid for a year.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // Keys for tests, made when they are first asked for.
@@ -29,7 +29,7 @@ var (
 	ECKey2  = sync.OnceValue(func() crypto.Signer { return newKey(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
 	RSAKey  = sync.OnceValue(func() crypto.Signer { return newKey(rsa.GenerateKey(rand.Reader, 2048)) })
 	WeakKey = sync.OnceValue(func() crypto.Signer { return newKey(rsa.GenerateKey(rand.Reader, 1024)) })
-	// EdKey is always the same: the name of its file is in golden files.
+	// EdKey is always the same, since the name of its file is in golden files.
 	EdKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 )
 
@@ -40,7 +40,7 @@ func newKey[K crypto.Signer](key K, err error) crypto.Signer {
 	return key
 }
 
-// Certify returns a certificate for the name: by the issuer's key, or its own.
+// Certify returns a certificate for the name, signed with the issuer's key or its own.
 func Certify(tb testing.TB, name string, key, issuer crypto.Signer) []byte {
 	tb.Helper()
 	template := &x509.Certificate{
@@ -81,7 +81,7 @@ func Block(kind, content string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)})
 }
 
-// Authority signs certificates. It is good from an hour ago for two hours.
+// Authority signs certificates. It is valid from an hour ago, for two hours.
 type Authority struct {
 	Certificate *x509.Certificate
 	PEM         string
@@ -94,13 +94,13 @@ func NewAuthority(tb testing.TB) Authority {
 	return certified(tb, "authority", nil)
 }
 
-// Authority returns an intermediate authority with a key of its own, which this one has signed.
+// Authority returns an intermediate authority with its own key, signed by this one.
 func (a Authority) Authority(tb testing.TB, name string) Authority {
 	tb.Helper()
 	return certified(tb, name, &a)
 }
 
-// certified returns an authority that another one has signed, or itself.
+// certified returns an authority signed by another one, or by itself.
 func certified(tb testing.TB, name string, by *Authority) Authority {
 	tb.Helper()
 	template := &x509.Certificate{
@@ -122,14 +122,14 @@ func certified(tb testing.TB, name string, by *Authority) Authority {
 	return Authority{certificate, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), key}
 }
 
-// Client returns a certificate of a client, which is good as long as the authority.
+// Client returns a certificate of a client, which is valid as long as the authority.
 func (a Authority) Client(tb testing.TB, name string) tls.Certificate {
 	tb.Helper()
 	return a.Sign(tb, name, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 }
 
-// Sign returns a certificate for a name, with a key of its own. It is good as long as the
-// authority, for clients and for servers at 127.0.0.1, unless edit changes it.
+// Sign returns a certificate for a name, with a key of its own. It is valid as long as the authority, for
+// clients and for servers at 127.0.0.1, unless edit changes that.
 func (a Authority) Sign(tb testing.TB, name string, edit func(*x509.Certificate)) tls.Certificate {
 	tb.Helper()
 	template := &x509.Certificate{
