@@ -149,7 +149,7 @@ func (c *connection) update(ctx context.Context, x Update) Event {
 	began := time.Now()
 	var bound bind.Bound // if it was needed
 	x.Want.Bind = func() (_ bind.Bound, err error) {
-		bound, err = x.Whole.Bind()
+		bound, err = x.Unbound.Bind()
 		return bound, err
 	}
 	have, err := c.target.Update(ctx, x.Want, x.Have)
@@ -169,10 +169,10 @@ func (c *connection) persist(ctx context.Context, x Persist) Event {
 	began, have := time.Now(), x.Have
 	want, err := x.Want.Bind()
 	if err == nil {
-		have, err = c.target.Settle(ctx, want, have)
+		have, err = c.target.WriteServers(ctx, want, have)
 		if errors.Is(err, dataplane.ErrValidation) { // a file that it names may have been taken away
 			if _, mendErr := c.target.Mend(ctx, want, c.onDisk); mendErr == nil {
-				have, err = c.target.Settle(ctx, want, have)
+				have, err = c.target.WriteServers(ctx, want, have)
 			}
 		}
 		err = withoutSecrets(err, want)
@@ -183,7 +183,7 @@ func (c *connection) persist(ctx context.Context, x Persist) Event {
 func (c *connection) tidy(ctx context.Context, x Tidy) Event {
 	ctx, cancel := c.within(ctx, c.limit)
 	defer cancel()
-	have, err := c.target.Tidy(ctx, x.Have)
+	have, err := c.target.DropDynamicServers(ctx, x.Have)
 	return TidyEnded{c.about(), have, err}
 }
 
