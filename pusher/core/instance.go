@@ -28,14 +28,14 @@ type instanceState struct {
 	joined int            // counts the connections under its name
 	known  instance.Known // of its haproxy.cfg and its worker, as of the last event
 
-	asked   bool // has answered, or failed to, at least once
-	info    dataplane.RuntimeInfo
-	named   named
-	told    time.Time // when that was asked for
-	started time.Time // when its worker began, by this machine's clock
-	died    time.Time // when it was last seen that its worker was replaced by nobody known
-	err     error     // why it is out of reach, nil if it is not
-	since   time.Time
+	asked     bool // has answered, or failed to, at least once
+	info      dataplane.RuntimeInfo
+	named     named
+	infoAsked time.Time // when info was asked for
+	started   time.Time // when its worker began, by this machine's clock
+	died      time.Time // when it was last seen that its worker was replaced by nobody known
+	err       error     // why it is out of reach, nil if it is not
+	since     time.Time
 
 	// matters are the snapshots that it should run, or may, by precedence.
 	matters []snapshots.ID
@@ -61,26 +61,26 @@ type instanceState struct {
 	toldLed     string
 	toldForeign string
 
-	running      push.Running // what its worker is known to have
-	compared     comparison
-	served       comparison // of what is on disk
-	certificates certificateComparison
-	garbage      []push.Stored // files to be removed
-	garbageSince time.Time     // there was none before
-	collected    time.Time     // when files were last begun to be removed
-	collectAfter time.Time     // not before
-	reviewed     review        // the last one of its files
-	persisted    time.Time
-	persistTook  time.Duration
-	tidied       time.Time
-	lastWork     work      // the last that ended
-	inspectAfter time.Time // the next inspection
-	inspections  int       // how many there were
-	needsReload  string    // the digest of a snapshot that its worker could not be changed to
-	jobError     string
-	jobErrorAt   time.Time
-	jobFailures  int
-	jobNotBefore time.Time
+	running        push.Running // what its worker is known to have
+	compared       comparison
+	comparedOnDisk comparison // as compared, of the servers that the file on disk has
+	certificates   certificateComparison
+	garbage        []push.Stored // files to be removed
+	garbageSince   time.Time     // there was none before
+	collected      time.Time     // when files were last begun to be removed
+	collectAfter   time.Time     // not before
+	reviewed       review        // the last one of its files
+	persisted      time.Time
+	persistTook    time.Duration
+	tidied         time.Time
+	lastWork       work      // the last that ended
+	inspectAfter   time.Time // the next inspection
+	inspections    int       // how many there were
+	needsReload    string    // the digest of a snapshot that its worker could not be changed to
+	jobError       string
+	jobErrorAt     time.Time
+	jobFailures    int
+	jobNotBefore   time.Time
 }
 
 // snapshot returns the snapshot that the worker names, zero for none. Of several
@@ -163,10 +163,10 @@ func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 	if len(disk) == 0 {
 		return push.Unserved(disk, want)
 	}
-	if c := i.served; c.have != &disk[0] || c.want != &want[0] {
-		i.served = comparison{&disk[0], &want[0], !push.Unserved(disk, want)}
+	if c := i.comparedOnDisk; c.have != &disk[0] || c.want != &want[0] {
+		i.comparedOnDisk = comparison{&disk[0], &want[0], !push.Unserved(disk, want)}
 	}
-	return !i.served.same
+	return !i.comparedOnDisk.same
 }
 
 // seen is the instance as the rollout sees it.
@@ -210,7 +210,7 @@ func (i *instanceState) takeProbe(info dataplane.RuntimeInfo, err error, asked, 
 	if err != nil {
 		return
 	}
-	if (observation{info, asked}).ofAnother(i.observed()) && i.info.PID != 0 && i.busy == "" {
+	if (answer{info, asked}).ofAnother(i.lastAnswer()) && i.info.PID != 0 && i.busy == "" {
 		i.died = now
 	}
 	i.takeInfo(info, asked)
@@ -219,14 +219,14 @@ func (i *instanceState) takeProbe(info dataplane.RuntimeInfo, err error, asked, 
 // takeInfo takes what the worker said of itself. If it is another one, nothing is
 // known of it.
 func (i *instanceState) takeInfo(info dataplane.RuntimeInfo, asked time.Time) {
-	if now := (observation{info, asked}); now.ofAnother(i.observed()) {
+	if now := (answer{info, asked}); now.ofAnother(i.lastAnswer()) {
 		i.running, i.started, i.inspectAfter, i.needsReload = i.running.Another(), now.started(), asked, ""
 	}
-	i.info, i.told = info, asked
+	i.info, i.infoAsked = info, asked
 }
 
-// observed returns what the worker said last.
-func (i *instanceState) observed() observation { return observation{i.info, i.told} }
+// lastAnswer returns what the worker said last.
+func (i *instanceState) lastAnswer() answer { return answer{i.info, i.infoAsked} }
 
 // begin marks the instance as busy.
 func (i *instanceState) begin(w work) { i.busy = w }
@@ -261,31 +261,31 @@ func (i *instanceState) address() (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()), at.IsValid()
 }
 
-// observation is what a worker said of itself when it was asked at a time.
-type observation struct {
+// answer is what a worker said of itself when it was asked at a time.
+type answer struct {
 	dataplane.RuntimeInfo
 	asked time.Time
 }
 
 // started returns when the worker began, or later. See [push.Process.Started].
-func (h observation) started() time.Time { return h.worker().Started() }
+func (h answer) started() time.Time { return h.worker().Started() }
 
-func (h observation) worker() push.Process { return push.ProcessOf(h.RuntimeInfo, h.asked) }
+func (h answer) worker() push.Process { return push.ProcessOf(h.RuntimeInfo, h.asked) }
 
 // ofAnother reports whether this was said by another worker than the last that was heard.
-func (h observation) ofAnother(last observation) bool { return h.worker().OtherThan(last.worker()) }
+func (h answer) ofAnother(last answer) bool { return h.worker().OtherThan(last.worker()) }
 
 // kept is what is remembered of an instance over restarts, apart from the rollout.
 type kept struct {
 	// Of is the UID of the pod that it is remembered of, "" without a pod.
 	Of string `json:"of,omitempty"`
-	// Alias is what its worker runs, where it was changed at run time.
-	Alias push.Override `json:"alias,omitzero"`
+	// Override is what its worker runs, where it was changed at run time.
+	Override push.Override `json:"alias,omitzero"`
 	// Record is what its worker was started from, and whether this state's pusher wrote
 	// its file.
 	Record push.Remembered `json:"record,omitzero"`
-	// ByHand are the servers that somebody else took out of traffic.
-	ByHand []push.ManualDrain `json:"byHand,omitempty"`
+	// ManualDrains are the servers that somebody else took out of traffic.
+	ManualDrains []push.ManualDrain `json:"byHand,omitempty"`
 	// Repairs are the last ones of files and servers, oldest first.
 	Repairs []time.Time `json:"repairs,omitempty"`
 	// Conflict is the one over files and servers that is going on.
@@ -295,6 +295,6 @@ type kept struct {
 // remembered returns what is to be remembered of an instance.
 func remembered(i *instanceState) kept {
 	return kept{
-		Of: i.UID, Alias: i.override(), Record: i.known.Record.Remembered, ByHand: i.running.ManualDrains, Repairs: i.repairs, Conflict: i.conflict,
+		Of: i.UID, Override: i.override(), Record: i.known.Record.Remembered, ManualDrains: i.running.ManualDrains, Repairs: i.repairs, Conflict: i.conflict,
 	}
 }

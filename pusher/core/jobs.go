@@ -58,7 +58,7 @@ func (j *jobs) beginApproved(may bool, now time.Time) {
 func (j *jobs) beginWork(now time.Time) {
 	for _, name := range j.names() {
 		i := j.instances[name]
-		w := j.stands(i, now)
+		w := j.workFor(i, now)
 		if w == workNothing || w == workReload || j.saving.reservedFor(i, now) {
 			continue
 		}
@@ -88,7 +88,7 @@ func (j *jobs) beginWork(now time.Time) {
 func (j *jobs) beginUpdate(i *instanceState) {
 	i.begin(workUpdate)
 	j.do(instance.Update{
-		Ref: i.ref(), Want: j.wanted(i), Whole: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
+		Ref: i.ref(), Want: j.wanted(i), Unbound: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
 		Running: i.snapshot(), Traceparent: j.traceparent(i.snapshot()),
 	})
 }

@@ -167,12 +167,12 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 		}
 		m.dirty = true
 	}
-	i.running.ManualDrains, i.repairs, i.conflict = before.ByHand, before.Repairs, before.Conflict
+	i.running.ManualDrains, i.repairs, i.conflict = before.ManualDrains, before.Repairs, before.Conflict
 	if !same {
-		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Alias}
+		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Override}
 	}
 	m.instances[spec.Name], m.sorted = i, nil
-	m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Alias})
+	m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Override})
 }
 
 // sameBut reports whether nothing has changed of an instance but what it is asked
@@ -228,10 +228,10 @@ func (m *membership) drain(specs map[string]fleet.Instance, now time.Time) {
 		}
 		m.joins++
 		i := &instanceState{Instance: spec, joined: m.joins}
-		i.running.ManualDrains = before.ByHand
-		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Alias}
+		i.running.ManualDrains = before.ManualDrains
+		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Override}
 		m.draining[name] = i
-		m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Alias})
+		m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Override})
 		m.tell(observe.Info("instance drains, from now on it gets only what is live", "instance", name), now)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// stands classifies what an instance needs; now is only looked at for the kinds
+// workFor classifies what an instance needs; now is only looked at for the kinds
 // of work that have to wait.
-func (w *world) stands(i *instanceState, now time.Time) work { return classify(w.needsOf(i), now) }
+func (w *world) workFor(i *instanceState, now time.Time) work { return classify(w.needsOf(i), now) }
 
 func (w *world) needsOf(i *instanceState) instanceNeeds {
 	n, ok := w.bindings.Node(i.snapshot(), i.Layout)
@@ -51,7 +51,7 @@ func (w *world) overdue(i *instanceState) bool {
 // collectsFirst reports whether an instance gets no push now, so that files can be
 // removed from it.
 func (w *world) collectsFirst(i *instanceState, now time.Time) bool {
-	return w.overdue(i) && i.busy == "" && w.stands(i, now) == workCollect
+	return w.overdue(i) && i.busy == "" && w.workFor(i, now) == workCollect
 }
 
 // unclaimed reports whether nothing may begin on an instance before it was looked at. An
@@ -63,7 +63,7 @@ func (w *world) unclaimed(i *instanceState) bool {
 // claimedAndJudged reports whether nothing is to be found out of an instance: this pusher
 // leads it, and it is known what the worker was started from.
 func (w *world) claimedAndJudged(i *instanceState) bool {
-	return i.claimed == claim{true, w.term.number} && i.known.Record.Judged(i.info, i.told)
+	return i.claimed == claim{true, w.term.number} && i.known.Record.Judged(i.info, i.infoAsked)
 }
 
 // lacks reports whether the wanted snapshot has to wait for what the pusher cannot have,

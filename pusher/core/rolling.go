@@ -28,7 +28,7 @@ func (r *rolling) takeStep(now time.Time) {
 	if r.proposed != nil {
 		return
 	}
-	next, pushes, waits := r.policy.Step(r.state.Rollout, r.observe(now), now)
+	next, pushes, waits := r.policy.Step(r.state.Rollout, r.rolloutInput(now), now)
 	waits = r.waitForNeeds(waits)
 	switch {
 	case sameJSON(next, r.state.Rollout), len(pushes) == 0 && onlyClocks(next, r.state.Rollout):
@@ -42,8 +42,8 @@ func (r *rolling) takeStep(now time.Time) {
 	}
 }
 
-// observe returns what the rollout is to know.
-func (r *rolling) observe(now time.Time) rollout.Observation {
+// rolloutInput returns what the rollout is to know.
+func (r *rolling) rolloutInput(now time.Time) rollout.Observation {
 	_, storeGone := r.troubles["store"]
 	want, atHand := r.snapshotCache.Get(r.decision.ID)
 	atHand = atHand && len(r.lacks()) == 0 && r.bindings.Complete(r.decision.ID) && !r.unknown(r.decision.ID) && r.knowRunning()
@@ -61,7 +61,7 @@ func (r *rolling) observe(now time.Time) rollout.Observation {
 	o.Moved = r.bindings.Moved()
 	for _, name := range r.names() {
 		i := r.instances[name]
-		seen := i.seen(r.stands(i, time.Time{}) == workReload)
+		seen := i.seen(r.workFor(i, time.Time{}) == workReload)
 		seen.Busy = seen.Busy || r.collectsFirst(i, now)
 		seen.WithoutReload = r.runtimeUpdates(i)
 		seen.Busy = seen.Busy || r.unclaimed(i)

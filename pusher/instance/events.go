@@ -302,9 +302,9 @@ func (p Push) String() string {
 // Update changes servers and certificates in the running worker.
 type Update struct {
 	Ref
-	Want  push.Wanted // without what binds
-	Whole binding.Unbound
-	Have  push.Running
+	Want    push.Wanted // without what binds
+	Unbound binding.Unbound
+	Have    push.Running
 	// Running is the snapshot that it runs, which was published in a trace.
 	Running     snapshots.ID
 	Traceparent string
