@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -91,6 +92,18 @@ func (j *jobs) beginUpdate(i *instanceState) {
 		Ref: i.ref(), Want: j.wanted(i), Unbound: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
 		Running: i.snapshot(), Traceparent: j.traceparent(i.snapshot()),
 	})
+}
+
+// updateDraining brings the workers of instances that drain up to date.
+func (j *jobs) updateDraining(now time.Time) {
+	for _, name := range slices.Sorted(maps.Keys(j.draining)) {
+		i := j.draining[name]
+		needs := j.needsOf(i)
+		needs.Persisted, needs.Unserved, needs.Deferred, needs.Leftover, needs.Garbage, needs.Overdue = true, false, false, false, false, false
+		if classify(needs, now) == workUpdate {
+			j.beginUpdate(i)
+		}
+	}
 }
 
 // wanted returns what the worker should have of the snapshot that it runs.
@@ -286,45 +299,56 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 	j.tell(pushed, now)
 	j.lost(done.Lost, now)
 	j.uploads.noteCertificates(i, p.Want.ID, p.Written)
-	if p.Push.AtRuntime && err != nil {
-		// The worker was not changed, or in part, and the file on disk may be ahead of it. After another failure it is
-		// to be reloaded.
-		if errors.Is(err, push.ErrNeedsReload) || j.state.Rollout.Instances[p.Push.Instance].Failures > 0 {
-			i.needsReload = p.Push.Snapshot.Short
-		}
-		i.running = i.running.Another()
-		i.running.Disk = push.Digest{}
-	}
 	if err != nil {
 		r.Error = push.Gist(err)
-		j.leadership.outranked(i, err)
-		j.leadership.notLed(i, err)
 		j.tell(observe.Warn("push failed", keys...).With("outcome", string(r.Outcome), "err", err), now)
+		j.pushFailed(i, p)
 	} else {
 		if done.Why != "" {
 			keys = append(keys, "for", done.Why)
 		}
 		j.tell(observe.Info("push done", keys...).With("node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded), now)
-		i.asked, i.err = true, nil
-		i.takeInfo(done.Info, now)
-		if done.Reloaded {
-			// What failed with the worker before is forgotten, apart from a claim, which is of the disk.
-			if !i.claimFailed {
-				i.jobError, i.jobErrorAt = "", time.Time{}
-			}
-			i.jobFailures, i.jobNotBefore = 0, time.Time{}
-			i.running = push.Running{
-				Servers: push.Loaded(p.Want.Servers), Persisted: true, Written: p.Want.Servers, Certificates: p.Certificates, Maps: p.Want.Entries,
-				Info: done.Info, ManualDrains: i.running.ManualDrains,
-			}
-		}
-		if p.Push.AtRuntime {
-			j.noteManualDrains(i, done.Running.ManualDrains, now)
-			i.running = done.Running
-		}
-		i.running.Disk, i.inspectAfter = done.Disk, now.Add(j.InspectInterval)
+		j.pushApplied(i, p, now)
 	}
 	j.results = append(j.results, r)
+}
+
+// pushFailed notes what is not known of an instance any more after a push that failed.
+func (j *jobs) pushFailed(i *instanceState, p instance.PushEnded) {
+	if p.Push.AtRuntime {
+		// The worker was not changed, or in part, and the file on disk may be ahead of it. After another failure it is
+		// to be reloaded.
+		if errors.Is(p.Err, push.ErrNeedsReload) || j.state.Rollout.Instances[p.Push.Instance].Failures > 0 {
+			i.needsReload = p.Push.Snapshot.Short
+		}
+		i.running = i.running.Another()
+		i.running.Disk = push.Digest{}
+	}
+	j.leadership.outranked(i, p.Err)
+	j.leadership.notLed(i, p.Err)
+}
+
+// pushApplied notes what an instance runs, and has on disk, after a push.
+func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time) {
+	done := p.Done
+	i.asked, i.err = true, nil
+	i.takeInfo(done.Info, now)
+	if done.Reloaded {
+		// What failed with the worker before is forgotten, apart from a claim, which is of the disk.
+		if !i.claimFailed {
+			i.jobError, i.jobErrorAt = "", time.Time{}
+		}
+		i.jobFailures, i.jobNotBefore = 0, time.Time{}
+		i.running = push.Running{
+			Servers: push.Loaded(p.Want.Servers), Persisted: true, Written: p.Want.Servers, Certificates: p.Certificates, Maps: p.Want.Entries,
+			Info: done.Info, ManualDrains: i.running.ManualDrains,
+		}
+	}
+	if p.Push.AtRuntime {
+		j.noteManualDrains(i, done.Running.ManualDrains, now)
+		i.running = done.Running
+	}
+	i.running.Disk, i.inspectAfter = done.Disk, now.Add(j.InspectInterval)
 }
 
 // updateEnded takes the end of a change of the running worker.

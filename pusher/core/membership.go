@@ -1,13 +1,10 @@
 package core
 
 import (
-	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -244,141 +241,4 @@ func (m *membership) leave(i *instanceState) {
 	if i.UID != "" {
 		delete(m.state.Uploads, i.Name) // they went with the pod
 	}
-}
-
-// updateDraining brings the workers of instances that drain up to date.
-func (j *jobs) updateDraining(now time.Time) {
-	for _, name := range slices.Sorted(maps.Keys(j.draining)) {
-		i := j.draining[name]
-		needs := j.needsOf(i)
-		needs.Persisted, needs.Unserved, needs.Deferred, needs.Leftover, needs.Garbage, needs.Overdue = true, false, false, false, false, false
-		if classify(needs, now) == workUpdate {
-			j.beginUpdate(i)
-		}
-	}
-}
-
-const (
-	// maxRaises bounds how often the term is raised above that of others: whoever keeps
-	// writing higher ones has a state of its own, and is not a former leader.
-	maxRaises = 3
-)
-
-// leadership sees to it that no two pushers lead the same instances.
-type leadership struct {
-	*world
-	saving *saving
-	raised int // how often the term was
-}
-
-// outranked sees to an instance on which a later term was found. Either another pusher
-// leads by now; or the state, which this one still has, was made anew after that term.
-// Then the term is raised. It returns false where that is not tried.
-func (l *leadership) outranked(i *instanceState, err error) bool {
-	by, ok := errors.AsType[push.OutrankedError](err)
-	if !ok || by.By <= l.term.number || l.raised >= maxRaises {
-		return false
-	}
-	if s := l.saving; (s.raise == nil || by.By > s.raise.Above) && (s.raising == nil || by.By > s.raising.Above) {
-		s.raise = &RaiseTerm{by.By, i.ref()}
-	}
-	return true
-}
-
-// claimRetry is the wait after an instance could not be claimed.
-const claimRetry = 10 * time.Second
-
-// beginClaims begins to look at the instances that are to be looked at. Where the term and
-// the mark of this pusher are missing on an instance's disk, they are written there. Pushes
-// do so as well; but where nothing is to be pushed, a former leader that was paused in the
-// middle of a push could go on, and another pusher would find nobody.
-func (l *leadership) beginClaims(now time.Time) {
-	for i := range l.served() {
-		if l.term.fenced && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !l.claimedAndJudged(i) {
-			i.begin(workClaim)
-			l.do(instance.Claim{Ref: i.ref(), Term: l.term.number})
-		}
-	}
-}
-
-// notLed sees to an instance that another pusher turned out to lead: it is looked at again
-// now and then, and so are all others at once, for that one may have taken them too.
-func (l *leadership) notLed(i *instanceState, err error) {
-	if _, led := errors.AsType[push.LedByOtherError](err); !led {
-		return
-	}
-	was := i.claimed.made
-	i.claimed = claim{}
-	for _, other := range l.instances {
-		if was && other != i && !other.ledByOther() {
-			other.claimed, other.claimAfter = claim{}, time.Time{}
-		}
-	}
-}
-
-// leadsFleet reports whether this pusher may decide for the fleet. It may not while another
-// one leads an instance and none is its own: then it is the second one, and whatever it
-// wrote to the others would be the beginning of a fight. Where some are its own it leaves
-// those alone that are not.
-func (l *leadership) leadsFleet(now time.Time) bool {
-	var led []string
-	by, own := "", false
-	for _, name := range l.names() {
-		i := l.instances[name]
-		if i.ledByOther() {
-			led, by = append(led, name), i.known.Record.LeaderText()
-		}
-		own = own || i.known.Record.Claimed
-		l.tellRecord(i, now)
-	}
-	if len(led) == 0 || own {
-		l.trouble("pusher", nil, now)
-		return true
-	}
-	l.trouble("pusher", fmt.Errorf("another pusher leads %s: %s; nothing is written to any instance. If that one is gone for good, start this one with --take-over",
-		strings.Join(led, ", "), by), now)
-	return false
-}
-
-// tellRecord tells of an instance that another pusher leads, and of a worker that was
-// started from another configuration.
-func (l *leadership) tellRecord(i *instanceState, now time.Time) {
-	led := i.ledByOther()
-	if who := i.known.Record.LeaderText(); led && i.toldLed != who {
-		i.toldLed = who
-		l.tell(observe.Event{
-			Bad: true, Log: "instance is led by another pusher, nothing is written to it", Keys: []any{"by", who}, Reason: "LedByOther",
-			Text: i.Name + ": another pusher leads it: " + who, Instance: i.Name,
-		}, now)
-	}
-	if !led && i.toldLed != "" {
-		i.toldLed = ""
-		l.tell(observe.Info("instance is led by this pusher again", "instance", i.Name), now)
-	}
-	if why := i.foreign(); why != i.toldForeign {
-		if i.toldForeign = why; why != "" {
-			l.tell(observe.Event{
-				Bad: true, Log: "worker was started from another configuration, it is to be reloaded", Keys: []any{"reason", why, "pid", i.info.PID},
-				Reason: "ForeignWorker", Text: i.Name + ": " + push.ErrForeign.Error() + ": " + why, Instance: i.Name,
-			}, now)
-		}
-	}
-}
-
-func (r Raised) apply(m *Machine, now time.Time) {
-	m.saving.underWay, m.saving.raising = false, nil
-	if r.Err != nil {
-		m.trouble("state", r.Err, now)
-		if r.Taken {
-			m.begin(EndTerm{fmt.Errorf("instance %s is of term %d: %w", r.Of.Name, r.Above, r.Err)})
-		}
-		return
-	}
-	m.tell(observe.Warn("term raised above one that was met", "instance", r.Of.Name, "met", r.Above, "term", r.Term), now)
-	m.leadership.raised++
-	m.term.number = r.Term
-	for i := range m.served() {
-		i.claimAfter = now // of all those that it was met on
-	}
-	m.dirty = true
 }

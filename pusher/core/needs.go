@@ -120,10 +120,10 @@ func some(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// work is what an instance needs apart from the rollout.
+// work is a kind of work on an instance: what it needs, or the job that is under way.
 type work string
 
-// The kinds of work. A reload is for the rollout to begin.
+// The kinds of work. classify returns all but the last three, and reload is for the rollout to begin.
 const (
 	workNothing work = "nothing"
 	workReload  work = "reload"
@@ -132,6 +132,13 @@ const (
 	workCollect work = "collect"
 	workInspect work = "inspect"
 	workTidy    work = "tidy"
+	// workPush is a push, which the rollout begins.
+	workPush work = "push"
+	// workClaim looks who leads an instance and what its worker was started from, and writes
+	// to its disk that this pusher leads it.
+	workClaim work = "claim"
+	// workMend is the repair of what an inspection found on disk.
+	workMend work = "mend"
 )
 
 // instanceNeeds is what an instance has and lacks of the snapshot that it runs, joined with
@@ -260,16 +267,6 @@ func deferral(took, persistInterval time.Duration) time.Duration {
 	const least = 500 * time.Millisecond
 	return min(max(least, 4*took), persistInterval)
 }
-
-// The one more kind of work, which the rollout begins.
-const workPush work = "push"
-
-// workClaim looks who leads an instance and what its worker was started from, and writes
-// to its disk that this pusher leads it.
-const workClaim work = "claim"
-
-// workMend is the repair of what an inspection found on disk.
-const workMend work = "mend"
 
 // claim is what is known of an instance's disk: that it says who leads, in a term.
 type claim struct {
