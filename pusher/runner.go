@@ -29,7 +29,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/report"
@@ -41,15 +40,15 @@ import (
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	if o.Leader == nil {
-		return lead(ctx, o)
+		return runTerm(ctx, o)
 	}
 	c := candidate{Options: o, troubles: observe.Troubles{}}
 	return c.run(ctx)
 }
 
-// lead is Run of the pusher that pushes. Its error may also say that another one has
-// taken its place.
-func lead(ctx context.Context, o Options) error {
+// runTerm leads until ctx is done or the term ends. Its error says that the pusher could not begin,
+// or that another one has taken its state.
+func runTerm(ctx context.Context, o Options) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	stateStore := o.stateStore()
@@ -90,14 +89,13 @@ func lead(ctx context.Context, o Options) error {
 		}
 	}
 	o, remembers := o.remembering(stateStore, taken.Secrets)
-	r := newRunner(o, s, taken.Fallback, now)
-	r.services.stateStore, r.remembers, r.recorder = stateStore, remembers, newRecorder(o, self.String())
 	fence := push.NewFence(taken.Term, func() error { return leads(ctx, o.Leader) })
 	fence.Sign(self, o.TakeOver)
-	if host, err := os.Hostname(); err == nil { // it is for people, and does without
+	if host, err := os.Hostname(); err == nil { // only people read it
 		fence.On(host)
 	}
-	r.lead(taken.Term, fence, end)
+	r := newRunner(o, s, taken.Fallback, term{taken.Term, fence, stateStore, end}, now)
+	r.remembers, r.recorder = remembers, newRecorder(o, self.String())
 	r.run(ctx, instances)
 	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {
 		return err
@@ -207,25 +205,24 @@ type runner struct {
 	recorder  *recorder // nil: there is no journal
 }
 
-func newRunner(o Options, s core.State, fallback []byte, now time.Time) *runner {
-	inbox := newInbox()
-	o.Report = inbox.reporting(o.Report)
-	r := &runner{Options: o, machine: core.New(o.settings(), s, fallback, now), services: o.services(), inbox: inbox}
-	if o.eventsTo != nil {
-		r.eventLog = newEventLog(o.eventsTo, o.settings(), s, o.Log, now)
-	}
-	return r
+// term is what a runner needs to lead.
+type term struct {
+	number int64       // 0 for a state without terms
+	fence  *push.Fence // keeps a pusher that no longer leads from writing to instances
+	state  StateStore
+	end    context.CancelCauseFunc // ends the term
 }
 
-// lead has the pusher lead in a term, 0 where there are none, before any instance has joined. It
-// ends when end is called, or the fence says so.
-func (r *runner) lead(number int64, fence *push.Fence, end context.CancelCauseFunc) {
-	r.machine.Lead(number)
-	if r.eventLog != nil {
-		r.eventLog.first.Term = &number
+func newRunner(o Options, s core.State, fallback []byte, t term, now time.Time) *runner {
+	inbox := newInbox()
+	o.Report = inbox.reporting(o.Report)
+	r := &runner{Options: o, machine: core.New(o.settings(), s, fallback, now), services: o.services(t), inbox: inbox}
+	r.machine.Lead(t.number)
+	if o.eventsTo != nil {
+		r.eventLog = newEventLog(o.eventsTo, o.settings(), s, o.Log, now)
+		r.eventLog.first.Term = &t.number
 	}
-	r.services.fence, r.services.end = fence, end
-	r.services.connections = instance.New(r.connectionOptions(), fence)
+	return r
 }
 
 // run begins with the instances, and goes on until ctx is done and all that it started
@@ -521,7 +518,7 @@ func (c *candidate) term(ctx context.Context) error {
 	metrics := &termMetrics{Registerer: o.Metrics}
 	defer metrics.end()
 	o.Metrics = metrics
-	return lead(during, o)
+	return runTerm(during, o)
 }
 
 // note notes what keeps a pusher that does not lead from its work.

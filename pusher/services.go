@@ -40,8 +40,8 @@ type services struct {
 	stateStore StateStore
 	cluster    Cluster                              // nil: there is none
 	pods       func() (kubernetes.Interface, error) // nil: there is no cluster
-	fence      *push.Fence                          // nil: there is none
-	end        context.CancelCauseFunc              // of the term, nil where others do not lead
+	fence      *push.Fence
+	end        context.CancelCauseFunc // ends the term
 	log        *slog.Logger
 	observer   *observe.Observer
 
@@ -50,10 +50,11 @@ type services struct {
 	podsWatched context.CancelFunc // ends the watch of pods that there is
 }
 
-func (o Options) services() *services {
+func (o Options) services(t term) *services {
 	return &services{
-		store: o.Store, cache: o.cache(), identity: o.Identity, stateStore: o.stateStore(), cluster: o.Cluster, pods: o.Pods,
-		log: o.Log, credentials: credentialsMaker{o.MakeCredentials, o.CredentialsMetrics, o.Log}, observer: observe.New(o.observed()), connections: instance.New(o.connectionOptions(), nil),
+		store: o.Store, cache: o.cache(), identity: o.Identity, stateStore: t.state, cluster: o.Cluster, pods: o.Pods,
+		fence: t.fence, end: t.end, log: o.Log, credentials: credentialsMaker{o.MakeCredentials, o.CredentialsMetrics, o.Log},
+		observer: observe.New(o.observed()), connections: instance.New(o.connectionOptions(), t.fence),
 	}
 }
 
@@ -103,9 +104,7 @@ func (s *services) job(ctx context.Context, x core.Effect) job {
 		s.cluster.Want(x.Wanted)
 		return nil
 	case core.EndTerm:
-		if s.end != nil {
-			s.end(x.Why)
-		}
+		s.end(x.Why)
 		return nil
 	}
 	panic(fmt.Sprintf("an effect of a kind that is not known: %T", x))
