@@ -44,7 +44,7 @@ type LiveRead struct {
 	Err  error
 }
 
-func (l LiveRead) apply(m *Machine, now time.Time) { m.following.takeLive(l.Live, l.Err, now) }
+func (l LiveRead) apply(m *Machine, now time.Time) { m.liveData.takeLive(l.Live, l.Err, now) }
 
 func (l LiveRead) String() string {
 	return observe.Describe("live objects read", "services", len(l.Live.Endpoints), "certificates", len(l.Live.Certificates), "err", l.Err)
@@ -102,7 +102,7 @@ func (s StatusWritten) String() string { return observe.Describe("status written
 // ClusterChanged is what changed in the cluster since the last time.
 type ClusterChanged struct{ Change cluster.Change }
 
-func (c ClusterChanged) apply(m *Machine, now time.Time) { m.following.takeCluster(c.Change, now) }
+func (c ClusterChanged) apply(m *Machine, now time.Time) { m.liveData.takeCluster(c.Change, now) }
 
 func (c ClusterChanged) String() string {
 	return observe.Describe("cluster changed", "services", len(c.Change.Endpoints), "secrets", len(c.Change.Secrets), "status", c.Change.Status != nil)

@@ -12,21 +12,22 @@ import (
 )
 
 const (
-	// maxRaises bounds how often the term is raised above that of others: whoever keeps
-	// writing higher ones has a state of its own, and is not a former leader.
+	// maxRaises bounds how often the term is raised above that of others. A pusher that keeps writing
+	// higher terms has a state of its own, and is not a former leader.
 	maxRaises = 3
 )
 
-// leadership sees to it that no two pushers lead the same instances.
+// leadership prevents two pushers from leading the same instances.
 type leadership struct {
 	*world
 	saving *saving
-	raised int // how often the term was
+	raised int // how often the term was raised
 }
 
-// outranked sees to an instance on which a later term was found. Either another pusher
-// leads by now; or the state, which this one still has, was made anew after that term.
-// Then the term is raised. It returns false where that is not tried.
+// outranked handles an error that says that an instance has a later term. Either another pusher
+// leads by now, or this pusher's state was made anew after that term. It requests a higher term,
+// which fails if another pusher has taken the state. It returns false if the error says something
+// else, or if the term was raised too often.
 func (l *leadership) outranked(i *instanceState, err error) bool {
 	by, ok := errors.AsType[push.OutrankedError](err)
 	if !ok || by.By <= l.term.number || l.raised >= maxRaises {
@@ -41,10 +42,10 @@ func (l *leadership) outranked(i *instanceState, err error) bool {
 // claimRetry is the wait after an instance could not be claimed.
 const claimRetry = 10 * time.Second
 
-// beginClaims begins to look at the instances that are to be looked at. Where the term and
-// the mark of this pusher are missing on an instance's disk, they are written there. Pushes
-// do so as well; but where nothing is to be pushed, a former leader that was paused in the
-// middle of a push could go on, and another pusher would find nobody.
+// beginClaims begins to claim the instances that are not claimed in this term: it reads who leads
+// them, and writes the term and the mark of this pusher to their disks if they are missing. A push
+// writes them as well. But if there is nothing to push, a former leader that was paused in the
+// middle of a push could go on, and another pusher would not see that this one leads.
 func (l *leadership) beginClaims(now time.Time) {
 	for i := range l.served() {
 		if l.term.fenced && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !l.claimedAndJudged(i) {
@@ -54,8 +55,8 @@ func (l *leadership) beginClaims(now time.Time) {
 	}
 }
 
-// notLed sees to an instance that another pusher turned out to lead: it is looked at again
-// now and then, and so are all others at once, for that one may have taken them too.
+// notLed handles an error that says that another pusher leads an instance. The instance is claimed
+// again later. All others are claimed again at once, because that pusher may have taken them too.
 func (l *leadership) notLed(i *instanceState, err error) {
 	if _, led := errors.AsType[push.LedByOtherError](err); !led {
 		return
@@ -69,10 +70,9 @@ func (l *leadership) notLed(i *instanceState, err error) {
 	}
 }
 
-// leadsFleet reports whether this pusher may decide for the fleet. It may not while another
-// one leads an instance and none is its own: then it is the second one, and whatever it
-// wrote to the others would be the beginning of a fight. Where some are its own it leaves
-// those alone that are not.
+// leadsFleet reports whether this pusher may decide for the fleet. It may not while another pusher
+// leads an instance and this one leads none: then it came second, and the two would overwrite each
+// other. If it leads some instances, it leaves the others alone.
 func (l *leadership) leadsFleet(now time.Time) bool {
 	var led []string
 	by, own := "", false
@@ -93,7 +93,7 @@ func (l *leadership) leadsFleet(now time.Time) bool {
 	return false
 }
 
-// tellRecord tells of an instance that another pusher leads, and of a worker that was
+// tellRecord reports, once each, that another pusher leads an instance, and that its worker was
 // started from another configuration.
 func (l *leadership) tellRecord(i *instanceState, now time.Time) {
 	led := i.ledByOther()
@@ -131,7 +131,7 @@ func (r Raised) apply(m *Machine, now time.Time) {
 	m.leadership.raised++
 	m.term.number = r.Term
 	for i := range m.served() {
-		i.claimAfter = now // of all those that it was met on
+		i.claimAfter = now // claim all instances in the new term
 	}
 	m.dirty = true
 }

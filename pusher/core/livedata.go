@@ -26,8 +26,8 @@ func (l *liveData) takeCluster(change cluster.Change, now time.Time) {
 	l.takeNews(l.live.TakeCluster(change, now), now)
 }
 
-// takeNews tells what changed of live data, for who counts it and times how long it takes to all
-// instances.
+// takeNews reports what changed in live data. Package observe counts the changes, and measures how
+// long they take to reach all instances.
 func (l *liveData) takeNews(n binding.News, now time.Time) {
 	for _, c := range n.Changes {
 		l.tell(observe.EndpointsChanged{Service: c.Port, Old: c.Before, Next: c.After}, now)
@@ -40,15 +40,15 @@ func (l *liveData) takeNews(n binding.News, now time.Time) {
 	}
 }
 
-// followCluster has the cluster told what the snapshots in use need of it.
+// followCluster begins to watch what the snapshots in use need of the cluster.
 func (l *liveData) followCluster() {
 	if l.Source == binding.FromCluster {
 		l.begin(FollowCluster{l.live.Wanted()})
 	}
 }
 
-// confirmLosses does what a person ordered in the channel: what was kept when they gave
-// the order is believed to be gone.
+// confirmLosses carries out an order in the channel: endpoints that were kept when the person gave
+// it are believed to be gone.
 func (l *liveData) confirmLosses(now time.Time) {
 	c := l.view.Channel.Spec.ConfirmEndpoints
 	if c == nil {
@@ -61,8 +61,9 @@ func (l *liveData) confirmLosses(now time.Time) {
 	}
 }
 
-// blindStart reports whether a new pusher finds not one EndpointSlice, though the instances run
-// with endpoints; see [sources.blind]. Those that do not answer count as such.
+// blindStart reports whether a new pusher finds no EndpointSlice at all, although the instances run
+// with endpoints; see [binding.Sources.Blind]. An instance that does not answer counts as running
+// with endpoints.
 func (l *liveData) blindStart(now time.Time) bool {
 	return l.live.Blind(func() bool {
 		for i := range l.served() {
@@ -77,8 +78,7 @@ func (l *liveData) blindStart(now time.Time) bool {
 	}, now)
 }
 
-// refuseOwn refuses endpoints with the addresses of instances that came, and no longer with those
-// of instances that went.
+// refuseOwn refuses endpoints that have the address of an instance's Dataplane API.
 func (l *liveData) refuseOwn(now time.Time) {
 	if len(l.RefuseEndpoints) > 0 {
 		apis := map[string]netip.AddrPort{}
@@ -91,8 +91,7 @@ func (l *liveData) refuseOwn(now time.Time) {
 	}
 }
 
-// troubleWithLive tells what is not known of live data, and what of it is not believed or not
-// used.
+// troubleWithLive reports live data that is not known, not believed, or not used.
 func (l *liveData) troubleWithLive(now time.Time) {
 	l.trouble("endpoints", observe.Refused(l.live.Refused()).Trouble(), now)
 	l.trouble(report.AboutKept, l.live.LossTrouble(), now)

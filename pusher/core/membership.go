@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
-// membership is who belongs to the fleet, as far as that is known.
+// membership decides which instances are in the fleet.
 type membership struct {
 	*world
 	listed []fleet.Instance // in the file
@@ -31,7 +31,7 @@ func (m *membership) takeFleet(f fleet.Fleet, err error, now time.Time) {
 	}
 	m.takePolicy(f.Rollout.Apply(rollout.DefaultPolicy()), now)
 	m.listed, m.fleetName, m.view.Fleet = f.Instances, f.Name, f.Name
-	// Other pods are looked for from now on, if the fleet's file says so.
+	// If the fleet's file now names other pods, look for those.
 	if m.pods != f.Pods && (m.pods == nil || f.Pods == nil || *m.pods != *f.Pods) {
 		m.pods, m.podsRead = f.Pods, false
 		if f.Pods == nil {
@@ -44,7 +44,7 @@ func (m *membership) takeFleet(f fleet.Fleet, err error, now time.Time) {
 	m.gather(now)
 }
 
-// takePolicy takes what the fleet's file says of rollouts, where flags do not.
+// takePolicy takes the rollout policy of the fleet's file. Flags come first.
 func (m *membership) takePolicy(p rollout.Policy, now time.Time) {
 	if len(m.Waves) > 0 {
 		p.Waves = m.Waves
@@ -58,11 +58,10 @@ func (m *membership) takePolicy(p rollout.Policy, now time.Time) {
 	m.policy = p
 }
 
-// takePods takes which pods are instances. Those that were known stay where nothing
-// new is known.
+// takePods takes the pods that are instances. With an error and no list, the known ones stay.
 func (m *membership) takePods(of fleet.Pods, found []fleet.Instance, err error, now time.Time) {
 	if m.pods == nil || *m.pods != of {
-		return // others are looked for by now
+		return // the fleet's file names other pods by now
 	}
 	m.trouble("pods", err, now)
 	if err != nil && found == nil {
@@ -72,9 +71,7 @@ func (m *membership) takePods(of fleet.Pods, found []fleet.Instance, err error, 
 	m.gather(now)
 }
 
-// gather meets the instances that are new to the fleet, and lets go of those that
-// are in it no more. Those among pods that are looked for and not read yet are not
-// known to have left.
+// gather lets new instances join the fleet, and those that are gone leave.
 func (m *membership) gather(now time.Time) {
 	var members []fleet.Instance
 	named, drain := map[string]bool{}, map[string]fleet.Instance{}
@@ -88,7 +85,7 @@ func (m *membership) gather(now time.Time) {
 		}
 	}
 	maps.DeleteFunc(drain, func(name string, _ fleet.Instance) bool { return named[name] })
-	// Those that drain and are gone, or whose name another one has, leave before others join.
+	// Draining instances that are gone, or whose name another one has now, leave before others join.
 	for _, name := range slices.Sorted(maps.Keys(m.draining)) {
 		i := m.draining[name]
 		if spec, there := drain[name]; there && i.sameBut(spec) {
@@ -118,8 +115,7 @@ func (m *membership) gather(now time.Time) {
 	}
 }
 
-// renew has an instance asked with other credentials from now on. Work that is under way goes on,
-// with them.
+// renew begins to use other credentials for an instance. Work under way goes on, with the new ones.
 func (m *membership) renew(i *instanceState, spec fleet.Instance, now time.Time) {
 	if err := instance.Valid(spec); err != nil {
 		m.trouble("fleet", err, now)
@@ -130,7 +126,7 @@ func (m *membership) renew(i *instanceState, spec fleet.Instance, now time.Time)
 	m.tell(observe.Info("credentials of instance renewed", "instance", spec.Name), now)
 }
 
-// join begins to ask an instance what it runs.
+// join connects to an instance, and begins to probe it.
 func (m *membership) join(spec fleet.Instance, now time.Time) {
 	if err := instance.Valid(spec); err != nil {
 		m.trouble("fleet", err, now)
@@ -172,8 +168,7 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 	m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Override})
 }
 
-// sameBut reports whether nothing has changed of an instance but what it is asked
-// with.
+// sameBut reports whether nothing of an instance changed except its credentials.
 func (i *instanceState) sameBut(spec fleet.Instance) bool {
 	spec.Username, spec.Password, spec.TLS = i.Username, i.Password, i.TLS
 	return i.Instance == spec
@@ -183,18 +178,17 @@ func (i *instanceState) sameBut(spec fleet.Instance) bool {
 // they end, which may take minutes, and the servers behind it come and go meanwhile. These are
 // the rules:
 //
-//   - It is of the fleet no more: there are no pushes and no repairs, no wave and no budget counts
-//     it, nothing waits for it, and the health gate does not look at it. A rollout sees it as one
-//     that left.
-//   - What was under way on it ends at once. A reload would start a worker that nobody has told to
-//     stop, and the pod would be killed with its connections.
-//   - Its worker gets endpoints, certificates and entries of maps at run time, like any other. If
-//     endpoints have outgrown the slots that its worker was loaded with, only a reload would help,
-//     and it stays as it is.
-//   - It is gone when its pod is.
+//   - It is no longer in the fleet: there are no pushes and no repairs, no wave and no budget counts
+//     it, nothing waits for it, and the health gate ignores it. For a rollout it has left.
+//   - Work under way on it ends at once. A reload would start a worker that nobody has told to stop,
+//     and the pod would be killed with its connections.
+//   - Its worker gets endpoints, certificates and entries of maps at run time, like any other. If the
+//     endpoints no longer fit into the slots that its worker loaded, only a reload would help, and
+//     the worker stays as it is.
+//   - It is gone when its pod is gone.
 
-// served returns all instances whose workers get live data: those of the fleet, then those that
-// drain, each by name.
+// served returns all instances whose workers get live data: those of the fleet, then the draining
+// ones, each sorted by name.
 func (w *world) served() iter.Seq[*instanceState] {
 	return func(yield func(*instanceState) bool) {
 		for _, of := range []map[string]*instanceState{w.instances, w.draining} {
@@ -207,8 +201,8 @@ func (w *world) served() iter.Seq[*instanceState] {
 	}
 }
 
-// drain follows the instances that drain: those of the fleet that begin to, and those that did
-// before this pusher began.
+// drain moves instances of the fleet that begin to drain to the draining ones. It also adds those
+// that drained before this pusher began.
 func (m *membership) drain(specs map[string]fleet.Instance, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		spec := specs[name]
@@ -233,7 +227,7 @@ func (m *membership) drain(specs map[string]fleet.Instance, now time.Time) {
 	}
 }
 
-// leave lets go of an instance of the fleet.
+// leave removes an instance from the fleet.
 func (m *membership) leave(i *instanceState) {
 	m.do(instance.Leave{Ref: i.ref()})
 	delete(m.instances, i.Name)

@@ -21,7 +21,7 @@ type rolling struct {
 	backends backendsCompared
 }
 
-// takeStep takes the next step of the rollout. One that changes its state is proposed.
+// takeStep takes the next step of the rollout. If the step changes the state, it proposes the step.
 func (r *rolling) takeStep(now time.Time) {
 	if r.proposed != nil {
 		return
@@ -30,8 +30,8 @@ func (r *rolling) takeStep(now time.Time) {
 	waits = r.waitForNeeds(waits)
 	switch {
 	case sameJSON(next, r.state.Rollout), len(pushes) == 0 && onlyClocks(next, r.state.Rollout):
-		// A wave without members that can be pushed to, or a soak that waits for an instance, begins anew in every
-		// step. The state would be saved without a pause, as long as that takes; the next report saves it.
+		// A wave without a member that can be pushed to, or a soak that waits for an instance, moves its beginning
+		// in every step. Proposing each of these steps would save the state all the time. The next save has it.
 		r.state.Rollout, r.waits = next, waits
 		r.results, r.reloads = nil, map[string]int{}
 	case r.saving.mayPropose(now):
@@ -40,7 +40,7 @@ func (r *rolling) takeStep(now time.Time) {
 	}
 }
 
-// rolloutInput returns what the rollout is to know.
+// rolloutInput describes the fleet and the orders for the next step of the rollout.
 func (r *rolling) rolloutInput(now time.Time) rollout.Observation {
 	_, storeGone := r.troubles["store"]
 	want, atHand := r.snapshotCache.Get(r.decision.ID)
@@ -71,8 +71,8 @@ func (r *rolling) rolloutInput(now time.Time) rollout.Observation {
 	return o
 }
 
-// compared returns the backends of the last good snapshot, compared with what is rolled
-// out, or is to be; nil if they are not at hand.
+// compared returns how the backends of the last good snapshot differ in the snapshot that is rolled
+// out, or will be. It returns nil if one of the two was not read.
 func (r *rolling) compared() (map[string]rollout.Backend, snapshots.ID) {
 	good, target := r.state.Rollout.Good, r.decision.ID
 	if r := r.state.Rollout.Rollout; r != nil {
@@ -93,7 +93,7 @@ func (r *rolling) compared() (map[string]rollout.Backend, snapshots.ID) {
 	return r.backends.backends, target
 }
 
-// waitForNeeds returns the waits with the one for what the wanted snapshot lacks.
+// waitForNeeds adds a wait for what the wanted snapshot lacks.
 func (r *rolling) waitForNeeds(waits []rollout.Wait) []rollout.Wait {
 	if lacks := r.lacks(); len(lacks) > 0 && !r.decision.Hold {
 		waits = append(slices.Clone(waits), rollout.Wait{
@@ -103,12 +103,12 @@ func (r *rolling) waitForNeeds(waits []rollout.Wait) []rollout.Wait {
 	return waits
 }
 
-// runtimeUpdates returns the snapshots that an instance can be brought to without a reload.
+// runtimeUpdates returns the snapshots to which an instance can be brought without a reload.
 func (r *rolling) runtimeUpdates(i *instanceState) []snapshots.ID {
 	var out []snapshots.ID
 	from := i.snapshot()
 	if i.foreign() != "" {
-		return nil // it has something else than what is changed
+		return nil // what it runs is not the snapshot that it names
 	}
 	for _, id := range i.matters {
 		if id.Short != from.Short && id.Short != i.needsReload && r.bindings.RuntimeUpdate(i.info.Node, from, id, i.Layout) {
@@ -118,8 +118,8 @@ func (r *rolling) runtimeUpdates(i *instanceState) []snapshots.ID {
 	return out
 }
 
-// knowRunning reports whether the snapshots are at hand that the instances run, as far
-// as the store has them. What it takes to bring them to another cannot be told before.
+// knowRunning reports whether the snapshots that the instances run were read, as far as the store
+// has them. Without them it is not known whether another snapshot needs a reload.
 func (r *rolling) knowRunning() bool {
 	for _, i := range r.instances {
 		id := i.snapshot()
@@ -131,8 +131,8 @@ func (r *rolling) knowRunning() bool {
 	return true
 }
 
-// onlyClocks reports whether a step did no more than to move the beginning of what waits: of a wave, a soak, a count, or
-// the time at which an instance was seen or lost.
+// onlyClocks reports whether a step only moved times: the beginning of a wave, a soak or a count, or when an instance
+// was touched or lost.
 func onlyClocks(next, current rollout.State) bool {
 	if next.Rollout == nil || current.Rollout == nil || len(next.Rollout.Touched) != len(current.Rollout.Touched) {
 		return false
@@ -154,8 +154,8 @@ func onlyClocks(next, current rollout.State) bool {
 	return sameJSON(next, current)
 }
 
-// sameJSON reports whether two values are stored alike. Values that are the same, as they
-// nearly always are, cost little.
+// sameJSON reports whether two values have the same JSON. It is quick if they are equal, as they
+// nearly always are.
 func sameJSON(a, b any) bool {
 	if reflect.DeepEqual(a, b) {
 		return true
@@ -165,7 +165,7 @@ func sameJSON(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// comparison remembers how the backends of two snapshots compare.
+// backendsCompared remembers how the backends of two snapshots compare.
 type backendsCompared struct {
 	good, target snapshots.ID
 	backends     map[string]rollout.Backend

@@ -15,15 +15,15 @@ type sampling struct {
 	backends []string // of the last sample, kept once for all instances that have the same
 }
 
-// The pace at which instances are asked for statistics, which are long with many
-// backends: a few times in a soak time, and seldom while nothing is rolled out.
+// How often the pusher asks instances for statistics, which are long with many backends: a few times
+// in a soak time, and seldom without a rollout.
 const (
 	samplesPerSoak = 5
 	slowestSample  = 10 * time.Second
 	idleSample     = time.Minute
 )
 
-// samplePace returns how often to ask for statistics; never is 0.
+// samplePace returns how often to ask for statistics, 0 for never.
 func samplePace(p rollout.Policy, poll time.Duration, busy bool) time.Duration {
 	switch {
 	case p.Gate.Off || p.Soak <= 0:
@@ -34,7 +34,7 @@ func samplePace(p rollout.Policy, poll time.Duration, busy bool) time.Duration {
 	return max(poll, min(2*p.Soak, idleSample))
 }
 
-// beginSampling asks the instances for statistics whose turn it is.
+// beginSampling asks those instances for statistics that were not asked within the pace.
 func (s *sampling) beginSampling(now time.Time) {
 	pace := samplePace(s.policy, s.PollInterval, s.state.Rollout.Rollout != nil)
 	if pace == 0 {
@@ -65,11 +65,10 @@ func (s *sampling) sampled(i *instanceState, ev instance.Sampled, now time.Time)
 	i.samples = i.samples.add(ev.Sample)
 }
 
-// samples are what the workers of an instance counted, oldest first, all of one worker.
+// samples are the statistics of one worker, oldest first.
 type samples []rollout.Sample
 
-// add returns the samples with one more, without those of another worker and those
-// that are too old.
+// add returns the samples with one more. It drops those of another worker and those that are too old.
 func (s samples) add(n rollout.Sample) samples {
 	s = slices.DeleteFunc(slices.Clone(s), func(o rollout.Sample) bool {
 		return o.PID != n.PID || o.Requests > n.Requests || n.At.Sub(o.At) > instance.Past
@@ -78,7 +77,7 @@ func (s samples) add(n rollout.Sample) samples {
 		s[i].Up = rollout.ServersUp{}
 	}
 	for i := range s[:max(0, len(s)-1)] {
-		s[i].Served = nil // rates are those between the last two, and there may be many backends
+		s[i].Served = nil // rates need the last two only, and there may be many backends
 	}
 	return append(s, n)
 }
@@ -89,10 +88,10 @@ type traffic struct {
 	by   map[string]observe.Traffic
 }
 
-// trafficPace is how often traffic is added up, at most: samples come at the pace of the gate.
+// trafficPace is the least time between two sums of the traffic.
 const trafficPace = 2 * time.Second
 
-// add adds what a worker counted: until its last sample, and in the time before that since another one.
+// add adds the counts of a worker: its errors so far, and the rates between its last two samples.
 func (t traffic) add(s samples, now time.Time) {
 	if len(s) == 0 {
 		return
@@ -103,7 +102,7 @@ func (t traffic) add(s samples, now time.Time) {
 		sum.Errors += errors
 		t.by[backend] = sum
 	}
-	if len(s) == 1 || now.Sub(last.At) > instance.Past { // it cannot be asked any more
+	if len(s) == 1 || now.Sub(last.At) > instance.Past { // there is no rate, or the instance no longer answers
 		return
 	}
 	before := s[len(s)-2]
@@ -119,8 +118,8 @@ func (t traffic) add(s samples, now time.Time) {
 	}
 }
 
-// last returns the newest, with the traffic before it: since the oldest, or since the
-// worker started, if that was not long ago or nothing else is known.
+// last returns the newest sample with the traffic before it: since the oldest sample. If the worker
+// started recently, or there is only one sample, it is the traffic since the start.
 func (s samples) last(started time.Time) rollout.Sample {
 	if len(s) == 0 {
 		return rollout.Sample{}

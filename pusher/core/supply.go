@@ -12,19 +12,20 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
-// supply sees to it that the snapshots in use are at hand, with the certificates that they carry and
-// slots for their endpoints.
+// supply keeps the snapshots in use in the cache, decrypts the certificates that they carry, and gives
+// their endpoints slots.
 type supply struct {
 	*world
-	following *liveData
-	pruning   bool // slots are to be dropped that no snapshot in use has
-	// forgetting is set while snapshots that are not needed are removed from this machine's disk:
-	// those that are in it stay, and others are not read meanwhile.
+	liveData *liveData
+	pruning  bool // slots that no snapshot in use has should be dropped
+	// forgetting is set while unneeded snapshots are removed from this host's disk. The snapshots in it
+	// stay, and no others are read meanwhile.
 	forgetting map[snapshots.ID]bool
-	toForget   bool // some are to be removed
+	toForget   bool // some snapshots on disk should be removed
 }
 
-// readSnapshots sees to it that the snapshots in use are at hand.
+// readSnapshots begins to read the snapshots in use that are missing, and to remove those that are no
+// longer needed.
 func (s *supply) readSnapshots(now time.Time) {
 	needed := s.inUse()
 	may := slices.DeleteFunc(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), func(id snapshots.ID) bool {
@@ -54,12 +55,12 @@ func (s *supply) readSnapshots(now time.Time) {
 	}
 	s.trouble("snapshots", errors.Join(errs...), now)
 	if n, changed := s.live.Use(s.snapshotCache.All(), now); changed {
-		s.following.takeNews(n, now)
-		s.following.followCluster()
+		s.liveData.takeNews(n, now)
+		s.liveData.followCluster()
 	}
-	// Slots of backends that no snapshot in use has are dropped, also between waves: an undo goes to one in use.
-	// That waits for snapshots that are not at hand yet, and not for what only some instance runs and nobody can
-	// read.
+	// Slots of backends that no snapshot in use has are dropped, also between waves: an undo goes to a snapshot
+	// in use. Pruning waits for snapshots that were not read yet. It does not wait for a snapshot that some
+	// instance runs, if the store cannot supply it and nothing else needs it.
 	if !s.pruning {
 		return
 	}
@@ -82,14 +83,14 @@ func (s *supply) assignSlots(now time.Time) {
 	}
 }
 
-// openSnapshots sees to it that the certificates are at hand that the snapshots in use
-// carry. What is opened stays in memory.
+// openSnapshots begins to decrypt the certificates that the snapshots in use carry. They stay in
+// memory.
 func (s *supply) openSnapshots(now time.Time) {
 	for _, sealed := range s.live.ToDecrypt(now) {
 		s.begin(OpenCertificates{sealed})
 	}
-	// Which certificates are not at hand, and why, and which were renewed where a snapshot names what they were
-	// before.
+	// Report certificates that cannot be decrypted, and those that were renewed although a snapshot names
+	// their earlier version.
 	var errs []error
 	for _, err := range s.live.DecryptFailures() {
 		if !s.Identity && errors.Is(err, sealing.ErrNotForUs) {
@@ -103,5 +104,5 @@ func (s *supply) openSnapshots(now time.Time) {
 	s.trouble("certificates", errors.Join(errs...), now)
 }
 
-// errNoIdentity is for who has nothing to open sealed certificates with.
+// errNoIdentity is the hint for a pusher without a file of identities.
 var errNoIdentity = errors.New("no file of identities is named with --age-identity")
