@@ -19,12 +19,12 @@ import (
 const (
 	// fetchTimeout bounds the reading of one snapshot.
 	fetchTimeout = time.Minute
-	// temporaryAge is how old what was left half-written on this machine's disk is before it is
-	// removed: other pushers may have the same folder.
+	// temporaryAge is the age at which half-written files on this host's disk are removed. Younger ones
+	// may be another pusher's, which uses the same folder.
 	temporaryAge = time.Hour
 )
 
-// fetch reads a snapshot from this machine's disk, else from the store.
+// fetch reads a snapshot from this host's disk, or, if it is not there, from the store.
 func fetch(ctx context.Context, store Store, dir string, id snapshots.ID) (snapshots.Snapshot, error) {
 	if s, err := readKept(dir, id); err == nil {
 		return s, nil
@@ -38,8 +38,8 @@ func fetch(ctx context.Context, store Store, dir string, id snapshots.ID) (snaps
 	return s, keep(dir, s)
 }
 
-// keep keeps a snapshot on this machine's disk. It is at hand in any case, but not after a
-// restart.
+// keep keeps a snapshot on this host's disk for a restart. If that fails, the snapshot is usable all
+// the same, which [binding.NotKeptError] says.
 func keep(dir string, s snapshots.Snapshot) error {
 	if err := keepOnDisk(dir, s); err != nil {
 		return &binding.NotKeptError{Cause: wholefile.OfFile(dir, err)}
@@ -84,7 +84,7 @@ func keepOnDisk(dir string, s snapshots.Snapshot) error {
 	return wholefile.Replace(keptFile(dir, s.ID()), data)
 }
 
-// forget removes the snapshots on disk that are not needed.
+// forget removes unneeded snapshots from disk.
 func forget(dir string, needed map[snapshots.ID]bool) {
 	if dir == "" {
 		return
@@ -101,15 +101,14 @@ func forget(dir string, needed map[snapshots.ID]bool) {
 	}
 }
 
-// KeptFolder returns the directory with the snapshots in use, beside a state file.
+// KeptFolder returns the directory beside a state file that has the snapshots in use.
 func KeptFolder(state string) string { return state + ".snapshots" }
 
-// ErrNotKept is returned for a snapshot that is not beside the state of a pusher.
+// ErrNotKept is returned for a snapshot that is not in the pusher's folder.
 var ErrNotKept = errors.New("the pusher has not kept it")
 
-// KeptSnapshot returns a snapshot with the content of another from the folder in which a
-// pusher keeps what is in use, verified. The error wraps [ErrNotKept] where it is not
-// among them.
+// KeptSnapshot returns a snapshot with the same content as another, verified, from the folder in which
+// a pusher keeps the snapshots in use. The error wraps [ErrNotKept] if there is none.
 func KeptSnapshot(dir string, like snapshots.ID) (snapshots.Snapshot, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {

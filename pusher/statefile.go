@@ -21,26 +21,27 @@ import (
 // StateStore keeps the state of a pusher over restarts, for one pusher at a time. One
 // goroutine calls it.
 type StateStore interface {
-	// Take makes this pusher the one that saves, and returns what was kept. Fallback
-	// makes the fallback certificate, if none was.
+	// Take makes this pusher the one that may save, and returns what was kept. If no fallback
+	// certificate was kept, it calls fallback to make one.
 	Take(ctx context.Context, fallback func() ([]byte, error)) (statestore.Taken, error)
 	// Save keeps a state, or returns [statestore.ErrTaken] if another pusher has taken it.
 	Save(ctx context.Context, state []byte) error
-	// Raise makes the term higher than one that was met, on the same condition.
+	// Raise raises the term above another one, on the same condition as Save.
 	Raise(ctx context.Context, above int64) (term int64, err error)
-	// Release lets another pusher take the state, where one could not before.
+	// Release lets another pusher take the state, if the store kept others from it.
 	Release()
 	String() string
 }
 
-// secretsStore is a state store that also keeps what Secrets of a cluster held, apart from the state
-// and from the people who may read that. A file is none: what Secrets hold stays in Secrets.
+// secretsStore is a state store that also keeps what Secrets of a cluster held. It keeps that apart
+// from the state, which more people may read. A file is no secretsStore: what Secrets hold stays in
+// Secrets.
 type secretsStore interface {
 	KeepSecrets(ctx context.Context, data []byte) error
 }
 
-// remembering returns the options with a cluster that remembers what Secrets hold, if the state
-// store can keep that, and the function that has to run for it.
+// remembering returns the options with a cluster that remembers what Secrets hold, and the function
+// that has to run for that. If the state store cannot keep Secrets, it changes nothing.
 func (o Options) remembering(k StateStore, before []byte) (Options, func(context.Context)) {
 	stateStore, ok := k.(secretsStore)
 	if !ok || o.Cluster == nil {
@@ -57,7 +58,7 @@ func (o Options) remembering(k StateStore, before []byte) (Options, func(context
 	return o, memory.Keep
 }
 
-// stateStore returns the store of the state: a file if no other is set.
+// stateStore returns the store of the state: a file unless another store is set.
 func (o Options) stateStore() StateStore {
 	if o.StateStore != nil {
 		return o.StateStore
@@ -73,8 +74,8 @@ func (o Options) cache() string {
 	return o.Cache
 }
 
-// readState reads a state file. One that is not there is a new state; one that
-// cannot be read is an error, for to forget is not safe.
+// readState reads a state file. If there is none, it returns a new state. A file that cannot be read
+// is an error, since a pusher that forgets its state is not safe.
 func readState(file string) (core.State, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,13 +87,13 @@ func readState(file string) (core.State, error) {
 	return core.ParseState(data, file)
 }
 
-// saveState saves a state before there is a machine that has it saved.
+// saveState saves a state before the machine exists.
 func saveState(ctx context.Context, k StateStore, s core.State) error {
 	data, err := s.Encoded()
 	return save(ctx, k, core.SaveState{Data: data, Err: err}).Err
 }
 
-// place names the place of the state, for other machines too.
+// place names the place of the state, so that it also means something on other hosts.
 func place(k StateStore) string {
 	if f, ok := k.(*statestore.File); ok {
 		return f.Place()
@@ -107,13 +108,13 @@ func newStateID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// ErrNoState is returned for a state that is not there: no pusher ever ran with it.
+// ErrNoState is returned for a state file that does not exist: no pusher has run with it.
 var ErrNoState = errors.New("there is no state file")
 
 // ErrNotState is [core.ErrNotState].
 var ErrNotState = core.ErrNotState
 
-// readFile returns what is in a state file.
+// readFile returns the content of a state file.
 func readFile(file string) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +126,7 @@ func readFile(file string) ([]byte, error) {
 	return data, nil
 }
 
-// ReadStatus reads the status from a state file, of a pusher that runs or ran.
+// ReadStatus reads the status from a state file. The pusher need not run.
 func ReadStatus(file string) (report.Status, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -134,9 +135,8 @@ func ReadStatus(file string) (report.Status, error) {
 	return core.ParseStatus(data, file)
 }
 
-// InUse returns the snapshots that a pusher may need of its store, and what for,
-// from its state file: it need not run. [ErrNoState] is returned for a file that
-// is not there.
+// InUse reads from a state file which snapshots the pusher may need from its store, and what for. The
+// pusher need not run. It returns [ErrNoState] if the file does not exist.
 func InUse(file string) (map[snapshots.ID]string, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -145,7 +145,7 @@ func InUse(file string) (map[snapshots.ID]string, error) {
 	return ParseInUse(data, file)
 }
 
-// ParseInUse is InUse of a state that was read from a place.
+// ParseInUse is InUse for a state that was read from a place.
 func ParseInUse(data []byte, place string) (map[snapshots.ID]string, error) {
 	s, err := core.ParseState(data, place)
 	if err != nil {
@@ -154,21 +154,21 @@ func ParseInUse(data []byte, place string) (map[snapshots.ID]string, error) {
 	return s.InUse(), nil
 }
 
-// rememberer is a store that finds out when it went back, if it is told what was seen of it.
+// rememberer is a store that detects a rewind if it knows what was seen of it before.
 type rememberer interface {
 	Remember(seen channel.Seen)
 }
 
-// remember gives a store what was seen of it before a restart, or by the pusher that led
-// before. A pusher without a state believes what it finds.
+// remember gives a store what was seen of it before a restart, or by the previous leader. A pusher
+// without a state accepts what it finds.
 func remember(s Store, seen channel.Seen) {
 	if s, ok := s.(rememberer); ok {
 		s.Remember(seen)
 	}
 }
 
-// ReadSeen returns what a pusher has seen of its store, from its state file: it need not
-// run. [ErrNoState] is returned for a file that is not there.
+// ReadSeen reads from a state file what the pusher has seen of its store. The pusher need not run. It
+// returns [ErrNoState] if the file does not exist.
 func ReadSeen(file string) (channel.Seen, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -177,7 +177,7 @@ func ReadSeen(file string) (channel.Seen, error) {
 	return ParseSeen(data, file)
 }
 
-// ParseSeen is ReadSeen of a state that was read from a place.
+// ParseSeen is ReadSeen for a state that was read from a place.
 func ParseSeen(data []byte, place string) (channel.Seen, error) {
 	s, err := core.ParseState(data, place)
 	return s.Seen, err
