@@ -33,8 +33,8 @@ const eventLogVersion = 2
 
 // logLine is a line of an event log.
 type logLine struct {
-	At    time.Time `json:"at"`
-	Begin *logBegin `json:"begin,omitempty"`
+	At    time.Time    `json:"at"`
+	Begin *logBegin    `json:"begin,omitempty"`
 	Event *loggedEvent `json:"event,omitempty"`
 	// Turn is set for a turn. Effects are those that it returned.
 	Turn    bool     `json:"turn,omitempty"`
