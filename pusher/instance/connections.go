@@ -328,7 +328,7 @@ func (d *Directory) Servers(ctx context.Context, backend string) map[string][]da
 				defer mu.Unlock()
 				out[name] = servers
 			}
-			return nil // who does not answer is not among them
+			return nil // instances that do not answer are left out
 		})
 	}
 	_ = all.Wait() // none fails
