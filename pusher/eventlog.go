@@ -17,61 +17,61 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/core"
 )
 
-// The event log has what a pusher heard and what it decided, a line of JSON each, so that
-// the run can be replayed: the same events at the same times lead to the same effects. See
-// docs/how-to/incidents.md. Of secrets it has digests, which tell them apart in one log.
+// The event log has the events and effects of a pusher, as lines of JSON, so that the run can be
+// replayed: the same events at the same times lead to the same effects. See
+// docs/how-to/incidents.md. In place of secrets it has digests, which differ if the secrets differ,
+// within one log.
 //
-// The first line has the state and the settings that the pusher began with. Then there is a
-// line for each event, and one for the turn after them with the effects that it began. What
-// decisions take from nodes that were bound stands in the line of the turn.
+// The first line has the state and the settings with which the pusher began. Then there is a line for
+// each event, and one for the turn after them with its effects. The line of a turn also has the nodes
+// that were bound for it, on which decisions depend.
 //
-// Nothing waits for the log. A line that cannot be written is dropped, and said once.
+// Nothing waits for the log. A line that cannot be written is dropped, which is logged once.
 
-// eventLogVersion changes when a log of before cannot be replayed.
+// eventLogVersion changes when older logs can no longer be replayed.
 const eventLogVersion = 2
 
 // logLine is a line of an event log.
 type logLine struct {
-	At    time.Time `json:"at"`
-	Begin *logBegin `json:"begin,omitempty"`
-	// Event is what was heard.
+	At    time.Time    `json:"at"`
+	Begin *logBegin    `json:"begin,omitempty"`
 	Event *loggedEvent `json:"event,omitempty"`
-	// Turn is set for a turn, and Effects are what it began.
+	// Turn is set for a turn. Effects are those that it returned.
 	Turn    bool     `json:"turn,omitempty"`
 	Effects []string `json:"effects,omitempty"`
-	// Nodes are those that were bound for it.
+	// Nodes are those that were bound for the turn.
 	Nodes []binding.RecordedNode `json:"nodes,omitempty"`
-	// Lost is how many lines before this one could not be written: from here on the log is
-	// to be read, not replayed.
+	// Lost is how many lines before this one could not be written. From here on the log can be read,
+	// but not replayed.
 	Lost int `json:"lost,omitempty"`
-	// Continued is set in the first line of a file that goes on after another.
+	// Continued is set in the first line of a file that continues another.
 	Continued bool `json:"continued,omitempty"`
 }
 
-// logBegin is what a pusher began with.
+// logBegin is the state and the settings with which a pusher began.
 type logBegin struct {
 	Version int             `json:"version"`
 	State   json.RawMessage `json:"state"`
-	// Term is that in which it leads, none where nothing says who leads.
+	// Term is the term in which it leads.
 	Term     *int64        `json:"term,omitempty"`
 	Settings core.Settings `json:"settings"`
 }
 
 // eventLog records a run. A nil one records nothing. Only the loop's goroutine uses it.
 type eventLog struct {
-	write     func(line []byte) // it waits for nothing
+	write     func(line []byte) // waits for nothing
 	first     logBegin
-	began     bool      // first is written
-	at        time.Time // of that
+	began     bool      // first was written
+	at        time.Time // of first
 	key       [32]byte  // of digests
 	nodes     []binding.RecordedNode
 	servers   map[string]serverLists
-	passwords []string // of the fleet, which no text may have
+	passwords []string // of the fleet; no text may contain them
 	log       *slog.Logger
 	failed    bool
 }
 
-// newEventLog returns a log of a run that begins with a state.
+// newEventLog returns the log of a run that begins with a state.
 func newEventLog(write func([]byte), settings core.Settings, s core.State, log *slog.Logger, now time.Time) *eventLog {
 	l := &eventLog{write: write, at: now, servers: map[string]serverLists{}, log: log}
 	_, _ = rand.Read(l.key[:]) // never fails
@@ -83,7 +83,7 @@ func newEventLog(write func([]byte), settings core.Settings, s core.State, log *
 	return l
 }
 
-// digest returns what a secret is known by in this log.
+// digest returns the digest that stands for a secret in this log.
 func (l *eventLog) digest(secret []byte) string {
 	h := hmac.New(sha256.New, l.key[:])
 	h.Write(secret)
@@ -97,7 +97,7 @@ func (l *eventLog) fail(err error) {
 	}
 }
 
-// step has a machine take a step, and records it. The times of its events are that of the step.
+// step takes a step of a machine and records it. Its events get the time of the step.
 func (l *eventLog) step(m *core.Machine, now time.Time, taken []core.Event) []core.Effect {
 	if l == nil {
 		return m.Step(now, taken...)
@@ -109,7 +109,7 @@ func (l *eventLog) step(m *core.Machine, now time.Time, taken []core.Event) []co
 		l.first = logBegin{}
 	}
 	for _, ev := range taken {
-		logged, err := l.encode(ev) // before it is taken: what is in it may be used up then
+		logged, err := l.encode(ev) // before the machine takes it, which may change what is in it
 		if err != nil {
 			l.fail(err)
 		}
@@ -135,20 +135,19 @@ func (l *eventLog) add(line logLine) {
 	l.write(append(data, '\n'))
 }
 
-// The size of a file of an event log, of which there are two at most, and how many lines may
-// wait to be written.
+// The size of each of the two files of an event log, and how many lines may wait to be written.
 const (
 	eventLogSize    = 64 << 20
 	eventLogWaiting = 4096
 )
 
-// eventFile writes an event log into a file, in a goroutine of its own. The log of the run
-// before, and what does not fit into one file, is in another with ".1" appended.
+// eventFile writes an event log into a file, in a goroutine of its own. When a run begins or the file
+// is full, it renames the file, with ".1" appended.
 type eventFile struct {
 	path  string
 	size  int
 	lines chan []byte
-	lost  int // by who sends
+	lost  int // lines that write dropped
 	log   *slog.Logger
 }
 
@@ -156,8 +155,8 @@ func newEventFile(path string, log *slog.Logger) *eventFile {
 	return &eventFile{path: path, size: eventLogSize, lines: make(chan []byte, eventLogWaiting), log: log}
 }
 
-// write hands a line on. It waits for nothing: where the disk does not keep up, lines are
-// lost, which the next one says.
+// write hands over a line. It waits for nothing: if the disk is too slow, lines are lost, and the next
+// line says how many.
 func (f *eventFile) write(line []byte) {
 	if f.lost > 0 {
 		said, err := json.Marshal(logLine{At: time.Now(), Lost: f.lost})
@@ -175,8 +174,8 @@ func (f *eventFile) write(line []byte) {
 	}
 }
 
-// run writes until the lines are closed. A file that cannot be written is left alone for
-// good: a log with a hole cannot be replayed.
+// run writes until lines is closed. After an error it writes nothing more: a log with a hole cannot be
+// replayed.
 func (f *eventFile) run() {
 	file, written, err := f.open(nil), 0, error(nil)
 	for line := range f.lines {
@@ -187,7 +186,7 @@ func (f *eventFile) run() {
 			}
 		}
 		if file == nil {
-			continue // there is nowhere to write
+			continue // the file could not be opened or written
 		}
 		if err == nil {
 			_, err = file.Write(line)
@@ -209,7 +208,7 @@ func quotedNow() string {
 	return string(data)
 }
 
-// open begins a file, and keeps the one before; nil where that cannot be.
+// open begins a new file and renames the previous one. It returns nil after an error.
 func (f *eventFile) open(before *os.File) *os.File {
 	if before != nil {
 		_ = before.Close()

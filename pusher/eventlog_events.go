@@ -24,18 +24,18 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// loggedEvent is an event as an event log has it: what it is, of whom it is, and the rest by
-// what it is. Only what is named here gets into a log.
+// loggedEvent is an event in an event log: its kind, the instance that it is about, and data that
+// depends on the kind. Nothing else of an event gets into a log.
 type loggedEvent struct {
 	Kind  string          `json:"kind"`
 	About *instance.About `json:"about,omitempty"`
 	Err   *loggedError    `json:"err,omitempty"`
 	Data  json.RawMessage `json:"data,omitempty"`
-	// Text is what the log has at its lowest level, for people.
+	// Text is the event's line of the pusher's log at the lowest level, for people.
 	Text string `json:"text"`
 }
 
-// encode returns an event as the log has it.
+// encode returns an event in the form of the log.
 func (l *eventLog) encode(ev core.Event) (loggedEvent, error) {
 	switch v := ev.(type) {
 	case core.FleetRead:
@@ -87,7 +87,7 @@ func (l *eventLog) encode(ev core.Event) (loggedEvent, error) {
 	return out, out.set(data)
 }
 
-// encodeOfInstance is encode of what is about an instance.
+// encodeOfInstance is encode for an event of an instance.
 func (l *eventLog) encodeOfInstance(ev instance.Event, out loggedEvent) (loggedEvent, error) {
 	about := ev.From()
 	out.About = &about
@@ -203,7 +203,7 @@ type loggedFleet struct {
 	Pods      *fleet.Pods    `json:"pods,omitempty"`
 }
 
-// loggedRollout is what the file says of rollouts, with the time zones of blackouts by name.
+// loggedRollout is the rollout section of the file, with the time zones of blackouts by name.
 type loggedRollout struct {
 	fleet.Rollout
 	Blackouts []loggedBlackout
@@ -214,7 +214,7 @@ type loggedBlackout struct {
 	Zone string
 }
 
-// loggedMember is an instance of a fleet. What it is asked with is a digest.
+// loggedMember is an instance of a fleet, with a digest in place of its credentials.
 type loggedMember struct {
 	Name        string      `json:"name"`
 	URL         string      `json:"url"`
@@ -252,10 +252,10 @@ func (l *eventLog) members(list []fleet.Instance) []loggedMember {
 	return out
 }
 
-// hide keeps passwords out of texts from now on.
+// hide removes the passwords of instances from all later texts.
 func (l *eventLog) hide(list []fleet.Instance) {
 	for _, i := range list {
-		if len(i.Password) >= 4 && !slices.Contains(l.passwords, i.Password) { // so short a one stands anywhere
+		if len(i.Password) >= 4 && !slices.Contains(l.passwords, i.Password) { // a shorter one may be part of any text
 			l.passwords = append(l.passwords, i.Password)
 		}
 	}
@@ -278,23 +278,23 @@ func (l *eventLog) push(v instance.PushEnded) loggedPush {
 	return out
 }
 
-// loggedRunning is what a worker has. Its servers are those of the last one of the instance
-// in the log, but for some: there may be thousands in each.
+// loggedRunning is what a worker has. There may be thousands of servers, so it has only their
+// differences to the previous lists of the instance in the log.
 type loggedRunning struct {
 	push.Running
 	Servers serverChange
 	Written serverChange
 }
 
-// serverChange is how a list of servers follows from the last.
+// serverChange is the difference between two lists of servers.
 type serverChange struct {
 	Unknown bool                `json:"unknown,omitempty"` // there is no list
 	Changed map[int]bind.Server `json:"changed,omitempty"`
-	All     []bind.Server       `json:"all,omitempty"` // where they are others
+	All     []bind.Server       `json:"all,omitempty"` // if most differ
 	New     bool                `json:"new,omitempty"` // All is the list
 }
 
-// serverLists are the last ones of an instance.
+// serverLists are the last lists of an instance.
 type serverLists struct{ servers, written []bind.Server }
 
 func (l *eventLog) running(i instance.Ref, r push.Running) loggedRunning {
@@ -331,7 +331,7 @@ func changeOfServers(last, next []bind.Server) serverChange {
 	return serverChange{Changed: changed}
 }
 
-// of returns the list that follows from the last.
+// of applies the difference to the last list.
 func (c serverChange) of(last []bind.Server) []bind.Server {
 	switch {
 	case c.Unknown:
@@ -348,13 +348,13 @@ func (c serverChange) of(last []bind.Server) []bind.Server {
 	return next
 }
 
-// loggedError is an error: what it says, and what a decision asks of it.
+// loggedError is an error: its text, and the properties on which decisions depend.
 type loggedError struct {
 	Text  string   `json:"text"`
 	Gist  string   `json:"gist,omitempty"`
 	Kinds []string `json:"kinds,omitempty"`
-	// Unkept is set for a snapshot that was read and not kept, By for one that a pusher of a
-	// later term wrote, LedBy for another pusher's instance.
+	// Unkept is set if a snapshot was read and could not be kept, Term and By if a pusher of a later
+	// term wrote the instance's file, LedBy if another pusher leads the instance.
 	Unkept      bool         `json:"unkept,omitempty"`
 	Unsupported bool         `json:"unsupported,omitempty"`
 	Term        int64        `json:"term,omitempty"`
@@ -362,7 +362,7 @@ type loggedError struct {
 	LedBy       *push.Pusher `json:"ledBy,omitempty"`
 }
 
-// errorKinds are those that decisions ask for.
+// errorKinds are the errors on which decisions depend.
 var errorKinds = map[string]error{
 	"canceled": context.Canceled, "rewound": channel.ErrRewound, "taken": statestore.ErrTaken,
 	"instance": push.ErrInstance, "directory": push.ErrDirectory, "refused": push.ErrRefused, "reload": push.ErrNeedsReload,

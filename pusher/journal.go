@@ -12,31 +12,32 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Journal keeps the turns of rollouts, beside what people do to the channel. A store is one.
+// Journal keeps the turns of rollouts, such as began, wave and failed, beside what people do to the
+// channel. A store is one.
 type Journal interface {
 	Record(ctx context.Context, now time.Time, entries ...channel.Entry) error
 }
 
 const (
-	// journalQueue is how many turns wait for a journal that does not answer. A rollout has about ten.
+	// journalQueue is how many turns may wait for a journal that does not answer. A rollout has about ten.
 	journalQueue = 256
 	// journalTimeout is how long one write of the journal may take.
 	journalTimeout = 30 * time.Second
-	// journalLast is how long a pusher that ends waits for its last turns to be written.
+	// journalLast is how long a pusher that ends waits until its last turns are written.
 	journalLast = 2 * time.Second
 	// journalRetry and journalRetries are the first and the longest wait after a write that failed.
 	journalRetry, journalRetries = time.Second, time.Minute
 )
 
-// recorder writes turns of rollouts into a journal, beside everything else: a journal that does not
-// answer stops nothing, and what is dropped for that is counted and logged. A pusher that is killed loses
-// the turns of the last moment. They are in its log and in its state.
+// recorder writes turns of rollouts into a journal. A journal that does not answer stops nothing; the
+// recorder counts and logs the turns that it drops. A killed pusher loses its last turns, which are in its
+// log and in its state.
 type recorder struct {
 	journal Journal
 	log     *slog.Logger
 	from    string // which pusher
 	queue   chan channel.Entry
-	dropped atomic.Int64 // since the log had it last
+	dropped atomic.Int64 // since it was last logged
 	total   prometheus.Counter
 }
 
@@ -53,7 +54,7 @@ func newRecorder(o Options, from string) *recorder {
 	return r
 }
 
-// note has turns written, and waits for nothing.
+// note queues the turns among facts. It waits for nothing.
 func (r *recorder) note(told []observe.Told, fleet string) {
 	if r == nil {
 		return
@@ -77,20 +78,20 @@ func (r *recorder) note(told []observe.Told, fleet string) {
 	}
 }
 
-// turns are those that a journal has, by the reasons of their events.
+// turns are the turns that a journal has, by the reasons of their events.
 var turns = map[string]channel.Verb{
 	"RolloutBegins": channel.TurnBegan, "RolloutWave": channel.TurnWave, "RolloutPaused": channel.TurnPaused, "RolloutGoesOn": channel.TurnGoesOn,
 	"RolloutFailed": channel.TurnFailed, "RolloutUndone": channel.TurnUndone, "RolloutDone": channel.TurnDone,
 	"OverrideExpired": channel.TurnExpired,
 }
 
-// turnOf returns the turn of a rollout that an event tells of, if it does.
+// turnOf returns the turn of a rollout that an event reports, and false for other events.
 func turnOf(e observe.Event) (channel.Entry, bool) {
 	verb, ok := turns[e.Reason]
 	return channel.Entry{Verb: verb, Snapshot: e.Snapshot, Text: e.Text}, ok
 }
 
-// run writes what is noted until ctx is done, and then what is left, for a moment.
+// run writes the queued turns until ctx is done, and then tries once to write the rest.
 func (r *recorder) run(ctx context.Context) {
 	var batch []channel.Entry
 	silent, wait := false, journalRetry
@@ -134,7 +135,7 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// gather adds what waits, as far as it fits.
+// gather adds queued turns to a batch, as far as they fit.
 func (r *recorder) gather(batch []channel.Entry) []channel.Entry {
 	for len(batch) < journalQueue {
 		select {

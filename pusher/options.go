@@ -26,27 +26,28 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Store is what the pusher needs of a snapshot store. It holds no method that
-// could publish or delete one.
+// Store is what the pusher needs of a snapshot store. No method of it publishes or deletes a
+// snapshot.
 type Store interface {
 	// View returns the names of all snapshots and the channel. It is called often.
 	View(ctx context.Context) (channel.View, error)
 	// Get returns a snapshot, verified.
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
-	// UpdateChannel changes the channel, with edit called until no other writer
-	// came in between.
+	// UpdateChannel changes the channel. It calls edit again if another writer changed the channel
+	// meanwhile.
 	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error
 }
 
 // Cluster is what the pusher needs of a cluster: the EndpointSlices and Secrets that
 // the snapshots in use name. See [cluster.Cluster].
 type Cluster interface {
-	// Run follows what is wanted until ctx is done.
+	// Run watches what is wanted until ctx is done.
 	Run(ctx context.Context)
-	// Want says what is needed from now on.
+	// Want says what to watch from now on.
 	Want(w cluster.Wanted)
-	// Changes sends when Take has something new, which is what changed since.
+	// Changes sends when there are changes to take.
 	Changes() <-chan struct{}
+	// Take returns what changed since the last call.
 	Take() cluster.Change
 }
 
@@ -55,105 +56,98 @@ type Options struct {
 	Store Store
 	// Fleet is the file that lists the instances; it is watched.
 	Fleet string
-	// Pods returns a client of the cluster in which a fleet's pods are. It is asked for
-	// one where the fleet's file speaks of pods; nil: there is no cluster.
+	// Pods returns a client of the cluster in which a fleet's pods are. It is called if the fleet's
+	// file has pods. Nil means that there is no cluster.
 	Pods func() (kubernetes.Interface, error)
-	// MakeCredentials are the names of Secrets that the fleet's file names for its pods, and
-	// that this pusher fills and renews; their metrics may be nil.
+	// MakeCredentials names Secrets of the fleet's file that this pusher fills and renews. Their
+	// metrics may be nil.
 	MakeCredentials    []string
 	CredentialsMetrics *credentials.Metrics
 	// Live is the directory with the manifests of EndpointSlices and Secrets; it is
 	// watched.
 	Live string
-	// Cluster is where they come from if there is no such directory. Snapshots with
-	// endpoints recorded in them get those; so do all where there is neither.
+	// Cluster has EndpointSlices and Secrets if Live is "". A snapshot with recorded endpoints then
+	// gets those. Without Live and Cluster all snapshots get their recorded endpoints.
 	Cluster Cluster
-	// RefuseEndpoints are the networks that no EndpointSlice of a cluster may name, besides
-	// the addresses of the instances' Dataplane APIs; none: nothing is refused.
-	// AllowEndpoints are used all the same.
+	// RefuseEndpoints are networks that no EndpointSlice of a cluster may name. If there are any, the
+	// addresses of the instances' Dataplane APIs are refused, too. AllowEndpoints are exceptions.
 	RefuseEndpoints, AllowEndpoints []netip.Prefix
-	// RefuseInManifests has these networks refused in manifests and among recorded endpoints of a
-	// pusher without a cluster, too.
+	// RefuseInManifests refuses these networks also in manifests, and among recorded endpoints of a
+	// pusher without a cluster.
 	RefuseInManifests bool
-	// Identity is a file of age identities, which open what certificates are sealed in;
-	// it is read whenever something is to be opened. "" is none.
+	// Identity is a file of age identities that decrypt sealed certificates. It is read each time. ""
+	// is none.
 	Identity string
 	// State is the file that holds the state; next to it is the fallback certificate.
 	State string
-	// StateStore keeps both elsewhere; nil: there is the file.
+	// StateStore keeps both elsewhere. Nil means the file.
 	StateStore StateStore
-	// Cache is the directory that keeps the snapshots in use, so that they are at hand
-	// when the store is gone. "" is the name of the state file with ".snapshots" appended,
-	// and none where there is no such file.
+	// Cache is the directory that keeps the snapshots in use, for restarts while the store is gone. ""
+	// is the name of the state file with ".snapshots" appended, or no directory with a StateStore.
 	Cache string
-	// Leader says whether this pusher, of several, is the one that pushes; nil: there is
-	// only one. It takes a StateStore.
+	// Leader elects one of several pushers, and needs a StateStore. Nil means that there is only one.
 	Leader Leader
 
-	// TakeOver has this pusher take the place of another one with a state of its own that
-	// leads instances of the fleet, when it meets them. Without it nothing is written to
-	// these.
+	// TakeOver makes this pusher take over instances of the fleet that a pusher with another state
+	// leads. Without it nothing is written to these instances.
 	TakeOver bool
 
-	// Waves and Soak, where set, come before what the fleet's file says.
+	// Waves and Soak, if set, override the fleet's file.
 	Waves []rollout.Size
 	Soak  *time.Duration
 
-	// PollInterval is how often the store and each instance are asked.
+	// PollInterval is how often the pusher looks into the store and probes each instance.
 	PollInterval time.Duration
 	// ReloadTimeout is how long a reload of HAProxy may take.
 	ReloadTimeout time.Duration
 	// DrainTime is how long the server of an endpoint that is gone is drained.
 	DrainTime time.Duration
-	// PersistInterval is how often at most the file on an instance's disk is
-	// brought up to date with servers that were changed at run time.
+	// PersistInterval is the least time between two writes of servers that were changed at run time to
+	// the file on an instance's disk.
 	PersistInterval time.Duration
-	// InspectInterval is how often the files on an instance's disk and the servers in
-	// its worker are compared with what was left there.
+	// InspectInterval is how often the pusher compares the files on an instance's disk and the servers
+	// in its worker with what it left there.
 	InspectInterval time.Duration
-	// CollectAfter is how long a file on an instance is kept that no snapshot in
-	// use needs.
+	// CollectAfter is how long an instance keeps a file that no snapshot in use needs.
 	CollectAfter time.Duration
 
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: none
 	Tracers trace.TracerProvider  // nil: none
-	// Notify is called with what people may want to hear of, and must not block; nil:
-	// nobody.
+	// Notify is called with notices for people. It must not block. It may be nil.
 	Notify func(notify.Notice)
-	// Events says of the objects of a cluster what becomes of them; nil: nobody does.
+	// Events makes Events on objects of a cluster. It may be nil.
 	Events observe.Events
-	// Status is called with each new status; nil: nobody.
+	// Status is called with each new status. It may be nil.
 	Status func(report.Status)
-	// Watch is called after each step with what is known then, and what has happened. It must not
-	// block, and keep nothing of the view, which the next step changes; nil: nobody watches.
+	// Watch is called after each step with the view, the status and the facts of the step. It must not
+	// block, and must not keep parts of the view, which the next step changes. It may be nil.
 	Watch func(v observe.View, s report.Status, told []observe.Told)
-	// Directory learns whom to ask about workers; nil: nobody asks.
+	// Directory gets the clients of the instances, for those who only look. It may be nil.
 	Directory *instance.Directory
-	// Page is where other pushers find the page of this one, an address and a port; "" for nowhere.
+	// Page is the address and port at which other pushers find the page of this one, "" for none.
 	Page string
-	// Report writes the status of the fleet where others read it. It is called when
-	// something differs, at most every two seconds, and once a minute; nil: nobody.
+	// Report writes the status of the fleet to a place where others read it. It is called after a
+	// change, at most every two seconds, and once a minute. It may be nil.
 	Report func(ctx context.Context, p report.Published) error
 
-	// Journal keeps the turns of rollouts; nil: nobody does. Nothing waits for it.
+	// Journal keeps the turns of rollouts. Nothing waits for it. It may be nil.
 	Journal Journal
 
-	// EventLog is a file for what is heard and decided, to be replayed; "" is none. It has no
-	// secrets. What it had from the run before is in another with ".1" appended.
+	// EventLog is a file for the events and effects of this run, to replay them; "" is none. It
+	// contains no secrets. The file of the run before is kept with ".1" appended.
 	EventLog string
-	// eventsTo gets its lines, and waits for nothing.
+	// eventsTo takes the lines of the event log. It waits for nothing.
 	eventsTo func(line []byte)
 
-	// http is what instances are asked with; nil: a client of its own for each. Tests have
-	// instances in memory.
+	// http is the client for all instances. Nil means one for each. Tests have instances in memory.
 	http *http.Client
-	// watch says when files or directories change; nil: the kernel is asked. Tests have a
+	// watch reports changes of files or directories. Nil means that it asks the kernel. Tests have a
 	// clock of their own, which the kernel does not know.
 	watch func(ctx context.Context, paths ...string) <-chan struct{}
 }
 
-// settings returns those of the machine.
+// settings returns the settings of the machine.
 func (o Options) settings() core.Settings {
 	return core.Settings{
 		Source: o.endpointsFrom(), StateElsewhere: o.StateStore != nil, Cache: o.cache(), Page: o.Page, Identity: o.Identity != "",
@@ -174,7 +168,7 @@ func (o Options) endpointsFrom() binding.Source {
 	return binding.FromSnapshots
 }
 
-// connectionOptions returns those of connections to instances.
+// connectionOptions returns the options of connections to instances.
 func (o Options) connectionOptions() instance.Options {
 	return instance.Options{PollInterval: o.PollInterval, ReloadTimeout: o.ReloadTimeout, HTTP: o.http, Directory: o.Directory}
 }
@@ -209,7 +203,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// observed says whom the pusher tells what.
+// observed returns the options of package observe.
 func (o Options) observed() observe.Options {
 	return observe.Options{Log: o.Log, Metrics: o.Metrics, Tracers: o.Tracers, Notify: o.Notify, Events: o.Events, Status: o.Status, Report: o.Report}
 }

@@ -5,12 +5,12 @@
 // loop of runner.go, gives it events: what the store, the fleet's file, the pods, the cluster and
 // the instances say, and how effects ended. Each step of the machine returns effects, and the
 // runner starts each in a goroutine of its own; its end comes back as an event (services.go,
-// package instance). An instance that hangs holds up nobody but itself, and a state store that
-// hangs holds up rollouts only.
+// package instance). An instance that hangs holds up only itself, and a state store that hangs
+// holds up only rollouts.
 //
-// After each step the runner hands what people are to hear to package observe. With an event log it
-// also writes down what the machine heard and decided (eventlog.go), so that the run can be
-// replayed.
+// After each step the runner hands the view and the facts to package observe, which reports them.
+// With an event log it also writes the events and the effects to a file (eventlog.go), so that the
+// run can be replayed.
 package pusher
 
 import (
@@ -29,27 +29,26 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
-// Run pushes until ctx is done, and then returns nil; an error says that it could
-// not begin. All that it started has ended when it returns.
+// Run pushes until ctx is done, and then returns nil. An error says that it could not begin.
+// Everything that it started has ended when it returns.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	if o.Leader == nil {
-		return lead(ctx, o)
+		return runTerm(ctx, o)
 	}
 	c := candidate{Options: o, troubles: observe.Troubles{}}
 	return c.run(ctx)
 }
 
-// lead is Run of the pusher that pushes. Its error may also say that another one has
-// taken its place.
-func lead(ctx context.Context, o Options) error {
+// runTerm leads until ctx is done or the term ends. Its error says that the pusher could not begin,
+// or that another one has taken its state.
+func runTerm(ctx context.Context, o Options) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	stateStore := o.stateStore()
@@ -90,14 +89,13 @@ func lead(ctx context.Context, o Options) error {
 		}
 	}
 	o, remembers := o.remembering(stateStore, taken.Secrets)
-	r := newRunner(o, s, taken.Fallback, now)
-	r.services.stateStore, r.remembers, r.recorder = stateStore, remembers, newRecorder(o, self.String())
 	fence := push.NewFence(taken.Term, func() error { return leads(ctx, o.Leader) })
 	fence.Sign(self, o.TakeOver)
-	if host, err := os.Hostname(); err == nil { // it is for people, and does without
+	if host, err := os.Hostname(); err == nil { // only people read it
 		fence.On(host)
 	}
-	r.lead(taken.Term, fence, end)
+	r := newRunner(o, s, taken.Fallback, term{taken.Term, fence, stateStore, end}, now)
+	r.remembers, r.recorder = remembers, newRecorder(o, self.String())
 	r.run(ctx, instances)
 	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {
 		return err
@@ -116,17 +114,17 @@ func leads(ctx context.Context, l Leader) error {
 	return l.Leads()
 }
 
-// This file has all goroutines of the pusher: the loop, which alone touches the machine,
-// effects, and sources, which watch something for as long as the pusher runs.
+// The loop's goroutine is the only one that uses the machine. Effects, and sources, which watch
+// something for as long as the pusher runs, have goroutines of their own and send events.
 
-// inbox is where events come in, and what sends them.
+// inbox takes the events, and starts the jobs that send them.
 type inbox struct {
 	events chan core.Event
 	jobs   *sync.WaitGroup // effects and sources that have not ended
 }
 
-// waitingEvents is how many events wait for the next step at most. A step takes as long as the fleet is large, however many
-// events it has: of a fleet of a thousand, all answers of a second are to be in one step.
+// waitingEvents is how many events may wait for the next step. The time of a step depends on the size of the fleet, not on
+// the number of events, so one step should take all answers that a fleet of a thousand instances sends in a second.
 const waitingEvents = 1024
 
 func newInbox() inbox {
@@ -142,8 +140,8 @@ func (b inbox) start(job func()) {
 	}()
 }
 
-// send gives the runner an event, whatever happened to the pusher meanwhile: the end of an
-// effect is taken until all of them have ended.
+// send gives the runner an event, even if the pusher is about to end: it takes events until all
+// effects have ended.
 func (b inbox) send(ev core.Event) { b.events <- ev }
 
 // sendUntil gives the runner an event, unless ctx is done.
@@ -154,8 +152,8 @@ func (b inbox) sendUntil(ctx context.Context, ev core.Event) {
 	}
 }
 
-// reporting returns what writes the status, and has the runner know that another pusher writes its own
-// to the same place, or no longer does. One goroutine calls it.
+// reporting wraps the function that writes the status. It sends an event when another pusher begins
+// to write its own status to the same place, or no longer does. One goroutine calls the result.
 func (b inbox) reporting(write func(context.Context, report.Published) error) func(context.Context, report.Published) error {
 	if write == nil {
 		return nil
@@ -177,7 +175,7 @@ func (b inbox) reporting(write func(context.Context, report.Published) error) fu
 // lastLines is how long a pusher that ends waits for its event log to be written.
 const lastLines = 2 * time.Second
 
-// start begins to write an event log, until the function is called that it returns.
+// start begins to write an event log. The function that it returns ends that.
 func (f *eventFile) start() (end func()) {
 	written := make(chan struct{})
 	go func() {
@@ -193,43 +191,41 @@ func (f *eventFile) start() (end func()) {
 	}
 }
 
-// runner gives a machine events and steps, and has carried out what it decides.
+// runner gives events to a machine, and starts the effects that it returns.
 type runner struct {
 	Options
 	machine  *core.Machine
 	services *services
 	inbox    inbox
 	waiting  []core.Event // for the next step
-	holder   string       // who was last seen to lead
+	holder   string       // the last known leader
 	eventLog *eventLog    // nil: there is none
-	// remembers keeps what Secrets hold; nil: nothing does.
+	// remembers keeps what Secrets hold, nil if nothing does.
 	remembers func(context.Context)
 	recorder  *recorder // nil: there is no journal
 }
 
-func newRunner(o Options, s core.State, fallback []byte, now time.Time) *runner {
+// term is what a runner needs to lead.
+type term struct {
+	number int64       // 0 for a state without terms
+	fence  *push.Fence // keeps a pusher that no longer leads from writing to instances
+	state  StateStore
+	end    context.CancelCauseFunc // ends the term
+}
+
+func newRunner(o Options, s core.State, fallback []byte, t term, now time.Time) *runner {
 	inbox := newInbox()
 	o.Report = inbox.reporting(o.Report)
-	r := &runner{Options: o, machine: core.New(o.settings(), s, fallback, now), services: o.services(), inbox: inbox}
+	r := &runner{Options: o, machine: core.New(o.settings(), s, fallback, now), services: o.services(t), inbox: inbox}
+	r.machine.Lead(t.number)
 	if o.eventsTo != nil {
 		r.eventLog = newEventLog(o.eventsTo, o.settings(), s, o.Log, now)
+		r.eventLog.first.Term = &t.number
 	}
 	return r
 }
 
-// lead has the pusher lead in a term, 0 where there are none, before any instance has joined. It
-// ends when end is called, or the fence says so.
-func (r *runner) lead(number int64, fence *push.Fence, end context.CancelCauseFunc) {
-	r.machine.Lead(number)
-	if r.eventLog != nil {
-		r.eventLog.first.Term = &number
-	}
-	r.services.fence, r.services.end = fence, end
-	r.services.connections = instance.New(r.connectionOptions(), fence)
-}
-
-// run begins with the instances, and goes on until ctx is done and all that it started
-// has ended.
+// run leads a fleet until ctx is done and everything that it started has ended.
 func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 	ctx, cancel := context.WithCancel(ctx)
 	if r.cache() != "" {
@@ -261,7 +257,7 @@ func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 	}
 	r.loop(ctx)
 	cancel()
-	// Effects and sources end as their context did. What they had to say is saved.
+	// Effects and sources end with their context. Their last events go into the last save.
 	ended := make(chan struct{})
 	go func() {
 		r.inbox.jobs.Wait()
@@ -274,7 +270,7 @@ func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 		case <-ended:
 			r.takeWaiting()
 			r.machine.Take(time.Now(), r.waiting...)
-			// How it ended is noted as trouble, and there is nobody left to tell.
+			// An error of this save is noted as trouble, and is not reported any more.
 			r.machine.Take(time.Now(), save(ctx, r.services.stateStore, r.machine.LastSave(time.Now())))
 			r.services.observer.Tell(r.machine.Told()...)
 			r.services.observer.End()
@@ -304,8 +300,7 @@ func (r *runner) loop(ctx context.Context) {
 	}
 }
 
-// step takes a step with the events that are waiting, tells people of it, and has carried out what
-// it decided.
+// step takes a step with the waiting events, reports it, and starts its effects.
 func (r *runner) step(ctx context.Context, now time.Time) {
 	if r.Leader != nil {
 		if holder := r.Leader.Holder(); holder != r.holder {
@@ -332,11 +327,11 @@ func (r *runner) step(ctx context.Context, now time.Time) {
 	}
 }
 
-// levelEvent is the level at which the log has every event: below debug, as there are
-// several for each instance and second.
+// levelEvent is the level at which every event is logged. It is below debug, since there are several
+// events for each instance and second.
 const levelEvent = slog.LevelDebug - 4
 
-// take has an event wait for the next step.
+// take adds an event to those that wait for the next step.
 func (r *runner) take(ev core.Event) {
 	if r.Log.Enabled(context.Background(), levelEvent) {
 		r.Log.Log(context.Background(), levelEvent, "event", "event", ev.String())
@@ -362,7 +357,7 @@ func (b inbox) watchFleet(ctx context.Context, o Options, files []string) {
 		watching, cancel := context.WithCancel(ctx)
 		changed := o.watch(watching, files...)
 		for watched := files; slices.Equal(watched, files); {
-			// What changed before the watch began is seen now.
+			// Read after the watch began, so that no change is missed.
 			f, err := fleet.Read(o.Fleet)
 			b.sendUntil(ctx, core.FleetRead{Fleet: f, Err: err})
 			if len(f.Files) > 0 {
@@ -379,7 +374,7 @@ func (b inbox) watchFleet(ctx context.Context, o Options, files []string) {
 	}
 }
 
-// watchCluster sends what changes in the cluster, until ctx is done.
+// watchCluster sends the changes in the cluster, until ctx is done.
 func (b inbox) watchCluster(ctx context.Context, c Cluster) {
 	for {
 		select {
@@ -391,17 +386,17 @@ func (b inbox) watchCluster(ctx context.Context, c Cluster) {
 	}
 }
 
-// follower is a store that tells when it may have changed.
+// follower is a store that reports when it may have changed.
 type follower interface {
 	// Follow calls changed after each change, until ctx is done.
 	Follow(ctx context.Context, changed func())
 }
 
-// calm is the least time from one look into the store to the next, however often it tells of changes.
+// calm is the least time between two looks into the store, however often it reports changes.
 const calm = 100 * time.Millisecond
 
-// watchStore looks into the store again and again, and whenever it may have changed,
-// where it tells.
+// watchStore looks into the store at each poll interval. If the store is a follower, it also looks
+// whenever the store may have changed.
 func (b inbox) watchStore(ctx context.Context, o Options) {
 	changed := make(chan struct{}, 1)
 	if s, ok := o.Store.(follower); ok {
@@ -442,12 +437,12 @@ func (b inbox) watchStore(ctx context.Context, o Options) {
 
 // Leader is what the pusher needs of an election. See package internal/election.
 type Leader interface {
-	// Term returns a context for what only the leader may do, which ends with the term,
-	// and false if this pusher does not lead. End is called when that is done.
+	// Term returns a context for what only the leader may do. It ends with the term. Leading is false
+	// if this pusher does not lead. The caller calls end when it no longer uses the context.
 	Term(ctx context.Context) (during context.Context, end context.CancelFunc, leading bool)
 	// Leads returns nil while this pusher leads.
 	Leads() error
-	// Holder names who was last seen to lead.
+	// Holder names the last known leader.
 	Holder() string
 	// Changed receives when this pusher may have begun or ceased to lead.
 	Changed() <-chan struct{}
@@ -455,9 +450,9 @@ type Leader interface {
 	Trouble() error
 }
 
-// The waits after a term that ended with an error. Whoever has taken the state while this
-// pusher led was elected by another Lease: somebody has to look at that, and two that take
-// turns serve nobody.
+// The waits after a term that ended with an error. A pusher that took the state while this one led
+// was elected by another Lease. A person has to fix that, and two pushers that take the state from
+// each other in turn help nobody.
 const (
 	leadRetry  = 10 * time.Second
 	takenRetry = time.Minute
@@ -471,14 +466,14 @@ func leadAgain(err error, now time.Time) time.Time {
 	return now.Add(leadRetry)
 }
 
-// candidate is a pusher that leads now and then.
+// candidate is a pusher that leads while it is elected.
 type candidate struct {
 	Options
 	troubles   observe.Troubles
-	conditions []metav1.Condition // while it waits for its turn
+	conditions []metav1.Condition // while it stands by
 }
 
-// run leads whenever it is this pusher's turn, until ctx is done.
+// run leads whenever this pusher is elected, until ctx is done.
 func (c *candidate) run(ctx context.Context) error {
 	if _, err := fleet.Read(c.Fleet); err != nil {
 		return err
@@ -510,7 +505,7 @@ func (c *candidate) run(ctx context.Context) error {
 	return nil
 }
 
-// term leads for as long as that lasts, if it is this pusher's turn.
+// term leads until the term ends, if this pusher is elected.
 func (c *candidate) term(ctx context.Context) error {
 	during, end, leading := c.Leader.Term(ctx)
 	defer end()
@@ -521,14 +516,13 @@ func (c *candidate) term(ctx context.Context) error {
 	metrics := &termMetrics{Registerer: o.Metrics}
 	defer metrics.end()
 	o.Metrics = metrics
-	return lead(during, o)
+	return runTerm(during, o)
 }
 
-// note notes what keeps a pusher that does not lead from its work.
+// note notes why a pusher that stands by could not lead.
 func (c *candidate) note(about string, err error, now time.Time) { c.troubles.Set(about, err, now) }
 
-// termMetrics are registered for the time of a term: a pusher that stands by has nothing
-// to say of the fleet.
+// termMetrics are registered during a term only: a pusher that stands by knows nothing of the fleet.
 type termMetrics struct {
 	prometheus.Registerer
 	all []prometheus.Collector

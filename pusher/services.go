@@ -28,11 +28,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
-// The times that nobody had to set so far.
-const viewTimeout = 30 * time.Second // of the store
+// viewTimeout bounds one look into the store, or one change of its channel.
+const viewTimeout = 30 * time.Second
 
-// services is what effects are carried out with. The runner has them, and nothing that decides
-// does.
+// services has what effects need to be carried out: stores, clients and connections. Only the runner
+// has them; the machine does not.
 type services struct {
 	store      Store
 	cache      string // the folder with the snapshots in use, "" for none
@@ -40,29 +40,31 @@ type services struct {
 	stateStore StateStore
 	cluster    Cluster                              // nil: there is none
 	pods       func() (kubernetes.Interface, error) // nil: there is no cluster
-	fence      *push.Fence                          // nil: there is none
-	end        context.CancelCauseFunc              // of the term, nil where others do not lead
+	fence      *push.Fence
+	end        context.CancelCauseFunc // ends the term
 	log        *slog.Logger
 	observer   *observe.Observer
 
 	credentials credentialsMaker
 	connections *instance.Connections
-	podsWatched context.CancelFunc // ends the watch of pods that there is
+	podsWatched context.CancelFunc // ends the current watch of pods
 }
 
-func (o Options) services() *services {
+func (o Options) services(t term) *services {
 	return &services{
-		store: o.Store, cache: o.cache(), identity: o.Identity, stateStore: o.stateStore(), cluster: o.Cluster, pods: o.Pods,
-		log: o.Log, credentials: credentialsMaker{o.MakeCredentials, o.CredentialsMetrics, o.Log}, observer: observe.New(o.observed()), connections: instance.New(o.connectionOptions(), nil),
+		store: o.Store, cache: o.cache(), identity: o.Identity, stateStore: t.state, cluster: o.Cluster, pods: o.Pods,
+		fence: t.fence, end: t.end, log: o.Log, credentials: credentialsMaker{o.MakeCredentials, o.CredentialsMetrics, o.Log},
+		observer: observe.New(o.observed()), connections: instance.New(o.connectionOptions(), t.fence),
 	}
 }
 
-// job is how an effect is carried out, which may take long. What there is to know goes back as
-// events: one at the end, or several from an effect that watches something.
+// job carries out an effect, and may take long. It sends one event at its end, or several if it
+// watches something.
 type job func(ctx context.Context, send func(core.Event))
 
-// job returns how to carry out an effect, nil for one that is carried out by then. It is called in
-// the order in which effects were decided, and waits for nothing. Context ctx ends with the pusher.
+// job returns the job of an effect, or nil if it has carried the effect out already. The caller calls
+// it in the order in which the effects were decided. It waits for nothing. Context ctx ends with the
+// pusher.
 func (s *services) job(ctx context.Context, x core.Effect) job {
 	switch x := x.(type) {
 	case core.OnInstance:
@@ -103,20 +105,18 @@ func (s *services) job(ctx context.Context, x core.Effect) job {
 		s.cluster.Want(x.Wanted)
 		return nil
 	case core.EndTerm:
-		if s.end != nil {
-			s.end(x.Why)
-		}
+		s.end(x.Why)
 		return nil
 	}
 	panic(fmt.Sprintf("an effect of a kind that is not known: %T", x))
 }
 
-// one is a job that ends with an event.
+// one makes a job that sends one event.
 func one(run func(context.Context) core.Event) job {
 	return func(ctx context.Context, send func(core.Event)) { send(run(ctx)) }
 }
 
-// trace begins the span of a push or an update.
+// trace begins the span of a push or an update. For other effects it returns ctx.
 func (s *services) trace(ctx context.Context, x instance.Effect) context.Context {
 	switch x := x.(type) {
 	case instance.Push:
@@ -127,8 +127,8 @@ func (s *services) trace(ctx context.Context, x instance.Effect) context.Context
 	return ctx
 }
 
-// open returns the certificates that a snapshot carries, or those beside it. The file of identities
-// is read each time, as it may be another by now.
+// open returns the certificates that a snapshot carries, or those beside it. It reads the file of
+// identities each time, since it may have changed.
 func (s *services) open(ctx context.Context, of snapshots.Snapshot) (map[string][]byte, error) {
 	if slices.ContainsFunc(binding.VersionsOf(of), func(ref snapshots.CertificateRef) bool { return ref.Mode == snapshots.ModeCompanion }) {
 		return companions(ctx, s.store, of.ID())
@@ -143,8 +143,7 @@ func (s *services) open(ctx context.Context, of snapshots.Snapshot) (map[string]
 	return identities.Certificates(of)
 }
 
-// reject notes a failure in the channel. The digest is that of the snapshot, which is read again
-// where it is no longer at hand.
+// reject notes a failure in the channel. If the effect has no digest, it reads the snapshot for it.
 func reject(ctx context.Context, store Store, place string, w core.WriteRejection) error {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
@@ -167,7 +166,8 @@ func reject(ctx context.Context, store Store, place string, w core.WriteRejectio
 	return nil
 }
 
-// save saves the state though the pusher ends: it is not known how far an interrupted save came.
+// save saves the state even if the pusher ends meanwhile, since nobody would know whether an
+// interrupted save was made.
 func save(ctx context.Context, k StateStore, x core.SaveState) core.SaveEnded {
 	if x.Err != nil {
 		return core.SaveEnded{Err: x.Err}
@@ -181,7 +181,7 @@ func save(ctx context.Context, k StateStore, x core.SaveState) core.SaveEnded {
 	return core.SaveEnded{Err: err, Taken: errors.Is(err, statestore.ErrTaken)}
 }
 
-// raise raises the term, and with it the fence.
+// raise raises the term in the state store and in the fence.
 func (s *services) raise(ctx context.Context, x core.RaiseTerm) core.Event {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.SaveTimeout)
 	defer cancel()
@@ -194,7 +194,7 @@ func (s *services) raise(ctx context.Context, x core.RaiseTerm) core.Event {
 
 var errNoCluster = errors.New("the fleet has pods, and no cluster is known to look for them in")
 
-// watchPods looks for the pods of a fleet until others are looked for.
+// watchPods returns the job that looks for the pods of a fleet until the next call.
 func (s *services) watchPods(ctx context.Context, pods *fleet.Pods) job {
 	if s.podsWatched != nil {
 		s.podsWatched()
@@ -242,7 +242,7 @@ func companions(ctx context.Context, store Store, id snapshots.ID) (map[string][
 	return keeps.Companions(ctx, id)
 }
 
-// newFallback returns what makes the fallback certificate.
+// newFallback returns the function that makes the fallback certificate.
 func newFallback(now time.Time) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		certificate, key, err := credentials.SelfSigned(x509.Certificate{
@@ -258,14 +258,14 @@ func newFallback(now time.Time) func() ([]byte, error) {
 	}
 }
 
-// credentialsMaker fills and renews Secrets that a fleet's file names, while this pusher leads.
+// credentialsMaker fills and renews Secrets that the fleet's file names, while this pusher leads.
 type credentialsMaker struct {
 	secrets []string
 	metrics *credentials.Metrics
 	log     *slog.Logger
 }
 
-// run goes on until ctx is done, and tells what is wrong.
+// run goes on until ctx is done, and sends events about errors.
 func (m credentialsMaker) run(ctx context.Context, client kubernetes.Interface, pods fleet.Pods, send func(core.Event)) {
 	if len(m.secrets) == 0 {
 		return
@@ -276,8 +276,8 @@ func (m credentialsMaker) run(ctx context.Context, client kubernetes.Interface, 
 	}).Run(ctx, func(err error) { send(core.CredentialsMade{Of: pods, Err: err}) })
 }
 
-// WantedCredentials returns what Secrets of these names are to hold, which a fleet's file has
-// to name.
+// WantedCredentials returns what the Secrets of these names should hold. The fleet's file has to name
+// each of them.
 func WantedCredentials(pods fleet.Pods, names []string) ([]credentials.Wanted, error) {
 	var out []credentials.Wanted
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {

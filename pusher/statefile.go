@@ -4,17 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/hapsnap/hapsnap/internal/wholefile"
-	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/report"
@@ -26,26 +21,27 @@ import (
 // StateStore keeps the state of a pusher over restarts, for one pusher at a time. One
 // goroutine calls it.
 type StateStore interface {
-	// Take makes this pusher the one that saves, and returns what was kept. Fallback
-	// makes the fallback certificate, if none was.
+	// Take makes this pusher the one that may save, and returns what was kept. If no fallback
+	// certificate was kept, it calls fallback to make one.
 	Take(ctx context.Context, fallback func() ([]byte, error)) (statestore.Taken, error)
 	// Save keeps a state, or returns [statestore.ErrTaken] if another pusher has taken it.
 	Save(ctx context.Context, state []byte) error
-	// Raise makes the term higher than one that was met, on the same condition.
+	// Raise raises the term above another one, on the same condition as Save.
 	Raise(ctx context.Context, above int64) (term int64, err error)
-	// Release lets another pusher take the state, where one could not before.
+	// Release lets another pusher take the state, if the store kept others from it.
 	Release()
 	String() string
 }
 
-// secretsStore is a state store that also keeps what Secrets of a cluster held, apart from the state
-// and from the people who may read that. A file is none: what Secrets hold stays in Secrets.
+// secretsStore is a state store that also keeps what Secrets of a cluster held. It keeps that apart
+// from the state, which more people may read. A file is no secretsStore: what Secrets hold stays in
+// Secrets.
 type secretsStore interface {
 	KeepSecrets(ctx context.Context, data []byte) error
 }
 
-// remembering returns the options with a cluster that remembers what Secrets hold, if the state
-// store can keep that, and the function that has to run for it.
+// remembering returns the options with a cluster that remembers what Secrets hold, and the function
+// that has to run for that. If the state store cannot keep Secrets, it changes nothing.
 func (o Options) remembering(k StateStore, before []byte) (Options, func(context.Context)) {
 	stateStore, ok := k.(secretsStore)
 	if !ok || o.Cluster == nil {
@@ -62,7 +58,7 @@ func (o Options) remembering(k StateStore, before []byte) (Options, func(context
 	return o, memory.Keep
 }
 
-// stateStore returns the store of the state: a file if no other is set.
+// stateStore returns the store of the state: a file unless another store is set.
 func (o Options) stateStore() StateStore {
 	if o.StateStore != nil {
 		return o.StateStore
@@ -78,8 +74,8 @@ func (o Options) cache() string {
 	return o.Cache
 }
 
-// readState reads a state file. One that is not there is a new state; one that
-// cannot be read is an error, for to forget is not safe.
+// readState reads a state file. If there is none, it returns a new state. A file that cannot be read
+// is an error, since a pusher that forgets its state is not safe.
 func readState(file string) (core.State, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,13 +87,13 @@ func readState(file string) (core.State, error) {
 	return core.ParseState(data, file)
 }
 
-// saveState saves a state before there is a machine that has it saved.
+// saveState saves a state before the machine exists.
 func saveState(ctx context.Context, k StateStore, s core.State) error {
 	data, err := s.Encoded()
 	return save(ctx, k, core.SaveState{Data: data, Err: err}).Err
 }
 
-// place names the place of the state, for other machines too.
+// place names the place of the state, so that it also means something on other hosts.
 func place(k StateStore) string {
 	if f, ok := k.(*statestore.File); ok {
 		return f.Place()
@@ -112,13 +108,13 @@ func newStateID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// ErrNoState is returned for a state that is not there: no pusher ever ran with it.
+// ErrNoState is returned for a state file that does not exist: no pusher has run with it.
 var ErrNoState = errors.New("there is no state file")
 
 // ErrNotState is [core.ErrNotState].
 var ErrNotState = core.ErrNotState
 
-// readFile returns what is in a state file.
+// readFile returns the content of a state file.
 func readFile(file string) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +126,7 @@ func readFile(file string) ([]byte, error) {
 	return data, nil
 }
 
-// ReadStatus reads the status from a state file, of a pusher that runs or ran.
+// ReadStatus reads the status from a state file. The pusher need not run.
 func ReadStatus(file string) (report.Status, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -139,9 +135,8 @@ func ReadStatus(file string) (report.Status, error) {
 	return core.ParseStatus(data, file)
 }
 
-// InUse returns the snapshots that a pusher may need of its store, and what for,
-// from its state file: it need not run. [ErrNoState] is returned for a file that
-// is not there.
+// InUse reads from a state file which snapshots the pusher may need from its store, and what for. The
+// pusher need not run. It returns [ErrNoState] if the file does not exist.
 func InUse(file string) (map[snapshots.ID]string, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -150,7 +145,7 @@ func InUse(file string) (map[snapshots.ID]string, error) {
 	return ParseInUse(data, file)
 }
 
-// ParseInUse is InUse of a state that was read from a place.
+// ParseInUse is InUse for a state that was read from a place.
 func ParseInUse(data []byte, place string) (map[snapshots.ID]string, error) {
 	s, err := core.ParseState(data, place)
 	if err != nil {
@@ -159,21 +154,21 @@ func ParseInUse(data []byte, place string) (map[snapshots.ID]string, error) {
 	return s.InUse(), nil
 }
 
-// rememberer is a store that finds out when it went back, if it is told what was seen of it.
+// rememberer is a store that detects a rewind if it knows what was seen of it before.
 type rememberer interface {
 	Remember(seen channel.Seen)
 }
 
-// remember gives a store what was seen of it before a restart, or by the pusher that led
-// before. A pusher without a state believes what it finds.
+// remember gives a store what was seen of it before a restart, or by the previous leader. A pusher
+// without a state accepts what it finds.
 func remember(s Store, seen channel.Seen) {
 	if s, ok := s.(rememberer); ok {
 		s.Remember(seen)
 	}
 }
 
-// ReadSeen returns what a pusher has seen of its store, from its state file: it need not
-// run. [ErrNoState] is returned for a file that is not there.
+// ReadSeen reads from a state file what the pusher has seen of its store. The pusher need not run. It
+// returns [ErrNoState] if the file does not exist.
 func ReadSeen(file string) (channel.Seen, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -182,7 +177,7 @@ func ReadSeen(file string) (channel.Seen, error) {
 	return ParseSeen(data, file)
 }
 
-// ParseSeen is ReadSeen of a state that was read from a place.
+// ParseSeen is ReadSeen for a state that was read from a place.
 func ParseSeen(data []byte, place string) (channel.Seen, error) {
 	s, err := core.ParseState(data, place)
 	return s.Seen, err
@@ -191,112 +186,4 @@ func ParseSeen(data []byte, place string) (channel.Seen, error) {
 // ParseStatus returns the status in a state that was read from a place.
 func ParseStatus(data []byte, place string) (report.Status, error) {
 	return core.ParseStatus(data, place)
-}
-
-const (
-	// fetchTimeout bounds the reading of one snapshot.
-	fetchTimeout = time.Minute
-	// temporaryAge is how old what was left half-written on this machine's disk is before it is
-	// removed: other pushers may have the same folder.
-	temporaryAge = time.Hour
-)
-
-// fetch reads a snapshot from this machine's disk, else from the store.
-func fetch(ctx context.Context, store Store, dir string, id snapshots.ID) (snapshots.Snapshot, error) {
-	if s, err := readKept(dir, id); err == nil {
-		return s, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	s, err := store.Get(ctx, id)
-	if err != nil {
-		return snapshots.Snapshot{}, fmt.Errorf("read snapshot %s: %w", id, err)
-	}
-	return s, keep(dir, s)
-}
-
-// keep keeps a snapshot on this machine's disk. It is at hand in any case, but not after a
-// restart.
-func keep(dir string, s snapshots.Snapshot) error {
-	if err := keepOnDisk(dir, s); err != nil {
-		return &binding.NotKeptError{Cause: wholefile.OfFile(dir, err)}
-	}
-	return nil
-}
-
-func keptFile(dir string, id snapshots.ID) string { return filepath.Join(dir, id.String()+".json") }
-
-func readKept(dir string, id snapshots.ID) (snapshots.Snapshot, error) {
-	if dir == "" {
-		return snapshots.Snapshot{}, fs.ErrNotExist
-	}
-	data, err := os.ReadFile(keptFile(dir, id))
-	if err != nil {
-		return snapshots.Snapshot{}, err
-	}
-	var s snapshots.Snapshot
-	if err := json.Unmarshal(data, &s); err != nil {
-		return snapshots.Snapshot{}, err
-	}
-	if err := s.Verify(); err != nil {
-		return snapshots.Snapshot{}, err
-	}
-	if s.ID() != id {
-		return snapshots.Snapshot{}, fmt.Errorf("%w: %s is kept as %s", snapshots.ErrCorrupt, s.ID(), id)
-	}
-	return s, nil
-}
-
-func keepOnDisk(dir string, s snapshots.Snapshot) error {
-	if dir == "" {
-		return nil
-	}
-	data, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return wholefile.Replace(keptFile(dir, s.ID()), data)
-}
-
-// forget removes the snapshots on disk that are not needed.
-func forget(dir string, needed map[snapshots.ID]bool) {
-	if dir == "" {
-		return
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return // there are none
-	}
-	for _, entry := range entries {
-		id, err := snapshots.ParseID(strings.TrimSuffix(entry.Name(), ".json"))
-		if err == nil && !needed[id] {
-			_ = os.Remove(filepath.Join(dir, entry.Name()))
-		}
-	}
-}
-
-// KeptFolder returns the directory with the snapshots in use, beside a state file.
-func KeptFolder(state string) string { return state + ".snapshots" }
-
-// ErrNotKept is returned for a snapshot that is not beside the state of a pusher.
-var ErrNotKept = errors.New("the pusher has not kept it")
-
-// KeptSnapshot returns a snapshot with the content of another from the folder in which a
-// pusher keeps what is in use, verified. The error wraps [ErrNotKept] where it is not
-// among them.
-func KeptSnapshot(dir string, like snapshots.ID) (snapshots.Snapshot, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !os.IsNotExist(err) {
-		return snapshots.Snapshot{}, fmt.Errorf("read what the pusher has kept: %w", err)
-	}
-	for _, entry := range entries {
-		id, err := snapshots.ParseID(strings.TrimSuffix(entry.Name(), ".json"))
-		if err == nil && id.Short == like.Short {
-			return readKept(dir, id)
-		}
-	}
-	return snapshots.Snapshot{}, fmt.Errorf("%w in %s", ErrNotKept, dir)
 }

@@ -48,7 +48,7 @@ type Prepared struct {
 	listeners     []listener       // of HAProxy, with it
 	refused       RefusedEndpoints // of those that are recorded
 	Known         bool
-	Lacks         []string      // what it needs and the pusher cannot have; see decide.go
+	Lacks         []string      // what it needs and the pusher cannot have; core/needs.go has the rules
 	HardStopAfter time.Duration // see [rollout.Seen.HardStopAfter]
 	Err           error
 

@@ -2,8 +2,8 @@
 // that snapshots name, and says what changed: one cache for all instances.
 //
 // The snapshots in use decide what it watches ([Plan]): the EndpointSlices of their
-// namespaces, and each Secret by its name. [kubewatch.Rules] returns the permissions that
-// the same plan needs, and no others. The package keeps only the fields of objects that it uses.
+// namespaces, and each Secret by its name. [EndpointRules] and [SecretRules] have the permissions
+// that this takes. The package keeps only the fields of objects that it uses.
 //
 // It promises to keep objects as they were while they cannot be reached: an object is gone
 // only if the API server says so. It tells an object that was deleted from one that was

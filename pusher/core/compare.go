@@ -14,17 +14,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// What is taken of a check that says nothing of itself, as HAProxy does.
+// HAProxy's defaults for checks.
 const (
 	defaultInter = 2 * time.Second
 	defaultFall  = 3
 )
 
-// compareBackends returns the backends of a good snapshot, and what a target changes of
-// them: their servers, by what the section says, the defaults, global or resolvers, or a
-// file or another section that it names; or the requests that reach them, by what frontends
-// and maps say. A change of a frontend that names no backend, such as of a header, is about
-// all of them.
+// compareBackends returns the backends of a good snapshot, and what a target changes for each. A
+// backend is Changed if its section, its defaults, global, resolvers, or a file or section that it
+// names differs. It is Reached by a change of frontends or maps that concerns requests to it. A
+// changed line of a frontend that names no backend, such as of a header, concerns all backends.
 func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend {
 	was, is := readOutline(good.Config()), readOutline(target.Config())
 	c := comparing{was: was, is: is, out: map[string]rollout.Backend{}}
@@ -33,7 +32,7 @@ func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend
 		other, kept := is.backends[name]
 		c.out[name] = rollout.Backend{Changed: common || !kept || s.text() != other.text(), Check: s.checkTime()}
 	}
-	// Frontends that come or go change what reaches a backend.
+	// Frontends that are new or gone change which requests reach a backend.
 	names := maps.Clone(c.was.frontends)
 	maps.Copy(names, c.is.frontends)
 	for name := range names {
@@ -57,15 +56,14 @@ func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend
 	return c.out
 }
 
-// comparing is a comparison under way.
+// comparing is a comparison in progress.
 type comparing struct {
 	was, is outline
 	out     map[string]rollout.Backend
-	all     bool // requests of all backends are treated otherwise
+	all     bool // a change concerns requests to all backends
 }
 
-// named looks at the sections that differ and that others name, such as lists of users and
-// applications.
+// named compares sections that other sections name, such as user lists and applications.
 func (c *comparing) named() {
 	was, is := c.was.texts(), c.is.texts()
 	sections, changed := maps.Clone(was), map[string]bool{}
@@ -87,7 +85,7 @@ func (c *comparing) named() {
 	c.all = c.all || c.was.inFrontends(names)
 }
 
-// backendsWith returns the backends of which something is so.
+// backendsWith returns the backends whose section in the good snapshot matches.
 func (c *comparing) backendsWith(is func(*configSection) bool) (out []string) {
 	for name := range c.out {
 		if is(c.was.backends[name]) {
@@ -103,8 +101,8 @@ func (c *comparing) change(backend string) {
 	c.out[backend] = b
 }
 
-// files looks at the files that differ, by who names them: a backend, or something that
-// requests pass before they come to one.
+// files compares files. A difference concerns the backends that name the file, or the requests that
+// frontends handle with it.
 func (c *comparing) files(was, is []snapshots.File) {
 	before := map[string][]byte{}
 	for _, f := range was {
@@ -139,7 +137,7 @@ func (c *comparing) files(was, is []snapshots.File) {
 	}
 }
 
-// reached marks the backends that lines name; a line that names none is about all.
+// reached marks the backends that lines name. A line that names none concerns all.
 func (c *comparing) reached(lines []string) {
 	for _, line := range lines {
 		named := false
@@ -154,11 +152,11 @@ func (c *comparing) reached(lines []string) {
 	}
 }
 
-// betweenWords tells what separates names in lines, also those in arguments such as that of
+// betweenWords reports whether a rune separates names in a line, also in arguments such as that of
 // http_auth.
 func betweenWords(r rune) bool { return strings.ContainsRune(" \t\n\",(){}'", r) }
 
-// differing returns the lines that only one of two lists has, or has more often.
+// differing returns the lines that one of two lists has more often than the other, sorted.
 func differing(a, b []string) []string {
 	count := map[string]int{}
 	for _, line := range a {
@@ -176,23 +174,23 @@ func differing(a, b []string) []string {
 	return out
 }
 
-// outline is a haproxy.cfg by its sections.
+// outline is a haproxy.cfg divided into sections.
 type outline struct {
 	backends, frontends map[string]*configSection // a listen is both
 	others              []*configSection
 }
 
-// configSection is a section with the defaults that it takes.
+// configSection is a section and the defaults that it inherits.
 type configSection struct {
 	keyword string
 	name    string
-	own     []string // its lines, without comments that HAProxy alone ignores
+	own     []string // its lines, without comments other than directives
 	takes   *configSection
 
-	whole string // of text
+	whole string // the cached result of text
 }
 
-// readOutline reads a haproxy.cfg, which HAProxy has accepted.
+// readOutline reads a haproxy.cfg that HAProxy has accepted.
 func readOutline(config []byte) outline {
 	out := outline{backends: map[string]*configSection{}, frontends: map[string]*configSection{}}
 	defaults := map[string]*configSection{}
@@ -228,8 +226,8 @@ func readOutline(config []byte) outline {
 	return out
 }
 
-// writtenWords returns the words of a line as they are written, with one space between
-// them. Of comments it returns directives only.
+// writtenWords returns the words of a line as they are written, with one space between them. For a
+// comment it returns "", unless it is a directive.
 func writtenWords(line haproxycfg.Line) string {
 	if line.First() == "" {
 		if words := strings.Fields(string(line.Text)); len(words) > 0 && words[0] == "#hapsnap" {
@@ -259,8 +257,8 @@ func (s *configSection) text() string {
 	return s.whole
 }
 
-// texts returns what sections say that others name, by their keyword and name. What is
-// common to all is not among them.
+// texts returns the text of the sections that others can name, by keyword and name. It leaves out
+// the common sections.
 func (o outline) texts() map[string]string {
 	out := map[string]string{}
 	for _, s := range o.others {
@@ -275,7 +273,7 @@ func (o outline) inFrontends(is func(*configSection) bool) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(o.frontends)), is)
 }
 
-// common returns what the servers of all backends depend on.
+// common returns the text of the sections on which the servers of all backends depend.
 func (o outline) common() string {
 	var b strings.Builder
 	for _, s := range o.others {
@@ -290,8 +288,8 @@ func (s *configSection) isCommon() bool {
 	return slices.Contains([]string{"global", "resolvers", "crt-store"}, s.keyword)
 }
 
-// checkTime returns how long a server of the section that is dead counts as up at most:
-// until as many checks failed as it takes, and one more, for checks do not begin at once.
+// checkTime returns how long a dead server of the section may count as up: the time of the checks
+// that have to fail, and of one more, since checks do not begin at once.
 func (s *configSection) checkTime() time.Duration {
 	inter, fall := time.Duration(0), 0
 	for _, line := range s.lines() {
@@ -316,5 +314,5 @@ func (s *configSection) checkTime() time.Duration {
 	if fall == 0 {
 		fall = defaultFall
 	}
-	return time.Duration(fall+1)*inter + time.Second // times are told in whole seconds
+	return time.Duration(fall+1)*inter + time.Second // HAProxy reports times in whole seconds
 }

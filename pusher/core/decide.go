@@ -13,15 +13,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// decision is what the channel asks for, and by which wish.
+// decision is what the channel asks for, with the intent that tells one order of a person from another.
 type decision struct {
 	channel.Decision
 	Intent string
 }
 
-// decide returns what should run. Failures that the channel does not show yet
-// count as if it did, for it may be out of reach; but what failed under one pin
-// is no reason against a later one.
+// decide returns what should run. The channel may be out of reach, so failures that it does not show
+// yet count as rejections too. A failure under one pin does not count against a later pin.
 func decide(view channel.View, failed []rollout.Failure, now time.Time) decision {
 	d := channel.Want(view, now)
 	intent := intentOf(d, view.Channel)
@@ -37,14 +36,14 @@ func decide(view channel.View, failed []rollout.Failure, now time.Time) decision
 	return decision{d, intentOf(d, view.Channel)}
 }
 
-// rejectionOf returns what the channel is to say of a failure.
+// rejectionOf returns the rejection with which the channel should note a failure.
 func rejectionOf(f rollout.Failure, digest snapshots.Digest, fleet string) channel.Rejection {
 	return channel.Rejection{
 		Digest: digest, Snapshot: f.Snapshot, Reason: report.FirstLine(f.Reason, 300), At: f.At, Fleet: fleet, Failed: true, Good: f.Good,
 	}
 }
 
-// intentOf tells one wish from another, also where both name the same snapshot.
+// intentOf returns a text that differs between two pins or overrides, even if they name the same snapshot.
 func intentOf(d channel.Decision, c channel.Channel) string {
 	switch {
 	case d.Because == channel.BecausePin && c.Spec.Pin != nil:
@@ -61,8 +60,8 @@ func overrideIntent(o *channel.Override) string {
 	return "override " + o.Expires.UTC().Format(time.RFC3339)
 }
 
-// wishes returns what people named in the channel, what comes first before the other.
-// A pause and a rejection take nothing away from it.
+// wishes returns the snapshots that people named in the channel: an override, then a pin. A pause or
+// a rejection removes none of them.
 func wishes(c channel.Channel, now time.Time) []rollout.Wish {
 	var out []rollout.Wish
 	if o := c.Spec.Override; o != nil && now.Before(o.Expires) {
@@ -74,13 +73,13 @@ func wishes(c channel.Channel, now time.Time) []rollout.Wish {
 	return out
 }
 
-// digestLike returns a digest that the snapshot's name stands for. It is only
-// good for being compared with names.
+// digestLike returns a digest that begins like the one in the snapshot's name. Only its short form
+// may be compared.
 func digestLike(id snapshots.ID) snapshots.Digest {
 	return snapshots.Digest("sha256:" + id.Short + strings.Repeat("0", 64-len(id.Short)))
 }
 
-// followOverride tells of the end of an override that nobody ended: nothing in the channel changes then.
+// followOverride reports an override that expired. The channel does not change then, so nothing else shows it.
 func (m *Machine) followOverride(now time.Time) {
 	if !m.viewRead || !m.leadership.leadsFleet(now) {
 		return
@@ -93,8 +92,8 @@ func (m *Machine) followOverride(now time.Time) {
 	if sameOverride(was, inForce) {
 		return
 	}
-	// One that a person ended before its time is gone, or another one is there. One that was over may have
-	// been tidied away since.
+	// If a person ended the override before its time, it is gone from the channel or replaced. An expired one
+	// may have been removed from the channel since.
 	if inForce == nil && !now.Before(was.Expires) && (there == nil || sameOverride(was, there)) {
 		text := fmt.Sprintf("the override to %s%s has expired", was.Snapshot, channel.Said(was.By, ""))
 		m.tell(observe.Event{Log: "override has expired", Keys: []any{"by", was.By}, Reason: "OverrideExpired", Text: text, Snapshot: was.Snapshot}, now)
@@ -117,7 +116,7 @@ func rejected(v channel.View) []string {
 	return out
 }
 
-// order returns what a person said of a rollout, as the rollout hears it.
+// order returns an order of a person, in the form that the rollout takes.
 func order(o *channel.Order) rollout.Order {
 	if o == nil {
 		return rollout.Order{}
@@ -134,7 +133,7 @@ type rejecting struct {
 	after    time.Time // not before
 }
 
-// reject writes the failures into the channel that it does not show yet.
+// reject begins to write a failure into the channel if the channel does not show it yet.
 func (r *rejecting) reject(now time.Time) {
 	named := wishes(r.view.Channel, now)
 	failures := slices.DeleteFunc(r.state.Rollout.Unrecorded(), func(f rollout.Failure) bool { return f.Withdrawn(named) })

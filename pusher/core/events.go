@@ -14,10 +14,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Event is something that a machine learns: what a source says, or how an effect ended. It
-// is a value, which the log and tests can print.
+// Event is something that a machine learns: what a source says, or how an effect ended. It is a
+// value that logs and tests can print.
 type Event interface {
-	// apply has the machine take the event. It waits for nothing.
+	// apply writes the event into the machine. It waits for nothing.
 	apply(m *Machine, now time.Time)
 	// String says what happened, and to whom. It contains no secrets.
 	String() string
@@ -44,7 +44,7 @@ type LiveRead struct {
 	Err  error
 }
 
-func (l LiveRead) apply(m *Machine, now time.Time) { m.following.takeLive(l.Live, l.Err, now) }
+func (l LiveRead) apply(m *Machine, now time.Time) { m.liveData.takeLive(l.Live, l.Err, now) }
 
 func (l LiveRead) String() string {
 	return observe.Describe("live objects read", "services", len(l.Live.Endpoints), "certificates", len(l.Live.Certificates), "err", l.Err)
@@ -62,7 +62,7 @@ func (f FleetRead) String() string {
 	return observe.Describe("fleet read", "fleet", f.Fleet.Name, "instances", len(f.Fleet.Instances), "err", f.Err)
 }
 
-// PodsFound is what discovery knows of the pods that are looked for.
+// PodsFound is the list of pods that discovery found.
 type PodsFound struct {
 	Of    fleet.Pods
 	Found []fleet.Instance
@@ -102,20 +102,20 @@ func (s StatusWritten) String() string { return observe.Describe("status written
 // ClusterChanged is what changed in the cluster since the last time.
 type ClusterChanged struct{ Change cluster.Change }
 
-func (c ClusterChanged) apply(m *Machine, now time.Time) { m.following.takeCluster(c.Change, now) }
+func (c ClusterChanged) apply(m *Machine, now time.Time) { m.liveData.takeCluster(c.Change, now) }
 
 func (c ClusterChanged) String() string {
 	return observe.Describe("cluster changed", "services", len(c.Change.Endpoints), "secrets", len(c.Change.Secrets), "status", c.Change.Status != nil)
 }
 
-// LeaderSeen is that another pusher than before, or this one, was last seen to lead.
+// LeaderSeen says that the leader has changed, as far as this pusher knows.
 type LeaderSeen struct{ Holder string }
 
 func (l LeaderSeen) apply(m *Machine, _ time.Time) { m.holder = l.Holder }
 
 func (l LeaderSeen) String() string { return observe.Describe("leader seen", "holder", l.Holder) }
 
-// SnapshotRead is the end of a read of a snapshot, or of keeping it on disk once more.
+// SnapshotRead is the end of reading a snapshot, or of keeping it on disk again.
 type SnapshotRead struct {
 	ID       snapshots.ID
 	Snapshot snapshots.Snapshot
@@ -130,15 +130,15 @@ func (s SnapshotRead) String() string {
 	return observe.Describe("snapshot read", "snapshot", s.ID, "err", s.Err)
 }
 
-// SnapshotsForgotten is the end of removing snapshots from this machine's disk.
+// SnapshotsForgotten is the end of removing snapshots from this host's disk.
 type SnapshotsForgotten struct{}
 
 func (SnapshotsForgotten) apply(m *Machine, _ time.Time) { m.supply.forgetting = nil }
 
 func (SnapshotsForgotten) String() string { return "snapshots forgotten" }
 
-// CertificatesOpened is the end of opening the certificates that a snapshot carries, which
-// are found by version.
+// CertificatesOpened is the end of decrypting the certificates that a snapshot carries. Found has
+// them by version.
 type CertificatesOpened struct {
 	ID    snapshots.ID
 	Found map[string][]byte
@@ -171,7 +171,7 @@ func (r RejectionWritten) String() string {
 // SaveEnded is the end of saving the state.
 type SaveEnded struct {
 	Err error
-	// Taken is set where it failed because another pusher has taken the state.
+	// Taken is set if it failed because another pusher has taken the state.
 	Taken bool
 }
 
@@ -189,8 +189,8 @@ func (r Raised) String() string {
 	return observe.Describe("term raised", "instance", r.Of.Name, "above", r.Above, "term", r.Term, "err", r.Err)
 }
 
-// Effect is something that a machine has decided to have done. It is a value, which names what it
-// concerns and has no handle of anything: the runner has what it takes to carry it out.
+// Effect is something that a machine has decided and the runner carries out. It is a value: it names
+// what it concerns, and holds no client or handle.
 type Effect interface {
 	// String says what is done, and to whom. It contains no secrets.
 	String() string
@@ -199,28 +199,28 @@ type Effect interface {
 // OnInstance is an effect of package instance.
 type OnInstance struct{ instance.Effect }
 
-// ReadSnapshot reads a snapshot from this machine's disk, else from the store. It ends with
-// [SnapshotRead].
+// ReadSnapshot reads a snapshot from this host's disk, or, if it is not there, from the store. It ends
+// with [SnapshotRead].
 type ReadSnapshot struct{ ID snapshots.ID }
 
 func (r ReadSnapshot) String() string { return observe.Describe("read snapshot", "snapshot", r.ID) }
 
-// KeepSnapshot keeps a snapshot on this machine's disk once more. It ends with [SnapshotRead].
+// KeepSnapshot tries again to keep a snapshot on this host's disk. It ends with [SnapshotRead].
 type KeepSnapshot struct{ Snapshot snapshots.Snapshot }
 
 func (k KeepSnapshot) String() string {
 	return observe.Describe("keep snapshot", "snapshot", k.Snapshot.ID())
 }
 
-// ForgetSnapshots removes the snapshots from this machine's disk that are not needed. It ends
-// with [SnapshotsForgotten].
+// ForgetSnapshots removes unneeded snapshots from this host's disk. It ends with
+// [SnapshotsForgotten].
 type ForgetSnapshots struct{ Needed map[snapshots.ID]bool }
 
 func (f ForgetSnapshots) String() string {
 	return observe.Describe("forget snapshots", "needed", len(f.Needed))
 }
 
-// OpenCertificates opens the certificates that a snapshot carries, or reads those beside it. It
+// OpenCertificates decrypts the certificates that a snapshot carries, or reads those beside it. It
 // ends with [CertificatesOpened].
 type OpenCertificates struct{ Snapshot snapshots.Snapshot }
 
@@ -232,7 +232,7 @@ func (o OpenCertificates) String() string {
 type WriteRejection struct {
 	Failure rollout.Failure
 	Fleet   string
-	// Digest is that of the snapshot, "" where it is no longer at hand.
+	// Digest is that of the snapshot, "" if the snapshot is no longer in the cache.
 	Digest snapshots.Digest
 	At     time.Time
 }
@@ -241,7 +241,7 @@ func (w WriteRejection) String() string {
 	return observe.Describe("write rejection", "snapshot", w.Failure.Snapshot, "reason", w.Failure.Reason)
 }
 
-// Edit rejects a snapshot of this digest in a channel, unless people named it anew meanwhile.
+// Edit rejects the digest in a channel, unless people have named the snapshot again since.
 func (w WriteRejection) Edit(c channel.Channel, digest snapshots.Digest) channel.Channel {
 	if w.Failure.Withdrawn(wishes(c, w.At)) {
 		return c
@@ -249,8 +249,8 @@ func (w WriteRejection) Edit(c channel.Channel, digest snapshots.Digest) channel
 	return c.Reject(rejectionOf(w.Failure, digest, w.Fleet))
 }
 
-// WatchPods looks for the pods of a fleet, nil for none, in place of those that were looked for
-// before. It sends [PodsFound] whenever others are found.
+// WatchPods looks for the pods of a fleet, nil for none, and ends the previous WatchPods. It sends
+// [PodsFound] for each change.
 type WatchPods struct{ Pods *fleet.Pods }
 
 func (w WatchPods) String() string {
@@ -260,12 +260,12 @@ func (w WatchPods) String() string {
 	return observe.Describe("watch pods", "namespace", w.Pods.Namespace)
 }
 
-// FollowCluster says what is needed of the cluster from now on.
+// FollowCluster says what to watch in the cluster from now on.
 type FollowCluster struct{ Wanted cluster.Wanted }
 
 func (f FollowCluster) String() string { return "follow cluster" }
 
-// SaveState saves the state, or says why there is none to be saved. It ends with [SaveEnded].
+// SaveState saves the encoded state. Err is set if it could not be encoded. It ends with [SaveEnded].
 type SaveState struct {
 	Data []byte
 	Err  error
@@ -273,7 +273,7 @@ type SaveState struct {
 
 func (s SaveState) String() string { return observe.Describe("save state", "bytes", len(s.Data)) }
 
-// RaiseTerm raises the term above one that was met on an instance. It ends with [Raised].
+// RaiseTerm raises the term above one that was found on an instance. It ends with [Raised].
 type RaiseTerm struct {
 	Above int64
 	Of    instance.Ref
@@ -283,8 +283,7 @@ func (r RaiseTerm) String() string {
 	return observe.Describe("raise term", "instance", r.Of.Name, "above", r.Above)
 }
 
-// EndTerm ends the time in which this pusher leads: another one has taken the state. It has no
-// end of its own.
+// EndTerm ends the term of this pusher, since another pusher has taken the state. No event follows.
 type EndTerm struct{ Why error }
 
 func (t EndTerm) String() string { return observe.Describe("end term", "why", t.Why) }

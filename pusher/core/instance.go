@@ -17,34 +17,33 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// instanceState is what is known of one instance. It is a value: what it takes to reach
-// the instance is in package instance.
+// instanceState is what is known of one instance. It is a value: package instance has the client.
 //
-// What the rollout has to remember of an instance for longer than the worker lives is in
-// [rollout.State]: what was pushed to it last, and what a rollout has changed of the fleet. That
-// is saved before a push begins, and this is found out anew.
+// [rollout.State] has what outlives the worker of an instance: what was pushed to it last, and what
+// a rollout changed. It is saved before a push begins. Most of instanceState is found out again after
+// a restart; kept is the rest.
 type instanceState struct {
 	fleet.Instance
 	joined int            // counts the connections under its name
 	known  instance.Known // of its haproxy.cfg and its worker, as of the last event
 
-	asked   bool // has answered, or failed to, at least once
-	info    dataplane.RuntimeInfo
-	named   named
-	told    time.Time // when that was asked for
-	started time.Time // when its worker began, by this machine's clock
-	died    time.Time // when it was last seen that its worker was replaced by nobody known
-	err     error     // why it is out of reach, nil if it is not
-	since   time.Time
+	asked     bool // has answered, or failed to answer, at least once
+	info      dataplane.RuntimeInfo
+	named     named
+	infoAsked time.Time // when info was asked for
+	started   time.Time // when its worker began, by this host's clock
+	died      time.Time // when the pusher last saw that the worker was replaced, and not by one of its jobs
+	err       error     // why it is out of reach, nil if it is not
+	since     time.Time
 
-	// matters are the snapshots that it should run, or may, by precedence.
+	// matters are the wanted snapshot, the target of the rollout and the good one, in this order.
 	matters []snapshots.ID
 
 	repairs  []time.Time      // the last ones of files and servers, oldest first
-	conflict *report.Conflict // over files and servers that is going on
+	conflict *report.Conflict // the current repair conflict over files and servers
 
-	// busy is the kind of job under way, "" for none; ended is when the last one
-	// ended: what was asked before may be out of date.
+	// busy is the kind of job under way, "" for none. ended is when the last one ended: answers to
+	// earlier probes may be out of date.
 	busy  work
 	ended time.Time
 
@@ -55,37 +54,36 @@ type instanceState struct {
 	sampling bool
 	sampled  time.Time
 
-	claimed     claim // what its disk is known to say of who leads it
+	claimed     claim
 	claimAfter  time.Time
-	claimFailed bool // which is the job error
+	claimFailed bool // jobError is that of the claim
 	toldLed     string
 	toldForeign string
 
-	running      push.Running // what its worker is known to have
-	compared     comparison
-	served       comparison // of what is on disk
-	certificates certificateComparison
-	garbage      []push.Stored // files to be removed
-	garbageSince time.Time     // there was none before
-	collected    time.Time     // when files were last begun to be removed
-	collectAfter time.Time     // not before
-	reviewed     review        // the last one of its files
-	persisted    time.Time
-	persistTook  time.Duration
-	tidied       time.Time
-	lastWork     work      // the last that ended
-	inspectAfter time.Time // the next inspection
-	inspections  int       // how many there were
-	needsReload  string    // the digest of a snapshot that its worker could not be changed to
-	jobError     string
-	jobErrorAt   time.Time
-	jobFailures  int
-	jobNotBefore time.Time
+	running        push.Running // what its worker is known to have
+	compared       comparison
+	comparedOnDisk comparison // as compared, of the servers that the file on disk has
+	certificates   certificateComparison
+	garbage        []push.Stored // files to be removed
+	garbageSince   time.Time     // there was none before
+	collected      time.Time     // when files were last begun to be removed
+	collectAfter   time.Time     // not before
+	reviewed       review        // the last one of its files
+	persisted      time.Time
+	persistTook    time.Duration
+	tidied         time.Time
+	lastWork       work      // the last that ended
+	inspectAfter   time.Time // the next inspection
+	inspections    int       // how many there were
+	needsReload    string    // the digest of a snapshot that its worker could not be changed to
+	jobError       string
+	jobErrorAt     time.Time
+	jobFailures    int
+	jobNotBefore   time.Time
 }
 
-// snapshot returns the snapshot that the worker names, zero for none. Of several
-// revisions with the same content it is the one that matters: what
-// was changed and changed back need not be pushed.
+// snapshot returns the snapshot that the worker names, zero for none. Of several revisions with the
+// same content it returns the first in matters: a change that was reverted needs no push.
 func (i *instanceState) snapshot() snapshots.ID {
 	if i.named.node != i.info.Node {
 		id, _, err := bind.ParseNode(i.info.Node)
@@ -103,7 +101,7 @@ func (i *instanceState) snapshot() snapshots.ID {
 	return named
 }
 
-// named remembers what the name of a node says: it is asked for many times in each turn.
+// named is the parsed name of a node. A turn needs it many times.
 type named struct {
 	node  string
 	id    snapshots.ID
@@ -112,16 +110,16 @@ type named struct {
 
 func (i *instanceState) reachable() bool { return i.asked && i.err == nil }
 
-// comparison remembers how two lists of servers compared, for there may be many
-// thousands in each, and they rarely change.
+// comparison caches the comparison of two lists of servers. They may be thousands long, and rarely
+// change.
 type comparison struct {
 	have, want *bind.Server // the first of each
 	same       bool
 }
 
-// certificateComparison remembers whether the certificates of a worker were all that it needs, for there may be
-// thousands. Neither of them changes once an instance has it. Both are kept here, so that no other one comes to be
-// where one of them was.
+// certificateComparison caches whether a worker has all certificates that it needs, of which there may be thousands.
+// Neither map changes after it is made, so they are compared by address. This value holds both, so that no other map
+// can get the address of one of them.
 type certificateComparison struct {
 	have, want push.Known
 	same       bool
@@ -137,8 +135,8 @@ func (i *instanceState) hasCertificates(want push.Known) bool {
 	return i.certificates.same || len(want) == 0
 }
 
-// hasServers reports whether the worker is known to have these servers, or to serve them
-// until slots get their addresses.
+// hasServers reports whether the worker is known to have these servers, or to serve their addresses
+// with dynamic servers until slots get them.
 func (i *instanceState) hasServers(want []bind.Server) bool {
 	have := i.running.Servers
 	if have == nil || i.running.Info.PID != i.info.PID || len(have) != len(want) {
@@ -153,8 +151,8 @@ func (i *instanceState) hasServers(want []bind.Server) bool {
 	return i.compared.same
 }
 
-// leavesUnserved reports whether the file on the instance's disk leaves backends without
-// servers that are wanted, where it is known what the worker has.
+// leavesUnserved reports whether some backend would serve nothing from the file on the instance's
+// disk, see [push.Unserved]. It is false while the servers of the worker are not known.
 func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 	disk := i.running.Written
 	if i.running.Servers == nil || i.running.Info.PID != i.info.PID || len(want) == 0 {
@@ -163,10 +161,10 @@ func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 	if len(disk) == 0 {
 		return push.Unserved(disk, want)
 	}
-	if c := i.served; c.have != &disk[0] || c.want != &want[0] {
-		i.served = comparison{&disk[0], &want[0], !push.Unserved(disk, want)}
+	if c := i.comparedOnDisk; c.have != &disk[0] || c.want != &want[0] {
+		i.comparedOnDisk = comparison{&disk[0], &want[0], !push.Unserved(disk, want)}
 	}
-	return !i.served.same
+	return !i.comparedOnDisk.same
 }
 
 // seen is the instance as the rollout sees it.
@@ -182,8 +180,8 @@ func (i *instanceState) ref() instance.Ref {
 	return instance.Ref{Name: i.Name, UID: i.UID, Joined: i.joined}
 }
 
-// override returns what its worker runs, where it was changed without a reload, the zero value
-// where that was another worker.
+// override returns what its worker runs if a push changed it without a reload. It is zero if that was
+// another worker.
 func (i *instanceState) override() push.Override {
 	if i.info.PID != 0 && i.info.Loaded == "" {
 		return push.Override{}
@@ -191,17 +189,17 @@ func (i *instanceState) override() push.Override {
 	return i.known.Override
 }
 
-// foreign says why its worker was started from another configuration than what was written
-// for it, "" if it was not.
+// foreign says how its worker was started from another configuration than the pusher wrote, "" if it
+// was not.
 func (i *instanceState) foreign() string { return i.known.Record.Foreign(i.info) }
 
 // ledByOther reports whether another pusher leads it.
 func (i *instanceState) ledByOther() bool { return i.known.Record.LedByOther() }
 
-// takeProbe takes what the instance answered when it was asked at a time.
+// takeProbe takes an answer of the instance, or the error, and when it was asked.
 func (i *instanceState) takeProbe(info dataplane.RuntimeInfo, err error, asked, now time.Time) {
 	if i.busy == workPush || asked.Before(i.ended) {
-		return // the push knows better
+		return // the job knows better
 	}
 	if (i.err == nil) != (err == nil) || !i.asked {
 		i.since = now
@@ -210,28 +208,28 @@ func (i *instanceState) takeProbe(info dataplane.RuntimeInfo, err error, asked, 
 	if err != nil {
 		return
 	}
-	if (observation{info, asked}).ofAnother(i.observed()) && i.info.PID != 0 && i.busy == "" {
+	if (answer{info, asked}).ofAnother(i.lastAnswer()) && i.info.PID != 0 && i.busy == "" {
 		i.died = now
 	}
 	i.takeInfo(info, asked)
 }
 
-// takeInfo takes what the worker said of itself. If it is another one, nothing is
-// known of it.
+// takeInfo takes what the worker said of itself. If it is another worker, it drops what was known of
+// the previous one.
 func (i *instanceState) takeInfo(info dataplane.RuntimeInfo, asked time.Time) {
-	if now := (observation{info, asked}); now.ofAnother(i.observed()) {
+	if now := (answer{info, asked}); now.ofAnother(i.lastAnswer()) {
 		i.running, i.started, i.inspectAfter, i.needsReload = i.running.Another(), now.started(), asked, ""
 	}
-	i.info, i.told = info, asked
+	i.info, i.infoAsked = info, asked
 }
 
-// observed returns what the worker said last.
-func (i *instanceState) observed() observation { return observation{i.info, i.told} }
+// lastAnswer returns the last answer of the worker.
+func (i *instanceState) lastAnswer() answer { return answer{i.info, i.infoAsked} }
 
 // begin marks the instance as busy.
 func (i *instanceState) begin(w work) { i.busy = w }
 
-// end notes how a job ended, apart from a push, whose end the rollout notes.
+// end notes how a job ended. It is not for pushes, which the rollout tries again.
 func (i *instanceState) end(err error, retry time.Duration, now time.Time) {
 	i.lastWork, i.busy, i.ended = i.busy, "", now
 	if err == nil {
@@ -243,8 +241,8 @@ func (i *instanceState) end(err error, retry time.Duration, now time.Time) {
 	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
 }
 
-// address returns where an instance's Dataplane API is: what its URL says, or, if that is a name,
-// where the connections to it got to.
+// address returns the address of an instance's Dataplane API: the one in its URL, or, if the URL has
+// a name, the peer of the connections.
 func (i *instanceState) address() (netip.AddrPort, bool) {
 	u, err := url.Parse(i.URL)
 	if err != nil {
@@ -261,40 +259,39 @@ func (i *instanceState) address() (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()), at.IsValid()
 }
 
-// observation is what a worker said of itself when it was asked at a time.
-type observation struct {
+// answer is what a worker said of itself, and when it was asked.
+type answer struct {
 	dataplane.RuntimeInfo
 	asked time.Time
 }
 
 // started returns when the worker began, or later. See [push.Process.Started].
-func (h observation) started() time.Time { return h.worker().Started() }
+func (a answer) started() time.Time { return a.worker().Started() }
 
-func (h observation) worker() push.Process { return push.ProcessOf(h.RuntimeInfo, h.asked) }
+func (a answer) worker() push.Process { return push.ProcessOf(a.RuntimeInfo, a.asked) }
 
-// ofAnother reports whether this was said by another worker than the last that was heard.
-func (h observation) ofAnother(last observation) bool { return h.worker().OtherThan(last.worker()) }
+// ofAnother reports whether this answer is from another worker than the last one.
+func (a answer) ofAnother(last answer) bool { return a.worker().OtherThan(last.worker()) }
 
-// kept is what is remembered of an instance over restarts, apart from the rollout.
+// kept is the part of the state about one instance, apart from the rollout.
 type kept struct {
-	// Of is the UID of the pod that it is remembered of, "" without a pod.
+	// Of is the UID of its pod, "" without a pod.
 	Of string `json:"of,omitempty"`
-	// Alias is what its worker runs, where it was changed at run time.
-	Alias push.Override `json:"alias,omitzero"`
-	// Record is what its worker was started from, and whether this state's pusher wrote
-	// its file.
+	// Override is what its worker runs if a push changed it at run time.
+	Override push.Override `json:"alias,omitzero"`
+	// Record says what its worker was started from, and whether this state's pusher wrote its file.
 	Record push.Remembered `json:"record,omitzero"`
-	// ByHand are the servers that somebody else took out of traffic.
-	ByHand []push.ManualDrain `json:"byHand,omitempty"`
-	// Repairs are the last ones of files and servers, oldest first.
+	// ManualDrains are the servers that somebody else took out of traffic.
+	ManualDrains []push.ManualDrain `json:"byHand,omitempty"`
+	// Repairs are the times of the last repairs of files and servers, oldest first.
 	Repairs []time.Time `json:"repairs,omitempty"`
-	// Conflict is the one over files and servers that is going on.
+	// Conflict is the current repair conflict over files and servers.
 	Conflict *report.Conflict `json:"fight,omitempty"`
 }
 
-// remembered returns what is to be remembered of an instance.
+// remembered returns what the state keeps of an instance.
 func remembered(i *instanceState) kept {
 	return kept{
-		Of: i.UID, Alias: i.override(), Record: i.known.Record.Remembered, ByHand: i.running.ManualDrains, Repairs: i.repairs, Conflict: i.conflict,
+		Of: i.UID, Override: i.override(), Record: i.known.Record.Remembered, ManualDrains: i.running.ManualDrains, Repairs: i.repairs, Conflict: i.conflict,
 	}
 }

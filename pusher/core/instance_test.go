@@ -43,22 +43,22 @@ func TestReviewOfUploads(t *testing.T) {
 func TestHearingOfAnotherWorker(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	at := func(after, uptime int, change ...func(*dataplane.RuntimeInfo)) observation {
+	at := func(after, uptime int, change ...func(*dataplane.RuntimeInfo)) answer {
 		info := dataplane.RuntimeInfo{PID: 8, Node: "r1", Uptime: time.Duration(uptime) * time.Second}
 		for _, c := range change {
 			c(&info)
 		}
-		return observation{info, begin.Add(time.Duration(after) * time.Second)}
+		return answer{info, begin.Add(time.Duration(after) * time.Second)}
 	}
 	node := func(name string) func(*dataplane.RuntimeInfo) {
 		return func(i *dataplane.RuntimeInfo) { i.Node = name }
 	}
 	changed := func(i *dataplane.RuntimeInfo) { i.Loaded, i.Node = "r1", "r2" }
 	for name, test := range map[string]struct {
-		last, now observation
+		last, now answer
 		want      bool
 	}{
-		"nothing was heard before":             {observation{}, at(0, 0), true},
+		"nothing was heard before":             {answer{}, at(0, 0), true},
 		"the same":                             {at(10, 10), at(12, 12), false},
 		"another number":                       {at(10, 10), at(12, 12, func(i *dataplane.RuntimeInfo) { i.PID = 9 }), true},
 		"another node":                         {at(10, 10), at(12, 12, node("r2")), true},

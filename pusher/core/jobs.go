@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// jobs begins what the instances need, and takes what became of it.
+// jobs begins work on instances, and takes its results.
 type jobs struct {
 	*world
 	saving     *saving
@@ -36,8 +37,8 @@ func (j *jobs) beginPush(p rollout.Push, now time.Time) {
 	})
 }
 
-// beginApproved begins the pushes whose state is saved. One waits for a job that is under way
-// on its instance; one that no longer fits is not begun.
+// beginApproved begins the pushes whose state is saved. A push waits for a job under way on its
+// instance. It is not begun if what the step decided on has changed.
 func (j *jobs) beginApproved(may bool, now time.Time) {
 	var waiting []approval
 	for _, a := range j.saving.approved {
@@ -54,11 +55,11 @@ func (j *jobs) beginApproved(may bool, now time.Time) {
 	j.saving.approved = waiting
 }
 
-// beginWork begins what the instances need apart from the rollout.
+// beginWork begins the work that the instances need apart from the rollout.
 func (j *jobs) beginWork(now time.Time) {
 	for _, name := range j.names() {
 		i := j.instances[name]
-		w := j.stands(i, now)
+		w := j.workFor(i, now)
 		if w == workNothing || w == workReload || j.saving.reservedFor(i, now) {
 			continue
 		}
@@ -84,27 +85,39 @@ func (j *jobs) beginWork(now time.Time) {
 	}
 }
 
-// beginUpdate begins to bring a worker up to date.
+// beginUpdate begins to give a worker current servers, map entries and certificates.
 func (j *jobs) beginUpdate(i *instanceState) {
 	i.begin(workUpdate)
 	j.do(instance.Update{
-		Ref: i.ref(), Want: j.wanted(i), Whole: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
+		Ref: i.ref(), Want: j.wanted(i), Unbound: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
 		Running: i.snapshot(), Traceparent: j.traceparent(i.snapshot()),
 	})
 }
 
-// wanted returns what the worker should have of the snapshot that it runs.
+// updateDraining brings the workers of instances that drain up to date.
+func (j *jobs) updateDraining(now time.Time) {
+	for _, name := range slices.Sorted(maps.Keys(j.draining)) {
+		i := j.draining[name]
+		needs := j.needsOf(i)
+		needs.Persisted, needs.Unserved, needs.Deferred, needs.Leftover, needs.Garbage, needs.Overdue = true, false, false, false, false, false
+		if classify(needs, now) == workUpdate {
+			j.beginUpdate(i)
+		}
+	}
+}
+
+// wanted returns what the worker should have, for the snapshot that it runs.
 func (j *jobs) wanted(i *instanceState) push.Wanted {
 	n, _ := j.bindings.Node(i.snapshot(), i.Layout)
 	p, _ := j.bindings.Of(i.snapshot())
 	return push.Wanted{Node: n.Name, Servers: p.Servers, Dynamic: p.Dynamic, Certificates: n.Certificates, Entries: n.Entries}
 }
 
-// apply takes what is known of the instance, and how the effect ended.
+// apply takes what the event says of the instance, and how the effect ended.
 func (v OfInstance) apply(m *Machine, now time.Time) {
 	about := v.From()
 	i := m.instanceOf(about.Ref)
-	// A later event may have come before this one.
+	// Events may overtake one another.
 	if about.Known.Number > i.known.Number {
 		i.known = about.Known
 	}
@@ -141,7 +154,7 @@ func (v OfInstance) apply(m *Machine, now time.Time) {
 	}
 }
 
-// probed takes what an instance answered, or why it did not.
+// probed takes an instance's answer to a probe, or the error.
 func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	if isRefused(ev.Err) && !isRefused(i.err) {
 		j.tell(observe.Error("instance refused, nothing is pushed to it", "instance", i.Name, "err", ev.Err), now)
@@ -151,7 +164,7 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	if i.Draining {
 		return
 	}
-	// That an instance cannot be reached, does not accept who asks, or answers again, is said once for each change.
+	// Report once for each change that an instance cannot be reached, refuses the credentials, or answers again.
 	denied := func(err error) bool { return errors.Is(err, dataplane.ErrUnauthorized) }
 	same := asked && (before == nil) == (i.err == nil) && denied(before) == denied(i.err)
 	switch {
@@ -165,8 +178,8 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	default:
 		j.tell(observe.Warn("instance cannot be reached, rollouts go on without it", "instance", i.Name, "url", i.URL, "err", i.err, "hint", reachHint(i.err)), now)
 	}
-	// An instance that answers for the first time, or again, is checked for what would keep a push from working.
-	// Nothing waits for that.
+	// An instance that answers for the first time, or again, is checked for conditions under which a push would
+	// fail. Nothing waits for the check.
 	switch {
 	case !i.reachable():
 		i.checked = false
@@ -176,7 +189,7 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	}
 }
 
-// reachHint says what to do where an instance cannot be reached.
+// reachHint says what to do if an instance cannot be reached.
 func reachHint(err error) string {
 	text := err.Error()
 	switch {
@@ -190,17 +203,17 @@ func reachHint(err error) string {
 	return "see whether its Dataplane API runs, and whether url in the Fleet is its address"
 }
 
-// isRefused reports whether an instance is refused for what it is.
+// isRefused reports whether the pusher refuses an instance because of its versions.
 func isRefused(err error) bool {
 	_, refused := errors.AsType[dataplane.UnsupportedError](err)
 	return refused
 }
 
-// checked keeps what is wrong with an instance, and logs what is new. Warnings are for the verb
-// check: what works may stay as it is.
+// checked keeps the findings of a check, and logs new ones. It ignores warnings, which only the verb
+// check prints.
 func (j *jobs) checked(i *instanceState, ev instance.Checked, now time.Time) {
 	if ev.Err != nil {
-		return // that it is out of reach is seen elsewhere
+		return // probes report an instance that is out of reach
 	}
 	found := slices.DeleteFunc(ev.Found, func(f preflight.Finding) bool { return f.Warning })
 	for _, f := range found {
@@ -211,8 +224,8 @@ func (j *jobs) checked(i *instanceState, ev instance.Checked, now time.Time) {
 	i.findings = found
 }
 
-// free notes that no job is under way on an instance, also where another one has its place
-// that has inherited the job.
+// free notes that the job on an instance has ended. If the instance has joined again since, its new
+// state, which inherited the job, is free too.
 func (j *jobs) free(i *instanceState, now time.Time) {
 	i.busy, i.ended = "", now
 	if current := j.instances[i.Name]; current != nil && current != i && current.UID == i.UID {
@@ -220,7 +233,7 @@ func (j *jobs) free(i *instanceState, now time.Time) {
 	}
 }
 
-// ended notes the end of a job, apart from a push, whose end the rollout notes.
+// ended notes the end of a job other than a push, a claim or a collection.
 func (j *jobs) ended(i *instanceState, w work, err error, now time.Time) {
 	if instance.Interrupted(err) {
 		err = nil // the process is about to end
@@ -235,8 +248,8 @@ func (j *jobs) ended(i *instanceState, w work, err error, now time.Time) {
 	}
 }
 
-// claimEnded notes the claim. One that failed keeps nothing else from being done, unless another
-// pusher leads the instance.
+// claimEnded takes the end of a claim. A failed claim does not keep other work from beginning, unless
+// another pusher leads the instance.
 func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Time) {
 	err := ev.Err
 	j.free(i, now)
@@ -253,7 +266,7 @@ func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Tim
 		return
 	}
 	i.claimAfter = now.Add(claimRetry)
-	if !i.ledByOther() { // that is told once
+	if !i.ledByOther() { // tellRecord reports that once
 		j.tell(observe.Warn("cannot note on an instance that this pusher leads it, trying again", "instance", i.Name, "term", ev.Term, "err", err), now)
 	}
 	if !j.leadership.outranked(i, err) {
@@ -268,11 +281,11 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 	r := rollout.Result{Instance: p.Push.Instance, Snapshot: p.Push.Snapshot, Outcome: p.Outcome(), PID: done.Info.PID, Reloaded: done.Reloaded}
 	j.free(i, now)
 	if current := j.instances[p.Push.Instance]; current != nil && current.UID != i.UID {
-		return // it was a push to another pod, which is gone
+		return // the push was to an earlier pod of this name, which is gone
 	}
 	keys := append([]any{"instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", p.Push.Purpose.Why(), "took", p.Took.Round(time.Millisecond)}, p.Change.Logged()...)
-	// What the push of a wave took is remembered. One that found all as it should be took nothing, and one that
-	// could not be bound says nothing.
+	// Remember the change that a push of a wave made. A push that found nothing to do made none, and one that
+	// could not be bound has none.
 	took := done.Reloaded || err != nil || p.Change.Class != bind.Reload
 	if p.Push.Purpose == rollout.Wave && took && !p.Change.Snapshot.IsZero() {
 		j.changes = report.WithChange(j.changes, p.Change, j.state.Rollout.Rollout)
@@ -286,53 +299,64 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 	j.tell(pushed, now)
 	j.lost(done.Lost, now)
 	j.uploads.noteCertificates(i, p.Want.ID, p.Written)
-	if p.Push.AtRuntime && err != nil {
-		// The worker was not changed, or in part, and the file on disk may be ahead of it. After another failure it is
-		// to be reloaded.
-		if errors.Is(err, push.ErrNeedsReload) || j.state.Rollout.Instances[p.Push.Instance].Failures > 0 {
-			i.needsReload = p.Push.Snapshot.Short
-		}
-		i.running = i.running.Another()
-		i.running.Disk = push.Digest{}
-	}
 	if err != nil {
 		r.Error = push.Gist(err)
-		j.leadership.outranked(i, err)
-		j.leadership.notLed(i, err)
 		j.tell(observe.Warn("push failed", keys...).With("outcome", string(r.Outcome), "err", err), now)
+		j.pushFailed(i, p)
 	} else {
 		if done.Why != "" {
 			keys = append(keys, "for", done.Why)
 		}
 		j.tell(observe.Info("push done", keys...).With("node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded), now)
-		i.asked, i.err = true, nil
-		i.takeInfo(done.Info, now)
-		if done.Reloaded {
-			// What failed with the worker before is forgotten, apart from a claim, which is of the disk.
-			if !i.claimFailed {
-				i.jobError, i.jobErrorAt = "", time.Time{}
-			}
-			i.jobFailures, i.jobNotBefore = 0, time.Time{}
-			i.running = push.Running{
-				Servers: push.Loaded(p.Want.Servers), Persisted: true, Written: p.Want.Servers, Certificates: p.Certificates, Maps: p.Want.Entries,
-				Info: done.Info, ManualDrains: i.running.ManualDrains,
-			}
-		}
-		if p.Push.AtRuntime {
-			j.noteManualDrains(i, done.Running.ManualDrains, now)
-			i.running = done.Running
-		}
-		i.running.Disk, i.inspectAfter = done.Disk, now.Add(j.InspectInterval)
+		j.pushApplied(i, p, now)
 	}
 	j.results = append(j.results, r)
 }
 
-// updateEnded takes the end of a change of the running worker.
+// pushFailed notes what a failed push means for an instance.
+func (j *jobs) pushFailed(i *instanceState, p instance.PushEnded) {
+	if p.Push.AtRuntime {
+		// The worker was not changed, or only in part, and the file on disk may be ahead of it. After the second
+		// failure the snapshot needs a reload.
+		if errors.Is(p.Err, push.ErrNeedsReload) || j.state.Rollout.Instances[p.Push.Instance].Failures > 0 {
+			i.needsReload = p.Push.Snapshot.Short
+		}
+		i.running = i.running.Another()
+		i.running.Disk = push.Digest{}
+	}
+	j.leadership.outranked(i, p.Err)
+	j.leadership.notLed(i, p.Err)
+}
+
+// pushApplied notes what an instance runs and has on disk after a successful push.
+func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time) {
+	done := p.Done
+	i.asked, i.err = true, nil
+	i.takeInfo(done.Info, now)
+	if done.Reloaded {
+		// Forget failures with the worker before. A failed claim concerns the disk, and stays.
+		if !i.claimFailed {
+			i.jobError, i.jobErrorAt = "", time.Time{}
+		}
+		i.jobFailures, i.jobNotBefore = 0, time.Time{}
+		i.running = push.Running{
+			Servers: push.Loaded(p.Want.Servers), Persisted: true, Written: p.Want.Servers, Certificates: p.Certificates, Maps: p.Want.Entries,
+			Info: done.Info, ManualDrains: i.running.ManualDrains,
+		}
+	}
+	if p.Push.AtRuntime {
+		j.noteManualDrains(i, done.Running.ManualDrains, now)
+		i.running = done.Running
+	}
+	i.running.Disk, i.inspectAfter = done.Disk, now.Add(j.InspectInterval)
+}
+
+// updateEnded takes the end of an update of the running worker.
 func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Time) {
 	have := u.Have
 	j.ended(i, workUpdate, u.Err, now)
 	if have.Info.PID != 0 {
-		i.takeInfo(have.Info, u.Began) // rather too early, which is on the safe side
+		i.takeInfo(have.Info, u.Began) // the worker was asked later than that; too early is on the safe side
 	}
 	j.noteManualDrains(i, have.ManualDrains, now)
 	j.lost(have.Lost, now)
@@ -351,7 +375,7 @@ func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Ti
 	}
 }
 
-// persistEnded takes the end of writing servers to disk.
+// persistEnded takes the end of a write of servers to disk.
 func (j *jobs) persistEnded(i *instanceState, p instance.PersistEnded, now time.Time) {
 	j.ended(i, workPersist, p.Err, now)
 	i.persisted, i.persistTook = now, p.Took
@@ -359,8 +383,7 @@ func (j *jobs) persistEnded(i *instanceState, p instance.PersistEnded, now time.
 	i.running = p.Have
 }
 
-// collectEnded notes which files are gone. A failure keeps an instance from nothing that it
-// should have.
+// collectEnded notes which files were removed. A failure holds up no other work on the instance.
 func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.Time) {
 	failed := c.Err
 	if instance.Interrupted(failed) {
@@ -368,7 +391,7 @@ func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.
 	}
 	j.tell(observe.Worked{Kind: string(workCollect), Failed: failed != nil}, now)
 	if current := j.instances[i.Name]; current != nil && current.UID != i.UID {
-		return // it was another pod, which is gone
+		return // it was an earlier pod of this name, which is gone
 	}
 	j.free(i, now)
 	i.reviewed, i.garbageSince = review{}, time.Time{}
@@ -395,7 +418,7 @@ func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.
 	i.inspectAfter = now.Add(j.InspectInterval)
 	if n.Err == nil && i.info.PID == n.Inspect.Have.Info.PID {
 		i.inspections++
-		// What was found is repaired, unless somebody else keeps undoing that.
+		// Faults are repaired, unless somebody else keeps undoing the repairs.
 		was := remembered(i)
 		j.noteManualDrains(i, n.Found.Running.ManualDrains, now)
 		before := i.conflict
@@ -425,7 +448,7 @@ func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.
 	}
 }
 
-// mendEnded takes the end of putting files back.
+// mendEnded takes the end of a repair of files.
 func (j *jobs) mendEnded(i *instanceState, m instance.MendEnded, now time.Time) {
 	j.ended(i, workMend, m.Err, now)
 	i.running.Disk, i.running.Written, i.persisted = m.Disk, m.Servers, now
@@ -434,8 +457,7 @@ func (j *jobs) mendEnded(i *instanceState, m instance.MendEnded, now time.Time) 
 	}
 }
 
-// judge decides, after an inspection, whether to repair what it found. See
-// [rollout.Repairs], which has the rules.
+// judge decides after an inspection whether to repair the faults. [rollout.Repairs] has the rules.
 func (k kept) judge(faults []push.Fault, now time.Time) (next kept, repair bool) {
 	repairs := rollout.Repairs{At: k.Repairs}
 	if k.Conflict != nil {
@@ -453,7 +475,7 @@ func (k kept) judge(faults []push.Fault, now time.Time) (next kept, repair bool)
 	return k, repair
 }
 
-// noteManualDrains tells of servers that somebody else took out of traffic, or gave back.
+// noteManualDrains reports servers that somebody else took out of traffic, or gave back.
 func (j *jobs) noteManualDrains(i *instanceState, drains []push.ManualDrain, now time.Time) {
 	for _, d := range drains {
 		if !slices.Contains(i.running.ManualDrains, d) {

@@ -80,12 +80,12 @@ func TestRefusalsInManifests(t *testing.T) {
 			e.instances["edge-1"] = &instanceState{Instance: fleet.Instance{Name: "edge-1", URL: "http://10.0.0.11:5555"}}
 			e.instances["edge-2"] = &instanceState{Instance: fleet.Instance{Name: "edge-2", URL: "http://edge-2.example:5555"}, known: instance.Known{Peer: named.Peer()}}
 			e.live.Use(map[snapshots.ID]snapshots.Snapshot{{Revision: 1}: {Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: config}}}}, now)
-			e.following.takeLive(binding.Objects{Slices: 1, Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{web: slices.Concat([]snapshots.Endpoint{good, loop}, own)}}}, nil, now)
-			e.following.refuseOwn(now)
+			e.liveData.takeLive(binding.Objects{Slices: 1, Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{web: slices.Concat([]snapshots.Endpoint{good, loop}, own)}}}, nil, now)
+			e.liveData.refuseOwn(now)
 			if !slices.Equal(known(e)[web], test.used) {
 				t.Errorf("used %v, want %v", known(e)[web], test.used)
 			}
-			e.following.troubleWithLive(now)
+			e.liveData.troubleWithLive(now)
 			refused := 2 + len(own) - len(test.used)
 			e.reporting.look(now)
 			people.Show(e.Shown())
@@ -100,7 +100,7 @@ func TestRefusalsInManifests(t *testing.T) {
 				t.Errorf("Events: %v", said.lasting)
 			}
 			delete(e.instances, "edge-1")
-			e.following.refuseOwn(now)
+			e.liveData.refuseOwn(now)
 			if !slices.Contains(known(e)[web], own[1]) {
 				t.Errorf("an address is refused after its instance went: %v", known(e)[web])
 			}

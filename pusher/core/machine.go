@@ -1,20 +1,37 @@
 // Package core decides what the pusher does. A [Machine] knows everything; [Machine.Step] takes
-// events, which are values, and returns effects, which are values too. It reads no clock, draws no
-// lots, starts nothing and waits for nothing. It has no store, no client, no logger and no context:
-// package pusher has, and carries out the effects. A test holds that.
+// events, which are values, and returns effects, which are values too. It reads no clock, uses no
+// randomness, starts nothing and waits for nothing. Stores, clients, loggers and contexts are in
+// package pusher, which carries out the effects. TestStepIsPure checks that.
 //
-// Each step has five parts:
+// A step takes its events (events.go), and then one turn ([Machine.turn]):
 //
-//   - observe: take what the store and its channel say, the live endpoints and certificates, and
-//     what the worker of each instance says it runs;
-//   - want: decide which snapshot should run (channel.Want);
-//   - step: decide which instance gets which snapshot now (package rollout);
-//   - save: have the state saved before any push of the step begins (saving.go);
-//   - act: begin pushes, and changes of servers and certificates at run time. These changes
-//     bypass the rollout and wait for no save (jobs.go).
+//   - decide which snapshot should run (channel.Want);
+//   - supply: request missing snapshots and the decryption of sealed certificates, and give
+//     endpoints their slots;
+//   - claim instances: check who leads them, and write to their disks that this pusher does;
+//   - begin the pushes of a step of the rollout whose state was saved meanwhile;
+//   - take the next step of the rollout: which instance gets which snapshot now (package rollout);
+//   - propose that step: request the save of its state, on which its pushes wait;
+//   - begin other work on instances, such as changes of servers and certificates at run time. It
+//     bypasses the rollout and waits for no save;
+//   - record what people should see: facts and a view. Package observe makes the status, metrics,
+//     Events and log lines of them.
 //
-// What people should know is a value as well: facts, and a view (reporting.go). Package observe
-// makes the status, metrics, Events and log lines of them.
+// These parts take the turn:
+//
+//	part        file           concern
+//	world       world.go       what all parts know, and what was decided
+//	membership  membership.go  which instances are in the fleet, and which drain
+//	leadership  leadership.go  no two pushers lead the same instance: claims and terms
+//	liveData    livedata.go    endpoints and certificates
+//	supply      supply.go      the snapshots in use, their certificates, and slots
+//	rolling     rolling.go     steps of the rollout; compare.go has the backends that a snapshot changes
+//	saving      saving.go      the state, and the pushes that wait for its save
+//	jobs        jobs.go        work on instances; needs.go decides which, instance.go has what is known
+//	uploads     uploads.go     the files on instances, and which of them nothing needs
+//	sampling    sampling.go    the statistics of instances
+//	rejecting   decide.go      notes failed snapshots in the channel
+//	reporting   reporting.go   what people should see
 //
 // The machine never pushes because something was not found. If the store is gone, empty or corrupt,
 // a pin is missing, or a directory cannot be read, the instances keep what they run, and the log and
@@ -35,21 +52,19 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Machine is what the pusher knows, and how it decides. It is changed by [Machine.Step] alone. One
-// goroutine uses it.
+// Machine holds what the pusher knows, and decides. One goroutine uses it.
 //
-// Step changes the machine in place and returns no other one: what is known of a fleet with
-// thousands of backends is many megabytes, most of which no event touches, and there are several
-// steps a second. A machine that was made from the same state, and has heard the same events at the
-// same times, comes to the same effects all the same; see package pusher for the log by which that is
-// tested.
+// Step changes the machine in place. A fleet with thousands of backends takes many megabytes, of
+// which an event touches little, and there are several steps a second. Two machines that start from
+// the same state and take the same events at the same times return the same effects. Package pusher
+// has the event log with which this is tested.
 //
-// Its parts each have what they alone write; what is known to all of them is the world.
+// All parts share the world: they read it, and write into it. Each part also has fields of its own.
 type Machine struct {
 	*world
 	membership *membership
 	leadership *leadership
-	following  *liveData
+	liveData   *liveData
 	supply     *supply
 	rolling    *rolling
 	saving     *saving
@@ -60,25 +75,25 @@ type Machine struct {
 	reporting  *reporting
 }
 
-// Settings are what a machine goes by that no event changes.
+// Settings are what the machine needs to know and no event changes.
 type Settings struct {
 	// Source is where endpoints come from.
 	Source binding.Source `json:"source"`
-	// StateElsewhere is set where the state is not in a file of this machine: it is saved less often.
+	// StateElsewhere is set if the state is not in a file on this host. It is saved less often then.
 	StateElsewhere bool `json:"stateElsewhere,omitempty"`
 	// Cache names the folder that keeps the snapshots in use, "" for none.
 	Cache string `json:"cache,omitempty"`
-	// Identity is set where there is something to open sealed certificates with.
+	// Identity is set if there is a file of identities that open sealed certificates.
 	Identity bool `json:"identity,omitempty"`
-	// RefuseEndpoints are the networks that no endpoint may be in, AllowEndpoints those that are used
-	// all the same. RefuseInManifests has them refused in manifests, too.
+	// RefuseEndpoints are networks whose endpoints are refused. AllowEndpoints are exceptions.
+	// RefuseInManifests applies both to manifests, too.
 	RefuseEndpoints   []netip.Prefix `json:"refuseEndpoints,omitempty"`
 	AllowEndpoints    []netip.Prefix `json:"allowEndpoints,omitempty"`
 	RefuseInManifests bool           `json:"refuseInManifests,omitempty"`
-	// Waves and Soak, where set, come before what the fleet's file says.
+	// Waves and Soak, if set, override the fleet's file.
 	Waves []rollout.Size `json:"waves,omitempty"`
 	Soak  *time.Duration `json:"soak,omitempty"`
-	// Page is where other pushers find the page of this one, "" for nowhere.
+	// Page is the address at which other pushers find the page of this one, "" if it has none.
 	Page string `json:"page,omitempty"`
 	// See the options of package pusher for these.
 	PollInterval    time.Duration `json:"pollInterval"`
@@ -88,7 +103,7 @@ type Settings struct {
 	CollectAfter    time.Duration `json:"collectAfter"`
 }
 
-// refusals returns what refuses endpoints.
+// refusals returns the rules that refuse endpoints.
 func (s Settings) refusals() binding.Refusals {
 	if s.Source == binding.FromCluster || s.RefuseInManifests {
 		return binding.NewRefusals(s.RefuseEndpoints, s.AllowEndpoints)
@@ -97,7 +112,7 @@ func (s Settings) refusals() binding.Refusals {
 }
 
 // New returns a machine that begins with a state. The fallback is the certificate that is served
-// where no other fits.
+// if no other fits.
 func New(settings Settings, s State, fallback []byte, now time.Time) *Machine {
 	if s.Uploads == nil {
 		s.Uploads = map[string][]Upload{}
@@ -111,8 +126,8 @@ func New(settings Settings, s State, fallback []byte, now time.Time) *Machine {
 	w.state.Rollout = s.Rollout.Resume(s.Status.Updated, now)
 	m := &Machine{world: w, sampling: &sampling{world: w}, rejecting: &rejecting{world: w}, membership: &membership{world: w}}
 	m.reporting = &reporting{world: w, emptiness: newEmptiness(s.Status.Backends)}
-	m.following = &liveData{world: w}
-	m.supply = &supply{world: w, following: m.following}
+	m.liveData = &liveData{world: w}
+	m.supply = &supply{world: w, liveData: m.liveData}
 	m.uploads = &uploads{world: w}
 	m.saving = &saving{world: w, reporting: m.reporting}
 	m.rolling = &rolling{world: w, saving: m.saving, uploads: m.uploads}
@@ -121,12 +136,12 @@ func New(settings Settings, s State, fallback []byte, now time.Time) *Machine {
 	return m
 }
 
-// Lead has the pusher lead in a term, 0 where there are none, before any instance has joined. What is
-// written to instances says so.
+// Lead sets the term in which this pusher leads, 0 if its state has no terms. The caller calls it
+// before any instance joins. What the pusher writes to instances names the term.
 func (m *Machine) Lead(number int64) { m.term = term{number, true} }
 
-// Step takes events, in their order, and a turn. It returns what is to be done, in the order in which
-// it was decided. It reads no clock and waits for nothing.
+// Step takes events in their order, and then a turn. It returns the effects in the order in which
+// they were decided.
 func (m *Machine) Step(now time.Time, events ...Event) []Effect {
 	m.Take(now, events...)
 	m.turn(now)
@@ -135,49 +150,49 @@ func (m *Machine) Step(now time.Time, events ...Event) []Effect {
 	return out
 }
 
-// Take takes events without a turn, when the pusher is about to end.
+// Take takes events without a turn. The pusher does so when it is about to end.
 func (m *Machine) Take(now time.Time, events ...Event) {
 	for _, ev := range events {
 		ev.apply(m, now)
 	}
 }
 
-// Told returns what has happened since it was asked for last.
+// Told returns the facts since the last call.
 func (m *Machine) Told() []observe.Told {
 	out := m.facts
 	m.facts = nil
 	return out
 }
 
-// Shown returns what people are to see of the last step.
+// Shown returns what people should see of the last step.
 func (m *Machine) Shown() (observe.View, report.Status) {
 	return m.reporting.shown, m.reporting.reported
 }
 
-// Due returns when a step is due though nothing happens, the zero time for never.
+// Due returns when the next step is due even without an event. The zero time means never.
 func (m *Machine) Due() time.Time {
 	_, due := m.bindings.Table()
 	return due
 }
 
-// LastSave returns the effect that saves what is known in the end, when nothing else is under way.
+// LastSave returns the effect that saves the state when the pusher ends and no effect is under way.
 func (m *Machine) LastSave(now time.Time) SaveState { return m.saving.lastSave(now) }
 
-// RecordNodes has each node handed over that is bound from now on. A machine decides by them, and
-// they are made of secrets: a log of events has nodes instead, from which [Machine.Replay] takes them.
+// RecordNodes makes the machine call a function with each node that it binds from now on. Decisions
+// depend on nodes, and nodes are made of secrets. So an event log holds nodes in place of the
+// secrets, and [Machine.Replay] takes them from there.
 func (m *Machine) RecordNodes(to func(binding.RecordedNode)) { m.bindings.RecordNodes(to) }
 
-// Replay has the machine bind nothing from now on, and take its nodes from a log.
+// Replay makes the machine take its nodes from a log from now on. It binds nothing itself.
 func (m *Machine) Replay() *binding.Replay { return m.bindings.Replay() }
 
-// turn is the whole of the pusher: it observes, decides what should run, takes
-// the next step of the rollout, and collects the effects that the runner is to start: its
-// pushes once the state of the step was saved, see saving.go.
+// turn decides what to do about what is known, and collects the effects for the runner to start.
+// The package comment lists what it does.
 func (m *Machine) turn(now time.Time) {
 	m.sorted = m.names()
 	defer func() { m.sorted = nil }()
 	m.view.Runs = runs(m.state.Rollout)
-	m.following.refuseOwn(now)
+	m.liveData.refuseOwn(now)
 	m.decision = decide(m.view, m.state.Rollout.Failed, now)
 	m.followOverride(now)
 	m.tellInstances()
@@ -202,14 +217,14 @@ func (m *Machine) turn(now time.Time) {
 	m.live.SettleSecrets(now)
 	m.reporting.troubleWithReach(now)
 	m.reporting.sayEmpty(now)
-	m.following.troubleWithLive(now)
+	m.liveData.troubleWithLive(now)
 	m.reporting.troubleWithNeeds(now)
 	m.reporting.troubleWithSignatures(now)
 	m.reporting.look(now)
 	m.saving.keepState(now)
 }
 
-// takeView takes what the store said.
+// takeView takes the result of a look into the store.
 func (m *Machine) takeView(view channel.View, err error, now time.Time) {
 	m.trouble("store", err, now)
 	m.rewound = errors.Is(err, channel.ErrRewound)
@@ -221,10 +236,10 @@ func (m *Machine) takeView(view channel.View, err error, now time.Time) {
 	}
 	view.Fleet = m.fleetName
 	m.view, m.viewRead = view, true
-	m.following.confirmLosses(now)
+	m.liveData.confirmLosses(now)
 }
 
-// tellInstances tells each instance which snapshots matter.
+// tellInstances gives each instance the snapshots that matter, see instanceState.matters.
 func (m *Machine) tellInstances() {
 	matters := []snapshots.ID{m.decision.ID}
 	if r := m.state.Rollout.Rollout; r != nil {
@@ -237,14 +252,14 @@ func (m *Machine) tellInstances() {
 	}
 }
 
-// mayFollow reports whether instances may get what is live: it was read, and this pusher leads.
+// mayFollow reports whether instances may get live data: it was read, and this pusher leads.
 func (m *Machine) mayFollow(now time.Time) bool {
-	return m.leadership.leadsFleet(now) && m.live.Ready() && !m.following.blindStart(now)
+	return m.leadership.leadsFleet(now) && m.live.Ready() && !m.liveData.blindStart(now)
 }
 
-// ready reports whether enough is known to decide: the store, the live objects
-// and every instance were read or asked at least once. Before, what is missing
-// would be taken for what is not there.
+// ready reports whether enough is known to take steps of the rollout and begin work. It waits for
+// live data, and up to 10 s for the first answer of each instance: otherwise something that was not
+// asked yet would count as missing. A store that was not read yet means Hold, see rolloutInput.
 func (m *Machine) ready(now time.Time) bool {
 	if !m.mayFollow(now) || !m.known() || m.unknown(m.state.Rollout.Good) || m.state.Rollout.Rollout != nil && m.unknown(m.state.Rollout.Rollout.Target) {
 		return false

@@ -1,13 +1,10 @@
 package core
 
 import (
-	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -18,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
-// membership is who belongs to the fleet, as far as that is known.
+// membership decides which instances are in the fleet.
 type membership struct {
 	*world
 	listed []fleet.Instance // in the file
@@ -34,7 +31,7 @@ func (m *membership) takeFleet(f fleet.Fleet, err error, now time.Time) {
 	}
 	m.takePolicy(f.Rollout.Apply(rollout.DefaultPolicy()), now)
 	m.listed, m.fleetName, m.view.Fleet = f.Instances, f.Name, f.Name
-	// Other pods are looked for from now on, if the fleet's file says so.
+	// If the fleet's file now names other pods, look for those.
 	if m.pods != f.Pods && (m.pods == nil || f.Pods == nil || *m.pods != *f.Pods) {
 		m.pods, m.podsRead = f.Pods, false
 		if f.Pods == nil {
@@ -47,7 +44,7 @@ func (m *membership) takeFleet(f fleet.Fleet, err error, now time.Time) {
 	m.gather(now)
 }
 
-// takePolicy takes what the fleet's file says of rollouts, where flags do not.
+// takePolicy takes the rollout policy of the fleet's file. Flags come first.
 func (m *membership) takePolicy(p rollout.Policy, now time.Time) {
 	if len(m.Waves) > 0 {
 		p.Waves = m.Waves
@@ -61,11 +58,10 @@ func (m *membership) takePolicy(p rollout.Policy, now time.Time) {
 	m.policy = p
 }
 
-// takePods takes which pods are instances. Those that were known stay where nothing
-// new is known.
+// takePods takes the pods that are instances. With an error and no list, the known ones stay.
 func (m *membership) takePods(of fleet.Pods, found []fleet.Instance, err error, now time.Time) {
 	if m.pods == nil || *m.pods != of {
-		return // others are looked for by now
+		return // the fleet's file names other pods by now
 	}
 	m.trouble("pods", err, now)
 	if err != nil && found == nil {
@@ -75,9 +71,7 @@ func (m *membership) takePods(of fleet.Pods, found []fleet.Instance, err error, 
 	m.gather(now)
 }
 
-// gather meets the instances that are new to the fleet, and lets go of those that
-// are in it no more. Those among pods that are looked for and not read yet are not
-// known to have left.
+// gather lets new instances join the fleet, and those that are gone leave.
 func (m *membership) gather(now time.Time) {
 	var members []fleet.Instance
 	named, drain := map[string]bool{}, map[string]fleet.Instance{}
@@ -91,7 +85,7 @@ func (m *membership) gather(now time.Time) {
 		}
 	}
 	maps.DeleteFunc(drain, func(name string, _ fleet.Instance) bool { return named[name] })
-	// Those that drain and are gone, or whose name another one has, leave before others join.
+	// Draining instances that are gone, or whose name another one has now, leave before others join.
 	for _, name := range slices.Sorted(maps.Keys(m.draining)) {
 		i := m.draining[name]
 		if spec, there := drain[name]; there && i.sameBut(spec) {
@@ -121,8 +115,7 @@ func (m *membership) gather(now time.Time) {
 	}
 }
 
-// renew has an instance asked with other credentials from now on. Work that is under way goes on,
-// with them.
+// renew begins to use other credentials for an instance. Work under way goes on, with the new ones.
 func (m *membership) renew(i *instanceState, spec fleet.Instance, now time.Time) {
 	if err := instance.Valid(spec); err != nil {
 		m.trouble("fleet", err, now)
@@ -133,7 +126,7 @@ func (m *membership) renew(i *instanceState, spec fleet.Instance, now time.Time)
 	m.tell(observe.Info("credentials of instance renewed", "instance", spec.Name), now)
 }
 
-// join begins to ask an instance what it runs.
+// join connects to an instance, and begins to probe it.
 func (m *membership) join(spec fleet.Instance, now time.Time) {
 	if err := instance.Valid(spec); err != nil {
 		m.trouble("fleet", err, now)
@@ -167,16 +160,15 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 		}
 		m.dirty = true
 	}
-	i.running.ManualDrains, i.repairs, i.conflict = before.ByHand, before.Repairs, before.Conflict
+	i.running.ManualDrains, i.repairs, i.conflict = before.ManualDrains, before.Repairs, before.Conflict
 	if !same {
-		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Alias}
+		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Override}
 	}
 	m.instances[spec.Name], m.sorted = i, nil
-	m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Alias})
+	m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Override})
 }
 
-// sameBut reports whether nothing has changed of an instance but what it is asked
-// with.
+// sameBut reports whether nothing of an instance changed except its credentials.
 func (i *instanceState) sameBut(spec fleet.Instance) bool {
 	spec.Username, spec.Password, spec.TLS = i.Username, i.Password, i.TLS
 	return i.Instance == spec
@@ -186,18 +178,17 @@ func (i *instanceState) sameBut(spec fleet.Instance) bool {
 // they end, which may take minutes, and the servers behind it come and go meanwhile. These are
 // the rules:
 //
-//   - It is of the fleet no more: there are no pushes and no repairs, no wave and no budget counts
-//     it, nothing waits for it, and the health gate does not look at it. A rollout sees it as one
-//     that left.
-//   - What was under way on it ends at once. A reload would start a worker that nobody has told to
-//     stop, and the pod would be killed with its connections.
-//   - Its worker gets endpoints, certificates and entries of maps at run time, like any other. If
-//     endpoints have outgrown the slots that its worker was loaded with, only a reload would help,
-//     and it stays as it is.
-//   - It is gone when its pod is.
+//   - It is no longer in the fleet: there are no pushes and no repairs, no wave and no budget counts
+//     it, nothing waits for it, and the health gate ignores it. For a rollout it has left.
+//   - Work under way on it ends at once. A reload would start a worker that nobody has told to stop,
+//     and the pod would be killed with its connections.
+//   - Its worker gets endpoints, certificates and entries of maps at run time, like any other. If the
+//     endpoints no longer fit into the slots that its worker loaded, only a reload would help, and
+//     the worker stays as it is.
+//   - It is gone when its pod is gone.
 
-// served returns all instances whose workers get live data: those of the fleet, then those that
-// drain, each by name.
+// served returns all instances whose workers get live data: those of the fleet, then the draining
+// ones, each sorted by name.
 func (w *world) served() iter.Seq[*instanceState] {
 	return func(yield func(*instanceState) bool) {
 		for _, of := range []map[string]*instanceState{w.instances, w.draining} {
@@ -210,8 +201,8 @@ func (w *world) served() iter.Seq[*instanceState] {
 	}
 }
 
-// drain follows the instances that drain: those of the fleet that begin to, and those that did
-// before this pusher began.
+// drain moves instances of the fleet that begin to drain to the draining ones. It also adds those
+// that drained before this pusher began.
 func (m *membership) drain(specs map[string]fleet.Instance, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		spec := specs[name]
@@ -228,15 +219,15 @@ func (m *membership) drain(specs map[string]fleet.Instance, now time.Time) {
 		}
 		m.joins++
 		i := &instanceState{Instance: spec, joined: m.joins}
-		i.running.ManualDrains = before.ByHand
-		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Alias}
+		i.running.ManualDrains = before.ManualDrains
+		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Override}
 		m.draining[name] = i
-		m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Alias})
+		m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Override})
 		m.tell(observe.Info("instance drains, from now on it gets only what is live", "instance", name), now)
 	}
 }
 
-// leave lets go of an instance of the fleet.
+// leave removes an instance from the fleet.
 func (m *membership) leave(i *instanceState) {
 	m.do(instance.Leave{Ref: i.ref()})
 	delete(m.instances, i.Name)
@@ -244,141 +235,4 @@ func (m *membership) leave(i *instanceState) {
 	if i.UID != "" {
 		delete(m.state.Uploads, i.Name) // they went with the pod
 	}
-}
-
-// updateDraining brings the workers of instances that drain up to date.
-func (j *jobs) updateDraining(now time.Time) {
-	for _, name := range slices.Sorted(maps.Keys(j.draining)) {
-		i := j.draining[name]
-		needs := j.needsOf(i)
-		needs.Persisted, needs.Unserved, needs.Deferred, needs.Leftover, needs.Garbage, needs.Overdue = true, false, false, false, false, false
-		if classify(needs, now) == workUpdate {
-			j.beginUpdate(i)
-		}
-	}
-}
-
-const (
-	// maxRaises bounds how often the term is raised above that of others: whoever keeps
-	// writing higher ones has a state of its own, and is not a former leader.
-	maxRaises = 3
-)
-
-// leadership sees to it that no two pushers lead the same instances.
-type leadership struct {
-	*world
-	saving *saving
-	raised int // how often the term was
-}
-
-// outranked sees to an instance on which a later term was found. Either another pusher
-// leads by now; or the state, which this one still has, was made anew after that term.
-// Then the term is raised. It returns false where that is not tried.
-func (l *leadership) outranked(i *instanceState, err error) bool {
-	by, ok := errors.AsType[push.OutrankedError](err)
-	if !ok || by.By <= l.term.number || l.raised >= maxRaises {
-		return false
-	}
-	if s := l.saving; (s.raise == nil || by.By > s.raise.Above) && (s.raising == nil || by.By > s.raising.Above) {
-		s.raise = &RaiseTerm{by.By, i.ref()}
-	}
-	return true
-}
-
-// claimRetry is the wait after an instance could not be claimed.
-const claimRetry = 10 * time.Second
-
-// beginClaims begins to look at the instances that are to be looked at. Where the term and
-// the mark of this pusher are missing on an instance's disk, they are written there. Pushes
-// do so as well; but where nothing is to be pushed, a former leader that was paused in the
-// middle of a push could go on, and another pusher would find nobody.
-func (l *leadership) beginClaims(now time.Time) {
-	for i := range l.served() {
-		if l.term.fenced && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !l.claimedAndJudged(i) {
-			i.begin(workClaim)
-			l.do(instance.Claim{Ref: i.ref(), Term: l.term.number})
-		}
-	}
-}
-
-// notLed sees to an instance that another pusher turned out to lead: it is looked at again
-// now and then, and so are all others at once, for that one may have taken them too.
-func (l *leadership) notLed(i *instanceState, err error) {
-	if _, led := errors.AsType[push.LedByOtherError](err); !led {
-		return
-	}
-	was := i.claimed.made
-	i.claimed = claim{}
-	for _, other := range l.instances {
-		if was && other != i && !other.ledByOther() {
-			other.claimed, other.claimAfter = claim{}, time.Time{}
-		}
-	}
-}
-
-// leadsFleet reports whether this pusher may decide for the fleet. It may not while another
-// one leads an instance and none is its own: then it is the second one, and whatever it
-// wrote to the others would be the beginning of a fight. Where some are its own it leaves
-// those alone that are not.
-func (l *leadership) leadsFleet(now time.Time) bool {
-	var led []string
-	by, own := "", false
-	for _, name := range l.names() {
-		i := l.instances[name]
-		if i.ledByOther() {
-			led, by = append(led, name), i.known.Record.LeaderText()
-		}
-		own = own || i.known.Record.Claimed
-		l.tellRecord(i, now)
-	}
-	if len(led) == 0 || own {
-		l.trouble("pusher", nil, now)
-		return true
-	}
-	l.trouble("pusher", fmt.Errorf("another pusher leads %s: %s; nothing is written to any instance. If that one is gone for good, start this one with --take-over",
-		strings.Join(led, ", "), by), now)
-	return false
-}
-
-// tellRecord tells of an instance that another pusher leads, and of a worker that was
-// started from another configuration.
-func (l *leadership) tellRecord(i *instanceState, now time.Time) {
-	led := i.ledByOther()
-	if who := i.known.Record.LeaderText(); led && i.toldLed != who {
-		i.toldLed = who
-		l.tell(observe.Event{
-			Bad: true, Log: "instance is led by another pusher, nothing is written to it", Keys: []any{"by", who}, Reason: "LedByOther",
-			Text: i.Name + ": another pusher leads it: " + who, Instance: i.Name,
-		}, now)
-	}
-	if !led && i.toldLed != "" {
-		i.toldLed = ""
-		l.tell(observe.Info("instance is led by this pusher again", "instance", i.Name), now)
-	}
-	if why := i.foreign(); why != i.toldForeign {
-		if i.toldForeign = why; why != "" {
-			l.tell(observe.Event{
-				Bad: true, Log: "worker was started from another configuration, it is to be reloaded", Keys: []any{"reason", why, "pid", i.info.PID},
-				Reason: "ForeignWorker", Text: i.Name + ": " + push.ErrForeign.Error() + ": " + why, Instance: i.Name,
-			}, now)
-		}
-	}
-}
-
-func (r Raised) apply(m *Machine, now time.Time) {
-	m.saving.underWay, m.saving.raising = false, nil
-	if r.Err != nil {
-		m.trouble("state", r.Err, now)
-		if r.Taken {
-			m.begin(EndTerm{fmt.Errorf("instance %s is of term %d: %w", r.Of.Name, r.Above, r.Err)})
-		}
-		return
-	}
-	m.tell(observe.Warn("term raised above one that was met", "instance", r.Of.Name, "met", r.Above, "term", r.Term), now)
-	m.leadership.raised++
-	m.term.number = r.Term
-	for i := range m.served() {
-		i.claimAfter = now // of all those that it was met on
-	}
-	m.dirty = true
 }

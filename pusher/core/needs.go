@@ -13,16 +13,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// stands classifies what an instance needs; now is only looked at for the kinds
-// of work that have to wait.
-func (w *world) stands(i *instanceState, now time.Time) work { return classify(w.needsOf(i), now) }
+// workFor returns the work that an instance needs. Only kinds of work that have to wait depend on now.
+func (w *world) workFor(i *instanceState, now time.Time) work { return classify(w.needsOf(i), now) }
 
 func (w *world) needsOf(i *instanceState) instanceNeeds {
 	n, ok := w.bindings.Node(i.snapshot(), i.Layout)
 	s := instanceNeeds{
 		Busy: i.busy != "" || w.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.Err == nil,
 		SameNode: n.Name != "" && n.Name == i.info.Node || bind.SameNode(n.Name, i.info.Node), NotBefore: i.jobNotBefore,
-		// While somebody else keeps changing its files, writing them is a repair as well.
+		// While somebody else keeps changing its files, writing servers to disk would be a repair, and repairs stopped.
 		Persisted: i.running.Persisted || i.conflict != nil && slices.ContainsFunc(i.conflict.Faults, push.Fault.OnDisk), PersistAfter: i.persisted.Add(w.PersistInterval),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: w.overdue(i), InspectAfter: i.inspectAfter,
 	}
@@ -41,33 +40,31 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 	return s
 }
 
-// overdue reports whether the files to be removed from an instance have waited for long
-// enough. An undo waits for nothing.
+// overdue reports whether the files to remove from an instance have waited so long that other work
+// has to wait for them. An undo never waits.
 func (w *world) overdue(i *instanceState) bool {
 	r := w.state.Rollout.Rollout
 	return len(i.garbage) > 0 && i.reviewed.at.Sub(i.garbageSince) >= collectPatience && (r == nil || r.Phase != rollout.Undoing)
 }
 
-// collectsFirst reports whether an instance gets no push now, so that files can be
-// removed from it.
+// collectsFirst reports whether the next push to an instance waits until files were removed from it.
 func (w *world) collectsFirst(i *instanceState, now time.Time) bool {
-	return w.overdue(i) && i.busy == "" && w.stands(i, now) == workCollect
+	return w.overdue(i) && i.busy == "" && w.workFor(i, now) == workCollect
 }
 
-// unclaimed reports whether nothing may begin on an instance before it was looked at. An
-// instance that could not be looked at is left to the work itself, which looks first.
+// unclaimed reports whether nothing may begin on an instance before it is claimed. If its claim
+// failed, work may begin: it checks who leads the instance before it writes.
 func (w *world) unclaimed(i *instanceState) bool {
 	return w.term.fenced && i.reachable() && !i.claimFailed && !w.claimedAndJudged(i)
 }
 
-// claimedAndJudged reports whether nothing is to be found out of an instance: this pusher
-// leads it, and it is known what the worker was started from.
+// claimedAndJudged reports whether this pusher leads an instance in this term, and it is known what
+// the worker was started from.
 func (w *world) claimedAndJudged(i *instanceState) bool {
-	return i.claimed == claim{true, w.term.number} && i.known.Record.Judged(i.info, i.told)
+	return i.claimed == claim{true, w.term.number} && i.known.Record.Judged(i.info, i.infoAsked)
 }
 
-// lacks reports whether the wanted snapshot has to wait for what the pusher cannot have,
-// and what that is.
+// lacks returns what the wanted snapshot needs, the pusher cannot have, and the snapshot has to wait for.
 func (w *world) lacks() []string {
 	wanted, atHand := w.bindings.Of(w.decision.ID)
 	if !atHand {
@@ -81,25 +78,24 @@ func (w *world) lacks() []string {
 	return out
 }
 
-// What a snapshot needs and the pusher cannot have is known before the first wave.
-// These are the rules:
+// The pusher knows before the first wave what a snapshot needs and it cannot have. These are the
+// rules:
 //
-//   - A snapshot with live endpoints, or with something of Secrets, and no source of live
-//     data, cannot be bound. It waits, whoever wants it, and what runs is left as it is.
-//   - A list of EndpointSlices, or a Secret, that may not be read is no sign that there
-//     is nothing. A snapshot that needs it waits, if the last good one can do without it.
-//     Once the permission is there, it goes on by itself.
-//   - What the last good snapshot lacks as well is no reason to wait: one missing role
-//     must not hold up changes of everybody else. Its endpoints stay as they were. But a
-//     Service that only the newer snapshot has, in a namespace that may not be read, would
-//     get no servers, and the snapshot waits.
-//   - A snapshot that a person named, by a pin or an override, does not wait for
-//     permissions: a rollback in an incident must not depend on the role of one tenant.
-//   - A Secret that is not there (404) is allowed, as ever: its owner may add it later.
-//   - The fleet is not Healthy while a snapshot in use lacks anything, whatever was
-//     decided.
+//   - A snapshot with live endpoints, or with something of Secrets, cannot be bound without a source
+//     of live data. It waits, even if a person named it, and the instances keep what they run.
+//   - If the pusher may not read EndpointSlices or a Secret, it does not know whether they exist. A
+//     snapshot that needs them waits if the last good one does not need them. It goes on by itself
+//     once the pusher has the permission.
+//   - A snapshot does not wait for what the last good one lacks as well: one missing role must not
+//     hold up everybody else's changes. Its endpoints stay as they were. But a Service that only the
+//     newer snapshot has, in a namespace that may not be read, would get no servers, so the snapshot
+//     waits.
+//   - A snapshot that a person named, by a pin or an override, does not wait for permissions: a
+//     rollback in an incident must not depend on the role of one tenant.
+//   - A missing Secret (404) does not count: its owner may add it later.
+//   - The fleet is not Healthy while a snapshot in use lacks anything, whatever was decided.
 
-// lacking is lacks of a snapshot that is wanted for a reason, after a good one.
+// lacking is lacks for a snapshot that is wanted for a reason, with the last good one.
 func lacking(wanted, good binding.Prepared, because channel.Reason) []string {
 	switch {
 	case !wanted.Known:
@@ -107,11 +103,11 @@ func lacking(wanted, good binding.Prepared, because channel.Reason) []string {
 	case because != channel.BecauseNewest:
 		return nil
 	}
-	// What the last good one lacks as well does not count.
+	// Leave out what the last good one lacks as well.
 	return slices.DeleteFunc(slices.Clone(wanted.Lacks), func(lack string) bool { return slices.Contains(good.Lacks, lack) })
 }
 
-// some joins the first of several texts.
+// some joins the first few of several texts.
 func some(list []string) string {
 	const most = 3
 	if more := len(list) - most; more > 0 {
@@ -120,10 +116,10 @@ func some(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// work is what an instance needs apart from the rollout.
+// work is a kind of work on an instance: work that it needs, or the job under way.
 type work string
 
-// The kinds of work. A reload is for the rollout to begin.
+// The kinds of work. classify returns all but the last three. The rollout begins reloads.
 const (
 	workNothing work = "nothing"
 	workReload  work = "reload"
@@ -132,44 +128,51 @@ const (
 	workCollect work = "collect"
 	workInspect work = "inspect"
 	workTidy    work = "tidy"
+	// workPush is a push of the rollout.
+	workPush work = "push"
+	// workClaim reads who leads an instance and what its worker was started from, and writes to its
+	// disk that this pusher leads it.
+	workClaim work = "claim"
+	// workMend repairs faults that an inspection found on disk.
+	workMend work = "mend"
 )
 
-// instanceNeeds is what an instance has and lacks of the snapshot that it runs, joined with
-// today's live data.
+// instanceNeeds says what an instance has and lacks of the snapshot that it runs, bound to current
+// live data.
 type instanceNeeds struct {
 	Busy, Reachable bool
-	// Bound is set when the snapshot that it runs is at hand and could be bound.
+	// Bound is set if the snapshot that it runs was read and could be bound.
 	Bound bool
-	// SameNode is set when the worker runs what was bound, SameServers, SameMaps and
-	// SameCertificates when it is known to have them.
+	// SameNode is set if the worker runs what was bound. SameServers, SameMaps and SameCertificates
+	// are set if the worker is known to have those that were bound.
 	SameNode, SameServers, SameMaps, SameCertificates bool
-	// Persisted is set when the file on disk has the servers too.
+	// Persisted is set if the file on disk has the servers too.
 	Persisted    bool
 	PersistAfter time.Time
-	// Unserved is set when a HAProxy that starts from the file on disk would serve nothing
-	// in some backend that has endpoints, see [push.Unserved]. UrgentAfter paces what is
-	// done about it.
+	// Unserved is set if a HAProxy that starts from the file on disk would serve nothing in some
+	// backend that has endpoints, see [push.Unserved]. UrgentAfter limits how often the file is
+	// written for that.
 	Unserved    bool
 	UrgentAfter time.Time
-	// Deferred is set while dynamic servers make up for addresses that slots get with the
-	// next post, which is due at DeferredUntil. Leftover is set while there are dynamic
-	// servers that nothing needs any more.
+	// Deferred is set while dynamic servers stand in for addresses that slots get with the next post,
+	// which is due at DeferredUntil. Leftover is set while there are dynamic servers that nothing
+	// needs any more.
 	Deferred      bool
 	DeferredUntil time.Time
 	Leftover      bool
 	TidyAfter     time.Time
-	// Updated is set when the last job was an update.
+	// Updated is set if the last job was an update.
 	Updated   bool
 	NotBefore time.Time
-	// Garbage is set when there are files to be removed, and Overdue when they waited so
-	// long that this comes before all that is done without a reload.
+	// Garbage is set if there are files to remove, and Overdue if they waited so long that removing
+	// them comes before other work without a reload.
 	Garbage, Overdue bool
 	CollectAfter     time.Time
 	InspectAfter     time.Time
 }
 
-// classify decides what an instance needs: what must change by a reload, by a
-// change at run time, on disk only, or not at all.
+// classify decides which work an instance needs: a reload, a change at run time, a change on disk
+// only, or nothing.
 func classify(s instanceNeeds, now time.Time) work {
 	switch {
 	case !s.Reachable || !s.Bound:
@@ -197,14 +200,14 @@ func classify(s instanceNeeds, now time.Time) work {
 	}
 }
 
-// urgent reports whether the file comes before the worker. Writing it gives the worker its
-// servers too, but takes as long as the configuration is large, so the worker is changed
-// first, once: updates that never end do not keep the file from being written.
+// urgent reports whether writing the file comes before changing the worker. Writing the file gives
+// the worker its servers too, but takes long for a large configuration. So the worker is changed
+// first, but only once: then the file is written even if the servers keep changing.
 func (s instanceNeeds) urgent() bool { return s.SameServers || s.Updated }
 
-// inSync reports whether nothing is to be changed in the worker, or on disk by now,
-// whatever the instance is busy with. A file that may wait for a while does not count; one
-// from which a backend would serve nothing does.
+// inSync reports whether the worker needs no change, and the file on disk is not due for one. It
+// does not matter whether the instance is busy. A file that may be written later does not count,
+// unless some backend would serve nothing from it.
 func inSync(s instanceNeeds) bool {
 	if s.Unserved {
 		return false
@@ -213,14 +216,14 @@ func inSync(s instanceNeeds) bool {
 	return classify(s, time.Time{}) == workNothing
 }
 
-// arrived reports whether the worker has all that is live, whatever the instance is busy
-// with: one that writes its file meanwhile may not have begun to change the worker. One
-// that is out of reach, or whose snapshot cannot be bound, is not waited for.
+// arrived reports whether the worker has all live data, even while the instance is busy: a job that
+// writes the file may not have changed the worker yet. An instance that is out of reach, or whose
+// snapshot cannot be bound, counts as having it.
 func arrived(s instanceNeeds) bool {
 	return !s.Reachable || !s.Bound || s.SameNode && s.SameServers && s.SameMaps && s.SameCertificates
 }
 
-// pending says what it takes to be in sync.
+// pending says for people what is missing for the instance to be in sync.
 func (s instanceNeeds) pending(w work) string {
 	switch w {
 	case workReload:
@@ -250,28 +253,18 @@ func (s instanceNeeds) pending(w work) string {
 	return ""
 }
 
-// tidyInterval is how long dynamic servers that still had connections are left alone.
+// tidyInterval is the wait before another try to delete dynamic servers that had connections.
 const tidyInterval = 5 * time.Second
 
-// deferral returns how long after a post the next one waits that gives slots the addresses
-// which dynamic servers serve meanwhile: posts of this kind take a fifth of the time, and
-// an endpoint is without health checks for no longer than the file on disk may be behind.
+// deferral returns the least time between two posts that give slots the addresses which dynamic
+// servers serve meanwhile. So these posts take at most a fifth of the time, and an endpoint is
+// without health checks no longer than the file on disk may be behind.
 func deferral(took, persistInterval time.Duration) time.Duration {
 	const least = 500 * time.Millisecond
 	return min(max(least, 4*took), persistInterval)
 }
 
-// The one more kind of work, which the rollout begins.
-const workPush work = "push"
-
-// workClaim looks who leads an instance and what its worker was started from, and writes
-// to its disk that this pusher leads it.
-const workClaim work = "claim"
-
-// workMend is the repair of what an inspection found on disk.
-const workMend work = "mend"
-
-// claim is what is known of an instance's disk: that it says who leads, in a term.
+// claim says whether an instance's disk names this pusher as the leader, and in which term.
 type claim struct {
 	made bool
 	term int64

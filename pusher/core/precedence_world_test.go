@@ -144,7 +144,7 @@ func (w *steps) step() {
 	e.tellInstances()
 	w.read()
 	before := e.state.Rollout
-	next, pushes, waits := e.policy.Step(before, e.rolling.observe(w.now), w.now)
+	next, pushes, waits := e.policy.Step(before, e.rolling.rolloutInput(w.now), w.now)
 	w.check(before, next, pushes)
 	if !w.commit(next, waits) {
 		w.fatalf("the state is not saved")

@@ -20,29 +20,29 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// reporting takes down what people are to see of a step.
+// reporting records what people should see of a step.
 type reporting struct {
 	*world
 	emptiness     emptiness             // of backends
-	lacking       int                   // how many things snapshots in use need and cannot have
-	soonest       soonest               // certificates to expire
-	missedSecrets []binding.SecretFault // what the snapshots that run take in vain from Secrets
+	lacking       int                   // how many things snapshots in use need and the pusher cannot have
+	soonest       soonest               // the certificates that expire first
+	missedSecrets []binding.SecretFault // what running snapshots need and Secrets lack
 	saidEmpty     time.Time             // when the log said last that there is no snapshot
 	shown         observe.View
-	reported      report.Status // of that
+	reported      report.Status // of shown
 	traffic       traffic
 }
 
-// look takes down what people are to see of this turn.
+// look records what people should see of this turn.
 func (r *reporting) look(now time.Time) {
 	r.shown = r.seen(now)
 	r.reported = r.shown.Status(r.conditions())
 }
 
-// status returns what the pusher says of itself.
+// status returns the current status.
 func (r *reporting) status(now time.Time) report.Status { return r.seen(now).Status(r.conditions()) }
 
-// conditions are those that were told last, also before a restart.
+// conditions returns the last reported conditions, after a restart those in the state.
 func (r *reporting) conditions() []metav1.Condition {
 	if r.reported.Conditions != nil {
 		return r.reported.Conditions
@@ -50,7 +50,7 @@ func (r *reporting) conditions() []metav1.Condition {
 	return r.state.Status.Conditions
 }
 
-// soonest are the certificates that expire first, which are sorted when there are others.
+// soonest caches the certificates that expire first, until the certificates change.
 type soonest struct {
 	version int
 	list    []observe.Expiry
@@ -63,7 +63,8 @@ func (r *reporting) expiries() []observe.Expiry {
 	return r.soonest.list
 }
 
-// trafficOf adds up what backends serve. Who was handed the sum before keeps it.
+// trafficOf adds up the traffic of backends. It returns a new map each time that it adds up, since
+// views keep the previous one.
 func (r *reporting) trafficOf(now time.Time) map[string]observe.Traffic {
 	if r.traffic.by != nil && now.Sub(r.traffic.made) < trafficPace {
 		return r.traffic.by
@@ -75,7 +76,7 @@ func (r *reporting) trafficOf(now time.Time) map[string]observe.Traffic {
 	return r.traffic.by
 }
 
-// serversUp returns what the last samples say of the servers of backends, of the workers that run now.
+// serversUp returns how many servers of each backend are up, by the last sample of each running worker.
 func (r *reporting) serversUp(now time.Time) []rollout.ServersUp {
 	var out []rollout.ServersUp
 	for _, name := range r.names() {
@@ -87,7 +88,7 @@ func (r *reporting) serversUp(now time.Time) []rollout.ServersUp {
 	return out
 }
 
-// seen returns what is known, as far as people see it.
+// seen returns the view that people should see.
 func (r *reporting) seen(now time.Time) observe.View {
 	var unusable []observe.Unusable
 	for _, b := range slices.Concat(r.live.Faulty(), r.missedSecrets) {
@@ -127,7 +128,7 @@ func (r *reporting) seen(now time.Time) observe.View {
 	return v
 }
 
-// seenOf returns what is known of an instance.
+// seenOf returns the view of one instance.
 func (r *reporting) seenOf(i *instanceState) observe.Instance {
 	out := observe.Instance{
 		Name: i.Name, Zone: i.Zone, UID: i.UID, Reachable: i.reachable(), Refused: isRefused(i.err), Err: i.err, Since: i.since,
@@ -147,8 +148,8 @@ func (r *reporting) seenOf(i *instanceState) observe.Instance {
 	return out
 }
 
-// doing names the job under way for the status. An inspection is not told: every instance has one each minute, so that the
-// status of a large fleet, and the state that has it, would be written all the time though nothing changes.
+// doing names the job under way for the status. It leaves out inspections. Every instance has one each minute, so the
+// status of a large fleet, and the state with it, would be written all the time although nothing changes.
 func doing(busy work) string {
 	if busy == workInspect {
 		return ""
@@ -156,7 +157,7 @@ func doing(busy work) string {
 	return string(busy)
 }
 
-// keptStatus returns what the status says of endpoints that are kept, nil for nothing.
+// keptStatus returns the kept endpoints for the status, nil if there are none.
 func (r *reporting) keptStatus() *report.Kept {
 	name, since, ports := r.live.Kept()
 	if name == "" {
@@ -168,7 +169,7 @@ func (r *reporting) keptStatus() *report.Kept {
 // mostKept is how many Service ports the status lists.
 const mostKept = 100
 
-// troubleWithReach tells that not one instance of the fleet can be reached.
+// troubleWithReach reports that no instance of the fleet can be reached.
 func (r *reporting) troubleWithReach(now time.Time) {
 	names := r.names()
 	var first error
@@ -185,10 +186,10 @@ func (r *reporting) troubleWithReach(now time.Time) {
 	r.trouble(report.AboutReach, first, now)
 }
 
-// emptyRepeats is how often the log says that there is nothing to push.
+// emptyRepeats is how often the log says that there is no snapshot.
 const emptyRepeats = time.Minute
 
-// sayEmpty says now and then that the store holds no snapshot: perhaps another one is meant.
+// sayEmpty repeats in the log that the store holds no snapshot: it may be the wrong store.
 func (r *reporting) sayEmpty(now time.Time) {
 	if !r.viewRead || r.decision.Because != channel.BecauseEmpty {
 		r.saidEmpty = time.Time{}
@@ -201,7 +202,7 @@ func (r *reporting) sayEmpty(now time.Time) {
 	}
 }
 
-// troubleWithNeeds tells what the snapshots in use need and the pusher cannot have.
+// troubleWithNeeds reports what the snapshots in use need and the pusher cannot have.
 func (r *reporting) troubleWithNeeds(now time.Time) {
 	needing := map[string][]string{}
 	for id, p := range r.bindings.All() {
@@ -228,10 +229,10 @@ func (r *reporting) troubleWithNeeds(now time.Time) {
 	r.trouble(report.AboutNeeds, errors.New(text), now)
 }
 
-// troubleWithSecrets tells what the snapshots that run take in vain from Secrets,
-// and what is wrong with the rest of it.
+// troubleWithSecrets reports what the running snapshots need and Secrets lack, and faults in Secrets
+// that are used.
 func (r *reporting) troubleWithSecrets(now time.Time) {
-	needed := map[bind.Need]bool{} // and whether it is missing
+	needed := map[bind.Need]bool{} // true if it is missing
 	for _, i := range r.instances {
 		id := i.snapshot()
 		n, _ := r.bindings.Node(id, i.Layout)
@@ -251,8 +252,8 @@ func (r *reporting) troubleWithSecrets(now time.Time) {
 	r.trouble("secrets", errors.Join(errs...), now)
 }
 
-// secretTrouble says what is wrong with something that a Secret should hold, and
-// what comes of it; nil for nothing. The faults are what was found in the Secret.
+// secretTrouble returns what is wrong with something that a Secret should hold, with the
+// consequence, or nil. The faults are those that were found in the Secret.
 func secretTrouble(need bind.Need, missing bool, faults []error) error {
 	if !missing {
 		if len(faults) == 0 {
@@ -289,9 +290,9 @@ func inShort(faults []error) string {
 	return strings.Join(out, "; ")
 }
 
-// troubleWithSignatures tells of snapshots that are newer than all that are accepted, and
-// not signed by who may: somebody put them there, or a key was forgotten. Older ones are
-// from before signatures were asked for.
+// troubleWithSignatures reports snapshots that are newer than all accepted ones and not signed with
+// an accepted key: somebody put them there, or a key is missing in the configuration. It ignores
+// older snapshots, which may be from before signatures were required.
 func (r *reporting) troubleWithSignatures(now time.Time) {
 	newer := refusedAbove(r.view)
 	if len(newer) == 0 {
@@ -306,7 +307,7 @@ func (r *reporting) troubleWithSignatures(now time.Time) {
 	r.trouble(report.AboutSigned, fmt.Errorf("%s is not run: %s%s", newest.ID, newest.Reason, more), now)
 }
 
-// refusedAbove returns the refused snapshots that are newer than the newest.
+// refusedAbove returns the refused snapshots that are newer than the newest accepted one.
 func refusedAbove(v channel.View) []channel.Refused {
 	var out []channel.Refused
 	for _, r := range v.Refused {
@@ -317,11 +318,11 @@ func refusedAbove(v channel.View) []channel.Refused {
 	return out
 }
 
-// mostEmpty is how many the status lists.
+// mostEmpty is how many backends without servers the status lists.
 const mostEmpty = 100
 
-// withoutEndpoints returns which backends of the directives there are, and whether one
-// has no endpoint in any of its slots. An endpoint that is gone and drains is none.
+// withoutEndpoints returns the backends of the directives, with true for those without an endpoint in
+// any slot. An endpoint that is gone and drains does not count.
 func withoutEndpoints(directives []bind.Directive, slots bind.Slots) map[string]bool {
 	out := map[string]bool{}
 	for _, d := range directives {
@@ -335,10 +336,10 @@ func withoutEndpoints(directives []bind.Directive, slots bind.Slots) map[string]
 	return out
 }
 
-// emptiness follows which backends have no server up, and since when.
+// emptiness tracks which backends have no server up, and since when.
 type emptiness struct {
 	of      snapshots.ID
-	servers *bind.Server    // with which it was found out
+	servers *bind.Server    // the servers from which empty was made
 	empty   map[string]bool // all backends, true for those without endpoints
 	since   map[string]time.Time
 }
@@ -353,8 +354,8 @@ func newEmptiness(before *report.Backends) emptiness {
 	return out
 }
 
-// follow returns what there is to say now. Down are the backends of which no server
-// passes its checks, by instance.
+// follow returns the backends without a server up now. Down has, by instance, the backends of which
+// no server passes its checks.
 func (x *emptiness) follow(down map[string][]string, now time.Time) *report.Backends {
 	out := report.Backends{All: len(x.empty)}
 	on := map[string][]string{}
@@ -393,8 +394,8 @@ func (x *emptiness) follow(down map[string][]string, now time.Time) *report.Back
 	return &out
 }
 
-// backendsStatus returns which backends have no server up of the snapshot that should
-// run, or of the last good one while that waits; nil while nothing is known.
+// backendsStatus returns the backends without a server up: of the snapshot that should run, or, while
+// it waits, of the last good one. It returns nil while neither was read.
 func (r *reporting) backendsStatus(now time.Time) *report.Backends {
 	id := r.target()
 	if p, atHand := r.bindings.Of(id); !atHand || !p.Known || len(r.lacks()) > 0 {

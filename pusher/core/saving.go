@@ -20,30 +20,30 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// The state is persisted before anything is done that a successor must know of, and nothing
-// else waits for that:
+// The state is saved before anything begins that a successor must know of. Nothing else waits for
+// the save:
 //
-//   - A step of the rollout is proposed: its state is saved, and only when it is there do its
-//     pushes begin. Until then there is no other step. If the save fails, the step is taken
-//     anew from what is known by then.
-//   - Changes of endpoints and certificates at run time, probes, claims and inspections do
-//     not wait: what the state says of them is found again on the instances.
+//   - A step of the rollout is proposed: its state is saved, and only then do its pushes begin. Until
+//     then there is no other step. If the save fails, the next step starts again from what is known
+//     by then.
+//   - Changes of endpoints and certificates at run time, probes, claims and inspections do not wait:
+//     a successor finds out on the instances what the state would say of them.
 //
-// A push that was approved so is begun in a turn in which the world is still the one that the
-// step saw: the channel asks for the same, and the instance can be pushed to. Otherwise the
-// step after it is told that the push was not begun.
+// Once the state is saved, the pushes of the step are approved. A later turn begins an approved push
+// only if the channel still asks for the same, and the instance can be pushed to. Otherwise the next
+// step learns that the push was not begun.
 
-// saving has the state saved. One operation is under way at a time. The step that is being saved is
-// part of the world.
+// saving requests saves of the state, and higher terms. One operation is under way at a time. The
+// step whose state is being saved is in the world.
 type saving struct {
 	*world
 	reporting *reporting
 	underWay  bool
-	began     time.Time // of what is under way
+	began     time.Time // when the operation under way began
 	saved     time.Time // when the last save ended
 	retry     retrying
-	approved  []approval
-	raise     *RaiseTerm // waits until nothing is under way
+	approved  []approval // pushes of saved steps that have not begun
+	raise     *RaiseTerm // begins once nothing is under way
 	raising   *RaiseTerm // is under way
 }
 
@@ -52,21 +52,21 @@ type proposal struct {
 	next     rollout.State
 	waits    []rollout.Wait
 	pushes   []approval
-	results  int // how many of the results it has taken
+	results  int // how many of the world's results it took
 	reloads  map[string]int
 	proposed time.Time
 }
 
-// approval is a push of a step, with what the step saw.
+// approval is a push of a step, with the instance and the decision that the step saw.
 type approval struct {
 	rollout.Push
 	on       instance.Ref
 	decision decision
 }
 
-// holds reports whether what should run is still what the step went by, and is not rejected. A
-// newer snapshot does not count: how a rollout gives way to it is for the next step to say, and
-// where many are published while a slow store saves, no push would ever begin.
+// holds reports whether the decision is still the one that the step saw, and its snapshot is not
+// rejected. A newer snapshot makes no difference. The next step decides how the rollout gives way to
+// it; and if many are published while a slow store saves, no push would ever begin.
 func (a approval) holds(now decision, view channel.View) bool {
 	was := a.decision
 	if was.Intent != now.Intent || was.Hold != now.Hold || a.Purpose == rollout.Wave && slices.Contains(rejected(view), a.Snapshot.Short) {
@@ -75,8 +75,8 @@ func (a approval) holds(now decision, view channel.View) bool {
 	return was.ID == now.ID || was.Because == channel.BecauseNewest && now.ID.Revision > was.ID.Revision
 }
 
-// reserved is how long an instance is kept free for a push of a proposal. With a state store
-// that takes longer, other work goes on, and the push follows it.
+// reserved is how long an instance is kept free for a push of a proposal. If the state store takes
+// longer, other work begins, and the push follows it.
 const reserved = 250 * time.Millisecond
 
 // reservedFor reports whether an instance is kept free for a push.
@@ -102,7 +102,7 @@ func (s *saving) mayPropose(now time.Time) bool {
 	return !s.underWay && s.raise == nil && !now.Before(s.retry.at)
 }
 
-// propose begins to save a step.
+// propose begins to save the state of a step.
 func (s *saving) propose(next rollout.State, pushes []rollout.Push, waits []rollout.Wait, now time.Time) {
 	p := &proposal{next: next, waits: waits, results: len(s.results), reloads: s.reloads, proposed: now}
 	s.reloads = map[string]int{}
@@ -116,7 +116,7 @@ func (s *saving) propose(next rollout.State, pushes []rollout.Push, waits []roll
 	s.beginSave(now)
 }
 
-// settle takes a proposal whose state was saved, or drops it.
+// settle adopts a proposal whose state was saved, or drops one whose save failed.
 func (s *saving) settle(p *proposal, err error, now time.Time) {
 	s.proposed = nil
 	if err != nil {
@@ -131,14 +131,14 @@ func (s *saving) settle(p *proposal, err error, now time.Time) {
 	s.state.Rollout, s.waits = p.next, p.waits
 	s.results = s.results[p.results:]
 	for _, event := range observe.RolloutEvents(old, p.next) {
-		if event.Instance == "" || s.instances[event.Instance] != nil { // of one that left there is nothing to say
+		if event.Instance == "" || s.instances[event.Instance] != nil { // not if the instance has left
 			s.tell(event, now)
 		}
 	}
 	s.approved = append(s.approved, p.pushes...)
 }
 
-// encoded returns the state as it is to be saved, with the step that is proposed.
+// encoded returns the state to save, with the proposed step.
 func (s *saving) encoded(now time.Time) ([]byte, error) {
 	if p := s.proposed; p != nil {
 		current, waits := s.state.Rollout, s.waits
@@ -165,18 +165,17 @@ func (s *saving) beginSave(now time.Time) {
 	s.begin(SaveState{data, err})
 }
 
-// lastSave returns the effect that saves what is known in the end, when nothing else is under way.
-// A step that was proposed is dropped: none of it was begun.
+// lastSave is [Machine.LastSave]. It drops a proposed step, of which nothing has begun.
 func (s *saving) lastSave(now time.Time) SaveState {
 	s.proposed = nil
 	data, err := s.encoded(now)
 	return SaveState{data, err}
 }
 
-// keepState saves the state when that is due, and raises the term.
+// keepState begins to save the state if that is due, or to raise the term if that was requested.
 func (s *saving) keepState(now time.Time) {
 	switch age := now.Sub(s.saved); {
-	case s.underWay && now.Sub(s.began) > SaveTimeout+time.Second: // not even the timeout ended it
+	case s.underWay && now.Sub(s.began) > SaveTimeout+time.Second: // the timeout did not end it either
 		s.trouble("state", ErrStateHangs, now)
 	case s.underWay:
 	case s.raise != nil:
@@ -195,7 +194,7 @@ func (s *saving) saveInterval() time.Duration {
 	return saveInterval
 }
 
-// ErrStateHangs is for a state store that answers nothing at all.
+// ErrStateHangs is the error of a state store that does not answer.
 var ErrStateHangs = errors.New("the store of the state does not answer: rollouts wait for it, endpoints and certificates are followed")
 
 func (v SaveEnded) apply(m *Machine, now time.Time) {
@@ -212,19 +211,19 @@ func (v SaveEnded) apply(m *Machine, now time.Time) {
 	}
 }
 
-// retrying is when to try again what failed. Each failure in a row doubles the wait.
+// retrying is when to try again after a failure. Each failure in a row doubles the wait.
 type retrying struct {
 	at   time.Time // zero: at once
 	wait time.Duration
 }
 
-// The waits after a state that could not be saved, as on a disk that is full.
+// The first and the longest wait after a failed save, such as on a full disk.
 const (
 	firstSaveRetry = saveInterval
 	lastSaveRetry  = 10 * time.Second
 )
 
-// after returns what follows from the end of a try.
+// after returns the retry after a try that ended with an error, or with none.
 func (r retrying) after(err error, now time.Time) retrying {
 	if err == nil {
 		return retrying{}
@@ -236,41 +235,40 @@ func (r retrying) after(err error, now time.Time) retrying {
 // stateKind is the kind of the state file.
 const stateKind = "PusherState"
 
-// State is what the pusher keeps over restarts.
+// State is what a pusher remembers over restarts.
 type State struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// ID tells this state from any other. It is random, and stands on each instance that
-	// the pusher with this state leads.
+	// ID tells this state from any other. It is random. The pusher writes it to each instance that it
+	// leads.
 	ID      string        `json:"id,omitempty"`
 	Status  report.Status `json:"status"`
 	Rollout rollout.State `json:"rollout"`
 	Slots   bind.Slots    `json:"slots,omitempty"`
-	// Seen is what was seen of the store, and believed.
+	// Seen is what was seen of the store and accepted.
 	Seen channel.Seen `json:"seen,omitzero"`
-	// Override is the one that is in force, until its end was told.
+	// Override is the one in force, kept until its end was reported.
 	Override *channel.Override `json:"override,omitempty"`
-	// Kept are the Service ports whose endpoints are kept in the slots, though the source
-	// has none of them.
+	// Kept are the Service ports whose endpoints stay in the slots although the source lists none.
 	Kept *binding.KeptEndpoints `json:"kept,omitempty"`
-	// Uploads lists what was uploaded to each instance; of certificates only those that
-	// some snapshot in use does not need. They are saved as Certificates: older pushers take
-	// none of their own uploads for a certificate, and would remove it while it is in use.
-	// They are no part of Instances: those of an instance that is not in the fleet are
-	// remembered for a day, and it is forgotten at once.
+	// Uploads lists the files that were uploaded to each instance. Of certificates it has only those
+	// that some snapshot in use does not need. They are saved in Certificates: older pushers do not
+	// expect certificates among Uploads, and would remove them while they are in use. Uploads are not
+	// in Instances because those of an instance that left are kept for a day, and its entry in
+	// Instances is removed at once.
 	Uploads      map[string][]Upload `json:"uploads,omitempty"`
 	Certificates map[string][]Upload `json:"certificates,omitempty"`
-	// Instances holds what else is remembered of each.
+	// Instances holds everything else that is kept about each instance.
 	Instances map[string]kept `json:"instances,omitempty"`
 }
 
-// ErrNotState is returned for what lies where a state should, and is none that can be read.
-// It is never taken for a new one: that would forget what failed and what is under way.
+// ErrNotState is returned for data in the place of the state that is not a readable state. The
+// pusher never starts with a new state then: it would forget what failed and what is under way.
 var ErrNotState = errors.New("it is no state that this pusher can read")
 
-// ParseState reads what was kept in a place; nil is a new state. Fields that are not known
-// are passed over, and are gone with the next save: a pusher can be set back to an older
-// one. What that must not read has another version.
+// ParseState reads the state that was kept in a place; nil is a new state. It ignores unknown fields,
+// and the next save drops them, so that a pusher can be replaced by an older version. A state that
+// older versions must not read has another apiVersion.
 func ParseState(data []byte, place string) (State, error) {
 	if data == nil {
 		return State{APIVersion: snapshots.APIVersion, Kind: stateKind, Uploads: map[string][]Upload{}}, nil
@@ -295,7 +293,7 @@ func ParseState(data []byte, place string) (State, error) {
 	return s, nil
 }
 
-// checkState returns an error for what is no state.
+// checkState returns an error for data that is not a state.
 func checkState(data []byte, place string) error {
 	var head struct{ APIVersion, Kind string }
 	switch err := json.Unmarshal(data, &head); {
@@ -325,7 +323,7 @@ func ParseStatus(data []byte, place string) (report.Status, error) {
 	return s.Status, nil
 }
 
-// Encoded returns the state as it is kept.
+// Encoded returns the state as JSON.
 func (s State) Encoded() ([]byte, error) {
 	s.APIVersion, s.Kind = snapshots.APIVersion, stateKind
 	s.Uploads, s.Certificates = splitUploads(s.Uploads)
@@ -336,8 +334,8 @@ func (s State) Encoded() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// InUse returns the snapshots that a pusher with this state may need of its store, and what for. An instance that a rollout or a push was begun on may
-// run that snapshot by now, whatever is known of it.
+// InUse returns the snapshots that a pusher with this state may need from its store, and what for. An instance may
+// already run the snapshot of a push that was begun.
 func (s State) InUse() map[snapshots.ID]string {
 	reasons := map[snapshots.ID][]string{}
 	add := func(id snapshots.ID, reason string, args ...any) {

@@ -251,7 +251,7 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 		e.decision = decide(e.view, e.state.Rollout.Failed, w.now)
 		e.tellInstances()
 		w.read()
-		next, begun, waits := e.policy.Step(e.state.Rollout, e.rolling.observe(w.now), w.now)
+		next, begun, waits := e.policy.Step(e.state.Rollout, e.rolling.rolloutInput(w.now), w.now)
 		if !sameJSON(next, e.state.Rollout) && e.saving.mayPropose(w.now) {
 			e.saving.propose(next, begun, waits, w.now)
 		}

@@ -10,39 +10,37 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// The bounds of files on an instance that no snapshot in use needs. Those that are over
-// them are removed whatever their age, the oldest first.
+// The bounds on unneeded files on an instance, which no snapshot in use needs. Files over them are
+// removed at any age, the oldest first.
 const (
-	// keptGenerations is how many generations of them stay. A generation is what became
-	// unneeded together: going back to one of the last snapshots uploads nothing.
+	// keptGenerations is how many generations of unneeded files stay. The files of a generation became
+	// unneeded together. So a return to one of the last snapshots uploads nothing.
 	keptGenerations = 4
-	// keptUnneeded is how many of them stay.
+	// keptUnneeded is how many unneeded files stay.
 	keptUnneeded = 256
-	// forgottenUnneeded is how many are remembered at most that an instance does not
-	// remove: they stay on its disk, and are somebody else's to remove.
+	// forgottenUnneeded is how many files are remembered that an instance does not remove. Those beyond
+	// stay on its disk for somebody else to remove.
 	forgottenUnneeded = 2 * keptUnneeded
 )
 
 // The times of removing files.
 const (
-	collectRetry    = time.Minute      // after one that failed
-	collectPatience = 10 * time.Second // with an instance that always has something else to do
-	reviewInterval  = time.Minute      // where nothing else is in use than before
+	collectRetry    = time.Minute      // after a failure
+	collectPatience = 10 * time.Second // after which removing comes before other work
+	reviewInterval  = time.Minute      // while the same snapshots are in use
 	reviewPace      = time.Second
-	// uploadsOfAbsent is how long it is remembered what was uploaded to an instance that is
-	// not in the fleet.
+	// uploadsOfAbsent is how long the uploads of an instance that left the fleet are remembered.
 	uploadsOfAbsent = 24 * time.Hour
 )
 
-// Upload is a file on an instance. Unneeded is since when no snapshot in use
-// needs it, zero while one does.
+// Upload is a file on an instance. Unneeded is the time since which no snapshot in use needs it, zero
+// while one needs it.
 type Upload struct {
 	push.Stored
 	Unneeded time.Time `json:"unneeded,omitzero"`
 }
 
-// uploaded returns the list of uploads with those of a push, none of which is
-// unneeded any more.
+// uploaded adds the files of a push to a list of uploads, and marks them as needed.
 func uploaded(list []Upload, files []push.Stored) []Upload {
 	out := slices.Clone(list)
 	for _, f := range files {
@@ -56,7 +54,7 @@ func uploaded(list []Upload, files []push.Stored) []Upload {
 	return out
 }
 
-// splitUploads returns the certificates among uploads apart from the rest.
+// splitUploads separates certificates from other files.
 func splitUploads(all map[string][]Upload) (files, certificates map[string][]Upload) {
 	files, certificates = map[string][]Upload{}, map[string][]Upload{}
 	for name, list := range all {
@@ -71,18 +69,18 @@ func splitUploads(all map[string][]Upload) (files, certificates map[string][]Upl
 	return files, certificates
 }
 
-// uploads knows what is on the disks of instances, and since when nothing needs it.
+// uploads tracks which files are on the disks of instances, and since when nothing needs them.
 type uploads struct {
 	*world
 	reviewed time.Time
 }
 
-// mostCertificates is how many certificates a push notes at most: a snapshot may have
-// thousands, and the state of a fleet is to stay small. What is beyond stays on the disk.
+// mostCertificates is how many certificates a push notes at most. A snapshot may have thousands, and
+// the state should stay small. Certificates beyond that stay on the disk.
 const mostCertificates = 2 * keptUnneeded
 
-// certificatesLeft returns the certificates that an instance has of what it runs, and that
-// a snapshot does not need. The pusher wrote them: the worker was started from its file.
+// certificatesLeft returns the certificates of the snapshot that an instance runs which the next
+// snapshot does not need. The pusher wrote them, because the worker was started from its file.
 func (u *uploads) certificatesLeft(i *instanceState, next snapshots.ID) []push.Stored {
 	running, known := u.bindings.Of(i.snapshot())
 	if !known || i.foreign() != "" {
@@ -92,7 +90,7 @@ func (u *uploads) certificatesLeft(i *instanceState, next snapshots.ID) []push.S
 	return notIn(running.Certificates, pushed.Certificates)
 }
 
-// notIn returns the first of the certificates that are not among others.
+// notIn returns the certificates that are not among others, mostCertificates at most.
 func notIn(list, others []push.Stored) (out []push.Stored) {
 	among := make(map[push.Stored]bool, len(others))
 	for _, c := range others {
@@ -106,9 +104,8 @@ func notIn(list, others []push.Stored) (out []push.Stored) {
 	return out
 }
 
-// noteCertificates notes the certificates that a push wrote, whatever became of it, and
-// that the last good snapshot does not need. That the pusher wrote them is known: what
-// somebody else put there is left alone.
+// noteCertificates notes the certificates that a push wrote, even if it failed, and that the last
+// good snapshot does not need. Certificates that somebody else put there are never noted or removed.
 func (u *uploads) noteCertificates(i *instanceState, pushed snapshots.ID, written []push.Stored) {
 	good, known := u.bindings.Of(u.state.Rollout.Good)
 	if !known || pushed == u.state.Rollout.Good {
@@ -120,14 +117,14 @@ func (u *uploads) noteCertificates(i *instanceState, pushed snapshots.ID, writte
 	}
 }
 
-// review is when the files of an instance were looked at, and what was in use then.
+// review is when the files of an instance were reviewed, and which snapshots were in use then.
 type review struct {
 	at   time.Time
 	used []snapshots.ID
 }
 
-// reviewFiles notes since when uploads are unneeded, and returns those that are to be
-// removed: they are unneeded for long enough, or there are too many of them.
+// reviewFiles notes since when uploads are unneeded. It returns as garbage those that have been
+// unneeded for long enough, and those over the bounds.
 func reviewFiles(list []Upload, needed map[push.Stored]bool, now time.Time, after time.Duration) (next []Upload, garbage []push.Stored) {
 	next = slices.Clone(list)
 	var unneeded []Upload
@@ -155,8 +152,8 @@ func reviewFiles(list []Upload, needed map[push.Stored]bool, now time.Time, afte
 	return next, garbage
 }
 
-// forgetStuck drops the oldest of the unneeded files where there are too many that were
-// to be removed before a time, and are there still.
+// forgetStuck drops the oldest unneeded files from the list if too many of them became unneeded
+// before the last removal began, and are still there.
 func forgetStuck(list []Upload, before time.Time) []Upload {
 	var stuck []time.Time
 	for _, u := range list {
@@ -179,7 +176,7 @@ func forgetStuck(list []Upload, before time.Time) []Upload {
 	})
 }
 
-// noteUploads notes what the pushes are about to upload.
+// noteUploads notes the files that pushes are about to upload.
 func (u *uploads) noteUploads(pushes []rollout.Push) {
 	for _, p := range pushes {
 		i := u.instances[p.Instance]
@@ -190,15 +187,15 @@ func (u *uploads) noteUploads(pushes []rollout.Push) {
 	}
 }
 
-// reviewUploads finds out which files the instances no longer need, whenever other
-// snapshots are in use, and now and then. It does so between waves too: snapshots may
-// follow on one another for hours.
+// reviewUploads finds out which files the instances no longer need: whenever the snapshots in use
+// change, and once in a while. It does so between waves too, since one rollout may follow another for
+// hours.
 func (u *uploads) reviewUploads(now time.Time) {
 	if now.Sub(u.reviewed) < reviewPace {
 		return
 	}
 	u.reviewed = now
-	// What was pushed last to an instance may have arrived, whatever became of the push.
+	// The last snapshot pushed to an instance may be there, even if the push failed.
 	may := make(map[string][]snapshots.ID, len(u.instances))
 	for name, i := range u.instances {
 		if id := i.snapshot(); slices.Contains(u.view.IDs, id) {
@@ -223,7 +220,7 @@ func (u *uploads) reviewUploads(now time.Time) {
 		}
 		needed, ok := u.neededFiles(i, used, may[name])
 		if !ok {
-			continue // until what it runs can be bound
+			continue // until the snapshot that it runs can be bound
 		}
 		i.reviewed = review{now, used}
 		next, garbage := reviewFiles(u.state.Uploads[name], needed, now, u.CollectAfter)
@@ -231,7 +228,7 @@ func (u *uploads) reviewUploads(now time.Time) {
 			u.state.Uploads[name], u.dirty = next, true
 		}
 		if i.busy == workCollect {
-			continue // what is being removed is no longer needed, and the rest is found again
+			continue // files that are being removed are unneeded, and the next review finds the rest
 		}
 		if i.garbage = garbage; len(garbage) == 0 {
 			i.garbageSince = time.Time{}
@@ -242,8 +239,8 @@ func (u *uploads) reviewUploads(now time.Time) {
 	u.forgetAbsent(now)
 }
 
-// neededFiles returns the files that snapshots have on an instance. It is not known while
-// one that the instance may have cannot be bound, or one is still being read.
+// neededFiles returns the files that the snapshots in use need on an instance. It returns false while
+// a snapshot that the instance may have cannot be bound, or one in use is still being read.
 func (u *uploads) neededFiles(i *instanceState, used, may []snapshots.ID) (needed map[push.Stored]bool, ok bool) {
 	needed = map[push.Stored]bool{}
 	for _, id := range used {
@@ -258,13 +255,13 @@ func (u *uploads) neededFiles(i *instanceState, used, may []snapshots.ID) (neede
 			needed[f] = true
 		}
 	}
-	for _, name := range i.override().Maps { // by which the worker knows them
+	for _, name := range i.override().Maps { // the names by which the worker knows its maps
 		needed[push.Stored{Kind: bind.MapFile, Name: name}] = true
 	}
 	return needed, true
 }
 
-// forgetAbsent forgets what was uploaded to instances that left the fleet long ago.
+// forgetAbsent forgets the uploads of instances that left the fleet long ago.
 func (u *uploads) forgetAbsent(now time.Time) {
 	for name, list := range u.state.Uploads {
 		if _, there := u.instances[name]; there || !u.known() {

@@ -15,75 +15,76 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// The times that nobody had to set so far.
+// Times without an option.
 const (
-	firstAnswers = 10 * time.Second // how long the first answers are waited for
-	heartbeat    = 5 * time.Second  // of the status
+	firstAnswers = 10 * time.Second // how long the machine waits for the first answers of instances
+	heartbeat    = 5 * time.Second  // how often the state, with the status, is saved without a change
 	saveInterval = 250 * time.Millisecond
-	// Where saving takes a cluster, it is done less often.
+	// A state in a cluster is saved less often.
 	saveIntervalElsewhere = time.Second
 	// SaveTimeout is how long saving may take.
 	SaveTimeout = 5 * time.Second
 )
 
-// world is what is known, and what was decided in this step. All parts of a machine read it.
+// world is what is known, and what was decided in this step. All parts of a machine read it and
+// write into it.
 type world struct {
 	Settings
 	started time.Time
 
-	// What was heard: of the fleet, of the store, and of who leads.
+	// What events said of the fleet, the store, and who leads.
 	policy            rollout.Policy
 	instances         map[string]*instanceState
 	sorted            []string                  // their names, during a turn in which nobody has joined or left
 	draining          map[string]*instanceState // pods that terminate, see membership.go
 	fleetName         string                    // in its file
-	pods              *fleet.Pods               // which pods are looked for, nil for none
-	podsRead          bool                      // they were, once
+	pods              *fleet.Pods               // which pods to look for, nil for none
+	podsRead          bool                      // pods were read at least once
 	view              channel.View
 	viewRead, rewound bool // rewound: the store, or its channel, is behind what was seen of it
 	term              term
-	holder            string // who was last seen to lead, "" where nobody is elected
+	holder            string // the last known leader, "" without an election
 
-	// What there is to be pushed.
+	// What can be pushed.
 	live          *binding.Sources
 	snapshotCache *binding.Cache
 	bindings      *binding.Bindings
 
-	// What was decided, and what the next step of the rollout has to hear of.
+	// What was decided, and the input of the next step of the rollout.
 	state    State
 	decision decision
-	proposed *proposal // a step whose state is being saved
+	proposed *proposal // a step of the rollout whose state is being saved
 	waits    []rollout.Wait
 	changes  []report.Change
 	results  []rollout.Result
 	reloads  map[string]int
 
 	troubles observe.Troubles
-	dirty    bool // the state differs from what was saved, in what may be lost
+	dirty    bool // the state has changes that should be saved soon
 
 	effects []Effect       // decided, and not begun yet
-	facts   []observe.Told // that happened, and were not told yet
+	facts   []observe.Told // not handed to the runner yet
 }
 
-// term is the time in which this pusher leads. The zero value is that of one that has no others
-// beside it.
+// term is the time in which this pusher leads. The zero value is for a pusher without others beside
+// it.
 type term struct {
 	number int64
-	fenced bool // what is written to instances says who leads
+	fenced bool // the files on instances name the leader and its term
 }
 
-// begin has an effect started after the turn.
+// begin adds an effect, which the runner starts after the turn.
 func (w *world) begin(x Effect) { w.effects = append(w.effects, x) }
 
-// do has something done on an instance after the turn.
+// do is begin for an effect on an instance.
 func (w *world) do(x instance.Effect) { w.begin(OnInstance{x}) }
 
-// tell has people told of a fact, after the turn.
+// tell adds a fact, which observe reports to people after the turn.
 func (w *world) tell(f observe.Fact, now time.Time) {
 	w.facts = append(w.facts, observe.Told{Fact: f, At: now})
 }
 
-// trouble notes what keeps the pusher from its work, or that it no longer does.
+// trouble notes an error that keeps the pusher from its work, or, with nil, its end.
 func (w *world) trouble(about string, err error, now time.Time) {
 	if t, changed := w.troubles.Set(about, err, now); changed {
 		w.tell(t, now)
@@ -91,15 +92,14 @@ func (w *world) trouble(about string, err error, now time.Time) {
 	}
 }
 
-// lost has people told of changes of map entries that an instance did not make.
+// lost reports changes of map entries that an instance acknowledged and did not make.
 func (w *world) lost(n int, now time.Time) {
 	if n > 0 {
 		w.tell(observe.EntriesLost(n), now)
 	}
 }
 
-// names returns the instances' names, in order. They are asked for many times in a turn, at whose beginning they
-// are sorted.
+// names returns the instances' names, sorted. A turn needs them many times, and sorts them once when it begins.
 func (w *world) names() []string {
 	if w.sorted != nil {
 		return w.sorted
@@ -107,8 +107,8 @@ func (w *world) names() []string {
 	return slices.Sorted(maps.Keys(w.instances))
 }
 
-// instanceOf returns the instance that an event is about. Where that left, or joined anew since,
-// it is one that nobody knows: what is written to it is gone.
+// instanceOf returns the instance that an event is about. If that instance has left or joined again
+// since, it returns a new value that nothing else refers to, so what is written to it has no effect.
 func (w *world) instanceOf(r instance.Ref) *instanceState {
 	for _, of := range []map[string]*instanceState{w.instances, w.draining} {
 		if i := of[r.Name]; i != nil && i.ref() == r {
@@ -120,14 +120,14 @@ func (w *world) instanceOf(r instance.Ref) *instanceState {
 	return i
 }
 
-// known reports whether it is known who belongs to the fleet. Without one pod there
-// is nobody to decide for: a rollout would find nothing in its way.
+// known reports whether the members of the fleet are known. A fleet of pods without a single pod
+// counts as unknown: a rollout would succeed at once.
 func (w *world) known() bool {
 	return w.pods == nil || (w.podsRead && len(w.instances) > 0)
 }
 
-// traceparent returns the trace that a snapshot was published in, "" if there is
-// none, or the snapshot is not at hand.
+// traceparent returns the trace in which a snapshot was published. It is "" without a trace, or if
+// the snapshot is not in the cache.
 func (w *world) traceparent(id snapshots.ID) string {
 	s, _ := w.snapshotCache.Get(id)
 	return s.Manifest.Provenance.Traceparent
@@ -138,11 +138,10 @@ func (w *world) target() snapshots.ID {
 	return observe.View{Decision: w.decision.Decision, Rollout: w.state.Rollout}.Target()
 }
 
-// unknown reports whether a snapshot is at hand, but not all that it needs of the
-// cluster.
+// unknown reports whether a snapshot was read, but not yet all that it needs of the cluster.
 func (w *world) unknown(id snapshots.ID) bool { return w.bindings.Unknown(id) }
 
-// rollouts returns the state of the rollout, and the one that is being saved.
+// rollouts returns the state of the rollout, and, if one is being saved, the proposed state.
 func (w *world) rollouts() []rollout.State {
 	if p := w.proposed; p != nil {
 		return []rollout.State{w.state.Rollout, p.next}
@@ -150,7 +149,7 @@ func (w *world) rollouts() []rollout.State {
 	return []rollout.State{w.state.Rollout}
 }
 
-// change changes the state of the rollout outside of a step, also the one that is being saved.
+// change changes the state of the rollout outside of a step, and also the proposed state.
 func (w *world) change(how func(rollout.State) rollout.State) {
 	w.state.Rollout = how(w.state.Rollout)
 	if p := w.proposed; p != nil {
@@ -158,8 +157,8 @@ func (w *world) change(how func(rollout.State) rollout.State) {
 	}
 }
 
-// inUse returns the snapshots that have to be at hand: the wanted one, the good
-// one, that of the rollout, and whatever runs and is in the store.
+// inUse returns the snapshots that the cache has to hold: the wanted one, the good one, the target
+// of the rollout, and those that instances run if they are in the store.
 func (w *world) inUse() map[snapshots.ID]bool {
 	needed := map[snapshots.ID]bool{w.decision.ID: true}
 	for _, s := range w.rollouts() {
@@ -177,8 +176,8 @@ func (w *world) inUse() map[snapshots.ID]bool {
 	return needed
 }
 
-// usedOn returns the snapshots in use, as far as an instance is concerned, in order: what
-// the fleet should run, and returns to, and what it may have itself.
+// usedOn returns the snapshots in use on one instance, sorted: what the fleet should run, what it
+// returns to, and what the instance may have itself.
 func (w *world) usedOn(may []snapshots.ID) []snapshots.ID {
 	used := append([]snapshots.ID{w.decision.ID, w.state.Rollout.Good}, may...)
 	if r := w.state.Rollout.Rollout; r != nil {
@@ -189,7 +188,7 @@ func (w *world) usedOn(may []snapshots.ID) []snapshots.ID {
 	return slices.Compact(used)
 }
 
-// runs returns the newest snapshot that the fleet was brought to, or is being.
+// runs returns the newest snapshot that the fleet runs or is being brought to.
 func runs(s rollout.State) snapshots.ID {
 	if s.Rollout != nil && s.Rollout.Target.Compare(s.Good) > 0 {
 		return s.Rollout.Target

@@ -3,10 +3,10 @@
 // An [Effect] and an [Event] are values that name an instance by its [Ref]. [Connections] has the
 // clients of the instances, the fence of the term, and a record of what was uploaded.
 // [Connections.Job] returns a job for each effect, which sends one event when it has ended. The
-// job of [Join] probes the instance again and again, and sends an event for each answer.
+// job of [Join] probes the instance periodically, and sends an event for each answer.
 //
-// Each event says how its effect ended, and what is known by then of the instance's haproxy.cfg and
-// worker: [Known].
+// Each event says how its effect ended, and, in [Known], what is known of the instance's haproxy.cfg
+// and worker at that time.
 package instance
 
 import (
@@ -29,34 +29,34 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
-// Options are those of all connections.
+// Options are the options of all connections.
 type Options struct {
-	// PollInterval is how often each instance is asked what it runs.
+	// PollInterval is how often each instance is probed.
 	PollInterval time.Duration
 	// ReloadTimeout is how long a reload of HAProxy may take.
 	ReloadTimeout time.Duration
-	// HTTP is what instances are asked with; nil: a client of its own for each.
+	// HTTP is the client for all instances. Nil means one for each.
 	HTTP *http.Client
-	// Directory learns of instances that come and go; nil: nobody asks.
+	// Directory gets the clients of the instances. It may be nil.
 	Directory *Directory
 }
 
-// Connections are those to the instances of a fleet. One goroutine uses them: the one that
-// starts effects.
+// Connections has the connections to the instances of a fleet. Only the goroutine that starts effects
+// uses it.
 type Connections struct {
 	options Options
 	fence   *push.Fence // nil: there is none
 	byName  map[string]*connection
 }
 
-// New returns connections to no instance yet. Nothing is written to an instance that the fence
-// keeps from it; nil: there is none.
+// New returns Connections without an instance. The fence decides what may be written to an instance.
+// Without a fence (nil) everything may be written.
 func New(o Options, fence *push.Fence) *Connections {
 	o.Directory.clear()
 	return &Connections{options: o, fence: fence, byName: map[string]*connection{}}
 }
 
-// connection is what it takes to reach an instance.
+// connection has what is needed to reach an instance.
 type connection struct {
 	ref    Ref
 	spec   fleet.Instance
@@ -64,9 +64,9 @@ type connection struct {
 	target push.Instance
 	fence  *push.Fence
 	onDisk push.Known // the certificates on its disk, as far as pushes have seen them
-	known  *lastKnown // of all connections to the same instance
-	// Two lifetimes, which are no call's: asked ends when it is no longer asked, and here when
-	// the instance is gone, which ends jobs.
+	known  *lastKnown // shared by all connections to the same instance
+	// Two lifetimes that outlast calls: asked ends when the probes end, and here when the instance is
+	// gone, which also ends jobs.
 	asked  context.Context //nolint:containedctx // see above
 	silent context.CancelFunc
 	here   context.Context //nolint:containedctx // see above
@@ -74,13 +74,13 @@ type connection struct {
 	limit  time.Duration // of a job
 }
 
-// lastKnown counts what is known of an instance.
+// lastKnown numbers the events of an instance.
 type lastKnown struct {
 	mu     sync.Mutex
 	number int
 }
 
-// about returns what an event has of its instance.
+// about returns the part of an event that is about its instance.
 func (c *connection) about() About {
 	c.known.mu.Lock()
 	defer c.known.mu.Unlock()
@@ -90,12 +90,12 @@ func (c *connection) about() About {
 	}}
 }
 
-// access is what a client of an instance takes.
+// access returns the options of an instance's client.
 func (s *Connections) access(spec fleet.Instance) dataplane.Options {
 	return dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS, HTTP: s.options.HTTP}
 }
 
-// Valid returns an error of an instance that nobody can connect to.
+// Valid returns an error if no client can be made for an instance.
 func Valid(spec fleet.Instance) error {
 	if _, err := dataplane.New(New(Options{}, nil).access(spec)); err != nil {
 		return fmt.Errorf("instance %s: %w", spec.Name, err)
@@ -103,7 +103,7 @@ func Valid(spec fleet.Instance) error {
 	return nil
 }
 
-// join connects to an instance in place of the one that has its name.
+// join connects to an instance, and replaces the connection of that name.
 func (s *Connections) join(j Join) (*connection, error) {
 	client, err := dataplane.New(s.access(j.Spec))
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *Connections) join(j Join) (*connection, error) {
 	} else if old != nil {
 		old.silent()
 	}
-	// The limit bounds a job, so that an instance that hangs is free again some day: a push looks,
-	// uploads, reloads, and may have to do so again.
+	// The limit bounds a job, so that an instance that hangs is free again some time. A push looks,
+	// uploads and reloads, and may have to do so again.
 	c := &connection{ref: j.Ref, spec: j.Spec, client: client, fence: s.fence, onDisk: push.Known{}, limit: 3*s.options.ReloadTimeout + 30*time.Second}
 	c.asked, c.silent = context.WithCancel(context.Background())
 	c.target = push.Instance{API: client, ReloadTimeout: s.options.ReloadTimeout, Layout: j.Spec.Layout}
@@ -138,7 +138,7 @@ func (s *Connections) join(j Join) (*connection, error) {
 	return c, nil
 }
 
-// renew has an instance asked with other credentials.
+// renew gives the client of an instance other credentials.
 func (s *Connections) renew(r Renew) error {
 	if err := s.byName[r.Name].client.Renew(s.access(r.Spec)); err != nil {
 		return fmt.Errorf("instance %s: %w", r.Name, err)
@@ -146,7 +146,7 @@ func (s *Connections) renew(r Renew) error {
 	return nil
 }
 
-// leave lets go of an instance.
+// leave closes the connection to an instance. If the instance is a pod, its jobs end too.
 func (s *Connections) leave(name string) {
 	c := s.byName[name]
 	if c == nil {
@@ -160,7 +160,7 @@ func (s *Connections) leave(name string) {
 	s.options.Directory.set(name, nil)
 }
 
-// within returns a context for a job, which ends when the instance is gone, or takes too long.
+// within returns a context for a job. It ends when the instance is gone or the job takes too long.
 func (c *connection) within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	stop := context.AfterFunc(c.here, cancel)
@@ -170,7 +170,7 @@ func (c *connection) within(ctx context.Context, limit time.Duration) (context.C
 // askTimeout bounds how long an instance may take to say what it runs.
 const askTimeout = 5 * time.Second
 
-// ask returns the job that asks an instance again and again what its worker runs.
+// ask returns the job that probes an instance.
 func (c *connection) ask(o Options) Job {
 	return func(ctx context.Context, send func(Event)) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -187,19 +187,19 @@ func (c *connection) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, er
 	return c.target.RuntimeInfo(ctx)
 }
 
-// Supported returns an error of an API that is not worked with.
+// Supported returns an error if the API's version is not supported.
 func (c *connection) Supported(ctx context.Context) error { return c.client.Supported(ctx) }
 
-// respondent is an instance that is asked what it runs.
+// respondent is an instance that can be probed.
 type respondent interface {
 	RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error)
-	// Supported returns an error of an API that is not worked with.
+	// Supported returns an error if the API's version is not supported.
 	Supported(ctx context.Context) error
 }
 
-// ask asks the instance again and again what it runs, and reports each answer,
-// until ctx is done. Of its version the API is asked when it is met, and after it
-// was out of reach: it may be another one then.
+// ask asks the instance periodically what it runs, and reports each answer, until ctx is done. It also
+// asks for the version of the API at first, and after the instance was out of reach, since the API may
+// have been replaced.
 func ask(ctx context.Context, api respondent, every, timeout time.Duration, report func(dataplane.RuntimeInfo, error, time.Time)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -234,12 +234,12 @@ func askOnce(ctx context.Context, api respondent, met bool) (dataplane.RuntimeIn
 	return info, err
 }
 
-// Past is how long what an instance counted is remembered, to be compared with.
+// Past is how long statistics of an instance are kept for comparisons.
 const Past = 5 * time.Minute
 
 var errReplaced = errors.New("the worker was replaced meanwhile")
 
-// sample asks for statistics, and makes sure that one worker gave them all.
+// sample asks for statistics. It returns an error if they are not all of one worker.
 func sample(ctx context.Context, c *dataplane.Client, ignore []string, asked time.Time) (rollout.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
@@ -265,8 +265,8 @@ func sample(ctx context.Context, c *dataplane.Client, ignore []string, asked tim
 	return summary(frontends, backends, ignore, rollout.Sample{At: asked, PID: after.PID}), nil
 }
 
-// summary adds up what clients caused, and lists what is down, or was so for a moment.
-// What it does not have at first, a backend may have lost before.
+// summary adds up the requests of clients, and lists the backends that are down or were down for a
+// moment.
 func summary(frontends []dataplane.FrontendStatistics, backends []dataplane.BackendStatistics, ignore []string, s rollout.Sample) rollout.Sample {
 	for _, f := range frontends {
 		if !slices.Contains(ignore, f.Name) {
@@ -299,18 +299,18 @@ func summary(frontends []dataplane.FrontendStatistics, backends []dataplane.Back
 // sampleTimeout bounds how long an instance may take to give its statistics.
 const sampleTimeout = 30 * time.Second
 
-// Directory has whom to ask about a fleet's workers, for those who only look, such as the page. Anybody may ask
-// it at any time: [Connections] keep it up to date, and nobody who pushes waits for it. nil has nobody.
+// Directory has the clients of a fleet's instances, for those who only look, such as the page. Its methods may be
+// called at the same time. [Connections] keeps it up to date, and pushes do not wait for it. A nil Directory is empty.
 type Directory struct {
 	mu      sync.Mutex
 	clients map[string]*dataplane.Client
 }
 
-// The bounds of one question: of instances that are asked, and of those at once.
+// How many instances one call of Servers asks, and how many at once.
 const mostAsked, atOnce = 20, 8
 
-// Servers asks instances for the servers of a backend, and returns what those said that answered until ctx is
-// done, by name. Of a large fleet the first 20 are asked.
+// Servers asks instances for the servers of a backend. It returns the answers that come until ctx is done, by name of
+// the instance. In a large fleet it asks the first 20 instances.
 func (d *Directory) Servers(ctx context.Context, backend string) map[string][]dataplane.Server {
 	d.mu.Lock()
 	clients := maps.Clone(d.clients)
@@ -328,14 +328,14 @@ func (d *Directory) Servers(ctx context.Context, backend string) map[string][]da
 				defer mu.Unlock()
 				out[name] = servers
 			}
-			return nil // who does not answer is not among them
+			return nil // instances that do not answer are left out
 		})
 	}
 	_ = all.Wait() // none fails
 	return out
 }
 
-// set takes a client of an instance, in place of the one before; nil for an instance that left.
+// set replaces the client of an instance; nil is for an instance that left.
 func (d *Directory) set(name string, client *dataplane.Client) {
 	if d == nil {
 		return

@@ -18,9 +18,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// Event is how an effect ended, or what an instance answered when it was asked.
+// Event says how an effect ended, or what an instance answered to a probe.
 type Event interface {
-	// From says which instance it is about, and what is known of it.
+	// From returns the instance that the event is about, and what is known of it.
 	From() About
 	// String says what happened, and to whom. It contains no secrets.
 	String() string
@@ -39,23 +39,22 @@ func (a About) describe(what string, keys ...any) string {
 	return a.Ref.describe(what, keys...)
 }
 
-// Known is what is known of an instance's haproxy.cfg and worker, besides what is said of
-// single effects.
+// Known is what is known of an instance's haproxy.cfg and worker, apart from the results of single
+// effects.
 type Known struct {
-	// Number orders what is known of an instance: events may overtake one another.
+	// Number orders the events of an instance, which may overtake one another.
 	Number int
 	Record push.RecordView
-	// Override is what the last worker ran whose snapshot was changed without a reload.
+	// Override is what the worker runs if a push changed it without a reload.
 	Override push.Override
-	// Peer is where the connections to its API got to, zero where there was none.
+	// Peer is the address of the last connection to its API, zero if there was none.
 	Peer netip.AddrPort
 }
 
-// Interrupted reports whether an effect ended as it did because the pusher, or its term, is about to
-// end.
+// Interrupted reports whether an effect failed because the pusher, or its term, is about to end.
 func Interrupted(err error) bool { return errors.Is(err, context.Canceled) }
 
-// JoinFailed says why there is no connection to an instance.
+// JoinFailed says why an instance could not be connected to.
 type JoinFailed struct {
 	About
 	Err error
@@ -72,7 +71,7 @@ type Renewed struct {
 
 func (r Renewed) String() string { return r.describe("credentials renewed", "err", r.Err) }
 
-// Probed is what an instance answered when it was asked at a time, or why it did not.
+// Probed is the answer of an instance to a probe, or the error.
 type Probed struct {
 	About
 	Info  dataplane.RuntimeInfo
@@ -84,7 +83,7 @@ func (p Probed) String() string {
 	return p.describe("probed", "node", p.Info.Node, "pid", p.Info.PID, "err", p.Err)
 }
 
-// Checked is what is wrong with how an instance is set up, or why that could not be found out.
+// Checked has the findings of a check of how an instance is set up, or the error.
 type Checked struct {
 	About
 	Found []preflight.Finding
@@ -124,7 +123,7 @@ func (p PushEnded) String() string {
 		"outcome", string(p.Outcome()), "pid", p.Done.Info.PID, "reloaded", p.Done.Reloaded, "err", p.Err)
 }
 
-// Outcome returns what the push came to.
+// Outcome returns the outcome of the push.
 func (p PushEnded) Outcome() rollout.Outcome { return outcome(p.Err) }
 
 func outcome(err error) rollout.Outcome {
@@ -221,8 +220,8 @@ type Ref struct {
 	Name string
 	// UID is that of its pod, "" without one.
 	UID string
-	// Joined counts the connections under one name: what an effect on an earlier one came to
-	// is not taken for news of a later one, which may be to another address.
+	// Joined counts joins. It tells the event of an earlier connection of that name from those of a
+	// later one, which may be to another address.
 	Joined int
 }
 
@@ -241,9 +240,9 @@ func (r Ref) describe(what string, keys ...any) string {
 	return observe.Describe(what, append([]any{"instance", r.Name}, keys...)...)
 }
 
-// Join connects to an instance, and asks it again and again what its worker runs, until it
-// leaves or joins again. What is known of another connection to the same instance stays; else
-// it is what was remembered over a restart.
+// Join connects to an instance, and probes it until it leaves or joins again. If there is a connection
+// to the same instance, what is known of it stays. Otherwise Remembered and Override say what was
+// known before a restart.
 type Join struct {
 	Ref
 	Spec       fleet.Instance
@@ -253,8 +252,8 @@ type Join struct {
 
 func (j Join) String() string { return j.describe("join") }
 
-// Renew has an instance asked with other credentials from now on. Work that is under way goes
-// on, with them: a push is not lost.
+// Renew gives an instance's client other credentials. Work under way goes on with them, so that a push
+// is not lost.
 type Renew struct {
 	Ref
 	Spec fleet.Instance
@@ -262,20 +261,19 @@ type Renew struct {
 
 func (r Renew) String() string { return r.describe("renew credentials") }
 
-// Leave ends all that is done with an instance that is gone: the address of a pod may be
-// another's in a moment. Jobs on an instance that is no pod go on.
+// Leave ends all work on an instance that is gone: the address of a pod may soon belong to another
+// one. Jobs on an instance that is not a pod go on.
 type Leave struct{ Ref }
 
 func (l Leave) String() string { return l.describe("leave") }
 
-// Check looks for what would keep a push from working, as the verb check does. It writes
-// nothing.
+// Check looks for what would make a push fail, as the verb check does. It writes nothing.
 type Check struct{ Ref }
 
 func (c Check) String() string { return c.describe("check") }
 
-// Claim looks who leads an instance and what its worker was started from, and writes to its
-// disk that this pusher leads it, and in which term.
+// Claim reads who leads an instance and what its worker was started from, and writes to its disk that
+// this pusher leads it, and in which term.
 type Claim struct {
 	Ref
 	Term int64
@@ -288,7 +286,7 @@ type Push struct {
 	Ref
 	Push          rollout.Push
 	Want, Running binding.Unbound
-	// Whole is set where the instance must get all that the snapshot needs.
+	// Whole is set if the push has to fail when a certificate that the snapshot names is missing.
 	Whole bool
 	Have  push.Running
 	// Traceparent is the trace that the snapshot was published in.
@@ -299,20 +297,20 @@ func (p Push) String() string {
 	return p.describe("push", "snapshot", p.Push.Snapshot, "why", string(p.Push.Purpose))
 }
 
-// Update changes servers and certificates in the running worker.
+// Update changes servers, map entries and certificates in the running worker.
 type Update struct {
 	Ref
-	Want  push.Wanted // without what binds
-	Whole binding.Unbound
-	Have  push.Running
-	// Running is the snapshot that it runs, which was published in a trace.
+	Want    push.Wanted     // without its function Bind
+	Unbound binding.Unbound // for Bind
+	Have    push.Running
+	// Running is the snapshot that the worker runs. Traceparent is the trace in which it was published.
 	Running     snapshots.ID
 	Traceparent string
 }
 
 func (u Update) String() string { return u.describe("update", "node", u.Want.Node) }
 
-// Persist writes to disk what the worker is to have, and brings the worker to it.
+// Persist writes the servers that the worker should have to disk, and changes the worker to them.
 type Persist struct {
 	Ref
 	Want binding.Unbound
@@ -337,7 +335,7 @@ type Collect struct {
 
 func (c Collect) String() string { return c.describe("collect", "files", len(c.Garbage)) }
 
-// Inspect compares an instance with what was left on it.
+// Inspect compares an instance with what the pusher left there.
 type Inspect struct {
 	Ref
 	Want  binding.Unbound
@@ -347,7 +345,7 @@ type Inspect struct {
 
 func (i Inspect) String() string { return i.describe("inspect", "round", i.Round) }
 
-// Mend puts files back.
+// Mend puts back files that somebody else changed or removed.
 type Mend struct {
 	Ref
 	Want binding.Unbound

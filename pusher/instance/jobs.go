@@ -23,13 +23,13 @@ const (
 	collectTimeout = 10 * time.Second
 )
 
-// Job carries out an effect: it may take long, and sends events. Its context ends with the
-// pusher, and has the span of a push or an update.
+// Job carries out an effect. It may take long, and sends events. Its context ends with the pusher, and
+// has the span of a push or an update.
 type Job func(ctx context.Context, send func(Event))
 
-// Job returns what carries an effect out. It is called in the order in which effects were
-// decided, and waits for nothing. On an instance to which there is no connection nothing is
-// done: its [JoinFailed] says why.
+// Job returns the job of an effect. The caller calls it in the order in which effects were decided. It
+// waits for nothing. Without a connection to the instance the job does nothing: [JoinFailed] has said
+// why.
 func (s *Connections) Job(x Effect) Job {
 	if j, is := x.(Join); is {
 		c, err := s.join(j)
@@ -53,12 +53,12 @@ func (s *Connections) Job(x Effect) Job {
 	return one(func(ctx context.Context) Event { return c.job(ctx, x) })
 }
 
-// one is a job that ends with an event.
+// one makes a job that sends one event.
 func one(run func(context.Context) Event) Job {
 	return func(ctx context.Context, send func(Event)) { send(run(ctx)) }
 }
 
-// job carries out one of the effects that end.
+// job carries out an effect that ends with one event.
 func (c *connection) job(ctx context.Context, x Effect) Event {
 	switch x := x.(type) {
 	case Check:
@@ -91,7 +91,7 @@ func (c *connection) check(ctx context.Context) Event {
 	defer cancel()
 	facts := preflight.Gather(ctx, c.client, c.spec, false)
 	if err := errors.Join(ctx.Err(), facts.Reached); err != nil {
-		return Checked{About: c.about(), Err: err} // that it is out of reach is seen elsewhere
+		return Checked{About: c.about(), Err: err} // probes report an instance that is out of reach
 	}
 	return Checked{About: c.about(), Found: preflight.Judge(facts)}
 }
@@ -125,7 +125,7 @@ func (c *connection) push(ctx context.Context, x Push) Event {
 		case !x.Push.AtRuntime:
 			end.Done, end.Err = c.target.Push(ctx, end.Want, good, c.onDisk)
 		case goodErr != nil:
-			end.Err = fmt.Errorf("%w: %w", push.ErrNeedsReload, goodErr) // which has its budget
+			end.Err = fmt.Errorf("%w: %w", push.ErrNeedsReload, goodErr) // the rollout has a budget for reloads
 		default:
 			end.Done, end.Err = c.target.ApplyAtRuntime(ctx, end.Want, running, x.Have, c.onDisk)
 		}
@@ -147,9 +147,9 @@ func (c *connection) update(ctx context.Context, x Update) Event {
 	ctx, cancel := c.within(ctx, c.limit)
 	defer cancel()
 	began := time.Now()
-	var bound bind.Bound // if it was needed
+	var bound bind.Bound // if Update called Bind
 	x.Want.Bind = func() (_ bind.Bound, err error) {
-		bound, err = x.Whole.Bind()
+		bound, err = x.Unbound.Bind()
 		return bound, err
 	}
 	have, err := c.target.Update(ctx, x.Want, x.Have)
@@ -169,10 +169,10 @@ func (c *connection) persist(ctx context.Context, x Persist) Event {
 	began, have := time.Now(), x.Have
 	want, err := x.Want.Bind()
 	if err == nil {
-		have, err = c.target.Settle(ctx, want, have)
-		if errors.Is(err, dataplane.ErrValidation) { // a file that it names may have been taken away
+		have, err = c.target.WriteServers(ctx, want, have)
+		if errors.Is(err, dataplane.ErrValidation) { // a file that the text names may be gone
 			if _, mendErr := c.target.Mend(ctx, want, c.onDisk); mendErr == nil {
-				have, err = c.target.Settle(ctx, want, have)
+				have, err = c.target.WriteServers(ctx, want, have)
 			}
 		}
 		err = withoutSecrets(err, want)
@@ -183,7 +183,7 @@ func (c *connection) persist(ctx context.Context, x Persist) Event {
 func (c *connection) tidy(ctx context.Context, x Tidy) Event {
 	ctx, cancel := c.within(ctx, c.limit)
 	defer cancel()
-	have, err := c.target.Tidy(ctx, x.Have)
+	have, err := c.target.DropDynamicServers(ctx, x.Have)
 	return TidyEnded{c.about(), have, err}
 }
 
@@ -209,7 +209,7 @@ func (c *connection) inspect(ctx context.Context, x Inspect) Event {
 		err = withoutSecrets(err, want)
 	}
 	if errors.Is(err, push.ErrElsewhere) {
-		err = nil // it was reloaded meanwhile, and is looked at again
+		err = nil // it was reloaded meanwhile, and is inspected again later
 		found = push.Inspection{Running: x.Have}
 	}
 	return InspectEnded{c.about(), x, found, err}
@@ -227,7 +227,7 @@ func (c *connection) mend(ctx context.Context, x Mend) Event {
 	return MendEnded{c.about(), disk, want.Servers, err}
 }
 
-// redacted is an error of which only the text is another.
+// redacted is an error with another text.
 type redacted struct {
 	error
 	text string
@@ -237,8 +237,8 @@ func (r redacted) Error() string { return r.text }
 
 func (r redacted) Unwrap() error { return r.error }
 
-// withoutSecrets keeps what HAProxy quotes of its configuration out of logs and of
-// the status.
+// withoutSecrets removes secrets from an error in which HAProxy quotes its configuration, so that they
+// get neither into logs nor into the status.
 func withoutSecrets(err error, bound ...bind.Bound) error {
 	if err == nil {
 		return nil
@@ -250,12 +250,11 @@ func withoutSecrets(err error, bound ...bind.Bound) error {
 	return redacted{err, text}
 }
 
-// longestChange is how much of a line is told, in bytes.
+// longestChange is how much of a changed line is reported, in bytes.
 const longestChange = 160
 
-// changeOf returns the change from what runs, nil where that is not known, to what was
-// bound. Where it took a reload although what differs could be changed without one, it
-// was a reload.
+// changeOf returns the change from what runs, nil if that is not known, to what was bound. If the push
+// reloaded, the class is a reload, even if the difference needed none.
 func changeOf(running *bind.Bound, want bind.Bound, reloaded bool) report.Change {
 	if running == nil {
 		return report.Change{Snapshot: want.ID, Class: bind.Reload}
@@ -277,8 +276,8 @@ func changeOf(running *bind.Bound, want bind.Bound, reloaded bool) report.Change
 	}
 }
 
-// shownLine returns a line of a bound configuration as people are told of it: by its number in
-// the snapshot, and for an empty one, which comes with a section, the next that is not.
+// shownLine returns a line of a bound configuration for people, with its number in the snapshot. For
+// an empty line, such as before a new section, it returns the next line that is not empty.
 func shownLine(b bind.Bound, line int, text string) (int, string) {
 	if line < 1 || line > len(b.Lines) {
 		return line, text

@@ -143,12 +143,12 @@ func TestDynamicServersServeUntilTheNextPost(t *testing.T) {
 	if !have.Serves(back.Servers) || have.Deferred || len(have.Leftovers()) != 1 {
 		t.Errorf("when it went it is known that %+v", have.Dynamic)
 	}
-	step("what nobody needs is deleted", func() (Running, error) { return i.Tidy(t.Context(), have) }, []string{"delete web/hapsnap-s2-10.0.0.2-80"})
+	step("what nobody needs is deleted", func() (Running, error) { return i.DropDynamicServers(t.Context(), have) }, []string{"delete web/hapsnap-s2-10.0.0.2-80"})
 
 	step("it comes again", update(two), []string{
 		"add web/hapsnap-s2-10.0.0.2-80 10.0.0.2:80", "set web/hapsnap-s2-10.0.0.2-80 :0 ready", "set web/s1 :0 drain",
 	})
-	step("the post gives the slot its address", func() (Running, error) { return i.Settle(t.Context(), two, have) }, []string{
+	step("the post gives the slot its address", func() (Running, error) { return i.WriteServers(t.Context(), two, have) }, []string{
 		"post " + two.Node + ", no reload; SetServerState web s2 maint; SetServerAddr web s2 10.0.0.2 80", "set web/s2 :0 ready",
 		"delete web/hapsnap-s2-10.0.0.2-80",
 	})
@@ -227,12 +227,12 @@ func TestDynamicServerWithConnections(t *testing.T) {
 	have.Dynamic = []Dynamic{{"web", "hapsnap-s1-10.0.0.1-80", "10.0.0.1", 80, bind.SlotReady}}
 	f.deleting = func(string, string) error { return classed{dataplane.ErrUnavailable} }
 	i := Instance{API: f, ReloadTimeout: time.Second}
-	have, err := i.Tidy(t.Context(), have)
+	have, err := i.DropDynamicServers(t.Context(), have)
 	if err != nil || len(have.Leftovers()) != 1 {
 		t.Errorf("it is forgotten: %+v, %v", have, err)
 	}
 	f.deleting = func(string, string) error { return classed{dataplane.ErrNotFound} }
-	if have, err = i.Tidy(t.Context(), have); err != nil || len(have.Dynamic) > 0 {
+	if have, err = i.DropDynamicServers(t.Context(), have); err != nil || len(have.Dynamic) > 0 {
 		t.Errorf("it is not forgotten: %+v, %v", have, err)
 	}
 }
@@ -256,10 +256,10 @@ func TestDynamicServersServeWhatIsWanted(t *testing.T) {
 			var err error
 			what := random.IntN(4)
 			if have, err = i.Update(t.Context(), wantedWith(b), have); err == nil && what == 0 {
-				have, err = i.Settle(t.Context(), b, have)
+				have, err = i.WriteServers(t.Context(), b, have)
 			}
 			if what == 1 {
-				have, err = i.Tidy(t.Context(), have)
+				have, err = i.DropDynamicServers(t.Context(), have)
 			}
 			if what == 2 && n%5 == 0 {
 				have, err = i.Update(t.Context(), wantedWith(b), Running{}) // of another pusher

@@ -87,7 +87,7 @@ func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
 		if _, err = api.PostRaw(ctx, withoutHeader(raw.Config), dataplane.PostOptions{Version: raw.Version, SkipReload: true}); err == nil {
 			return nil
 		}
-		Instance{API: api}.tidy(ctx)
+		Instance{API: api}.dropTransactions(ctx)
 		if !isUncertain(err) {
 			break
 		}

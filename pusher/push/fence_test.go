@@ -59,7 +59,7 @@ func TestPushesWriteTheTerm(t *testing.T) {
 		t.Fatalf("pushed, on disk is term %d: %v", termOf([]byte(f.disk)), err)
 	}
 	fence.Raise(5)
-	disk, err := i.Persist(t.Context(), want)
+	disk, err := i.WriteText(t.Context(), want)
 	if err != nil || termOf([]byte(f.disk)) != 5 || strings.Count(f.disk, termMark) != 1 {
 		t.Errorf("persisted as %q: %v", f.disk, err)
 	}

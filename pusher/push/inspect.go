@@ -293,7 +293,7 @@ func (i Instance) Mend(ctx context.Context, want bind.Bound, known Known) (Diges
 	if err := i.upload(ctx, want.Files, known, readsFiles); err != nil {
 		return Digest{}, err
 	}
-	disk, err := i.Persist(ctx, want)
+	disk, err := i.WriteText(ctx, want)
 	if errors.Is(err, dataplane.ErrValidation) {
 		return disk, fmt.Errorf("%w: %w", ErrRefused, err)
 	}

@@ -192,7 +192,7 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 		return false, nil
 	case bind.SameNode(s.info.Node, p.want.Node):
 		p.done.Info = s.info
-		if err := p.persist(ctx, p.want.Config, s.memory); err != nil {
+		if err := p.postText(ctx, p.want.Config, s.memory); err != nil {
 			return isUncertain(err), err
 		}
 		return true, errNotOnDisk
@@ -236,12 +236,12 @@ func (p *attempt) load(ctx context.Context, before sight) (again bool, err error
 	case err == nil:
 		return p.verify(ctx, before, posted)
 	case errors.Is(err, dataplane.ErrValidation):
-		p.tidy(ctx)
+		p.dropTransactions(ctx)
 		return false, p.refused(ctx, before, err)
 	case errors.Is(err, dataplane.ErrReload):
 		return false, p.refuseReload(ctx, before, err)
 	case errors.Is(err, dataplane.ErrConflict):
-		p.tidy(ctx)
+		p.dropTransactions(ctx)
 		return true, err
 	case isUncertain(err):
 		return p.resolve(ctx, before, err)
@@ -404,7 +404,7 @@ func (p *attempt) heal(ctx context.Context, before sight) error {
 		if s.disk.sameAs(want) && s.disk.version == s.memory {
 			return nil
 		}
-		if err := p.persist(ctx, good, s.memory); err != nil && !isUncertain(err) {
+		if err := p.postText(ctx, good, s.memory); err != nil && !isUncertain(err) {
 			return err
 		}
 	}
@@ -420,11 +420,11 @@ func (p *attempt) lastGood(before sight) []byte {
 	return withoutHeader(before.raw.Config)
 }
 
-// persist writes the text to disk and into the API's memory. The worker does not notice.
-func (i Instance) persist(ctx context.Context, config []byte, version int64) error {
+// postText writes the text to disk and into the API's memory. The worker does not notice.
+func (i Instance) postText(ctx context.Context, config []byte, version int64) error {
 	_, err := i.API.PostRaw(ctx, config, dataplane.PostOptions{Version: version, SkipReload: true})
 	if errors.Is(err, dataplane.ErrConflict) || errors.Is(err, dataplane.ErrValidation) {
-		i.tidy(ctx)
+		i.dropTransactions(ctx)
 	}
 	return err
 }
@@ -434,9 +434,9 @@ func (i Instance) version(ctx context.Context) (int64, error) {
 	return raw.Version, err
 }
 
-// tidy removes the transactions of refused posts. Each is a whole copy of its text on the
+// dropTransactions removes the transactions of refused posts. Each is a whole copy of its text on the
 // instance's disk, and the API does not remove it.
-func (i Instance) tidy(ctx context.Context) {
+func (i Instance) dropTransactions(ctx context.Context) {
 	all, err := i.API.Transactions(ctx)
 	if err != nil {
 		return // the next push removes it

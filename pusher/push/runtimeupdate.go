@@ -46,7 +46,7 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 		have.Disk, err = i.post(ctx, want.Config, nil) // unless an earlier try did
 	}
 	if errors.Is(err, dataplane.ErrValidation) {
-		i.tidy(ctx)
+		i.dropTransactions(ctx)
 		p := attempt{Instance: i, want: want, good: &running}
 		return Done{}, p.refused(ctx, s, err)
 	}
@@ -124,9 +124,9 @@ func isVain(err error) bool {
 	})
 }
 
-// Tidy deletes the dynamic servers that the worker no longer needs. It leaves a server that
+// DropDynamicServers deletes the dynamic servers that the worker no longer needs. It leaves a server that
 // still has connections, which gets no new ones, for the next call.
-func (i Instance) Tidy(ctx context.Context, have Running) (Running, error) {
+func (i Instance) DropDynamicServers(ctx context.Context, have Running) (Running, error) {
 	var failed []error
 	for _, d := range have.Leftovers() {
 		err := i.API.DeleteServer(ctx, d.Backend, d.Name)

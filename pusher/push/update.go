@@ -90,7 +90,7 @@ func (r Running) Another() Running { return Running{ManualDrains: r.ManualDrains
 // one call besides those for the changes, whose answers are the proof.
 //
 // Before version 3.4 the API changes addresses only together with the file on disk. From
-// then on it does so at once, and [Instance.Persist] has to follow.
+// then on it does so at once, and [Instance.WriteServers] has to follow.
 func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Running, error) {
 	want.Bind = sync.OnceValues(want.Bind)
 	info, err := i.RuntimeInfo(ctx)
@@ -409,10 +409,10 @@ func (i Instance) postActions(ctx context.Context, config []byte, all []dataplan
 	return disk, nil
 }
 
-// Settle writes the text to disk, for a worker that runs its shape. If it is known which
+// WriteServers writes the text to disk, for a worker that runs its shape. If it is known which
 // servers the worker has, it also changes these, after the file is written. It returns what
 // the worker has now, also with an error.
-func (i Instance) Settle(ctx context.Context, want bind.Bound, have Running) (Running, error) {
+func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
 		return have, err
@@ -436,12 +436,12 @@ func (i Instance) Settle(ctx context.Context, want bind.Bound, have Running) (Ru
 	if err != nil || len(have.Leftovers()) == 0 {
 		return have, err
 	}
-	return i.Tidy(ctx, have)
+	return i.DropDynamicServers(ctx, have)
 }
 
-// Persist writes the text to disk, for a worker that runs it already, and returns the
+// WriteText writes the text to disk, for a worker that runs it already, and returns the
 // digest of the file.
-func (i Instance) Persist(ctx context.Context, want bind.Bound) (Digest, error) {
+func (i Instance) WriteText(ctx context.Context, want bind.Bound) (Digest, error) {
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
 		return Digest{}, err
@@ -469,7 +469,7 @@ func (i Instance) post(ctx context.Context, config []byte, list []dataplane.Runt
 		if !errors.Is(err, dataplane.ErrConflict) {
 			return Digest{}, err
 		}
-		i.tidy(ctx)
+		i.dropTransactions(ctx)
 	}
 	return Digest{}, err
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // advance moves the rollout on.
-func (t *turn) advance() {
+func (t *step) advance() {
 	if t.Rollout == nil {
 		return
 	}
@@ -38,7 +38,7 @@ func (t *turn) advance() {
 
 // watch is the gate: every instance that has the target must keep naming it, with the same
 // worker. An instance with a push under way is about to change and says nothing.
-func (t *turn) watch() {
+func (t *step) watch() {
 	r := t.Rollout
 	for i := range r.Touched {
 		h := &r.Touched[i]
@@ -77,7 +77,7 @@ func (t *turn) watch() {
 const startSlack = 3 * time.Second
 
 // unhealthy says what is wrong with an instance that has the target.
-func (t *turn) unhealthy(h *Touch, seen Seen) string {
+func (t *step) unhealthy(h *Touch, seen Seen) string {
 	if !seen.Reachable {
 		if h.Lost.IsZero() {
 			h.Lost = t.now
@@ -106,7 +106,7 @@ func (t *turn) unhealthy(h *Touch, seen Seen) string {
 // pushWave begins the pushes of the wave, and ends it when every member has the snapshot or
 // is not worth waiting for. If no member took the snapshot, nothing was learned, and other
 // members are chosen.
-func (t *turn) pushWave() {
+func (t *step) pushWave() {
 	r := t.Rollout
 	if t.o.Hold || t.paused() {
 		t.stopClock(true)
@@ -123,7 +123,7 @@ func (t *turn) pushWave() {
 			continue
 		}
 		waiting = true
-		held = !late && !t.turnOf(name) || held
+		held = !late && !t.pushMember(name) || held
 	}
 	t.stopClock(held)
 	switch {
@@ -141,7 +141,7 @@ func (t *turn) pushWave() {
 
 // stopClock stops the time of the wave while a hold, a blackout or the budget keeps it from
 // continuing.
-func (t *turn) stopClock(held bool) {
+func (t *step) stopClock(held bool) {
 	r := t.Rollout
 	switch {
 	case held && r.Held.IsZero():
@@ -153,7 +153,7 @@ func (t *turn) stopClock(held bool) {
 
 // nextMembers chooses the next wave. It returns false if there is none: all instances that
 // can be reached have the snapshot, or none can be reached.
-func (t *turn) nextMembers() bool {
+func (t *step) nextMembers() bool {
 	r := t.Rollout
 	all, missing := t.candidates()
 	if len(all) > 0 && missing == 0 && !slices.ContainsFunc(r.Touched, func(h Touch) bool { return !h.Found }) {
@@ -181,7 +181,7 @@ func (t *turn) nextMembers() bool {
 
 // candidates describes the fleet for the choice of a wave, and counts the instances without
 // the target.
-func (t *turn) candidates() (all []candidate, missing int) {
+func (t *step) candidates() (all []candidate, missing int) {
 	for _, i := range t.o.Instances {
 		c := candidate{
 			name: i.Name, zone: i.Zone, up: i.Reachable, done: t.has(i.Name),
@@ -197,14 +197,14 @@ func (t *turn) candidates() (all []candidate, missing int) {
 }
 
 // has reports whether the instance has the target.
-func (t *turn) has(name string) bool {
+func (t *step) has(name string) bool {
 	h := t.touch(name)
 	return h != nil && h.Snapshot == t.Rollout.Target && h.Applied
 }
 
-// turnOf begins the push to a member, which counts as touched from then on. It returns
+// pushMember begins the push to a member, which counts as touched from then on. It returns
 // false if the budget or a blackout forbids the push, while pushes that have begun may end.
-func (t *turn) turnOf(name string) bool {
+func (t *step) pushMember(name string) bool {
 	r, before := t.Rollout, len(t.pushes)
 	h := t.touch(name)
 	known := h != nil && h.Snapshot == r.Target
@@ -222,7 +222,7 @@ func (t *turn) turnOf(name string) bool {
 }
 
 // waitForPush notes that a push is under way, or will be tried again.
-func (t *turn) waitForPush(name string) {
+func (t *step) waitForPush(name string) {
 	switch i := t.Instances[name]; {
 	case i.Push != nil:
 		t.wait(Wait{For: "its push", Instance: name})
@@ -232,7 +232,7 @@ func (t *turn) waitForPush(name string) {
 }
 
 // late names the members that delay the wave.
-func (t *turn) late() string {
+func (t *step) late() string {
 	names := slices.DeleteFunc(slices.Clone(t.Rollout.Members), func(name string) bool {
 		return t.has(name) || !t.patient(name, t.Rollout.Target)
 	})
@@ -241,7 +241,7 @@ func (t *turn) late() string {
 
 // soak waits until all instances with the snapshot were healthy for long enough, and then
 // begins the next wave or finishes.
-func (t *turn) soak() {
+func (t *step) soak() {
 	r := t.Rollout
 	for _, h := range r.Touched {
 		pushing := t.Instances[h.Instance].Push != nil && !t.hangs(h.Instance)
@@ -283,14 +283,14 @@ func (t *turn) soak() {
 
 // finish makes the target the good snapshot. Instances that were away get it when they
 // return.
-func (t *turn) finish() {
+func (t *step) finish() {
 	t.Good, t.Rollout = t.Rollout.Target, nil
 	t.prove(t.Good)
 }
 
 // undoTouched brings the touched instances back, the last touched first, and ends the
 // rollout when all that can be reached are back.
-func (t *turn) undoTouched() {
+func (t *step) undoTouched() {
 	r := t.Rollout
 	waiting := false
 	for i := len(r.Touched) - 1; i >= 0 && !t.Good.IsZero(); i-- {

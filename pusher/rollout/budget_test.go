@@ -53,18 +53,18 @@ func TestBudgetLeftIsWhatStepAllows(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	budget := Budget{PerMinute: 6, Burst: 3, Reloads: 5, Within: 10 * time.Minute, OldWorkers: 4, HardStopAfter: 5 * time.Minute}
-	turn := &turn{Policy: Policy{Budget: budget}, State: State{Reloads: map[string][]Reload{}}, seen: map[string]Seen{}}
+	current := &step{Policy: Policy{Budget: budget}, State: State{Reloads: map[string][]Reload{}}, seen: map[string]Seen{}}
 	for n := range 200 {
-		turn.now = now.Add(time.Duration(n) * 3 * time.Second)
-		turn.forgetReloads()
-		turn.seen["a"] = Seen{Name: "a"}
-		left := budget.Left(turn.State, []string{"a"}, turn.now)
-		_, over := turn.overBudget("a")
+		current.now = now.Add(time.Duration(n) * 3 * time.Second)
+		current.forgetReloads()
+		current.seen["a"] = Seen{Name: "a"}
+		left := budget.Left(current.State, []string{"a"}, current.now)
+		_, over := current.overBudget("a")
 		if may := left.Fleet > 0 && left.Instances["a"] > 0; may == over {
 			t.Fatalf("after %d steps there is left %+v, and over budget is %v", n, left, over)
 		}
 		if !over && n%4 != 3 {
-			turn.spend("a")
+			current.spend("a")
 		}
 	}
 }

@@ -10,12 +10,12 @@ import (
 
 // judged reports whether statistics count in this rollout. Without a soak time they do not,
 // since nobody wants to wait for them.
-func (t *turn) judged() bool { return !t.Gate.Off && t.Soak > 0 }
+func (t *step) judged() bool { return !t.Gate.Off && t.Soak > 0 }
 
 // count notes where counting begins for each instance. For a worker that got the snapshot
 // in this wave it begins at 0. For one that was changed at run time it begins when it is
 // first asked after that; for the others when they are first asked in this wave.
-func (t *turn) count() {
+func (t *step) count() {
 	r := t.Rollout
 	if !t.judged() {
 		return
@@ -56,7 +56,7 @@ func (t *turn) count() {
 
 // knowDown notes backends that have no server up before anything is pushed in a wave. The
 // rollout did not cause those.
-func (t *turn) knowDown() {
+func (t *step) knowDown() {
 	r := t.Rollout
 	for _, seen := range t.o.Instances {
 		if t.has(seen.Name) {
@@ -75,7 +75,7 @@ func (t *turn) knowDown() {
 
 // others returns the instances to compare with: those without the target, or, if all have
 // it, those that have held well with it for a wave.
-func (t *turn) others() []Seen {
+func (t *step) others() []Seen {
 	var untouched, earlier []Seen
 	for _, seen := range t.o.Instances {
 		switch h := t.touch(seen.Name); {
@@ -92,7 +92,7 @@ func (t *turn) others() []Seen {
 }
 
 // traffic adds up what instances counted in this wave.
-func (t *turn) traffic(list []Seen) (all window) {
+func (t *step) traffic(list []Seen) (all window) {
 	for _, seen := range list {
 		base := t.Rollout.Counted[seen.Name]
 		if now, ok := seen.Sample.since(base); ok && seen.Reachable {
@@ -112,7 +112,7 @@ type finding struct {
 
 // statistics judges each instance that has the target, and the wave as a whole, since each
 // alone may have too few requests.
-func (t *turn) statistics(soaked bool) finding {
+func (t *step) statistics(soaked bool) finding {
 	var having, wave []Seen
 	for _, seen := range t.o.Instances {
 		if t.has(seen.Name) {
@@ -133,7 +133,7 @@ func (t *turn) statistics(soaked bool) finding {
 }
 
 // judge judges some instances that have the target by their statistics.
-func (t *turn) judge(list, others []Seen, soaked bool) finding {
+func (t *step) judge(list, others []Seen, soaked bool) finding {
 	now, them := t.traffic(list), t.traffic(slices.DeleteFunc(slices.Clone(others), func(o Seen) bool {
 		return slices.ContainsFunc(list, func(s Seen) bool { return s.Name == o.Name })
 	}))
@@ -166,7 +166,7 @@ func (t *turn) judge(list, others []Seen, soaked bool) finding {
 
 // pass is the gate at the end of the soak time, and on the way to it. It returns false if
 // the rollout may not go on yet, or was stopped.
-func (t *turn) pass(soaked bool) bool {
+func (t *step) pass(soaked bool) bool {
 	r := t.Rollout
 	if !t.judged() {
 		return true
@@ -188,7 +188,7 @@ func (t *turn) pass(soaked bool) bool {
 // doubt starts the count again, for all, after statistics spoke against the target. A
 // change in traffic shows in some instances' counters before others, and the counts may
 // also have different lengths.
-func (t *turn) doubt(f finding) bool {
+func (t *step) doubt(f finding) bool {
 	r := t.Rollout
 	if r.Doubt == "" {
 		r.Doubt, r.Doubted = f.reason, f.counted
@@ -222,9 +222,9 @@ func (t *turn) doubt(f finding) bool {
 	return false
 }
 
-// fewer is the turn with a gate that needs only a quarter of the requests. If all are slow,
+// fewer is the step with a gate that needs only a quarter of the requests. If all are slow,
 // some may have had fewer than others, and too few only to blame the snapshot.
-func (t *turn) fewer() *turn {
+func (t *step) fewer() *step {
 	out := *t
 	out.Gate.Requests = max(1, t.Gate.Requests/4)
 	return &out
@@ -232,13 +232,13 @@ func (t *turn) fewer() *turn {
 
 // othersCounted reports whether the others had enough requests to compare with, or there
 // are none.
-func (t *turn) othersCounted() bool {
+func (t *step) othersCounted() bool {
 	others := t.others()
 	return len(others) == 0 || t.traffic(others).Requests >= t.Gate.Requests
 }
 
 // recount starts the count again for all, and keeps what was before.
-func (t *turn) recount() {
+func (t *step) recount() {
 	r := t.Rollout
 	r.From = t.now
 	for name, b := range r.Counted {
@@ -249,7 +249,7 @@ func (t *turn) recount() {
 // mayProceed reports whether the rollout goes on although the traffic was too little to
 // judge. It does if a person ordered it, and for the first snapshot of all, since there was
 // no traffic before it.
-func (t *turn) mayProceed(reason string) bool {
+func (t *step) mayProceed(reason string) bool {
 	r, answer := t.Rollout, t.Gate.CannotTell
 	switch {
 	case t.Good.IsZero():
@@ -268,7 +268,7 @@ const pauseAtLeast = time.Second
 
 // pause stops the rollout where it is, for a reason outside of it. It goes on once all were
 // healthy for a soak time.
-func (t *turn) pause(reason string) {
+func (t *step) pause(reason string) {
 	r := t.Rollout
 	if r.Paused != "" && t.now.Sub(r.Since) < max(t.Soak/2, pauseAtLeast) {
 		return // noted a moment ago
@@ -279,7 +279,7 @@ func (t *turn) pause(reason string) {
 }
 
 // paused reports whether the rollout is paused, and ends a pause that was long enough.
-func (t *turn) paused() bool {
+func (t *step) paused() bool {
 	r := t.Rollout
 	if r.Paused == "" {
 		return false
@@ -294,7 +294,7 @@ func (t *turn) paused() bool {
 
 // othersFail reports whether at least half of the instances that were not touched are out
 // of reach, or lost their worker since the wave began.
-func (t *turn) othersFail() (string, bool) {
+func (t *step) othersFail() (string, bool) {
 	all, failing := 0, 0
 	for _, seen := range t.o.Instances {
 		if t.touch(seen.Name) != nil {
@@ -310,7 +310,7 @@ func (t *turn) othersFail() (string, bool) {
 
 // reloaded reports whether the pusher itself replaced the instance's worker since the wave
 // began.
-func (t *turn) reloaded(name string) bool {
+func (t *step) reloaded(name string) bool {
 	return slices.ContainsFunc(t.Reloads[name], func(r Reload) bool { return !r.At.Before(t.Rollout.From) })
 }
 
@@ -329,7 +329,7 @@ const longestCheck = 30 * time.Second
 
 // backends judges which backends have no server up at the end of a soak. It returns false
 // if the rollout may not go on yet, or was stopped.
-func (t *turn) backends() bool {
+func (t *step) backends() bool {
 	r := t.Rollout
 	if t.o.Backends == nil {
 		return true // it cannot be known
@@ -390,7 +390,7 @@ type loss struct {
 }
 
 // lost finds the backends that had a server up before and have none with the target.
-func (t *turn) lost(h *Touch, seen Seen) loss {
+func (t *step) lost(h *Touch, seen Seen) loss {
 	var out loss
 	if !slices.ContainsFunc(seen.Sample.Down, func(name string) bool {
 		_, good := t.o.Backends[name]
@@ -436,11 +436,11 @@ func (t *turn) lost(h *Touch, seen Seen) loss {
 }
 
 // knows reports whether a worker has the backends of the last good snapshot.
-func (t *turn) knows(o Seen) bool { return o.Running == t.Good || o.Running == t.Rollout.Target }
+func (t *step) knows(o Seen) bool { return o.Running == t.Good || o.Running == t.Rollout.Target }
 
 // hadBefore reports whether a backend is known to have had a server up on an instance
 // before that got the target.
-func (t *turn) hadBefore(h *Touch, name string, b Backend) bool {
+func (t *step) hadBefore(h *Touch, name string, b Backend) bool {
 	_, down := slices.BinarySearch(h.Down, name)
 	return !h.Asked.IsZero() && h.Age >= b.Check && !down
 }
@@ -448,7 +448,7 @@ func (t *turn) hadBefore(h *Touch, name string, b Backend) bool {
 // stable reports whether conclusions can be drawn from a backend: it was not down before
 // the wave, its endpoints did not change since it was looked at last, and it does not come
 // and go anywhere.
-func (t *turn) stable(name string, h *Touch, b Backend) bool {
+func (t *step) stable(name string, h *Touch, b Backend) bool {
 	_, down := slices.BinarySearch(t.Rollout.Down, name)
 	since := t.Rollout.From
 	if !h.Asked.IsZero() && h.Asked.Before(since) {
@@ -465,7 +465,7 @@ func (t *turn) stable(name string, h *Touch, b Backend) bool {
 
 // confirmed reports whether a suspicion still holds after all instances were asked, later
 // than the time that a check takes. over is set if they were not asked in time.
-func (t *turn) confirmed(backend string, since time.Time) (confirmed, over bool) {
+func (t *step) confirmed(backend string, since time.Time) (confirmed, over bool) {
 	check := t.o.Backends[backend].Check
 	if backend == emptied {
 		for _, b := range t.o.Backends {
@@ -482,7 +482,7 @@ func (t *turn) confirmed(backend string, since time.Time) (confirmed, over bool)
 // leaves out the 5xx of the one backend that has most of them, among backends whose section
 // and requests the snapshot did not change. Otherwise it leaves out those of all such
 // backends.
-func (t *turn) blame(v verdict, list []Seen, now, before, others Counters, alone bool) verdict {
+func (t *step) blame(v verdict, list []Seen, now, before, others Counters, alone bool) verdict {
 	if v != sick || t.o.Backends == nil || t.o.Compared != t.Rollout.Target {
 		return v
 	}
@@ -522,7 +522,7 @@ func (t *turn) blame(v verdict, list []Seen, now, before, others Counters, alone
 
 // checking reports whether backends that the snapshot changed answered with 5xx, and may
 // still turn out to be down for reasons of their own.
-func (t *turn) checking() bool {
+func (t *step) checking() bool {
 	var longest time.Duration
 	for _, seen := range t.o.Instances {
 		for name := range seen.Sample.By {
@@ -537,7 +537,7 @@ func (t *turn) checking() bool {
 // comesAndGoes reports whether a backend has a problem of its own: its endpoints changed
 // since the rollout began, it came and went somewhere, or it is down where the snapshot
 // cannot be the cause.
-func (t *turn) comesAndGoes(name string, b Backend) bool {
+func (t *step) comesAndGoes(name string, b Backend) bool {
 	if moved, ok := t.o.Moved[name]; ok && moved.After(t.Rollout.Started.Add(-b.Check)) {
 		return true
 	}

@@ -254,7 +254,7 @@ func (p Policy) blackout(now time.Time) (until time.Time, dark bool) {
 
 // dark reports whether no wave may begin now, and notes that this is waited for. If nothing
 // is known to be good, a blackout has nothing to protect.
-func (t *turn) dark() bool {
+func (t *step) dark() bool {
 	if !t.o.MayWait || t.Good.IsZero() {
 		return false
 	}
@@ -326,7 +326,7 @@ func (b Budget) crowded(reloads []Reload) time.Time {
 
 // overBudget returns what a reload of the instance has to wait for, if it has to wait: the
 // limit that takes longest.
-func (t *turn) overBudget(name string) (Wait, bool) {
+func (t *step) overBudget(name string) (Wait, bool) {
 	b, reloads := t.Budget, t.Reloads[name]
 	var out Wait
 	for _, w := range []Wait{
@@ -343,7 +343,7 @@ func (t *turn) overBudget(name string) (Wait, bool) {
 }
 
 // spend notes a reload of an instance.
-func (t *turn) spend(name string) {
+func (t *step) spend(name string) {
 	b := t.Budget
 	if b.PerMinute > 0 {
 		if t.Full.Before(t.now) {
@@ -362,7 +362,7 @@ func (t *turn) spend(name string) {
 
 // giveBack returns the token of a reload that was begun at a time but did not happen. The
 // bucket gets only what has not been refilled since.
-func (t *turn) giveBack(name string, at time.Time) {
+func (t *step) giveBack(name string, at time.Time) {
 	if t.Budget.PerMinute > 0 {
 		t.Full = t.Full.Add(-max(0, t.Budget.interval()-t.now.Sub(at)))
 	}
@@ -373,7 +373,7 @@ func (t *turn) giveBack(name string, at time.Time) {
 }
 
 // forgetReloads drops reloads that no limit counts any more.
-func (t *turn) forgetReloads() {
+func (t *step) forgetReloads() {
 	for name, list := range t.Reloads {
 		_, there := t.seen[name]
 		list = t.Budget.counted(list, t.now)
@@ -431,7 +431,7 @@ func (b Budget) leftOf(reloads []Reload, now time.Time) int {
 
 // needsNoReload reports whether an instance can be brought to a snapshot without a reload,
 // and so without the budget.
-func (t *turn) needsNoReload(name string, id snapshots.ID) bool {
+func (t *step) needsNoReload(name string, id snapshots.ID) bool {
 	return slices.Contains(t.seen[name].WithoutReload, id)
 }
 
@@ -462,7 +462,7 @@ func (c Counters) Share() float64 { return c.share() }
 // Figures returns what the gate compares in the rollout that is going on, nil while there is nothing
 // to compare.
 func (p Policy) Figures(s State, instances []Seen) *Figures {
-	t := &turn{Policy: p, State: s, o: Observation{Instances: instances}}
+	t := &step{Policy: p, State: s, o: Observation{Instances: instances}}
 	if t.Rollout == nil || t.Rollout.Phase == Undoing || !t.judged() {
 		return nil
 	}

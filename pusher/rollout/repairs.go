@@ -10,7 +10,7 @@ import (
 
 // catchUp brings instances that are not part of a wave to what the fleet runs: new ones,
 // those that were away, those that somebody else changed, and those with too few slots.
-func (t *turn) catchUp() {
+func (t *step) catchUp() {
 	for _, i := range t.o.Instances {
 		id := t.settled(i)
 		if r := t.Repairs[i.Name]; !id.IsZero() && r.Snapshot != id {
@@ -29,7 +29,7 @@ func (t *turn) catchUp() {
 
 // forget drops the failures of instances that turn out to run what they should: the answer
 // of a push may have been lost although it succeeded.
-func (t *turn) forget() {
+func (t *step) forget() {
 	for _, seen := range t.o.Instances {
 		i := t.Instances[seen.Name]
 		if i.Push == nil && i.Refused.IsZero() && seen.Reachable && !seen.Stale && !seen.Foreign && !seen.Running.IsZero() && seen.Running == t.settled(seen) {
@@ -41,7 +41,7 @@ func (t *turn) forget() {
 
 // settled returns what an instance should run outside of its wave. It is zero while a
 // rollout takes care of the instance.
-func (t *turn) settled(i Seen) snapshots.ID {
+func (t *step) settled(i Seen) snapshots.ID {
 	h := t.touch(i.Name)
 	switch {
 	case h == nil:
@@ -55,7 +55,7 @@ func (t *turn) settled(i Seen) snapshots.ID {
 
 // mayReshape lets instances reload for a change of shape one after another, and stops at
 // the first that refuses. An instance whose push hangs does not stop the others.
-func (t *turn) mayReshape() bool {
+func (t *step) mayReshape() bool {
 	for _, i := range t.Instances {
 		if i.Push != nil && i.Push.Purpose == Reshape && t.now.Sub(i.Push.Since) <= t.Grace {
 			return false
@@ -137,7 +137,7 @@ func DescribeConflict(differs string) string {
 }
 
 // repaired notes a push to an instance that is not part of a wave.
-func (t *turn) repaired(name string, id snapshots.ID) {
+func (t *step) repaired(name string, id snapshots.ID) {
 	r := t.Repairs[name]
 	if r.Snapshot != id {
 		r = Repairs{Snapshot: id}
@@ -147,7 +147,7 @@ func (t *turn) repaired(name string, id snapshots.ID) {
 
 // inConflict reports whether somebody else keeps taking an instance from a snapshot, so
 // that it is not brought back to it now.
-func (t *turn) inConflict(i Seen, id snapshots.ID) bool {
+func (t *step) inConflict(i Seen, id snapshots.ID) bool {
 	r, known := t.Repairs[i.Name]
 	if !known || r.Snapshot != id {
 		return false
@@ -174,7 +174,7 @@ func (t *turn) inConflict(i Seen, id snapshots.ID) bool {
 
 // settleConflict forgets a conflict over an instance that runs what it should, or that
 // should run another snapshot by now.
-func (t *turn) settleConflict(name string) {
+func (t *step) settleConflict(name string) {
 	if t.Repairs[name].InConflict() {
 		delete(t.Repairs, name)
 	}
@@ -188,7 +188,7 @@ const shakyFor = 10 * time.Minute
 // and processes are killed. The wave goes on, with the same instance if it is back,
 // otherwise with another one. The second in a wave counts against the target, unless a
 // worker died with what ran before, too.
-func (t *turn) died(h *Touch, seen Seen, reason string) {
+func (t *step) died(h *Touch, seen Seen, reason string) {
 	r := t.Rollout
 	r.Deaths = append(r.Deaths, Death{h.Instance, h.PID})
 	if len(r.Deaths) > 1 {
@@ -209,7 +209,7 @@ func (t *turn) died(h *Touch, seen Seen, reason string) {
 
 // resettle watches an instance that lost its worker anew: with its present worker, or after
 // another push, in this wave or a later one.
-func (t *turn) resettle(h *Touch, seen Seen) {
+func (t *step) resettle(h *Touch, seen Seen) {
 	r := t.Rollout
 	h.Lost = time.Time{}
 	if seen.Reachable && seen.Running == r.Target && !seen.Foreign {
@@ -227,7 +227,7 @@ func (t *turn) resettle(h *Touch, seen Seen) {
 
 // backAlive forgets the death of an instance that is within reach again with the same
 // worker: it had not died.
-func (t *turn) backAlive(h *Touch, seen Seen) {
+func (t *step) backAlive(h *Touch, seen Seen) {
 	r := t.Rollout
 	r.Deaths = slices.DeleteFunc(r.Deaths, func(d Death) bool {
 		return d.Instance == h.Instance && d.PID == seen.PID && !seen.Started.After(h.At.Add(startSlack))
@@ -235,7 +235,7 @@ func (t *turn) backAlive(h *Touch, seen Seen) {
 }
 
 // oldDied reports whether a worker also died with what ran before.
-func (t *turn) oldDied(h *Touch) (string, bool) {
+func (t *step) oldDied(h *Touch) (string, bool) {
 	if h.Shaky {
 		return "a worker died there before it got this", true
 	}
@@ -249,7 +249,7 @@ func (t *turn) oldDied(h *Touch) (string, bool) {
 
 // before returns the touch of an instance that is about to get a push, with what is known
 // of its present worker.
-func (t *turn) before(seen Seen) Touch {
+func (t *step) before(seen Seen) Touch {
 	h := Touch{Instance: seen.Name, Snapshot: t.Rollout.Target, Was: seen.PID, Before: seen.Sample.Past}
 	if s := seen.Sample; !s.At.IsZero() && s.PID == seen.PID && seen.Running == t.Good && !t.Good.IsZero() {
 		h.Asked, h.Age = s.At, s.Age
@@ -262,10 +262,10 @@ func (t *turn) before(seen Seen) Touch {
 }
 
 // note keeps an observation that does not count against the target, for people.
-func (t *turn) note(what string) { t.Rollout.Noted = what }
+func (t *step) note(what string) { t.Rollout.Noted = what }
 
 // hangs reports whether a push to the instance takes longer than a wave may.
-func (t *turn) hangs(name string) bool {
+func (t *step) hangs(name string) bool {
 	push := t.Instances[name].Push
 	return push != nil && t.now.Sub(push.Since) > t.Deadline
 }
@@ -277,7 +277,7 @@ const mostFaulty = 2
 // spared reports whether an instance gets no push because others cannot take the target for
 // reasons of their own, and none has it: what is wrong with them may be wrong with all. If
 // nothing is known to be good, one is enough.
-func (t *turn) spared(name string) bool {
+func (t *step) spared(name string) bool {
 	faulty := 0
 	for other, i := range t.Instances {
 		if i.Faulty && i.Refused == t.Rollout.Target && other != name {

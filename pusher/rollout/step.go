@@ -80,7 +80,7 @@ const patience = 3
 // then the pushes to begin, and what it waits for, to be shown. The state given is
 // left as it is.
 func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push, []Wait) {
-	t := &turn{Policy: p, State: s.clone(), o: o, now: now, seen: make(map[string]Seen, len(o.Instances))}
+	t := &step{Policy: p, State: s.clone(), o: o, now: now, seen: make(map[string]Seen, len(o.Instances))}
 	for _, i := range o.Instances {
 		t.seen[i.Name] = i
 	}
@@ -99,8 +99,8 @@ func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push, []Wa
 	return t.State, t.pushes, t.waits
 }
 
-// turn is one step while it is computed.
-type turn struct {
+// step is one step while it is computed.
+type step struct {
 	Policy
 	State
 	o      Observation
@@ -112,7 +112,7 @@ type turn struct {
 
 // forgetGone drops what is remembered of instances that left the fleet, except
 // while a push to one is under way.
-func (t *turn) forgetGone() {
+func (t *step) forgetGone() {
 	for name, i := range t.Instances {
 		if _, ok := t.seen[name]; !ok && i.Push == nil {
 			delete(t.Instances, name)
@@ -132,7 +132,7 @@ func (t *turn) forgetGone() {
 }
 
 // forgive lets an instance that went out of reach be tried as soon as it is back.
-func (t *turn) forgive() {
+func (t *step) forgive() {
 	for name, i := range t.Instances {
 		if !t.seen[name].Reachable && i.Refused.IsZero() {
 			i.NotBefore = time.Time{}
@@ -141,7 +141,7 @@ func (t *turn) forgive() {
 	}
 }
 
-func (t *turn) takeResults() {
+func (t *step) takeResults() {
 	for _, r := range t.o.Results {
 		i := t.Instances[r.Instance]
 		if i.Push == nil {
@@ -173,7 +173,7 @@ func (t *turn) takeResults() {
 
 // remember notes how the push ended. What was refused would be refused again, so
 // that waits long; another snapshot does not wait for it.
-func (t *turn) remember(i Instance, r Result) Instance {
+func (t *step) remember(i Instance, r Result) Instance {
 	switch r.Outcome {
 	case Applied:
 		return Instance{}
@@ -193,7 +193,7 @@ func (t *turn) remember(i Instance, r Result) Instance {
 	}
 }
 
-func (t *turn) applied(r Result) {
+func (t *step) applied(r Result) {
 	h := t.touch(r.Instance)
 	switch {
 	case h == nil:
@@ -207,7 +207,7 @@ func (t *turn) applied(r Result) {
 // refused ends the rollout of the snapshot. An instance that refuses what the
 // rest of the fleet runs is its own fault, not the snapshot's; so is the only one that
 // refuses what was good before, or elsewhere.
-func (t *turn) refused(r Result, purpose Purpose) {
+func (t *step) refused(r Result, purpose Purpose) {
 	if t.Rollout == nil || t.Rollout.Target != r.Snapshot || purpose != Wave || t.Rollout.Phase == Undoing {
 		return
 	}
@@ -225,7 +225,7 @@ func (t *turn) refused(r Result, purpose Purpose) {
 
 // provenGood reports whether the target was good in this fleet before, or is on
 // instances that held well with it for a wave.
-func (t *turn) provenGood() bool {
+func (t *step) provenGood() bool {
 	r := t.Rollout
 	same := func(id snapshots.ID) bool { return id.Short == r.Target.Short }
 	return same(t.Good) || slices.ContainsFunc(t.Proven, same) || slices.ContainsFunc(r.Touched, func(h Touch) bool {
@@ -234,7 +234,7 @@ func (t *turn) provenGood() bool {
 }
 
 // prove notes that the fleet runs a snapshot.
-func (t *turn) prove(id snapshots.ID) {
+func (t *step) prove(id snapshots.ID) {
 	t.Proven = slices.DeleteFunc(t.Proven, func(p snapshots.ID) bool { return p.Short == id.Short })
 	t.Proven = append(t.Proven, id)
 	t.Proven = t.Proven[max(0, len(t.Proven)-mostProven):]
@@ -245,7 +245,7 @@ const mostProven = 20
 
 // followChannel notes which failures the channel shows, and forgets those that
 // it showed and shows no longer, or that people withdrew before it could.
-func (t *turn) followChannel() {
+func (t *step) followChannel() {
 	if !t.o.Channel {
 		return
 	}
@@ -260,7 +260,7 @@ func (t *turn) followChannel() {
 
 // holdWithoutWish holds where nothing is wanted, or only what has failed: a
 // rollout of anything else is not what the channel asks for.
-func (t *turn) holdWithoutWish() {
+func (t *step) holdWithoutWish() {
 	_, failed := t.Failure(t.o.Want, t.o.Intent)
 	t.o.Hold = t.o.Hold || failed || t.o.Want.IsZero()
 }
@@ -268,7 +268,7 @@ func (t *turn) holdWithoutWish() {
 // adoptGood finds out what the fleet runs when the state does not say it: the
 // snapshot most instances run other than the wanted one. If the wanted one is
 // all they run, its rollout finds nothing to do, and ends with it as good.
-func (t *turn) adoptGood() {
+func (t *step) adoptGood() {
 	if !t.Good.IsZero() || t.Rollout != nil || t.o.Want.IsZero() {
 		return
 	}
@@ -288,7 +288,7 @@ func (t *turn) adoptGood() {
 // choose starts, replaces or calls off the rollout, as the channel wants it. A
 // hold keeps everything as it is, and an undo is always finished first. In a blackout
 // none begins, and what was begun remains, unless it is rejected.
-func (t *turn) choose() {
+func (t *step) choose() {
 	if t.o.Hold || (t.Rollout != nil && t.Rollout.Phase == Undoing) {
 		return
 	}
@@ -309,14 +309,14 @@ func (t *turn) choose() {
 }
 
 // nothingToDo reports whether all run the wanted snapshot as it is.
-func (t *turn) nothingToDo() bool {
+func (t *step) nothingToDo() bool {
 	return !slices.ContainsFunc(t.o.Instances, func(i Seen) bool { return i.Running != t.o.Want })
 }
 
 // finishFirst reports whether a newer snapshot waits for the rollout that is under way: most
 // of the fleet runs its target, and if the newer one were to fail now, all of them
 // would return to what ran before both.
-func (t *turn) finishFirst() bool {
+func (t *step) finishFirst() bool {
 	if !t.o.MayWait || t.o.Want == t.Good || slices.Contains(t.o.Rejected, t.Rollout.Target.Short) {
 		return false
 	}
@@ -331,7 +331,7 @@ func (t *turn) finishFirst() bool {
 
 // begin returns a new rollout. The instances that were touched by the one it
 // replaces are kept in mind, for an undo has to bring them back too.
-func (t *turn) begin(touched []Touch) *Rollout {
+func (t *step) begin(touched []Touch) *Rollout {
 	return &Rollout{
 		Target: t.o.Want, Intent: t.o.Intent, Phase: Pushing, Started: t.now, Since: t.now, Touched: touched,
 		Promoted: t.o.Promotion.Mark, Aborted: t.o.Abort.Mark,
@@ -339,14 +339,14 @@ func (t *turn) begin(touched []Touch) *Rollout {
 }
 
 // fail rejects the target and undoes what was done.
-func (t *turn) fail(reason string) {
+func (t *step) fail(reason string) {
 	r := t.Rollout
 	t.Failed = slices.DeleteFunc(t.Failed, func(f Failure) bool { return f.Snapshot.Short == r.Target.Short })
 	t.Failed = latest(append(t.Failed, Failure{Snapshot: r.Target, Reason: reason, At: t.now, Intent: r.Intent, Good: t.Good}))
 	t.undo(reason)
 }
 
-func (t *turn) undo(reason string) {
+func (t *step) undo(reason string) {
 	r := t.Rollout
 	r.Phase, r.Since, r.Reason, r.Members = Undoing, t.now, reason, nil
 	for i := range r.Touched {
@@ -355,7 +355,7 @@ func (t *turn) undo(reason string) {
 }
 
 // touch returns the rollout's entry for an instance, nil where there is none.
-func (t *turn) touch(name string) *Touch {
+func (t *step) touch(name string) *Touch {
 	if t.Rollout == nil {
 		return nil
 	}
@@ -369,7 +369,7 @@ func (t *turn) touch(name string) *Touch {
 
 // push begins a push, if the instance can be pushed to now. It returns false where
 // only the budget is in the way.
-func (t *turn) push(name string, id snapshots.ID, purpose Purpose) bool {
+func (t *step) push(name string, id snapshots.ID, purpose Purpose) bool {
 	i := t.Instances[name]
 	if seen := t.seen[name]; i.Push != nil || seen.Busy || !seen.Reachable || i.holds(id, t.now) {
 		return true
@@ -391,7 +391,7 @@ func (t *turn) push(name string, id snapshots.ID, purpose Purpose) bool {
 
 // patient reports whether a push of id to the instance is worth waiting for: it
 // is within reach, and did not fail time and again, or may be tried again now.
-func (t *turn) patient(name string, id snapshots.ID) bool {
+func (t *step) patient(name string, id snapshots.ID) bool {
 	i := t.Instances[name]
 	if !t.seen[name].Reachable {
 		return false
@@ -401,7 +401,7 @@ func (t *turn) patient(name string, id snapshots.ID) bool {
 
 // heed does what a person said of the rollout under way, once: a promotion ends the soak
 // of its wave, an abort its chances. What was said before it began was said of another.
-func (t *turn) heed() {
+func (t *step) heed() {
 	r := t.Rollout
 	if r == nil || r.Phase == Undoing || !t.o.Channel {
 		return
@@ -424,18 +424,18 @@ func (t *turn) heed() {
 
 // vouched reports whether a person lets the wave go on without a soak, and without
 // enough to judge it by. What is known to be wrong with it stops it all the same.
-func (t *turn) vouched() bool { return t.Rollout.Full || t.Rollout.Vouched > t.Rollout.Wave }
+func (t *step) vouched() bool { return t.Rollout.Full || t.Rollout.Vouched > t.Rollout.Wave }
 
 // darkForWave is dark for a wave of the rollout: one that a person has promoted it to
 // begins in a blackout too.
-func (t *turn) darkForWave(wave int) bool {
+func (t *step) darkForWave(wave int) bool {
 	r := t.Rollout
 	ordered := r.Full || (r.Vouched > 0 && r.Vouched >= wave)
 	return !ordered && t.dark()
 }
 
 // nextSize returns the size of the next wave.
-func (t *turn) nextSize() Size {
+func (t *step) nextSize() Size {
 	if t.Rollout.Full {
 		return Size{Percent: 100}
 	}
@@ -458,7 +458,7 @@ func naming(wishes []Wish, short string) []Wish {
 
 // undoes reports whether a rollout of the snapshot is being undone, whose failure
 // people are to see meanwhile.
-func (t *turn) undoes(id snapshots.ID) bool {
+func (t *step) undoes(id snapshots.ID) bool {
 	return t.Rollout != nil && t.Rollout.Phase == Undoing && t.Rollout.Target == id
 }
 
@@ -473,7 +473,7 @@ type Wait struct {
 }
 
 // wait notes what is waited for, once.
-func (t *turn) wait(w Wait) {
+func (t *step) wait(w Wait) {
 	if !slices.Contains(t.waits, w) {
 		t.waits = append(t.waits, w)
 	}

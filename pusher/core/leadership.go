@@ -1,0 +1,137 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/push"
+)
+
+const (
+	// maxRaises bounds how often the term is raised above that of others. A pusher that keeps writing
+	// higher terms has a state of its own, and is not a former leader.
+	maxRaises = 3
+)
+
+// leadership prevents two pushers from leading the same instances.
+type leadership struct {
+	*world
+	saving *saving
+	raised int // how often the term was raised
+}
+
+// outranked handles an error that says that an instance has a later term. Either another pusher
+// leads by now, or this pusher's state was made anew after that term. It requests a higher term,
+// which fails if another pusher has taken the state. It returns false if the error says something
+// else, or if the term was raised too often.
+func (l *leadership) outranked(i *instanceState, err error) bool {
+	by, ok := errors.AsType[push.OutrankedError](err)
+	if !ok || by.By <= l.term.number || l.raised >= maxRaises {
+		return false
+	}
+	if s := l.saving; (s.raise == nil || by.By > s.raise.Above) && (s.raising == nil || by.By > s.raising.Above) {
+		s.raise = &RaiseTerm{by.By, i.ref()}
+	}
+	return true
+}
+
+// claimRetry is the wait after an instance could not be claimed.
+const claimRetry = 10 * time.Second
+
+// beginClaims begins to claim the instances that are not claimed in this term: it reads who leads
+// them, and writes the term and the mark of this pusher to their disks if they are missing. A push
+// writes them as well. But if there is nothing to push, a former leader that was paused in the
+// middle of a push could go on, and another pusher would not see that this one leads.
+func (l *leadership) beginClaims(now time.Time) {
+	for i := range l.served() {
+		if l.term.fenced && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !l.claimedAndJudged(i) {
+			i.begin(workClaim)
+			l.do(instance.Claim{Ref: i.ref(), Term: l.term.number})
+		}
+	}
+}
+
+// notLed handles an error that says that another pusher leads an instance. The instance is claimed
+// again later. All others are claimed again at once, because that pusher may have taken them too.
+func (l *leadership) notLed(i *instanceState, err error) {
+	if _, led := errors.AsType[push.LedByOtherError](err); !led {
+		return
+	}
+	was := i.claimed.made
+	i.claimed = claim{}
+	for _, other := range l.instances {
+		if was && other != i && !other.ledByOther() {
+			other.claimed, other.claimAfter = claim{}, time.Time{}
+		}
+	}
+}
+
+// leadsFleet reports whether this pusher may decide for the fleet. It may not while another pusher
+// leads an instance and this one leads none: then it came second, and the two would overwrite each
+// other. If it leads some instances, it leaves the others alone.
+func (l *leadership) leadsFleet(now time.Time) bool {
+	var led []string
+	by, own := "", false
+	for _, name := range l.names() {
+		i := l.instances[name]
+		if i.ledByOther() {
+			led, by = append(led, name), i.known.Record.LeaderText()
+		}
+		own = own || i.known.Record.Claimed
+		l.tellRecord(i, now)
+	}
+	if len(led) == 0 || own {
+		l.trouble("pusher", nil, now)
+		return true
+	}
+	l.trouble("pusher", fmt.Errorf("another pusher leads %s: %s; nothing is written to any instance. If that one is gone for good, start this one with --take-over",
+		strings.Join(led, ", "), by), now)
+	return false
+}
+
+// tellRecord reports, once each, that another pusher leads an instance, and that its worker was
+// started from another configuration.
+func (l *leadership) tellRecord(i *instanceState, now time.Time) {
+	led := i.ledByOther()
+	if who := i.known.Record.LeaderText(); led && i.toldLed != who {
+		i.toldLed = who
+		l.tell(observe.Event{
+			Bad: true, Log: "instance is led by another pusher, nothing is written to it", Keys: []any{"by", who}, Reason: "LedByOther",
+			Text: i.Name + ": another pusher leads it: " + who, Instance: i.Name,
+		}, now)
+	}
+	if !led && i.toldLed != "" {
+		i.toldLed = ""
+		l.tell(observe.Info("instance is led by this pusher again", "instance", i.Name), now)
+	}
+	if why := i.foreign(); why != i.toldForeign {
+		if i.toldForeign = why; why != "" {
+			l.tell(observe.Event{
+				Bad: true, Log: "worker was started from another configuration, it is to be reloaded", Keys: []any{"reason", why, "pid", i.info.PID},
+				Reason: "ForeignWorker", Text: i.Name + ": " + push.ErrForeign.Error() + ": " + why, Instance: i.Name,
+			}, now)
+		}
+	}
+}
+
+func (r Raised) apply(m *Machine, now time.Time) {
+	m.saving.underWay, m.saving.raising = false, nil
+	if r.Err != nil {
+		m.trouble("state", r.Err, now)
+		if r.Taken {
+			m.begin(EndTerm{fmt.Errorf("instance %s is of term %d: %w", r.Of.Name, r.Above, r.Err)})
+		}
+		return
+	}
+	m.tell(observe.Warn("term raised above one that was met", "instance", r.Of.Name, "met", r.Above, "term", r.Term), now)
+	m.leadership.raised++
+	m.term.number = r.Term
+	for i := range m.served() {
+		i.claimAfter = now // claim all instances in the new term
+	}
+	m.dirty = true
+}

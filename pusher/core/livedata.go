@@ -1,0 +1,103 @@
+package core
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
+)
+
+// liveData follows endpoints and certificates.
+type liveData struct{ *world }
+
+// takeLive takes what was read of the live objects.
+func (l *liveData) takeLive(read binding.Objects, err error, now time.Time) {
+	if err == nil {
+		l.takeNews(l.live.TakeRead(read, now), now)
+	}
+	l.trouble("live", err, now)
+}
+
+// takeCluster takes what changed in the cluster.
+func (l *liveData) takeCluster(change cluster.Change, now time.Time) {
+	l.takeNews(l.live.TakeCluster(change, now), now)
+}
+
+// takeNews reports what changed in live data. Package observe counts the changes, and measures how
+// long they take to reach all instances.
+func (l *liveData) takeNews(n binding.News, now time.Time) {
+	for _, c := range n.Changes {
+		l.tell(observe.EndpointsChanged{Service: c.Port, Old: c.Before, Next: c.After}, now)
+	}
+	if len(n.Endpoints) > 0 {
+		l.tell(observe.ChangesSeen{Since: n.Endpoints}, now)
+	}
+	if len(n.Secrets) > 0 {
+		l.tell(observe.SecretsChanged{Since: n.Secrets}, now)
+	}
+}
+
+// followCluster begins to watch what the snapshots in use need of the cluster.
+func (l *liveData) followCluster() {
+	if l.Source == binding.FromCluster {
+		l.begin(FollowCluster{l.live.Wanted()})
+	}
+}
+
+// confirmLosses carries out an order in the channel: endpoints that were kept when the person gave
+// it are believed to be gone.
+func (l *liveData) confirmLosses(now time.Time) {
+	c := l.view.Channel.Spec.ConfirmEndpoints
+	if c == nil {
+		return
+	}
+	if n, services, confirmed := l.live.Confirm(c.Loss); confirmed {
+		l.tell(observe.Info("loss of endpoints confirmed", "loss", c.Loss, "by", c.By, "reason", c.Reason, "services", services), now)
+		l.dirty = true
+		l.takeNews(n, now)
+	}
+}
+
+// blindStart reports whether a new pusher finds no EndpointSlice at all, although the instances run
+// with endpoints; see [binding.Sources.Blind]. An instance that does not answer counts as running
+// with endpoints.
+func (l *liveData) blindStart(now time.Time) bool {
+	return l.live.Blind(func() bool {
+		for i := range l.served() {
+			if !i.reachable() && i.Draining {
+				continue // its node may be gone for good
+			}
+			if !i.reachable() || l.live.MayHaveEndpoints(i.snapshot()) {
+				return true
+			}
+		}
+		return false
+	}, now)
+}
+
+// refuseOwn refuses endpoints that have the address of an instance's Dataplane API.
+func (l *liveData) refuseOwn(now time.Time) {
+	if len(l.RefuseEndpoints) > 0 {
+		apis := map[string]netip.AddrPort{}
+		for i := range l.served() {
+			if at, known := i.address(); known {
+				apis[i.Name] = at
+			}
+		}
+		l.takeNews(l.live.RefuseOwn(apis, now), now)
+	}
+}
+
+// troubleWithLive reports live data that is not known, not believed, or not used.
+func (l *liveData) troubleWithLive(now time.Time) {
+	l.trouble("endpoints", observe.Refused(l.live.Refused()).Trouble(), now)
+	l.trouble(report.AboutKept, l.live.LossTrouble(), now)
+	l.trouble("live objects", l.live.Problems(), now)
+	if l.Source == binding.FromCluster {
+		l.trouble("cluster", l.live.ClusterTrouble(), now)
+		l.trouble("live", l.live.WaitTrouble(now), now)
+	}
+}
