@@ -3,9 +3,9 @@
 // program carries, and applies the objects.
 //
 // A Gateway asks with spec.infrastructure.parametersRef: {group: hapsnap.dev, kind: Fleet, name: NAME}. Several
-// Gateways of a namespace may name one fleet. [Plan] decides which fleets there are to be, and [Values] what the
-// chart is rendered with; both are pure. The operator decides everything else: images, sizes, rights, which
-// namespaces may have fleets and how many, which ports, labels and annotations a Gateway may bring.
+// Gateways of a namespace may name one fleet. [Plan] decides which fleets should exist, and [Values] returns
+// the values for the chart; both are pure. The operator decides everything else: images, sizes, permissions,
+// which namespaces may have fleets and how many, and which ports, labels and annotations a Gateway may add.
 //
 // # What it promises
 //
