@@ -450,7 +450,8 @@ func TestFleetGoes(t *testing.T) {
 		left, _ := r.record(shop, "pay")
 		return left.Gone
 	})
-	// Without a controller of namespaces a namespace is never gone, so the test removes it.
+	// Without a controller of namespaces a namespace is never gone, so the test takes it away from the
+	// provisioner.
 	store := r.get("v1", "Namespace", "", record.Store)
 	store.SetLabels(nil)
 	if err := r.server.Client().Update(t.Context(), store); err != nil {

@@ -21,25 +21,25 @@
 //
 // # Decisions
 //
-// Templates are rendered by Helm's own engine, of which the packages for charts and templates are imported and
-// nothing else: some 30 packages, without releases, registries and plugins. So a fleet is
-// exactly what `helm install` makes of the same values.
+// Helm's own engine renders the templates. Of Helm only the packages for charts and templates are imported:
+// some 30 packages, without releases, registries and plugins. So a fleet is exactly what `helm install` makes
+// of the same values.
 //
-// Objects have no owner references. The garbage collector would delete a fleet in the moment in which its Gateway
-// goes, without a grace, without the bound of MaxRemovals, and also where a CustomResourceDefinition was deleted by
+// Objects have no owner references. The garbage collector would delete a fleet as soon as its Gateway goes,
+// without a grace, without the bound of MaxRemovals, and also if somebody deleted a CustomResourceDefinition by
 // mistake. A Gateway that joins another one's fleet would have to be added to every object first.
 //
-// What was made is written down, and not found by labels: a list of every kind in all namespaces takes the right to
-// list every kind, and kinds of other projects, which the operator's values may bring, would be forgotten by the
-// next process. The record is in the provisioner's own namespace, where no tenant writes.
+// The provisioner records what it made, and does not search by labels. A list of every kind in all namespaces
+// takes the permission to list every kind. And the next process would forget kinds of other projects, which the
+// operator's values may contain. The record is in the provisioner's own namespace, where no tenant writes.
 //
-// The store of a fleet that has gone stays, as when Helm uninstalls a release: its namespace is that of the history.
-// It counts as a fleet of its namespace until somebody deletes it, so that nobody fills the cluster with stores. And
-// the provisioner needs no right to delete namespaces.
+// The store of a deleted fleet stays, as when Helm uninstalls a release: its namespace has the history. It
+// counts as a fleet of its namespace until somebody deletes it, so that tenants cannot fill the cluster with
+// stores. And the provisioner needs no permission to delete namespaces.
 //
-// It holds the rights that it grants, and has neither escalate nor bind: with these it could make anybody an
-// administrator. By default a fleet may read its own namespace alone. Whoever may run pods there may use the fleet's
-// accounts.
+// It holds the permissions that it grants, and has neither escalate nor bind: with these it could make anybody
+// an administrator. By default a fleet may read only its own namespace. People who may run pods there may use
+// the fleet's accounts.
 //
-// It knows one constant of the compiler's configuration, how a Gateway names a fleet, and nothing else of either half.
+// Of either half it knows only one constant: how a Gateway names a fleet, in the compiler's configuration.
 package provisioner

@@ -348,7 +348,7 @@ func (s *Server) take(c *connection, data []byte) error {
 	return nil
 }
 
-// end sends the answer to a request.
+// end calls the handler of a request, and answers the request if the handler did not.
 func (s *Server) end(r *Request, by func(*Request)) {
 	defer s.requests.Add(-1)
 	by(r)
