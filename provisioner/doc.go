@@ -9,14 +9,14 @@
 //
 // # What it promises
 //
-//   - It overwrites and deletes nothing that it has not made. An object counts as made by it if it has the labels of
-//     this provisioner and of this very fleet, and, before it is deleted, if the record of the fleet names it too.
-//     Where another object has a name that a fleet needs, nothing of the fleet is applied, and that is said.
-//   - What was not found is never taken for what is not there. A fleet goes only after a complete list without a
-//     Gateway that names it, a second list of its namespace just before, and a grace. While a class is missing, or
-//     more fleets than [Options].MaxRemovals would go at once, all stay.
+//   - It overwrites and deletes only objects that it has made. An object counts as made by it if it has the labels
+//     of this provisioner and of this very fleet, and, before a deletion, if the record of the fleet names it too.
+//     If another object has a name that a fleet needs, it applies nothing of the fleet, and reports that.
+//   - "Not found" is never taken for "deleted". It deletes a fleet only after a complete list without a Gateway
+//     that names the fleet, a second list of its namespace just before, and a grace. While a class is missing, or
+//     if more fleets than [Options].MaxRemovals would be deleted at once, all stay.
 //   - A kill at any moment loses nothing. The record of a fleet, a ConfigMap beside the Lease, names every object
-//     before it is made and until it is gone, so that the next process goes on.
+//     before it is made and until it is gone, so that the next process can continue.
 //   - A fleet that cannot be made harms no other.
 //
 // # Decisions
