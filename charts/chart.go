@@ -3,7 +3,7 @@ package charts
 
 import "embed"
 
-// Hapsnap is what the chart is rendered of, below the folder hapsnap.
+// Hapsnap is the source of the chart, below the folder hapsnap.
 //
 //go:embed hapsnap/Chart.yaml hapsnap/values.yaml hapsnap/values.schema.json hapsnap/dashboards hapsnap/files all:hapsnap/templates
 var Hapsnap embed.FS

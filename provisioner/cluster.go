@@ -25,7 +25,7 @@ import (
 	configured "github.com/hapsnap/hapsnap/compiler/config/gateways"
 )
 
-// ErrForeign says that an object which a fleet needs is somebody else's.
+// ErrForeign means that an object that a fleet needs belongs to somebody else.
 var ErrForeign = errors.New("is not the fleet's")
 
 // cluster makes and deletes the objects of fleets.
@@ -47,7 +47,7 @@ func newCluster(config *rest.Config, provisioner string) (*cluster, error) {
 	return &cluster{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds)), provisioner}, nil
 }
 
-// resource is where an object is kept.
+// resource returns the API in which an object is stored.
 func (c *cluster) resource(r Ref) (dynamic.ResourceInterface, error) {
 	kind := schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
 	mapping, err := c.kinds.RESTMapping(kind.GroupKind(), kind.Version)
@@ -63,7 +63,7 @@ func (c *cluster) resource(r Ref) (dynamic.ResourceInterface, error) {
 	return c.client.Resource(mapping.Resource).Namespace(r.Namespace), nil
 }
 
-// get returns an object, nil if there is none.
+// get returns an object, nil if it does not exist.
 func (c *cluster) get(ctx context.Context, r Ref) (*unstructured.Unstructured, error) {
 	at, err := c.resource(r)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *cluster) get(ctx context.Context, r Ref) (*unstructured.Unstructured, e
 	}
 	o, err := at.Get(ctx, r.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // it does not exist
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", r, err)
@@ -79,9 +79,9 @@ func (c *cluster) get(ctx context.Context, r Ref) (*unstructured.Unstructured, e
 	return o, nil
 }
 
-// sync brings a fleet to what was rendered, and returns its record. Nothing is applied if one of the objects is
-// somebody else's. The record is saved before anything is made, and after what is not rendered any more is gone.
-// What cannot be applied keeps nothing else from it, but then nothing is deleted.
+// sync applies what was rendered for a fleet, and returns its record. It applies nothing if one of the objects
+// belongs to somebody else. It saves the record before it makes anything, and after it has deleted what is not
+// rendered any more. If some objects cannot be applied, it applies the others, but deletes nothing.
 func (c *cluster) sync(ctx context.Context, r Record, objects []*unstructured.Unstructured, save func(Record) error) (Record, error) {
 	var refs []Ref
 	there := map[Ref]*unstructured.Unstructured{}
@@ -125,9 +125,10 @@ func (c *cluster) sync(ctx context.Context, r Record, objects []*unstructured.Un
 	return fewer, save(fewer)
 }
 
-// apply makes an object, or brings one that is there to what it is to be. A new one is created, and not applied: so
-// nothing is taken over that somebody else creates meanwhile. What this manager owned by that becomes what it owns by
-// applying before it applies for the first time; otherwise fields that it leaves out later would stay.
+// apply creates an object, or changes an existing one. It creates a new one without applying, so that it does
+// not take over an object that somebody else creates meanwhile. Before it applies for the first time, it turns
+// the ownership of fields by creation into ownership by applying. Otherwise fields that it leaves out later
+// would stay.
 func (c *cluster) apply(ctx context.Context, o, there *unstructured.Unstructured) error {
 	ref := refOf(o)
 	at, err := c.resource(ref)
@@ -150,22 +151,22 @@ func (c *cluster) apply(ctx context.Context, o, there *unstructured.Unstructured
 		}
 	}
 	applied := o.DeepCopy()
-	applied.SetUID(there.GetUID()) // no other one that has taken its place
+	applied.SetUID(there.GetUID()) // no other object that has taken its place
 	if _, err := at.Apply(ctx, ref.Name, applied, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
 		return fmt.Errorf("apply %s: %w", ref, err)
 	}
 	return nil
 }
 
-// remove deletes objects of a fleet, those that were made last first, and returns those that are still there because
-// they stay: the store, if the whole fleet goes, and what says so itself. What is somebody else's by now is left
-// alone, and counts as gone.
+// remove deletes objects of a fleet, the last made first, and returns those that stay: the store, if the whole
+// fleet goes, and objects with an annotation that says so. It does not touch objects that belong to somebody
+// else by now; they count as gone.
 func (c *cluster) remove(ctx context.Context, r Record, refs []Ref) (left []Ref, err error) {
 	var trouble []error
 	for _, ref := range slices.Backward(refs) {
 		o, err := c.get(ctx, ref)
 		if meta.IsNoMatchError(errors.Unwrap(err)) {
-			continue // the kind has gone, and its objects with it
+			continue // the kind is gone, and its objects with it
 		}
 		if err != nil {
 			trouble = append(trouble, err)
@@ -191,8 +192,8 @@ func (c *cluster) remove(ctx context.Context, r Record, refs []Ref) (left []Ref,
 	return left, errors.Join(trouble...)
 }
 
-// named returns the name of a Gateway that names a fleet, as the API server says now, or "". A Gateway counts unless
-// its class is certainly another controller's.
+// named returns the name of a Gateway that names a fleet, according to the API server now, or "". A Gateway
+// counts unless its class is certainly another controller's.
 func (c *cluster) named(ctx context.Context, fleet types.NamespacedName, foreign map[string]bool) (string, error) {
 	list, err := c.client.Resource(gateways).Namespace(fleet.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -32,7 +32,7 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &shared)) }
 
-// patience is how long a change may take until it is seen, on a machine that is busy.
+// patience is how long a change may take to become visible, on a machine that is busy.
 const patience = 2 * time.Minute
 
 var definitions sync.Once
@@ -41,7 +41,7 @@ var definitions sync.Once
 type rig struct {
 	*testing.T
 	server     *kubetest.Server
-	own, class string // the provisioner's namespace, and what the class is called
+	own, class string // the provisioner's namespace, and the name of the class
 	values     string // the path of the operator's
 	options    Options
 	said       *said
@@ -122,7 +122,7 @@ func (r *rig) run() {
 	})
 }
 
-// tripper has requests fail as the test wants.
+// tripper makes requests fail as the test wants.
 type tripper struct {
 	r    *rig
 	next http.RoundTripper
@@ -208,7 +208,7 @@ func (r *rig) ports(namespace, fleet string) (out []int64) {
 	return out
 }
 
-// record is what the provisioner has written down of a fleet.
+// record returns what the provisioner has recorded of a fleet.
 func (r *rig) record(namespace, fleet string) (Record, bool) {
 	r.Helper()
 	all, err := r.records.list(context.Background())
@@ -236,7 +236,7 @@ func (r *rig) turns(n int64) {
 	var seen atomic.Int64
 	before := r.fault.Load()
 	r.fails(func(q *http.Request) error {
-		// Each look at the records begins a turn that looks at everything.
+		// Each list of the records begins a turn that looks at everything.
 		if q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/namespaces/"+r.own+"/configmaps") {
 			seen.Add(1)
 		}
@@ -262,7 +262,7 @@ func (r *rig) whole(namespace, fleet string) {
 	})
 }
 
-// condition is one of a Gateway's status.
+// condition returns a condition of a Gateway's status.
 func (r *rig) condition(namespace, gateway, kind string) metav1.Condition {
 	r.Helper()
 	o := r.get("gateway.networking.k8s.io/v1", "Gateway", namespace, gateway)
@@ -279,7 +279,7 @@ func (r *rig) condition(namespace, gateway, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// told reports whether there is an Event of a reason on a Gateway, with a text.
+// told reports whether a Gateway has an Event with a reason and a text.
 func (r *rig) told(namespace, gateway, reason, text string) bool {
 	r.Helper()
 	var list eventsv1.EventList
@@ -301,8 +301,8 @@ func (r *rig) delete(o *unstructured.Unstructured) {
 	}
 }
 
-// A Gateway has its fleet made, changed and mended. Another one joins it, and what the operator's values do not have
-// any more is taken away.
+// A Gateway gets its fleet, which is changed and mended. Another Gateway joins it. Objects that the operator's
+// values do not have any more are deleted.
 func TestFleetIsMade(t *testing.T) {
 	t.Parallel()
 	r := begin(t, nil)
@@ -339,7 +339,7 @@ func TestFleetIsMade(t *testing.T) {
 	r.delete(r.deployment(shop, "pay"))
 	r.eventually("what was deleted is made again", func() bool { return r.deployment(shop, "pay") != nil })
 
-	// What the compiler of the fleet says is not touched.
+	// The provisioner does not change the conditions that the compiler of the fleet writes.
 	theirs := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", Message: "theirs", LastTransitionTime: metav1.Now()}
 	r.says(shop, "pay", theirs)
 	r.operators("haproxy: {kind: Nonsense}")
@@ -355,7 +355,7 @@ func TestFleetIsMade(t *testing.T) {
 	}
 }
 
-// says writes a condition as somebody else.
+// says writes a condition on behalf of somebody else.
 func (r *rig) says(namespace, gateway string, c metav1.Condition) {
 	r.Helper()
 	r.eventually("the status is written", func() bool {
@@ -376,8 +376,8 @@ func (r *rig) says(namespace, gateway string, c metav1.Condition) {
 	})
 }
 
-// An object that somebody else has made is neither changed nor deleted, and nothing else of the fleet is made beside
-// it. Other fleets are made all the same.
+// The provisioner neither changes nor deletes an object that somebody else has made, and makes nothing else of
+// that fleet. It makes other fleets all the same.
 func TestForeignObjectsStay(t *testing.T) {
 	t.Parallel()
 	r := begin(t, nil)
@@ -402,7 +402,7 @@ func TestForeignObjectsStay(t *testing.T) {
 	r.server.Delete(t, theirs)
 	r.whole(shop, "pay")
 
-	// What has lost its labels is somebody else's from then on.
+	// An object that has lost its labels belongs to somebody else from then on.
 	config := r.get("v1", "ConfigMap", shop, r.name("pay")+"-haproxy")
 	config.SetLabels(nil)
 	r.fails(func(q *http.Request) error { return errors.New("the API server is out of reach") })
@@ -418,8 +418,8 @@ func TestForeignObjectsStay(t *testing.T) {
 	}
 }
 
-// A fleet that no Gateway names goes, with all that was made for it and nothing else. Its store stays, counts, and is
-// what the same fleet has again.
+// A fleet that no Gateway names is deleted, with everything that was made for it and nothing else. Its store
+// stays, counts as a fleet, and is used again by the same fleet.
 func TestFleetGoes(t *testing.T) {
 	t.Parallel()
 	r := begin(t, func(o *Options) { o.Rules.MaxFleets = 1 })
@@ -450,7 +450,8 @@ func TestFleetGoes(t *testing.T) {
 		left, _ := r.record(shop, "pay")
 		return left.Gone
 	})
-	// A namespace is never gone where no controller of namespaces runs: somebody takes it.
+	// Without a controller of namespaces a namespace is never gone, so the test takes it away from the
+	// provisioner.
 	store := r.get("v1", "Namespace", "", record.Store)
 	store.SetLabels(nil)
 	if err := r.server.Client().Update(t.Context(), store); err != nil {
@@ -459,8 +460,8 @@ func TestFleetGoes(t *testing.T) {
 	r.whole(shop, "other")
 }
 
-// A grace passes before a fleet goes, also if the provisioner is another one by then. A Gateway that comes back
-// finds it.
+// A grace passes before a fleet is deleted, also if another provisioner takes over. A Gateway that comes back
+// finds its fleet.
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	r := begin(t, func(o *Options) { o.Grace = time.Hour })
@@ -492,7 +493,8 @@ func listsOf(resource string) func(*http.Request) error {
 	}
 }
 
-// While Gateways cannot be listed, no fleet goes, by a provisioner that knew them or by one that never did.
+// While Gateways cannot be listed, no fleet is deleted, neither by a provisioner that knew them nor by a new
+// one.
 func TestNothingGoesBlindly(t *testing.T) {
 	t.Parallel()
 	r := begin(t, nil)
@@ -514,7 +516,7 @@ func TestNothingGoesBlindly(t *testing.T) {
 	r.eventually("the fleet goes once the list is there", func() bool { return r.deployment(shop, "pay") == nil })
 }
 
-// Where many fleets would go at once, none goes: neither with their Gateways nor with their class.
+// If too many fleets would be deleted at once, none is, whether their Gateways or their class are missing.
 func TestManyStay(t *testing.T) {
 	t.Parallel()
 	r := begin(t, func(o *Options) { o.MaxRemovals = 1 })
@@ -545,8 +547,8 @@ func TestManyStay(t *testing.T) {
 	}
 }
 
-// Where something may not be made, that is said. The rest of the fleet is made, and so are others, and nothing goes
-// meanwhile.
+// If an object may not be made, that is reported. The rest of the fleet and other fleets are made, and nothing
+// is deleted meanwhile.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	r := begin(t, nil)
@@ -570,7 +572,7 @@ func TestForbidden(t *testing.T) {
 	r.whole(shop, "pay")
 }
 
-// A provisioner that is killed leaves a fleet that the next one completes, and takes away whole.
+// When a provisioner is killed, the next one completes the fleet, and deletes it whole.
 func TestKilledAtAnyWrite(t *testing.T) {
 	t.Parallel()
 	r := begin(t, nil)
@@ -618,8 +620,8 @@ func TestKilledAtAnyWrite(t *testing.T) {
 	}
 }
 
-// A provisioner is killed while it makes a fleet, and the Gateway goes before there is another one. That one takes
-// away what was made.
+// A provisioner is killed while it makes a fleet, and the Gateway is deleted before the next one starts. The
+// next one deletes what was made.
 func TestKilledAndNamedByNobody(t *testing.T) {
 	t.Parallel()
 	r := begin(t, nil)
@@ -642,7 +644,7 @@ func TestKilledAndNamedByNobody(t *testing.T) {
 			}
 			for i := range list.Items {
 				o := &list.Items[i]
-				data, _ := o.Object["data"].(map[string]any) // none is no record
+				data, _ := o.Object["data"].(map[string]any) // an object without data is no record
 				if _, is := data[recordKey]; !is && o.GetAnnotations()[keepAnnotation] != "keep" && o.GetDeletionTimestamp() == nil {
 					out = append(out, refOf(o).String())
 				}
@@ -680,7 +682,7 @@ func TestKilledAndNamedByNobody(t *testing.T) {
 	}
 }
 
-// Between a look at an object and what is done to it, somebody puts one of his own in its place: that one stays.
+// If somebody replaces an object between a read and a write of the provisioner, the new object stays.
 func TestReplacedMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := begin(t, nil)
@@ -693,7 +695,7 @@ func TestReplacedMeanwhile(t *testing.T) {
 		var version atomic.Pointer[string]
 		var once sync.Once
 		r.fails(func(q *http.Request) error {
-			// What makes ready to apply is a patch of another type.
+			// The preparation for applying is a patch of another type.
 			if q.Method == method && q.Header.Get("Content-Type") != string(types.JSONPatchType) && strings.HasSuffix(q.URL.Path, "/namespaces/"+shop+"/services/"+name) {
 				once.Do(func() {
 					r.delete(r.get("v1", "Service", shop, name))
@@ -726,7 +728,7 @@ func TestReplacedMeanwhile(t *testing.T) {
 	}
 }
 
-// A Gateway of another controller's class keeps no fleet, whatever it names.
+// A Gateway of another controller's class keeps no fleet alive, whatever it names.
 func TestForeignClassKeepsNoFleet(t *testing.T) {
 	t.Parallel()
 	r := begin(t, nil)
@@ -742,7 +744,7 @@ func TestForeignClassKeepsNoFleet(t *testing.T) {
 	}
 }
 
-// A provisioner that is started for another controller, as by a flag that is misspelled, takes no fleet away.
+// A provisioner that is started for another controller, as by a misspelled flag, deletes no fleet.
 func TestAnotherController(t *testing.T) {
 	t.Parallel()
 	r := begin(t, nil)

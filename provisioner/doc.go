@@ -3,43 +3,43 @@
 // program carries, and applies the objects.
 //
 // A Gateway asks with spec.infrastructure.parametersRef: {group: hapsnap.dev, kind: Fleet, name: NAME}. Several
-// Gateways of a namespace may name one fleet. [Plan] decides which fleets there are to be, and [Values] what the
-// chart is rendered with; both are pure. The operator decides everything else: images, sizes, rights, which
-// namespaces may have fleets and how many, which ports, labels and annotations a Gateway may bring.
+// Gateways of a namespace may name one fleet. [Plan] decides which fleets should exist, and [Values] returns
+// the values for the chart; both are pure. The operator decides everything else: images, sizes, permissions,
+// which namespaces may have fleets and how many, and which ports, labels and annotations a Gateway may add.
 //
 // # What it promises
 //
-//   - It overwrites and deletes nothing that it has not made. An object counts as made by it if it has the labels of
-//     this provisioner and of this very fleet, and, before it is deleted, if the record of the fleet names it too.
-//     Where another object has a name that a fleet needs, nothing of the fleet is applied, and that is said.
-//   - What was not found is never taken for what is not there. A fleet goes only after a complete list without a
-//     Gateway that names it, a second list of its namespace just before, and a grace. While a class is missing, or
-//     more fleets than [Options].MaxRemovals would go at once, all stay.
+//   - It overwrites and deletes only objects that it has made. An object counts as made by it if it has the labels
+//     of this provisioner and of this very fleet, and, before a deletion, if the record of the fleet names it too.
+//     If another object has a name that a fleet needs, it applies nothing of the fleet, and reports that.
+//   - "Not found" is never taken for "deleted". It deletes a fleet only after a complete list without a Gateway
+//     that names the fleet, a second list of its namespace just before, and a grace. While a class is missing, or
+//     if more fleets than [Options].MaxRemovals would be deleted at once, all stay.
 //   - A kill at any moment loses nothing. The record of a fleet, a ConfigMap beside the Lease, names every object
-//     before it is made and until it is gone, so that the next process goes on.
+//     before it is made and until it is gone, so that the next process can continue.
 //   - A fleet that cannot be made harms no other.
 //
 // # Decisions
 //
-// Templates are rendered by Helm's own engine, of which the packages for charts and templates are imported and
-// nothing else: some 30 packages, without releases, registries and plugins. So a fleet is
-// exactly what `helm install` makes of the same values.
+// Helm's own engine renders the templates. Of Helm only the packages for charts and templates are imported:
+// some 30 packages, without releases, registries and plugins. So a fleet is exactly what `helm install` makes
+// of the same values.
 //
-// Objects have no owner references. The garbage collector would delete a fleet in the moment in which its Gateway
-// goes, without a grace, without the bound of MaxRemovals, and also where a CustomResourceDefinition was deleted by
+// Objects have no owner references. The garbage collector would delete a fleet as soon as its Gateway goes,
+// without a grace, without the bound of MaxRemovals, and also if somebody deleted a CustomResourceDefinition by
 // mistake. A Gateway that joins another one's fleet would have to be added to every object first.
 //
-// What was made is written down, and not found by labels: a list of every kind in all namespaces takes the right to
-// list every kind, and kinds of other projects, which the operator's values may bring, would be forgotten by the
-// next process. The record is in the provisioner's own namespace, where no tenant writes.
+// The provisioner records what it made, and does not search by labels. A list of every kind in all namespaces
+// takes the permission to list every kind. And the next process would forget kinds of other projects, which the
+// operator's values may contain. The record is in the provisioner's own namespace, where no tenant writes.
 //
-// The store of a fleet that has gone stays, as when Helm uninstalls a release: its namespace is that of the history.
-// It counts as a fleet of its namespace until somebody deletes it, so that nobody fills the cluster with stores. And
-// the provisioner needs no right to delete namespaces.
+// The store of a deleted fleet stays, as when Helm uninstalls a release: its namespace has the history. It
+// counts as a fleet of its namespace until somebody deletes it, so that tenants cannot fill the cluster with
+// stores. And the provisioner needs no permission to delete namespaces.
 //
-// It holds the rights that it grants, and has neither escalate nor bind: with these it could make anybody an
-// administrator. By default a fleet may read its own namespace alone. Whoever may run pods there may use the fleet's
-// accounts.
+// It holds the permissions that it grants, and has neither escalate nor bind: with these it could make anybody
+// an administrator. By default a fleet may read only its own namespace. People who may run pods there may use
+// the fleet's accounts.
 //
-// It knows one constant of the compiler's configuration, how a Gateway names a fleet, and nothing else of either half.
+// Of either half it knows only one constant: how a Gateway names a fleet, in the compiler's configuration.
 package provisioner

@@ -27,19 +27,19 @@ type World struct {
 	Namespaces map[string]labels.Set // with their labels
 }
 
-// Rules are what the operator lets Gateways ask for.
+// Rules say what Gateways may ask for. The operator sets them.
 type Rules struct {
 	// Controller is the controllerName of the classes.
 	Controller string
 	// Namespaces may have fleets; all may if it is empty. Selector selects among them by labels.
 	Namespaces []string
 	Selector   labels.Selector
-	// MaxFleets is how many a namespace may have, and MaxPorts how many ports a fleet.
+	// MaxFleets is how many fleets a namespace may have, and MaxPorts how many ports a fleet may have.
 	MaxFleets, MaxPorts int
-	// Ports may be opened. Reserved are those that the pods of a fleet need themselves, and what for.
+	// Ports may be opened. Reserved are the ports that the pods of a fleet need themselves, with their purpose.
 	Ports    []PortRange
 	Reserved map[int]string
-	// Labels and Annotations are the keys that spec.infrastructure may bring to what is made.
+	// Labels and Annotations are the keys that spec.infrastructure may add to objects.
 	Labels, Annotations []string
 }
 
@@ -64,25 +64,25 @@ func ParsePorts(list []string) ([]PortRange, error) {
 	return out, nil
 }
 
-// Fleet is one that is to be there, or one that Gateways name and do not get.
+// Fleet is a fleet that should exist, or one that Gateways name and do not get.
 type Fleet struct {
 	Name types.NamespacedName
 	// Gateways name it, the oldest first.
 	Gateways []*gatewayv1.Gateway
-	// Class is that of the oldest Gateway.
+	// Class is the class of the oldest Gateway.
 	Class string
 	// Ports are those of the listeners, sorted.
 	Ports []int
-	// Labels and Annotations are for what is made in the namespace of the Gateways.
+	// Labels and Annotations are for the objects in the namespace of the Gateways.
 	Labels, Annotations map[string]string
 	// Left is what the Gateways ask for and do not get.
 	Left []string
-	// Refused says why nothing is made or changed. What is there already stays.
+	// Refused says why nothing is made or changed. Existing objects stay.
 	Refused string
 }
 
-// Plan returns the fleets that Gateways name, by name. Those that were made before come first where not all may be
-// there.
+// Plan returns the fleets that Gateways name, by name. If not all may exist, those that were made before come
+// first.
 func Plan(w World, r Rules, made map[types.NamespacedName]Record) []Fleet {
 	classes := map[string]*gatewayv1.GatewayClass{}
 	for _, c := range w.Classes {
@@ -98,7 +98,7 @@ func Plan(w World, r Rules, made map[types.NamespacedName]Record) []Fleet {
 		class := classes[string(g.Spec.GatewayClassName)]
 		_, there := made[name]
 		if class == nil && !there || class != nil && string(class.Spec.ControllerName) != r.Controller {
-			continue // another controller's, as far as is known
+			continue // another controller's, as far as known
 		}
 		f := named[name]
 		if f == nil {
@@ -161,7 +161,7 @@ func (f *Fleet) leave(format string, args ...any) {
 	f.Left = append(f.Left, fmt.Sprintf(format, args...))
 }
 
-// judge finds out what a fleet is to have, and whether it may be there.
+// judge decides what a fleet has, and whether it may exist.
 func (f *Fleet) judge(w World, r Rules) {
 	if problems := validation.IsDNS1035Label(f.Name.Name); len(problems) > 0 {
 		f.refuse(fmt.Sprintf("%q is no name of a fleet: use lower case letters, digits and hyphens, and begin with a letter", f.Name.Name))
@@ -184,14 +184,15 @@ func (f *Fleet) judge(w World, r Rules) {
 			bring(f, g, "annotations", i.Annotations, r.Annotations, f.Annotations)
 		}
 	}
-	// A label has one value, and only one Gateway makes a fleet its own.
+	// A label has one value, so only one Gateway owns a fleet.
 	if len(f.Gateways) == 1 {
 		f.Labels[gatewayv1.GatewayNameLabelKey] = cut(f.Gateways[0].Name, validation.LabelValueMaxLength)
 	}
 	f.Labels[gatewayv1.GatewayClassNameLabelKey] = cut(f.Class, validation.LabelValueMaxLength)
 }
 
-// bring copies what a Gateway may bring. The oldest Gateway comes first where several bring the same key.
+// bring copies the labels or annotations that a Gateway may add. If several Gateways have the same key, the
+// oldest one wins.
 func bring[K, V ~string](f *Fleet, g *gatewayv1.Gateway, field string, from map[K]V, allowed []string, to map[string]string) {
 	for _, k := range slices.Sorted(maps.Keys(from)) {
 		key := string(k)
@@ -205,12 +206,13 @@ func bring[K, V ~string](f *Fleet, g *gatewayv1.Gateway, field string, from map[
 	}
 }
 
-// open finds the ports of a fleet: those of its Gateways first, then those of the ListenerSets that they allow.
+// open returns the ports of a fleet: those of its Gateways first, then those of the ListenerSets that they
+// allow.
 func (f *Fleet) open(w World, r Rules) {
 	asked := map[int]bool{}
 	add := func(by string, port int, protocol gatewayv1.ProtocolType) {
 		if protocol == gatewayv1.UDPProtocolType || asked[port] {
-			return // its listeners say themselves that UDP is not supported
+			return // the status of its listeners says that UDP is not supported
 		}
 		asked[port] = true
 		switch what, taken := r.Reserved[port]; {
@@ -242,7 +244,7 @@ func (f *Fleet) open(w World, r Rules) {
 	slices.Sort(f.Ports)
 }
 
-// attaches reports whether a ListenerSet names a Gateway that allows those of its namespace.
+// attaches reports whether a ListenerSet names a Gateway that allows ListenerSets of its namespace.
 func attaches(s *gatewayv1.ListenerSet, g *gatewayv1.Gateway, namespaces map[string]labels.Set) bool {
 	ref := s.Spec.ParentRef
 	if ref.Group != nil && *ref.Group != gatewayv1.GroupName || ref.Kind != nil && *ref.Kind != "Gateway" || string(ref.Name) != g.Name {
@@ -254,13 +256,13 @@ func attaches(s *gatewayv1.ListenerSet, g *gatewayv1.Gateway, namespaces map[str
 	return configured.AllowsSets(g, s.Namespace, namespaces)
 }
 
-// NameOf is what the objects of a fleet begin with: FLEET-CLASS, which for a fleet that is named like its Gateway is
-// what GEP-1762 asks for. The chart has room for 40 characters.
+// NameOf returns the beginning of the names of a fleet's objects: FLEET-CLASS. For a fleet with the name of its
+// Gateway that is the name that GEP-1762 requires. The chart has room for 40 characters.
 func NameOf(fleet, class string) string {
 	return cut(fleet+"-"+strings.ReplaceAll(class, ".", "-"), 40)
 }
 
-// StoreOf is the namespace of the snapshots of a fleet. Its digest tells a/b-c from a-b/c.
+// StoreOf returns the namespace of the snapshots of a fleet. Its digest distinguishes a/b-c from a-b/c.
 func StoreOf(namespace, name string) string {
 	const end = "-store"
 	whole := namespace + "/" + name

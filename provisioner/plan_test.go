@@ -31,7 +31,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the page")
 
-// The page lists the metrics as they are registered, and speaks of no others.
+// The page lists the registered metrics, and mentions no others.
 func TestMetricsDocumentIsFresh(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewPedanticRegistry()
@@ -56,7 +56,7 @@ func parsed[T any](t *testing.T, text string) *T {
 	return out
 }
 
-// gateway is one that names a fleet, made so many minutes after the first.
+// gateway returns a Gateway that names a fleet, made so many minutes after the first.
 func gateway(t *testing.T, minute int, namespace, name, fleet, more string) *gatewayv1.Gateway {
 	t.Helper()
 	g := parsed[gatewayv1.Gateway](t, fmt.Sprintf(`{metadata: {namespace: %s, name: %s}, spec: {gatewayClassName: hapsnap, listeners: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 443, protocol: HTTPS}], infrastructure: {parametersRef: {group: hapsnap.dev, kind: Fleet, name: %q}}}}`, namespace, name, fleet))
@@ -97,7 +97,7 @@ func named(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// told is what a plan says of each fleet, in a line.
+// told writes what a plan says of each fleet, in a line.
 func told(fleets []Fleet) (out []string) {
 	for _, f := range fleets {
 		line := fmt.Sprintf("%s %d %v", f.Name, len(f.Gateways), f.Ports)
@@ -109,7 +109,7 @@ func told(fleets []Fleet) (out []string) {
 	return out
 }
 
-// planned is what Gateways ask for, and what becomes of it.
+// planned are the requests of Gateways, and the resulting plans.
 type planned struct {
 	world World
 	rules func(*Rules)
@@ -207,7 +207,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A name that is no name never becomes part of one.
+// A name that is not valid never becomes part of another name.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "a/b", "../pay", "a.b", "A", "1st", "a\nb", "{{ .Values }}", "a: b", strings.Repeat("a", 64)} {
@@ -233,7 +233,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// tenant is a Gateway that asks for whatever it can.
+// tenant is a Gateway that asks for everything that it can.
 const greedy = `infrastructure:
   parametersRef: {group: hapsnap.dev, kind: Fleet, name: pay}
   labels:
@@ -250,8 +250,8 @@ const greedy = `infrastructure:
     helm.sh/resource-policy: keep
 `
 
-// A Gateway brings the labels and annotations that the operator lets it bring, to what is made in its namespace, and
-// none by which an object is known as somebody's.
+// A Gateway adds the labels and annotations that the operator allows, to objects in its namespace. It cannot
+// add those by which the owner of an object is known.
 func TestHostileLabels(t *testing.T) {
 	t.Parallel()
 	r := rules(t)
@@ -294,7 +294,7 @@ func rendered(t *testing.T, f Fleet, r Record, values string) []*unstructured.Un
 	return objects
 }
 
-// What is rendered is what the operator's values say, for the namespace of the Gateway and its store alone.
+// The rendered objects follow the operator's values, for the namespace of the Gateway and its store alone.
 func TestRender(t *testing.T) {
 	t.Parallel()
 	f := Plan(world(gateway(t, 1, "shop", "one", "pay", "")), rules(t), nil)[0]
@@ -405,7 +405,7 @@ func TestParsePorts(t *testing.T) {
 	}
 }
 
-// Fleets go when their grace is over, and none of them where too many would.
+// Fleets go when their grace is over, and none of them if too many would.
 func TestRemovals(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
@@ -470,7 +470,7 @@ func TestSpeaks(t *testing.T) {
 	}
 }
 
-// A record that cannot be read, or has the name of another, is no fleet that was never made.
+// A record that cannot be read, or has another name, does not count as a fleet that was never made.
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	const prefix, mark = "provisioner", "infra.provisioner"

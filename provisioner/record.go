@@ -16,21 +16,21 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Record is what is known of a fleet that was made: what it is called, and every object that may be there.
+// Record says what is known of a fleet that was made: its names, and every object that may exist.
 type Record struct {
 	Fleet types.NamespacedName `json:"fleet"`
-	// Name is what its objects begin with, and Store the namespace of its snapshots. They stay, whichever Gateway
-	// is the oldest.
+	// Name is the beginning of the names of its objects, and Store the namespace of its snapshots. They stay
+	// the same, whichever Gateway is the oldest.
 	Name  string `json:"name"`
 	Store string `json:"store"`
-	// Controller is the controllerName of the classes for whose Gateways it was made. Who runs the next provisioner
-	// with another one, by mistake or not, takes no fleet away whose Gateways are there.
+	// Controller is the controllerName of the classes for whose Gateways it was made. A provisioner that runs
+	// with another one, by mistake or not, does not delete fleets whose Gateways exist.
 	Controller string `json:"controller"`
-	// Objects are named before they are made and until they are gone.
+	// Objects are recorded before they are made and until they are gone.
 	Objects []Ref `json:"objects"`
-	// Since is when it was first seen that no Gateway names the fleet; nil while one does.
+	// Since is when the provisioner first saw that no Gateway names the fleet; nil while one does.
 	Since *time.Time `json:"since,omitempty"`
-	// Gone says that only what stays is left, the store.
+	// Gone means that only the store is left, which stays.
 	Gone bool `json:"gone,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func refOf(o *unstructured.Unstructured) Ref {
 	return Ref{o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName()}
 }
 
-// newRecord is that of a fleet of which nothing was made yet.
+// newRecord returns the record of a fleet of which nothing was made yet.
 func newRecord(f Fleet, controller string) Record {
 	name := NameOf(f.Name.Name, f.Class)
 	return Record{Fleet: f.Name, Name: name, Store: StoreOf(f.Name.Namespace, name), Controller: controller}
@@ -62,7 +62,7 @@ func (r Record) marks(provisioner string) map[string]string {
 	return map[string]string{provisionerLabel: provisioner, fleetLabel: r.Fleet.Name, namespaceLabel: r.Fleet.Namespace}
 }
 
-// owns reports whether an object is one of the fleet.
+// owns reports whether an object belongs to the fleet.
 func (r Record) owns(o metav1.Object, provisioner string) bool {
 	labels := o.GetLabels()
 	for key, value := range r.marks(provisioner) {
@@ -85,20 +85,20 @@ func (r Record) with(refs []Ref) Record {
 	return r
 }
 
-// Removal is what becomes of fleets that no Gateway names.
+// Removal says what happens to fleets that no Gateway names.
 type Removal struct {
-	// Mark are to be written down: since when nobody names them, or that somebody does again.
+	// Mark are records to save: since when no Gateway names the fleet, or that one does again.
 	Mark []Record
-	// Remove are to go now, and Waiting once their grace is over.
+	// Remove are the fleets to delete now, and Waiting those whose grace is not over.
 	Remove, Waiting []Record
-	// Next is when the grace of one is over.
+	// Next is when the next grace is over.
 	Next time.Time
-	// Held says why none goes.
+	// Held says why none is deleted.
 	Held string
 }
 
-// Removals decides which fleets go. More than most of them without a Gateway at once are rather a mistake: then all
-// stay.
+// Removals decides which fleets are deleted. If more than most of them lose their Gateways at once, that is
+// probably a mistake: then all stay.
 func Removals(made map[types.NamespacedName]Record, named []Fleet, most int, grace time.Duration, now time.Time) Removal {
 	var out Removal
 	for _, r := range sorted(made) {
@@ -140,7 +140,7 @@ func sorted(made map[types.NamespacedName]Record) []Record {
 	return out
 }
 
-// recordKey has the record in its ConfigMap.
+// recordKey is the key of the record in its ConfigMap.
 const recordKey = "record.json"
 
 // records are ConfigMaps beside the Lease.
@@ -150,7 +150,8 @@ type records struct {
 	provisioner string
 }
 
-// list reads all of them. One that cannot be read is an error: its fleet would count as one that was never made.
+// list reads all records. A record that cannot be read is an error: otherwise its fleet would count as one that
+// was never made.
 func (s records) list(ctx context.Context) (map[types.NamespacedName]Record, error) {
 	list, err := s.client.List(ctx, metav1.ListOptions{LabelSelector: provisionerLabel + "=" + s.provisioner})
 	if err != nil {

@@ -24,24 +24,24 @@ import (
 	"github.com/hapsnap/hapsnap/charts"
 )
 
-// manager owns what is applied, and is what app.kubernetes.io/managed-by says.
+// manager is the field manager of what is applied, and the value of app.kubernetes.io/managed-by.
 const manager = "hapsnap-provisioner"
 
-// The labels by which an object is known as one of a fleet of one provisioner.
+// The labels of an object that say to which fleet of which provisioner it belongs.
 const (
 	provisionerLabel = "hapsnap.dev/provisioner"
 	fleetLabel       = "hapsnap.dev/fleet"
 	namespaceLabel   = "hapsnap.dev/fleet-namespace"
 )
 
-// keepAnnotation is Helm's: what has it stays when a release is uninstalled.
+// keepAnnotation is Helm's: an object with it stays when a release is uninstalled.
 const keepAnnotation = "helm.sh/resource-policy"
 
 // Chart is the chart that fleets are made of.
 type Chart struct{ chart *chartv2.Chart }
 
-// LoadChart returns the chart that the program carries. Its images have the tag appVersion, unless values say
-// otherwise; empty is that of the chart.
+// LoadChart returns the chart that the program carries. Its images have the tag appVersion, unless values set
+// another one. If appVersion is empty, it is that of the chart.
 func LoadChart(appVersion string) (*Chart, error) {
 	const root = "hapsnap"
 	var files []*archive.BufferedFile
@@ -88,7 +88,7 @@ func (c *Chart) Render(namespace, release string, values map[string]any) ([]*uns
 	var out []*unstructured.Unstructured
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		if extension := path.Ext(name); extension != ".yaml" {
-			continue // notes, and templates for others
+			continue // notes, and templates that others include
 		}
 		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(texts[name])), 4096); ; {
 			o := &unstructured.Unstructured{}
@@ -108,7 +108,7 @@ func (c *Chart) Render(namespace, release string, values map[string]any) ([]*uns
 	return out, nil
 }
 
-// order is that in which kinds are applied. What runs pods comes last, and goes first.
+// order is the order in which kinds are applied. Objects that run pods come last, and are deleted first.
 var order = []string{"Namespace", "ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy", "Service", "PodDisruptionBudget"}
 
 func rank(kind string) int {
@@ -118,7 +118,7 @@ func rank(kind string) int {
 	return len(order)
 }
 
-// Objects renders a fleet, and marks what is rendered as its own.
+// Objects renders a fleet, and marks the objects as the fleet's.
 func (c *Chart) Objects(f Fleet, r Record, provisioner string, values map[string]any) ([]*unstructured.Unstructured, error) {
 	objects, err := c.Render(f.Name.Namespace, r.Name, values)
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *Chart) Objects(f Fleet, r Record, provisioner string, values map[string
 			maps.Copy(labels, f.Labels)
 			maps.Copy(annotations, f.Annotations)
 		}
-		// What the chart has wins over what a Gateway brings, and what marks the object over both.
+		// The chart overrides what a Gateway adds, and the marks override both.
 		maps.Copy(labels, o.GetLabels())
 		maps.Copy(annotations, o.GetAnnotations())
 		maps.Copy(labels, r.marks(provisioner))

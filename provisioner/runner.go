@@ -28,38 +28,39 @@ import (
 // Options are those of [Run]. Config, Lease, Log and Rules are needed.
 type Options struct {
 	Config *rest.Config
-	// Lease elects one of several provisioners, and names it: records are beside it, and objects have a label of it.
+	// Lease elects one of several provisioners, and gives it a name: records are beside the Lease, and objects
+	// have a label with the name.
 	Lease types.NamespacedName
 	Times election.Times
 	Rules Rules
-	// Values are files with those of all fleets. They are read again before each turn, and twice a minute.
+	// Values are files with the values of all fleets. They are read before each turn, and twice a minute.
 	Values []string
-	// AppVersion is the tag of images for which Values name none; "" is that of the chart.
+	// AppVersion is the tag of images without one in Values; "" is that of the chart.
 	AppVersion string
-	// Grace is how long a fleet stays that no Gateway names, and MaxRemovals how many may go at once.
+	// Grace is how long a fleet stays that no Gateway names, and MaxRemovals how many may be deleted at once.
 	Grace       time.Duration
 	MaxRemovals int
-	// Resync is how often every object is looked at, changed or not.
+	// Resync is how often every object is checked, changed or not.
 	Resync time.Duration
-	// Address is where health and metrics are served; "" is nowhere.
+	// Address is where health and metrics are served; "" means nowhere.
 	Address string
 	Log     *slog.Logger
 }
 
 const (
-	// settle is how long a change waits for those that come with it.
+	// settle is how long a turn waits for further changes.
 	settle = 200 * time.Millisecond
-	// reread is how often the operator's values are looked at without a change.
+	// reread is how often the operator's values are read without a change.
 	reread = 30 * time.Second
 	// retryFirst and retryLast are how long a fleet that failed waits for its next try.
 	retryFirst, retryLast = time.Second, 2 * time.Minute
 	// timeout is how long the API server may take for a request.
 	timeout = 30 * time.Second
-	// atOnce is how many fleets are worked on at the same time.
+	// atOnce is how many fleets are processed at the same time.
 	atOnce = 4
 )
 
-// Mark is the value of the label by which a provisioner knows its own.
+// Mark returns the value of the label by which a provisioner knows its own objects.
 func Mark(lease types.NamespacedName) string { return cut(lease.Namespace+"."+lease.Name, 63) }
 
 // Run makes fleets until ctx is done, while it leads. Fleets stay when it ends.
@@ -88,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	return group.Wait()
 }
 
-// provisioner is what is known, and how it is acted upon. Only its loop uses the fields below the lock.
+// provisioner holds what is known, and acts on it. Only its loop uses the fields below the lock.
 type provisioner struct {
 	Options
 	chart   *Chart
@@ -100,20 +101,20 @@ type provisioner struct {
 	metrics *metrics
 
 	mu     sync.Mutex
-	health error // why nothing can be done at present
+	health error // why it cannot do anything at present
 
 	made   map[types.NamespacedName]Record // nil: not read in this term
 	states map[types.NamespacedName]*state
 	read   time.Time                       // when the records were
-	held   bool                            // that no fleet is removed was logged
-	alone  bool                            // that no GatewayClass is ours was logged
-	stuck  map[types.NamespacedName]string // what was logged of those that cannot be removed
+	held   bool                            // it was logged that no fleet is removed
+	alone  bool                            // it was logged that no GatewayClass is ours
+	stuck  map[types.NamespacedName]string // what was logged of fleets that cannot be removed
 }
 
-// state is how far a fleet has come in this term.
+// state says what was done for a fleet in this term.
 type state struct {
-	digest  [sha256.Size]byte // of what the objects follow from
-	at      time.Time         // when they were last applied, or that failed
+	digest  [sha256.Size]byte // of everything that decides about the objects
+	at      time.Time         // when they were last applied, also without success
 	err     error
 	retries time.Duration
 }
@@ -197,7 +198,7 @@ func settled(ctx context.Context) {
 	}
 }
 
-// turn brings all fleets to what Gateways ask for, and says when the next one is due without a change.
+// turn makes all fleets what Gateways ask for, and returns when the next turn is due without a change.
 func (p *provisioner) turn(ctx context.Context) (next time.Duration, err error) {
 	seen := seen(p.watch)
 	if seen.Missing != nil {
@@ -206,7 +207,7 @@ func (p *provisioner) turn(ctx context.Context) (next time.Duration, err error) 
 	ctx, end, leading := p.leader.Term(ctx)
 	defer end()
 	if !leading {
-		p.made, p.states = nil, map[types.NamespacedName]*state{} // another one goes on
+		p.made, p.states = nil, map[types.NamespacedName]*state{} // another process continues
 		p.metrics.fleets.Reset()
 		return p.Resync, p.leader.Trouble()
 	}
@@ -234,7 +235,7 @@ func (p *provisioner) turn(ctx context.Context) (next time.Duration, err error) 
 	return min(next, again), seen.Stale
 }
 
-// operators reads the operator's values, and which ports they have the pods need.
+// operators reads the operator's values, and which ports the pods need with them.
 func (p *provisioner) operators() (map[string]any, Rules, error) {
 	rules := p.Rules
 	values, err := ReadValues(p.Values)
@@ -249,7 +250,7 @@ func (p *provisioner) operators() (map[string]any, Rules, error) {
 	return values, rules, nil
 }
 
-// bring applies the fleets that are to be there, a few at the same time, and returns when the next one is due.
+// bring applies the fleets that should exist, a few at the same time, and returns when the next one is due.
 func (p *provisioner) bring(ctx context.Context, fleets []Fleet, values map[string]any, now time.Time) time.Duration {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -297,21 +298,21 @@ func (p *provisioner) bring(ctx context.Context, fleets []Fleet, values map[stri
 			return nil
 		})
 	}
-	_ = group.Wait() // nothing returns one
+	_ = group.Wait() // no function returns an error
 	maps.Copy(p.made, done)
 	return next
 }
 
-// digestOf is of all that the objects of a fleet follow from.
+// digestOf returns a digest of everything that decides about the objects of a fleet.
 func digestOf(values map[string]any, f Fleet) [sha256.Size]byte {
 	text, err := json.Marshal([]any{values, f.Labels, f.Annotations})
 	if err != nil {
-		return [sha256.Size]byte{} // never, for what came from YAML
+		return [sha256.Size]byte{} // never happens, for values that came from YAML
 	}
 	return sha256.Sum256(text)
 }
 
-// due is when a fleet is worked on again if nothing changes.
+// due returns when a fleet is processed again if nothing changes.
 func (s *state) due(resync time.Duration) time.Time {
 	if s.err != nil {
 		return s.at.Add(s.retries)
@@ -319,7 +320,7 @@ func (s *state) due(resync time.Duration) time.Time {
 	return s.at.Add(resync)
 }
 
-// ended takes down how the work on a fleet went.
+// ended records the result of the work on a fleet.
 func (s *state) ended(p *provisioner, f Fleet, digest [sha256.Size]byte, err error) {
 	result := "applied"
 	switch {
@@ -341,8 +342,7 @@ func (s *state) ended(p *provisioner, f Fleet, digest [sha256.Size]byte, err err
 	s.digest, s.err, s.at = digest, err, time.Now()
 }
 
-// one renders and applies a fleet. A mistake of ours that one fleet brings out ends neither the others nor the
-// program.
+// one renders and applies a fleet. If a fleet triggers a panic, neither the other fleets nor the program end.
 func (p *provisioner) one(ctx context.Context, f Fleet, r Record, values map[string]any) (out Record, err error) {
 	out = r
 	err = process.Caught(func() error {
@@ -359,7 +359,7 @@ func (p *provisioner) one(ctx context.Context, f Fleet, r Record, values map[str
 	return out, err
 }
 
-// removeAll lets the fleets go that nobody names, if it is certain that nobody does.
+// removeAll deletes the fleets that no Gateway names, if that is certain.
 func (p *provisioner) removeAll(ctx context.Context, seen Seen, fleets []Fleet, now time.Time) (Removal, time.Duration) {
 	next := p.Resync
 	if seen.Stale != nil {
@@ -427,7 +427,7 @@ func (p *provisioner) remove(ctx context.Context, seen Seen, r Record) error {
 	return p.records.save(ctx, r)
 }
 
-// forget drops the record of a fleet that has gone, once somebody has deleted its store.
+// forget drops the record of a fleet that is gone, once somebody has deleted its store.
 func (p *provisioner) forget(ctx context.Context, r Record) {
 	for _, ref := range r.Objects {
 		if o, err := p.cluster.get(ctx, ref); err != nil || o != nil && r.owns(o, p.cluster.provisioner) {

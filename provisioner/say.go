@@ -30,11 +30,11 @@ const (
 	reasonMade    = "FleetMade"
 )
 
-// signature ends the messages of conditions that are ours. Once the compiler of the fleet has written Accepted, the
-// conditions are its own.
+// signature ends the messages of our conditions. Once the compiler of the fleet has written Accepted, it owns
+// the conditions.
 const signature = " (provisioner)"
 
-// voice says on Gateways what becomes of their fleets.
+// voice reports on Gateways what happens to their fleets.
 type voice struct {
 	gateways dynamic.NamespaceableResourceInterface
 	recorder *events.Recorder
@@ -46,7 +46,7 @@ type voice struct {
 	queue []saying
 }
 
-// saying is what the status of a Gateway is to say while nobody else says anything.
+// saying is what the status of a Gateway should say as long as nobody else writes one.
 type saying struct {
 	gateway    *gatewayv1.Gateway
 	conditions []metav1.Condition
@@ -75,7 +75,7 @@ func (v *voice) run(ctx context.Context) {
 	running.Wait()
 }
 
-// say says what became of the fleets.
+// say reports what happened to the fleets.
 func (p *provisioner) say(fleets []Fleet, removal Removal) {
 	var lasting []events.Event
 	var queue []saying
@@ -87,7 +87,7 @@ func (p *provisioner) say(fleets []Fleet, removal Removal) {
 			reason, message = reasonRefused, f.Refused
 			count["refused"]++
 		case s == nil || s.at.IsZero():
-			continue // the term ended while it was worked on
+			continue // the term ended during the work on it
 		case s.err != nil:
 			reason, message = reasonFailed, strings.ReplaceAll(s.err.Error(), "\n", "; ")
 			count["failed"]++
@@ -127,7 +127,7 @@ func (p *provisioner) say(fleets []Fleet, removal Removal) {
 	p.voice.say(queue)
 }
 
-// Conditions are what the status of a Gateway says while the compiler of its fleet has written nothing.
+// Conditions returns the conditions of a Gateway while the compiler of its fleet has written none.
 func Conditions(f Fleet, reason, message string, generation int64) []metav1.Condition {
 	accepted := metav1.Condition{Type: string(gatewayv1.GatewayConditionAccepted), ObservedGeneration: generation}
 	programmed := metav1.Condition{Type: string(gatewayv1.GatewayConditionProgrammed), ObservedGeneration: generation}
@@ -149,13 +149,13 @@ func Conditions(f Fleet, reason, message string, generation int64) []metav1.Cond
 	return []metav1.Condition{accepted, programmed}
 }
 
-// Speaks reports whether the conditions of a Gateway are for us to write: nobody has yet, or we have.
+// Speaks reports whether we may write the conditions of a Gateway: nobody has written them yet, or we have.
 func Speaks(there []metav1.Condition) bool {
 	c := meta.FindStatusCondition(there, string(gatewayv1.GatewayConditionAccepted))
 	return c == nil || c.Status == metav1.ConditionUnknown && c.Reason == string(gatewayv1.GatewayReasonPending) || strings.HasSuffix(c.Message, signature)
 }
 
-// differ reports whether something is to be written.
+// differ reports whether something has to be written.
 func differ(there, wanted []metav1.Condition) bool {
 	for _, w := range wanted {
 		c := meta.FindStatusCondition(there, w.Type)
@@ -192,7 +192,7 @@ func (v *voice) next(ctx context.Context) (bool, error) {
 	defer cancel()
 	err := v.write(ctx, s)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return true, nil // somebody was faster, and the next turn knows
+		return true, nil // somebody was faster, which the next turn will see
 	}
 	if err != nil {
 		v.written.WithLabelValues("error").Inc()
@@ -202,7 +202,7 @@ func (v *voice) next(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// write replaces our conditions in a status, and nothing else of it.
+// write replaces our conditions in a status, and nothing else in it.
 func (v *voice) write(ctx context.Context, s saying) error {
 	at := v.gateways.Namespace(s.gateway.Namespace)
 	o, err := at.Get(ctx, s.gateway.Name, metav1.GetOptions{})

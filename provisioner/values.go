@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// own are values that are each fleet's own, and cannot be the same for all of them.
+// own are values that differ for each fleet, and so cannot be set for all of them.
 var own = []string{
 	"nameOverride", "fullnameOverride", "gatewayAPI.fleet", "gatewayAPI.class", "gatewayAPI.provisioner", "store.url", "store.name", "store.namespace",
 	"compiler.config.gatewayAPI.fleet", "compiler.config.gatewayAPI.controllerName",
 }
 
-// ReadValues reads files of values, the last one first, as Helm does, and checks that they can be those of all
-// fleets.
+// ReadValues reads files of values, where later files override earlier ones, as in Helm. It checks that they
+// can be the values of all fleets.
 func ReadValues(files []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, path := range files {
@@ -56,8 +56,8 @@ func at(values map[string]any, path string) any {
 	return value
 }
 
-// Values are those that the chart is rendered with for a fleet: the operator's, and over them what makes it that
-// fleet. Without a word of the operator the fleet reads its own namespace alone: whoever may run pods there may use
+// Values returns the values for the chart of a fleet: the operator's, overridden by the fleet's own. Unless the
+// operator says otherwise, the fleet reads only its own namespace, since people who may run pods there may use
 // its accounts.
 func Values(operators map[string]any, f Fleet, r Record, controller string) map[string]any {
 	ports, _ := at(operators, "gatewayAPI.ports").([]any)
@@ -86,7 +86,7 @@ func Values(operators map[string]any, f Fleet, r Record, controller string) map[
 	return loader.MergeMaps(maps.Clone(operators), fleets)
 }
 
-// Reserved are the ports that the pods of a fleet open themselves, given all values.
+// Reserved returns the ports that the pods of a fleet open themselves, given all values.
 func Reserved(values map[string]any) map[int]string {
 	out := map[int]string{}
 	for path, usual := range map[string]int{
@@ -111,7 +111,7 @@ func Reserved(values map[string]any) map[int]string {
 	return out
 }
 
-// inside refuses objects that no fleet has: those of other namespaces, but for rights that the operator gives it
+// inside refuses objects outside the namespaces of the fleet, except permissions that the operator grants it
 // there.
 func inside(f Fleet, r Record, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {

@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 )
 
-// What is watched. ListenerSets are younger than the rest, and a cluster need not have them.
+// The kinds to watch. ListenerSets are younger than the rest, and a cluster may lack them.
 var (
 	classes      = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gatewayclasses"}
 	gateways     = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gateways"}
@@ -28,7 +28,8 @@ var (
 
 var resources = map[string]schema.GroupVersionResource{"GatewayClass": classes, "Gateway": gateways, "ListenerSet": listenerSets, "Namespace": namespaces}
 
-// queries are what a plan needs, in the namespaces that may have fleets. ListenerSets may be anywhere.
+// queries returns what a plan needs, in the namespaces that may have fleets. ListenerSets may be in any
+// namespace.
 func queries(in []string) []kubewatch.Query {
 	group := gatewayv1.GroupVersion.String()
 	out := []kubewatch.Query{{APIVersion: group, Kind: "GatewayClass"}, {APIVersion: "v1", Kind: "Namespace"}}
@@ -55,7 +56,7 @@ func newWatch(client dynamic.Interface, in []string) *kubewatch.Set {
 	return s
 }
 
-// typed returns what is kept of an object.
+// typed returns the part of an object that is kept.
 func typed(kind string, object any) (any, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -82,9 +83,9 @@ func typed(kind string, object any) (any, error) {
 // Seen is what the watches know.
 type Seen struct {
 	World
-	// Missing says what was never listed yet: nothing can be decided.
+	// Missing says what was never listed yet. Then nothing can be decided.
 	Missing error
-	// Stale says what is not followed at present: nothing can be missed.
+	// Stale says what is not watched at present. Then no absence is certain.
 	Stale error
 }
 

@@ -1,7 +1,6 @@
-// Package charttest tests charts/hapsnap: each of its ci/*-values.yaml is linted, rendered
-// by Helm 4 and Helm 3, given to a real API server that enforces Pod Security, and compared
-// with what the programs themselves say of their flags, files and permissions. What needs
-// HAProxy is in package instancetest.
+// Package charttest tests charts/hapsnap. Each of its ci/*-values.yaml is linted, rendered by Helm 4 and Helm
+// 3, given to a real API server that enforces Pod Security, and compared with the programs' own flags, files
+// and permissions. Tests that need HAProxy are in package instancetest.
 //
 // Helm is built by `make test` into build/helm, or by `make helm` alone. HELM_ASSETS
 // names another folder.
@@ -24,8 +23,8 @@ import (
 // Release is the name of every release that tests render.
 const Release = "edge"
 
-// Helm runs a program of Helm, helm or helm3, and returns what it printed. Nothing of the
-// caller's own settings and plugins takes part.
+// Helm runs a program of Helm, helm or helm3, and returns its output. It ignores the caller's own settings and
+// plugins.
 func Helm(tb testing.TB, program string, args ...string) (stdout string, err error) {
 	tb.Helper()
 	dir := os.Getenv("HELM_ASSETS")

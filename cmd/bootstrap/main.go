@@ -1,6 +1,6 @@
-// Command bootstrap is what the containers of an instance start: it lays out the folders
-// that HAProxy and the Dataplane API share, and runs the two. It needs no shell and no
-// library, so that any image will do. The package bootstrap says more.
+// Command bootstrap is the program that the containers of an instance start. It makes the folders that HAProxy
+// and the Dataplane API share, and runs the two. It needs no shell and no library, so it works in any image.
+// Package bootstrap has the details.
 package main
 
 import (

@@ -37,7 +37,7 @@ type krew struct {
 	} `json:"spec"`
 }
 
-// What a release has for people fits together: archives, checksums and the manifest of krew.
+// The files of a release for people fit together: archives, checksums and the manifest of krew.
 func TestArchives(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -122,8 +122,8 @@ func prints(t *testing.T, program []byte, want string) {
 	startsSoon(t, initTrace.String())
 }
 
-// startsSoon fails for a package of ours that prepares much before main, which every command pays for: long
-// regular expressions and templates are compiled when they are first needed.
+// startsSoon fails if a package of ours prepares much before main, since every command pays for it: long
+// regular expressions and templates must be compiled when they are first needed.
 func startsSoon(t *testing.T, initTrace string) {
 	t.Helper()
 	const most = 1_000_000

@@ -23,7 +23,7 @@ type listed struct {
 	Error           *struct{ Err string }
 }
 
-// loaded are packages by import path. As an importer it is one package's view of them.
+// loaded are packages by import path. It is also the importer for one package.
 type loaded struct {
 	all     map[string]*types.Package
 	renamed map[string]string
@@ -42,9 +42,8 @@ func (l loaded) Import(path string) (*types.Package, error) {
 	return nil, errors.New("no package " + path)
 }
 
-// What people have beside Linux takes the program: all of its packages, and those of others,
-// have the types that they use there. Compiling them for two more systems would take minutes;
-// a release does.
+// The program type-checks for the systems that people have beside Linux, with all of its packages and their
+// dependencies. Compiling it for two more systems would take minutes; a release does that.
 func TestOtherSystems(t *testing.T) {
 	t.Parallel()
 	for _, system := range []string{"windows", "darwin"} {
@@ -81,7 +80,7 @@ func check(t *testing.T, system string) {
 	}
 }
 
-// typesOf checks a package. The bodies of functions are looked at in packages of ours alone.
+// typesOf checks a package. It checks the bodies of functions in our packages alone.
 func typesOf(t *testing.T, p listed, packages map[string]*types.Package) *types.Package {
 	t.Helper()
 	ours := strings.HasPrefix(p.ImportPath, "github.com/hapsnap/hapsnap/")

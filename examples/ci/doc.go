@@ -1,2 +1,2 @@
-// Package ci holds the pipelines of examples/ci, whose steps its test runs as far as that goes without a forge.
+// Package ci holds the pipelines of examples/ci. Its test runs their steps, as far as they need no forge.
 package ci

@@ -1,7 +1,6 @@
-// The demo shows hapsnap's main job on one machine as a short story: the real
-// programs, real HAProxy processes, and a double of the Dataplane API, or a real one, in front
-// of each of them. Run it with `make demo`; `make demo KEEP=1` leaves all of it
-// running until it is interrupted.
+// The demo shows hapsnap's main job on one machine as a short story: the real programs, real HAProxy processes,
+// and in front of each of them a double of the Dataplane API, or a real one. Run it with `make demo`; `make
+// demo KEEP=1` leaves everything running until it is interrupted.
 //
 // Everything listens on loopback addresses of its own (127.0.10.0/24 and
 // 127.0.20.0/24), and everything is written below one temporary directory,
@@ -30,7 +29,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/output"
 )
 
-// limit is how long the whole story may take where somebody looks on.
+// limit is how long the whole story may take if somebody watches.
 const limit = 2 * time.Minute
 
 // options say which programs the demo runs, and on what.
@@ -93,8 +92,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// stopTimeout is how long a program may take to end after SIGTERM: twice what a kubelet
-// gives it, for machines that are busy with tests.
+// stopTimeout is how long a program may take to end after SIGTERM: twice what a kubelet gives it, for machines
+// that are busy with tests.
 const stopTimeout = time.Minute
 
 // program is a compiler or pusher that runs beside the story.
@@ -105,8 +104,8 @@ type program struct {
 	done   chan struct{}
 }
 
-// start runs a program in the background and keeps what it logs. It goes on when
-// ctx ends, for it is to be stopped as an operator would.
+// start runs a program in the background and keeps its log. The program continues when ctx ends, since it must
+// be stopped as an operator would.
 func (w *world) start(ctx context.Context, name, path string, args ...string) error {
 	p := &program{name: name, cmd: command(context.WithoutCancel(ctx), path, args...), done: make(chan struct{})}
 	p.cmd.Dir = w.dir

@@ -24,8 +24,7 @@ type story struct {
 	step int
 }
 
-// tell runs the steps in order and stops at the first that does not come out
-// as told.
+// tell runs the steps in order and stops at the first whose result is not as told.
 func (s *story) tell(ctx context.Context) error {
 	steps := []struct {
 		title string
@@ -113,8 +112,7 @@ func (s *story) published(ctx context.Context, want int) error {
 	})
 }
 
-// servesPod waits until every instance sends requests for the shop to the pod
-// that came, and none to the one that left.
+// servesPod waits until every instance sends requests for the shop to the new pod, and none to the old one.
 func (s *story) servesPod(ctx context.Context, came, left string) error {
 	return eventually(ctx, func() error {
 		for i := 1; i <= instanceCount; i++ {
@@ -186,8 +184,7 @@ func (s *story) settled(ctx context.Context) error {
 	})
 }
 
-// answer asks one instance for a URL, whatever the name in it resolves to, and
-// returns the body and the status.
+// answer asks one instance for a URL, whatever address its name has, and returns the body and the status.
 func answer(ctx context.Context, instance int, url string) (string, int, error) {
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(addr)
@@ -213,8 +210,8 @@ func answer(ctx context.Context, instance int, url string) (string, int, error) 
 	return string(body), response.StatusCode, err
 }
 
-// verifyTLS checks that an instance proves to be the shop with the certificate
-// of the Secret, and has another one for hosts that have none.
+// verifyTLS checks that an instance proves to be the shop with the certificate of the Secret, and has another
+// certificate for other hosts.
 func verifyTLS(ctx context.Context, instance int, pool *x509.CertPool) error {
 	address := fmt.Sprintf("%s:%d", instanceAddress(instance), httpsPort)
 	for _, host := range []struct {
@@ -259,7 +256,7 @@ func everywhere(ctx context.Context, url string, bodies ...string) error {
 	})
 }
 
-// pollInterval is how often a condition that is waited for is looked at.
+// pollInterval is the time between two checks of a condition.
 const pollInterval = 50 * time.Millisecond
 
 // eventually waits until check succeeds, and returns its last error if ctx

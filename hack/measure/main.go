@@ -1,6 +1,6 @@
-// Measure prints figures of the code of this module, without its tests, that tell
-// how coarse or fine it is cut: lines, files, functions and their lengths, the type
-// with the most methods, and the package with the most exported names.
+// Measure prints figures about the code of this module, without its tests, that show how coarsely or finely it
+// is divided: lines, files, functions and their lengths, the type with the most methods, and the package with
+// the most exported names.
 //
 //	go run ./hack/measure [-v] [FOLDER]
 //

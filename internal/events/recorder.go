@@ -170,7 +170,7 @@ func (Always) Term(ctx context.Context) (context.Context, context.CancelFunc, bo
 	return ctx, func() {}, true
 }
 
-// what it writes, for the log
+// Loop writes due things into a cluster, one after the other, while this process leads.
 type Loop struct {
 	Of     string // what it writes, for the log
 	Leader Leader

@@ -192,7 +192,6 @@ func isNamespaced(g GVK) bool {
 // ints. A field with a plain value is where its value is; a field with a list or a mapping is where its name
 // is. For a missing field it returns the place of the nearest parent that exists; without a path, the start of
 // the object.
-// path, the start of the object.
 func (o Object) Position(path ...any) Position {
 	node, found := o.node, o.node
 	for _, step := range path {

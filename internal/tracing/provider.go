@@ -1,9 +1,9 @@
 // Package tracing sends a program's spans to the collector that the standard environment variables of
-// OpenTelemetry name, or nowhere if they name none. It also writes and reads the context of a trace as
-// text, for a trace that goes on in another program.
+// OpenTelemetry name, or nowhere if they name none. It also writes and reads the context of a trace as text,
+// for a trace that continues in another program.
 //
-// A collector that is slow or gone delays nothing and fails nothing: spans are dropped, which is logged
-// now and then.
+// A slow or missing collector delays nothing and makes nothing fail: spans are dropped, which is logged from
+// time to time.
 package tracing
 
 import (
@@ -31,9 +31,8 @@ import (
 // flushTime is how long the end of a program waits for its last spans to be sent.
 const flushTime = 2 * time.Second
 
-// Start returns the provider of a program's tracers, and a function that sends the spans which are
-// left, for at most [flushTime]. The service is the name of the program, unless OTEL_SERVICE_NAME says
-// otherwise.
+// Start returns the provider of a program's tracers, and a function that sends the remaining spans, for at most
+// [flushTime]. The service is the name of the program, unless OTEL_SERVICE_NAME says otherwise.
 //
 // The provider makes no spans unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 // is set. The SDK reads its other variables, such as OTEL_TRACES_SAMPLER. Faults in them are logged: no
@@ -97,8 +96,8 @@ func describe(ctx context.Context, service string, log *slog.Logger) *resource.R
 // complainEvery is the shortest time between two log lines that spans cannot be sent.
 const complainEvery = time.Minute
 
-// forgiving is an exporter that logs its errors itself, now and then. The SDK would hand them to a
-// global handler.
+// forgiving is an exporter that logs its errors itself, from time to time. The SDK would pass them to a global
+// handler.
 type forgiving struct {
 	sdktrace.SpanExporter
 	log        *slog.Logger
@@ -133,8 +132,8 @@ func Traceparent(ctx context.Context) string {
 	return c[header]
 }
 
-// Continue returns a context whose spans are children of the one that a traceparent
-// names. A traceparent that cannot be read is none.
+// Continue returns a context whose spans are children of the span that a traceparent names. It ignores a
+// traceparent that cannot be read.
 func Continue(ctx context.Context, traceparent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{header: traceparent})
 }

@@ -1,5 +1,5 @@
-// Package urlpath knows the form in which two paths of URLs are compared. The compiler brings the paths
-// of routes into it, HAProxy those of requests, and who explains what HAProxy does follows it there.
+// Package urlpath knows the form in which two paths of URLs are compared. The compiler brings the paths of
+// routes into it, and HAProxy those of requests. Code that explains what HAProxy does uses it too.
 package urlpath
 
 import (
@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// Normal returns a path, of a route or of a request, in the form in which two paths are
-// compared: characters that may stand in a path are decoded, once, all others are encoded
-// with capital digits (RFC 3986, section 6.2.2), several slashes are one, and dot segments
-// are removed. A "%" that encodes nothing is one of itself. Two characters have a meaning
-// where they stand by themselves, so that they stay encoded: "/" and ";".
+// Normal returns a path, of a route or of a request, in the form in which two paths are compared. It decodes,
+// once, characters that may stand in a path, and encodes all others with capital digits (RFC 3986, section
+// 6.2.2). It joins slashes and removes dot segments. A "%" that encodes nothing stands for itself. "/" and ";"
+// have a meaning if they are not encoded, so they stay encoded.
 //
-// HAProxy does the same to requests, by templates/files/hapsnap.lua, where the path is not in
-// this form already by templates/partials/path.cfg: who changes one of them changes all.
+// HAProxy does the same to requests: templates/partials/path.cfg finds paths that are not in this form already,
+// and templates/files/hapsnap.lua converts them. A change of one of the three must change all.
 func Normal(path string, ignoreParameters bool) string {
 	segments, rest, more := []string{}, path, true
 	for more {
@@ -39,7 +38,7 @@ func Normal(path string, ignoreParameters bool) string {
 	return "/" + strings.Join(segments, "/") + "/"
 }
 
-// normalSegment returns a segment with what may stand in it decoded, and the rest encoded.
+// normalSegment decodes the characters that may stand in a segment, and encodes the rest.
 func normalSegment(s string) string {
 	if inNormalForm(s) {
 		return s // as most
@@ -94,8 +93,8 @@ func normalByte(c byte) string {
 	return fmt.Sprintf("%%%02X", c)
 }
 
-// MayStand reports whether a byte is one that stands in a segment by itself, whichever way
-// it came (RFC 3986, section 3.3, without ";").
+// MayStand reports whether a byte may stand unencoded in a segment, in whichever form it came (RFC 3986,
+// section 3.3, without ";").
 func MayStand(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= lower(c) && lower(c) <= 'z' || strings.IndexByte("-._~!$&'()*+,=:@", c) >= 0
 }

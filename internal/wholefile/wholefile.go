@@ -1,5 +1,5 @@
-// Package wholefile writes files as a whole: who reads one, also after a crash, finds the old
-// one or the new one, and never a half.
+// Package wholefile writes files as a whole: a reader, also after a crash, finds the old file or the new one,
+// and never a half.
 package wholefile
 
 import (
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Replace writes a file as a whole: after a crash there is the old one or the
-// new one. Only the owner can read it.
+// Replace writes a file as a whole: after a crash there is the old one or the new one. Only the owner can read
+// it.
 func Replace(file string, data []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
 	if err != nil {
@@ -35,8 +35,8 @@ func Replace(file string, data []byte) error {
 	return OfFile(file, err)
 }
 
-// OfFile returns an error of a temporary file as one of the file that it is for, so that it
-// is the same each time.
+// OfFile turns an error of a temporary file into one of the file for which it is, so that the text is the same
+// each time.
 func OfFile(file string, err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: path.Op, Path: file, Err: path.Err}
@@ -56,9 +56,8 @@ func syncDirectory(dir string) error {
 	return d.Sync()
 }
 
-// RemoveTemporaries removes what is left in a folder of files that were being written, see
-// [Replace], when a pusher was killed. Those of another that may write there are
-// younger than the age given.
+// RemoveTemporaries removes the temporary files of [Replace] that a killed pusher left in a folder. Those of
+// another process that may write there are younger than the age given.
 func RemoveTemporaries(dir string, age time.Duration, names ...string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -76,8 +75,8 @@ func RemoveTemporaries(dir string, age time.Duration, names ...string) {
 	}
 }
 
-// isTemporary reports whether a name is of a temporary file for one of a given name, of
-// which "*" at the beginning stands for anything.
+// isTemporary reports whether a name is of a temporary file for a file of a given name. "*" at the beginning of
+// that name stands for anything.
 func isTemporary(name, of string) bool {
 	rest, hidden := strings.CutPrefix(name, ".")
 	dot := strings.LastIndexByte(rest, '.')

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What cannot be written names the file, and not one that is different each time.
+// Errors name the file, and not the temporary one, which differs each time.
 func TestErrorsOfFilesNameTheFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -154,7 +154,7 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
-// A line with nothing on it decides nothing, where others came with it.
+// An empty line does not decide if other lines differ too.
 func TestBlankLines(t *testing.T) {
 	t.Parallel()
 	checkVerdicts(t, map[string]verdictCase{
@@ -165,8 +165,8 @@ func TestBlankLines(t *testing.T) {
 	})
 }
 
-// Of a sealed certificate the version is compared, and who can open it: what age makes
-// of the same differs each time.
+// Compare compares the version of a sealed certificate, and who can open it, since age makes other bytes each
+// time.
 func TestVerdictsOnVersions(t *testing.T) {
 	t.Parallel()
 	sealed := func(version, recipient, ciphertext string) Side {

@@ -25,7 +25,7 @@ func (c *comparison) decidingLine() (v Verdict, decides Line, why string, err er
 	return Runtime, Line{}, "", nil
 }
 
-// needsReload returns the first line by which the shapes of the sides differ, if they do.
+// needsReload returns the first line by which the shapes of the sides differ, and whether they differ.
 func (c *comparison) needsReload() (decides Line, why string, err error) {
 	before, err := shapeText(c.old[snapshots.ConfigFile])
 	if err != nil {
@@ -58,8 +58,7 @@ func (c *comparison) needsReload() (decides Line, why string, err error) {
 	return c.otherSlots()
 }
 
-// changeable reports whether a file is a map of both sides, whose entries can be changed
-// at run time.
+// changeable reports whether a file is a map on both sides, and its entries can be changed at run time.
 func (c *comparison) changeable(path string) bool {
 	for _, side := range []map[string]string{c.old, c.new} {
 		content, ok := side[path]
@@ -70,9 +69,8 @@ func (c *comparison) changeable(path string) bool {
 	return true
 }
 
-// otherSlots returns the first line of recorded endpoints that differs, where the endpoints are as many
-// server lines as there are slots for them. If only one side has recorded endpoints, the number of
-// slots is not known.
+// otherSlots returns the first line of recorded endpoints that differs, if the sides need different numbers of
+// slots. It also returns it if only one side has recorded endpoints: then the number of slots is not known.
 func (c *comparison) otherSlots() (Line, string, error) {
 	at, differ := first(c.old[snapshots.EndpointsFile], c.new[snapshots.EndpointsFile])
 	if !differ {
@@ -113,10 +111,10 @@ func (c *comparison) lineAt(path string, at change) Line {
 	return out
 }
 
-// shapeText returns those parts of a haproxy.cfg that only a reload changes: of the directives for
-// servers everything but the weight, which [bind.Bind] keeps out of the shape unless it cannot be
-// changed at run time. Bind keeps the Service out, too, but whether another Service fits into the slots
-// only live endpoints tell.
+// shapeText returns the parts of a haproxy.cfg that only a reload changes. Of a directive for servers that is
+// everything except the weight, which [bind.Bind] keeps out of the shape unless it cannot be changed at run
+// time. Bind also keeps the Service out, but only live endpoints tell whether another Service fits into the
+// slots.
 func shapeText(config string) (string, error) {
 	directives, err := bind.Directives([]byte(config))
 	if err != nil || len(directives) == 0 {
@@ -133,15 +131,15 @@ func shapeText(config string) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// liveEndpoints compares the endpoints that both sides would be joined with, for the Services that both
-// have. It returns nil if they are the same or not known.
+// liveEndpoints compares the endpoints that both sides would be joined with, for the Services that both have.
+// It returns nil if they are equal or not known.
 func (c *comparison) liveEndpoints() (*File, error) {
 	if c.a.Endpoints == nil || c.b.Endpoints == nil || c.old[snapshots.EndpointsFile] != "" || c.new[snapshots.EndpointsFile] != "" {
 		return nil, nil
 	}
 	before, after := common(c.a.Endpoints, c.b.Endpoints), common(c.b.Endpoints, c.a.Endpoints)
 	if maps.EqualFunc(before, after, slices.Equal) {
-		return nil, nil // as mostly; the text of many takes longer than all the rest
+		return nil, nil // usually; the text of many endpoints takes longer than all the rest
 	}
 	x, err := endpointsText(before)
 	if err != nil {
@@ -177,7 +175,7 @@ func endpointsText(endpoints map[snapshots.ServicePort][]snapshots.Endpoint) (st
 	return string(text), err
 }
 
-// judgeEndpoints returns the verdict on sides that differ at most in live endpoints.
+// judgeEndpoints returns the verdict on sides that differ only in live endpoints, or not at all.
 func (c *comparison) judgeEndpoints(live *File) (Verdict, Line, string, error) {
 	if live == nil {
 		return Nothing, Line{}, "", nil
@@ -190,7 +188,7 @@ func (c *comparison) judgeEndpoints(live *File) (Verdict, Line, string, error) {
 	return Runtime, c.lineAt(snapshots.EndpointsFile, at), "", nil
 }
 
-// grownAsCompared is grown for the endpoints that are compared, if any are.
+// grownAsCompared is grown for the compared endpoints, if there are any.
 func (c *comparison) grownAsCompared() (Line, error) {
 	var endpoints [2]map[snapshots.ServicePort][]snapshots.Endpoint
 	for i, text := range []string{c.old[snapshots.EndpointsFile], c.new[snapshots.EndpointsFile]} {

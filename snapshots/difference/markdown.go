@@ -10,8 +10,8 @@ import (
 // Marker begins what [Report.Markdown] writes, so that a pipeline finds its own comment again.
 const Marker = "<!-- hapsnap-diff -->"
 
-// The most bytes of the differences, of the findings and of the verdict, and the longest row of backticks that is
-// kept: GitHub takes comments of 65,536 characters.
+// The most bytes of the differences, of the findings and of the verdict, and the longest row of backticks that
+// is kept. GitHub accepts comments of 65,536 characters.
 const (
 	mostOfDiff     = 50_000
 	mostOfFindings = 8_000
@@ -19,9 +19,9 @@ const (
 	mostTicks      = 200
 )
 
-// Markdown writes the report for a pull request: the verdict, findings on the second side, and the differences. All
-// that comes from objects stands in blocks of code that it cannot end, so that it is shown as it is: no
-// link, no picture and no mention is made of it. It is no longer than a comment may be.
+// Markdown writes the report for a pull request: the verdict, findings on the second side, and the differences.
+// Text from objects stands in blocks of code that it cannot end, so that it is shown literally: it cannot
+// become a link, a picture or a mention. The report is no longer than a comment may be.
 func (r Report) Markdown(w io.Writer, findings []string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n### hapsnap: %s\n\n", Marker, r.headline())
@@ -59,8 +59,8 @@ func (r Report) headline() string {
 	return "this needs a reload"
 }
 
-// fenced returns a text as a block of code: its fence is longer than any that the text holds. What is too long is cut
-// after a line, and said.
+// fenced returns a text as a block of code, whose fence is longer than any fence in the text. It cuts a text
+// that is too long after a line, and says so.
 func fenced(language, text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/difference"
 )
 
-// blocks splits a text as CommonMark does: into what is within blocks of code and what is outside.
+// blocks splits a text as CommonMark does: into the text within blocks of code and the text outside.
 func blocks(text string) (inside, outside string) {
 	fence := ""
 	for line := range strings.Lines(text) {
@@ -30,7 +30,7 @@ func blocks(text string) (inside, outside string) {
 	return inside, outside
 }
 
-// Whatever objects say stays within the blocks of code.
+// Text from objects stays within the blocks of code, whatever it is.
 func TestMarkdownCannotBeLeft(t *testing.T) {
 	t.Parallel()
 	for name, evil := range map[string]string{

@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 )
 
-// Report is a difference as programs print it, also as JSON.
+// Report is a difference in the form in which programs print it, also as JSON.
 type Report struct {
 	A       string       `json:"a"`
 	B       string       `json:"b"`
@@ -19,8 +19,7 @@ type Report struct {
 	Files   []FileReport `json:"files"`
 }
 
-// DecidedLine is the line that decides, and the objects that it came from, where
-// they are known.
+// DecidedLine is the line that decides, with the objects that it came from, if they are known.
 type DecidedLine struct {
 	Side    string   `json:"side"` // a or b
 	File    string   `json:"file"`
@@ -58,8 +57,7 @@ func (d Difference) Report(a, b string) Report {
 // maxObjects is how many objects are printed for a line that comes from many.
 const maxObjects = 3
 
-// Print prints the differences, then the verdict on a line of its own. Coloured
-// is for terminals.
+// Print prints the differences, then the verdict on a line of its own. Set coloured for terminals.
 func (r Report) Print(w io.Writer, coloured bool) error {
 	for _, f := range r.Files {
 		text := f.Diff
@@ -99,7 +97,7 @@ const (
 	plain = "\x1b[m"
 )
 
-// colour colours the lines of a unified diff of one file. Each line is reset by itself, so that a pager
+// colour colours the lines of a unified diff of one file. It resets the colour on each line, so that a pager
 // may begin at any line.
 func colour(diff string) string {
 	var out strings.Builder
@@ -125,8 +123,8 @@ func colour(diff string) string {
 	return out.String()
 }
 
-// Unified returns a unified diff with these headers, or "" for equal texts. For an empty file that
-// comes or goes it returns the headers only.
+// Unified returns a unified diff with these headers, or "" for equal texts. For an empty file that is added or
+// removed it returns only the headers.
 func Unified(from, x, to, y string) string {
 	text := string(diff.Diff(from, []byte(x), to, []byte(y)))
 	if text == "" {
@@ -136,16 +134,16 @@ func Unified(from, x, to, y string) string {
 	return text
 }
 
-// change is a line that a diff takes away or adds, with its number on that side.
+// change is a line that a diff removes or adds, with its number on that side.
 type change struct {
 	old  bool
 	line int
-	run  int // changes that follow upon one another have the same
-	// blank is set for a line with nothing on it, which says nothing to who reads it
+	run  int // consecutive changes have the same run
+	// blank is set for an empty line, which means nothing to a reader.
 	blank bool
 }
 
-// changes reads a unified diff. Changes that follow upon one another have the same run.
+// changes reads a unified diff. Consecutive changes have the same run.
 func changes(text string) []change {
 	var out []change
 	x, y, run := 0, 0, 0
@@ -177,8 +175,8 @@ func hunkStart(line string) (x, y int) {
 	return x, y
 }
 
-// first returns the first line by which two texts differ: where lines were
-// replaced, the first of the new ones. It reports false if they are the same.
+// first returns the first line by which two texts differ. If lines were replaced, that is the first of the new
+// ones. It returns false if the texts are equal.
 func first(x, y string) (change, bool) {
 	if x == y {
 		return change{}, false

@@ -26,7 +26,7 @@ func TestReport(t *testing.T) {
 	expectPrinted(t, r, true, "\x1b[1m--- a/haproxy.cfg\tside\x1b[m\n\x1b[1m+++ b/haproxy.cfg\tside\x1b[m\n"+painted+verdict)
 }
 
-// A line that was taken away and begins like a header is coloured as what it is.
+// A removed line that begins like a header has the colour of a removed line.
 func TestReportOfLinesLikeHeaders(t *testing.T) {
 	t.Parallel()
 	d, err := Compare(sideOf(config, "files/a", "-- x\n"), sideOf(config))

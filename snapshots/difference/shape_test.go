@@ -22,7 +22,7 @@ func bindSide(t *testing.T, s Side) bind.Bound {
 	return bound
 }
 
-// The verdict is what the pusher goes by: it reloads for another shape.
+// The verdict agrees with the pusher, which reloads for another shape.
 func TestVerdictsAreThoseOfBind(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]Side{

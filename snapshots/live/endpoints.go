@@ -23,14 +23,13 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Endpoints returns the endpoints behind each Service port that has any, sorted
-// and each once, whatever slices they are in.
+// Endpoints returns the endpoints behind each Service port that has any, sorted and each once, in whichever
+// slices they are.
 //
-// A ready endpoint is an endpoint; one that is not ready, but still serving
-// while it terminates, is draining; any other is left out, and so are ports
-// without a number or not of TCP, and addresses that are not IP addresses. Of
-// several addresses of one endpoint the first counts, as in kube-proxy: the API
-// gives the others no meaning.
+// A ready endpoint is usable. One that is not ready, but still serves while it terminates, is draining.
+// Endpoints leaves out all others, and ports without a number or not of TCP, and addresses that are not IP
+// addresses. Of several addresses of one endpoint only the first counts, as in kube-proxy: the API gives the
+// others no meaning.
 func Endpoints(endpointSlices []discoveryv1.EndpointSlice) map[snapshots.ServicePort][]snapshots.Endpoint {
 	draining := map[snapshots.ServicePort]map[address]bool{}
 	for _, slice := range endpointSlices {
@@ -59,15 +58,14 @@ func Endpoints(endpointSlices []discoveryv1.EndpointSlice) map[snapshots.Service
 	return out
 }
 
-// address is where an endpoint is.
+// address is the address and port of an endpoint.
 type address struct {
 	ip   string
 	port int
 }
 
-// collect notes for each endpoint whether it is draining. An endpoint that some slice
-// says is ready is not: while the control plane moves an endpoint from slice to
-// slice, it may be in both.
+// collect records for each endpoint whether it is draining. An endpoint that some slice calls ready is not
+// draining: while the control plane moves an endpoint from slice to slice, both may have it.
 func collect(draining map[address]bool, endpoints []discoveryv1.Endpoint, port int) {
 	for _, e := range endpoints {
 		ip, ok := firstAddress(e)
@@ -120,19 +118,19 @@ func deref[T any](p *T, unset T) T {
 	return *p
 }
 
-// DefaultRefused are networks that no endpoint may be in: this host, the link, broadcast, and the
-// unspecified address. IPv6 addresses that embed an address of IPv4 are refused with it.
+// DefaultRefused are networks in which no endpoint may be: this host, the link, broadcast, and the unspecified
+// address. IPv6 addresses that embed a refused IPv4 address are refused too.
 var DefaultRefused = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
 	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
 }
 
-// Refusal says which endpoints are refused: who may write EndpointSlices may write any address into
-// them. The zero value refuses none.
+// Refusal says which endpoints are refused, since people who may write EndpointSlices may write any address
+// into them. The zero value refuses none.
 type Refusal struct {
 	Networks []netip.Prefix
-	Allowed  []netip.Prefix // also where Networks or Own say otherwise
+	Allowed  []netip.Prefix // also if Networks or Own have them
 	// Own are the proxies' own addresses, such as those of their Dataplane APIs, each with its
 	// description. Port 0 stands for all ports.
 	Own map[netip.AddrPort]string
@@ -144,8 +142,8 @@ type Refused struct {
 	Reason   string
 }
 
-// Split divides endpoints into usable and refused ones, both in their order. If none is refused, it
-// returns the endpoints that it was given.
+// Split divides endpoints into usable and refused ones, both in their order. If none is refused, it returns the
+// given endpoints.
 func (r Refusal) Split(endpoints []snapshots.Endpoint) (used []snapshots.Endpoint, refused []Refused) {
 	for _, e := range endpoints {
 		if why := r.reason(e); why != "" {
@@ -167,7 +165,7 @@ func (r Refusal) Split(endpoints []snapshots.Endpoint) (used []snapshots.Endpoin
 func (r Refusal) reason(e snapshots.Endpoint) string {
 	ip, err := netip.ParseAddr(e.Address)
 	if err != nil {
-		return "" // which binding refuses
+		return "" // binding refuses it
 	}
 	if within(r.Allowed, ip) != (netip.Prefix{}) {
 		return ""
@@ -207,7 +205,7 @@ var embedding = []struct {
 	{netip.MustParsePrefix("2001::/32"), 12, true},        // Teredo, RFC 4380
 }
 
-// standsFor returns the addresses of IPv4 that an address of IPv6 embeds.
+// standsFor returns the IPv4 addresses that an IPv6 address embeds.
 func standsFor(ip netip.Addr) []netip.Addr {
 	if ip.Is4() {
 		return nil

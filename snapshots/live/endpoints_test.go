@@ -27,8 +27,7 @@ func slice(endpoints ...discoveryv1.Endpoint) discoveryv1.EndpointSlice {
 	}
 }
 
-// at is an endpoint whose conditions are ready, serving and terminating, each
-// "t", "f" or "-" for unset.
+// at is an endpoint with the conditions ready, serving and terminating, each "t", "f" or "-" for unset.
 func at(address, conditions string) discoveryv1.Endpoint {
 	condition := func(i int) *bool {
 		if conditions[i] == '-' {
@@ -141,7 +140,7 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%s: used %v, refused %v", address, used, told)
 		}
 	}
-	// Another port of an instance is whatever runs beside it, as on a node.
+	// Another port at an instance's address belongs to another program on the same node.
 	if used, _ := r.Split([]snapshots.Endpoint{{Address: "10.0.0.11", Port: 8080}}); len(used) != 1 {
 		t.Error("a port beside the Dataplane API is refused")
 	}

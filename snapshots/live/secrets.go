@@ -19,14 +19,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
-// Secrets are the live data in Secrets besides certificates, and the problems with it. Only a snapshot
-// says what a Secret is used for: the key auth may hold anything.
+// Secrets are the live data in Secrets besides certificates, and the problems with it. Only a snapshot says
+// what a Secret is used for: the key auth may hold anything.
 type Secrets struct {
 	Authorities map[snapshots.SecretName][]byte
 	Users       map[snapshots.SecretName][]htpasswd.User
 	Values      map[bind.SecretKey]string
-	// Problems say why authorities and users cannot be used, or what they cost. They hold nothing of
-	// the Secrets but names of users.
+	// Problems say why authorities and users cannot be used, or how costly they are. They hold nothing of the
+	// Secrets except names of users.
 	Problems map[bind.Need][]error
 }
 
@@ -71,8 +71,8 @@ func (s *Secrets) addAuthorities(name snapshots.SecretName, secret corev1.Secret
 	s.Authorities[name] = authorities
 }
 
-// addValue adds what can be a value in haproxy.cfg. It skips everything else, such as certificates,
-// without a report.
+// addValue adds a value that haproxy.cfg can hold. It skips everything else, such as certificates, without a
+// report.
 func (s *Secrets) addValue(key bind.SecretKey, secret corev1.Secret) {
 	data, _ := value(secret, key.Key)
 	if text, err := bind.SecretValue(data); err == nil {
@@ -86,8 +86,8 @@ func Authorities(secret corev1.Secret) ([]byte, error) {
 	return pem.ParseAuthorities(data)
 }
 
-// Users returns the users of one Secret, and what is wrong with the others; ok is
-// false if the Secret has no key for them.
+// Users returns the users of one Secret, and the problems with the others. ok is false if the Secret has no key
+// for users.
 func Users(secret corev1.Secret) (users []htpasswd.User, problems []htpasswd.Problem, ok bool) {
 	data, ok := value(secret, bind.UsersKey)
 	users, problems = htpasswd.Parse(data)
@@ -106,8 +106,8 @@ func keys(secret corev1.Secret) map[string]bool {
 	return out
 }
 
-// value returns what a Secret has under a key. Manifests may give it as stringData, which the API
-// server would write over data.
+// value returns what a Secret has under a key. Manifests may give it as stringData, which the API server would
+// write over data.
 func value(secret corev1.Secret, key string) ([]byte, bool) {
 	if text, ok := secret.StringData[key]; ok {
 		return []byte(text), true
@@ -116,9 +116,8 @@ func value(secret corev1.Secret, key string) ([]byte, bool) {
 	return data, ok
 }
 
-// Problem is a Secret whose certificate cannot be served. Err wraps one of
-// the causes in package snapshots, such as [pem.ErrKeyMismatch], and never
-// holds any part of the Secret's data.
+// Problem is a Secret whose certificate cannot be served. Err wraps one of the causes in package snapshots,
+// such as [pem.ErrKeyMismatch], and never holds any part of the Secret's data.
 //
 //nolint:errname // It is found beside certificates, not returned as an error.
 type Problem struct {
@@ -173,8 +172,8 @@ func Certificate(secret corev1.Secret) ([]byte, error) {
 	return pem.JoinKeyPair(certificate, key)
 }
 
-// ExpiryAndIssuer returns when the first certificate of PEM data expires, and the name of who issued it; zero
-// if that cannot be told.
+// ExpiryAndIssuer returns when the first certificate of PEM data expires, and the name of its issuer. They are
+// zero if that is not known.
 func ExpiryAndIssuer(data []byte) (until time.Time, issuer string) {
 	leaf := firstCertificate(data)
 	switch {
@@ -186,8 +185,8 @@ func ExpiryAndIssuer(data []byte) (until time.Time, issuer string) {
 	return leaf.NotAfter, cmp.Or(leaf.Issuer.CommonName, strings.Join(leaf.Issuer.Organization, ", "), leaf.Issuer.String())
 }
 
-// ValidBetween returns from when to when the first certificate of PEM data is valid; zero
-// if that cannot be told.
+// ValidBetween returns the times between which the first certificate of PEM data is valid. They are zero if
+// that is not known.
 func ValidBetween(data []byte) (from, until time.Time) {
 	if leaf := firstCertificate(data); leaf != nil {
 		return leaf.NotBefore, leaf.NotAfter
@@ -195,7 +194,7 @@ func ValidBetween(data []byte) (from, until time.Time) {
 	return time.Time{}, time.Time{}
 }
 
-// firstCertificate returns the first certificate of PEM data, nil if that is none.
+// firstCertificate returns the first certificate of PEM data, or nil if it is not valid.
 func firstCertificate(data []byte) *x509.Certificate {
 	block, _ := stdpem.Decode(data)
 	if block == nil {

@@ -185,7 +185,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// Who issued a certificate is said of its leaf. What holds no certificate has no issuer.
+// ExpiryAndIssuer returns the issuer of the leaf. PEM without a certificate has no issuer.
 func TestExpiryAndIssuer(t *testing.T) {
 	t.Parallel()
 	certificate, key := string(pemtest.Certify(t, "shop.example.com", pemtest.ECKey(), pemtest.ECKey2())), string(pemtest.KeyPEM(t, pemtest.ECKey()))

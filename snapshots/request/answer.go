@@ -1,12 +1,12 @@
 // Package request leads a request through the files of a snapshot: which listener takes it, which lines of maps
 // match, which rule decides, and which backend gets it.
 //
-// It reads haproxy.cfg as HAProxy does, rule by rule, and knows nothing of Ingresses: an explanation is
-// of what runs, whatever templates and objects wrote it. It evaluates the part of HAProxy's language that
-// decides about requests in the shipped templates. A rule that it cannot evaluate is reported as such,
-// and never guessed; compiler/sandbox has a real HAProxy answer where that has to be known.
+// It reads haproxy.cfg as HAProxy does, rule by rule, and knows nothing of Ingresses: it explains what runs,
+// whichever templates and objects wrote it. It evaluates the part of HAProxy's language that decides about
+// requests in the shipped templates. It reports a rule that it cannot evaluate, and never guesses. If the
+// answer has to be certain, compiler/sandbox asks a real HAProxy.
 //
-// What depends on more than the request and the snapshot is left open: counters of clients, passwords,
+// It leaves open what depends on more than the request and the snapshot: counters of clients, passwords,
 // services that authenticate, and client certificates.
 package request
 
@@ -28,24 +28,24 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Request is what is asked.
+// Request is the request to follow.
 type Request struct {
 	TLS     bool
-	Port    int // that HAProxy listens on
+	Port    int // on which HAProxy listens
 	Method  string
 	Host    string
 	Target  string              // path and query
-	Headers map[string][]string // by name, Host not among them
+	Headers map[string][]string // by name, without Host
 	Client  netip.Addr
 }
 
-// clientAddress is the client's if nobody says which it is: of TEST-NET-2 (RFC 5737).
+// clientAddress is the client's address if the caller names none: of TEST-NET-2 (RFC 5737).
 var clientAddress = netip.MustParseAddr("198.51.100.1")
 
 const urlHint = "name it as in http://shop.example.com/cart"
 
-// Parse reads a request as people write it. Port is zero if the URL names none. Headers are NAME=VALUE. The error
-// is one of usage.
+// Parse reads a request as people write it. Port is zero if the URL names none. Headers are NAME=VALUE. The
+// error is a usage error.
 func Parse(method, text string, headers []string, client string) (Request, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -60,7 +60,7 @@ func Parse(method, text string, headers []string, client string) (Request, error
 	}
 	_, rest, _ := strings.Cut(text, "://")
 	r.Target = "/"
-	if i := strings.IndexAny(rest, "/?"); i >= 0 { // as it was typed: how it is encoded counts
+	if i := strings.IndexAny(rest, "/?"); i >= 0 { // as it was typed, since its encoding matters
 		r.Target, _, _ = strings.Cut(rest[i:], "#")
 		if r.Target[0] == '?' {
 			r.Target = "/" + r.Target
@@ -93,7 +93,7 @@ func Parse(method, text string, headers []string, client string) (Request, error
 	return r, nil
 }
 
-// String is the request line, with the URL.
+// String returns the request line, with the URL.
 func (r Request) String() string {
 	scheme := "http"
 	if r.TLS {
@@ -102,7 +102,7 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s://%s%s", r.Method, scheme, r.Host, r.Target)
 }
 
-// ServerName is what a client says over TLS of the host that it wants: nothing of an address.
+// ServerName returns the host that a client names over TLS, or "" for an address.
 func (r Request) ServerName() string {
 	if !r.TLS {
 		return ""
@@ -118,7 +118,7 @@ func (r Request) ServerName() string {
 	return name
 }
 
-// Path returns the path, which requests such as OPTIONS * have not.
+// Path returns the path. Requests such as OPTIONS * have none.
 func (r Request) Path() (string, bool) {
 	path, _, _ := strings.Cut(r.Target, "?")
 	return path, strings.HasPrefix(path, "/")
@@ -131,32 +131,33 @@ type Line struct {
 	Text string `json:"text"`
 }
 
-// Answer is what becomes of a request.
+// Answer says what happens to a request.
 type Answer struct {
-	Listener    Line         `json:"listener"`              // the line of haproxy.cfg that it came in by
-	Certificate *Certificate `json:"certificate,omitempty"` // that a client sees, over TLS
-	// Path is the path as it is compared, if it was brought into another form.
+	Listener    Line         `json:"listener"`              // the line of haproxy.cfg by which it came in
+	Certificate *Certificate `json:"certificate,omitempty"` // that the client sees, over TLS
+	// Path is the path in the form in which it is compared, if that differs.
 	Path  string `json:"path,omitempty"`
 	Lines []Line `json:"lines"` // of maps, in the order in which they were found
-	// Rule decided: it chose the backend, or HAProxy answers by it with Status.
+	// Rule is the rule that decided: it chose the backend, or HAProxy answers because of it, with Status.
 	Rule    *Line  `json:"rule,omitempty"`
 	Backend string `json:"backend,omitempty"`
-	// Among are the backends one of which gets the request, where lots are drawn.
+	// Among are the backends among which HAProxy draws lots for the request.
 	Among    []string `json:"among,omitempty"`
 	Status   int      `json:"status,omitempty"`
 	Location string   `json:"location,omitempty"`
-	// PassedOn says that the connection is passed on as it is: the backend ends TLS.
+	// PassedOn means that the connection is passed on as it is: the backend ends TLS.
 	PassedOn bool `json:"passedOn,omitempty"`
-	// Closed says that the connection is closed without an answer.
+	// Closed means that the connection is closed without an answer.
 	Closed  bool   `json:"closed,omitempty"`
 	Options []Line `json:"options"` // what the backend does to the request, and to answers
-	// Unsure are rules that may answer before the backend does. It depends on what is not known here.
+	// Unsure are rules that may answer before the backend does. Whether they do depends on facts that are not
+	// known here.
 	Unsure []Line `json:"unsure,omitempty"`
-	// Lost are lines of maps that match too, and are less specific.
+	// Lost are lines of maps that match too, but are less specific.
 	Lost []Line `json:"lost,omitempty"`
 }
 
-// Who says in few words who answers. Services are those behind the backend.
+// Who returns a short text that says who answers. Services are those behind the backend.
 func (a Answer) Who(services []string) string {
 	switch {
 	case a.Closed && a.Backend != "":
@@ -179,42 +180,42 @@ func (a Answer) Who(services []string) string {
 	return "backend " + a.Backend + ", Service " + strings.Join(services, " and ")
 }
 
-// Certificate is one that a client is shown.
+// Certificate is the certificate that a client sees.
 type Certificate struct {
 	File    string `json:"file"`
 	Default bool   `json:"default,omitempty"` // no line names the host
 	Line    Line   `json:"line"`
 }
 
-// ErrNoListener is returned for a port that no frontend listens on.
+// ErrNoListener is returned for a port on which no frontend listens.
 var ErrNoListener = errors.New("nothing listens on port")
 
-// ErrCircle is returned for a connection that frontends hand on to each other without end.
+// ErrCircle is returned for a connection that frontends hand to each other without end.
 var ErrCircle = errors.New("frontends hand the connection on to each other in a circle")
 
 // mostHops is how often a connection may be handed on within HAProxy.
 const mostHops = 16
 
-// Led returns what becomes of a request, as [Reader.Led] does.
+// Led returns what happens to a request, as [Reader.Led] does.
 func Led(files []snapshots.File, r Request, usable func(backend string) int) (Answer, error) {
 	return Read(files).Led(r, usable)
 }
 
-// Reader has read a snapshot, for any number of requests at once.
+// Reader has read a snapshot, for any number of requests at the same time.
 type Reader struct {
 	files    []snapshots.File
 	sections []haproxycfg.Section
 
 	mu   sync.Mutex
-	maps map[string][]entry // those that were looked at
+	maps map[string][]entry // the maps that were read
 }
 
-// Read reads a snapshot for many requests. Nobody may change its files any more.
+// Read reads a snapshot for many requests. Nobody may change its files afterwards.
 func Read(files []snapshots.File) *Reader {
 	return &Reader{files: files, sections: slices.Collect(haproxycfg.Sections(snapshots.Snapshot{Files: files}.Config())), maps: map[string][]entry{}}
 }
 
-// entries returns those of a file of the snapshot, nil if there is no such file.
+// entries returns the entries of a file of the snapshot, or nil if there is no such file.
 func (from *Reader) entries(path string) []entry {
 	from.mu.Lock()
 	defer from.mu.Unlock()
@@ -226,8 +227,8 @@ func (from *Reader) entries(path string) []entry {
 	return all
 }
 
-// Led returns what becomes of a request. Usable is how many servers of a backend can take requests; nil stands for
-// one of each.
+// Led returns what happens to a request. Usable is how many servers of each backend can take requests. Nil
+// means one of each.
 func (from *Reader) Led(r Request, usable func(backend string) int) (Answer, error) {
 	out := Answer{Lines: []Line{}, Options: []Line{}}
 	if usable == nil {
@@ -275,8 +276,8 @@ func (from *Reader) Led(r Request, usable func(backend string) int) (Answer, err
 	return out, nil
 }
 
-// Port returns the port of the listener that a URL without one means: the first one with, or without, TLS. The
-// error is one of usage, and names the ports that there are.
+// Port returns the port of the listener that a URL without a port means: the first one with, or without, TLS.
+// The error is a usage error, and lists the existing ports.
 func Port(files []snapshots.File, secure bool) (int, error) { return Read(files).Port(secure) }
 
 // Port returns what [Port] does.
@@ -287,7 +288,7 @@ func (from *Reader) Port(secure bool) (int, error) {
 		scheme, usual = "https", 443
 	}
 	var ports []int
-	passesUsual := false // as it is, also TLS
+	passesUsual := false // as it is, also for TLS
 	for _, s := range w.sections {
 		if s.Keyword != "frontend" || s.Name == "status" {
 			continue
@@ -320,8 +321,8 @@ func (from *Reader) Port(secure bool) (int, error) {
 	return 0, process.WithHint(err, "name a port in the URL; there are "+strings.Join(names, ", "))
 }
 
-// endsTLS reports whether a frontend hands connections on to one within HAProxy where TLS ends, by whichever of
-// its backends, and through others.
+// endsTLS reports whether a frontend hands connections, by any of its backends and perhaps through other
+// frontends, to a frontend within HAProxy where TLS ends.
 func (w *walk) endsTLS(frontend haproxycfg.Section, seen map[string]bool) bool {
 	if seen[frontend.Name] {
 		return false
@@ -333,7 +334,8 @@ func (w *walk) endsTLS(frontend haproxycfg.Section, seen map[string]bool) bool {
 	})
 }
 
-// backendsOf returns the names of backends that a frontend may choose: those of its rules, and the values of its maps.
+// backendsOf returns the names of backends that a frontend may choose: those in its rules, and the values of
+// its maps.
 func (w *walk) backendsOf(frontend haproxycfg.Section) []string {
 	var out []string
 	for _, l := range frontend.Lines {
@@ -350,10 +352,10 @@ func (w *walk) backendsOf(frontend haproxycfg.Section) []string {
 	return out
 }
 
-// mapNames finds the files of the converters map, map_str and their like.
+// mapNames finds the files of the converters map, map_str and similar ones.
 var mapNames = regexp.MustCompile(`\bmap(?:_\w+)?\(([^,)]+)`)
 
-// behind returns the frontend that a backend hands connections on to, within HAProxy.
+// behind returns the frontend to which a backend hands connections, within HAProxy.
 func (w *walk) behind(backend string) (haproxycfg.Section, haproxycfg.Line, bool) {
 	for _, s := range w.sections {
 		if s.Keyword != "backend" || s.Name != backend {
@@ -387,7 +389,7 @@ func (w *walk) frontend(at func(address string) bool) (haproxycfg.Section, hapro
 	return haproxycfg.Section{}, haproxycfg.Line{}, false
 }
 
-// portOf returns the port of an address of TCP, 0 if it has none.
+// portOf returns the port of a TCP address, 0 if it has none.
 func portOf(address string) int {
 	if strings.HasPrefix(address, "quic") || strings.Contains(address, "/") {
 		return 0
@@ -400,8 +402,8 @@ func isTCP(s haproxycfg.Section) bool {
 	return slices.ContainsFunc(s.Lines, func(l haproxycfg.Line) bool { return slices.Equal(l.Texts(), []string{"mode", "tcp"}) })
 }
 
-// connection leads the connection to a backend. One that only hands it on within HAProxy leads to another
-// frontend; any other gets it as it is, or what TLS held if that ended here.
+// connection leads the connection to a backend. A backend that only hands it on within HAProxy leads to another
+// frontend. Any other backend gets it as it is, or the content of TLS if that ended here.
 func (w *walk) connection(frontend haproxycfg.Section) (inner haproxycfg.Section, bind haproxycfg.Line, handedOn bool) {
 	if w.rules(frontend, "tcp-request") {
 		w.answer.Closed = true
@@ -426,7 +428,7 @@ func (w *walk) connection(frontend haproxycfg.Section) (inner haproxycfg.Section
 	return haproxycfg.Section{}, haproxycfg.Line{}, false
 }
 
-// serve lets a frontend, and the backend that it chooses, act on the request.
+// serve applies the rules of a frontend, and of the backend that it chooses, to the request.
 func (w *walk) serve(frontend haproxycfg.Section) {
 	w.rules(frontend, "tcp-request")
 	if w.rules(frontend, "http-request") {
@@ -472,7 +474,7 @@ func (w *walk) choose(frontend haproxycfg.Section) {
 		}
 	}
 	if w.answer.Backend == "" && len(w.answer.Unsure) > before {
-		// The lines lead to these that were found on the way.
+		// The lines that were found lead to these backends.
 		var among []string
 		for _, l := range w.answer.Lines {
 			_, to, _ := strings.Cut(l.Text, " ")
@@ -489,7 +491,7 @@ func (w *walk) chosen(by Line, backend string) {
 	w.answer.Rule, w.answer.Backend, w.answer.Status = &by, backend, 0
 }
 
-// Servers returns how many server lines each backend has that can take requests, besides those that are joined live.
+// Servers returns how many server lines of each backend can take requests, besides those that are joined live.
 func Servers(config []byte) map[string]int {
 	out := map[string]int{}
 	for s := range haproxycfg.Sections(config) {
@@ -502,7 +504,7 @@ func Servers(config []byte) map[string]int {
 	return out
 }
 
-// Options returns what a backend does to requests and answers: all its lines but servers.
+// Options returns what a backend does to requests and answers: all its lines except servers.
 func Options(s haproxycfg.Section) []Line {
 	out := []Line{}
 	for _, l := range s.Lines {
@@ -523,7 +525,7 @@ func (w *walk) lost() []Line {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Line) int { return cmp.Compare(len(b.Text), len(a.Text)) })
-	for _, e := range w.entries("maps/host.map") { // a wildcard that an exact name wins over
+	for _, e := range w.entries("maps/host.map") { // a wildcard that loses to an exact name
 		name := w.variables["txn.host"].text
 		if strings.HasPrefix(e.key, ".") && host == name && name[max(strings.IndexByte(name, '.'), 0):] == e.key {
 			out = append(out, e.line)
@@ -532,8 +534,8 @@ func (w *walk) lost() []Line {
 	return out
 }
 
-// certificate returns the one that a client sees which names the host: that of an exact name, of a wildcard, or the
-// first of the list.
+// certificate returns the certificate that a client sees which names the host: that of the exact name, of a
+// wildcard, or the first of the list.
 func (w *walk) certificate(bind haproxycfg.Line) *Certificate {
 	words := bind.Texts()
 	i := slices.Index(words, "crt-list")

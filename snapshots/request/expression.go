@@ -13,11 +13,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// value is what an expression gives. The zero value is none.
+// value is the result of an expression. The zero value is none.
 type value struct {
 	text  string
 	state state
-	plain bool // a number or a truth value, which matches as one
+	plain bool // a number or a truth value, which is matched as one
 }
 
 type state int
@@ -34,7 +34,7 @@ func truth(is bool) value    { return number(map[bool]int64{true: 1}[is]) }
 func (v value) int() int64   { n, _ := strconv.ParseInt(v.text, 10, 64); return n }
 func (v value) isTrue() bool { return v.int() != 0 }
 
-// call is a function of HAProxy's with its arguments.
+// call is a function of HAProxy with its arguments.
 type call struct {
 	name string
 	args []string
@@ -76,7 +76,7 @@ func parseExpression(text string) (calls []call, ok bool) {
 	return calls, len(calls) > 0
 }
 
-// arguments splits a list up to the parenthesis that ends it. Quotes keep what is within them whole.
+// arguments splits a list up to the parenthesis that ends it. It does not split quoted text.
 func arguments(text string) (args []string, rest string, closed bool) {
 	var b strings.Builder
 	quote := byte(0)
@@ -116,7 +116,7 @@ func (w *walk) evaluate(expression string) value {
 	return v
 }
 
-// fetch returns what is known of the request before any converter.
+// fetch returns what the request has for an expression, before any converter.
 func (w *walk) fetch(c call) value {
 	switch c.name {
 	case "str":
@@ -183,8 +183,8 @@ func textOrNone(s string, found bool) value {
 	return text(s)
 }
 
-// header returns a header as HAProxy reads it: whole, or of a list with commas one element, the last one unless
-// a number says which.
+// header returns a header as HAProxy reads it: the whole, or one element of a list with commas, by default the
+// last one.
 func (w *walk) header(c call) value {
 	name := strings.ToLower(c.arg(0))
 	if w.unsureHeaders[name] {
@@ -277,8 +277,8 @@ func (w *walk) convert(v value, c call) value {
 	return value{state: unknown}
 }
 
-// field returns the part of that number; an empty one is there too. A negative number counts from the end, and
-// takes as many parts as the third argument says, or all if there are fewer.
+// field returns the part with that number, which may be empty. A negative number counts from the end. The third
+// argument says how many parts to take; fewer parts are taken if there are no more.
 func field(s string, c call) value {
 	n := int(value{text: c.arg(0)}.int())
 	if n < 0 {
@@ -375,7 +375,7 @@ func entries(files []snapshots.File, path string) []entry {
 	return out
 }
 
-// lookUp is a look-up in a map. The line that it finds is taken down.
+// lookUp looks up a key in a map, and records the line that it finds.
 func (w *walk) lookUp(s string, c call) value {
 	all := w.entries(c.arg(0))
 	if all == nil {
@@ -394,7 +394,8 @@ func (w *walk) lookUp(s string, c call) value {
 	return value{}
 }
 
-// matchOf returns the entry that a kind of look-up finds. It is not sure if an expression is none that Go knows.
+// matchOf returns the entry that a kind of look-up finds. The result is not certain if Go cannot read an
+// expression.
 func matchOf(kind, s string, all []entry) (best entry, ok, sure bool) {
 	longest := -1
 	for _, e := range all {
@@ -424,7 +425,7 @@ func matchOf(kind, s string, all []entry) (best entry, ok, sure bool) {
 	return best, longest >= 0, true
 }
 
-// within returns how many bits a network has that an address is in, -1 if it is not in it.
+// within returns how many bits a network has that contains an address, -1 if the network does not contain it.
 func within(address, network string) int {
 	a, err := netip.ParseAddr(address)
 	if err != nil {

@@ -114,7 +114,7 @@ func TestLed(t *testing.T) {
 	}
 }
 
-// Where lots are drawn, the backends are named among which they are: no answer of HAProxy's own is made up.
+// If HAProxy draws lots, the answer names the backends that take part, and invents no answer of HAProxy's own.
 func TestLotsAreDrawn(t *testing.T) {
 	t.Parallel()
 	const config = `frontend http
@@ -136,7 +136,7 @@ backend b
 	}
 }
 
-// One reader leads any number of requests at once, each as if it were the only one.
+// One reader handles any number of requests at the same time, each as if it were the only one.
 func TestReaderOfManyRequests(t *testing.T) {
 	t.Parallel()
 	from := Read(small)
@@ -154,8 +154,8 @@ func TestReaderOfManyRequests(t *testing.T) {
 	all.Wait()
 }
 
-// A URL without a port means the first listener for its scheme, also where connections come to it by an entry of a
-// map alone. Where there is none, the ports that there are are named.
+// A URL without a port means the first listener for its scheme, also if connections reach it only by an entry
+// of a map. If there is none, the error lists the existing ports.
 func TestPort(t *testing.T) {
 	t.Parallel()
 	const byMap = `frontend gateway from main
@@ -228,7 +228,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Nothing that a configuration may hold stops whoever asks: neither a circle of frontends nor what no HAProxy takes.
+// No configuration makes the reader hang or panic: neither a circle of frontends nor text that no HAProxy
+// accepts.
 func TestOddConfigurations(t *testing.T) {
 	t.Parallel()
 	ask := func(config string) (Answer, error) {

@@ -18,25 +18,25 @@ type walk struct {
 	request Request
 	usable  func(backend string) int
 	answer  *Answer
-	bind    []string // the words of the bind line that the connection came in by
+	bind    []string // the words of the bind line of the connection
 
 	variables     map[string]value
 	headers       map[string][]string // by name in lower case
 	unsureHeaders map[string]bool
 	source        netip.Addr
-	path          value // as rules have made it, and the query with its question mark
+	path          value // the path after rules changed it, and the query with its question mark
 	query         string
 	acls          map[string][][]string // of the section, by name: the words of each line
 }
 
-// take takes down a line that took part, once.
+// take records a line that took part, once.
 func (w *walk) take(l Line) {
 	if !slices.Contains(w.answer.Lines, l) {
 		w.answer.Lines = append(w.answer.Lines, l)
 	}
 }
 
-// rules lets the rules of a section act on the request, and reports whether one answered it.
+// rules applies the rules of a section to the request, and reports whether one of them answered it.
 func (w *walk) rules(s haproxycfg.Section, first string) (answered bool) {
 	w.acls = map[string][][]string{}
 	for _, l := range s.Lines {
@@ -66,7 +66,7 @@ func lineOf(l haproxycfg.Line) Line {
 	return Line{File: snapshots.ConfigFile, Line: l.Number, Text: strings.TrimSpace(string(l.Text))}
 }
 
-// act does what one rule says, and reports whether it answered the request.
+// act carries out one rule, and reports whether it answered the request.
 func (w *walk) act(l Line, words []string) bool {
 	v := w.holds(words)
 	if v == no {
@@ -131,7 +131,7 @@ func (w *walk) changedPath(action string, words []string, unsure bool) value {
 		case !sure || !ok:
 		case found == nil:
 			return w.path
-		default: // the whole path is replaced, whatever part of it was matched
+		default: // the whole path is replaced, whichever part of it matched
 			return text(reference.ReplaceAllStringFunc(with, func(ref string) string {
 				if n, err := strconv.Atoi(ref[1:]); err == nil {
 					return slices.Concat(found, make([]string, 10))[n]
@@ -143,7 +143,7 @@ func (w *walk) changedPath(action string, words []string, unsure bool) value {
 	return value{state: unknown}
 }
 
-// reference is what stands for a group of an expression, or for a character.
+// reference stands for a group of an expression, or for a character.
 var reference = regexp.MustCompile(`\\.`)
 
 // editHeaders changes the headers of the request.
@@ -183,7 +183,7 @@ func (w *walk) editHeaders(action string, words []string, unsure bool) {
 	}
 }
 
-// format fills in a text with %[expression], and reports whether all of them are known.
+// format fills in a text with %[expression], and reports whether all expressions are known.
 func (w *walk) format(template string) (string, bool) {
 	var b strings.Builder
 	for {
@@ -212,7 +212,7 @@ func (w *walk) format(template string) (string, bool) {
 	}
 }
 
-// closing returns where the bracket is that ends an expression.
+// closing returns the position of the bracket that ends an expression.
 func closing(text string) int {
 	depth := 0
 	for i := range len(text) {
@@ -230,7 +230,7 @@ func closing(text string) int {
 	return -1
 }
 
-// statusOf is the status of an answer of HAProxy's own.
+// statusOf returns the status of an answer of HAProxy's own.
 func statusOf(action string, words []string) int {
 	for i, word := range words[:len(words)-1] {
 		if word == "status" || word == "deny_status" || word == "code" {
@@ -242,7 +242,7 @@ func statusOf(action string, words []string) int {
 	return map[string]int{"return": 200, "deny": 403, "tarpit": 500, "auth": 401, "redirect": 302}[action]
 }
 
-// location is where a redirect leads, "" if that is not known.
+// location returns the target of a redirect, "" if that is not known.
 func (w *walk) location(words []string) string {
 	for i, word := range words[:len(words)-1] {
 		switch word {
@@ -260,7 +260,7 @@ func (w *walk) location(words []string) string {
 	return ""
 }
 
-// verdict is whether a condition holds.
+// verdict says whether a condition holds.
 type verdict int
 
 const (
@@ -339,7 +339,7 @@ func (w *walk) term(words []string) (verdict, []string) {
 	return v, rest
 }
 
-// named evaluates an acl, which holds if one of its lines does.
+// named evaluates an acl, which holds if one of its lines holds.
 func (w *walk) named(name string) verdict {
 	lines, ok := w.acls[name]
 	if !ok {
@@ -394,7 +394,7 @@ flags:
 	return match(v, method, fold, append(patterns, rest...))
 }
 
-// methodOf is how an expression is compared if nothing says so.
+// methodOf returns how an expression is compared by default.
 func methodOf(expression string, v value) string {
 	name, _, _ := strings.Cut(expression, "(")
 	name, _, _ = strings.Cut(name, ",")
@@ -462,8 +462,8 @@ func match(v value, method string, fold bool, patterns []string) verdict {
 	return no
 }
 
-// shorter is how an expression of a route looks no further than at some bytes; package regexp has no such
-// assertion.
+// shorter matches, in an expression of a route, the assertion that the text has no more than some number of
+// bytes. Package regexp has no such assertion.
 var shorter = regexp.MustCompile(`^((?:\(\?i\))*\^)\(\?=\[\\s\\S\]\{0,(\d+)\}\\z\)`)
 
 // find returns what an expression and its groups match, nil if it does not match, and whether that is certain.
@@ -481,7 +481,7 @@ func find(pattern, subject string) (groups []string, sure bool) {
 	return re.FindStringSubmatch(subject), true
 }
 
-// compare compares a number with patterns: numbers, ranges, and after an operator all that follow.
+// compare compares a number with patterns: numbers, ranges, and, after an operator, all numbers that follow.
 func compare(n int64, patterns []string) bool {
 	operator := "eq"
 	for _, p := range patterns {

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
-// target is a route of a choice: it has the request if all the bits that it needs are set.
+// target is a route of a choice: it gets the request if all the bits that it needs are set.
 type target struct {
 	position int
 	needs    uint64
@@ -39,7 +39,7 @@ func lines(text string) iter.Seq2[int, string] {
 	}
 }
 
-// readListeners reads the ports, and the expressions that rules compare parts of requests with.
+// readListeners reads the ports, and the expressions with which rules compare parts of requests.
 func (r *reader) readListeners(config []byte) {
 	r.listeners = map[string]*Listener{"": {}}
 	for s := range haproxycfg.Sections(config) {
@@ -120,7 +120,7 @@ func (r *reader) readPattern(text string) {
 	r.patterns[key] = of + " " + expression
 }
 
-// readChoices reads the maps that decide by more than host and path, and those of weights.
+// readChoices reads the maps that decide by more than host and path, and those with weights.
 func (r *reader) readChoices() {
 	r.targets, r.conditions, r.splits = map[string][]target{}, map[string][]condition{}, map[string][]Share{}
 	needs, below := map[string]uint64{}, map[string]int{}
@@ -190,7 +190,7 @@ func (r *reader) conditionOf(key string, n uint64) condition {
 	return condition{n, strings.TrimSpace(part+" "+name) + " is " + value, false}
 }
 
-// partOf names what an expression of HAProxy fetches.
+// partOf names the part of a request that an expression of HAProxy fetches.
 func partOf(fetch string) string {
 	name, argument, _ := strings.Cut(strings.TrimSuffix(fetch, ")"), "(")
 	switch name {

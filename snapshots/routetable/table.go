@@ -1,8 +1,8 @@
-// Package routetable lists what a snapshot routes: each host and path, the backend and the Services that it
-// leads to, what the backend does to requests, and the certificate that clients are shown.
+// Package routetable lists what a snapshot routes: each host and path, the backend and the Services to which it
+// leads, what the backend does to requests, and the certificate that clients see.
 //
-// It reads the maps, the crt-lists and haproxy.cfg, as the shipped templates write them, and nothing else: so it
-// lists any snapshot, however old. What templates of users' own route by other rules is not in the list.
+// It reads only the maps, the crt-lists and haproxy.cfg, as the shipped templates write them. So it lists any
+// snapshot, however old. Its list does not have what users' own templates route by other rules.
 package routetable
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
-// Kind is how a path is compared.
+// Kind says how a path is compared.
 type Kind string
 
 // The kinds.
@@ -39,7 +39,7 @@ type Table struct {
 	Unread int
 }
 
-// Route is one way for requests to a backend.
+// Route is one way of requests to a backend.
 type Route struct {
 	Listener *Listener
 	Host     string // as rules have it, such as *.example.com; "" stands for every host
@@ -47,7 +47,7 @@ type Route struct {
 	Kind     Kind
 	When     []string // what else a request needs, such as "header x-canary is always"
 	Shares   []Share  // one, or several by weight; none if the snapshot does not say where it leads
-	// Certificate is the one that clients are shown for the host, nil where TLS does not end here.
+	// Certificate is the certificate that clients see for the host, nil if TLS does not end here.
 	Certificate *Certificate
 	File        string // the line of the map
 	Line        int
@@ -61,13 +61,13 @@ type Listener struct {
 	lists []string // its crt-lists
 }
 
-// Share is a backend and how many of the requests it gets.
+// Share is a backend and its part of the requests.
 type Share struct {
 	Backend *Backend
 	Weight  int // among the shares of a route
 }
 
-// Backend is a section that requests are led to.
+// Backend is a section that gets requests.
 type Backend struct {
 	Name     string
 	Services []Service
@@ -75,13 +75,13 @@ type Backend struct {
 	Fixed    int            // servers that the configuration names itself
 }
 
-// Service is one whose endpoints are the servers of a backend.
+// Service is a Service whose endpoints are the servers of a backend.
 type Service struct {
 	snapshots.ServicePort
 	Weight int
 }
 
-// Of lists the routes of a snapshot. The error is one of a #hapsnap comment that cannot be followed.
+// Of lists the routes of a snapshot. The error names a #hapsnap comment that cannot be followed.
 func Of(s snapshots.Snapshot) (*Table, error) {
 	r := reader{files: map[string]string{}, backends: map[string]*Backend{}, patterns: map[string]string{}}
 	for _, f := range s.Files {
@@ -103,7 +103,7 @@ func Of(s snapshots.Snapshot) (*Table, error) {
 	return r.table(), nil
 }
 
-// reader is a table in the making.
+// reader makes a table.
 type reader struct {
 	files      map[string]string
 	backends   map[string]*Backend
@@ -130,7 +130,7 @@ func (r *reader) table() *Table {
 	return t
 }
 
-// readBackends reads what each backend is.
+// readBackends reads the properties of each backend.
 func (r *reader) readBackends(config []byte) error {
 	fixed := request.Servers(config)
 	for s := range haproxycfg.Sections(config) {
@@ -186,7 +186,7 @@ func (r *reader) expressions() {
 	}
 }
 
-// connections reads which hosts of TLS lead to which backend, and where all other connections of a port go.
+// connections reads which backend gets which hosts of TLS, and where all other connections of a port go.
 func (r *reader) connections(config []byte) {
 	for _, file := range slices.Sorted(maps.Keys(r.files)) {
 		name, ok := strings.CutPrefix(file, "maps/sni_")
@@ -201,7 +201,7 @@ func (r *reader) connections(config []byte) {
 		for number, line := range lines(r.files[file]) {
 			host, to, _ := strings.Cut(line, " ")
 			if strings.HasPrefix(to, "hapsnap_terminate") {
-				continue // which the other map has
+				continue // the other map has it
 			}
 			r.add(Route{Listener: at, Host: shown(strings.TrimPrefix(host, "*")), Kind: Connection, File: file, Line: number, Text: line}, to)
 		}
@@ -209,7 +209,7 @@ func (r *reader) connections(config []byte) {
 	r.defaults(config)
 }
 
-// defaults reads where requests and connections go that nothing else takes.
+// defaults reads the targets of requests and connections that no other route takes.
 func (r *reader) defaults(config []byte) {
 	seen := map[string]bool{} // the ports for HTTP and for HTTPS have it in common
 	for s := range haproxycfg.Sections(config) {
@@ -231,7 +231,7 @@ func (r *reader) defaults(config []byte) {
 	}
 }
 
-// add adds a route, or those of the choice that its value names.
+// add adds a route, or the routes of the choice that its value names.
 func (r *reader) add(route Route, value string) {
 	value = strings.TrimSpace(value)
 	route.Certificate = r.certificateFor(route)
@@ -242,7 +242,7 @@ func (r *reader) add(route Route, value string) {
 	}
 	targets, known := r.targets[value]
 	if !known {
-		r.routes = append(r.routes, route) // where it leads, rules of haproxy.cfg decide
+		r.routes = append(r.routes, route) // rules of haproxy.cfg decide where it leads
 		return
 	}
 	for _, t := range targets {
@@ -261,7 +261,7 @@ func (r *reader) add(route Route, value string) {
 			one.When = append(one.When, "while it has a server")
 		}
 		if one.Kind == Regex && route.Path != "/" {
-			continue // it is also tried where longer prefixes match, and is listed at the root
+			continue // it is also tried if longer prefixes match, and is listed at the root
 		}
 		r.routes = append(r.routes, one)
 	}
@@ -273,7 +273,7 @@ func (r *reader) shares(to string) []Share {
 	}
 	b := r.backends[to]
 	if b == nil {
-		name, _, _ := strings.Cut(to, "@") // what a filter of the route replaces follows
+		name, _, _ := strings.Cut(to, "@") // the replacement of a filter of the route follows
 		if b = r.backends[name]; b == nil {
 			return nil
 		}
@@ -290,7 +290,7 @@ func (r *reader) listener(name string) *Listener {
 	return l
 }
 
-// shown returns a host of a map as rules have it.
+// shown returns a host of a map in the form that rules have.
 func shown(host string) string {
 	if strings.HasPrefix(host, ".") {
 		return "*" + host
@@ -298,7 +298,7 @@ func shown(host string) string {
 	return host
 }
 
-// Certificate is one that clients are shown.
+// Certificate is a certificate that clients see.
 type Certificate struct {
 	File     string
 	Secret   snapshots.SecretName // zero for one that is made up where no other is
@@ -355,7 +355,7 @@ func (r *reader) certificates(refs []snapshots.CertificateRef) {
 	}
 }
 
-// certificateFor returns what clients are shown for the host of a route.
+// certificateFor returns the certificate that clients see for the host of a route.
 func (r *reader) certificateFor(route Route) *Certificate {
 	if len(route.Listener.lists) == 0 {
 		return nil
@@ -374,8 +374,8 @@ func (r *reader) certificateFor(route Route) *Certificate {
 
 // Query says which routes of a table are wanted.
 type Query struct {
-	// Text are words. A route has all of them: in its host, its path, its conditions, or in its backends' names,
-	// Services and options. Upper and lower case are the same.
+	// Text has words. A route matches if it has all of them: in its host, its path, its conditions, or in its
+	// backends' names, Services and options. Case does not matter.
 	Text       string
 	Keep       func(*Route) bool     // nil keeps all
 	Less       func(a, b *Route) int // compares; nil keeps the order of the table
@@ -389,7 +389,7 @@ type Page struct {
 	Page, Pages int
 }
 
-// Words returns those of a text, each once and in lower case.
+// Words returns the words of a text, each once and in lower case.
 func Words(text string) []string {
 	words := strings.Fields(strings.ToLower(text))
 	slices.Sort(words)
@@ -420,7 +420,7 @@ func (t *Table) Select(q Query) Page {
 	return p
 }
 
-// has reports whether a route has all words. What is known of a backend is remembered for each word.
+// has reports whether a route has all words. It remembers for each word which backends have it.
 func has(route *Route, words []string, inBackend []map[*Backend]bool) bool {
 	for i, word := range words {
 		if contains(route.Host, word) || contains(route.Path, word) || contains(route.Listener.Name, word) ||
@@ -456,5 +456,5 @@ func (b *Backend) has(word string) bool {
 	return contains(b.Name, word)
 }
 
-// contains is quick where there is nothing in upper case.
+// contains is fast for text without upper-case letters.
 func contains(text, word string) bool { return strings.Contains(strings.ToLower(text), word) }

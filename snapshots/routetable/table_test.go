@@ -84,7 +84,7 @@ func shop() snapshots.Snapshot {
 	return s
 }
 
-// inWords is a line for a route.
+// inWords writes a route as a line.
 func inWords(r *Route) string {
 	var to []string
 	for _, s := range r.Shares {
@@ -177,7 +177,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// A directive that cannot be followed is an error: a backend without it would seem to have no Service.
+// A directive that cannot be followed is an error: otherwise its backend would seem to have no Service.
 func TestOfADamagedSnapshot(t *testing.T) {
 	t.Parallel()
 	s := snapshots.Snapshot{Files: []snapshots.File{{Path: "haproxy.cfg", Content: []byte("backend a\n    #hapsnap severs shop/web\n")}}}

@@ -1,10 +1,10 @@
 // Package sealing encrypts certificates with their keys to recipients of age, and opens them with
 // identities.
 //
-// It promises that an opened certificate is the one that the snapshot's manifest names, and that no
-// error holds anything of a key. It cannot tell who sealed a certificate: recipients are public, and
-// everybody can encrypt to them. age encrypts to other bytes each time; [snapshots.Draft.WithSealed]
-// keeps the bytes of certificates that did not change.
+// It promises that an opened certificate is the one that the snapshot's manifest names, and that no error holds
+// anything of a key. It cannot tell who sealed a certificate: recipients are public, and everybody can encrypt
+// to them. age encrypts to other bytes each time; [snapshots.Draft.WithSealed] keeps the bytes of certificates
+// that did not change.
 package sealing
 
 import (
@@ -29,7 +29,7 @@ var (
 	ErrMixed       = errors.New("recipients that begin with age1pq1 cannot be mixed with others: the encryption would be only as strong as for the others")
 )
 
-// Recipients can open what is sealed, each of them alone.
+// Recipients can open sealed data, each of them alone.
 type Recipients struct {
 	names []string
 	keys  []age.Recipient
@@ -99,7 +99,7 @@ var (
 // maxPlain is more than a Secret can hold, in bytes.
 const maxPlain = 2 << 20
 
-// Identities open what was sealed to one of their recipients.
+// Identities open data that was sealed to one of their recipients.
 type Identities struct{ keys []age.Identity }
 
 // ReadIdentities reads a file as age-keygen writes it, with any number of identities.

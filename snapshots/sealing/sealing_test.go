@@ -31,7 +31,7 @@ func newIdentity(tb testing.TB) *age.X25519Identity {
 	return identity
 }
 
-// identitiesOf reads them back from a file, as age-keygen writes one.
+// identitiesOf reads identities from a file, as age-keygen writes one.
 func identitiesOf(tb testing.TB, list ...*age.X25519Identity) Identities {
 	tb.Helper()
 	text := "# created: today\n\n"
@@ -81,7 +81,7 @@ func certificate(tb testing.TB, name string) []byte {
 	return append(stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: der}), stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
 }
 
-// Any one of the recipients opens it, also with a file that holds old identities too.
+// Each of the recipients opens the data, also with a file that holds old identities too.
 func TestSealAndOpen(t *testing.T) {
 	t.Parallel()
 	alice, bob, eve := newIdentity(t), newIdentity(t), newIdentity(t)
@@ -130,7 +130,7 @@ func TestPostQuantumRecipient(t *testing.T) {
 	}
 }
 
-// Errors do not repeat what was given, for it may be secret.
+// Errors do not repeat the input, which may be secret.
 func TestWhatIsNoRecipientAndNoIdentity(t *testing.T) {
 	t.Parallel()
 	secret := newIdentity(t).String()

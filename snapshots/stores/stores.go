@@ -1,6 +1,5 @@
-// Package stores opens a snapshot store by its URL. It is where the programs
-// are wired; what they are made of declares the few methods that it calls, and
-// knows no kind of store.
+// Package stores opens a snapshot store by its URL. Only the programs import it; their packages declare the few
+// methods that they call, and know no kind of store.
 package stores
 
 import (
@@ -33,20 +32,17 @@ import (
 
 // Reader reads snapshots.
 type Reader interface {
-	// View returns the IDs of all snapshots and the channel. It is cheap, and
-	// for polling. An empty store has no IDs; one that is not there, or out of
-	// reach, is an error.
+	// View returns the IDs of all snapshots and the channel. It is cheap enough for polling. An empty store has
+	// no IDs; a store that does not exist or cannot be reached is an error.
 	View(ctx context.Context) (channel.View, error)
-	// IDs returns those of View, also where the channel cannot be read: it is
-	// for those whom the channel does not concern.
+	// IDs returns those of View, even if the channel cannot be read: it is for callers that do not need the
+	// channel.
 	IDs(ctx context.Context) ([]snapshots.ID, error)
-	// Remember has the store know what a reader saw of it before, as the view says: then
-	// View and the functions that change the channel return an error that wraps
-	// [channel.ErrRewound] where that is gone.
+	// Remember tells the store what a reader saw of it before, as the view says. From then on View and the
+	// functions that change the channel return an error that wraps [channel.ErrRewound] if that is gone.
 	Remember(seen channel.Seen)
-	// Get returns a snapshot whose every digest has been verified, or an error
-	// that wraps [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] where one
-	// of them is why.
+	// Get returns a snapshot whose every digest has been verified, or an error. The error wraps
+	// [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] if one of them is the cause.
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 	// Manifest returns the manifest alone; the errors are those of Get.
 	Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error)
@@ -57,25 +53,22 @@ type Writer interface {
 	// Publish adds the draft as the newest snapshot. If the newest has its
 	// content already, that one is returned, and false.
 	Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error)
-	// UpdateChannel lets edit change the channel. It calls edit again, on what
-	// is then the channel, if another writer was faster. Subject says what
-	// the edit is, for people.
+	// UpdateChannel lets edit change the channel. If another writer was faster, it calls edit again, on the new
+	// channel. Subject describes the edit, for people.
 	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error
-	// Delete removes snapshots, but never the newest. Those that are not there
-	// are passed over.
+	// Delete removes snapshots, but never the newest. It skips those that do not exist.
 	Delete(ctx context.Context, ids ...snapshots.ID) error
 }
 
-// Journal is what was done to the channel, and the turns of rollouts. Nothing decides by it.
+// Journal has the acts on the channel, and the turns of rollouts. No decision depends on it.
 type Journal interface {
 	// Journal returns the entries that there are, the oldest first.
 	Journal(ctx context.Context) ([]channel.Entry, error)
-	// Record adds turns of rollouts. The store itself adds what is done to the channel.
+	// Record adds turns of rollouts. The store itself adds the acts on the channel.
 	Record(ctx context.Context, now time.Time, entries ...channel.Entry) error
 }
 
-// Store is everything that any store can do. Take a smaller interface where
-// you are not main.
+// Store is everything that any store can do. Take a smaller interface except in main.
 type Store interface {
 	Reader
 	Writer
@@ -84,20 +77,20 @@ type Store interface {
 	fmt.Stringer // the URL, without a password
 }
 
-// Options are what the URL does not say. The zero value is fine.
+// Options are settings that the URL does not have. The zero value is fine.
 type Options struct {
-	CacheDir    string               // git: for what is fetched
-	Credentials gitstore.Credentials // git: of remotes
-	Author      gitstore.Author      // git: who the commits are by
-	Key         signature.Key        // git, configmap: that signs what is written
+	CacheDir    string               // git: for fetched data
+	Credentials gitstore.Credentials // git: for remotes
+	Author      gitstore.Author      // git: the author of the commits
+	Key         signature.Key        // git, configmap: signs what is written
 	Allowed     signature.Allowed    // git, configmap: whose signatures are accepted
 	Cluster     kubeconfig.Options   // configmap: where it is
-	Publish     bool                 // whether to write snapshots, which not every store is for
+	Publish     bool                 // whether to write snapshots, which some stores are not for
 	Log         *slog.Logger
 }
 
-// Forms are the URLs that Open takes, for help texts. With &deliver=NAMESPACE/NAME,
-// that of a git store has kustomize make ConfigMaps of what is published.
+// Forms are the URLs that Open takes, for help texts. With &deliver=NAMESPACE/NAME in the URL of a git store,
+// kustomize makes ConfigMaps of what is published.
 const Forms = `  dir:PATH, or the PATH of a directory
   git+file:///PATH?branch=NAME
   git+https://[USER@]HOST/PATH?branch=NAME, with --git-token-file
@@ -109,9 +102,8 @@ With &review=STAGING, people merge into it from the branch STAGING of the compil
 Flux takes it to the store configmap:NAMESPACE/NAME of a cluster. In a shell, put the URL of a git
 store in quotes.`
 
-// Open opens the store at a URL, which has one of the [Forms]; the branch of a
-// git store is main unless the URL names one. The store is not contacted. A URL
-// that cannot be understood is a usage error.
+// Open opens the store at a URL, which has one of the [Forms]. The branch of a git store is main unless the URL
+// names one. Open does not contact the store. A URL that it cannot understand is a usage error.
 func Open(_ context.Context, text string, o Options) (Store, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch {
@@ -138,12 +130,12 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 	}
 }
 
-// NoSnapshots returns the error of a verb that reads and finds no snapshot in a store. The
-// URL may name the wrong one, so the error lists the others that are there.
+// NoSnapshots returns the error of a verb that reads and finds no snapshot in a store. The URL may name the
+// wrong store, so the error lists the others in the same place.
 func NoSnapshots(ctx context.Context, s Reader) error {
 	err, hint := fmt.Errorf("there is no snapshot in %s", s), "compiler run and compiler render publish snapshots; name the store that they have"
 	in, ok := s.(interface {
-		// Others returns the names that a store may have in the same place, and what they are.
+		// Others returns the names of other stores in the same place, and what kind they are.
 		Others(ctx context.Context) (what string, names []string, err error)
 	})
 	if !ok {
@@ -168,15 +160,14 @@ func HasScheme(text string) bool {
 	return ok && !strings.ContainsAny(scheme, "/.")
 }
 
-// signs reports whether signatures are to be made or verified.
+// signs reports whether signatures should be made or verified.
 func (o Options) signs() bool { return o.Key.Enabled() || o.Allowed.Enabled() }
 
 func usage(format string, args ...any) error {
 	return process.WithHint(process.Usage(format, args...), "a store is one of\n\t\t"+strings.ReplaceAll(Forms, "\n", "\n\t\t"))
 }
 
-// InCluster reports whether a URL is that of a store in a cluster, which the
-// options say how to reach.
+// InCluster reports whether a URL is that of a store in a cluster. The options say how to reach the cluster.
 func InCluster(text string) bool { return strings.HasPrefix(text, configmapstore.Scheme) }
 
 func openConfigMaps(text string, o Options) (Store, error) {
@@ -195,15 +186,14 @@ func openConfigMaps(text string, o Options) (Store, error) {
 	return s, nil
 }
 
-// LikeGit returns how a store is written, where a text names a repository as git does:
-// by git@host:path, by a URL without git+, or by a path that is one or ends as one does.
-// It returns "" for all else.
+// LikeGit returns the URL of a store for a text that names a repository as git does: by git@host:path, by a URL
+// without git+, or by a path that is a repository or ends like one. It returns "" for anything else.
 func LikeGit(text string) string {
 	const branch = "?branch=NAME"
 	scheme, rest, isURL := strings.Cut(text, "://")
 	if isURL && slices.Contains(gitSchemes, "git+"+scheme) {
 		if user, host, ok := strings.Cut(rest, "@"); ok {
-			name, _, _ := strings.Cut(user, ":") // and not the password
+			name, _, _ := strings.Cut(user, ":") // without the password
 			rest = name + "@" + host
 		}
 		return "git+" + scheme + "://" + rest + branch
@@ -223,7 +213,7 @@ func LikeGit(text string) string {
 	return (&url.URL{Scheme: "git+file", Path: path}).String() + branch
 }
 
-// The forms of a repository behind SSH that git takes beside URLs.
+// The forms in which git names a repository behind SSH, beside URLs.
 var (
 	scpWithUser   = regexp.MustCompile(`^([\w.-]+@)([\w.-]+):/?([^/].*)$`)
 	scpWithSuffix = regexp.MustCompile(`^()([\w.-]{2,}):/?([^/].*\.git)$`)
@@ -234,7 +224,7 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// redacted is a URL without a password.
+// redacted returns a URL without its password.
 func redacted(text string) string {
 	if u, err := url.Parse(text); err == nil {
 		return u.Redacted()
@@ -242,8 +232,8 @@ func redacted(text string) string {
 	return text
 }
 
-// isBareRepository reports whether path is the folder in which git keeps its
-// own files, where a directory of snapshots is surely not meant to be.
+// isBareRepository reports whether path is the folder in which git keeps its own files, which is surely not
+// meant as a directory of snapshots.
 func isBareRepository(path string) bool {
 	for _, name := range []string{"HEAD", "objects", "refs"} {
 		if _, err := os.Stat(filepath.Join(path, name)); err != nil {
@@ -253,9 +243,8 @@ func isBareRepository(path string) bool {
 	return true
 }
 
-// gitSchemes are those that go-git has a transport for, but for git://, which
-// neither authenticates the server nor hides what is sent. Nor does http://, which
-// is for what is on the same host.
+// gitSchemes are the schemes for which go-git has a transport, except git://, which neither authenticates the
+// server nor encrypts. Nor does http://, which is for the same host.
 var gitSchemes = []string{"git+file", "git+https", "git+http", "git+ssh"}
 
 func openGit(text string, o Options) (Store, error) {
@@ -300,7 +289,7 @@ func openGit(text string, o Options) (Store, error) {
 	return s, nil
 }
 
-// AddFlags declares what both programs can be told of any store.
+// AddFlags declares the flags for stores that both programs have.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	c := &o.Credentials
 	flags.StringVar(&o.CacheDir, "cache-dir", "", "folder for commits that are fetched from a git store")
@@ -329,15 +318,15 @@ func (o Options) WithLog(log *slog.Logger) Options {
 	return o
 }
 
-// query is what follows ? in the URL of a git store.
+// query is the part after ? in the URL of a git store.
 type query struct {
 	branch  string          // "": the usual one
 	review  string          // "": the branch is written to
 	deliver delivery.Target // zero: none
 }
 
-// parseQuery reads what follows ?. Reading a store is the same with and without a
-// target to deliver to, so that both programs can be given the same URL.
+// parseQuery reads the part after ?. Reading a store ignores the target of a delivery, so that both programs
+// can have the same URL.
 func parseQuery(u *url.URL) (query, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -357,15 +346,15 @@ func parseQuery(u *url.URL) (query, error) {
 	return q, nil
 }
 
-// mostDescribed is how many of the newest snapshots are completed with their subjects, and describing how
-// long these may take to be read.
+// mostDescribed is how many of the newest snapshots a completion shows with their subjects, and describing is
+// how long reading them may take.
 const (
 	mostDescribed = 30
 	describing    = time.Second
 )
 
-// Described are the names of snapshots, the newest first, with what changed in them as far as that can be
-// read at once, for completion.
+// Described returns the names of snapshots, the newest first, for completion. Each has a description of its
+// changes, if that can be read quickly.
 func Described(ctx context.Context, store Reader, ids []snapshots.ID) []cobra.Completion {
 	ctx, cancel := context.WithTimeout(ctx, describing)
 	defer cancel()

@@ -118,8 +118,7 @@ func TestOpenRefusesWhatItCannotBe(t *testing.T) {
 	}
 }
 
-// Each kind of store works when it is opened by its URL, also in a folder whose
-// name needs escaping.
+// Each kind of store works when it is opened by its URL, also in a folder whose name needs escaping.
 func TestOpenedStoresWork(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a b%20c:d?e")
@@ -147,7 +146,7 @@ func TestOpenedStoresWork(t *testing.T) {
 			t.Errorf("%s: %v", again, err)
 		}
 	}
-	// What is wrong with the credentials alone has a hint of its own.
+	// Wrong credentials alone get a hint of their own.
 	for text, want := range map[string]string{"git+http://git.example/a": "use git+https://", "git+ssh://git.example/a": "use --git-ssh-key FILE"} {
 		if _, err := Open(t.Context(), text, Options{}); process.Code(t.Context(), err) != process.ExitUsage || process.Hint(err) != want {
 			t.Errorf("open %s: %v, hint %q", text, err, process.Hint(err))
@@ -160,8 +159,8 @@ func TestOpenedStoresWork(t *testing.T) {
 	}
 }
 
-// A repository that is named as git itself names it is neither a store nor a directory. The
-// error says how it is written, and repeats no password.
+// A repository that is named in git's own way is neither a store nor a directory. The error shows the right
+// form, and repeats no password.
 func TestRepositoriesAsGitNamesThem(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -191,7 +190,7 @@ func TestRepositoriesAsGitNamesThem(t *testing.T) {
 	}
 }
 
-// Who looks for snapshots where there are none is told which stores there are.
+// A person who looks for snapshots in the wrong place sees which stores exist there.
 func TestNoSnapshots(t *testing.T) {
 	t.Parallel()
 	bare := filepath.Join(t.TempDir(), "edge.git")
@@ -239,7 +238,7 @@ func TestNoSnapshots(t *testing.T) {
 	}
 }
 
-// Where nothing can be signed, nobody is left to think that it is.
+// A store that cannot sign refuses the options of signatures, so that nobody believes that it signs.
 func TestSignaturesAreForGitAndConfigMaps(t *testing.T) {
 	t.Parallel()
 	key, allowed := signature.Key{File: "key"}, signature.Allowed{SignersFile: "signers"}
@@ -262,7 +261,7 @@ func TestSignaturesAreForGitAndConfigMaps(t *testing.T) {
 	defer s.Close()
 }
 
-// The compiler does not write where people merge.
+// The compiler does not write to a branch into which people merge.
 func TestPublishWhereItIsReviewed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -172,7 +172,7 @@ func testDelete(t testCase) {
 		if _, err := s.Get(t.Context(), ids[0]); !errors.Is(err, snapshots.ErrNotFound) {
 			t.Errorf("get what was deleted: %v", err)
 		}
-		// To delete what is gone is no error; the newest takes all with it.
+		// Deleting a missing snapshot is no error. A call that includes the newest one fails.
 		if err := s.Delete(t.Context(), ids[0], ids[0]); err != nil {
 			t.Errorf("delete again: %v", err)
 		}
@@ -187,7 +187,7 @@ func testDelete(t testCase) {
 
 const sealedPath = "certs/shop_web-tls.pem.age"
 
-// sealed returns a draft with a certificate that looks like what age makes of it.
+// sealed returns a draft with a certificate that looks like age's output.
 func sealed(ciphertext string) snapshots.Draft {
 	content := pem.EncodeToMemory(&pem.Block{Type: "AGE ENCRYPTED FILE", Bytes: []byte("age-encryption.org/v1\n" + ciphertext)})
 	d := Draft("web", sealedPath, string(content))
@@ -196,8 +196,8 @@ func sealed(ciphertext string) snapshots.Draft {
 	return d
 }
 
-// The ciphertext is kept and verified like any other file, though it is no part of
-// what makes two snapshots the same.
+// The ciphertext is stored and verified like any other file, though it does not count when snapshots are
+// compared.
 func testSealed(t testCase) {
 	s := t.Open(nil)
 	draft := sealed("one")
@@ -248,15 +248,15 @@ func testChannel(t testCase) {
 			t.Errorf("the pin is %+v", got)
 		}
 	}
-	// The channel is not a snapshot, and publishing leaves it alone.
+	// The channel is not a snapshot, and publishing does not change it.
 	publish(t, s, Draft("c"))
 	if view(t, s).Channel.Spec.Pin == nil {
 		t.Error("publishing lost the pin")
 	}
 }
 
-// A channel cannot be unsaid by taking it away: who has seen it holds, also after a
-// restart, and writes no other in its place.
+// Removing a channel does not withdraw it: a reader that has seen it holds, also after a restart, and writes no
+// other one in its place.
 func testChannelGone(t testCase) {
 	used := t.Open(nil)
 	id := publish(t, used, Draft("a"))
@@ -306,7 +306,7 @@ func testChannelGone(t testCase) {
 	}
 }
 
-// wantListed checks what the store lists, where its channel cannot be read.
+// wantListed checks what the store lists if its channel cannot be read.
 func wantListed(t testCase, s Reader, want ...snapshots.ID) {
 	t.Helper()
 	if got, err := s.IDs(t.Context()); err != nil || !slices.Equal(got, want) {
@@ -314,7 +314,7 @@ func wantListed(t testCase, s Reader, want ...snapshots.ID) {
 	}
 }
 
-// twoChannels is what somebody wrote who meant the second document, or both.
+// twoChannels are two documents in one file. Their author meant the second one, or both.
 const twoChannels = "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {requireApproval: true}\n---\napiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {pause: {by: ops}}\n"
 
 func testChannelUnreadable(t testCase) {

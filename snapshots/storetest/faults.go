@@ -30,8 +30,8 @@ func testTampered(t testCase) {
 	publish(t, s, Draft("e"))
 }
 
-// A newest snapshot that was damaged keeps nobody from publishing: the next comes after
-// it, also with the content that it had, or that the one before it has.
+// A damaged newest snapshot does not prevent publishing. The next snapshot follows it, also with the same
+// content, or with that of the one before.
 func testTamperedHead(t testCase) {
 	damaged := publishAll(t, t.Open(nil), "a", "b")
 	for _, test := range []struct{ file, backend string }{
@@ -102,11 +102,10 @@ func testCancelled(t testCase) {
 	}
 }
 
-// races is how often each of the racing parties writes.
+// races is how often each of the racing writers writes.
 const races = 6
 
-// publishEach publishes one snapshot for each backend, and reports any that was
-// there already.
+// publishEach publishes one snapshot for each backend, and reports any that existed already.
 func publishEach(ctx context.Context, s Writer, backends []string) error {
 	for _, backend := range backends {
 		id, published, err := s.Publish(ctx, Draft(backend))
@@ -140,15 +139,15 @@ func race(t testCase, one, two Store) {
 	wantPublished(t, t.Open(nil), slices.Concat(backends("one", races), backends("two", races))...)
 }
 
-// after returns the draft of a backend that is to follow a snapshot.
+// after returns the draft of a backend that must follow a snapshot.
 func after(id snapshots.ID, backend string) snapshots.Draft {
 	d := Draft(backend)
 	d.After = &id
 	return d
 }
 
-// testAfter tells what becomes of a writer who was held up: what it looked at is
-// not the newest any more, and what it writes would undo what came since.
+// testAfter tests a writer that was delayed: the snapshot that it saw is not the newest any more, and its draft
+// would undo what came since.
 func testAfter(t testCase) {
 	quick, slow := t.Open(nil), t.Open(nil)
 	first := publish(t, quick, after(snapshots.ID{}, "first"))
@@ -241,7 +240,7 @@ func testReaderBesideWriter(t testCase) {
 	}
 }
 
-// readHead reads the newest snapshot, which is not older than the one before.
+// readHead reads the newest snapshot, and checks that it is not older than the one before.
 func readHead(ctx context.Context, s Reader, before snapshots.ID) (snapshots.ID, error) {
 	v, err := s.View(ctx)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Main is for TestMain, before anything else: a process of its own that [RunKilled]
-// started changes a store and ends here. Open opens the store at [Backend.Place].
+// Main is for TestMain, before anything else: in a process that [RunKilled] started, it changes a store and
+// ends the process. Open opens the store at [Backend.Place].
 //
-// A call that fails is made once more, and must not fail again.
+// It repeats a call that fails once; the second call must not fail.
 func Main(open func(place string) (Store, error)) {
 	killtest.Main(func(args []string) (string, error) {
 		s, err := open(args[0])
@@ -27,8 +27,8 @@ func Main(open func(place string) (Store, error)) {
 	})
 }
 
-// perform makes one call that changes a store, told in words that another process
-// can be told.
+// perform makes one call that changes a store. The call is given in words, which can be passed to another
+// process.
 func perform(ctx context.Context, s Writer, words []string) error {
 	switch words[0] {
 	case "publish":
@@ -51,16 +51,16 @@ func perform(ctx context.Context, s Writer, words []string) error {
 	}
 }
 
-// numbered is a draft that a word tells from others.
+// numbered returns a draft that differs for each word.
 func numbered(word string) snapshots.Draft { return Draft("web", "files/0.txt", word) }
 
-// killer lets a writer do what the words say, and kills it at the nth point, or has
-// something fail there. It returns false for a writer that has no such point.
+// killer lets a writer do what the words say, and kills it at the nth point, or makes something fail there. It
+// returns false if the writer has no such point.
 type killer func(t testCase, n int, words ...string) (met bool)
 
 var errKilled = errors.New("killed")
 
-// byStep is a killer of writers in this process, which end at a step of theirs.
+// byStep is a killer of writers in this process, which end at one of their steps.
 func byStep(t testCase, n int, words ...string) bool {
 	t.Helper()
 	steps := 0
@@ -93,7 +93,7 @@ func ofProcesses(t testCase, n int, words ...string) bool {
 	return o.Met
 }
 
-// ofWrites has one write of a process fail. The process gets over it.
+// ofWrites makes one write of a process fail. The process continues.
 func ofWrites(t testCase, n int, words ...string) bool {
 	t.Helper()
 	o := killtest.Run(t.T, killtest.Fail, n, append([]string{t.Place}, words...)...)
@@ -103,8 +103,8 @@ func ofWrites(t testCase, n int, words ...string) bool {
 	return o.Met
 }
 
-// killEverywhere has a writer killed at its first point, the next at its second, and
-// so on until one outlives all of them. After each, check has a look.
+// killEverywhere kills a writer at its first point, the next one at its second, and so on until one survives.
+// After each kill it calls check.
 func killEverywhere(t testCase, kill killer, words func() []string, check func()) {
 	t.Helper()
 	for n := 1; n < 1000; n++ {
@@ -132,8 +132,8 @@ func RunKilled(t *testing.T, newBackend func(t *testing.T) Backend) {
 	})
 }
 
-// RunFailing runs the tests in which a process has each of its writes fail, but gets
-// over it. The test's TestMain calls [Main].
+// RunFailing runs the tests in which each write of a process fails in turn, and the process continues. The
+// test's TestMain calls [Main].
 func RunFailing(t *testing.T, newBackend func(t *testing.T) Backend) {
 	t.Helper()
 	run(t, newBackend, []test{
@@ -154,7 +154,7 @@ func killedPublish(kill killer) func(t testCase) {
 			return []string{"publish", word}
 		}, func() {
 			s := t.Open(nil)
-			defer s.Close() // or the caches of many would be in the way
+			defer s.Close() // otherwise the caches of many would be in the way
 			wantHistoryAfter(t, s, before)
 			made := snapshots.NewID(last.Revision+1, numbered(word).Digest())
 			if head := view(t, s).Head(); head != made && head != last {
@@ -234,7 +234,7 @@ func killedDelete(kill killer) func(t testCase) {
 	}
 }
 
-// wantTidy checks that the writer who came last left nothing of those before it.
+// wantTidy checks that the last writer left nothing of those before it.
 func wantTidy(t testCase) {
 	t.Helper()
 	if litter := t.Litter(); len(litter) > 0 {

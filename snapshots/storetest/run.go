@@ -1,6 +1,5 @@
-// Package storetest is the contract of a snapshot store, as a test suite. Every
-// kind of store runs it, and so every kind behaves alike where the pusher and
-// the compiler can see it:
+// Package storetest is the contract of a snapshot store, as a test suite. Every kind of store runs it, so that
+// all kinds behave alike as far as the pusher and the compiler can see:
 //
 //   - A snapshot is there whole and verified, or not at all: [Run] stops writers
 //     at every step, tampers with what is stored, and reads while others write.
@@ -23,7 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Reader is what a pusher calls.
+// Reader has the methods that a pusher calls.
 type Reader interface {
 	View(ctx context.Context) (channel.View, error)
 	IDs(ctx context.Context) ([]snapshots.ID, error)
@@ -32,7 +31,7 @@ type Reader interface {
 	Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error)
 }
 
-// Writer is what changes a store.
+// Writer has the methods that change a store.
 type Writer interface {
 	Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error)
 	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error
@@ -48,12 +47,12 @@ type Store interface {
 	Record(ctx context.Context, now time.Time, entries ...channel.Entry) error
 }
 
-// Backend is an empty place for snapshots, such as a directory or a repository,
-// and what the suite does to it behind the back of its stores.
+// Backend is an empty place for snapshots, such as a directory or a repository, and what the suite does to the
+// place without the knowledge of its stores.
 type Backend struct {
-	// Open returns one more Store on the place. The store calls step, unless it
-	// is nil, at each point where its process could be killed; after an error
-	// from it, it does nothing more and leaves everything as it is.
+	// Open returns one more Store on the place. If step is not nil, the store calls it at each point where its
+	// process could be killed. After an error from step, the store does nothing more and leaves everything as
+	// it is.
 	Open func(step func(string) error) Store
 	// Tamper changes one stored file of a snapshot.
 	Tamper func(id snapshots.ID, path string)
@@ -61,12 +60,11 @@ type Backend struct {
 	SetChannel func(data []byte)
 	// RemoveChannel takes the channel away.
 	RemoveChannel func()
-	// Litter names what is in the place and of no use to anybody.
+	// Litter lists what is left in the place without use for anybody.
 	Litter func() []string
-	// Place is where a process of its own finds the place, in one line; see [Main].
-	// Only [RunKilled] needs it.
+	// Place tells another process, in one line, where the place is; see [Main]. Only [RunKilled] needs it.
 	Place string
-	// Sends is set where only what a store sends to others can be left half done.
+	// Sends is set if only what a store sends to others can be left half done.
 	Sends bool
 	// Break takes the place away, as when a disk is not mounted.
 	Break func()
@@ -90,8 +88,8 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 	run(t, newBackend, suite())
 }
 
-// RunSome runs the tests of the suite with these names, for one more way to a
-// place that another run has tried everything on.
+// RunSome runs the tests of the suite with these names. It is for a second way of access to a place, if another
+// run has tested everything.
 func RunSome(t *testing.T, newBackend func(t *testing.T) Backend, names ...string) {
 	t.Helper()
 	some := slices.DeleteFunc(suite(), func(test test) bool { return !slices.Contains(names, test.name) })
@@ -145,11 +143,11 @@ func suite() []test {
 	}
 }
 
-// epoch is when everything in the suite happens.
+// epoch is the time of everything in the suite.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// Draft returns a draft whose content is told apart by the name of its backend.
-// More files are given as path and content in turn.
+// Draft returns a draft whose content differs by the name of its backend. More files are given as path and
+// content in turn.
 func Draft(backend string, more ...string) snapshots.Draft {
 	d := snapshots.Draft{
 		Files: []snapshots.File{
@@ -170,7 +168,7 @@ func Draft(backend string, more ...string) snapshots.Draft {
 	return d
 }
 
-// publish publishes what must be new.
+// publish publishes a draft that must be new.
 func publish(tb testing.TB, s Writer, d snapshots.Draft) snapshots.ID {
 	tb.Helper()
 	id, published, err := s.Publish(tb.Context(), d)
@@ -219,14 +217,14 @@ func get(tb testing.TB, s Reader, id snapshots.ID) snapshots.Snapshot {
 	return snapshot
 }
 
-// wantHistory checks that the store lists a chain of snapshots from revision 1
-// on, all of which can be read, and returns the backends' drafts' digests.
+// wantHistory checks that the store lists a chain of snapshots from revision 1 on, all readable, and returns
+// the digests of the backends' drafts.
 func wantHistory(tb testing.TB, s Reader) map[snapshots.Digest]snapshots.ID {
 	tb.Helper()
 	return wantHistoryAfter(tb, s, snapshots.ID{})
 }
 
-// wantHistoryAfter is wantHistory where all before a snapshot were deleted, and it.
+// wantHistoryAfter is wantHistory for a store from which a snapshot and all before it were deleted.
 func wantHistoryAfter(tb testing.TB, s Reader, parent snapshots.ID) map[snapshots.Digest]snapshots.ID {
 	tb.Helper()
 	digests := map[snapshots.Digest]snapshots.ID{}
@@ -258,7 +256,7 @@ func wantPublished(tb testing.TB, s Reader, backends ...string) {
 	}
 }
 
-// approve is an edit that can be told from others, and seen to be lost.
+// approve is an edit that differs from others, so that a lost one is noticed.
 func approve(id snapshots.ID) func(*channel.Channel) error {
 	return func(c *channel.Channel) error {
 		*c = c.Approve(id)
@@ -274,8 +272,8 @@ func backends(prefix string, n int) []string {
 	return names
 }
 
-// Acts and turns get into the journal in the order in which they were, of several writers too. What
-// changes nothing is no act.
+// The journal has acts and turns in their order, also with several writers. An act that changes nothing is not
+// in it.
 func testJournal(t testCase) {
 	a, b := t.Open(nil), t.Open(nil)
 	defer a.Close()
@@ -303,7 +301,7 @@ func testJournal(t testCase) {
 	act(a, channel.VerbPin, 0, pinned)
 	act(b, channel.VerbPin, time.Minute, pinned)
 	turn := channel.Entry{At: at.Add(2 * time.Minute), Turn: true, Verb: channel.TurnBegan, Snapshot: id, Fleet: "edge", By: "pusher", Text: "rollout begins"}
-	for range 2 { // as after an answer that was lost
+	for range 2 { // as after a lost answer
 		if err := b.Record(t.Context(), turn.At, turn); err != nil {
 			t.Fatal(err)
 		}
@@ -327,12 +325,12 @@ func testJournal(t testCase) {
 	}
 }
 
-// Follower is what can be told of changes of a store.
+// Follower has the methods to follow changes of a store.
 type Follower interface {
 	Follow(ctx context.Context, changed func())
 }
 
-// Followed has a store followed until the test ends; a value comes after a change.
+// Followed follows a store until the test ends; a value arrives after each change.
 func Followed(t *testing.T, s Follower) <-chan struct{} {
 	t.Helper()
 	changes, ended := make(chan struct{}, 1), make(chan struct{})
@@ -366,8 +364,8 @@ func Hears(t *testing.T, changes <-chan struct{}, what string, ok func() bool) {
 	}
 }
 
-// RunFollowing tests that a reader who follows a store hears of what is published, deleted and said in
-// the channel. Changes are what Followed returns for the reader.
+// RunFollowing tests that a reader who follows a store learns of snapshots that are published or deleted, and
+// of changes of the channel. Changes is what Followed returns for the reader.
 func RunFollowing(t *testing.T, changes <-chan struct{}, reader Reader, writer Store) {
 	t.Helper()
 	publish := func(content string) snapshots.ID {

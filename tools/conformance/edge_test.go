@@ -91,8 +91,8 @@ func (e *edge) install(t *testing.T, channel string) {
 	}
 }
 
-// collect deletes the Services of Gateways that are gone, and what belongs to these, as Kubernetes does: here is
-// nobody else who would.
+// collect deletes the Services of deleted Gateways, and what belongs to them, as Kubernetes does: this cluster
+// has no controller for that.
 func (e *edge) collect(t *testing.T) {
 	t.Helper()
 	ofGateways := schema.FromAPIVersionAndKind(gatewayv1.GroupVersion.String(), "Gateway")

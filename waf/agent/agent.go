@@ -1,19 +1,19 @@
 // Package agent inspects requests for HAProxy with the engine Coraza and the OWASP Core Rule Set.
 //
-// HAProxy sends each request as a message of package spop, and with it the text of the policy that it is to be inspected by. So
-// the agent has no configuration of its own: what is inspected and how stands in the snapshot that a worker runs, and
-// two workers with two snapshots get what each of them asks for. The agent answers with an action:
+// HAProxy sends each request as a message of package spop, with the text of the policy for it. So the agent has
+// no configuration of its own: the snapshot that a worker runs says what is inspected and how, and two workers
+// with two snapshots get what each of them asks for. The agent answers with an action:
 //
 //	allow   the score stays below the threshold
 //	detect  it reaches the threshold, and the engine of the policy is detect
 //	deny    it reaches the threshold, and the engine is block
 //	error   the request was not inspected
 //
-// What becomes of an error is for HAProxy to say. It is the answer to a policy that cannot be read, to a request
-// whose inspection takes too long or panics, and to one too many; with [Options.ExactRules] also to a version of the
-// rules that the agent does not carry.
+// HAProxy decides what happens after an error. The agent answers with one if it cannot read the policy, if the
+// inspection takes too long or panics, and if there are too many requests. With [Options.ExactRules] it also
+// does so for a version of the rules that it does not carry.
 //
-// Responses are not inspected: the message has none.
+// The agent does not inspect responses: the message has none.
 //
 // Decisions:
 //   - The engine always runs as if it blocked. Detecting and blocking are then one way through the rules, so that what
@@ -43,21 +43,22 @@ import (
 
 // Options are those of an agent. Zero values are defaults.
 type Options struct {
-	// Deadline is how long a request may wait and be inspected. It is to be shorter than HAProxy's "timeout
+	// Deadline is how long a request may wait and be inspected. It has to be shorter than HAProxy's "timeout
 	// processing".
 	Deadline time.Duration
-	// Parallel is how many requests are inspected at a time, and PerRoute how many of one route: a request that
-	// takes long holds up those of its own route. MaxRequests is how many may wait or be inspected.
+	// Parallel is how many requests are inspected at a time, and PerRoute how many of one route, since a
+	// request that takes long holds up those of its own route. MaxRequests is how many may wait or be
+	// inspected.
 	Parallel, PerRoute, MaxRequests int
 	// MaxConnections, MaxFrame (bytes) and MaxPolicies bound memory.
 	MaxConnections, MaxFrame, MaxPolicies int
-	// ExactRules has a request that asks for a version of the rules which the agent does not carry answered with an
-	// error. Otherwise it is inspected with its newest: agents and snapshots are upgraded one after the other, and until then each
-	// protected route would be closed.
+	// ExactRules makes the agent answer a request for a version of the rules that it does not carry with an
+	// error. Otherwise it inspects the request with its newest rules: agents and snapshots are upgraded one
+	// after the other, and meanwhile each protected route would be closed.
 	ExactRules bool
-	// Grace is how long requests may go on once the agent is to end.
+	// Grace is how long requests may continue once the agent has to end.
 	Grace time.Duration
-	// Audit is where the audit log goes.
+	// Audit is where the audit log is written.
 	Audit   io.Writer
 	Metrics *prometheus.Registry
 	Log     *slog.Logger
@@ -73,11 +74,11 @@ const (
 	DefaultGrace          = 5 * time.Second
 )
 
-// Reasons for which a request is not inspected.
+// Reasons why a request is not inspected.
 const (
 	reasonMessage  = "message"  // the frame has no request, or one without a policy
-	reasonVersion  = "version"  // rules are asked for that the agent does not carry, and no others are wanted
-	reasonPolicy   = "policy"   // the policy is none
+	reasonVersion  = "version"  // the request needs rules that the agent does not carry, and accepts no others
+	reasonPolicy   = "policy"   // the policy cannot be read
 	reasonDeadline = "deadline" // it took too long
 	reasonBusy     = "busy"     // too many requests
 	reasonPanic    = "panic"
@@ -86,7 +87,7 @@ const (
 
 var reasons = []string{reasonMessage, reasonVersion, reasonPolicy, reasonDeadline, reasonBusy, reasonPanic, reasonEngine}
 
-// noPolicy stands for the digest where there is none.
+// noPolicy stands for the digest if there is no policy.
 const noPolicy = "none"
 
 // An Agent inspects requests.
@@ -99,9 +100,9 @@ type Agent struct {
 	slots    chan struct{}
 	shares   *shares
 	ready    atomic.Bool
-	// otherRules is a version that was asked for and that the agent does not carry, nil for none.
+	// otherRules is a requested version of the rules that the agent does not carry, nil for none.
 	otherRules atomic.Pointer[string]
-	// inspect is that of the package, but for tests.
+	// inspect is the function inspect of the package, except in tests.
 	inspect func(*prepared, *message) (finding, error)
 }
 
@@ -164,7 +165,7 @@ func (a *Agent) Run(ctx context.Context, listener net.Listener) error {
 		a.audit.run(writing, a.options.Audit)
 	}()
 	defer func() { stop(); <-written }()
-	// The first policy takes longest, as others share most of it. It is the default one.
+	// The first policy takes longest to prepare, since others share most of it. It is the default one.
 	for _, rules := range ruleSets {
 		first, done := a.policies.use(context.WithoutCancel(ctx), rules, []byte(policy.Policy{}.String()))
 		done()
@@ -207,7 +208,7 @@ func (a *Agent) handle(r *spop.Request) {
 	defer cancel()
 	p, done := a.policies.use(ctx, rules, m.policy.Bytes())
 	if p == nil {
-		return // answered by the timer
+		return // the timer has answered
 	}
 	defer done()
 	if p.err != nil {
@@ -230,7 +231,7 @@ func (a *Agent) handle(r *spop.Request) {
 	}
 }
 
-// look inspects a request whose turn it is.
+// look inspects a request when it is its turn.
 func (a *Agent) look(r *spop.Request, m *message, p *prepared) {
 	start := time.Now()
 	var f finding
@@ -282,7 +283,7 @@ func (a *Agent) failed(line auditLine, reason string, err error) {
 	a.audit.say(line)
 }
 
-// answer returns the variables that HAProxy is to set.
+// answer returns the variables for HAProxy to set.
 func answer(f finding) []spop.Variable {
 	out := []spop.Variable{{Name: "action", Value: spop.Text(f.action)}}
 	if f.action == actionDetect || f.action == actionDeny {
@@ -297,8 +298,8 @@ func answer(f finding) []spop.Variable {
 	return out
 }
 
-// metrics are those of an agent. Their labels are bounded: policies by those that are held, rules by those that
-// there are.
+// metrics are those of an agent. Their labels are bounded: policies by those in memory, rules by those that
+// exist.
 type metrics struct {
 	requests *prometheus.CounterVec
 	matches  *prometheus.CounterVec
@@ -334,7 +335,7 @@ func (m *metrics) answered(action, digest string) { m.requests.WithLabelValues(a
 
 func (m *metrics) matched(rule int) { m.matches.WithLabelValues(strconv.Itoa(rule)).Inc() }
 
-// forget takes away what was counted for a policy that is held no more.
+// forget removes the counts of a policy that is no longer in memory.
 func (m *metrics) forget(digest string) {
 	if digest != noPolicy {
 		m.requests.DeletePartialMatch(prometheus.Labels{"policy": digest})

@@ -34,7 +34,7 @@ type ruleTests struct {
 	} `json:"tests"`
 }
 
-// A ruleStage is a request, and which rules have to find something in it.
+// A ruleStage is a request, with the rules that have to match it.
 type ruleStage struct {
 	Input  ruleInput `json:"input"`
 	Output struct {
@@ -78,7 +78,7 @@ type ruleInput struct {
 	Auto    *bool             `json:"autocomplete_headers"`
 }
 
-// asked returns the request of a test as HAProxy would send it, or false where HAProxy would refuse it: the tests
+// asked returns the request of a test as HAProxy would send it, or false if HAProxy would refuse it: some tests
 // have requests that no HTTP server accepts.
 func (in ruleInput) asked() (message, bool) {
 	if in.Encoded != "" {
@@ -131,9 +131,9 @@ func question(method, uri, version, headers, body string) message {
 	}
 }
 
-// The Core Rule Set's own tests about requests pass, but for those that are listed with this test. What is listed and
-// passes is wrong too. With the race detector, which makes an inspection several times as slow, every eighth file is
-// tested: the other files have the same code run.
+// The Core Rule Set's own tests about requests pass, except for those that are listed with this test. A listed
+// test that passes is an error too. With the race detector, which makes an inspection several times as slow,
+// only every eighth file is tested: the other files run the same code.
 func TestCoreRuleSet(t *testing.T) {
 	t.Parallel()
 	p := policy.Policy{Paranoia: 4, Threshold: policy.MaxThreshold}

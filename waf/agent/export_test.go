@@ -1,6 +1,6 @@
 package agent
 
-// Before has a function called with the path of each request that is inspected.
+// Before sets a function that is called with the path of each request before its inspection.
 func (a *Agent) Before(do func(path string)) {
 	inspect := a.inspect
 	a.inspect = func(p *prepared, m *message) (finding, error) {

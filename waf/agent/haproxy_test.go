@@ -23,8 +23,8 @@ import (
 	"github.com/hapsnap/hapsnap/waf/policy"
 )
 
-// configuration is as a compiler writes it: two routes with a policy each way of failing, and the frontend that all
-// share. %[1]s is the folder, %[2]s the policy.
+// configuration has the form that a compiler writes: two routes with a policy and different ways to fail, and
+// their common frontend. %[1]s is the folder, %[2]s the policy.
 const configuration = `
 global
   maxconn 500
@@ -178,7 +178,7 @@ func (s *site) stopAgent(t *testing.T) {
 	}
 }
 
-// wait asks until the answer has a status.
+// wait sends requests until the answer has a status.
 func (s *site) wait(t *testing.T, status int) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -222,8 +222,8 @@ func (s *site) ask(t *testing.T, request *http.Request) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// statusLine returns the first line of an answer that may come before all of the request is sent, which a client of
-// net/http takes for a failure.
+// statusLine returns the first line of an answer that may come before the whole request is sent, which a client
+// of net/http takes for a failure.
 func (s *site) statusLine(t *testing.T, request *http.Request) string {
 	t.Helper()
 	var text bytes.Buffer
@@ -262,7 +262,7 @@ func get(path, parameter, value string) *http.Request {
 
 func filler(n int) string { return strings.Repeat("Lorem ipsum dolor sit amet ", n/27+1)[:n] }
 
-// Attacks are denied through a real HAProxy, wherever in the request they are. The audit log says why.
+// A real HAProxy denies attacks, wherever in the request they are. The audit log says why.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	s := start(t, policy.Policy{Engine: policy.Block})
@@ -305,7 +305,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// Ordinary requests pass, and what is found in detection is reported, and passes too.
+// Ordinary requests pass. Findings of a policy that only detects are reported, and the requests pass too.
 func TestOrdinaryRequests(t *testing.T) {
 	t.Parallel()
 	s := start(t, policy.Policy{Engine: policy.Block})
@@ -329,8 +329,8 @@ func TestOrdinaryRequests(t *testing.T) {
 	}
 }
 
-// The requests of all stories about the two other programs pass a policy that blocks, with the strictest rules too,
-// apart from those that climb out of a folder.
+// The requests of all stories about the two other programs pass a policy that blocks, also with the strictest
+// rules, except for requests that climb out of a folder.
 func TestStoriesPass(t *testing.T) {
 	t.Parallel()
 	stories, err := filepath.Glob("../../testscripts/*.txtar")
@@ -369,8 +369,8 @@ func TestStoriesPass(t *testing.T) {
 	}
 }
 
-// A snapshot is inspected with the rules that it was made for, the newest or those before: one that is pinned goes on
-// as it was. Only the newest rules know the folders of assistants that write code.
+// A snapshot is inspected with the rules that it was made for, the newest or those before, so that a pinned
+// snapshot does not change. Only the newest rules know the folders of assistants that write code.
 func TestRulesOfTheSnapshot(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]int{policy.RulesVersion: http.StatusForbidden, policy.PreviousRulesVersion: http.StatusOK} {
@@ -391,8 +391,8 @@ func TestRulesOfTheSnapshot(t *testing.T) {
 	}
 }
 
-// While agents and snapshots are upgraded one after the other, HAProxy may ask for rules that the agent does not carry. It
-// inspects with its newest, and says so; only who asks for it has the routes closed.
+// While agents and snapshots are upgraded one after the other, HAProxy may ask for rules that the agent does
+// not carry. The agent inspects with its newest, and reports that. Only with ExactRules are the routes closed.
 func TestOtherRules(t *testing.T) {
 	t.Parallel()
 	s := startAsking(t, policy.Policy{Engine: policy.Block}, "4.0.0")
@@ -443,8 +443,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// An agent that ends under load leaves no request hanging: those of a closed route get 503, those of an open one pass,
-// and all is well again when it is back.
+// An agent that ends under load leaves no request without an answer: requests to a closed route get 503, those
+// to an open one pass. When it is back, everything works again.
 func TestAgentEnds(t *testing.T) {
 	t.Parallel()
 	s := start(t, policy.Policy{Engine: policy.Block})
@@ -478,7 +478,7 @@ func TestAgentEnds(t *testing.T) {
 	}
 }
 
-// A request whose inspection panics, or does not end, is answered with an error, and costs nobody else anything.
+// A request whose inspection panics, or does not end, gets an error, and does not affect others.
 func TestInspectionFails(t *testing.T) {
 	t.Parallel()
 	s := start(t, policy.Policy{Engine: policy.Block})
@@ -512,7 +512,7 @@ func TestInspectionFails(t *testing.T) {
 	}
 }
 
-// Requests that take long hold up those of their own route, and no other: it has turns of its own.
+// Requests that take long hold up those of their own route, and no others.
 func TestRoutesHaveTurns(t *testing.T) {
 	t.Parallel()
 	s := start(t, policy.Policy{Engine: policy.Block})
@@ -536,7 +536,7 @@ func TestRoutesHaveTurns(t *testing.T) {
 	}
 	<-begun
 	<-begun
-	for range 20 { // while the others wait, or have not come yet
+	for range 20 { // while the others wait, or have not arrived yet
 		if status, text := s.ask(t, ordinary("GET", "/", "", "X-Route: other")); status != http.StatusOK {
 			t.Errorf("another route: %d %s", status, text)
 			break
@@ -550,8 +550,8 @@ func TestRoutesHaveTurns(t *testing.T) {
 	}
 }
 
-// Policies that nobody has asked for before are prepared one after another, and those that are there are not held up by
-// it: a wait ends with the deadline, and whoever asks later finds the policy prepared.
+// New policies are prepared one after another, and do not hold up prepared ones. A request waits until the
+// deadline at most; a later one finds the policy prepared.
 func TestPoliciesArePreparedApart(t *testing.T) {
 	t.Parallel()
 	s := start(t, policy.Policy{Engine: policy.Block})

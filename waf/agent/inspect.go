@@ -82,10 +82,10 @@ func (m *message) field(name string) *spop.Value {
 	case "route":
 		return &m.route
 	}
-	return nil // such as body-size, which HAProxy decides by
+	return nil // such as body-size, by which HAProxy decides
 }
 
-// A finding is what an inspection came to.
+// A finding is the result of an inspection.
 type finding struct {
 	action string
 	status int
@@ -94,7 +94,7 @@ type finding struct {
 	rules  []types.MatchedRule
 }
 
-// inspect puts a request before the rules of a policy.
+// inspect applies the rules of a policy to a request.
 func inspect(engine coraza.WAF, p policy.Policy, m *message) (finding, error) {
 	var tx types.Transaction
 	if id := m.id.Text(); id != "" {
@@ -115,7 +115,7 @@ func inspect(engine coraza.WAF, p policy.Policy, m *message) (finding, error) {
 	return found, err
 }
 
-// run feeds a transaction, and reads what it found.
+// run passes a request to a transaction, and reads the result.
 func run(tx types.Transaction, m *message) (finding, error) {
 	tx.ProcessConnection(m.src.Text(), int(m.srcPort.Int()), "", 0)
 	uri := m.path.Text()
@@ -156,7 +156,7 @@ func run(tx types.Transaction, m *message) (finding, error) {
 	return found, nil
 }
 
-// severity returns how grave a rule is: the smaller, the graver.
+// severity returns how severe a rule is: smaller numbers are more severe.
 func severity(r types.MatchedRule) int {
 	if s := int(r.Rule().Severity()); s >= 0 {
 		return s
@@ -164,7 +164,7 @@ func severity(r types.MatchedRule) int {
 	return 8
 }
 
-// score returns what the rules added up to.
+// score returns the sum of the scores of the rules.
 func score(tx types.Transaction) int {
 	state, ok := tx.(plugintypes.TransactionState)
 	if !ok {
@@ -177,7 +177,7 @@ func score(tx types.Transaction) int {
 	return 0
 }
 
-// addHeaders adds those of lines "Name: value", and reports whether Host is one.
+// addHeaders adds the headers in lines "Name: value", and reports whether Host is one of them.
 func addHeaders(tx types.Transaction, lines []byte) (host bool) {
 	for len(lines) > 0 {
 		line, rest, _ := bytes.Cut(lines, []byte("\r\n"))
@@ -204,7 +204,7 @@ func withoutPort(host string) string {
 const (
 	maxAuditRules = 32
 	maxAuditText  = 256 // bytes of a path, host or message
-	maxMatched    = 80  // bytes of what a rule found
+	maxMatched    = 80  // bytes of what a rule matched
 	maxVersion    = 32  // bytes of a version of the rules
 )
 
@@ -224,22 +224,22 @@ type auditLine struct {
 	Rules    []auditRule `json:"rules,omitempty"`
 	LeftOut  int         `json:"rules_left_out,omitempty"`
 	Versions string      `json:"rules_version,omitempty"`
-	// With is the version of the rules that looked at it, where another one was asked for.
+	// With is the version of the rules that was used, if it is not the requested one.
 	With string `json:"inspected_with,omitempty"`
 }
 
-// An auditRule is a rule that found something.
+// An auditRule is a rule that matched.
 type auditRule struct {
 	ID       int      `json:"id"`
 	Severity string   `json:"severity"`
 	Message  string   `json:"message"`
 	Tags     []string `json:"tags,omitempty"`
-	// Target is where, and Matched a part of what.
+	// Target is the part of the request that matched, and Matched a part of its value.
 	Target  string `json:"target,omitempty"`
 	Matched string `json:"matched,omitempty"`
 }
 
-// An audit writes lines, and leaves out those that would have to wait: no request waits for a log.
+// An audit writes lines, and drops those that would have to wait, so that no request waits for a log.
 type audit struct {
 	lines chan []byte
 	lost  func()
@@ -247,7 +247,7 @@ type audit struct {
 
 func newAudit(lost func()) *audit { return &audit{lines: make(chan []byte, 4096), lost: lost} }
 
-// run writes until ctx is done, and then what is there.
+// run writes until ctx is done, and then what is still queued.
 func (a *audit) run(ctx context.Context, out io.Writer) {
 	for {
 		select {
@@ -313,11 +313,11 @@ func describe(m *message, digest string, f finding) auditLine {
 	return line
 }
 
-// secretName is of parameters, cookies and headers whose values are not for logs.
+// secretName matches names of parameters, cookies and headers whose values must not be logged.
 var secretName = regexp.MustCompile(`(?i)auth|cookie|passw|pwd|secret|token|session|api-?_?key|credential`)
 
-// matched returns the part of a value that a rule found, bounded. Nothing is returned of what may be a secret, and no
-// more than half of a whole value.
+// matched returns a bounded part of the value that a rule matched. It returns nothing that may be a secret, and
+// at most half of a whole value.
 func matched(variable, key, data, value string) string {
 	if strings.Contains(variable, "COOKIES") || secretName.MatchString(key) {
 		return ""

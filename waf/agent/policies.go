@@ -24,7 +24,8 @@ import (
 	"github.com/hapsnap/hapsnap/waf/policy"
 )
 
-// policyKey names a policy, as a request does: its text, and the version of the rules that it is prepared with.
+// policyKey identifies a policy as a request does: by its text, and by the version of the rules for which it is
+// prepared.
 type policyKey struct{ rules, text string }
 
 // prepared is a policy with its engine, or why it has none.
@@ -39,12 +40,12 @@ type prepared struct {
 	dropped bool
 }
 
-// policies are those that requests named lately, prepared, at most so many.
+// policies are the most recently used policies, prepared. Their number is bounded.
 type policies struct {
 	most    int
 	metrics *metrics
 	flight  singleflight.Group
-	turn    chan struct{} // of the one policy that is being prepared: inspections go on beside it
+	turn    chan struct{} // of the one policy that is being prepared; inspections continue meanwhile
 	lock    sync.Mutex
 	byKey   map[policyKey]*list.Element
 	recent  list.List // of *prepared, the last used first
@@ -54,15 +55,16 @@ func newPolicies(most int, m *metrics) *policies {
 	return &policies{most: most, metrics: m, turn: make(chan struct{}, 1), byKey: map[policyKey]*list.Element{}}
 }
 
-// use returns a policy by its text, with some rules, prepared once however many ask at a time, and a function to call
-// when it is used no more. It returns nil when ctx is done before that. Preparing goes on then, for those who come later.
+// use returns a policy by its text and the version of its rules, and a function to call after use. The policy
+// is prepared once, however many requests ask at the same time. It returns nil if ctx is done before that; the
+// preparation then continues, for later requests.
 func (p *policies) use(ctx context.Context, rules *ruleSet, text []byte) (*prepared, func()) {
 	for ctx.Err() == nil {
 		if held := p.held(rules.version, text); held != nil {
 			return held, func() { p.done(held) }
 		}
 		key := string(text)
-		over := p.flight.DoChan(rules.version+" "+key, func() (any, error) { // the result is among those that are held
+		over := p.flight.DoChan(rules.version+" "+key, func() (any, error) { // the result is in memory
 			select {
 			case p.turn <- struct{}{}:
 			case <-ctx.Done():
@@ -112,7 +114,7 @@ func (p *policies) held(version string, text []byte) *prepared {
 	return held
 }
 
-// hold adds a policy, and drops the one that was used least lately when there are too many.
+// hold adds a policy, and drops the least recently used one if there are too many.
 func (p *policies) hold(made *prepared) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -129,7 +131,7 @@ func (p *policies) hold(made *prepared) {
 	p.metrics.policies.Set(float64(p.recent.Len()))
 }
 
-// holds reports whether a policy is held, with whichever rules.
+// holds reports whether a policy is in memory, with any rules.
 func (p *policies) holds(digest string) bool {
 	for e := p.recent.Front(); e != nil; e = e.Next() {
 		if e.Value.(*prepared).digest == digest {
@@ -153,16 +155,16 @@ func (p *prepared) close() {
 	}
 }
 
-// shares bound how many requests of a route are inspected at a time, so that requests which take long hold up their own
-// route and no other.
+// shares bound how many requests of a route are inspected at a time, so that requests that take long hold up
+// only their own route.
 type shares struct {
 	most int
 	lock sync.Mutex
-	// of are those of the routes that have requests.
+	// of has the shares of the routes that have requests.
 	of map[string]*share
 }
 
-// share is that of a route.
+// share is the share of a route.
 type share struct {
 	slots chan struct{}
 	users int // requests that wait or are inspected
@@ -170,8 +172,8 @@ type share struct {
 
 func newShares(most int) *shares { return &shares{most: most, of: map[string]*share{}} }
 
-// enter waits for the turn of a request, and returns a function to call at its end. It reports false when ctx is done
-// before that.
+// enter waits for the turn of a request, and returns a function to call at its end. It returns false if ctx is
+// done before that.
 func (s *shares) enter(ctx context.Context, route string) (leave func(), ok bool) {
 	s.lock.Lock()
 	of := s.of[route]
@@ -198,12 +200,12 @@ func (s *shares) leave(route string, of *share) {
 	}
 }
 
-// maxBody is the longest body that is inspected, in bytes. It is beyond any frame.
+// maxBody is the longest body that is inspected, in bytes. It is larger than any frame.
 const maxBody = 16 << 20
 
-// base are the settings of the engine. It always evaluates all rules and decides as if it blocked; what comes of it
-// is the agent's to say. Rules 200000 to 200006 are those of coraza.conf-recommended: which bodies are read how, and
-// that a body which cannot be read is denied.
+// base are the settings of the engine. It always evaluates all rules and decides as if it blocked; the agent
+// decides what follows. Rules 200000 to 200006 are those of coraza.conf-recommended: they say how each kind of
+// body is read, and deny a body that cannot be read.
 const base = `
 SecRuleEngine On
 SecRequestBodyAccess On
@@ -225,8 +227,8 @@ SecRule MULTIPART_STRICT_ERROR "!@eq 0" "id:200003,phase:2,t:none,log,deny,statu
 type ruleSet struct {
 	version string
 	files   fs.FS
-	// detection returns the rules that exclusions may name. Those that only skip others, by the paranoia level,
-	// are none.
+	// detection returns the rules that exclusions may name. Rules that only skip others, by the paranoia level,
+	// are not among them.
 	detection func() ([]rule, error)
 }
 
@@ -236,8 +238,8 @@ func newRuleSet(version string, files fs.FS) *ruleSet {
 	return s
 }
 
-// ruleSets are what the agent carries, the newest first: agents are upgraded first, and a snapshot goes on with the
-// rules that it was made for until the compiler makes another, and when somebody pins it.
+// ruleSets are the versions that the agent carries, the newest first. Agents are upgraded first. A snapshot
+// keeps the rules that it was made for until the compiler makes another one, and while it is pinned.
 var ruleSets = []*ruleSet{newRuleSet(policy.RulesVersion, coreruleset.FS), newRuleSet(policy.PreviousRulesVersion, previous.FS)}
 
 // ruleSetFor returns the rules of a version, or the newest if the agent does not carry it.
@@ -250,8 +252,8 @@ func ruleSetFor(version []byte) (s *ruleSet, carried bool) {
 	return ruleSets[0], false
 }
 
-// requests returns the files of rules about requests, in their order: the set-up of the Core Rule Set, detection,
-// and the evaluation of the score. Rules about responses are of no use here.
+// requests returns the files of rules about requests, in their order: the set-up of the Core Rule Set,
+// detection, and the evaluation of the score. Rules about responses are not needed.
 func (s *ruleSet) requests() ([]string, error) {
 	all, err := fs.Glob(s.files, "@owasp_crs/REQUEST-*.conf")
 	if err != nil {
@@ -293,7 +295,7 @@ func concerns(e policy.Exclusion, r rule) bool {
 	return slices.ContainsFunc(e.Tags, func(tag string) bool { return slices.Contains(r.tags, tag) })
 }
 
-// inLanguage returns a target as the language of the rules has it. A * at the end becomes a regular expression.
+// inLanguage returns a target in the language of the rules. A * at the end becomes a regular expression.
 func inLanguage(target string) string {
 	collection, key, err := policy.ParseTarget(target)
 	switch {
@@ -307,7 +309,7 @@ func inLanguage(target string) string {
 	return target
 }
 
-// A rule is one of detection.
+// A rule is a detection rule.
 type rule struct {
 	id   int
 	tags []string

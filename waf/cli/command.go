@@ -133,7 +133,7 @@ func (f *runFlags) check() (fs.FileMode, error) {
 	return fs.FileMode(mode), nil
 }
 
-// listen opens the address. The socket of an agent that is gone is replaced; one that somebody answers on is not.
+// listen opens the address. It replaces the socket of an agent that is gone, but not one that still answers.
 func listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix@")
 	if !isUnix {

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// The socket of an agent that was killed is replaced, that of one that lives is not.
+// The socket of a killed agent is replaced, that of a running one is not.
 func TestSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
@@ -33,7 +33,7 @@ func TestSocket(t *testing.T) {
 	second.Close()
 }
 
-// Flags that make no sense are usage errors.
+// Flags that do not fit together are usage errors.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"run", "run --listen :0 --deadline 0s", "run --listen :0 --max-policies -1", "run --listen :0 --socket-mode 01000", "run --listen :0 --socket-mode 9", "run --listen :0 --parallel-per-route -1", "run --listen :0 x"} {

@@ -28,8 +28,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// The versions of the Core Rule Set that agents of this build carry. A compiler of this build makes snapshots for
-// RulesVersion; with PreviousRulesVersion agents go on with a snapshot of the compiler before, and with one that is pinned.
+// The versions of the Core Rule Set that agents of this build carry. A compiler of this build makes snapshots
+// for RulesVersion. With PreviousRulesVersion agents continue with a snapshot of the previous compiler, or with
+// a pinned one.
 const (
 	RulesVersion         = "4.25.0"
 	PreviousRulesVersion = "4.22.0"
@@ -38,14 +39,14 @@ const (
 // MaxText is how long the canonical text of a policy may be, in bytes.
 const MaxText = 4096
 
-// Engine says what becomes of a request that reaches the threshold.
+// Engine says what happens to a request that reaches the threshold.
 type Engine string
 
 // The engines. The zero value is Detect.
 const (
 	// Detect reports the request and lets it pass.
 	Detect Engine = "detect"
-	// Block denies it.
+	// Block denies the request.
 	Block Engine = "block"
 )
 
@@ -60,9 +61,9 @@ const (
 const (
 	MaxParanoia  = 4
 	MaxThreshold = 10000
-	// MaxExclusions is how many exclusions a policy may have, and MaxNames how many rules, tags or targets one of
-	// them. MaxTargets is how many targets all of them may have: preparing a policy, and each inspection, takes longer
-	// with each.
+	// MaxExclusions is how many exclusions a policy may have, and MaxNames how many rules, tags or targets each
+	// of them may have. MaxTargets is how many targets all of them may have together: each one makes the
+	// preparation of a policy, and each inspection, slower.
 	MaxExclusions = 64
 	MaxNames      = 64
 	MaxTargets    = 100
@@ -71,20 +72,21 @@ const (
 // A Policy says how requests are inspected. The zero value has all defaults.
 type Policy struct {
 	Engine Engine `json:"engine,omitempty"`
-	// Paranoia is how much is suspected, 1 to 4. Each level adds rules that find more, and find it wrongly more often.
+	// Paranoia is how suspicious the rules are, 1 to 4. Each level adds rules that find more attacks, and have
+	// more false positives.
 	Paranoia int `json:"paranoia,omitempty"`
 	// Threshold is the score at which a request is taken for an attack. A critical rule counts 5.
 	Threshold int         `json:"threshold,omitempty"`
 	Exclude   []Exclusion `json:"exclude,omitempty"`
 }
 
-// An Exclusion takes rules out of a policy, or targets out of rules.
+// An Exclusion removes rules from a policy, or targets from rules.
 type Exclusion struct {
 	// Rules are ids, such as 942100, and ranges of them, such as 942000-942999.
 	Rules []string `json:"rules,omitempty"`
 	// Tags name the rules that carry one of them, such as attack-sqli.
 	Tags []string `json:"tags,omitempty"`
-	// Targets are what the rules do not look at, such as ARGS:q. Without targets the rules are off.
+	// Targets are parts of requests that the rules ignore, such as ARGS:q. Without targets the rules are off.
 	Targets []string `json:"targets,omitempty"`
 }
 
@@ -149,8 +151,8 @@ func (p Policy) OrDefaults() Policy {
 	return p
 }
 
-// String returns the canonical text: no blanks, nothing that is the default, and everything sorted. Policies that
-// mean the same by that have the same text.
+// String returns the canonical text: no blanks, no default values, and everything sorted. So policies with the
+// same meaning have the same text.
 func (p Policy) String() string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -161,14 +163,14 @@ func (p Policy) String() string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// Digest returns a short name for a policy, 12 digits that depend on its canonical text alone. Metrics and audit
-// logs have it.
+// Digest returns a short name for a policy: 12 digits that depend only on its canonical text. Metrics and audit
+// logs use it.
 func (p Policy) Digest() string {
 	sum := sha256.Sum256([]byte(p.String()))
 	return hex.EncodeToString(sum[:6])
 }
 
-// canonical returns the policy without defaults, sorted.
+// canonical returns the policy without default values, sorted.
 func (p Policy) canonical() Policy {
 	if p.Engine == DefaultEngine {
 		p.Engine = ""
@@ -192,7 +194,7 @@ func (e Exclusion) compare(other Exclusion) int {
 	return cmp.Or(slices.Compare(e.Rules, other.Rules), slices.Compare(e.Tags, other.Tags), slices.Compare(e.Targets, other.Targets))
 }
 
-// sorted returns the texts sorted, each once, or nil for none.
+// sorted returns the texts sorted, each once, or nil if there are none.
 func sorted(texts []string) []string {
 	if len(texts) == 0 {
 		return nil
@@ -200,8 +202,8 @@ func sorted(texts []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(texts)))
 }
 
-// FirstRule and LastRule are the ids that exclusions may name: those of the rules that inspect requests. Beside them
-// are those that deny a body which cannot be read.
+// FirstRule and LastRule bound the ids that exclusions may name: those of the rules that inspect requests. The
+// ids of the rules that deny an unreadable body are allowed too.
 const (
 	FirstRule = 911000
 	LastRule  = 944999
@@ -215,7 +217,7 @@ func InPolicies(id int) bool {
 	return id == UnreadableBody || id == UnreadableMultipart || id >= FirstRule && id <= LastRule
 }
 
-// collections are the parts of requests that rules look at, and whether a target of each may have a key.
+// collections are the parts of requests that rules inspect, and whether a target of each may have a key.
 var collections = map[string]bool{
 	"ARGS": true, "ARGS_GET": true, "ARGS_POST": true,
 	"ARGS_NAMES": true, "ARGS_GET_NAMES": true, "ARGS_POST_NAMES": true,
@@ -231,12 +233,12 @@ var collections = map[string]bool{
 
 var (
 	tagSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9/_.-]{0,63}$`)
-	// keySyntax is that of parameters, cookies and headers as applications name them: user[name], ctl00$Main,
-	// json.items.0.id. A * at the end stands for anything.
+	// keySyntax matches names of parameters, cookies and headers as applications use them: user[name],
+	// ctl00$Main, json.items.0.id. A * at the end stands for anything.
 	keySyntax = regexp.MustCompile(`^[A-Za-z0-9_.$\[\]-]{1,128}\*?$`)
 )
 
-// check returns what is wrong with an exclusion, beginning with the name of a field.
+// check returns what is wrong with an exclusion. The text begins with the name of a field.
 func (e Exclusion) check() error {
 	if len(e.Rules) == 0 && len(e.Tags) == 0 {
 		return errors.New("rules: an exclusion names rules, or tags of rules")
@@ -304,8 +306,8 @@ func checkTag(text string) error {
 	return nil
 }
 
-// ParseTarget reads a target: a collection such as REQUEST_BODY, and after a colon a key, such as ARGS:q. A key that
-// ends in * stands for all that begin so.
+// ParseTarget reads a target: a collection such as REQUEST_BODY, and perhaps a colon and a key, such as ARGS:q.
+// A key that ends in * stands for all keys with that beginning.
 func ParseTarget(text string) (collection, key string, err error) {
 	collection, key, hasKey := strings.Cut(text, ":")
 	keyed, known := collections[collection]

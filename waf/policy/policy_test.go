@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Texts are read, and written in the one canonical form.
+// Parse reads texts, and String writes them in the one canonical form.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -30,7 +30,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// What is no policy is refused, with the field that is wrong.
+// Parse refuses a text that is not a policy, and names the wrong field.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	exclude := func(what string) string { return `{"exclude":[{` + what + `}]}` }
@@ -83,7 +83,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Check holds policies that were not parsed to the same rules, and to the length of the text.
+// Check applies the same rules to policies that were not parsed, and bounds the length of the text.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	if err := (Policy{}).Check(); err != nil {
@@ -112,7 +112,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The digest is that of the meaning, not of how it was written.
+// The digest depends on the meaning, not on the spelling.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	a := Policy{Engine: Detect, Exclude: []Exclusion{{Tags: []string{"y", "x"}}}}
@@ -135,8 +135,8 @@ func TestOrDefaults(t *testing.T) {
 	}
 }
 
-// Whatever was accepted is canonical after one round, and has no character that means something to the language of
-// the rules or to HAProxy.
+// Each accepted text is canonical after one round, and has no character with a meaning in the language of the
+// rules or to HAProxy.
 func FuzzParse(f *testing.F) {
 	f.Add(`{"engine":"block","paranoia":2,"threshold":7,"exclude":[{"rules":["942100","942000-942999"],"tags":["attack-sqli"],"targets":["ARGS:q","XML"]}]}`)
 	f.Add(`{"exclude":[{"rules":["942100"],"targets":["ARGS:user[name]*"]}]}`)

@@ -54,7 +54,7 @@ func Text(s string) Value { return Value{Kind: String, bytes: []byte(s)} }
 // Number returns a value that sets a variable to a number.
 func Number(n int64) Value { return Value{Kind: Int64, number: uint64(n)} }
 
-// Bytes returns what a string or binary value holds, in the memory of the frame, or nil.
+// Bytes returns the content of a string or binary value, in the memory of the frame, or nil.
 func (v Value) Bytes() []byte {
 	if v.Kind == String || v.Kind == Binary {
 		return v.bytes
@@ -62,7 +62,7 @@ func (v Value) Bytes() []byte {
 	return nil
 }
 
-// Text returns a copy of what a string or binary value holds; an address or a number as text; or "".
+// Text returns a copy of the content of a string or binary value, an address or a number as text, or "".
 func (v Value) Text() string {
 	switch v.Kind {
 	case String, Binary:
@@ -77,7 +77,7 @@ func (v Value) Text() string {
 	return ""
 }
 
-// Int returns a number, or 0 for what is none.
+// Int returns a number, or 0 if the value is not one.
 func (v Value) Int() int64 {
 	switch v.Kind {
 	case Int32:
@@ -94,18 +94,18 @@ type Argument struct {
 	Value Value
 }
 
-// A Message is one of those in a NOTIFY frame.
+// A Message is one of the messages in a NOTIFY frame.
 type Message struct {
 	Name []byte
 	Args []Argument
 }
 
-// maxMessages is how many messages a frame may have. HAProxy sends one for each that an event or group has.
+// maxMessages is how many messages a frame may have. HAProxy sends one for each message of an event or group.
 const maxMessages = 64
 
 var errShort = errors.New("the frame ends too early")
 
-// A decoder takes values off the front of a payload. After an error it returns nothing more.
+// A decoder reads values from the front of a payload. After an error it returns nothing more.
 type decoder struct {
 	rest []byte
 	err  error
@@ -196,7 +196,7 @@ func (d *decoder) pairs() map[string]Value {
 	return found
 }
 
-// messages reads those of a NOTIFY frame, into memory that may be used again.
+// messages reads the messages of a NOTIFY frame, into memory that may be reused.
 func (d *decoder) messages(into []Message) []Message {
 	into = into[:0]
 	for len(d.rest) > 0 {
@@ -225,10 +225,10 @@ type frame struct {
 	payload        []byte
 }
 
-// minFrame is the length of a frame with nothing in it.
+// minFrame is the length of an empty frame.
 const minFrame = 1 + 4 + 1 + 1
 
-// decodeFrame reads what follows the length of a frame.
+// decodeFrame reads a frame after its length.
 func decodeFrame(data []byte) (frame, error) {
 	d := decoder{rest: data}
 	f := frame{kind: d.byte()}
@@ -280,7 +280,8 @@ func appendValue(out []byte, v Value) []byte {
 	return append(out, byte(Null))
 }
 
-// A Variable is one to be set, in the scope txn. HAProxy puts the prefix of its configuration before the name.
+// A Variable is a variable to set, in the scope txn. HAProxy puts the prefix of its configuration before the
+// name.
 type Variable struct {
 	Name  string
 	Value Value

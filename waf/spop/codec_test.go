@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Numbers read back as they were written, at the edges of each length.
+// Numbers are read back as they were written, at the limits of each length.
 func TestVarint(t *testing.T) {
 	t.Parallel()
 	for _, n := range []uint64{0, 1, 239, 240, 2287, 2288, 264431, 264432, 33818863, 33818864, 1 << 40, math.MaxInt64, math.MaxUint64} {
@@ -116,7 +116,8 @@ func (p peer) frame() (frame, bool) {
 	return f, true
 }
 
-// A request is answered, a check of health gets its HELLO and the end, and frames are no longer than the smaller side takes.
+// A request is answered, a health check gets its HELLO and the end, and frames are no longer than the smaller
+// side accepts.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	p := dial(t)
@@ -151,7 +152,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A peer that breaks the protocol is told the reason, and loses its connection alone.
+// A peer that breaks the protocol gets the reason, and loses only its own connection.
 func TestBrokenFrames(t *testing.T) {
 	t.Parallel()
 	raw := func(kind, flags byte, payload ...byte) []byte {
@@ -193,7 +194,7 @@ func TestBrokenFrames(t *testing.T) {
 	}
 }
 
-// Whatever comes as a frame, nothing panics, and nothing is read beyond its end.
+// No frame makes the server panic or read beyond the frame's end.
 func FuzzFrame(f *testing.F) {
 	f.Add(notify("request", Variable{"policy", Text("{}")}, Variable{"src", Value{Kind: IPv4, bytes: []byte{127, 0, 0, 1}}}, Variable{"port", Number(80)})[4:])
 	f.Add(hello(16380)[4:])

@@ -1,11 +1,11 @@
 // Package spop is the agent's side of the Stream Processing Offload Protocol, version 2.0, in which HAProxy asks agents
 // about streams (doc/SPOE.txt of HAProxy): the codec of frames, and a server that answers them.
 //
-// What a peer sends is bounded before it is believed: the length of a frame before memory is taken for it, the
-// number of messages, and every length inside. A peer that stops in the middle of a frame or does not read its
-// answers is given up. Frames may be pipelined: a connection has several requests under way, and each is answered
-// when it is done. Answers on other connections (async) and fragments of frames are not offered: HAProxy 3.1 has
-// done away with both.
+// The server bounds what a peer sends before it acts on it: the length of a frame before it allocates memory
+// for it, the number of messages, and every length inside. It gives up a peer that stops in the middle of a
+// frame or does not read its answers. Frames may be pipelined: a connection may have several requests at a
+// time, and each is answered when it is done. Answers on other connections (async) and fragments of frames are
+// not supported: HAProxy 3.1 has removed both.
 //
 // Decisions:
 //   - The codec is our own. The library negasus/haproxy-spoe-go v1.0.7 works with a HAProxy that means well. Bytes
@@ -43,28 +43,29 @@ const (
 	statusFragmentation = 10
 )
 
-// Limits of what is waited for.
+// Time and size limits.
 const (
-	// helloTimeout is how long a new connection may say nothing.
+	// helloTimeout is how long a new connection may be silent.
 	helloTimeout = 10 * time.Second
-	// frameTimeout is how long a frame may take once it has begun, and a write.
+	// frameTimeout is how long a frame may take after its first byte, and how long a write may take.
 	frameTimeout = 5 * time.Second
-	// minFrameSize is the least that is agreed upon.
+	// minFrameSize is the smallest size that the server agrees upon.
 	minFrameSize = 256
 )
 
 // A Server answers the frames of HAProxy.
 type Server struct {
-	// Handle answers a request. It is called in a goroutine of its own. What it leaves unanswered is answered with
-	// nothing set.
+	// Handle answers a request. It is called in a goroutine of its own. If it does not answer, the server
+	// answers without variables.
 	Handle func(*Request)
 	// Refuse answers a request that comes while MaxRequests are under way. It must not wait.
 	Refuse func(*Request)
-	// MaxFrame is how long a frame may be, in bytes. HAProxy offers its tune.bufsize less 4, and the smaller counts.
+	// MaxFrame is how long a frame may be, in bytes. HAProxy offers its tune.bufsize minus 4; the smaller one
+	// counts.
 	MaxFrame int
-	// MaxRequests and MaxConnections limit what is under way at a time.
+	// MaxRequests and MaxConnections limit how many there are at a time.
 	MaxRequests, MaxConnections int
-	// Grace is how long requests may go on once the server is to end.
+	// Grace is how long requests may continue once the server has to end.
 	Grace time.Duration
 	Log   *slog.Logger
 
@@ -75,7 +76,7 @@ type Server struct {
 // Connections returns how many connections there are.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
 
-// Requests returns how many requests are under way.
+// Requests returns how many requests are in progress.
 func (s *Server) Requests() int { return int(s.requests.Load()) }
 
 // A Request is a NOTIFY frame.
@@ -88,7 +89,7 @@ type Request struct {
 	data           []byte
 }
 
-// Answer sends the answer, unless there was one, and reports whether it was this one.
+// Answer sends the answer, unless one was sent before, and reports whether it sent this one.
 func (r *Request) Answer(variables ...Variable) bool {
 	if !r.answered.CompareAndSwap(false, true) {
 		return false
@@ -97,11 +98,11 @@ func (r *Request) Answer(variables ...Variable) bool {
 	return true
 }
 
-// Serve accepts connections until ctx is done. It then lets requests end, tells each peer, and returns nil.
+// Serve accepts connections until ctx is done. It then waits for requests, tells each peer, and returns nil.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
-	defer listener.Close() // a connection may have come before that
+	defer listener.Close() // a connection may have arrived before that
 	var open sync.WaitGroup
 	defer open.Wait()
 	for {
@@ -133,7 +134,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// pause waits, and reports false when ctx is done.
+// pause waits, and returns false when ctx is done.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -150,7 +151,7 @@ type connection struct {
 	under sync.WaitGroup
 }
 
-// write sends a frame. Where that fails, the connection is of no more use.
+// write sends a frame. After a failure the connection is useless.
 func (c *connection) write(frame []byte) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -162,7 +163,7 @@ func (c *connection) write(frame []byte) {
 	}
 }
 
-// A disconnect is why a connection is ended.
+// A disconnect is the reason why a connection is ended.
 type disconnect struct {
 	status uint32
 	text   string
@@ -203,7 +204,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn) {
 	c.write(endFrame(out))
 }
 
-// read answers frames, and returns why there are no more.
+// read answers frames, and returns the reason when there are no more.
 func (s *Server) read(ctx context.Context, c *connection) error {
 	in := bufio.NewReaderSize(c.conn, 4096)
 	if err := c.conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
@@ -226,7 +227,7 @@ func (s *Server) read(ctx context.Context, c *connection) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			break // the deadline that was taken away was that of the end
+			break // the removed deadline was that of the end
 		}
 		data, err := s.frame(c, in, size)
 		if err != nil {
@@ -274,8 +275,8 @@ func (s *Server) buffer(n int) []byte {
 
 func (s *Server) release(data []byte) { s.buffers.Put(&data) }
 
-// hello answers the first frame. It returns the size of frames agreed upon, and whether the peer only looked whether
-// the agent is there.
+// hello answers the first frame. It returns the agreed size of frames, and whether the peer only checks the
+// agent's health.
 func (s *Server) hello(c *connection, data []byte) (size int, check bool, err error) {
 	f, err := decodeFrame(data)
 	if err != nil || f.kind != typeHAProxyHello || f.flags&flagFin == 0 {
@@ -305,7 +306,7 @@ func (s *Server) hello(c *connection, data []byte) (size int, check bool, err er
 	return size, said["healthcheck"].Kind == Bool && said["healthcheck"].number == 1, nil
 }
 
-// speaks2 reports whether a list of versions has one that is 2.
+// speaks2 reports whether a list of versions has a version 2.
 func speaks2(versions string) bool {
 	for version := range strings.SplitSeq(versions, ",") {
 		if v := strings.TrimSpace(version); v == "2" || strings.HasPrefix(v, "2.") {
@@ -315,7 +316,7 @@ func speaks2(versions string) bool {
 	return false
 }
 
-// take answers a frame, or has it answered. The memory of the frame is its own to give back.
+// take answers a frame, or starts a goroutine that does. It releases the memory of the frame.
 func (s *Server) take(c *connection, data []byte) error {
 	f, err := decodeFrame(data)
 	switch {
@@ -327,7 +328,7 @@ func (s *Server) take(c *connection, data []byte) error {
 		return ending(statusInvalid, "a second HELLO")
 	case f.kind != typeNotify && f.kind != 0:
 		s.release(data)
-		return nil // as SPOE.txt 3.2 has it: unknown frames are skipped
+		return nil // according to SPOE.txt 3.2, unknown frames are skipped
 	case f.flags&flagFin == 0 || f.kind == 0:
 		return ending(statusFragmentation, "fragments are not supported")
 	case f.flags&flagAbort != 0:
@@ -347,7 +348,7 @@ func (s *Server) take(c *connection, data []byte) error {
 	return nil
 }
 
-// end has a request answered.
+// end calls the handler of a request, and answers the request if the handler did not.
 func (s *Server) end(r *Request, by func(*Request)) {
 	defer s.requests.Add(-1)
 	by(r)

@@ -1,11 +1,11 @@
-// Package browsertest runs a headless Chromium for tests. A test that has a page of it fails for what the page
-// complains of: errors on its console, scripts that throw, and what its Content-Security-Policy refuses.
+// Package browsertest runs a headless Chromium for tests. A test that opens a page fails if the page complains:
+// errors on its console, scripts that throw, and violations of its Content-Security-Policy.
 //
-// `make test` installs Debian's package chromium, and puts axe-core, which finds what people with a screen reader
-// or weak eyes cannot use, into build/axe. AXE_CORE names another file. A test fails where either is missing.
+// `make test` installs Debian's package chromium. It puts axe-core, which finds obstacles for people with a
+// screen reader or weak eyes, into build/axe. AXE_CORE names another file. A test fails if either is missing.
 //
-// The browser reaches loopback only, as far as tests lead it: what a browser does by itself in the background is
-// turned off. It ends with the test that started it.
+// The browser reaches loopback only: its own background requests are turned off. It ends with the test that
+// started it.
 package browsertest
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Patience is how long a test waits for what a page is to show. Machines that run tests are busy.
+// Patience is how long a test waits for the content of a page. Machines that run tests are busy.
 const Patience = time.Minute
 
 // Browser is a Chromium.
@@ -62,7 +62,7 @@ func Start(tb testing.TB) *Browser {
 	return &Browser{ctx}
 }
 
-// Options say how a page is looked at.
+// Options say how a viewer sees a page.
 type Options struct {
 	Dark          bool // the viewer likes dark pages
 	WithoutScript bool // the viewer allows no JavaScript
@@ -76,10 +76,10 @@ type Page struct {
 
 	mu       sync.Mutex
 	errors   []string
-	expected []string // parts of errors that are no fault
+	expected []string // parts of expected errors
 }
 
-// Page opens a window, which is closed at the end of the test. What it complains of fails the test then.
+// Page opens a window, which is closed at the end of the test. The test fails then if the page has complained.
 func (b *Browser) Page(tb testing.TB, o Options) *Page {
 	tb.Helper()
 	ctx, end := b.window(tb)
@@ -98,7 +98,7 @@ func (b *Browser) Page(tb testing.TB, o Options) *Page {
 	return p
 }
 
-// Look has the viewer like other colours, or another size. The page that is shown stays.
+// Look changes the viewer's colours or size. The page stays.
 func (p *Page) Look(o Options) {
 	p.t.Helper()
 	scheme := "light"
@@ -111,8 +111,8 @@ func (p *Page) Look(o Options) {
 	p.run("look", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.EmulateViewport(int64(o.Width), int64(o.Height)))
 }
 
-// window opens a window with a profile of its own. chromedp asks for none, and a headless Chromium makes a page
-// of another profile only in one.
+// window opens a window with a profile of its own. chromedp cannot ask for one, and a headless Chromium makes a
+// page of another profile only in a new window.
 func (b *Browser) window(tb testing.TB) (context.Context, func()) {
 	tb.Helper()
 	browser, cancel := context.WithTimeout(cdp.WithExecutor(b.ctx, chromedp.FromContext(b.ctx).Browser), 2*Patience)
@@ -134,7 +134,7 @@ func (b *Browser) window(tb testing.TB) (context.Context, func()) {
 	}
 }
 
-// hear takes down what a page complains of.
+// hear records the complaints of a page.
 func (p *Page) hear(event any) {
 	switch e := event.(type) {
 	case *runtime.EventConsoleAPICalled:
@@ -165,14 +165,14 @@ func (p *Page) complain(text string) {
 	p.errors = append(p.errors, text)
 }
 
-// Expect says what the page may complain of: texts that hold a part. It is said before.
+// Expect lists parts of complaints that are expected. Call it before they occur.
 func (p *Page) Expect(part string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expected = append(p.expected, part)
 }
 
-// Complaints returns what the page has complained of so far, and forgets it.
+// Complaints returns the complaints of the page so far, and forgets them.
 func (p *Page) Complaints() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +185,7 @@ func (p *Page) run(what string, actions ...chromedp.Action) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, 2*Patience)
 	defer cancel()
-	// The first run of a context starts what it is about, which must outlive the bound of this call.
+	// The first run of a context starts the browser or page, which must outlive this call.
 	if chromedp.FromContext(p.ctx).Target == nil {
 		ctx = p.ctx
 	}
@@ -200,7 +200,7 @@ func (p *Page) Open(url string) {
 	p.run("open "+url, chromedp.Navigate(url))
 }
 
-// Is evaluates a script on the page, and reports whether it gives true.
+// Is evaluates a script on the page, and reports whether its result is true.
 func (p *Page) Is(script string) bool {
 	p.t.Helper()
 	var is bool
@@ -208,17 +208,17 @@ func (p *Page) Is(script string) bool {
 	return is
 }
 
-// Eval evaluates a script on the page; a promise is waited for. A page that leaves for another one in the middle
-// of that takes the answer along: then the other one is asked.
+// Eval evaluates a script on the page, and waits for a promise. If the page is left for another one meanwhile,
+// the answer is lost, and Eval asks the new page.
 func (p *Page) Eval(script string, into any) {
 	p.t.Helper()
 	p.act("evaluate "+script[:min(len(script), 100)], chromedp.Evaluate(script, into, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
 }
 
-// pace is how long is waited before a page is asked again.
+// pace is the time between two evaluations on a page.
 const pace = 20 * time.Millisecond
 
-// Wait waits until a script gives true, on whichever page there is then.
+// Wait waits until a script returns true, on whichever page is open then.
 func (p *Page) Wait(script string) {
 	p.t.Helper()
 	for end := time.Now().Add(Patience); !p.Is(script); {
@@ -229,13 +229,13 @@ func (p *Page) Wait(script string) {
 	}
 }
 
-// WaitText waits until what a selector names holds a text.
+// WaitText waits until the element of a selector contains a text.
 func (p *Page) WaitText(selector, text string) {
 	p.t.Helper()
 	p.Wait(fmt.Sprintf("(document.querySelector(%s)?.textContent ?? '').includes(%s)", quoted(selector), quoted(text)))
 }
 
-// Text is that of the first element that a selector names, as it is written and not as it is styled; "" if there is none.
+// Text returns the text of the first element of a selector, unstyled; "" if there is none.
 func (p *Page) Text(selector string) string {
 	p.t.Helper()
 	var text string
@@ -243,13 +243,13 @@ func (p *Page) Text(selector string) string {
 	return text
 }
 
-// Click clicks on the first element that a selector names.
+// Click clicks on the first element of a selector.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	p.act("click "+selector, chromedp.Click(selector, chromedp.ByQuery))
 }
 
-// Type types into the first element that a selector names. What ends in "\r" may lead to another page.
+// Type types into the first element of a selector. A text that ends in "\r" may lead to another page.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()
 	p.act("type into "+selector, chromedp.Focus(selector, chromedp.ByQuery))
@@ -260,7 +260,8 @@ func (p *Page) Type(selector, text string) {
 	}
 }
 
-// act acts on the page, anew if that leaves for another one or replaces an element at the same time.
+// act acts on the page. It acts again if the page is left for another one, or replaces an element, at the same
+// time.
 func (p *Page) act(what string, action chromedp.Action) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, 2*Patience)
@@ -277,15 +278,15 @@ func (p *Page) act(what string, action chromedp.Action) {
 	}
 }
 
-// left reports whether an error says that the page was left for another one before it could answer. Chromium has
-// several words for that, by what it was about to do.
+// left reports whether an error says that the page was left for another one before it could answer. Chromium
+// has several texts for that.
 func left(err error) bool {
 	return slices.ContainsFunc([]string{
 		"Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context with specified id", "Cannot find default execution context", "uniqueContextId not found", "Promise was collected",
 	}, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
-// replaced reports whether an error says that an element was taken out of the page.
+// replaced reports whether an error says that an element was removed from the page.
 func replaced(err error) bool { return strings.Contains(err.Error(), "node") }
 
 func quoted(text string) string {
@@ -310,11 +311,12 @@ type Violation struct {
 	Nodes []struct{ HTML, FailureSummary string }
 }
 
-// Accessible fails the test for each rule of WCAG 2.2, levels A and AA, and of good practice, that the page breaks.
+// Accessible fails the test for each rule of WCAG 2.2, levels A and AA, and of good practice, that the page
+// breaks.
 func (p *Page) Accessible() {
 	p.t.Helper()
 	var found struct{ Violations []Violation }
-	// What is looked at stays as it was loaded: scripts of its own do not begin now.
+	// The page is checked as it was loaded: its own scripts do not start now.
 	p.run("allow scripts", emulation.SetScriptExecutionDisabled(false))
 	if !p.Is("'axe' in window") { // it takes longer to load than to run
 		p.run("load axe-core", chromedp.Evaluate(axe(p.t)+";true", nil))

@@ -11,7 +11,7 @@ import (
 
 const wrong = `<!doctype html><html><head><title>wrong</title></head><body><p id="a">a</p><img src="/x.png"><script>document.getElementById("a").textContent = "b"</script></body></html>`
 
-// What is to fail tests is found on a page that does all of it.
+// Everything that should fail a test is found on a page that does all of it.
 func TestComplaints(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +70,7 @@ type recording struct {
 
 func (r *recording) Errorf(format string, args ...any) { r.text += fmt.Sprintf(format, args...) }
 
-// A page that is left for another one while it is asked takes no answer along: who waits asks the next one.
+// If a page is left for another one while it is asked, the caller gets the answer of the next one.
 func TestPagesThatAreLeft(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,14 +23,13 @@ import (
 
 const servicePath = "/v3/services/haproxy"
 
-// api is one life of the API's process: what it holds in memory between its start
-// and its end, and nothing that is on disk.
+// api is one life of the API's process: the memory between its start and its end, without the disk.
 type api struct {
 	version API
 	haproxy *haproxy
 	paths   Dirs
 	users   atomic.Pointer[map[string]string] // passwords
-	told    Options                           // the versions that it tells, where they are not its own
+	told    Options                           // the versions that it reports, if not its own
 	run     func()                            // begins to watch and to reload
 	died    func()                            // ends this life
 
@@ -45,7 +44,7 @@ type api struct {
 	cancel context.CancelFunc
 }
 
-// newAPI starts a life: it believes the file on disk.
+// newAPI starts a life with the file on disk.
 func newAPI(o Options, h *haproxy, paths Dirs) (*api, error) {
 	text, err := os.ReadFile(paths.config)
 	if err != nil {
@@ -93,8 +92,8 @@ func (a *api) currentVersion() int64 {
 	return a.memory.version()
 }
 
-// ServeHTTP serves a request: the version on every answer, then who asks, then
-// what for. 3.2 looks at the path before it looks at the password.
+// ServeHTTP serves a request: it sets the version on every answer, then checks the password, then the path. 3.2
+// checks the path before the password.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = &versioned{ResponseWriter: w, version: a.currentVersion}
 	h, pattern := a.mux.Handler(r)
@@ -135,7 +134,7 @@ func (a *api) authorized(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// versioned puts the version in memory on an answer when it is written.
+// versioned puts the version in memory on an answer when the answer is written.
 type versioned struct {
 	http.ResponseWriter
 	version func() int64
@@ -192,7 +191,7 @@ func (a *api) getInfo(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// getHealth never knows anything, as without status_cmd.
+// getHealth always answers "unknown", as without status_cmd.
 func (a *api) getHealth(w http.ResponseWriter, _ *http.Request) error {
 	writeBody(w, http.StatusOK, map[string]any{"haproxy": "unknown"})
 	return nil
@@ -220,7 +219,7 @@ func store(ctx context.Context, path string, content []byte) error {
 	return writeFile(path, content)
 }
 
-// failure is an error together with the status that the API gives it.
+// failure is an error with the status that the API gives it.
 type failure struct {
 	status  int
 	code    int // 0: as status
@@ -242,7 +241,7 @@ func (a *api) schemaFailure(code int, text32, text34 string) *failure {
 	return &failure{status: http.StatusUnprocessableEntity, code: code, message: text32}
 }
 
-// unprocessable is a body with a value that is none: 422, with a code of its own in 3.2.
+// unprocessable is the error for a body with an invalid value: 422, with a code of its own in 3.2.
 func (a *api) unprocessable(code int, text string) *failure {
 	if a.version == V34 {
 		code = 0
@@ -269,7 +268,7 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 
 func (h handler) serve(w http.ResponseWriter, r *http.Request) {
 	if err := h(w, r); err != nil {
-		// What is no failure is the API's own, 500.
+		// Any other error is the API's own, 500.
 		var f *failure
 		if !errors.As(err, &f) {
 			f = failf(http.StatusInternalServerError, "%s", err)
@@ -282,14 +281,13 @@ func (h handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// flag reads a boolean of the query, as lax as the API: what it does not know
-// is false.
+// flag reads a boolean of the query, as leniently as the API: unknown words are false.
 func flag(r *http.Request, name string) bool {
 	v, _ := strconv.ParseBool(r.URL.Query().Get(name))
 	return v
 }
 
-// queryVersion reads the version of the query, 0 where there is none.
+// queryVersion reads the version in the query, 0 if there is none.
 func (a *api) queryVersion(r *http.Request) (int64, error) {
 	text := r.URL.Query().Get("version")
 	if text == "" {
@@ -311,13 +309,12 @@ func (a *api) readJSON(r *http.Request, into any) error {
 	return nil
 }
 
-// Request is one request that came in.
+// Request is a request that the instance received.
 type Request struct {
 	Method string
 	Path   string
 	Query  string
-	// Status of the answer; 0 while there is none, and for ever where the
-	// connection was cut.
+	// Status of the answer; 0 as long as there is none, and forever if the connection was cut.
 	Status int
 }
 
@@ -326,7 +323,7 @@ type requestLog struct {
 	list []Request
 }
 
-// begin records a request and returns what completes the record.
+// begin records a request and returns a function that completes the record.
 func (l *requestLog) begin(r *http.Request) func(status int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,7 +342,7 @@ func (l *requestLog) all() []Request {
 	return slices.Clone(l.list)
 }
 
-// observed records each request and has it meet the failure that waits for it.
+// observed records each request and applies the fault that waits for it.
 func (i *Instance) observed(a life) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &recorded{ResponseWriter: w, done: i.requests.begin(r)}
@@ -358,7 +355,7 @@ func (i *Instance) observed(a life) http.Handler {
 	})
 }
 
-// recorded notes the status of an answer.
+// recorded records the status of an answer.
 type recorded struct {
 	http.ResponseWriter
 	done func(status int)
@@ -369,7 +366,7 @@ func (r *recorded) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// readUpload returns the file of a form. Of its name only the last element counts.
+// readUpload returns the file of a form. Only the last element of its name counts.
 func (a *api) readUpload(r *http.Request) (name string, content []byte, err error) {
 	kind := r.Header.Get("Content-Type")
 	if !strings.HasPrefix(kind, "multipart/form-data") {

@@ -31,7 +31,7 @@ func (a *api) getRaw(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if version != 0 {
-		// The API is run without backups, so no older file is ever there.
+		// The API runs without backups, so there is never an older file.
 		return failf(http.StatusNotFound, "missing object: backup file for version %d does not exist", version)
 	}
 	if id := r.URL.Query().Get("transaction_id"); id != "" {
@@ -83,7 +83,7 @@ func (a *api) acceptRaw(w http.ResponseWriter, r *http.Request) error {
 	if err := a.replaceConfig(r.Context(), text, version, flag(r, "skip_version")); err != nil {
 		return err
 	}
-	// The new file is loaded, or not, as the request says.
+	// Whether the new file is loaded depends on the request.
 	switch {
 	case flag(r, "skip_reload"):
 		if err := (runtimeAPI{a}).runtimeActions(r.Context(), r.Header.Get("X-Runtime-Actions")); err != nil {
@@ -120,8 +120,7 @@ func (a *api) readConfig(r *http.Request) (string, error) {
 	return string(body), nil
 }
 
-// onlyValidate checks the text as it was given, not in normal form, and leaves
-// no trace.
+// onlyValidate checks the text as it was sent, not in normal form, and leaves no trace.
 func (a *api) onlyValidate(ctx context.Context, text string) error {
 	tmp, err := os.CreateTemp("", "onlyvalidate")
 	if err != nil {
@@ -135,8 +134,7 @@ func (a *api) onlyValidate(ctx context.Context, text string) error {
 	return a.haproxy.check(ctx, tmp.Name(), "")
 }
 
-// replaceConfig commits a whole text. With skipVersion the version is the one in
-// the text, else 1.
+// replaceConfig commits a whole text. With skipVersion the version is the one in the text, else 1.
 func (a *api) replaceConfig(ctx context.Context, text string, version int64, skipVersion bool) error {
 	if !skipVersion {
 		if version == 0 {
@@ -161,7 +159,7 @@ func (a *api) replaceConfig(ctx context.Context, text string, version int64, ski
 	return a.commit(ctx, id, doc, skipVersion)
 }
 
-// check runs haproxy -c on a file and puts what it says into the API's words.
+// check runs haproxy -c on a file and puts its output into the API's words.
 func (h *haproxy) check(ctx context.Context, file, heading string) error {
 	// A client that leaves does not end what it began.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), h.binary, "-W", "-f", file, "-c")
@@ -174,8 +172,8 @@ func (h *haproxy) check(ctx context.Context, file, heading string) error {
 	return nil
 }
 
-// alerts keeps the alerts of HAProxy's output, one a line, and drops the rest:
-// warnings never reach the API's clients.
+// alerts keeps the alerts of HAProxy's output, one a line, and drops the rest: the API never passes on
+// warnings.
 func alerts(output string) string {
 	var lines []string
 	for line := range strings.Lines(output) {
@@ -203,7 +201,7 @@ func (a *api) transactionFile(folder, id string) string {
 	return filepath.Join(a.paths.Transactions, folder, filepath.Base(a.paths.config)+"."+id)
 }
 
-// setAside keeps a copy of what could not be committed, for ever.
+// setAside keeps a copy of a configuration that could not be committed, forever.
 func (a *api) setAside(folder, id string) {
 	if err := os.MkdirAll(filepath.Join(a.paths.Transactions, folder), 0o755); err == nil {
 		_ = os.Rename(a.transactionFile("", id), a.transactionFile(folder, id))
@@ -215,14 +213,13 @@ func (a *api) versionMismatch(given int64) error {
 		a.currentVersion(), given)
 }
 
-// commit makes a document the configuration: it is written, validated as it will
-// be on disk, and only then put there and into memory. With anyVersion its version
-// stays as it is and no other is looked at.
+// commit makes a document the configuration. It writes the document, validates it as it will be on disk, and
+// only then puts it there and into memory. With anyVersion it neither changes nor checks versions.
 func (a *api) commit(ctx context.Context, id string, doc document, anyVersion bool) error {
 	a.commits.Lock()
 	defer a.commits.Unlock()
 	began := time.Now()
-	// Asking for the version gives one to a text that has none.
+	// Reading the version gives one to a text that has none.
 	if version, current := doc.version(), a.currentVersion(); !anyVersion && version != current {
 		a.setAside("outdated", id)
 		return failf(http.StatusConflict, "version mismatch: version mismatch, transaction version: %d, configured version: %d",
@@ -251,8 +248,8 @@ func (a *api) commit(ctx context.Context, id string, doc document, anyVersion bo
 	return nil
 }
 
-// validate runs HAProxy on the text as it will be, in the folder of transactions:
-// its line numbers are those of the normal form.
+// validate runs HAProxy on the text in its final form, in the folder of transactions: its line numbers are
+// those of the normal form.
 func (a *api) validate(ctx context.Context, id string, doc document) error {
 	text, err := doc.render()
 	if err != nil {
@@ -265,8 +262,7 @@ func (a *api) validate(ctx context.Context, id string, doc document) error {
 	return a.haproxy.check(ctx, file, fmt.Sprintf("err transactionId=%s \n", id))
 }
 
-// edit changes a copy of the memory and commits it, as each structured change
-// does that names no transaction.
+// edit changes a copy of the memory and commits it, as each structured change without a transaction does.
 func (a *api) edit(ctx context.Context, version int64, change func(document) error) error {
 	if version == 0 {
 		return errNoVersion
@@ -293,17 +289,15 @@ func (a *api) copyOfMemory() (document, error) {
 	return parseDocument(a.memory.body())
 }
 
-// MeasuredCost is what a commit of a configuration with so many backends takes, of three
-// checked servers each, be it a whole post or one structured change: measured with v3.2.5
-// before HAProxy 3.2, with 34 ms for 100 backends, 128 ms for 1,000 and 1.1 s for 10,000.
-// v3.4.2 takes the same within a tenth.
+// MeasuredCost is how long a commit of a configuration with so many backends takes, of three checked servers
+// each, for a whole post as for one structured change. It was measured with v3.2.5 and HAProxy 3.2: 34 ms for
+// 100 backends, 128 ms for 1,000 and 1.1 s for 10,000. v3.4.2 takes the same within a tenth.
 func MeasuredCost(backends int) time.Duration {
 	return 20*time.Millisecond + time.Duration(backends)*108*time.Microsecond
 }
 
-// costs has a commit that began at a time take as long as it would with the real API, while
-// no other commit can begin, as there. It takes no longer where the double itself took that
-// long.
+// costs makes a commit take as long as it would with the real API, counted from its begin. As there, no other
+// commit can begin meanwhile. It adds nothing if the double itself took that long.
 func (a *api) costs(ctx context.Context, began time.Time, text string) {
 	if a.told.Cost == nil {
 		return
@@ -318,9 +312,8 @@ func (a *api) costs(ctx context.Context, began time.Time, text string) {
 	}
 }
 
-// watch notices when somebody else edits the configuration file: then its text is
-// read into memory, its version goes up, and it is written back in normal form.
-// Nothing is reloaded.
+// watch notices when somebody else edits the configuration file. Then it reads the text into memory, increments
+// its version, and writes it back in normal form. It reloads nothing.
 func (a *api) watch(ctx context.Context) (func(), error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -352,10 +345,9 @@ func (a *api) watch(ctx context.Context) (func(), error) {
 	}, nil
 }
 
-// adoptEdit takes over a file whose hash is not its own. The API itself writes
-// files whose hash is right, so its own writes are left alone; a file without a
-// hash, such as a restored first one, counts as edited. Users that are in the file are
-// read again, and without any the API dies.
+// adoptEdit reads a file whose hash is wrong. The API writes files with the right hash, so its own writes do
+// not count as edits. A file without a hash, such as a restored first one, does. It also reads the users in the
+// file again, and without any the API dies.
 func (a *api) adoptEdit(ctx context.Context) {
 	a.commits.Lock()
 	defer a.commits.Unlock()

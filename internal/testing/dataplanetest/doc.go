@@ -1,37 +1,31 @@
-// Package dataplanetest is a Dataplane API v3 for tests and demonstrations, in
-// front of a real HAProxy. [Start] makes an instance for a test, [New] one without.
+// Package dataplanetest is a Dataplane API v3 for tests and demonstrations, in front of a real HAProxy. [Start]
+// makes an instance for a test, [New] one without a test.
 //
-// Of the API only the outside is made up. The configuration is taken apart and put
-// together by the API's own library, so that its normal form and what it loses
-// without a word are the real ones; haproxy -c decides what is valid; and a real
-// HAProxy in master-worker mode loads it, answers for its servers, maps and
-// certificates, and restarts from what is on disk. What the memory of the API, the
-// disk and the worker hold are three things here, as they are there.
+// Only the outside of the API is imitated. The API's own library parses and writes the configuration, so its
+// normal form and its silent losses are the real ones. haproxy -c decides what is valid. A real HAProxy in
+// master-worker mode loads the configuration, answers for its servers, maps and certificates, and restarts from
+// the disk. As with the real API, the memory of the API, the disk and the worker may hold three different
+// things.
 //
-// [Instance.Inject] makes requests fail in the ways in which they do fail;
-// [Instance.Restart], [Instance.StopAPI], [Instance.KillHAProxy] and their like end
-// one of the two processes and begin it again; [Instance.EditConfig] and
-// [Instance.ReloadHAProxy] are the hand of a person; [Instance.Requests] tells what was
-// asked. Processes end with [Instance.Close], and with the process that started
-// them if that is killed.
+// [Instance.Inject] makes requests fail in the ways in which they really fail. [Instance.Restart],
+// [Instance.StopAPI], [Instance.KillHAProxy] and similar methods end one of the two processes and start it
+// again. [Instance.EditConfig] and [Instance.ReloadHAProxy] do what a person might do. [Instance.Requests]
+// returns the requests. Processes end with [Instance.Close], and with the process that started them if that is
+// killed.
 //
 // # What it was compared with
 //
-// The contract suite of the package dataplane passes on the double before HAProxy
-// 2.6.12 and 3.0.11, and on real APIs: v3.2.5, which is what [V32] stands for, before
-// HAProxy 3.0.11 and 3.2.0; v3.4.2, which is what [V34] stands for, before HAProxy 3.2.0;
-// and v3.3.0, which answers like v3.2.5, before 3.0.11. It also runs where a real
-// one is named by the variable DATAPLANEAPI or is on PATH, with HAPROXY naming a
-// HAProxy that it takes. [Options] with a Program have a real one run in the place of
-// the double, behind a proxy that keeps the record of requests and cuts, delays or
-// answers them as Inject says. Tests of the pusher, and stories with the programs, also passed
-// with v3.2.5 and v3.4.2 in the place of the double: rollouts, endpoints, certificates,
-// pins, restarts, lost replies.
+// The contract suite of the package dataplane passes on the double in front of HAProxy 2.6.12 and 3.0.11, and
+// on real APIs: v3.2.5, for which [V32] stands, with HAProxy 3.0.11 and 3.2.0; v3.4.2, for which [V34] stands,
+// with HAProxy 3.2.0; and v3.3.0, which answers like v3.2.5, with 3.0.11. It also runs with a real API if the
+// variable DATAPLANEAPI names one or one is on PATH; HAPROXY then names a HAProxy that it accepts. [Options]
+// with a Program run a real API in place of the double, behind a proxy that records requests and cuts, delays
+// or answers them as Inject says. Tests of the pusher, and stories with the programs, also passed with v3.2.5
+// and v3.4.2 in place of the double: rollouts, endpoints, certificates, pins, restarts, lost replies.
 //
-// From 3.4 on schema errors are 400, paths are unknown only to those who are known,
-// servers have weights and take addresses at run time, entries of certificate lists
-// with names are added, a deleted certificate is taken from the worker if that is
-// possible, and what could hold another command of HAProxy's is refused.
+// From 3.4 on schema errors are 400, the API checks the password before the path, servers have weights and take
+// addresses at run time, entries of certificate lists with names are added, a deleted certificate is removed
+// from the worker if possible, and entries that could hold another command of HAProxy are refused.
 //
 // # What is known to differ
 //

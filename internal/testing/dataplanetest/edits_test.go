@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// A label can be copied: what is loaded past the API keeps the node of what was there.
+// A label can be copied: a text that is loaded past the API keeps the node of the former one.
 func TestConfigurationEditedAndLoadedByHand(t *testing.T) {
 	t.Parallel()
 	for name, load := range map[string]func(*dataplanetest.Instance) error{
@@ -79,8 +79,8 @@ func TestFoldersOfOtherPackagings(t *testing.T) {
 	}
 }
 
-// With users in haproxy.cfg the first whole text takes them away. The API goes on until
-// it has to read them again.
+// If the users are in haproxy.cfg, the first whole text removes them. The API continues until it has to read
+// them again.
 func TestUsersInTheConfigurationVanish(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(*testing.T, *dataplanetest.Instance){

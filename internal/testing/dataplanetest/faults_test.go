@@ -64,7 +64,7 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-// Each failure of a post: what the client is told, and what became of the post.
+// For each failure of a post: what the client is told, and what happened to the post.
 func TestFaultsOfAPost(t *testing.T) {
 	tests := []struct {
 		name      string

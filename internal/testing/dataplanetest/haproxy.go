@@ -20,15 +20,15 @@ import (
 	"github.com/hapsnap/hapsnap/internal/child"
 )
 
-// startupLimit and stopLimit bound how long HAProxy may take to come up or go, on a
-// machine that is busy with other tests.
+// startupLimit and stopLimit bound how long HAProxy may take to start or stop, on a machine that is busy with
+// other tests.
 const (
 	startupLimit = time.Minute
 	stopLimit    = 3 * time.Second
 	pollInterval = 2 * time.Millisecond
 )
 
-// haproxy is one HAProxy in master-worker mode: what a container would run.
+// haproxy is one HAProxy in master-worker mode, as a container runs it.
 type haproxy struct {
 	binary string
 	minor  int // 206 for 2.6
@@ -46,7 +46,7 @@ type haproxy struct {
 	late      lateAddresses
 }
 
-// findHAProxy resolves the binary; /usr/sbin is not on everybody's PATH.
+// findHAProxy resolves the binary, since /usr/sbin is not on everybody's PATH.
 func findHAProxy(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil && !strings.Contains(name, "/") {
@@ -105,9 +105,8 @@ func (h *haproxy) start() error {
 	}
 }
 
-// launch starts the master so that it cannot outlive this process: it gets
-// SIGKILL with the thread that forked it, hence that thread is held until the
-// master has gone. Workers leave by themselves when their master is gone.
+// launch starts the master so that it cannot outlive this process: it gets SIGKILL with the thread that forked
+// it, so that thread is held until the master is gone. Workers end by themselves when their master is gone.
 func (h *haproxy) launch() error {
 	log, err := os.OpenFile(h.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -141,10 +140,10 @@ func (h *haproxy) masterPID() int {
 	return h.master.Pid
 }
 
-// stop ends HAProxy as a container runtime does: first asking, then not.
+// stop ends HAProxy as a container runtime does: first with SIGTERM, then by force.
 func (h *haproxy) stop() { h.end(syscall.SIGTERM) }
 
-// kill ends it at once, workers and all.
+// kill ends HAProxy at once, with all workers.
 func (h *haproxy) kill() { h.end(syscall.SIGKILL) }
 
 func (h *haproxy) end(first syscall.Signal) {
@@ -161,8 +160,7 @@ func (h *haproxy) end(first syscall.Signal) {
 		case <-time.After(stopLimit):
 		}
 	}
-	// Workers of earlier reloads may linger in the group for as long as a client
-	// holds a connection.
+	// Workers of earlier reloads may stay in the group for as long as a client holds a connection.
 	_ = syscall.Kill(group, syscall.SIGKILL)
 	<-h.exited
 	h.master = nil
@@ -192,9 +190,8 @@ func (h *haproxy) reload() (startupLog string, err error) {
 
 var errReloadFailed = errors.New("failed to reload configuration")
 
-// reloadAndWatch is for HAProxy before 2.7, where "reload" answers before
-// anything has happened: the count of reloads says when it is over, and the count
-// of failures how it ended.
+// reloadAndWatch is for HAProxy before 2.7, where "reload" answers before anything has happened. The count of
+// reloads shows when it is over, and the count of failures how it ended.
 func (h *haproxy) reloadAndWatch() (string, error) {
 	from := h.logSize()
 	before, _, err := h.reloadCounts()
@@ -220,7 +217,7 @@ func (h *haproxy) reloadAndWatch() (string, error) {
 	}
 }
 
-// poll asks until the answer is yes or the time is over.
+// poll calls a function until it returns true or the time is over.
 func poll(limit time.Duration, done func() bool) bool {
 	deadline := time.Now().Add(limit)
 	for !done() {
@@ -234,8 +231,8 @@ func poll(limit time.Duration, done func() bool) bool {
 
 var masterLine = regexp.MustCompile(`(?m)^\d+\s+master\s+(\d+) \[failed: (\d+)\]`)
 
-// reloadCounts returns the reloads since the master started, and how many of the
-// latest failed in a row.
+// reloadCounts returns the number of reloads since the master started, and how many of the latest failed in a
+// row.
 func (h *haproxy) reloadCounts() (reloads, failed int, err error) {
 	out, err := h.ask("show proc")
 	if err != nil {
@@ -270,15 +267,15 @@ func (h *haproxy) logSince(offset int64) string {
 // port takes two seconds, and more where HAProxy has to wait for its turn.
 const socketLimit = time.Minute
 
-// firstLimit bounds an exchange with a HAProxy that starts: 3.4 never answers one that
-// comes before its worker is ready.
+// firstLimit bounds an exchange with a HAProxy that starts: 3.4 never answers a command that arrives before its
+// worker is ready.
 const firstLimit = time.Second
 
-// giveUp is how long the real API waits for an answer that does not come.
+// giveUp is how long the real API waits for an answer.
 const giveUp = 10 * time.Second
 
-// reexecLimit is how long a master that refuses connections is taken for one that
-// reloads itself. A process that has ended is not waited for.
+// reexecLimit is how long a master that refuses connections counts as one that reloads itself. A process that
+// has ended is not waited for.
 const reexecLimit = 10 * time.Second
 
 // ask sends one command to the master and returns its answer.
@@ -303,9 +300,8 @@ func (h *haproxy) askWithin(limit time.Duration, command string) (string, error)
 	return strings.TrimSpace(string(out)), nil
 }
 
-// dial connects to the master. Before 2.7 a master that reloads itself refuses
-// connections for a moment; later ones, which are all that the real API takes,
-// have them wait.
+// dial connects to the master. Before 2.7 a master that reloads itself refuses connections for a moment. Later
+// masters, which are the only ones that the real API accepts, let them wait.
 func (h *haproxy) dial() (net.Conn, error) {
 	var conn net.Conn
 	var err error
@@ -316,8 +312,8 @@ func (h *haproxy) dial() (net.Conn, error) {
 	return conn, err
 }
 
-// closing has the master hang up after the command. What follows a payload must
-// stand on a line of its own.
+// closing makes the master close the connection after the command. Text after a payload must be on a line of
+// its own.
 func closing(command string) string {
 	if strings.Contains(command, "<<") {
 		return command + "\n\nquit\n"
@@ -330,7 +326,7 @@ type workerError struct{ text, command string }
 
 func (e workerError) Error() string { return fmt.Sprintf("[3] %s [%s]", e.text, e.command) }
 
-// worker sends one command to the running worker. A refusal is an workerError.
+// worker sends one command to the running worker. A refusal is a workerError.
 func (h *haproxy) worker(ctx context.Context, command string) (string, error) {
 	if faultOf(ctx).kind == masterSocketGone {
 		return "", h.noSocket()
@@ -359,7 +355,7 @@ func (h *haproxy) tell(command string) (string, error) {
 	return bySeverity(first, out)
 }
 
-// noSocket is what dialling says when the socket's file is gone.
+// noSocket is the error of dialling when the socket's file is gone.
 func (h *haproxy) noSocket() error {
 	return fmt.Errorf("dial unix %s: connect: no such file or directory", h.socket)
 }
@@ -382,8 +378,8 @@ var (
 	nothingToShow = regexp.MustCompile(`^(Can't |Unknown |Key not found|Missing |Malformed |'(show|get) )`)
 )
 
-// refusedByWorker tells a refusal from an answer where HAProxy, before 2.7, does
-// not name the severity: changes answer nothing or one of a few known sentences.
+// refusedByWorker tells a refusal from an answer if HAProxy, before 2.7, does not name the severity: successful
+// changes answer nothing or one of a few known sentences.
 func refusedByWorker(command, out string) bool {
 	verb, _, _ := strings.Cut(command, " ")
 	if verb == "show" || verb == "get" {
@@ -398,7 +394,7 @@ func isRefusal(err error) bool {
 	return errors.As(err, &e)
 }
 
-// lateAddresses are the addresses that were acknowledged and are not set yet, by server.
+// lateAddresses are, by server, the addresses that were acknowledged and are not set yet.
 type lateAddresses struct {
 	mu       sync.Mutex
 	commands map[string]string
@@ -406,8 +402,8 @@ type lateAddresses struct {
 
 var setAddress = regexp.MustCompile(`^set server (\S+) addr `)
 
-// take keeps a command that sets an address, in the place of an earlier one for the same
-// server. It reports whether the command is one.
+// take keeps a command that sets an address, and replaces an earlier one for the same server. It reports
+// whether the command is one.
 func (l *lateAddresses) take(command string) bool {
 	found := setAddress.FindStringSubmatch(command)
 	if found == nil {
@@ -422,7 +418,7 @@ func (l *lateAddresses) take(command string) bool {
 	return true
 }
 
-// set gives the worker an address, unless that was done or another was set since.
+// set gives the worker an address, unless that was done or another one was set since.
 func (l *lateAddresses) set(h *haproxy, command string) {
 	server := setAddress.FindStringSubmatch(command)[1]
 	l.mu.Lock()

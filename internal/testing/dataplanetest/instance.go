@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// API is a version of the Dataplane API to stand in for.
+// API is a version of the Dataplane API that the double imitates.
 type API string
 
 // The versions that the double knows. The zero value of Options takes V32.
@@ -32,9 +32,9 @@ type Options struct {
 	// haproxy, from 2.6 on.
 	HAProxy string
 	API     API
-	// Program is a real dataplaneapi to run in the place of the double, before a HAProxy
-	// from 2.7 on; see [Real]. API is not looked at then. Faults that happen inside of an
-	// API are not for it, nor are APIVersion and HAProxyVersion.
+	// Program is a real dataplaneapi to run in place of the double, with a HAProxy from 2.7 on; see [Real]. API
+	// is ignored then. Faults inside an API cannot be injected, and APIVersion and HAProxyVersion cannot be
+	// set.
 	Program string
 	// Env is added to the environment of HAProxy, for what its configuration
 	// takes from there, such as its addresses.
@@ -47,28 +47,27 @@ type Options struct {
 	ReloadDelay time.Duration
 	// Username and Password are admin and secret by default.
 	Username, Password string
-	// TLS has the API speak HTTPS, nil plain HTTP.
+	// TLS makes the API speak HTTPS; nil means plain HTTP.
 	TLS *tls.Config
-	// APIVersion and HAProxyVersion are what the API says its version and that of
-	// HAProxy is; by default those of API and of what runs.
+	// APIVersion and HAProxyVersion are the versions that the API reports; by default those of API and of the
+	// HAProxy that runs.
 	APIVersion, HAProxyVersion string
-	// Dir holds all of the instance's files; by default a folder of its own that
-	// goes with it. An instance can be made on the Dir of one that was closed.
+	// Dir holds all of the instance's files. By default it is a folder that is removed with the instance. An
+	// instance can be made on the Dir of a closed one.
 	Dir string
 	// Files holds the folders of maps, certificates and general files; by default they
 	// are in Dir. Instances whose API has the same paths may share them.
 	Files string
-	// Folders are the directories of these files where they are not maps, ssl and
-	// general in Files; paths that are not absolute count from there. Packagings of the
-	// API differ in them.
+	// Folders are the directories of these files if they are not maps, ssl and general in Files; relative paths
+	// are below Files. Packagings of the API differ in them.
 	Folders Folders
-	// UsersInConfig has the API take its users from the section "userlist controller" of
-	// haproxy.cfg, as one without users in its own file does. A Config has to have it.
+	// UsersInConfig makes the API take its users from the section "userlist controller" of haproxy.cfg, as an
+	// API without users in its own file does. A Config must have that section.
 	UsersInConfig bool
-	// Cost returns what a commit of a configuration with so many backends takes at least,
-	// see [MeasuredCost]; nil: what it takes.
+	// Cost returns the least time that a commit of a configuration with so many backends takes, see
+	// [MeasuredCost]. Nil adds no time.
 	Cost func(backends int) time.Duration
-	// Addr is where the API listens; by default a free port of 127.0.0.1.
+	// Addr is the address of the API; by default a free port of 127.0.0.1.
 	Addr string
 }
 
@@ -86,7 +85,7 @@ type Dirs struct {
 
 // Instance is one HAProxy with its API.
 type Instance struct {
-	// Addr is the host and port of the API. It stays the same for life.
+	// Addr is the host and port of the API. It never changes.
 	Addr string
 	Dirs Dirs
 
@@ -144,8 +143,7 @@ func New(o Options) (*Instance, error) {
 	return i, nil
 }
 
-// prepare lays out the files. Sockets get a folder of their own, as their paths
-// may not be long.
+// prepare lays out the files. Sockets are in a folder of their own, since their paths must be short.
 func (i *Instance) prepare() error {
 	run, err := os.MkdirTemp("", "dp")
 	if err != nil {
@@ -212,7 +210,7 @@ func (i *Instance) firstConfig(run string) error {
 	return writeFile(i.Dirs.config, []byte(cmp.Or(i.options.Config, first)))
 }
 
-// minimalConfig is a configuration that starts and serves nobody.
+// minimalConfig is a configuration that starts and serves no traffic.
 func minimalConfig(run string) string {
 	return strings.ReplaceAll(`global
   node bootstrap
@@ -243,15 +241,14 @@ func (i *Instance) Close() {
 	}
 }
 
-// port is one that stays taken while nobody listens on it: a socket is bound to it
-// that does not listen. The kernel gives it to no other process that asks for any
-// port, and who connects meanwhile is refused.
+// port is a port that stays taken while nobody listens on it: a socket that does not listen is bound to it. The
+// kernel gives it to no other process that asks for any port, and refuses connections meanwhile.
 type port struct {
 	address string
 	socket  int
 }
 
-// holdPort takes a port of an address of IPv4; 0 is any that is free.
+// holdPort takes a port of an IPv4 address; 0 means any free one.
 func holdPort(address string) (*port, error) {
 	at, err := net.ResolveTCPAddr("tcp4", address)
 	if err != nil {
@@ -270,7 +267,7 @@ func holdPort(address string) (*port, error) {
 }
 
 func (p *port) bind(at *net.TCPAddr) error {
-	// Who is to listen there sets this too.
+	// The listener has to set this option too.
 	if err := syscall.SetsockoptInt(p.socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return err
 	}
@@ -318,9 +315,8 @@ const (
 	addressLate
 )
 
-// Answer has requests answered with a status and the body that goes with it, and
-// nothing done. 401, 409, 429 and 500 look as the API's own; others as of a proxy
-// in between.
+// Answer makes requests get a status and the body that goes with it, without any effect. 401, 409, 429 and 500
+// look like the API's own; others look like those of a proxy in between.
 func Answer(status int) Fault { return Fault{kind: answer, status: status} }
 
 // Hang leaves requests without an answer until the client gives up.
@@ -332,39 +328,36 @@ func Slow(d time.Duration) Fault { return Fault{kind: slow, delay: d} }
 // CutBefore closes the connection before anything is done.
 func CutBefore() Fault { return Fault{kind: cutBefore} }
 
-// CutAfter does all that was asked for and closes the connection instead of
-// answering.
+// CutAfter carries out the whole request and closes the connection instead of answering.
 func CutAfter() Fault { return Fault{kind: cutAfter} }
 
-// FailReload fails the reload that the request asks for, be it forced or due
-// later, without HAProxy having a say; log is what it would have said.
+// FailReload makes the reload that the request asks for fail, whether forced or due later, without HAProxy; log
+// is what HAProxy would have written.
 func FailReload(log string) Fault { return Fault{kind: failReload, log: log} }
 
-// MasterSocketGone has the API find no master socket, also for the reload that
-// the request asks for.
+// MasterSocketGone makes the API find no master socket, also for the reload that the request asks for.
 func MasterSocketGone() Fault { return Fault{kind: masterSocketGone} }
 
-// DiskFull fails writes of configurations and files for lack of space.
+// DiskFull makes writes of configurations and files fail for lack of space.
 func DiskFull() Fault { return Fault{kind: diskFull} }
 
-// CertificateReload has a certificate go to disk only and a reload scheduled, as
-// when the worker refuses it.
+// CertificateReload makes a certificate go to disk only and schedules a reload, as when the worker refuses the
+// certificate.
 func CertificateReload() Fault { return Fault{kind: certificateReload} }
 
-// CertificateReloadFails is CertificateReload with a reload that fails when it is due;
-// log is what HAProxy would have said.
+// CertificateReloadFails is CertificateReload with a reload that fails when it is due; log is what HAProxy
+// would have written.
 func CertificateReloadFails(log string) Fault { return Fault{kind: certificateReload, log: log} }
 
-// MapChangeLost has changes of maps in the worker answered as if they were made.
+// MapChangeLost makes changes of maps in the worker look successful without an effect.
 func MapChangeLost() Fault { return Fault{kind: mapChangeLost} }
 
-// AddressLate has addresses of servers acknowledged at once, and set in the worker after a
-// time, as HAProxy 3.0 and later do on a busy machine.
+// AddressLate acknowledges addresses of servers at once, and sets them in the worker after a time, as HAProxy
+// 3.0 and later do on a busy machine.
 func AddressLate(d time.Duration) Fault { return Fault{kind: addressLate, delay: d} }
 
-// On limits the fault to a method, "" for any, and to paths that begin so. The
-// path is the one after /v3/services/haproxy, such as "/configuration/raw", or the
-// whole one.
+// On limits the fault to a method, "" for any, and to paths with a prefix. The path is the part after
+// /v3/services/haproxy, such as "/configuration/raw", or the whole path.
 func (f Fault) On(method, path string) Fault {
 	f.method, f.path = method, path
 	return f
@@ -376,7 +369,7 @@ func (f Fault) Times(n int) Fault {
 	return f
 }
 
-// inside reports whether the fault happens inside of the API, and not on the way to it.
+// inside reports whether the fault happens inside the API, and not on the way to it.
 func (f Fault) inside() bool { return f.kind >= failReload }
 
 func (f Fault) matches(method, path string) bool {
@@ -384,7 +377,7 @@ func (f Fault) matches(method, path string) bool {
 		(strings.HasPrefix(path, f.path) || strings.HasPrefix(path, servicePath+f.path))
 }
 
-// faults is the list of failures that are to come.
+// faults is the list of faults to come.
 type faults struct {
 	mu   sync.Mutex
 	list []Fault
@@ -434,8 +427,8 @@ func faultOf(ctx context.Context) Fault {
 	return f
 }
 
-// serve handles the faults that replace or surround the whole request, and hands
-// the others on to the code they concern.
+// serve applies the faults that replace or surround the whole request, and passes the others to the code that
+// they concern.
 func (f Fault) serve(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 	switch f.kind {
 	case answer:
@@ -479,7 +472,7 @@ func (f Fault) answer(w http.ResponseWriter) {
 	}
 }
 
-// discarded takes an answer that nobody will see.
+// discarded receives an answer that nobody will see.
 type discarded struct{ header http.Header }
 
 func (d *discarded) Header() http.Header         { return d.header }

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// URL is where a client finds the API, without /v3.
+// URL is the address of the API for clients, without /v3.
 func (i *Instance) URL() string {
 	if i.options.TLS != nil {
 		return "https://" + i.Addr
@@ -24,8 +24,7 @@ func (i *Instance) URL() string {
 	return "http://" + i.Addr
 }
 
-// SetPassword has the API ask for another password from now on, also after it was
-// restarted.
+// SetPassword changes the password that the API requires, also for later starts.
 func (i *Instance) SetPassword(password string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -41,8 +40,8 @@ func (i *Instance) SetPassword(password string) {
 	}
 }
 
-// StartAPI starts the API, at the address it had before. It counts its reloads
-// from 0 and takes the file on disk for the last good one.
+// StartAPI starts the API at its former address. The API counts its reloads from 0 and takes the file on disk
+// for the last good one.
 func (i *Instance) StartAPI() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -58,7 +57,7 @@ func (i *Instance) begin() error {
 	if err != nil {
 		return err
 	}
-	// The port of the API is its own from the first time on.
+	// The port belongs to the API from the first start on.
 	if i.port == nil {
 		p, err := holdPort(i.options.Addr)
 		if err != nil {
@@ -106,8 +105,7 @@ func (i *Instance) releasePort() {
 	}
 }
 
-// StopAPI ends the API as SIGKILL would: connections are cut, a pending reload is
-// lost, HAProxy runs on.
+// StopAPI ends the API as SIGKILL would: connections are cut, a pending reload is lost, and HAProxy runs on.
 func (i *Instance) StopAPI() { i.stopAPI(nil) }
 
 // stopAPI ends the life that is given, or nil for the present one.
@@ -147,8 +145,8 @@ func (i *Instance) StopHAProxy() { i.haproxy.stop() }
 // KillHAProxy ends HAProxy with SIGKILL.
 func (i *Instance) KillHAProxy() { i.haproxy.kill() }
 
-// ReloadHAProxy has the master load what is on disk, past the API: "reload" on the
-// master socket, as by a person. It returns when that is over, with what HAProxy said.
+// ReloadHAProxy makes the master load the file on disk, past the API, with "reload" on the master socket, as a
+// person might. It returns when that is over, with HAProxy's output.
 func (i *Instance) ReloadHAProxy() (string, error) { return i.haproxy.reload() }
 
 // RestartHAProxy ends HAProxy with SIGTERM and starts it again with what is on disk, as
@@ -158,8 +156,8 @@ func (i *Instance) RestartHAProxy() error {
 	return i.StartHAProxy()
 }
 
-// StartHAProxy starts HAProxy after it was ended; its worker loads what is on
-// disk, which may be what no worker ever ran, and may fail.
+// StartHAProxy starts HAProxy after it was ended. Its worker loads the file on disk, which may be one that no
+// worker ever ran, and may fail.
 func (i *Instance) StartHAProxy() error { return i.haproxy.start() }
 
 // WorkerPID returns the pid of the running worker, from HAProxy itself.
@@ -176,8 +174,8 @@ func (i *Instance) WorkerPID() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line))
 }
 
-// Reloads returns how often HAProxy was told to reload since it was started, from
-// HAProxy itself. Those that failed count.
+// Reloads returns how often HAProxy was told to reload since it was started, according to HAProxy. Failed
+// reloads count.
 func (i *Instance) Reloads() (int, error) {
 	n, _, err := i.haproxy.reloadCounts()
 	if err != nil {
@@ -198,7 +196,7 @@ func (i *Instance) APILog() string {
 	return string(text)
 }
 
-// MasterPID returns the pid of HAProxy's master, 0 where none was started.
+// MasterPID returns the pid of HAProxy's master, 0 if none was started.
 func (i *Instance) MasterPID() int { return i.haproxy.masterPID() }
 
 // Binary is the path of the haproxy that runs.
@@ -220,7 +218,7 @@ func (i *Instance) Config() (string, error) {
 // notices shortly after: the version goes up by one.
 func (i *Instance) EditConfig(text string) error { return writeFile(i.Dirs.config, []byte(text)) }
 
-// Leftovers counts the copies of refused configurations that wait to be deleted.
+// Leftovers counts the copies of refused configurations that are still to be deleted.
 func (i *Instance) Leftovers() (failed, outdated int) {
 	count := func(folder string) int {
 		entries, _ := os.ReadDir(filepath.Join(i.Dirs.Transactions, folder)) // absent: none
@@ -229,8 +227,8 @@ func (i *Instance) Leftovers() (failed, outdated int) {
 	return count("failed"), count("outdated")
 }
 
-// Inject adds failures to the list of those to come. The first that matches a
-// request is the one that it meets. It panics for a failure inside of a real API.
+// Inject adds faults to the list of those to come. A request meets the first one that matches. Inject panics
+// for a fault inside a real API.
 func (i *Instance) Inject(list ...Fault) {
 	if i.options.Program != "" && slices.ContainsFunc(list, Fault.inside) {
 		panic("such a failure can be injected into the double only")
@@ -238,15 +236,14 @@ func (i *Instance) Inject(list ...Fault) {
 	i.faults.add(list...)
 }
 
-// ClearFaults ends all failures.
+// ClearFaults removes all faults.
 func (i *Instance) ClearFaults() { i.faults.clear() }
 
 // Requests returns all requests since the instance was made, in the order in
 // which they came.
 func (i *Instance) Requests() []Request { return i.requests.all() }
 
-// Count returns how many requests had the method and a path that begins so, see
-// [Fault.On].
+// Count returns how many requests had the method and a path with this prefix, see [Fault.On].
 func (i *Instance) Count(method, path string) int {
 	all := i.Requests()
 	return len(slices.DeleteFunc(all, func(r Request) bool { return !(Fault{}).On(method, path).matches(r.Method, r.Path) }))

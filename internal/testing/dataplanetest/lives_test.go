@@ -20,7 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// never is a reload delay that no test outlasts.
+// never is a reload delay that is longer than any test.
 const never = time.Hour
 
 func TestPostsWithinOneDelayShareAReload(t *testing.T) {
@@ -37,7 +37,7 @@ func TestPostsWithinOneDelayShareAReload(t *testing.T) {
 	if r, err := c.Reload(t.Context(), first.ReloadID); err != nil || r.Status != dataplane.ReloadInProgress || !r.At.IsZero() {
 		t.Errorf("the reload is %+v, %v", r, err)
 	}
-	// A forced one runs the one that is due.
+	// A forced reload runs the one that is due.
 	third, err := c.PostRaw(t.Context(), renamed(t, i, "n3"), dataplane.PostOptions{Version: 3, ForceReload: true})
 	if err != nil || third.ReloadID != "" || node(t, c) != "n3" {
 		t.Errorf("the forced post answered %+v, %v", third, err)
@@ -67,7 +67,7 @@ func TestRestartOfTheAPILosesAPendingReload(t *testing.T) {
 	if _, err := c.Reload(t.Context(), lost.ReloadID); !errors.Is(err, dataplane.ErrNotFound) {
 		t.Errorf("the lost reload: %v", err)
 	}
-	// What was never loaded passes for good now: a failed reload restores it.
+	// A text that was never loaded now counts as good: a failed reload restores it.
 	i.Inject(dataplanetest.FailReload("made up").Times(1))
 	next, err := c.PostRaw(t.Context(), renamed(t, i, "next"), dataplane.PostOptions{Version: lost.Version, ForceReload: true})
 	if !errors.Is(err, dataplane.ErrReload) {
@@ -110,7 +110,7 @@ func TestAPIDownAndUpOnTheSamePort(t *testing.T) {
 	}
 }
 
-// asAStranger listens as who asks for any port that nobody is bound to.
+// asAStranger listens like a program that asks for any free port.
 func asAStranger() *net.ListenConfig {
 	return &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var option error
@@ -235,7 +235,7 @@ func TestFileNamedByAListOnlyIsDeleted(t *testing.T) {
 	}
 }
 
-// 3.2 leaves the end off an entry with names: nothing comes of it, late.
+// 3.2 leaves out the end of an entry with names: the call fails, late.
 func TestCertificateListEntryWithNamesHangs(t *testing.T) {
 	t.Parallel()
 	i := dataplanetest.Start(t, dataplanetest.Options{API: dataplanetest.V32})
@@ -256,7 +256,7 @@ func TestCertificateListEntryWithNamesHangs(t *testing.T) {
 	}
 }
 
-// 3.2 says that a path is unknown before it asks who wants to know; 3.4 asks first.
+// 3.2 reports an unknown path before it checks the password; 3.4 checks the password first.
 func TestUnknownPathsAndStrangers(t *testing.T) {
 	t.Parallel()
 	for api, want := range map[dataplanetest.API]int{dataplanetest.V32: 404, dataplanetest.V34: 401} {
@@ -320,8 +320,7 @@ func gone(pid string) bool {
 	return strings.HasPrefix(after, "Z") || strings.HasPrefix(after, "X")
 }
 
-// liveAndWait runs an instance until it is killed, after a reload: the master has
-// then executed itself anew.
+// liveAndWait runs an instance until it is killed, after a reload: by then the master has re-executed itself.
 func liveAndWait(t *testing.T) {
 	t.Helper()
 	i, c := start(t, dataplanetest.Options{})

@@ -30,8 +30,8 @@ const programLimit = time.Minute
 // programLog is the name of the file in which it writes.
 const programLog = "dataplaneapi.log"
 
-// program is one life of a real API: a process that listens on a socket in the file
-// system, behind a proxy that keeps the record of requests and the faults of the way.
+// program is one life of a real API: a process that listens on a socket in the file system, behind a proxy that
+// records requests and injects the faults on the way.
 type program struct {
 	options  Options
 	settings string // its file
@@ -79,7 +79,7 @@ func startProgram(o Options, h *haproxy, paths Dirs, ended func(*program)) (*pro
 	return p, nil
 }
 
-// text is the API's own file. Its users are there, unless they are to be in haproxy.cfg.
+// text returns the API's own file. It has the users, unless they should be in haproxy.cfg.
 func (p *program) text(h *haproxy, paths Dirs) string {
 	users := ""
 	if !p.options.UsersInConfig {
@@ -166,7 +166,7 @@ func (p *program) ended() bool {
 	}
 }
 
-// ask returns the version of the configuration that the API has in its memory.
+// ask returns the version of the configuration in the API's memory.
 func (p *program) ask() (int64, error) {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://dataplaneapi/v3/info", nil)
 	if err != nil {
@@ -233,7 +233,7 @@ func takesHAProxy(binary string) error {
 	return nil
 }
 
-// settings are those of a real API's file that the double heeds.
+// settings are those settings of a real API's file that the double uses.
 type settings struct {
 	API struct {
 		Host   string
@@ -263,8 +263,8 @@ type settings struct {
 	} `json:"haproxy"`
 }
 
-// Serve is a real API's program: it reads the API's file and answers for a HAProxy that
-// somebody else runs, until the context ends.
+// Serve is a real API's program: it reads the API's file and answers for a HAProxy that another program runs,
+// until the context ends.
 func Serve(ctx context.Context, path string, version API) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -298,7 +298,7 @@ func Serve(ctx context.Context, path string, version API) error {
 	return nil
 }
 
-// begin starts the API's life before a HAProxy that is there.
+// begin starts the API's life in front of an existing HAProxy.
 func (s settings) begin(version API) (*api, error) {
 	binary, err := findHAProxy(s.HAProxy.Binary)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// runtimeAPI is what the API asks of the worker, through its sockets, and changes nowhere else.
+// runtimeAPI has the calls that ask the worker through its sockets, and change nothing else.
 type runtimeAPI struct{ *api }
 
-// getRuntimeInfo answers 200 whether the worker did or not.
+// getRuntimeInfo answers 200, whether the worker answered or not.
 func (a runtimeAPI) getRuntimeInfo(w http.ResponseWriter, r *http.Request) error {
 	body := map[string]any{"runtimeAPI": a.haproxy.socket}
 	out, err := a.haproxy.worker(r.Context(), "show info")
@@ -119,8 +119,8 @@ func parseStat(keys, values []string) nativeStat {
 	return s
 }
 
-// statIdentity names what a line of statistics is about. The type, in column 33,
-// is 2 for servers and 3 for listeners, which stay nameless.
+// statIdentity returns the names in a line of statistics. The type, in column 33, is 2 for servers and 3 for
+// listeners, which have no name.
 func statIdentity(values []string) (name, kind, backend string) {
 	switch values[32] {
 	case "0", "1":
@@ -132,8 +132,8 @@ func statIdentity(values []string) (name, kind, backend string) {
 	}
 }
 
-// runtimeActions runs the entries of the header X-Runtime-Actions. Unknown ones
-// are passed over; the first that fails ends the list.
+// runtimeActions runs the entries of the header X-Runtime-Actions. It skips unknown ones, and stops at the
+// first that fails.
 func (a runtimeAPI) runtimeActions(ctx context.Context, header string) error {
 	if header == "" {
 		return nil
@@ -154,8 +154,7 @@ func (a runtimeAPI) runtimeActions(ctx context.Context, header string) error {
 	return nil
 }
 
-// runtimeFormats has, for each action, the command that it stands for. Its
-// arguments follow one another as in the action.
+// runtimeFormats has the command for each action. Its arguments follow one another as in the action.
 var runtimeFormats = map[string]string{
 	"SetFrontendMaxConn": "set maxconn frontend %s %s",
 	"SetServerWeight":    "set server %s/%s weight %s",
@@ -168,8 +167,8 @@ var runtimeFormats = map[string]string{
 	"SetServerAgentSend": "set server %s/%s agent-send %s",
 }
 
-// runtimeCommand translates an action. The command is empty where arguments are
-// missing; more than are needed do no harm.
+// runtimeCommand translates an action. The command is empty if arguments are missing. Additional arguments do
+// no harm.
 func runtimeCommand(words []string) (command string, known bool) {
 	format, known := runtimeFormats[words[0]]
 	n := strings.Count(format, "%s")
@@ -266,7 +265,7 @@ func failOnCert(err error, status int) error {
 // runtimeCertCall gives the worker a certificate.
 type runtimeCertCall func(ctx context.Context, name, pem string) error
 
-// setCert replaces a certificate under the name by which the worker knows it.
+// setCert replaces a certificate by the worker's name for it.
 func (a runtimeAPI) setCert(ctx context.Context, name, pem string) error {
 	// The payload ends at its first empty line.
 	pem = strings.Join(strings.FieldsFunc(pem, func(r rune) bool { return r == '\n' || r == '\r' }), "\n")
@@ -281,7 +280,7 @@ func (a runtimeAPI) setCert(ctx context.Context, name, pem string) error {
 	return failOnCert(err, http.StatusInternalServerError)
 }
 
-// newCert gives the worker a certificate that it does not know yet.
+// newCert gives the worker a certificate that it does not have yet.
 func (a runtimeAPI) newCert(ctx context.Context, name, pem string) error {
 	if _, err := a.haproxy.worker(ctx, "new ssl cert "+name); err != nil {
 		return failOnCert(err, http.StatusInternalServerError)
@@ -301,8 +300,8 @@ func (a runtimeAPI) putRuntimeCert(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
-// postRuntimeCert adds a certificate under the name of the upload, which has no
-// folder: a list that names files by their path does not find it.
+// postRuntimeCert adds a certificate under the name of the upload, which has no folder. So a list that names
+// files by their path does not find it.
 func (a runtimeAPI) postRuntimeCert(w http.ResponseWriter, r *http.Request) error {
 	name, pem, err := a.readUpload(r)
 	if err != nil {

@@ -21,8 +21,8 @@ type mapEntry struct {
 	Value string `json:"value"`
 }
 
-// mapPath returns how the worker knows a map: by its absolute path in the maps
-// folder. A map that haproxy.cfg names otherwise cannot be reached.
+// mapPath returns the worker's name for a map: its absolute path in the maps folder. A map that haproxy.cfg
+// names differently cannot be reached.
 func (a runtimeAPI) mapPath(name string) string {
 	name = dataplane.SanitizeFilename(name)
 	if filepath.Ext(name) != ".map" {
@@ -207,8 +207,7 @@ func (a runtimeAPI) clearMap(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// syncMap writes a map's entries to its file, sorted, where the request asks for
-// it with force_sync.
+// syncMap writes a map's entries to its file, sorted, if the request asks for it with force_sync.
 func (a runtimeAPI) syncMap(r *http.Request, name string) error {
 	if !flag(r, "force_sync") {
 		return nil
@@ -228,9 +227,8 @@ func (a runtimeAPI) syncMap(r *http.Request, name string) error {
 // maxPayload is how many bytes of entries the API adds to a map with one command.
 const maxPayload = 8192
 
-// addEntries adds entries to a map of the worker as the API does: with one command, or,
-// where they are too long for that, as a new version of the map. That has these
-// entries only, so all others are gone.
+// addEntries adds entries to a map of the worker as the API does: with one command, or, if they are too long
+// for that, as a new version of the map. That has only these entries, so all others are gone.
 func (a runtimeAPI) addEntries(ctx context.Context, path string, entries []mapEntry) error {
 	parts, long := payloads(entries)
 	if !long {
@@ -256,9 +254,8 @@ func (a runtimeAPI) addPayload(ctx context.Context, where, payload string) error
 	return err
 }
 
-// payloads shares entries out over commands, and reports whether there are too many for
-// one. The entry that does not fit opens the next payload, if another one follows it;
-// the last one of all is lost.
+// payloads distributes entries over commands, and reports whether there are too many for one. The entry that
+// does not fit begins the next payload, if another one follows it; the very last one is lost.
 func payloads(entries []mapEntry) (parts []string, long bool) {
 	var part, over string
 	for _, e := range entries {
@@ -279,7 +276,7 @@ func payloads(entries []mapEntry) (parts []string, long bool) {
 	return parts, long
 }
 
-// keyInPath is what may stand in a path for the key of an entry, since 3.4.
+// keyInPath matches keys of entries that may be in a path, since 3.4.
 var keyInPath = regexp.MustCompile(`^[^\r\n<>*;$#&{}"]+$`)
 
 // checkKey refuses the key in the path of a request as 3.4 does.
@@ -290,8 +287,8 @@ func (a runtimeAPI) checkKey(key string) error {
 	return nil
 }
 
-// checkCommands refuses entries of which the API makes no command since 3.4, where they
-// could hold another one.
+// checkCommands refuses entries from which the API makes no command since 3.4, if they could contain another
+// command.
 func (a runtimeAPI) checkCommands(entries ...mapEntry) error {
 	for _, e := range entries {
 		if a.version == V34 && strings.Contains(e.Key+e.Value, ";") {

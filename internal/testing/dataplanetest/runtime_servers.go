@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// runtimeServer is a server of the worker as JSON has it, in 3.2; 3.4 adds to it.
+// runtimeServer is a server of the worker in JSON, in 3.2; 3.4 adds fields.
 type runtimeServer struct {
 	ID               string `json:"id,omitempty"`
 	Name             string `json:"name,omitempty"`
@@ -30,8 +30,7 @@ type runtimeServer struct {
 	CheckState  *int64 `json:"check_state,omitempty"`
 }
 
-// runtimeServers asks the worker. Whatever goes wrong, the API says that there is
-// no such backend.
+// runtimeServers asks the worker. For any error the API says that there is no such backend.
 func (a runtimeAPI) runtimeServers(ctx context.Context, backend string) ([]runtimeServer, error) {
 	out, err := a.haproxy.worker(ctx, "show servers state "+backend)
 	lines := strings.Split(out, "\n")
@@ -162,8 +161,7 @@ func (a runtimeAPI) checkStates(want runtimeServer) error {
 	return nil
 }
 
-// serverCommands lists what has to be said to the worker: what differs, and
-// before 3.4 the states only.
+// serverCommands lists the commands for the worker: for the differences, and before 3.4 for the states only.
 func (a runtimeAPI) serverCommands(server string, now, want runtimeServer) []string {
 	var commands []string
 	set := func(format string, args ...any) {
@@ -243,8 +241,7 @@ func (a runtimeAPI) deleteRuntimeServer(w http.ResponseWriter, r *http.Request) 
 	return nil
 }
 
-// applyServer tells the worker of a changed server line, if it can be told of all
-// that has changed.
+// applyServer changes a server line in the worker, if the worker can make all the changes.
 func (a runtimeAPI) applyServer(ctx context.Context, backend string, before, after configServer) bool {
 	var commands []string
 	set := func(format string, args ...any) {

@@ -76,7 +76,7 @@ func (f folder) existing(name string) (string, error) {
 	return path, nil
 }
 
-// vacant returns the path that a new file gets.
+// vacant returns the path for a new file.
 func (f folder) vacant(name string) (string, error) {
 	name = dataplane.SanitizeFilename(name)
 	if !strings.HasSuffix(name, f.suffix) {
@@ -121,7 +121,7 @@ func (f folder) read(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// create never reloads: nothing can name a file that was not there.
+// create never reloads, since nothing can name a new file.
 func (f folder) create(w http.ResponseWriter, r *http.Request) error {
 	name, content, err := f.api.readUpload(r)
 	if err != nil {
@@ -172,8 +172,8 @@ func (f folder) remove(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unlink removes a file unless haproxy.cfg names its path. That is all that is
-// looked at: a longer path that begins so counts, a list that names it does not.
+// unlink removes a file unless haproxy.cfg contains its path. The check is no better than that: a longer path
+// with this beginning counts, a list that names the file does not.
 func (f folder) unlink(r *http.Request) error {
 	path, err := f.existing(r.PathValue("name"))
 	if err != nil {
@@ -214,11 +214,11 @@ func (a storageAPI) loadFile(w http.ResponseWriter, r *http.Request, done int, b
 	return nil
 }
 
-// certFolder is the storage of certificates, which tries to give the worker what
-// it stores before it falls back to a reload.
+// certFolder is the storage of certificates, which tries to give the worker a stored certificate before it
+// falls back to a reload.
 type certFolder struct{ folder }
 
-// list shows what would be accepted, whatever else lies there.
+// list shows only files that would be accepted.
 func (f certFolder) list(w http.ResponseWriter, _ *http.Request) error {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -277,8 +277,8 @@ func (f certFolder) replace(w http.ResponseWriter, r *http.Request) error {
 	return f.put(w, r, path, content, http.StatusOK, runtimeAPI(f.api).setCert)
 }
 
-// put stores a certificate and, unless the request says how to load it, gives it
-// to the worker; only where that fails does a reload have to do it.
+// put stores a certificate and, unless the request says how to load it, gives it to the worker. It reloads only
+// if that fails.
 func (f certFolder) put(w http.ResponseWriter, r *http.Request, path string, content []byte, done int, give runtimeCertCall) error {
 	if err := checkPEM(content); err != nil {
 		return err
@@ -299,8 +299,8 @@ func (f certFolder) put(w http.ResponseWriter, r *http.Request, path string, con
 	return f.api.loadFile(w, r, done, info)
 }
 
-// remove tells the worker since 3.4, by the name of the file, by which it knows
-// only certificates that came over the runtime API; else it reloads.
+// remove removes the certificate from the worker since 3.4, by the name of the file, by which the worker knows
+// only certificates from the runtime API. Otherwise it reloads.
 func (f certFolder) remove(w http.ResponseWriter, r *http.Request) error {
 	if err := f.unlink(r); err != nil {
 		return err
@@ -314,11 +314,11 @@ func (f certFolder) remove(w http.ResponseWriter, r *http.Request) error {
 	return f.api.loadFile(w, r, http.StatusNoContent, nil)
 }
 
-// crtListFolder is the storage of certificate lists: the folder of certificates,
-// seen otherwise. Each of its changes reloads.
+// crtListFolder is the storage of certificate lists, in the folder of certificates. Each of its changes
+// reloads.
 type crtListFolder struct{ folder }
 
-// list shows names that end in .txt and no others.
+// list shows only names that end in .txt.
 func (f crtListFolder) list(w http.ResponseWriter, r *http.Request) error {
 	txt := f.folder
 	txt.suffix = ".txt"
@@ -390,8 +390,8 @@ var (
 	errNoKey         = errors.New("file should contain both certificate and private key")
 )
 
-// checkPEM wants a certificate and a key of RSA or ECDSA in one file. That they
-// belong together is not looked at.
+// checkPEM requires a certificate and a key of RSA or ECDSA in one file. It does not check that they belong
+// together.
 func checkPEM(content []byte) error {
 	if !x509.NewCertPool().AppendCertsFromPEM(content) {
 		return errNoCertificate
@@ -423,7 +423,7 @@ func usableKey(der []byte) bool {
 	}
 }
 
-// fileInfo is what the API says of a stored file.
+// fileInfo returns what the API reports about a stored file.
 type fileInfo struct {
 	Description string `json:"description,omitempty"`
 	File        string `json:"file,omitempty"`
@@ -439,8 +439,8 @@ type fileInfo struct {
 	IPAddresses string     `json:"ip_addresses,omitempty"`
 }
 
-// certInfo describes a certificate as the real API does: never its content, and no hash of it. A chain without a leaf that the API
-// can tell from the others has no serial number.
+// certInfo describes a certificate as the real API does: never its content, and no hash of it. A chain without
+// a recognisable leaf has no serial number.
 func certInfo(path string, content []byte) (fileInfo, error) {
 	info := fileInfo{Description: "managed SSL file", File: path, StorageName: filepath.Base(path)}
 	size := len(content)

@@ -27,10 +27,9 @@ func (a structuredAPI) routes(service func(string, handler)) {
 	service("GET /configuration/frontends/{frontend}/binds", a.getBinds)
 }
 
-// document is a configuration as the API holds it: taken apart and put together
-// again by the API's own library. What that library loses is lost here too: all
-// from a line of 65,536 bytes on, all but the last of sections with one name, and
-// the sense of .if blocks.
+// document is a configuration as the API holds it: parsed and written by the API's own library. What that
+// library loses is lost here too: everything from a line of 65,536 bytes on, all but the last of sections with
+// one name, and the meaning of .if blocks.
 type document struct{ parser parser.Parser }
 
 // parsing is held while the library reads a text: it keeps the name of the current
@@ -59,7 +58,7 @@ func (d document) render() (string, error) {
 // body returns the text without the line of the hash.
 func (d document) body() string { return d.parser.String() }
 
-// versionLine is where the version lives; a text without one has version 1.
+// versionLine matches the version; a text without one has version 1.
 func (d document) versionLine() *types.ConfigVersion {
 	data, err := d.parser.Get(parser.Comments, parser.CommentsSectionName, "# _version", true)
 	if err != nil {
@@ -111,7 +110,7 @@ func (d document) addServer(backend string, s types.Server) error {
 	return d.parser.Insert(parser.Backends, backend, "server", s)
 }
 
-// dropVersion removes the version lines that a text brings along.
+// dropVersion removes the version lines from a text.
 func dropVersion(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
@@ -122,7 +121,7 @@ func dropVersion(text string) string {
 	return kept.String()
 }
 
-// fileChecksum returns what the file says is its hash.
+// fileChecksum returns the hash that the file claims.
 func fileChecksum(text string) string {
 	for line := range strings.Lines(text) {
 		if hash, ok := strings.CutPrefix(line, "# _md5hash="); ok {
@@ -135,14 +134,13 @@ func fileChecksum(text string) string {
 // usersSection is the userlist that the API looks for by default.
 const usersSection = "controller"
 
-// userlist is a section with one user, as haproxy.cfg has it.
+// userlist returns a section with one user, in the form of haproxy.cfg.
 func userlist(username, password string) string {
 	return fmt.Sprintf("\nuserlist %s\n  user %s insecure-password %s\n", usersSection, username, password)
 }
 
-// users returns the passwords of the userlist. A text without any is what the API does
-// not start with, and dies of when it reads the file again: a whole text was posted, and
-// nobody put them into it.
+// users returns the passwords of the userlist. The API does not start with a text without users, and dies when
+// it reads one again: after the post of a whole text without them.
 func (d document) users(file string) (map[string]string, error) {
 	data, err := d.parser.Get(parser.UserList, usersSection, "user")
 	if err != nil {
@@ -159,8 +157,7 @@ func (d document) users(file string) (map[string]string, error) {
 	return users, nil
 }
 
-// configServer is a server of the configuration as JSON has it: the fields that
-// the double knows of the API's many.
+// configServer is a server of the configuration in JSON, with the fields that the double knows.
 type configServer struct {
 	Name        string `json:"name"`
 	Address     string `json:"address"`
@@ -188,7 +185,7 @@ func (s *configServer) numbers() map[string]**int {
 	return map[string]**int{"weight": &s.Weight, "maxconn": &s.Maxconn}
 }
 
-// readServer takes a server line apart.
+// readServer parses a server line.
 func readServer(line types.Server) configServer {
 	s := configServer{Name: line.Name, Address: line.Address}
 	if i := strings.LastIndexByte(line.Address, ':'); i >= 0 {
@@ -215,8 +212,7 @@ func readServer(line types.Server) configServer {
 	return s
 }
 
-// line puts a server line together. What the JSON has no field for is lost, as in
-// the API.
+// line writes a server line. Parts without a field in the JSON are lost, as in the API.
 func (s configServer) line() (types.Server, error) {
 	words := []string{}
 	for word, f := range s.flags() {

@@ -88,7 +88,7 @@ func (a *api) getTransactions(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// transactionsIn lists what lies in the folder of one state.
+// transactionsIn lists the transactions in the folder of one state.
 func (a *api) transactionsIn(state string) []transactionState {
 	prefix := filepath.Base(a.paths.config) + "."
 	entries, _ := os.ReadDir(filepath.Join(a.paths.Transactions, folders[state])) // absent: none
@@ -205,7 +205,7 @@ func (a *api) close(id string) {
 	delete(a.transactions, id)
 }
 
-// outdateOthers sets aside what was begun on a version that is no longer current.
+// outdateOthers sets aside transactions that began with a version that is no longer current.
 func (a *api) outdateOthers(version int64) {
 	for _, t := range a.transactionsIn("in_progress") {
 		if t.Version <= version {
@@ -239,8 +239,8 @@ func (a *api) change(r *http.Request, apply func(document) error) (inTransaction
 	return true, a.keepOpen(id, doc)
 }
 
-// agent runs reloads: at each tick the one that is due, or at once by force. It
-// remembers the failed ones and the last success.
+// agent runs reloads: at each tick the one that is due, or at once by force. It remembers the failed ones and
+// the last success.
 type agent struct {
 	haproxy *haproxy
 	paths   Dirs
@@ -308,8 +308,7 @@ func (g *agent) execute() (string, error) {
 	return response, err
 }
 
-// force reloads at once. It runs the one that is due if there is one; else it
-// leaves no record.
+// force reloads at once. If a reload is due, it runs that one; otherwise it leaves no record.
 func (g *agent) force(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -327,8 +326,8 @@ func (g *agent) force(ctx context.Context) error {
 	return nil
 }
 
-// reload loads the file. When that fails, the file becomes the last known good one
-// again, and nothing else does: not the memory, not the other files.
+// reload loads the file. If that fails, the file becomes the last known good one again, but the memory and the
+// other files stay.
 func (g *agent) reload(f Fault) (string, error) {
 	response, err := g.attempt(f)
 	if err != nil {
@@ -373,8 +372,8 @@ func (g *agent) list() []reloadState {
 	return all
 }
 
-// find returns one reload. Of successes only the last is kept: whatever is older
-// passes for one, even if it never was.
+// find returns one reload. Only the last success is kept: every older id counts as a success, even if it never
+// existed.
 func (g *agent) find(id string) (reloadState, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

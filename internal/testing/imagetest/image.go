@@ -1,12 +1,11 @@
-// Package imagetest makes the images of the Dockerfile without Docker: what their last
-// stages copy, from this machine's HAProxy and a build of our programs. The stages are read
-// from the Dockerfile itself, and what they run to collect files is run.
+// Package imagetest makes the images of the Dockerfile without Docker: the files that their last stages copy,
+// from this machine's HAProxy and a build of our programs. It reads the stages from the Dockerfile itself, and
+// runs the commands with which they collect files.
 //
-// Digests are of a tar archive that is written here. A library for layers, such as
-// go-containerregistry, takes such an archive as its input: it would add a dependency and
-// remove no line.
+// Digests are of a tar archive that the package writes. A library for layers, such as go-containerregistry,
+// takes such an archive as its input: it would add a dependency and remove no line.
 //
-// The Dataplane API is the double, or what the variable DATAPLANEAPI names.
+// The Dataplane API is the double, or the program in the variable DATAPLANEAPI.
 package imagetest
 
 import (
@@ -29,7 +28,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
-// An Image is a folder with its files, and what its stage says of the command.
+// An Image is a folder with its files, and the command from its stage.
 type Image struct {
 	Root            string
 	Entrypoint, Cmd []string
@@ -112,7 +111,7 @@ func (b *Builder) copy(tb testing.TB, root, rest string) error {
 	case stage == "build" && strings.HasPrefix(source, "/out/"):
 		return copyFile(b.program(tb, filepath.Base(source)), destination, 0o755)
 	case stage == "build":
-		return writeFile(destination, nil, 0o644) // authorities: this machine may have none
+		return writeFile(destination, nil, 0o644) // authorities, of which this machine may have none
 	case stage == "vendor":
 		return b.collect(stage, source, haproxy(tb), "haproxy", destination)
 	case stage == "api":
@@ -121,8 +120,8 @@ func (b *Builder) copy(tb testing.TB, root, rest string) error {
 	return fmt.Errorf("stage %s is not known here", stage)
 }
 
-// collect runs what a stage runs to collect files below a folder, with this machine's
-// program in the place of the stage's.
+// collect runs the command with which a stage collects files below a folder, with this machine's program in
+// place of the stage's.
 func (b *Builder) collect(stage, folder, program, name, destination string) error {
 	bin := filepath.Join(b.dir, "bin-of-"+stage)
 	if err := os.MkdirAll(bin, 0o755); err != nil { //nolint:gosec // others read it
@@ -148,8 +147,8 @@ func (b *Builder) collect(stage, folder, program, name, destination string) erro
 	return nil
 }
 
-// program returns one of the module's, which are built once, as the Dockerfile does: the agent that inspects requests
-// without a file system.
+// program returns a program of the module. Programs are built once, as the Dockerfile does: the agent that
+// inspects requests without a file system.
 func (b *Builder) program(tb testing.TB, name string) string {
 	tb.Helper()
 	path := filepath.Join(b.dir, "out", name)
@@ -242,7 +241,7 @@ func parse(text string) (map[string]*stage, error) {
 	return stages, nil
 }
 
-// logicalLines joins lines that go on, and drops comments.
+// logicalLines joins continued lines, and drops comments.
 func logicalLines(text string) []string {
 	var out []string
 	var line strings.Builder
@@ -271,8 +270,8 @@ func words(text string) ([]string, error) {
 	return out, nil
 }
 
-// Digest is that of the image: of a layer with all its files, and of its configuration. Files
-// belong to root, and no time is in them, so that what is built of the same has the same.
+// Digest returns the digest of the image: of a layer with all its files, and of its configuration. Files belong
+// to root, and have no times, so that two builds of the same source have the same digest.
 func (i Image) Digest() (string, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)

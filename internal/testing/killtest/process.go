@@ -1,11 +1,10 @@
-// Package killtest kills a process at the Nth of its writes, for every N, or has the
-// write fail. A test says what the process does; the process is the test's own binary
-// once more, and a tracer (ptrace(2)) stops it before each system call. So what is
-// tested is what kill -9 does, and a disk that is full: the kernel was told so much
-// and no more.
+// Package killtest kills a process at the Nth of its writes, for every N, or makes the write fail. A test says
+// what the process does. The process is the test's own binary once more, and a tracer (ptrace(2)) stops it
+// before each system call. So the tests see exactly the effects of kill -9, and of a full disk: the kernel has
+// carried out the system calls up to that point and no others.
 //
-// A write is a system call that changes a file or a folder, or sends something.
-// What threads tell each other is none.
+// A write is a system call that changes a file or a folder, or sends something. Messages between threads do not
+// count.
 package killtest
 
 import (
@@ -18,11 +17,11 @@ import (
 	"time"
 )
 
-// variable holds the arguments of a process that is to be killed.
+// variable holds the arguments of a process to be killed.
 const variable = "HAPSNAP_KILLTEST"
 
-// Main is for TestMain. In a process that [Run] started, it calls do with the
-// arguments and ends; what do returns is printed. Elsewhere it returns at once.
+// Main is for TestMain. In a process that [Run] started, it calls do with the arguments, prints what do
+// returns, and ends. In other processes it returns at once.
 func Main(do func(args []string) (string, error)) {
 	text, doomed := os.LookupEnv(variable)
 	if !doomed {
@@ -37,28 +36,27 @@ func Main(do func(args []string) (string, error)) {
 	os.Exit(0)
 }
 
-// Fate is what becomes of a process at a write.
+// Fate says what happens to a process at a write.
 type Fate int
 
 // The fates.
 const (
 	Kill        Fate = iota // it ends, as by kill -9
 	Fail                    // the write fails, as on a disk that is full; the next does not
-	KillSending             // as Kill, where only what is sent to other processes counts
+	KillSending             // as Kill, but only what is sent to other processes counts
 )
 
-// Outcome is how a process ended.
+// Outcome says how a process ended.
 type Outcome struct {
-	Met    bool   // it came to the write
+	Met    bool   // it reached the write
 	Killed bool   // it was killed there
 	Failed bool   // it ended by itself, with an error
 	Said   string // what it printed
 	Point  string // the write, for the log
 }
 
-// Run starts a process that calls what [Main] was given with the arguments, none of
-// which has a line break. The process meets its fate when it is about to make its nth
-// write.
+// Run starts a process that calls the function that [Main] got, with the arguments, none of which has a line
+// break. The process meets its fate when it is about to make its nth write.
 func Run(t *testing.T, fate Fate, n int, args ...string) Outcome {
 	t.Helper()
 	exe, err := os.Executable()
@@ -89,11 +87,11 @@ func Run(t *testing.T, fate Fate, n int, args ...string) Outcome {
 	return o
 }
 
-// othersTime bounds the wait for what a killed process started.
+// othersTime bounds the wait for processes that a killed process started.
 const othersTime = 10 * time.Second
 
-// awaitOthers waits for the processes of a group, such as git, which end when they
-// find gone who started them.
+// awaitOthers waits for the processes of a group, such as git, which end when they notice that their parent is
+// gone.
 func awaitOthers(group int) {
 	look := time.NewTicker(2 * time.Millisecond)
 	defer look.Stop()
@@ -105,8 +103,8 @@ func awaitOthers(group int) {
 	}
 }
 
-// lives reports whether a process of the group runs. Who has ended and was not yet
-// waited for by init does not count, which kill(2) cannot tell.
+// lives reports whether a process of the group runs. A process that has ended and for which init has not waited
+// yet does not count, which kill(2) cannot tell.
 func lives(group int) bool {
 	if syscall.Kill(-group, 0) != nil {
 		return false

@@ -2,7 +2,7 @@ package killtest
 
 import "syscall"
 
-// skip keeps the system call that a thread stopped at from being made.
+// skip prevents the system call at which a thread is stopped.
 func skip(thread int) error {
 	return withRegisters(thread, func(r *syscall.PtraceRegs) { r.Orig_rax = ^uint64(0) })
 }

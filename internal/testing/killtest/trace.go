@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// The parts of ptrace(2) that package syscall does not name.
+// The parts of ptrace(2) for which package syscall has no name.
 const (
 	requestSyscallInfo = 0x420e  // PTRACE_GET_SYSCALL_INFO, Linux 5.3
 	entry              = 1       // PTRACE_SYSCALL_INFO_ENTRY
@@ -19,7 +19,7 @@ const (
 	stopSyscall        = syscall.SIGTRAP | 0x80
 )
 
-// info is struct ptrace_syscall_info as it is on entry to a system call.
+// info is struct ptrace_syscall_info at the entry to a system call.
 type info struct {
 	op   uint8
 	_    [3]uint8
@@ -30,8 +30,8 @@ type info struct {
 	args [6]uint64
 }
 
-// trace runs a process until it ends. It needs a thread of its own, since only the
-// thread that started a process may trace it.
+// trace runs a process until it ends. It needs a thread of its own, since only the thread that started a
+// process may trace it.
 func trace(exe string, env []string, said *os.File, t tracer) (Outcome, error) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 	null, err := os.Open(os.DevNull)
@@ -60,8 +60,8 @@ type tracer struct {
 	pid     int
 	fate    Fate
 	left    int    // writes to go
-	point   string // the write, once it was come to
-	failing int    // the thread that is in the write, while it fails
+	point   string // the write, once it was reached
+	failing int    // the thread that is in the failing write
 }
 
 // begin waits for the process to stop at its start, and asks for its system calls.
@@ -98,14 +98,14 @@ func (t *tracer) loop() (Outcome, error) {
 				return Outcome{}, err
 			}
 		}
-		// A thread that is being killed is gone before it can go on.
+		// A killed thread is gone before it can continue.
 		if err := syscall.PtraceSyscall(thread, passOn(status)); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return Outcome{}, fmt.Errorf("go on: %w", err)
 		}
 	}
 }
 
-// look does what is due where a thread enters a system call or leaves it.
+// look does what is due when a thread enters or leaves a system call.
 func (t *tracer) look(thread int) error {
 	switch {
 	case t.failing == thread:
@@ -121,8 +121,8 @@ func (t *tracer) look(thread int) error {
 	}
 }
 
-// passOn returns the signal that a stopped thread is to get: one that was sent to
-// it, and not one by which the kernel speaks to the tracer.
+// passOn returns the signal for a stopped thread: one that was sent to it, but none that the kernel sends for
+// the tracer.
 func passOn(status syscall.WaitStatus) int {
 	switch signal := status.StopSignal(); signal {
 	case stopSyscall, syscall.SIGTRAP, syscall.SIGSTOP:
@@ -147,8 +147,7 @@ func (t *tracer) due(thread int) bool {
 	return true
 }
 
-// onDescriptors are the system calls that write to an open file or connection, which
-// is their first argument.
+// onDescriptors are the system calls that write to an open file or connection, which is their first argument.
 var onDescriptors = map[uint64]string{
 	syscall.SYS_WRITE: "write", syscall.SYS_PWRITE64: "pwrite", syscall.SYS_WRITEV: "writev",
 	syscall.SYS_SENDTO: "sendto", syscall.SYS_SENDMSG: "sendmsg", syscall.SYS_CONNECT: "connect",
@@ -156,14 +155,14 @@ var onDescriptors = map[uint64]string{
 	syscall.SYS_FLOCK: "flock", syscall.SYS_FCHMOD: "fchmod",
 }
 
-// onNames are those that change a folder, or what is in it.
+// onNames are the system calls that change a folder, or something in it.
 var onNames = map[uint64]string{
 	syscall.SYS_RENAMEAT: "rename", syscall.SYS_MKDIRAT: "mkdir", syscall.SYS_UNLINKAT: "unlink",
 	syscall.SYS_LINKAT: "link", syscall.SYS_SYMLINKAT: "symlink", syscall.SYS_UTIMENSAT: "utimes", syscall.SYS_FCHMODAT: "chmod",
 }
 
-// isWrite reports whether a system call is a write. By eventfds, threads wake each
-// other; the standard output is for what is said in the end.
+// isWrite reports whether a system call is a write. It excludes eventfds, with which threads wake each other,
+// and the standard output, which is for the final result.
 func isWrite(pid int, i info) bool {
 	if _, ok := onDescriptors[i.nr]; ok {
 		if i.args[0] <= 2 {
@@ -198,7 +197,7 @@ func describe(pid int, i info) string {
 	return onNames[i.nr]
 }
 
-// target returns what a descriptor of a process is open on.
+// target returns the file on which a descriptor of a process is open.
 func target(pid int, descriptor uint64) string {
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, descriptor))
 	if err != nil {

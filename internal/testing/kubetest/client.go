@@ -33,7 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patience is how long the API server may take for what it does in the background.
+// patience is how long the API server may take for background work.
 const patience = 3 * time.Minute
 
 func newClient(config *rest.Config) (client.Client, error) {
@@ -44,11 +44,11 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// Client is that of an administrator, for all kinds. Kinds outside of client-go's
-// scheme are unstructured.
+// Client returns an administrator's client, for all kinds. Kinds outside of client-go's scheme are
+// unstructured.
 func (s *Server) Client() client.Client { return s.client }
 
-// Namespace makes a namespace for a test, whose name says which.
+// Namespace makes a namespace for a test, and names it after the test.
 func (s *Server) Namespace(tb testing.TB) string {
 	tb.Helper()
 	name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(tb.Name()), "-"), "-")
@@ -59,10 +59,9 @@ func (s *Server) Namespace(tb testing.TB) string {
 	return namespace.Name
 }
 
-// Apply brings objects to what YAML documents say, by server-side apply. Those
-// without a namespace are in "default". It returns when the kinds of
-// CustomResourceDefinitions are served, and when accounts may do what roles and
-// bindings say, and no more (AwaitRights).
+// Apply applies the objects of YAML documents, by server-side apply. Those without a namespace are in
+// "default". It returns when the kinds of CustomResourceDefinitions are served, and when accounts have exactly
+// the permissions that roles and bindings give (AwaitRights).
 func (s *Server) Apply(tb testing.TB, documents string) {
 	tb.Helper()
 	if err := s.ApplyYAML(tb.Context(), documents); err != nil {
@@ -70,9 +69,8 @@ func (s *Server) Apply(tb testing.TB, documents string) {
 	}
 }
 
-// Delete deletes the objects that YAML documents name. It returns when accounts may no
-// more do what deleted roles and bindings said, and when CustomResourceDefinitions are gone
-// with their objects.
+// Delete deletes the objects that YAML documents name. It returns when accounts no longer have the permissions
+// of deleted roles and bindings, and when CustomResourceDefinitions are gone with their objects.
 func (s *Server) Delete(tb testing.TB, documents string) {
 	tb.Helper()
 	err := s.each(tb.Context(), documents, func(o *unstructured.Unstructured) error {
@@ -86,7 +84,7 @@ func (s *Server) Delete(tb testing.TB, documents string) {
 	}
 }
 
-// ApplyYAML is Apply where there is no test.
+// ApplyYAML is Apply without a test.
 func (s *Server) ApplyYAML(ctx context.Context, documents string) error {
 	err := s.each(ctx, documents, func(o *unstructured.Unstructured) error {
 		apply := client.ApplyConfigurationFromUnstructured(o)
@@ -101,8 +99,8 @@ func (s *Server) ApplyYAML(ctx context.Context, documents string) error {
 	return nil
 }
 
-// each calls a function, which writes, with every object of YAML documents. What comes
-// after roles and bindings finds that they hold.
+// each calls a function that writes with every object of YAML documents. Objects after roles and bindings are
+// written when those hold.
 func (s *Server) each(ctx context.Context, documents string, do func(*unstructured.Unstructured) error) error {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewBufferString(documents), 4096)
 	unknown := false // roles or bindings were written that the API server may not know yet
@@ -125,7 +123,7 @@ func (s *Server) each(ctx context.Context, documents string, do func(*unstructur
 			return nil
 		}
 		unknown = isRights(o)
-		// An object that needs a namespace and names none is put in "default".
+		// An object without the namespace that its kind needs is put in "default".
 		namespaced, err := s.client.IsObjectNamespaced(o)
 		if err == nil && namespaced && o.GetNamespace() == "" {
 			o.SetNamespace(metav1.NamespaceDefault)
@@ -183,9 +181,8 @@ func firstList(crd *unstructured.Unstructured) (*unstructured.UnstructuredList, 
 	return nil, errors.Join(errors.New("no version is served"), err)
 }
 
-// ServiceAccount makes a ServiceAccount if there is none, and returns the path of a
-// kubeconfig with a token for it. It may do what RBAC lets it do: nothing, unless
-// the test applies rules; Grant does both.
+// ServiceAccount makes a ServiceAccount if there is none, and returns the path of a kubeconfig with a token for
+// it. It has only the permissions that RBAC gives it: none, unless the test applies rules; Grant does both.
 func (s *Server) ServiceAccount(tb testing.TB, namespace, name string) (kubeconfig string) {
 	tb.Helper()
 	content, err := s.ServiceAccountConfig(tb.Context(), namespace, name)
@@ -199,8 +196,7 @@ func (s *Server) ServiceAccount(tb testing.TB, namespace, name string) (kubeconf
 	return kubeconfig
 }
 
-// ServiceAccountConfig is ServiceAccount where there is no test. It returns the
-// kubeconfig itself.
+// ServiceAccountConfig is ServiceAccount without a test. It returns the kubeconfig itself.
 func (s *Server) ServiceAccountConfig(ctx context.Context, namespace, name string) ([]byte, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := client.IgnoreAlreadyExists(s.client.Create(ctx, account)); err != nil {
@@ -218,19 +214,17 @@ func (s *Server) ServiceAccountConfig(ctx context.Context, namespace, name strin
 	})
 }
 
-// Expire restarts the API server such that no watch can go on from where it was:
-// all versions that clients have seen are gone, and asking for what came after one
-// of them is answered with 410.
+// Expire restarts the API server so that no watch can continue: all versions that clients have seen are gone,
+// and a request for changes after one of them gets 410.
 //
-// The API server starts with an empty history at etcd's present revision. That is
-// moved on, past all that clients know, and everything before it is compacted, so
-// that etcd does not help out either.
+// The API server starts with an empty history at etcd's present revision. Expire moves that revision on, past
+// all that clients know, and compacts everything before it, so that etcd cannot help either.
 func (s *Server) Expire(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.ExpireAPI(tb.Context()))
 }
 
-// ExpireAPI is Expire where there is no test.
+// ExpireAPI is Expire without a test.
 func (s *Server) ExpireAPI(ctx context.Context) error {
 	if err := s.StopAPI(); err != nil {
 		return err
@@ -241,7 +235,7 @@ func (s *Server) ExpireAPI(ctx context.Context) error {
 	return s.ResumeAPI()
 }
 
-// compacted is compact, again and again where etcd is slow: it gives up on its own.
+// compacted is compact, repeated if etcd is slow, since it gives up by itself.
 func (s *Server) compacted(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -258,7 +252,7 @@ func (s *Server) compacted(ctx context.Context) error {
 	}
 }
 
-// compact makes etcd forget all revisions but a new one.
+// compact makes etcd forget all revisions except a new one.
 func (s *Server) compact(ctx context.Context) error {
 	var put struct {
 		Header struct{ Revision string }
@@ -271,7 +265,7 @@ func (s *Server) compact(ctx context.Context) error {
 	return s.etcd(ctx, "compaction", map[string]any{"revision": put.Header.Revision, "physical": true}, &struct{}{})
 }
 
-// etcd calls its JSON interface, in which bytes are base64.
+// etcd calls etcd's JSON interface, in which bytes are base64.
 func (s *Server) etcd(ctx context.Context, method string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -305,16 +299,15 @@ func GatewayAPI(tb testing.TB) string {
 	return dir
 }
 
-// GatewayAPIFolder is [GatewayAPI] where there is no test.
+// GatewayAPIFolder is [GatewayAPI] without a test.
 var GatewayAPIFolder = sync.OnceValues(func() (string, error) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
 	return filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "standard"), err
 })
 
-// Grant lets a ServiceAccount do what the rules say in its namespace, and nothing else
-// that an earlier Grant said. It makes the account if there is none, and returns the path
-// of a kubeconfig for it. From then on the API server allows what the rules say, and
-// refuses what they say no more.
+// Grant gives a ServiceAccount the permissions of the rules in its namespace, and takes away those of an
+// earlier Grant. It makes the account if there is none, and returns the path of a kubeconfig for it. When it
+// returns, the API server allows what the rules allow, and refuses everything else.
 func (s *Server) Grant(tb testing.TB, namespace, account string, rules []rbacv1.PolicyRule) (kubeconfig string) {
 	tb.Helper()
 	kubeconfig = s.ServiceAccount(tb, namespace, account)
@@ -336,7 +329,7 @@ func roleRef(kind, name string) *rbacapply.RoleRefApplyConfiguration {
 	return rbacapply.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind(kind).WithName(name)
 }
 
-// write brings objects to what they say.
+// write applies objects.
 func (s *Server) write(ctx context.Context, objects ...interface{ IsApplyConfiguration() }) error {
 	for _, o := range objects {
 		if err := s.client.Apply(ctx, o, client.FieldOwner("kubetest"), client.ForceOwnership); err != nil {
@@ -346,19 +339,18 @@ func (s *Server) write(ctx context.Context, objects ...interface{ IsApplyConfigu
 	return nil
 }
 
-// isRights tells whether an object decides what accounts may do.
+// isRights reports whether an object decides about permissions.
 func isRights(o *unstructured.Unstructured) bool {
 	return o.GroupVersionKind().Group == rbacv1.GroupName
 }
 
-// AwaitRights waits until the API server decides by all Roles, ClusterRoles and bindings
-// that were written before. Apply, Delete and Grant call it.
+// AwaitRights waits until the API server applies all Roles, ClusterRoles and bindings that were written before.
+// Apply, Delete and Grant call it.
 //
-// The API server's authorizer learns of what was written from a watch for each of the four
-// kinds, a moment later; on a busy machine that moment is long enough to be refused what
-// was just allowed. A watch tells of changes in their order. So an authorizer that knows
-// objects which are written here, one of each kind, knows all that came before them, what
-// was taken away too. Whether it knows them, a SubjectAccessReview tells.
+// The API server's authorizer learns of them from a watch for each of the four kinds, a moment later. On a busy
+// machine that moment is long enough for a request to be refused that was just allowed. A watch reports changes
+// in their order. So AwaitRights writes objects, one of each kind. An authorizer that knows them knows all
+// changes before them, removals too. A SubjectAccessReview shows whether it knows them.
 func (s *Server) AwaitRights(ctx context.Context) error {
 	s.rights.Lock()
 	defer s.rights.Unlock()
@@ -387,7 +379,7 @@ func (s *Server) AwaitRights(ctx context.Context) error {
 	return nil
 }
 
-// allowed waits until the API server says that a user may do something.
+// allowed waits until the API server allows a user something.
 func (s *Server) allowed(ctx context.Context, user string, what authorizationv1.ResourceAttributes) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -405,9 +397,8 @@ func (s *Server) allowed(ctx context.Context, user string, what authorizationv1.
 	}
 }
 
-// gone waits until an object that was deleted is no more, where something finishes that:
-// of a CustomResourceDefinition the API server deletes all objects first, and one that is
-// applied meanwhile goes with them.
+// gone waits until a deleted object is gone, if something finishes its deletion. The API server deletes all
+// objects of a CustomResourceDefinition first, and objects that are applied meanwhile go with them.
 func (s *Server) gone(ctx context.Context, o *unstructured.Unstructured) error {
 	if o.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// The addresses that are all this machine's in the namespace of InNamespace.
+// In the namespace of InNamespace, all of these addresses are this machine's.
 const (
 	PodRange  = "10.244.0.0/16"
 	PodRange6 = "fd00:10:244::/64"
@@ -24,14 +24,13 @@ const (
 // inside is set for the process in the namespace.
 const inside = "HAPSNAP_KUBETEST_INSIDE"
 
-// InNamespace starts this program again, with its arguments, in a network namespace
-// of its own, runs the function there, and returns its exit code. What comes before
-// it in the program is done twice, what comes after it too.
+// InNamespace starts this program again, with its arguments, in a network namespace of its own, runs the
+// function there, and returns its exit code. Code before and after the call runs in both processes.
 func InNamespace(run func() int) int {
 	if os.Getenv(inside) == "" {
 		return again()
 	}
-	// A program that a test starts may want a namespace too.
+	// A program that a test starts may need a namespace too.
 	err := errors.Join(os.Unsetenv(inside), raiseNetwork())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "set up the network of the tests:", err)
@@ -40,8 +39,7 @@ func InNamespace(run func() int) int {
 	return run()
 }
 
-// again runs this program in the namespace. It dies with this process, which is
-// the thread that forked it.
+// again runs this program in the namespace. It dies with this process, whose thread forked it.
 func again() int {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -62,8 +60,7 @@ func again() int {
 	return 0
 }
 
-// newNamespace asks for a network namespace, and for one of users where it takes
-// root to make the first.
+// newNamespace asks for a network namespace, and for a user namespace if only root can make the former.
 func newNamespace(uid, gid int) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNET}
 	if uid != 0 {
@@ -167,8 +164,8 @@ func ask(kind uint16, flags uint16, message []byte) error {
 	return nil
 }
 
-// heldThread is a thread of its own. The kernel takes a child's parent to be the
-// thread that forked it, and sends the signal of bin/kube-apiserver when that ends.
+// heldThread is a thread of its own. The kernel takes the thread that forked a child for its parent, and sends
+// the signal of bin/kube-apiserver when that thread ends.
 type heldThread struct{ work chan func() }
 
 func holdThread() *heldThread {
@@ -192,9 +189,8 @@ func (h *heldThread) run(f func() error) error {
 // release ends the thread, after its children.
 func (h *heldThread) release() { close(h.work) }
 
-// portLock is a port of 127.0.0.1 that no other Server takes, not even while
-// nobody listens on it. The name of an abstract socket is the lock, and goes with
-// the process.
+// portLock is a port of 127.0.0.1 that no other Server takes, even while nobody listens on it. The lock is the
+// name of an abstract socket, which disappears with the process.
 type portLock struct {
 	port  int
 	guard net.Listener

@@ -1,16 +1,13 @@
-// Package kubetest runs a real API server for tests: the stock kube-apiserver and
-// etcd, started by envtest, without containers. It promises that what a test
-// starts ends with it, whichever way it ends, and leaves the cluster's controllers
-// out: nothing fills EndpointSlices, makes the ServiceAccount "default" or finishes
-// deleting a namespace.
+// Package kubetest runs a real API server for tests: the stock kube-apiserver and etcd, started by envtest,
+// without containers. It promises that processes of a test end with it, however it ends. The cluster has no
+// controllers: nothing fills EndpointSlices, makes the ServiceAccount "default" or finishes deleting a
+// namespace.
 //
-// The programs are built by `make test` into build/kube, or by `make kube` alone;
-// KUBEBUILDER_ASSETS names another folder. A test fails where they are missing.
-// Binary finds them, and kubectl and kustomize.
+// `make test` builds the programs into build/kube, and so does `make kube` alone; KUBEBUILDER_ASSETS names
+// another folder. A test fails if they are missing. Binary finds them, and kubectl and kustomize.
 //
-// An API server takes about three seconds to start, so the tests of a package
-// share one, each in a namespace of its own. Only what breaks it has its own
-// (Start).
+// An API server takes about three seconds to start, so the tests of a package share one, each in a namespace of
+// its own. Only tests that break it have their own (Start).
 //
 //	var cluster kubetest.Shared
 //
@@ -26,23 +23,20 @@
 //
 // # Rights
 //
-// The API server learns of roles and bindings by a watch of its own. What writes some
-// therefore waits until they hold: Grant, Apply and Delete do, and after something else
-// wrote some, such as kubectl, AwaitRights does.
+// The API server learns of roles and bindings by a watch. So Grant, Apply and Delete wait until they hold.
+// After other writers, such as kubectl, call AwaitRights.
 //
 // # Addresses of pods
 //
-// The API server refuses 127.0.0.0/8 and ::1 in EndpointSlices. Main runs the tests
-// in a network namespace of their own, in which every address of PodRange and
-// PodRange6 is the machine's: servers can listen on 10.244.3.7, and HAProxy reaches
-// them there. InNamespace does that alone. It needs root, or a kernel that lets
+// The API server refuses 127.0.0.0/8 and ::1 in EndpointSlices. Main runs the tests in a network namespace of
+// their own, in which every address of PodRange and PodRange6 is the machine's: servers can listen on
+// 10.244.3.7, and HAProxy reaches them there. InNamespace does only that. It needs root, or a kernel that lets
 // users make namespaces.
 //
 // # Faults
 //
-// Stop and Resume end the API server and start it again, on the same port and with
-// everything that was in it. Expire does so such that watches cannot go on from
-// where they were: they end with 410, "too old resource version".
+// Stop and Resume end the API server and start it again, on the same port and with all its content. Expire does
+// so in a way that watches cannot continue: they end with 410, "too old resource version".
 package kubetest
 
 import (
@@ -74,8 +68,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Server is an API server with an etcd of its own. Its methods are safe for use by
-// several tests at once, but for those that stop it.
+// Server is an API server with its own etcd. Several tests may use its methods at once, except those that stop
+// it.
 type Server struct {
 	env  *envtest.Environment
 	dir  string
@@ -119,8 +113,8 @@ func Start(tb testing.TB) *Server {
 	return s
 }
 
-// silence gives controller-runtime a logger, which asks for one with a stack trace
-// after 30 seconds, and has one place for it in the process.
+// silence gives controller-runtime a logger. Without one it complains with a stack trace after 30 seconds, and
+// it has only one logger for the process.
 var silence = sync.OnceFunc(func() { log.SetLogger(logr.Discard()) })
 
 func (s *Server) start() error {
@@ -156,20 +150,19 @@ func (s *Server) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// Config is that of an administrator, who is not slowed down.
+// Config returns an administrator's configuration, without rate limits.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.env.Config) }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (s *Server) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
 
-// Stop ends the API server. etcd runs on. Clients see their watches end, and no
-// connection is accepted until Resume.
+// Stop ends the API server. etcd runs on. Watches of clients end, and no connection is accepted until Resume.
 func (s *Server) Stop(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.StopAPI())
 }
 
-// Resume starts the API server again, where it was.
+// Resume starts the API server again, at the same address.
 func (s *Server) Resume(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.ResumeAPI())
@@ -189,7 +182,7 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// StopAPI is Stop where there is no test.
+// StopAPI is Stop without a test.
 func (s *Server) StopAPI() error {
 	if err := s.env.ControlPlane.APIServer.Stop(); err != nil {
 		return fmt.Errorf("stop the API server: %w", err)
@@ -197,7 +190,7 @@ func (s *Server) StopAPI() error {
 	return nil
 }
 
-// ResumeAPI is Resume where there is no test.
+// ResumeAPI is Resume without a test.
 func (s *Server) ResumeAPI() error {
 	if err := inTurn(func() error { return s.thread.run(s.env.ControlPlane.APIServer.Start) }); err != nil {
 		return fmt.Errorf("start the API server again: %w\n%s", err, s.log())
@@ -205,8 +198,7 @@ func (s *Server) ResumeAPI() error {
 	return s.AwaitRights(context.Background())
 }
 
-// Shared is the API server that the tests of a package share. It is started when
-// the first asks for it.
+// Shared is the API server that the tests of a package share. The first test that asks starts it.
 type Shared struct {
 	once   sync.Once
 	server *Server
@@ -231,8 +223,8 @@ func (s *Shared) close() error {
 	return s.server.Close()
 }
 
-// Main runs the tests of a package in a network namespace of their own, ends the
-// servers that they shared, and returns the exit code.
+// Main runs the tests of a package in a network namespace of their own, ends the servers that they shared, and
+// returns the exit code.
 func Main(m *testing.M, servers ...*Shared) int {
 	return InNamespace(func() int {
 		code := m.Run()
@@ -246,7 +238,7 @@ func Main(m *testing.M, servers ...*Shared) int {
 	})
 }
 
-// A machine with few processors may have better things to do.
+// A machine with few processors may be busy with more important work.
 const (
 	startTimeout = 5 * time.Minute
 	stopTimeout  = time.Minute
@@ -300,7 +292,7 @@ func (s *Server) environment() (*envtest.Environment, error) {
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "apiserver.log") }
 
-// log returns the end of what the API server said.
+// log returns the end of the API server's log.
 func (s *Server) log() string {
 	content, err := os.ReadFile(s.logFile())
 	if err != nil {
@@ -341,7 +333,7 @@ func findBinaries() error {
 	return nil
 }
 
-// moduleRoot looks for go.mod above the folder that tests run in, their package's.
+// moduleRoot looks for go.mod above the folder in which tests run, their package's.
 func moduleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -357,9 +349,8 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// inTurn calls a function while no other process of this user is in one of its own.
-// API servers that start at once keep each other from starting in time. Where the
-// lock cannot be had, they do.
+// inTurn calls a function while no other process of this user is in such a call, since API servers that start
+// at once keep each other from starting in time. Without the lock it calls the function all the same.
 func inTurn(start func() error) error {
 	file, err := os.OpenFile(filepath.Join(os.TempDir(), "hapsnap-kubetest.lock"), os.O_CREATE|os.O_RDONLY, 0o644)
 	if err != nil {
@@ -379,8 +370,8 @@ const WebhookClientName = "kube-apiserver"
 // WebhookClientCA is a file with the authority of that certificate.
 func (s *Server) WebhookClientCA() string { return filepath.Join(s.dir, "webhooks", "ca.crt") }
 
-// webhookClient writes what makes the server show a certificate to admission webhooks, and
-// returns the file that --admission-control-config-file is for.
+// webhookClient writes files that make the server show a certificate to admission webhooks, and returns the
+// file for --admission-control-config-file.
 func (s *Server) webhookClient() (string, error) {
 	dir := filepath.Dir(s.WebhookClientCA())
 	if err := os.MkdirAll(dir, 0o700); err != nil {

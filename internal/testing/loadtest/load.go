@@ -1,8 +1,7 @@
-// Package loadtest sends requests over raw sockets and counts those that fail. Nothing is
-// sent twice: a client of net/http repeats what a server dropped, and hides it. Half of
-// the clients make a connection for each request, half keep theirs until the server says
-// that it closes it. A connection that the server closes without having said so is a
-// request that fails.
+// Package loadtest sends requests over raw sockets and counts those that fail. It sends nothing twice: a client
+// of net/http repeats a request that a server dropped, and so hides the failure. Half of the clients make a
+// connection for each request, half keep theirs until the server says that it closes it. If a server closes a
+// connection without saying so, the request has failed.
 package loadtest
 
 import (
@@ -20,12 +19,12 @@ import (
 	"time"
 )
 
-// Options describe who sends what.
+// Options say who sends what.
 type Options struct {
 	Clients int
 	// Host and Path are of each request.
 	Host, Path string
-	// Pause is between a response and the next request; 20 ms by default.
+	// Pause is the time between a response and the next request; 20 ms by default.
 	Pause time.Duration
 }
 
@@ -45,7 +44,7 @@ type Load struct {
 	failed    []error
 }
 
-// Start has clients send requests to addresses, by turns. They end with the test.
+// Start starts clients that send requests to the addresses in turn. They end with the test.
 func Start(tb testing.TB, o Options, addresses ...string) *Load {
 	tb.Helper()
 	o.Host, o.Path, o.Pause = cmp.Or(o.Host, "test"), cmp.Or(o.Path, "/"), cmp.Or(o.Pause, 20*time.Millisecond)
@@ -57,15 +56,15 @@ func Start(tb testing.TB, o Options, addresses ...string) *Load {
 	return l
 }
 
-// Use has new connections go to these addresses, as a proxy of Services does whose
-// endpoints change. Connections that there are stay.
+// Use makes new connections go to these addresses, like a proxy of Services whose endpoints change. Existing
+// connections stay.
 func (l *Load) Use(addresses ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addresses = addresses
 }
 
-// Await waits until so many more requests were served, or one failed.
+// Await waits until that many more requests were served, or one failed.
 func (l *Load) Await(tb testing.TB, more int) {
 	tb.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -85,7 +84,7 @@ func (l *Load) Failed() int {
 	return len(l.failed)
 }
 
-// Stop ends the clients after the requests that they are at, and returns what became of all.
+// Stop ends the clients after their current requests, and returns what happened to all requests.
 func (l *Load) Stop() (served int, failed []error) {
 	l.mu.Lock()
 	select {
@@ -130,7 +129,7 @@ func (l *Load) client(keeps bool) {
 	}
 }
 
-// connection is one, with what was read of it too early.
+// connection is a connection, with bytes that were read too early.
 type connection struct {
 	net.Conn
 	reader *bufio.Reader
@@ -158,7 +157,7 @@ func (c *connection) close() {
 	}
 }
 
-// request sends one request, and reports whether the connection is over with it.
+// request sends one request, and reports whether the connection is closed after it.
 func (c *connection) request(o Options, keeps bool) (closes bool, err error) {
 	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 		return false, err

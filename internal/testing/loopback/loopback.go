@@ -1,10 +1,9 @@
-// Package loopback has addresses for tests whose servers have to be told where to listen, such as
-// those in programs that a test starts.
+// Package loopback has addresses for tests whose servers need an address before they listen, such as servers in
+// programs that a test starts.
 //
-// An address that was free a moment ago may be another's by the time the server begins to listen, and
-// one that is kept from others is kept from the server. So each process has an address of its own in
-// 127.0.0.0/8, made of its process ID, and gives out each port once. The ports are below those that
-// the kernel gives to clients.
+// A free address may be taken by the time the server begins to listen, and an address that is held back from
+// others is held back from the server too. So each process has its own address in 127.0.0.0/8, made of its
+// process ID, and gives out each port once. The ports are below those that the kernel gives to clients.
 package loopback
 
 import (
@@ -20,7 +19,7 @@ const (
 
 var given atomic.Uint32
 
-// Address returns an address, with a port, that nobody else listens on. There are 20,000 for a process.
+// Address returns an address, with a port, on which nobody else listens. A process has 20,000 of them.
 func Address() string {
 	n := given.Add(1)
 	if n > ports {

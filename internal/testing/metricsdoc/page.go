@@ -1,6 +1,6 @@
-// Package metricsdoc writes the table of a registry's metrics into a page, and
-// finds the metrics that a page speaks of. It is for the tests that keep the page
-// true, and takes type, labels and help from the registry itself.
+// Package metricsdoc writes the table of a registry's metrics into a page, and finds the metrics that a page
+// mentions. It is for the tests that keep the page up to date, and takes type, labels and help from the
+// registry itself.
 package metricsdoc
 
 import (
@@ -56,8 +56,8 @@ func Replace(file, name, section string) error {
 	return os.WriteFile(file, []byte(strings.Replace(string(page), from+old+to, from+section+to, 1)), 0o644)
 }
 
-// Unknown returns the metrics with a prefix that a page speaks of and that are not
-// in the registry. A histogram's series are.
+// Unknown returns the metrics with a prefix that a page mentions and the registry lacks. It knows the series of
+// histograms.
 func Unknown(page, prefix string, r *prometheus.Registry) ([]string, error) {
 	families, err := r.Gather()
 	if err != nil {
@@ -79,9 +79,8 @@ func Unknown(page, prefix string, r *prometheus.Registry) ([]string, error) {
 	return unknown, nil
 }
 
-// Table returns a table of the metrics whose names begin with a prefix, in the
-// order of their names. A metric that has labels must have a sample, for only a
-// sample tells its type.
+// Table returns a table of the metrics with a prefix, in the order of their names. A metric with labels must
+// have a sample, since only a sample shows its type.
 func Table(r *prometheus.Registry, prefix string) (string, error) {
 	families, err := r.Gather()
 	if err != nil {
@@ -126,7 +125,7 @@ func labels(f *dto.MetricFamily) string {
 	return strings.Join(names, ", ")
 }
 
-// unit returns the unit that a name ends with, where it has one.
+// unit returns the unit with which a name ends, if it has one.
 func unit(name string) string {
 	switch name = strings.TrimSuffix(name, "_total"); {
 	case strings.HasSuffix(name, "_timestamp_seconds"):
@@ -139,9 +138,8 @@ func unit(name string) string {
 	return ""
 }
 
-// Check fails a test whose page does not have the table of a registry's metrics as a section, or
-// speaks of metrics with the prefix that are not in the registry. With update it writes the
-// section first.
+// Check fails a test whose page does not have the table of a registry's metrics as a section, or mentions
+// metrics with the prefix that the registry lacks. With update it writes the section first.
 func Check(t *testing.T, r *prometheus.Registry, file, section, prefix string, update bool) {
 	t.Helper()
 	table, err := Table(r, prefix)

@@ -29,7 +29,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/imagetest"
 )
 
-// container is one of a pod, through all of its lives.
+// container is a container of a pod, through all of its lives.
 type container struct {
 	pod   *podRun
 	spec  corev1.Container
@@ -124,7 +124,7 @@ func expand(word string, env []string) string {
 	})
 }
 
-// identify finds out who the container runs as.
+// identify finds out as which user the container runs.
 func (c *container) identify(s *spec) error {
 	user, group, _ := strings.Cut(c.image.User, ":")
 	s.UID, _ = strconv.Atoi(user)
@@ -152,7 +152,7 @@ func (c *container) identify(s *spec) error {
 	return nil
 }
 
-// environment is the image's, the kubelet's, and the container's own.
+// environment returns the variables of the image, the kubelet and the container itself.
 func (c *container) environment(ctx context.Context) ([]string, error) {
 	pod := c.pod.pod
 	_, port, err := net.SplitHostPort(c.pod.kubelet.api)
@@ -211,7 +211,7 @@ func (c *container) stop(deadline time.Time) {
 	if process == nil {
 		return
 	}
-	// What is to be done before the signal.
+	// The steps before the signal.
 	if c.spec.Lifecycle != nil && c.spec.Lifecycle.PreStop != nil {
 		switch pre := c.spec.Lifecycle.PreStop; {
 		case pre.Sleep != nil:
@@ -260,8 +260,8 @@ func cloneTree(from, to string) error {
 	})
 }
 
-// ended is how a life ended, with the end of what the container wrote if the pod asks for
-// that. The caller holds the mutex.
+// ended returns how a life ended, with the end of the container's output if the pod asks for that. The caller
+// holds the mutex.
 func (c *container) ended(life *process) *corev1.ContainerStateTerminated {
 	out := &corev1.ContainerStateTerminated{ExitCode: life.code(), Reason: "Completed"}
 	if out.ExitCode == 0 {
@@ -326,7 +326,7 @@ func (c *container) set(life *process, started, ready bool) {
 	}
 }
 
-// repeat probes until a function says that it is enough. It reports how the last probe ended.
+// repeat probes until a function returns true. It returns the result of the last probe.
 func (c *container) repeat(ctx context.Context, p *corev1.Probe, done func(failures int32, ok bool) bool) bool {
 	failures := int32(0)
 	delay := time.Duration(p.InitialDelaySeconds) * time.Second
@@ -401,7 +401,7 @@ func portOf(spec *corev1.PodSpec, port intstr.IntOrString) int32 {
 	return 0
 }
 
-// runLimit bounds a command that is to end by itself.
+// runLimit bounds a command that should end by itself.
 const runLimit = 5 * time.Minute
 
 // Run runs a command in an image, as the image's user, in a root that nobody may write, and

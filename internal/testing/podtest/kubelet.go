@@ -1,12 +1,11 @@
-// Package podtest is a kubelet and the controllers of workloads for tests, without
-// containers. Pods that Deployments, DaemonSets and StatefulSets of an API server make are
-// run: each in a network namespace of its own, each container in a root that is its image's,
-// in namespaces of processes and mounts, as the user that the pod says, with its volumes,
-// its ServiceAccount's token, its probes, and the kubelet's order of starts and ends.
+// Package podtest is a kubelet and the controllers of workloads for tests, without containers. It runs the pods
+// of the Deployments, DaemonSets and StatefulSets of an API server. Each pod has a network namespace of its
+// own. Each container has the root of its image, its own namespaces of processes and mounts, the user, volumes
+// and ServiceAccount's token that the pod names, and its probes. Starts and ends have the kubelet's order.
 //
-// Everything goes through the API server: pods are created there, so that defaults and Pod
-// Security apply, and containers reach it with their own tokens, through a proxy on their
-// loopback address. EndpointSlices of Services follow from pods.
+// Everything goes through the API server: pods are created there, so that defaults and Pod Security apply.
+// Containers reach it with their own tokens, through a proxy on their loopback address. EndpointSlices of
+// Services follow the pods.
 //
 // It needs root, and iproute2.
 //
@@ -43,19 +42,19 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// look is how often everything is looked at.
+// look is how often everything is checked.
 const look = 200 * time.Millisecond
 
-// node is the name of the only one.
+// node is the name of the only node.
 const node = "node-1"
 
 // Options describe a kubelet.
 type Options struct {
-	// Namespaces are those whose pods are run; by default all.
+	// Namespaces are the namespaces whose pods run; by default all.
 	Namespaces []string
-	// Image returns an image by the name that a pod has of it.
+	// Image returns an image by its name in a pod.
 	Image func(name string) (imagetest.Image, bool)
-	// Logs has the API server serve what containers write. For that there is an object for the node.
+	// Logs makes the API server serve the logs of containers, for which there is a Node object.
 	Logs bool
 }
 
@@ -76,8 +75,8 @@ type Kubelet struct {
 	endpoints map[client.ObjectKey]*discoveryv1.EndpointSlice // of Services, as they were written last
 }
 
-// Start starts a kubelet, which ends with the test. If that fails, it tells what it noticed
-// and what containers wrote.
+// Start starts a kubelet, which ends with the test. If the test fails, it prints its notes and the output of
+// containers.
 func Start(tb testing.TB, server *kubetest.Server, o Options) *Kubelet {
 	tb.Helper()
 	if os.Getuid() != 0 {
@@ -118,7 +117,7 @@ func Start(tb testing.TB, server *kubetest.Server, o Options) *Kubelet {
 	return k
 }
 
-// close ends all pods. What they do meanwhile may be worth a note, so that the mutex is free.
+// close ends all pods. They may add notes meanwhile, so it does not hold the mutex.
 func (k *Kubelet) close() {
 	k.mu.Lock()
 	pods := slices.Collect(maps.Values(k.pods))
@@ -134,7 +133,7 @@ func (k *Kubelet) close() {
 	k.network.close()
 }
 
-// step does what is to be done for every namespace.
+// step does what is due in every namespace.
 func (k *Kubelet) step(ctx context.Context) {
 	for _, namespace := range k.namespaces(ctx) {
 		var pods corev1.PodList
@@ -152,7 +151,7 @@ func (k *Kubelet) step(ctx context.Context) {
 	}
 }
 
-// namespaces are those to look at. There are none while the API server is away.
+// namespaces returns the namespaces to check. There are none while the API server is away.
 func (k *Kubelet) namespaces(ctx context.Context) []string {
 	if len(k.options.Namespaces) > 0 {
 		return k.options.Namespaces
@@ -168,9 +167,9 @@ func (k *Kubelet) namespaces(ctx context.Context) []string {
 	return names
 }
 
-// runPods starts pods that are new, and ends those that are being deleted if their endpoints are withdrawn. A cluster
-// does not wait for that, but is not as slow as an API server of a machine that is busy with tests, either: how late
-// clients hear of it is for tests to say.
+// runPods starts new pods, and ends pods that are being deleted when their endpoints are withdrawn. A cluster
+// does not wait for that, but is not as slow as an API server on a machine that is busy with tests. Tests
+// decide how late clients learn of it.
 func (k *Kubelet) runPods(ctx context.Context, pods []corev1.Pod, withdrawn bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -195,7 +194,7 @@ func (k *Kubelet) runPods(ctx context.Context, pods []corev1.Pod, withdrawn bool
 	}
 }
 
-// note keeps what is worth knowing when a test fails. What is said again is kept once.
+// note keeps what is useful to know when a test fails. A repeated note is kept once.
 func (k *Kubelet) note(format string, args ...any) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -205,7 +204,7 @@ func (k *Kubelet) note(format string, args ...any) {
 	}
 }
 
-// Notes are what was noticed, such as containers that ended by themselves or were killed.
+// Notes returns what was noted, such as containers that ended by themselves or were killed.
 func (k *Kubelet) Notes() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -217,14 +216,13 @@ func (k *Kubelet) Volume(pod corev1.Pod, name string) string {
 	return filepath.Join(k.dir, pod.Name, "volumes", name)
 }
 
-// Log is what a container of a pod wrote.
+// Log returns what a container of a pod wrote.
 func (k *Kubelet) Log(pod corev1.Pod, container string) string {
 	text, _ := os.ReadFile(filepath.Join(k.dir, pod.Name, container+".log")) // none yet
 	return string(text)
 }
 
-// Kill ends a container as a machine without memory does. It is started again, of which no
-// note is kept.
+// Kill ends a container like a machine without memory. The container is started again, without a note.
 func (k *Kubelet) Kill(pod corev1.Pod, container string) {
 	k.mu.Lock()
 	run := k.pods[string(pod.UID)]
@@ -239,7 +237,7 @@ func (k *Kubelet) Kill(pod corev1.Pod, container string) {
 	}
 }
 
-// Report is everything that was noticed and written.
+// Report returns everything that was noted and written.
 func (k *Kubelet) Report() string {
 	var out strings.Builder
 	for _, n := range k.Notes() {
@@ -253,8 +251,8 @@ func (k *Kubelet) Report() string {
 	return out.String()
 }
 
-// serveLogs serves what containers write where the API server looks for it: at the kubelet of the pod's
-// node. All is served, whatever the time that is asked for.
+// serveLogs serves the logs of containers where the API server looks for them: at the kubelet of the pod's
+// node. It serves the whole log, for any requested time.
 func (k *Kubelet) serveLogs(tb testing.TB) {
 	tb.Helper()
 	paths := http.NewServeMux()

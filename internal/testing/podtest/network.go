@@ -23,7 +23,7 @@ import (
 // Gateway is the address of the test among those of pods, which have 10.245.0.0/16.
 const Gateway = "10.245.0.1"
 
-// network is a bridge that all pods are on.
+// network is a bridge to which all pods are connected.
 type network struct {
 	mu   sync.Mutex
 	next int
@@ -35,8 +35,8 @@ func newNetwork() (*network, error) {
 
 func (n *network) close() { _ = ip("", "link del pods\n") }
 
-// A sandbox is the network of a pod: a process that sleeps in it, what is on its loopback
-// address, and its ports of the node. That of the node itself has only the address.
+// A sandbox is the network of a pod: a process that sleeps in it, the proxy on its loopback address, and its
+// ports of the node. The node's own sandbox has only the address.
 type sandbox struct {
 	address string
 	process *process
@@ -44,9 +44,9 @@ type sandbox struct {
 	ports   []net.Listener
 }
 
-// command is a program that runs in the network. The node's is that of the test, which a program
-// has anyway. It cannot be found by the test's number: [sandbox.inside] may have had its first
-// thread, which is in the network of a pod from then on.
+// command returns a program that runs in the network. The node's network is that of the test, which the program
+// has anyway. The process ID of the test does not lead there: [sandbox.inside] may have moved the test's first
+// thread into the network of a pod.
 func (s *sandbox) command(ctx context.Context, program string) *exec.Cmd {
 	if s.process == nil {
 		return exec.CommandContext(ctx, program)
@@ -62,7 +62,7 @@ type nodePort struct {
 	next     int
 }
 
-// target is where the next connection goes, "" for nowhere.
+// target returns the address for the next connection, "" for none.
 func (n *nodePort) target() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,7 +73,7 @@ func (n *nodePort) target() string {
 	return n.targets[n.next%len(n.targets)]
 }
 
-// publish has a port of the node lead to addresses.
+// publish makes a port of the node lead to addresses.
 func (k *Kubelet) publish(port int32, targets []string) error {
 	p := k.nodePorts[port]
 	if p == nil {
@@ -147,8 +147,8 @@ func (s *sandbox) close() {
 	<-s.process.gone
 }
 
-// inside calls a function on a thread that is in the pod's network. The thread is not used
-// for anything else afterwards.
+// inside calls a function on a thread in the pod's network. The thread is not used for anything else
+// afterwards.
 func (s *sandbox) inside(do func() error) error {
 	done := make(chan error)
 	go func() {
@@ -168,7 +168,7 @@ func (s *sandbox) inside(do func() error) error {
 	return <-done
 }
 
-// forward copies connections to where they are to go, until the listener is closed.
+// forward forwards connections until the listener is closed.
 func forward(listener net.Listener, to func() string) {
 	for {
 		from, err := listener.Accept()
@@ -208,7 +208,7 @@ func ip(pid, commands string) error {
 // setns is not in the package syscall for every architecture.
 const setns = sysSetns
 
-// A process cannot outlive the test.
+// A process must not outlive the test.
 type process struct {
 	command *exec.Cmd
 	gone    <-chan struct{}
@@ -219,7 +219,7 @@ func startProcess(c *exec.Cmd) (*process, error) {
 	return &process{command: c, gone: gone}, err
 }
 
-// code is the exit code of a process that is gone.
+// code returns the exit code of a process that has ended.
 func (p *process) code() int32 { return int32(p.command.ProcessState.ExitCode()) }
 
 func (p *process) pid() int { return p.command.Process.Pid }
@@ -235,7 +235,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// pause waits for a while, or for the end of a context.
+// pause waits for a time, or for the end of a context.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -243,7 +243,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// asShim has the test's own binary set up a container, and then become its program.
+// asShim makes the test's own binary set up a container, and then become its program.
 const asShim = "HAPSNAP_PODTEST"
 
 // spec is what the shim needs to know.
@@ -264,8 +264,8 @@ type mount struct {
 	ReadOnly       bool
 }
 
-// Shim has to come first in TestMain: it takes over where a container is to be started, and
-// returns otherwise.
+// Shim has to come first in TestMain: it takes over in a process that starts a container, and returns in
+// others.
 func Shim() {
 	text := os.Getenv(asShim)
 	switch text {
@@ -286,7 +286,7 @@ func Shim() {
 	os.Exit(127)
 }
 
-// become returns only an error.
+// become returns only if there is an error.
 func (s spec) become() error {
 	if err := s.mounts(); err != nil {
 		return err
@@ -297,7 +297,7 @@ func (s spec) become() error {
 	if err := errors.Join(syscall.Chroot(s.Root), syscall.Chdir(s.Dir)); err != nil {
 		return fmt.Errorf("enter the root: %w", err)
 	}
-	// The command is looked for on the container's own PATH.
+	// The command is searched for on the container's own PATH.
 	os.Clearenv()
 	for _, e := range s.Env {
 		if path, ok := cutPath(e); ok {
@@ -334,7 +334,7 @@ func cutPath(e string) (string, bool) {
 	return e[len(name):], true
 }
 
-// mounts makes the container's file system out of its root.
+// mounts makes the container's file system from its root.
 func (s spec) mounts() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts private: %w", err)

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podRun is a pod that runs.
+// podRun is a running pod.
 type podRun struct {
 	kubelet *Kubelet
 	pod     *corev1.Pod
@@ -36,7 +36,7 @@ type podRun struct {
 
 	ending         atomic.Bool // containers are not started again
 	sidecarsEnding atomic.Bool
-	// over is closed when the pod is to end, and until is when it is to have ended.
+	// over is closed when the pod has to end, and until is when it must have ended.
 	over    chan struct{}
 	endOnce sync.Once
 	until   time.Time
@@ -48,7 +48,7 @@ type podRun struct {
 	killed    bool
 }
 
-// has takes a process among those that do not outlive the pod.
+// has adds a process to those that must not outlive the pod.
 func (p *podRun) has(life *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,10 +58,10 @@ func (p *podRun) has(life *process) {
 	}
 }
 
-// again is how long it takes until what failed is tried again.
+// again is how long a retry waits.
 const again = 200 * time.Millisecond
 
-// refresh is how often volumes are brought up to date.
+// refresh is how often volumes are updated.
 const refresh = time.Second
 
 // run is the life of a pod, until the context ends.
@@ -75,8 +75,8 @@ func (p *podRun) run(ctx context.Context) {
 	}
 }
 
-// keepVolumes brings the pod's volumes up to date until it ends. One whose ConfigMap or
-// Secret cannot be had stays as it is.
+// keepVolumes updates the pod's volumes until the pod ends. A volume whose ConfigMap or Secret cannot be read
+// stays as it is.
 func (p *podRun) keepVolumes(ctx context.Context) {
 	for pause(ctx, refresh); ctx.Err() == nil; pause(ctx, refresh) {
 		if _, err := p.kubelet.volumes(ctx, p.pod, p.volumesDir()); err != nil && ctx.Err() == nil && !p.ending.Load() {
@@ -87,7 +87,7 @@ func (p *podRun) keepVolumes(ctx context.Context) {
 
 func (p *podRun) volumesDir() string { return filepath.Join(p.dir, "volumes") }
 
-// begin starts the containers in the kubelet's order. It reports false if the pod ended first.
+// begin starts the containers in the kubelet's order. It returns false if the pod ended first.
 func (p *podRun) begin(ctx context.Context) bool {
 	defer close(p.settled)
 	for !p.prepared(ctx) {
@@ -123,12 +123,12 @@ func (p *podRun) begin(ctx context.Context) bool {
 	return true
 }
 
-// prepared makes the pod's network and volumes. A Secret that is missing may come yet.
+// prepared makes the pod's network and volumes. It waits for a missing Secret.
 func (p *podRun) prepared(ctx context.Context) bool {
 	var err error
 	if p.sandbox == nil {
 		if p.sandbox, err = p.network(); errors.Is(err, syscall.EADDRINUSE) {
-			return false // its port is another pod's still
+			return false // another pod still has its port
 		}
 		if err != nil {
 			p.kubelet.note("pod %s: %v", p.pod.Name, err)
@@ -160,7 +160,8 @@ func (p *podRun) network() (*sandbox, error) {
 			}
 		}
 	}
-	// Ports of the node are had for the addresses that they lead to. One that another pod has still cannot be had.
+	// Ports of the node are taken for the addresses to which they lead. A port that another pod still has
+	// cannot be taken.
 	published := map[int32]net.Listener{}
 	for port, inside := range ports {
 		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(Gateway, fmt.Sprint(port)))
@@ -194,7 +195,7 @@ func (p *podRun) container(c corev1.Container) *container {
 	return &container{pod: p, spec: c, image: image}
 }
 
-// finish runs a container to its end, and reports whether that was a good one.
+// finish runs a container to its end, and reports whether it succeeded.
 func (p *podRun) finish(ctx context.Context, c *container) bool {
 	if err := c.start(ctx); err != nil {
 		p.kubelet.note("container %s of %s: %v", c.spec.Name, p.pod.Name, err)
@@ -314,7 +315,7 @@ func (p *podRun) kill() {
 	}
 }
 
-// tell writes the pod's status, if it is another one.
+// tell writes the pod's status, if it has changed.
 func (p *podRun) tell(ctx context.Context) {
 	status := corev1.PodStatus{Phase: corev1.PodRunning, PodIP: p.sandbox.address, PodIPs: []corev1.PodIP{{IP: p.sandbox.address}}, HostIP: Gateway}
 	ready := corev1.ConditionTrue

@@ -25,8 +25,7 @@ const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 // token is the name of the volume that admission adds to a pod.
 const token = "kube-api-access"
 
-// volumes makes the folders of a pod's volumes, by name. Those that are there already are
-// brought up to date, except for the token's.
+// volumes makes the folders of a pod's volumes, by name. It updates existing ones, except for the token's.
 func (k *Kubelet) volumes(ctx context.Context, pod *corev1.Pod, dir string) (map[string]string, error) {
 	out := map[string]string{}
 	group := 0
@@ -90,12 +89,11 @@ func makeDir(path string, mode os.FileMode, group int) error {
 	return os.Chmod(path, mode)
 }
 
-// dataLink is what files of a volume are read through, so that all of them change at once.
+// dataLink is the link through which files of a volume are read, so that all of them change at once.
 const dataLink = "..data"
 
-// writeVolume brings the files of a volume to what they are to be, as a kubelet does: they
-// are links through one link to a folder, and a new folder takes the place of the old one
-// in one step. A volume whose files are as they should be stays untouched.
+// writeVolume updates the files of a volume, as a kubelet does. They are links through one link to a folder,
+// and a new folder replaces the old one in one step. It does not touch a volume whose files are up to date.
 func writeVolume(path string, files map[string][]byte, mode os.FileMode, group int) error {
 	if same, err := volumeHas(path, files); same || err != nil {
 		return err
@@ -127,7 +125,7 @@ func writeVolume(path string, files map[string][]byte, mode os.FileMode, group i
 	return os.RemoveAll(filepath.Join(path, before))
 }
 
-// linkFiles makes the links of files that are new, and removes those of others.
+// linkFiles makes the links of new files, and removes those of others.
 func linkFiles(path string, files map[string][]byte) error {
 	wanted := map[string]bool{}
 	for name := range files {
@@ -201,7 +199,7 @@ func (k *Kubelet) secret(ctx context.Context, namespace string, source *corev1.S
 	return items(o.Data, source.Items, source.SecretName, optional)
 }
 
-// items are the files of a volume. One that is optional goes without those that are missing.
+// items returns the files of a volume. An optional volume lacks files that do not exist.
 func items(all map[string][]byte, wanted []corev1.KeyToPath, name string, optional bool) (map[string][]byte, error) {
 	if len(wanted) == 0 {
 		return all, nil

@@ -20,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Labels of pods that say whose they are, and of which template.
+// Labels of pods that name their owner, and their template.
 const (
 	ownerLabel    = "podtest/owner"
 	templateLabel = "podtest/template"
 )
 
-// A workload is what the kinds have in common.
+// A workload has the fields that all kinds of workloads share.
 type workload struct {
 	kind, name     string
 	replicas       int
@@ -35,7 +35,7 @@ type workload struct {
 	ordinals       bool
 }
 
-// workloads brings the pods of a namespace to what its workloads say, one step.
+// workloads brings the pods of a namespace one step closer to what its workloads want.
 func (k *Kubelet) workloads(ctx context.Context, namespace string, pods []corev1.Pod) error {
 	var deployments appsv1.DeploymentList
 	var daemons appsv1.DaemonSetList
@@ -69,8 +69,7 @@ func (k *Kubelet) workloads(ctx context.Context, namespace string, pods []corev1
 	return nil
 }
 
-// reconcile creates pods that are missing, and deletes those that are too many or old, as
-// far as the strategy lets it.
+// reconcile creates missing pods, and deletes surplus or old ones, as far as the strategy allows.
 func (k *Kubelet) reconcile(ctx context.Context, namespace string, w workload, pods []corev1.Pod) error {
 	text, err := json.Marshal(w.template)
 	if err != nil {
@@ -112,7 +111,7 @@ func (k *Kubelet) reconcile(ctx context.Context, namespace string, w workload, p
 		fresh = append(fresh, corev1.Pod{})
 	}
 	surplus := fresh[min(len(fresh), w.replicas):]
-	// Those that serve nobody first.
+	// Those that serve no traffic come first.
 	slices.SortStableFunc(old, func(a, b corev1.Pod) int { return cmp.Compare(served(&a), served(&b)) })
 	for _, p := range slices.Concat(surplus, old) {
 		if isReady(&p) {
@@ -135,7 +134,8 @@ func served(p *corev1.Pod) int {
 	return 0
 }
 
-// podName is the name of the next pod. That of a Deployment's has the template's in it, as in a cluster.
+// podName returns the name of the next pod. That of a Deployment's pod contains the template's, as in a
+// cluster.
 func (w workload) podName(k *Kubelet, template string, taken map[string]bool) string {
 	if !w.ordinals {
 		k.names++
@@ -166,8 +166,8 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// Addresses are where clients are sent that use a Service's port, by its name: endpoints that are ready. No API server is asked, which may be
-// slow.
+// Addresses returns where clients of a Service's port, by its name, are sent: the ready endpoints. It does not
+// ask the API server, which may be slow.
 func (k *Kubelet) Addresses(service client.ObjectKey, port string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -189,7 +189,7 @@ func readyAt(slice *discoveryv1.EndpointSlice, port string) []string {
 	return out
 }
 
-// publishEndpoints brings the EndpointSlices of Services to what pods say.
+// publishEndpoints updates the EndpointSlices of Services according to the pods.
 func (k *Kubelet) publishEndpoints(ctx context.Context, namespace string, pods []corev1.Pod) error {
 	var services corev1.ServiceList
 	if err := k.client.List(ctx, &services, client.InNamespace(namespace)); err != nil {
@@ -207,7 +207,7 @@ func (k *Kubelet) publishEndpoints(ctx context.Context, namespace string, pods [
 	return nil
 }
 
-// publishPorts has the ports of the node that a Service has lead to its ready endpoints.
+// publishPorts makes the node ports of a Service lead to its ready endpoints.
 func (k *Kubelet) publishPorts(s *corev1.Service, slice *discoveryv1.EndpointSlice) error {
 	for _, port := range s.Spec.Ports {
 		if port.NodePort == 0 || port.Protocol == corev1.ProtocolUDP {

@@ -1,7 +1,7 @@
 //go:build !race
 
-// Package race tells tests whether they run with the race detector, which makes what
-// computes a lot several times as slow.
+// Package race tells tests whether they run with the race detector, which makes heavy computation several times
+// as slow.
 package race
 
 // Enabled says that the program was built with the race detector.

@@ -1,5 +1,5 @@
-// Package schemas makes JSON Schemas of the Go types that files are read into, for tests that keep
-// the published ones fresh and hold them against what the programs take. No program imports it.
+// Package schemas makes JSON Schemas of the Go types into which files are read, for tests that keep the
+// published schemas up to date and compare them with what the programs accept. No program imports it.
 package schemas
 
 import (
@@ -28,7 +28,7 @@ type Schema map[string]any
 
 // Maker makes schemas of types.
 type Maker struct {
-	// Describe returns what is said of a field, or "".
+	// Describe returns the description of a field, or "".
 	Describe func(owner reflect.Type, f reflect.StructField) string
 	// Enum returns the values of a named type of texts, nil for any.
 	Enum func(t reflect.Type) []string
@@ -148,8 +148,8 @@ func (m Maker) object(t reflect.Type, defaults reflect.Value) Schema {
 	return Schema{"type": "object", "additionalProperties": false, "properties": properties}
 }
 
-// Published returns the file at path. With update it is written first; otherwise the test
-// fails unless it is the schema.
+// Published returns the file at path. With update it writes the file first. Otherwise the test fails unless the
+// file is the schema.
 func Published(tb testing.TB, s Schema, path string, update bool) {
 	tb.Helper()
 	want, err := json.MarshalIndent(s, "", "  ")
@@ -181,7 +181,7 @@ func Compiled(tb testing.TB, path string) *jsonschema.Schema {
 	return s
 }
 
-// Validate returns what a schema says of a YAML document.
+// Validate returns the errors of a YAML document against a schema.
 func Validate(tb testing.TB, s *jsonschema.Schema, document []byte) error {
 	tb.Helper()
 	text, err := yaml.YAMLToJSON(document)
@@ -195,7 +195,7 @@ func Validate(tb testing.TB, s *jsonschema.Schema, document []byte) error {
 	return s.Validate(value)
 }
 
-// Validated fails unless the published schema at path takes a document, and refuses others.
+// Validated fails unless the published schema at path accepts a document, and refuses others.
 func Validated(tb testing.TB, path string, good []byte, bad ...string) {
 	tb.Helper()
 	s := Compiled(tb, path)
@@ -209,9 +209,8 @@ func Validated(tb testing.TB, path string, good []byte, bad ...string) {
 	}
 }
 
-// Refused fails unless the published schema at path and the program refuse each of the mistakes that
-// one can make below a schema. There have to be a least number of them. The program's answer is nil for
-// what it takes.
+// Refused fails unless the published schema at path and the program both refuse each possible mistake below a
+// schema. There must be a minimum number of mistakes. The program returns nil for what it accepts.
 func Refused(tb testing.TB, s Schema, path string, head map[string]any, least int, program func(name string, text []byte) error) {
 	tb.Helper()
 	compiled, all := Compiled(tb, path), mistakesBelow(s, head)
@@ -226,8 +225,8 @@ func Refused(tb testing.TB, s Schema, path string, head map[string]any, least in
 	}
 }
 
-// mistakesBelow returns documents below a schema, by name, in which one value has a wrong type, or one
-// name is not known; wrong values of enumerations too. head is what each document begins with.
+// mistakesBelow returns documents below a schema, by name, in which one value has a wrong type or is not in its
+// enumeration, or one name is unknown. Each document begins with head.
 func mistakesBelow(s Schema, head map[string]any) map[string][]byte {
 	out := map[string][]byte{}
 	mistakes(s, nil, func(name string, path []any, value any) {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Write writes a program that may be run at once. No other test starts one meanwhile: the child would have the file
-// open for writing until it runs, and the system runs no such file ("text file busy").
+// Write writes a program that can be run at once. Meanwhile it lets no other test start a process: the child
+// would have the file open for writing until it executes, and the system does not run such a file ("text file
+// busy").
 func Write(tb testing.TB, path, text string) {
 	tb.Helper()
 	syscall.ForkLock.RLock()

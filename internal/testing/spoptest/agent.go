@@ -1,5 +1,5 @@
-// Package spoptest is an agent for tests, which HAProxy asks about requests by SPOP: the protocol of doc/SPOE.txt of
-// HAProxy, section 3. [LooksForAttacks] stands in for a web application firewall.
+// Package spoptest is an agent for tests, which HAProxy asks about requests by SPOP: the protocol of
+// doc/SPOE.txt of HAProxy, section 3. [LooksForAttacks] stands in for a web application firewall.
 package spoptest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/waf/policy"
 )
 
-// Message is what an agent was told.
+// Message is a message to an agent.
 type Message struct {
 	Name      string
 	Arguments map[string]any
@@ -37,9 +37,9 @@ func (m Message) Text(name string) string {
 
 // Agent is a program that HAProxy asks.
 type Agent struct {
-	// Network is "unix" or "tcp", and Address where it listens: after [Agent.Start] with its port.
+	// Network is "unix" or "tcp", and Address the one on which it listens; after [Agent.Start] it has the port.
 	Network, Address string
-	// Answers returns the variables to set, of the scope txn, or nil for no answer at all.
+	// Answers returns the variables to set, in the scope txn, or nil for no answer at all.
 	Answers func(Message) map[string]any
 
 	mu          sync.Mutex
@@ -48,7 +48,7 @@ type Agent struct {
 	got         []Message
 }
 
-// Start has the agent listen, until it is stopped.
+// Start makes the agent listen until it is stopped.
 func (a *Agent) Start() error {
 	l, err := new(net.ListenConfig).Listen(context.Background(), a.Network, a.Address)
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *Agent) Stop() {
 	a.connections = map[net.Conn]bool{}
 }
 
-// Messages returns what the agent was told, and forgets it.
+// Messages returns the messages so far, and forgets them.
 func (a *Agent) Messages() []Message {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -259,7 +259,8 @@ func (r *spopReader) value() any {
 	return nil
 }
 
-// LooksForAttacks answers as a web application firewall to which a request with the word "attack" in any part is one.
+// LooksForAttacks answers like a web application firewall to which every request with the word "attack" in any
+// part is an attack.
 func LooksForAttacks(m Message) map[string]any {
 	p, err := policy.Parse(m.Text("policy"))
 	if err != nil || m.Text("rules") != policy.RulesVersion {

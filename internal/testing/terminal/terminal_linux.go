@@ -1,4 +1,4 @@
-// Package terminal is a terminal for tests, with which they see what a person sees.
+// Package terminal is a terminal for tests, which see in it what a person sees.
 package terminal
 
 import (
@@ -52,10 +52,11 @@ func Open(t *testing.T, columns uint16) *Terminal {
 	return out
 }
 
-// patience is how long a program may send nothing that is waited for, in milliseconds.
+// patience is how long a program may be silent while a text is expected, in milliseconds.
 const patience = 120_000
 
-// Until waits until the terminal was sent some text, and returns all that it was sent so far. Lines end with \n.
+// Until waits for a text on the terminal, and returns everything that the terminal got so far. Lines end with
+// \n.
 func (o *Terminal) Until(t *testing.T, text string) string {
 	t.Helper()
 	part := make([]byte, 4096)
@@ -79,7 +80,7 @@ func (o *Terminal) Until(t *testing.T, text string) string {
 	return strings.ReplaceAll(string(o.sent), "\r\n", "\n")
 }
 
-// Seen returns all that the terminal was sent.
+// Seen returns everything that the terminal got.
 func (o *Terminal) Seen(t *testing.T) string {
 	t.Helper()
 	const end = "(the end of it)"
@@ -93,8 +94,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// Golden compares what a terminal of 80 and one of 120 columns show with testdata/terminal/NAME-COLUMNS.txt, without
-// its colours. Tests with -update rewrite the files.
+// Golden compares what terminals of 80 and 120 columns show with testdata/terminal/NAME-COLUMNS.txt, without
+// colours. Tests with -update rewrite the files.
 func Golden(t *testing.T, name string, show func(to *os.File)) {
 	t.Helper()
 	GoldenOf(t, name, func(screen *Terminal) string {
@@ -103,7 +104,7 @@ func Golden(t *testing.T, name string, show func(to *os.File)) {
 	})
 }
 
-// GoldenOf is Golden for what show makes of what a terminal showed.
+// GoldenOf is Golden after show has changed what a terminal showed.
 func GoldenOf(t *testing.T, name string, show func(screen *Terminal) string) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")

@@ -1,5 +1,5 @@
-// Package tracingtest is a collector of traces for tests: it takes what programs
-// send with OTLP over HTTP, and shows it as a tree.
+// Package tracingtest is a collector of traces for tests: it receives what programs send with OTLP over HTTP,
+// and shows it as a tree.
 package tracingtest
 
 import (
@@ -34,7 +34,7 @@ type Collector struct {
 // Start starts a collector that answers.
 func Start() *Collector { return start(&Collector{}) }
 
-// StartHanging starts a collector that takes requests and never answers.
+// StartHanging starts a collector that accepts requests and never answers.
 func StartHanging() *Collector { return start(&Collector{hang: make(chan struct{})}) }
 
 func start(c *Collector) *Collector {
@@ -139,12 +139,11 @@ func text(v *common.AnyValue) string {
 	return v.GetStringValue()
 }
 
-// shown are the attributes that a tree shows: those that are the same each time.
+// shown are the attributes that a tree shows: those that are the same in each run.
 var shown = []string{"trigger", "result", "publish", "quarantined", "wave", "members", "instance", "why", "kind"}
 
-// Tree writes each trace as a tree, with what differs from time to time left out.
-// Siblings are sorted, and those that are the same are counted. There is an empty
-// line between two traces.
+// Tree writes each trace as a tree, without what differs between runs. Siblings are sorted, and equal ones are
+// counted. An empty line separates two traces.
 func Tree(spans []Span) string {
 	children, known := map[string][]Span{}, map[string]bool{}
 	for _, s := range spans {
@@ -185,7 +184,7 @@ func branches(siblings []Span, children map[string][]Span, indent string) []stri
 	return counted(out)
 }
 
-// counted joins branches that are the same.
+// counted joins equal branches.
 func counted(sorted []string) []string {
 	var out []string
 	for len(sorted) > 0 {

@@ -1,10 +1,10 @@
 // Package worlds makes clusters of any size, for benchmarks and tests: Ingresses or HTTPRoutes, their
 // Services, EndpointSlices and certificates, as an API server or a folder of manifests has them.
 //
-// The same number makes the same objects, but for the keys of the certificates. Of n Ingresses, two
-// each share a host, and ten a certificate; one in ten has an option; each Service has three
-// endpoints. A hundred Ingresses make a namespace. Every object has a UID, a resourceVersion and a
-// time of creation: what remembers objects goes by these.
+// The same number gives the same objects, except for the keys of the certificates. Of n Ingresses, two each
+// share a host, and ten a certificate; one in ten has an option. Each Service has three endpoints. A namespace
+// has a hundred Ingresses. Every object has a UID, a resourceVersion and a time of creation, by which caches
+// recognise objects.
 package worlds
 
 import (
@@ -57,7 +57,7 @@ var options = [][2]string{
 	{"request-headers", "set X-Team shop"}, {"health-check-path", "/healthz"}, {"hsts", "31536000"}, {"affinity", "cookie"},
 }
 
-// created is when the first object was made; each of the others is a second younger.
+// created is when the first object was made; each further one is a second younger.
 var created = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Namespace is the namespace of the i-th Ingress.
@@ -69,7 +69,7 @@ func Name(i int) string { return fmt.Sprintf("app-%06d", i) }
 // Host is the host of the i-th Ingress.
 func Host(i int) string { return fmt.Sprintf("app-%06d.example", i/PerHost*PerHost) }
 
-// path is that of the i-th Ingress: the others of its host have others.
+// path returns the path of the i-th Ingress, which differs from those of the others on its host.
 func path(i int) string {
 	if i%PerHost == 0 {
 		return "/"
@@ -83,7 +83,7 @@ func secret(i, perCertificate int) string {
 	return fmt.Sprintf("tls-%06d", i/PerNamespace*perNamespace+i%PerNamespace/perCertificate)
 }
 
-// meta is what an API server says of the i-th object of a kind.
+// meta returns the metadata that an API server sets on the i-th object of a kind.
 func meta(kind byte, namespace, name string, i int) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: namespace, Name: name,
@@ -92,11 +92,11 @@ func meta(kind byte, namespace, name string, i int) metav1.ObjectMeta {
 	}
 }
 
-// Ingresses returns n Ingresses with all that belongs to them.
+// Ingresses returns n Ingresses with all the objects that they need.
 func Ingresses(n int) inputs.Inputs { return IngressesSharing(n, PerCertificate) }
 
-// IngressesSharing is [Ingresses], of which so many of a namespace share a certificate. It is a multiple of
-// [PerHost], so that a host has one.
+// IngressesSharing is [Ingresses] with a given number of Ingresses of a namespace that share a certificate. It
+// is a multiple of [PerHost], so that a host has one certificate.
 func IngressesSharing(n, perCertificate int) inputs.Inputs {
 	in := common(n, perCertificate)
 	for i := range n {
@@ -118,8 +118,8 @@ func IngressesSharing(n, perCertificate int) inputs.Inputs {
 	return in
 }
 
-// Routes returns the same with an HTTPRoute in place of each Ingress, and the Gateway that they are for.
-// Its certificates are those of the first namespace: a Gateway may have 64 of them.
+// Routes returns the same with an HTTPRoute in place of each Ingress, and their Gateway. The Gateway's
+// certificates are those of the first namespace, since it may have 64 of them.
 func Routes(n int) inputs.Inputs {
 	in := common(n, PerCertificate)
 	all := gatewayv1.NamespacesFromAll
@@ -199,7 +199,7 @@ func slice(i int) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// made are the certificates that there are already: their keys take longer than everything else.
+// made are the certificates made so far: their keys take longer than everything else.
 var made sync.Map
 
 // certificate returns a certificate and its key for names, as PEM.
@@ -238,13 +238,13 @@ func object[T any, P interface {
 	return inputs.Object[T]{Ref: diag.Object{Kind: kind, Namespace: value.GetNamespace(), Name: value.GetName()}, Value: value}
 }
 
-// Annotate gives the i-th Ingress another value of an annotation, as a watch would show it: a new value
-// with a new resourceVersion takes its place in a list of its own, and the former inputs stay as they are.
+// Annotate gives the i-th Ingress another value of an annotation, as a watch would show it: a new object with a
+// new resourceVersion replaces the old one in a new list, and the former inputs do not change.
 func Annotate(in inputs.Inputs, i int, name, value string) inputs.Inputs {
 	return edit(in, i, func(ing *networkingv1.Ingress) { metav1.SetMetaDataAnnotation(&ing.ObjectMeta, name, value) })
 }
 
-// AddHost gives the i-th Ingress one host more, on its Service.
+// AddHost gives the i-th Ingress one more host, for its Service.
 func AddHost(in inputs.Inputs, i int, host string) inputs.Inputs {
 	return edit(in, i, func(ing *networkingv1.Ingress) {
 		rule := *ing.Spec.Rules[0].DeepCopy()
@@ -253,7 +253,7 @@ func AddHost(in inputs.Inputs, i int, host string) inputs.Inputs {
 	})
 }
 
-// Canaries makes the second Ingress of each host a canary of the first, which requests reach by a value of a
+// Canaries makes the second Ingress of each host a canary of the first. Requests reach it by a value of a
 // header that no other canary has.
 func Canaries(in inputs.Inputs) inputs.Inputs {
 	in.Ingresses = append([]inputs.Object[networkingv1.Ingress]{}, in.Ingresses...)
@@ -327,5 +327,5 @@ func writeFile[T any](path, apiVersion string, objects []inputs.Object[T]) (err 
 	return out.Flush()
 }
 
-// Forget forgets the certificates that were made: their objects still have them.
+// Forget forgets the certificates that were made. Objects keep them.
 func Forget() { made.Clear() }

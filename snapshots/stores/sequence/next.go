@@ -1,10 +1,9 @@
-// Package sequence decides what a store writes next: it is the part of
-// publishing that every kind of store has in common, as a pure function.
+// Package sequence decides what a store writes next: it is the part of publishing that all kinds of stores have
+// in common, as a pure function.
 //
-// It promises that revisions are consecutive, that the same content twice in a
-// row is one snapshot, and that a draft which could not be read back, or which
-// would configure nothing, is refused before anything is written. Locking,
-// reading the head and writing are the stores' own.
+// It promises that revisions are consecutive, and that the same content twice in a row is one snapshot. It
+// refuses, before anything is written, a draft that could not be read back or that would configure nothing. The
+// stores themselves lock, read the head and write.
 package sequence
 
 import (
@@ -31,9 +30,8 @@ func HeadOf(s snapshots.Snapshot) Head {
 	return Head{ID: s.ID(), Digest: s.Manifest.Spec.Digest}
 }
 
-// Next returns the snapshot that follows head, and whether there is one: a
-// draft with the digest of the head is what the store already holds, and a draft
-// that is to follow another head is refused. The error wraps [ErrRefused] or
+// Next returns the snapshot that follows head, and whether there is one. There is none if the draft has the
+// digest of the head. It refuses a draft that must follow another head. The error wraps [ErrRefused] or
 // [snapshots.ErrMoved].
 func Next(head Head, d snapshots.Draft) (snapshots.Snapshot, bool, error) {
 	if err := Check(d); err != nil {
@@ -58,7 +56,7 @@ func named(id snapshots.ID) string {
 	return id.String()
 }
 
-// CheckAlone is Check for a store that can keep nothing beside a snapshot.
+// CheckAlone is Check for a store that cannot keep anything beside a snapshot.
 func CheckAlone(d snapshots.Draft) error {
 	if err := Check(d); err != nil {
 		return err
@@ -69,9 +67,8 @@ func CheckAlone(d snapshots.Draft) error {
 	return nil
 }
 
-// Check refuses a draft without a configuration, with a path twice, or with one
-// that no instance could keep, which are also those that would leave the
-// snapshot's folder or hide in it.
+// Check refuses a draft without a configuration, with a path twice, or with a path that no instance could keep.
+// The latter includes paths that would leave the snapshot's folder or hide in it.
 func Check(d snapshots.Draft) error {
 	if err := d.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
@@ -94,14 +91,14 @@ func Check(d snapshots.Draft) error {
 	return nil
 }
 
-// Edit returns what edit makes of a channel, encoded, and whether that differs
-// from what it was. The error of edit is returned as it is.
+// Edit returns the encoded channel after edit, and whether it differs from the one before. It returns the error
+// of edit unchanged.
 func Edit(channel channel.Channel, edit func(*channel.Channel) error) ([]byte, bool, error) {
 	data, _, changed, err := EditBy(channel, edit)
 	return data, changed, err
 }
 
-// EditBy is Edit, and returns what the edit says that it did.
+// EditBy is Edit, and also returns what the edit says that it did.
 func EditBy(c channel.Channel, edit func(*channel.Channel) error) (data []byte, act channel.Act, changed bool, err error) {
 	before, err := c.Marshal()
 	if err != nil {

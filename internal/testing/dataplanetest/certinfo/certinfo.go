@@ -1,5 +1,5 @@
-// Package certinfo says of a certificate file what the storage of the Dataplane API does (3.2.5 and 3.4 were asked), for
-// the doubles of it.
+// Package certinfo returns what the storage of the Dataplane API (3.2.5 and 3.4 were asked) reports about a
+// certificate file, for the doubles of the API.
 package certinfo
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Info is what is said of all certificates in a file, and of the one that is taken for the leaf.
+// Info has data of all certificates in a file, and of the one that counts as the leaf.
 type Info struct {
 	// NotBefore and NotAfter are the latest and the earliest of all, zero where there is none.
 	NotBefore, NotAfter         time.Time
@@ -19,7 +19,7 @@ type Info struct {
 	Serial, Subject             string // of the leaf, "" where none is found
 }
 
-// Of returns what is said of a file, or an error if one of its certificates cannot be read.
+// Of returns the data of a file, or an error if one of its certificates cannot be read.
 func Of(content []byte) (Info, error) {
 	var info Info
 	var all []*x509.Certificate
@@ -58,8 +58,8 @@ func Of(content []byte) (Info, error) {
 	return info, nil
 }
 
-// leafOf returns the only certificate, or the first of several that is no authority, has a common name, and issued none of them; nil
-// where there is none.
+// leafOf returns the only certificate. Of several it returns the first that is not an authority, has a common
+// name, and issued none of them, or nil if there is none.
 func leafOf(all []*x509.Certificate) *x509.Certificate {
 	if len(all) == 1 {
 		return all[0]

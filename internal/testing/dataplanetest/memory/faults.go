@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// Befall has something happen to the instance, such as: refuses 2, has API v3.2.5, hangs, is well. A
-// configuration is named by its revision, which is in its header x-revision.
+// Befall makes something happen to the instance, such as: refuses 2, has API v3.2.5, hangs, is well. It names a
+// configuration by its revision, which is in the header x-revision.
 func (f *Instance) Befall(words []string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,14 +47,14 @@ func (f *Instance) Befall(words []string) error {
 	return nil
 }
 
-// Refuses reports whether there is a configuration that the instance does not start with.
+// Refuses reports whether there is a configuration with which the instance does not start.
 func (f *Instance) Refuses() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.refuses != ""
 }
 
-// Serve answers a request, with what ails the instance: nil is a connection that is closed.
+// Serve answers a request with the current faults. A nil answer means a closed connection.
 func (f *Instance) Serve(q *http.Request, givenUp <-chan struct{}, answered chan<- *http.Response) {
 	ail := f.take(q)
 	pass(way + ail.takes)
@@ -82,15 +82,15 @@ func (f *Instance) Serve(q *http.Request, givenUp <-chan struct{}, answered chan
 	answered <- answer
 }
 
-// ailment is something that goes wrong with requests of a method, "" for any, to a path that
-// begins so, for as many times; 0 is until it is healed.
+// ailment is a fault of requests with a method, "" for any, to a path with a prefix, for a number of times; 0
+// means until it is healed.
 type ailment struct {
 	method, path string
 	times        int
 
 	hangs, drops, loses bool // no answer; a connection closed before anything was done, or after
 	takes               time.Duration
-	commits             bool // what is asked is done, all but the reload
+	commits             bool // the request is carried out, except for the reload
 	status              int
 	says                string
 }
@@ -202,8 +202,8 @@ func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // it is over as soon as everybody waits for it
 }
 
-// edited returns a configuration in which somebody changed a text. The comments at its head stay: they have ids that
-// are random, and may have any text in them.
+// edited returns a configuration in which somebody changed a text. The comments at its head stay: they have
+// random ids, which may contain any text.
 func edited(config, from, to string) string {
 	head := 0
 	for line := range strings.Lines(config) {

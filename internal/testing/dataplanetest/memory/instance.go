@@ -1,7 +1,7 @@
-// Package memory has instances in memory, with as much of the Dataplane API as the pusher
-// calls. They are there for tests on a clock of their own (testing/synctest), in which nothing outside may be
-// waited for; what an API really does is shown by package dataplanetest. What happens to them is said in
-// the words of the pusher's stories.
+// Package memory has instances in memory, with the part of the Dataplane API that the pusher calls. They are
+// for tests on a clock of their own (testing/synctest), in which nothing outside can be waited for. Package
+// dataplanetest shows what an API really does. Tests describe what happens to the instances in the words of the
+// pusher's stories.
 package memory
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/certinfo"
 )
 
-// way is the time that a request takes on its way, and an answer.
+// way is how long a request, and an answer, takes to arrive.
 const way = 5 * time.Millisecond
 
 // ReloadTime is the time that a reload takes.
 const ReloadTime = 3 * time.Second
 
-// Instance is an instance in memory. What somebody asked for goes on without them.
+// Instance is an instance in memory. A request continues if its sender leaves.
 type Instance struct {
 	Name string
 	// Midst is called between a commit and its reload.
@@ -52,7 +52,7 @@ type Instance struct {
 	State
 }
 
-// State is what an instance is in.
+// State is the state of an instance.
 type State struct {
 	Disk    string            // haproxy.cfg
 	Memory  int64             // the version that the API has in its memory
@@ -99,7 +99,7 @@ func (f *Instance) Clone() *Instance {
 	return c
 }
 
-// Now returns what the instance is in, which nobody else touches.
+// Now returns the state of the instance, as a copy.
 func (f *Instance) Now() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +116,7 @@ func (f *Instance) Now() State {
 	return s
 }
 
-// load has the worker replaced by one that runs what is on disk.
+// load replaces the worker by one that runs the configuration on disk.
 func (s *State) load() {
 	w := Worker{pid: s.Worker.pid + 1, started: time.Now(), servers: map[string][]server{}, Certificates: map[string]string{}}
 	section := ""
@@ -151,7 +151,7 @@ func (w Worker) Ready(backend string) []string {
 	return out
 }
 
-// Routes are the entries of the worker's maps.
+// Routes returns the entries of the worker's maps.
 func (s State) Routes() string {
 	var out []string
 	for _, m := range s.Worker.maps {
@@ -163,7 +163,7 @@ func (s State) Routes() string {
 	return strings.Join(out, " ")
 }
 
-// Essence is what counts of the state of an instance: not in which order it came to be so.
+// Essence is the part of an instance's state that counts, without the order of events.
 func (s State) Essence() string {
 	onDisk := State{Disk: s.Disk, Files: s.Files}
 	onDisk.load()
@@ -256,8 +256,7 @@ func (f *Instance) getInfo(w http.ResponseWriter, _ *http.Request) {
 	}})
 }
 
-// getStatistics tells of a hundred requests a second, all of which are answered well unless
-// they fail.
+// getStatistics reports a hundred requests a second. All have good answers, unless the configuration fails.
 func (f *Instance) getStatistics(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -291,8 +290,7 @@ func (f *Instance) text(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// postRaw commits a configuration, and loads it if it is told to. Until then, others
-// who commit wait.
+// postRaw commits a configuration, and loads it if told to. Other commits wait until then.
 func (f *Instance) postRaw(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	<-f.commits
@@ -322,8 +320,8 @@ func (f *Instance) postRaw(w http.ResponseWriter, r *http.Request) {
 	f.text(w, http.StatusCreated, f.Disk)
 }
 
-// commitOnly takes a configuration whose reload cannot be asked for: the file is put back, and
-// the memory stays.
+// commitOnly commits a configuration whose reload cannot be asked for: the file is put back, and the memory
+// stays.
 func (f *Instance) commitOnly(r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	if f.commit(httptest.NewRecorder(), r, string(body), true) {
@@ -335,7 +333,7 @@ func (f *Instance) commitOnly(r *http.Request) {
 
 var namedFile = regexp.MustCompile(`/etc/haproxy/([\w.-]+/[\w.-]+)`)
 
-// commit takes a configuration if its version is right and its files are there.
+// commit accepts a configuration if its version is right and its files exist.
 func (f *Instance) commit(w http.ResponseWriter, r *http.Request, text string, force bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -355,7 +353,7 @@ func (f *Instance) commit(w http.ResponseWriter, r *http.Request, text string, f
 	return true
 }
 
-// act does what travels with a post.
+// act carries out the actions that come with a post.
 func (f *Instance) act(actions string) {
 	for action := range strings.SplitSeq(actions, ";") {
 		words := strings.Fields(action)
@@ -380,7 +378,7 @@ func (s *server) set(state string) {
 	}
 }
 
-// server returns a server to be changed; one that is not there is nobody's.
+// server returns a server to be changed. If it does not exist, the result belongs to no backend.
 func (f *Instance) server(backend, name string) *server {
 	servers := f.Worker.servers[backend]
 	if n := slices.IndexFunc(servers, func(s server) bool { return s.Name == name }); n >= 0 {
@@ -468,7 +466,7 @@ func (f *Instance) getFile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// uploadOf returns what a request has to be kept.
+// uploadOf returns the content that a request stores.
 func uploadOf(r *http.Request) (name, content string) {
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") {
 		body, _ := io.ReadAll(r.Body)
@@ -523,7 +521,7 @@ func (f *Instance) deleteFile(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// getAllServed tells of the certificates that the worker's haproxy.cfg names.
+// getAllServed lists the certificates that the worker's haproxy.cfg names.
 func (f *Instance) getAllServed(w http.ResponseWriter, _ *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
