@@ -1,6 +1,6 @@
-// Package report has what a pusher says of itself as plain values: the [Status] with its
-// instances and troubles, the [Condition] that sums it up, and the form in which it is
-// published where people read it who may not read the state.
+// Package report has the reports of a pusher as plain values: the [Status] with its instances and
+// troubles, the [Condition] that sums it up, and the form in which it is published for people who may
+// not read the state.
 //
 // Package observe makes a Status of what the pusher knows. The verbs status, history, wait
 // and rollback read it. A Status has no secrets.
@@ -25,18 +25,18 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Status is what a pusher says of itself. It is a part of the state file.
+// Status is the report of a pusher. It is a part of the state file.
 type Status struct {
-	// Updated is when the pusher last said so.
+	// Updated is when the pusher last wrote it.
 	Updated time.Time `json:"updated"`
 	// Leader is the name of the process that pushes, where several could; "" if that is
 	// not known.
 	Leader string `json:"leader,omitempty"`
 	// Page is where the others find its page, an address and a port, "" for nowhere.
 	Page string `json:"page,omitempty"`
-	// Term tells the one that pushes from those before it, 0 where there is no other.
+	// Term is the term of the pusher that pushes, 0 without an election.
 	Term int64 `json:"term,omitempty"`
-	// Standby is set by a pusher that another leads: it knows nothing of the fleet.
+	// Standby is set by a pusher that does not lead. It knows nothing of the fleet.
 	Standby bool    `json:"standby,omitempty"`
 	Channel Channel `json:"channel"`
 	// Fleet is the name of the fleet, "" while it is not known.
@@ -51,25 +51,23 @@ type Status struct {
 	Waits []rollout.Wait `json:"waits,omitempty"`
 	// Rejected are the snapshots that failed.
 	Rejected []rollout.Failure `json:"rejected,omitempty"`
-	// Troubles are what keeps the pusher from doing its work, such as a store that
-	// is gone, by what they are about.
+	// Troubles are the errors that keep the pusher from its work, such as a store that is gone, by topic.
 	Troubles []Trouble `json:"troubles,omitempty"`
-	// Kept is set while endpoints are kept though their source has none of them.
+	// Kept is set while endpoints are kept although their source no longer has them.
 	Kept *Kept `json:"kept,omitempty"`
-	// Backends says which have no server up, nil while that is not known.
+	// Backends says which backends have no server up, nil while that is not known.
 	Backends *Backends `json:"backends,omitempty"`
-	// Changes are what it took to bring instances to the latest snapshots, the newest last.
+	// Changes are the changes that brought instances to the latest snapshots, the newest last.
 	Changes []Change `json:"changes,omitempty"`
 	// Conditions say the same in the form of kstatus: Ready, Progressing and Degraded.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Stale is set by who reads a status that is too old to be true: see [Status.AsOf].
+	// Stale is set by the reader of a status that is too old to be true: see [Status.AsOf].
 	Stale     bool       `json:"stale,omitempty"`
 	Instances []Instance `json:"instances"`
-	// Draining are pods of the fleet that terminate. They get endpoints as long as they answer, and
-	// nothing else; InSync says whether they have today's.
+	// Draining are pods of the fleet that terminate. They only get live data, as long as they answer.
+	// InSync says whether they have it.
 	Draining []Instance `json:"draining,omitempty"`
-	// Omitted is how many healthy instances a published status leaves out, as it would
-	// not fit.
+	// Omitted is how many healthy instances a published status leaves out to fit.
 	Omitted int `json:"omitted,omitempty"`
 }
 
@@ -84,8 +82,8 @@ type Channel struct {
 	Message string         `json:"message,omitempty"`
 	// Newest is the newest snapshot of the store, whether it should run or not.
 	Newest snapshots.ID `json:"newest,omitzero"`
-	// Rewound is set while the store, or its channel, is behind what was seen of it, or
-	// gone. What runs is held until that is back, or given up: pusher accept-rewind.
+	// Rewound is set while the store, or its channel, is gone or behind what was seen of it. The fleet
+	// keeps what runs until that is back, or a person gives it up with pusher accept-rewind.
 	Rewound bool `json:"rewound,omitempty"`
 	// Behind is how many snapshots are newer than what the fleet runs.
 	Behind int `json:"behind"`
