@@ -143,7 +143,7 @@ type objects struct {
 	nodes   map[string]*corev1.Node
 }
 
-// instances returns the instances among the pods, by name. If a pod cannot be reached, it also returns
+// instances returns the instances among the pods, by name. If a pod does not have the port, it also returns
 // an error. If a Secret is faulty, it returns only an error.
 func instances(spec fleet.Pods, o objects) ([]fleet.Instance, error) {
 	access, err := accessOf(spec, o.secrets)
