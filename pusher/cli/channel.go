@@ -57,7 +57,7 @@ type channelChange struct {
 	After   channelState `json:"after"`
 	Done    string       `json:"done"`    // what was done, or why nothing was changed
 	Message string       `json:"message"` // what follows
-	// Tidied is what left the channel besides, since it had no effect any more.
+	// Tidied is what was removed from the channel as well, since it had no effect any more.
 	Tidied []string `json:"tidied,omitempty"`
 	// DryRun is set where nothing was written, and Takes is what it would take then.
 	DryRun bool   `json:"dryRun,omitempty"`
