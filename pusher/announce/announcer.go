@@ -27,15 +27,15 @@ const timeout = 10 * time.Second
 // Options are those of an [Announcer].
 type Options struct {
 	Client kubernetes.Interface
-	// Namespace and Channel name the ConfigMap that stands for the fleet; "": there is
-	// none, and what is about the fleet is not said.
+	// Namespace and Channel name the ConfigMap that stands for the fleet. With "" Events about the fleet
+	// are dropped.
 	Namespace, Channel string
 	Instance           string // this process
 	Log                *slog.Logger
 	Metrics            prometheus.Registerer
 }
 
-// Announcer says things of objects. It may be used by several goroutines.
+// Announcer makes Events on objects. Several goroutines may use it.
 type Announcer struct {
 	options  Options
 	recorder *events.Recorder
@@ -47,7 +47,7 @@ type Announcer struct {
 	fleet         corev1.ObjectReference // complete once it has a UID
 }
 
-// New returns an announcer, which says nothing until it is run.
+// New returns an announcer. It makes no Events until Run is called.
 func New(o Options) *Announcer {
 	a := &Announcer{options: o}
 	getter := events.Options{Program: "pusher", Leader: events.Always{}, Instance: o.Instance, Log: o.Log, Metrics: o.Metrics}
@@ -62,8 +62,8 @@ func New(o Options) *Announcer {
 	return a
 }
 
-// Say says what holds, in place of what did before, and what has happened. What is
-// about no object is about the fleet. It waits for nothing.
+// Say replaces the lasting Events, and adds those of what has happened once. Events without an object
+// are about the fleet. Say waits for nothing.
 func (a *Announcer) Say(lasting, once []events.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +71,7 @@ func (a *Announcer) Say(lasting, once []events.Event) {
 	a.loop.Kick()
 }
 
-// Run says what is to be said until ctx is done.
+// Run makes Events until ctx is done.
 func (a *Announcer) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { a.recorder.Run(ctx) })
@@ -79,8 +79,7 @@ func (a *Announcer) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// pass hands on what is to be said, once it is known which object stands for the
-// fleet.
+// pass hands over the Events, once the object that stands for the fleet is known.
 func (a *Announcer) pass(ctx context.Context) (bool, error) {
 	if err := a.identify(ctx); err != nil {
 		return false, err
@@ -95,8 +94,7 @@ func (a *Announcer) pass(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// about fills in the fleet's object, and drops what is about the fleet where there is
-// none.
+// about fills in the fleet's object. If there is none, it drops Events about the fleet.
 func (a *Announcer) about(said []events.Event) []events.Event {
 	var out []events.Event
 	for _, e := range said {
@@ -110,8 +108,8 @@ func (a *Announcer) about(said []events.Event) []events.Event {
 	return out
 }
 
-// identify finds out the UID of the fleet's object, by which Events are shown with it. A
-// channel in which nobody has said anything is no object yet, and has none.
+// identify finds out the UID of the fleet's object, with which Events are shown on it. A channel in
+// which nobody has said anything does not exist yet, and has no UID.
 func (a *Announcer) identify(ctx context.Context) error {
 	a.mu.Lock()
 	fleet := a.fleet

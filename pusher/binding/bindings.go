@@ -7,8 +7,8 @@
 // gives the endpoints slots, and computes the node name that the worker of an instance should
 // have, which shows whether a reload is needed. [Cache] holds the snapshots that were read.
 //
-// The package reads no clock, starts no goroutine and calls nobody, apart from [WatchObjects],
-// which reads the directory. It knows no instance, and not which snapshot should run.
+// The package reads no clock, starts no goroutine and makes no calls, apart from [WatchObjects],
+// which reads the directory. It does not know instances, nor which snapshot should run.
 package binding
 
 import (
@@ -27,36 +27,35 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 )
 
-// Bindings joins the snapshots in use with live data, and remembers what does not
-// change with every endpoint: the node, which tells whether a reload is needed,
-// only changes with the number of slots and with Secrets.
+// Bindings joins the snapshots in use with live data, and caches what does not change with every
+// endpoint. The node, which shows whether a reload is needed, changes only with the number of slots
+// and with Secrets.
 type Bindings struct {
 	binder bind.Binder
 	slots  bind.Slots
 	live   bind.Live
 	from   Source
-	// offered are the certificates that the Secrets hold; renewals says which of those before
-	// are served in their place.
+	// offered are the certificates that the Secrets hold. renewals says which earlier ones are served
+	// in their place.
 	offered  map[snapshots.SecretName][]byte
 	renewals renewals
-	// expiry is that of the live certificates.
+	// expiry is the expiry of the live certificates.
 	expiry expiry[snapshots.SecretName]
-	// secrets are the versions of the certificates that are offered, versionExpiry is that of the
-	// versions at hand.
+	// secrets are the versions of the offered certificates. versionExpiry is the expiry of the versions
+	// that were read.
 	secrets       versions
 	versionExpiry expiry[string]
 
-	// What there is to assign: everything, what these Services have, and the slots
-	// that are drained when it is due.
+	// What Assign has to do: assign everything, assign these Services, and end the drains that are due.
 	stale   bool
 	changed map[snapshots.ServicePort]bool
 	due     time.Time
-	// moved is when the endpoints of a backend changed, of those where that was in the
-	// last hour. A process that has just started finds what changed since the last one.
+	// moved is when the endpoints of a backend changed, for changes in the last hour. A process that
+	// has just started finds the changes since the previous one.
 	moved map[string]time.Time
-	// refusals are those of recorded endpoints.
+	// refusals are for recorded endpoints.
 	refusals Refusals
-	// read reports whether the endpoints of a namespace are known; nil: of all.
+	// read reports whether the endpoints of a namespace are known. With nil they all are.
 	read func(namespace string) bool
 
 	expiries int // counts the changes of when certificates expire
@@ -67,13 +66,13 @@ type Bindings struct {
 	nodes    map[nodeKey]Node
 }
 
-// nodeKey is a snapshot on instances with a layout.
+// nodeKey names a snapshot on instances with a layout.
 type nodeKey struct {
 	id     snapshots.ID
 	layout bind.Layout
 }
 
-// Node is what a snapshot is, bound for instances with a layout.
+// Node is what is known of a snapshot bound for instances with a layout.
 type Node struct {
 	shapes       int
 	Name         string
@@ -85,7 +84,7 @@ type Node struct {
 	Err          error
 }
 
-// New begins with the slots that the pusher before this one gave.
+// New begins with the slots that the previous pusher assigned.
 func New(slots bind.Slots, from Source, r Refusals) *Bindings {
 	return &Bindings{
 		slots: slots, from: from, refusals: r, changed: map[snapshots.ServicePort]bool{},
@@ -94,13 +93,13 @@ func New(slots bind.Slots, from Source, r Refusals) *Bindings {
 	}
 }
 
-// Of returns what is known of a snapshot in use, if it is at hand.
+// Of returns what is known of a snapshot in use. It returns false if it was not read.
 func (b *Bindings) Of(id snapshots.ID) (Prepared, bool) {
 	p, atHand := b.prepared[id]
 	return p, atHand
 }
 
-// All returns what is known of the snapshots in use that are at hand, in order.
+// All returns what is known of the snapshots in use that were read, sorted.
 func (b *Bindings) All() iter.Seq2[snapshots.ID, Prepared] {
 	return func(yield func(snapshots.ID, Prepared) bool) {
 		for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
@@ -111,11 +110,10 @@ func (b *Bindings) All() iter.Seq2[snapshots.ID, Prepared] {
 	}
 }
 
-// Table returns the slots of live endpoints, and drained when the next of them is to be, zero
-// for never.
+// Table returns the slots of live endpoints, and when the next drain of a slot ends, zero for never.
 func (b *Bindings) Table() (slots bind.Slots, drained time.Time) { return b.slots, b.due }
 
-// Moved returns when the endpoints of backends changed, where that was in the last hour.
+// Moved returns when the endpoints of backends changed, for changes in the last hour.
 func (b *Bindings) Moved() map[string]time.Time { return b.moved }
 
 // use brings the prepared snapshots in line with those in use, and reports
@@ -163,7 +161,7 @@ func (b *Bindings) setLive(live bind.Live, now time.Time) bool {
 	return changed
 }
 
-// sameSecrets reports whether all that comes from Secrets is the same.
+// sameSecrets reports whether all data from Secrets is the same.
 func sameSecrets(a, b bind.Live) bool {
 	return maps.EqualFunc(a.Certificates, b.Certificates, bytes.Equal) &&
 		maps.EqualFunc(a.Authorities, b.Authorities, bytes.Equal) &&
@@ -171,8 +169,8 @@ func sameSecrets(a, b bind.Live) bool {
 		maps.Equal(a.Values, b.Values)
 }
 
-// binding returns what the snapshot is bound with for an instance, unless it is not
-// at hand, or what it needs is not known yet.
+// binding returns a snapshot and the inputs for binding it for an instance. It returns false if the
+// snapshot was not read, or what it needs is not known yet.
 func (b *Bindings) binding(id snapshots.ID, layout bind.Layout) (snapshots.Snapshot, bind.Inputs, bool) {
 	p, ok := b.prepared[id]
 	slots := b.slots
@@ -184,16 +182,15 @@ func (b *Bindings) binding(id snapshots.ID, layout bind.Layout) (snapshots.Snaps
 	return p.Snapshot, bind.Inputs{Live: live, Slots: slots, Layout: layout}, ok && p.Known
 }
 
-// Unknown reports whether a snapshot is at hand, but not all that it needs of the
-// cluster.
+// Unknown reports whether a snapshot was read, but not yet all that it needs of the cluster.
 func (b *Bindings) Unknown(id snapshots.ID) bool {
 	p, atHand := b.prepared[id]
 	return atHand && !p.Known
 }
 
-// RuntimeUpdate reports whether a worker that runs one snapshot as it is bound now can be brought
-// to another without a reload. Where certificates are of the snapshot, HAProxy is to judge
-// them before anything counts as applied, so other ones are loaded.
+// RuntimeUpdate reports whether a worker that runs one snapshot as it is bound now can be brought to
+// another without a reload. Snapshots with other certificates need a reload, so that HAProxy checks
+// these before the snapshot counts as applied.
 func (b *Bindings) RuntimeUpdate(node string, from, to snapshots.ID, layout bind.Layout) bool {
 	x, known := b.Node(from, layout)
 	y, also := b.Node(to, layout)
@@ -238,7 +235,7 @@ func (b *Bindings) Node(id snapshots.ID, layout bind.Layout) (Node, bool) {
 	return n, true
 }
 
-// learn takes note of what is known of the cluster.
+// learn notes which parts of the cluster are known.
 func (b *Bindings) learn(s cluster.Status) {
 	was := b.read
 	b.read = s.Read
@@ -255,8 +252,8 @@ func (b *Bindings) learn(s cluster.Status) {
 	}
 }
 
-// Unbound is a snapshot for an instance, and what was known when it was decided to have it
-// bound. That is slow for a large snapshot, so it is done elsewhere. It is a value.
+// Unbound is a snapshot for an instance, with the inputs for binding it as they were when that was
+// decided. Binding is slow for a large snapshot, so the job of an effect does it. Unbound is a value.
 type Unbound struct {
 	ID       snapshots.ID
 	binder   *bind.Binder
@@ -265,7 +262,7 @@ type Unbound struct {
 	known    bool
 }
 
-// Unbound returns what binds a snapshot for an instance to what is known now.
+// Unbound returns a snapshot for an instance with the inputs that are known now.
 func (b *Bindings) Unbound(id snapshots.ID, layout bind.Layout) Unbound {
 	snapshot, inputs, known := b.binding(id, layout)
 	return Unbound{ID: id, binder: &b.binder, snapshot: snapshot, inputs: inputs, known: known}
@@ -279,10 +276,10 @@ func (u Unbound) Bind() (bind.Bound, error) {
 	return u.binder.Bind(u.snapshot, u.inputs)
 }
 
-// errAbsent keeps a snapshot from an instance.
+// errAbsent is the error of BindWhole.
 var errAbsent = errors.New("a certificate that it names is missing")
 
-// BindWhole is bind for an instance that must get all that the snapshot needs.
+// BindWhole is Bind for a push that must not leave out a certificate.
 func (u Unbound) BindWhole() (bind.Bound, error) {
 	bound, err := u.Bind()
 	if err == nil && len(bound.Absent) > 0 {
@@ -291,8 +288,8 @@ func (u Unbound) BindWhole() (bind.Bound, error) {
 	return bound, err
 }
 
-// Assign gives the live endpoints their slots, as far as something changed, and
-// reports whether the table did. It costs what changed, apart from a few copies.
+// Assign gives the live endpoints their slots, and reports whether the table changed. Apart from a few
+// copies, it costs only what the changes need.
 func (b *Bindings) Assign(now time.Time, drain time.Duration) bool {
 	drained := !b.due.IsZero() && !now.Before(b.due)
 	switch {
@@ -318,19 +315,19 @@ func (b *Bindings) Assign(now time.Time, drain time.Duration) bool {
 	return changed
 }
 
-// longestMoved is how long it is remembered that endpoints changed.
+// longestMoved is how long changes of endpoints are remembered.
 const longestMoved = time.Hour
 
-// noteMoved notes that the endpoints of a backend changed. A backend that is new to the
-// slots has no endpoints that changed.
+// noteMoved notes that the endpoints of a backend changed. It ignores a backend that is new in the
+// slots.
 func (b *Bindings) noteMoved(key bind.SlotKey, old, group []bind.Slot, now time.Time) {
 	if _, had := b.slots[key]; had && !slices.Equal(old, group) {
 		b.moved[key.Backend] = now
 	}
 }
 
-// nextDrain returns when the next slot is drained. One that should be already, but
-// whose endpoints nobody knows, is looked at again after a while.
+// nextDrain returns when the next drain of a slot ends. If the drain should have ended, but the
+// endpoints of the backend are not known, it returns a later time to look again.
 func (b *Bindings) nextDrain(now time.Time) time.Time {
 	due, drains := b.slots.NextDrain()
 	if drains && !due.After(now) {
@@ -401,8 +398,8 @@ func (b *Bindings) assignSome(services map[snapshots.ServicePort]bool, now time.
 	return true
 }
 
-// directives returns those of all snapshots in use, which share the slots of the
-// backends that they have in common.
+// directives returns the directives of all snapshots in use. Snapshots share the slots of backends
+// that they have in common.
 func (b *Bindings) directives() []bind.Directive {
 	var out []bind.Directive
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
@@ -429,8 +426,7 @@ func (b *Bindings) joining(services map[snapshots.ServicePort]bool) []bind.Direc
 	return out
 }
 
-// assignable leaves out the directives whose endpoints are not known: they keep the
-// slots that they have, if there are any.
+// assignable leaves out directives whose endpoints are not known. They keep their slots, if any.
 func (b *Bindings) assignable(directives []bind.Directive) []bind.Directive {
 	if b.read == nil {
 		return directives

@@ -17,18 +17,18 @@ const (
 	KeepRetry = 10 * time.Second
 )
 
-// Cache holds the snapshots in use, in memory and on this machine's disk: what
-// runs must stay at hand when the store is gone or has lost it.
+// Cache holds the snapshots in use, in memory and on this host's disk: the pusher still needs the
+// snapshots that run if the store is gone or has lost them.
 type Cache struct {
 	dir    string
 	have   map[snapshots.ID]snapshots.Snapshot
 	asked  map[snapshots.ID]bool
 	failed map[snapshots.ID]missing
-	// unkept are at hand, and not on disk.
+	// unkept are in memory, but not on disk.
 	unkept map[snapshots.ID]missing
 }
 
-// NotKeptError says why a snapshot that was read is not on this machine's disk.
+// NotKeptError says why a snapshot that was read is not on this host's disk.
 type NotKeptError struct{ Cause error }
 
 func (e *NotKeptError) Error() string { return e.Cause.Error() }
@@ -48,13 +48,13 @@ func NewCache(dir string) *Cache {
 	}
 }
 
-// Get returns a snapshot, if it is at hand.
+// Get returns a snapshot, if it is in memory.
 func (l *Cache) Get(id snapshots.ID) (snapshots.Snapshot, bool) {
 	s, have := l.have[id]
 	return s, have
 }
 
-// All returns the snapshots that are at hand.
+// All returns the snapshots in memory.
 func (l *Cache) All() map[snapshots.ID]snapshots.Snapshot { return l.have }
 
 // Unreadable reports whether a snapshot could not be read.
@@ -74,8 +74,7 @@ func failuresOf(failed map[snapshots.ID]missing) []error {
 	return errs
 }
 
-// Due returns which of the needed snapshots are to be read now, and notes that
-// they are asked for.
+// Due returns the needed snapshots that should be read now, and notes that they are being read.
 func (l *Cache) Due(needed []snapshots.ID, now time.Time) []snapshots.ID {
 	var out []snapshots.ID
 	for _, id := range needed {
@@ -90,7 +89,7 @@ func (l *Cache) Due(needed []snapshots.ID, now time.Time) []snapshots.ID {
 	return out
 }
 
-// Reading returns the snapshots that are being read, or kept on disk once more.
+// Reading returns the snapshots that are being read, or kept on disk again.
 func (l *Cache) Reading() []snapshots.ID {
 	return slices.SortedFunc(maps.Keys(l.asked), snapshots.ID.Compare)
 }
@@ -129,8 +128,8 @@ func (l *Cache) Keep(needed map[snapshots.ID]bool) (dropped []snapshots.ID) {
 	return dropped
 }
 
-// KeepAgain returns the snapshots that are to be kept on disk once more, and notes that
-// they are about to be.
+// KeepAgain returns the snapshots that should be kept on disk again, and notes that they are being
+// kept.
 func (l *Cache) KeepAgain(now time.Time) []snapshots.Snapshot {
 	var out []snapshots.Snapshot
 	for _, id := range slices.SortedFunc(maps.Keys(l.unkept), snapshots.ID.Compare) {
@@ -142,7 +141,7 @@ func (l *Cache) KeepAgain(now time.Time) []snapshots.Snapshot {
 	return out
 }
 
-// Trouble returns why snapshots in use are not on this machine's disk.
+// Trouble returns why snapshots in use are not on this host's disk.
 func (l *Cache) Trouble() error {
 	for _, id := range slices.SortedFunc(maps.Keys(l.unkept), snapshots.ID.Compare) {
 		return fmt.Errorf("keep the snapshots in use in %s, for when the store is gone: %w", l.dir, l.unkept[id].err)
@@ -150,8 +149,8 @@ func (l *Cache) Trouble() error {
 	return nil
 }
 
-// ToDecrypt returns the snapshots in use that carry certificates which are not at hand, and
-// notes that they are about to be decrypted. What is decrypted stays in memory.
+// ToDecrypt returns the snapshots in use that carry certificates which were not decrypted, and notes
+// that they are being decrypted. Decrypted certificates stay in memory.
 func (s *Sources) ToDecrypt(now time.Time) []snapshots.Snapshot {
 	var out []snapshots.Snapshot
 	for _, id := range s.bindings.unopened() {
@@ -166,7 +165,7 @@ func (s *Sources) ToDecrypt(now time.Time) []snapshots.Snapshot {
 	return out
 }
 
-// Decrypted takes the certificates that a snapshot carries, by version, or why they cannot be had.
+// Decrypted takes the decrypted certificates of a snapshot, by version, or the error.
 func (s *Sources) Decrypted(id snapshots.ID, found map[string][]byte, err error, now time.Time) {
 	s.decryptions.take(id, err, now)
 	s.bindings.addVersions(found, now)
@@ -185,7 +184,7 @@ func newDecryptions() *decryptions {
 	return &decryptions{asked: map[snapshots.ID]bool{}, failed: map[snapshots.ID]missing{}}
 }
 
-// due reports whether a snapshot is to be decrypted now, and notes that it is.
+// due reports whether a snapshot should be decrypted now, and notes that it is.
 func (o *decryptions) due(id snapshots.ID, now time.Time) bool {
 	if m, failed := o.failed[id]; o.asked[id] || (failed && now.Sub(m.at) < fetchRetry) {
 		return false

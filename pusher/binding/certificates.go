@@ -14,17 +14,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// renewals says which certificate of a Secret is served, where a Secret holds another than
-// before: one that is not valid now does not take the place of one that is. The Secret's is
-// taken as soon as it is valid, or the one before is not any more.
+// renewals says which certificate is served when a Secret holds another one than before. A certificate
+// that is not valid now does not replace one that is. It does so once it is valid, or the earlier one
+// is no longer valid.
 type renewals struct {
 	offered map[snapshots.SecretName]dated // what the Secrets hold
 	served  map[snapshots.SecretName]dated
 	next    time.Time // when to look again; zero is never
 }
 
-// dated is a certificate and from when to when it is valid; zero times where that cannot
-// be told.
+// dated is a certificate with the time in which it is valid. The times are zero if they are not known.
 type dated struct {
 	data     []byte
 	from, to time.Time
@@ -39,8 +38,8 @@ func (d dated) validAt(now time.Time) bool {
 	return !now.Before(d.from) && (d.to.IsZero() || !now.After(d.to))
 }
 
-// settle returns the certificates to serve at a time, given those that the Secrets hold, and
-// what is known with that. Only those that are new are read.
+// settle returns the certificates to serve at a time, given those that the Secrets hold, and the next
+// renewals. It parses only new certificates.
 func (r renewals) settle(certificates map[snapshots.SecretName][]byte, now time.Time) (map[snapshots.SecretName][]byte, renewals) {
 	next := renewals{offered: make(map[snapshots.SecretName]dated, len(certificates)), served: make(map[snapshots.SecretName]dated, len(certificates))}
 	out := make(map[snapshots.SecretName][]byte, len(certificates))
@@ -62,15 +61,15 @@ func (r renewals) settle(certificates map[snapshots.SecretName][]byte, now time.
 	return out, next
 }
 
-// lookAgain notes that something changes at a time, if that is to come.
+// lookAgain notes a future time at which something changes.
 func (r *renewals) lookAgain(now, at time.Time) {
 	if at.After(now) && (r.next.IsZero() || at.Before(r.next)) {
 		r.next = at
 	}
 }
 
-// fault says what is wrong with when the certificate of a Secret is valid, nil for nothing.
-// That it is expired is told elsewhere.
+// fault returns what is wrong with the validity of a Secret's certificate, nil for nothing. withExpiry
+// reports that the served certificate has expired.
 func (r renewals) fault(name snapshots.SecretName, now time.Time) error {
 	offered, served := r.offered[name], r.served[name]
 	const day = "2006-01-02 15:04 UTC"
@@ -85,8 +84,7 @@ func (r renewals) fault(name snapshots.SecretName, now time.Time) error {
 	return nil
 }
 
-// expiry knows when certificates expire, so that this is noticed at the time,
-// though nothing changes then.
+// expiry knows when certificates expire. No event comes then, so the pusher has to look.
 type expiry[K comparable] struct {
 	certificates map[K][]byte
 	ends         map[K]time.Time
@@ -94,8 +92,7 @@ type expiry[K comparable] struct {
 	next         time.Time // when to look again; zero is never
 }
 
-// follow returns what is known of other certificates. Only those that are new
-// are read.
+// follow returns the expiry of other certificates. It parses only new ones.
 func (x expiry[K]) follow(certificates map[K][]byte) expiry[K] {
 	ends, issuers := make(map[K]time.Time, len(certificates)), make(map[K]string, len(certificates))
 	for name, data := range certificates {
@@ -108,8 +105,8 @@ func (x expiry[K]) follow(certificates map[K][]byte) expiry[K] {
 	return expiry[K]{certificates: certificates, ends: ends, issuers: issuers}
 }
 
-// at returns the certificates that are expired at a time, and what is known
-// with the time when there will be more of them.
+// at returns the certificates that are expired at a time, and the expiry with the time when the next
+// one expires.
 func (x expiry[K]) at(now time.Time) (map[K]bool, expiry[K]) {
 	out := map[K]bool{}
 	x.next = time.Time{}
@@ -125,8 +122,8 @@ func (x expiry[K]) at(now time.Time) (map[K]bool, expiry[K]) {
 	return out, x
 }
 
-// Expire takes expired certificates out of service, and puts those in again that
-// were renewed, or are valid from now on.
+// Expire takes expired certificates out of service, and puts in those that were renewed or have become
+// valid.
 func (b *Bindings) Expire(now time.Time) {
 	if due := b.renewals.next; !due.IsZero() && !now.Before(due) {
 		again := b.live
@@ -138,14 +135,13 @@ func (b *Bindings) Expire(now time.Time) {
 	}
 }
 
-// Expiries returns when the certificates expire that are served, zero for one that does not
-// say, and a number that changes with them.
+// Expiries returns when the served certificates expire, zero if that is not known, and a number that
+// changes with them. Nobody changes the map later.
 func (b *Bindings) Expiries() (ends map[snapshots.SecretName]time.Time, version int) {
 	return b.expiry.ends, b.expiries
 }
 
-// Issuers returns who issued the certificates that are served. Nobody changes the map any more, nor
-// that of [Bindings.Expiries].
+// Issuers returns who issued the served certificates. Nobody changes the map later.
 func (b *Bindings) Issuers() map[snapshots.SecretName]string { return b.expiry.issuers }
 
 func passed(at, now time.Time) bool { return !at.IsZero() && now.After(at) }
@@ -177,14 +173,13 @@ func (b *Bindings) withExpiry(need bind.Need, faults []error, now time.Time) []e
 	return append(faults, errors.New("it expired on "+end.UTC().Format("2006-01-02")))
 }
 
-// versions knows which version of a certificate each Secret holds. Only those that
-// are new are read.
+// versions knows which version of a certificate each Secret holds. It parses only new ones.
 type versions struct {
 	certificates map[snapshots.SecretName][]byte
 	of           map[snapshots.SecretName]string
 }
 
-// follow returns what is known of other certificates.
+// follow returns the versions of other certificates.
 func (v versions) follow(certificates map[snapshots.SecretName][]byte) versions {
 	of := make(map[snapshots.SecretName]string, len(certificates))
 	for name, data := range certificates {
@@ -207,9 +202,8 @@ func (b *Bindings) addVersions(found map[string][]byte, now time.Time) {
 	b.keepVersions(next, now)
 }
 
-// gatherVersions takes from the Secrets the versions that snapshots name exactly, and
-// drops those that no snapshot in use names any more. One that is no longer in its
-// Secret stays for as long as it is named.
+// gatherVersions takes the versions that snapshots name exactly from the Secrets, and drops those that
+// no snapshot in use names. A version that is no longer in its Secret stays as long as it is named.
 func (b *Bindings) gatherVersions(now time.Time) {
 	next := map[string][]byte{}
 	for _, p := range b.prepared {
@@ -227,7 +221,7 @@ func (b *Bindings) gatherVersions(now time.Time) {
 	b.keepVersions(next, now)
 }
 
-// keepVersions makes these the versions at hand.
+// keepVersions replaces the known versions.
 func (b *Bindings) keepVersions(next map[string][]byte, now time.Time) {
 	if maps.EqualFunc(b.live.Versions, next, slices.Equal[[]byte]) {
 		return
@@ -238,18 +232,18 @@ func (b *Bindings) keepVersions(next map[string][]byte, now time.Time) {
 	b.lookAtExpiry(now)
 }
 
-// absent returns the references of a snapshot to versions that are not at hand.
+// absent returns the references of a snapshot to versions that are not known.
 func (b *Bindings) absent(id snapshots.ID) []snapshots.CertificateRef {
 	return slices.DeleteFunc(slices.Clone(b.prepared[id].versions), func(ref snapshots.CertificateRef) bool {
 		return len(b.live.Versions[ref.Version]) > 0
 	})
 }
 
-// Complete reports whether all certificates are at hand that a snapshot names by
-// version: it can be given to an instance that does not have them.
+// Complete reports whether all certificates that a snapshot names by version are known, so that an
+// instance without them can get the snapshot.
 func (b *Bindings) Complete(id snapshots.ID) bool { return len(b.absent(id)) == 0 }
 
-// unopened returns the snapshots that carry certificates which are not at hand.
+// unopened returns the snapshots that carry certificates which were not decrypted.
 func (b *Bindings) unopened() []snapshots.ID {
 	var out []snapshots.ID
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
@@ -260,8 +254,8 @@ func (b *Bindings) unopened() []snapshots.ID {
 	return out
 }
 
-// OtherVersions says which Secrets do not hold the version that a snapshot names
-// exactly, and what comes of it.
+// OtherVersions returns errors about Secrets that do not hold the version that a snapshot names
+// exactly, with the consequence.
 func (b *Bindings) OtherVersions() []error {
 	var errs []error
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
@@ -283,8 +277,8 @@ func (b *Bindings) OtherVersions() []error {
 	return errs
 }
 
-// expiredVersion returns when the certificate of a Secret expired that snapshots in use
-// carry or name; zero if it did not.
+// expiredVersion returns when the certificate of a Secret that snapshots in use carry or name expired,
+// zero if it did not.
 func (b *Bindings) expiredVersion(secret snapshots.SecretName) time.Time {
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
 		for _, ref := range b.prepared[id].versions {

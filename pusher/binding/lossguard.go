@@ -26,9 +26,9 @@ import (
 // the same rules:
 //
 //  1. What the source says is believed at once. It says that a Service has no
-//     endpoints when its EndpointSlices are there and have none (it was scaled to zero,
-//     or its pods are not ready), when a watch tells that they were deleted, and when all
-//     workloads that the Service selects are there and to have no replicas.
+//     endpoints when its EndpointSlices exist and have none (it was scaled to zero,
+//     or its pods are not ready), when a watch reports that they were deleted, and when all
+//     workloads that the Service selects exist and should have no replicas.
 //  2. A Service is *lost* if the source has nothing of it any more: its file is gone, or
 //     a list came without it. A deletion looks like this. So does a mount that failed,
 //     half of a copy, a wrong path, or an API server with another store. A few losses are
@@ -56,7 +56,7 @@ import (
 // The zero value is ready. It is a value: its methods return another one, and share
 // nothing that is written to.
 type lossGuard struct {
-	kept   map[snapshots.ServicePort]bool // whose endpoints are kept
+	kept   map[snapshots.ServicePort]bool // ports whose endpoints are kept
 	recent map[snapshots.ServicePort]loss
 	// blind: a new pusher finds no EndpointSlice at all, though instances run with
 	// endpoints.
@@ -71,33 +71,33 @@ type KeptEndpoints struct {
 	Since    time.Time `json:"since"`
 }
 
-// loss is one that was believed a short while ago.
+// loss is a loss that was believed a short while ago.
 type loss struct {
 	at        time.Time
 	endpoints []snapshots.Endpoint
 	saying    saying
 }
 
-// saying is how a source speaks of the endpoints of a Service.
+// saying is what a source says of the endpoints of a Service.
 type saying int
 
 const (
-	said     saying = iota // it has some, or says that there are none
-	unsaid                 // it has nothing of the Service
+	said     saying = iota // the source has some, or says that there are none
+	unsaid                 // the source has nothing of the Service
 	unlisted               // likewise, and has other Services of the namespace
 )
 
 // lossWindow is the time in which losses count as one.
 const lossWindow = time.Minute
 
-// report is what a source tells of a Service port.
+// report is what a source says of a Service port.
 type report struct {
 	endpoints []snapshots.Endpoint // nil for none
 	saying    saying
 }
 
-// take returns what to change of the known endpoints after a report, nil for none, and
-// the guard to go on with. Services that are not used count for nothing.
+// take returns the changes of the known endpoints after reports, nil for none, and the next guard.
+// Services that are not used do not count.
 func (g lossGuard) take(known map[snapshots.ServicePort][]snapshots.Endpoint, reports map[snapshots.ServicePort]report, used func(snapshots.ServicePort) bool, now time.Time) (lossGuard, map[snapshots.ServicePort][]snapshots.Endpoint) {
 	next, changes := g.clone(), map[snapshots.ServicePort][]snapshots.Endpoint{}
 	maps.DeleteFunc(next.recent, func(_ snapshots.ServicePort, l loss) bool { return now.Sub(l.at) > lossWindow })
@@ -137,7 +137,7 @@ func (g lossGuard) take(known map[snapshots.ServicePort][]snapshots.Endpoint, re
 // lossCount is how many endpoints there were, and how many of them are lost.
 type lossCount struct {
 	all, lost int
-	unsaid    bool // of some of the lost the source has nothing, and no reason for it
+	unsaid    bool // some of the lost are unsaid
 }
 
 func (t lossCount) with(n int, lost, unsaid bool) lossCount {
@@ -147,7 +147,7 @@ func (t lossCount) with(n int, lost, unsaid bool) lossCount {
 	return t
 }
 
-// doubtful returns those of the recent losses that are not believed.
+// doubtful returns the recent losses that are not believed.
 func (g lossGuard) doubtful(known map[snapshots.ServicePort][]snapshots.Endpoint, used func(snapshots.ServicePort) bool) []snapshots.ServicePort {
 	if len(g.recent) == 0 {
 		return nil
@@ -176,8 +176,8 @@ func (g lossGuard) doubtful(known map[snapshots.ServicePort][]snapshots.Endpoint
 	return out
 }
 
-// confirm returns the guard after a person said that what is kept is gone, and what to
-// change of the known endpoints.
+// confirm returns the guard after a person confirmed that the kept endpoints are gone, and the changes
+// of the known endpoints.
 func (g lossGuard) confirm() (lossGuard, map[snapshots.ServicePort][]snapshots.Endpoint) {
 	changes := map[snapshots.ServicePort][]snapshots.Endpoint{}
 	for port := range g.kept {
@@ -197,8 +197,8 @@ func (g lossGuard) at(now time.Time) lossGuard {
 	return g
 }
 
-// name returns a name of what is kept now, which differs at other times, so that a person
-// confirms what they saw and nothing later. It is "" if nothing is kept.
+// name returns a name for the endpoints that are kept now. Another set gets another name, so that a
+// person confirms what they saw and nothing later. It is "" if nothing is kept.
 func (g lossGuard) name() string {
 	if g.since.IsZero() {
 		return ""
@@ -208,7 +208,7 @@ func (g lossGuard) name() string {
 	return hex.EncodeToString(h.Sum(nil))[:8]
 }
 
-// ports returns what is kept, in order.
+// ports returns the kept ports, sorted.
 func (g lossGuard) ports() []snapshots.ServicePort {
 	return slices.SortedFunc(maps.Keys(g.kept), snapshots.ServicePort.Compare)
 }
@@ -225,7 +225,7 @@ func (g lossGuard) saved() *KeptEndpoints {
 	return &k
 }
 
-// Check returns an error of what cannot be read.
+// Check returns an error if the value cannot be read.
 func (k *KeptEndpoints) Check() error {
 	_, err := k.guard()
 	return err
@@ -259,9 +259,8 @@ func (g lossGuard) clone() lossGuard {
 	return g
 }
 
-// knownEndpoints returns the endpoints that a slot table holds: what the pusher before
-// this one knew. Those that were gone already, and were being drained, are not among
-// them.
+// knownEndpoints returns the endpoints in a slot table, which the previous pusher knew. It leaves out
+// those that were gone and being drained.
 func knownEndpoints(slots bind.Slots) map[snapshots.ServicePort][]snapshots.Endpoint {
 	out := map[snapshots.ServicePort][]snapshots.Endpoint{}
 	for key, group := range slots {
@@ -280,14 +279,14 @@ func knownEndpoints(slots bind.Slots) map[snapshots.ServicePort][]snapshots.Endp
 	return out
 }
 
-// evidence is what else a directory says of Services without endpoints. It is only
-// looked at when endpoints are missing.
+// evidence is what else a directory says of Services without endpoints. It is used only if endpoints
+// are missing.
 type evidence struct {
 	sliced map[types.NamespacedName]bool // Services that have EndpointSlices
 	other  func() otherObjects
 }
 
-// otherObjects are those from which can be told that a Service has no endpoints.
+// otherObjects are objects that can show that a Service has no endpoints.
 type otherObjects struct {
 	services  map[types.NamespacedName]labels.Set // and whom they select
 	speaksOf  map[string]bool                     // namespaces with Services
@@ -304,7 +303,7 @@ func newEvidence(set manifests.Set, sliced map[types.NamespacedName]bool) eviden
 	return evidence{sliced, sync.OnceValue(func() otherObjects { return otherObjectsIn(set) })}
 }
 
-// of returns how the directory speaks of a Service port that has no endpoints in it.
+// of returns what the directory says of a Service port without endpoints.
 func (v evidence) of(port snapshots.ServicePort) saying {
 	name := types.NamespacedName{Namespace: port.Namespace, Name: port.Service}
 	if v.sliced[name] {
@@ -324,9 +323,9 @@ func (v evidence) of(port snapshots.ServicePort) saying {
 	return unsaid
 }
 
-// scaledToZero reports whether the directory has workloads that a Service selects, and
-// all of them are to have no pods. That it has none is no proof: pods may be made by
-// objects of any kind.
+// scaledToZero reports whether the directory has workloads that a Service selects, and all of them
+// should have no pods. A directory without such workloads proves nothing: objects of any kind may make
+// pods.
 func (o otherObjects) scaledToZero(namespace string, selector labels.Set) bool {
 	selected := 0
 	for _, w := range o.workloads[namespace] {
@@ -340,14 +339,14 @@ func (o otherObjects) scaledToZero(namespace string, selector labels.Set) bool {
 	return selected > 0
 }
 
-// otherObjectsIn reads them. Objects that cannot be decoded say nothing.
+// otherObjectsIn reads the other objects. It ignores those that cannot be decoded.
 func otherObjectsIn(set manifests.Set) otherObjects {
 	out := otherObjects{services: map[types.NamespacedName]labels.Set{}, speaksOf: map[string]bool{}, workloads: map[string][]workload{}}
 	for _, o := range set.Objects {
 		switch o.GVK() {
 		case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
 			var s corev1.Service
-			_ = o.Decode(&s) // it is there, whatever is wrong with it
+			_ = o.Decode(&s) // a faulty one exists, too
 			out.services[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = s.Spec.Selector
 			out.speaksOf[o.Namespace] = true
 		case manifests.GVK{APIVersion: "v1", Kind: "Pod"}:
@@ -376,31 +375,31 @@ func otherObjectsIn(set manifests.Set) otherObjects {
 // losses is what is known of the losses of a source; see lossGuard.
 type losses struct {
 	guard lossGuard
-	// seeds are the Service ports of which only the state says what they have: the source
-	// said nothing of them yet.
+	// seeds are the Service ports whose endpoints are known only from the state: the source has said
+	// nothing of them yet.
 	seeds map[snapshots.ServicePort]bool
-	// remembers is set where the state had a slot table.
+	// remembers is set if the state had a slot table.
 	remembers bool
-	// sighted is set once the source has shown that it has anything, or need not have.
+	// sighted is set once the source has shown that it is not empty, or may be empty.
 	sighted   bool
-	read      bool // the source was, in full
+	read      bool // the source was read in full
 	sliceless bool // it has not one EndpointSlice
-	// doubted are Secrets of a cluster that a list came without, and when.
+	// doubted are Secrets of a cluster that were missing in a list, and when.
 	doubted map[snapshots.SecretName]time.Time
 }
 
-// newLosses begins with what the pusher before this one knew.
+// newLosses begins with what the previous pusher knew.
 func newLosses(kept *KeptEndpoints, known map[snapshots.ServicePort][]snapshots.Endpoint, remembers bool) losses {
 	l := losses{seeds: map[snapshots.ServicePort]bool{}, doubted: map[snapshots.SecretName]time.Time{}, remembers: remembers}
 	l.guard, _ = kept.guard() // the state was read
-	l.guard.blind = false     // that is found out anew
+	l.guard.blind = false     // Blind finds that out again
 	for port := range known {
 		l.seeds[port] = true
 	}
 	return l
 }
 
-// doubtSecrets takes out of a change the Secrets that a list came without, and notes them.
+// doubtSecrets removes Secrets that were missing in a list from a change, and notes them.
 func (l *losses) doubtSecrets(c *cluster.Change, now time.Time) {
 	for name, s := range c.Secrets {
 		delete(l.doubted, name)
@@ -426,7 +425,7 @@ func (s *Sources) takeReports(reports map[snapshots.ServicePort]report, now time
 	return s.change(changes)
 }
 
-// change changes the endpoints that are known.
+// change changes the known endpoints.
 func (s *Sources) change(changes map[snapshots.ServicePort][]snapshots.Endpoint) News {
 	var n News
 	for port, endpoints := range changes {
@@ -486,9 +485,9 @@ func (s *Sources) reportsOfChange(c cluster.Change) map[snapshots.ServicePort]re
 	return out
 }
 
-// Blind reports whether a new pusher finds not one EndpointSlice, though the instances run
-// with endpoints: a wrong path, an empty mount, another cluster. Then nothing is changed at
-// all. Without a slot table in the state the instances are looked at; see mayHaveEndpoints.
+// Blind reports whether a new pusher finds no EndpointSlice at all, although the instances run with
+// endpoints: a wrong path, an empty mount, another cluster. Then the pusher changes nothing. If the
+// state has no slot table, instancesHave says whether they do; see [Sources.MayHaveEndpoints].
 func (s *Sources) Blind(instancesHave func() bool, now time.Time) bool {
 	l := &s.losses
 	if l.sighted || !l.read || s.bindings.from == FromSnapshots {
@@ -511,8 +510,8 @@ func (s *Sources) MayHaveEndpoints(running snapshots.ID) bool {
 	return !running.IsZero() && (!atHand || len(p.Directives) > 0 && !p.Recorded)
 }
 
-// Confirm believes the loss that a person named, and returns of how many Service ports it was. The
-// endpoints that were kept when the person gave the order are gone.
+// Confirm believes the loss that a person named, and returns how many Service ports it concerned. The
+// endpoints that were kept when the person gave the order are dropped.
 func (s *Sources) Confirm(loss string) (n News, services int, confirmed bool) {
 	if loss == "" || loss != s.losses.guard.name() {
 		return News{}, 0, false
@@ -533,7 +532,7 @@ func (s *Sources) Kept() (name string, since time.Time, ports []string) {
 // Lost returns how many Service ports have endpoints that are kept.
 func (s *Sources) Lost() int { return len(s.losses.guard.kept) }
 
-// Saved returns what the state is to hold of the losses, nil for nothing.
+// Saved returns the part of the losses that the state keeps, nil for nothing.
 func (s *Sources) Saved() *KeptEndpoints { return s.losses.guard.saved() }
 
 // LossTrouble returns an error that says whose endpoints are kept, nil for none.

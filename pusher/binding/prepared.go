@@ -21,18 +21,18 @@ type Source int
 
 // The sources of endpoints.
 const (
-	FromDirectory Source = iota // live ones, whatever is recorded
-	FromSnapshots               // those that are recorded
-	FromCluster                 // live ones, unless some are recorded
+	FromDirectory Source = iota // always live ones
+	FromSnapshots               // always recorded ones
+	FromCluster                 // recorded ones if the snapshot has some, otherwise live ones
 )
 
-// recorded reports whether a snapshot gets the endpoints that are recorded in it.
+// recorded reports whether a snapshot gets its recorded endpoints.
 func (f Source) recorded(s snapshots.Snapshot) bool {
 	_, has := s.File(snapshots.EndpointsFile)
 	return f == FromSnapshots || f == FromCluster && has
 }
 
-// Prepared is what is known of a snapshot without an instance.
+// Prepared is the part of binding a snapshot that does not depend on an instance.
 type Prepared struct {
 	Snapshot     snapshots.Snapshot
 	Directives   []bind.Directive
@@ -43,7 +43,7 @@ type Prepared struct {
 	Slots        bind.Slots                 // of recorded endpoints, else nil
 	Servers      []bind.Server
 	Dynamic      map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
-	// wants is what it needs of a cluster; known: that is known, as far as it can be.
+	// wants is what it needs of a cluster. Known is set once that was read, as far as it can be.
 	wants         cluster.Wanted
 	listeners     []listener       // of HAProxy, with it
 	refused       RefusedEndpoints // of those that are recorded
@@ -56,7 +56,7 @@ type Prepared struct {
 	places    []int                           // where the servers of each directive begin, and the end
 }
 
-// prepare leaves out those recorded endpoints that are refused.
+// prepare prepares a snapshot. It leaves out recorded endpoints that are refused.
 func prepare(s snapshots.Snapshot, recorded bool, r *Refusals) Prepared {
 	p := Prepared{Snapshot: s, Recorded: recorded, versions: VersionsOf(s), Certificates: certificatesOf(s), HardStopAfter: hardStopAfter(s.Config()), listeners: listenersOf(s.Config())}
 	if p.Directives, p.Err = bind.Directives(s.Config()); p.Err != nil {
@@ -100,8 +100,7 @@ func prepare(s snapshots.Snapshot, recorded bool, r *Refusals) Prepared {
 	return p
 }
 
-// Wanted returns what a snapshot needs of a cluster that endpoints and Secrets come
-// from.
+// Wanted returns what a snapshot needs of the cluster that has its endpoints and Secrets.
 func Wanted(s snapshots.Snapshot) (cluster.Wanted, error) {
 	p := prepare(s, FromCluster.recorded(s), &Refusals{})
 	return p.wants, p.Err
@@ -127,10 +126,10 @@ func (p *Prepared) bindAll(slots bind.Slots) {
 	p.places = append(p.places, at)
 }
 
-// bindSome binds the servers anew of the backends that join some Services, none of
-// which has another number of slots than before.
+// bindSome binds the servers of backends that join some Services again. Their numbers of slots must
+// not have changed.
 func (p *Prepared) bindSome(slots bind.Slots, services map[snapshots.ServicePort]bool) {
-	fresh := slices.Clone(p.Servers) // what is used elsewhere stays as it is
+	fresh := slices.Clone(p.Servers) // others may use the previous list
 	bound := map[string]bool{}
 	for service := range services {
 		for _, n := range p.byService[service] {
@@ -164,8 +163,8 @@ func (p *Prepared) backend(n int) (first, end int) {
 	return first, end
 }
 
-// hardStopAfter returns how long a worker with this haproxy.cfg lives at most after it was
-// replaced, zero if that is not said. HAProxy takes the last of several lines.
+// hardStopAfter returns how long a worker with this haproxy.cfg may live after it was replaced, zero
+// if the file does not say so. HAProxy takes the last of several lines.
 func hardStopAfter(config []byte) time.Duration {
 	var most time.Duration
 	for section := range haproxycfg.Sections(config) {
@@ -181,7 +180,7 @@ func hardStopAfter(config []byte) time.Duration {
 	return most
 }
 
-// timeUnits are those of HAProxy's times, the longer word first.
+// timeUnits are the units of HAProxy's times, longer words first.
 var timeUnits = []struct {
 	word string
 	unit time.Duration
@@ -190,8 +189,8 @@ var timeUnits = []struct {
 	{"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
 }
 
-// ConfigTime reads a time as HAProxy does, in milliseconds unless it names a unit;
-// zero if it is none.
+// ConfigTime reads a time as HAProxy does, in milliseconds unless it names a unit. It returns zero if
+// the text is not a time.
 func ConfigTime(text string) time.Duration {
 	unit := time.Millisecond
 	for _, u := range timeUnits {
@@ -207,8 +206,8 @@ func ConfigTime(text string) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// certificatesOf returns the certificates of a snapshot by their names on instances,
-// whether their Secrets are there or not.
+// certificatesOf returns the certificates of a snapshot by their names on instances, even if their
+// Secrets are missing.
 func certificatesOf(s snapshots.Snapshot) (out []push.Stored) {
 	for _, ref := range s.Manifest.Spec.Certificates {
 		if ref.Use != snapshots.UseCA {
@@ -218,12 +217,12 @@ func certificatesOf(s snapshots.Snapshot) (out []push.Stored) {
 	return out
 }
 
-// ErrNoSource is what a snapshot with live endpoints, or with something of Secrets, lacks
-// where there is no source.
+// ErrNoSource says that a snapshot has live endpoints, or something of Secrets, and there is no source
+// of these.
 var ErrNoSource = errors.New("has no source of live endpoints and Secrets (--live or --kubeconfig)")
 
-// sourceless reports whether a snapshot has servers, or something of Secrets, that are only
-// known at run time, and nobody to ask for them.
+// sourceless reports whether a snapshot has servers, or something of Secrets, that are only known at
+// run time, and there is no source of these.
 func (f Source) sourceless(s snapshots.Snapshot) bool {
 	if f != FromSnapshots {
 		return false
@@ -242,7 +241,7 @@ func (f Source) sourceless(s snapshots.Snapshot) bool {
 // endpoints and Secrets: a cluster, or a directory with manifests.
 func NeedsSource(s snapshots.Snapshot) bool { return FromSnapshots.sourceless(s) }
 
-// VersionsOf returns the references of a snapshot to versions that there are.
+// VersionsOf returns the references of a snapshot that name a version of a certificate.
 func VersionsOf(s snapshots.Snapshot) []snapshots.CertificateRef {
 	return slices.DeleteFunc(slices.Clone(s.Manifest.Spec.Certificates), func(ref snapshots.CertificateRef) bool {
 		return ref.Version == ""

@@ -30,12 +30,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// What an event log has of live data is here. Nothing in it is of a Secret's content but
-// digests: what is read from a log has placeholders in its place, the same one for the same
-// digest. The nodes that were bound are in the log as they were, so that a replay binds
-// nothing.
+// The form of live data in an event log. In place of a Secret's content it has digests. A replay uses
+// placeholders, the same one for the same digest. The log has the nodes that were bound, so that a
+// replay binds nothing.
 
-// Digest returns what a secret is known by in one event log, and in no other.
+// Digest returns the digest of a secret in one event log. In other logs it differs.
 type Digest func(secret []byte) string
 
 // RecordedObjects is [Objects] without secrets.
@@ -58,30 +57,30 @@ type RecordedObjects struct {
 	Workloads []RecordedWorkload     `json:"workloads,omitempty"`
 }
 
-// RecordedEndpoints are those of a Service port, none for one that has none any more.
+// RecordedEndpoints are the endpoints of a Service port, none if all are gone.
 type RecordedEndpoints struct {
 	Service   snapshots.ServicePort `json:"service"`
 	Endpoints []snapshots.Endpoint  `json:"endpoints,omitempty"`
 	Unsaid    bool                  `json:"unsaid,omitempty"`
 }
 
-// RecordedSecret is something of a Secret, by its digest.
+// RecordedSecret is something of a Secret, as a digest.
 type RecordedSecret struct {
 	Secret snapshots.SecretName `json:"secret"`
 	Key    string               `json:"key,omitempty"`
 	Digest string               `json:"digest"`
-	// From and Until are those of a certificate that can be read.
+	// From and Until are the validity of a certificate that can be parsed.
 	From  time.Time `json:"from,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// RecordedFaults are what is wrong with what a Secret should hold.
+// RecordedFaults are the faults of something that a Secret should hold.
 type RecordedFaults struct {
 	Need   bind.Need `json:"need"`
 	Faults []string  `json:"faults"`
 }
 
-// RecordedService is a Service and whom it selects.
+// RecordedService is a Service with its selector.
 type RecordedService struct {
 	Service  types.NamespacedName `json:"service"`
 	Selector labels.Set           `json:"selector,omitempty"`
@@ -94,7 +93,7 @@ type RecordedWorkload struct {
 	Pods      int32      `json:"pods"`
 }
 
-// Record returns what an event log has of the objects.
+// Record returns the objects in the form of an event log.
 func (o Objects) Record(digest Digest) RecordedObjects {
 	out := RecordedObjects{
 		Slices: o.Slices, Unsure: o.unsure, Problems: o.problems, Faulty: o.faulty,
@@ -184,15 +183,15 @@ type RecordedObject struct {
 	Secret snapshots.SecretName `json:"secret"`
 	UID    types.UID            `json:"uid,omitempty"`
 	Type   corev1.SecretType    `json:"type,omitempty"`
-	// Gone is set for one that is not there any more, Missing if a list came without it.
+	// Gone is set if it was deleted, Missing if it was missing in a list.
 	Gone    bool             `json:"gone,omitempty"`
 	Missing bool             `json:"missing,omitempty"`
 	Keys    []RecordedSecret `json:"keys,omitempty"`
-	// Certificate is that which could be used, if one could.
+	// Certificate is the usable certificate, if there is one.
 	Certificate *RecordedSecret `json:"certificate,omitempty"`
 }
 
-// RecordChange returns what an event log has of a change of a cluster.
+// RecordChange returns a change of a cluster in the form of an event log.
 func RecordChange(c cluster.Change, digest Digest) RecordedChange {
 	out := RecordedChange{Endpoints: recordEndpoints(c.Endpoints, c.Unsaid), Since: c.Since, Status: c.Status}
 	for name, seen := range c.Seen {
@@ -234,24 +233,24 @@ type RecordedNode struct {
 	Err          string           `json:"err,omitempty"`
 }
 
-// RecordNodes has each node told that is bound from now on.
+// RecordNodes calls a function with each node that is bound from now on.
 func (b *Bindings) RecordNodes(to func(RecordedNode)) { b.record = to }
 
-// Replay is what a log says of nodes, and placeholders.
+// Replay has the nodes of a log, and placeholders for certificates.
 type Replay struct {
-	nodes        map[nodeKey][]RecordedNode // that were not asked for yet
-	last         map[nodeKey]RecordedNode   // that was asked for
+	nodes        map[nodeKey][]RecordedNode // not used yet
+	last         map[nodeKey]RecordedNode   // used last
 	certificates map[string][]byte          // by digest
 }
 
-// Replay returns what the bindings take nodes from, from now on.
+// Replay makes the bindings take their nodes from a log from now on, and returns the replay to fill.
 func (b *Bindings) Replay() *Replay {
 	r := &Replay{nodes: map[nodeKey][]RecordedNode{}, last: map[nodeKey]RecordedNode{}, certificates: map[string][]byte{}}
 	b.replay = r
 	return r
 }
 
-// errNotRecorded is for a node that a log does not have: what led to it was another thing.
+// errNotRecorded is the error for a node that a log does not have: the replay differs from the run.
 var errNotRecorded = errors.New("the log does not have this node")
 
 // Give gives the replay a node of the log.
@@ -394,28 +393,28 @@ func placeholder(from, until time.Time) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
-// bundle returns them as one, as the objects have it.
+// bundle returns the certificate and its key joined, as in objects.
 func (r *Replay) bundle(s RecordedSecret) []byte {
 	parts := r.certificate(s)
 	return slices.Concat(parts[0], parts[1])
 }
 
-// Objects is what was read of the live objects.
+// Objects are the live objects that were read.
 type Objects struct {
 	bind.Live
 	Slices   int           // how many EndpointSlices there are
-	problems []string      // what could not be used
+	problems []string      // objects that could not be used
 	faulty   []SecretFault // of them, in Secrets of a cluster
 	broken   map[snapshots.SecretName]bool
-	// faults are those of what only a snapshot can tell the use of.
+	// faults are for content of Secrets whose use only a snapshot tells.
 	faults   map[bind.Need][]error
 	secrets  map[snapshots.SecretName]bool
 	evidence evidence
-	unsure   bool // something could not be parsed: what is absent may be in there
+	unsure   bool // something could not be parsed, which may hold absent objects
 }
 
-// WatchObjects reads the directory now and whenever changed receives, and sends what it
-// holds, until ctx is done.
+// WatchObjects reads the directory now and whenever changed receives, and sends its objects, until ctx
+// is done.
 func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send func(Objects, error)) {
 	var reader manifests.Reader
 	for {
@@ -470,8 +469,8 @@ func translate(set manifests.Set) Objects {
 	return out
 }
 
-// decodeInto appends the object. One that breaks its schema is a problem, and
-// what it held before is kept.
+// decodeInto appends an object. If the object breaks its schema, that is a problem, and its previous
+// content is kept.
 func decodeInto[T any](out *Objects, o manifests.Object, list *[]T) {
 	var v T
 	if faults := o.Decode(&v); len(faults) > 0 {
@@ -493,11 +492,10 @@ func namespaced[T any](v T, o manifests.Object) T {
 	return v
 }
 
-// mergeLive returns the live data to use after a read, with the endpoints of before,
-// which are looked at elsewhere (lossGuard). The last usable certificate of a Secret that
-// is broken now stays in use; authorities, users and values do not, for who may pass is
-// said by what is there now. Where something could not be parsed, what is absent may be in
-// there, and is kept; so is what is absent where all EndpointSlices are, too, and in
+// mergeLive returns the live data to use after a read, with the previous endpoints: lossGuard decides
+// about the new ones. If a Secret is broken now, its last usable certificate stays in use. Its
+// authorities, users and values do not: the present content says who may pass. Absent data is kept if
+// something could not be parsed, which may hold it, if all EndpointSlices are absent too, and in
 // namespaces whose endpoints are kept.
 func mergeLive(old, read Objects, doubted func(namespace string) bool) Objects {
 	nothing := read.Slices == 0 && old.Slices > 0
@@ -517,8 +515,7 @@ func mergeLive(old, read Objects, doubted func(namespace string) bool) Objects {
 	return read
 }
 
-// withAbsent returns what was read, and of what was known before that which is
-// absent now and to be kept.
+// withAbsent returns what was read, with the previous entries that are absent now and should be kept.
 func withAbsent[K comparable, V any](read, old map[K]V, keep func(K) bool) map[K]V {
 	out := maps.Clone(read)
 	for key, value := range old {

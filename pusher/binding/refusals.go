@@ -13,27 +13,26 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// Refusals keeps from the instances what EndpointSlices may not name. What is
-// refused was said by the source, and is no loss: a Service of which all is refused has no
-// endpoints.
+// Refusals refuses endpoints that EndpointSlices may not name. A refused endpoint is not a loss, since
+// the source has it: a Service whose endpoints are all refused has no endpoints.
 type Refusals struct {
 	live.Refusal
 	offered map[snapshots.ServicePort][]snapshots.Endpoint // as the source has them
 	refused RefusedEndpoints
-	// counts are how many endpoints are used of each port, cut those that have more than that.
+	// counts is how many endpoints of each port are used. cut has the ports with more endpoints than
+	// that.
 	counts map[snapshots.ServicePort]int
 	cut    map[snapshots.ServicePort]bool
 }
 
-// The most endpoints of a port of a Service, and of all of a namespace. Whoever writes
-// EndpointSlices writes any number, and each is a line of haproxy.cfg and a server with health
-// checks, on every instance.
+// The most endpoints of a port of a Service, and of a namespace. An EndpointSlice may name any number,
+// and each becomes a line of haproxy.cfg and a server with health checks, on every instance.
 const (
 	mostOfService   = 5_000
 	mostOfNamespace = 25_000
 )
 
-// NewRefusals refuses networks, none for those of no network, apart from what is allowed.
+// NewRefusals refuses endpoints in networks, apart from allowed ones.
 func NewRefusals(networks, allowed []netip.Prefix) Refusals {
 	r := Refusals{
 		offered: map[snapshots.ServicePort][]snapshots.Endpoint{}, refused: RefusedEndpoints{},
@@ -43,11 +42,11 @@ func NewRefusals(networks, allowed []netip.Prefix) Refusals {
 	return r
 }
 
-// RefusedEndpoints are those that are refused, by the port of the Service that they are of.
+// RefusedEndpoints are the refused endpoints by port of a Service.
 type RefusedEndpoints map[snapshots.ServicePort][]live.Refused
 
-// recorded divides endpoints that are recorded in a snapshot. Where instances are is not looked
-// at there: it may change while the snapshot does not.
+// recorded divides the recorded endpoints of a snapshot. It ignores the addresses of instances, which
+// may change while the snapshot does not.
 func (r *Refusals) recorded(endpoints map[snapshots.ServicePort][]snapshots.Endpoint) (used map[snapshots.ServicePort][]snapshots.Endpoint, refused RefusedEndpoints) {
 	alone := NewRefusals(r.Networks, r.Allowed)
 	return alone.filter(endpoints), alone.refused
@@ -62,8 +61,8 @@ func (r *Refusals) filterAll(endpoints map[snapshots.ServicePort][]snapshots.End
 	return r.filter(endpoints)
 }
 
-// filter returns what is used of endpoints that changed, and of others of their namespaces that
-// were too many.
+// filter returns the endpoints to use of ports that changed, and of other ports of their namespaces
+// that had too many.
 func (r *Refusals) filter(changed map[snapshots.ServicePort][]snapshots.Endpoint) map[snapshots.ServicePort][]snapshots.Endpoint {
 	out := make(map[snapshots.ServicePort][]snapshots.Endpoint, len(changed))
 	namespaces := map[string]bool{}
@@ -108,8 +107,8 @@ func (r *Refusals) filter(changed map[snapshots.ServicePort][]snapshots.Endpoint
 	return out
 }
 
-// setOwn takes the addresses that are the instances' own, and returns what is used of the
-// endpoints of which that makes a difference.
+// setOwn takes the addresses of the instances, and returns the endpoints to use of ports for which
+// that makes a difference.
 func (r *Refusals) setOwn(own map[netip.AddrPort]string) map[snapshots.ServicePort][]snapshots.Endpoint {
 	if maps.Equal(own, r.Own) {
 		return nil
@@ -135,8 +134,8 @@ type listener struct {
 // mostListeners bounds how many listeners of a configuration count.
 const mostListeners = 256
 
-// listenersOf returns where a configuration has HAProxy listen, each once, as far as it says so
-// without variables.
+// listenersOf returns the addresses at which HAProxy listens with a configuration, each once. It leaves
+// out addresses with variables.
 func listenersOf(config []byte) []listener {
 	var out []listener
 	for line := range haproxycfg.Lines(config) {

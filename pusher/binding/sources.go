@@ -18,25 +18,25 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// Sources is what is known of live data: the endpoints of Services, and what Secrets hold. What
-// it believes of them it gives to the bindings.
+// Sources is what is known of live data: the endpoints of Services, and what Secrets hold. It gives
+// the bindings the part that it believes.
 type Sources struct {
 	bindings *Bindings
 	known    Objects
-	// read is set once a snapshot may be bound: a directory was read, and a cluster is known as
-	// far as it goes.
+	// read is set once a snapshot may be bound: the directory was read. A cluster need not be read as a
+	// whole, since each snapshot waits for what it needs.
 	read     bool
 	fallback []byte
 	secrets  secretSet // of a cluster
 	refusals Refusals
-	waiting  waiting // for what a cluster has
+	waiting  waiting // for the cluster
 	losses   losses  // of endpoints, and whether they are believed
-	// decryptions are the snapshots whose certificates are being decrypted, or could not be.
+	// decryptions are the snapshots whose certificates are being decrypted, or could not be decrypted.
 	decryptions *decryptions
 }
 
-// NewSources begins with what the pusher before this one knew: its slots, and the Service ports
-// whose endpoints it kept.
+// NewSources begins with what the previous pusher knew: its slots, and the Service ports whose
+// endpoints it kept.
 func NewSources(b *Bindings, r Refusals, kept *KeptEndpoints, fallback []byte, now time.Time) *Sources {
 	s := &Sources{bindings: b, fallback: fallback, secrets: secretSet{}, refusals: r, read: b.from != FromDirectory, decryptions: newDecryptions()}
 	s.known.Fallback, s.known.Endpoints = fallback, knownEndpoints(b.slots)
@@ -45,25 +45,25 @@ func NewSources(b *Bindings, r Refusals, kept *KeptEndpoints, fallback []byte, n
 	return s
 }
 
-// News is what changed with something that was taken.
+// News is what changed in live data.
 type News struct {
 	Changes []EndpointsChange
-	// Endpoints and secrets are when each of the changes of endpoints, and of what Secrets
-	// hold, was made, as far as their source says so.
+	// Endpoints and Secrets are the times of each change of endpoints, and of the content of Secrets,
+	// as far as the source has them.
 	Endpoints, Secrets []time.Time
 }
 
-// EndpointsChange is that a Service port has other endpoints than before.
+// EndpointsChange says that the endpoints of a Service port have changed.
 type EndpointsChange struct {
 	Port          snapshots.ServicePort
 	Before, After []snapshots.Endpoint
 }
 
-// TakeRead takes what was read of a directory with live objects.
+// TakeRead takes the objects that were read from the directory.
 func (s *Sources) TakeRead(read Objects, now time.Time) News {
 	s.losses.read, s.losses.sliceless = true, read.Slices == 0
 	read.Endpoints = s.refusals.filterAll(read.Endpoints)
-	// If something could not be parsed, absent endpoints may be in there, and are not reported.
+	// If something could not be parsed, it may hold the absent endpoints, so they are not reported.
 	reports := make(map[snapshots.ServicePort]report, len(read.Endpoints))
 	for port, endpoints := range read.Endpoints {
 		reports[port] = report{endpoints: endpoints}
@@ -89,7 +89,7 @@ func (s *Sources) TakeRead(read Objects, now time.Time) News {
 	return n
 }
 
-// TakeCluster takes what changed in a cluster.
+// TakeCluster takes a change of the cluster.
 func (s *Sources) TakeCluster(change cluster.Change, now time.Time) News {
 	var n News
 	change.Endpoints = s.refusals.filter(change.Endpoints)
@@ -113,8 +113,8 @@ func (s *Sources) TakeCluster(change cluster.Change, now time.Time) News {
 	return n
 }
 
-// takeSecrets takes Secrets that changed, and returns when those did that change a snapshot. The
-// last usable certificate of one that is broken now stays in use.
+// takeSecrets takes Secrets that changed, and returns the times of changes that concern a snapshot. If
+// a Secret is broken now, its last usable certificate stays in use.
 func (s *Sources) takeSecrets(change cluster.Change, now time.Time) []time.Time {
 	for name, secret := range change.Secrets {
 		if secret == nil {
@@ -132,12 +132,12 @@ func (s *Sources) takeSecrets(change cluster.Change, now time.Time) []time.Time 
 	return nil
 }
 
-// secretPatience is how long a Secret that a list came without is kept, to see whether
-// its namespace lost its endpoints as well.
+// secretPatience is how long a Secret is kept that was missing in a list. Meanwhile it may turn out
+// that its namespace lost its endpoints as well.
 const secretPatience = 5 * time.Second
 
-// SettleSecrets forgets the Secrets that were missing in a list, unless endpoints of
-// their namespace are kept: they may have been lost together.
+// SettleSecrets forgets the Secrets that were missing in a list. It keeps them while endpoints of their
+// namespace are kept, since both may have been lost together.
 func (s *Sources) SettleSecrets(now time.Time) {
 	gone := cluster.Change{Secrets: map[snapshots.SecretName]*corev1.Secret{}}
 	for name, at := range s.losses.doubted {
@@ -159,13 +159,12 @@ func (s *Sources) Use(have map[snapshots.ID]snapshots.Snapshot, now time.Time) (
 	s.bindings.gatherVersions(now)
 	s.bindings.stale = true
 	if len(s.losses.guard.kept) > 0 {
-		n = s.takeReports(nil, now) // no snapshot may have them any more
+		n = s.takeReports(nil, now) // perhaps no snapshot uses kept endpoints any more
 	}
 	return n, true
 }
 
-// Wanted returns what the snapshots in use need of a cluster, as far as it is known already,
-// for another snapshot.
+// Wanted returns what the snapshots in use need of a cluster.
 func (s *Sources) Wanted() cluster.Wanted {
 	var all cluster.Wanted
 	for _, id := range slices.SortedFunc(maps.Keys(s.bindings.prepared), snapshots.ID.Compare) {
@@ -180,8 +179,8 @@ func (s *Sources) Wanted() cluster.Wanted {
 	return all
 }
 
-// RefuseOwn refuses the addresses of instances that came, by the names of their instances, and
-// no longer those of instances that went.
+// RefuseOwn refuses endpoints at the addresses of these Dataplane APIs, given by name of the instance,
+// and no others of earlier calls.
 func (s *Sources) RefuseOwn(apis map[string]netip.AddrPort, now time.Time) News {
 	changed := s.refusals.setOwn(s.ownAddresses(apis))
 	if len(changed) == 0 {
@@ -190,9 +189,9 @@ func (s *Sources) RefuseOwn(apis map[string]netip.AddrPort, now time.Time) News 
 	return s.takeReports(s.reportsOfChange(cluster.Change{Endpoints: changed}), now)
 }
 
-// ownAddresses returns where the Dataplane APIs of the instances are, and where HAProxy itself
-// listens on their addresses, for requests or with its statistics. What else runs on the same
-// addresses is no concern: a pod in the network of the node may run beside HAProxy.
+// ownAddresses returns the addresses of the instances' Dataplane APIs, and those at which their HAProxy
+// listens, for requests or with its statistics. Other ports of the same hosts are not refused: a pod
+// in the network of the node may run beside HAProxy.
 func (s *Sources) ownAddresses(apis map[string]netip.AddrPort) map[netip.AddrPort]string {
 	own := map[netip.AddrPort]string{}
 	for name, at := range apis {
@@ -210,7 +209,7 @@ func (s *Sources) ownAddresses(apis map[string]netip.AddrPort) map[netip.AddrPor
 	return own
 }
 
-// Refused returns all endpoints that are refused, of live data and of snapshots in use.
+// Refused returns all refused endpoints, of live data and of snapshots in use.
 func (s *Sources) Refused() RefusedEndpoints {
 	all := maps.Clone(s.refusals.refused)
 	for _, id := range slices.SortedFunc(maps.Keys(s.bindings.prepared), snapshots.ID.Compare) {
@@ -219,8 +218,8 @@ func (s *Sources) Refused() RefusedEndpoints {
 	return all
 }
 
-// FaultsOf returns what is wrong with something that a Secret should hold: what was found in
-// it, and that its certificate is expired, or not valid yet.
+// FaultsOf returns what is wrong with something that a Secret should hold: faults in its content, and
+// that its certificate has expired or is not valid yet.
 func (s *Sources) FaultsOf(need bind.Need, now time.Time) []error {
 	return s.bindings.withExpiry(need, s.known.faults[need], now)
 }
@@ -240,25 +239,25 @@ type SecretFault struct {
 	Fault  string
 }
 
-// Faulty returns what cannot be used of the Secrets of a cluster.
+// Faulty returns the parts of Secrets of a cluster that cannot be used.
 func (s *Sources) Faulty() []SecretFault { return s.known.faulty }
 
-// SecretUID returns the UID of a Secret of a cluster, "" for one that is not known.
+// SecretUID returns the UID of a Secret of a cluster, "" if it is not known.
 func (s *Sources) SecretUID(name snapshots.SecretName) types.UID { return s.secrets[name].uid }
 
-// Ready reports whether a snapshot may be bound: a directory was read, and of a cluster each
-// snapshot is waited for.
+// Ready reports whether a snapshot may be bound: the directory was read. With a cluster it is always
+// true, since each snapshot waits for what it needs.
 func (s *Sources) Ready() bool { return s.read }
 
 // ClusterTrouble returns why a cluster cannot be watched, or nil.
 func (s *Sources) ClusterTrouble() error { return s.waiting.status.Trouble }
 
-// Endpoints returns the endpoints that are taken to be there.
+// Endpoints returns the endpoints that are believed to exist.
 func (s *Sources) Endpoints() map[snapshots.ServicePort][]snapshots.Endpoint {
 	return s.known.Endpoints
 }
 
-// waiting is what the cluster did not say yet, and since when that is waited for.
+// waiting is what was not read from the cluster yet, and since when.
 type waiting struct {
 	status cluster.Status
 	since  time.Time
@@ -274,12 +273,13 @@ func (w *waiting) take(s cluster.Status, now time.Time) {
 	w.status = s
 }
 
-// shortWait is how long the cluster may take to say what it has, each time that
-// something new is asked for, before somebody is told.
+// shortWait is how long the first read of something in the cluster may take before that counts as
+// trouble.
 const shortWait = 2 * time.Second
 
-// WaitTrouble says what is waited for, if it takes long. What may not be read is told as what is
-// needed: no restart mends it, and it must not keep a pusher from being ready.
+// WaitTrouble returns an error about what was not read from the cluster, if that takes long. It leaves
+// out what the pusher may not read, which counts as lacking: a restart does not help, and it must not
+// keep a pusher from being ready.
 func (s *Sources) WaitTrouble(now time.Time) error {
 	w := s.waiting
 	onlyRefused := len(w.status.Refused) == len(w.status.Waits)
@@ -289,21 +289,20 @@ func (s *Sources) WaitTrouble(now time.Time) error {
 	return nil
 }
 
-// secretSet is what was made of each Secret of a cluster, so that one that changes
-// costs no look at the others' keys.
+// secretSet is the parsed content of each Secret of a cluster. If one changes, the others' keys need
+// not be parsed again.
 type secretSet map[snapshots.SecretName]secretData
 
-// secretData is what was made of one Secret.
+// secretData is the parsed content of one Secret.
 type secretData struct {
 	uid         types.UID
 	certificate []byte // nil for none
-	fault       error  // why there is none, or why it is that of before
+	fault       error  // why there is none, or why it is the previous one
 	more        live.Secrets
 }
 
-// follow returns what is made of a newer version of the Secret. The last usable
-// certificate stays while it is broken; users, authorities and values do not, for
-// who may pass is said by what is there now.
+// follow parses a newer version of the Secret. While its certificate is broken, the last usable one
+// stays. Users, authorities and values do not stay: the present content says who may pass.
 func (d secretData) follow(s corev1.Secret) secretData {
 	out := secretData{uid: s.UID, more: live.GatherSecrets([]corev1.Secret{s})}
 	certificates, problems := live.Certificates([]corev1.Secret{s})
@@ -338,10 +337,10 @@ func (set secretSet) live() Objects {
 	return out
 }
 
-// NewlyUnread returns which Services of a snapshot, and not of the last good one, are in
-// namespaces that may not be read, and have no endpoints that were known before: they would
-// get no servers. Where the whole namespace is new, the snapshot lacks it anyway. The texts
-// follow "the pusher".
+// NewlyUnread returns the Services of a snapshot that the last good one does not have, that are in
+// namespaces that may not be read, and that have no endpoints known before: they would get no servers.
+// It leaves out namespaces that the last good snapshot does not use, which the snapshot lacks anyway.
+// The texts follow "the pusher".
 func (s *Sources) NewlyUnread(wanted, good Prepared) []string {
 	return newlyUnread(wanted, good, s.waiting.status.Unread, s.known.Endpoints)
 }

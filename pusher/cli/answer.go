@@ -25,7 +25,7 @@ type act struct {
 	follows  string       // what follows, if that is not about what should run
 }
 
-// unchanged says why a channel stays as it is, though nothing went wrong: it is so already.
+// unchanged says why a channel stays as it is without an error: it already says so.
 type unchanged string
 
 func (u unchanged) Error() string { return string(u) }
@@ -40,8 +40,8 @@ func meansNothing(hint, format string, args ...any) error {
 	return process.WithHint(err, hint)
 }
 
-// follows says what should run after an act, next to what should have run before it. Of is the
-// snapshot that the act was about.
+// follows says what should run after an act, compared with before it. Of is the snapshot that the act
+// was about.
 func follows(before, after channel.Decision, of snapshots.ID) string {
 	why := ": it is " + strings.TrimPrefix(after.Message, after.ID.String()+" is ")
 	if after.ID == of && (after.Because == channel.BecausePin || after.Because == channel.BecauseOverride) {
@@ -63,11 +63,11 @@ func follows(before, after channel.Decision, of snapshots.ID) string {
 // byWhom ends a sentence about what was done.
 func (f *whoFlags) byWhom() string { return channel.Said(f.by, f.reason) }
 
-// ownFlags are those that a command does not hand on to the next one that it prints.
+// ownFlags are flags that a command does not pass to the next command that it prints.
 var ownFlags = []string{"by", "reason", "author", "output", "to", "full", "for", "end", "fleet", "wait", "timeout", "address", "dry-run"}
 
-// nextCommand returns a command line that can be copied: another verb of the program, about the
-// same store, which is reached in the same way.
+// nextCommand returns a command line to copy: another verb of the program, with the same store and the
+// same access to it.
 func nextCommand(cmd *cobra.Command, verb, store string) string {
 	words := append(strings.Fields(cmd.Parent().CommandPath()), verb, "--store", store)
 	cmd.Flags().Visit(func(given *pflag.Flag) {
@@ -85,7 +85,7 @@ func nextCommand(cmd *cobra.Command, verb, store string) string {
 	return process.ShellCommand(words...)
 }
 
-// takes is what it takes to bring the fleet to what would run.
+// takes says what has to change to bring the fleet to what would run.
 type takes struct {
 	From snapshots.ID `json:"from"`
 	To   snapshots.ID `json:"to"`
@@ -94,7 +94,7 @@ type takes struct {
 	Because string `json:"because,omitempty"`
 }
 
-// classify compares what runs with what would run. It is nil where one of them is not known.
+// classify compares what runs with what would run. It returns nil if one of them is not known.
 func classify(ctx context.Context, store stores.Reader, from, to snapshots.ID) (*takes, error) {
 	if from.IsZero() || to.IsZero() {
 		return nil, nil
@@ -127,7 +127,7 @@ func classify(ctx context.Context, store stores.Reader, from, to snapshots.ID) (
 	return out, nil
 }
 
-// takes returns what an act would take: an abort takes the fleet back.
+// takes returns what an act would change: an abort brings the fleet back.
 func (f *channelFlags) takes(cmd *cobra.Command, store stores.Reader, done channelChange) (*takes, error) {
 	state := ""
 	if flag := cmd.Flags().Lookup("state"); flag != nil {
@@ -150,8 +150,8 @@ func (f *channelFlags) takes(cmd *cobra.Command, store stores.Reader, done chann
 	return classify(cmd.Context(), store, from, to)
 }
 
-// runsNow returns what the fleet runs, or is on its way to: by its pusher, where one is named, or
-// else what should run.
+// runsNow returns what the fleet runs or is being brought to, as its pusher says. If no pusher is named,
+// it returns what should run.
 func (f *channelFlags) runsNow(ctx context.Context, state string, before channel.Decision) (snapshots.ID, error) {
 	if state == "" {
 		return before.ID, nil

@@ -23,7 +23,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// channelFlags are those of the verbs that change a channel.
+// channelFlags are the flags of verbs that change a channel.
 type channelFlags struct {
 	storeFlags
 	who    whoFlags
@@ -43,8 +43,8 @@ func (f *channelFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would run and whether that takes a reload, and write nothing")
 }
 
-// channelEdit changes a channel, and says what it did. It gets what the store holds, to find in
-// it what a person named. [unchanged] is its error where the channel says so already.
+// channelEdit changes a channel, and says what it did. It gets the store's view, to find the snapshot
+// that a person named. It returns [unchanged] if the channel already says so.
 type channelEdit func(view channel.View, c *channel.Channel) (act, error)
 
 // channelChange is what a verb made of a channel.
@@ -57,7 +57,7 @@ type channelChange struct {
 	After   channelState `json:"after"`
 	Done    string       `json:"done"`    // what was done, or why nothing was changed
 	Message string       `json:"message"` // what follows
-	// Tidied is what left the channel besides, since it had no effect any more.
+	// Tidied is what was removed from the channel as well, since it had no effect any more.
 	Tidied []string `json:"tidied,omitempty"`
 	// DryRun is set where nothing was written, and Takes is what it would take then.
 	DryRun bool   `json:"dryRun,omitempty"`
@@ -92,7 +92,7 @@ func (f *channelFlags) editOf(cmd *cobra.Command, store stores.Store, edit chann
 	})
 }
 
-// act changes the channel, has the answer printed, and waits if that is asked for.
+// act changes the channel, prints the answer, and waits if a flag says so.
 func (f *channelFlags) act(cmd *cobra.Command, store stores.Store, edit channelEdit, answer func(channelChange) error) error {
 	var waits waiting
 	var before report.Status
@@ -150,7 +150,7 @@ func (c channelChange) write(w io.Writer) error {
 	return err
 }
 
-// change changes the channel of a store. What has no effect any more leaves the channel with it.
+// change changes the channel of a store. It also removes what has no effect any more.
 func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.Time, edit channelEdit) (channelChange, error) {
 	done := channelChange{By: f.who.by, Reason: f.who.reason, DryRun: f.dryRun}
 	view, err := store.View(ctx)
@@ -168,8 +168,8 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 	if err != nil {
 		return done, err
 	}
-	// What an edit finds in a channel that another writer changes meanwhile is found
-	// again, so that before and after are those of this change.
+	// If another writer changes the channel meanwhile, the edit runs again. Before and after have to be
+	// of the last run.
 	var does act
 	var before channel.Decision
 	try := func(c *channel.Channel) error {
@@ -301,8 +301,8 @@ func (f *clusterFlags) readSeen(ctx context.Context, state string) (channel.Seen
 	return pusher.ParseSeen(data, state)
 }
 
-// acceptRewind writes into the channel what is given up, and prints what should run then.
-// The store that is written to has seen nothing, or it would hold.
+// acceptRewind writes to the channel what is given up, and prints what should run then. It opens the
+// store without what was seen of it, which would make the store hold.
 func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen channel.Seen, args []string) error {
 	ctx, now := cmd.Context(), time.Now()
 	if !sameStore(seen.Store, store.String()) {
@@ -390,8 +390,8 @@ func (f *channelFlags) rewindSubject(r channel.AcceptedRewind) string {
 	return fmt.Sprintf("give up %s%s", strings.Join(gone, ", "), f.who.because())
 }
 
-// sameStore reports whether two URLs can be of one store: people may reach a git
-// repository in another way than the pusher does.
+// sameStore reports whether two URLs may be of one store: people may reach a git repository in another
+// way than the pusher does.
 func sameStore(a, b string) bool {
 	if a == b || a == "" {
 		return true

@@ -1,5 +1,5 @@
 // Package cli holds the commands of the pusher: flags into options, options into a
-// run, and what comes of it printed.
+// run, and its results printed.
 //
 // [NewCommand] returns a tree of cobra commands. It may be the root of a program or
 // stand below another command, and any number of trees may exist in one process. What
@@ -10,10 +10,10 @@
 //
 // # Decisions
 //
-// recover takes the snapshot from beside the pusher's state, and from the instance only
-// which one it is. A haproxy.cfg on an instance is rewritten by its API and joined with
-// values of Secrets: what was made of it would be another content, which reloads the
-// fleet, and might hold what belongs in no store.
+// recover takes the snapshot from the folder beside the pusher's state. The instance only says
+// which one it is. The API rewrites the haproxy.cfg on an instance, and it has values of Secrets. A
+// snapshot made of it would have other content, which reloads the fleet, and might hold secrets,
+// which belong in no store.
 package cli
 
 import (
@@ -72,7 +72,7 @@ func NewCommand() *cobra.Command {
 	return root
 }
 
-// firstDone is what verbs do at first that may take long, for people who wait.
+// firstDone says, for people who wait, what a verb does first that may take long.
 var firstDone = map[string]string{
 	"check": "asking the instances", "status": "reading the status", "wait": "reading the status", "recover": "asking the instance",
 	"history": "reading the store", "audit": "reading the store", "show": "reading the store", "diff": "reading the store",
@@ -81,8 +81,8 @@ var firstDone = map[string]string{
 	"approve": "reading the store", "reject": "reading the store", "retry": "reading the store", "promote": "reading the store", "abort": "reading the store",
 }
 
-// complete returns the completion of an argument that names a snapshot: those of
-// the store, as far as it is named and can be read, the newest first.
+// complete completes an argument that names a snapshot with the snapshots of the store, the newest
+// first, if the store is named and can be read.
 func (f *storeFlags) complete(which func(channel.View) []snapshots.ID) cobra.CompletionFunc {
 	return f.completeUpTo(1, which)
 }
@@ -193,15 +193,15 @@ func (f *clusterFlags) client() (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// hintState is for whoever names a state that is not there.
+// hintState is the hint for a state that does not exist.
 const hintState = "use the value of pusher run --state; pusher run makes the state when it starts"
 
-// hintNotState is for a state that is damaged, or of another version.
+// hintNotState is the hint for a state that is damaged, or of another version.
 const hintNotState = "is it what pusher run has as --state? If so, restore what was there, or delete it: a pusher without a state asks the instances what they run, " +
 	"and forgets failures that the channel does not show, and what was uploaded"
 
-// readStatus returns what a pusher said last, in its state, which is a file or a Secret, or in
-// the ConfigMap that it writes its status to.
+// readStatus returns the last status of a pusher: from its state, which is a file or a Secret, or from
+// the ConfigMap to which it writes its status.
 func (f *clusterFlags) readStatus(ctx context.Context, state string) (report.Status, error) {
 	if isPlace(state) {
 		s, err := f.readPublished(ctx, state)
@@ -253,7 +253,7 @@ func (f *clusterFlags) readPublished(ctx context.Context, place string) (report.
 	return s, nil
 }
 
-// hintPlace is for a ConfigMap that has no status.
+// hintPlace is the hint for a ConfigMap without a status.
 const hintPlace = "pusher run writes it: to the ConfigMap of --status, or beside a store in the cluster"
 
 // readPlace returns the ConfigMap that a status is in.
@@ -324,7 +324,7 @@ type authentication func() (kubernetes.Interface, error)
 // kubernetesTimeout is how long an API server may take to say who somebody is.
 const kubernetesTimeout = 10 * time.Second
 
-// kubernetesUser returns whom an API server takes this user for; zero if it cannot be asked.
+// kubernetesUser returns the identity of this user for an API server, zero if it cannot be asked.
 func kubernetesUser(ctx context.Context, ask authentication) channel.Person {
 	if ask == nil {
 		return channel.Person{}
@@ -355,9 +355,8 @@ func (f *channelFlags) identity(ctx context.Context) (channel.Person, error) {
 	return f.who.identity(ctx, ask)
 }
 
-// identity returns who a commit is by: the one that was named, else the identity that git has for
-// this user, else whom the API server takes them for, if there is one, else who acts, as the system
-// calls them.
+// identity returns the author of a commit. It is the first of: the one that was named, git's identity
+// for this user, their identity for the API server, and their name in the system.
 func (f *whoFlags) identity(ctx context.Context, ask authentication) (channel.Person, error) {
 	if f.author != "" {
 		parts := authorForm.FindStringSubmatch(strings.TrimSpace(f.author))
@@ -393,7 +392,7 @@ func gitIdentity() channel.Person {
 	return p
 }
 
-// examples are what each verb is used for.
+// examples has examples of each verb.
 var examples = map[string][]string{
 	"run":               {"run --store dir:snapshots --instances fleet.yaml --state state.json"},
 	"check":             {"check --instances fleet.yaml"},

@@ -79,7 +79,7 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 	if err != nil {
 		return err
 	}
-	// Reading the times may have taken long: what is in use is looked at last.
+	// Reading the times may have taken long, so read what is in use last.
 	if view, err = store.View(ctx); err != nil {
 		return err
 	}
@@ -98,16 +98,16 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 	return f.output.Write(cmd.OutOrStdout(), c, c.print)
 }
 
-// withOld adds the snapshots that are not signed by who may and are older than the newest:
-// they were published before signatures were asked for, or with a key that was retired.
+// withOld adds the snapshots without an accepted signature that are older than the newest: they were
+// published before signatures were required, or with a key that was retired.
 func withOld(view channel.View) channel.View {
 	old := slices.DeleteFunc(slices.Clone(view.Refused), func(r channel.Refused) bool { return r.ID.Revision >= view.Head().Revision })
 	view.IDs = withRefused(view.IDs, old)
 	return view
 }
 
-// times returns when snapshots were published whose age decides. One that cannot be
-// read has none.
+// times returns when snapshots were published, for those whose age decides. It leaves out snapshots that
+// cannot be read.
 func (f *gcFlags) times(ctx context.Context, store stores.Reader, view channel.View, now time.Time) (map[snapshots.ID]time.Time, error) {
 	used, err := f.inUse(ctx)
 	if err != nil {
@@ -144,13 +144,13 @@ func (f *gcFlags) inUse(ctx context.Context) (map[snapshots.ID]string, error) {
 	return out, nil
 }
 
-// aged returns the snapshots of which only their age keeps them from being deleted.
+// aged returns the snapshots that would be deleted if they were old enough.
 func aged(view channel.View, used map[snapshots.ID]string, keep int, now time.Time) []snapshots.ID {
 	_, drop := channel.Retain(undated(view.IDs), channel.RetentionPolicy{Keep: keep}, protected(view, used, now), now)
 	return drop
 }
 
-// undated are snapshots that were published nobody knows when.
+// undated are snapshots whose time of publishing is not known.
 func undated(ids []snapshots.ID) []channel.Stored {
 	out := make([]channel.Stored, 0, len(ids))
 	for _, id := range ids {
@@ -159,7 +159,7 @@ func undated(ids []snapshots.ID) []channel.Stored {
 	return out
 }
 
-// protected are what no age makes superfluous: the channel's words come first.
+// protected are the reasons that protect a snapshot at any age. Those of the channel come first.
 func protected(view channel.View, used map[snapshots.ID]string, now time.Time) map[snapshots.ID]string {
 	out := maps.Clone(used)
 	maps.Copy(out, channel.Named(view, now))

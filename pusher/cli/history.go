@@ -44,7 +44,7 @@ type revision struct {
 	States    []string           `json:"states,omitempty"`
 	Signature *signature.Finding `json:"signature,omitempty"` // in git and ConfigMaps
 	Error     string             `json:"error,omitempty"`
-	// Change is what it took to bring an instance to it, if the pusher did so lately.
+	// Change is the change that brought an instance to it, if the pusher did so lately.
 	Change *report.Change `json:"change,omitempty"`
 }
 
@@ -138,8 +138,7 @@ func history(ctx context.Context, store stores.Reader, status report.Status, lim
 	return list, nil
 }
 
-// states returns what there is to say of a snapshot: what people said of it, then
-// what became of it.
+// states returns the states of a snapshot: first orders of people about it, then what happened to it.
 func states(id snapshots.ID, c channel.Channel, want channel.Decision, status report.Status, now time.Time) []string {
 	_, rejected := c.RejectionFor(id, status.Fleet)
 	spec := c.Spec
@@ -161,7 +160,7 @@ func states(id snapshots.ID, c channel.Channel, want channel.Decision, status re
 	return out
 }
 
-// unread is the state of a snapshot that cannot be had.
+// unread is the state of a snapshot that cannot be read.
 func unread(err error) string {
 	if errors.Is(err, snapshots.ErrUntrusted) {
 		return "untrusted"
@@ -228,10 +227,10 @@ func (l revisions) Names() []string {
 // longestTook is how much of a change is printed in the table, in characters; -o wide has it all.
 const longestTook = 61
 
-// narrow is how many columns a terminal has at least in which there is room for why a change took what it took.
+// narrow is the least number of columns of a terminal for the reason of a change.
 const narrow = 110
 
-// took says what a change took, and why.
+// took says what a change needed, such as a reload, and why.
 func took(c *report.Change, style process.Style) string {
 	switch {
 	case c == nil:

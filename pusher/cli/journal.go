@@ -44,10 +44,10 @@ func (f *sinceFlag) add(cmd *cobra.Command) {
 	cmd.Flags().Var(f, "since", "leave out what is older: how long ago, such as 2h or 3d, a date such as 2026-01-02, or 'yesterday 14:03'")
 }
 
-// after reports whether something that happened then is to be shown.
+// after reports whether to show something that happened at a time.
 func (f *sinceFlag) after(t time.Time) bool { return f.at.IsZero() || !t.Before(f.at) }
 
-// hostname returns the name of this machine, for the journal.
+// hostname returns the name of this host, for the journal.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -100,7 +100,7 @@ func printActs(w io.Writer, list entries, now time.Time) error {
 	return table.Write(w)
 }
 
-// why is what an entry says beside who, what and when.
+// why returns the rest of an entry, without who, what and when.
 func why(e channel.Entry) string {
 	if e.Turn || e.Verb == channel.VerbEdit {
 		return e.Text
@@ -108,7 +108,7 @@ func why(e channel.Entry) string {
 	return e.Reason
 }
 
-// tell says an entry in a sentence.
+// tell returns an entry as a sentence.
 func tell(e channel.Entry) string {
 	if e.Turn {
 		text := e.Text
@@ -177,7 +177,7 @@ newest thousand entries. What the journal does not have, the list does not have 
 	return cmd
 }
 
-// audit returns what there is to tell, the oldest first.
+// audit returns the lines of the answer, the oldest first.
 func (f *auditFlags) audit(ctx context.Context, store stores.Store) ([]audited, error) {
 	list := []audited{}
 	ids, err := allOf(ctx, store)
@@ -233,7 +233,7 @@ func (f *auditFlags) audit(ctx context.Context, store stores.Store) ([]audited, 
 // auditColumns are those of a table and of CSV.
 var auditColumns = []string{"time", "kind", "what", "snapshot", "by", "author", "reason", "from", "fleet", "signature", "approved", "text"}
 
-// cells returns a line as the columns have it.
+// cells returns the cells of a line.
 func (a audited) cells() []string {
 	at, approved := "", ""
 	if !a.Time.IsZero() {
@@ -245,7 +245,7 @@ func (a audited) cells() []string {
 	return []string{at, a.Kind, a.What, a.Snapshot.String(), a.By, a.Author, a.Reason, a.From, a.Fleet, a.Signature, approved, a.Text}
 }
 
-// writeCSV writes lines for a spreadsheet. A cell in which somebody wrote a formula is text there.
+// writeCSV writes lines for a spreadsheet. It escapes cells in which somebody wrote a formula.
 func writeCSV(w io.Writer, list []audited) error {
 	out := csv.NewWriter(w)
 	if err := out.Write(auditColumns); err != nil {

@@ -142,7 +142,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// grantStore grants what it takes to use a store in the cluster, to a pusher and to people.
+// grantStore grants a pusher and people the permissions to use a store in the cluster.
 func (f *rbacFlags) grantStore(ctx context.Context, r *rbac.Roles) error {
 	if !stores.InCluster(f.store) {
 		return nil
@@ -182,7 +182,7 @@ func (f *rbacFlags) grantStore(ctx context.Context, r *rbac.Roles) error {
 	return nil
 }
 
-// readable reports whether a store in the cluster can be asked what it has.
+// readable reports whether a store in the cluster can be read.
 func (f *rbacFlags) readable() bool { return f.kubeconfig != "" || kubeconfig.Inside() }
 
 // What the grants for what tenants have are called.
@@ -192,7 +192,7 @@ const (
 	ofEvents    = "events"
 )
 
-// grantTenants grants what it takes to join snapshots with endpoints and Secrets.
+// grantTenants grants the permissions to read the endpoints and Secrets of snapshots.
 func (f *rbacFlags) grantTenants(ctx context.Context, r *rbac.Roles, scope rbac.Scope) error {
 	if f.store == "" || f.live != "" {
 		return nil
@@ -236,7 +236,7 @@ func (f *rbacFlags) grantTenants(ctx context.Context, r *rbac.Roles, scope rbac.
 	return nil
 }
 
-// grantInstances grants what it takes to find instances among pods.
+// grantInstances grants the permissions to find instances among pods.
 func (f *rbacFlags) grantInstances(r *rbac.Roles) error {
 	if f.fleet == "" {
 		return nil
@@ -267,7 +267,7 @@ func (f *rbacFlags) grantInstances(r *rbac.Roles) error {
 	return nil
 }
 
-// grantState grants what it takes to keep a state in a Secret.
+// grantState grants the permissions to keep a state in a Secret.
 func (f *rbacFlags) grantState(r *rbac.Roles) error {
 	if !inSecret(f.state) {
 		return nil
@@ -287,7 +287,7 @@ func (f *rbacFlags) grantState(r *rbac.Roles) error {
 	return nil
 }
 
-// grantReport grants what it takes to read the report of a compiler.
+// grantReport grants the permissions to read the report of a compiler.
 func (f *rbacFlags) grantReport(r *rbac.Roles) error {
 	if !inSecret(f.compiler) {
 		return nil
@@ -301,8 +301,8 @@ func (f *rbacFlags) grantReport(r *rbac.Roles) error {
 	return nil
 }
 
-// grantStatus grants what it takes to write the status into a ConfigMap that is there, and people
-// what it takes to read it.
+// grantStatus grants the pusher the permissions to write the status to an existing ConfigMap, and
+// people those to read it.
 func (f *rbacFlags) grantStatus(r *rbac.Roles) error {
 	if f.status == "" {
 		return nil
@@ -322,7 +322,7 @@ func (f *rbacFlags) grantStatus(r *rbac.Roles) error {
 	return nil
 }
 
-// needs returns what the snapshots need that the pusher is to be able to run.
+// needs returns what the snapshots that the pusher should be able to run need.
 func (f *rbacFlags) needs(ctx context.Context) (needed, error) {
 	var out needed
 	store, err := f.open(ctx, slog.New(slog.DiscardHandler))
@@ -358,8 +358,7 @@ type needed struct {
 	companions bool // certificates beside them
 }
 
-// runnable returns the newest snapshots, as many as are asked for, and those that the
-// channel names.
+// runnable returns a number of the newest snapshots, and those that the channel names.
 func runnable(view channel.View, newest int) []snapshots.ID {
 	out := slices.Clone(view.IDs[max(0, len(view.IDs)-newest):])
 	for id := range channel.Named(view, time.Now()) {

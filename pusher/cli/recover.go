@@ -125,8 +125,7 @@ func (f *recoverFlags) run(cmd *cobra.Command, store stores.Store) error {
 	return f.print(cmd, done)
 }
 
-// node returns the node of what the worker of the instance runs, or ran when the pusher
-// asked it last.
+// node returns the node that the worker of the instance runs, or ran when the pusher last asked.
 func (f *recoverFlags) node(ctx context.Context, done *recovered) (string, error) {
 	status, stateErr := f.readStatus(ctx, f.state)
 	var known report.Instance
@@ -171,7 +170,7 @@ func ask(ctx context.Context, i fleet.Instance) (dataplane.RuntimeInfo, error) {
 	return info, nil
 }
 
-// draftOf returns what was published, to be published again.
+// draftOf returns a draft with the content of a snapshot, to publish it again.
 func draftOf(s snapshots.Snapshot, now time.Time) snapshots.Draft {
 	spec := s.Manifest.Spec
 	return snapshots.Draft{

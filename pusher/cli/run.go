@@ -159,7 +159,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// check turns the flags into options.
+// check checks the flags, and turns them into options.
 func (f *runFlags) check(cmd *cobra.Command) error {
 	for _, flag := range []struct{ name, value string }{
 		{"store", f.store}, {"instances", f.options.Fleet}, {"state", f.options.State},
@@ -219,9 +219,9 @@ func (f *runFlags) connect() error {
 // sourceTimeout bounds the look at what should run, before the start.
 const sourceTimeout = 10 * time.Second
 
-// checkSource refuses to start without a source of live endpoints where the snapshot that
-// should run, or the last good one, needs one: all of its backends would be emptied. What
-// cannot be found out now is held by the pusher when it is known.
+// checkSource refuses to start without a source of live endpoints if the snapshot that should run, or
+// the last good one, needs one: all of its backends would become empty. If that cannot be found out
+// now, the pusher holds what runs once it knows.
 func (f *runFlags) checkSource(ctx context.Context, store stores.Store) error {
 	if f.options.Live != "" || f.options.Cluster != nil {
 		return nil
@@ -256,7 +256,7 @@ func (f *runFlags) live() string {
 	return f.options.Live
 }
 
-// refusals reads which addresses EndpointSlices of a cluster may not name.
+// refusals reads the networks that EndpointSlices of a cluster may not name.
 func (f *runFlags) refusals() (err error) {
 	var refuse []netip.Prefix
 	for _, word := range f.refuse {
@@ -283,8 +283,8 @@ func (f *runFlags) refusals() (err error) {
 	return nil
 }
 
-// defaultRefused are the usual networks, and the address of the API server's Service, which
-// a pod is told.
+// defaultRefused are the usual networks, and the address of the API server's Service, which a pod has in
+// its environment.
 func defaultRefused(service string) []netip.Prefix {
 	out := slices.Clone(live.DefaultRefused)
 	if ip, err := netip.ParseAddr(service); err == nil {

@@ -42,7 +42,7 @@ func leaseName(f election.Flags, state string) (types.NamespacedName, error) {
 	return f.Name("pusher", func() (types.NamespacedName, error) { return statestore.Parse(state) })
 }
 
-// checkLease returns what is wrong with the flags of the election.
+// checkLease returns an error if the flags of the election are wrong.
 func checkLease(f election.Flags, flags *pflag.FlagSet, state string) error {
 	if !inSecret(state) {
 		for _, name := range []string{"lease", "lease-duration", "renew-deadline", "retry-period"} {
@@ -62,8 +62,8 @@ func checkLease(f election.Flags, flags *pflag.FlagSet, state string) error {
 	return err
 }
 
-// share has the pusher keep its state in a Secret, and take part in the election. It
-// needs no connection yet.
+// share makes the pusher keep its state in a Secret, and take part in the election. It does not connect
+// yet.
 func (f *runFlags) share(o *pusher.Options, registry prometheus.Registerer, log *slog.Logger) (*election.Elector, error) {
 	if !inSecret(o.State) {
 		return nil, nil
@@ -112,8 +112,7 @@ func push(ctx context.Context, o pusher.Options, elector *election.Elector) erro
 	return group.Wait()
 }
 
-// announcing returns what says in the cluster what becomes of its objects; nil where
-// there is no cluster.
+// announcing returns the announcer of Events, nil without a cluster.
 func (f *runFlags) announcing(log *slog.Logger, registry prometheus.Registerer) (observe.Events, error) {
 	inCluster := stores.InCluster(f.store)
 	if !inCluster && f.kubeconfig == "" && !kubeconfig.Inside() {
@@ -137,8 +136,8 @@ func (f *runFlags) announcing(log *slog.Logger, registry prometheus.Registerer) 
 	return announce.New(o), nil
 }
 
-// hookURL reads the address of a webhook from a file. It is not said in errors, for
-// it often holds a token.
+// hookURL reads the address of a webhook from a file. Errors do not contain it, since it often has a
+// token.
 func hookURL(file string) (string, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -151,8 +150,8 @@ func hookURL(file string) (string, error) {
 	return address, nil
 }
 
-// notifying starts to send notices to the webhook, if there is one, and returns where
-// they go, and a function that sends what is left.
+// notifying starts to send notices to the webhook, if there is one. It returns the function that takes
+// notices, and one that sends the rest at the end.
 func notifying(ctx context.Context, file string, log *slog.Logger) (send func(notify.Notice), wait func(), err error) {
 	if file == "" {
 		return nil, func() {}, nil
@@ -203,12 +202,12 @@ func (f *runFlags) reporting(store stores.Store) (func(context.Context, report.P
 	}, nil
 }
 
-// written returns a status as it is written into a ConfigMap.
+// written returns a status in the form of a ConfigMap.
 func written(p report.Published) configmapstore.Report {
 	return configmapstore.Report{By: p.By, At: p.At, Fields: p.Fields, Packed: p.Status}
 }
 
-// hintedStatus says what to do where another pusher writes its status to the same place.
+// hintedStatus adds a hint to the error that another pusher writes its status to the same place.
 func hintedStatus(err error) error {
 	if _, ok := errors.AsType[configmapstore.OtherWriterError](err); ok {
 		return report.OtherWriterError{Err: fmt.Errorf("%w; give each pusher a place of its own with --status, or end one of them", err)}
@@ -252,8 +251,8 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 	return err
 }
 
-// servePage serves the page, if it is to be, from a store of its own: the pusher does not wait for those
-// who look. It returns what waits for its end.
+// servePage serves the page, if a flag says so, from a store of its own: the pusher does not wait for
+// readers of the page. It returns a function that waits for its end.
 func (f *runFlags) servePage(ctx context.Context, o *pusher.Options, log *slog.Logger) (ended func(), err error) {
 	if f.page.address == "" {
 		return func() {}, nil
@@ -311,8 +310,8 @@ func (l *latest) get() report.Status {
 	return l.status
 }
 
-// ready returns why the pusher is not ready: it has not looked around yet, or
-// something is missing that it needs.
+// ready returns why the pusher is not ready: it has not read everything yet, or it lacks something that
+// it needs.
 func (l *latest) ready() error {
 	s := l.get()
 	if s.Updated.IsZero() || s.Channel.Message == report.NotRead {

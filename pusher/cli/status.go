@@ -98,7 +98,7 @@ func exitCode(s report.Status) int {
 	return process.ExitFailure
 }
 
-// source returns what reads the status, and how often that is done to follow it.
+// source returns a function that reads the status, and how often to call it to follow the status.
 func (f *statusFlags) source() (read func(context.Context) (report.Status, error), every time.Duration, err error) {
 	named := 0
 	for _, name := range []string{f.state, f.store, f.address} {
@@ -127,7 +127,7 @@ func (f *statusFlags) source() (read func(context.Context) (report.Status, error
 	return func(ctx context.Context) (report.Status, error) { return f.readStatus(ctx, f.state) }, every, nil
 }
 
-// placeBeside names the ConfigMap with the status that is beside a store in the cluster.
+// placeBeside names the ConfigMap with the status beside a store in the cluster.
 func placeBeside(store string) (string, error) {
 	name, err := configmapstore.Parse(store)
 	return configmapstore.Scheme + name.Namespace + "/" + configmapstore.StatusName(name.Name), err
@@ -227,8 +227,7 @@ func describeRollout(r report.Rollout) string {
 	return fmt.Sprintf("%s %s, wave %d: %s", r.Phase, r.Target, r.Wave, strings.Join(r.Members, ", "))
 }
 
-// describeWaits returns a line for each thing that is waited for, with all whose turn
-// it is.
+// describeWaits returns a line for each cause of waiting, with the instances that wait.
 func describeWaits(waits []rollout.Wait, now time.Time) []string {
 	var lines []string
 	who := map[string][]string{}
@@ -343,8 +342,8 @@ func firstLine(s string) string {
 	return line
 }
 
-// watcher shows a status again and again: as a page that is drawn anew at a terminal,
-// and as a line for each change elsewhere.
+// watcher shows a status repeatedly: at a terminal as a page that it draws again, elsewhere as a line
+// for each change.
 type watcher struct {
 	out  io.Writer
 	page bool
@@ -429,7 +428,7 @@ func (w *watcher) show(s report.Status, now time.Time) error {
 	return nil
 }
 
-// changesOf returns a line for each thing that is otherwise than it was.
+// changesOf returns a line for each change.
 func changesOf(old, s report.Status) []string {
 	var lines []string
 	tell := func(was, is string) {
@@ -506,7 +505,7 @@ func troubleLines(s report.Status) []string {
 	return lines
 }
 
-// listChanges returns what came and what went.
+// listChanges returns what was added and what was removed.
 func listChanges(came, went string, old, now []string) []string {
 	var lines []string
 	known := map[string]bool{}

@@ -28,13 +28,13 @@ type source interface {
 	Take() Change
 }
 
-// Memory is the objects of a cluster, and remembers over restarts the users, authorities and
-// values that snapshots take from Secrets. A Secret that may not be read since the pusher
-// started holds what it held before: who was let in yesterday is let in today, and nobody
-// else. Certificates are no part of it, as instances keep those that they have.
+// Memory is a cluster that remembers over restarts the users, authorities and values that snapshots
+// take from Secrets. If the pusher may not read a Secret since it started, the Secret counts as
+// holding what it held before: the same people are let in as yesterday. Memory does not remember
+// certificates, since instances keep those that they have.
 //
-// What a Secret held counts only while it may not be read. What is read replaces it, and a
-// Secret that is gone, or is not there when it may be read again, is forgotten.
+// The remembered content counts only while the Secret may not be read. A read replaces it. If the
+// Secret was deleted, or is missing when it may be read again, its content is forgotten.
 type Memory struct {
 	source
 	keep    func(ctx context.Context, data []byte) error
@@ -44,30 +44,30 @@ type Memory struct {
 
 	mu     sync.Mutex
 	wanted []bind.SecretKey
-	before map[bind.SecretKey][]byte               // of the pusher before this one
+	before map[bind.SecretKey][]byte               // from the previous pusher
 	read   map[snapshots.SecretName]*corev1.Secret // since it began; nil: it is gone
 	given  map[snapshots.SecretName]bool           // from before, as they may not be read
 	full   bool                                    // not all fits
-	kept   []byte                                  // as it was kept last
+	kept   []byte                                  // as last given to keep
 }
 
 const (
-	// largestKept bounds a value that is remembered, mostKept all of them as they are written,
-	// so that they fit into a Secret with a certificate.
+	// largestKept bounds one remembered value, and mostKept all of them as they are written, so that
+	// they fit into a Secret beside a certificate.
 	largestKept = 64 << 10
 	mostKept    = 768 << 10
-	// keptUnwanted is how long something is remembered at least that no snapshot in use needs:
-	// a pusher that starts does not have all snapshots at hand.
+	// keptUnwanted is how long a value is remembered at least that no snapshot in use needs: a pusher
+	// that starts has not read all snapshots yet.
 	keptUnwanted = time.Hour
 	keepAgain    = 10 * time.Second
 	keepTimeout  = 10 * time.Second
 )
 
-// ErrReplaced is returned by what keeps things for a [Memory] once another pusher does.
+// ErrReplaced is returned by the keep function of a [Memory] once another pusher keeps its own.
 var ErrReplaced = errors.New("another pusher remembers Secrets now")
 
-// Remember returns a cluster with a memory. Kept is what was last given to keep, nil for
-// nothing. Keep is called by [Memory.Keep] only.
+// Remember returns a cluster with a memory. Kept is what was last given to keep, nil for nothing. Only
+// [Memory.Keep] calls keep.
 func Remember(of source, kept []byte, keep func(ctx context.Context, data []byte) error, log *slog.Logger, now time.Time) *Memory {
 	m := &Memory{
 		source: of, keep: keep, log: log, changed: make(chan struct{}, 1), began: now,
@@ -79,7 +79,7 @@ func Remember(of source, kept []byte, keep func(ctx context.Context, data []byte
 	return m
 }
 
-// Want says what is needed from now on.
+// Want says what to watch from now on.
 func (m *Memory) Want(w Wanted) {
 	m.source.Want(w)
 	m.mu.Lock()
@@ -90,7 +90,7 @@ func (m *Memory) Want(w Wanted) {
 	}
 }
 
-// Take returns what changed since it was called last, with what is remembered.
+// Take returns what changed since the last call, with what is remembered.
 func (m *Memory) Take() Change {
 	change := m.source.Take()
 	m.mu.Lock()
@@ -108,8 +108,8 @@ func (m *Memory) Take() Change {
 	return change
 }
 
-// fill adds to a change the Secrets that may not be read and are remembered. One that may be
-// read now, and of which nothing is heard, is not there any more.
+// fill adds remembered Secrets that may not be read to a change. A remembered Secret that may be read
+// now, and was not found, is gone.
 func (m *Memory) fill(change *Change) {
 	if change.Secrets == nil {
 		change.Secrets = map[snapshots.SecretName]*corev1.Secret{}
@@ -146,7 +146,7 @@ func (m *Memory) fill(change *Change) {
 	}
 }
 
-// Keep has kept what there is to remember, until ctx is done.
+// Keep keeps the memory up to date by calling keep, until ctx is done.
 func (m *Memory) Keep(ctx context.Context) {
 	silent := false
 	for ctx.Err() == nil {
@@ -224,8 +224,8 @@ func (m *Memory) recall(data []byte) error {
 	return nil
 }
 
-// encoded returns what is to be remembered: of Secrets that were read what snapshots in use
-// need, of others what was known before. Where it is too much, the longest are left out.
+// encoded returns the values to remember: from Secrets that were read, those that snapshots in use
+// need; from others, those known before. If they are too many, it leaves out the longest.
 func (m *Memory) encoded(now time.Time) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -30,18 +30,18 @@ type Wanted struct {
 	Keys []bind.SecretKey
 }
 
-// endpointSlices is what is watched of a namespace; "" is all of them.
+// endpointSlices is the query for the EndpointSlices of a namespace, "" for all.
 func endpointSlices(namespace string) kubewatch.Query {
 	return kubewatch.Query{APIVersion: "discovery.k8s.io/v1", Kind: kindSlice, Namespace: namespace}
 }
 
-// secret is what is watched of a Secret.
+// secret is the query for one Secret.
 func secret(name snapshots.SecretName) kubewatch.Query {
 	return kubewatch.Query{APIVersion: "v1", Kind: kindSecret, Namespace: name.Namespace, Name: name.Name}
 }
 
-// EndpointRules and SecretRules return what it takes to watch all EndpointSlices, or all
-// Secrets, where a role is bound.
+// EndpointRules returns the permissions to watch EndpointSlices, everywhere that a role with them is
+// bound.
 func EndpointRules() []rbacv1.PolicyRule { return rulesOf(endpointSlices("")) }
 
 // SecretRules is [EndpointRules] for Secrets.
@@ -51,8 +51,8 @@ func rulesOf(q kubewatch.Query) []rbacv1.PolicyRule {
 	return kubewatch.Rules([]kubewatch.Query{q}, func(kubewatch.Query) string { return "" }, nil)[0].Rules
 }
 
-// Plan returns what is watched for what is wanted, sorted: EndpointSlices by
-// namespace, or with one watch for all, and Secrets by name.
+// Plan returns the queries for what is wanted, sorted: EndpointSlices by namespace, or with one watch
+// for all, and Secrets by name.
 func Plan(w Wanted, allNamespaces bool) []kubewatch.Query {
 	var out []kubewatch.Query
 	for _, namespace := range w.Namespaces {
@@ -80,7 +80,7 @@ type Status struct {
 	Waits []string
 	// Refused are those of Waits that may not be read.
 	Refused []string
-	// Trouble is why nothing new is heard of what is known, nil if something is.
+	// Trouble is why the known objects get no updates, nil if they do.
 	Trouble error
 }
 
@@ -92,8 +92,8 @@ func (s Status) Read(namespace string) bool {
 	return s.namespaces[namespace]
 }
 
-// Knows reports whether all that is wanted is known, as far as it can be: what may
-// not be read is as if it were not there.
+// Knows reports whether everything wanted is known, as far as it can be: objects that may not be read
+// count as missing.
 func (s Status) Knows(w Wanted) bool {
 	for _, namespace := range w.Namespaces {
 		if s.all {
@@ -111,8 +111,8 @@ func (s Status) Knows(w Wanted) bool {
 	return true
 }
 
-// Denied lists what is wanted and may not be read, or not any more: no answer of the API
-// server says what is there now. What was read before is held. The texts follow "the pusher".
+// Denied lists what is wanted and may not be read, or no longer. Nobody knows the present objects.
+// Those read before are kept. The texts follow "the pusher".
 func (s Status) Denied(w Wanted) []string {
 	var out []string
 	for _, q := range Plan(w, s.all) {
@@ -123,8 +123,8 @@ func (s Status) Denied(w Wanted) []string {
 	return out
 }
 
-// Unread reports whether the endpoints of a namespace may not be read, or not any more. Then
-// a Service of which nothing is known may have endpoints.
+// Unread reports whether the endpoints of a namespace may not be read, or no longer. Then a Service
+// without known endpoints may have some.
 func (s Status) Unread(namespace string) bool {
 	if s.all {
 		namespace = ""
@@ -132,7 +132,7 @@ func (s Status) Unread(namespace string) bool {
 	return s.denied[endpointSlices(namespace)]
 }
 
-// DeniedSecrets are the Secrets that may not be read, or not any more.
+// DeniedSecrets are the Secrets that may not be read, or no longer.
 func (s Status) DeniedSecrets() map[snapshots.SecretName]bool {
 	out := map[snapshots.SecretName]bool{}
 	for q := range s.denied {
@@ -155,12 +155,12 @@ func denied(q kubewatch.Query) string {
 	return "may not " + verb + " " + q.String()
 }
 
-// statusOf says how the queries stand, which are in the order of the plan.
+// statusOf returns the status of queries, which are in the order of the plan.
 //
-// Nobody else waits for a Secret that may not be read: a certificate in it stays what it is on
-// instances that have it, and what else it holds is what a [Memory] remembers, or as if it
-// were not there. If no Secret at all may be read, that is taken for a fault of the roles, and
-// waited for: it would take the certificates of all hosts away.
+// A Secret that may not be read holds up nobody: instances keep the certificate that they have of it,
+// and its other content is what a [Memory] remembers, or counts as missing. If no Secret at all may be
+// read, the roles are taken to be wrong, and the pusher waits: otherwise all hosts would lose their
+// certificates.
 func statusOf(all bool, list []kubewatch.QueryState) Status {
 	out := Status{all: all, namespaces: map[string]bool{}, secrets: map[snapshots.SecretName]bool{}, denied: map[kubewatch.Query]bool{}}
 	readable := false
@@ -202,8 +202,8 @@ func waits(s kubewatch.QueryState) string {
 	return fmt.Sprintf("%s (%v)", s.Query, s.Err)
 }
 
-// troubleOf names the first of those in trouble. How many others there are is left
-// out: while a connection breaks they become more from moment to moment.
+// troubleOf names the first query in trouble. It leaves out how many others there are, since that
+// grows from moment to moment while a connection breaks.
 func troubleOf(list []kubewatch.QueryState) error {
 	if len(list) == 0 {
 		return nil
@@ -224,7 +224,7 @@ func Some(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// recordedStatus is a [Status] as an event log has it.
+// recordedStatus is a [Status] in the form of an event log.
 type recordedStatus struct {
 	All        bool                   `json:"all,omitempty"`
 	Namespaces map[string]bool        `json:"namespaces,omitempty"`
@@ -236,7 +236,7 @@ type recordedStatus struct {
 	Trouble    string                 `json:"trouble,omitempty"`
 }
 
-// MarshalJSON writes the status for an event log. It has nothing of what Secrets hold.
+// MarshalJSON writes the status for an event log. It contains nothing of Secrets.
 func (s Status) MarshalJSON() ([]byte, error) {
 	r := recordedStatus{All: s.all, Namespaces: s.namespaces, Slices: s.Slices, Waits: s.Waits, Refused: s.Refused}
 	for _, name := range slices.SortedFunc(maps.Keys(s.secrets), snapshots.SecretName.Compare) {

@@ -1,9 +1,9 @@
 // Package discovery finds the instances of a fleet among the pods of a cluster, with
 // the credentials that Secrets hold for them.
 //
-// A pod is an instance as soon as it has an address, ready or not: an instance turns
-// ready only by what it is pushed. A pod that terminates is a draining instance: it no longer
-// belongs to the fleet, and only gets endpoints. A pod that has ended is no instance any more.
+// A pod is an instance as soon as it has an address, ready or not: only a push makes an instance
+// ready. A pod that terminates is a draining instance: it no longer belongs to the fleet, and only
+// gets live data. A pod that has ended is not an instance.
 //
 // While the API server is out of reach, or a Secret is missing or unusable, the package keeps
 // what it found: an instance never leaves because something could not be read.
@@ -12,7 +12,7 @@
 //
 // New credentials go into the existing client of an instance. The instance stays the same:
 // its state is kept and its work goes on. A call that was refused with the old credentials is
-// made once more, since a 401 changed nothing.
+// made again, since a 401 changed nothing.
 //
 // A pod is an instance before it is ready, since only a push makes it ready. The state of an
 // instance names the UID of its pod, so that another pod of the same name begins anew. Jobs
@@ -43,7 +43,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 )
 
-// Plan returns what is watched to find these pods. Nodes are in no namespace.
+// Plan returns the queries with which these pods are found. Nodes are in no namespace.
 func Plan(spec fleet.Pods) []kubewatch.Query {
 	out := []kubewatch.Query{{APIVersion: "v1", Kind: "Pod", Namespace: spec.Namespace, Labels: spec.Selector}}
 	for _, name := range []string{spec.Secret, spec.CASecret, spec.ClientSecret} {
@@ -57,8 +57,8 @@ func Plan(spec fleet.Pods) []kubewatch.Query {
 	return out
 }
 
-// Watch reports the instances among the pods now and whenever they change, until ctx
-// is done. With an error and no instances nothing new is known.
+// Watch reports the instances among the pods now and whenever they change, until ctx is done. An error
+// without instances means that the previous ones are still the last known.
 func Watch(ctx context.Context, client kubernetes.Interface, spec fleet.Pods, log *slog.Logger, report func([]fleet.Instance, error)) {
 	watches := kubewatch.New(kubewatch.Options{
 		Open: func(_ context.Context, q kubewatch.Query) (kubewatch.Resource, bool, error) {
@@ -94,7 +94,7 @@ func Watch(ctx context.Context, client kubernetes.Interface, spec fleet.Pods, lo
 	}
 }
 
-// read returns what is known now, or an error as long as that is not all.
+// read returns the known objects, or an error while some are not known.
 func read(watches *kubewatch.Set, spec fleet.Pods) (objects, error) {
 	out := objects{secrets: map[string]*corev1.Secret{}, nodes: map[string]*corev1.Node{}}
 	all, reasons := true, []string(nil)
@@ -124,7 +124,7 @@ func read(watches *kubewatch.Set, spec fleet.Pods) (objects, error) {
 	return out, fmt.Errorf("the pods in %s were not read yet", spec.Namespace)
 }
 
-// trim drops what nobody looks at before an object is kept.
+// trim drops unused fields of an object before it is kept.
 func trim(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(nil)
@@ -143,8 +143,8 @@ type objects struct {
 	nodes   map[string]*corev1.Node
 }
 
-// instances returns the instances among the pods, by name. A pod that cannot be
-// spoken to is an error beside them; for one of the Secrets there are none.
+// instances returns the instances among the pods, by name. If a pod does not have the port, it also returns
+// an error. If a Secret is faulty, it returns only an error.
 func instances(spec fleet.Pods, o objects) ([]fleet.Instance, error) {
 	access, err := accessOf(spec, o.secrets)
 	if err != nil {
@@ -172,7 +172,7 @@ func instances(spec fleet.Pods, o objects) ([]fleet.Instance, error) {
 	return out, errors.Join(errs...)
 }
 
-// isThere reports whether the pod has an address, and something that may answer there.
+// isThere reports whether the pod has an address, and a container that may answer there.
 func isThere(pod *corev1.Pod) bool {
 	return pod.Status.PodIP != "" &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
@@ -209,7 +209,7 @@ func zoneOf(spec fleet.Pods, pod *corev1.Pod, nodes map[string]*corev1.Node) str
 	return ""
 }
 
-// accessOf returns what all instances have in common.
+// accessOf returns the access that all instances have in common.
 func accessOf(spec fleet.Pods, secrets map[string]*corev1.Secret) (fleet.Instance, error) {
 	var errs []error
 	for _, name := range slices.Compact([]string{spec.Secret, spec.CASecret, spec.ClientSecret}) {

@@ -55,8 +55,7 @@ const DefaultName = "default"
 
 // Fleet is the instances that run one configuration.
 type Fleet struct {
-	// Name tells it from other fleets on the same store: what it rejects counts for no
-	// other.
+	// Name tells it from other fleets with the same store, for which its rejections do not count.
 	Name      string
 	Rollout   Rollout
 	Instances []Instance // by name
@@ -79,8 +78,8 @@ type Instance struct {
 	// name is another instance.
 	UID    string
 	Layout bind.Layout
-	// Draining is set for a pod that terminates. It still serves the connections that it has,
-	// and belongs to the fleet no more.
+	// Draining is set for a pod that terminates. It still serves its connections, and no longer belongs
+	// to the fleet.
 	Draining bool
 }
 
@@ -252,8 +251,7 @@ type directories struct {
 	General      string `json:"general,omitempty"`
 }
 
-// Read reads a fleet from a file. The error is [InvalidError] where the file is what
-// is wrong.
+// Read reads a fleet from a file. The error is an [InvalidError] if the file itself is wrong.
 func Read(file string) (Fleet, error) {
 	set, err := manifests.Read(file)
 	if err != nil {

@@ -35,8 +35,7 @@ const (
 	TroubleOver   Event = "trouble_over"
 )
 
-// Notice is one thing to tell. It is posted as JSON, with the text under the name
-// that chat services read.
+// Notice is one message. It is posted as JSON, with the text under the name that chat services read.
 type Notice struct {
 	Event    Event     `json:"event"`
 	Text     string    `json:"text"`
@@ -53,12 +52,11 @@ const (
 
 // Sender posts notices to a webhook.
 type Sender struct {
-	// URL returns the address, and is asked for each try: it may hold a token that is
-	// renewed. It shows in no log.
+	// URL returns the address. It is called for each try, since the address may have a token that is
+	// renewed. The address is never logged.
 	URL func() (string, error)
 	Log *slog.Logger
-	// Backoff is how the tries of one notice are spaced; zero is nine of them over some
-	// ten minutes.
+	// Backoff spaces the tries of one notice. Zero means nine tries over some ten minutes.
 	Backoff wait.Backoff
 
 	queue chan Notice
@@ -82,8 +80,8 @@ func (s *Sender) Send(n Notice) {
 	}
 }
 
-// Run sends until ctx is done; then it gives what is still queued one try each, for
-// as long as one try may take.
+// Run sends until ctx is done. Then it tries each notice that is still queued once, for as long as one
+// try may take.
 func (s *Sender) Run(ctx context.Context) {
 	client := &http.Client{Timeout: timeout}
 	for {
@@ -134,8 +132,7 @@ func (s *Sender) deliver(ctx context.Context, client *http.Client, n Notice) {
 
 var errRefused = errors.New("the webhook refused it")
 
-// post makes one try. What the error says holds neither address nor answer, which
-// may have a token in them.
+// post makes one try. Its error contains neither the address nor the answer, which may have a token.
 func (s *Sender) post(ctx context.Context, client *http.Client, n Notice) error {
 	address, err := s.URL()
 	if err != nil {

@@ -35,7 +35,7 @@ type Event struct {
 	Instance string
 }
 
-// tell tells it. What is said in Kubernetes Events is said with the next view.
+// tell logs and posts the event. A Kubernetes Event follows with the next view.
 func (v Event) tell(o *Observer, at time.Time) {
 	if v.Log != "" {
 		log := o.options.Log.Info
@@ -67,12 +67,12 @@ func (v Event) String() string {
 	return strings.Join(slices.DeleteFunc([]string{v.Log, v.Reason, v.Text}, func(s string) bool { return s == "" }), ": ")
 }
 
-// RolloutEvents returns what there is to tell of a step of the rollout.
+// RolloutEvents returns the events of a step of the rollout.
 func RolloutEvents(old, next rollout.State) []Event {
 	return slices.Concat(failures(old, next), conflicts(old, next), course(old, next), stops(old.Rollout, next.Rollout))
 }
 
-// failures tells of snapshots that failed, and are rejected for it.
+// failures returns events for snapshots that failed and are rejected.
 func failures(old, next rollout.State) []Event {
 	var out []Event
 	for _, f := range next.Failed {
@@ -92,8 +92,8 @@ func failures(old, next rollout.State) []Event {
 	return out
 }
 
-// conflicts tells of instances that somebody else keeps taking from their snapshot: when
-// that begins, and when it is over.
+// conflicts returns events for the beginning and the end of repair conflicts: somebody else keeps
+// changing the snapshot that an instance runs.
 func conflicts(old, next rollout.State) []Event {
 	var out []Event
 	for _, name := range slices.Sorted(maps.Keys(next.Repairs)) {
@@ -109,7 +109,7 @@ func conflicts(old, next rollout.State) []Event {
 	return out
 }
 
-// RepairsStop tells that an instance is repaired no more.
+// RepairsStop is the event of an instance that is no longer repaired.
 func RepairsStop(instance string, id snapshots.ID, why string) Event {
 	return Event{
 		Bad: true, Log: "repairs stop", Keys: []any{"reason", why}, Notice: notify.RepairsStop, Reason: "RepairsStop",
@@ -117,14 +117,14 @@ func RepairsStop(instance string, id snapshots.ID, why string) Event {
 	}
 }
 
-// RepairsGoOn tells that it is repaired again.
+// RepairsGoOn is the event of an instance that is repaired again.
 func RepairsGoOn(instance string) Event {
 	return Event{
 		Log: "repairs go on", Notice: notify.RepairsGoOn, Reason: "RepairsGoOn", Text: instance + ": repairs go on", Instance: instance,
 	}
 }
 
-// course tells how rollouts begin and end.
+// course returns events for the beginning and the end of rollouts.
 func course(old, next rollout.State) []Event {
 	was, is := old.Rollout, next.Rollout
 	switch {
@@ -152,7 +152,7 @@ func course(old, next rollout.State) []Event {
 	return nil
 }
 
-// stops tells where a rollout stands on its way.
+// stops returns events for the waves, pauses and failures of a rollout.
 func stops(old, is *rollout.Rollout) []Event {
 	if is == nil {
 		return nil
@@ -188,30 +188,30 @@ func stops(old, is *rollout.Rollout) []Event {
 	return out
 }
 
-// What was done when something was found out that is said in an Event: of what has
-// happened, and of what holds.
+// The actions of Kubernetes Events: of something that happened, and of a lasting state.
 const (
 	rollingOut = "Rollout"
 	watching   = "Watch"
 )
 
-// objects is what is said of objects of the cluster.
+// objects has the Kubernetes Events to make.
 type objects struct {
-	happened []Event        // since it was said last
-	holding  []events.Event // as it was said last
+	happened []Event        // since the last call of Say
+	holding  []events.Event // as of the last call of Say
 }
 
-// Unusable is something of a Secret that cannot be used.
+// Unusable is a part of a Secret that cannot be used.
 type Unusable struct {
 	Secret snapshots.SecretName
 	UID    types.UID // of the Secret, "" where it is no object of a cluster, or not there
 	Fault  string
 }
 
-// Refused are the endpoints that are refused, by the port of the Service that they are of.
+// Refused are the refused endpoints, by port of a Service.
 type Refused map[snapshots.ServicePort][]live.Refused
 
-// say says in the cluster what has happened, and what holds, unless there is nothing new.
+// say passes on the Kubernetes Events of what has happened and of lasting states, if there are new
+// ones.
 func (o *Observer) say(v View, s report.Status) {
 	happened := o.objects.happened
 	o.objects.happened = nil
@@ -235,7 +235,8 @@ func (o *Observer) say(v View, s report.Status) {
 	o.options.Events.Say(slices.Clone(holding), once)
 }
 
-// pod returns the pod that an instance is, or nothing, which stands for the fleet.
+// pod returns the pod of an instance. If the instance is no pod, it returns a zero value, which stands
+// for the fleet.
 func (v View) pod(name string) corev1.ObjectReference {
 	n := slices.IndexFunc(v.Instances, func(i Instance) bool { return i.Name == name })
 	if n < 0 || v.Instances[n].UID == "" || !v.Pods {
@@ -244,8 +245,8 @@ func (v View) pod(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: v.PodNamespace, Name: name, UID: types.UID(v.Instances[n].UID)}
 }
 
-// troubleOnInstances says which instances are refused, or have been out of reach for
-// a while. The note is the same for as long as that lasts.
+// troubleOnInstances returns Events for instances that are refused, or have been out of reach for a
+// while. Their text stays the same as long as that lasts.
 func (v View) troubleOnInstances(instances []report.Instance) []events.Event {
 	var out []events.Event
 	for _, i := range instances {
@@ -267,7 +268,7 @@ func (v View) troubleOnInstances(instances []report.Instance) []events.Event {
 	return out
 }
 
-// troubleOnSecrets says what cannot be used of the Secrets that there are.
+// troubleOnSecrets returns Events for parts of existing Secrets that cannot be used.
 func (v View) troubleOnSecrets() []events.Event {
 	var out []events.Event
 	for _, b := range v.Unusable {
@@ -291,12 +292,12 @@ func (r Refused) Count() int {
 	return n
 }
 
-// mostRefusalsSaid bounds the Events on Services of which endpoints are refused, and
-// mostAddressesSaid the addresses in one.
+// mostRefusalsSaid bounds the Events about refused endpoints of Services, and mostAddressesSaid the
+// addresses in one.
 const mostRefusalsSaid, mostAddressesSaid = 100, 20
 
-// Events says on each Service which of its endpoints are refused. It does not say what an
-// address is: whoever may write EndpointSlices could find out by that where proxies listen.
+// Events returns an Event for each Service with refused endpoints. It does not say what is at an
+// address: somebody who may write EndpointSlices could find out where proxies listen.
 func (r Refused) Events() []events.Event {
 	var out []events.Event
 	for _, port := range slices.SortedFunc(maps.Keys(r), snapshots.ServicePort.Compare) {
@@ -324,7 +325,7 @@ func addressOf(e snapshots.Endpoint) string {
 	return netip.AddrPortFrom(netip.MustParseAddr(e.Address), uint16(e.Port)).String() //nolint:gosec // ports are checked where they are read
 }
 
-// Trouble tells which endpoints are refused, nil for none.
+// Trouble returns an error about the refused endpoints, nil if there are none.
 func (r Refused) Trouble() error {
 	if len(r) == 0 {
 		return nil
@@ -343,20 +344,20 @@ func (r Refused) Trouble() error {
 	return fmt.Errorf("EndpointSlices name addresses that are refused, and nothing is sent there: %s", strings.Join(first, "; "))
 }
 
-// Line is a fact that stands in the log and nowhere else.
+// Line is a fact that is only logged.
 type Line struct {
 	level   slog.Level
 	message string
 	keys    []any
 }
 
-// Debug returns a line for who looks for a fault.
+// Debug returns a line for people who look for a fault.
 func Debug(message string, keys ...any) Line { return Line{slog.LevelDebug, message, keys} }
 
 // Info returns a line about something that changed.
 func Info(message string, keys ...any) Line { return Line{slog.LevelInfo, message, keys} }
 
-// Warn returns a line about something that is tried again, or that somebody may have to look at.
+// Warn returns a line about something that is tried again, or that a person may have to look at.
 func Warn(message string, keys ...any) Line { return Line{slog.LevelWarn, message, keys} }
 
 // Error returns a line about something for which a person must act.

@@ -18,7 +18,7 @@ import (
 // countedJobs are the kinds of jobs on instances that are counted, besides pushes.
 var countedJobs = []string{"update", "persist", "collect", "inspect", "mend", "claim"}
 
-// metrics are what the pusher counts.
+// metrics are the metrics of a pusher.
 type metrics struct {
 	instances, inSync, reachable, refused, refusedEndpoints, behind, rewound, troubles, conflicts, lastSync, foreign, ledByOther prometheus.Gauge
 	phase                                                                                                                        *prometheus.GaugeVec
@@ -142,8 +142,8 @@ func (m *metrics) observe(v View, s report.Status) {
 	}
 }
 
-// What the gauges are called, and say. An instance is told by its name: a label of the
-// name instance is Prometheus' own, for whom it asks.
+// The gauges. Their label for an instance is not called instance, since Prometheus uses that label for
+// the process that it scrapes.
 var (
 	instanceInSyncDescription = prometheus.NewDesc("hapsnap_pusher_instance_in_sync",
 		"1 while the instance runs what is wanted, with today's servers and certificates, else 0.", []string{"name"}, nil)
@@ -163,15 +163,15 @@ var (
 		"For how long a snapshot has been pinned; 0 while none is, or where the pin does not say.", nil, nil)
 )
 
-// gauges are values that have no place in the status, for they change with the time
-// alone, and those of each instance, which leave with it.
+// gauges are values that change with the time alone and so are not in the status, and values of each
+// instance, which go when it leaves.
 type gauges struct {
 	mu     sync.Mutex
 	inSync map[string]bool
 	left   rollout.Left
 	pinAge time.Duration
 	live   liveGauges
-	// expiries are those of the certificates that expire first.
+	// expiries are for the certificates that expire first.
 	expiries []Expiry
 }
 
@@ -181,12 +181,12 @@ type Expiry struct {
 	At     time.Time
 }
 
-// MostExpiries is of how many certificates the metrics say when they expire: tenants make
-// them, and must not make metrics without end.
+// MostExpiries is how many certificates have a metric with their expiry. Tenants make certificates, and
+// must not make any number of metrics.
 const MostExpiries = 100
 
-// SoonestExpiries returns of some certificates those that expire first, and no more than
-// [MostExpiries]. Those that do not say when are left out.
+// SoonestExpiries returns the certificates that expire first, [MostExpiries] at most. It leaves out
+// those whose expiry is not known.
 func SoonestExpiries(ends map[snapshots.SecretName]time.Time) []Expiry {
 	out := make([]Expiry, 0, len(ends))
 	for name, at := range ends {
@@ -200,12 +200,12 @@ func SoonestExpiries(ends map[snapshots.SecretName]time.Time) []Expiry {
 	return out[:min(len(out), MostExpiries)]
 }
 
-// liveGauges say what is wrong with the live data.
+// liveGauges are the gauges about faults in live data.
 type liveGauges struct {
 	lacking, kept, withoutEndpoints, failingChecks int
 }
 
-// set replaces them all.
+// set replaces all values.
 func (g *gauges) set(v View, s report.Status) {
 	inSync := make(map[string]bool, len(s.Instances))
 	for _, i := range s.Instances {
@@ -222,7 +222,7 @@ func (g *gauges) set(v View, s report.Status) {
 	g.live = liveGauges{lacking: v.Lacking, kept: v.KeptPorts, withoutEndpoints: without, failingChecks: failing}
 }
 
-// Describe and Collect are those of [prometheus.Collector].
+// Describe implements [prometheus.Collector].
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- instanceInSyncDescription
 	out <- instanceBudgetDescription
@@ -234,7 +234,7 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- expiryDescription
 }
 
-// Collect tells what was set last.
+// Collect implements [prometheus.Collector], with the values that were set last.
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -264,7 +264,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	tell(emptyDescription, float64(g.live.failingChecks), "checks")
 }
 
-// pinAge returns for how long a channel has had its pin.
+// pinAge returns how long a channel has had its pin.
 func pinAge(c channel.Channel, now time.Time) time.Duration {
 	if p := c.Spec.Pin; p != nil && !p.At.IsZero() {
 		return max(0, now.Sub(p.At))
@@ -272,23 +272,22 @@ func pinAge(c channel.Channel, now time.Time) time.Duration {
 	return 0
 }
 
-// The kinds of changes whose way to the instances is timed.
+// The kinds of changes whose propagation is measured.
 const (
 	propagationEndpoints = "endpoints"
 	propagationSecrets   = "secrets"
 )
 
-// propagation times how long changes in a cluster take until all instances have them.
+// propagation measures how long changes in a cluster take to reach all instances.
 type propagation struct {
-	seen    []time.Time            // of endpoints, which nothing was made of yet
+	seen    []time.Time            // changes of endpoints that have not changed servers yet
 	pending map[string][]time.Time // on their way, by kind
 }
 
-// maxPropagating bounds how many changes are on their way while an instance cannot take
-// them.
+// maxPropagating bounds how many changes are pending while an instance cannot take them.
 const maxPropagating = 1000
 
-// begin notes changes that instances are to get.
+// begin notes changes that instances should get.
 func (s *propagation) begin(kind string, since []time.Time) {
 	if s.pending == nil {
 		s.pending = map[string][]time.Time{}
@@ -297,7 +296,7 @@ func (s *propagation) begin(kind string, since []time.Time) {
 	s.pending[kind] = append(s.pending[kind], since[:min(len(since), max(room, 0))]...)
 }
 
-// observe observes the times of what all instances in reach have by now.
+// observe records the times of changes that all reachable instances have by now.
 func (s *propagation) observe(instances []Instance, m *metrics, now time.Time) {
 	s.seen = nil
 	if len(s.pending) == 0 {
@@ -316,21 +315,20 @@ func (s *propagation) observe(instances []Instance, m *metrics, now time.Time) {
 	s.pending = nil
 }
 
-// tallyInterval is how often changes of endpoints are logged, as a sum: there may be many
-// a second.
+// tallyInterval is how often the sum of changes of endpoints is logged. There may be many a second.
 const tallyInterval = 10 * time.Second
 
-// tally sums up how endpoints changed since it was logged last.
+// tally sums up the changes of endpoints since it was last logged.
 type tally struct {
 	since          time.Time // of the first change, zero for none
 	services       map[snapshots.ServicePort]bool
 	added, removed int
-	instances      map[string]bool // that were changed for it at run time
+	instances      map[string]bool // changed at run time since then
 }
 
-// change notes that the endpoints of a Service are others.
+// change notes a change of the endpoints of a Service.
 func (t *tally) change(port snapshots.ServicePort, old, next []snapshots.Endpoint, now time.Time) {
-	added, removed := without(next, old), without(old, next) // one that drains is gone
+	added, removed := without(next, old), without(old, next) // a draining one counts as gone
 	if added+removed == 0 {
 		return
 	}
@@ -341,7 +339,7 @@ func (t *tally) change(port snapshots.ServicePort, old, next []snapshots.Endpoin
 	t.added, t.removed = t.added+added, t.removed+removed
 }
 
-// without counts the endpoints of one list that take traffic, and do not by the other.
+// without counts the endpoints that take traffic by one list and do not by the other.
 func without(list, other []snapshots.Endpoint) (n int) {
 	for _, e := range list {
 		if !e.Draining && !slices.Contains(other, e) {
@@ -351,14 +349,14 @@ func without(list, other []snapshots.Endpoint) (n int) {
 	return n
 }
 
-// changed notes an instance that was brought to it.
+// changed notes an instance that got the changes.
 func (t *tally) changed(instance string) {
 	if !t.since.IsZero() {
 		t.instances[instance] = true
 	}
 }
 
-// log tells of the changes once the interval is over.
+// log logs the changes once the interval is over.
 func (t *tally) log(log *slog.Logger, now time.Time) {
 	if t.since.IsZero() || now.Sub(t.since) < tallyInterval {
 		return

@@ -1,10 +1,10 @@
 // Package observe reports what a pusher does: its status, metrics, log lines, Kubernetes Events,
 // notifications and spans.
 //
-// The machine of package core decides; this package reports. At the end of a turn the machine gives
-// it a [View], a plain value, of which [View.Status] makes a status as package report has it. Facts
-// report what happens within a turn. No decision depends on this package, and nothing in it changes
-// what an instance gets.
+// The machine of package core decides; this package reports. At the end of a turn the machine makes a
+// [View], a plain value, and [View.Status] turns it into a status of package report. Facts say what
+// happened within a turn. No decision depends on this package, and nothing in it changes what an
+// instance gets.
 package observe
 
 import (
@@ -28,32 +28,31 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Events says things of objects of a cluster. What is about none is about the fleet. See
-// package announce.
+// Events makes Kubernetes Events on objects of a cluster. Events without an object are about the
+// fleet. See package announce.
 type Events interface {
-	// Run says what is to be said until ctx is done.
+	// Run makes Events until ctx is done.
 	Run(ctx context.Context)
-	// Say says what holds, in place of what did before, and what has happened. It waits
-	// for nothing.
+	// Say replaces the lasting states and adds what has happened once. It waits for nothing.
 	Say(lasting, once []events.Event)
 }
 
-// Options say whom to tell. Log, Metrics, Notify and Tracers are set.
+// Options say where to report. Log, Metrics, Notify and Tracers have to be set.
 type Options struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	Tracers trace.TracerProvider
-	// Notify is called with what people may want to hear of, and does not block.
+	// Notify is called with notices for people. It must not block.
 	Notify func(notify.Notice)
-	// Events says of the objects of a cluster what becomes of them; nil: nobody does.
+	// Events makes Events on objects of a cluster. It may be nil.
 	Events Events
-	// Status is called with each new status; nil: nobody.
+	// Status is called with each new status. It may be nil.
 	Status func(report.Status)
-	// Report writes the status where others read it; nil: nobody does.
+	// Report writes the status to a place where others read it. It may be nil.
 	Report func(ctx context.Context, p report.Published) error
 }
 
-// Observer tells people what the pusher knows and does. One goroutine calls it.
+// Observer reports to people what the pusher knows and does. One goroutine calls it.
 type Observer struct {
 	options     Options
 	metrics     *metrics
@@ -62,8 +61,8 @@ type Observer struct {
 	spans       spans
 	objects     objects
 	logged      map[string]loggedTrouble
-	notified    map[string]bool  // of which troubles people were
-	reporter    *report.Reporter // nil: nobody is to be told
+	notified    map[string]bool  // troubles of which people were notified
+	reporter    *report.Reporter // nil without Options.Report
 }
 
 // New returns an observer, with its metrics registered.
@@ -78,8 +77,8 @@ func New(o Options) *Observer {
 	return out
 }
 
-// Jobs returns what is to run for as long as the observer is used, each in a goroutine of
-// its own.
+// Jobs returns functions that have to run as long as the observer is used, each in a goroutine of its
+// own.
 func (o *Observer) Jobs() []func(context.Context) {
 	var out []func(context.Context)
 	if o.options.Events != nil {
@@ -91,14 +90,14 @@ func (o *Observer) Jobs() []func(context.Context) {
 	return out
 }
 
-// Tell tells what has happened. What is said in Events is said with the next view.
+// Tell reports facts. Kubernetes Events about them follow with the next view.
 func (o *Observer) Tell(facts ...Told) {
 	for _, f := range facts {
 		f.tell(o, f.At)
 	}
 }
 
-// Show tells what is known at the end of a step. Status is that of the view.
+// Show reports the view at the end of a step, and its status.
 func (o *Observer) Show(v View, s report.Status) {
 	o.metrics.observe(v, s)
 	o.propagation.observe(v.Instances, o.metrics, v.Now)
@@ -114,15 +113,15 @@ func (o *Observer) Show(v View, s report.Status) {
 	}
 }
 
-// Took counts a turn, by the time that it took.
+// Took records how long a turn took.
 func (o *Observer) Took(turn time.Duration) { o.metrics.turns.Observe(turn.Seconds()) }
 
-// End ends what the observer had begun to tell.
+// End ends the spans that are open.
 func (o *Observer) End() { o.spans.end("interrupted", nil) }
 
-// Fact is something that happened, which people are to be told. It is a value.
+// Fact is something that happened and that people should hear of. It is a value.
 type Fact interface {
-	// tell tells it, as what happened at a time.
+	// tell reports the fact.
 	tell(o *Observer, at time.Time)
 	// String says what happened. It contains no secrets.
 	String() string
@@ -142,7 +141,7 @@ type Pushed struct {
 	Outcome  rollout.Outcome
 	Reloaded bool
 	Took     time.Duration
-	// Change is what it took, if that is known, and Error how it failed, "" if it did not.
+	// Change is the change that it made, if that is known. Error says how it failed, "" if it did not.
 	Change report.Change
 	Error  string
 }
@@ -180,7 +179,7 @@ func (n EntriesLost) tell(o *Observer, _ time.Time) { o.metrics.lost.Add(float64
 
 func (n EntriesLost) String() string { return fmt.Sprintf("entries of maps lost: %d", int(n)) }
 
-// EndpointsChanged is that the endpoints of a Service are others.
+// EndpointsChanged says that the endpoints of a Service changed.
 type EndpointsChanged struct {
 	Service   snapshots.ServicePort
 	Old, Next []snapshots.Endpoint
@@ -194,14 +193,14 @@ func (c EndpointsChanged) String() string {
 	return fmt.Sprintf("endpoints of %s changed: %d, were %d", c.Service, len(c.Next), len(c.Old))
 }
 
-// InstanceUpdated is that the worker of an instance was brought to today's endpoints.
+// InstanceUpdated says that the worker of an instance got the current endpoints.
 type InstanceUpdated struct{ Instance string }
 
 func (u InstanceUpdated) tell(o *Observer, _ time.Time) { o.tally.changed(u.Instance) }
 
 func (u InstanceUpdated) String() string { return "updated " + u.Instance }
 
-// ChangesSeen is that endpoints changed, which may concern no snapshot, since these times.
+// ChangesSeen has the times of changes of endpoints, which may concern no snapshot.
 type ChangesSeen struct{ Since []time.Time }
 
 func (c ChangesSeen) tell(o *Observer, _ time.Time) { // They may concern no snapshot.
@@ -212,7 +211,7 @@ func (c ChangesSeen) String() string {
 	return fmt.Sprintf("changes of endpoints seen: %d", len(c.Since))
 }
 
-// ServersChanged is that those concern servers.
+// ServersChanged says that the changes of the last ChangesSeen concern servers.
 type ServersChanged struct{}
 
 func (ServersChanged) tell(o *Observer, _ time.Time) { // They concern servers.
@@ -222,7 +221,7 @@ func (ServersChanged) tell(o *Observer, _ time.Time) { // They concern servers.
 
 func (ServersChanged) String() string { return "servers changed" }
 
-// SecretsChanged is that instances are to get something else of Secrets, since these times.
+// SecretsChanged has the times of changes of Secrets that instances should get.
 type SecretsChanged struct{ Since []time.Time }
 
 func (c SecretsChanged) tell(o *Observer, _ time.Time) {
@@ -231,8 +230,8 @@ func (c SecretsChanged) tell(o *Observer, _ time.Time) {
 
 func (c SecretsChanged) String() string { return fmt.Sprintf("Secrets changed: %d", len(c.Since)) }
 
-// Describe writes an event: what happened, then keys and values as the log has them. Keys
-// whose value is empty are left out.
+// Describe returns the text of an event: what happened, then keys and values as in the log. It leaves
+// out keys with an empty value.
 func Describe(what string, keys ...any) string {
 	var b strings.Builder
 	b.WriteString(what)
@@ -253,11 +252,10 @@ func Describe(what string, keys ...any) string {
 	return b.String()
 }
 
-// Troubles are those that there are, by what they are about.
+// Troubles are the present troubles, by topic.
 type Troubles map[string]report.Trouble
 
-// Set notes what keeps the pusher from its work, or that it no longer does. It returns what
-// has changed, and whether anything has.
+// Set notes a trouble, or, with nil, its end. It returns the change, and whether there is one.
 func (t Troubles) Set(about string, err error, now time.Time) (TroubleChanged, bool) {
 	was, known := t[about]
 	text := report.Brief(err)
@@ -276,7 +274,7 @@ func (t Troubles) Set(about string, err error, now time.Time) (TroubleChanged, b
 	return TroubleChanged{}, false
 }
 
-// list returns them by what they are about.
+// list returns the troubles sorted by topic.
 func (t Troubles) list() []report.Trouble {
 	var out []report.Trouble
 	for _, about := range slices.Sorted(maps.Keys(t)) {
@@ -285,7 +283,7 @@ func (t Troubles) list() []report.Trouble {
 	return out
 }
 
-// TroubleChanged is a trouble that has begun, has another reason now, or is over.
+// TroubleChanged says that a trouble has begun, has another reason now, or is over.
 type TroubleChanged struct {
 	About string
 	Error string // "" for one that is over
@@ -319,11 +317,10 @@ var troubleMessages = map[string]string{
 // TroubleMessage returns what the log says of a trouble.
 func TroubleMessage(about string) string { return cmp.Or(troubleMessages[about], "something is wrong") }
 
-// troubleRepeats is how often at most a trouble that is there is logged once more, because
-// its reason is another one.
+// troubleRepeats is the least time between two log lines about a trouble whose reason changes.
 const troubleRepeats = time.Minute
 
-// tell has the log say that a trouble has begun or is over, and seldom something in between.
+// tell logs that a trouble has begun or is over, and, not too often, that its reason has changed.
 func (t TroubleChanged) tell(o *Observer, at time.Time) {
 	logged, known := o.logged[t.About]
 	switch {
@@ -344,14 +341,14 @@ func (t TroubleChanged) String() string {
 	return fmt.Sprintf("trouble: %s: %s", t.About, t.Error)
 }
 
-// loggedTrouble is what the log said last of a trouble.
+// loggedTrouble is the last log line about a trouble.
 type loggedTrouble struct {
 	at   time.Time
 	text string
 }
 
-// sameAs reports whether a text differs in numbers only, such as the name of a temporary
-// file, or a time.
+// sameAs reports whether a text differs only in numbers, such as in a time or the name of a temporary
+// file.
 func (l loggedTrouble) sameAs(text string) bool {
 	return withoutNumbers(l.text) == withoutNumbers(text)
 }
@@ -365,11 +362,10 @@ func withoutNumbers(text string) string {
 	}, text)
 }
 
-// tellAfter is how long a trouble lasts before anybody is notified of it: most are
-// over by then.
+// tellAfter is how long a trouble lasts before people are notified. Most are over by then.
 const tellAfter = time.Minute
 
-// notifyOfTroubles tells of those that have lasted for a while.
+// notifyOfTroubles notifies people of troubles that have lasted for a while.
 func (o *Observer) notifyOfTroubles(all Troubles, now time.Time) {
 	for _, about := range slices.Sorted(maps.Keys(all)) {
 		if t := all[about]; !o.notified[about] && now.Sub(t.Since) >= tellAfter {

@@ -17,15 +17,15 @@ import (
 // tracerName names the spans' origin.
 const tracerName = "github.com/hapsnap/hapsnap/pusher"
 
-// spans are those of the rollout under way. A rollout goes on in the trace of
-// the compile that published its snapshot; after a restart of the pusher its spans
-// begin anew, in the same trace. One goroutine touches them.
+// spans has the spans of the current rollout. A rollout continues the trace of the compile that
+// published its snapshot. After a restart of the pusher its spans begin again in the same trace. One
+// goroutine uses it.
 type spans struct {
 	tracer  trace.Tracer
 	target  snapshots.ID
 	started time.Time // of the rollout
 	step    step
-	// The spans are nil where there is none.
+	// The spans are nil if there is none.
 	rollout, part trace.Span
 }
 
@@ -42,8 +42,8 @@ func (s step) String() string {
 	return "wave"
 }
 
-// follow begins and ends spans as the state says. Traceparent is that of the
-// target, of which known says whether it is at hand.
+// follow begins and ends spans according to the state. Traceparent is that of the target, and known
+// says whether the target was read.
 func (t *spans) follow(s rollout.State, traceparent string, known bool) {
 	r := s.Rollout
 	if t.rollout != nil && (r == nil || r.Target != t.target || !r.Started.Equal(t.started)) {
@@ -107,9 +107,9 @@ func (t *spans) end(result string, err error) {
 	t.rollout, t.part, t.target = nil, nil, snapshots.ID{}
 }
 
-// PushSpan begins the span of a push, of a snapshot that was published in a trace. One that
-// is part of a rollout is so in the trace too. Any other is a trace of its own with a link
-// to that of the snapshot, which may be weeks old. The context has the span.
+// PushSpan begins the span of a push, and returns a context with it. A push of a rollout is in the
+// trace of the rollout. Any other push is a trace of its own with a link to the trace in which its
+// snapshot was published, perhaps weeks ago.
 func (o *Observer) PushSpan(ctx context.Context, p rollout.Push, traceparent string) context.Context {
 	t := &o.spans
 	options := []trace.SpanStartOption{trace.WithAttributes(
@@ -141,8 +141,8 @@ func linked(traceparent string) trace.SpanStartOption {
 	return trace.WithLinks(trace.Link{SpanContext: c})
 }
 
-// EndJob ends the span, which a context has, of a push or an update that a reload was part
-// of or not. Of an error it says what a person is told, which holds nothing of Secrets.
+// EndJob ends the span in the context of a push or an update. Of an error it records the text for
+// people, which contains no secrets.
 func EndJob(ctx context.Context, reloaded bool, outcome rollout.Outcome, err error) {
 	span := trace.SpanFromContext(ctx)
 	kind := "runtime"

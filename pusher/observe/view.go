@@ -18,17 +18,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// View is what a pusher knows at the end of a turn, as far as people see it.
+// View is what people should see of a pusher at the end of a turn.
 type View struct {
 	Now time.Time
-	// Leader, Page and Term are those of the status.
+	// Leader, Page and Term are as in the status.
 	Leader string
 	Page   string
 	Term   int64
 	// Fleet is the name of the fleet.
 	Fleet string
-	// Decision is what should run; StoreRead is set once the store was read, and Rewound
-	// while it is behind what was seen of it.
+	// Decision says what should run. StoreRead is set once the store was read, and Rewound while it is
+	// behind what was seen of it before.
 	Decision           channel.Decision
 	StoreRead, Rewound bool
 	// Snapshots are those of the store, Newest is the newest of them.
@@ -42,33 +42,33 @@ type View struct {
 	Backends  *report.Backends
 	// Instances are those of the fleet, by name. Some are pods of a namespace if Pods is set.
 	Instances    []Instance
-	Draining     []Instance // pods of the fleet that terminate; they are of no wave, and count for nothing
+	Draining     []Instance // pods of the fleet that terminate, which no wave and no count includes
 	Pods         bool
 	PodNamespace string
 
-	// Waves are those that a rollout takes, Soak how long each is watched, and Gate what it compares, nil
-	// while there is nothing to compare.
+	// Waves are the waves of a rollout, Soak is how long each is watched, and Gate has the figures that the
+	// gate compares, nil while there are none.
 	Waves []rollout.WaveSize
 	Soak  time.Duration
 	Gate  *rollout.Figures
-	// Endpoints are those that servers are made of, nil while they are not known. They change with the next step:
-	// who keeps them takes a copy.
+	// Endpoints are the endpoints from which servers are made, nil while they are not known. The next step may
+	// change the map, so keep a copy.
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
-	// CertificateEnds are when the certificates in Secrets expire, and Issuers who issued them. Nobody changes them.
+	// CertificateEnds are when the certificates in Secrets expire, and Issuers who issued them. The maps do not change.
 	CertificateEnds map[snapshots.SecretName]time.Time
 	Issuers         map[snapshots.SecretName]string
-	// Traffic is what the backends of the fleet serve, of those that do.
+	// Traffic is the traffic of the backends that have some.
 	Traffic map[string]Traffic
-	// Up says how many servers of each backend are up, on each instance whose worker was asked not long ago.
+	// Up says how many servers of each backend are up, for each instance with a recent sample.
 	Up []rollout.ServersUp
 
-	// Channel is what people said should run, and Budget what is left of that of reloads.
+	// Channel is what people said should run. Budget is what is left of the budget of reloads.
 	Channel channel.Channel
 	Budget  rollout.Left
-	// Lacking is how many things snapshots in use need and cannot have, and KeptPorts how
-	// many Service ports have endpoints that are kept.
+	// Lacking is how many things snapshots in use need and the pusher cannot have. KeptPorts is how many
+	// Service ports have kept endpoints.
 	Lacking, KeptPorts int
-	// Expiries are those of the certificates that expire first.
+	// Expiries are the certificates that expire first.
 	Expiries []Expiry
 	Refused  Refused
 	Unusable []Unusable
@@ -96,25 +96,24 @@ type Instance struct {
 	// Doing is the job under way, "" for an inspection. Pushing and Updating are two kinds.
 	Doing             string
 	Pushing, Updating bool
-	// JobError is how the last job failed that is no push.
+	// JobError is the error of the last job other than a push, "" if it succeeded.
 	JobError   string
 	JobErrorAt time.Time
-	// Unclaimed is set while it is being looked at who leads it, and Unknown while
-	// something is not known that the snapshot needs which it runs.
+	// Unclaimed is set until it is claimed. Unknown is set while something that its snapshot needs is not
+	// known.
 	Unclaimed, Unknown bool
-	// UpToDate is set when it has today's servers and certificates of what it runs. Ahead
-	// says what is to come where it does not.
+	// UpToDate is set if it has the current servers and certificates of the snapshot that it runs. If
+	// not, Ahead says what is missing.
 	UpToDate bool
 	Ahead    string
-	// Arrived is set when its worker has all that is live, whatever it is busy with, and
-	// for one that is not waited for.
+	// Arrived is set if its worker has all live data, even while it is busy, or if nothing waits for it.
 	Arrived bool
 }
 
 // Traffic is what a backend serves, on all instances together.
 type Traffic struct {
-	// Rate is how many requests came in a second between the last two times that the workers were asked for
-	// their statistics, and ErrorRate how many answers were 5xx then.
+	// Rate is how many requests a second came between the last two samples of the workers, and ErrorRate how
+	// many answers a second were 5xx.
 	Rate      float64 `json:"requestsPerSecond"`
 	ErrorRate float64 `json:"errorsPerSecond"`
 	// Errors are the answers with 5xx since each worker began.
@@ -129,8 +128,7 @@ func (v View) Target() snapshots.ID {
 	return v.Decision.ID
 }
 
-// Status returns what the pusher says of itself. Before are the conditions of the status
-// before it.
+// Status returns the status for a view. Before are the conditions of the previous status.
 func (v View) Status(before []metav1.Condition) report.Status {
 	waits := slices.Clone(v.Waits)
 	for i, w := range waits {
@@ -214,7 +212,7 @@ func (v View) instance(i Instance) report.Instance {
 	return s
 }
 
-// draining is instance of one that drains: what the fleet should run does not concern it.
+// draining is instance for a draining one. It ignores what the fleet should run.
 func (v View) draining(i Instance) report.Instance {
 	s := report.Instance{
 		Name: i.Name, Zone: i.Zone, Reachable: i.Reachable, Since: i.Since.UTC().Truncate(time.Second),
@@ -227,7 +225,7 @@ func (v View) draining(i Instance) report.Instance {
 	return s
 }
 
-// pending says what is on its way to an instance that is not in sync though nothing failed.
+// pending says why an instance is not in sync although nothing failed.
 func (v View) pending(i Instance) string {
 	target := v.Target()
 	switch {

@@ -41,17 +41,17 @@ type API interface {
 	DeleteFile(ctx context.Context, s dataplane.Storage, name string) error
 }
 
-// Facts are what was found out about an instance. An error is why a question was not
-// answered; the zero value of a fact is that nothing is known of it.
+// Facts are what was found out about an instance. An error says why a question was not answered. A fact
+// with its zero value is not known.
 type Facts struct {
 	URL, Username, Password string
 	Layout                  bind.Layout
 
-	// Reached is nil when the API answered. Nothing else is known where it did not.
+	// Reached is nil if the API answered. Otherwise nothing else is known.
 	Reached    error
 	Supported  error
 	APIVersion string
-	// Skew is how far the clock of its machine is ahead of this one's.
+	// Skew is how far the clock of its host is ahead of this host's.
 	Skew time.Duration
 
 	Process      dataplane.Process
@@ -84,7 +84,7 @@ type StorageFacts struct {
 type Finding struct {
 	// Check is what was looked at, such as directories.
 	Check string `json:"check"`
-	// Warning is set for what works as it is, and may hurt later.
+	// Warning is set for something that works now and may cause trouble later.
 	Warning bool   `json:"warning,omitempty"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
@@ -99,8 +99,8 @@ func (f Finding) String() string {
 	return line
 }
 
-// probe is how the names of uploaded files begin. A file that is left over from a
-// check that was ended does no harm.
+// probe is the prefix of the names of uploaded files. A file that an interrupted check leaves behind
+// does no harm.
 const probe = "hapsnap-preflight"
 
 // probeName is that of one instance's files, for instances may share their directories.

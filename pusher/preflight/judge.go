@@ -25,8 +25,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// Judge returns what is wrong with an instance, what keeps it from working first. None:
-// all is well.
+// Judge returns the findings about an instance, those that keep it from working first.
 func Judge(f Facts) []Finding {
 	if f.Reached != nil {
 		return []Finding{judgeReached(f)}
@@ -346,8 +345,8 @@ func checkOne(ctx context.Context, spec fleet.Instance) Instance {
 	return out
 }
 
-// twins finds another instance with the same address: each push to one would be taken
-// for another's hand by the other.
+// twins finds another instance with the same address: each push to one would look like a change by
+// somebody else on the other.
 func twins(instances []fleet.Instance, n int) []Finding {
 	for other, spec := range instances {
 		if other != n && spec.URL == instances[n].URL {

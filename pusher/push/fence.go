@@ -56,8 +56,8 @@ func NewFence(term int64, leads func() error) *Fence {
 // of any other pusher that leads the instances.
 func (f *Fence) Sign(p Pusher, takeOver bool) { f.pusher, f.takeOver = p, takeOver }
 
-// On has each haproxy.cfg say when it was written and on which host, for whoever finds that another pusher leads an
-// instance.
+// On adds a line to each haproxy.cfg with the time and the host that wrote it. It is for people who find that
+// another pusher leads an instance.
 func (f *Fence) On(host string) { f.host = host }
 
 // Raise sets a later term.
@@ -95,8 +95,8 @@ func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
 	return fmt.Errorf("claim instance: %w", err)
 }
 
-// isChanged reports whether the file differs from what a pusher wrote, whatever the API
-// holds.
+// isChanged reports whether the file differs from what a pusher wrote. It ignores what the API holds in
+// memory.
 func isChanged(raw dataplane.Raw, record *Record) bool {
 	raw.Version = readVersion(raw.Config)
 	return foreignText(raw, record.Remembered().Marked) != ""

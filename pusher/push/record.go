@@ -13,16 +13,16 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// startSlackOfWorker is by how much the time may be off at which a worker began: its age is
-// told in whole seconds.
+// startSlackOfWorker is by how much the start of a worker may be off: its age is reported in whole
+// seconds.
 const startSlackOfWorker = time.Second
 
 // errNotRead is the error of a change before the instance's haproxy.cfg was read: it may say
 // that another pusher leads the instance.
 var errNotRead = errors.New("it is not known yet which pusher leads the instance")
 
-// LedByOtherError is the error of what a pusher may not change, because the instance's
-// haproxy.cfg was written by another one.
+// LedByOtherError is returned for a change that a pusher may not make, because another pusher wrote the
+// instance's haproxy.cfg.
 type LedByOtherError struct{ By Pusher }
 
 func (e LedByOtherError) Error() string {
@@ -33,29 +33,28 @@ func (e LedByOtherError) Error() string {
 type Remembered struct {
 	// Marked is set once this state's pusher wrote the instance's haproxy.cfg.
 	Marked bool `json:"marked,omitempty"`
-	// Worker is the last one that was judged. Foreign says why it was started from
-	// another configuration than the pusher wrote, "" if it was not.
+	// Worker is the last worker that was judged. Foreign says how it was started from another
+	// configuration than the pusher wrote, "" if it was not.
 	Worker  Process `json:"worker,omitzero"`
 	Foreign string  `json:"foreign,omitempty"`
-	// Former is the pusher whose place this one took, and Follows the version that its last
-	// haproxy.cfg was posted on. After a reload that failed, the API puts such a file back.
+	// Former is the pusher that this one replaced. Follows is the version on which its last haproxy.cfg
+	// was posted. After a failed reload the API puts such a file back.
 	Former  Pusher `json:"former,omitzero"`
 	Follows int64  `json:"follows,omitempty"`
 }
 
-// Record is what is known of one instance's haproxy.cfg and of what its worker was started
-// from. A worker names what it loaded by a line that anybody can copy, so it is judged by
-// what was on disk when it began, as far as that was seen: at each look, and before
-// anything is repaired. A nil Record knows nothing, and takes each worker for ours.
+// Record is what is known of one instance's haproxy.cfg and of what its worker was started from. A
+// worker names what it loaded in a line that anybody can copy. So the pusher judges it by what was on
+// disk when it began, as far as that was seen: at each look, and before anything is repaired. A nil
+// Record knows nothing, and takes each worker for ours.
 type Record struct {
 	mu   sync.Mutex
 	kept Remembered
-	// read is set once the file was read in this life, and claimed once it had this
-	// pusher's mark.
+	// read is set once this process has read the file, and claimed once the file had this pusher's mark.
 	read, claimed bool
 	led           *LedByOtherError // by the last look at the file
-	// writer says when and where the pusher wrote that leads the instance, as far as its file said so when
-	// it was first seen: what people are told does not change each time that it writes.
+	// writer says when and where the pusher that leads the instance wrote, if its file said so when it was
+	// first seen. It does not change with each later write, and neither do messages to people.
 	writer string
 	// clean is when the file was last seen, or left, as a pusher wrote it. From then on
 	// until `to` another text was, or may have been, on disk; what says which. A zero
@@ -69,13 +68,13 @@ func NewRecord(kept Remembered) *Record { return &Record{kept: kept} }
 
 // RecordView is what a [Record] knew at a time. It is a value.
 type RecordView struct {
-	// Remembered is what is to be kept.
+	// Remembered is what the state keeps.
 	Remembered Remembered `json:"remembered,omitzero"`
-	// Claimed is set where the file was seen, or left, with this pusher's mark in this life.
+	// Claimed is set if this process saw or left the file with this pusher's mark.
 	Claimed bool `json:"claimed,omitempty"`
 	// Leader is the pusher that leads the instance instead of this one, zero for none.
 	Leader Pusher `json:"leader,omitzero"`
-	// Wrote says when and where that one had written when it was first seen, if its file said so.
+	// Wrote says when and where that pusher wrote, if its file said so when it was first seen.
 	Wrote string `json:"wrote,omitempty"`
 }
 
@@ -101,7 +100,7 @@ func (r *Record) View() RecordView {
 	return v
 }
 
-// Remembered returns what is to be kept.
+// Remembered returns what the state keeps.
 func (r *Record) Remembered() Remembered { return r.View().Remembered }
 
 // LedByOther reports whether another pusher leads the instance.
@@ -121,7 +120,7 @@ func (v RecordView) Foreign(info dataplane.RuntimeInfo) string {
 	return v.Remembered.Foreign
 }
 
-// heard takes what a worker said of itself. A worker that is not known is still to be judged.
+// heard takes what a worker said of itself. It ignores a worker that was not judged yet.
 func (r *Record) heard(info dataplane.RuntimeInfo, asked time.Time) {
 	if r == nil {
 		return
@@ -133,8 +132,9 @@ func (r *Record) heard(info dataplane.RuntimeInfo, asked time.Time) {
 	}
 }
 
-// judge says what a worker was started from, by the file as it is right after the worker
-// was asked, and by what was on disk since the worker before it was last heard.
+// judge says how a worker was started from another configuration, "" if it was not. It judges by the
+// file right after the worker was asked, and by what was on disk since the last answer of the previous
+// worker.
 func (r *Record) judge(info dataplane.RuntimeInfo, asked time.Time, raw dataplane.Raw) (foreign string) {
 	if r == nil {
 		return ""
@@ -157,8 +157,8 @@ func (r *Record) judge(info dataplane.RuntimeInfo, asked time.Time, raw dataplan
 	return r.kept.Foreign
 }
 
-// wrote notes that the file is this pusher's now, and so is the worker, where that was
-// replaced for it: whatever was on disk before has no worker any more.
+// wrote notes that the file is this pusher's now. If the worker was reloaded, it is this pusher's too,
+// and no worker runs what was on disk before.
 func (r *Record) wrote(marked, reloaded bool, now time.Time) {
 	if r == nil {
 		return
@@ -177,11 +177,11 @@ func (r *Record) wrote(marked, reloaded bool, now time.Time) {
 	}
 }
 
-// admit takes a look at the file, and returns a [LedByOtherError] if another pusher leads
-// the instance. A pusher leads it whose mark is there. Another may take it over where the
-// mark has its state's id, since a state can be moved; where the mark names its state's
-// place, since a state can be lost; or where a person says so. It may do so when it meets
-// the instance, and never again: what changes the mark after that is alive.
+// admit reads the file, and returns a [LedByOtherError] if another pusher leads the instance: the one
+// whose mark is in the file. This pusher may take the instance over if the mark has the id of its
+// state, since a state can be moved; if the mark names the place of its state, since a state can be
+// lost; or if a person says so. It may do so only when it meets the instance: a pusher that changes
+// the mark later is alive.
 func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool, now time.Time) error {
 	if r == nil {
 		return nil
@@ -215,7 +215,7 @@ func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool,
 		r.kept.Marked, r.claimed = true, true
 	}
 	r.read = true
-	// How long another text may have been there is noted.
+	// Note how long another text may have been there.
 	what := foreignText(raw, r.kept.Marked)
 	switch {
 	case what == "" && r.what != "" && r.to.IsZero():
@@ -263,9 +263,9 @@ func (p Pusher) String() string { return fmt.Sprintf("%s (state %s)", p.Place, p
 // mark is what a haproxy.cfg says of its writer.
 type mark struct {
 	Pusher
-	// follows is the version of the configuration that the text was posted on. The API
-	// counts the version up with each change, by whomever, and also when it notices that
-	// somebody edited the file. So a text that is still as it was posted has the next one.
+	// follows is the version of the configuration on which the text was posted. The API increments the
+	// version with each change, also by others, and when it notices that somebody edited the file. So a
+	// text that is still as it was posted has the next version.
 	follows int64
 }
 
@@ -274,9 +274,9 @@ func (m mark) line() string {
 	return fmt.Sprintf("%s%s %s follows %d\n", pusherMark, m.State, oneWord(m.Place), m.follows)
 }
 
-// wroteMark begins the line in which a haproxy.cfg says when it was written and where. It begins as a mark does, so
-// that a pusher which knows marks alone takes it away with the header; and it has another number of words, so
-// that it is no mark.
+// wroteMark begins the line in which a haproxy.cfg says when and where it was written. It begins like a mark, so that
+// an older pusher, which only knows marks, removes it with the header. It has another number of words, so that it is
+// not read as a mark.
 const wroteMark = pusherMark + "wrote this at "
 
 // wroteLine returns that line.
@@ -329,8 +329,8 @@ func oneWord(text string) string {
 	}, text)
 }
 
-// foreignText says why a haproxy.cfg is not what a pusher wrote, "" if it is, or if nothing
-// can be told of it: no pusher marked it, and marked says that none ever did.
+// foreignText says why a haproxy.cfg is not what a pusher wrote, "" if it is. It is also "" if the file
+// has no mark and marked says that no pusher ever marked it.
 func foreignText(raw dataplane.Raw, marked bool) string {
 	m, found := markOf(raw.Config)
 	version := readVersion(raw.Config)

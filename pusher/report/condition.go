@@ -41,7 +41,7 @@ const (
 	Degraded    Phase = "Degraded"
 )
 
-// LongestMessage is how much of an error is repeated, in bytes.
+// LongestMessage is how much of an error a condition repeats, in bytes.
 const LongestMessage = 300
 
 // Condition sums the status up.
@@ -60,8 +60,8 @@ func (s Status) Condition() Condition {
 	return c
 }
 
-// The reasons of a condition that programs may compare. A trouble is that of what it is
-// about, such as StoreTrouble.
+// The reasons of a condition that programs may compare. The reason for a trouble names its topic, such
+// as StoreTrouble.
 const (
 	ReasonNotRead        = "NotRead"
 	ReasonStandby        = "Standby"
@@ -87,7 +87,7 @@ func troubleReason(t Trouble) string {
 	return b.String() + "Trouble"
 }
 
-// judge returns the phase, its reason and why: the first of what is the case.
+// judge returns the phase, its reason and a message: the first that applies.
 func (s Status) judge(c Condition) (phase Phase, reason, message string) {
 	if s.Standby {
 		return Progressing, ReasonStandby, s.Channel.Message
@@ -135,7 +135,7 @@ func (s Status) ill() string {
 	return s.Instances[i].Name + ": " + s.Instances[i].Error
 }
 
-// held returns the phase of a fleet that is to stay as it is.
+// held returns the phase of a fleet that has to stay as it is.
 func (s Status) held() (phase Phase, reason, message string) {
 	switch s.Channel.Because {
 	case channel.BecauseEmpty:
@@ -156,8 +156,8 @@ func (s Status) failed(id snapshots.ID) (rollout.Failure, bool) {
 	return s.Rejected[i], true
 }
 
-// Blocked returns the first trouble with what the pusher cannot work without. Others
-// are for people to look into, and none is mended by restarting it.
+// Blocked returns the first trouble with something that the pusher cannot work without. People have to
+// look at the others; a restart helps with none.
 func (s Status) Blocked() (Trouble, bool) {
 	for _, t := range s.Troubles {
 		switch t.About {
@@ -185,11 +185,11 @@ func FirstLine(reason string, most int) string {
 	return line
 }
 
-// LongestError is how much of an error is kept and told, in bytes: some have a line for each
-// Secret, or whatever an instance answered.
+// LongestError is how much of an error is kept and shown, in bytes. Some errors have a line for each
+// Secret, or the whole answer of an instance.
 const LongestError = 4000
 
-// Brief returns what an error says, as far as it is kept.
+// Brief returns the text of an error, cut to LongestError.
 func Brief(err error) string {
 	if err == nil {
 		return ""
@@ -266,9 +266,8 @@ const (
 	FreshPublished = 3 * publishAnyway
 )
 
-// AsOf returns the status as it is to be taken at a time. One that is older than what is fresh
-// is stale: the pusher that wrote it does not run, or cannot write, and nothing is known of
-// the fleet since.
+// AsOf returns the status as seen at a time. If it is older than fresh, it is stale: the pusher that
+// wrote it does not run, or cannot write, and nothing is known of the fleet since.
 func (s Status) AsOf(now time.Time, fresh time.Duration) Status {
 	if s.Updated.IsZero() || now.Sub(s.Updated) <= fresh {
 		return s

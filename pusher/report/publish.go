@@ -18,8 +18,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Published is a status as it is written where people read it who may not read the state: in
-// a ConfigMap. Nothing in it is secret.
+// Published is a status in the form of a ConfigMap, for people who may not read the state. It contains
+// no secrets.
 type Published struct {
 	// Fields sum the status up, for people and for the health checks of other programs.
 	Fields map[string]string
@@ -50,8 +50,8 @@ const (
 	publishAnyway = time.Minute
 )
 
-// Reporter writes the status of the fleet where others read it: the newest one only, when it
-// differs from the one before, and once a minute so that it is known to be true.
+// Reporter writes the status of the fleet to a place where others read it: only the newest one, when it
+// differs from the previous one, and once a minute, so that readers know that it is true.
 type Reporter struct {
 	report func(context.Context, Published) error
 	log    *slog.Logger
@@ -64,8 +64,7 @@ func NewReporter(report func(context.Context, Published) error, log *slog.Logger
 	return &Reporter{report: report, log: log, limit: rate.NewLimiter(rate.Every(reportInterval), reportBurst), newest: make(chan Status, 1)}
 }
 
-// Offer hands a status on. It replaces one that was not told yet. One goroutine
-// calls it.
+// Offer hands over a status. It replaces one that was not written yet. One goroutine calls it.
 func (a *Reporter) Offer(s Status) {
 	select {
 	case <-a.newest:
@@ -74,8 +73,8 @@ func (a *Reporter) Offer(s Status) {
 	a.newest <- s
 }
 
-// Run tells statuses until ctx is done. What could not be told is tried again, unless
-// a newer one comes: that it cannot be told must not keep the pusher from its work.
+// Run writes statuses until ctx is done. It tries a failed write again, unless a newer status comes.
+// The pusher does not wait for it.
 func (a *Reporter) Run(ctx context.Context) {
 	var told Status
 	var at time.Time // when it was
@@ -136,7 +135,7 @@ func (a *Reporter) publish(ctx context.Context, s Status) error {
 	return a.report(ctx, p)
 }
 
-// Publish returns what is written of a status.
+// Publish returns a status in the form in which it is written.
 func Publish(s Status, now time.Time) (Published, error) {
 	s.Updated = now.UTC().Truncate(time.Second)
 	p := Published{Fields: s.Condition().Fields(now), At: s.Updated}
@@ -149,8 +148,8 @@ func Publish(s Status, now time.Time) (Published, error) {
 	return p, err
 }
 
-// workers returns what the instances run. One that was never reached has no part in it, as it has none
-// in rollouts.
+// workers returns what the instances run. It leaves out instances that were never reached, as rollouts
+// do.
 func (s Status) workers() snapshots.Workers {
 	out := snapshots.Workers{}
 	for _, i := range s.Instances {
@@ -169,8 +168,8 @@ const (
 	largestStatus = 64 << 20
 )
 
-// pack returns the status as packed JSON that fits. Where it does not fit, long texts and lists are
-// shortened first, and then healthy instances are left out.
+// pack returns the status as packed JSON that fits. To make it fit, it first shortens long texts and
+// lists, and then leaves out healthy instances.
 func (s Status) pack() ([]byte, error) {
 	for _, b := range []bounds{{text: LongestError, list: 1000}, {text: 1000, list: 20}, {text: LongestMessage, list: 3}} {
 		packed, err := s.packWithin(b)
@@ -201,8 +200,8 @@ func rank(i Instance) int {
 	return 0
 }
 
-// bounds are how many bytes a text may have, and how many elements a list that is not that of
-// the instances.
+// bounds are how many bytes a text may have, and how many elements a list other than that of the
+// instances.
 type bounds struct{ text, list int }
 
 func (s Status) packWithin(b bounds) ([]byte, error) {

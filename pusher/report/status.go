@@ -1,6 +1,6 @@
-// Package report has what a pusher says of itself as plain values: the [Status] with its
-// instances and troubles, the [Condition] that sums it up, and the form in which it is
-// published where people read it who may not read the state.
+// Package report has the reports of a pusher as plain values: the [Status] with its instances and
+// troubles, the [Condition] that sums it up, and the form in which it is published for people who may
+// not read the state.
 //
 // Package observe makes a Status of what the pusher knows. The verbs status, history, wait
 // and rollback read it. A Status has no secrets.
@@ -25,18 +25,18 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Status is what a pusher says of itself. It is a part of the state file.
+// Status is the report of a pusher. It is a part of the state file.
 type Status struct {
-	// Updated is when the pusher last said so.
+	// Updated is when the pusher last wrote it.
 	Updated time.Time `json:"updated"`
 	// Leader is the name of the process that pushes, where several could; "" if that is
 	// not known.
 	Leader string `json:"leader,omitempty"`
 	// Page is where the others find its page, an address and a port, "" for nowhere.
 	Page string `json:"page,omitempty"`
-	// Term tells the one that pushes from those before it, 0 where there is no other.
+	// Term is the term of the pusher that pushes, 0 without an election.
 	Term int64 `json:"term,omitempty"`
-	// Standby is set by a pusher that another leads: it knows nothing of the fleet.
+	// Standby is set by a pusher that does not lead. It knows nothing of the fleet.
 	Standby bool    `json:"standby,omitempty"`
 	Channel Channel `json:"channel"`
 	// Fleet is the name of the fleet, "" while it is not known.
@@ -51,25 +51,23 @@ type Status struct {
 	Waits []rollout.Wait `json:"waits,omitempty"`
 	// Rejected are the snapshots that failed.
 	Rejected []rollout.Failure `json:"rejected,omitempty"`
-	// Troubles are what keeps the pusher from doing its work, such as a store that
-	// is gone, by what they are about.
+	// Troubles are the errors that keep the pusher from its work, such as a store that is gone, by topic.
 	Troubles []Trouble `json:"troubles,omitempty"`
-	// Kept is set while endpoints are kept though their source has none of them.
+	// Kept is set while endpoints are kept although their source no longer has them.
 	Kept *Kept `json:"kept,omitempty"`
-	// Backends says which have no server up, nil while that is not known.
+	// Backends says which backends have no server up, nil while that is not known.
 	Backends *Backends `json:"backends,omitempty"`
-	// Changes are what it took to bring instances to the latest snapshots, the newest last.
+	// Changes are the changes that brought instances to the latest snapshots, the newest last.
 	Changes []Change `json:"changes,omitempty"`
 	// Conditions say the same in the form of kstatus: Ready, Progressing and Degraded.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Stale is set by who reads a status that is too old to be true: see [Status.AsOf].
+	// Stale is set by the reader of a status that is too old to be true: see [Status.AsOf].
 	Stale     bool       `json:"stale,omitempty"`
 	Instances []Instance `json:"instances"`
-	// Draining are pods of the fleet that terminate. They get endpoints as long as they answer, and
-	// nothing else; InSync says whether they have today's.
+	// Draining are pods of the fleet that terminate. They only get live data, as long as they answer.
+	// InSync says whether they have it.
 	Draining []Instance `json:"draining,omitempty"`
-	// Omitted is how many healthy instances a published status leaves out, as it would
-	// not fit.
+	// Omitted is how many healthy instances a published status leaves out to fit.
 	Omitted int `json:"omitted,omitempty"`
 }
 
@@ -84,8 +82,8 @@ type Channel struct {
 	Message string         `json:"message,omitempty"`
 	// Newest is the newest snapshot of the store, whether it should run or not.
 	Newest snapshots.ID `json:"newest,omitzero"`
-	// Rewound is set while the store, or its channel, is behind what was seen of it, or
-	// gone. What runs is held until that is back, or given up: pusher accept-rewind.
+	// Rewound is set while the store, or its channel, is gone or behind what was seen of it. The fleet
+	// keeps what runs until that is back, or a person gives it up with pusher accept-rewind.
 	Rewound bool `json:"rewound,omitempty"`
 	// Behind is how many snapshots are newer than what the fleet runs.
 	Behind int `json:"behind"`
@@ -101,9 +99,9 @@ type Rollout struct {
 	// Reason is why it is being undone, and Paused why it goes no further.
 	Reason string `json:"reason,omitempty"`
 	Paused string `json:"paused,omitempty"`
-	// Noted is what was seen on the way that does not speak against the snapshot.
+	// Noted is what was observed that does not count against the snapshot.
 	Noted string `json:"noted,omitempty"`
-	// Change is what it takes, nil until the first instance has tried.
+	// Change is the change that it makes, nil until the first instance has tried.
 	Change *Change `json:"change,omitempty"`
 }
 
@@ -116,14 +114,14 @@ const (
 	AboutCredentials = "credentials"    // Secrets that the pusher is to fill and renew
 )
 
-// Trouble is something that a person may have to look at.
+// Trouble is an error that a person may have to look at.
 type Trouble struct {
 	About string    `json:"about"`
 	Error string    `json:"error"`
 	Since time.Time `json:"since"`
 }
 
-// Kept is what is kept of endpoints that were lost too many at once to be believed.
+// Kept are endpoints that are kept because too many were lost at once.
 type Kept struct {
 	// Loss names it, for pusher confirm-endpoints.
 	Loss  string    `json:"loss"`
@@ -133,46 +131,45 @@ type Kept struct {
 	Services []string `json:"services,omitempty"`
 }
 
-// Instance is how one instance stands.
+// Instance is the report of one instance.
 type Instance struct {
 	Name      string `json:"name"`
 	Zone      string `json:"zone,omitempty"`
 	Reachable bool   `json:"reachable"`
-	// Refused is set when its version of HAProxy or of the API is not worked with;
-	// Error says which it is. Nothing is pushed to it.
+	// Refused is set if its version of HAProxy or of the API is not supported. Error names the version.
+	// Nothing is pushed to it.
 	Refused bool `json:"refused,omitempty"`
-	// Denied is set when it refuses the credentials of the Fleet.
+	// Denied is set if it refuses the credentials of the Fleet.
 	Denied  bool         `json:"denied,omitempty"`
 	Since   time.Time    `json:"since,omitzero"` // of being in reach, or out of it
 	Running snapshots.ID `json:"running,omitzero"`
-	// Node names what its worker runs, and Loaded what that was loaded with, where it
-	// was changed since without a reload.
+	// Node names what its worker runs. Loaded names what the worker loaded, if it was changed since
+	// without a reload.
 	Node   string `json:"node,omitempty"`
 	Loaded string `json:"loaded,omitempty"`
 	PID    int    `json:"pid,omitempty"`
-	// Foreign says why its worker was started from another configuration than what was
-	// written for it, whatever it names.
+	// Foreign says how its worker was started from another configuration than the pusher wrote, even if
+	// it names the same snapshot.
 	Foreign string `json:"foreign,omitempty"`
 	// LedBy is the other pusher that leads it. Nothing is written to it then.
 	LedBy string `json:"ledBy,omitempty"`
-	// InSync is set when it runs what is wanted, with today's servers and
-	// certificates.
+	// InSync is set if it runs what is wanted, with the current servers and certificates.
 	InSync bool `json:"inSync"`
 	// ManualDrains are the servers that somebody else took out of traffic.
 	ManualDrains []push.ManualDrain `json:"manualDrains,omitempty"`
-	// Findings are what is wrong with how it is set up, as the verb check says it.
+	// Findings are faults in how it is set up, in the words of the verb check.
 	Findings []preflight.Finding `json:"findings,omitempty"`
 	// Conflict is set while there are no repairs, because somebody else undid the last ones.
 	Conflict *Conflict `json:"conflict,omitempty"`
 	Doing    string    `json:"doing,omitempty"`
-	// Pending says what is on its way to it while it is not in sync, and nothing failed.
+	// Pending says what is missing while it is not in sync and nothing failed.
 	Pending string    `json:"pending,omitempty"`
 	Error   string    `json:"error,omitempty"`
 	ErrorAt time.Time `json:"errorAt,omitzero"`
 }
 
-// Names returns the node of what a worker of the instance runs that was asked: it names
-// what it has loaded, also where that was changed since.
+// Names returns the node of what a worker of the instance runs, given its answer, which names what it
+// loaded even if it was changed since.
 func (i Instance) Names(info dataplane.RuntimeInfo) string {
 	if i.Loaded != "" && i.Loaded == info.Node && i.PID == info.PID {
 		return i.Node
@@ -180,7 +177,7 @@ func (i Instance) Names(info dataplane.RuntimeInfo) string {
 	return info.Node
 }
 
-// InSync returns how many instances are.
+// InSync returns how many instances are in sync.
 func (s Status) InSync() int {
 	n := 0
 	for _, i := range s.Instances {
@@ -199,7 +196,7 @@ func (s Status) Phase() rollout.Phase {
 	return s.Rollout.Phase
 }
 
-// SameAs reports whether two statuses differ in nothing but their time.
+// SameAs reports whether two statuses differ only in their time.
 func (s Status) SameAs(o Status) bool {
 	s.Updated, o.Updated = time.Time{}, time.Time{}
 	if reflect.DeepEqual(s, o) { // as nearly always, and far cheaper
@@ -212,9 +209,8 @@ func (s Status) SameAs(o Status) bool {
 
 // Backends says which backends of the snapshot that should run have no server up.
 type Backends struct {
-	// All is how many backends have servers that endpoints are given to, and Empty how
-	// many of them have no server up. Failing is how many of these have endpoints, none of
-	// which passes its checks.
+	// All is how many backends have servers for endpoints, and Empty how many of them have no server up.
+	// Failing is how many of the empty ones have endpoints, none of which passes its checks.
 	All     int `json:"all"`
 	Empty   int `json:"empty"`
 	Failing int `json:"failing,omitempty"`
@@ -227,24 +223,25 @@ type EmptyBackend struct {
 	Backend string `json:"backend"`
 	// Since is when the pusher saw it first.
 	Since time.Time `json:"since"`
-	// Instances are those on which no server passes its checks, though there are
-	// endpoints; none where there are no endpoints, which is so on all.
+	// Instances are those on which no server passes its checks although there are endpoints. Without
+	// endpoints the list is empty, since then it is so on all instances.
 	Instances []string `json:"instances,omitempty"`
 }
 
 // KeptChanges is how many changes are remembered, for the history.
 const KeptChanges = 20
 
-// Change is what it took to bring an instance to a snapshot, and the line that decided:
-// of the snapshot, or of what ran before where Old is set. Text has no secrets.
+// Change is what had to change to bring an instance to a snapshot, with the line that decided about a
+// reload. If Old is set, the line is of what ran before, otherwise of the snapshot. Text has no
+// secrets.
 type Change struct {
 	Snapshot snapshots.ID `json:"snapshot"`
-	// From is what ran before, zero where that is not at hand.
+	// From is what ran before, zero if that was not read.
 	From  snapshots.ID `json:"from,omitzero"`
 	Class bind.Verdict `json:"class"`
 	Old   bool         `json:"old,omitempty"`
-	// File is a path in the snapshot, "" where none is known to decide. Line counts from
-	// 1, and is 0 where no line shows it; what was joined to a directive has its line.
+	// File is a path in the snapshot, "" if no file is known to decide. Line counts from 1, and is 0 if
+	// no line shows it. A line that a directive was replaced by has the number of the directive.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 	Text string `json:"text,omitempty"`
@@ -252,7 +249,7 @@ type Change struct {
 	Began time.Time `json:"began,omitzero"`
 }
 
-// Because says what decided, "" where that is not known.
+// Because says what decided, "" if that is not known.
 func (c Change) Because() string {
 	sign := "+"
 	if c.Old {
@@ -269,12 +266,12 @@ func (c Change) Because() string {
 	return fmt.Sprintf("%s:%d: %s%s", c.File, c.Line, sign, c.Text)
 }
 
-// String says what it took, and why.
+// String says what had to change, and why.
 func (c Change) String() string {
 	return strings.TrimSuffix(string(c.Class)+": "+c.Because(), ": ")
 }
 
-// Logged returns the keys of the log and their values, none where nothing was bound.
+// Logged returns keys and values for the log, none if nothing was bound.
 func (c Change) Logged() []any {
 	if c.Class == "" {
 		return nil
@@ -295,11 +292,11 @@ func changeTo(list []Change, id snapshots.ID) (Change, bool) {
 	return list[i], true
 }
 
-// ChangeTo returns what it took to bring instances to a snapshot, if it is known.
+// ChangeTo returns the change that brought instances to a snapshot, if it is known.
 func (s Status) ChangeTo(id snapshots.ID) (Change, bool) { return changeTo(s.Changes, id) }
 
-// WithChange returns the changes with one of a rollout: there is one for each snapshot, as
-// the first instance of its rollout took it, the newest last.
+// WithChange adds a change of a rollout. There is one for each snapshot, of the first instance of its
+// rollout, the newest last.
 func WithChange(list []Change, c Change, r *rollout.Rollout) []Change {
 	if r == nil || r.Target != c.Snapshot || c.From.Short == c.Snapshot.Short {
 		return list

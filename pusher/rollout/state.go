@@ -19,8 +19,7 @@ type State struct {
 	Proven []snapshots.ID `json:"proven,omitempty"`
 	// Rollout is the one in progress, nil for none.
 	Rollout *Rollout `json:"rollout,omitempty"`
-	// Failed lists the snapshots that failed and are not to be tried again until
-	// a person says so.
+	// Failed lists the snapshots that failed. They are not tried again until a person says so.
 	Failed []Failure `json:"failed,omitempty"`
 	// Instances holds what is remembered of each, by name.
 	Instances map[string]Instance `json:"instances,omitempty"`

@@ -25,7 +25,7 @@ type File struct {
 // NewFile returns the state in a file.
 func NewFile(file string) *File { return &File{file: file} }
 
-// Take keeps other pushers of this machine away. There are no terms.
+// Take locks the file against other pushers on this host. There are no terms.
 func (f *File) Take(_ context.Context, fallback func() ([]byte, error)) (Taken, error) {
 	release, err := lockState(f.file)
 	if err != nil {
@@ -49,12 +49,12 @@ func (f *File) Save(_ context.Context, data []byte) error {
 	return nil
 }
 
-// Raise is for states with terms.
+// Raise returns an error, since a file has no terms.
 func (f *File) Raise(context.Context, int64) (int64, error) {
 	return 0, errors.New("a state in a file has no term")
 }
 
-// Release lets others have the file.
+// Release unlocks the file.
 func (f *File) Release() {
 	if f.release != nil {
 		f.release()
@@ -63,7 +63,7 @@ func (f *File) Release() {
 
 func (f *File) String() string { return f.file }
 
-// Place names the file for other machines too.
+// Place names the file so that it also means something on other hosts.
 func (f *File) Place() string {
 	file, err := filepath.Abs(f.file)
 	if err != nil {
@@ -76,9 +76,8 @@ func (f *File) Place() string {
 	return "file:" + host + ":" + file
 }
 
-// fallbackIn returns the certificate that is served where no other fits:
-// self-signed, made once and kept in a file that only its owner can read, so that
-// all instances have the same, today and tomorrow.
+// fallbackIn returns the certificate that is served if no other fits. It is self-signed, made once, and
+// kept in a file that only its owner can read, so that all instances have the same one at any time.
 func fallbackIn(file string, fallback func() ([]byte, error)) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if err == nil {

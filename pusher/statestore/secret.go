@@ -32,17 +32,17 @@ import (
 	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
-// maxTries is how often a write is tried that another one came before.
+// maxTries is how often a write is tried if another write came first.
 const maxTries = 5
 
-// Client is what is needed of a cluster: the Secrets of one namespace.
+// Client is what this package needs of a cluster: the Secrets of one namespace.
 type Client interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Secret, error)
 	Create(ctx context.Context, s *corev1.Secret, o metav1.CreateOptions) (*corev1.Secret, error)
 	Update(ctx context.Context, s *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error)
 }
 
-// Secret is a state in a Secret. It is for one goroutine.
+// Secret is a state in a Secret. One goroutine uses it.
 type Secret struct {
 	client                  Client
 	namespace, name, holder string
@@ -52,7 +52,7 @@ type Secret struct {
 	last  *corev1.Secret // as it was read or written last
 }
 
-// New returns the state in a Secret, for a pusher whose name no other has.
+// New returns the state in a Secret, for a pusher with a unique name.
 func New(client Client, namespace, name, holder string) *Secret {
 	return &Secret{client: client, namespace: namespace, name: name, holder: holder}
 }
@@ -60,9 +60,9 @@ func New(client Client, namespace, name, holder string) *Secret {
 // String returns "secret:namespace/name".
 func (s *Secret) String() string { return Prefix + s.namespace + "/" + s.name }
 
-// Take makes this pusher the one that writes, in a term that is higher than the one
-// before, and returns what was kept. Fallback makes the fallback certificate where there
-// is none. One that an earlier version kept in the state goes into a Secret of its own.
+// Take makes this pusher the one that may write, in a higher term than before, and returns what was
+// kept. If there is no fallback certificate, it calls fallback to make one. A certificate that an
+// earlier version kept in the state moves into a Secret of its own.
 func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Taken, error) {
 	for range maxTries {
 		found, err := s.find(ctx)
@@ -94,13 +94,13 @@ func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Tak
 	return Taken{}, s.failed("take", ErrTaken)
 }
 
-// private is the Secret for what is private.
+// private is the Secret with the private data.
 func (s *Secret) private() *Secret {
 	return New(s.client, s.namespace, FallbackName(s.name), s.holder)
 }
 
-// fallback returns the fallback certificate that the Secret for it holds, and what was read in
-// Secrets. If it has no certificate, it gets the one that was kept elsewhere, or a new one.
+// fallback returns the fallback certificate in the private Secret, and what was read in Secrets. If
+// that Secret has no certificate, it gets the one that was kept elsewhere, or a new one.
 func (s *Secret) fallback(ctx context.Context, kept []byte, fallback func() ([]byte, error)) (certificate, secrets []byte, err error) {
 	of := s.private()
 	failed := func(err error) error {
@@ -173,9 +173,9 @@ func (s *Secret) Save(ctx context.Context, state []byte) error {
 	return s.change(ctx, "save", func(next *corev1.Secret) { next.Data[keyState] = data })
 }
 
-// Raise goes on in a term that is higher than the given one, or returns [ErrTaken]. It is
-// for a pusher that finds traces of a higher term than its own: if it still has the state, they
-// are of a time before the Secret was made anew.
+// Raise continues in a higher term than the given one, or returns [ErrTaken]. It is for a pusher that
+// finds a higher term than its own on an instance: if the pusher still has the state, that term is from
+// before the Secret was made again.
 func (s *Secret) Raise(ctx context.Context, above int64) (term int64, err error) {
 	term = max(s.term, above) + 1
 	err = s.change(ctx, "raise the term of", func(next *corev1.Secret) { next.Data = with(next, term, s.holder).Data })
@@ -186,12 +186,12 @@ func (s *Secret) Raise(ctx context.Context, above int64) (term int64, err error)
 	return term, nil
 }
 
-// Release does nothing: the state is another's when that takes it.
+// Release does nothing: another pusher can take the state at any time.
 func (s *Secret) Release() {}
 
-// change writes a change on top of what was written last. Where that is not what the
-// cluster has, it may be that the answer to a write was lost, or that somebody changed
-// what is none of a pusher's business, such as a label.
+// change writes a change on top of the last write. If the cluster has something else, the answer to a
+// write may have been lost, or somebody may have changed something that does not concern a pusher, such
+// as a label.
 func (s *Secret) change(ctx context.Context, verb string, edit func(next *corev1.Secret)) error {
 	base := s.last
 	for range maxTries {
@@ -226,7 +226,7 @@ func termIn(s *corev1.Secret) int64 {
 	return term
 }
 
-// find returns the Secret, or an empty one that is to be made.
+// find returns the Secret, or an empty one that has to be made.
 func (s *Secret) find(ctx context.Context) (*corev1.Secret, error) {
 	found, err := s.client.Get(ctx, s.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -245,7 +245,7 @@ func (s *Secret) write(ctx context.Context, next *corev1.Secret) (*corev1.Secret
 	return s.client.Update(ctx, next, metav1.UpdateOptions{})
 }
 
-// isOthers reports whether a write failed for what another has done.
+// isOthers reports whether a write failed because of another write.
 func isOthers(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
@@ -271,8 +271,8 @@ func Read(ctx context.Context, client Client, namespace, name string) ([]byte, e
 	return kept.State, nil
 }
 
-// FallbackName is the name of the Secret with the fallback certificate and its key, and with
-// what was read in Secrets, beside the one with the state: who may read the state reads neither.
+// FallbackName is the name of the private Secret beside the one with the state: it has the fallback
+// certificate and its key, and what was read in Secrets. People who may read the state cannot read it.
 func FallbackName(state string) string { return state + "-fallback" }
 
 // The keys of the Secret. The term and its holder are apart from the state, so that
@@ -294,10 +294,10 @@ const largestState = 64 << 20
 // ErrTaken is returned once another pusher has taken the state.
 var ErrTaken = errors.New("another pusher has taken over")
 
-// ErrNone is returned where no pusher ever kept a state.
+// ErrNone is returned if no pusher ever kept a state.
 var ErrNone = errors.New("there is no state")
 
-// Taken is what a pusher gets that takes the state.
+// Taken is what a pusher gets when it takes the state.
 type Taken struct {
 	State    []byte // nil for none
 	Fallback []byte // the fallback certificate, with its key
@@ -319,8 +319,8 @@ func Parse(text string) (types.NamespacedName, error) {
 	return name, nil
 }
 
-// termOf returns the term of a Secret. One without anything in it is of term 0: somebody
-// made it for a pusher to use. Others are left alone.
+// termOf returns the term of a Secret. An empty Secret has term 0: somebody made it for a pusher. Any
+// other Secret without a term is left alone.
 func termOf(s *corev1.Secret) (int64, error) {
 	text, ok := s.Data[keyTerm]
 	if !ok && len(s.Data) == 0 {
@@ -362,7 +362,7 @@ func taken(s *corev1.Secret) (Taken, error) {
 	return t, err
 }
 
-// pack compresses a state: slots of many servers are long and all alike.
+// pack compresses a state. The slots of many servers are long and alike.
 func pack(state []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed) // the level is a valid one
@@ -394,8 +394,8 @@ func unpack(data []byte) ([]byte, error) {
 }
 
 // Rules returns what a pusher must be allowed to do in the namespace of its state.
-// Creating cannot be limited to a name, for the API server does not know it yet when it
-// decides; it is not needed where somebody has made an empty Secret.
+// Creating cannot be limited to a name, which the API server does not know yet when it decides. It is
+// not needed if somebody has made an empty Secret.
 func Rules(name string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},

@@ -58,7 +58,7 @@ type archive struct {
 	tabling   chan time.Time // holds when routes were last read that nobody waits for; empty while that goes on
 }
 
-// awaited is something that is read for who does not wait.
+// awaited is something that is read in the background for callers that do not wait.
 type awaited struct {
 	underWay bool
 	ended    time.Time // when it was last read
@@ -97,10 +97,10 @@ var errNoStore = errors.New("no store is named")
 // errNoAnswer is the error of a store that is slow.
 var errNoAnswer = errors.New("the store has not answered yet")
 
-// errNotRead is the error of what nobody has read yet, for who waits for no store.
+// errNotRead is the error for something that was not read yet, for callers that do not wait.
 var errNotRead = errors.New(report.NotRead)
 
-// nowait is the key of a context for who takes what is known, and waits for no store.
+// nowait is the key of a context for callers that take what is known and do not wait for the store.
 type nowait struct{}
 
 // listing returns what the store says, or said last: then err is set. It begins to read it anew where
@@ -207,7 +207,8 @@ func (a *archive) manifest(ctx context.Context, id snapshots.ID) (snapshots.Mani
 	})
 }
 
-// manifestOf returns the manifest of a snapshot that a page is about: for who does not wait, it is read for the next time.
+// manifestOf returns the manifest of a snapshot that a page is about. For a caller that does not wait, it begins to
+// read the manifest for the next time.
 func (a *archive) manifestOf(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
 	m, err := a.manifest(ctx, id)
 	if errors.Is(err, errNotRead) {
@@ -220,7 +221,7 @@ func (a *archive) manifestOf(ctx context.Context, id snapshots.ID) (snapshots.Ma
 	return m, err
 }
 
-// mostAwaited is how many things are remembered that were read for who does not wait.
+// mostAwaited is how many reads for callers that do not wait are remembered.
 const mostAwaited = 1000
 
 // later has something read for who does not wait, and says that there is something new when it was. The error is
@@ -254,7 +255,7 @@ func (a *archive) later(of any, read func(ctx context.Context) error) error {
 	return w.err
 }
 
-// withoutWaiting is the context of who takes what is in memory.
+// withoutWaiting returns a context for callers that take what is in memory.
 func withoutWaiting() context.Context { return context.WithValue(context.Background(), nowait{}, true) }
 
 // snapshot returns a snapshot.
@@ -464,7 +465,7 @@ func (a *archive) routes(ctx context.Context, id snapshots.ID) (readSnapshot, er
 	return read, nil
 }
 
-// tableOf reads the routes of a snapshot. One that this version stumbles over is an error, whoever reads it.
+// tableOf reads the routes of a snapshot. If that panics, it returns an error.
 func tableOf(s snapshots.Snapshot) (read readSnapshot, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

@@ -419,7 +419,7 @@ func (v rolloutView) Because() string {
 	return v.Change.Because()
 }
 
-// WaitsFor says what is waited for, with those whose turn it is.
+// WaitsFor returns the causes of waiting, with the instances that wait.
 func (v rolloutView) WaitsFor() []waited {
 	var out []waited
 	for _, w := range v.Waits {

@@ -231,7 +231,7 @@ func (q query) think(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// api is a table as JSON, below /api/v1/. It is described in OpenAPI by what is here.
+// api is a table as JSON, below /api/v1/. Its OpenAPI description is made from this value.
 type api struct {
 	path    string // such as instances/{name}
 	summary string
@@ -253,7 +253,7 @@ func (p problem) Error() string { return p.text }
 
 func notFound(text, hint string) problem { return problem{http.StatusNotFound, text, hint} }
 
-// titled returns the same title for whatever is shown.
+// titled returns a function that always returns the same title.
 func titled(text string) func(any) string { return func(any) string { return text } }
 
 //go:embed templates static

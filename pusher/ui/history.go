@@ -298,7 +298,7 @@ func (m moment) Dot() string {
 	return ""
 }
 
-// Mark says the same as the dot to who does not see colours.
+// Mark says the same as the dot, without colours.
 func (m moment) Mark() string {
 	return map[string]string{"pub": "published", "ok": "good", "bad": "bad", "hand": "by hand"}[m.Dot()]
 }
