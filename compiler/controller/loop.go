@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			l.drop("interrupted")
+			l.endPending("interrupted")
 			return nil
 		case <-objects:
 			l.debounce.change(time.Now())
@@ -201,15 +201,15 @@ func (l *loop) turn(ctx context.Context) {
 
 func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
-// compile makes the newest draft the pending one. Where nothing can be compiled,
-// what was published stays. The first change that it serves is zero if there is none.
+// compile compiles, and makes the draft the pending one. If that fails, the published snapshot stays. The time of the
+// first change that it compiles is zero if there was none.
 func (l *loop) compile(ctx context.Context, change time.Time) {
 	began, timeline := time.Now(), BeginTimeline(ctx, l.Tracers, l.trigger())
 	timeline.waited(change, began)
 	l.Source.Stages = timeline.Stage
 	result, objects, err := l.Source.Attempt(timeline.Within(ctx), l.Checker, began, l.trigger())
 	if result.Panicked {
-		l.Source = l.Source.Remembering() // anew
+		l.Source = l.Source.Remembering() // with empty memories
 	}
 	if ctx.Err() != nil {
 		timeline.Dropped("interrupted")
@@ -246,20 +246,30 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 			l.accept(time.Now())
 		}
 		l.reread.reset()
-		// It makes way for a newer draft. That one which the store could not take is never published is not passed over
-		// in silence.
-		newer := result.Draft.Digest()
-		l.drop("replaced")
-		if l.pending != nil && l.republish.wait != 0 && l.pending.Draft.Digest() != newer {
-			l.Log.Warn("snapshot never published, a newer one takes its place", "digest", l.pending.Draft.Digest().Short(), "newer", newer.Short())
-			l.metrics.replacedDraft()
-		}
-		l.pending, l.timeline = &result, timeline
-		l.from = objects
-		if l.Announcer != nil {
-			l.Announcer.Compiled(objects, result.Diagnostics)
-		}
+		l.replacePending(&result, objects, timeline)
 		l.republish.now(time.Now())
+	}
+}
+
+// replacePending makes a result the pending one. It logs that a pending draft is never published, if the store failed
+// to take it and the new draft differs.
+func (l *loop) replacePending(result *compiler.Result, objects inputs.Inputs, timeline *Timeline) {
+	newer := result.Draft.Digest()
+	l.endPending("replaced")
+	if l.pending != nil && l.republish.wait != 0 && l.pending.Draft.Digest() != newer {
+		l.Log.Warn("snapshot never published, a newer one takes its place", "digest", l.pending.Draft.Digest().Short(), "newer", newer.Short())
+		l.metrics.replacedDraft()
+	}
+	l.pending, l.timeline, l.from = result, timeline, objects
+	if l.Announcer != nil {
+		l.Announcer.Compiled(objects, result.Diagnostics)
+	}
+}
+
+// endPending ends the timeline of the pending draft, if there is one, and says why.
+func (l *loop) endPending(why string) {
+	if l.pending != nil {
+		l.timeline.Dropped(why)
 	}
 }
 
@@ -308,90 +318,6 @@ func otherClasses(c ingress.Census) string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, "\n")
-}
-
-// publish brings the pending draft to the store, or keeps it for later.
-func (l *loop) publish(ctx context.Context) {
-	within, end := l.timeline.Stage(l.timeline.Within(ctx), compiler.StagePublish)
-	draft := l.pending.Draft
-	l.timeline.Sign(&draft)
-	id, published, err := l.bring(within, &draft)
-	end(err)
-	if ctx.Err() != nil {
-		return
-	}
-	l.metrics.spent(l.timeline.spent())
-	if shrunk, ok := errors.AsType[*ShrinkError](err); ok {
-		// The pending draft is kept until it is approved, or until the head of the store changes. Each draft is
-		// reported once.
-		if l.held == nil || *l.held != *shrunk {
-			l.Log.Error("snapshot held back, the published one stays", "lost", shrunk.Lost, "since", shrunk.Head.String(), "digest", shrunk.Digest.Short(), "hint", shrunk.Approval())
-			l.metrics.heldDraft()
-		}
-		l.held = shrunk
-		l.Status.published(l.previous, shrunk, time.Now())
-		l.republish.later(time.Now())
-		return
-	}
-	if rival, ok := errors.AsType[*RivalError](err); ok {
-		l.Status.published(l.previous, err, time.Now())
-		l.Log.Warn("snapshot not published, another compiler goes first", "digest", draft.Digest().Short(), "machine", rival.Machine, "until", rival.Until.UTC().Format(time.RFC3339))
-		l.republish = retry{at: rival.Until}
-		return
-	}
-	if l.moved(err) {
-		return
-	}
-	l.metrics.published(published, err, time.Now())
-	if err == nil && l.previous.ID() != id {
-		l.previous = draft.Seal(id.Revision, l.previous.ID())
-	}
-	l.Status.published(l.previous, err, time.Now())
-	if err != nil {
-		l.republish.fail(time.Now())
-		l.Log.Error("snapshot not published, keeping it and trying again", "err", err, "in", l.republish.wait)
-		return
-	}
-	l.rivals.ours = id
-	l.timeline.Published(id, draft, published)
-	if published {
-		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
-	}
-	if l.Announcer != nil {
-		l.Announcer.Published(l.from, served(l.pending.Artifact), l.Source.Config.IngressStatus)
-		l.Announcer.Gateways(l.from, l.Source.Config, l.pending.Verdicts, id)
-	}
-	l.pending, l.held = nil, nil
-	l.republish.reset()
-}
-
-// bring publishes a draft unless the guard holds it or another compiler goes first, and gives it its
-// subject.
-func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID, bool, error) {
-	previous, newest, err := head(ctx, l.Store, l.previous)
-	if err != nil {
-		return snapshots.ID{}, false, err
-	}
-	l.meet(previous, time.Now())
-	l.previous = previous
-	if err := l.yields(previous, *draft); err != nil {
-		return snapshots.ID{}, false, err
-	}
-	if err := guard(previous, *draft, l.Source.Config.ShrinkGuard); err != nil {
-		return snapshots.ID{}, false, err
-	}
-	draft.Subject, draft.After = compiler.Subject(previous, *l.pending), &newest
-	draft.Provenance.Trigger = l.rivals.own.trigger(draft.Provenance.Trigger)
-	*draft = draft.WithSealed(previous)
-	return l.Store.Publish(ctx, *draft)
-}
-
-// drop ends the timeline of the pending draft, if there is one, and says why.
-func (l *loop) drop(why string) {
-	if l.pending == nil {
-		return
-	}
-	l.timeline.Dropped(why)
 }
 
 // retry is when to try again. Each failure doubles the wait.

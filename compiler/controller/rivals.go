@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -238,4 +239,85 @@ func (l *loop) yields(head snapshots.Snapshot, draft snapshots.Draft) error {
 		return nil
 	}
 	return &RivalError{*rival}
+}
+
+// leader reports whether this process is the one that publishes.
+type leader interface {
+	// Term returns a context that ends when this process ceases to lead, and
+	// false if it does not lead. Until end is called, nobody else is let to lead
+	// of our own accord.
+	Term(ctx context.Context) (during context.Context, end context.CancelFunc, leading bool)
+	// Changed receives when this process may have begun or ceased to lead.
+	Changed() <-chan struct{}
+}
+
+// alone is the leader where there is one process only.
+type alone struct{}
+
+func (alone) Term(ctx context.Context) (context.Context, context.CancelFunc, bool) {
+	return ctx, func() {}, true
+}
+
+func (alone) Changed() <-chan struct{} { return nil }
+
+// headInterval is how often a leader looks whether the store still holds what it
+// published. What a former leader sent before its term ended, and which arrives
+// later, can change that, and so can another compiler for the same store.
+const headInterval = 30 * time.Second
+
+// elected finds out whether this process leads. One that begins to publishes the
+// draft that it has ready. If that was published in an earlier term, others may
+// have been leading since: it compiles again, and publishes if that is not the
+// head.
+func (l *loop) elected(ctx context.Context, now time.Time) {
+	_, end, leading := l.Leader.Term(ctx)
+	end()
+	l.leads = leading
+	l.Status.leads(leading)
+	_, only := l.Leader.(alone)
+	l.verify = now.Add(headInterval)
+	l.rivals.term(!only)
+	l.Status.rival(nil, now)
+	l.metrics.rivals.Set(0)
+	switch {
+	case leading && l.pending != nil:
+		l.republish.now(now)
+	case leading:
+		l.debounce.change(now)
+	}
+}
+
+// publishWhileLeading publishes what is pending, unless this process does not
+// lead any more. What was begun is abandoned when it ceases to.
+func (l *loop) publishWhileLeading(ctx context.Context) {
+	during, end, leading := l.Leader.Term(ctx)
+	defer end()
+	if !leading {
+		l.leads = false
+		l.Status.leads(false)
+		return
+	}
+	l.publish(during)
+}
+
+// verifyHead looks who made the store's newest snapshot, if it is not the one that was
+// published last, and then compiles again. A process that nobody elected only looks: a person may
+// have published that snapshot, and nobody can have sent it late.
+func (l *loop) verifyHead(ctx context.Context) {
+	l.verify = time.Now().Add(headInterval)
+	ids, err := l.Store.IDs(ctx)
+	newest := newestOf(ids)
+	if err != nil || newest == l.Status.Head() {
+		return
+	}
+	if !l.rivals.ours.IsZero() && newest != l.rivals.seen {
+		if head, err := l.Store.Get(ctx, newest); err == nil {
+			l.meet(head, time.Now())
+		}
+	}
+	if _, only := l.Leader.(alone); only || l.Status.Ready() != nil || l.pending != nil {
+		return
+	}
+	l.Log.Warn("the newest snapshot of the store is not the one that was published, compiling again", "snapshot", newest.String(), "published", l.Status.Head().String())
+	l.debounce.change(time.Now())
 }
