@@ -1,14 +1,12 @@
 // Package cluster reads the objects of a compile from a Kubernetes cluster, and
 // keeps them up to date by watching.
 //
-// What is watched follows from the configuration and from the names that compiles
-// met ([Plan]); what may be watched by nothing else than the rules made of the same
-// plan ([Rules]). Objects are held as they are read for a compile, without the
-// fields that no compile looks at.
+// The configuration and the names that compiles found decide what is watched ([Plan]). The RBAC rules are made from the
+// same plan, so that the compiler may read exactly this (kubewatch.Rules). Objects are held as compiles read them, without the
+// fields that no compile uses.
 //
-// It promises that nothing is said of the objects before all of them are known, and
-// that what cannot be reached any more is held as it was: only the API server says
-// that an object is gone. Writing to the cluster is left to others.
+// The package returns no objects before all of them are known. If the API server cannot be reached any more, it keeps the
+// objects as they were: only the API server says that an object is gone. Other packages write to the cluster.
 //
 // # Decisions
 //

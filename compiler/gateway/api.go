@@ -48,7 +48,7 @@ func (a api) reads(kind string) bool {
 	return len(a.bundles) == 0 || a.unread || slices.Contains(a.served[kind], "v1")
 }
 
-// unsupported reports whether a bundle is of another release than that whose types are read.
+// unsupportedBundle reports whether a bundle is of another release than the types that are read.
 func unsupportedBundle(bundle string) bool {
 	patch, is := strings.CutPrefix(bundle, release+".")
 	return !is || patch == "" || strings.Trim(patch, "0123456789") != ""

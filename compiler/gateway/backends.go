@@ -246,12 +246,12 @@ func (r *reader) serve(made *routing.Backend, ref reference, w *wants, guarded b
 	more := protects && !guarded || len(settings.Snippet) > 0 ||
 		settings.ServerSecrets != (options.ServerSecrets{}) || settings.Upstream.FastCGI != nil
 	if closed || more {
-		shut(made)
+		deny(made)
 		w.close(ref)
 		return false
 	}
 	if by != nil && by.tls == nil {
-		shut(made)
+		deny(made)
 		return false
 	}
 	_, filters := settings.Ways() // the others are in the layer of the Service
@@ -374,7 +374,7 @@ func (b *backends) model(m *routing.Model) {
 			b.byName[name].Filters, usable = filters, usable && ok
 		}
 		if !usable {
-			shut(b.byName[name])
+			deny(b.byName[name])
 		}
 	}
 	for _, name := range slices.Collect(maps.Keys(used)) {

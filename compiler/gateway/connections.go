@@ -115,10 +115,10 @@ func (s *source) connections(r reference, l *attach.Listener, w *wants, origin r
 	settings, _, closed := options.ForConnections(l.PassesOn(), offered)
 	switch {
 	case closed || settings.Protection.Any() || settings.ServerSecrets != (options.ServerSecrets{}):
-		shut(&made)
+		deny(&made)
 		w.close(r)
 	case by != nil && by.tls == nil:
-		shut(&made)
+		deny(&made)
 	default:
 		made.Upstream = &settings.Upstream
 		if shows(made.Upstream, by, l.Gateway.Shown) {

@@ -179,9 +179,9 @@ func (r *reader) redirect(filters []policy.Filter, w *wants, origin routing.Orig
 	return made.Name
 }
 
-// shut takes everything from a backend that is to answer 503: what protects it cannot be had, or would do something else
-// than was asked.
-func shut(b *routing.Backend) {
+// deny makes a backend answer 503, since what protects it is missing, or would do something else than its author asked
+// for. It removes everything else from the backend.
+func deny(b *routing.Backend) {
 	b.Targets, b.Filters, b.Protection, b.Upstream = nil, nil, nil, nil
 }
 

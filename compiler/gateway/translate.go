@@ -75,13 +75,13 @@ type Config struct {
 	MostAuthorityBytes int
 }
 
-// Translate returns what Gateways that are ours and their routes bring to a model, the findings on them,
-// sorted, and what their status is to say. It is a pure function; the order of the inputs takes no part.
+// Translate returns what Gateways that are ours and their routes add to a model, the findings on them, sorted, and what
+// their status should say. It is a pure function, and the order of the inputs does not matter.
 func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, Verdicts) {
 	return (*Memo)(nil).Translate(in, cfg)
 }
 
-// Translate is [Translate] with the claims of routes that the Memo remembers.
+// Translate is the function [Translate], but reuses the claims that the Memo remembers. A compile calls this method.
 func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, Verdicts) {
 	if len(in.Gateway.Classes) == 0 {
 		return routing.Model{}, nil, Verdicts{}

@@ -4,7 +4,7 @@
 //
 // An object that breaks its schema gets a diagnostic and is left out; objects of kinds that the
 // compiler does not read are counted. This package also decides which objects the configuration
-// selects, in the same way for files and for a cluster. Package ingress decides what the objects mean.
+// selects, in the same way for files and for a cluster. Packages ingress and gateway decide what the objects mean.
 //
 // # Decisions
 //

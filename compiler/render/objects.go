@@ -278,7 +278,7 @@ func (r *rendering) written(i int) *assembly {
 	w := mapWriter{path: template.Path}
 	comment, _, _ := strings.Cut(known.text, "\n")
 	w.line(1, nil, comment)
-	known.write(&w, new(r.page.mapPage()))
+	known.write(&w, new(r.data.mapPage()))
 	if w.refused {
 		return nil
 	}

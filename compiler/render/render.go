@@ -84,12 +84,12 @@ const Fallback = "certs/fallback.pem"
 // Render executes the templates. It returns either a whole artifact or, all at
 // once, what keeps it from being whole.
 func (s *Set) Render(in Input) (Artifact, []Fault) {
-	page := newPage(in)
-	in.Memo.within(scope{s.files, in.Config, page.SeveralAuthorities, page.ErrorPages})
+	data := newTemplateData(in)
+	in.Memo.within(scope{s.files, in.Config, data.SeveralAuthorities, data.ErrorPages})
 	if in.Memo != nil {
-		in.Memo.maps.about(page.mapPage())
+		in.Memo.maps.about(data.mapPage())
 	}
-	all := s.newParts(page, in.Memo)
+	all := s.newParts(data, in.Memo)
 	all.run()
 	r := all.joined()
 	r.checkSecrets(r.config)
@@ -128,7 +128,7 @@ func (a *Artifact) add(path string, from *assembly) {
 // rendering is a part of one call of Render.
 type rendering struct {
 	set       *Set
-	page      TemplateData
+	data      TemplateData
 	templates []int   // of the set, that are to be executed
 	template  int     // that is being executed
 	check     checker // of its values
@@ -152,7 +152,7 @@ func (r *rendering) run() {
 		funcCheck: func(v any) (string, error) { return r.check(v) },
 		funcEnter: r.enter,
 		"secret":  r.secret,
-		"answer":  answers(r.page.ErrorPages).write,
+		"answer":  answers(r.data.ErrorPages).write,
 	})
 	for _, i := range r.templates {
 		r.template, r.check = i, checkOf(r.set.files[i].Name)
@@ -203,19 +203,19 @@ func (r *rendering) newAssembly(blank bool) *assembly {
 func (r *rendering) sections(into *assembly, i int) {
 	switch r.set.loops[i] {
 	case eachBackend:
-		r.backends(into, i, r.page.Backends)
+		r.backends(into, i, r.data.Backends)
 		return
 	case eachConnections:
-		r.backends(into, i, r.page.connections)
+		r.backends(into, i, r.data.connections)
 		return
 	}
-	for _, page := range r.page.each(r.set.loops[i]) {
-		marked := r.execute(i, page)
+	for _, data := range r.data.each(r.set.loops[i]) {
+		marked := r.execute(i, data)
 		if len(bytes.TrimSpace(marked)) > 0 {
 			into.separate()
 		}
 		into.sets = r.sets
-		into.section(marked, page.origins)
+		into.section(marked, data.origins)
 	}
 }
 
@@ -230,23 +230,23 @@ func (r *rendering) files(a *Artifact, i int) {
 	}
 	loop := r.set.loops[i]
 	if loop != eachListener && loop != eachBind {
-		if file := r.file(i, r.page); !file.empty || !file.blank {
+		if file := r.file(i, r.data); !file.empty || !file.blank {
 			a.add(name, file)
 		}
 		return
 	}
 	ext := path.Ext(name)
-	for _, page := range r.page.each(loop) {
-		if file := r.file(i, page); !file.empty {
-			a.add(strings.TrimSuffix(name, ext)+"_"+cmp.Or(page.Listener.Name, page.Bind.File())+ext, file)
+	for _, data := range r.data.each(loop) {
+		if file := r.file(i, data); !file.empty {
+			a.add(strings.TrimSuffix(name, ext)+"_"+cmp.Or(data.Listener.Name, data.Bind.File())+ext, file)
 		}
 	}
 }
 
 // file executes a template that is a file of its own. An empty map or
 // crt-list gets a comment, for the Dataplane API refuses to store nothing.
-func (r *rendering) file(i int, page TemplateData) *assembly {
-	return r.fileOf(i, r.execute(i, page), page.origins)
+func (r *rendering) file(i int, data TemplateData) *assembly {
+	return r.fileOf(i, r.execute(i, data), data.origins)
 }
 
 // fileOf takes the marks out of what was written for objects.
@@ -307,7 +307,7 @@ type parts []*rendering
 const fileParts = 2
 
 // newParts prepares the parts. Only the first one has templates for backends.
-func (s *Set) newParts(page TemplateData, memo *Memo) parts {
+func (s *Set) newParts(data TemplateData, memo *Memo) parts {
 	var sections []int
 	var files [fileParts][]int
 	for i, file := range s.files {
@@ -318,16 +318,16 @@ func (s *Set) newParts(page TemplateData, memo *Memo) parts {
 			files[i%fileParts] = append(files[i%fileParts], i)
 		}
 	}
-	out := parts{s.newRendering(page, memo, sections)}
+	out := parts{s.newRendering(data, memo, sections)}
 	for _, templates := range files {
-		out = append(out, s.newRendering(page, memo, templates))
+		out = append(out, s.newRendering(data, memo, templates))
 	}
 	return out
 }
 
-func (s *Set) newRendering(page TemplateData, memo *Memo, templates []int) *rendering {
+func (s *Set) newRendering(data TemplateData, memo *Memo, templates []int) *rendering {
 	return &rendering{
-		set: s, page: page, memo: memo, templates: templates, known: map[routing.Origin]int{}, secrets: map[string]bool{},
+		set: s, data: data, memo: memo, templates: templates, known: map[routing.Origin]int{}, secrets: map[string]bool{},
 		config: &assembly{files: s.files}, artifact: Artifact{Origins: map[string][]LineOrigin{}},
 	}
 }
@@ -394,7 +394,7 @@ func (p *backendPage) Annotation(name string) string {
 // backends executes a template for each of some backends.
 func (r *rendering) backends(into *assembly, i int, backends []routing.Backend) {
 	page := &backendPage{
-		Config: r.page.Config, SeveralAuthorities: r.page.SeveralAuthorities, ErrorPages: r.page.ErrorPages, objects: r.page.objects,
+		Config: r.data.Config, SeveralAuthorities: r.data.SeveralAuthorities, ErrorPages: r.data.ErrorPages, objects: r.data.objects,
 	}
 	for _, b := range backends {
 		page.Backend, page.asked = b, nil
@@ -405,7 +405,7 @@ func (r *rendering) backends(into *assembly, i int, backends []routing.Backend) 
 // backend returns what a template writes for a backend.
 func (r *rendering) backend(i int, page *backendPage) piece {
 	b, key := page.Backend, memoKey{i, page.Backend.Name}
-	answer := func(name string) string { return r.page.objects().annotation(b.Origins, name) }
+	answer := func(name string) string { return r.data.objects().annotation(b.Origins, name) }
 	if found, ok := r.memo.find(key, b, answer); ok {
 		for _, word := range found.secrets {
 			r.secrets[word] = true
@@ -415,7 +415,7 @@ func (r *rendering) backend(i int, page *backendPage) piece {
 	r.secretsOf = nil
 	marked, err := r.try(i, page)
 	if err != nil { // perhaps for want of a field
-		whole := r.page
+		whole := r.data
 		whole.Backend, whole.origins = b, b.Origins
 		return r.assembled(r.execute(i, whole), b.Origins)
 	}

@@ -261,8 +261,8 @@ func (d TemplateData) Guards() []routing.GuardEntry { return routing.Guards(d.Ho
 // template is executed for: of the first one that has it, or "".
 func (d TemplateData) Annotation(name string) string { return d.objects().annotation(d.origins, name) }
 
-// page returns the dot of templates that are executed once.
-func newPage(in Input) TemplateData {
+// newTemplateData returns the data of templates that are executed once.
+func newTemplateData(in Input) TemplateData {
 	m := in.Model
 	authorities := map[string]bool{}
 	for _, name := range m.ServerNames {
