@@ -162,7 +162,7 @@ func privateOf(in Input) *leak.Index {
 	for i, s := range in.Objects.Secrets {
 		secrets[i] = s.Value
 	}
-	return in.Read.Index(secrets, p)
+	return in.Secrets.Index(secrets, p)
 }
 
 // generatedNames matches names that hapsnap makes, such as those of cookies of sessions.

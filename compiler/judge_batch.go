@@ -27,11 +27,11 @@ const (
 	maxBatch = 64
 	// maxBatchTime is how long that may take.
 	maxBatchTime = 30 * time.Second
-	// largeBytes and largePaths are the size from which on an Ingress is judged separately,
-	// so that it does not delay others.
+	// largeBytes and largePaths are the size from which an Ingress is judged separately, so that it does not delay
+	// others.
 	largeBytes, largePaths = 64 << 10, 200
-	// pollObjects is how often it is looked whether objects are known that a review
-	// asked for. The signal of a change is for [Run] alone.
+	// pollObjects is how often a review checks whether the objects that it asked for are known. The signal of a change
+	// goes to the loop of package compiler/controller alone.
 	pollObjects = 20 * time.Millisecond
 )
 
@@ -90,7 +90,7 @@ func (j *Judge) batch(reviews []*reviewOf) {
 
 // translate translates objects of the world.
 func (w *world) translate(in inputs.Inputs) translated {
-	model, found := w.source.claims.Reader().Translate(in, w.input(in).routing(nil))
+	model, found := w.source.memories.Claims.Reader().Translate(in, w.input(in).routing(nil))
 	return translated{in: in, part: model, found: found}
 }
 
@@ -101,7 +101,7 @@ func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
 		r.asked = nil
 		if in, ok := w.with(r.ingress); ok && w.known != nil {
 			in.Ingresses = in.Ingresses[len(in.Ingresses)-1:] // it names the same objects, whatever else exists
-			model, _ := w.source.claims.Reader().Translate(in, w.input(in).routing(nil))
+			model, _ := w.source.memories.Claims.Reader().Translate(in, w.input(in).routing(nil))
 			r.asked = w.unknown(model.Asked.ConfigMaps)
 		}
 		if len(r.asked) > 0 {

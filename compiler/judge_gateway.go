@@ -202,7 +202,7 @@ func (w *world) amongGateways(r *gatewayReview, ofIngresses routing.Model) *amon
 		return nil
 	}
 	translate := func(in inputs.Inputs) (routing.Model, []diag.Diagnostic) {
-		model, found, _ := w.source.routes.Reader().Translate(in, w.input(in).gateways(ofIngresses))
+		model, found, _ := w.source.memories.Routes.Reader().Translate(in, w.input(in).gateways(ofIngresses))
 		return model, found
 	}
 	before, found := translate(t.before)

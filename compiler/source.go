@@ -19,10 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/explain"
-	"github.com/hapsnap/hapsnap/compiler/gateway"
-	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -41,14 +38,8 @@ type Source struct {
 	// Stages gets notice of what a compile is doing; nil is allowed.
 	Stages Stages
 
-	// What earlier compiles made, or nil.
-	memo      *render.Memo
-	secrets   *leak.Memo
-	seals     *sealMemo
-	claims    *ingress.Memo
-	routes    *gateway.Memo
-	countries *access.CountryMemo
-	crashes   *crashes
+	memories Memories
+	crashes  *crashes // that earlier compiles panicked for, or nil
 
 	unpublished bool
 }
@@ -56,9 +47,8 @@ type Source struct {
 // Remembering returns a source whose compiles remember what they make, and make only what differs the next time. Copies
 // of it, of other objects too, have one memory, and compile one after the other.
 func (s Source) Remembering() Source {
-	s.memo, s.secrets, s.seals, s.claims, s.routes = render.NewMemo(), &leak.Memo{}, newSealMemo(), ingress.NewMemo(), gateway.NewMemo()
-	s.countries = &access.CountryMemo{}
-	if s.crashes == nil { // which no panic spoils
+	s.memories = NewMemories()
+	if s.crashes == nil { // no panic spoils them
 		s.crashes = &crashes{}
 	}
 	return s
@@ -66,7 +56,7 @@ func (s Source) Remembering() Source {
 
 // Pieces returns how many pieces of files templates wrote since the source began to remember, and how many were
 // used again.
-func (s Source) Pieces() (written, used int) { return s.memo.Counts() }
+func (s Source) Pieces() (written, used int) { return s.memories.Rendered.Counts() }
 
 // Changes are notified when a compile may give another result.
 func (s Source) Changes(ctx context.Context, log *slog.Logger) (objects, templates <-chan struct{}) {
@@ -123,7 +113,7 @@ func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.T
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
 	r, err := Compile(ctx, in, check)
 	if !s.Objects.Complete(r.Named) {
-		return Result{}, in.Objects, inputs.ErrIncomplete
+		return Result{Panicked: r.Panicked}, in.Objects, inputs.ErrIncomplete
 	}
 	return r, in.Objects, err
 }
@@ -131,7 +121,11 @@ func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.T
 // read reads the objects and the templates.
 func (s Source) read(ctx context.Context) (Input, error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
-	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Claims: s.claims, Routes: s.routes, Countries: s.countries, Crashes: s.crashes, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored, CountryFiles: readCountryFiles(s.Config.Countries.Files)}
+	in := Input{
+		Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored,
+		Config: s.Config, CountryFiles: readCountryFiles(s.Config.Countries.Files),
+		Memories: s.memories, Crashes: s.crashes,
+	}
 	if err != nil {
 		return in, err
 	}

@@ -17,16 +17,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Model is the routing of one compile: what Ingresses (and later Gateway API
-// routes) mean, free of where it was said. Every list is sorted, so that the
-// same objects give the same Model in whatever order they came.
+// Model is the routing of one compile: what Ingresses and the routes of Gateways mean, in the same form for both. Every
+// list is sorted, so that the same objects give the same Model in whatever order they came.
 type Model struct {
 	// Binds are the ports that have hosts of their own, by name. All other ports share the
 	// hosts without a Bind: those of Ingresses.
 	Binds        []Bind
 	Hosts        []Host        // by Key
 	Held         []Held        // by name, none that is among Hosts
-	Denied       []diag.Object // Ingresses that are left out, and whose routes are closed
+	Closed       []diag.Object // Ingresses that are left out, and whose routes answer 503
 	Backends     []Backend     // by name
 	Splits       []Split       // by name
 	Certificates []Certificate // by file

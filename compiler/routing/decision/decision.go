@@ -170,7 +170,7 @@ func partOf(c routing.Condition) Part {
 	return Part{c.Of, c.Name}
 }
 
-// key is that of a [Condition] without the choice. A value is written as HAProxy's
+// keyOf returns the key of a [Condition] without the choice. A value is written as HAProxy's
 // converter url_enc does, so that it has no blank and no "|". An expression is named by a
 // digest: nobody finds another one with the same name, which would decide about a stranger's
 // requests.
