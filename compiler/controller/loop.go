@@ -1,21 +1,19 @@
 // Package controller keeps a store up to date with the objects, templates and configuration that a compiler reads.
-// [Run] is the loop: it waits for changes, compiles, and publishes what came of it. It also says how it is getting on
-// ([Status]), and holds back a draft that lost too much ([ShrinkError]).
+// [Run] is the loop: it waits for changes, compiles, and publishes the result. It also reports its state ([Status]), and
+// holds back a draft that lost too much ([ShrinkError]).
 //
-// What a compile is made of, and what it leaves out, is the business of package compiler.
+// Package compiler decides what a compile is made of, and what it leaves out.
 //
 // # Decisions
 //
-// A corrupt newest snapshot is followed by the next revision, in all stores. The guard
-// against mass losses then compares with the newest that can be read
-// (publish.go). In git this is for a tip that has the tag of a snapshot. Any
-// other commit on the branch was made by a person, who decides.
+// If the newest snapshot is corrupt, the next one follows it, in all stores. The guard against mass losses then compares
+// with the newest snapshot that can be read (publish.go). In git this holds for a branch whose tip has the tag of a
+// snapshot. Any other commit on the branch was made by a person, who decides.
 //
-// A configuration that changes is on trial until it has compiled. It is judged by itself
-// first, by the parser and by HAProxy; what only templates make wrong of it shows in the
-// compile, and then the compiler goes back to the one before, too. It is read when it has
-// been quiet for a moment, for half of a file can look like a whole one. The compiler
-// stays ready: the one before works.
+// A changed configuration is on trial until it has compiled. First the parser and HAProxy check it alone. Errors that it
+// only causes together with the templates show in the compile; then, too, the compiler goes back to the old
+// configuration. It reads a changed file after a quiet moment, since half of a file can look like a whole one. It stays
+// ready meanwhile: the old configuration works.
 package controller
 
 import (
@@ -40,8 +38,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Options are those of [Run]. All fields are needed, except the tracers, the leader,
-// the announcer, the judge, the times, and what changes the configuration.
+// Options are those of [Run]. All fields are needed, except Tracers, Leader, Configuration, Override, Announcer, Judge,
+// Interval and MaxWait.
 type Options struct {
 	Source  compiler.Source
 	Store   store
@@ -52,16 +50,16 @@ type Options struct {
 	Status  *Status
 	// Leader says when to publish; nil is always.
 	Leader leader
-	// Configuration takes the place of the Source's when it changes, if that is good;
-	// nil never does. Override is put over it.
+	// Configuration replaces that of the Source when it changes and has no errors; nil never does. Override is applied
+	// to it.
 	Configuration Configuration
 	Override      func(*config.Config)
 	// Announcer writes Events and statuses of objects; nil writes none.
 	Announcer announcer
 	// Judge gets what was compiled; nil is allowed.
 	Judge *compiler.Judge
-	// Interval is how long there must be no change before a change soon after others is
-	// compiled. MaxWait limits that wait. Zero means the default.
+	// Interval is how long there must be no change before changes that follow a compile closely are compiled. MaxWait
+	// limits that wait. Zero means the default.
 	Interval, MaxWait time.Duration
 }
 
@@ -71,16 +69,15 @@ const (
 	DefaultMaxWait  = 5 * time.Second
 )
 
-// The times between tries while the store, or the files, cannot be reached.
+// The shortest and the longest time between tries while the store or the files cannot be reached.
 const (
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
 )
 
-// Run keeps the store up to date with the objects and templates until ctx is done, and then
-// returns nil. It logs every error, reports it in Status and tries again. While the store
-// is gone, or another process leads, it keeps the newest draft, and publishes it
-// afterwards.
+// Run keeps the store up to date with the objects and templates until ctx is done, and then returns nil. It logs every
+// error, reports it in Status and tries again. While the store cannot be reached, or another process leads, it keeps the
+// newest draft, and publishes it afterwards.
 func Run(ctx context.Context, o Options) error {
 	l := newLoop(o)
 	objects, templates := o.Source.Changes(ctx, o.Log)
@@ -101,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 			l.debounce.change(time.Now())
 		case <-templates:
 			l.debounce.change(time.Now())
-			if len(l.config.refused) > 0 { // it may have been the templates
+			if len(l.config.refused) > 0 { // the templates may have been the reason
 				l.configurationChanged(time.Now())
 			}
 		case <-configuration:
@@ -120,7 +117,7 @@ type loop struct {
 	Options
 	metrics   *metrics
 	debounce  debounce
-	reread    retry // of what could not be read or checked
+	reread    retry // when to compile again after an error
 	pending   *compiler.Result
 	from      inputs.Inputs      // what the last compile read
 	timeline  *Timeline          // of pending, or of what was published last
@@ -133,7 +130,7 @@ type loop struct {
 	config    reconfiguration
 	reported  []diag.Diagnostic
 	ignored   string
-	classes   string // of Ingresses that were not compiled, as they were logged last
+	classes   string // of Ingresses that are not compiled, as logged last
 }
 
 // idle is how long the loop sleeps if there is nothing to wait for.
@@ -158,7 +155,7 @@ func newLoop(o Options) *loop {
 	return l
 }
 
-// wake returns when there is something to do.
+// wake returns when there is something to do next.
 func (l *loop) wake() time.Time {
 	next := time.Now().Add(idle)
 	times := []time.Time{l.config.reread.at, l.debounce.due(), l.reread.at}
@@ -309,8 +306,8 @@ func (l *loop) report(r compiler.Result) {
 	l.reported = r.Diagnostics
 }
 
-// otherClasses names the classes that are not compiled: how many Ingresses of others come and go
-// is for the status.
+// otherClasses names the classes that are not compiled. It leaves out how many Ingresses they have, which only the status
+// reports.
 func otherClasses(c ingress.Census) string {
 	var names []string
 	for _, o := range c.Others {
@@ -320,7 +317,7 @@ func otherClasses(c ingress.Census) string {
 	return strings.Join(names, "\n")
 }
 
-// retry is when to try again. Each failure doubles the wait.
+// retry says when to try again. Each failure doubles the wait.
 type retry struct {
 	at   time.Time // zero: not at all
 	wait time.Duration
@@ -329,7 +326,7 @@ type retry struct {
 func (r *retry) reset()            { *r = retry{} }
 func (r *retry) now(now time.Time) { *r = retry{at: now} }
 
-// later is the delay for errors that only somebody else can fix.
+// later waits the longest time, for errors that only a person can fix.
 func (r *retry) later(now time.Time) { *r = retry{at: now.Add(lastRetry)} }
 
 func (r *retry) fail(now time.Time) {
@@ -337,11 +334,10 @@ func (r *retry) fail(now time.Time) {
 	r.at = now.Add(r.wait)
 }
 
-// debounce decides when to compile. Changes after a quiet time are compiled as soon as there has been
-// none for a moment, and so are those that this compile came too early for: who applies a Service and then its Ingress
-// waits for two compiles at most. Further changes wait until there has been none for the interval, but never
-// longer than the maximum wait since the first of them. The zero times are
-// "never". All its methods are given the time.
+// debounce decides when to compile. After a quiet time, changes are compiled once there was none for a moment. So are
+// changes during that compile: somebody who applies a Service and then its Ingress waits for two compiles at most. Later
+// changes wait until there was none for the interval, but never longer than maxWait since the first of them. A zero time
+// means never. The caller passes the time to all methods.
 type debounce struct {
 	interval, maxWait time.Duration
 
@@ -350,7 +346,7 @@ type debounce struct {
 	afterQuiet  bool      // the last compile was the first after a quiet time
 }
 
-// A change after a quiet time waits for those that are made with it: for a moment, and no longer than a few.
+// A change after a quiet time waits a moment for the changes that belong to it, and five moments at most.
 const (
 	moment  = 20 * time.Millisecond
 	moments = 5 * moment

@@ -22,14 +22,12 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// store is what the compiler needs of a snapshot store. It cannot delete, and
-// cannot touch the channel.
+// store is what the compiler needs of a snapshot store. It cannot delete snapshots or change the channel.
 type store interface {
 	// Publish numbers a draft and keeps it. A draft with the digest of the
 	// head is not written: then published is false.
 	Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error)
-	// IDs returns those of all snapshots, the newest last. What people say in the
-	// channel, and whether it can be read, does not concern the compiler.
+	// IDs returns the IDs of all snapshots, the newest last. The compiler does not read the channel.
 	IDs(ctx context.Context) ([]snapshots.ID, error)
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 }
@@ -130,16 +128,14 @@ func (l *loop) publishOnHead(ctx context.Context, r *compiler.Result) (id snapsh
 // maxCorrupt is how many corrupt snapshots are skipped to find one that can be read.
 const maxCorrupt = 20
 
-// head returns the newest snapshot of a store that can be read, zero for none, and the
-// name of the newest, which the next one follows; known is what the former was before. A
-// directory that is not there is made when something is published: until then the newest
-// is what is known.
+// head returns the newest snapshot of a store that can be read, or zero, and the ID of the newest snapshot, which the next
+// one follows. Known is the snapshot that an earlier call returned; it is not read again. If the directory of the store
+// does not exist, head returns known: publishing makes the directory.
 //
-// A newest snapshot that is corrupt must not keep a good one from being published, and
-// must not disable the guard against mass losses either, which compares numbers with the
-// snapshot before. The newest that can be read stands in for it: it is what instances run
-// at best, since they take none that is corrupt. If there is none, the guard has nothing
-// to compare with, as in an empty store.
+// A corrupt newest snapshot must not prevent publishing. It must not disable the guard against mass losses either, which
+// compares numbers with the snapshot before. So the guard compares with the newest snapshot that can be read: instances
+// run that one at best, since they refuse corrupt ones. If there is none, the guard has nothing to compare with, as in an
+// empty store.
 func head(ctx context.Context, s store, known snapshots.Snapshot) (snapshots.Snapshot, snapshots.ID, error) {
 	ids, err := s.IDs(ctx)
 	switch {
@@ -177,20 +173,20 @@ func (l *loop) moved(err error) bool {
 	return true
 }
 
-// announcer writes Events and statuses of a cluster's objects. Both calls return at once.
-// The announcer writes nothing while another process leads.
+// announcer writes Events and statuses of a cluster's objects. Its methods return at once. It writes nothing while
+// another process leads.
 type announcer interface {
-	// Compiled says what was found by a compile of the objects.
+	// Compiled takes what a compile found about the objects.
 	Compiled(in inputs.Inputs, found []diag.Diagnostic)
-	// Published says which Ingresses the store's newest snapshot has lines of.
+	// Published takes the Ingresses that the store's newest snapshot has lines of.
 	Published(in inputs.Inputs, served map[diag.Object]bool, c config.IngressStatus)
-	// Gateways says what the status of objects of the Gateway API is to say, now that the
-	// store's newest snapshot was made of them.
+	// Gateways takes what the status of objects of the Gateway API should say, now that the store's newest snapshot
+	// contains them.
 	Gateways(in inputs.Inputs, c config.Config, said gateway.Verdicts, head snapshots.ID)
 }
 
-// served returns the Ingresses that an artifact has lines of, be it one that keeps
-// their routes closed: requests for them are answered here.
+// served returns the Ingresses that an artifact has lines of. Ingresses with closed routes are among them: this HAProxy
+// answers their requests.
 func served(a render.Artifact) map[diag.Object]bool {
 	out := map[diag.Object]bool{}
 	for _, lines := range a.Origins {
@@ -205,10 +201,9 @@ func served(a render.Artifact) map[diag.Object]bool {
 	return out
 }
 
-// size is what of a snapshot could get lost: backends that have servers, and
-// hosts. A Service that is gone leaves its backend without servers, an Ingress
-// that is gone takes its hosts along, and they may share a backend. Only their
-// numbers count, so that what gets another name is not lost.
+// size counts what a snapshot could lose: backends with servers, and hosts. If a Service is gone, its backend has no
+// servers. If an Ingress is gone, its hosts are too; several Ingresses may share a backend. Only the numbers count, so
+// that a new name is no loss.
 type size struct {
 	backends, hosts int
 }
@@ -256,8 +251,8 @@ func entries(text []byte) int {
 	return n
 }
 
-// losses says what is gone on the way from one size to another, as far as the
-// guard calls it a mass loss, such as "600 of 1000 backends gone"; "" is none.
+// losses says what is gone between two sizes, such as "600 of 1000 backends gone". It returns "" if the guard does not
+// call that a mass loss.
 func losses(before, after size, g config.ShrinkGuard) string {
 	var out []string
 	for _, c := range []struct {
@@ -272,8 +267,8 @@ func losses(before, after size, g config.ShrinkGuard) string {
 	return strings.Join(out, ", ")
 }
 
-// ShrinkError is a draft that lost so much against the newest snapshot of its
-// store that somebody must approve it.
+// ShrinkError means that a draft lost so much compared with the newest snapshot of its store that a person must approve
+// it.
 type ShrinkError struct {
 	Head   snapshots.ID
 	Digest snapshots.Digest
@@ -290,8 +285,7 @@ func (e *ShrinkError) Approval() string {
 	return fmt.Sprintf("if it is meant, set spec.shrinkGuard.approve of the configuration to %s", e.Digest.Short())
 }
 
-// guard returns a [*ShrinkError] for a draft that is to wait, or nil. The zero
-// Snapshot is that of an empty store.
+// guard returns a [*ShrinkError] if a draft has to wait for approval, else nil. The head is zero if the store is empty.
 func guard(head snapshots.Snapshot, d snapshots.Draft, g config.ShrinkGuard) error {
 	lost := losses(sizeOf(head.Files), sizeOf(d.Files), g)
 	digest := d.Digest()
