@@ -90,8 +90,7 @@ type serviceTask struct {
 type serviceMark struct {
 	task serviceTask
 	next time.Time // not before
-	// failed says that it is to be tried again; trouble says what is wrong, also where that is somebody
-	// else's to mend.
+	// failed says that the compiler will try again; trouble says what is wrong, even if only somebody else can fix it.
 	failed  bool
 	trouble string
 }
@@ -482,8 +481,8 @@ func (t serviceTask) shape(s *corev1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, p)
 	}
 	s.Spec.Selector, s.Spec.Type = nil, t.kind
-	// What a Service has from another type is taken out. The API server does so only where nothing else changes
-	// with it, and refuses the rest.
+	// Fields that a Service has from another type are removed. The API server removes them itself only if nothing else
+	// changes, and refuses other changes.
 	s.Spec.ExternalName = ""
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		s.Spec.LoadBalancerClass, s.Spec.LoadBalancerIP, s.Spec.LoadBalancerSourceRanges = nil, "", nil

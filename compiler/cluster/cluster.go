@@ -97,7 +97,7 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 			for _, o := range s.Objects {
 				add(&in, s.Query, o)
 			}
-			if !s.Synced && !s.Absent { // settled all the same
+			if !s.Synced && !s.Absent { // settled, since it may not be read
 				in.Unread = append(in.Unread, inputs.RefOf(s.Query.APIVersion, s.Query.Kind, s.Query.Namespace, s.Query.Name))
 			}
 		}
@@ -117,23 +117,22 @@ func (c *Cluster) Complete(named routing.Asked) bool {
 	return !c.plan(c.config, named)
 }
 
-// Changes sends when something may be different from what was read.
+// Changes returns a channel that sends when the objects may differ from those read last.
 func (c *Cluster) Changes(context.Context, *slog.Logger) <-chan struct{} { return c.watches.Changes() }
 
-// plan takes a new plan, and reports whether it has anything that was not watched.
+// plan makes a new plan, and reports whether it watches anything new.
 func (c *Cluster) plan(cfg config.Config, asked routing.Asked) (added bool) {
 	c.config, c.asked = cfg, asked
 	return c.watches.Plan(Plan(cfg, asked))
 }
 
-// settled reports whether all is known that can be: all objects, or that there is no
-// such kind where it is optional, or that a single object may not be read. That harms
-// only those who name it.
+// settled reports whether nothing more can be known: all objects are known, or an optional kind does not exist, or the
+// API server forbids reading a single object. The latter only harms the objects that name it.
 func settled(s kubewatch.QueryState) bool {
 	return s.Synced || s.Absent && s.Query.Optional || s.Query.Name != "" && s.Forbidden()
 }
 
-// waits says what is waited for.
+// waits says what the compiler waits for.
 func waits(s kubewatch.QueryState) string {
 	if s.Err == nil {
 		return s.Query.String()
@@ -152,8 +151,7 @@ func some(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// Plan returns what is watched for a configuration once these names were met,
-// sorted.
+// Plan returns what is watched for a configuration after a compile looked for these names, sorted.
 func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 	var out []kubewatch.Query
 	add := func(namespaces []string, q kubewatch.Query) {
@@ -254,7 +252,7 @@ func ConfigMapQuery(name types.NamespacedName) kubewatch.Query {
 	return kubewatch.Query{APIVersion: "v1", Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}
 }
 
-// configMap is one that is followed. Nothing is known of it until Run runs.
+// configMap is a ConfigMap that is watched. Nothing is known about it until Run runs.
 type configMap struct {
 	query   kubewatch.Query
 	watches *kubewatch.Set
@@ -489,8 +487,8 @@ func (r resolver) resolve(apiVersion, kind string) (resource schema.GroupVersion
 	return resource, false, nil
 }
 
-// Resource returns the resource of a kind, for rules. Where the cluster does not know
-// the kind, or without a cluster, it is what its name leads one to expect.
+// Resource returns the resource of a kind, for RBAC rules. Without a cluster, or if the cluster does not know the kind, it
+// is guessed from the name of the kind.
 func (c Connection) Resource(apiVersion, kind string) string {
 	if c.Discovery != nil {
 		if found, ok, err := (resolver{discovery: c.Discovery}).resolve(apiVersion, kind); ok && err == nil {

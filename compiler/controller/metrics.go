@@ -10,8 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 )
 
-// metrics are those of one [Run]. Only its goroutine tells them anything, apart
-// from the ages, which are asked for by others.
+// metrics are those of one [Run]. Only its goroutine updates them; other goroutines may read the ages.
 type metrics struct {
 	duration, wait       prometheus.Histogram
 	stages               *prometheus.HistogramVec
@@ -94,8 +93,7 @@ func age(name, help string, since *atomic.Int64, clock func() time.Time) prometh
 	})
 }
 
-// begins takes note of a compile that begins, and of the first change that it
-// serves, which is zero where there is none.
+// begins records that a compile begins, and when the first change that it compiles was made; zero if there is none.
 func (m *metrics) begins(change, now time.Time) {
 	if change.IsZero() {
 		return
@@ -104,7 +102,7 @@ func (m *metrics) begins(change, now time.Time) {
 	m.behind.CompareAndSwap(0, change.UnixNano())
 }
 
-// spent takes note of what was spent on the stages.
+// spent records the time spent on the stages.
 func (m *metrics) spent(took map[string]time.Duration) {
 	for stage, d := range took {
 		m.stages.WithLabelValues(stage).Observe(d.Seconds())

@@ -13,12 +13,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Timeline is one compile as it is seen from outside, from its beginning until the
-// store has what came of it: how long each stage took, and a trace. The rounds of
-// a compile that leaves out objects add up, so that the stages say what a compile
-// spends its time on; in the trace each is seen.
+// Timeline observes one compile from its beginning until the store has its result. It records how long each stage took,
+// and a trace. If a compile leaves out objects and so repeats stages, their times add up; the trace shows each of them.
 //
-// Nothing of the objects gets into a trace but how many there are.
+// A trace contains the number of objects, and nothing else about them.
 type Timeline struct {
 	tracer trace.Tracer
 	root   trace.Span
@@ -36,7 +34,7 @@ func BeginTimeline(ctx context.Context, provider trace.TracerProvider, trigger s
 	return &Timeline{tracer: tracer, root: root, took: map[string]time.Duration{}}
 }
 
-// Within returns a context for what belongs to the compile.
+// Within returns a context for work that belongs to the compile.
 func (t *Timeline) Within(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, t.root)
 }
@@ -58,19 +56,19 @@ func (t *Timeline) spent() map[string]time.Duration {
 	return took
 }
 
-// waited notes how long the first change, if there was one, had been waiting.
+// waited records how long the first change waited, if there was one.
 func (t *Timeline) waited(change, began time.Time) {
 	if !change.IsZero() {
 		t.root.SetAttributes(attribute.Float64("hapsnap.queue_wait_seconds", began.Sub(change).Seconds()))
 	}
 }
 
-// Sign makes a draft one of this compile's trace, for others to continue it.
+// Sign puts this compile's trace into a draft, so that the pusher can continue it.
 func (t *Timeline) Sign(d *snapshots.Draft) {
 	d.Provenance.Traceparent = tracing.Traceparent(t.Within(context.Background()))
 }
 
-// Compiled notes what came of the compile. It ends here if that is an error.
+// Compiled records the result of the compile. An error ends the timeline.
 func (t *Timeline) Compiled(r compiler.Result, err error) {
 	t.root.SetAttributes(
 		attribute.String("hapsnap.result", resultOf(r, err)),
@@ -81,7 +79,7 @@ func (t *Timeline) Compiled(r compiler.Result, err error) {
 	}
 }
 
-// Publish brings a result to a store, as [Publish] does, and ends the timeline.
+// Publish publishes a result to a store, as the function [Publish] does, and ends the timeline.
 func (t *Timeline) Publish(ctx context.Context, s store, r compiler.Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
 	within, end := compiler.Stages(t.Stage).Begin(t.Within(ctx), compiler.StagePublish)
 	t.Sign(&r.Draft)
@@ -105,8 +103,8 @@ func (t *Timeline) Published(id snapshots.ID, d snapshots.Draft, published bool)
 	t.root.End()
 }
 
-// Dropped ends a timeline whose draft is not published any more, and says why. It
-// changes nothing if it has ended.
+// Dropped ends the timeline of a draft that will not be published, and says why. It changes nothing if the timeline has
+// ended.
 func (t *Timeline) Dropped(why string) {
 	t.root.SetAttributes(attribute.String("hapsnap.publish", why))
 	t.root.End()
