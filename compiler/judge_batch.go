@@ -35,7 +35,7 @@ const (
 	pollObjects = 20 * time.Millisecond
 )
 
-// batches judges the reviews that wait, until there are none, and gives up the turn.
+// batches judges the waiting reviews until there are none, and then gives up the turn.
 func (j *Judge) batches() {
 	defer func() { <-j.turn }()
 	for {
@@ -164,8 +164,7 @@ func (j *Judge) alone(r *reviewOf, w *world) {
 	})
 }
 
-// guarded has whoever is still without a verdict get an error if a judgement panics. What
-// makes it panic would do so again when it is compiled; here it must not end the process.
+// guarded gives an error to all reviews without a verdict if a judgement panics. The panic must not end the process.
 func (j *Judge) guarded(reviews []*reviewOf, do func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -446,8 +445,7 @@ func (j *Judge) judged(ctx context.Context, w *world, t translated) (v admission
 	return admission.Verdict{}, false, nil
 }
 
-// withAndWithout returns the verdict on a review by what a compile of its namespace comes to
-// with it and without it.
+// withAndWithout returns the verdict on a review by comparing a compile of its namespace with it and one without it.
 func (j *Judge) withAndWithout(ctx context.Context, w *world, t translated) (admission.Verdict, error) {
 	object := t.review.ingress.Ref
 	before, after := ofNamespace(w.objects, object.Namespace), ofNamespace(t.in, object.Namespace)

@@ -17,9 +17,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// Objects of the Gateway API are judged as Ingresses are: translated among the others that matter, and by
-// HAProxy, which is asked about their parts of the configuration. Those that wait are taken together: the
-// world is read once for them, and HAProxy asked once where it accepts all of their parts.
+// Objects of the Gateway API are judged like Ingresses. They are translated among the others that matter, and HAProxy
+// checks their parts of the configuration. Waiting reviews are judged together: the objects are read once for all of them,
+// and one check of HAProxy is enough if it accepts all parts.
 
 // gatewayReview is an object of the Gateway API that waits for its verdict.
 type gatewayReview struct {
@@ -84,8 +84,8 @@ func (r *gatewayReview) deliver(v admission.Verdict, err error) {
 	}
 }
 
-// Gateway judges an object of the Gateway API. One that belongs to no Gateway of ours, or is in a namespace
-// that nothing is read from, is accepted.
+// Gateway judges an object of the Gateway API. It accepts an object that belongs to no Gateway of ours, or whose namespace
+// is not read.
 func (j *Judge) Gateway(ctx context.Context, kind string, object metav1.Object) (admission.Verdict, error) {
 	newest := j.now()
 	if !newest.source.Config.GatewayAPI.Enabled {

@@ -193,10 +193,10 @@ type translated struct {
 	found  []diag.Diagnostic
 }
 
-// Most Ingresses have nothing to do with most others. What is said of one under review, and the
-// part of the configuration that it brings, follow from its namespace, from those that share a
-// host with it, and from those whose routes have no host: the others are not translated. Where it
-// may follow from more, all are. TestScopedReviews holds that to a translation of everything.
+// Most Ingresses do not affect each other. The findings on a reviewed Ingress, and its part of the configuration, only
+// depend on its namespace, on namespaces that share a host with it, and on those with routes without a host. The judge only
+// translates these, unless the result may depend on more: then it translates all. TestScopedReviews compares the results
+// with a translation of everything.
 
 // scope finds the namespaces that matter for a review.
 type scope struct {
@@ -347,7 +347,7 @@ func within(names, others []types.NamespacedName) bool {
 	return !slices.ContainsFunc(names, func(name types.NamespacedName) bool { return !slices.Contains(others, name) })
 }
 
-// ask has what reviews ask for followed, and no more what they asked for before.
+// ask makes the cluster watch what reviews ask for now, and stop watching what only earlier reviews asked for.
 func (s *sharedObjects) ask(named routing.Asked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -42,7 +42,7 @@ func (f ConfigFile) Changes(ctx context.Context, log *slog.Logger) <-chan struct
 	return manifests.Watch(ctx, []string{string(f)}, log)
 }
 
-// settings checks the settings that only HAProxy can check.
+// settings checks values of a configuration that only HAProxy can check, such as names of ciphers.
 type settings interface {
 	Settings(ctx context.Context, c config.Config) ([]field.Error, error)
 }

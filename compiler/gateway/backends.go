@@ -305,8 +305,8 @@ func shows(u *policy.Upstream, by *serversTLS, shown string) bool {
 	return true
 }
 
-// split returns the name of what shares requests of a rule out: the backend, if there is but one. The
-// name stays when weights change.
+// split returns the name of the split that distributes the requests of a rule, or of the backend if there is only one. The
+// name does not depend on the weights.
 func (w *wants) split(shares []routing.Share, prefix string, origin routing.Origin) string {
 	merged := map[string]int{}
 	for _, s := range shares {
@@ -355,7 +355,7 @@ func (b *backends) model(m *routing.Model) {
 			used[share.Backend] = true
 		}
 	}
-	// Where something cannot be had that the options of a backend name, nothing is served.
+	// A backend serves nothing while an object that its options name is missing or wrong.
 	for _, name := range slices.Sorted(maps.Keys(b.demands)) {
 		d := b.demands[name]
 		if !used[name] {
@@ -415,8 +415,8 @@ var sessionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 // mostSession is the longest life of a session, of which HAProxy writes the beginning into the cookie.
 const mostSession = 365 * 24 * time.Hour
 
-// sessionsOf returns what a rule says of sessions, or nil. Where several backends share the requests of a rule, one of them
-// is drawn for each request, whatever cookie that has: sessions would not stay.
+// sessionsOf returns the session persistence of a rule, or nil. A rule with several backends has none: HAProxy picks one of
+// them for each request, whatever cookie that has, so sessions would not stay.
 func sessionsOf(rule gatewayv1.HTTPRouteRule) (*policy.Affinity, *problem) {
 	in := rule.SessionPersistence
 	if in == nil {

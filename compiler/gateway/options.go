@@ -294,8 +294,8 @@ func (t *routes) unguarded(l *attach.Listener) bool {
 type layer struct {
 	settings options.Settings
 	asks     access.Asker
-	// all says that all of its filters are meant, and not only those that let in; last, that they come behind those of
-	// the rule: what a Service is told of a user is not for a route to change.
+	// all says that all of its filters apply, and not only those that authenticate. last says that they come after those of
+	// the rule: a route must not change what a Service learns about a user.
 	all, last bool
 }
 

@@ -341,8 +341,8 @@ func retriesFit(in *gatewayv1.HTTPRouteTimeouts, attempts int) *problem {
 	return unsupported("a request with its retries may take longer than timeouts.request: timeouts.backendRequest has to fit into it %d times", attempts+1).in("retry", "attempts")
 }
 
-// timeoutOf returns how long a server may take, the smaller of what a rule says, and "" if it says
-// nothing. No limit is as long as HAProxy can wait.
+// timeoutOf returns how long a server may take: the smaller timeout of the rule, or "" if it has none. "No limit" becomes
+// the longest time that HAProxy can wait.
 func timeoutOf(in *gatewayv1.HTTPRouteTimeouts) (policy.Duration, *problem) {
 	if in == nil {
 		return "", nil

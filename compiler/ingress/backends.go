@@ -54,8 +54,8 @@ func (t *backends) take(d demand, m *merging) string {
 	return name
 }
 
-// applyOptions gives a new backend what its Ingress and its Service ask for. Where a part that protects
-// something cannot be had, the backend gets no targets, so that it answers 503.
+// applyOptions gives a new backend what its Ingress and its Service ask for. If a part that protects something is missing
+// or wrong, the backend gets no targets, so that it answers 503.
 func (t *backends) applyOptions(b *routing.Backend, o *backendOptions, m *merging) {
 	t.add(o.found...)
 	if o.plain {
@@ -135,7 +135,7 @@ func refuses(line routing.SnippetLine) bool {
 		len(words) > 2 && words[2] == "reject"
 }
 
-// variant makes a backend that is like another one but for its targets.
+// variant makes a copy of a backend with other targets.
 func (t *backends) variant(from *routing.Backend, main claim, name string, targets []routing.Target, origin routing.Origin) {
 	b := t.byName[name]
 	if b == nil {
@@ -318,8 +318,8 @@ func serviceOf(target routing.Target) types.NamespacedName {
 	return types.NamespacedName{Namespace: target.Service.Namespace, Name: target.Service.Service}
 }
 
-// canaryOptions reports what a canary and its Service ask for beyond what holds
-// for the route, and whether the canary can be used all the same.
+// canaryOptions reports the options of a canary and its Service that the Ingress with the route does not have. It returns
+// whether the canary can be used.
 func (t *canaries) canaryOptions(c canary, main claim, served, own types.NamespacedName) bool {
 	usable := true
 	of := main.by.Ref.String()

@@ -84,7 +84,7 @@ type path struct {
 	match   routing.PathMatch // in the form that the Ingress asks for
 	origin  routing.Origin
 	backend demand
-	// passed is where TLS connections go that are passed on as they are, nil if that is not said.
+	// passed is the backend for TLS connections that are passed through, nil if they are not.
 	passed *connectionDemand
 }
 

@@ -165,8 +165,8 @@ func (in GatewayAPI) kept(keep func(diag.Object) bool) GatewayAPI {
 	return in
 }
 
-// Around returns the objects that may matter for what is said of one: of the routes of other namespaces only
-// those that may have one of its hosts, which are all if it is a route without any, and none if it is no route.
+// Around returns the objects that may affect the findings on one object. From other namespaces it includes the routes that
+// may have one of its hosts: all routes if the object is a route without hosts, and none if it is no route.
 func (in GatewayAPI) Around(ref diag.Object, object metav1.Object) GatewayAPI {
 	hosts, isRoute := hostnamesOf(object)
 	matters := func(route diag.Object, own []gatewayv1.Hostname) bool {
@@ -235,8 +235,8 @@ func (in GatewayAPI) ageless() GatewayAPI {
 	return in
 }
 
-// GatewayKind is a kind of the Gateway API that is read, in the version [GatewayVersion]. Whoever needs to know which
-// kinds there are, goes by [GatewayKinds].
+// GatewayKind is a kind of the Gateway API that is read, in the version [GatewayVersion]. [GatewayKinds] returns all of
+// them.
 type GatewayKind struct {
 	// Name is the kind, and Resource its name in URLs of an API server, and in roles.
 	Name, Resource string
@@ -253,7 +253,7 @@ type GatewayKind struct {
 	objects gatewayObjects
 }
 
-// gatewayKinds are all of them, in the order in which they are told.
+// gatewayKinds are all of them, in the order in which people read them.
 var gatewayKinds = []GatewayKind{
 	{"GatewayClass", "gatewayclasses", true, false, false, true, listed(func(in *GatewayAPI) *[]Object[gatewayv1.GatewayClass] { return &in.Classes })},
 	{"Gateway", "gateways", false, true, true, true, listed(func(in *GatewayAPI) *[]Object[gatewayv1.Gateway] { return &in.Gateways })},
@@ -339,10 +339,10 @@ type metaObject[T any] interface {
 	metav1.Object
 }
 
-// list is where the objects of a type are.
+// list returns the list with the objects of a type.
 type list[T any, P metaObject[T]] func(*GatewayAPI) *[]Object[T]
 
-// listed returns what can be done with a list.
+// listed returns the operations on a list.
 func listed[T any, P metaObject[T]](in func(*GatewayAPI) *[]Object[T]) gatewayObjects {
 	l := list[T, P](in)
 	return gatewayObjects{l.fresh, l.each, l.count, l.has, l.add, l.read, l.join, l.filter, l.ageless, l.record}

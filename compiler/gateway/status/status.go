@@ -1,13 +1,12 @@
-// Package status makes the status of objects of the Gateway API: what is to be written, given what is
-// there. It is pure; package announce writes.
+// Package status makes the status of objects of the Gateway API from the current status. It is pure; package announce
+// writes.
 //
 // # Decisions
 //
-// The lists parents and conditions of a status belong to several controllers, and the API server
-// replaces them whole. So what others have written is kept as it is, in its place: other conditions, and
-// the entries of parents whose controllerName is not ours. A condition that was made for a later
-// generation than the one that was compiled is kept, too: another compile knows more. Where nothing
-// differs, nothing is to be written, so that messages name no snapshot and no time.
+// Several controllers share the lists parents and conditions of a status, and the API server replaces them as a whole. So
+// the entries of others stay unchanged, in their places: other conditions, and parents whose controllerName is not ours.
+// A condition for a later generation than the compiled one stays too: another compile knows more. If nothing differs,
+// nothing is written. For this reason messages name no snapshot and no time.
 package status
 
 import (
@@ -23,7 +22,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Conditions of ours, by what has them. Those that are not wanted any more are removed.
+// The types of our conditions, by the kind of object. Conditions of these types that do not apply any more are removed.
 var (
 	ofClass   = []string{string(gatewayv1.GatewayClassConditionStatusAccepted), string(gatewayv1.GatewayClassConditionStatusSupportedVersion)}
 	ofGateway = []string{
@@ -59,9 +58,8 @@ func Gateway(there map[string]any, want gatewayv1.GatewayStatus, now time.Time) 
 // unanswered ends the messages of conditions of a Gateway of another fleet.
 const unanswered = " (compiler without a fleet)"
 
-// Other returns the status of a Gateway of another fleet. It has the conditions that are wanted while nobody else has
-// written theirs: neither the compiler of that fleet, nor the provisioner. The API server has some by default, of the
-// generation 0.
+// Other returns the status of a Gateway of another fleet. It sets our conditions until the compiler of that fleet, or the
+// provisioner, has written theirs. The default conditions of the API server, of generation 0, do not count.
 func Other(there map[string]any, want gatewayv1.GatewayStatus, now time.Time) (map[string]any, error) {
 	for _, c := range maps(there["conditions"]) {
 		if slices.Contains(ofGateway, text(c["type"])) && number(c["observedGeneration"]) > 0 && !strings.HasSuffix(text(c["message"]), unanswered) {
@@ -188,8 +186,8 @@ func listeners(there, want any, now time.Time) []any {
 	return out
 }
 
-// entries are those of a list that several controllers share, each for what the field ref names. Those of
-// others stay where they are: of other controllers, and what other compilers of ours say of something else.
+// entries is a list that several controllers share. Each entry is for the object in its field ref. Entries of other
+// controllers stay where they are, and so do those that our other compilers wrote for other objects.
 func entries(there, want any, ref string, ours []string, controller string, elsewhere func(entry map[string]any) bool, now time.Time) []any {
 	wanted := maps(want)
 	done := make([]bool, len(wanted))
@@ -259,10 +257,9 @@ type Fleet struct {
 	Run func(uid types.UID, generation int64, before bool) bool
 }
 
-// Programmed adds the condition Programmed to those of a Gateway or a ListenerSet, whose status there is,
-// and of its listeners, but for those that have it: they are not served. It is true if every worker runs
-// the generation, so that it is the workers that say so. While nothing is heard of them, what was true of
-// the generation stays.
+// Programmed adds the condition Programmed to the wanted conditions of a Gateway or a ListenerSet and its listeners, given
+// the current status. Those that have it already are not served. It is true if every worker runs the generation. While
+// nothing is known about the workers, a condition that was true for the generation stays.
 func (f Fleet) Programmed(there map[string]any, uid types.UID, generation int64, lists ...*[]metav1.Condition) {
 	var c metav1.Condition
 	switch {
