@@ -103,10 +103,8 @@ func messageOf(err error) string {
 	return text
 }
 
-// The output of a template is interspersed with marks, which say where the
-// bytes that follow came from. A mark is a NUL, a letter, numbers separated by
-// commas, and a semicolon. Marks cannot be forged: no template text and no
-// value holds a NUL.
+// The output of a template contains marks, which give the origin of the bytes after them. A mark is a NUL, a letter,
+// numbers separated by commas, and a semicolon. Nobody can forge marks: no text of a template and no value contains a NUL.
 const (
 	markLine  = 'L' // file, line: a line of a template
 	markEnter = 'E' // depth, set: the objects of an element of a range

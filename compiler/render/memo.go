@@ -191,7 +191,7 @@ func (r *rendering) hostMap(i int) *assembly {
 	file := r.written(i)
 	if file == nil {
 		marked, err := r.try(i, new(r.data.mapPage()))
-		if err != nil { // perhaps for want of a field
+		if err != nil { // perhaps since a field is missing
 			return r.file(i, r.data)
 		}
 		file = r.fileOf(i, marked, nil)

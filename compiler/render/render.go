@@ -1,7 +1,7 @@
-// Package render turns a routing model into the files of a snapshot by means
-// of templates. It is a pure function of the model, the configuration and the
-// templates, and it knows of every line that it writes which line of which
-// template wrote it, and for which objects.
+// Package render turns a routing model into the files of a snapshot, with
+// templates. It is a pure function of the model, the configuration and the
+// templates. For every line that it writes, it records the line of the template,
+// and the objects.
 //
 // # What templates see
 //
@@ -26,38 +26,38 @@
 //	keys MAP, values MAP  in the order of the keys
 //
 // .Objects "example.com/v1/Widget" are the objects of a kind that the configuration
-// names, .Indexed "example.com/v1/Widget" "byHost" HOST those that hold a value
-// where an index looks, both by namespace and name. Of such an object
+// names, .Indexed "example.com/v1/Widget" "byHost" HOST those that an index finds
+// for a value, both sorted by namespace and name. Of such an object
 //
-//	.Content.spec.host      is a field that must be there
-//	.Field "spec.timeout"   is one that need not, and then is nothing
+//	.Content.spec.host      is a field that must exist
+//	.Field "spec.timeout"   is an optional field; it is empty if it does not exist
 //	.Object.Name, .Labels, .Annotations
-//	                        are there without asking, as of Ingresses and Services
+//	                        always exist, as for Ingresses and Services
 //
-// Where a template fails at one of them, that one is left out and reported.
+// If a template fails at one of these objects, the object is left out and reported.
 //
 // # What a value may be
 //
-// Every value that a template interpolates is checked where it enters: text
-// with a line break, a control character or an unprintable one is an error
-// anywhere; in haproxy.cfg so is a space, '#', '$', a backslash or a quotation
-// mark, unless the value went through quote, or a brace that stands alone. So no
-// object can end a word, a condition, a line or a section. The check is put into the parse tree, as html/template does; no
-// template has to remember it.
+// Every value that a template interpolates is checked. Text with a line break, a
+// control character or an unprintable character is always an error. In haproxy.cfg so is
+// a space, '#', '$', a backslash or a quotation mark, unless the value went through
+// quote, and a brace that stands alone. So no object can end a word, a condition, a line
+// or a section. The check is inserted into the parse tree, as html/template does, so that
+// no author of a template has to remember it.
 //
 // # What is left to others
 //
-// Whether HAProxy accepts the result is for package validate to say.
+// Package validate decides whether HAProxy accepts the result.
 //
 // # Decisions
 //
-// A template for each backend is executed with less than others first
-// (render.backendPage): what that does not hold cannot have been read, so that equality
-// of all that it holds, positions included, says that what was written can be used again.
-// Annotations are noted as they are asked for. A template that wants the hosts or other
-// objects fails so, and is executed again with everything; what it writes is not
-// remembered. Maps are remembered in the same way for hosts that are all equal. With or
-// without a memory the same is done, so that the result is the same.
+// A template for each backend is first executed with limited data (render.backendPage).
+// It can have read nothing else. So if all of these data are equal the next time,
+// positions included, its output can be used again. The annotations that it reads are
+// recorded. A template that needs the hosts or other objects fails with these data. Then
+// it is executed again with everything, and its output is not remembered. Maps are
+// remembered in the same way, as long as all hosts are equal. The steps are the same
+// with and without a memory, and so is the result.
 package render
 
 import (
@@ -78,11 +78,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Fallback is the certificate that is served where no other fits.
+// Fallback is the certificate that is served if no other fits.
 const Fallback = "certs/fallback.pem"
 
-// Render executes the templates. It returns either a whole artifact or, all at
-// once, what keeps it from being whole.
+// Render executes the templates. It returns either a whole artifact or all faults that prevent one.
 func (s *Set) Render(in Input) (Artifact, []Fault) {
 	data := newTemplateData(in)
 	in.Memo.within(scope{s.files, in.Config, data.SeveralAuthorities, data.ErrorPages})
@@ -384,7 +383,7 @@ type backendPage struct {
 	asked   []annotation
 }
 
-// Annotation is [TemplateData.Annotation], and takes note of what it was asked.
+// Annotation is [TemplateData.Annotation], and records the names that it is called with.
 func (p *backendPage) Annotation(name string) string {
 	value := p.objects().annotation(p.Backend.Origins, name)
 	p.asked = append(p.asked, annotation{name, value})
@@ -414,7 +413,7 @@ func (r *rendering) backend(i int, page *backendPage) piece {
 	}
 	r.secretsOf = nil
 	marked, err := r.try(i, page)
-	if err != nil { // perhaps for want of a field
+	if err != nil { // perhaps since a field is missing
 		whole := r.data
 		whole.Backend, whole.origins = b, b.Origins
 		return r.assembled(r.execute(i, whole), b.Origins)
