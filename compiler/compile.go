@@ -85,7 +85,7 @@ type Input struct {
 	// SecretsUnseen says that the objects contain no Secrets because this compile must not read any. Other compiles
 	// without Secrets report that they are missing.
 	SecretsUnseen bool
-	// Found is what was found when the objects were read.
+	// Found are the diagnostics of reading the objects.
 	Found []diag.Diagnostic
 	// Ignored counts the objects of kinds that are not read, as text for people.
 	Ignored string

@@ -262,8 +262,8 @@ func (q *reviewQueue) leave(r *reviewOf) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(o *reviewOf) bool { return o == r })
 }
 
-// take takes out up to n reviews, of each namespace in turn, so that none keeps the others
-// waiting however many it has.
+// take removes up to n reviews, from each namespace in turn, so that a namespace with many reviews does not delay the
+// others.
 func (q *reviewQueue) take(n int) []*reviewOf {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -340,7 +340,7 @@ func (q *reviewQueue) deliver(r *reviewOf, v admission.Verdict, err error) {
 	}
 }
 
-// stuck takes note that a review ran out of time, and reports whether all have for so long.
+// stuck records that a review ran out of time, and reports whether all reviews did for so long.
 func (q *reviewQueue) stuck(r *reviewOf, after time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -400,7 +400,7 @@ func ofObject(object diag.Object, found []diag.Diagnostic, known map[diag.Diagno
 	return forAsker(object, v)
 }
 
-// errorsOf returns the errors among what was found.
+// errorsOf returns the errors among diagnostics.
 func errorsOf(found []diag.Diagnostic) map[diag.Diagnostic]bool {
 	out := map[diag.Diagnostic]bool{}
 	for _, d := range found {

@@ -116,7 +116,7 @@ func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
 	return ready
 }
 
-// ask asks for what those name who wait.
+// ask asks for the objects that waiting reviews name.
 func (j *Judge) ask(newest compiled) {
 	if shared, ok := newest.source.Objects.(*sharedObjects); ok {
 		shared.ask(both(j.queue.asked(), routing.Asked{ConfigMaps: j.gateways.asked()}))

@@ -46,7 +46,7 @@ func (q *gatewayQueue) add(r *gatewayReview) (first bool) {
 	return first
 }
 
-// take takes up to n reviews out whose clients still wait. Without any nobody takes them from then on.
+// take removes up to n reviews whose clients still wait. If there are none, it marks the queue as not being judged.
 func (q *gatewayQueue) take(n int) []*gatewayReview {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -84,8 +84,8 @@ func (w *world) input(objects inputs.Inputs) Input {
 	}
 }
 
-// with returns the objects with an Ingress in the place of the one of its name. It reports
-// false for one of a namespace that nothing is read from.
+// with returns the objects with an Ingress in place of the one with its name. It reports false if the namespace of the
+// Ingress is not read.
 func (w *world) with(ing inputs.Object[networkingv1.Ingress]) (inputs.Inputs, bool) {
 	read := inputs.NewSelector(w.source.Config, w.objects.Namespaces).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ing}})
 	return replaced(w.objects, ing, read.Ingresses), len(read.Ingresses) > 0
@@ -290,8 +290,8 @@ func (w *world) scoped(ing inputs.Object[networkingv1.Ingress]) (inputs.Inputs, 
 	return out, true
 }
 
-// refersFreely reports whether an Ingress has an option that may refer to what is of other
-// namespaces, or whose use of others is counted there.
+// refersFreely reports whether an Ingress has an option that may refer to objects of other namespaces, or whose use by
+// others is counted there.
 func refersFreely(ing inputs.Object[networkingv1.Ingress]) bool {
 	for _, name := range []string{options.PathType, "auth-url", "snippet"} {
 		if _, has := ing.Value.Annotations[options.Prefix+name]; has {

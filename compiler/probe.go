@@ -257,8 +257,7 @@ func withProbeAgents(cfg config.Config) config.Config {
 	return cfg
 }
 
-// probeConfig is the configuration for translating the probe. What is up to the
-// administrator is allowed.
+// probeConfig is the configuration for translating the probe. It allows everything that an administrator may forbid.
 func probeConfig(cfg config.Config, tcp []config.TCPService) ingress.Config {
 	out := ingress.Config{
 		IngressClass: ingress.DefaultIngressClass, TrustsForwarded: true, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),

@@ -14,8 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// ErrNotOurs is returned for a directory that holds something else than a
-// rendered snapshot, and so is not to be replaced.
+// ErrNotOurs means that a directory must not be replaced, since it holds something else than a rendered snapshot.
 var ErrNotOurs = errors.New("holds files that are not a rendered snapshot")
 
 // WriteTree writes the files of a draft to dir, with the manifest of revision 1, and replaces everything that was rendered

@@ -36,7 +36,7 @@ type Config struct {
 	MostListBytes int
 	Counted       []routing.NetworkList
 	// Countries are the ConfigMaps of the list of countries, each as namespace/name, and
-	// CountryHeader says that endpoints are told the country. CountryMemo remembers the list, or is nil.
+	// CountryHeader says that endpoints get the country in a header. CountryMemo remembers the list, or is nil.
 	Countries     []string
 	CountryHeader bool
 	CountryMemo   *CountryMemo

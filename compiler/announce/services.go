@@ -55,8 +55,8 @@ const (
 	sliceManager = "compiler.hapsnap.dev"
 )
 
-// gatewayServices makes the Services of Gateways. It looks at a Service when what is wanted has changed, or
-// what the compiler sees of it, and writes what differs from what is there.
+// gatewayServices makes the Services of Gateways. It checks a Service when the wanted one has changed, or the existing one as
+// far as the compiler sees it, and writes what differs.
 type gatewayServices struct {
 	services corev1client.ServicesGetter
 	slices   discoveryv1client.EndpointSlicesGetter
@@ -111,7 +111,7 @@ func newGatewayServices(o Options, changed func()) *gatewayServices {
 	return s
 }
 
-// take takes what is wanted, now that a snapshot with these Gateways is published.
+// take takes the wanted Services, now that a snapshot with these Gateways is published.
 func (s *gatewayServices) take(in inputs.Inputs, c config.Config, said gateway.Verdicts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,8 +109,7 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 	return inputs.Gathered{Objects: selector.Objects(in)}, nil
 }
 
-// Complete takes note of the names that a compile met, and reports whether these
-// objects were all known.
+// Complete records the names that a compile looked for, and reports whether all of these objects were known.
 func (c *Cluster) Complete(named routing.Asked) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,8 +266,7 @@ func newConfigMap(c Connection, name types.NamespacedName) configMap {
 // Run follows the ConfigMap until ctx is done.
 func (m configMap) Run(ctx context.Context, log *slog.Logger) { m.watches.Run(ctx, log) }
 
-// state returns the ConfigMap, nil if there is none or none is known, whether that is certain, and what
-// is in the way.
+// state returns the ConfigMap, or nil if none exists or is known; whether that is certain; and the error that prevents it.
 func (m configMap) state() (object *corev1.ConfigMap, synced bool, trouble error) {
 	m.watches.Read(func(list []kubewatch.QueryState) {
 		for _, state := range list { // the one, or none once Run has ended
@@ -354,7 +352,7 @@ func (c *Cluster) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Trouble is a query of which nothing new is heard. What was known is held.
+// Trouble is a query that gets no news. Its objects are kept as they were.
 type Trouble struct {
 	Query kubewatch.Query
 	Err   error

@@ -106,8 +106,8 @@ func (c converter) object(o any) (any, error) {
 	return value, nil
 }
 
-// firstUnknown returns a field of the spec that a later version of the API has, or "". What is not known is not
-// served as if it were not there.
+// firstUnknown returns a field of the spec that only a later version of the API has, or "". An object with such a field is
+// not served as if the field were missing.
 func firstUnknown(unknown []error) string {
 	for _, err := range unknown {
 		if field, is := strings.CutPrefix(err.Error(), "unknown field \"spec."); is {

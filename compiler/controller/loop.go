@@ -352,7 +352,7 @@ const (
 	moments = 5 * moment
 )
 
-// change takes note of a change.
+// change records a change.
 func (d *debounce) change(now time.Time) {
 	if d.first.IsZero() {
 		d.first = now
@@ -388,5 +388,5 @@ func (d *debounce) begin() (first time.Time) {
 	return first
 }
 
-// end takes note of the end of a compile.
+// end records the end of a compile.
 func (d *debounce) end(now time.Time) { d.done = now }

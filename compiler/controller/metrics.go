@@ -109,7 +109,7 @@ func (m *metrics) spent(took map[string]time.Duration) {
 	}
 }
 
-// pieces takes note of how much was rendered since the start.
+// pieces records how much was rendered since the start.
 func (m *metrics) pieces(written, used int) {
 	m.rendered.WithLabelValues("template").Add(float64(written - m.written))
 	m.rendered.WithLabelValues("memory").Add(float64(used - m.used))
@@ -149,8 +149,7 @@ func (m *metrics) read(r compiler.Result) {
 	}
 }
 
-// published takes note of a try to publish. A draft that was kept for long is no
-// success if what came after it could not be compiled.
+// published records an attempt to publish. A draft that waited is no success if a later compile failed.
 func (m *metrics) published(published bool, err error, now time.Time) {
 	m.publishes.WithLabelValues(publishOf(published, err)).Inc()
 	if err == nil {

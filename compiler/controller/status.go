@@ -210,8 +210,8 @@ func (s *Status) configured(found []diag.Diagnostic, err error, now time.Time) {
 	s.config = r
 }
 
-// Webhook takes note of why the certificate of the webhook cannot be made, renewed or used, nil if it
-// can. Nothing that is published waits for it.
+// Webhook records why the certificate of the webhook cannot be made, renewed or used; nil if it can. Publishing does not
+// wait for it.
 func (s *Status) Webhook(err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *Status) Webhook(err error, now time.Time) {
 	}
 }
 
-// rival takes note of another compiler that publishes to the same store, nil if there is none.
+// rival records another compiler that publishes to the same store; nil if there is none.
 func (s *Status) rival(r *RivalReport, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,8 +255,7 @@ func (s *Status) leads(leading bool) {
 	s.judge(time.Now())
 }
 
-// published takes note of a try to publish, after which head is the newest as far
-// as that is known.
+// published records an attempt to publish. Head is the newest snapshot after it, as far as that is known.
 func (s *Status) published(head snapshots.Snapshot, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -183,8 +183,7 @@ func (s *source) refer(route attach.Route, ref gatewayv1.BackendRef) reference {
 	return out
 }
 
-// take returns the name of the backend that does some work for what a reference leads to. Backends that
-// do the same are one.
+// take returns the name of the backend with some options for the target of a reference. Equal backends are one.
 func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *wants, origin routing.Origin) string {
 	made := routing.Backend{Targets: []routing.Target{ref.target}, Filters: filters}
 	shows, grpc := r.serve(&made, ref, w, true), r.isGRPC()
@@ -274,8 +273,7 @@ func (w *wants) close(r reference) {
 	w.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
 }
 
-// without leaves out what annotations of a Service say of TLS to its servers if a policy does, and takes note
-// of it.
+// without removes the annotations of a Service for TLS to its servers if a policy applies, and records that.
 func (w *wants) without(offered options.Values, by *serversTLS, r reference) options.Values {
 	if by == nil {
 		return offered

@@ -269,7 +269,7 @@ func (c *claims) lost() string {
 	return "requests for it are not served"
 }
 
-// resolve takes note of a reference that leads to nothing, and reports it once.
+// resolve records a reference that leads to nothing, and reports it once.
 func (c *claims) resolve(p *problem) {
 	if c.resolved.Fine() {
 		c.resolved = attach.Verdict{Reason: p.reason, Message: p.message}

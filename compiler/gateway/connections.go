@@ -69,8 +69,8 @@ func (r *reader) readConnections() {
 	}
 }
 
-// connect returns the backend or split of a route of connections for a listener. It is made anew each time: it is
-// up to the listener too, and there are few of these.
+// connect returns the backend or split of a route of connections for a listener. It is made anew each time, since it also
+// depends on the listener, and there are few of them.
 func (t *routes) connect(r *read, l *attach.Listener) string {
 	var w wants
 	defer func() { t.backends.merge(w) }()

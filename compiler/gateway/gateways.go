@@ -149,7 +149,7 @@ func unknownField(field string) string {
 	return "the field " + field + " is not known to this version"
 }
 
-// refuse leaves out a Gateway that asks for what is not supported.
+// refuse leaves out a Gateway that asks for something unsupported.
 func (t *gateways) refuse(g *attach.Gateway) {
 	var why attach.Verdict
 	spec := g.Value.Spec
@@ -360,8 +360,8 @@ const gatewayServiceMark = "gateway.hapsnap.dev/controller"
 type Service struct {
 	Name                string
 	Labels, Annotations map[string]string
-	// Ports are those of the listeners that are served. With none there is nothing to make, and what is
-	// there stays: a mistake in a listener takes the address of a load balancer from nobody.
+	// Ports are those of the listeners that are served. If there are none, no Service is made, and an existing one stays: a
+	// mistake in a listener must not release the address of a load balancer.
 	Ports []int
 	// Addresses are those of the Gateway, where HAProxy listens on these ports.
 	Addresses []string

@@ -112,7 +112,7 @@ func (w *wants) addClosed(origin routing.Origin) string {
 	return w.add(routing.Backend{Name: closedBackend}, origin)
 }
 
-// closeRefused closes the matches of a route that is left out for what it says, and that protects something.
+// closeRefused closes the matches of a route that is left out and protects something.
 func (t *routes) closeRefused(r *read) {
 	var w wants
 	r.matches = slices.Clone(r.matches)
@@ -122,8 +122,8 @@ func (t *routes) closeRefused(r *read) {
 	t.backends.merge(w)
 }
 
-// barred is a host that is closed for the routes of a namespace: one of them protects something there, and has
-// not even closed matches. Only routes of its namespace lead to what it protects, as a rule.
+// barred is a host that is closed for the routes of a namespace: one of them protects something there, and even its closed
+// matches are dropped. Usually only routes of its namespace lead to what it protects.
 type barred struct {
 	namespace string
 	hosts     []string

@@ -147,7 +147,7 @@ func (p *policies) judge(b *backendTLS) {
 	}
 }
 
-// note takes note of the Gateway of a route to a port of a Service.
+// note records the Gateway of a route to a port of a Service.
 func (p *policies) note(g *attach.Gateway, u use) {
 	for _, by := range p.by[u.service] {
 		missing := ""

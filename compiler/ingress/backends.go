@@ -272,8 +272,7 @@ func (t *canaries) sharedMatch(host string, p path) (routing.PathMatch, bool) {
 	return match, p.isSpecific() && t.hosts.claimOf(host, match).backend != ""
 }
 
-// canaryTarget returns what a canary sends the requests of a route to, unless
-// something stands in the way.
+// canaryTarget returns the target of a canary for the requests of a route, unless an error prevents it.
 func (t *canaries) canaryTarget(c canary, main claim, d demand) (resolved, bool) {
 	at, r := d.origin.Position, d.resolved
 	if d.problem != nil {

@@ -194,10 +194,9 @@ type clientClaim struct {
 	origin    routing.Origin
 }
 
-// askClients has the clients of an Ingress's hosts asked for certificates. They
-// are asked when they connect, before there is a request, so that one authority
-// holds for all of a host. It reports whether the authority cannot be had: then the routes are
-// closed.
+// askClients makes HAProxy ask the clients of an Ingress's hosts for certificates. It asks when they connect, before there is
+// a request, so that a host has one authority for all paths. It reports whether the authority is missing or wrong: then
+// the routes are closed.
 func (t *serverNames) askClients(c *claims, aliases []string) (refused bool) {
 	asked := c.clients
 	if asked.Authority == "" || c.values.Closed {

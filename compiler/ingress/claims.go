@@ -59,7 +59,7 @@ type wishes struct {
 	passthrough bool
 	// closed says that an annotation of another controller protects something.
 	closed bool
-	// clients is what is asked of TLS clients.
+	// clients says which certificates TLS clients must show.
 	clients options.Clients
 	// sorry is the Service for routes whose own has no usable endpoint.
 	sorry       policy.ServiceRef

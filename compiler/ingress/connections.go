@@ -25,7 +25,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// claimant is who asks for a port: an entry of the configuration or a Service.
+// claimant is what asks for a port: an entry of the configuration or a Service.
 type claimant struct {
 	name   string // in what others are told
 	origin routing.Origin
@@ -348,7 +348,7 @@ func (t *connections) connectionCertificate(w wish) string {
 	return c.File
 }
 
-// passthroughOption is named in what is said of connections that are passed on.
+// passthroughOption names the option in findings about connections that are passed through.
 const passthroughOption = "annotation " + options.Prefix + "ssl-passthrough "
 
 // hostClaim is the first object with a host. It decides about the TLS connections for the host: with a backend, they are

@@ -194,16 +194,16 @@ func answerHeaders(filters []policy.Filter) map[string]bool {
 	return names
 }
 
-// reserveHeaders has requests lose, on all routes to a Service, the headers by which a service
-// that is asked for authentication on some of them tells of the user. Endpoints do not see by
-// which route a request came, and would believe what a client wrote.
+// reserveHeaders removes headers from requests on all routes to a Service: those in which an authentication service, used by
+// some of these routes, names the user. Endpoints do not see by which route a request came, and would trust a header that
+// a client wrote.
 func reserveHeaders(backends map[string]*routing.Backend, allow []string) {
 	all := slices.Collect(maps.Values(backends))
 	reserve(all, all, allow)
 }
 
-// ReserveHeaders does the same for backends that others than Ingresses bring, and that lead to Services of
-// which backends of Ingresses say who asks.
+// ReserveHeaders does the same for given backends, with the headers that any of the other backends for the same Services
+// sets. It is for backends of Gateways and Ingresses that lead to the same Service.
 func ReserveHeaders(backends, ofIngresses []routing.Backend, allow []string) {
 	var to, from []*routing.Backend
 	for i := range backends {

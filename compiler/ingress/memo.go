@@ -77,7 +77,7 @@ type remembered struct {
 	asked     []asking
 }
 
-// asking is a Service that was asked for, and what was there: nil for none.
+// asking is the name of a Service that was asked for, and the Service; nil if there was none.
 type asking struct {
 	name  types.NamespacedName
 	found *corev1.Service

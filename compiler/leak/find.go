@@ -215,15 +215,14 @@ func (x *Index) Redact(message, namespace string) string {
 type Public struct {
 	// Secrets are those whose values the administrator declared public.
 	Secrets []snapshots.SecretName
-	// Knows returns what is known of a value. It is called only for values that were found; nil knows
-	// nothing.
+	// Knows returns what is known about a value. It is called only for values that were found; nil knows nothing.
 	Knows func(value []byte) Knowledge
 }
 
-// Knowledge is what is known of a value without the Secret that holds it.
+// Knowledge is what is known about a value without the Secret that holds it.
 type Knowledge int
 
-// What is known of a value.
+// What may be known about a value.
 const (
 	// Unknown values are secret.
 	Unknown Knowledge = iota

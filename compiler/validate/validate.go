@@ -197,8 +197,7 @@ func (m *verdictMemo) add(key textKey, lost []int) {
 	m.young[key] = lost
 }
 
-// maxPrivateWarnings bounds the warnings about values that may stay. The number of Secrets is up to
-// those who write them.
+// maxPrivateWarnings bounds the warnings about values that may stay. Tenants decide how many Secrets there are.
 const maxPrivateWarnings = 20
 
 // checkPrivate looks for private keys and for values of Secrets in all files, in whatever form. A

@@ -37,7 +37,7 @@ var (
 // mostAncestors is how many ancestors the status of a policy may have, of all controllers.
 const mostAncestors = 16
 
-// Class returns the status of a GatewayClass: what is there, changed into what is wanted.
+// Class returns the status of a GatewayClass: the current one with our conditions.
 func Class(there map[string]any, want gatewayv1.GatewayClassStatus, now time.Time) (map[string]any, error) {
 	return merged(there, want, func(out, wanted map[string]any) {
 		out["conditions"] = conditions(out["conditions"], wanted["conditions"], ofClass, now)
@@ -108,7 +108,7 @@ func Policy(there map[string]any, controller string, want []gatewayv1.PolicyAnce
 // Same reports whether two statuses say the same.
 func Same(a, b map[string]any) bool { return reflect.DeepEqual(a, b) }
 
-// merged copies what is there and changes it, with what is wanted in the same form.
+// merged returns a copy of the current status with our changes, in the same form.
 func merged[T any](there map[string]any, want T, change func(out, wanted map[string]any)) (map[string]any, error) {
 	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&want)
 	if err != nil {
@@ -156,7 +156,7 @@ func conditions(there, want any, ours []string, now time.Time) []any {
 	return out
 }
 
-// condition returns what is wanted of one, with the time of its last transition.
+// condition returns the wanted condition, with the time of its last transition.
 func condition(there, want map[string]any, now time.Time) map[string]any {
 	if number(there["observedGeneration"]) > number(want["observedGeneration"]) {
 		return there
@@ -246,7 +246,7 @@ func number(value any) int64 {
 	return n
 }
 
-// Fleet is what is known of the workers of HAProxy.
+// Fleet is what is known about the workers of HAProxy.
 type Fleet struct {
 	// Silent says why nothing is known of what they run; empty if it is known.
 	Silent string
