@@ -7,28 +7,29 @@
 // refuses, is left out and reported; everything else is published. If the
 // templates or the configuration are at fault, nothing is.
 //
-// The steps are in packages of their own: inputs, routing, render and
-// validate. Keeping snapshots is the business of the stores, rolling them out
-// that of the pusher, which this package knows nothing of.
+// The steps are in packages of their own: inputs, ingress and gateway (both make a
+// model of package routing), render, and validate. The stores keep snapshots, and the
+// pusher rolls them out; this package knows neither.
 //
 // # Decisions
 //
-// There is no last good version of an object. The output would depend on what was there
-// before, and not be the same after a restart, or in CI. What protects users of a bad
-// object is that it is refused before it is written, by the admission webhook or in CI,
-// and that its routes are closed where it protects something; what protects all others is
-// that it alone is left out, and the guard against mass losses.
+// A bad object is never replaced by its last good version. Otherwise the output would depend on
+// earlier compiles, and would differ after a restart, or in CI. The users of a bad object
+// are protected in two ways: the admission webhook or CI refuses the object before it is
+// written, and if it protects something, its routes are closed. All others are protected
+// because the object alone is left out, and by the guard against mass losses.
 //
 // The rounds of leaving out are bounded for each namespace (compiler/drop.go). HAProxy
-// stops at the first error in a rule of requests, so that each faulty object takes a
-// check of everything. After eight rounds the rest of the namespace is looked through by
-// halves, in 32 checks; what these do not clear is left out. The tenant pays, not
-// everybody.
+// stops at the first error in an http-request rule, so each faulty object takes a check of
+// everything. After eight rounds a bisection of at most 32 checks looks for the sound
+// objects in the rest of the namespace. Objects that it does not clear are left out: the
+// tenant pays, not everybody.
 package compiler
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -52,18 +53,18 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/objectname"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// The reasons why there is nothing to publish though all could be read. The
-// diagnostics of the Result say more.
+// The reasons why there is nothing to publish although everything could be read. The diagnostics of the Result say more.
 var (
 	// ErrTemplates means that the templates or the configuration have errors that no set of
 	// objects avoids.
 	ErrTemplates = errors.New("the templates or the configuration are at fault")
-	// ErrNothing means that there is not one object, which is more likely a
-	// wrong path or a volume that is not mounted than a wish to serve nothing.
+	// ErrNothing means that there is not one object. A wrong path, or a volume that is not mounted, is a more likely
+	// reason than a wish to serve nothing.
 	ErrNothing = errors.New("there is not one Kubernetes object to compile")
 	// ErrGaveUp means that leaving out objects did not lead to anything that
 	// HAProxy accepts.
@@ -75,30 +76,18 @@ type Input struct {
 	Objects   inputs.Inputs
 	Config    config.Config
 	Templates *render.Set
-	// Memo is what earlier compiles rendered; nil renders everything. The result
-	// is the same.
-	Memo *render.Memo
-	// Read is what is remembered of Secrets, so that they are not read again; nil
-	// remembers nothing.
-	Read *leak.Memo
-	// Claims is what earlier compiles read of Ingresses, or nil.
-	Claims *ingress.Memo
-	// Routes is what earlier compiles read of routes of Gateways, or nil.
-	Routes *gateway.Memo
-	// Seals is what earlier compiles sealed, or nil.
-	Seals *sealMemo
-	// Countries is the list of countries that an earlier compile read, or nil.
-	Countries *access.CountryMemo
-	// CountryFiles are the files of that list.
-	CountryFiles []access.CountryFile
-	// SecretsUnseen says that there are no Secrets among the objects because none is to be
-	// looked at, and not because there are none.
-	SecretsUnseen bool
+	// Memories hold what earlier compiles made.
+	Memories
 	// Crashes are the objects that earlier compiles panicked for, or nil.
 	Crashes *crashes
-	// Found is what was found when the objects were read.
+	// CountryFiles are the files of the list of countries.
+	CountryFiles []access.CountryFile
+	// SecretsUnseen says that the objects contain no Secrets because this compile must not read any. Other compiles
+	// without Secrets report that they are missing.
+	SecretsUnseen bool
+	// Found are the diagnostics of reading the objects.
 	Found []diag.Diagnostic
-	// Ignored counts the objects of kinds that are not read, for people.
+	// Ignored counts the objects of kinds that are not read, as text for people.
 	Ignored string
 	// Now is the time of the draft. It decides nothing about the content.
 	Now time.Time
@@ -106,11 +95,30 @@ type Input struct {
 	CompilerVersion, HAProxyVersion string
 	// Trigger says what the compile was made for, in a few words.
 	Trigger string
-	// Stages gets notice of what the compile is doing; nil is allowed.
+	// Stages is called at the beginning of each stage; nil is allowed.
 	Stages Stages
-	// Unpublished says that the draft is not to be published, so that HAProxy need not look at all backends. See
+	// Unpublished says that the draft will not be published, so that HAProxy need not check all backends. See
 	// [validate.Input].
 	Unpublished bool
+}
+
+// Memories hold what earlier compiles made, so that a compile only makes what differs. The result is the same with any
+// of them and without. A nil one remembers nothing.
+type Memories struct {
+	Rendered  *render.Memo        // pieces of files
+	Secrets   *leak.Memo          // what must not be published of Secrets
+	Claims    *ingress.Memo       // what Ingresses ask for
+	Routes    *gateway.Memo       // what routes of Gateways ask for
+	Seals     *sealMemo           // encrypted certificates
+	Countries *access.CountryMemo // the list of countries
+}
+
+// NewMemories returns memories that are empty.
+func NewMemories() Memories {
+	return Memories{
+		Rendered: render.NewMemo(), Secrets: &leak.Memo{}, Claims: ingress.NewMemo(), Routes: gateway.NewMemo(),
+		Seals: newSealMemo(), Countries: &access.CountryMemo{},
+	}
 }
 
 // Result is what came of a compile. Draft has no Subject yet: see [Subject].
@@ -120,12 +128,11 @@ type Result struct {
 	Diagnostics []diag.Diagnostic // sorted
 	Ignored     string            // as in the Input
 	Ingresses   ingress.Census    // of which classes they are
-	// Named are the Secrets and ConfigMaps whose names the compile met, whether
-	// they were among the objects or not.
+	// Named are the Secrets and ConfigMaps that the compile looked for, whether they were among the objects or not.
 	Named routing.Asked
-	// Verdicts are what the status of objects of the Gateway API is to say.
+	// Verdicts say what the status of objects of the Gateway API should be.
 	Verdicts gateway.Verdicts
-	// Panicked is set where the compile panicked, and memories may have been left in any state.
+	// Panicked says that the compile panicked: the memories may be in any state, and must not be used again.
 	Panicked bool
 }
 
@@ -134,16 +141,38 @@ type checker interface {
 	Check(ctx context.Context, in validate.Input) (validate.Verdict, error)
 }
 
-// Compile makes a draft of the inputs. It leaves out, and reports as errors,
-// the objects that cannot be published. The error is [ErrTemplates] or
-// [ErrGaveUp], or that of a check that could not be made. An object that makes it panic is left out.
+// Compile makes a draft of the inputs. It leaves out, and reports as errors, the objects that cannot be published,
+// and those that make it panic (crash.go). The error is [ErrTemplates] or [ErrGaveUp], or that of a check that
+// could not be made.
 func Compile(ctx context.Context, in Input, check checker) (Result, error) {
-	return compileSafely(ctx, in, check)
+	in = in.Crashes.leaveOut(in)
+	panicked := false
+	for n := 0; ; n++ {
+		r, err := caught(ctx, in, check)
+		p, ok := errors.AsType[process.PanicError](err)
+		if !ok || n == mostCrashes || ctx.Err() != nil {
+			r.Panicked = panicked || ok
+			return r, err
+		}
+		panicked = true
+		in.Memories = Memories{} // the panic may have left them in any state
+		o, found := crashing(ctx, in, check)
+		if !found {
+			return Result{Panicked: true}, err
+		}
+		said := diag.Diagnostic{
+			Severity: diag.Error, Object: o.ref, Position: o.at,
+			Message: fmt.Sprintf("is left out, since the compiler panics for it: %v", p.Value),
+			Hint:    "report it, with the object, as a mistake of hapsnap, in " + p.Place,
+		}
+		in.Crashes.add(o, said)
+		in = in.withoutCrashed(o, said)
+	}
 }
 
-// compile is Compile, and may panic.
-func compile(ctx context.Context, in Input, check checker) (Result, error) {
-	in.Memo.Begin()
+// compileOnce compiles an input. It may panic.
+func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
+	in.Rendered.Begin()
 	private := privateOf(in)
 	in.Seals.begin()
 	selector := inputs.NewSelector(in.Config, in.Objects.Namespaces)
@@ -160,12 +189,15 @@ func compile(ctx context.Context, in Input, check checker) (Result, error) {
 	c := compilation{
 		in: in, check: check, keys: keys, private: private,
 		secrets: map[types.NamespacedName]bool{}, configMaps: map[types.NamespacedName]bool{}, rounds: map[string]int{},
-		yielded: yielded{hosts: map[string]bool{}, routes: map[diag.Object]bool{}},
+		givenUp: givenUp{hosts: map[string]bool{}, routes: map[diag.Object]bool{}},
 	}
 	good, err := c.settle(ctx)
 	census := ingress.CensusOf(in.Objects, in.routing(nil))
 	good.found = append(good.found, census.Warning(in.routing(nil))...)
-	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good.artifact), Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported))}
+	r := Result{
+		Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good.artifact),
+		Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported)),
+	}
 	if err != nil {
 		return r, err
 	}
@@ -184,68 +216,71 @@ type compilation struct {
 	check    checker
 	keys     map[snapshots.SecretName]validate.KeyType
 	private  *leak.Index
-	out      []diag.Object     // that were left out
+	out      []diag.Object     // the objects that are left out
 	reported []diag.Diagnostic // why
 	probed   map[place]bool    // nil until it is needed
-	rounds   map[string]int    // that the objects of a namespace caused
-	yielded  yielded           // by those that were left out
+	rounds   map[string]int    // how many the objects of a namespace caused
+	givenUp  givenUp           // what the objects that are left out do not even keep
 
-	secrets, configMaps map[types.NamespacedName]bool // that were asked for
+	secrets, configMaps map[types.NamespacedName]bool // that translations looked for
 }
 
-// attempt is what comes of a set of objects.
+// attempt is the result of one set of objects.
 type attempt struct {
 	artifact render.Artifact
 	found    []diag.Diagnostic
 	faults   []render.Fault
-	denied   []diag.Object // Ingresses that are left out, and whose routes are closed
+	closed   []diag.Object // that are left out, and whose routes answer 503
 	verdicts gateway.Verdicts
 }
 
-// yielded is what is not even held of Ingresses that are left out, since that would be at fault,
-// too. What an Ingress protects stays closed all the same: see ingress.Config.Dropped.
-type yielded struct {
-	hosts  map[string]bool      // of namespaces: see [compilation.letGo]
-	routes map[diag.Object]bool // closed ones, of Ingresses that protect something: see [compilation.drop]
+// Four words say what happens to an object at fault, from the least to the most:
+//
+//   - It is left out: nothing of it is served. The hosts of an Ingress stay held, so that no rule of another namespace
+//     without a host answers for them.
+//   - Its routes are closed if it protects something: they answer 503.
+//   - Its hosts are released if those, too, are at fault: they are no longer held ([compilation.releaseHosts]).
+//   - Its closed routes are dropped if those, too, are at fault ([compilation.drop]). The translation closes other
+//     routes of its namespace instead: see ingress.Config.Dropped.
+
+// givenUp is what objects that are left out do not keep.
+type givenUp struct {
+	hosts  map[string]bool      // the namespaces whose hosts are released
+	routes map[diag.Object]bool // the objects whose closed routes are dropped
 }
 
-// try compiles without the given objects, of which nothing is left, neither closed routes nor
-// held hosts: whether it passes is up to the others alone.
+// try compiles without the given objects. Their hosts are released and their closed routes dropped, so that the result
+// depends on the other objects alone.
 func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, error) {
-	all := yielded{hosts: map[string]bool{}, routes: map[diag.Object]bool{}}
+	all := givenUp{hosts: map[string]bool{}, routes: map[diag.Object]bool{}}
 	for _, object := range without {
 		all.hosts[object.Namespace], all.routes[object] = true, true
 	}
 	return c.tryHolding(ctx, without, all)
 }
 
-// tryHolding is try, but that Ingresses that are left out keep their routes, closed, where they
-// protect something, and that the hosts of the others stay known, so that no rule of somebody
-// else without a host answers for them; but for what is yielded.
-func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y yielded) (attempt, error) {
+// tryHolding compiles without the given objects. Those that protect something keep closed routes, and the hosts of
+// Ingresses stay held, except for what is given up. It translates Ingresses and Gateways, and joins both models.
+func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, except givenUp) (attempt, error) {
 	objects := c.in.Objects.Without(without...)
 	routed, refused := objects, make(map[diag.Object]bool, len(without))
 	for _, object := range without {
 		refused[object] = true
 	}
-	if len(without) > 0 { // refused objects keep their places, and the translation leaves them out
+	if len(without) > 0 { // the translation needs refused Ingresses, and leaves them out itself
 		routed.Ingresses, routed.Broken = c.in.Objects.Ingresses, c.in.Objects.Broken
 	}
 	_, end := c.in.Stages.Begin(ctx, StageTranslate)
 	rules := c.in.routing(refused)
-	rules.Released, rules.Dropped = y.hosts, y.routes
+	rules.Released, rules.Dropped = except.hosts, except.routes
 	model, found := c.in.Claims.Translate(routed, rules)
 	end(nil)
-	for _, name := range model.Asked.Secrets {
-		c.secrets[name] = true
-	}
-	for _, name := range model.Asked.ConfigMaps {
-		c.configMaps[name] = true
-	}
-	amongRoutes, closed := c.withProtected(objects, refused, y.routes)
+	c.note(model.Asked)
+	amongRoutes, closedRoutes := c.withProtected(objects, refused, except.routes)
 	routes := c.in.gateways(model)
-	routes.Refused, routes.Dropped = refused, y.routes
-	part, more, verdicts := c.in.Routes.Translate(amongRoutes, routes)
+	routes.Refused, routes.Dropped = refused, except.routes
+	part, foundInGateways, verdicts := c.in.Routes.Translate(amongRoutes, routes)
+	c.note(part.Asked)
 	ofRoutes := slices.Clone(part.Backends)
 	ingress.ReserveHeaders(part.Backends, slices.Concat(model.Backends, ofRoutes), c.in.Config.Forwarded.AllowHeaders)
 	ingress.ReserveHeaders(model.Backends, ofRoutes, c.in.Config.Forwarded.AllowHeaders)
@@ -253,21 +288,29 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	if !ok {
 		return attempt{}, errors.New("what Gateways and Ingresses bring has the same names, which is a mistake of the compiler")
 	}
-	found = slices.Concat(found, more)
-	for _, name := range part.Asked.Secrets {
-		c.secrets[name] = true
-	}
-	for _, name := range part.Asked.ConfigMaps {
-		c.configMaps[name] = true
-	}
-	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: func() []render.Object { return describe(objects) }, Memo: c.in.Memo})
-	a.found, a.denied = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), slices.Concat(model.Denied, closed)
+	a, err := c.publishable(ctx, render.Input{
+		Model: model, Config: c.in.Config, Memo: c.in.Rendered,
+		Objects: func() []render.Object { return describe(objects) },
+	})
+	a.found = slices.Concat(found, foundInGateways, a.found, checkPathTemplates(model, a.artifact))
+	a.closed = slices.Concat(model.Closed, closedRoutes)
 	a.verdicts = verdicts
 	return a, err
 }
 
-// withProtected returns objects with the routes of Gateways that are refused and have options which protect something,
-// and names these. The translation closes them, or what else would serve their requests.
+// note records the objects that a translation looked for.
+func (c *compilation) note(asked routing.Asked) {
+	for _, name := range asked.Secrets {
+		c.secrets[name] = true
+	}
+	for _, name := range asked.ConfigMaps {
+		c.configMaps[name] = true
+	}
+}
+
+// withProtected returns objects, with those refused routes of Gateways whose options protect something. The translation
+// closes these routes; it returns them too. For dropped ones it closes other routes of the namespace that would get their
+// requests.
 func (c *compilation) withProtected(objects inputs.Inputs, refused, dropped map[diag.Object]bool) (inputs.Inputs, []diag.Object) {
 	if len(refused) == 0 {
 		return objects, nil
@@ -286,11 +329,11 @@ func (c *compilation) withProtected(objects inputs.Inputs, refused, dropped map[
 	return objects, closed
 }
 
-// mostAuthorityBytes is how much the certificate authorities of a namespace may have. They are files of each
-// snapshot, hardly compress, and a store keeps a hundred snapshots: five authorities have about 10 KiB.
+// mostAuthorityBytes is how many bytes the certificate authorities of a namespace may have. Each snapshot contains them,
+// they hardly compress, and a store keeps a hundred snapshots. Five authorities have about 10 KiB.
 const mostAuthorityBytes = 512 << 10
 
-// gateways is what the configuration and what Ingresses have leave to Gateways.
+// gateways returns the configuration of the translation of Gateways. Ports and lists that Ingresses use count against it.
 func (in Input) gateways(model routing.Model) gateway.Config {
 	ports := in.Config.Ports()
 	for _, l := range model.Listeners {
@@ -301,13 +344,34 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 	c := in.Config.GatewayAPI
 	services := gateway.Services{Enabled: c.Services.Enabled, Labels: c.Services.Labels, Annotations: c.Services.Annotations}
 	who := access.Config{
-		SharedLists: in.Config.Shared.NetworkLists, MostListBytes: in.Config.Limits.NamespaceListBytes, Counted: model.NetworkLists, Countries: in.Config.Countries.ConfigMaps,
-		CountryMemo: in.Countries, CountryFiles: in.CountryFiles, SecretsUnseen: in.SecretsUnseen, Inspection: in.inspection(),
+		SharedLists:   in.Config.Shared.NetworkLists,
+		MostListBytes: in.Config.Limits.NamespaceListBytes,
+		Counted:       model.NetworkLists,
+		Countries:     in.Config.Countries.ConfigMaps,
+		CountryMemo:   in.Countries,
+		CountryFiles:  in.CountryFiles,
+		SecretsUnseen: in.SecretsUnseen,
+		Inspection:    in.inspection(),
 	}
-	return gateway.Config{Access: who, SharedAuthServices: in.Config.Shared.AuthServices, Controller: c.ControllerName, Fleet: c.Fleet, Addresses: c.Networks(), Services: services, Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, Now: in.Now, MostRoutes: in.Config.Limits.NamespaceRoutes, MostRouteBytes: in.Config.Limits.NamespaceRouteBytes, MostOptionBytes: in.Config.Limits.NamespaceOptionBytes, MostAuthorityBytes: mostAuthorityBytes}
+	return gateway.Config{
+		Controller:         c.ControllerName,
+		Fleet:              c.Fleet,
+		Addresses:          c.Networks(),
+		Services:           services,
+		Ports:              ports,
+		Form:               routing.FormOf(in.Config.Paths),
+		Access:             who,
+		SharedAuthServices: in.Config.Shared.AuthServices,
+		SecretsUnseen:      in.SecretsUnseen,
+		Now:                in.Now,
+		MostRoutes:         in.Config.Limits.NamespaceRoutes,
+		MostRouteBytes:     in.Config.Limits.NamespaceRouteBytes,
+		MostOptionBytes:    in.Config.Limits.NamespaceOptionBytes,
+		MostAuthorityBytes: mostAuthorityBytes,
+	}
 }
 
-// routing is what the configuration says of the translation.
+// routing returns the configuration of the translation of Ingresses.
 func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
 	return ingress.Config{
 		Refused:            refused,
@@ -326,15 +390,24 @@ func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
 		SharedLists:        in.Config.Shared.NetworkLists,
 		SharedAuthServices: in.Config.Shared.AuthServices,
 		Inspection:         in.inspection(),
-		IngressClass:       in.Config.IngressClass, ControllerClass: in.Config.ControllerClass,
-		WatchWithoutClass: in.Config.WatchIngressWithoutClass, Now: in.Now,
-		ExternalNames: ingress.ExternalNames{Refuse: in.Config.ExternalNames.Policy == config.RefuseExternalNames, Domains: in.Config.ExternalNames.Domains},
-		Snippets:      in.Config.Snippets.Namespaces, TrustsForwarded: in.Config.Forwarded.Trusts(), AllowHeaders: in.Config.Forwarded.AllowHeaders, HTTPSPort: in.Config.HTTPS.Port, Ports: in.Config.Ports(), TCPServices: in.Config.TCPServices, TCPAnnotations: in.Config.TCPAnnotations,
-		DefaultCertificate: defaultCertificate(in.Config), CertificatesAsSeen: in.Config.Certificates.RefMode() != snapshots.ModeReference,
+		IngressClass:       in.Config.IngressClass,
+		ControllerClass:    in.Config.ControllerClass,
+		WatchWithoutClass:  in.Config.WatchIngressWithoutClass,
+		Now:                in.Now,
+		ExternalNames:      ingress.ExternalNames{Refuse: in.Config.ExternalNames.Policy == config.RefuseExternalNames, Domains: in.Config.ExternalNames.Domains},
+		Snippets:           in.Config.Snippets.Namespaces,
+		TrustsForwarded:    in.Config.Forwarded.Trusts(),
+		AllowHeaders:       in.Config.Forwarded.AllowHeaders,
+		HTTPSPort:          in.Config.HTTPS.Port,
+		Ports:              in.Config.Ports(),
+		TCPServices:        in.Config.TCPServices,
+		TCPAnnotations:     in.Config.TCPAnnotations,
+		DefaultCertificate: defaultCertificate(in.Config),
+		CertificatesAsSeen: in.Config.Certificates.RefMode() != snapshots.ModeReference,
 	}
 }
 
-// inspection is what the configuration says of agents that are asked about requests.
+// inspection returns which agents HAProxy may ask about requests.
 func (in Input) inspection() access.Inspection {
 	return access.Inspection{
 		Agents: in.Config.Agents, WAF: in.Config.WAF.Enabled(), SharedPolicies: in.Config.Shared.WAFPolicies,
@@ -366,15 +439,15 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 	if err != nil {
 		return attempt{}, err
 	}
-	// Faults that HAProxy finds in authorities are laid to the ConfigMaps that have them, and not to the objects of
-	// the line where they are loaded: a Gateway, or a route of somebody else.
+	// If HAProxy refuses certificate authorities, the fault is that of the ConfigMaps with the authorities. The line that
+	// loads them comes from other objects: a Gateway, or a route of somebody else.
 	laid := slices.Clone(verdict.Faults)
 	for i, f := range laid {
 		for _, a := range in.Model.Authorities {
 			if strings.Contains(f.Message, a.File) {
 				laid[i].Message = "HAProxy cannot load the certificate authorities: " + f.Message
 				laid[i].Origin.Objects, laid[i].Namespace = a.Origins, ""
-				laid[i].Text = "" // it is others'
+				laid[i].Text = "" // the line is of other objects
 			}
 		}
 	}
@@ -385,8 +458,8 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 	return a, nil
 }
 
-// describe returns what templates can read of the objects. Secrets are not
-// among them, nor are their annotations, in which kubectl keeps their values.
+// describe returns what templates can read of the objects. It contains no Secrets, and not their annotations either:
+// kubectl keeps the values of a Secret there.
 func describe(in inputs.Inputs) []render.Object {
 	out := slices.Concat(described(networkingv1.SchemeGroupVersion.String(), in.Ingresses), described(corev1.SchemeGroupVersion.String(), in.Services))
 	for kind, o := range in.Gateway.Each() {
@@ -417,7 +490,7 @@ func describedAs(apiVersion string, origin routing.Origin, meta metav1.Object) r
 
 // draft makes the draft of a result.
 func (c *compilation) draft(r Result) (snapshots.Draft, error) {
-	// Objects that errors were found on are left out, each with the first of its errors.
+	// Objects with errors are quarantined, each with its first error.
 	var left []snapshots.Quarantined
 	seen := map[diag.Object]bool{{}: true}
 	for _, d := range r.Diagnostics {
@@ -438,8 +511,8 @@ func (c *compilation) draft(r Result) (snapshots.Draft, error) {
 		},
 	}
 	mode := c.in.Config.Certificates.RefMode()
-	// A reference names the version of the certificate that was seen here. Without one that can be served
-	// the version stays empty, so that a push does not take whatever is in the Secret by then.
+	// A reference names the version of the certificate that this compile saw. If it saw none that can be served, the
+	// version stays empty, so that a push does not use what the Secret contains by then.
 	references := slices.Clone(d.Certificates)
 	for i, ref := range references {
 		if ref.Use != snapshots.UseCertificate || ref.Secret == (snapshots.SecretName{}) {
@@ -472,10 +545,9 @@ func (c *compilation) draft(r Result) (snapshots.Draft, error) {
 	return d, nil
 }
 
-// asked returns what all tries asked for by name, and the Secrets that templates
-// named in an artifact.
+// asked returns the objects that all attempts looked for by name, and the Secrets that the templates named in an artifact.
 func (c *compilation) asked(a render.Artifact) routing.Asked {
-	// What cannot be followed in the file is the business of validation.
+	// Validation reports what cannot be read in the file.
 	needs, _ := bind.Needs(snapshots.Snapshot{Files: a.Files}.Config(), a.Certificates)
 	for _, n := range needs {
 		c.secrets[types.NamespacedName(n.Secret)] = true

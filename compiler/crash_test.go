@@ -3,6 +3,7 @@ package compiler_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -13,7 +14,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/internal/testing/worlds"
 	"github.com/hapsnap/hapsnap/templates"
 )
@@ -118,6 +121,29 @@ func TestPanicOfNoObject(t *testing.T) {
 	r, err := compiler.Compile(t.Context(), inputOf(t, worlds.Ingresses(5)), &fragile{text: "global"})
 	if err == nil || !strings.Contains(err.Error(), "there is global") || len(r.Draft.Files) > 0 {
 		t.Errorf("%v, %d files", err, len(r.Draft.Files))
+	}
+}
+
+// panics are objects whose compiles panic while not all of the objects that the compile named are known.
+type panics struct{ compiler.Given }
+
+func (panics) Complete(routing.Asked) bool { return false }
+
+// A compile that panicked says so, even if it is to be repeated because it did not know all objects: the loop then
+// does not use its memories again.
+func TestPanicOfAnIncompleteCompile(t *testing.T) {
+	t.Parallel()
+	set := manifests.ReadTexts(manifests.Text{File: "web.yaml", Data: []byte(simpleIngress("shop/web", "web.example", "/", ""))})
+	s := compiler.Source{Objects: panics{compiler.Given{Name: "memory", Set: set}}, Config: config.Default()}
+	s.Stages = func(ctx context.Context, name string) (context.Context, func(error)) {
+		if name == compiler.StageTranslate {
+			panic("translate")
+		}
+		return ctx, func(error) {}
+	}
+	r, _, err := s.Attempt(t.Context(), &validate.Checker{}, now, "test")
+	if !errors.Is(err, inputs.ErrIncomplete) || !r.Panicked {
+		t.Errorf("%v, panicked %v", err, r.Panicked)
 	}
 }
 

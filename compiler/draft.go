@@ -112,9 +112,8 @@ func seal(d *snapshots.Draft, in inputs.Inputs, to []string, memo *sealMemo) err
 	return nil
 }
 
-// sealMemo remembers what was sealed, for a loop that compiles again and again. It
-// holds what its last two compiles used, and nothing in the clear. The nil memo
-// remembers nothing.
+// sealMemo remembers sealed certificates for the next compile. It holds those that the last two compiles used, and nothing
+// unencrypted. The nil memo remembers nothing.
 type sealMemo struct{ before, now map[string][]byte }
 
 func newSealMemo() *sealMemo { return &sealMemo{now: map[string][]byte{}} }
@@ -126,7 +125,7 @@ func (m *sealMemo) begin() {
 	}
 }
 
-// seal encrypts a version of a certificate, which is read if it is not remembered.
+// seal encrypts a version of a certificate. It reads the certificate only if the memo does not have it.
 func (m *sealMemo) seal(to sealing.Recipients, version string, read func() ([]byte, error)) ([]byte, error) {
 	if m == nil {
 		m = newSealMemo()
@@ -149,8 +148,8 @@ func (m *sealMemo) seal(to sealing.Recipients, version string, read func() ([]by
 	return sealed, err
 }
 
-// privateOf returns what must not be published of the Secrets of a compile: of all
-// that were read, in namespaces too that nothing else is compiled from.
+// privateOf returns the values of Secrets that must not be published. It uses all Secrets that were read, even in namespaces
+// from which nothing is compiled.
 func privateOf(in Input) *leak.Index {
 	p := leak.Public{Knows: knownIn(in)}
 	for _, text := range in.Config.PublicSecrets {
@@ -162,16 +161,15 @@ func privateOf(in Input) *leak.Index {
 	for i, s := range in.Objects.Secrets {
 		secrets[i] = s.Value
 	}
-	return in.Read.Index(secrets, p)
+	return in.Secrets.Index(secrets, p)
 }
 
 // generatedNames matches names that hapsnap makes, such as those of cookies of sessions.
 var generatedNames = regexp.MustCompile(`^hapsnap[-_][0-9a-z_-]+$`)
 
-// knownIn says what is known of a value without the Secrets. Harmless are names of objects
-// and of hosts, what hapsnap makes of them, and words of the shipped templates and of the
-// default configuration. What an
-// administrator's templates or configuration hold is written there.
+// knownIn says what is known about a value without the Secrets. Harmless are names of objects and hosts, names that hapsnap
+// makes of them, and words of the shipped templates and of the default configuration. Values in an administrator's
+// templates or configuration are known from there.
 func knownIn(in Input) func(value []byte) leak.Knowledge {
 	var names map[string]bool
 	var configured, usual []string

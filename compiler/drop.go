@@ -10,15 +10,14 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 )
 
-// The routes of an Ingress that is left out stay, closed, where it protects something. They may
-// be at fault themselves: a path or a host is the value of a Secret, or a template of the user
-// makes something of them that HAProxy refuses. Then they are dropped, and the translation
-// closes what of their namespace their requests would get to (see ingress.Config.Dropped). So a
-// namespace never keeps others from being published, and nothing that it protects is served.
+// An Ingress that is left out and protects something keeps its routes, closed. Closed routes may be at fault too: a path
+// or a host may be the value of a Secret, or the user's template may make lines of them that HAProxy refuses. Then they
+// are dropped, and the translation closes the routes of the same namespace that would get their requests (see
+// ingress.Config.Dropped). So no namespace can stop the publishing of others, and nothing that it protects is served.
 
 // drop drops closed routes that are at fault, and reports whether there were any.
 func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, error) {
-	if len(a.denied) == 0 {
+	if len(a.closed) == 0 {
 		return false, nil // as nearly always
 	}
 	var at []culprit
@@ -26,12 +25,12 @@ func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, e
 	for _, f := range a.faults {
 		objects := toBlame(f)
 		alone = alone || len(objects) == 1
-		if len(objects) == 1 && slices.Contains(a.denied, objects[0].Object) {
+		if len(objects) == 1 && slices.Contains(a.closed, objects[0].Object) {
 			at = append(at, culprit{objects[0].Object, objects[0].Position, f})
 		}
 	}
 	if len(at) == 0 && !alone {
-		found, err := c.searchClosed(ctx, a.denied, a.faults[0])
+		found, err := c.searchClosed(ctx, a.closed, a.faults[0])
 		if err != nil {
 			return false, err
 		}
@@ -44,7 +43,7 @@ func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, e
 		c.dropRoutes(x.object)
 	}
 	for _, namespace := range c.overdrawn(at, usedUp) {
-		for _, object := range a.denied {
+		for _, object := range a.closed {
 			if object.Namespace == namespace {
 				c.dropRoutes(object)
 			}
@@ -53,17 +52,17 @@ func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, e
 	return len(at) > 0, nil
 }
 
-// searchClosed finds the object whose closed routes cause the error, if those of any do.
+// searchClosed finds the object whose closed routes cause the error, if there is one.
 func (c *compilation) searchClosed(ctx context.Context, closed []diag.Object, fault render.Fault) ([]culprit, error) {
 	passes := func(n int) (bool, error) {
-		y := yielded{hosts: c.yielded.hosts, routes: map[diag.Object]bool{}}
+		except := givenUp{hosts: c.givenUp.hosts, routes: map[diag.Object]bool{}}
 		for _, o := range closed[n:] {
-			y.routes[o] = true
+			except.routes[o] = true
 		}
-		for o := range c.yielded.routes {
-			y.routes[o] = true
+		for o := range c.givenUp.routes {
+			except.routes[o] = true
 		}
-		a, err := c.tryHolding(ctx, c.out, y)
+		a, err := c.tryHolding(ctx, c.out, except)
 		return len(a.faults) == 0, err
 	}
 	n, err := boundary(len(closed), passes)
@@ -73,10 +72,10 @@ func (c *compilation) searchClosed(ctx context.Context, closed []diag.Object, fa
 	return []culprit{{closed[n], c.positionOf(closed[n]), fault}}, nil
 }
 
-// banish leaves out all objects of the namespaces of culprits that were left out already, with
-// all that was kept of those, and reports whether that is anything. It is the last resort.
+// banish leaves out all objects of the namespaces of culprits that are already left out. It also releases their hosts and
+// drops their closed routes. It reports whether it changed anything. It is the last resort.
 func (c *compilation) banish(culprits []culprit) bool {
-	before := len(c.out) + len(c.yielded.hosts) + len(c.yielded.routes)
+	before := len(c.out) + len(c.givenUp.hosts) + len(c.givenUp.routes)
 	for _, x := range culprits {
 		namespace := x.object.Namespace
 		for _, o := range c.objectsOf(namespace) {
@@ -85,22 +84,22 @@ func (c *compilation) banish(culprits []culprit) bool {
 				Hint:    "mend " + x.object.String() + ", or delete it",
 			}})
 		}
-		c.yielded.hosts[namespace] = true
+		c.givenUp.hosts[namespace] = true
 		for _, o := range c.out {
 			if o.Namespace == namespace && o.Kind == "Ingress" {
 				c.dropRoutes(o)
 			}
 		}
 	}
-	return len(c.out)+len(c.yielded.hosts)+len(c.yielded.routes) > before
+	return len(c.out)+len(c.givenUp.hosts)+len(c.givenUp.routes) > before
 }
 
 // dropRoutes drops the closed routes of an Ingress and reports it.
 func (c *compilation) dropRoutes(object diag.Object) {
-	if c.yielded.routes[object] {
+	if c.givenUp.routes[object] {
 		return
 	}
-	c.yielded.routes[object] = true
+	c.givenUp.routes[object] = true
 	c.reported = append(c.reported, diag.Diagnostic{
 		Severity: diag.Error, Position: c.positionOf(object), Object: object,
 		Message: "its routes are not even closed, since what they say is refused too; what else namespace " + object.Namespace + " serves for its hosts answers 503",
@@ -108,12 +107,11 @@ func (c *compilation) dropRoutes(object diag.Object) {
 	})
 }
 
-// letGo releases the held hosts of Ingresses that were left out, where they may be what is at
-// fault now, and reports whether there were any. A host's name says nothing to HAProxy, but a
-// template of the user may do more with it. A namespace is released as a
-// whole, and every namespace where nobody alone is at fault, so that this takes a round for
-// each namespace at most, and holding hosts never keeps anything from being published.
-func (c *compilation) letGo(faults []render.Fault) bool {
+// releaseHosts releases the held hosts of Ingresses that are left out, if these hosts may be at fault now. It reports
+// whether there were any. HAProxy only looks up names of hosts, but the user's template may write them elsewhere. All hosts of a
+// namespace are released together, and those of every namespace if no single object is at fault. So this takes one round
+// for each namespace at most, and held hosts never prevent publishing.
+func (c *compilation) releaseHosts(faults []render.Fault) bool {
 	var named []string
 	alone := false
 	for _, f := range faults {
@@ -134,30 +132,27 @@ func (c *compilation) letGo(faults []render.Fault) bool {
 		}
 		named = out
 	}
-	before := len(c.yielded.hosts)
+	before := len(c.givenUp.hosts)
 	for _, namespace := range named {
-		c.yielded.hosts[namespace] = true
+		c.givenUp.hosts[namespace] = true
 	}
-	return len(c.yielded.hosts) > before
+	return len(c.givenUp.hosts) > before
 }
 
-// A round of leaving objects out costs a check of everything, and some errors of HAProxy come
-// one a round. So that nobody's objects keep the others waiting, the rounds that a namespace
-// causes are bounded, and in the end the namespace pays, not everybody.
+// Each round of leaving out objects costs a check of everything, and HAProxy reports some errors one by one. So the
+// rounds that a namespace may cause are bounded. After them the namespace loses objects, and the others do not wait.
 const (
-	// patientRounds is how many rounds the objects of a namespace are left out one by one,
-	// as they are found.
+	// patientRounds is in how many rounds the faulty objects of a namespace are left out one by one.
 	patientRounds = 8
-	// siftingRounds is how many checks it may take after that to find out, by halves, which
-	// of its other objects are sound.
+	// siftingRounds is how many checks the bisection may take after that, which finds the sound ones among its other
+	// objects.
 	siftingRounds = 32
-	// maxRounds bounds the rounds of a compile. After them every namespace that is still at
-	// fault is left out as a whole.
+	// maxRounds bounds the rounds of a compile. After them every namespace with a faulty object is left out as a whole.
 	maxRounds = 100
 )
 
-// overdrawn returns the namespaces that have caused more rounds than they may, counting this
-// one, sorted: all that did, where the rounds of the compile are used up.
+// overdrawn counts this round for the namespaces of culprits. It returns those that caused more rounds than they may,
+// sorted; or all of them, if the compile has no rounds left.
 func (c *compilation) overdrawn(culprits []culprit, usedUp bool) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -174,8 +169,8 @@ func (c *compilation) overdrawn(culprits []culprit, usedUp bool) []string {
 	return out
 }
 
-// sift leaves out the objects of a namespace that have errors, and those that cannot be
-// checked within a number of checks.
+// sift leaves out the objects of a namespace that have errors, and those that it cannot check with the given number of
+// checks.
 func (c *compilation) sift(ctx context.Context, namespace string, checks int) error {
 	all := c.objectsOf(namespace)
 	var kept, unsound []diag.Object
@@ -210,8 +205,8 @@ func (c *compilation) sift(ctx context.Context, namespace string, checks int) er
 	return nil
 }
 
-// concerns reports whether an object of a namespace may be at fault. A fault of no object
-// may be anybody's.
+// concerns reports whether a fault may be that of an object of a namespace. A fault that names no object may be that of
+// any.
 func concerns(f render.Fault, namespace string) bool {
 	objects := toBlame(f)
 	for _, o := range objects {

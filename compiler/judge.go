@@ -22,18 +22,16 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
-// Judge says what would come of an object. Nothing of that is published. It judges
-// nothing that depends on other objects until something was compiled once. It may be used by
-// several goroutines.
+// Judge says what would happen to an object if it were written. It publishes nothing. Before the first compile it only
+// judges what does not depend on other objects. Several goroutines may use it.
 //
-// Whoever asks may not be somebody who may read Secrets: no Secret takes part in a verdict,
-// neither what it holds nor whether it is there.
+// The author of a review may have no right to read Secrets. So no verdict depends on the content of a Secret, or on
+// whether a Secret exists.
 //
-// An Ingress is judged in three steps, of which each is only taken if the one before found
-// nothing: by itself (ingress.Mistakes), which waits for nobody; translated among the
-// others; and by HAProxy, which is asked about its part of the configuration alone (see
-// judge_batch.go). Reviews that wait are taken together, and a verdict is the same as if
-// each had been alone.
+// An Ingress is judged in three steps, each only if the one before found nothing. First it is checked alone
+// (ingress.Mistakes), without waiting. Then it is translated among the others. Then HAProxy checks its part of the
+// configuration alone (see judge_batch.go). Waiting reviews are judged together; each verdict is the same as if the
+// review were alone.
 type Judge struct {
 	check    *validate.Checker
 	override func(*config.Config)
@@ -49,7 +47,7 @@ type Judge struct {
 	newest compiled
 }
 
-// compiled is what was compiled last, and what came of it.
+// compiled is what was compiled last, and the result.
 type compiled struct {
 	source  Source
 	classes []inputs.Object[networkingv1.IngressClass]
@@ -154,8 +152,7 @@ func (j *Judge) outOfTime(r *reviewOf) (admission.Verdict, error) {
 	return admission.Verdict{}, &admission.UnableError{Reason: "it ran out of time", Again: !j.queue.stuck(r, stuckAfter)}
 }
 
-// unable is why there is no verdict, in words for whoever asked. Names of objects are in the
-// log alone.
+// unable returns why there is no verdict, as a message for the author of the review. Only the log names other objects.
 func unable(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return &admission.UnableError{Reason: "it ran out of time", Err: err, Again: true}
@@ -265,8 +262,8 @@ func (q *reviewQueue) leave(r *reviewOf) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(o *reviewOf) bool { return o == r })
 }
 
-// take takes out up to n reviews, of each namespace in turn, so that none keeps the others
-// waiting however many it has.
+// take removes up to n reviews, from each namespace in turn, so that a namespace with many reviews does not delay the
+// others.
 func (q *reviewQueue) take(n int) []*reviewOf {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -343,7 +340,7 @@ func (q *reviewQueue) deliver(r *reviewOf, v admission.Verdict, err error) {
 	}
 }
 
-// stuck takes note that a review ran out of time, and reports whether all have for so long.
+// stuck records that a review ran out of time, and reports whether all reviews did for so long.
 func (q *reviewQueue) stuck(r *reviewOf, after time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -353,17 +350,16 @@ func (q *reviewQueue) stuck(r *reviewOf, after time.Duration) bool {
 	return time.Since(q.late) > after
 }
 
-// verdict says what the compile of a review means for the object that it was
-// about; the zero Object is the configuration. What was found before is nobody's
-// fault now, unless it was found on the object itself: whoever changes it is to
-// mend it. The error says that there is no verdict.
+// verdict says what the compile of a review means for the reviewed object; the zero Object is the configuration. Errors
+// that existed before do not count, except those of the object itself: an author who changes it has to fix it. An error
+// says that there is no verdict.
 func verdict(object diag.Object, before compiled, found []diag.Diagnostic, err error) (admission.Verdict, error) {
 	switch {
 	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp):
 		if before.err != nil {
 			return admission.Verdict{}, fmt.Errorf("nothing can be compiled at the moment: %w", before.err)
 		}
-		// Who writes an Ingress is told nothing of the objects of others, nor of the templates.
+		// The author of an Ingress must not learn about other objects or the templates.
 		known := errorsOf(before.found)
 		faults := []diag.Diagnostic{{Severity: diag.Error, Message: "nothing could be compiled with this: " + err.Error()}}
 		for _, d := range found {
@@ -378,7 +374,7 @@ func verdict(object diag.Object, before compiled, found []diag.Diagnostic, err e
 	return ofObject(object, found, errorsOf(before.found)), nil
 }
 
-// ofObject says what findings mean for an object, where some errors were known before.
+// ofObject says what findings mean for an object. Known errors existed before.
 func ofObject(object diag.Object, found []diag.Diagnostic, known map[diag.Diagnostic]bool) admission.Verdict {
 	var v admission.Verdict
 	for _, d := range found {
@@ -386,9 +382,9 @@ func ofObject(object diag.Object, found []diag.Diagnostic, known map[diag.Diagno
 		switch {
 		case object != diag.Object{} && d.Object == object:
 			if d.Position.File != "" {
-				continue // it was said of the one in a file, which this one replaces
+				continue // it is about the object in a file, which this one replaces
 			}
-			d.Object = diag.Object{} // who reads it knows
+			d.Object = diag.Object{} // the reader knows which object it is
 			if isError && !d.Conflict {
 				v.Faults = append(v.Faults, d)
 			} else {
@@ -399,12 +395,12 @@ func ofObject(object diag.Object, found []diag.Diagnostic, known map[diag.Diagno
 		}
 	}
 	if len(v.Faults) > 0 {
-		v.Warnings = nil // nothing comes of them
+		v.Warnings = nil // the object is not written
 	}
 	return forAsker(object, v)
 }
 
-// errorsOf returns the errors among what was found.
+// errorsOf returns the errors among diagnostics.
 func errorsOf(found []diag.Diagnostic) map[diag.Diagnostic]bool {
 	out := map[diag.Diagnostic]bool{}
 	for _, d := range found {
@@ -422,9 +418,9 @@ var lossElsewhere = diag.Diagnostic{
 	Hint: "its author gets a message that says what; use a host or a path that nobody else has",
 }
 
-// forAsker takes out of a verdict on an object what its author may have no right to know:
-// the names of objects of other namespaces, and what is wrong with those. Whoever may create
-// an Ingress can ask about any, without a trace. The author of a configuration may know.
+// forAsker removes from a verdict on an object what its author may have no right to know: the names of objects in other
+// namespaces, and what is wrong with them. Anybody who may create an Ingress can ask about any host, and leaves no trace.
+// The author of a configuration may know everything.
 func forAsker(object diag.Object, v admission.Verdict) admission.Verdict {
 	if (object == diag.Object{}) {
 		return v
@@ -433,7 +429,7 @@ func forAsker(object diag.Object, v admission.Verdict) admission.Verdict {
 	return v
 }
 
-// ownWords are findings as somebody of a namespace may read them.
+// ownWords returns findings as an author in a namespace may read them.
 func ownWords(namespace string, found []diag.Diagnostic) []diag.Diagnostic {
 	var out []diag.Diagnostic
 	for _, d := range found {

@@ -27,16 +27,15 @@ const (
 	maxBatch = 64
 	// maxBatchTime is how long that may take.
 	maxBatchTime = 30 * time.Second
-	// largeBytes and largePaths are the size from which on an Ingress is judged separately,
-	// so that it does not delay others.
+	// largeBytes and largePaths are the size from which an Ingress is judged separately, so that it does not delay
+	// others.
 	largeBytes, largePaths = 64 << 10, 200
-	// pollObjects is how often the judge checks whether the objects that a review asked
-	// for are known. It polls because only the loop of package controller may take the
-	// signal of a change.
+	// pollObjects is how often a review checks whether the objects that it asked for are known. The signal of a change
+	// goes to the loop of package compiler/controller alone.
 	pollObjects = 20 * time.Millisecond
 )
 
-// batches judges the reviews that wait, until there are none, and gives up the turn.
+// batches judges the waiting reviews until there are none, and then gives up the turn.
 func (j *Judge) batches() {
 	defer func() { <-j.turn }()
 	for {
@@ -91,7 +90,7 @@ func (j *Judge) batch(reviews []*reviewOf) {
 
 // translate translates objects of the world.
 func (w *world) translate(in inputs.Inputs) translated {
-	model, found := w.source.claims.Reader().Translate(in, w.input(in).routing(nil))
+	model, found := w.source.memories.Claims.Reader().Translate(in, w.input(in).routing(nil))
 	return translated{in: in, part: model, found: found}
 }
 
@@ -102,7 +101,7 @@ func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
 		r.asked = nil
 		if in, ok := w.with(r.ingress); ok && w.known != nil {
 			in.Ingresses = in.Ingresses[len(in.Ingresses)-1:] // it names the same objects, whatever else exists
-			model, _ := w.source.claims.Reader().Translate(in, w.input(in).routing(nil))
+			model, _ := w.source.memories.Claims.Reader().Translate(in, w.input(in).routing(nil))
 			r.asked = w.unknown(model.Asked.ConfigMaps)
 		}
 		if len(r.asked) > 0 {
@@ -117,7 +116,7 @@ func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
 	return ready
 }
 
-// ask asks for what those name who wait.
+// ask asks for the objects that waiting reviews name.
 func (j *Judge) ask(newest compiled) {
 	if shared, ok := newest.source.Objects.(*sharedObjects); ok {
 		shared.ask(both(j.queue.asked(), routing.Asked{ConfigMaps: j.gateways.asked()}))
@@ -165,8 +164,7 @@ func (j *Judge) alone(r *reviewOf, w *world) {
 	})
 }
 
-// guarded has whoever is still without a verdict get an error if a judgement panics. What
-// makes it panic would do so again when it is compiled; here it must not end the process.
+// guarded gives an error to all reviews without a verdict if a judgement panics. The panic must not end the process.
 func (j *Judge) guarded(reviews []*reviewOf, do func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -447,8 +445,7 @@ func (j *Judge) judged(ctx context.Context, w *world, t translated) (v admission
 	return admission.Verdict{}, false, nil
 }
 
-// withAndWithout returns the verdict on a review by what a compile of its namespace comes to
-// with it and without it.
+// withAndWithout returns the verdict on a review by comparing a compile of its namespace with it and one without it.
 func (j *Judge) withAndWithout(ctx context.Context, w *world, t translated) (admission.Verdict, error) {
 	object := t.review.ingress.Ref
 	before, after := ofNamespace(w.objects, object.Namespace), ofNamespace(t.in, object.Namespace)

@@ -17,9 +17,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// Objects of the Gateway API are judged as Ingresses are: translated among the others that matter, and by
-// HAProxy, which is asked about their parts of the configuration. Those that wait are taken together: the
-// world is read once for them, and HAProxy asked once where it accepts all of their parts.
+// Objects of the Gateway API are judged like Ingresses. They are translated among the others that matter, and HAProxy
+// checks their parts of the configuration. Waiting reviews are judged together: the objects are read once for all of them,
+// and one check of HAProxy is enough if it accepts all parts.
 
 // gatewayReview is an object of the Gateway API that waits for its verdict.
 type gatewayReview struct {
@@ -46,7 +46,7 @@ func (q *gatewayQueue) add(r *gatewayReview) (first bool) {
 	return first
 }
 
-// take takes up to n reviews out whose clients still wait. Without any nobody takes them from then on.
+// take removes up to n reviews whose clients still wait. If there are none, it marks the queue as not being judged.
 func (q *gatewayQueue) take(n int) []*gatewayReview {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,8 +84,8 @@ func (r *gatewayReview) deliver(v admission.Verdict, err error) {
 	}
 }
 
-// Gateway judges an object of the Gateway API. One that belongs to no Gateway of ours, or is in a namespace
-// that nothing is read from, is accepted.
+// Gateway judges an object of the Gateway API. It accepts an object that belongs to no Gateway of ours, or whose namespace
+// is not read.
 func (j *Judge) Gateway(ctx context.Context, kind string, object metav1.Object) (admission.Verdict, error) {
 	newest := j.now()
 	if !newest.source.Config.GatewayAPI.Enabled {
@@ -202,7 +202,7 @@ func (w *world) amongGateways(r *gatewayReview, ofIngresses routing.Model) *amon
 		return nil
 	}
 	translate := func(in inputs.Inputs) (routing.Model, []diag.Diagnostic) {
-		model, found, _ := w.source.routes.Reader().Translate(in, w.input(in).gateways(ofIngresses))
+		model, found, _ := w.source.memories.Routes.Reader().Translate(in, w.input(in).gateways(ofIngresses))
 		return model, found
 	}
 	before, found := translate(t.before)

@@ -84,8 +84,8 @@ func (w *world) input(objects inputs.Inputs) Input {
 	}
 }
 
-// with returns the objects with an Ingress in the place of the one of its name. It reports
-// false for one of a namespace that nothing is read from.
+// with returns the objects with an Ingress in place of the one with its name. It reports false if the namespace of the
+// Ingress is not read.
 func (w *world) with(ing inputs.Object[networkingv1.Ingress]) (inputs.Inputs, bool) {
 	read := inputs.NewSelector(w.source.Config, w.objects.Namespaces).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ing}})
 	return replaced(w.objects, ing, read.Ingresses), len(read.Ingresses) > 0
@@ -193,10 +193,10 @@ type translated struct {
 	found  []diag.Diagnostic
 }
 
-// Most Ingresses have nothing to do with most others. What is said of one under review, and the
-// part of the configuration that it brings, follow from its namespace, from those that share a
-// host with it, and from those whose routes have no host: the others are not translated. Where it
-// may follow from more, all are. TestScopedReviews holds that to a translation of everything.
+// Most Ingresses do not affect each other. The findings on a reviewed Ingress, and its part of the configuration, only
+// depend on its namespace, on namespaces that share a host with it, and on those with routes without a host. The judge only
+// translates these, unless the result may depend on more: then it translates all. TestScopedReviews compares the results
+// with a translation of everything.
 
 // scope finds the namespaces that matter for a review.
 type scope struct {
@@ -290,8 +290,8 @@ func (w *world) scoped(ing inputs.Object[networkingv1.Ingress]) (inputs.Inputs, 
 	return out, true
 }
 
-// refersFreely reports whether an Ingress has an option that may refer to what is of other
-// namespaces, or whose use of others is counted there.
+// refersFreely reports whether an Ingress has an option that may refer to objects of other namespaces, or whose use by
+// others is counted there.
 func refersFreely(ing inputs.Object[networkingv1.Ingress]) bool {
 	for _, name := range []string{options.PathType, "auth-url", "snippet"} {
 		if _, has := ing.Value.Annotations[options.Prefix+name]; has {
@@ -347,7 +347,7 @@ func within(names, others []types.NamespacedName) bool {
 	return !slices.ContainsFunc(names, func(name types.NamespacedName) bool { return !slices.Contains(others, name) })
 }
 
-// ask has what reviews ask for followed, and no more what they asked for before.
+// ask makes the cluster watch what reviews ask for now, and stop watching what only earlier reviews asked for.
 func (s *sharedObjects) ask(named routing.Asked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -236,7 +236,7 @@ func (w *world) objects() inputs.Inputs {
 
 // input is what is compiled of the world.
 func (w *world) input(memo *render.Memo) compiler.Input {
-	return compiler.Input{Objects: w.objects(), Config: w.config, Templates: w.sets[w.set], Now: now, Memo: memo}
+	return compiler.Input{Objects: w.objects(), Config: w.config, Templates: w.sets[w.set], Now: now, Memories: compiler.Memories{Rendered: memo}}
 }
 
 // After thousands of changes, what was rendered with a memory equals what is
@@ -273,7 +273,7 @@ func TestOnlyWhatChangedIsRendered(t *testing.T) {
 	in := named(many(50), "note")
 	memo := render.NewMemo()
 	w := newWorld(t, 1)
-	in.Config, in.Templates, in.Memo = config.Default(), w.sets[1], memo
+	in.Config, in.Templates, in.Rendered = config.Default(), w.sets[1], memo
 	rendered := func() (backends, maps int) {
 		t.Helper()
 		before, _ := memo.Counts()
@@ -332,7 +332,7 @@ func annotate(in compiler.Input, i int, name, value string) {
 func ofRoutes(t *testing.T, n int) compiler.Input {
 	t.Helper()
 	web := gatewayv1.PortNumber(80)
-	in := compiler.Input{Config: config.Default(), Templates: newWorld(t, 1).sets[0], Memo: render.NewMemo(), Routes: gateway.NewMemo(), Now: now}
+	in := compiler.Input{Config: config.Default(), Templates: newWorld(t, 1).sets[0], Memories: compiler.Memories{Rendered: render.NewMemo(), Routes: gateway.NewMemo()}, Now: now}
 	in.Config.GatewayAPI.Enabled = true
 	all := &in.Objects.Gateway
 	all.Classes = []inputs.Object[gatewayv1.GatewayClass]{{Ref: diag.Object{Kind: "GatewayClass", Name: "hapsnap"}, Value: &gatewayv1.GatewayClass{
@@ -364,12 +364,12 @@ func TestOneRouteIsReadAndRendered(t *testing.T) {
 	expect := func(about string, read int64, rendered int) {
 		t.Helper()
 		claims, _ := in.Routes.Counts()
-		pieces, _ := in.Memo.Counts()
+		pieces, _ := in.Rendered.Counts()
 		if r, err := compiler.Compile(t.Context(), in, picky{}); err != nil || len(r.Diagnostics) > 0 {
 			t.Fatal(err, r.Diagnostics)
 		}
 		claimsNow, _ := in.Routes.Counts()
-		piecesNow, _ := in.Memo.Counts()
+		piecesNow, _ := in.Rendered.Counts()
 		if claimsNow-claims != read || piecesNow-pieces != rendered {
 			t.Errorf("%s: %d routes were read and %d backends rendered, want %d and %d", about, claimsNow-claims, piecesNow-pieces, read, rendered)
 		}

@@ -34,8 +34,7 @@ type place struct {
 // mostly.
 var quoted = regexp.MustCompile(`'[^']*'|"(?:[^"\\]|\\.)*"`)
 
-// listed matches a list of what was quoted. The keywords that HAProxy knows are
-// more where a script adds to them.
+// listed matches a list of quoted words. Scripts can add keywords to those that HAProxy lists.
 var listed = regexp.MustCompile(`''(?:, '')+`)
 
 func placeOf(f render.Fault) place {
@@ -159,8 +158,8 @@ const (
 	probePattern = "pattern.probe.invalid"
 )
 
-// probeModels are what the probe is made of: one model that has one of everything,
-// and one for what templates only write where there is nothing.
+// probeModels returns the models that the probe renders: one that has one of everything, and one for the lines that
+// templates only write if something is missing.
 func probeModels(cfg config.Config) []routing.Model {
 	bare := probeInputs()
 	bare.Ingresses = []inputs.Object[networkingv1.Ingress]{probeIngress(0, map[string]string{})}
@@ -258,8 +257,7 @@ func withProbeAgents(cfg config.Config) config.Config {
 	return cfg
 }
 
-// probeConfig is the configuration for translating the probe. What is up to the
-// administrator is allowed.
+// probeConfig is the configuration for translating the probe. It allows everything that an administrator may forbid.
 func probeConfig(cfg config.Config, tcp []config.TCPService) ingress.Config {
 	out := ingress.Config{
 		IngressClass: ingress.DefaultIngressClass, TrustsForwarded: true, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
@@ -273,8 +271,8 @@ func probeConfig(cfg config.Config, tcp []config.TCPService) ingress.Config {
 	return out
 }
 
-// probeTCP are TCP services of all kinds: a port whose connections are passed on, one where
-// TLS ends, one with both, and one with an external name.
+// probeTCP returns TCP services of all kinds: a port whose connections are passed through, one at which TLS ends, one with
+// both, and one with an external name.
 func probeTCP(cfg config.Config) []config.TCPService {
 	var ports []int
 	for port, taken := 1, cfg.Ports(); len(ports) < 4; port++ {

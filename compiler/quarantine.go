@@ -2,31 +2,27 @@ package compiler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
-	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// settle leaves out objects until what remains may be published. HAProxy reports most
-// errors of a file in one run, so that one or two rounds are usual. There are some of which
-// it reports one and stops: then each object that is at fault takes a round, see drop.go.
+// settle leaves out objects until the rest can be published. HAProxy reports most errors of a file in one run, so that
+// one or two rounds are usual. It stops at the first error of some kinds. Then each faulty object takes a round: see
+// drop.go.
 func (c *compilation) settle(ctx context.Context) (attempt, error) {
 	for round := 0; ; round++ {
-		a, err := c.tryHolding(ctx, c.out, c.yielded)
+		a, err := c.tryHolding(ctx, c.out, c.givenUp)
 		if err != nil || len(a.faults) == 0 {
 			return a, err
 		}
-		if c.letGo(a.faults) {
+		if c.releaseHosts(a.faults) {
 			continue
 		}
 		wrong, err := c.ofTemplates(ctx, a)
@@ -48,7 +44,7 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 		if err != nil {
 			return a, err
 		}
-		if len(culprits) == 0 { // not even without any object
+		if len(culprits) == 0 { // it fails without any object, too
 			c.reportTemplates(a.faults)
 			return a, ErrTemplates
 		}
@@ -65,22 +61,21 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 				return attempt{}, err
 			}
 		}
-		if len(c.out) == before && !c.banish(culprits) { // it fails whatever is left out
+		if len(c.out) == before && !c.banish(culprits) { // nothing more can be left out
 			return attempt{}, ErrGaveUp
 		}
 	}
 }
 
-// culprit is an object and what it is blamed for.
+// culprit is an object and the fault that it causes.
 type culprit struct {
 	object diag.Object
 	at     diag.Position
 	fault  render.Fault
 }
 
-// blame finds out which objects to leave out for faults: all those that are
-// alone on a line; if there is none, the one among the objects of a line, or
-// else among all objects, that makes the difference.
+// blame returns the objects to leave out for faults. These are the objects that are alone on a faulty line. If there are
+// none, it searches the objects of the first faulty line, and then all objects, for the one that makes the difference.
 func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culprit, error) {
 	var alone []culprit
 	for _, f := range faults {
@@ -117,7 +112,7 @@ func toBlame(f render.Fault) []routing.Origin {
 	return out
 }
 
-// candidates returns the objects that templates see and that are still in.
+// candidates returns the objects that templates see and that are not left out.
 func (c *compilation) candidates() []diag.Object {
 	var out []diag.Object
 	for _, o := range describe(c.in.Objects.Without(c.out...)) {
@@ -127,10 +122,9 @@ func (c *compilation) candidates() []diag.Object {
 	return slices.Compact(out) // an object may be there as itself and as content
 }
 
-// search finds the object without which, and without those after it, the rest
-// passes, and with which it does not. It finds nothing if the rest does not
-// pass even without all of them. Where all are ConfigMaps with authorities, the rest passes once
-// no fault is laid to one of them: nobody else answers for these.
+// search finds an object with which the compile fails, and without which, and without the objects after it, the compile
+// passes. It finds nothing if the compile fails without all of them. If all objects are ConfigMaps with certificate
+// authorities, only faults of these count: no other object can be the cause of such a fault.
 func (c *compilation) search(ctx context.Context, objects []diag.Object, fault render.Fault) ([]culprit, error) {
 	authorities := !slices.ContainsFunc(objects, func(o diag.Object) bool { return o.Kind != "ConfigMap" })
 	counts := func(f render.Fault) bool {
@@ -147,8 +141,8 @@ func (c *compilation) search(ctx context.Context, objects []diag.Object, fault r
 	return []culprit{{objects[n], c.positionOf(objects[n]), fault}}, nil
 }
 
-// boundary returns the n with which the first n pass, and one more does not, if all do not;
-// -1 if not even none do.
+// boundary returns an n for which the first n objects pass, and the first n+1 do not. All objects together must not pass.
+// It returns -1 if there are none, or if even no objects do not pass.
 func boundary(all int, passes func(n int) (bool, error)) (int, error) {
 	if all == 0 {
 		return -1, nil
@@ -156,7 +150,7 @@ func boundary(all int, passes func(n int) (bool, error)) (int, error) {
 	if ok, err := passes(0); err != nil || !ok {
 		return -1, err
 	}
-	good, bad := 0, all // it passes with the first good ones, and does not with the first bad ones
+	good, bad := 0, all // the first good objects pass, the first bad ones do not
 	for bad-good > 1 {
 		middle := (good + bad) / 2
 		ok, err := passes(middle)
@@ -199,9 +193,9 @@ func ofOthers(line render.LineOrigin, namespace string) bool {
 	return slices.ContainsFunc(line.Objects, func(o routing.Origin) bool { return o.Object.Namespace != namespace })
 }
 
-// positionOfValue returns the position of the annotation with the faulty value; of a kind that templates
-// read, of the field that the fault names, or of the only field with the value. Otherwise it returns the
-// position of the object.
+// positionOfValue returns the position of the annotation with the faulty value. For an object of a kind that only
+// templates read, it is the field that the fault names, or the only field with the value. Otherwise it is the position of
+// the object.
 func (c *compilation) positionOfValue(x culprit) diag.Position {
 	for _, o := range c.in.Objects.Others {
 		if o.Ref == x.object {
@@ -257,14 +251,14 @@ func annotationPosition(at func(path ...any) diag.Position, annotations map[stri
 	return at("metadata", "annotations", keys[0])
 }
 
-// reportTemplates reports faults that no object answers for.
+// reportTemplates reports faults that no object causes.
 func (c *compilation) reportTemplates(faults []render.Fault) {
 	for _, f := range faults {
 		c.reported = append(c.reported, templateDiagnostic(diag.Error, f))
 	}
 }
 
-// templateDiagnostic is a fault with the place in the templates.
+// templateDiagnostic returns the diagnostic of a fault, with the place in the templates.
 func templateDiagnostic(severity diag.Severity, f render.Fault) diag.Diagnostic {
 	d := diag.Diagnostic{
 		Severity: severity, Message: f.Message, Hint: f.Hint,
@@ -274,188 +268,4 @@ func templateDiagnostic(severity diag.Severity, f render.Fault) diag.Diagnostic 
 		d.Hint = fmt.Sprintf("in the line %q", f.Text)
 	}
 	return d
-}
-
-// A panic while something is compiled is a mistake of ours, or of a library, that some object brings out. Whoever may write
-// that object must not be able to end the compiler with it, again after each start, for everybody. So
-// the object is found by halves and left out as if it were not there: whatever looks at it may panic. What it
-// protects must not be served without that, so that with an object that protects something its whole namespace
-// is left out.
-
-// mostCrashes is how many objects are left out for panics in one compile. Each takes a compile for each bit of the number of
-// objects.
-const mostCrashes = 8
-
-// crashes remembers objects that a compile panicked for, so that they are not searched for each time.
-type crashes struct {
-	lock  sync.Mutex
-	known map[diag.Object]crashed
-}
-
-// crashed is an object as it was when it made a compile panic, and what is said of it.
-type crashed struct {
-	value any
-	said  diag.Diagnostic
-}
-
-// leaveOut returns an input without the objects that are known, and forgets those that are other ones by now.
-func (c *crashes) leaveOut(in Input) Input {
-	if c == nil {
-		return in
-	}
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	for object, known := range c.known {
-		if o, ok := find(in.Objects, object); ok && o.value == known.value {
-			in = in.withoutCrashed(o, known.said)
-		} else {
-			delete(c.known, object)
-		}
-	}
-	return in
-}
-
-func (c *crashes) add(o anObject, said diag.Diagnostic) {
-	if c == nil {
-		return
-	}
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if c.known == nil {
-		c.known = map[diag.Object]crashed{}
-	}
-	c.known[o.ref] = crashed{o.value, said}
-}
-
-// compileSafely is [compile] for objects of which some may make it panic.
-func compileSafely(ctx context.Context, in Input, check checker) (Result, error) {
-	in = in.Crashes.leaveOut(in)
-	panicked := false
-	for n := 0; ; n++ {
-		r, err := caught(ctx, in, check)
-		p, ok := errors.AsType[process.PanicError](err)
-		if !ok || n == mostCrashes || ctx.Err() != nil {
-			r.Panicked = panicked || ok
-			return r, err
-		}
-		panicked = true
-		in = in.forgetful() // memories may have been left in any state
-		o, found := crashing(ctx, in, check)
-		if !found {
-			return Result{Panicked: true}, err
-		}
-		said := diag.Diagnostic{
-			Severity: diag.Error, Object: o.ref, Position: o.at,
-			Message: fmt.Sprintf("is left out, since the compiler panics for it: %v", p.Value),
-			Hint:    "report it, with the object, as a mistake of hapsnap, in " + p.Place,
-		}
-		in.Crashes.add(o, said)
-		in = in.withoutCrashed(o, said)
-	}
-}
-
-func caught(ctx context.Context, in Input, check checker) (r Result, err error) {
-	err = process.Caught(func() error {
-		r, err = compile(ctx, in, check)
-		return err
-	})
-	return r, err
-}
-
-// forgetful returns an input without what earlier compiles remember.
-func (in Input) forgetful() Input {
-	in.Memo, in.Read, in.Claims, in.Routes, in.Seals, in.Countries = nil, nil, nil, nil, nil, nil
-	return in
-}
-
-// crashing finds the object without which, and without those after it, nothing panics.
-func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
-	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return a.ref.Compare(b.ref) })
-	n, err := boundary(len(all), func(n int) (bool, error) {
-		short := in
-		short.Objects = in.Objects.Without(refsOf(all[n:])...)
-		_, err := caught(ctx, short, check)
-		_, panicked := errors.AsType[process.PanicError](err)
-		return !panicked, ctx.Err()
-	})
-	if err != nil || n < 0 {
-		return anObject{}, false
-	}
-	return all[n], true
-}
-
-// withoutCrashed returns an input without an object, which is reported. With one that protects something, its namespace is
-// left out.
-func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
-	gone := []anObject{o}
-	in.Found = append(slices.Clone(in.Found), said)
-	if options.Protects(o.annotations) != "" {
-		for _, other := range everyObject(in.Objects) {
-			if other.ref.Namespace != o.ref.Namespace || other.ref == o.ref || !other.routes {
-				continue
-			}
-			gone = append(gone, other)
-			in.Found = append(in.Found, diag.Diagnostic{
-				Severity: diag.Error, Object: other.ref, Position: other.at,
-				Message: fmt.Sprintf("is left out with all routes of namespace %s: the compiler panics for %s, which protects something", o.ref.Namespace, o.ref),
-				Hint:    "delete " + o.ref.String() + ", or write it in another way",
-			})
-		}
-	}
-	in.Objects = in.Objects.Without(refsOf(gone)...)
-	return in
-}
-
-// anObject is one of any kind.
-type anObject struct {
-	ref         diag.Object
-	at          diag.Position
-	annotations map[string]string
-	value       any  // a pointer, by which an object is known to be the same
-	routes      bool // it sends requests somewhere
-}
-
-func refsOf(objects []anObject) []diag.Object {
-	out := make([]diag.Object, len(objects))
-	for i, o := range objects {
-		out[i] = o.ref
-	}
-	return out
-}
-
-func find(in inputs.Inputs, ref diag.Object) (anObject, bool) {
-	all := everyObject(in)
-	i := slices.IndexFunc(all, func(o anObject) bool { return o.ref == ref })
-	if i < 0 {
-		return anObject{}, false
-	}
-	return all[i], true
-}
-
-// everyObject returns all objects that people write.
-func everyObject(in inputs.Inputs) []anObject {
-	var out []anObject
-	add := func(objects ...anObject) { out = append(out, objects...) }
-	for _, o := range slices.Concat(in.Ingresses, in.Broken) {
-		add(anObject{o.Ref, o.Position(), o.Value.Annotations, o.Value, true})
-	}
-	for _, o := range in.Services {
-		add(anObject{o.Ref, o.Position(), o.Value.Annotations, o.Value, false})
-	}
-	for _, o := range in.Secrets {
-		add(anObject{o.Ref, o.Position(), nil, o.Value, false})
-	}
-	for _, o := range in.ConfigMaps {
-		add(anObject{o.Ref, o.Position(), nil, o.Value, false})
-	}
-	for _, o := range in.EndpointSlices {
-		add(anObject{o.Ref, o.Position(), nil, o.Value, false})
-	}
-	for kind, o := range in.Gateway.Each() {
-		add(anObject{o.Ref, o.Position(), o.Value.GetAnnotations(), o.Value, kind.IsRoute()})
-	}
-	for _, o := range in.Others {
-		add(anObject{o.Ref, o.Position(), o.Value.GetAnnotations(), o.Value, false})
-	}
-	return out
 }

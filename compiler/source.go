@@ -19,10 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/explain"
-	"github.com/hapsnap/hapsnap/compiler/gateway"
-	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -38,37 +35,30 @@ type Source struct {
 	Templates string // a directory that overlays the shipped templates, or ""
 	Config    config.Config
 
-	// Stages gets notice of what a compile is doing; nil is allowed.
+	// Stages is called at the beginning of each stage; nil is allowed.
 	Stages Stages
 
-	// What earlier compiles made, or nil.
-	memo      *render.Memo
-	secrets   *leak.Memo
-	seals     *sealMemo
-	claims    *ingress.Memo
-	routes    *gateway.Memo
-	countries *access.CountryMemo
-	crashes   *crashes
+	memories Memories
+	crashes  *crashes // that earlier compiles panicked for, or nil
 
 	unpublished bool
 }
 
-// Remembering returns a source whose compiles remember what they make, and make only what differs the next time. Copies
-// of it, of other objects too, have one memory, and compile one after the other.
+// Remembering returns a source whose compiles remember what they make, so that the next one only makes what differs. Its
+// copies share the memories, even with other objects, so they must compile one after the other.
 func (s Source) Remembering() Source {
-	s.memo, s.secrets, s.seals, s.claims, s.routes = render.NewMemo(), &leak.Memo{}, newSealMemo(), ingress.NewMemo(), gateway.NewMemo()
-	s.countries = &access.CountryMemo{}
-	if s.crashes == nil { // which no panic spoils
+	s.memories = NewMemories()
+	if s.crashes == nil { // no panic spoils them
 		s.crashes = &crashes{}
 	}
 	return s
 }
 
-// Pieces returns how many pieces of files templates wrote since the source began to remember, and how many were
+// Pieces returns how many pieces of files the templates wrote since the source began to remember, and how many pieces were
 // used again.
-func (s Source) Pieces() (written, used int) { return s.memo.Counts() }
+func (s Source) Pieces() (written, used int) { return s.memories.Rendered.Counts() }
 
-// Changes are notified when a compile may give another result.
+// Changes returns two channels that send when a compile may give another result.
 func (s Source) Changes(ctx context.Context, log *slog.Logger) (objects, templates <-chan struct{}) {
 	if s.Templates != "" {
 		templates = manifests.Watch(ctx, []string{s.Templates}, log)
@@ -76,20 +66,19 @@ func (s Source) Changes(ctx context.Context, log *slog.Logger) (objects, templat
 	return s.Objects.Changes(ctx, log), templates
 }
 
-// Once reads the objects and compiles them. If that takes a while to know them, as
-// in a cluster, it waits. The error is that of reading, or as [Compile] returns it;
-// the diagnostics of the Result are complete either way.
+// Once reads the objects and compiles them. It waits until all objects are known, which takes a while in a cluster. The
+// error is that of reading or of [Compile]; the diagnostics of the Result are complete in both cases.
 func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, error) {
 	r, _, err := s.compile(ctx, check, now, trigger)
 	return r, err
 }
 
-// WithObjects is Once, and also returns the objects, those of other classes included.
+// WithObjects is Once, but also returns the objects, including those of other classes.
 func (s Source) WithObjects(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	return s.compile(ctx, check, now, trigger)
 }
 
-// compile is Once, and also returns the objects.
+// compile is [Source.WithObjects].
 func (s Source) compile(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	r, in, err := s.Attempt(ctx, check, now, trigger)
 	if !errors.Is(err, inputs.ErrIncomplete) {
@@ -110,8 +99,7 @@ func (s Source) compile(ctx context.Context, check *validate.Checker, now time.T
 	return r, in, err
 }
 
-// Attempt compiles what is known now. The error wraps [inputs.ErrIncomplete] if that
-// is not all.
+// Attempt compiles the objects that are known now. The error wraps [inputs.ErrIncomplete] if these are not all.
 func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	_, end := s.Stages.Begin(ctx, StageRead)
 	in, err := s.read(ctx)
@@ -123,15 +111,19 @@ func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.T
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
 	r, err := Compile(ctx, in, check)
 	if !s.Objects.Complete(r.Named) {
-		return Result{}, in.Objects, inputs.ErrIncomplete
+		return Result{Panicked: r.Panicked}, in.Objects, inputs.ErrIncomplete
 	}
 	return r, in.Objects, err
 }
 
-// read reads the objects and the templates.
+// read reads the objects and the templates into an Input.
 func (s Source) read(ctx context.Context) (Input, error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
-	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Claims: s.claims, Routes: s.routes, Countries: s.countries, Crashes: s.crashes, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored, CountryFiles: readCountryFiles(s.Config.Countries.Files)}
+	in := Input{
+		Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored,
+		Config: s.Config, CountryFiles: readCountryFiles(s.Config.Countries.Files),
+		Memories: s.memories, Crashes: s.crashes,
+	}
 	if err != nil {
 		return in, err
 	}
@@ -162,21 +154,20 @@ func (s Source) templates() (render.Templates, error) {
 // cluster. Its name, for people, is its String.
 type Objects interface {
 	fmt.Stringer
-	// Read returns the objects that the configuration asks for, as they are now. The
-	// error wraps [inputs.ErrIncomplete] while not all of them are known yet; with
-	// any error nothing is known of the objects, not that there are none.
+	// Read returns the objects that the configuration asks for, as they are now. The error wraps
+	// [inputs.ErrIncomplete] while not all of them are known yet. An error does not mean that there are no objects.
 	Read(ctx context.Context, c config.Config) (inputs.Gathered, error)
-	// Complete is told the names that a compile met, and says whether all of those
-	// objects were known to Read, or known not to be there. If not, nothing may be
-	// made of the compile: [Objects.Changes] tells when they are known.
+	// Complete takes the names that a compile looked for. It reports whether Read knew all of these objects, or knew
+	// that they do not exist. If not, the result of the compile must not be used, and [Objects.Changes] sends when the
+	// objects are known.
 	Complete(named routing.Asked) bool
 	// Changes sends when the objects may differ from the last Read, once for any number of
 	// changes since the channel was last read. It ends with ctx.
 	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
 }
 
-// Directory is the objects in a directory of manifests, or in one file. What did not change
-// since the last time is not parsed again, and has the same values.
+// Directory is the objects in a directory of manifests, or in one file. It parses only what changed since the last time;
+// other objects keep their values.
 type Directory struct {
 	path     string
 	mu       sync.Mutex // protects what follows
@@ -187,7 +178,7 @@ type Directory struct {
 // Files returns the objects in a directory of manifests, or in one file.
 func Files(path string) *Directory { return &Directory{path: path} }
 
-// Beside returns the objects in another directory. Texts that this one has are not parsed again for it.
+// Beside returns the objects in another directory. It does not parse texts again that this one has.
 func (d *Directory) Beside(path string) *Directory {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -197,8 +188,7 @@ func (d *Directory) Beside(path string) *Directory {
 // String returns the path.
 func (d *Directory) String() string { return d.path }
 
-// Read reads the files. Whatever cannot be read as a whole is an error, and so is a
-// directory without any object: [ErrNothing].
+// Read reads the files. A file that cannot be read is an error, and so is a directory without any object: [ErrNothing].
 func (d *Directory) Read(_ context.Context, c config.Config) (inputs.Gathered, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -206,7 +196,7 @@ func (d *Directory) Read(_ context.Context, c config.Config) (inputs.Gathered, e
 	if err != nil {
 		return inputs.Gathered{}, err
 	}
-	return gathered(&d.gatherer, d.path, set, c)
+	return gatherFrom(&d.gatherer, d.path, set, c)
 }
 
 // Complete returns true: files are read as a whole.
@@ -217,7 +207,7 @@ func (d *Directory) Changes(ctx context.Context, log *slog.Logger) <-chan struct
 	return manifests.Watch(ctx, []string{d.path}, log)
 }
 
-// Given are objects that were read already, and do not change.
+// Given are objects that were read before, and do not change.
 type Given struct {
 	Name string // where they come from, for people
 	Set  manifests.Set
@@ -228,11 +218,11 @@ func (g Given) String() string { return g.Name }
 
 // Read gathers the objects. Without any it is [ErrNothing].
 func (g Given) Read(_ context.Context, c config.Config) (inputs.Gathered, error) {
-	return gathered(new(inputs.Gatherer), g.Name, g.Set, c)
+	return gatherFrom(new(inputs.Gatherer), g.Name, g.Set, c)
 }
 
-// gathered gathers what was read of a name.
-func gathered(gatherer *inputs.Gatherer, name string, set manifests.Set, c config.Config) (out inputs.Gathered, err error) {
+// gatherFrom gathers the objects of a set. The name says where they come from.
+func gatherFrom(gatherer *inputs.Gatherer, name string, set manifests.Set, c config.Config) (out inputs.Gathered, err error) {
 	var ignored map[manifests.GVK]int
 	out.Objects, out.Found, ignored = gatherer.Gather(set, c.Kinds...)
 	var parts []string
@@ -252,9 +242,9 @@ func (Given) Complete(routing.Asked) bool { return true }
 // Changes never sends.
 func (Given) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }
 
-// Side compiles the files as [Source.Once] does, into a side of a comparison that
-// has their name. HAProxy looks at one backend of each text, since nothing is published: what is left out is the
-// same. Where no EndpointSlice is among them, its endpoints are unknown.
+// Side compiles the files as [Source.Once] does, into a side of a comparison that has their name. HAProxy checks one
+// backend of each text, since nothing is published; the same objects are left out. Without any EndpointSlice, the
+// endpoints of the side are unknown.
 func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time) (difference.Side, Result, error) {
 	s.unpublished = true
 	r, objects, err := s.compile(ctx, check, now, "diff")
@@ -268,8 +258,8 @@ func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time
 	return side, r, err
 }
 
-// Explain compiles the files as [Source.Side] does, and says where lines of the result
-// come from. The error is that of Once, or a usage error if there is not one of the lines.
+// Explain compiles the files as [Source.Side] does, and says where lines of the result come from. The error is that of
+// Once, or a usage error if none of the lines exists.
 func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.Time, places ...explain.Place) ([]explain.Explanation, Result, error) {
 	s.unpublished = true
 	r, objects, err := s.compile(ctx, check, now, "explain")
@@ -294,8 +284,8 @@ func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.T
 	return out, r, err
 }
 
-// The stages of a compile and of its publication, in order. Render and validate,
-// and translate too, come again for each set of objects that is tried.
+// The stages of a compile and of its publication, in order. Translate, render and validate are repeated for each set of
+// objects that is tried.
 const (
 	StageRead      = "read"
 	StageTranslate = "translate"
@@ -308,14 +298,14 @@ const (
 // StageNames are all of them.
 var StageNames = []string{StageRead, StageTranslate, StageRender, StageValidate, StageDraft, StagePublish}
 
-// stageTexts are what people are told of them who wait at a terminal.
+// stageTexts are what people read at a terminal while they wait.
 var stageTexts = map[string]string{
 	StageRead: "reading the objects", StageTranslate: "translating the objects", StageRender: "rendering the templates",
 	StageValidate: "checking with haproxy", StageDraft: "making the snapshot", StagePublish: "publishing to the store",
 }
 
-// Stages gets notice of each stage that begins. It returns the context for the stage, and a
-// function to call at its end. It decides nothing. A nil Stages does nothing.
+// Stages is called at the beginning of each stage. It returns the context for the stage, and a function to call at its
+// end. It decides nothing. A nil Stages does nothing.
 type Stages func(ctx context.Context, name string) (context.Context, func(err error))
 
 // Begin reports the beginning of a stage.
@@ -330,8 +320,8 @@ func (s Stages) Begin(ctx context.Context, name string) (context.Context, func(e
 // mostCountryBytes bounds a file of the list of countries: a million networks take less.
 const mostCountryBytes = 128 << 20
 
-// readCountryFiles reads the files of the list of countries, and those in folders. What cannot be
-// read, or is empty, is wrong: a volume that is not mounted, or a download that failed, looks like it.
+// readCountryFiles reads the files of the list of countries, and all files in folders of it. A file that cannot be read or
+// is empty is an error: it may be a volume that is not mounted, or a download that failed.
 func readCountryFiles(paths []string) []access.CountryFile {
 	var out []access.CountryFile
 	for _, path := range paths {
@@ -348,7 +338,7 @@ func readCountryFiles(paths []string) []access.CountryFile {
 	return out
 }
 
-// countryFilesIn returns the files of a folder but hidden ones, in order; of a file, itself.
+// countryFilesIn returns the files of a folder in order, without hidden ones; for a file, the file.
 func countryFilesIn(path string) (files []string, wrong string) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -397,7 +387,7 @@ func readCountryFile(path string) (text, wrong string) {
 	return string(data), ""
 }
 
-// whyUnread says why a file cannot be read, without its path, which stands before.
+// whyUnread says why a file cannot be read, without its path, which the message begins with.
 func whyUnread(err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "does not exist"

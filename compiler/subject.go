@@ -52,7 +52,7 @@ func Subject(previous snapshots.Snapshot, r Result) string {
 	return cmp.Or(strings.Join(parts, ", "), "no change") + objectsOf(changed, r.Artifact)
 }
 
-// rest returns what differs by files and references to certificates, where no unit does.
+// rest returns which files and references to certificates differ, if no unit does.
 func rest(previous snapshots.Snapshot, d snapshots.Draft) []string {
 	whole := func(files []snapshots.File, certificates []snapshots.CertificateRef) map[string]unit {
 		out := map[string]unit{}
@@ -215,8 +215,8 @@ func sections(f excerpt, add func(kind string, u unit)) {
 	}
 }
 
-// hostMap has the hosts of all routes. They follow from the routes, so that a subject names them only
-// where it has nothing else to say, such as for a further name of a host.
+// hostMap has the hosts of all routes. Routes imply them, so a subject names them only if nothing else differs, such as for
+// an additional name of a host.
 const hostMap = "maps/host.map"
 
 // mapEntries splits a map into its entries.

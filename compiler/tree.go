@@ -14,14 +14,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// ErrNotOurs is returned for a directory that holds something else than a
-// rendered snapshot, and so is not to be replaced.
+// ErrNotOurs means that a directory must not be replaced, since it holds something else than a rendered snapshot.
 var ErrNotOurs = errors.New("holds files that are not a rendered snapshot")
 
-// WriteTree makes dir the files of a draft, with the manifest of revision 1.
-// What was rendered there before is replaced as a whole. The draft's time and
-// trace are left out, so that the same inputs give the same bytes; what is sealed
-// stays as it was where it is unchanged.
+// WriteTree writes the files of a draft to dir, with the manifest of revision 1, and replaces everything that was rendered
+// there before. It leaves out the draft's time and trace, so that the same inputs give the same bytes. Unchanged sealed
+// certificates keep their encrypted bytes.
 func WriteTree(dir string, d snapshots.Draft) error {
 	d.Time, d.Provenance.Traceparent = time.Time{}, ""
 	d = d.WithSealed(readTree(dir))
@@ -86,10 +84,9 @@ func checkOurs(dir string) error {
 	return nil
 }
 
-// replaceTree writes files beside dir and then puts them into its place, in one step
-// where the file system can exchange folders: who looks at dir always finds a whole one. A
-// symbolic link is followed, so that it stays one. What a process that was killed left
-// beside dir is removed.
+// replaceTree writes files beside dir and then replaces dir with them. It does so in one step if the file system can
+// exchange folders, so that readers of dir always find a whole one. It follows a symbolic link, which stays one. It removes
+// what a killed process left beside dir.
 func replaceTree(dir string, files []snapshots.File) error {
 	if target, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = target

@@ -1,10 +1,9 @@
-// Package access says who is let in where options of an object ask for it: users of a Secret, networks of a
-// ConfigMap, clients of a country, and those that a Service lets in that is
-// asked; and which agents are asked about their requests.
+// Package access handles the options that decide who may send requests: users of a Secret, networks of a ConfigMap,
+// clients of a country, clients that a Service authenticates; and which agents inspect requests.
 //
-// It has two phases. Finding (demand.go) is pure: it looks at options and Services, and names Secrets and
-// ConfigMaps. A [Taker] takes what was named into a model, with findings on what cannot be had: then the routes that
-// it protects are to be closed.
+// It has two phases. Finding (demand.go) is pure: it reads options and Services, and names Secrets and ConfigMaps. A
+// [Taker] adds the named objects to a model. It reports those that are missing or wrong: then the routes that they
+// protect must be closed.
 package access
 
 import (
@@ -37,7 +36,7 @@ type Config struct {
 	MostListBytes int
 	Counted       []routing.NetworkList
 	// Countries are the ConfigMaps of the list of countries, each as namespace/name, and
-	// CountryHeader says that endpoints are told the country. CountryMemo remembers the list, or is nil.
+	// CountryHeader says that endpoints get the country in a header. CountryMemo remembers the list, or is nil.
 	Countries     []string
 	CountryHeader bool
 	CountryMemo   *CountryMemo
@@ -55,7 +54,7 @@ type Taker struct {
 	policies *policies
 }
 
-// NewTaker returns a Taker of what is among objects. What it finds it gives to add.
+// NewTaker returns a Taker that looks for objects in the given lists. It passes findings to add.
 func NewTaker(secrets inputs.Lookup[corev1.Secret], configMaps inputs.Lookup[corev1.ConfigMap], cfg Config, add func(...diag.Diagnostic)) *Taker {
 	lists := &networkLists{
 		add: add, configMaps: configMaps, countries: &countries{add: add, cfg: cfg, configMaps: configMaps}, shared: cfg.SharedLists, most: cfg.MostListBytes,

@@ -32,8 +32,8 @@ type Inspection struct {
 	// whose policies every namespace may name.
 	WAF            bool
 	SharedPolicies []string
-	// MostPolicies bounds the ConfigMaps with policies of a namespace that are named, but for those that are shared, and
-	// MostPolicyBytes the texts of all policies that a namespace names, once for each backend. 0 is no limit.
+	// MostPolicies bounds how many ConfigMaps with policies of a namespace are named, without shared ones. MostPolicyBytes
+	// bounds the texts of all policies that a namespace names, counted for each backend. 0 is no limit.
 	MostPolicies, MostPolicyBytes int
 	// Buffer is the size of HAProxy's buffers, and Wait how long the body of a request is waited for.
 	Buffer int
@@ -183,7 +183,7 @@ type WAFPolicy struct {
 }
 
 const (
-	// mostPolicyErrors bounds what is said of one policy.
+	// mostPolicyErrors bounds the errors that are reported for one policy.
 	mostPolicyErrors = 20
 	// mostPolicyBytes is how long its document may be, with comments.
 	mostPolicyBytes = 64 << 10

@@ -44,8 +44,8 @@ type CountryFile struct {
 	Path, Text, Wrong string
 }
 
-// finding says what is wrong with a line of the text, or with all of it where the line is 0. What a
-// file holds is not quoted: it may be another one than was meant, and hold what is nobody's business.
+// finding says what is wrong with a line of the text, or with the whole text if the line is 0. It quotes nothing from a
+// file: the path may lead to the wrong file, with secrets in it.
 func (s countrySource) finding(line int, message, hint string) diag.Diagnostic {
 	if s.key == "" {
 		at := s.origin
@@ -59,7 +59,7 @@ func (s countrySource) finding(line int, message, hint string) diag.Diagnostic {
 	return countryDiagnostic(s.origin, place+": "+message, hint)
 }
 
-// wrongLine is what is said of a line that cannot be read.
+// wrongLine is the message for a line that cannot be read.
 func (s countrySource) wrongLine(message string) string {
 	if s.key == "" {
 		return "this is not a network and a code"

@@ -16,7 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Spot is where an option stands that holds, and what messages call it.
+// Spot is the place of an option that applies, and its name in messages.
 type Spot struct {
 	Origin routing.Origin
 	Title  string
@@ -51,7 +51,7 @@ type Users struct {
 	spot   Spot
 }
 
-// Service is one that is asked for authentication, or why it cannot be.
+// Service is a Service that authenticates requests, or the reason why it cannot.
 type Service struct {
 	Refused *diag.Diagnostic
 	Found   []diag.Diagnostic // on the Service
@@ -62,7 +62,7 @@ type Service struct {
 // Asker are the objects whose options a backend carries, all of one namespace.
 type Asker struct {
 	Namespace string
-	// Spot returns where the value of an option stands that holds.
+	// Spot returns the place of the value of an option that applies.
 	Spot func(option string) Spot
 	// SharedServices are those, as namespace/name, that every namespace may ask for authentication.
 	SharedServices []string

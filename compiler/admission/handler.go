@@ -390,8 +390,8 @@ func (r Registration) DNSNames(ctx context.Context) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Trust has the API server trust these authorities, in PEM, wherever the webhook is a Service.
-// Nothing is written where it does.
+// Trust makes the API server trust these authorities, in PEM, for all webhooks that are a Service. It writes nothing if
+// the API server already does.
 func (r Registration) Trust(ctx context.Context, authorities []byte) error {
 	found, err := r.get(ctx)
 	if err != nil {

@@ -12,12 +12,12 @@
 //
 // # Decisions
 //
-// An Ingress has our addresses in its status while the published snapshot has a line of it, also one
-// that keeps it closed: a program that makes DNS records of statuses would otherwise remove a host for
-// a typing error that answers 503 now and is mended in a minute. Statuses are written by server-side
-// apply. To remove our addresses, nothing is applied: the API server then removes what only we had
-// written, however long ago, and leaves what another controller has written since. A status that is
-// overwritten three times is reported, and left alone for an hour.
+// An Ingress has our addresses in its status while the published snapshot has a line of it, even a line
+// that keeps it closed. Otherwise a program that makes DNS records of statuses would remove a host because of
+// a typing error that answers 503 now and is fixed in a minute. Statuses are written by server-side
+// apply. To remove our addresses, we apply an empty status: the API server then removes what only we had
+// written, however long ago, and keeps what another controller has written since. A status that somebody
+// overwrites three times is reported, and left alone for an hour.
 package announce
 
 import (
@@ -48,8 +48,8 @@ const manager = "hapsnap-compiler"
 // How often the statuses are written, in requests each second, and how many at once.
 const statusRate, statusBurst = 10, 50
 
-// Options are those of an [Announcer]. All fields are needed but for Dynamic, without which nothing of the
-// Gateway API is written, and Fleet.
+// Options are those of an [Announcer]. All fields are needed, except Dynamic and Fleet. Without Dynamic nothing of the
+// Gateway API is written.
 type Options struct {
 	Events    eventsv1.EventsGetter
 	Ingresses networkingv1.IngressesGetter

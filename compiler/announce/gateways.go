@@ -228,7 +228,7 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 // due takes the next object from the queue whose status is not what it should be. An empty queue is
 // filled once after each change.
 func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
-	if g.changed { // those come first that waited longest, so that who changes much keeps nobody else waiting
+	if g.changed { // the longest wait comes first, so that an object that changes often does not delay others
 		g.queue, g.changed = g.objects(), false
 		slices.SortStableFunc(g.queue, func(a, b gatewayObject) int {
 			return g.wrote[a.meta.GetUID()].next.Compare(g.wrote[b.meta.GetUID()].next)
@@ -258,7 +258,7 @@ func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
 	return gatewayObject{}, false
 }
 
-// write brings a status to the API server, and returns it. It is made of the one that is there now.
+// write writes a status to the API server, and returns it. It is made from the current one.
 func (g *gatewayStatuses) write(ctx context.Context, o gatewayObject) (map[string]any, error) {
 	kind, _ := inputs.GatewayKindOf(o.ref.Kind)
 	client := g.client.Resource(schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: kind.Resource}).Namespace(o.ref.Namespace)
@@ -313,7 +313,7 @@ func GatewayRules() (classes, objects []rbacv1.PolicyRule) {
 	return rules(ofClasses), rules(ofObjects)
 }
 
-// gatewayObject is an object of the Gateway API, and how its status is made of the one that is there.
+// gatewayObject is an object of the Gateway API, and how its new status is made from the current one.
 type gatewayObject struct {
 	ref    diag.Object
 	meta   metav1.Object
@@ -390,7 +390,7 @@ func find[T any](list []inputs.Object[T], ref diag.Object) (inputs.Object[T], bo
 	return list[i], true
 }
 
-// routeObject is a route, also one that names none of our Gateways: it loses what we have written when it did.
+// routeObject is a route. If it names none of our Gateways any more, it loses the status that we wrote when it did.
 func (g *gatewayStatuses) routeObject(o inputs.GatewayObject, parents []gatewayv1.RouteParentStatus) gatewayObject {
 	return gatewayObject{o.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 		if there["parents"] == nil && len(parents) == 0 {

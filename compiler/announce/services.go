@@ -55,8 +55,8 @@ const (
 	sliceManager = "compiler.hapsnap.dev"
 )
 
-// gatewayServices makes the Services of Gateways. It looks at a Service when what is wanted has changed, or
-// what the compiler sees of it, and writes what differs from what is there.
+// gatewayServices makes the Services of Gateways. It checks a Service when the wanted one has changed, or the existing one as
+// far as the compiler sees it, and writes what differs.
 type gatewayServices struct {
 	services corev1client.ServicesGetter
 	slices   discoveryv1client.EndpointSlicesGetter
@@ -90,8 +90,7 @@ type serviceTask struct {
 type serviceMark struct {
 	task serviceTask
 	next time.Time // not before
-	// failed says that it is to be tried again; trouble says what is wrong, also where that is somebody
-	// else's to mend.
+	// failed says that the compiler will try again; trouble says what is wrong, even if only somebody else can fix it.
 	failed  bool
 	trouble string
 }
@@ -112,7 +111,7 @@ func newGatewayServices(o Options, changed func()) *gatewayServices {
 	return s
 }
 
-// take takes what is wanted, now that a snapshot with these Gateways is published.
+// take takes the wanted Services, now that a snapshot with these Gateways is published.
 func (s *gatewayServices) take(in inputs.Inputs, c config.Config, said gateway.Verdicts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -482,8 +481,8 @@ func (t serviceTask) shape(s *corev1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, p)
 	}
 	s.Spec.Selector, s.Spec.Type = nil, t.kind
-	// What a Service has from another type is taken out. The API server does so only where nothing else changes
-	// with it, and refuses the rest.
+	// Fields that a Service has from another type are removed. The API server removes them itself only if nothing else
+	// changes, and refuses other changes.
 	s.Spec.ExternalName = ""
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		s.Spec.LoadBalancerClass, s.Spec.LoadBalancerIP, s.Spec.LoadBalancerSourceRanges = nil, "", nil

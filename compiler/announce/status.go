@@ -25,9 +25,8 @@ import (
 // address is one of status.loadBalancer.ingress.
 type address = networkingv1.IngressLoadBalancerIngress
 
-// Addresses returns where Ingresses are served, sorted, and whether that is known: it is not if nothing
-// is configured, or the Service does not exist. A Service that waits for its load balancer is known to
-// have no addresses.
+// Addresses returns the addresses at which Ingresses are served, sorted, and whether they are known. They are not if none
+// are configured, or the Service does not exist. If the Service waits for its load balancer, there are known to be none.
 func Addresses(c config.IngressStatus, in inputs.Inputs) ([]networkingv1.IngressLoadBalancerIngress, bool) {
 	if c.Service == "" {
 		return addresses(c.Addresses), len(c.Addresses) > 0

@@ -1,16 +1,13 @@
 // Package assert tests configurations and templates: it compiles what a CompilerTest names, and reports
 // which of its assertions fail, and where they stand.
 //
-// An assertion is about the text of a file or a section, about who answers a request, which it asks a
-// HAProxy of the test's own (package sandbox), or about the compiler's diagnostics. An error that the
-// test does not expect makes it fail too: a mistake must not pass because nobody asserted anything
-// about it.
+// An assertion is about the text of a file or a section, about the server that answers a request, or about the compiler's
+// diagnostics. For requests, the test starts its own HAProxy (package sandbox).
 //
 // # Decisions
 //
-// A test fails for an error that it does not expect, beside its assertions: objects that are left out
-// change no assertion about others, and would go unseen. Tests are found by the content of a file, not
-// by its name, so that no wrong name leaves one out.
+// A test also fails for an error that it does not expect. Objects that are left out change no assertion about others, so
+// nobody would notice them. Tests are found by the content of a file, not by its name, so that a wrong name hides none.
 package assert
 
 import (

@@ -1,5 +1,5 @@
-// Package cli holds the commands of the compiler: flags into options, options into a
-// run, and what comes of it printed.
+// Package cli holds the commands of the compiler: it turns flags into options, runs them, and
+// prints the result.
 //
 // [NewCommand] returns a tree of cobra commands. It may be the root of a program or
 // stand below another command, and any number of trees may exist in one process. What

@@ -202,7 +202,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// redacted is the URL of a store up to where it could hold a password.
+// redacted returns the URL of a store without the parts that could hold a password.
 func redacted(url string) string {
 	if i := strings.LastIndexByte(url, '@'); i >= 0 {
 		scheme, _, _ := strings.Cut(url, ":")

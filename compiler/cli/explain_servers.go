@@ -116,8 +116,8 @@ func (b *serverBook) of(ctx context.Context, port snapshots.ServicePort) ([]snap
 	return found, true
 }
 
-// usable returns how many servers a backend has. Where endpoints are not known, or not those of the time and the
-// place that are explained, each Service counts as one.
+// usable returns how many servers a backend has. Each Service counts as one if its endpoints are not known, or are those
+// of another time or cluster than the explanation.
 func (b *serverBook) usable(ctx context.Context) func(string) int {
 	fixed := request.Servers(b.fixed)
 	return func(backend string) int {

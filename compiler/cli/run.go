@@ -152,8 +152,8 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	return f.serve(cmd.Context(), o, log)
 }
 
-// serve runs the compiler beside the servers for health, metrics and status, and for
-// reviews, and, where it follows a cluster, beside what writes to it.
+// serve runs the compiler, the servers for health, metrics, status and reviews, and, if the compiler follows a cluster,
+// what writes to the cluster.
 func (f *runFlags) serve(ctx context.Context, o controller.Options, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -278,7 +278,7 @@ const leaseHelp = "Lease, as namespace/name, by which one of the compilers for t
 // namespaceFile says in a pod in which namespace it is.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// usualLease is the Lease where none is named.
+// usualLease is the Lease if none is named.
 const usualLease = "hapsnap-compiler"
 
 // leaseName returns the name of the Lease.

@@ -143,9 +143,8 @@ const (
 	statusTimeout = 10 * time.Second // for a compiler to answer
 )
 
-// serveStatus answers what askCompiler asks. Whoever reaches the port may be anybody: names of
-// objects, and what is wrong with them, which may depend on values of Secrets, are for clients on
-// the same host, or in the same pod, alone.
+// serveStatus answers what askCompiler asks. Anybody may reach the port. So only clients on the same host, or in the same
+// pod, get the names of objects and what is wrong with them, which may depend on values of Secrets.
 func serveStatus(s *controller.Status, objects compiler.Objects) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r := s.Report()
@@ -163,7 +162,7 @@ func isLoopback(remote string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// interrupted returns what is not heard of, where a cluster is followed.
+// interrupted returns the watches of a cluster that are interrupted.
 func interrupted(objects compiler.Objects) []controller.WatchReport {
 	followed, ok := objects.(*cluster.Cluster)
 	if !ok {

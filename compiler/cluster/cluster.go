@@ -1,13 +1,12 @@
 // Package cluster reads the objects of a compile from a Kubernetes cluster, and
 // keeps them up to date by watching.
 //
-// The configuration and the names that compiles met decide what it watches ([Plan]).
-// [kubewatch.Rules] makes the permissions from the same plan. It holds objects as a
-// compile reads them, without the fields that no compile looks at.
+// The configuration and the names that compiles found decide what is watched ([Plan]). The RBAC rules are made from the
+// same plan, so that the compiler may read exactly this (kubewatch.Rules). Objects are held as compiles read them, without the
+// fields that no compile uses.
 //
-// It promises that nothing is said of the objects before all of them are known, and
-// that what cannot be reached any more is held as it was: only the API server says
-// that an object is gone. Writing to the cluster is left to others.
+// The package returns no objects before all of them are known. If the API server cannot be reached any more, it keeps the
+// objects as they were: only the API server says that an object is gone. Other packages write to the cluster.
 //
 // # Decisions
 //
@@ -98,7 +97,7 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 			for _, o := range s.Objects {
 				add(&in, s.Query, o)
 			}
-			if !s.Synced && !s.Absent { // settled all the same
+			if !s.Synced && !s.Absent { // settled, since it may not be read
 				in.Unread = append(in.Unread, inputs.RefOf(s.Query.APIVersion, s.Query.Kind, s.Query.Namespace, s.Query.Name))
 			}
 		}
@@ -110,31 +109,29 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 	return inputs.Gathered{Objects: selector.Objects(in)}, nil
 }
 
-// Complete takes note of the names that a compile met, and reports whether these
-// objects were all known.
+// Complete records the names that a compile looked for, and reports whether all of these objects were known.
 func (c *Cluster) Complete(named routing.Asked) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.plan(c.config, named)
 }
 
-// Changes sends when something may be different from what was read.
+// Changes returns a channel that sends when the objects may differ from those read last.
 func (c *Cluster) Changes(context.Context, *slog.Logger) <-chan struct{} { return c.watches.Changes() }
 
-// plan takes a new plan, and reports whether it has anything that was not watched.
+// plan makes a new plan, and reports whether it watches anything new.
 func (c *Cluster) plan(cfg config.Config, asked routing.Asked) (added bool) {
 	c.config, c.asked = cfg, asked
 	return c.watches.Plan(Plan(cfg, asked))
 }
 
-// settled reports whether all is known that can be: all objects, or that there is no
-// such kind where it is optional, or that a single object may not be read. That harms
-// only those who name it.
+// settled reports whether nothing more can be known: all objects are known, or an optional kind does not exist, or the
+// API server forbids reading a single object. The latter only harms the objects that name it.
 func settled(s kubewatch.QueryState) bool {
 	return s.Synced || s.Absent && s.Query.Optional || s.Query.Name != "" && s.Forbidden()
 }
 
-// waits says what is waited for.
+// waits says what the compiler waits for.
 func waits(s kubewatch.QueryState) string {
 	if s.Err == nil {
 		return s.Query.String()
@@ -153,8 +150,7 @@ func some(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// Plan returns what is watched for a configuration once these names were met,
-// sorted.
+// Plan returns what is watched for a configuration after a compile looked for these names, sorted.
 func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 	var out []kubewatch.Query
 	add := func(namespaces []string, q kubewatch.Query) {
@@ -255,7 +251,7 @@ func ConfigMapQuery(name types.NamespacedName) kubewatch.Query {
 	return kubewatch.Query{APIVersion: "v1", Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}
 }
 
-// configMap is one that is followed. Nothing is known of it until Run runs.
+// configMap is a ConfigMap that is watched. Nothing is known about it until Run runs.
 type configMap struct {
 	query   kubewatch.Query
 	watches *kubewatch.Set
@@ -270,8 +266,7 @@ func newConfigMap(c Connection, name types.NamespacedName) configMap {
 // Run follows the ConfigMap until ctx is done.
 func (m configMap) Run(ctx context.Context, log *slog.Logger) { m.watches.Run(ctx, log) }
 
-// state returns the ConfigMap, nil if there is none or none is known, whether that is certain, and what
-// is in the way.
+// state returns the ConfigMap, or nil if none exists or is known; whether that is certain; and the error that prevents it.
 func (m configMap) state() (object *corev1.ConfigMap, synced bool, trouble error) {
 	m.watches.Read(func(list []kubewatch.QueryState) {
 		for _, state := range list { // the one, or none once Run has ended
@@ -357,7 +352,7 @@ func (c *Cluster) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Trouble is a query of which nothing new is heard. What was known is held.
+// Trouble is a query that gets no news. Its objects are kept as they were.
 type Trouble struct {
 	Query kubewatch.Query
 	Err   error
@@ -490,8 +485,8 @@ func (r resolver) resolve(apiVersion, kind string) (resource schema.GroupVersion
 	return resource, false, nil
 }
 
-// Resource returns the resource of a kind, for rules. Where the cluster does not know
-// the kind, or without a cluster, it is what its name leads one to expect.
+// Resource returns the resource of a kind, for RBAC rules. Without a cluster, or if the cluster does not know the kind, it
+// is guessed from the name of the kind.
 func (c Connection) Resource(apiVersion, kind string) string {
 	if c.Discovery != nil {
 		if found, ok, err := (resolver{discovery: c.Discovery}).resolve(apiVersion, kind); ok && err == nil {

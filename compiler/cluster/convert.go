@@ -81,9 +81,9 @@ func (c converter) object(o any) (any, error) {
 		}
 		inputs.NoteUnknown(object, field)
 	}
-	// Fields that no compile looks at go. The addresses of load balancers stay, for Ingresses are told those of a
-	// Service. So does the status of objects of the Gateway API, by which the compiler sees what it has to write,
-	// and the selector and the owner of a Service that was made for a Gateway.
+	// Fields that no compile uses are removed. The addresses of load balancers stay, since the status of Ingresses gets
+	// those of a Service. The status of objects of the Gateway API stays, since the compiler compares it with what it has
+	// to write. The selector and the owner of a Service that was made for a Gateway stay too.
 	switch o := value.(type) {
 	case *networkingv1.Ingress:
 		o.OwnerReferences, o.Finalizers = nil, nil
@@ -106,8 +106,8 @@ func (c converter) object(o any) (any, error) {
 	return value, nil
 }
 
-// firstUnknown returns a field of the spec that a later version of the API has, or "". What is not known is not
-// served as if it were not there.
+// firstUnknown returns a field of the spec that only a later version of the API has, or "". An object with such a field is
+// not served as if the field were missing.
 func firstUnknown(unknown []error) string {
 	for _, err := range unknown {
 		if field, is := strings.CutPrefix(err.Error(), "unknown field \"spec."); is {

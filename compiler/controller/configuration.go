@@ -15,19 +15,18 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// Configuration is where a compiler that runs has its configuration from: a
-// [ConfigFile], or an object of a cluster.
+// Configuration is the source of a running compiler's configuration: a [ConfigFile], or an object of a cluster.
 type Configuration interface {
-	// Read returns the text of the configuration as it is now, and the name that it
-	// has in diagnostics. With an error nothing is known of it.
+	// Read returns the current text of the configuration, and its name in diagnostics. After an error nothing is known
+	// about it.
 	Read(ctx context.Context) (name string, data []byte, err error)
 	// Changes sends when the text may differ from the last Read, once for any number of
 	// changes since the channel was last read. It ends with ctx.
 	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
 }
 
-// ConfigFile is a configuration in a file. It may be replaced by renaming, or lie in
-// a volume of a ConfigMap, where a symbolic link is.
+// ConfigFile is a configuration in a file. The file may be replaced by renaming, or may be in a volume of a ConfigMap,
+// which replaces a symbolic link.
 type ConfigFile string
 
 // Read reads the file.
@@ -43,14 +42,13 @@ func (f ConfigFile) Changes(ctx context.Context, log *slog.Logger) <-chan struct
 	return manifests.Watch(ctx, []string{string(f)}, log)
 }
 
-// settings judges what no form can be given for.
+// settings checks values of a configuration that only HAProxy can check, such as names of ciphers.
 type settings interface {
 	Settings(ctx context.Context, c config.Config) ([]field.Error, error)
 }
 
-// JudgeConfiguration reads the text of a configuration, puts what override changes
-// over it, and returns it with everything that is wrong with it; then it is not to be
-// used. The error is that of a check that could not be made.
+// JudgeConfiguration reads the text of a configuration, applies override, and returns the result with everything that is
+// wrong with it. A configuration with findings must not be used. The error is that of a check that could not be made.
 func JudgeConfiguration(ctx context.Context, check settings, name string, data []byte, override func(*config.Config)) (config.Config, []diag.Diagnostic, error) {
 	c, found := config.Parse(name, data)
 	if len(found) > 0 {
@@ -77,8 +75,8 @@ type reconfiguration struct {
 	unread  bool
 }
 
-// configuration returns the channel that sends when the configuration may have changed. It
-// has the configuration read at once, since it may have changed already.
+// configuration returns the channel that sends when the configuration may have changed. It also makes the loop read the
+// configuration at once, since it may have changed before.
 func (l *loop) configuration(ctx context.Context) <-chan struct{} {
 	if l.Configuration == nil {
 		return nil
@@ -88,14 +86,14 @@ func (l *loop) configuration(ctx context.Context) <-chan struct{} {
 	return changes
 }
 
-// configurationChanged has the configuration read once it has been quiet for a while:
-// half of a file can look like a whole one.
+// configurationChanged makes the loop read the configuration after a quiet moment: half of a file can look like a whole
+// one.
 func (l *loop) configurationChanged(now time.Time) {
 	l.config.reread = retry{at: now.Add(l.debounce.interval)}
 }
 
-// reconfigure reads the configuration. The loop compiles with it if it is new and good.
-// Otherwise nothing changes.
+// reconfigure reads the configuration. If it is new and has no errors, the loop compiles with it. Otherwise nothing
+// changes.
 func (l *loop) reconfigure(ctx context.Context) {
 	now := time.Now()
 	name, data, err := l.Configuration.Read(ctx)
@@ -127,8 +125,7 @@ func (l *loop) reconfigure(ctx context.Context) {
 	}
 }
 
-// refuse goes back to the configuration that was good. Faults that are known are not
-// reported again.
+// refuse goes back to the last good configuration. It does not report known faults again.
 func (l *loop) refuse(found []diag.Diagnostic, now time.Time) {
 	l.config.reread.reset()
 	if l.config.former != nil {
@@ -147,7 +144,7 @@ func (l *loop) refuse(found []diag.Diagnostic, now time.Time) {
 	}
 }
 
-// accept takes note that what is written is what is used.
+// accept records that the current configuration is the one that is used.
 func (l *loop) accept(now time.Time) {
 	l.config.reread.reset()
 	if l.config.former != nil || l.config.unread || len(l.config.refused) > 0 {

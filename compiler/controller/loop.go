@@ -1,21 +1,19 @@
 // Package controller keeps a store up to date with the objects, templates and configuration that a compiler reads.
-// [Run] is the loop: it waits for changes, compiles, and publishes what came of it. It also says how it is getting on
-// ([Status]), and holds back a draft that lost too much ([ShrinkError]).
+// [Run] is the loop: it waits for changes, compiles, and publishes the result. It also reports its state ([Status]), and
+// holds back a draft that lost too much ([ShrinkError]).
 //
-// What a compile is made of, and what it leaves out, is the business of package compiler.
+// Package compiler decides what a compile is made of, and what it leaves out.
 //
 // # Decisions
 //
-// A corrupt newest snapshot is followed by the next revision, in all stores. The guard
-// against mass losses then compares with the newest that can be read
-// (publish.go). In git this is for a tip that has the tag of a snapshot. Any
-// other commit on the branch was made by a person, who decides.
+// If the newest snapshot is corrupt, the next one follows it, in all stores. The guard against mass losses then compares
+// with the newest snapshot that can be read (publish.go). In git this holds for a branch whose tip has the tag of a
+// snapshot. Any other commit on the branch was made by a person, who decides.
 //
-// A configuration that changes is on trial until it has compiled. It is judged by itself
-// first, by the parser and by HAProxy; what only templates make wrong of it shows in the
-// compile, and then the compiler goes back to the one before, too. It is read when it has
-// been quiet for a moment, for half of a file can look like a whole one. The compiler
-// stays ready: the one before works.
+// A changed configuration is on trial until it has compiled. First the parser and HAProxy check it alone. Errors that it
+// only causes together with the templates show in the compile; then, too, the compiler goes back to the old
+// configuration. It reads a changed file after a quiet moment, since half of a file can look like a whole one. It stays
+// ready meanwhile: the old configuration works.
 package controller
 
 import (
@@ -40,8 +38,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Options are those of [Run]. All fields are needed, except the tracers, the leader,
-// the announcer, the judge, the times, and what changes the configuration.
+// Options are those of [Run]. All fields are needed, except Tracers, Leader, Configuration, Override, Announcer, Judge,
+// Interval and MaxWait.
 type Options struct {
 	Source  compiler.Source
 	Store   store
@@ -52,16 +50,16 @@ type Options struct {
 	Status  *Status
 	// Leader says when to publish; nil is always.
 	Leader leader
-	// Configuration takes the place of the Source's when it changes, if that is good;
-	// nil never does. Override is put over it.
+	// Configuration replaces that of the Source when it changes and has no errors; nil never does. Override is applied
+	// to it.
 	Configuration Configuration
 	Override      func(*config.Config)
 	// Announcer writes Events and statuses of objects; nil writes none.
 	Announcer announcer
 	// Judge gets what was compiled; nil is allowed.
 	Judge *compiler.Judge
-	// Interval is how long there must be no change before a change soon after others is
-	// compiled. MaxWait limits that wait. Zero means the default.
+	// Interval is how long there must be no change before changes that follow a compile closely are compiled. MaxWait
+	// limits that wait. Zero means the default.
 	Interval, MaxWait time.Duration
 }
 
@@ -71,16 +69,15 @@ const (
 	DefaultMaxWait  = 5 * time.Second
 )
 
-// The times between tries while the store, or the files, cannot be reached.
+// The shortest and the longest time between tries while the store or the files cannot be reached.
 const (
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
 )
 
-// Run keeps the store up to date with the objects and templates until ctx is done, and then
-// returns nil. It logs every error, reports it in Status and tries again. While the store
-// is gone, or another process leads, it keeps the newest draft, and publishes it
-// afterwards.
+// Run keeps the store up to date with the objects and templates until ctx is done, and then returns nil. It logs every
+// error, reports it in Status and tries again. While the store cannot be reached, or another process leads, it keeps the
+// newest draft, and publishes it afterwards.
 func Run(ctx context.Context, o Options) error {
 	l := newLoop(o)
 	objects, templates := o.Source.Changes(ctx, o.Log)
@@ -93,7 +90,7 @@ func Run(ctx context.Context, o Options) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			l.drop("interrupted")
+			l.endPending("interrupted")
 			return nil
 		case <-objects:
 			l.debounce.change(time.Now())
@@ -101,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 			l.debounce.change(time.Now())
 		case <-templates:
 			l.debounce.change(time.Now())
-			if len(l.config.refused) > 0 { // it may have been the templates
+			if len(l.config.refused) > 0 { // the templates may have been the reason
 				l.configurationChanged(time.Now())
 			}
 		case <-configuration:
@@ -120,7 +117,7 @@ type loop struct {
 	Options
 	metrics   *metrics
 	debounce  debounce
-	reread    retry // of what could not be read or checked
+	reread    retry // when to compile again after an error
 	pending   *compiler.Result
 	from      inputs.Inputs      // what the last compile read
 	timeline  *Timeline          // of pending, or of what was published last
@@ -133,7 +130,7 @@ type loop struct {
 	config    reconfiguration
 	reported  []diag.Diagnostic
 	ignored   string
-	classes   string // of Ingresses that were not compiled, as they were logged last
+	classes   string // of Ingresses that are not compiled, as logged last
 }
 
 // idle is how long the loop sleeps if there is nothing to wait for.
@@ -158,7 +155,7 @@ func newLoop(o Options) *loop {
 	return l
 }
 
-// wake returns when there is something to do.
+// wake returns when there is something to do next.
 func (l *loop) wake() time.Time {
 	next := time.Now().Add(idle)
 	times := []time.Time{l.config.reread.at, l.debounce.due(), l.reread.at}
@@ -201,15 +198,15 @@ func (l *loop) turn(ctx context.Context) {
 
 func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
-// compile makes the newest draft the pending one. Where nothing can be compiled,
-// what was published stays. The first change that it serves is zero if there is none.
+// compile compiles, and makes the draft the pending one. If that fails, the published snapshot stays. The time of the
+// first change that it compiles is zero if there was none.
 func (l *loop) compile(ctx context.Context, change time.Time) {
 	began, timeline := time.Now(), BeginTimeline(ctx, l.Tracers, l.trigger())
 	timeline.waited(change, began)
 	l.Source.Stages = timeline.Stage
 	result, objects, err := l.Source.Attempt(timeline.Within(ctx), l.Checker, began, l.trigger())
 	if result.Panicked {
-		l.Source = l.Source.Remembering() // anew
+		l.Source = l.Source.Remembering() // with empty memories
 	}
 	if ctx.Err() != nil {
 		timeline.Dropped("interrupted")
@@ -246,20 +243,30 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 			l.accept(time.Now())
 		}
 		l.reread.reset()
-		// It makes way for a newer draft. That one which the store could not take is never published is not passed over
-		// in silence.
-		newer := result.Draft.Digest()
-		l.drop("replaced")
-		if l.pending != nil && l.republish.wait != 0 && l.pending.Draft.Digest() != newer {
-			l.Log.Warn("snapshot never published, a newer one takes its place", "digest", l.pending.Draft.Digest().Short(), "newer", newer.Short())
-			l.metrics.replacedDraft()
-		}
-		l.pending, l.timeline = &result, timeline
-		l.from = objects
-		if l.Announcer != nil {
-			l.Announcer.Compiled(objects, result.Diagnostics)
-		}
+		l.replacePending(&result, objects, timeline)
 		l.republish.now(time.Now())
+	}
+}
+
+// replacePending makes a result the pending one. It logs that a pending draft is never published, if the store failed
+// to take it and the new draft differs.
+func (l *loop) replacePending(result *compiler.Result, objects inputs.Inputs, timeline *Timeline) {
+	newer := result.Draft.Digest()
+	l.endPending("replaced")
+	if l.pending != nil && l.republish.wait != 0 && l.pending.Draft.Digest() != newer {
+		l.Log.Warn("snapshot never published, a newer one takes its place", "digest", l.pending.Draft.Digest().Short(), "newer", newer.Short())
+		l.metrics.replacedDraft()
+	}
+	l.pending, l.timeline, l.from = result, timeline, objects
+	if l.Announcer != nil {
+		l.Announcer.Compiled(objects, result.Diagnostics)
+	}
+}
+
+// endPending ends the timeline of the pending draft, if there is one, and says why.
+func (l *loop) endPending(why string) {
+	if l.pending != nil {
+		l.timeline.Dropped(why)
 	}
 }
 
@@ -299,8 +306,8 @@ func (l *loop) report(r compiler.Result) {
 	l.reported = r.Diagnostics
 }
 
-// otherClasses names the classes that are not compiled: how many Ingresses of others come and go
-// is for the status.
+// otherClasses names the classes that are not compiled. It leaves out how many Ingresses they have, which only the status
+// reports.
 func otherClasses(c ingress.Census) string {
 	var names []string
 	for _, o := range c.Others {
@@ -310,91 +317,7 @@ func otherClasses(c ingress.Census) string {
 	return strings.Join(names, "\n")
 }
 
-// publish brings the pending draft to the store, or keeps it for later.
-func (l *loop) publish(ctx context.Context) {
-	within, end := l.timeline.Stage(l.timeline.Within(ctx), compiler.StagePublish)
-	draft := l.pending.Draft
-	l.timeline.Sign(&draft)
-	id, published, err := l.bring(within, &draft)
-	end(err)
-	if ctx.Err() != nil {
-		return
-	}
-	l.metrics.spent(l.timeline.spent())
-	if shrunk, ok := errors.AsType[*ShrinkError](err); ok {
-		// The pending draft is kept until it is approved, or until the head of the store changes. Each draft is
-		// reported once.
-		if l.held == nil || *l.held != *shrunk {
-			l.Log.Error("snapshot held back, the published one stays", "lost", shrunk.Lost, "since", shrunk.Head.String(), "digest", shrunk.Digest.Short(), "hint", shrunk.Approval())
-			l.metrics.heldDraft()
-		}
-		l.held = shrunk
-		l.Status.published(l.previous, shrunk, time.Now())
-		l.republish.later(time.Now())
-		return
-	}
-	if rival, ok := errors.AsType[*RivalError](err); ok {
-		l.Status.published(l.previous, err, time.Now())
-		l.Log.Warn("snapshot not published, another compiler goes first", "digest", draft.Digest().Short(), "machine", rival.Machine, "until", rival.Until.UTC().Format(time.RFC3339))
-		l.republish = retry{at: rival.Until}
-		return
-	}
-	if l.moved(err) {
-		return
-	}
-	l.metrics.published(published, err, time.Now())
-	if err == nil && l.previous.ID() != id {
-		l.previous = draft.Number(id.Revision, l.previous.ID())
-	}
-	l.Status.published(l.previous, err, time.Now())
-	if err != nil {
-		l.republish.fail(time.Now())
-		l.Log.Error("snapshot not published, keeping it and trying again", "err", err, "in", l.republish.wait)
-		return
-	}
-	l.rivals.ours = id
-	l.timeline.Published(id, draft, published)
-	if published {
-		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
-	}
-	if l.Announcer != nil {
-		l.Announcer.Published(l.from, served(l.pending.Artifact), l.Source.Config.IngressStatus)
-		l.Announcer.Gateways(l.from, l.Source.Config, l.pending.Verdicts, id)
-	}
-	l.pending, l.held = nil, nil
-	l.republish.reset()
-}
-
-// bring publishes a draft unless the guard holds it or another compiler goes first, and gives it its
-// subject.
-func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID, bool, error) {
-	previous, newest, err := head(ctx, l.Store, l.previous)
-	if err != nil {
-		return snapshots.ID{}, false, err
-	}
-	l.meet(previous, time.Now())
-	l.previous = previous
-	if err := l.yields(previous, *draft); err != nil {
-		return snapshots.ID{}, false, err
-	}
-	if err := guard(previous, *draft, l.Source.Config.ShrinkGuard); err != nil {
-		return snapshots.ID{}, false, err
-	}
-	draft.Subject, draft.After = compiler.Subject(previous, *l.pending), &newest
-	draft.Provenance.Trigger = l.rivals.own.trigger(draft.Provenance.Trigger)
-	*draft = draft.WithSealed(previous)
-	return l.Store.Publish(ctx, *draft)
-}
-
-// drop ends the timeline of the pending draft, if there is one, and says why.
-func (l *loop) drop(why string) {
-	if l.pending == nil {
-		return
-	}
-	l.timeline.Dropped(why)
-}
-
-// retry is when to try again. Each failure doubles the wait.
+// retry says when to try again. Each failure doubles the wait.
 type retry struct {
 	at   time.Time // zero: not at all
 	wait time.Duration
@@ -403,7 +326,7 @@ type retry struct {
 func (r *retry) reset()            { *r = retry{} }
 func (r *retry) now(now time.Time) { *r = retry{at: now} }
 
-// later is the delay for errors that only somebody else can fix.
+// later waits the longest time, for errors that only a person can fix.
 func (r *retry) later(now time.Time) { *r = retry{at: now.Add(lastRetry)} }
 
 func (r *retry) fail(now time.Time) {
@@ -411,11 +334,10 @@ func (r *retry) fail(now time.Time) {
 	r.at = now.Add(r.wait)
 }
 
-// debounce decides when to compile. Changes after a quiet time are compiled as soon as there has been
-// none for a moment, and so are those that this compile came too early for: who applies a Service and then its Ingress
-// waits for two compiles at most. Further changes wait until there has been none for the interval, but never
-// longer than the maximum wait since the first of them. The zero times are
-// "never". All its methods are given the time.
+// debounce decides when to compile. After a quiet time, changes are compiled once there was none for a moment. So are
+// changes during that compile: somebody who applies a Service and then its Ingress waits for two compiles at most. Later
+// changes wait until there was none for the interval, but never longer than maxWait since the first of them. A zero time
+// means never. The caller passes the time to all methods.
 type debounce struct {
 	interval, maxWait time.Duration
 
@@ -424,13 +346,13 @@ type debounce struct {
 	afterQuiet  bool      // the last compile was the first after a quiet time
 }
 
-// A change after a quiet time waits for those that are made with it: for a moment, and no longer than a few.
+// A change after a quiet time waits a moment for the changes that belong to it, and five moments at most.
 const (
 	moment  = 20 * time.Millisecond
 	moments = 5 * moment
 )
 
-// change takes note of a change.
+// change records a change.
 func (d *debounce) change(now time.Time) {
 	if d.first.IsZero() {
 		d.first = now
@@ -466,5 +388,5 @@ func (d *debounce) begin() (first time.Time) {
 	return first
 }
 
-// end takes note of the end of a compile.
+// end records the end of a compile.
 func (d *debounce) end(now time.Time) { d.done = now }

@@ -1,23 +1,16 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hapsnap/hapsnap/compiler"
-	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/internal/tracing"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// metrics are those of one [Run]. Only its goroutine tells them anything, apart
-// from the ages, which are asked for by others.
+// metrics are those of one [Run]. Only its goroutine updates them; other goroutines may read the ages.
 type metrics struct {
 	duration, wait       prometheus.Histogram
 	stages               *prometheus.HistogramVec
@@ -100,8 +93,7 @@ func age(name, help string, since *atomic.Int64, clock func() time.Time) prometh
 	})
 }
 
-// begins takes note of a compile that begins, and of the first change that it
-// serves, which is zero where there is none.
+// begins records that a compile begins, and when the first change that it compiles was made; zero if there is none.
 func (m *metrics) begins(change, now time.Time) {
 	if change.IsZero() {
 		return
@@ -110,14 +102,14 @@ func (m *metrics) begins(change, now time.Time) {
 	m.behind.CompareAndSwap(0, change.UnixNano())
 }
 
-// spent takes note of what was spent on the stages.
+// spent records the time spent on the stages.
 func (m *metrics) spent(took map[string]time.Duration) {
 	for stage, d := range took {
 		m.stages.WithLabelValues(stage).Observe(d.Seconds())
 	}
 }
 
-// pieces takes note of how much was rendered since the start.
+// pieces records how much was rendered since the start.
 func (m *metrics) pieces(written, used int) {
 	m.rendered.WithLabelValues("template").Add(float64(written - m.written))
 	m.rendered.WithLabelValues("memory").Add(float64(used - m.used))
@@ -157,8 +149,7 @@ func (m *metrics) read(r compiler.Result) {
 	}
 }
 
-// published takes note of a try to publish. A draft that was kept for long is no
-// success if what came after it could not be compiled.
+// published records an attempt to publish. A draft that waited is no success if a later compile failed.
 func (m *metrics) published(published bool, err error, now time.Time) {
 	m.publishes.WithLabelValues(publishOf(published, err)).Inc()
 	if err == nil {
@@ -202,103 +193,4 @@ func (m *metrics) reconfigured(result string, refused bool) {
 	if refused {
 		m.configRefused.Set(1)
 	}
-}
-
-// Timeline is one compile as it is seen from outside, from its beginning until the
-// store has what came of it: how long each stage took, and a trace. The rounds of
-// a compile that leaves out objects add up, so that the stages say what a compile
-// spends its time on; in the trace each is seen.
-//
-// Nothing of the objects gets into a trace but how many there are.
-type Timeline struct {
-	tracer trace.Tracer
-	root   trace.Span
-	took   map[string]time.Duration
-}
-
-// tracerName names the spans' origin.
-const tracerName = "github.com/hapsnap/hapsnap/compiler"
-
-// BeginTimeline begins the timeline of a compile, within the trace of ctx if it has
-// one.
-func BeginTimeline(ctx context.Context, provider trace.TracerProvider, trigger string) *Timeline {
-	tracer := provider.Tracer(tracerName)
-	_, root := tracer.Start(ctx, "compile", trace.WithAttributes(attribute.String("hapsnap.trigger", trigger)))
-	return &Timeline{tracer: tracer, root: root, took: map[string]time.Duration{}}
-}
-
-// Within returns a context for what belongs to the compile.
-func (t *Timeline) Within(ctx context.Context) context.Context {
-	return trace.ContextWithSpan(ctx, t.root)
-}
-
-// Stage is the timeline's [compiler.Stages].
-func (t *Timeline) Stage(ctx context.Context, name string) (context.Context, func(error)) {
-	began := time.Now()
-	ctx, span := t.tracer.Start(ctx, name)
-	return ctx, func(err error) {
-		t.took[name] += time.Since(began)
-		tracing.End(span, err)
-	}
-}
-
-// spent returns the time spent on each stage since it was called last.
-func (t *Timeline) spent() map[string]time.Duration {
-	took := t.took
-	t.took = map[string]time.Duration{}
-	return took
-}
-
-// waited notes how long the first change, if there was one, had been waiting.
-func (t *Timeline) waited(change, began time.Time) {
-	if !change.IsZero() {
-		t.root.SetAttributes(attribute.Float64("hapsnap.queue_wait_seconds", began.Sub(change).Seconds()))
-	}
-}
-
-// Sign makes a draft one of this compile's trace, for others to continue it.
-func (t *Timeline) Sign(d *snapshots.Draft) {
-	d.Provenance.Traceparent = tracing.Traceparent(t.Within(context.Background()))
-}
-
-// Compiled notes what came of the compile. It ends here if that is an error.
-func (t *Timeline) Compiled(r compiler.Result, err error) {
-	t.root.SetAttributes(
-		attribute.String("hapsnap.result", resultOf(r, err)),
-		attribute.Int("hapsnap.objects", len(r.Draft.Provenance.Inputs)),
-		attribute.Int("hapsnap.quarantined", len(r.Draft.Quarantined)))
-	if err != nil {
-		tracing.End(t.root, err)
-	}
-}
-
-// Publish brings a result to a store, as [Publish] does, and ends the timeline.
-func (t *Timeline) Publish(ctx context.Context, s store, r compiler.Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
-	within, end := compiler.Stages(t.Stage).Begin(t.Within(ctx), compiler.StagePublish)
-	t.Sign(&r.Draft)
-	id, published, err = Publish(within, s, r, g)
-	if end(err); err != nil {
-		t.Dropped(publishOf(published, err))
-		return id, published, err
-	}
-	t.Published(id, r.Draft, published)
-	return id, published, nil
-}
-
-// Published ends the timeline with the snapshot that the store has now.
-func (t *Timeline) Published(id snapshots.ID, d snapshots.Draft, published bool) {
-	if t.root.IsRecording() { // the digest costs something
-		t.root.SetAttributes(
-			attribute.String("hapsnap.snapshot", id.String()),
-			attribute.String("hapsnap.digest", string(d.Digest())),
-			attribute.String("hapsnap.publish", publishOf(published, nil)))
-	}
-	t.root.End()
-}
-
-// Dropped ends a timeline whose draft is not published any more, and says why. It
-// changes nothing if it has ended.
-func (t *Timeline) Dropped(why string) {
-	t.root.SetAttributes(attribute.String("hapsnap.publish", why))
-	t.root.End()
 }

@@ -22,45 +22,120 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// store is what the compiler needs of a snapshot store. It cannot delete, and
-// cannot touch the channel.
+// store is what the compiler needs of a snapshot store. It cannot delete snapshots or change the channel.
 type store interface {
 	// Publish numbers a draft and keeps it. A draft with the digest of the
 	// head is not written: then published is false.
 	Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error)
-	// IDs returns those of all snapshots, the newest last. What people say in the
-	// channel, and whether it can be read, does not concern the compiler.
+	// IDs returns the IDs of all snapshots, the newest last. The compiler does not read the channel.
 	IDs(ctx context.Context) ([]snapshots.ID, error)
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 }
 
-// Publish publishes a result to a store once, with a subject that says what it changes. If
-// the guard holds it, the error is a [*ShrinkError].
+// Publish publishes a result to a store once, with a subject that says what it changes. If the guard holds it back, the
+// error is a [*ShrinkError]. [Run] does the same with [loop.publish], which also yields to other compilers.
 func Publish(ctx context.Context, s store, r compiler.Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
 	previous, newest, err := head(ctx, s, snapshots.Snapshot{})
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
+	return publishAfter(ctx, s, previous, newest, &r, g)
+}
+
+// publishAfter publishes a draft unless the guard holds it back, and completes it for that. Previous and newest are what
+// [head] returned.
+func publishAfter(ctx context.Context, s store, previous snapshots.Snapshot, newest snapshots.ID, r *compiler.Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
 	if err := guard(previous, r.Draft, g); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	r.Draft.Subject, r.Draft.After = compiler.Subject(previous, r), &newest
-	return s.Publish(ctx, r.Draft.WithSealed(previous))
+	r.Draft.Subject, r.Draft.After = compiler.Subject(previous, *r), &newest
+	r.Draft = r.Draft.WithSealed(previous)
+	return s.Publish(ctx, r.Draft)
+}
+
+// publish publishes the pending draft, or keeps it and says when to try again.
+func (l *loop) publish(ctx context.Context) {
+	within, end := l.timeline.Stage(l.timeline.Within(ctx), compiler.StagePublish)
+	r := *l.pending
+	draft := &r.Draft
+	l.timeline.Sign(draft)
+	id, published, err := l.publishOnHead(within, &r)
+	end(err)
+	if ctx.Err() != nil {
+		return
+	}
+	l.metrics.spent(l.timeline.spent())
+	if shrunk, ok := errors.AsType[*ShrinkError](err); ok {
+		// The pending draft is kept until it is approved, or until the head of the store changes. Each draft is
+		// reported once.
+		if l.held == nil || *l.held != *shrunk {
+			l.Log.Error("snapshot held back, the published one stays", "lost", shrunk.Lost, "since", shrunk.Head.String(), "digest", shrunk.Digest.Short(), "hint", shrunk.Approval())
+			l.metrics.heldDraft()
+		}
+		l.held = shrunk
+		l.Status.published(l.previous, shrunk, time.Now())
+		l.republish.later(time.Now())
+		return
+	}
+	if rival, ok := errors.AsType[*RivalError](err); ok {
+		l.Status.published(l.previous, err, time.Now())
+		l.Log.Warn("snapshot not published, another compiler goes first", "digest", draft.Digest().Short(), "machine", rival.Machine, "until", rival.Until.UTC().Format(time.RFC3339))
+		l.republish = retry{at: rival.Until}
+		return
+	}
+	if l.moved(err) {
+		return
+	}
+	l.metrics.published(published, err, time.Now())
+	if err == nil && l.previous.ID() != id {
+		l.previous = draft.Number(id.Revision, l.previous.ID())
+	}
+	l.Status.published(l.previous, err, time.Now())
+	if err != nil {
+		l.republish.fail(time.Now())
+		l.Log.Error("snapshot not published, keeping it and trying again", "err", err, "in", l.republish.wait)
+		return
+	}
+	l.rivals.ours = id
+	l.timeline.Published(id, *draft, published)
+	if published {
+		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
+	}
+	if l.Announcer != nil {
+		l.Announcer.Published(l.from, served(l.pending.Artifact), l.Source.Config.IngressStatus)
+		l.Announcer.Gateways(l.from, l.Source.Config, l.pending.Verdicts, id)
+	}
+	l.pending, l.held = nil, nil
+	l.republish.reset()
+}
+
+// publishOnHead publishes a draft on top of the store's newest snapshot, unless another compiler goes first or the guard
+// holds it back. It completes the draft.
+func (l *loop) publishOnHead(ctx context.Context, r *compiler.Result) (id snapshots.ID, published bool, err error) {
+	previous, newest, err := head(ctx, l.Store, l.previous)
+	if err != nil {
+		return snapshots.ID{}, false, err
+	}
+	l.meet(previous, time.Now())
+	l.previous = previous
+	if err := l.yields(previous, r.Draft); err != nil {
+		return snapshots.ID{}, false, err
+	}
+	r.Draft.Provenance.Trigger = l.rivals.own.trigger(r.Draft.Provenance.Trigger)
+	return publishAfter(ctx, l.Store, previous, newest, r, l.Source.Config.ShrinkGuard)
 }
 
 // maxCorrupt is how many corrupt snapshots are skipped to find one that can be read.
 const maxCorrupt = 20
 
-// head returns the newest snapshot of a store that can be read, zero for none, and the
-// name of the newest, which the next one follows; known is what the former was before. A
-// directory that is not there is made when something is published: until then the newest
-// is what is known.
+// head returns the newest snapshot of a store that can be read, or zero, and the ID of the newest snapshot, which the next
+// one follows. Known is the snapshot that an earlier call returned; it is not read again. If the directory of the store
+// does not exist, head returns known: publishing makes the directory.
 //
-// A newest snapshot that is corrupt must not keep a good one from being published, and
-// must not disable the guard against mass losses either, which compares numbers with the
-// snapshot before. The newest that can be read stands in for it: it is what instances run
-// at best, since they take none that is corrupt. If there is none, the guard has nothing
-// to compare with, as in an empty store.
+// A corrupt newest snapshot must not prevent publishing. It must not disable the guard against mass losses either, which
+// compares numbers with the snapshot before. So the guard compares with the newest snapshot that can be read: instances
+// run that one at best, since they refuse corrupt ones. If there is none, the guard has nothing to compare with, as in an
+// empty store.
 func head(ctx context.Context, s store, known snapshots.Snapshot) (snapshots.Snapshot, snapshots.ID, error) {
 	ids, err := s.IDs(ctx)
 	switch {
@@ -87,87 +162,6 @@ func head(ctx context.Context, s store, known snapshots.Snapshot) (snapshots.Sna
 // newestOf returns the newest of snapshots, the zero ID of none.
 func newestOf(ids []snapshots.ID) snapshots.ID { return channel.View{IDs: ids}.Head() }
 
-// leader reports whether this process is the one that publishes.
-type leader interface {
-	// Term returns a context that ends when this process ceases to lead, and
-	// false if it does not lead. Until end is called, nobody else is let to lead
-	// of our own accord.
-	Term(ctx context.Context) (during context.Context, end context.CancelFunc, leading bool)
-	// Changed receives when this process may have begun or ceased to lead.
-	Changed() <-chan struct{}
-}
-
-// alone is the leader where there is one process only.
-type alone struct{}
-
-func (alone) Term(ctx context.Context) (context.Context, context.CancelFunc, bool) {
-	return ctx, func() {}, true
-}
-
-func (alone) Changed() <-chan struct{} { return nil }
-
-// headInterval is how often a leader looks whether the store still holds what it
-// published. What a former leader sent before its term ended, and which arrives
-// later, can change that, and so can another compiler for the same store.
-const headInterval = 30 * time.Second
-
-// elected finds out whether this process leads. One that begins to publishes the
-// draft that it has ready. If that was published in an earlier term, others may
-// have been leading since: it compiles again, and publishes if that is not the
-// head.
-func (l *loop) elected(ctx context.Context, now time.Time) {
-	_, end, leading := l.Leader.Term(ctx)
-	end()
-	l.leads = leading
-	l.Status.leads(leading)
-	_, only := l.Leader.(alone)
-	l.verify = now.Add(headInterval)
-	l.rivals.term(!only)
-	l.Status.rival(nil, now)
-	l.metrics.rivals.Set(0)
-	switch {
-	case leading && l.pending != nil:
-		l.republish.now(now)
-	case leading:
-		l.debounce.change(now)
-	}
-}
-
-// publishWhileLeading publishes what is pending, unless this process does not
-// lead any more. What was begun is abandoned when it ceases to.
-func (l *loop) publishWhileLeading(ctx context.Context) {
-	during, end, leading := l.Leader.Term(ctx)
-	defer end()
-	if !leading {
-		l.leads = false
-		l.Status.leads(false)
-		return
-	}
-	l.publish(during)
-}
-
-// verifyHead looks who made the store's newest snapshot, if it is not the one that was
-// published last, and then compiles again. A process that nobody elected only looks: a person may
-// have published that snapshot, and nobody can have sent it late.
-func (l *loop) verifyHead(ctx context.Context) {
-	l.verify = time.Now().Add(headInterval)
-	ids, err := l.Store.IDs(ctx)
-	newest := newestOf(ids)
-	if err != nil || newest == l.Status.Head() {
-		return
-	}
-	if !l.rivals.ours.IsZero() && newest != l.rivals.seen {
-		if head, err := l.Store.Get(ctx, newest); err == nil {
-			l.meet(head, time.Now())
-		}
-	}
-	if _, only := l.Leader.(alone); only || l.Status.Ready() != nil || l.pending != nil {
-		return
-	}
-	l.Log.Warn("the newest snapshot of the store is not the one that was published, compiling again", "snapshot", newest.String(), "published", l.Status.Head().String())
-	l.debounce.change(time.Now())
-}
-
 // moved notes that somebody else published a snapshot since the last look: another leader,
 // or a person.
 func (l *loop) moved(err error) bool {
@@ -179,20 +173,20 @@ func (l *loop) moved(err error) bool {
 	return true
 }
 
-// announcer writes Events and statuses of a cluster's objects. Both calls return at once.
-// The announcer writes nothing while another process leads.
+// announcer writes Events and statuses of a cluster's objects. Its methods return at once. It writes nothing while
+// another process leads.
 type announcer interface {
-	// Compiled says what was found by a compile of the objects.
+	// Compiled takes what a compile found about the objects.
 	Compiled(in inputs.Inputs, found []diag.Diagnostic)
-	// Published says which Ingresses the store's newest snapshot has lines of.
+	// Published takes the Ingresses that the store's newest snapshot has lines of.
 	Published(in inputs.Inputs, served map[diag.Object]bool, c config.IngressStatus)
-	// Gateways says what the status of objects of the Gateway API is to say, now that the
-	// store's newest snapshot was made of them.
+	// Gateways takes what the status of objects of the Gateway API should say, now that the store's newest snapshot
+	// contains them.
 	Gateways(in inputs.Inputs, c config.Config, said gateway.Verdicts, head snapshots.ID)
 }
 
-// served returns the Ingresses that an artifact has lines of, be it one that keeps
-// their routes closed: requests for them are answered here.
+// served returns the Ingresses that an artifact has lines of. Ingresses with closed routes are among them: this HAProxy
+// answers their requests.
 func served(a render.Artifact) map[diag.Object]bool {
 	out := map[diag.Object]bool{}
 	for _, lines := range a.Origins {
@@ -207,10 +201,9 @@ func served(a render.Artifact) map[diag.Object]bool {
 	return out
 }
 
-// size is what of a snapshot could get lost: backends that have servers, and
-// hosts. A Service that is gone leaves its backend without servers, an Ingress
-// that is gone takes its hosts along, and they may share a backend. Only their
-// numbers count, so that what gets another name is not lost.
+// size counts what a snapshot could lose: backends with servers, and hosts. If a Service is gone, its backend has no
+// servers. If an Ingress is gone, its hosts are too; several Ingresses may share a backend. Only the numbers count, so
+// that a new name is no loss.
 type size struct {
 	backends, hosts int
 }
@@ -258,8 +251,8 @@ func entries(text []byte) int {
 	return n
 }
 
-// losses says what is gone on the way from one size to another, as far as the
-// guard calls it a mass loss, such as "600 of 1000 backends gone"; "" is none.
+// losses says what is gone between two sizes, such as "600 of 1000 backends gone". It returns "" if the guard does not
+// call that a mass loss.
 func losses(before, after size, g config.ShrinkGuard) string {
 	var out []string
 	for _, c := range []struct {
@@ -274,8 +267,8 @@ func losses(before, after size, g config.ShrinkGuard) string {
 	return strings.Join(out, ", ")
 }
 
-// ShrinkError is a draft that lost so much against the newest snapshot of its
-// store that somebody must approve it.
+// ShrinkError means that a draft lost so much compared with the newest snapshot of its store that a person must approve
+// it.
 type ShrinkError struct {
 	Head   snapshots.ID
 	Digest snapshots.Digest
@@ -292,8 +285,7 @@ func (e *ShrinkError) Approval() string {
 	return fmt.Sprintf("if it is meant, set spec.shrinkGuard.approve of the configuration to %s", e.Digest.Short())
 }
 
-// guard returns a [*ShrinkError] for a draft that is to wait, or nil. The zero
-// Snapshot is that of an empty store.
+// guard returns a [*ShrinkError] if a draft has to wait for approval, else nil. The head is zero if the store is empty.
 func guard(head snapshots.Snapshot, d snapshots.Draft, g config.ShrinkGuard) error {
 	lost := losses(sizeOf(head.Files), sizeOf(d.Files), g)
 	digest := d.Digest()

@@ -111,8 +111,8 @@ type CompilerReport struct {
 	// Ingresses says how many are compiled and of which classes the others are, once
 	// something was compiled.
 	Ingresses *ingress.Census `json:"ingresses,omitempty"`
-	// Gateway is what the status of objects of the Gateway API is to say, by what was compiled. Nothing
-	// writes it into a cluster.
+	// Gateway is what the status of objects of the Gateway API should say after this compile. It is not written into a
+	// cluster.
 	Gateway []gateway.ObjectStatus `json:"gateway,omitempty"`
 }
 

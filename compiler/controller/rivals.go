@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,23 +17,23 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Two compilers that publish different content to one store, and that no Lease keeps apart, undo each
-// other's work for ever. Each writes into the trigger of its snapshots who it is: pushers refuse a
-// manifest with a field that they do not know, and take any text as a trigger.
+// Two compilers that publish different content to one store undo each other's work for ever, unless a Lease lets only one
+// publish. So each writes a mark into the trigger of its snapshots, which says who it is. The mark is no field of its own,
+// since pushers refuse a manifest with a field that they do not know; they accept any text as a trigger.
 //
-// What follows from it:
+// The rules:
 //
-//   - A snapshot by another place that replaces ours is an error at once. One by the same place may be
-//     what a former leader sent before its term ended, or the process that a rolling update replaces:
-//     it is an error when the same process does it again, after we published once more.
-//   - The compiler that began first goes on. The other one stops when it was replaced twice by the same
-//     one: it is the one that somebody added, and it serves nobody yet. If both went on,
-//     hosts would come and go; if both stopped, changes of the one that serves would stop too.
-//   - It stops until the other one has published nothing for rivalQuiet. In a rolling update without a
-//     Lease the one that began first is the one that ends, and nobody restarts the other one.
-//   - Snapshots without a mark, such as those of "compiler render -o", count for nothing.
+//   - If a compiler in another place replaces our snapshot, it is an error at once. A snapshot from the same place may be
+//     what a former leader sent before its term ended, or may come from the process that a rolling update replaces. It is
+//     an error if the same process does it again after we published once more.
+//   - The compiler that began first goes on. The other one stops once the first replaced its snapshots twice: somebody
+//     added it later, and it serves nobody yet. If both went on, hosts would come and go. If both stopped, changes of the
+//     one that serves would stop too.
+//   - It stops until the other one has published nothing for rivalQuiet. In a rolling update without a Lease the compiler
+//     that began first ends, and nobody restarts the new one.
+//   - Snapshots without a mark, such as those of "compiler render -o", do not count.
 
-// rivalQuiet is how long another compiler must have published nothing to be taken for gone.
+// rivalQuiet is how long another compiler must publish nothing until it is considered gone.
 const rivalQuiet = time.Hour
 
 // mark says which process made a snapshot.
@@ -79,7 +80,7 @@ func parseMark(trigger string) (m mark, ok bool) {
 	return mark{run: parts[1], began: began, configuration: parts[3], machine: parts[4], objects: parts[5]}, err == nil
 }
 
-// before reports whether a compiler goes on where two meet. All compilers come to the same answer.
+// before reports whether this compiler goes on, of two. Both get the same answer.
 func (m mark) before(other mark) bool {
 	return cmp.Or(m.began.Compare(other.began), cmp.Compare(m.run, other.run)) < 0
 }
@@ -132,15 +133,15 @@ type RivalError struct{ RivalReport }
 // Error says who publishes, and what to do.
 func (e *RivalError) Error() string { return e.String() + "; " + rivalHint }
 
-// rivals is what a compiler knows of others. Apart from its own mark it belongs to one term as leader:
-// in another term others of the same Lease may have published.
+// rivals is what a compiler knows about other compilers. A new term as leader only keeps its own mark: between two terms,
+// others of the same Lease may have published.
 type rivals struct {
 	own     mark
 	elected bool // by a Lease, so that the machine may be another one for the same place
 	ours    snapshots.ID
 	seen    snapshots.ID            // the newest by another one
-	times   map[string]int          // how often each of them replaced what we published
-	counted map[string]snapshots.ID // what of ours that was, the last time
+	times   map[string]int          // how often each of them replaced our snapshots
+	counted map[string]snapshots.ID // which snapshot of ours each replaced last
 	current *RivalReport            // nil: none
 }
 
@@ -149,7 +150,7 @@ func (r *rivals) term(elected bool) {
 	*r = rivals{own: r.own, elected: elected, times: map[string]int{}, counted: map[string]snapshots.ID{}}
 }
 
-// until returns when the other compiler is taken for gone, zero if there is none.
+// until returns when the other compiler is considered gone; zero if there is none.
 func (r *rivals) until() time.Time {
 	if r.current == nil {
 		return time.Time{}
@@ -157,7 +158,7 @@ func (r *rivals) until() time.Time {
 	return r.current.Until
 }
 
-// meet looks at the newest snapshot of the store, and says whether something new is known of another
+// meet checks who made the newest snapshot of the store, and reports whether that says something new about another
 // compiler. The inputs are those of our last compile.
 func (r *rivals) meet(head snapshots.Snapshot, inputs []snapshots.Input, now time.Time) bool {
 	other, marked := parseMark(head.Manifest.Provenance.Trigger)
@@ -196,9 +197,9 @@ func (r *rivals) meet(head snapshots.Snapshot, inputs []snapshots.Input, now tim
 	return before == nil || before.Run != other.run || before.Yields != r.current.Yields
 }
 
-// samePlace reports whether a mark may be that of a process before this one, or beside it under the
-// same Lease. Clusters have the same name where the address is that of an API server within, and no
-// object in common.
+// samePlace reports whether a mark may be that of an earlier process, or of one with the same Lease. The names of two
+// clusters may be equal, since each process may know its API server by an address inside its cluster; but two clusters
+// have no object in common.
 func (r *rivals) samePlace(other mark, theirs, ours []snapshots.Input) bool {
 	if other.objects != r.own.objects || !r.elected {
 		return other.objects == r.own.objects && other.machine == r.own.machine
@@ -210,7 +211,7 @@ func (r *rivals) samePlace(other mark, theirs, ours []snapshots.Input) bool {
 	return slices.ContainsFunc(ours, func(in snapshots.Input) bool { return known[in.UID] }) || len(ours) == 0
 }
 
-// meet looks for another compiler that made the newest snapshot, and says who it is once.
+// meet checks whether another compiler made the newest snapshot, and reports it once.
 func (l *loop) meet(head snapshots.Snapshot, now time.Time) {
 	l.rivals.own.configuration = configurationDigest(l.Source.Config)
 	var inputs []snapshots.Input
@@ -230,12 +231,90 @@ func (l *loop) meet(head snapshots.Snapshot, now time.Time) {
 	}
 }
 
-// yields returns why a draft is not to be published now, or nil. What the store holds already is as good
-// as published.
+// yields returns an error if another compiler goes first, else nil. It returns nil for a draft that the store holds
+// already.
 func (l *loop) yields(head snapshots.Snapshot, draft snapshots.Draft) error {
 	rival := l.rivals.current
 	if rival == nil || !rival.Yields || head.Manifest.Spec.Digest == draft.Digest() {
 		return nil
 	}
 	return &RivalError{*rival}
+}
+
+// leader reports whether this process is the one that publishes.
+type leader interface {
+	// Term returns a context that ends when this process ceases to lead, and false if it does not lead. This process
+	// does not give up the lead before end is called.
+	Term(ctx context.Context) (during context.Context, end context.CancelFunc, leading bool)
+	// Changed receives when this process may have begun or ceased to lead.
+	Changed() <-chan struct{}
+}
+
+// alone is the leader where there is one process only.
+type alone struct{}
+
+func (alone) Term(ctx context.Context) (context.Context, context.CancelFunc, bool) {
+	return ctx, func() {}, true
+}
+
+func (alone) Changed() <-chan struct{} { return nil }
+
+// headInterval is how often a leader checks whether the store still holds what it published. A former leader can change
+// that, with a snapshot that it sent before its term ended and that arrives later, and so can another compiler.
+const headInterval = 30 * time.Second
+
+// elected finds out whether this process leads. A new leader publishes the draft that it has ready. If it has none, since
+// it published its draft in an earlier term, another leader may have published since. So it compiles again, and publishes
+// the result if that is not the head.
+func (l *loop) elected(ctx context.Context, now time.Time) {
+	_, end, leading := l.Leader.Term(ctx)
+	end()
+	l.leads = leading
+	l.Status.leads(leading)
+	_, only := l.Leader.(alone)
+	l.verify = now.Add(headInterval)
+	l.rivals.term(!only)
+	l.Status.rival(nil, now)
+	l.metrics.rivals.Set(0)
+	switch {
+	case leading && l.pending != nil:
+		l.republish.now(now)
+	case leading:
+		l.debounce.change(now)
+	}
+}
+
+// publishWhileLeading publishes the pending draft, unless this process does not lead any more. It gives up when the
+// process ceases to lead.
+func (l *loop) publishWhileLeading(ctx context.Context) {
+	during, end, leading := l.Leader.Term(ctx)
+	defer end()
+	if !leading {
+		l.leads = false
+		l.Status.leads(false)
+		return
+	}
+	l.publish(during)
+}
+
+// verifyHead checks who made the store's newest snapshot, if that is not the one that this process published last. Then
+// it compiles again. Without a Lease it does not compile: no former leader can have sent that snapshot late, but a person
+// may have published it.
+func (l *loop) verifyHead(ctx context.Context) {
+	l.verify = time.Now().Add(headInterval)
+	ids, err := l.Store.IDs(ctx)
+	newest := newestOf(ids)
+	if err != nil || newest == l.Status.Head() {
+		return
+	}
+	if !l.rivals.ours.IsZero() && newest != l.rivals.seen {
+		if head, err := l.Store.Get(ctx, newest); err == nil {
+			l.meet(head, time.Now())
+		}
+	}
+	if _, only := l.Leader.(alone); only || l.Status.Ready() != nil || l.pending != nil {
+		return
+	}
+	l.Log.Warn("the newest snapshot of the store is not the one that was published, compiling again", "snapshot", newest.String(), "published", l.Status.Head().String())
+	l.debounce.change(time.Now())
 }

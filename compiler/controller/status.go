@@ -39,9 +39,8 @@ type Status struct {
 	other      *RivalReport
 }
 
-// Ready returns why the store is not known to hold what the objects say, or nil.
-// While another process leads, what it publishes is not our business: then one
-// that has compiled is ready to take over.
+// Ready returns why the store may not hold what the objects say, or nil. While another process leads, this process does
+// not check what that one publishes: it is ready to take over as soon as it has compiled.
 func (s *Status) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +175,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// compiled takes note of a compile. Where not even the objects could be read, what
-// was found on them before still stands.
+// compiled records a compile. If the objects could not be read, the earlier findings on them stay.
 func (s *Status) compiled(r compiler.Result, err error, now time.Time) {
 	found := r.Diagnostics
 	s.mu.Lock()
@@ -212,8 +210,8 @@ func (s *Status) configured(found []diag.Diagnostic, err error, now time.Time) {
 	s.config = r
 }
 
-// Webhook takes note of why the certificate of the webhook cannot be made, renewed or used, nil if it
-// can. Nothing that is published waits for it.
+// Webhook records why the certificate of the webhook cannot be made, renewed or used; nil if it can. Publishing does not
+// wait for it.
 func (s *Status) Webhook(err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +225,7 @@ func (s *Status) Webhook(err error, now time.Time) {
 	}
 }
 
-// rival takes note of another compiler that publishes to the same store, nil if there is none.
+// rival records another compiler that publishes to the same store; nil if there is none.
 func (s *Status) rival(r *RivalReport, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +233,7 @@ func (s *Status) rival(r *RivalReport, now time.Time) {
 	s.judge(now)
 }
 
-// waiting takes note of what keeps from compiling.
+// waiting records why there is no compile yet.
 func (s *Status) waiting(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,8 +255,7 @@ func (s *Status) leads(leading bool) {
 	s.judge(time.Now())
 }
 
-// published takes note of a try to publish, after which head is the newest as far
-// as that is known.
+// published records an attempt to publish. Head is the newest snapshot after it, as far as that is known.
 func (s *Status) published(head snapshots.Snapshot, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

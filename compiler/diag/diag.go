@@ -20,9 +20,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
-// Position is a place in a file, or the field of an object that stands in none,
-// as for one that came from a cluster. The zero Position is nowhere. Line and
-// Column count from 1; 0 is unknown.
+// Position is a place in a file. For an object that is in no file, such as one from a cluster, it is a field of the
+// object. The zero Position is nowhere. Line and Column count from 1; 0 is unknown.
 type Position struct {
 	File         string
 	Line, Column int
@@ -97,14 +96,12 @@ type Diagnostic struct {
 	Object   Object
 	Message  string // what is wrong, without the position and the object
 	Hint     string // what to do about it; may be empty
-	// Conflict says that nothing is wrong with the object: another one, which
-	// comes first, has what it claims.
+	// Conflict says that nothing is wrong with the object itself: an older object has what it claims.
 	Conflict bool
 }
 
-// String returns the diagnostic as a user reads it, without a final newline.
-// Warnings say so after the position. Where there is no file, the field stands
-// after the object.
+// String returns the diagnostic as a user reads it, without a final newline. A warning says so after the position. Without
+// a file, the field follows the object.
 func (d Diagnostic) String() string {
 	var parts []string
 	if d.Position.File != "" {

@@ -12,8 +12,8 @@
 // slash; two dots stand for it, which no path has. Nothing reads these ConfigMaps yet, so that they
 // promise no more than the files and the manifest.
 //
-// A build leaves nothing out. compiler run serves the rest of a cluster when one object is at fault;
-// the person who builds is there to mend it, and would not see that it was left out.
+// A build leaves nothing out. compiler run leaves out a faulty object and serves the rest of a cluster. A person who builds
+// can fix the object, and would not notice that it was left out.
 package function
 
 import (

@@ -20,7 +20,8 @@ var release = consts.BundleVersion[:strings.LastIndex(consts.BundleVersion, ".")
 
 // api is what the CustomResourceDefinitions say of a cluster's Gateway API.
 type api struct {
-	// bundles are the versions of their bundles, sorted, "" for one that has none; without any, nothing is known.
+	// bundles are the versions of their bundles, sorted; "" for a definition without a version. If it is empty, nothing
+	// is known.
 	bundles []string
 	// unread says that some of them may not be read.
 	unread bool
@@ -48,14 +49,14 @@ func (a api) reads(kind string) bool {
 	return len(a.bundles) == 0 || a.unread || slices.Contains(a.served[kind], "v1")
 }
 
-// unsupportedBundle reports whether a bundle is of another release than the types that the compiler reads.
+// unsupportedBundle reports whether a bundle is of another release than the types that are read.
 func unsupportedBundle(bundle string) bool {
 	patch, is := strings.CutPrefix(bundle, release+".")
 	return !is || patch == "" || strings.Trim(patch, "0123456789") != ""
 }
 
-// version is the condition of a class that says whether the cluster's version is supported. Objects are read
-// all the same, as well as this release can.
+// version returns the condition of a class that says whether the cluster's version of the API is supported. If it is not,
+// objects are still read, as well as this release can.
 func (a api) version(generation int64) metav1.Condition {
 	c := metav1.Condition{Type: string(gatewayv1.GatewayClassConditionStatusSupportedVersion), ObservedGeneration: generation}
 	switch {

@@ -183,8 +183,7 @@ func (s *source) refer(route attach.Route, ref gatewayv1.BackendRef) reference {
 	return out
 }
 
-// take returns the name of the backend that does some work for what a reference leads to. Backends that
-// do the same are one.
+// take returns the name of the backend with some options for the target of a reference. Equal backends are one.
 func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *wants, origin routing.Origin) string {
 	made := routing.Backend{Targets: []routing.Target{ref.target}, Filters: filters}
 	shows, grpc := r.serve(&made, ref, w, true), r.isGRPC()
@@ -246,12 +245,12 @@ func (r *reader) serve(made *routing.Backend, ref reference, w *wants, guarded b
 	more := protects && !guarded || len(settings.Snippet) > 0 ||
 		settings.ServerSecrets != (options.ServerSecrets{}) || settings.Upstream.FastCGI != nil
 	if closed || more {
-		shut(made)
+		deny(made)
 		w.close(ref)
 		return false
 	}
 	if by != nil && by.tls == nil {
-		shut(made)
+		deny(made)
 		return false
 	}
 	_, filters := settings.Ways() // the others are in the layer of the Service
@@ -274,8 +273,7 @@ func (w *wants) close(r reference) {
 	w.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
 }
 
-// without leaves out what annotations of a Service say of TLS to its servers if a policy does, and takes note
-// of it.
+// without removes the annotations of a Service for TLS to its servers if a policy applies, and records that.
 func (w *wants) without(offered options.Values, by *serversTLS, r reference) options.Values {
 	if by == nil {
 		return offered
@@ -305,8 +303,8 @@ func shows(u *policy.Upstream, by *serversTLS, shown string) bool {
 	return true
 }
 
-// split returns the name of what shares requests of a rule out: the backend, if there is but one. The
-// name stays when weights change.
+// split returns the name of the split that distributes the requests of a rule, or of the backend if there is only one. The
+// name does not depend on the weights.
 func (w *wants) split(shares []routing.Share, prefix string, origin routing.Origin) string {
 	merged := map[string]int{}
 	for _, s := range shares {
@@ -355,7 +353,7 @@ func (b *backends) model(m *routing.Model) {
 			used[share.Backend] = true
 		}
 	}
-	// Where something cannot be had that the options of a backend name, nothing is served.
+	// A backend serves nothing while an object that its options name is missing or wrong.
 	for _, name := range slices.Sorted(maps.Keys(b.demands)) {
 		d := b.demands[name]
 		if !used[name] {
@@ -374,7 +372,7 @@ func (b *backends) model(m *routing.Model) {
 			b.byName[name].Filters, usable = filters, usable && ok
 		}
 		if !usable {
-			shut(b.byName[name])
+			deny(b.byName[name])
 		}
 	}
 	for _, name := range slices.Collect(maps.Keys(used)) {
@@ -415,8 +413,8 @@ var sessionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 // mostSession is the longest life of a session, of which HAProxy writes the beginning into the cookie.
 const mostSession = 365 * 24 * time.Hour
 
-// sessionsOf returns what a rule says of sessions, or nil. Where several backends share the requests of a rule, one of them
-// is drawn for each request, whatever cookie that has: sessions would not stay.
+// sessionsOf returns the session persistence of a rule, or nil. A rule with several backends has none: HAProxy picks one of
+// them for each request, whatever cookie that has, so sessions would not stay.
 func sessionsOf(rule gatewayv1.HTTPRouteRule) (*policy.Affinity, *problem) {
 	in := rule.SessionPersistence
 	if in == nil {

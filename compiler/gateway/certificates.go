@@ -56,8 +56,8 @@ func (t *certificates) served(name, namespace string, origin routing.Origin) (c 
 // absent says of a Secret that it is not there.
 const absent = "does not exist here"
 
-// certificate returns the certificate of a Secret, and why it cannot be served now. It is referred to
-// all the same: it is joined when a snapshot is pushed, and may be mended by then.
+// certificate returns the certificate of a Secret, and why it cannot be served now. The model still refers to it: the push
+// of a snapshot reads the Secret, which may be fixed by then.
 func (t *certificates) certificate(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
 	secret := snapshots.SecretName{Namespace: namespace, Name: name}
 	c = routing.Certificate{File: routing.CertificateFile(secret), Secret: secret, Origin: origin}

@@ -17,9 +17,9 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// claims is what a route asks for by itself, and by what it refers to, whatever other routes there are. How
-// much of it is had is decided when it is attached. Nothing of it is changed once it is made, since translations
-// share it: see [Memo].
+// claims is what a route and the objects that it refers to ask for, independent of other routes. Attaching the route
+// decides how much of this it gets. Claims are never changed once they are made, since translations share them: see
+// [Memo].
 type claims struct {
 	inputs.Object[gatewayv1.HTTPRoute]
 	attach.Route
@@ -52,8 +52,8 @@ type reader struct {
 	under
 }
 
-// claimsOf reads a route, for Gateways that show a certificate to servers over TLS, or none, and that have options, or
-// none. It is a pure function of the route, of these, and of what the source says.
+// claimsOf reads a route. U says which client certificate the Gateway shows to servers, if any, and which objects
+// above the route have options. It is a pure function of the route, of these, and of the answers of the source.
 func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], u under) *claims {
 	r := reader{source: s, under: u, claims: &claims{Object: o, Route: attach.Route{Kind: o.Ref.Kind, Namespace: o.Ref.Namespace}}}
 	if field := inputs.UnknownField(o.Value); field != "" {
@@ -246,7 +246,7 @@ func (r *reader) destination(rule gatewayv1.HTTPRouteRule, m match, todo work, e
 	return w.split(shares, prefix+r.key(), origin), nil
 }
 
-// use takes note of what a reference leads to that may be referred to.
+// use records the target of a permitted reference.
 func (c *claims) use(found reference) {
 	if found.use.service.Name != "" && !slices.Contains(c.uses, found.use) {
 		c.uses = append(c.uses, found.use)
@@ -261,7 +261,7 @@ func (c *claims) specRules() []gatewayv1.HTTPRouteRule {
 	return c.Value.Spec.Rules
 }
 
-// lost says what becomes of what a reference that leads to nothing would have.
+// lost says what happens to the requests for a reference that leads to nothing.
 func (c *claims) lost() string {
 	if c.isOfConnections() {
 		return "connections for it are closed"
@@ -269,7 +269,7 @@ func (c *claims) lost() string {
 	return "requests for it are not served"
 }
 
-// resolve takes note of a reference that leads to nothing, and reports it once.
+// resolve records a reference that leads to nothing, and reports it once.
 func (c *claims) resolve(p *problem) {
 	if c.resolved.Fine() {
 		c.resolved = attach.Verdict{Reason: p.reason, Message: p.message}

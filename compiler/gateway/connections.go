@@ -36,8 +36,8 @@ func (c *claims) isOfConnections() bool {
 	return c.Kind == "TLSRoute" || c.Kind == "TCPRoute" || c.Kind == "UDPRoute"
 }
 
-// readConnections reads the rule of a route of connections. It has one match, which takes all of them; where
-// that leads is up to the listener.
+// readConnections reads the rule of a route of connections. It has one match for all connections; the listener decides
+// where it leads.
 func (r *reader) readConnections() {
 	refuse := func(reason gatewayv1.RouteConditionReason, path []any, message string) {
 		r.refused = attach.Verdict{Reason: string(reason), Message: message}
@@ -69,8 +69,8 @@ func (r *reader) readConnections() {
 	}
 }
 
-// connect returns the backend or split of a route of connections for a listener. It is made anew each time: it is
-// up to the listener too, and there are few of these.
+// connect returns the backend or split of a route of connections for a listener. It is made anew each time, since it also
+// depends on the listener, and there are few of them.
 func (t *routes) connect(r *read, l *attach.Listener) string {
 	var w wants
 	defer func() { t.backends.merge(w) }()
@@ -115,10 +115,10 @@ func (s *source) connections(r reference, l *attach.Listener, w *wants, origin r
 	settings, _, closed := options.ForConnections(l.PassesOn(), offered)
 	switch {
 	case closed || settings.Protection.Any() || settings.ServerSecrets != (options.ServerSecrets{}):
-		shut(&made)
+		deny(&made)
 		w.close(r)
 	case by != nil && by.tls == nil:
-		shut(&made)
+		deny(&made)
 	default:
 		made.Upstream = &settings.Upstream
 		if shows(made.Upstream, by, l.Gateway.Shown) {
@@ -167,8 +167,9 @@ func (b *bind) listener() routing.Listener {
 	return out
 }
 
-// connectionsOf returns the routes of a listener of connections: of those for one host, that with the most
-// specific hostname, and then the oldest. Its own host is always one, so that it is nobody else's.
+// connectionsOf returns the routes of a listener of connections. Among routes for one host, the one with the most specific
+// hostname wins, and then the oldest. The listener's own host is always among the hosts, so that no other listener gets
+// its connections.
 func (b *bind) connectionsOf(i int) []routing.ConnectionRoute {
 	l := b.of[i]
 	best := map[string]layout.Match{}

@@ -99,9 +99,9 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 	}
 }
 
-// ports shares out the ports of what has no address of its own: first to the listeners of Gateways, then to
-// those of ListenerSets, of any Gateway, each time to the older one. So a new ListenerSet takes no port from
-// a Gateway that is served, and no authority that is missing for a while gives a port to somebody else.
+// ports assigns the shared ports, those of Gateways without an address of their own. Listeners of Gateways come first, then
+// those of ListenerSets of any Gateway; among these the older one wins. So a new ListenerSet takes no port from a served
+// Gateway, and a listener whose authorities are missing for a while keeps its port.
 func (t *gateways) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 	taken := map[int]string{}
 	maps.Copy(taken, t.cfg.Ports)
@@ -149,7 +149,7 @@ func unknownField(field string) string {
 	return "the field " + field + " is not known to this version"
 }
 
-// refuse leaves out a Gateway that asks for what is not supported.
+// refuse leaves out a Gateway that asks for something unsupported.
 func (t *gateways) refuse(g *attach.Gateway) {
 	var why attach.Verdict
 	spec := g.Value.Spec
@@ -360,8 +360,8 @@ const gatewayServiceMark = "gateway.hapsnap.dev/controller"
 type Service struct {
 	Name                string
 	Labels, Annotations map[string]string
-	// Ports are those of the listeners that are served. With none there is nothing to make, and what is
-	// there stays: a mistake in a listener takes the address of a load balancer from nobody.
+	// Ports are those of the listeners that are served. If there are none, no Service is made, and an existing one stays: a
+	// mistake in a listener must not release the address of a load balancer.
 	Ports []int
 	// Addresses are those of the Gateway, where HAProxy listens on these ports.
 	Addresses []string
@@ -413,8 +413,8 @@ func (t *gateways) bring(g *attach.Gateway, field string, from map[string]string
 	}
 }
 
-// serviceName is NAME-CLASS, or where that is no name of a Service, one that begins like it and has a
-// digest.
+// serviceName returns NAME-CLASS. If that is no valid name of a Service, it returns a name that begins like it and ends
+// with a digest.
 func serviceName(gateway, class string) string {
 	name := gateway + "-" + class
 	if len(validation.IsDNS1035Label(name)) == 0 {

@@ -17,15 +17,15 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// Memo remembers the claims of the routes of the last translation, for the next one. Claims are used again
-// only where all that they were made of is the same: the route, and every answer that a [source] gave, which
-// is all that claims see of other objects. Objects are the same if their values are the same in memory, since
-// nobody changes a value that is among inputs.
+// Memo remembers the claims of the routes of the last translation for the next one. Claims are used again only if
+// everything that they were made of is the same: the route, and every answer of the [source], through which claims see
+// all other objects. Objects are the same if their values are at the same address, since nobody changes a value among
+// the inputs.
 //
-// What depends on several routes, or on listeners, is no part of claims, and is found anew each time: attachment,
+// Claims hold nothing that depends on several routes, or on listeners. Each translation decides that anew: attachment,
 // the limits of a namespace, the order of matches, and where connections lead.
 //
-// It holds what one translation used. It may be used by several goroutines at the same time. A nil Memo
+// A Memo holds what one translation used, and nothing older. Several goroutines may use it at the same time. A nil Memo
 // remembers nothing.
 type Memo struct {
 	last         atomic.Pointer[memory]
@@ -36,7 +36,7 @@ type Memo struct {
 // NewMemo returns a Memo that remembers nothing.
 func NewMemo() *Memo { return &Memo{} }
 
-// Reader returns a Memo that uses what another one remembers, and leaves that as it is.
+// Reader returns a Memo that uses what this one remembers, and does not change it.
 func (m *Memo) Reader() *Memo {
 	if m == nil {
 		return nil
@@ -56,7 +56,7 @@ type memory struct {
 	known          map[spot]remembered
 }
 
-// spot is where claims are looked for: a route by the address of its value, and what they are made for.
+// spot is the key of remembered claims: a route by the address of its value, and what the claims are made for.
 type spot struct {
 	route any
 	under string // the key of it
@@ -74,7 +74,7 @@ type route struct {
 	of any // the object itself, by its address
 }
 
-// claimer makes the claims of one translation, as far as they are not remembered.
+// claimer returns the claims of one translation. It makes those that are not remembered.
 type claimer struct {
 	memo   *Memo
 	source *source
@@ -133,9 +133,9 @@ func (c *claimer) routes(in inputs.GatewayAPI) []route {
 	return sortedBy(append(all, connections...), func(r route) inputs.Object[gatewayv1.HTTPRoute] { return r.Object })
 }
 
-// of returns the claims of a route, those that are remembered if they would be made again. Whether they would is
-// asked in the order in which they were made: some answers, such as that authorities are too many by now, depend on
-// what was asked before, and are the same with a Memo and without.
+// of returns the claims of a route: the remembered ones if every question still has the same answer, else new ones. It
+// asks the questions in their first order, since some answers depend on earlier questions, such as whether a namespace
+// has too many authorities. So the answers are the same with a Memo and without.
 func (c *claimer) of(r route, u under) *claims {
 	at := spot{r.of, u.key()}
 	if known, is := c.now.known[at]; is {
@@ -157,7 +157,8 @@ func (c *claimer) of(r route, u under) *claims {
 	return made.claims
 }
 
-// source is all that claims see of what a route refers to. It notes what it was asked.
+// source gives claims access to what a route refers to, and records each question with its answer. Claims see nothing
+// else.
 type source struct {
 	form routing.PathForm
 	// sharedServices are those of the configuration that may be asked for authentication, and inspection says which
@@ -173,7 +174,7 @@ type source struct {
 // asking is a question and its answer.
 type asking struct {
 	of any // the question: a grantOf, a Service or a portOf
-	is any
+	is any // the answer
 }
 
 // grantOf is the question whether objects of a kind in a namespace may refer to an object.

@@ -112,7 +112,7 @@ func (w *wants) addClosed(origin routing.Origin) string {
 	return w.add(routing.Backend{Name: closedBackend}, origin)
 }
 
-// closeRefused closes the matches of a route that is left out for what it says, and that protects something.
+// closeRefused closes the matches of a route that is left out and protects something.
 func (t *routes) closeRefused(r *read) {
 	var w wants
 	r.matches = slices.Clone(r.matches)
@@ -122,8 +122,8 @@ func (t *routes) closeRefused(r *read) {
 	t.backends.merge(w)
 }
 
-// barred is a host that is closed for the routes of a namespace: one of them protects something there, and has
-// not even closed matches. Only routes of its namespace lead to what it protects, as a rule.
+// barred is a host that is closed for the routes of a namespace: one of them protects something there, and even its closed
+// matches are dropped. Usually only routes of its namespace lead to what it protects.
 type barred struct {
 	namespace string
 	hosts     []string
@@ -179,9 +179,9 @@ func (r *reader) redirect(filters []policy.Filter, w *wants, origin routing.Orig
 	return made.Name
 }
 
-// shut takes everything from a backend that is to answer 503: what protects it cannot be had, or would do something else
-// than was asked.
-func shut(b *routing.Backend) {
+// deny makes a backend answer 503, since what protects it is missing, or would do something else than its author asked
+// for. It removes everything else from the backend.
+func deny(b *routing.Backend) {
 	b.Targets, b.Filters, b.Protection, b.Upstream = nil, nil, nil, nil
 }
 
@@ -294,8 +294,8 @@ func (t *routes) unguarded(l *attach.Listener) bool {
 type layer struct {
 	settings options.Settings
 	asks     access.Asker
-	// all says that all of its filters are meant, and not only those that let in; last, that they come behind those of
-	// the rule: what a Service is told of a user is not for a route to change.
+	// all says that all of its filters apply, and not only those that authenticate. last says that they come after those of
+	// the rule: a route must not change what a Service learns about a user.
 	all, last bool
 }
 

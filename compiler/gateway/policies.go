@@ -36,7 +36,7 @@ type ancestor struct {
 	conflict, missing string
 }
 
-// target is what a policy is for: all ports of a Service, or the one that has a name.
+// target is what a policy applies to: all ports of a Service, or the port with a name.
 type target struct {
 	service types.NamespacedName
 	port    string
@@ -56,7 +56,7 @@ type policies struct {
 	cfg         Config
 	world       *attach.World
 	authorities *authorities
-	// first has the one that holds for a target: the oldest.
+	// first has the policy that applies to a target: the oldest.
 	first map[target]*backendTLS
 	// by has all that target a Service, the oldest first, with the ports.
 	by map[types.NamespacedName][]targeted
@@ -88,8 +88,7 @@ func newPolicies(f *findings, cfg Config, world *attach.World, a *authorities, i
 	return out
 }
 
-// of returns the policy for a port of a Service, or nil. One that names the port comes before one that
-// does not.
+// of returns the policy for a port of a Service, or nil. A policy that names the port wins over one for all ports.
 func (p *policies) of(service types.NamespacedName, port string) *backendTLS {
 	found := p.first[target{service, ""}]
 	if port != "" {
@@ -148,7 +147,7 @@ func (p *policies) judge(b *backendTLS) {
 	}
 }
 
-// note takes note of the Gateway of a route to a port of a Service.
+// note records the Gateway of a route to a port of a Service.
 func (p *policies) note(g *attach.Gateway, u use) {
 	for _, by := range p.by[u.service] {
 		missing := ""

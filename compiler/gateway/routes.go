@@ -264,7 +264,7 @@ func (t *routes) bound(r *read, attachments []attach.Attachment) attach.Verdict 
 	return attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}
 }
 
-// costly takes note of the parts of requests that matches look at, and says which one is too much.
+// costly records the parts of requests that matches look at, and says which one is too many.
 func (t *routes) costly(namespace string, matches []layout.Match) *problem {
 	known := t.parts[namespace]
 	if known == nil {
@@ -290,7 +290,7 @@ func (t *routes) costly(namespace string, matches []layout.Match) *problem {
 	return nil
 }
 
-// wordy takes note of the bytes that a rule brings to backends, and says when it is too much.
+// wordy counts the bytes that a rule adds to backends, and says when there are too many.
 func (t *routes) wordy(namespace string, bytes int) *problem {
 	if t.cfg.MostOptionBytes > 0 && t.optionBytes[namespace]+bytes > t.cfg.MostOptionBytes {
 		return unsupported("the options and filters of the routes of the namespace %s have more than %d bytes in HAProxy's backends (limits.namespaceOptionBytes of the configuration)", namespace, t.cfg.MostOptionBytes)

@@ -80,7 +80,7 @@ func (w *work) add(f gatewayv1.HTTPRouteFilter) *problem {
 	return unsupported("the filter %s is not supported", f.Type).in("type")
 }
 
-// below is [problem.in] for what may be nil.
+// below is [problem.in] for a problem that may be nil.
 func (p *problem) below(path ...any) *problem {
 	if p == nil {
 		return nil
@@ -130,8 +130,8 @@ func (w *work) edit(of policy.Message, in gatewayv1.HTTPHeaderFilter) *problem {
 // originForm is an origin in which stars stand for any labels.
 var originForm = regexp.MustCompile(`^https?://[A-Za-z0-9.*-]+(:[0-9]{1,5})?$`)
 
-// cors lets browsers read the answers to pages of other origins. A star with credentials stands for what
-// the browser says, since it would mean nothing to it.
+// cors lets browsers read answers for pages of other origins. With credentials, a star is replaced by the value that the
+// browser sent, since browsers then give the star no meaning.
 func (w *work) cors(in gatewayv1.HTTPCORSFilter) *problem {
 	out := policy.CORS{AnswerAll: true, Credentials: in.AllowCredentials != nil && *in.AllowCredentials, MaxAge: int(in.MaxAge)}
 	if out.MaxAge == 0 {
@@ -223,7 +223,7 @@ func (w *work) redirected(in gatewayv1.HTTPRequestRedirectFilter) *problem {
 	return w.path(in.Path).below("path")
 }
 
-// path takes note of how the path changes.
+// path records how the path changes.
 func (w *work) path(in *gatewayv1.HTTPPathModifier) *problem {
 	if in == nil {
 		return nil
@@ -293,8 +293,8 @@ var retriable = []gatewayv1.HTTPRouteRetryStatusCode{401, 403, 404, 408, 425, 50
 // Attempts where a rule does not say how many, and the most that it may say.
 const usualAttempts, mostAttempts = 3, 100
 
-// retryOf returns what a rule says of retries. HAProxy does not wait before one, and has no limit for all of
-// them together: what comes to that is not accepted.
+// retryOf returns the retries of a rule. HAProxy does not wait before a retry, and has no limit for all of them together:
+// settings that need either are not accepted.
 func retryOf(rule gatewayv1.HTTPRouteRule) (*retry, *problem) {
 	in := rule.Retry
 	if in == nil {
@@ -341,8 +341,8 @@ func retriesFit(in *gatewayv1.HTTPRouteTimeouts, attempts int) *problem {
 	return unsupported("a request with its retries may take longer than timeouts.request: timeouts.backendRequest has to fit into it %d times", attempts+1).in("retry", "attempts")
 }
 
-// timeoutOf returns how long a server may take, the smaller of what a rule says, and "" if it says
-// nothing. No limit is as long as HAProxy can wait.
+// timeoutOf returns how long a server may take: the smaller timeout of the rule, or "" if it has none. "No limit" becomes
+// the longest time that HAProxy can wait.
 func timeoutOf(in *gatewayv1.HTTPRouteTimeouts) (policy.Duration, *problem) {
 	if in == nil {
 		return "", nil
@@ -373,8 +373,8 @@ func timeoutOf(in *gatewayv1.HTTPRouteTimeouts) (policy.Duration, *problem) {
 	return policy.Duration(fmt.Sprintf("%dms", least.Milliseconds())), nil
 }
 
-// mirrored returns the filters that copy requests of a rule, or of one of its backendRefs. A mirror that leads
-// to nothing is left out, and reported: no request suffers from it.
+// mirrored returns the filters that copy requests of a rule, or of one of its backendRefs. A mirror that leads to nothing is
+// left out and reported; the requests are served.
 func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.Filter, *problem) {
 	var out []policy.Filter
 	for _, m := range todo.mirrors {

@@ -1,19 +1,19 @@
-// Package gateway says what the objects of the Gateway API mean, as a part of a model of package
-// routing, and what their status is to say. It is pure: the order of the inputs takes no part.
+// Package gateway translates the objects of the Gateway API into a part of a model of package routing, and says what their
+// status should be. It is pure, and the order of the inputs does not matter.
 //
-// The claims of a route (claims.go) are what it asks for by itself and by what it refers to; they are a pure
-// function, and the next translation uses them again (memo.go). Then it is attached (routes.go), and what that
-// brings is merged: binds with their listeners (gateways.go) and backends (backends.go).
+// The claims of a route (claims.go) are what it and the objects that it refers to ask for. Making them is a pure function,
+// and the next translation uses them again (memo.go). Then the route is attached (routes.go). The results are merged:
+// binds with their listeners (gateways.go) and backends (backends.go).
 //
-// Package attach decides who may attach to what, package layout which request gets to which match.
+// Package attach decides what may attach to what, and package layout which match gets a request.
 //
 // # Decisions
 //
-// What is not supported is never ignored: a rule with it is dropped, and the route says so. A route
-// none of whose rules is left is not accepted. A rule whose backend cannot be had answers 500.
+// Nothing unsupported is ignored: a rule with an unsupported field is dropped, and the status of the route says so. A
+// route without a remaining rule is not accepted. A rule whose backend is missing answers 500.
 //
-// A rule with filters has backends of its own, one for each prefix that a filter replaces: after a
-// fall-through the key that HAProxy found is not what the route matched.
+// A rule with filters has its own backends, one for each prefix that a filter replaces: after a fall-through, the key that
+// HAProxy found is not what the route matched.
 package gateway
 
 import (
@@ -42,18 +42,18 @@ import (
 type Config struct {
 	// Controller is the controllerName of the GatewayClasses that are ours.
 	Controller string
-	// Fleet is the one whose Gateways are translated, as namespace/name. If empty, those are that name none.
+	// Fleet is the fleet whose Gateways are translated, as namespace/name. If empty, these are the Gateways without a fleet.
 	Fleet string
-	// Addresses are those that Gateways get for themselves; with none, they share the configuration's,
-	// and the Ports.
+	// Addresses are those from which each Gateway gets its own. If there are none, Gateways share the addresses of the
+	// configuration, and their ports.
 	Addresses []netip.Prefix
 	// Services are those that are made for Gateways.
 	Services Services
-	// Ports are those that Gateways cannot have, and what has them.
+	// Ports are the ports that Gateways cannot have, and what uses them.
 	Ports map[int]string
 	// Form is the one in which paths are compared.
 	Form routing.PathForm
-	// SecretsUnseen says that no Secret is looked at, and that none is missing.
+	// SecretsUnseen says that the translation reads no Secret, and reports none as missing.
 	SecretsUnseen bool
 	// Now is the time by which certificates are reported as expired, and nothing else; zero reports none.
 	Now time.Time
@@ -61,8 +61,8 @@ type Config struct {
 	// namespace may ask for authentication.
 	Access             access.Config
 	SharedAuthServices []string
-	// Refused are routes that are left out for what they say, and that protect something: they are closed. What other
-	// routes of the namespace serve for the hosts of those that are Dropped is closed instead.
+	// Refused are routes that are left out and protect something: their matches answer 503. If a route is Dropped too,
+	// other routes of its namespace for the same hosts answer 503 instead.
 	Refused, Dropped map[diag.Object]bool
 	// MostRoutes is how many matches, once for each of their hosts, the routes of a namespace may have;
 	// 0 is no limit.
@@ -75,13 +75,13 @@ type Config struct {
 	MostAuthorityBytes int
 }
 
-// Translate returns what Gateways that are ours and their routes bring to a model, the findings on them,
-// sorted, and what their status is to say. It is a pure function; the order of the inputs takes no part.
+// Translate returns what Gateways that are ours and their routes add to a model, the findings on them, sorted, and what
+// their status should say. It is a pure function, and the order of the inputs does not matter.
 func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, Verdicts) {
 	return (*Memo)(nil).Translate(in, cfg)
 }
 
-// Translate is [Translate] with the claims of routes that the Memo remembers.
+// Translate is the function [Translate], but reuses the claims that the Memo remembers. A compile calls this method.
 func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, Verdicts) {
 	if len(in.Gateway.Classes) == 0 {
 		return routing.Model{}, nil, Verdicts{}
@@ -122,7 +122,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	return model, diag.Sort(f.found), *verdicts
 }
 
-// findings are collected by all that takes part in a translation.
+// findings collects the diagnostics of a translation.
 type findings struct{ found []diag.Diagnostic }
 
 // report adds a finding.
@@ -139,7 +139,8 @@ func (f *findings) addNew(found ...diag.Diagnostic) {
 	}
 }
 
-// grants returns the ReferenceGrants that permit something: what a later version limits, is not permitted.
+// grants returns the ReferenceGrants that permit something. A grant with an unknown field permits nothing, since the field
+// may be a limit of a later version.
 func (f *findings) grants(in []inputs.Object[gatewayv1.ReferenceGrant]) []inputs.Object[gatewayv1.ReferenceGrant] {
 	return slices.DeleteFunc(slices.Clone(in), func(g inputs.Object[gatewayv1.ReferenceGrant]) bool {
 		field := inputs.UnknownField(g.Value)

@@ -14,9 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// Verdicts are what the status of objects is to say, by age and name of the objects. Conditions have
-// no time, and Programmed is missing where it depends on what HAProxy runs: only listeners and
-// Gateways that are not served have it, as false.
+// Verdicts are what the status of objects should say, by age and name of the objects. Conditions have no time. Programmed
+// is missing if it depends on what HAProxy runs: only listeners and Gateways that are not served have it, as false.
 type Verdicts struct {
 	Classes  []ClassVerdict
 	Gateways []GatewayVerdict
@@ -121,8 +120,8 @@ func classVerdict(c inputs.Object[gatewayv1.GatewayClass], cfg Config, of api) C
 	}}
 }
 
-// referenceConditions say whether what a Gateway refers to is there, and whether it takes clients without a
-// certificate where it asks for one.
+// referenceConditions say whether the objects that a Gateway refers to exist, and whether it accepts clients without a
+// certificate although it asks for one.
 func referenceConditions(g *attach.Gateway) []metav1.Condition {
 	resolved := g.Resolved
 	for _, l := range g.Listeners {
@@ -141,8 +140,8 @@ func referenceConditions(g *attach.Gateway) []metav1.Condition {
 	return out
 }
 
-// ownerConditions are those of a Gateway or a ListenerSet. The types and reasons of both have the same
-// names, but for that of one none of whose listeners is served.
+// ownerConditions are those of a Gateway or a ListenerSet. Both have the same types and reasons, except the reason if no
+// listener is served.
 func ownerConditions(o *attach.Owner, unplaced attach.Verdict, unserved string, generation int64) []metav1.Condition {
 	serves, all := false, true
 	for _, l := range o.Listeners {
@@ -272,8 +271,8 @@ type Elsewhere struct {
 	In    inputs.GatewayAPI
 }
 
-// Has reports whether an entry about a Gateway or ListenerSet, whose condition Accepted has a message, is for
-// another compiler. The compiler without a fleet takes out what is said of one that is gone, whoever said it.
+// Has reports whether another compiler is responsible for an entry about a Gateway or ListenerSet, whose condition Accepted
+// has a message. If the Gateway or ListenerSet is gone, the compiler without a fleet removes the entries of all compilers.
 func (e Elsewhere) Has(about diag.Object, message string) bool {
 	if signer(message) == e.Fleet {
 		return false

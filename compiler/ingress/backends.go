@@ -28,25 +28,25 @@ type backends struct {
 	closed   map[string]bool // something that is to protect the backend cannot be had
 }
 
-// take returns the name of the backend that an Ingress, whose turn it is, sends requests to, and makes
+// take returns the name of the backend that the merged Ingress sends requests to, and makes
 // the backend if it is new. It reports the problem of a backend once for each Ingress.
-func (t *backends) take(d demand, turn *turn) string {
-	name := turn.nameOf(d)
+func (t *backends) take(d demand, m *merging) string {
+	name := m.nameOf(d)
 	b := t.byName[name]
 	if b == nil {
 		b = &routing.Backend{Name: name}
 		t.byName[name] = b
-		if !turn.denied {
+		if !m.closed {
 			b.Targets = d.targets
-			t.applyOptions(b, d.options, turn)
+			t.applyOptions(b, d.options, m)
 		}
 	}
 	// The claims of one Ingress are merged after those of the other, so that this one is the last.
-	if n := len(b.Origins); n > 0 && b.Origins[n-1].Object == turn.Ref {
+	if n := len(b.Origins); n > 0 && b.Origins[n-1].Object == m.Ref {
 		return name
 	}
 	b.Origins = append(b.Origins, d.origin)
-	if d.problem != nil && !turn.denied {
+	if d.problem != nil && !m.closed {
 		problem := *d.problem
 		problem.Message += "; requests for it are answered 503"
 		t.add(problem)
@@ -54,15 +54,15 @@ func (t *backends) take(d demand, turn *turn) string {
 	return name
 }
 
-// applyOptions gives a new backend what its Ingress and its Service ask for. Where a part that protects
-// something cannot be had, the backend gets no targets, so that it answers 503.
-func (t *backends) applyOptions(b *routing.Backend, o *backendOptions, turn *turn) {
+// applyOptions gives a new backend what its Ingress and its Service ask for. If a part that protects something is missing
+// or wrong, the backend gets no targets, so that it answers 503.
+func (t *backends) applyOptions(b *routing.Backend, o *backendOptions, m *merging) {
 	t.add(o.found...)
 	if o.plain {
 		return
 	}
 	b.Origins = append(b.Origins, o.origins...)
-	usable := !o.closed && !turn.refused && t.access.Lists(o.lists) && t.authenticate(o, turn)
+	usable := !o.closed && !m.refused && t.access.Lists(o.lists) && t.authenticate(o, m)
 	if usable && o.refused != nil {
 		t.add(*o.refused)
 		usable = false
@@ -82,7 +82,7 @@ func (t *backends) applyOptions(b *routing.Backend, o *backendOptions, turn *tur
 
 // authenticate adds the list of users and the authentication service that the options name, and reports
 // whether both can be used.
-func (t *backends) authenticate(o *backendOptions, turn *turn) bool {
+func (t *backends) authenticate(o *backendOptions, m *merging) bool {
 	if o.users != nil {
 		t.access.Users(*o.users)
 	}
@@ -100,7 +100,7 @@ func (t *backends) authenticate(o *backendOptions, turn *turn) bool {
 		b = &made
 		t.byName[b.Name] = b
 	}
-	if n := len(b.Origins); n == 0 || b.Origins[n-1].Object != turn.Ref {
+	if n := len(b.Origins); n == 0 || b.Origins[n-1].Object != m.Ref {
 		b.Origins = append(b.Origins, o.auth.Origin)
 	}
 	return true
@@ -108,11 +108,11 @@ func (t *backends) authenticate(o *backendOptions, turn *turn) bool {
 
 // protecting reports whether a backend refuses requests that another backend might serve: because of
 // who sent them, because of how many there are, or all of them. A limit on the size of bodies does not
-// count, and neither do changes to answers. Denied says that the Ingress answers 503 everywhere.
-func (t *backends) protecting(backend string, denied bool) bool {
+// count, and neither do changes to answers. Closed says that the Ingress answers 503 everywhere.
+func (t *backends) protecting(backend string, closed bool) bool {
 	b := t.byName[backend]
 	if backend == routing.Unavailable {
-		return denied
+		return closed
 	}
 	p := policy.Protection{}
 	if b.Protection != nil {
@@ -135,7 +135,7 @@ func refuses(line routing.SnippetLine) bool {
 		len(words) > 2 && words[2] == "reject"
 }
 
-// variant makes a backend that is like another one but for its targets.
+// variant makes a copy of a backend with other targets.
 func (t *backends) variant(from *routing.Backend, main claim, name string, targets []routing.Target, origin routing.Origin) {
 	b := t.byName[name]
 	if b == nil {
@@ -272,8 +272,7 @@ func (t *canaries) sharedMatch(host string, p path) (routing.PathMatch, bool) {
 	return match, p.isSpecific() && t.hosts.claimOf(host, match).backend != ""
 }
 
-// canaryTarget returns what a canary sends the requests of a route to, unless
-// something stands in the way.
+// canaryTarget returns the target of a canary for the requests of a route, unless an error prevents it.
 func (t *canaries) canaryTarget(c canary, main claim, d demand) (resolved, bool) {
 	at, r := d.origin.Position, d.resolved
 	if d.problem != nil {
@@ -318,8 +317,8 @@ func serviceOf(target routing.Target) types.NamespacedName {
 	return types.NamespacedName{Namespace: target.Service.Namespace, Name: target.Service.Service}
 }
 
-// canaryOptions reports what a canary and its Service ask for beyond what holds
-// for the route, and whether the canary can be used all the same.
+// canaryOptions reports the options of a canary and its Service that the Ingress with the route does not have. It returns
+// whether the canary can be used.
 func (t *canaries) canaryOptions(c canary, main claim, served, own types.NamespacedName) bool {
 	usable := true
 	of := main.by.Ref.String()

@@ -59,12 +59,11 @@ func (t *certificates) takeDefault() string {
 	return c.File
 }
 
-// hostsWithout is what becomes of hosts while their Secret cannot be used.
+// hostsWithout says what happens to hosts while their Secret cannot be used.
 const hostsWithout = "hosts that name this Secret get the default certificate"
 
-// of returns the certificate of a Secret, which it makes and checks
-// if it is new; without is what becomes of whoever names the Secret while it
-// cannot be used. Missing says that the Secret is not here, once.
+// of returns the certificate of a Secret, and makes and checks it if it is new. Without says in messages what happens
+// while the Secret cannot be used. Missing reports, in the first call only, that the Secret does not exist.
 func (t *certificates) of(name snapshots.SecretName, named routing.Origin, without string) (c *routing.Certificate, missing bool) {
 	file := routing.CertificateFile(name)
 	if c := t.files[file]; c != nil {
@@ -195,10 +194,9 @@ type clientClaim struct {
 	origin    routing.Origin
 }
 
-// askClients has the clients of an Ingress's hosts asked for certificates. They
-// are asked when they connect, before there is a request, so that one authority
-// holds for all of a host. It reports whether the authority cannot be had: then the routes are
-// closed.
+// askClients makes HAProxy ask the clients of an Ingress's hosts for certificates. It asks when they connect, before there is
+// a request, so that a host has one authority for all paths. It reports whether the authority is missing or wrong: then
+// the routes are closed.
 func (t *serverNames) askClients(c *claims, aliases []string) (refused bool) {
 	asked := c.clients
 	if asked.Authority == "" || c.values.Closed {
@@ -244,9 +242,9 @@ func (t *serverNames) cannotAsk(c *claims, authority snapshots.SecretName, hosts
 	return "", ""
 }
 
-// clientCheck returns what the clients of a host are asked for when they
-// connect, nil if nothing. One who shows none is only refused then if no Ingress
-// serves the host to such; else its requests are, where they are not served.
+// clientCheck returns which certificates the clients of a host are asked for when they connect, or nil. If every Ingress
+// with the host requires one, a client without a certificate cannot connect. Otherwise it can, and only its requests to
+// Ingresses that require one are refused.
 func (t *serverNames) clientCheck(host string) *routing.ClientCheck {
 	claim := t.clients[host]
 	if claim == nil {
@@ -339,10 +337,12 @@ func (t *serverNames) model() []routing.ServerName {
 	return out
 }
 
-// tlsNames returns the hosts that TLS clients are told apart by, sorted: those
-// with certificates, those whose clients are asked for certificates, and those
-// whose clients are not, below a wildcard whose clients are; and those below a
-// wildcard that has no say in them.
+// tlsNames returns the hosts that need a line of their own in the crt-list, sorted:
+//
+//   - hosts with certificates,
+//   - hosts whose clients are asked for certificates,
+//   - hosts below a wildcard whose clients are asked for certificates, if their own clients are not,
+//   - hosts below a wildcard that does not apply to them.
 func (t *serverNames) tlsNames() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(t.tls)), maps.Keys(t.clients))
 	if len(t.clients) > 0 {
@@ -373,7 +373,7 @@ func (t *serverNames) filesOf(host string) []string {
 	return nil
 }
 
-// tlsOrigin returns where a host was named that clients are told apart by.
+// tlsOrigin returns the origin of a host of [serverNames.tlsNames].
 func (t *serverNames) tlsOrigin(host string) routing.Origin {
 	if claim := t.clients[host]; claim != nil {
 		return claim.origin

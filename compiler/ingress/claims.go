@@ -59,7 +59,7 @@ type wishes struct {
 	passthrough bool
 	// closed says that an annotation of another controller protects something.
 	closed bool
-	// clients is what is asked of TLS clients.
+	// clients says which certificates TLS clients must show.
 	clients options.Clients
 	// sorry is the Service for routes whose own has no usable endpoint.
 	sorry       policy.ServiceRef
@@ -84,7 +84,7 @@ type path struct {
 	match   routing.PathMatch // in the form that the Ingress asks for
 	origin  routing.Origin
 	backend demand
-	// passed is where TLS connections go that are passed on as they are, nil if that is not said.
+	// passed is the backend for TLS connections that are passed through, nil if they are not.
 	passed *connectionDemand
 }
 

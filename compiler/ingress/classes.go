@@ -20,7 +20,7 @@ import (
 // The annotation that named an Ingress's class before there was a field.
 const classAnnotation = "kubernetes.io/ingress.class"
 
-// classes knows which class belongs to whom.
+// classes knows which class belongs to which controller.
 type classes struct {
 	cfg         Config
 	controllers map[string]string // of the IngressClass objects, by name
@@ -83,8 +83,7 @@ func (c classes) claim(ing ingress) (bool, []diag.Diagnostic) {
 		"set ingressClassName: "+c.cfg.IngressClass)
 }
 
-// IsOurs reports whether an Ingress is the business of this compiler, as its class
-// says.
+// IsOurs reports whether this compiler is responsible for an Ingress, by its class.
 func IsOurs(ing *networkingv1.Ingress, objects []inputs.Object[networkingv1.IngressClass], cfg Config) bool {
 	ours, _ := newClasses(objects, cfg.withDefaults()).claim(ingress{Value: ing})
 	return ours
@@ -157,8 +156,7 @@ func (c Census) String() string {
 	return fmt.Sprintf("%s; %d of other classes not looked at: %s", text, c.Other(), strings.Join(named, ", "))
 }
 
-// Warning says that there are Ingresses and none is compiled, with the way out; nil where that
-// is not so.
+// Warning returns a warning if there are Ingresses but none is compiled, with a hint; else nil.
 func (c Census) Warning(cfg Config) []diag.Diagnostic {
 	if c.Compiled > 0 || len(c.Others) == 0 {
 		return nil
@@ -171,8 +169,8 @@ func (c Census) Warning(cfg Config) []diag.Diagnostic {
 	return []diag.Diagnostic{{Severity: diag.Warning, Message: "none of the Ingresses is compiled, and every request is answered with 404: " + c.String(), Hint: hint}}
 }
 
-// strangers returns a warning on an IngressClass that has the name of ours and belongs to another
-// controller, where none belongs to ours: its Ingresses are not compiled.
+// strangers returns a warning on an IngressClass that has the name of our class but belongs to another controller, if no
+// class belongs to ours: its Ingresses are not compiled.
 func (c classes) strangers(objects []inputs.Object[networkingv1.IngressClass]) []diag.Diagnostic {
 	var out []diag.Diagnostic
 	for _, o := range objects {

@@ -44,7 +44,7 @@ type Config struct {
 	// ExternalNames says which Services of type ExternalName are served.
 	ExternalNames ExternalNames
 	// Countries are the ConfigMaps of the list of countries, each as namespace/name, and
-	// CountryHeader says that endpoints are told the country. CountryMemo remembers the list, or is nil.
+	// CountryHeader says that endpoints get the country in a header. CountryMemo remembers the list, or is nil.
 	Countries     []string
 	CountryHeader bool
 	CountryMemo   *access.CountryMemo
@@ -63,17 +63,16 @@ type Config struct {
 	// CertificatesAsSeen says that certificates are those that are seen now, not those
 	// that the Secrets hold when a snapshot is pushed.
 	CertificatesAsSeen bool
-	// Refused are Ingresses that cannot be published for what they say. They are
-	// treated like those that break a rule of the API: left out, or closed if they
-	// protect something.
+	// Refused are Ingresses that are left out because of an error that HAProxy or a template found. They are treated like
+	// Ingresses that break a rule of the API: if they protect something, their routes are closed.
 	Refused map[diag.Object]bool
 	// Dropped are those of the Refused whose routes cannot even be closed.
 	Dropped map[diag.Object]bool
-	// Released are namespaces whose Refused Ingresses do not even have their hosts held.
+	// Released are namespaces whose Refused Ingresses do not hold their hosts either.
 	Released map[string]bool
 	// Paths says how paths are compared; zero is the default.
 	Paths config.Paths
-	// IgnoreForeign says nothing of annotations of other controllers.
+	// IgnoreForeign says that annotations of other controllers are not reported.
 	IgnoreForeign bool
 	// OwnedHosts gives the paths of a host to its owner alone, and to those who share
 	// it: by SharedHosts, or by what the owner says.
@@ -84,7 +83,7 @@ type Config struct {
 	// AllowHeaders are the names of headers that clients may send though endpoints may trust
 	// them.
 	AllowHeaders []string
-	// TrustsForwarded says that headers of proxies count that some network sends.
+	// TrustsForwarded says that HAProxy trusts headers of proxies in some networks.
 	TrustsForwarded bool
 	// Limits bound what a namespace may ask for; zero ones do not.
 	Limits config.Limits
@@ -98,8 +97,8 @@ type Config struct {
 	// TCPServices and TCPAnnotations say which other ports there are.
 	TCPServices    []config.TCPService
 	TCPAnnotations config.TCPAnnotations
-	// SecretsUnseen says that no Secret is looked at, and nothing is said that depends on
-	// one: who reads the findings may not be somebody who may read Secrets.
+	// SecretsUnseen says that the translation reads no Secret, and that no finding depends on one: the reader of the
+	// findings may have no right to read Secrets.
 	SecretsUnseen bool
 	// Now is when the translation is made. It decides which certificates are
 	// reported as expired, and nothing else; zero reports none.
@@ -120,8 +119,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// maxErrorPage is the most bytes of a page. HAProxy keeps an answer in a buffer
-// of 16 KiB together with its headers, and gives 500 for one that does not fit.
+// maxErrorPage is how many bytes a page may have. HAProxy keeps an answer with its headers in a buffer of 16 KiB, and
+// answers 500 if it does not fit.
 const maxErrorPage = 12 << 10
 
 // pageStatuses are the statuses that HAProxy, or a rule of ours, answers with an

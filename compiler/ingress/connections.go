@@ -25,7 +25,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// claimant is who asks for a port: an entry of the configuration or a Service.
+// claimant is what asks for a port: an entry of the configuration or a Service.
 type claimant struct {
 	name   string // in what others are told
 	origin routing.Origin
@@ -109,8 +109,8 @@ func configuredWish(f *findings, i int, entry config.TCPService) wish {
 	}
 }
 
-// annotatedService opens the ports that a Service asks for, if it may. If a part
-// of what it says of them cannot be used, none is opened.
+// annotatedService opens the ports that a Service asks for, if it may. If any of its options for them cannot be used, it
+// opens none.
 func (t *connections) annotatedService(s inputs.Object[corev1.Service]) {
 	values, problems := options.Read(options.OnService, s.Value.Annotations)
 	t.add(problemsOf(s.Ref, s.Position, problems)...)
@@ -137,7 +137,7 @@ func (t *connections) annotatedService(s inputs.Object[corev1.Service]) {
 	if c.Secret != "" {
 		w.secret = snapshots.SecretName{Namespace: s.Ref.Namespace, Name: c.Secret}
 	}
-	// A Service is told of hosts that its namespace may have no connections of.
+	// The Service gets a finding for each host whose connections its namespace may not have.
 	w.hosts = slices.DeleteFunc(slices.Clone(c.SNI), func(host string) bool {
 		standing, o := t.hosts.owners.StandingOf(s.Ref.Namespace, hostname.Of(host))
 		switch {
@@ -180,8 +180,7 @@ func (t *connections) mayOpen(by claimant, namespace string, port int) bool {
 	return false
 }
 
-// claimPort takes the connections of a port for a Service, as far as nobody else
-// has them.
+// claimPort claims the connections of a port for a Service, except those that another object has.
 func (t *connections) claimPort(w wish) {
 	trusted := slices.SortedFunc(slices.Values(w.trusted), netip.Prefix.Compare)
 	l := t.listeners[w.port]
@@ -349,27 +348,26 @@ func (t *connections) connectionCertificate(w wish) string {
 	return c.File
 }
 
-// passthroughOption is named in what is said of connections that are passed on.
+// passthroughOption names the option in findings about connections that are passed through.
 const passthroughOption = "annotation " + options.Prefix + "ssl-passthrough "
 
-// hostClaim is who has a host first, and so says what becomes of the connections
-// that ask for it over TLS: with a backend they are passed on to that.
+// hostClaim is the first object with a host. It decides about the TLS connections for the host: with a backend, they are
+// passed through to it.
 type hostClaim struct {
 	by      ownership.Claimant
 	backend string
 	origin  routing.Origin
 }
 
-// take decides what becomes of the TLS connections for a host that a rule names. They belong to the
-// oldest Ingress with the host, whether it passes them on or not: one Ingress alone can decide where a
-// host's connections end. It is one of the namespace that the host belongs to. Passes says that the
-// Ingress asks for its connections to be passed on.
+// take decides about the TLS connections for a host that a rule names. They belong to the oldest Ingress with the host in
+// the namespace that owns the host, since only one Ingress can decide where a host's connections end. Passes says that the
+// Ingress wants them passed through.
 func (t *connections) take(by ownership.Claimant, r rule, passes bool) {
 	at, host, key := r.origin, r.host, r.key
 	winner, taken := t.hosts.passed[key]
 	standing, owner := t.hosts.owners.StandingOf(by.Ref.Namespace, key)
 	if standing == ownership.Owns && taken && owner != nil && winner.by.Ref.Namespace != by.Ref.Namespace {
-		taken = false // by one who had it only as long as no Ingress of the owner's did
+		taken = false // another namespace had it only until an Ingress of the owner came
 	}
 	switch {
 	case !taken && standing != ownership.Owns:

@@ -226,14 +226,12 @@ func nameCookie(u *policy.Upstream, r resolved) {
 	u.Affinity = &named
 }
 
-// ofServers is what becomes of endpoints while the certificate that they are shown cannot be
-// used.
+// ofServers says what endpoints get while the client certificate for them cannot be used.
 const ofServers = "endpoints get a certificate that nobody trusts"
 
-// nameSecrets gives TLS to servers the files of the Secrets that it needs, and returns these. They
-// are referenced even if they cannot be used as they are here: without the authorities that they
-// hold when they are pushed no server is accepted, and another certificate than theirs is one that
-// nobody vouches for.
+// nameSecrets sets the files of the Secrets that TLS to servers needs, and returns these Secrets. It sets them even if the
+// Secrets cannot be used now, since they may be fixed when the snapshot is pushed. Until then no server is accepted
+// without authorities, and servers get a certificate that nobody trusts.
 func nameSecrets(u *policy.Upstream, secrets options.ServerSecrets, by asker) []secretDemand {
 	if secrets.Authorities == "" && secrets.Certificate == "" {
 		return nil
@@ -252,19 +250,19 @@ func nameSecrets(u *policy.Upstream, secrets options.ServerSecrets, by asker) []
 	return out
 }
 
-// connectionDemand is a backend that connections are wanted to be sent to as wholes.
+// connectionDemand is a backend that should get whole connections.
 type connectionDemand struct {
 	backend routing.Backend // without origins
 	origins []routing.Origin
 	found   []diag.Diagnostic
-	closed  bool // something that protects cannot be had, whatever there is
+	closed  bool // something that protects it is wrong, whatever other objects there are
 	lists   access.Lists
 	secrets []secretDemand
 }
 
-// passOn returns the demand for a backend to which an Ingress passes TLS connections on. No
-// namespace is the first part of its name, which three more follow. What is wrong with it is said
-// of the route.
+// passOn returns the demand for the backend that gets the TLS connections which an Ingress passes through. Its name begins
+// with "tls_". Names of other backends begin with a namespace, which has no underscore. The findings of the route say what
+// is wrong with it.
 func (s source) passOn(c *claims, ref networkingv1.IngressBackend) *connectionDemand {
 	r := s.resolver().resolve(s.ingress.Ref.Namespace, ref)
 	if ref.Service == nil {

@@ -201,8 +201,8 @@ func (t *hosts) eachServed(o *outline, do func(s ownership.Standing, host string
 
 // heldHosts returns the hosts that have no routes and that no other Ingress may serve: hosts of Ingresses
 // that HAProxy refuses; where hosts are owned, hosts for which an older Ingress has only a certificate;
-// and reserved domains. Only their names reach a template, and the names are valid in DNS. If HAProxy
-// refuses them all the same, [Config].Released leaves them out.
+// and reserved domains. Only their names reach a template, and the names are valid in DNS. If the
+// template still makes lines of them that HAProxy refuses, [Config].Released leaves them out.
 func (t *hosts) heldHosts() []routing.Held {
 	held := map[string]routing.Held{}
 	add := func(host string, origin routing.Origin) {

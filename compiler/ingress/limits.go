@@ -17,13 +17,13 @@ import (
 	"github.com/hapsnap/hapsnap/internal/urlpath"
 )
 
-// Objects of absurd size cost their namespace, and nobody else: what is over a limit is left
-// out. The oldest Ingresses are kept, so that a new one never throws out one that is served. One
-// that is left out is closed where it protects something, and its hosts are held, up to the same
-// limits once more; so what a namespace can ask for is bounded, whatever its objects hold.
+// Objects of absurd size only harm their own namespace: an Ingress that exceeds a limit is left out. The oldest Ingresses
+// are kept, so that a new one never replaces one that is served. A left-out Ingress that protects something is closed, and
+// its hosts are held. The same limits apply again to these closed routes and held hosts, so that the demands of a
+// namespace are always bounded.
 
-// limit cuts the Ingresses, oldest first as they come, that are over a limit, so that they hold no
-// more than can be closed, and says of each of those why it is left out.
+// limit takes the Ingresses, oldest first, and cuts those that exceed a limit to what may still be closed. It says of each
+// of them why it is left out.
 func limit(ingresses []*candidate, limits config.Limits) {
 	used, closed := map[string]size{}, map[string]size{}
 	for _, c := range ingresses {
@@ -172,9 +172,9 @@ func cut(ing ingress, routes int) ingress {
 	return ing
 }
 
-// clientsHeaders are those, in lower case, that clients send on their own account, and that
-// endpoints do not believe as they are. Where a service that is asked for authentication answers
-// with one, such as Authorization, it is still a client's on routes where none is asked.
+// clientsHeaders are the headers, in lower case, that clients usually send themselves, so that endpoints do not trust
+// their values. A Service that authenticates requests may answer with one of them, such as Authorization. On routes
+// without authentication the client still sets it.
 var clientsHeaders = map[string]bool{
 	"authorization": true, "cookie": true, "accept": true, "accept-encoding": true, "accept-language": true, "content-type": true,
 	"origin": true, "referer": true, "user-agent": true, "x-requested-with": true, "x-request-id": true, "x-csrf-token": true, "x-xsrf-token": true,
@@ -194,16 +194,16 @@ func answerHeaders(filters []policy.Filter) map[string]bool {
 	return names
 }
 
-// reserveHeaders has requests lose, on all routes to a Service, the headers by which a service
-// that is asked for authentication on some of them tells of the user. Endpoints do not see by
-// which route a request came, and would believe what a client wrote.
+// reserveHeaders removes headers from requests on all routes to a Service: those in which an authentication service, used by
+// some of these routes, names the user. Endpoints do not see by which route a request came, and would trust a header that
+// a client wrote.
 func reserveHeaders(backends map[string]*routing.Backend, allow []string) {
 	all := slices.Collect(maps.Values(backends))
 	reserve(all, all, allow)
 }
 
-// ReserveHeaders does the same for backends that others than Ingresses bring, and that lead to Services of
-// which backends of Ingresses say who asks.
+// ReserveHeaders does the same for given backends, with the headers that any of the other backends for the same Services
+// sets. It is for backends of Gateways and Ingresses that lead to the same Service.
 func ReserveHeaders(backends, ofIngresses []routing.Backend, allow []string) {
 	var to, from []*routing.Backend
 	for i := range backends {

@@ -14,16 +14,14 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// Memo remembers the claims of the Ingresses of the last translation, for the next one, and what it found in Secrets with
-// certificates. Claims are
-// used again only where all that they were made of is the same: the Ingress, the parts of the
-// configuration in a [scope], its class with its parameters, and the Services that it asked for,
-// whether they were there or not. Objects are the same if their values are the same in memory,
-// since nobody changes a value that is among inputs: a number of a version would not do, for the
-// Ingress of an admission review has that of the one which it is to replace.
+// Memo remembers the claims of the Ingresses of the last translation for the next one, and what that found in Secrets
+// with certificates. Claims are used again only if everything that they were made of is the same: the Ingress, the parts
+// of the configuration in a [scope], its class with its parameters, and the Services that it asked for, whether they
+// existed or not. Objects are the same if their values are at the same address, since nobody changes a value among the
+// inputs. Their resourceVersion does not tell: the Ingress of an admission review has that of the Ingress that it updates.
 //
-// It holds what one translation used, so that it is as large as that. It may be used by several
-// goroutines at the same time. A nil Memo remembers nothing.
+// A Memo holds what one translation used, and nothing older. Several goroutines may use it at the same time. A nil Memo
+// remembers nothing.
 type Memo struct {
 	last         atomic.Pointer[memory]
 	readOnly     *Memo // whose memory is used, and not changed
@@ -33,8 +31,8 @@ type Memo struct {
 // NewMemo returns a Memo that remembers nothing.
 func NewMemo() *Memo { return &Memo{} }
 
-// Reader returns a Memo that uses what another one remembers, and leaves that as it is. It is for
-// translations of what is not there, such as that of an Ingress under review.
+// Reader returns a Memo that uses what this one remembers, and does not change it. It is for translations of objects that
+// are not in the cluster, such as an Ingress under review.
 func (m *Memo) Reader() *Memo {
 	if m == nil {
 		return nil
@@ -52,11 +50,11 @@ type memory struct {
 	certificates map[*corev1.Secret]*observation
 }
 
-// place is where claims are looked for. Whether they apply is another question.
+// place is the key of remembered claims. Whether they still apply, [claimer.applies] decides.
 type place struct {
 	value  *networkingv1.Ingress
 	kind   kind
-	routes int // that are left of it, all if it is not cut
+	routes int // how many of its routes count; allRoutes if it is not cut
 }
 
 // kind is what of an Ingress is remembered.
@@ -79,13 +77,13 @@ type remembered struct {
 	asked     []asking
 }
 
-// asking is a Service that was asked for, and what was there: nil for none.
+// asking is the name of a Service that was asked for, and the Service; nil if there was none.
 type asking struct {
 	name  types.NamespacedName
 	found *corev1.Service
 }
 
-// claimer makes the claims of one translation, as far as they are not remembered.
+// claimer returns the claims of one translation. It makes those that are not remembered.
 type claimer struct {
 	memo    *Memo
 	before  map[place]remembered
@@ -96,7 +94,7 @@ type claimer struct {
 	find    serviceFinder
 }
 
-// claimer returns what makes the claims of a translation.
+// claimer returns the claimer of a translation.
 func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	c := &claimer{
 		memo: m, classes: newClasses(in.Classes, t.cfg), classOf: map[string]*parameters{}, find: t.resolver.service,
@@ -123,8 +121,8 @@ func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	return c
 }
 
-// observe describes the certificate in a Secret, or remembers what was said of it: to read a thousand keys takes longer
-// than to translate ten thousand Ingresses.
+// observe describes the certificate in a Secret. The Memo remembers the answer: reading a thousand keys takes longer than
+// translating ten thousand Ingresses.
 func (c *claimer) observe(secret *corev1.Secret) *observation {
 	o, ok := c.certs[secret]
 	if !ok {
@@ -144,14 +142,14 @@ func (m *Memo) memory() *memory {
 	return m.last.Load()
 }
 
-// remember has the Memo remember what was used, and nothing else.
+// remember makes the Memo hold what this translation used, and nothing else.
 func (c *claimer) remember() {
 	if c.memo != nil && c.memo.readOnly == nil {
 		c.memo.last.Store(&c.now)
 	}
 }
 
-// of returns what is remembered of an Ingress at a place, or else makes it.
+// of returns an outline or claims of an Ingress: the remembered ones if they still apply, else what build makes.
 func of[T any](c *claimer, ing ingress, kind kind, routes int, build func(source) *T) *T {
 	at := place{ing.Value, kind, routes}
 	className := c.classes.nameOf(ing)
@@ -202,8 +200,32 @@ func (c *claimer) applies(r remembered, className string, class *parameters) boo
 	})
 }
 
-// candidates returns the Ingresses that are ours, in the order in which they get what they claim,
-// and says of the others what their authors should know.
+// candidate is an Ingress of ours.
+type candidate struct {
+	*outline
+	claimer *claimer
+	ing     ingress
+	routes  int              // how many of its routes count
+	broken  bool             // it breaks its schema
+	over    *diag.Diagnostic // a limit that it exceeds
+}
+
+// cut limits the routes of the Ingress that count.
+func (x *candidate) cut(routes int) {
+	x.routes = routes
+	x.outline = of(x.claimer, x.ing, outlines, routes, outlineOf)
+}
+
+// claims returns what the Ingress asks for.
+func (x *candidate) claims() *claims { return of(x.claimer, x.ing, served, x.routes, claimsOf) }
+
+// closedClaims returns what the Ingress asks for if its routes answer 503.
+func (x *candidate) closedClaims() *claims {
+	return of(x.claimer, x.ing, closedRoutes, x.routes, closedClaimsOf)
+}
+
+// candidates returns the Ingresses that are ours, in the order in which they get what they claim. It reports what
+// authors of other Ingresses should know.
 func (c *claimer) candidates(in inputs.Inputs, t *merge) []*candidate {
 	var ours []*candidate
 	add := func(ing ingress, broken bool) {
@@ -214,14 +236,8 @@ func (c *claimer) candidates(in inputs.Inputs, t *merge) []*candidate {
 			}
 			return
 		}
-		routes := allRoutes
-		x := &candidate{outline: of(c, ing, outlines, routes, outlineOf), broken: broken}
-		x.claims = func() *claims { return of(c, ing, served, routes, claimsOf) }
-		x.closed = func() *claims { return of(c, ing, closedRoutes, routes, closedClaimsOf) }
-		x.cut = func(most int) {
-			routes = most
-			x.outline = of(c, ing, outlines, routes, outlineOf)
-		}
+		x := &candidate{claimer: c, ing: ing, broken: broken}
+		x.cut(allRoutes)
 		if !broken && !t.leftOut(x.outline) {
 			t.add(found...)
 		}

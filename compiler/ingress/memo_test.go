@@ -292,7 +292,7 @@ func TestMistakeHarmsNobodyElse(t *testing.T) {
 		got, found := ingress.Translate(in, cfg)
 		found = slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Object == bad.Ref })
 		got.Hosts = slices.DeleteFunc(got.Hosts, func(h routing.Host) bool { return h.Name == "bad.test" })
-		got.Denied = slices.DeleteFunc(got.Denied, func(o diag.Object) bool { return o == bad.Ref })
+		got.Closed = slices.DeleteFunc(got.Closed, func(o diag.Object) bool { return o == bad.Ref })
 		for i, b := range got.Backends { // the one of all that is closed
 			got.Backends[i].Origins = slices.DeleteFunc(b.Origins, func(o routing.Origin) bool { return o.Object == bad.Ref })
 		}
@@ -303,8 +303,8 @@ func TestMistakeHarmsNobodyElse(t *testing.T) {
 		if len(got.Backends) == 0 {
 			got.Backends = nil
 		}
-		if len(got.Denied) == 0 {
-			got.Denied = nil
+		if len(got.Closed) == 0 {
+			got.Closed = nil
 		}
 		same(t, fmt.Sprint("seed ", seed), want, got, wanted, found)
 	}

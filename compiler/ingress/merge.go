@@ -53,16 +53,15 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// Translate returns what the Ingresses that are ours mean, and the findings on
-// them, sorted. It is a pure function; the order of the inputs takes no part.
-// An Ingress that breaks a rule of the API is left out as a whole, unless it
-// protects something: then its routes answer 503. Of one with a path that cannot be
-// matched, that path is left out. Of two that claim the same, the older one gets it.
+// Translate returns what the Ingresses that are ours mean, and the findings on them, sorted. It is a pure function, and
+// the order of the inputs does not matter. An Ingress that breaks a rule of the API is left out; if it protects something,
+// its routes answer 503. A path that cannot be matched is left out alone. If two Ingresses claim the same, the older one
+// gets it.
 func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic) {
 	return (*Memo)(nil).Translate(in, cfg)
 }
 
-// Translate is [Translate] with the claims that the Memo remembers.
+// Translate is the function [Translate], but reuses the claims that the Memo remembers. A compile calls this method.
 func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic) {
 	t := newMerge(in, cfg.withDefaults())
 	claimer := m.claimer(in, t)
@@ -119,16 +118,6 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	return model, bounded(t.all)
 }
 
-// candidate is an Ingress of ours.
-type candidate struct {
-	*outline
-	broken bool             // it breaks its schema
-	over   *diag.Diagnostic // a limit
-	claims func() *claims
-	closed func() *claims
-	cut    func(routes int)
-}
-
 // merge makes the model of one call of [Translate] from the claims of all Ingresses, oldest first. It
 // decides what depends on several Ingresses, and looks up the Secrets and ConfigMaps that claims name.
 type merge struct {
@@ -143,26 +132,26 @@ type merge struct {
 	configMaps  inputs.Lookup[corev1.ConfigMap]
 	asked       func() routing.Asked
 
-	turn turn // of the Ingress whose claims are merged
+	merging merging // the Ingress whose claims are merged now
 
 	aliases     map[diag.Object][]string
 	expressions map[string]int          // how many, by namespace
-	denied      []diag.Object           // Ingresses whose routes answer 503: see [merge.close]
+	closed      []diag.Object           // Ingresses whose routes answer 503: see [merge.close]
 	barred      map[barring]diag.Object // by which dropped Ingress: see [merge.bar]
 }
 
-// turn is what holds while the claims of one Ingress are merged.
-type turn struct {
+// merging is the state while the claims of one Ingress are merged.
+type merging struct {
 	*claims
 	aliases []string // that it may have
-	// denied says that the Ingress cannot be translated, and that its routes are
-	// to refuse requests rather than leave them to others.
-	denied bool
-	// refused says that what is asked of TLS clients cannot be had, and that the routes answer 503.
+	// closed says that the Ingress cannot be translated: its routes answer 503, so that no other Ingress gets their
+	// requests.
+	closed bool
+	// refused says that the required TLS client certificates cannot be checked: its routes answer 503.
 	refused bool
 	// protects says that paths which cannot be matched are closed.
 	protects bool
-	// exactPaths and expressions are those of the claims, but for what is closed.
+	// exactPaths and expressions are those of the claims; both are false for what is closed.
 	exactPaths, expressions bool
 }
 
@@ -227,22 +216,22 @@ func newMerge(in inputs.Inputs, cfg Config) *merge {
 	return t
 }
 
-// leftOut reports whether an Ingress is refused and has no routes, since it protects nothing, or
-// not even closed ones can be had.
+// leftOut reports whether an Ingress is refused and gets no routes: it protects nothing, or even its closed routes are
+// refused.
 func (t *merge) leftOut(o *outline) bool {
 	return t.cfg.Dropped[o.Ref] || t.cfg.Refused[o.Ref] && o.protects == ""
 }
 
-// close answers the routes of an Ingress that is left out with 503 if it protects something, and
-// holds its hosts. Otherwise its requests might match a route of another Ingress, which does not protect
-// them. A canary has no routes of its own to close.
+// close makes the routes of an Ingress that is left out answer 503 if it protects something, and holds its hosts.
+// Otherwise its requests might match a route of another Ingress, which does not protect them. A canary has no routes of
+// its own to close.
 func (t *merge) close(c *candidate) {
 	if c.protects != "" && !c.isCanary {
 		t.report(diag.Warning, c.Claimant, c.protectsAt,
 			c.protects+" protects an Ingress that cannot be used as it is; its routes answer 503", "see the other messages on this Ingress")
-		t.begin(c.closed(), true)
-		t.turn.denied = true
-		t.denied = append(t.denied, c.Ref)
+		t.begin(c.closedClaims(), true)
+		t.merging.closed = true
+		t.closed = append(t.closed, c.Ref)
 		t.mergeRules()
 		t.mergeDefault()
 		t.mergeTLS()
@@ -250,15 +239,14 @@ func (t *merge) close(c *candidate) {
 	t.hosts.hold(c.outline)
 }
 
-// A dropped Ingress is one that protects something and has no routes, not even closed ones,
-// since HAProxy or a check refuses those too. Its requests get to whatever else matches them.
-// Only routes of its own namespace lead to the Services that it protects. So those that may
-// match its requests now are closed, and nobody else pays for it.
+// A dropped Ingress protects something, but HAProxy or a check refuses even its closed routes. So it has no routes, and
+// its requests match other routes. Only routes of its own namespace lead to the Services that it protects. So the merge
+// closes those routes of that namespace that may match these requests. Other namespaces lose nothing.
 
 // barring is a host that is closed to Ingresses of a namespace.
 type barring struct{ host, namespace string }
 
-// bar finds out which hosts of which namespaces are closed for Ingresses that were dropped.
+// bar collects the hosts of dropped Ingresses, each with the namespace whose routes for it are closed.
 func (t *merge) bar(ingresses []*candidate) {
 	for _, ing := range ingresses {
 		if !t.cfg.Dropped[ing.Ref] || ing.isCanary || ing.protects == "" {
@@ -269,7 +257,7 @@ func (t *merge) bar(ingresses []*candidate) {
 				t.barred[barring{host, ing.Ref.Namespace}] = ing.Ref
 			}
 		}
-		bar("") // where a request goes whose host has no other route, and the default backend
+		bar("") // the routes without a host, and the default backend
 		for _, h := range ing.hosts {
 			bar(h.name)
 			bar(hostname.WildcardOf(h.name))
@@ -277,19 +265,19 @@ func (t *merge) bar(ingresses []*candidate) {
 	}
 }
 
-// closeBarred has the Ingress at hand refuse requests for a host of the model that were those of
-// an Ingress which was dropped. What it returns ends that.
+// closeBarred closes the routes of the merged Ingress for a host of the model, if a dropped Ingress of its namespace had
+// that host. The function that it returns ends this.
 func (t *merge) closeBarred(host string, at diag.Position) (end func()) {
-	by, barred := t.barred[barring{host, t.turn.Ref.Namespace}]
-	was := t.turn.denied
+	by, barred := t.barred[barring{host, t.merging.Ref.Namespace}]
+	was := t.merging.closed
 	if !barred || was {
 		return func() {}
 	}
-	t.turn.denied = true
-	t.report(diag.Warning, t.turn.Claimant, at,
+	t.merging.closed = true
+	t.report(diag.Warning, t.merging.Claimant, at,
 		"the routes"+ofHost(host)+" answer 503: "+by.String()+", which protects something there, cannot be used as it is, and its routes cannot even be closed",
 		"mend "+by.String())
-	return func() { t.turn.denied = was }
+	return func() { t.merging.closed = was }
 }
 
 // originOf returns an object and the place of a field in it.
@@ -299,7 +287,7 @@ func originOf[T any](o inputs.Object[T], path ...any) routing.Origin {
 
 // model returns what was collected, sorted.
 func (t *merge) model() routing.Model {
-	m := routing.Model{Asked: t.asked(), Denied: t.denied, ErrorPages: t.pages}
+	m := routing.Model{Asked: t.asked(), Closed: t.closed, ErrorPages: t.pages}
 	reserveHeaders(t.backends.byName, t.cfg.AllowHeaders)
 	m.Held = t.hosts.heldHosts()
 	for _, name := range slices.Sorted(maps.Keys(t.hosts.byName)) {

@@ -148,7 +148,7 @@ type ExternalNames struct {
 	Domains []string
 }
 
-// metadata are the names of clouds for what tells a machine its credentials.
+// metadata are the names in clouds of the service that gives a machine its credentials.
 var metadata = []string{
 	"metadata.google.internal", "metadata.goog", "instance-data.ec2.internal", "metadata.azure.internal", "metadata.tencentyun.com",
 }

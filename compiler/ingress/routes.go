@@ -32,18 +32,18 @@ const (
 func (t *merge) merge(c *claims, protects bool) {
 	t.begin(c, protects)
 	t.add(c.foreign...)
-	t.turn.denied = c.closed
-	t.turn.refused = t.names.askClients(c, t.turn.aliases)
+	t.merging.closed = c.closed
+	t.merging.refused = t.names.askClients(c, t.merging.aliases)
 	t.mergeDefault()
 	t.mergeRules()
 	t.mergeTLS()
 	// The same names with www. before them, or without it, redirect to the hosts of the Ingress. An Ingress that
 	// names such a host in a rule, or as an alias, keeps it, however young it is: a host that is served is not
 	// redirected.
-	if !t.turn.redirectWWW || t.turn.denied {
+	if !t.merging.redirectWWW || t.merging.closed {
 		return
 	}
-	by := t.turn.claims
+	by := t.merging.claims
 	at := by.Origin(annotationPath("redirect-www")...)
 	for _, host := range by.ruleHosts {
 		host = hostname.Normal(host)
@@ -63,29 +63,29 @@ func (t *merge) merge(c *claims, protects bool) {
 	}
 }
 
-// begin begins the turn of an Ingress, and finds out which aliases it may have.
+// begin begins to merge the claims of an Ingress, and finds out which aliases it may have.
 func (t *merge) begin(c *claims, protects bool) {
-	t.turn = turn{claims: c, protects: protects, exactPaths: c.exactPaths, expressions: c.expressions}
+	t.merging = merging{claims: c, protects: protects, exactPaths: c.exactPaths, expressions: c.expressions}
 	t.add(c.found...)
 	if len(c.aliases) == 0 {
 		return
 	}
 	for _, alias := range c.aliases {
 		if t.hosts.mayDecide(c.Claimant, c.Position(annotationPath("server-alias")...), "the alias", alias) {
-			t.turn.aliases = append(t.turn.aliases, alias)
+			t.merging.aliases = append(t.merging.aliases, alias)
 		}
 	}
-	t.aliases[c.Ref] = t.turn.aliases
+	t.aliases[c.Ref] = t.merging.aliases
 }
 
 func (t *merge) mergeRules() {
-	for _, r := range t.turn.rules {
+	for _, r := range t.merging.rules {
 		t.rule(r)
 	}
 }
 
 func (t *merge) mergeTLS() {
-	c := t.turn.claims
+	c := t.merging.claims
 	for _, entry := range c.tls {
 		t.add(entry.found...)
 		for _, h := range entry.hosts {
@@ -99,16 +99,16 @@ func (t *merge) mergeTLS() {
 // mergeDefault takes the default backend of the Ingress, unless an older one gave it: there is one for
 // all Ingresses together.
 func (t *merge) mergeDefault() {
-	by, f := t.turn.claims, t.turn.fallback
+	by, f := t.merging.claims, t.merging.fallback
 	if f == nil {
 		return
 	}
 	defer t.closeBarred("", f.origin.Position)()
 	switch {
 	case t.hosts.fallback == nil:
-		t.hosts.fallback = &claim{by: by, backend: t.backends.take(f.backend, &t.turn), origin: f.origin}
+		t.hosts.fallback = &claim{by: by, backend: t.backends.take(f.backend, &t.merging), origin: f.origin}
 		t.hosts.fallback.guard = t.guardFor(t.hosts.fallback.backend, routing.FormOf(t.cfg.Paths))
-	case t.hosts.fallback.backend != t.turn.nameOf(f.backend):
+	case t.hosts.fallback.backend != t.merging.nameOf(f.backend):
 		t.reportLost(diag.Error, by.Claimant, t.hosts.fallback.by.Claimant, f.origin.Position,
 			"defaultBackend is not used: it was taken by "+t.hosts.fallback.by.Precedes(by.Claimant),
 			"there is one for all Ingresses; use a rule with a host and path / instead"+winnerAt(t.hosts.fallback.origin))
@@ -122,10 +122,10 @@ func (t *merge) rule(r rule) {
 	if r.host == "" {
 		return
 	}
-	for _, alias := range t.turn.aliases {
+	for _, alias := range t.merging.aliases {
 		if alias != hostname.Normal(r.host) {
 			of := r
-			of.host, of.key, of.origin = alias, hostname.Of(alias), t.turn.Origin(annotationPath("server-alias")...)
+			of.host, of.key, of.origin = alias, hostname.Of(alias), t.merging.Origin(annotationPath("server-alias")...)
 			t.ruleOf(of)
 		}
 	}
@@ -133,7 +133,7 @@ func (t *merge) rule(r rule) {
 
 // ruleOf adds the routes of a rule for one host.
 func (t *merge) ruleOf(r rule) {
-	by := t.turn.claims
+	by := t.merging.claims
 	standing, owner := t.hosts.owners.StandingOf(by.Ref.Namespace, r.key)
 	if standing == ownership.Strange {
 		t.hosts.reportStrange(by.Claimant, r.origin.Position, "the rule", r.host, owner)
@@ -145,24 +145,24 @@ func (t *merge) ruleOf(r rule) {
 		host = &virtualHost{origin: r.origin, form: t.formOf(r.key), routes: map[routing.PathMatch]claim{}}
 		t.hosts.byName[r.key] = host
 	}
-	servesAll := t.turn.clients.Authority == "" && !t.turn.denied && !t.turn.values.Closed // clients without a certificate too
+	servesAll := t.merging.clients.Authority == "" && !t.merging.closed && !t.merging.values.Closed // clients without a certificate too
 	host.open = host.open || standing == ownership.Owns && servesAll
 	// Another Ingress may say how the paths of the host are compared.
-	rules, holds := t.turn.pathRules, host.form
+	rules, holds := t.merging.pathRules, host.form
 	if rules.said && rules.form != holds {
 		option := "path-parameters"
-		if t.turn.paths.Normalize != nil && (rules.form == routing.AsSent || holds == routing.AsSent) {
+		if t.merging.paths.Normalize != nil && (rules.form == routing.AsSent || holds == routing.AsSent) {
 			option = "normalize-paths"
 		}
-		t.report(diag.Warning, t.turn.Claimant, t.turn.Position(annotationPath(option)...),
+		t.report(diag.Warning, t.merging.Claimant, t.merging.Position(annotationPath(option)...),
 			"annotation "+options.Prefix+option+" is not used for the paths"+ofHost(r.host)+": "+host.origin.Object.String()+" has the host, and says how they are compared",
 			"say it there")
 	}
-	t.connections.take(by.Claimant, r, t.turn.passthrough && !t.turn.denied)
+	t.connections.take(by.Claimant, r, t.merging.passthrough && !t.merging.closed)
 	for _, p := range r.paths {
 		if _, left := by.unusable[p.at]; !left {
 			t.route(r, p)
-		} else if t.turn.protects {
+		} else if t.merging.protects {
 			t.denyPath(r, p)
 		} else if standing == ownership.Owns {
 			host.held = true
@@ -173,17 +173,17 @@ func (t *merge) ruleOf(r rule) {
 // denyPath answers 503 to the requests that an unusable path of a protecting Ingress may have been meant
 // for. They would otherwise match a shorter path of another Ingress.
 func (t *merge) denyPath(r rule, p path) {
-	if t.turn.expressions && p.isSpecific() {
+	if t.merging.expressions && p.isSpecific() {
 		t.denyExpression(r, p)
 		return
 	}
 	if p = p.as(routing.AsRequested(p.text)); len(p.text) > routing.MaxPath {
 		return // no request has it
 	}
-	was := t.turn.denied
-	t.turn.denied = true
+	was := t.merging.closed
+	t.merging.closed = true
 	t.route(r, p)
-	t.turn.denied = was
+	t.merging.closed = was
 }
 
 // as returns a path with another text.
@@ -192,22 +192,22 @@ func (p path) as(text string) path {
 	return p
 }
 
-// matchOf returns what a path of the Ingress whose turn it is matches, if paths are compared in a form.
+// matchOf returns what a path of the merged Ingress matches, if paths are compared in a form.
 func (t *merge) matchOf(p path, form routing.PathForm) routing.PathMatch {
-	if p.match.Type != "" && form == t.turn.pathRules.form && t.turn.exactPaths == t.turn.claims.exactPaths {
+	if p.match.Type != "" && form == t.merging.pathRules.form && t.merging.exactPaths == t.merging.claims.exactPaths {
 		return p.match // as nearly always
 	}
-	return p.matchIn(t.turn.exactPaths, form)
+	return p.matchIn(t.merging.exactPaths, form)
 }
 
 // route adds one route unless its match is taken.
 func (t *merge) route(r rule, p path) {
-	host, by := t.hosts.byName[r.key], t.turn.claims
+	host, by := t.hosts.byName[r.key], t.merging.claims
 	match := t.matchOf(p, host.form)
-	if t.turn.expressions && p.isSpecific() {
+	if t.merging.expressions && p.isSpecific() {
 		var usable bool
 		if match, usable = t.expression(r, host, p); !usable {
-			if t.turn.protects {
+			if t.merging.protects {
 				t.denyPath(r, p)
 			}
 			return
@@ -215,7 +215,7 @@ func (t *merge) route(r rule, p path) {
 	}
 	winner, taken := host.routes[match]
 	if !taken {
-		backend := t.backends.take(p.backend, &t.turn)
+		backend := t.backends.take(p.backend, &t.merging)
 		c := claim{by: by, backend: backend, origin: p.origin, guard: t.guardFor(backend, host.form)}
 		c.fallback = t.fallbackOf(c)
 		host.routes[match] = c
@@ -226,7 +226,7 @@ func (t *merge) route(r rule, p path) {
 		what += fmt.Sprintf(", which is compared as %s,", printable.Quoted(same))
 	}
 	hint := "remove one of the two" + winnerAt(winner.origin)
-	if winner.backend == t.turn.nameOf(p.backend) {
+	if winner.backend == t.merging.nameOf(p.backend) {
 		t.reportLost(diag.Warning, by.Claimant, winner.by.Claimant, p.origin.Position, what+" is sent to the same backend by "+winner.by.Precedes(by.Claimant), hint)
 		return
 	}
@@ -250,8 +250,8 @@ func (c claim) modelRoutes() []routing.Route {
 // Service. It returns "" if the Ingress has no fallback Service, and if the route answers 503 whatever
 // endpoints there are: what is closed stays closed.
 func (t *merge) fallbackOf(c claim) string {
-	by, ref := t.turn.claims, t.turn.sorry
-	if ref.Name == "" || t.turn.denied || t.backends.closed[c.backend] || c.backend == routing.Unavailable {
+	by, ref := t.merging.claims, t.merging.sorry
+	if ref.Name == "" || t.merging.closed || t.backends.closed[c.backend] || c.backend == routing.Unavailable {
 		return ""
 	}
 	const option = "fallback-service"
@@ -317,7 +317,7 @@ func (t *merge) expression(r rule, host *virtualHost, p path) (routing.PathMatch
 	case never != "":
 		problem = fmt.Sprintf("is an expression with %s, which no path contains in the form that is compared", never)
 		hint = "letters, digits and the like stand as they are, all others percent-encoded with capital digits, slashes are single, and there are no dot segments"
-	case t.expressions[t.turn.Ref.Namespace] >= mostExpressionsOfNamespace:
+	case t.expressions[t.merging.Ref.Namespace] >= mostExpressionsOfNamespace:
 		problem = fmt.Sprintf("is one expression more than the %d of a namespace", mostExpressionsOfNamespace)
 	case len(host.expressions) >= mostExpressionsOfHost:
 		problem = fmt.Sprintf("is one expression more than the %d of a host", mostExpressionsOfHost)
@@ -326,50 +326,50 @@ func (t *merge) expression(r rule, host *virtualHost, p path) (routing.PathMatch
 	}
 	if problem == "" {
 		host.expressions = append(host.expressions, p.text)
-		t.expressions[t.turn.Ref.Namespace]++
+		t.expressions[t.merging.Ref.Namespace]++
 		return match, true
 	}
-	t.report(diag.Error, t.turn.Claimant, p.origin.Position, fmt.Sprintf("path %s%s %s; it is not used", printable.Quoted(p.text), ofHost(r.host), problem), hint)
+	t.report(diag.Error, t.merging.Claimant, p.origin.Position, fmt.Sprintf("path %s%s %s; it is not used", printable.Quoted(p.text), ofHost(r.host), problem), hint)
 	return match, false
 }
 
 // denyExpression answers 503 to the requests that an expression may have been meant for, unless another
 // path of the host has them.
 func (t *merge) denyExpression(r rule, p path) {
-	was, host := t.turn, t.hosts.byName[r.key]
-	t.turn.denied, t.turn.expressions, t.turn.exactPaths = true, false, false
+	was, host := t.merging, t.hosts.byName[r.key]
+	t.merging.closed, t.merging.expressions, t.merging.exactPaths = true, false, false
 	for _, text := range routing.ClosedPrefixes(p.text) {
 		p = p.as(text)
 		if _, taken := host.routes[p.matchIn(false, host.form)]; len(text) <= routing.MaxPath && !taken {
 			t.route(r, p)
 		}
 	}
-	t.turn = was
+	t.merging = was
 }
 
 // nameOf returns the name of the backend that a demand of the Ingress leads to.
-func (t *turn) nameOf(d demand) string {
-	if t.denied {
+func (m *merging) nameOf(d demand) string {
+	if m.closed {
 		return routing.Unavailable
 	}
 	return d.name
 }
 
-// guardFor returns how the Ingress whose turn it is guards a host on which it has a route to a backend.
+// guardFor returns how the merged Ingress guards a host on which it has a route to a backend.
 func (t *merge) guardFor(backend string, form routing.PathForm) guarding {
-	rules := t.turn.pathRules
-	if rules.unsafe != config.RejectUnsafe || !t.backends.protecting(backend, t.turn.denied) {
+	rules := t.merging.pathRules
+	if rules.unsafe != config.RejectUnsafe || !t.backends.protecting(backend, t.merging.closed) {
 		return guarding{}
 	}
 	matched := rules.parameters == config.MatchParameters || rules.parameters == config.IgnoreParameters && form == routing.WithoutParameters
 	return guarding{unsafe: true, parameters: !matched}
 }
 
-// formOf returns the form in which paths of a host are compared. The Ingress whose turn it is, the oldest
+// formOf returns the form in which paths of a host are compared. The merged Ingress, the oldest
 // with routes of the host, chooses the form if it is the owner's; otherwise the configuration does.
 func (t *merge) formOf(host string) routing.PathForm {
-	if o := t.hosts.owners.First(host); o != nil && o.Namespace() != t.turn.Ref.Namespace {
+	if o := t.hosts.owners.First(host); o != nil && o.Namespace() != t.merging.Ref.Namespace {
 		return routing.FormOf(t.cfg.Paths)
 	}
-	return t.turn.pathRules.form
+	return t.merging.pathRules.form
 }

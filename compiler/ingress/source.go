@@ -25,13 +25,12 @@ type (
 	service = inputs.Object[corev1.Service]
 )
 
-// source is all that the claims of an Ingress are made of. Whatever else there is takes no part:
-// Secrets and ConfigMaps are only named by claims, and looked up when claims are merged.
+// source holds everything that the claims of an Ingress are made of. Claims only name Secrets and ConfigMaps; the merge
+// looks them up.
 type source struct {
 	ingress ingress
 	scope   *scope
-	// className is the class that the Ingress has, and class what that gives to its Ingresses,
-	// or nil.
+	// className is the class of the Ingress, and class the parameters of that class, or nil.
 	className string
 	class     *parameters
 	// service finds the Services that the Ingress names.
@@ -200,11 +199,10 @@ func ruleHosts(rules []networkingv1.IngressRule) []string {
 	return hosts
 }
 
-// addForeign reports the annotations of other controllers that an Ingress has and that are
-// not obeyed. Whoever changes the class of an Ingress by hand, or has hapsnap take over the
-// class of another controller, would else serve what those protected to everybody. So an
-// Ingress with one that keeps requests out is closed, until an option of ours says the same,
-// or the administrator says that they mean nothing.
+// addForeign reports the annotations of other controllers on an Ingress, which have no effect here. Somebody may change
+// the class of an Ingress by hand, or make hapsnap take over the class of another controller. Then routes that such an
+// annotation protected would be open to everybody. So an Ingress with an annotation that refuses requests is closed, until
+// an option of ours does the same, or the configuration says to ignore foreign annotations.
 func (s source) addForeign(c *claims) {
 	if s.scope.ignoreForeign {
 		return
@@ -213,9 +211,9 @@ func (s source) addForeign(c *claims) {
 	c.foreign = append(c.foreign, s.patterns(c.expressions)...)
 }
 
-// foreignCanary returns what is said of an Ingress that is a canary to another controller, and not
-// to us; nil of all others. Such a one gets nothing: as an Ingress like others it might take, older or first by
-// name, the routes that it was to share, all of their requests and without what protects them.
+// foreignCanary returns the findings on an Ingress that is a canary for another controller but not for us; nil for all
+// other Ingresses. Such an Ingress gets no routes. As an ordinary Ingress that is older, or first by name, it would take all
+// requests of the routes that it should share, without their protection.
 func (s source) foreignCanary() []diag.Diagnostic {
 	ing := s.ingress
 	if s.scope.ignoreForeign || len(ing.Value.Annotations) == 0 {
@@ -232,8 +230,8 @@ func (s source) foreignCanary() []diag.Diagnostic {
 		"use "+options.Prefix+"canary, as compiler migrate does"))
 }
 
-// foreignFindings returns what is said of the annotations of other controllers that are not obeyed,
-// and whether one of them protects something; then is what becomes of the Ingress.
+// foreignFindings returns the findings on annotations of other controllers, and whether one of them protects something.
+// Then says in the messages what happens to the Ingress.
 func (s source) foreignFindings(then string) (found []diag.Diagnostic, protects bool) {
 	ing := s.ingress
 	for _, u := range migrate.FindUnheeded(ing.Value.Annotations) {

@@ -264,13 +264,11 @@ func winnerAt(o routing.Origin) string {
 	return ""
 }
 
-// mostFindings is how many findings there are on one object. Each becomes an Event and a line of
-// the log: those of an object with thousands of mistakes would be in the way of what others are
-// told.
+// mostFindings is how many findings on one object are reported. Each becomes an Event and a line of the log: thousands of
+// them for one object would hide those of other objects.
 const mostFindings = 100
 
-// bounded sorts findings, and leaves out those of an object that has too many, but for the last,
-// which says how many more there are.
+// bounded sorts findings, and leaves out those of an object beyond the limit. Its last one says how many more there are.
 func bounded(found []diag.Diagnostic) []diag.Diagnostic {
 	found = diag.Sort(found)
 	count := map[diag.Object]int{}

@@ -88,30 +88,30 @@ func (in *GatewayAPI) Add(object metav1.Object) {
 }
 
 // gatewayAPI adds an object of the Gateway API, and reports whether it is one.
-func (g *gatherer) gatewayAPI(o manifests.Object) bool {
+func (p *part) gatewayAPI(o manifests.Object) bool {
 	if o.APIVersion == DefinitionVersion && o.Kind == DefinitionKind {
 		if !slices.Contains(GatewayDefinitions(), o.Name) {
 			return false
 		}
-		d, known := g.before[identityOf(o, false)].(*Definition)
+		d, known := p.before[identityOf(o, false)].(*Definition)
 		if !known {
 			d = &Definition{}
-			_ = o.Decode(d) // it has far more than what is read, and its faults are for others to tell
+			_ = o.Decode(d) // its faults are not for this compiler to report
 			d.Strip()
 		}
-		g.decoded[identityOf(o, false)] = d
-		g.in.Gateway.Definitions = append(g.in.Gateway.Definitions, Object[Definition]{Ref: ref(o), Value: d})
+		p.decoded[identityOf(o, false)] = d
+		p.in.Gateway.Definitions = append(p.in.Gateway.Definitions, Object[Definition]{Ref: ref(o), Value: d})
 		return true
 	}
 	if group, _, _ := strings.Cut(o.APIVersion, "/"); group == gatewayGroup && o.Kind == policyKind {
-		// A BackendTLSPolicy that cannot be read loses what it asks of servers: these are not spoken to in the clear,
-		// but not at all.
+		// A BackendTLSPolicy that cannot be read loses its validation. Its servers then get no requests at all, instead of
+		// unencrypted ones.
 		var policy Object[gatewayv1.BackendTLSPolicy]
 		sound := false
 		if o.APIVersion == GatewayVersion {
-			policy, sound = decode[gatewayv1.BackendTLSPolicy](g, o, validation.IsDNS1123Subdomain)
+			policy, sound = decode[gatewayv1.BackendTLSPolicy](p, o, validation.IsDNS1123Subdomain)
 		} else {
-			g.report(o, inFile(o.Position("apiVersion")), "a BackendTLSPolicy of "+o.APIVersion+" is not read, and nothing is sent to the servers that it is for", "write it as "+GatewayVersion)
+			p.report(o, inFile(o.Position("apiVersion")), "a BackendTLSPolicy of "+o.APIVersion+" is not read, and nothing is sent to the servers that it is for", "write it as "+GatewayVersion)
 			policy.Ref, policy.Value = RefOf(GatewayVersion, policyKind, o.Namespace, o.Name), &gatewayv1.BackendTLSPolicy{}
 			_ = o.Decode(policy.Value) // what can be read says which servers
 			complete(policy.Value, o.Namespace)
@@ -119,7 +119,7 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 		if !sound {
 			policy.Value.Spec.Validation = gatewayv1.BackendTLSPolicyValidation{}
 		}
-		g.in.Gateway.Policies = append(g.in.Gateway.Policies, policy)
+		p.in.Gateway.Policies = append(p.in.Gateway.Policies, policy)
 		return true
 	}
 	if o.APIVersion != GatewayVersion && o.APIVersion != gatewayGroup+"/v1beta1" {
@@ -127,7 +127,7 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 	}
 	kind, is := GatewayKindOf(o.Kind)
 	if is {
-		kind.objects.gather(g, o)
+		kind.objects.read(p, o)
 	}
 	return is
 }
@@ -165,8 +165,8 @@ func (in GatewayAPI) kept(keep func(diag.Object) bool) GatewayAPI {
 	return in
 }
 
-// Around returns the objects that may matter for what is said of one: of the routes of other namespaces only
-// those that may have one of its hosts, which are all if it is a route without any, and none if it is no route.
+// Around returns the objects that may affect the findings on one object. From other namespaces it includes the routes that
+// may have one of its hosts: all routes if the object is a route without hosts, and none if it is no route.
 func (in GatewayAPI) Around(ref diag.Object, object metav1.Object) GatewayAPI {
 	hosts, isRoute := hostnamesOf(object)
 	matters := func(route diag.Object, own []gatewayv1.Hostname) bool {
@@ -235,8 +235,8 @@ func (in GatewayAPI) ageless() GatewayAPI {
 	return in
 }
 
-// GatewayKind is a kind of the Gateway API that is read, in the version [GatewayVersion]. Whoever needs to know which
-// kinds there are, goes by [GatewayKinds].
+// GatewayKind is a kind of the Gateway API that is read, in the version [GatewayVersion]. [GatewayKinds] returns all of
+// them.
 type GatewayKind struct {
 	// Name is the kind, and Resource its name in URLs of an API server, and in roles.
 	Name, Resource string
@@ -253,7 +253,7 @@ type GatewayKind struct {
 	objects gatewayObjects
 }
 
-// gatewayKinds are all of them, in the order in which they are told.
+// gatewayKinds are all of them, in the order in which people read them.
 var gatewayKinds = []GatewayKind{
 	{"GatewayClass", "gatewayclasses", true, false, false, true, listed(func(in *GatewayAPI) *[]Object[gatewayv1.GatewayClass] { return &in.Classes })},
 	{"Gateway", "gateways", false, true, true, true, listed(func(in *GatewayAPI) *[]Object[gatewayv1.Gateway] { return &in.Gateways })},
@@ -324,8 +324,8 @@ type gatewayObjects struct {
 	has func(any) bool
 	// add adds an object that a cluster has, if it is of the kind.
 	add func(in *GatewayAPI, kind string, o metav1.Object) bool
-	// gather adds an object that was read from a file.
-	gather func(*gatherer, manifests.Object)
+	// read adds an object of a file to a part.
+	read func(*part, manifests.Object)
 	// join adds the objects of another list.
 	join    func(in, more *GatewayAPI)
 	filter  func(in *GatewayAPI, keep func(diag.Object) bool)
@@ -339,13 +339,13 @@ type metaObject[T any] interface {
 	metav1.Object
 }
 
-// list is where the objects of a type are.
+// list returns the list with the objects of a type.
 type list[T any, P metaObject[T]] func(*GatewayAPI) *[]Object[T]
 
-// listed returns what can be done with a list.
+// listed returns the operations on a list.
 func listed[T any, P metaObject[T]](in func(*GatewayAPI) *[]Object[T]) gatewayObjects {
 	l := list[T, P](in)
-	return gatewayObjects{l.fresh, l.each, l.count, l.has, l.add, l.gather, l.join, l.filter, l.ageless, l.record}
+	return gatewayObjects{l.fresh, l.each, l.count, l.has, l.add, l.read, l.join, l.filter, l.ageless, l.record}
 }
 
 func (l list[T, P]) fresh() metav1.Object { return P(new(T)) }
@@ -376,9 +376,9 @@ func (l list[T, P]) add(in *GatewayAPI, kind string, o metav1.Object) bool {
 	return is
 }
 
-func (l list[T, P]) gather(g *gatherer, o manifests.Object) {
-	all := l(&g.in.Gateway)
-	*all = gather(g, *all, o, validation.IsDNS1123Subdomain)
+func (l list[T, P]) read(p *part, o manifests.Object) {
+	all := l(&p.in.Gateway)
+	*all = appendSound(p, *all, o, validation.IsDNS1123Subdomain)
 }
 
 func (l list[T, P]) join(in, more *GatewayAPI) {

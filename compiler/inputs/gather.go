@@ -33,21 +33,19 @@ func Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, found []diag.Dia
 	return new(Gatherer).Gather(set, kinds...)
 }
 
-// Gatherer gathers again and again, and decodes only the objects that a
-// [manifests.Reader] read anew. The zero Gatherer is ready. It is not for
-// concurrent use.
+// Gatherer gathers repeatedly, and decodes only the objects that a [manifests.Reader] read anew. The zero Gatherer is
+// ready for use. It is not for concurrent use.
 type Gatherer struct {
 	kinds   []kinds.Kind
 	decoded map[identity]any // the values without faults
 }
 
-// identity is what a value was decoded from: an object in a place, of which a type or the
-// content was wanted. Where the object moves, its value is another one: who remembers what was
-// made of a value may remember positions with it.
+// identity is what a value was decoded from. If an object moves in its file, its value is a new one: a memory of what was
+// made of a value may contain positions.
 type identity struct {
 	object  any
 	at      manifests.Position
-	content bool
+	content bool // whether its content was decoded, or a type
 }
 
 func identityOf(o manifests.Object, content bool) identity {
@@ -67,37 +65,37 @@ func (x *Gatherer) Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, fo
 		found = append(found, d)
 	}
 	known := newKnowledge(set, kinds, x.decoded)
-	// Each part is gathered for itself. Put together in their order, they give what one gatherer gives.
-	var parts []*gatherer
+	// The parts are read in parallel. Joined in their order, they give what one part of all objects gives.
+	var parts []*part
 	var workers errgroup.Group
 	workers.SetLimit(runtime.GOMAXPROCS(0))
 	for objects := range slices.Chunk(set.Objects, objectsInPart) {
-		g := &gatherer{knowledge: known, ignored: map[manifests.GVK]int{}, decoded: make(map[identity]any, len(objects))}
-		parts = append(parts, g)
+		p := &part{knowledge: known, ignored: map[manifests.GVK]int{}, decoded: make(map[identity]any, len(objects))}
+		parts = append(parts, p)
 		workers.Go(func() error {
-			g.gather(objects)
+			p.read(objects)
 			return nil
 		})
 	}
 	_ = workers.Wait() // gathering has no errors, only findings
 	ignored, x.decoded = map[manifests.GVK]int{}, make(map[identity]any, len(set.Objects))
-	for _, g := range parts {
-		in = in.and(g.in)
-		found = append(found, g.found...)
-		maps.Copy(x.decoded, g.decoded)
-		for kind, n := range g.ignored {
+	for _, p := range parts {
+		in = in.and(p.in)
+		found = append(found, p.found...)
+		maps.Copy(x.decoded, p.decoded)
+		for kind, n := range p.ignored {
 			ignored[kind] += n
 		}
 	}
 	return in, diag.Sort(found), ignored
 }
 
-// objectsInPart is how many objects one processor gathers before it takes more: so many that putting parts together
-// takes no time, and so few that no processor waits long for another.
+// objectsInPart is how many objects one processor reads before it takes more. With fewer, joining the parts takes time;
+// with more, processors wait for each other at the end.
 const objectsInPart = 512
 
-// gatherer gathers a part of the objects.
-type gatherer struct {
+// part is a part of the objects, and what was read from it.
+type part struct {
 	*knowledge
 	in      Inputs
 	found   []diag.Diagnostic
@@ -105,26 +103,26 @@ type gatherer struct {
 	decoded map[identity]any
 }
 
-// gather gathers objects.
-func (g *gatherer) gather(objects []manifests.Object) {
+// read reads objects into the part.
+func (p *part) read(objects []manifests.Object) {
 	for _, o := range objects {
 		// The content of an object that breaks its schema is left out too.
-		before := len(g.found)
-		switch read := g.typed(o); {
-		case read && len(g.found) == before:
-			g.other(o)
-		case !read && !g.other(o):
-			// An object that is not read is counted, or reported if its author will expect it to be.
+		before := len(p.found)
+		switch read := p.typed(o); {
+		case read && len(p.found) == before:
+			p.other(o)
+		case !read && !p.other(o):
+			// An object of another kind is counted. It is reported if its author probably expects it to be read.
 			if version := servedVersion(o.GVK()); version != "" {
-				g.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not served by clusters any more", o.APIVersion), "use "+version)
+				p.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not served by clusters any more", o.APIVersion), "use "+version)
 				continue
 			}
-			g.ignored[o.GVK()]++
+			p.ignored[o.GVK()]++
 		}
 	}
 }
 
-// knowledge is what all gatherers of a set know, and none of them changes.
+// knowledge is what all parts of a set share, and none changes.
 type knowledge struct {
 	before     map[identity]any // what was decoded the last time
 	kinds      []kinds.Kind
@@ -151,7 +149,7 @@ func newKnowledge(set manifests.Set, kinds []kinds.Kind, before map[identity]any
 				} `json:"names"`
 			} `json:"spec"`
 		}
-		o.Decode(&crd) // what is wrong with it is not for us to say
+		o.Decode(&crd) // its faults are not for this compiler to report
 		if crd.Spec.Scope == "Namespaced" {
 			k.namespaced[groupKind{crd.Spec.Group, crd.Spec.Names.Kind}] = true
 		}
@@ -163,29 +161,29 @@ func newKnowledge(set manifests.Set, kinds []kinds.Kind, before map[identity]any
 }
 
 // typed adds an object of a kind that is always read, and reports whether it is one.
-func (g *gatherer) typed(o manifests.Object) bool {
+func (p *part) typed(o manifests.Object) bool {
 	switch o.GVK() {
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}:
-		ing, sound := decode[networkingv1.Ingress](g, o, validation.IsDNS1123Subdomain)
+		ing, sound := decode[networkingv1.Ingress](p, o, validation.IsDNS1123Subdomain)
 		if sound {
-			g.in.Ingresses = append(g.in.Ingresses, ing)
+			p.in.Ingresses = append(p.in.Ingresses, ing)
 		} else {
-			g.in.Broken = append(g.in.Broken, ing)
+			p.in.Broken = append(p.in.Broken, ing)
 		}
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"}:
-		g.in.Classes = gather(g, g.in.Classes, o, validation.IsDNS1123Subdomain)
+		p.in.Classes = appendSound(p, p.in.Classes, o, validation.IsDNS1123Subdomain)
 	case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
-		g.in.Services = gather(g, g.in.Services, o, validation.IsDNS1123Label)
+		p.in.Services = appendSound(p, p.in.Services, o, validation.IsDNS1123Label)
 	case manifests.GVK{APIVersion: "v1", Kind: "Secret"}:
-		g.in.Secrets = gather(g, g.in.Secrets, o, validation.IsDNS1123Subdomain)
+		p.in.Secrets = appendSound(p, p.in.Secrets, o, validation.IsDNS1123Subdomain)
 	case manifests.GVK{APIVersion: "v1", Kind: "ConfigMap"}:
-		g.in.ConfigMaps = gather(g, g.in.ConfigMaps, o, validation.IsDNS1123Subdomain)
+		p.in.ConfigMaps = appendSound(p, p.in.ConfigMaps, o, validation.IsDNS1123Subdomain)
 	case manifests.GVK{APIVersion: "v1", Kind: "Namespace"}:
-		g.in.Namespaces = gather(g, g.in.Namespaces, o, validation.IsDNS1123Label)
+		p.in.Namespaces = appendSound(p, p.in.Namespaces, o, validation.IsDNS1123Label)
 	case manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}:
-		g.in.EndpointSlices = gather(g, g.in.EndpointSlices, o, validation.IsDNS1123Subdomain)
+		p.in.EndpointSlices = appendSound(p, p.in.EndpointSlices, o, validation.IsDNS1123Subdomain)
 	default:
-		return g.gatewayAPI(o)
+		return p.gatewayAPI(o)
 	}
 	return true
 }
@@ -195,45 +193,45 @@ func inFile(p manifests.Position) diag.Position {
 	return diag.Position{File: p.File, Line: p.Line, Column: p.Column}
 }
 
-// gather appends the object to a list if it is sound.
-func gather[T any](g *gatherer, list []Object[T], o manifests.Object, checkName func(string) []string) []Object[T] {
-	if object, sound := decode[T](g, o, checkName); sound {
+// appendSound appends the object to a list if it is sound.
+func appendSound[T any](p *part, list []Object[T], o manifests.Object, checkName func(string) []string) []Object[T] {
+	if object, sound := decode[T](p, o, checkName); sound {
 		return append(list, object)
 	}
 	return list
 }
 
-// decode returns the object, and whether it fits its schema and has a name that the API server would
-// accept. If not, the object holds what could be read.
-func decode[T any](g *gatherer, o manifests.Object, checkName func(string) []string) (object Object[T], sound bool) {
+// decode returns the object, and whether it fits its schema and has a name that the API server accepts. If not, the object
+// holds what could be read.
+func decode[T any](p *part, o manifests.Object, checkName func(string) []string) (object Object[T], sound bool) {
 	at := func(path ...any) diag.Position { return inFile(o.Position(path...)) }
-	value, known := g.before[identityOf(o, false)].(*T)
+	value, known := p.before[identityOf(o, false)].(*T)
 	if !known {
 		value = new(T)
-		sound = g.fits(o, append(o.Decode(value), faultsOf(o, value)...), checkName)
+		sound = p.fits(o, append(o.Decode(value), faultsOf(o, value)...), checkName)
 		complete(value, o.Namespace)
 	}
 	if known || sound {
-		g.decoded[identityOf(o, false)] = value
+		p.decoded[identityOf(o, false)] = value
 	}
 	return Object[T]{Ref: ref(o), Value: value, At: at}, known || sound
 }
 
 // fits reports the faults of an object, and returns whether it has none.
-func (g *gatherer) fits(o manifests.Object, errs []manifests.FieldError, checkName func(string) []string) bool {
-	before := len(g.found)
+func (p *part) fits(o manifests.Object, errs []manifests.FieldError, checkName func(string) []string) bool {
+	before := len(p.found)
 	for _, e := range errs {
-		g.report(o, inFile(e.Position), e.Error(), e.Hint)
+		p.report(o, inFile(e.Position), e.Error(), e.Hint)
 	}
 	for _, message := range checkName(o.Name) {
-		g.report(o, inFile(o.Position("metadata", "name")), fmt.Sprintf("name %q: %s", o.Name, withoutRegex(message)), "")
+		p.report(o, inFile(o.Position("metadata", "name")), fmt.Sprintf("name %q: %s", o.Name, withoutRegex(message)), "")
 	}
 	if o.Namespace != "" {
 		for _, message := range validation.IsDNS1123Label(o.Namespace) {
-			g.report(o, inFile(o.Position("metadata", "namespace")), fmt.Sprintf("namespace %q: %s", o.Namespace, withoutRegex(message)), "")
+			p.report(o, inFile(o.Position("metadata", "namespace")), fmt.Sprintf("namespace %q: %s", o.Namespace, withoutRegex(message)), "")
 		}
 	}
-	return len(g.found) == before
+	return len(p.found) == before
 }
 
 // complete does what the API server does with a new object: it has the default
@@ -261,16 +259,15 @@ func withoutRegex(message string) string {
 }
 
 // report adds an error on an object.
-func (g *gatherer) report(o manifests.Object, at diag.Position, message, hint string) {
-	g.found = append(g.found, diag.Diagnostic{Severity: diag.Error, Position: at, Object: ref(o), Message: message, Hint: hint})
+func (p *part) report(o manifests.Object, at diag.Position, message, hint string) {
+	p.found = append(p.found, diag.Diagnostic{Severity: diag.Error, Position: at, Object: ref(o), Message: message, Hint: hint})
 }
 
 func ref(o manifests.Object) diag.Object {
 	return RefOf(o.APIVersion, o.Kind, o.Namespace, o.Name)
 }
 
-// servedVersion returns the apiVersion to use instead, for a kind that the
-// compiler reads in a version that it does not; "" for any other kind.
+// servedVersion returns the apiVersion to use instead, if the compiler reads the kind in another version; otherwise "".
 func servedVersion(g manifests.GVK) string {
 	group, _, _ := strings.Cut(g.APIVersion, "/")
 	switch {
@@ -282,8 +279,7 @@ func servedVersion(g manifests.GVK) string {
 	return ""
 }
 
-// ErrIncomplete means that not all objects are known yet: findings on those that are known are not all
-// findings.
+// ErrIncomplete means that not all objects are known yet, so that findings may be missing.
 var ErrIncomplete = errors.New("not all objects are known yet")
 
 // Gathered is what was read for one compile.
@@ -328,30 +324,30 @@ func kindOf(list []kinds.Kind, apiVersion, kind string) (kinds.Kind, bool) {
 
 // other adds the content of an object, if the configuration names its kind, and reports whether it
 // does.
-func (g *gatherer) other(o manifests.Object) bool {
-	if _, named := kindOf(g.kinds, o.APIVersion, o.Kind); !named {
+func (p *part) other(o manifests.Object) bool {
+	if _, named := kindOf(p.kinds, o.APIVersion, o.Kind); !named {
 		return false
 	}
-	if o.Namespace == "" && g.namespaced[groupKindOf(o.APIVersion, o.Kind)] {
+	if o.Namespace == "" && p.namespaced[groupKindOf(o.APIVersion, o.Kind)] {
 		o.Namespace = "default"
 	}
 	key := identityOf(o, true)
-	u, known := g.before[key].(*unstructured.Unstructured)
+	u, known := p.before[key].(*unstructured.Unstructured)
 	if !known {
 		u = &unstructured.Unstructured{}
-		if !g.fits(o, o.Decode(&u.Object), validation.IsDNS1123Subdomain) {
+		if !p.fits(o, o.Decode(&u.Object), validation.IsDNS1123Subdomain) {
 			return true
 		}
-		g.trimmers[o.GVK()](u.Object)
+		p.trimmers[o.GVK()](u.Object)
 		u.SetAPIVersion(o.APIVersion) // as in a List of some kind, whose items may leave them out
 		u.SetKind(o.Kind)
 		if o.Namespace != "" {
 			u.SetNamespace(o.Namespace)
 		}
 	}
-	g.decoded[key] = u
+	p.decoded[key] = u
 	at := func(path ...any) diag.Position { return inFile(o.Position(path...)) }
-	g.in.Others = append(g.in.Others, Object[unstructured.Unstructured]{Ref: ref(o), Value: u, At: at})
+	p.in.Others = append(p.in.Others, Object[unstructured.Unstructured]{Ref: ref(o), Value: u, At: at})
 	return true
 }
 
@@ -366,8 +362,8 @@ func groupKindOf(apiVersion, kind string) groupKind {
 	return groupKind{group, kind}
 }
 
-// faultsOf returns what the API server would refuse in a value that fits its schema, as far as it
-// reaches the configuration from here: the ports of a Service. Package ingress checks Ingresses.
+// faultsOf returns what the API server would refuse in a value that fits its schema. It checks the ports of Services,
+// since they get into the configuration. Package ingress checks Ingresses.
 func faultsOf(o manifests.Object, value any) (faults []manifests.FieldError) {
 	service, ok := value.(*corev1.Service)
 	if !ok {
@@ -468,9 +464,8 @@ func (s Selector) Objects(in Inputs) Inputs {
 	return in
 }
 
-// Diagnostics returns the diagnostics except those about objects in namespaces that nothing is read
-// from, and about objects of the Gateway API if none is read. It adds those on what is not read and
-// somebody may expect to be.
+// Diagnostics returns the diagnostics, except those about objects in namespaces that are not read, and about objects of the
+// Gateway API if it is not read. It adds warnings about objects that are not read although somebody may expect it.
 func (s Selector) Diagnostics(found []diag.Diagnostic, in Inputs) []diag.Diagnostic {
 	withGateways := len(s.gatewayAPI(in.Gateway).Classes) > 0
 	found = slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool {

@@ -4,7 +4,7 @@
 //
 // An object that breaks its schema gets a diagnostic and is left out; objects of kinds that the
 // compiler does not read are counted. This package also decides which objects the configuration
-// selects, in the same way for files and for a cluster. Package ingress decides what the objects mean.
+// selects, in the same way for files and for a cluster. Packages ingress and gateway decide what the objects mean.
 //
 // # Decisions
 //
@@ -280,8 +280,8 @@ func drop(value any, path []string) {
 	}
 }
 
-// OfOneAge returns the inputs without the creation times of objects from files. Who writes a manifest
-// can write any time there; an API server sets it itself.
+// OfOneAge returns the inputs without the creation times of objects from files. The author of a manifest can write any time
+// there; only an API server sets it itself.
 func (in Inputs) OfOneAge() Inputs {
 	in.Ingresses = ageless(in.Ingresses)
 	in.Broken = ageless(in.Broken)
@@ -335,7 +335,7 @@ func (l Lookup[T]) Find(name types.NamespacedName) (o Object[T], exists bool) {
 	return o, exists
 }
 
-// Names returns what was asked for, sorted.
+// Names returns the names that were looked for, sorted.
 func (l Lookup[T]) Names() []types.NamespacedName {
 	return slices.SortedFunc(maps.Keys(l.asked), objectname.Compare)
 }

@@ -21,7 +21,7 @@ const (
 	mostPacked   = 1000
 )
 
-// tooPacked is what is found where a text unpacks to more.
+// tooPacked is the finding on a text that unpacks to more.
 const tooPacked = "compressed data of over 1 MiB, in which anything could be"
 
 // none marks what is not in an alphabet.

@@ -31,7 +31,7 @@ const depth = 3
 
 // Finding is private material at a place.
 type Finding struct {
-	At int // of the text; where its decoding begins, for what is found decoded
+	At int // the place in the text; for a decoded value, where the encoded text begins
 	// What says what it is: "a private key", or "the value of Secret shop/db (key
 	// password)".
 	What string
@@ -215,15 +215,14 @@ func (x *Index) Redact(message, namespace string) string {
 type Public struct {
 	// Secrets are those whose values the administrator declared public.
 	Secrets []snapshots.SecretName
-	// Knows returns what is known of a value. It is called only for values that were found; nil knows
-	// nothing.
+	// Knows returns what is known about a value. It is called only for values that were found; nil knows nothing.
 	Knows func(value []byte) Knowledge
 }
 
-// Knowledge is what is known of a value without the Secret that holds it.
+// Knowledge is what is known about a value without the Secret that holds it.
 type Knowledge int
 
-// What is known of a value.
+// What may be known about a value.
 const (
 	// Unknown values are secret.
 	Unknown Knowledge = iota
@@ -234,18 +233,17 @@ const (
 	Harmless
 )
 
-// Index knows what is secret of Secrets.
+// Index knows which values of Secrets are secret.
 //
-// What looks random counts anywhere: at least 8 bytes without blanks, within whose
-// words the kind of character (small letter, capital letter, digit, sign) changes
-// three times or more. So do the words of a longer value that look random and have
-// at least 12 bytes, such as the hash in a password list. Any other value of one
-// line counts from 12 bytes on, of which six must be different and one a letter; but
-// only as a whole word and where something of the same namespace is written, since
-// others may use the same words. Shorter values, addresses, certificates, what is
-// below the keys tls.crt and ca.crt, and what is public do not count.
+//   - A value that looks random counts anywhere: it has at least 8 bytes without blanks, and the kind of character (small
+//     letter, capital letter, digit, sign) changes at least three times within its words.
+//   - The words of a longer value count anywhere if they look random and have at least 12 bytes, such as the hash in a
+//     password list.
+//   - Any other value of one line counts if it has at least 12 bytes, six of them different and one a letter. It counts
+//     only as a whole word, and only in text of the same namespace, since others may use the same words.
+//   - Shorter values, addresses, certificates, values of the keys tls.crt and ca.crt, and public values do not count.
 //
-// An Index is not for several goroutines.
+// An Index is not for concurrent use.
 type Index struct {
 	index  index
 	public Public
@@ -268,7 +266,7 @@ func (x *Index) knows(n *needle) Knowledge {
 }
 
 // Memo makes Indexes, and remembers what it read of Secrets. Nil remembers nothing.
-// It is not for several goroutines.
+// It is not for concurrent use.
 type Memo struct {
 	secrets []*corev1.Secret
 	needles map[*corev1.Secret][]needle

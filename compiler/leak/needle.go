@@ -97,8 +97,7 @@ func parts(value []byte) []needle {
 	return out
 }
 
-// withoutPublic returns what is left of a value without its blocks of PEM that hold
-// nothing private.
+// withoutPublic returns a value without its blocks of PEM that hold nothing private.
 func withoutPublic(value []byte) [][]byte {
 	const begin = "-----BEGIN "
 	var out [][]byte

@@ -337,7 +337,7 @@ func (x *rewriting) writeAnnotations(c change) {
 		fresh = append(fresh, yaml.NewStringRNode(name).YNode(), n)
 	}
 	var out []*yaml.Node
-	comment := "" // of what is removed, for what follows
+	comment := "" // of a removed annotation, for the next one
 	add := func(pairs ...*yaml.Node) {
 		if len(pairs) > 0 && comment != "" {
 			pairs[0].HeadComment, comment = strings.TrimSuffix(comment+"\n"+pairs[0].HeadComment, "\n"), ""

@@ -201,7 +201,7 @@ func (c *call) snippetAccess(name, text string) bool {
 	}
 	const hint = "use allow-list, deny-list or redirect"
 	if slices.ContainsFunc(directives, func(words []string) bool { return !isAccess(words) }) {
-		return false // whatever comes before is said
+		return false // another rule reports it
 	}
 	for _, other := range []string{"whitelist-source-range", "allowlist-source-range", "denylist-source-range", "permanent-redirect", "temporal-redirect"} {
 		if c.has(other) {

@@ -221,7 +221,7 @@ func satisfyOptions() []Option {
 	}
 }
 
-// satisfy has one way in be enough, if all that are asked for are of the object that says so.
+// satisfy makes one of several checks enough, if all of them are options of the object with satisfy.
 func (r *resolution) satisfy() {
 	s := &r.settings
 	if !s.satisfyAny {

@@ -266,8 +266,8 @@ func pathInfo(text string) (string, error) {
 // paramNameForm is the name of a variable of CGI. HTTP_ is what headers of requests become.
 var paramNameForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
 
-// settingPHP are variables by which PHP takes settings, such as files to run before all others:
-// who may write an Ingress would run anything where the application runs.
+// settingPHP are variables from which PHP takes settings, such as files to run before all others. With them, the author of
+// an Ingress could run any code in the application's pods.
 var settingPHP = []string{"PHP_VALUE", "PHP_ADMIN_VALUE"}
 
 // scriptParams reads variables: names and values, by turns.
@@ -340,9 +340,8 @@ type HeaderRule struct{ Name, Value, Pattern string }
 // canaryOption is the option that makes an Ingress a canary.
 const canaryOption = "canary"
 
-// IsCanary reports whether annotations mean to share the routes of another
-// Ingress, and not to claim them. What cannot be read as a denial is one, for the
-// error must not take the routes of others.
+// IsCanary reports whether annotations ask to share the routes of another Ingress instead of claiming them. A value that
+// cannot be read counts as true, since a mistake must not take the routes of others.
 func IsCanary(annotations map[string]string) bool {
 	text, there := annotations[Prefix+canaryOption]
 	return there && text != "false"

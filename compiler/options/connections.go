@@ -156,7 +156,7 @@ type ServerSecrets struct {
 	Authorities, Certificate string
 }
 
-// serverTLS is what is said of TLS to the servers.
+// serverTLS holds the options for TLS to the servers.
 type serverTLS struct {
 	on     bool
 	system bool // the authorities of the system verify
@@ -208,8 +208,8 @@ func (v Values) WithoutServerTLS() (Values, bool) {
 	return out, len(out.given) < len(v.given)
 }
 
-// tls joins what is said of TLS to the servers. Whoever asks for certificates to
-// be verified, or to be shown, must not be served without.
+// tls joins the options for TLS to the servers. An object that asks for certificates to be verified, or to be shown, must
+// not be served without that.
 func (r *resolution) tls() {
 	s := &r.settings
 	if !s.servers.on {
@@ -334,8 +334,8 @@ func wholeMatch(text string) (string, error) {
 	return text, err
 }
 
-// clients fills what is empty. Whoever asks for certificates without saying
-// whose must not be served without.
+// clients fills empty fields. An object that asks for client certificates without naming an authority must not be served
+// without them.
 func (r *resolution) clients() {
 	c := &r.settings.Clients
 	if c.Authority == "" {

@@ -18,12 +18,11 @@ type Settings struct {
 	ExactPaths bool
 	// Expressions makes them regular expressions.
 	Expressions bool
-	// Paths are what is said of how paths are compared.
+	// Paths are the options for how paths are compared.
 	Paths Paths
 	// Passthrough passes TLS connections on as they are.
 	Passthrough bool
-	// Clients is what is asked of TLS clients; what it means for requests is in
-	// Protection too.
+	// Clients says which certificates TLS clients must show; Protection has what that means for requests.
 	Clients Clients
 	Canary  Canary
 	// Fallback is the Service for routes whose own has no usable endpoint; its zero value is
@@ -148,7 +147,7 @@ func (r *resolution) needs() {
 	}
 }
 
-// groups leaves out a path that refers to groups where no path has any.
+// groups leaves out a path that refers to groups of an expression if no path has any.
 func (r *resolution) groups() {
 	if p := r.settings.path; p != nil && p.Pattern == "" && p.HasGroups() && !r.settings.Expressions {
 		r.report(diag.Error, "rewrite-path", "refers to groups, which only paths that are expressions have; it is ignored", "set "+Prefix+PathType+": Regex, or write an expression before it")
@@ -184,12 +183,10 @@ func (r *resolution) authentication() {
 	}
 }
 
-// Filters returns the filters in the order in which they are applied: what
-// answers by itself comes before what changes the request, and a redirect of
-// everything comes last, for nothing follows it. Nobody is asked for a password
-// in the clear who would be redirected to HTTPS, nor are preflight requests, which
-// browsers send without one. Agents are asked about requests as clients sent them, and not
-// about those that are refused anyway, since asking costs most.
+// Filters returns the filters in the order in which they apply. Filters that answer come before those that change the
+// request, and a redirect of everything comes last. Requests that are redirected to HTTPS are not asked for a password
+// before, which would be unencrypted; neither are preflight requests, which browsers send without one. Agents inspect
+// requests as clients sent them, after all filters that may refuse these, since asking an agent takes the most time.
 func (s Settings) Filters() []policy.Filter {
 	var out []policy.Filter
 	if s.https != nil {
@@ -286,10 +283,9 @@ func rateLimit(r policy.RateLimit) *policy.RateLimit {
 	return &r
 }
 
-// Different returns the names of the options that the annotations of an object
-// hold and that do not hold by those of others, of which the first one that has
-// an option counts. Left out are names that are not known, those of [Canary], and
-// what asks nothing of the requests of an Ingress.
+// Different returns the names of the options that an object has and that others do not have with the same value. If several
+// others have an option, the first one counts. It leaves out unknown names, those of [Canary], and options that do not
+// affect the requests of an Ingress.
 func Different(annotations map[string]string, others ...map[string]string) []string {
 	var out []string
 	for _, name := range ours(annotations) {

@@ -16,12 +16,12 @@ type BasicAuth struct {
 	// Secret holds the users, as htpasswd under the key auth. It is one of the
 	// namespace of whoever names it.
 	Secret string
-	// Realm is what users are told that the password is for.
+	// Realm tells users what the password is for.
 	Realm string
 	// Users is the name of the list of users that the Secret's are joined to.
 	Users string
-	// Alternative serves who got in by another way, too. Where Others is set, those who know no
-	// password are not refused yet: another filter asks them.
+	// Alternative also serves clients that passed another check. If Others is set, clients without a password are not
+	// refused yet: another filter checks them.
 	Alternative, Others bool
 }
 
@@ -62,7 +62,7 @@ type ReservedHeaders struct {
 	Names []string // in lower case
 }
 
-// Return is what a client comes back to from where it was sent to sign in.
+// Return says which URL a client comes back to after it signed in.
 type Return string
 
 // ReturnURL is the whole URL. The other values of Return are "path", its path and query, and "none".
@@ -87,9 +87,8 @@ func (ReservedHeaders) Kind() Kind { return "ReservedHeaders" }
 // Kind returns "ExternalAuth".
 func (ExternalAuth) Kind() Kind { return "ExternalAuth" }
 
-// ClientCertificate has clients show a certificate of an authority, which was
-// asked for when their connection was made for the request's host. A request
-// that came by a connection for another host is sent away, to make its own.
+// ClientCertificate requires a certificate of an authority, which the client had to show when it connected for the request's
+// host. A request on a connection for another host is refused, so that the client makes a new connection.
 type ClientCertificate struct {
 	// Required refuses clients that show none.
 	Required bool
@@ -98,8 +97,8 @@ type ClientCertificate struct {
 	MatchCN string
 	// ErrorPage is where clients are redirected to that show none; "" refuses them.
 	ErrorPage string
-	// Forward is what servers are told of the certificate, in headers. What a
-	// client sent under the names of such headers is removed in any case.
+	// Forward says which fields of the certificate servers get, in headers. Headers with these names from a client are
+	// always removed.
 	Forward []CertificateField
 }
 
@@ -132,11 +131,11 @@ func CertificateFields() []CertificateField {
 
 // Protection says which requests are refused. The zero Protection refuses none.
 type Protection struct {
-	// Deny and Allow are networks of clients. A client in Deny is refused, and
-	// so is one outside Allow if anything is named there, be it an empty list.
+	// Deny and Allow are networks of clients. A client in Deny is refused. If Allow names anything, even an empty list, a
+	// client outside of it is refused too.
 	Deny, Allow Networks
-	// AllowSuffices serves clients in Allow without asking who they are, and has the filters
-	// ask all others, who are not refused.
+	// AllowSuffices serves clients in Allow without authentication. Other clients are not refused, but the filters
+	// authenticate them.
 	AllowSuffices bool
 	// DenyCountries and AllowCountries are codes of countries and regions, each of which a
 	// client's address must pass like the networks above. A country stands for its regions too.
@@ -193,8 +192,7 @@ type RateLimit struct {
 	Requests    int
 	Connections int
 	Period      Duration
-	// Header is the one whose values are told apart; "" tells clients apart by
-	// their addresses.
+	// Header is the header whose values are counted separately; "" counts clients by their addresses.
 	Header string
 	Status int // of the refusal
 	// Exempt are networks whose clients are not counted.
@@ -261,15 +259,15 @@ func (l NetworkList) File() string {
 	return "files/networks_" + readable[:min(len(readable), most)] + "_" + hex.EncodeToString(sum[:6]) + ".list"
 }
 
-// Agent has a program be asked about requests, and about answers, by SPOP. What it is told is in a file of the
-// snapshot: see templates/files/spoe-agents.cfg.
+// Agent makes HAProxy ask a program about requests, and about answers, by SPOP. A file of the snapshot says what the program
+// gets: see templates/files/spoe-agents.cfg.
 type Agent struct {
 	Name string
 	// Engine is what the agent is called among the filters of a backend, and Prefix what its variables begin with.
 	Engine, Prefix string
-	// Answers says that it is told of answers, too.
+	// Answers says that it also gets answers.
 	Answers bool
-	// Wait is how long the body of a request is waited for, which the agent is told; "" is not at all.
+	// Wait is how long HAProxy waits for the body of a request, which the agent gets; "" is not at all.
 	Wait string
 	// Closes refuses requests about which the agent says nothing.
 	Closes bool
@@ -280,7 +278,7 @@ type Agent struct {
 // Kind returns "Agent".
 func (Agent) Kind() Kind { return "Agent" }
 
-// WAF has requests looked through for attacks, by an agent that is told the policy with each: see
+// WAF makes an agent inspect requests for attacks. The agent gets the policy with each request: see
 // templates/files/spoe-waf.cfg.
 type WAF struct {
 	// Namespace and Name are those of the ConfigMap that has the policy, and By is the namespace of the objects that
@@ -290,13 +288,13 @@ type WAF struct {
 	Policy, Rules string
 	// Open lets requests pass about which the agent says nothing. Else they are refused.
 	Open bool
-	// Partial lets bodies pass of which the agent is told a part only. Else they are refused.
+	// Partial lets bodies pass of which the agent only gets a part. Otherwise they are refused.
 	Partial bool
-	// BodyLimit is how many bytes of a body the agent is told; 0 is what there is room for.
+	// BodyLimit is how many bytes of a body the agent gets; 0 is as many as fit into the buffer.
 	BodyLimit int
 	// Wait is how long a body is waited for.
 	Wait string
-	// Buffer is the size of HAProxy's buffers, of which one holds all that the agent is told.
+	// Buffer is the size of HAProxy's buffers. One of them holds everything that the agent gets.
 	Buffer int
 }
 
@@ -310,7 +308,7 @@ const frame = 2048
 // Room is how many bytes a request may have for all of it to be told in one message, after the policy.
 func (w WAF) Room() int { return max(0, w.Buffer-len(w.Policy)-frame) }
 
-// Part is how many bytes of a body are told where the rest may pass.
+// Part is how many bytes of a body the agent gets if the rest may pass.
 func (w WAF) Part() int {
 	if half := w.Room() / 2; w.BodyLimit == 0 || w.BodyLimit > half {
 		return half

@@ -2,10 +2,9 @@
 // servers of a backend, as plain values: filters, which change a request or its
 // answer, protection, which refuses requests, and how servers are spoken to.
 //
-// The values say nothing of where they were asked for, so that annotations and
-// Gateway API routes become the same ones, and nothing of HAProxy's keywords,
-// which are for the templates to write. A value that was made by package options
-// is valid: text in it has no line break or control character.
+// The values do not say where they were asked for, so that annotations and Gateway API routes become the same values. They
+// contain no keywords of HAProxy, which the templates write. Values that package options made are valid: their texts have
+// no line break or control character.
 package policy
 
 import (
@@ -126,7 +125,7 @@ func (k SourceKind) IsWhole() bool {
 // EditVerb is what is done to a header. The verb set replaces all of its values.
 type EditVerb string
 
-// The verbs. Copy sets a header to a part of the request, and removes it where there is none.
+// The verbs. Copy sets a header to a part of the request, and removes the header if that part does not exist.
 const (
 	Copy   EditVerb = "copy"
 	Set    EditVerb = "set"

@@ -31,7 +31,7 @@ type assembly struct {
 
 	file, line int // of the template, by the last markLine
 	frames     []frame
-	base       []routing.Origin // of the page that is executed
+	base       []routing.Origin // of the template data
 	current    []byte           // the line so far
 	origin     LineOrigin       // and where it came from
 }
@@ -131,8 +131,8 @@ func (a *assembly) write(text []byte) {
 	}
 }
 
-// endLine ends the current line. Where blank lines are dropped, so is trailing white space: templates
-// leave both wherever an action stands on a line of its own.
+// endLine ends the current line. If it drops blank lines, it also drops trailing white space: an action on a line of its
+// own in a template leaves both.
 func (a *assembly) endLine() {
 	line := a.current
 	if !a.blank {
@@ -204,8 +204,8 @@ type Fault struct {
 	Value   string
 	// Field is the missing field of the object's content, if that is the fault.
 	Field string
-	// Namespace is the namespace of the objects to blame, where the line has objects of others too; ""
-	// is all of them.
+	// Namespace limits the objects to blame to those of a namespace, if the line also has objects of others; "" is no
+	// limit.
 	Namespace string
 }
 
@@ -249,8 +249,7 @@ func checkConfig(value any) (string, error) {
 	return s, err
 }
 
-// checkMap writes a value into a map, where nothing is quoted and a single quote is a
-// character like any other.
+// checkMap writes a value into a map. Maps have no quoting, and a single quote has no meaning there.
 func checkMap(value any) (string, error) {
 	if _, ok := value.(Text); ok {
 		return checkList(value)
@@ -258,7 +257,7 @@ func checkMap(value any) (string, error) {
 	return wordWithout(value, ` #"\`)
 }
 
-// checkList writes a value into a crt-list, where nothing is quoted.
+// checkList writes a value into a crt-list, which has no quoting.
 func checkList(value any) (string, error) {
 	if text, ok := value.(Text); ok && strings.ContainsAny(string(text), `'"\`) {
 		return "", &ValueError{string(text), "is quoted, but maps and crt-lists have no quotes", "do not use quote here"}

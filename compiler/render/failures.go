@@ -19,15 +19,15 @@ const maxFailures = 100
 // execute returns what a template writes, with its marks. If the template fails, execute records why
 // and returns nothing. If it fails at an object that it reads, it is executed again without that
 // object, so that one rendering finds all such objects.
-func (r *rendering) execute(i int, page TemplateData) []byte {
+func (r *rendering) execute(i int, data TemplateData) []byte {
 	for range maxFailures {
-		out, err := r.try(i, page)
+		out, err := r.try(i, data)
 		if err == nil {
 			return out
 		}
 		here := r.newAssembly(true)
 		here.sets = r.sets
-		fault := Fault{Message: messageOf(err), Origin: here.stopped(out, page.origins), Refused: isRefusal(err)}
+		fault := Fault{Message: messageOf(err), Origin: here.stopped(out, data.origins), Refused: isRefusal(err)}
 		if !fault.Refused {
 			fault.Origin = r.placeIn(err, fault.Origin)
 		}
@@ -41,17 +41,17 @@ func (r *rendering) execute(i int, page TemplateData) []byte {
 			fault.Message, fault.Field = field+" is missing", field
 		}
 		culprit, ok := onlyObject(fault)
-		if page.hidden[culprit] {
+		if data.hidden[culprit] {
 			return nil
 		}
 		r.faults = append(r.faults, faultOf{r.template, fault})
-		if !ok || !page.objects().hasContent(culprit) {
+		if !ok || !data.objects().hasContent(culprit) {
 			return nil
 		}
-		if page.hidden = maps.Clone(page.hidden); page.hidden == nil {
-			page.hidden = map[diag.Object]bool{}
+		if data.hidden = maps.Clone(data.hidden); data.hidden == nil {
+			data.hidden = map[diag.Object]bool{}
 		}
-		page.hidden[culprit] = true
+		data.hidden[culprit] = true
 	}
 	return nil
 }
@@ -103,10 +103,8 @@ func messageOf(err error) string {
 	return text
 }
 
-// The output of a template is interspersed with marks, which say where the
-// bytes that follow came from. A mark is a NUL, a letter, numbers separated by
-// commas, and a semicolon. Marks cannot be forged: no template text and no
-// value holds a NUL.
+// The output of a template contains marks, which give the origin of the bytes after them. A mark is a NUL, a letter,
+// numbers separated by commas, and a semicolon. Nobody can forge marks: no text of a template and no value contains a NUL.
 const (
 	markLine  = 'L' // file, line: a line of a template
 	markEnter = 'E' // depth, set: the objects of an element of a range

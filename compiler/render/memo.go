@@ -190,9 +190,9 @@ func (r *rendering) hostMap(i int) *assembly {
 	r.secretsOf = nil
 	file := r.written(i)
 	if file == nil {
-		marked, err := r.try(i, new(r.page.mapPage()))
-		if err != nil { // perhaps for want of a field
-			return r.file(i, r.page)
+		marked, err := r.try(i, new(r.data.mapPage()))
+		if err != nil { // perhaps since a field is missing
+			return r.file(i, r.data)
 		}
 		file = r.fileOf(i, marked, nil)
 	}

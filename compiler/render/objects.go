@@ -153,7 +153,7 @@ func (k *kindIndex) has(ref diag.Object) bool {
 	return found && k.named
 }
 
-// by returns the objects that hold a value where an index looks.
+// by returns the objects that an index finds for a value.
 func (k *kindIndex) by(index string, value any) ([]Object, error) {
 	find, ok := k.indexes[index]
 	if !ok {
@@ -267,8 +267,8 @@ type mapWriter struct {
 	refused bool // a value was
 }
 
-// written returns what stands in for a template, nil if nothing does, and where a value is refused: the template then says
-// which.
+// written returns the output that replaces the execution of a template. It returns nil if there is none, or if a value is
+// refused: then executing the template reports the value.
 func (r *rendering) written(i int) *assembly {
 	template := r.set.files[i]
 	known, ok := hostMaps[template.Name]
@@ -278,7 +278,7 @@ func (r *rendering) written(i int) *assembly {
 	w := mapWriter{path: template.Path}
 	comment, _, _ := strings.Cut(known.text, "\n")
 	w.line(1, nil, comment)
-	known.write(&w, new(r.page.mapPage()))
+	known.write(&w, new(r.data.mapPage()))
 	if w.refused {
 		return nil
 	}

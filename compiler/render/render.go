@@ -1,7 +1,7 @@
-// Package render turns a routing model into the files of a snapshot by means
-// of templates. It is a pure function of the model, the configuration and the
-// templates, and it knows of every line that it writes which line of which
-// template wrote it, and for which objects.
+// Package render turns a routing model into the files of a snapshot, with
+// templates. It is a pure function of the model, the configuration and the
+// templates. For every line that it writes, it records the line of the template,
+// and the objects.
 //
 // # What templates see
 //
@@ -26,38 +26,38 @@
 //	keys MAP, values MAP  in the order of the keys
 //
 // .Objects "example.com/v1/Widget" are the objects of a kind that the configuration
-// names, .Indexed "example.com/v1/Widget" "byHost" HOST those that hold a value
-// where an index looks, both by namespace and name. Of such an object
+// names, .Indexed "example.com/v1/Widget" "byHost" HOST those that an index finds
+// for a value, both sorted by namespace and name. Of such an object
 //
-//	.Content.spec.host      is a field that must be there
-//	.Field "spec.timeout"   is one that need not, and then is nothing
+//	.Content.spec.host      is a field that must exist
+//	.Field "spec.timeout"   is an optional field; it is empty if it does not exist
 //	.Object.Name, .Labels, .Annotations
-//	                        are there without asking, as of Ingresses and Services
+//	                        always exist, as for Ingresses and Services
 //
-// Where a template fails at one of them, that one is left out and reported.
+// If a template fails at one of these objects, the object is left out and reported.
 //
 // # What a value may be
 //
-// Every value that a template interpolates is checked where it enters: text
-// with a line break, a control character or an unprintable one is an error
-// anywhere; in haproxy.cfg so is a space, '#', '$', a backslash or a quotation
-// mark, unless the value went through quote, or a brace that stands alone. So no
-// object can end a word, a condition, a line or a section. The check is put into the parse tree, as html/template does; no
-// template has to remember it.
+// Every value that a template interpolates is checked. Text with a line break, a
+// control character or an unprintable character is always an error. In haproxy.cfg so is
+// a space, '#', '$', a backslash or a quotation mark, unless the value went through
+// quote, and a brace that stands alone. So no object can end a word, a condition, a line
+// or a section. The check is inserted into the parse tree, as html/template does, so that
+// no author of a template has to remember it.
 //
 // # What is left to others
 //
-// Whether HAProxy accepts the result is for package validate to say.
+// Package validate decides whether HAProxy accepts the result.
 //
 // # Decisions
 //
-// A template for each backend is executed with less than others first
-// (render.backendPage): what that does not hold cannot have been read, so that equality
-// of all that it holds, positions included, says that what was written can be used again.
-// Annotations are noted as they are asked for. A template that wants the hosts or other
-// objects fails so, and is executed again with everything; what it writes is not
-// remembered. Maps are remembered in the same way for hosts that are all equal. With or
-// without a memory the same is done, so that the result is the same.
+// A template for each backend is first executed with limited data (render.backendPage).
+// It can have read nothing else. So if all of these data are equal the next time,
+// positions included, its output can be used again. The annotations that it reads are
+// recorded. A template that needs the hosts or other objects fails with these data. Then
+// it is executed again with everything, and its output is not remembered. Maps are
+// remembered in the same way, as long as all hosts are equal. The steps are the same
+// with and without a memory, and so is the result.
 package render
 
 import (
@@ -78,18 +78,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Fallback is the certificate that is served where no other fits.
+// Fallback is the certificate that is served if no other fits.
 const Fallback = "certs/fallback.pem"
 
-// Render executes the templates. It returns either a whole artifact or, all at
-// once, what keeps it from being whole.
+// Render executes the templates. It returns either a whole artifact or all faults that prevent one.
 func (s *Set) Render(in Input) (Artifact, []Fault) {
-	page := newPage(in)
-	in.Memo.within(scope{s.files, in.Config, page.SeveralAuthorities, page.ErrorPages})
+	data := newTemplateData(in)
+	in.Memo.within(scope{s.files, in.Config, data.SeveralAuthorities, data.ErrorPages})
 	if in.Memo != nil {
-		in.Memo.maps.about(page.mapPage())
+		in.Memo.maps.about(data.mapPage())
 	}
-	all := s.newParts(page, in.Memo)
+	all := s.newParts(data, in.Memo)
 	all.run()
 	r := all.joined()
 	r.checkSecrets(r.config)
@@ -128,7 +127,7 @@ func (a *Artifact) add(path string, from *assembly) {
 // rendering is a part of one call of Render.
 type rendering struct {
 	set       *Set
-	page      TemplateData
+	data      TemplateData
 	templates []int   // of the set, that are to be executed
 	template  int     // that is being executed
 	check     checker // of its values
@@ -152,7 +151,7 @@ func (r *rendering) run() {
 		funcCheck: func(v any) (string, error) { return r.check(v) },
 		funcEnter: r.enter,
 		"secret":  r.secret,
-		"answer":  answers(r.page.ErrorPages).write,
+		"answer":  answers(r.data.ErrorPages).write,
 	})
 	for _, i := range r.templates {
 		r.template, r.check = i, checkOf(r.set.files[i].Name)
@@ -203,19 +202,19 @@ func (r *rendering) newAssembly(blank bool) *assembly {
 func (r *rendering) sections(into *assembly, i int) {
 	switch r.set.loops[i] {
 	case eachBackend:
-		r.backends(into, i, r.page.Backends)
+		r.backends(into, i, r.data.Backends)
 		return
 	case eachConnections:
-		r.backends(into, i, r.page.connections)
+		r.backends(into, i, r.data.connections)
 		return
 	}
-	for _, page := range r.page.each(r.set.loops[i]) {
-		marked := r.execute(i, page)
+	for _, data := range r.data.each(r.set.loops[i]) {
+		marked := r.execute(i, data)
 		if len(bytes.TrimSpace(marked)) > 0 {
 			into.separate()
 		}
 		into.sets = r.sets
-		into.section(marked, page.origins)
+		into.section(marked, data.origins)
 	}
 }
 
@@ -230,23 +229,23 @@ func (r *rendering) files(a *Artifact, i int) {
 	}
 	loop := r.set.loops[i]
 	if loop != eachListener && loop != eachBind {
-		if file := r.file(i, r.page); !file.empty || !file.blank {
+		if file := r.file(i, r.data); !file.empty || !file.blank {
 			a.add(name, file)
 		}
 		return
 	}
 	ext := path.Ext(name)
-	for _, page := range r.page.each(loop) {
-		if file := r.file(i, page); !file.empty {
-			a.add(strings.TrimSuffix(name, ext)+"_"+cmp.Or(page.Listener.Name, page.Bind.File())+ext, file)
+	for _, data := range r.data.each(loop) {
+		if file := r.file(i, data); !file.empty {
+			a.add(strings.TrimSuffix(name, ext)+"_"+cmp.Or(data.Listener.Name, data.Bind.File())+ext, file)
 		}
 	}
 }
 
 // file executes a template that is a file of its own. An empty map or
 // crt-list gets a comment, for the Dataplane API refuses to store nothing.
-func (r *rendering) file(i int, page TemplateData) *assembly {
-	return r.fileOf(i, r.execute(i, page), page.origins)
+func (r *rendering) file(i int, data TemplateData) *assembly {
+	return r.fileOf(i, r.execute(i, data), data.origins)
 }
 
 // fileOf takes the marks out of what was written for objects.
@@ -307,7 +306,7 @@ type parts []*rendering
 const fileParts = 2
 
 // newParts prepares the parts. Only the first one has templates for backends.
-func (s *Set) newParts(page TemplateData, memo *Memo) parts {
+func (s *Set) newParts(data TemplateData, memo *Memo) parts {
 	var sections []int
 	var files [fileParts][]int
 	for i, file := range s.files {
@@ -318,16 +317,16 @@ func (s *Set) newParts(page TemplateData, memo *Memo) parts {
 			files[i%fileParts] = append(files[i%fileParts], i)
 		}
 	}
-	out := parts{s.newRendering(page, memo, sections)}
+	out := parts{s.newRendering(data, memo, sections)}
 	for _, templates := range files {
-		out = append(out, s.newRendering(page, memo, templates))
+		out = append(out, s.newRendering(data, memo, templates))
 	}
 	return out
 }
 
-func (s *Set) newRendering(page TemplateData, memo *Memo, templates []int) *rendering {
+func (s *Set) newRendering(data TemplateData, memo *Memo, templates []int) *rendering {
 	return &rendering{
-		set: s, page: page, memo: memo, templates: templates, known: map[routing.Origin]int{}, secrets: map[string]bool{},
+		set: s, data: data, memo: memo, templates: templates, known: map[routing.Origin]int{}, secrets: map[string]bool{},
 		config: &assembly{files: s.files}, artifact: Artifact{Origins: map[string][]LineOrigin{}},
 	}
 }
@@ -384,7 +383,7 @@ type backendPage struct {
 	asked   []annotation
 }
 
-// Annotation is [TemplateData.Annotation], and takes note of what it was asked.
+// Annotation is [TemplateData.Annotation], and records the names that it is called with.
 func (p *backendPage) Annotation(name string) string {
 	value := p.objects().annotation(p.Backend.Origins, name)
 	p.asked = append(p.asked, annotation{name, value})
@@ -394,7 +393,7 @@ func (p *backendPage) Annotation(name string) string {
 // backends executes a template for each of some backends.
 func (r *rendering) backends(into *assembly, i int, backends []routing.Backend) {
 	page := &backendPage{
-		Config: r.page.Config, SeveralAuthorities: r.page.SeveralAuthorities, ErrorPages: r.page.ErrorPages, objects: r.page.objects,
+		Config: r.data.Config, SeveralAuthorities: r.data.SeveralAuthorities, ErrorPages: r.data.ErrorPages, objects: r.data.objects,
 	}
 	for _, b := range backends {
 		page.Backend, page.asked = b, nil
@@ -405,7 +404,7 @@ func (r *rendering) backends(into *assembly, i int, backends []routing.Backend) 
 // backend returns what a template writes for a backend.
 func (r *rendering) backend(i int, page *backendPage) piece {
 	b, key := page.Backend, memoKey{i, page.Backend.Name}
-	answer := func(name string) string { return r.page.objects().annotation(b.Origins, name) }
+	answer := func(name string) string { return r.data.objects().annotation(b.Origins, name) }
 	if found, ok := r.memo.find(key, b, answer); ok {
 		for _, word := range found.secrets {
 			r.secrets[word] = true
@@ -414,8 +413,8 @@ func (r *rendering) backend(i int, page *backendPage) piece {
 	}
 	r.secretsOf = nil
 	marked, err := r.try(i, page)
-	if err != nil { // perhaps for want of a field
-		whole := r.page
+	if err != nil { // perhaps since a field is missing
+		whole := r.data
 		whole.Backend, whole.origins = b, b.Origins
 		return r.assembled(r.execute(i, whole), b.Origins)
 	}

@@ -64,9 +64,8 @@ type TemplateData struct {
 	origins     []routing.Origin
 }
 
-// Objects returns the objects of an apiVersion and kind, such as
-// "networking.k8s.io/v1/Ingress", by namespace and name. It is an error to ask
-// for a kind that the configuration does not name, but for Ingresses and Services.
+// Objects returns the objects of an apiVersion and kind, such as "networking.k8s.io/v1/Ingress", by namespace and name. A
+// kind other than Ingress and Service that the configuration does not name is an error.
 func (d TemplateData) Objects(gvk string) ([]Object, error) {
 	kind, err := d.objects().kind(gvk)
 	if err != nil {
@@ -75,8 +74,7 @@ func (d TemplateData) Objects(gvk string) ([]Object, error) {
 	return d.shown(kind.objects), nil
 }
 
-// Indexed returns the objects of a kind, by namespace and name, that hold a value
-// where an index of the configuration looks.
+// Indexed returns the objects of a kind that an index of the configuration finds for a value, by namespace and name.
 func (d TemplateData) Indexed(gvk, index string, value any) ([]Object, error) {
 	kind, err := d.objects().kind(gvk)
 	if err != nil {
@@ -219,7 +217,7 @@ func (d TemplateData) ExpressionPrefixes() []routing.ExpressionPrefix {
 	return routing.ExpressionPrefixes(d.Hosts)
 }
 
-// PathForm returns the form in which paths are compared, but for hosts that say otherwise.
+// PathForm returns the form in which paths are compared, unless a host has a form of its own.
 func (d TemplateData) PathForm() routing.PathForm { return routing.FormOf(d.Config.Paths) }
 
 // HostsOfOtherForms returns the hosts that say otherwise.
@@ -261,8 +259,8 @@ func (d TemplateData) Guards() []routing.GuardEntry { return routing.Guards(d.Ho
 // template is executed for: of the first one that has it, or "".
 func (d TemplateData) Annotation(name string) string { return d.objects().annotation(d.origins, name) }
 
-// newPage returns the dot of templates that are executed once.
-func newPage(in Input) TemplateData {
+// newTemplateData returns the data of templates that are executed once.
+func newTemplateData(in Input) TemplateData {
 	m := in.Model
 	authorities := map[string]bool{}
 	for _, name := range m.ServerNames {

@@ -127,8 +127,7 @@ func walk(files fs.FS, dir string, visit func(name string) error) error {
 	return nil
 }
 
-// area is the part of the tree that a template is in, and so what becomes of
-// what it writes.
+// area is the part of the tree that a template is in. It decides what happens to the template's output.
 type area int
 
 const (

@@ -12,9 +12,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/expression"
 )
 
-// Expression is the type of paths that are regular expressions. They are compared from the
-// beginning of a request's path, without regard to case. A request gets to one only where no
-// exact path takes it, and no prefix but those that the expression comes before.
+// Expression is the type of paths that are regular expressions. They are compared from the beginning of a request's path,
+// and ignore case. An expression gets a request only if no exact path matches, and no prefix except those that the
+// expression comes before.
 const Expression PathType = "Expression"
 
 // ExpressionRoute says when the expression of a Route is tried.

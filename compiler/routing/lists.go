@@ -65,13 +65,11 @@ func (l *CountryList) Has(code string) bool {
 	return false
 }
 
-// Guard refuses requests of a host whose path servers read in different ways, such as
-// /public/..%2fadmin. HAProxy would take it for one of /public, and a server for one of
-// /admin, past what protects that.
+// Guard refuses requests of a host whose path servers read in different ways, such as /public/..%2fadmin. HAProxy would
+// route it to /public, and a server could answer it as /admin, without the protection of /admin.
 //
-// What an Ingress protects can be walked around by way of routes to the same server, which
-// are those of its namespace. So it has requests for these refused, and for nobody else's
-// on a host that it shares. The namespace that has a host guards all of it.
+// Only routes to the same server get around the protection of an Ingress, and these are in its namespace. So on a shared
+// host, such requests are refused only for routes of that namespace. The namespace that owns a host guards all of it.
 type Guard struct {
 	// Namespace is that of the routes that take the requests; "" are those that no route
 	// takes.
@@ -81,8 +79,8 @@ type Guard struct {
 	Origin     Origin
 }
 
-// GuardEntry is a line of the map of guards. It says of "HOST|NAMESPACE" what is refused,
-// and of what maps lead to that it protects something.
+// GuardEntry is a line of the map of guards. For "HOST|NAMESPACE" it says what is refused. For a target of the maps it says
+// that the target protects something.
 type GuardEntry struct {
 	Key, Value string
 	Origin     Origin

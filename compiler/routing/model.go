@@ -17,16 +17,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Model is the routing of one compile: what Ingresses (and later Gateway API
-// routes) mean, free of where it was said. Every list is sorted, so that the
-// same objects give the same Model in whatever order they came.
+// Model is the routing of one compile: what Ingresses and the routes of Gateways mean, in the same form for both. Every
+// list is sorted, so that the same objects give the same Model in whatever order they came.
 type Model struct {
 	// Binds are the ports that have hosts of their own, by name. All other ports share the
 	// hosts without a Bind: those of Ingresses.
 	Binds        []Bind
 	Hosts        []Host        // by Key
 	Held         []Held        // by name, none that is among Hosts
-	Denied       []diag.Object // Ingresses that are left out, and whose routes are closed
+	Closed       []diag.Object // Ingresses that are left out, and whose routes answer 503
 	Backends     []Backend     // by name
 	Splits       []Split       // by name
 	Certificates []Certificate // by file
@@ -40,25 +39,23 @@ type Model struct {
 	// ServerNames are the TLS hosts that need more than to be one of a
 	// Certificate's Hosts, by name.
 	ServerNames []ServerName
-	// DefaultCertificate is the file of the certificate that is served where no
-	// other fits; "" leaves that to the fallback certificate.
+	// DefaultCertificate is the file of the certificate that is served if no other fits; "" means the fallback
+	// certificate.
 	DefaultCertificate string
 	// Default is the name of the backend for requests that no rule matches;
 	// "" answers them with 404.
 	Default       string
 	DefaultOrigin Origin
-	// Listeners are the ports whose connections are routed as wholes, or that have hosts of
-	// their own, by name, and ConnectionBackends those that connections are sent to, by name,
-	// without filters. Another one that only has requests is not among them: all of these
-	// have the Hosts above.
+	// Listeners are the ports that route whole connections, or that have hosts of their own, by name.
+	// ConnectionBackends are the backends of whole connections, by name, without filters. Ports that only have requests
+	// are not among the Listeners: they share the Hosts above.
 	Listeners          []Listener
 	ConnectionBackends []Backend
 	// Asked says what was looked up by name, whether it was there or not.
 	Asked Asked
 }
 
-// Asked names the objects that a translation looked for, sorted. With others the
-// model would be the same.
+// Asked names the objects that a translation looked for, sorted. The model does not depend on others.
 type Asked struct {
 	Secrets, ConfigMaps []types.NamespacedName
 }
@@ -76,8 +73,8 @@ type Host struct {
 	Bind string
 	Name string
 	Next string
-	// Listener is the part of an HTTPS bind that the host is of: a connection that was made for one of
-	// another part is not for it. It is "" for other hosts.
+	// Listener is the part of an HTTPS bind that the host belongs to. Connections for hosts of another part cannot carry
+	// requests for it. It is "" for other hosts.
 	Listener string
 	// Form is the one in which paths are compared; those of Routes are in it.
 	Form PathForm
@@ -151,8 +148,8 @@ type Share struct {
 	Weight  int
 }
 
-// Held is a host without routes that is known all the same, so that no wildcard and no
-// rule without a host answers for it. Name is as in a [Host].
+// Held is a host that has no routes, but is known, so that no wildcard and no rule without a host answers for it. Name is as
+// in a [Host].
 type Held struct {
 	Name   string
 	Closed bool   // as in a Host
@@ -200,9 +197,8 @@ type Condition struct {
 // Part is a part of a request.
 type Part string
 
-// The parts that conditions are about. Values are compared as a whole, and case counts. Of a
-// header that is there several times the last one counts, but for a HeaderPattern, which one
-// of them has to match.
+// The parts of a request that conditions are about. Values are compared as a whole, with case. If a header appears several
+// times, the last one counts; a HeaderPattern has to match any of them.
 const (
 	Method Part = "Method"
 	Header Part = "Header"
@@ -243,12 +239,10 @@ func ReplacesPrefix(filters []policy.Filter) bool {
 	return false
 }
 
-// Backend is one HAProxy backend. Without Targets every request is answered
-// 503, as for a Service that does not exist.
+// Backend is one HAProxy backend. Without Targets it answers every request with 503, as for a Service that does not exist.
 //
-// It carries the filters and the protection of the routes that lead to it, where
-// they cost other routes nothing: routes that differ in them lead to different
-// backends.
+// It has the filters and the protection of the routes that lead to it, so that they cost other routes no time. Routes that
+// differ in them lead to different backends.
 type Backend struct {
 	Name    string
 	Targets []Target
@@ -263,8 +257,7 @@ type Backend struct {
 	Prefixes []string
 	// Expressions are those of routes whose path is one.
 	Expressions []BackendExpression
-	// Origins are the objects that asked for it, sorted: the first one is
-	// named where one object must answer for a line.
+	// Origins are the objects that asked for it, sorted. Messages name the first if they can name only one.
 	Origins []Origin
 }
 
@@ -283,7 +276,7 @@ type Target struct {
 	Weight int
 }
 
-// ExternalName is a host outside of what Kubernetes knows the addresses of.
+// ExternalName is a host whose addresses Kubernetes does not know.
 type ExternalName struct {
 	Host string // in lower case
 	Port int
@@ -293,8 +286,8 @@ type ExternalName struct {
 type Origin struct {
 	Object   diag.Object
 	Position diag.Position
-	// Field is where that is in the object, such as spec.rules[0].host; empty for
-	// the whole object. Objects from a cluster have it, and no Position.
+	// Field is the field of the object, such as spec.rules[0].host; empty for the whole object. Objects from a cluster
+	// have it, but no Position.
 	Field string
 }
 
@@ -346,7 +339,7 @@ func (l Listener) Terminator() string {
 // Receiver names the backend that hands connections on to the frontend that has the Bind.
 func (l Listener) Receiver() string { return "hapsnap_requests-" + l.Name }
 
-// Door names the socket by which connections get to the frontend where TLS ends.
+// Door names the socket by which connections get to the frontend that ends TLS.
 func (l Listener) Door() string {
 	if l.Bind != "" {
 		return door("terminate", l.Bind)
@@ -493,8 +486,7 @@ type ErrorPage struct {
 // File returns the path of the page in a snapshot.
 func (p ErrorPage) File() string { return fmt.Sprintf("files/error-%d.%s", p.Status, p.Suffix) }
 
-// Standard reports whether HAProxy gives the status by itself, and not only
-// where a rule says so.
+// Standard reports whether HAProxy answers with the status by itself, and not only because of a rule.
 func (p ErrorPage) Standard() bool { return p.Status != 411 }
 
 // Certificate is a TLS certificate for the hosts that name it, but for those that

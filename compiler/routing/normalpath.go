@@ -90,8 +90,8 @@ func (f PathForm) Of(path string) string {
 	return urlpath.Normal(path, f == WithoutParameters)
 }
 
-// Unmatchable says of what an expression holds that no path in the normal form does, "" if there
-// is nothing: a part with it matches no request, and what it was to protect would be open.
+// Unmatchable returns what an expression contains that no path in the normal form does, or "". A part with it matches no
+// request, so that its protection would not apply.
 func Unmatchable(path string) string {
 	tree, err := syntax.Parse(path, syntax.Perl)
 	if err != nil {

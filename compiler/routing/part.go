@@ -12,10 +12,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 )
 
-// Part returns what one object brings to a model, and what that refers to: a model whose
-// configuration HAProxy accepts where it would accept that of the whole, as far as the object
-// is concerned. It costs what the part costs, not what the whole does. Mentioned are words
-// of the object; a backend with such a name is kept too.
+// Part returns what one object adds to a model, and what that refers to. HAProxy accepts the configuration of the part
+// exactly if it accepts the lines of the object in that of the whole model. Its check takes time for the part, not for the
+// whole. Mentioned are words of the object; backends with such a name are kept too.
 func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
 	p := Model{Countries: m.Countries.sample(), ErrorPages: m.ErrorPages, Authorities: m.Authorities, DefaultCertificate: m.DefaultCertificate}
 	hosts, needed, bound := map[string]bool{}, map[string]bool{}, map[string]bool{}
@@ -94,8 +93,8 @@ func (h Host) part(object diag.Object) (Host, bool) {
 	return h, len(paths) > 0 || h.Origin.Object == object
 }
 
-// Named returns the backends that the filters of a backend name: the one that is asked whether requests may
-// pass, and those that get copies of them.
+// Named returns the backends that the filters of a backend name: the one that authenticates requests, and those that get
+// copies of them.
 func (b Backend) Named() []string {
 	var out []string
 	for _, f := range b.Filters {
@@ -144,8 +143,7 @@ func kept[T any](all []T, keep func(T) bool) []T {
 	return out
 }
 
-// With returns two parts of models in one. It reports false where they cannot be, since
-// something of one name is different in the two.
+// With joins two parts of models. It reports false if they cannot be joined, since something with the same name differs.
 func (m Model) With(o Model) (Model, bool) {
 	out := m
 	ok := m.Default == o.Default || m.Default == "" || o.Default == ""

@@ -227,7 +227,7 @@ func (l *oneConn) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close leaves the connection to whoever accepted it.
+// Close does nothing: the connection belongs to the code that accepted it.
 func (l *oneConn) Close() error { return nil }
 
 // Addr is nowhere.

@@ -222,16 +222,15 @@ func (p *process) listens(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// Server is a server line of haproxy.cfg. Service is empty where the line is one
-// of the templates' own; Address is what it leads to outside of a sandbox, and is
-// empty where Service says it.
+// Server is a server line of haproxy.cfg. Service is empty if a template wrote the line for no Service. Then Address is its
+// address outside of a sandbox; otherwise Address is empty.
 type Server struct {
 	Backend, Name string
 	Service       string // as namespace/name:port
 	Address       string
 }
 
-// enclosed is a haproxy.cfg that reaches nothing, and that nobody else reaches.
+// enclosed is a haproxy.cfg that connects to nothing outside of the sandbox, and cannot be reached from outside.
 type enclosed struct {
 	config  string
 	sockets map[int]string // the path of the socket for each port

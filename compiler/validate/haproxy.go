@@ -27,11 +27,10 @@ const (
 	leastMinor = 6
 )
 
-// ErrNoHAProxy is returned where HAProxy cannot be found or run.
+// ErrNoHAProxy means that HAProxy cannot be found or run.
 var ErrNoHAProxy = errors.New("there is no haproxy to check configurations with")
 
-// folders are where distributions install HAProxy, and which the PATH of an ordinary user does not
-// have.
+// folders are those in which distributions install HAProxy, and which are not in the PATH of an ordinary user.
 var folders = []string{"/usr/sbin", "/usr/local/sbin"}
 
 // stagingPrefix begins the names of the folders in which configurations are checked, with
@@ -140,7 +139,7 @@ func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short boo
 	v := lines.verdict(parseOutput(said.stderr))
 	switch {
 	case said.exit == 0:
-		v.Faults = nil // an alert with which HAProxy starts all the same
+		v.Faults = nil // HAProxy starts in spite of the alert
 	case said.exit == 2:
 		v.Faults = append(v.Faults, render.Fault{
 			Message: "haproxy would not start: nothing listens",
@@ -153,10 +152,9 @@ func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short boo
 	return v, nil
 }
 
-// quickStart is a configuration that HAProxy reads before the one that it checks. At each start HAProxy loads the
-// system's certificate authorities, for HTTPS requests of scripts (httpclient): half of the time that it takes to
-// check a small configuration, and nothing that it checks. A configuration that sets anything of httpclient is checked
-// without this file.
+// quickStart is a configuration that HAProxy reads before the one that it checks. At each start HAProxy loads the system's
+// certificate authorities, for HTTPS requests of scripts (httpclient). That takes half of the time of checking a small
+// configuration, and checks nothing. A configuration that sets anything of httpclient is checked without this file.
 const (
 	quickStartFile = "quick-start.cfg"
 	quickStart     = "global\n.if feature(OPENSSL)\n    httpclient.ssl.verify none\n.endif\n"
@@ -229,9 +227,8 @@ var (
 	scriptForm = regexp.MustCompile(`^hlua: please set "tune\.lua\.bool-sample-conversion"`)
 )
 
-// parseOutput reads what haproxy -c wrote to stderr. A message of several lines shows the line at fault
-// there, which users see anyway: only its first line is kept, and the next one where the first does not say more than
-// where.
+// parseOutput reads what haproxy -c wrote to stderr. The further lines of a message show the faulty line, which users see
+// anyway. So only the first line is kept, and the next one if the first only gives the place.
 func parseOutput(stderr string) []message {
 	var out []message
 	lines := strings.SplitAfter(stderr, "\n")
@@ -310,8 +307,8 @@ func (c *Checker) Reuse() (end func()) {
 	})
 }
 
-// take returns a folder for a check with so many certificates. That of a check with far more stays where it is, for the
-// next one of its kind.
+// take returns a folder for a check with so many certificates. It does not take the folder of a check with far more
+// certificates, which the next such check uses again.
 func (s *stagings) take(certificates int) (*staging, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,8 +338,8 @@ func (s *stagings) give(done *staging) {
 	}
 }
 
-// stage makes the folder that of the bound files. Of what is there, only certificates stay that are as they should be,
-// and that nobody has touched: something may clean up among temporary files.
+// stage writes the bound files into the folder. It keeps only those certificates of an earlier check that have the right
+// content and are unchanged since: another program may clean up temporary files.
 func (st *staging) stage(bound bind.Bound) error {
 	layout := LayoutIn(st.Path)
 	config := filepath.Join(st.Path, stagedConfig)

@@ -228,14 +228,14 @@ func (m lineMap) verdict(messages []message) Verdict {
 	return v
 }
 
-// HAProxy ends at the first error of some kinds, so that a mistake that many objects make would cost a
-// check for each of them. What HAProxy says of a backend, it would say of every later one with the same
-// text: so the others are found without asking.
+// HAProxy stops at the first error of some kinds. Then a mistake in many objects would cost one check for each of them. But
+// HAProxy would refuse every later backend with the same text for the same reason. So these backends are found without
+// another check.
 //
-// That holds for the first backend with a text. A later one may be refused for what an earlier one
-// has already, such as an id, and then the earlier one is sound.
+// That holds if the refused backend is the first with its text. HAProxy may refuse a later one for something that an
+// earlier one has, such as an id; then the earlier one is sound.
 
-// alike are the backends with the same text, but for their names and Services, in the order of the file.
+// alike are the backends with the same text, apart from their names and Services, in the order of the file.
 type alike map[string][]haproxycfg.Section
 
 // newAlike sorts the backends of a haproxy.cfg by their text.
@@ -250,9 +250,8 @@ func newAlike(config []byte) alike {
 	return out
 }
 
-// textOf is all that HAProxy reads of a backend but for its name, and for the Service whose servers are
-// put into it. Once they are, a comment names the Service. Comments and blank lines keep the place of a line and say nothing, so
-// that those at the end are left out.
+// textOf returns everything that HAProxy reads of a backend, except its name and the Service of its servers, which a
+// comment names. Comments and blank lines count as empty lines; those at the end are left out.
 func textOf(s haproxycfg.Section) string {
 	var b strings.Builder
 	b.WriteString(s.From)
@@ -311,13 +310,13 @@ var plainHead = regexp.MustCompile(`^backend [A-Za-z0-9._:-]+( from [A-Za-z0-9._
 // wordForm matches whatever could be the name of a backend.
 var wordForm = regexp.MustCompile(`[A-Za-z0-9._:-]+`)
 
-// onePerText returns a haproxy.cfg with one backend of each text, and empty lines in place of the others, so that
-// all other lines keep their numbers. HAProxy says of those what it says of the one, see [alike], and
-// takes a fraction of the time.
+// onePerText returns a haproxy.cfg with one backend of each text, and empty lines in place of the others, so that the
+// remaining lines keep their numbers. HAProxy checks it in a fraction of the time, and would say the same about the
+// others: see [alike].
 //
-// A backend stays if HAProxy may say something of it alone: it has an id, which no other may have; another one has
-// its name; the head has other characters than those that are safe; or something else has its name, as
-// use_backend has, and track. Where lines are conditional all stay.
+// A backend stays if HAProxy may report something about it alone: it has an id, which must be unique; another backend has
+// its name; its head has unusual characters; or another line names it, such as use_backend or track. If the file has
+// conditional lines, all backends stay.
 func onePerText(config []byte) []byte {
 	names, used := map[string]int{}, map[string]bool{}
 	var backends []haproxycfg.Section

@@ -28,8 +28,8 @@ var plainNames = regexp.MustCompile(`^(?: (?:\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*)
 // certificates with the same content. With onePerText there is one line of those that have the same certificate and options, and
 // nothing but plain names; the others are empty. All lines keep their numbers.
 //
-// A certificate that is named in any other way, in the configuration or in a file beside it, stands for itself only: HAProxy 3.2
-// and later compare what is said of one certificate in all places.
+// A certificate that is named in another way, in the configuration or in a file beside it, is not shared: HAProxy 3.2 and
+// later compare the options of a certificate in all places.
 func shareCertificates(b bind.Bound, onePerText bool) []bind.File {
 	certificates := map[string]bool{} // by name
 	for _, f := range b.Files {

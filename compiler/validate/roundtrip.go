@@ -55,8 +55,8 @@ func lostIn(config []byte) []int {
 	return out
 }
 
-// unreadable returns the lines, counted from 0, of a text that the Dataplane API cannot read as a whole: those that it cannot
-// read alone in their section, or the heads of all sections where there is none.
+// unreadable returns the faulty lines, counted from 0, of a text that the Dataplane API cannot read. These are the lines
+// that it cannot read alone in their section; if there are none, the heads of all sections.
 func unreadable(config []byte) []int {
 	var out, heads []int
 	for s := range haproxycfg.Sections(config) {
@@ -178,8 +178,8 @@ func (r *roundTrips) ofBackends(backends []backendText) []int {
 	return out
 }
 
-// askBackends reads and writes backends at once, under names of their own, and records the lines that
-// are missing in the result, counted from 0. Where some cannot be read it looks for them.
+// askBackends reads and writes all given backends together, under unique names, and records the lines that are missing in
+// the result, counted from 0. If the text cannot be read, it looks for the faulty backends.
 func askBackends(backends []backendText, verdicts map[textKey][]int) {
 	if len(backends) == 0 {
 		return

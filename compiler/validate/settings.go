@@ -28,10 +28,9 @@ type setting struct {
 	hint   string
 }
 
-// Settings has HAProxy judge the values of a configuration that have no form to check: names of
-// ciphers, log-formats, and features that HAProxy was built with. Most configurations have none of
-// them, and cost nothing. Without this check, such a fault would be reported for a line that a template
-// wrote.
+// Settings makes HAProxy check the values of a configuration that only HAProxy can check: names of ciphers, log-formats,
+// and features that it was built with. Most configurations have none of them, and cost nothing. Without this check, such
+// a fault would be reported for a line that a template wrote.
 func (c *Checker) Settings(ctx context.Context, cfg config.Config) ([]field.Error, error) {
 	var found []field.Error
 	// A list is wrong whenever an element is, so that elements are checked first.

@@ -3,8 +3,8 @@
 // and values of Secrets), then joins the artifact with placeholders for live data and has HAProxy
 // itself check the whole.
 //
-// It returns faults with the origin of the line: the template and the objects. An error means that the
-// check could not be made: no HAProxy, or no room for the staging directory.
+// It returns faults with the origin of the line: the template and the objects. An error means that the check was not
+// possible: HAProxy is missing, or there is no space for the staging directory.
 package validate
 
 import (
@@ -43,7 +43,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
-// Input is what is to be validated.
+// Input is what [Checker.Check] validates.
 type Input struct {
 	Artifact render.Artifact
 	// Keys gives the kinds of keys in the Secrets that the compiler saw. Other Secrets count as ECDSA.
@@ -51,8 +51,8 @@ type Input struct {
 	// Private knows the values of Secrets that must not be published. With nil only
 	// private keys are refused.
 	Private *leak.Index
-	// OnePerText has HAProxy look at one backend of each text. That is for verdicts that publish nothing: what is
-	// published, HAProxy has checked as it is.
+	// OnePerText makes HAProxy check only one backend of each text. It is for verdicts after which nothing is published:
+	// HAProxy checks everything that is published.
 	OnePerText bool
 }
 
@@ -62,8 +62,8 @@ type Verdict struct {
 	Warnings []render.Fault // of HAProxy's
 }
 
-// Check validates an artifact. Each step finds all of its faults at once; the steps after it are left
-// out then, since they would find the same faults again.
+// Check validates an artifact. Each step finds all of its faults at once. After a step with faults it stops, since the next
+// steps would find the same faults again.
 func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
 	places := newPlaces(in.Artifact)
@@ -90,7 +90,7 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	return verdict, err
 }
 
-// checkBound asks HAProxy and the Dataplane API's parser at the same time.
+// checkBound checks with HAProxy and with the Dataplane API's parser at the same time.
 func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, short bool) (Verdict, error) {
 	var v Verdict
 	var torn []fault
@@ -197,8 +197,7 @@ func (m *verdictMemo) add(key textKey, lost []int) {
 	m.young[key] = lost
 }
 
-// maxPrivateWarnings bounds the warnings about values that may stay. The number of Secrets is up to
-// those who write them.
+// maxPrivateWarnings bounds the warnings about values that may stay. Tenants decide how many Secrets there are.
 const maxPrivateWarnings = 20
 
 // checkPrivate looks for private keys and for values of Secrets in all files, in whatever form. A

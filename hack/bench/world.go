@@ -9,11 +9,8 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler"
-	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/testing/worlds"
@@ -93,7 +90,7 @@ func (w *world) input() compiler.Input {
 // remembering is an input with everything that the loop of a compiler remembers.
 func (w *world) remembering() compiler.Input {
 	in := w.input()
-	in.Memo, in.Read, in.Claims, in.Countries = render.NewMemo(), &leak.Memo{}, ingress.NewMemo(), &access.CountryMemo{}
+	in.Memories = compiler.NewMemories()
 	return in
 }
 

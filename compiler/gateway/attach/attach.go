@@ -106,8 +106,8 @@ func (l *Listener) Valid() bool {
 		(!l.EndsTLS() || len(l.Certificates) > 0)
 }
 
-// KeepsPort reports whether the port belongs to the listener: where it serves, and where it would but for
-// certificates or authorities that it cannot have. Those come and go, and nobody else is to answer meanwhile.
+// KeepsPort reports whether the port belongs to the listener: it serves, or only certificates or authorities are missing.
+// These may come back, and no other listener should answer meanwhile.
 func (l *Listener) KeepsPort() bool {
 	lacking := l.EndsTLS() && (l.Accepted.Fine() || l.Accepted.Reason == string(gatewayv1.ListenerReasonNoValidCACertificate))
 	return l.Serves() || lacking && l.Gateway.Refused.Fine() && l.Owner.Refused.Fine() && l.Gateway.Unplaced.Fine() && l.Conflicted.Fine() && len(l.Kinds) > 0
@@ -207,7 +207,7 @@ func (o *Owner) origin(path ...any) routing.Origin {
 	return routing.Origin{Object: o.By, Position: o.at(path...), Field: manifests.FieldPath(path)}
 }
 
-// tls judges what a listener says of TLS, but for the certificates.
+// tls checks the TLS settings of a listener, except the certificates.
 func (l *Listener) tls() {
 	tls := l.Spec.TLS
 	refuse := func(format string, args ...any) {
@@ -257,8 +257,8 @@ func (l *Listener) kinds() {
 	}
 }
 
-// conflicts finds listeners of one port that cannot be together. None of them serves. One that yields to
-// another owner's is in nobody's way.
+// conflicts finds listeners of one port that exclude each other. None of them serves. A listener that yields to that of
+// another owner causes no conflict.
 func (o *Owner) conflicts() {
 	var left []*Listener
 	for _, l := range o.Listeners {
@@ -343,8 +343,8 @@ func ReferenceOf(defaultKind, from string, group *gatewayv1.Group, kind *gateway
 	return out
 }
 
-// Certify finds the certificates of listeners. Of finds that of a Secret, and says why
-// there is none now: the listener then refers to it all the same.
+// Certify finds the certificates of listeners. Of returns the certificate of a Secret, and says why there is none now: the
+// listener then still refers to it.
 func (w World) Certify(listeners []*Listener, of func(name, namespace string, origin routing.Origin) (routing.Certificate, string)) {
 	for _, l := range listeners {
 		if l.Spec.TLS == nil || l.PassesOn() || !l.Accepted.Fine() {
@@ -371,8 +371,8 @@ func (w World) Certify(listeners []*Listener, of func(name, namespace string, or
 	}
 }
 
-// Permitted reports whether objects of a kind of the Gateway API in a namespace may refer to an object:
-// one of the same namespace, or one that a ReferenceGrant there names.
+// Permitted reports whether objects of a kind of the Gateway API in a namespace may refer to an object: it is in the same
+// namespace, or a ReferenceGrant in its namespace permits it.
 func (w World) Permitted(kind, namespace string, to Reference) bool {
 	if to.Namespace == namespace {
 		return true

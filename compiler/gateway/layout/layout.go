@@ -52,7 +52,7 @@ type Rank struct {
 	Rule, Match     int
 }
 
-// compare orders ranks, the one that wins first.
+// compare orders ranks; the winner comes first.
 func (r Rank) compare(o Rank) int {
 	return cmp.Or(r.Created.Compare(o.Created), cmp.Compare(r.Namespace, o.Namespace), cmp.Compare(r.Name, o.Name),
 		cmp.Compare(r.Rule, o.Rule), cmp.Compare(r.Match, o.Match))
@@ -86,8 +86,8 @@ func MoreSpecific(a, b string) int {
 	return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 }
 
-// Owner returns the listener that requests for a host, or for all hosts of a wildcard, get to: the
-// most specific one that takes it whole. It returns -1 if none does.
+// Owner returns the listener that gets the requests for a host, or for all hosts of a wildcard: the most specific one whose
+// hostname covers all of it. It returns -1 if there is none.
 func Owner(listeners []Listener, host string) int {
 	best := -1
 	for i, l := range listeners {
@@ -113,8 +113,8 @@ func (o Overfull) String() string {
 	return fmt.Sprintf("more than %d matches, or different conditions, decide about one path of the host %q", mostRoutes, hostname.Shown(o.Host))
 }
 
-// Hosts returns the hosts of a port. No two of the listeners have one Host. Each listener has its own
-// Host, with routes or not: what it does not route is answered 404, and is nobody else's.
+// Hosts returns the hosts of a port. No two listeners share a Host. Each listener has its own Host, even without routes:
+// requests that it does not route are answered 404, and no other listener gets them.
 func Hosts(bind string, form routing.PathForm, listeners []Listener) ([]routing.Host, []Overfull) {
 	var out []routing.Host
 	var over []Overfull
@@ -227,7 +227,7 @@ func prefixesOf(key routing.PathMatch) []routing.PathMatch {
 	return out
 }
 
-// compare orders matches for one host and one request, the one that wins first.
+// compare orders matches for one host and one request; the winner comes first.
 func (m Match) compare(o Match) int {
 	kind := func(m Match) int {
 		switch {
@@ -264,8 +264,8 @@ func (m Match) compare(o Match) int {
 	)
 }
 
-// routesOf returns the routes of a host, with those of the hosts after it in the chain where it has
-// none that takes every request.
+// routesOf returns the routes of a host. For a path without a route that takes every request, it adds those of the next
+// hosts in the chain.
 func routesOf(host string, chain []string, byHost map[string]*paths) ([]routing.Route, []Overfull) {
 	own := byHost[host]
 	keys := map[routing.PathMatch]bool{}

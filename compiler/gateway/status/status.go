@@ -1,13 +1,12 @@
-// Package status makes the status of objects of the Gateway API: what is to be written, given what is
-// there. It is pure; package announce writes.
+// Package status makes the status of objects of the Gateway API from the current status. It is pure; package announce
+// writes.
 //
 // # Decisions
 //
-// The lists parents and conditions of a status belong to several controllers, and the API server
-// replaces them whole. So what others have written is kept as it is, in its place: other conditions, and
-// the entries of parents whose controllerName is not ours. A condition that was made for a later
-// generation than the one that was compiled is kept, too: another compile knows more. Where nothing
-// differs, nothing is to be written, so that messages name no snapshot and no time.
+// Several controllers share the lists parents and conditions of a status, and the API server replaces them as a whole. So
+// the entries of others stay unchanged, in their places: other conditions, and parents whose controllerName is not ours.
+// A condition for a later generation than the compiled one stays too: another compile knows more. If nothing differs,
+// nothing is written. For this reason messages name no snapshot and no time.
 package status
 
 import (
@@ -23,7 +22,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Conditions of ours, by what has them. Those that are not wanted any more are removed.
+// The types of our conditions, by the kind of object. Conditions of these types that do not apply any more are removed.
 var (
 	ofClass   = []string{string(gatewayv1.GatewayClassConditionStatusAccepted), string(gatewayv1.GatewayClassConditionStatusSupportedVersion)}
 	ofGateway = []string{
@@ -38,7 +37,7 @@ var (
 // mostAncestors is how many ancestors the status of a policy may have, of all controllers.
 const mostAncestors = 16
 
-// Class returns the status of a GatewayClass: what is there, changed into what is wanted.
+// Class returns the status of a GatewayClass: the current one with our conditions.
 func Class(there map[string]any, want gatewayv1.GatewayClassStatus, now time.Time) (map[string]any, error) {
 	return merged(there, want, func(out, wanted map[string]any) {
 		out["conditions"] = conditions(out["conditions"], wanted["conditions"], ofClass, now)
@@ -59,9 +58,8 @@ func Gateway(there map[string]any, want gatewayv1.GatewayStatus, now time.Time) 
 // unanswered ends the messages of conditions of a Gateway of another fleet.
 const unanswered = " (compiler without a fleet)"
 
-// Other returns the status of a Gateway of another fleet. It has the conditions that are wanted while nobody else has
-// written theirs: neither the compiler of that fleet, nor the provisioner. The API server has some by default, of the
-// generation 0.
+// Other returns the status of a Gateway of another fleet. It sets our conditions until the compiler of that fleet, or the
+// provisioner, has written theirs. The default conditions of the API server, of generation 0, do not count.
 func Other(there map[string]any, want gatewayv1.GatewayStatus, now time.Time) (map[string]any, error) {
 	for _, c := range maps(there["conditions"]) {
 		if slices.Contains(ofGateway, text(c["type"])) && number(c["observedGeneration"]) > 0 && !strings.HasSuffix(text(c["message"]), unanswered) {
@@ -110,7 +108,7 @@ func Policy(there map[string]any, controller string, want []gatewayv1.PolicyAnce
 // Same reports whether two statuses say the same.
 func Same(a, b map[string]any) bool { return reflect.DeepEqual(a, b) }
 
-// merged copies what is there and changes it, with what is wanted in the same form.
+// merged returns a copy of the current status with our changes, in the same form.
 func merged[T any](there map[string]any, want T, change func(out, wanted map[string]any)) (map[string]any, error) {
 	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&want)
 	if err != nil {
@@ -158,7 +156,7 @@ func conditions(there, want any, ours []string, now time.Time) []any {
 	return out
 }
 
-// condition returns what is wanted of one, with the time of its last transition.
+// condition returns the wanted condition, with the time of its last transition.
 func condition(there, want map[string]any, now time.Time) map[string]any {
 	if number(there["observedGeneration"]) > number(want["observedGeneration"]) {
 		return there
@@ -188,8 +186,8 @@ func listeners(there, want any, now time.Time) []any {
 	return out
 }
 
-// entries are those of a list that several controllers share, each for what the field ref names. Those of
-// others stay where they are: of other controllers, and what other compilers of ours say of something else.
+// entries is a list that several controllers share. Each entry is for the object in its field ref. Entries of other
+// controllers stay where they are, and so do those that our other compilers wrote for other objects.
 func entries(there, want any, ref string, ours []string, controller string, elsewhere func(entry map[string]any) bool, now time.Time) []any {
 	wanted := maps(want)
 	done := make([]bool, len(wanted))
@@ -248,7 +246,7 @@ func number(value any) int64 {
 	return n
 }
 
-// Fleet is what is known of the workers of HAProxy.
+// Fleet is what is known about the workers of HAProxy.
 type Fleet struct {
 	// Silent says why nothing is known of what they run; empty if it is known.
 	Silent string
@@ -259,10 +257,9 @@ type Fleet struct {
 	Run func(uid types.UID, generation int64, before bool) bool
 }
 
-// Programmed adds the condition Programmed to those of a Gateway or a ListenerSet, whose status there is,
-// and of its listeners, but for those that have it: they are not served. It is true if every worker runs
-// the generation, so that it is the workers that say so. While nothing is heard of them, what was true of
-// the generation stays.
+// Programmed adds the condition Programmed to the wanted conditions of a Gateway or a ListenerSet and its listeners, given
+// the current status. Those that have it already are not served. It is true if every worker runs the generation. While
+// nothing is known about the workers, a condition that was true for the generation stays.
 func (f Fleet) Programmed(there map[string]any, uid types.UID, generation int64, lists ...*[]metav1.Condition) {
 	var c metav1.Condition
 	switch {

@@ -353,7 +353,7 @@ func (a *action) filters() []gatewayv1.HTTPRouteFilter {
 	return out
 }
 
-// servers returns the Services of the rule and how long they may take; none where the rule is closed.
+// servers returns the Services of the rule and how long they may take; none if the rule is closed.
 func (a *action) servers() ([]gatewayv1.HTTPBackendRef, *gatewayv1.HTTPRouteTimeouts) {
 	var out []gatewayv1.HTTPBackendRef
 	var timeouts *gatewayv1.HTTPRouteTimeouts

@@ -69,8 +69,8 @@ func (m *mover) tlsRoute(listener string, r routing.ConnectionRoute) {
 	m.tlsRoutes, m.tlsParents = append(m.tlsRoutes, out), append(m.tlsParents, listener)
 }
 
-// ofConnections returns a backend of connections that are passed on as one that speaks as the Service says:
-// nothing is spoken to endpoints but what clients say.
+// ofConnections returns a backend of connections that are passed through as one that speaks as the Service says: endpoints
+// get exactly the bytes of the clients.
 func ofConnections(b routing.Backend, service inputs.Object[corev1.Service], port corev1.ServicePort) routing.Backend {
 	var app options.Values
 	if port.AppProtocol != nil {

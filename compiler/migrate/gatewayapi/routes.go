@@ -82,7 +82,7 @@ func union(names, others []string) []string {
 	return out
 }
 
-// same reports whether two pieces of an Ingress are one but for their hosts.
+// same reports whether two pieces of an Ingress are equal except for their hosts.
 func (p piece) same(o piece) bool {
 	return p.owner == o.owner && p.kind == o.kind && (p.places[0].host == "") == (o.places[0].host == "") && sameRules(p.rules, o.rules)
 }
@@ -161,7 +161,7 @@ func joined(pieces []piece) []piece {
 	return out
 }
 
-// exposedServices returns the Services of what protects and is closed.
+// exposedServices returns the Services of routes that protect something, including closed routes.
 func (m *mover) exposedServices(hosts map[string]*virtualHost) map[types.NamespacedName]bool {
 	out := map[types.NamespacedName]bool{}
 	for _, h := range hosts {

@@ -1,6 +1,6 @@
-// Package decision makes tables of what decides besides host and path: the choices of hosts,
-// with their conditions, and the splits. HAProxy reads the tables as maps, so that the
-// number of conditions, routes and shares costs a request no time.
+// Package decision makes the tables for decisions that need more than host and path: the choices of hosts with their
+// conditions, and the splits. HAProxy reads the tables as maps, so that a request takes no longer with many conditions,
+// routes or shares.
 package decision
 
 import (
@@ -16,10 +16,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// Tables are what decides where host and path do not decide alone, in the form in which
-// HAProxy reads it. Each condition of a choice has a bit. HAProxy reads each of Parts once and
-// looks up in Conditions which bits its value sets for the choice; then it takes the first
-// of the choice's routes whose Needs are all set. So the number of choices costs no time.
+// Tables decide if host and path do not decide alone, in the form in which HAProxy reads them. Each condition of a choice
+// has a bit. HAProxy reads each of Parts once, and looks up in Conditions which bits its value sets for the choice. Then it
+// takes the first of the choice's routes whose Needs are all set. So the number of choices costs no time.
 type Tables struct {
 	Parts      []Part      // by kind and name
 	Patterns   []Pattern   // by key

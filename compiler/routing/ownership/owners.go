@@ -71,11 +71,10 @@ func CompareTimes(x, y metav1.Time) int {
 	return x.Compare(y.Time)
 }
 
-// Owners says whom hosts belong to. A host belongs to the namespace of the oldest object that
-// names it. It does not matter whether that object is served: one that is left out for a mistake
-// keeps its hosts. What there can be one of for a host is the owner's alone, also where the owner
-// says nothing of it: certificates, what is asked of TLS clients, passthrough, aliases. Paths of
-// others are merged with the owner's, or not served, as the configuration says.
+// Owners says which namespace owns a host: that of the oldest object that names it. That object need not be served: if it is
+// left out for a mistake, it keeps its hosts. Only the owner decides about what a host can have only once: certificates,
+// client certificates, passthrough, aliases. That holds even if the owner sets none of them. The configuration says
+// whether paths of other namespaces are merged with the owner's, or not served.
 //
 // With owned hosts, a wildcard's owner also owns the hosts below it that others named later.
 type Owners struct {
@@ -86,14 +85,14 @@ type Owners struct {
 
 // Rules are what the configuration says of hosts.
 type Rules struct {
-	// Owned gives the paths of a host to its owner alone, and to those who share it: by Shared,
-	// or by what the owner says.
+	// Owned says that only the owner of a host may have paths of it, and those with whom it is shared: by Shared, or by the
+	// owner's annotation.
 	Owned    bool
 	Shared   []config.SharedHost
 	Reserved []config.ReservedDomain
 }
 
-// Owner is who has a host: the oldest object that names it, and where it does.
+// Owner is the oldest object that names a host, and the place of the name.
 type Owner struct {
 	By   Claimant
 	Path []any
@@ -155,8 +154,8 @@ func (o *Owners) Of(host string) *Owner {
 	return first
 }
 
-// StandingOf says what a namespace may do with a host of the model, and who has it; that is nil
-// where the host is reserved for others, or is none.
+// StandingOf returns what a namespace may do with a host of the model, and the owner of the host. The owner is nil if the
+// host is reserved for others, or if it is no host.
 func (o *Owners) StandingOf(namespace, host string) (Standing, *Owner) {
 	if host == "" {
 		return Owns, nil

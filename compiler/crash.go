@@ -1,0 +1,167 @@
+package compiler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/internal/process"
+)
+
+// A panic during a compile is a mistake of ours, or of a library, that some object triggers. The author of that object
+// must not be able to stop the compiler for everybody, again after each start. So a binary search finds the object,
+// and the compile leaves it out as if it were not there, since any code that reads it may panic. If the object
+// protects something, its whole namespace is left out: nothing is served without its protection.
+
+// mostCrashes is how many objects are left out for panics in one compile. Finding one among n objects takes log2(n)
+// compiles.
+const mostCrashes = 8
+
+// crashes remembers objects that a compile panicked for, so that the next compile need not search for them.
+type crashes struct {
+	lock  sync.Mutex
+	known map[diag.Object]crashed
+}
+
+// crashed is an object as it was when it made a compile panic, and the diagnostic that reports it.
+type crashed struct {
+	value any
+	said  diag.Diagnostic
+}
+
+// leaveOut returns an input without the objects that are known to cause panics. It forgets objects that have changed
+// since.
+func (c *crashes) leaveOut(in Input) Input {
+	if c == nil {
+		return in
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	for object, known := range c.known {
+		if o, ok := find(in.Objects, object); ok && o.value == known.value {
+			in = in.withoutCrashed(o, known.said)
+		} else {
+			delete(c.known, object)
+		}
+	}
+	return in
+}
+
+func (c *crashes) add(o anObject, said diag.Diagnostic) {
+	if c == nil {
+		return
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.known == nil {
+		c.known = map[diag.Object]crashed{}
+	}
+	c.known[o.ref] = crashed{o.value, said}
+}
+
+// caught is [compileOnce] with a panic returned as a [process.PanicError].
+func caught(ctx context.Context, in Input, check checker) (r Result, err error) {
+	err = process.Caught(func() error {
+		r, err = compileOnce(ctx, in, check)
+		return err
+	})
+	return r, err
+}
+
+// crashing finds an object with which a compile panics, and without which, and without the objects that sort after it,
+// the compile does not.
+func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
+	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return a.ref.Compare(b.ref) })
+	n, err := boundary(len(all), func(n int) (bool, error) {
+		short := in
+		short.Objects = in.Objects.Without(refsOf(all[n:])...)
+		_, err := caught(ctx, short, check)
+		_, panicked := errors.AsType[process.PanicError](err)
+		return !panicked, ctx.Err()
+	})
+	if err != nil || n < 0 {
+		return anObject{}, false
+	}
+	return all[n], true
+}
+
+// withoutCrashed returns an input without an object, and reports it. If the object protects something, all routes of
+// its namespace are left out.
+func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
+	gone := []anObject{o}
+	in.Found = append(slices.Clone(in.Found), said)
+	if options.Protects(o.annotations) != "" {
+		for _, other := range everyObject(in.Objects) {
+			if other.ref.Namespace != o.ref.Namespace || other.ref == o.ref || !other.routes {
+				continue
+			}
+			gone = append(gone, other)
+			in.Found = append(in.Found, diag.Diagnostic{
+				Severity: diag.Error, Object: other.ref, Position: other.at,
+				Message: fmt.Sprintf("is left out with all routes of namespace %s: the compiler panics for %s, which protects something", o.ref.Namespace, o.ref),
+				Hint:    "delete " + o.ref.String() + ", or write it in another way",
+			})
+		}
+	}
+	in.Objects = in.Objects.Without(refsOf(gone)...)
+	return in
+}
+
+// anObject is one of any kind.
+type anObject struct {
+	ref         diag.Object
+	at          diag.Position
+	annotations map[string]string
+	value       any  // a pointer; the same pointer means the same content
+	routes      bool // whether it sends requests somewhere
+}
+
+func refsOf(objects []anObject) []diag.Object {
+	out := make([]diag.Object, len(objects))
+	for i, o := range objects {
+		out[i] = o.ref
+	}
+	return out
+}
+
+func find(in inputs.Inputs, ref diag.Object) (anObject, bool) {
+	all := everyObject(in)
+	i := slices.IndexFunc(all, func(o anObject) bool { return o.ref == ref })
+	if i < 0 {
+		return anObject{}, false
+	}
+	return all[i], true
+}
+
+// everyObject returns all objects that people write.
+func everyObject(in inputs.Inputs) []anObject {
+	var out []anObject
+	add := func(objects ...anObject) { out = append(out, objects...) }
+	for _, o := range slices.Concat(in.Ingresses, in.Broken) {
+		add(anObject{o.Ref, o.Position(), o.Value.Annotations, o.Value, true})
+	}
+	for _, o := range in.Services {
+		add(anObject{o.Ref, o.Position(), o.Value.Annotations, o.Value, false})
+	}
+	for _, o := range in.Secrets {
+		add(anObject{o.Ref, o.Position(), nil, o.Value, false})
+	}
+	for _, o := range in.ConfigMaps {
+		add(anObject{o.Ref, o.Position(), nil, o.Value, false})
+	}
+	for _, o := range in.EndpointSlices {
+		add(anObject{o.Ref, o.Position(), nil, o.Value, false})
+	}
+	for kind, o := range in.Gateway.Each() {
+		add(anObject{o.Ref, o.Position(), o.Value.GetAnnotations(), o.Value, kind.IsRoute()})
+	}
+	for _, o := range in.Others {
+		add(anObject{o.Ref, o.Position(), o.Value.GetAnnotations(), o.Value, false})
+	}
+	return out
+}
