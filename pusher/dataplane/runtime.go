@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"strconv"
@@ -104,6 +105,9 @@ func (b serverBody) server() Server {
 	s := Server{
 		Name: b.Name, Address: b.Address, AdminState: b.AdminState,
 		OperationalState: b.OperationalState, Weight: b.Weight,
+	}
+	if ip, err := netip.ParseAddr(s.Address); err == nil {
+		s.Address = ip.String() // glibc writes ::8.8.8.8 where Go writes ::808:808
 	}
 	if b.Port != nil {
 		s.Port = *b.Port

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -102,9 +103,19 @@ func replaced(servers []bind.Server, backends []span, by [][]bind.Server) []bind
 
 // undone is the error of a change after which the server is not what it was set to.
 func (c change) undone() error {
-	return fmt.Errorf("server %s/%s is %s at %s:%d, not %s at %s:%d as it was set",
-		c.to.Backend, c.to.Name, c.from.State, c.from.Address, c.from.Port, c.to.State, c.to.Address, c.to.Port)
+	return notAsSet(fmt.Sprintf("server %s/%s is %s at %s:%d, not %s at %s:%d as it was set",
+		c.to.Backend, c.to.Name, c.from.State, c.from.Address, c.from.Port, c.to.State, c.to.Address, c.to.Port))
 }
+
+// errNotAsSet is the class of errors about a server that is not what it was set to.
+var errNotAsSet = errors.New("not as it was set")
+
+type notAsSet string
+
+func (e notAsSet) Error() string { return string(e) }
+
+// Is reports whether target is the class.
+func (e notAsSet) Is(target error) bool { return target == errNotAsSet }
 
 // readyFirst returns the changes in the order in which to make them. Servers that start to
 // take traffic come before those that stop. Otherwise a backend all of whose endpoints are
@@ -268,9 +279,9 @@ func (c change) between() bind.Server {
 
 // place gives a server its address. It returns the server as the worker reports it once it
 // has the address, or when patience ends.
-func (i runtime) place(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
+func (i runtime) place(ctx context.Context, s bind.Server, call dataplane.ServerChange, patience time.Duration) (dataplane.Server, error) {
 	var server dataplane.Server
-	there, err := i.patiently(ctx, func() (bool, error) {
+	there, err := i.patiently(ctx, patience, func() (bool, error) {
 		var err error
 		if server, err = i.setServer(ctx, s, call); err != nil {
 			return false, err
@@ -296,32 +307,33 @@ func (i runtime) find(ctx context.Context, s bind.Server) (dataplane.Server, err
 }
 
 // placed waits until the worker has the addresses of changes that were made, since it
-// acknowledges some of them early.
-func (i runtime) placed(ctx context.Context, known []bind.Server, list []change) error {
+// acknowledges some of them early. It returns the changes after which it has not.
+func (i runtime) placed(ctx context.Context, known []bind.Server, list []change) (unplaced []change, err error) {
 	list = slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !c.moves() })
 	touched := spansOf(known, list)
-	var left change
-	there, err := i.patiently(ctx, func() (bool, error) {
+	_, err = i.patiently(ctx, addressPatience, func() (bool, error) {
 		found, err := i.readBack(ctx, known, touched)
 		if err != nil {
 			return false, err
 		}
 		now := replaced(known, touched, found)
-		n := slices.IndexFunc(list, func(c change) bool { return change{from: now[c.at], to: c.to}.moves() })
-		if n >= 0 {
-			left = change{from: now[list[n].at], to: list[n].to}
+		unplaced = nil
+		for _, c := range list {
+			if left := (change{from: now[c.at], to: c.to, at: c.at}); left.moves() {
+				unplaced = append(unplaced, left)
+			}
 		}
-		return n < 0, nil
+		return len(unplaced) == 0, nil
 	})
-	if err == nil && !there {
-		err = left.undone()
-	}
-	return err
+	return unplaced, err
 }
 
-// patiently calls done until it returns true or an error, or patience ends.
-func (i runtime) patiently(ctx context.Context, done func() (bool, error)) (bool, error) {
-	i.ReloadTimeout, i.Poll = min(i.ReloadTimeout, addressPatience), addressPoll
+// patiently calls done until it returns true or an error, or patience ends; once at least.
+func (i runtime) patiently(ctx context.Context, patience time.Duration, done func() (bool, error)) (bool, error) {
+	if patience == 0 {
+		return done()
+	}
+	i.ReloadTimeout, i.Poll = min(i.ReloadTimeout, patience), addressPoll
 	return i.poll(ctx, done)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,20 +113,34 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 			return have, err
 		}
 	}
-	if have, err = i.setServers(ctx, want, have); err != nil {
+	have, serversErr := i.setServers(ctx, want, have)
+	if serversErr != nil {
 		have.api = "" // it may be an older version by now
-		return have, err
+		if !isOfOne(serversErr) {
+			return have, serversErr
+		}
 	}
 	have, mapsErr := i.keepMaps(ctx, want, have)
 	if want.Certificates.In(have.Certificates) {
-		return have, mapsErr
+		return have, errors.Join(serversErr, mapsErr)
 	}
 	bound, err := want.Bind()
 	if err != nil {
-		return have, errors.Join(mapsErr, err)
+		return have, errors.Join(serversErr, mapsErr, err)
 	}
 	have, err = i.rotate(ctx, bound, have)
-	return have, errors.Join(mapsErr, err)
+	return have, errors.Join(serversErr, mapsErr, err)
+}
+
+// isOfOne reports whether an error says something about one object, such as a server, and not about the whole instance: what has to
+// do with other objects can still be done.
+func isOfOne(err error) bool {
+	if errors.Is(err, errNotAsSet) {
+		return true
+	}
+	e, ok := errors.AsType[*dataplane.Error](err)
+	return ok && e.Status >= http.StatusBadRequest && e.Status != http.StatusServiceUnavailable &&
+		!errors.Is(err, dataplane.ErrUnauthorized) && !errors.Is(err, dataplane.ErrTooMany) && !errors.Is(err, dataplane.ErrRuntime)
 }
 
 // keepMaps gives the maps of the worker their entries. If that fails and the worker has an
@@ -334,23 +349,48 @@ func atLeast34(version string) bool {
 }
 
 // setDirectly changes one server after the other. It returns the answers to the last call
-// for each, or an error without answers.
+// for each, or an error without answers. Where a server cannot be changed, nothing more is changed in its backend, and everything
+// in the others: a backend is of one tenant.
 func (i Instance) setDirectly(ctx context.Context, list []change) (answers, error) {
-	told := answers{}
+	told, failed := answers{}, map[string]bool{}
+	var errs []error
+	patience := addressPatience
 	for _, c := range readyFirst(list) {
+		if failed[c.to.Backend] {
+			continue
+		}
 		for _, call := range c.calls() {
-			set := i.setServer
+			var server dataplane.Server
+			var err error
 			if call.Address != "" {
-				set = runtime{i}.place
+				server, err = runtime{i}.place(ctx, c.to, call, patience)
+			} else {
+				server, err = i.setServer(ctx, c.to, call)
 			}
-			server, err := set(ctx, c.to, call)
-			if err != nil {
+			if err != nil && !isOfOne(err) {
 				return nil, err
+			}
+			if err != nil {
+				failed[c.to.Backend], patience = true, 0 // others do not wait for as long once more
+				errs = append(errs, err)
+				break
 			}
 			told[serverKey{c.to.Backend, c.to.Name}] = server
 		}
 	}
+	if len(errs) > 0 {
+		return nil, several(errs)
+	}
 	return told, nil
+}
+
+// several joins errors, the first of many.
+func several(errs []error) error {
+	const most = 3
+	if more := len(errs) - most; more > 0 {
+		errs = append(slices.Clone(errs[:most]), fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
 }
 
 // setServer makes a call. A server that tracks another one takes its health from there, so
@@ -367,7 +407,8 @@ func (i Instance) setServer(ctx context.Context, s bind.Server, call dataplane.S
 // setByPost posts the text without a reload, with the changes for the worker. Servers take
 // traffic only once the worker is seen to have their addresses, see [stages]. It returns
 // the digest of the file on disk. It also runs if only the file has to change.
-func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change, have Running) (Running, error) {
+func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change, before Running) (have Running, failed error) {
+	have = before
 	have.Persisted, have.Written, have.Disk = false, nil, Digest{}
 	first, then := stages(list)
 	var err error
@@ -376,8 +417,15 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 			return have, err
 		}
 		have.Written = want.Servers
-		if err = (runtime{i}).placed(ctx, have.Servers, first); err != nil {
+		unplaced, err := (runtime{i}).placed(ctx, have.Servers, first)
+		if err != nil {
 			return have, err
+		}
+		if len(unplaced) > 0 { // the others go on
+			then = slices.DeleteFunc(then, func(c change) bool {
+				return slices.ContainsFunc(unplaced, func(u change) bool { return u.to.Backend == c.to.Backend })
+			})
+			defer func() { have.Persisted, failed = false, errors.Join(failed, undone(unplaced)) }()
 		}
 		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
 			_, err = i.setDirectly(ctx, then)
@@ -391,10 +439,22 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 	}
 	have.Written = want.Servers
 	if readdresses(then) {
-		err = runtime{i}.placed(ctx, have.Servers, then)
+		var unplaced []change
+		if unplaced, err = (runtime{i}).placed(ctx, have.Servers, then); err == nil {
+			err = undone(unplaced)
+		}
 	}
 	have.Persisted = err == nil
 	return have, err
+}
+
+// undone returns the errors of changes after which servers are not what they were set to.
+func undone(list []change) error {
+	errs := make([]error, 0, len(list))
+	for _, c := range list {
+		errs = append(errs, c.undone())
+	}
+	return several(errs)
 }
 
 // postActions posts the text once, or as often as all actions need.
