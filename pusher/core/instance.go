@@ -1,11 +1,13 @@
 package core
 
 import (
+	"maps"
 	"net/netip"
 	"net/url"
 	"reflect"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
@@ -80,6 +82,8 @@ type instanceState struct {
 	jobErrorAt     time.Time
 	jobFailures    int
 	jobNotBefore   time.Time
+	attempted      liveWants  // of the last update that began
+	stuck          *liveWants // what the last update could not give the worker, nil if it could
 }
 
 // snapshot returns the snapshot that the worker names, zero for none. Of several revisions with the
@@ -218,7 +222,7 @@ func (i *instanceState) takeProbe(info dataplane.RuntimeInfo, err error, asked, 
 // the previous one.
 func (i *instanceState) takeInfo(info dataplane.RuntimeInfo, asked time.Time) {
 	if now := (answer{info, asked}); now.ofAnother(i.lastAnswer()) {
-		i.running, i.started, i.inspectAfter, i.needsReload = i.running.Another(), now.started(), asked, ""
+		i.running, i.started, i.inspectAfter, i.needsReload, i.stuck = i.running.Another(), now.started(), asked, "", nil
 	}
 	i.info, i.infoAsked = info, asked
 }
@@ -228,6 +232,25 @@ func (i *instanceState) lastAnswer() answer { return answer{i.info, i.infoAsked}
 
 // begin marks the instance as busy.
 func (i *instanceState) begin(w work) { i.busy = w }
+
+// liveWants is the live data that a worker should have.
+type liveWants struct {
+	servers      *bind.Server // the first of the list, which is replaced when one changes
+	entries      snapshots.Digest
+	certificates push.Known
+}
+
+func (l liveWants) equal(o liveWants) bool {
+	return l.servers == o.servers && l.entries == o.entries && maps.Equal(l.certificates, o.certificates)
+}
+
+func wantsOf(servers []bind.Server, n binding.Node) liveWants {
+	out := liveWants{entries: n.Entries, certificates: n.Certificates}
+	if len(servers) > 0 {
+		out.servers = &servers[0]
+	}
+	return out
+}
 
 // end notes how a job ended. It is not for pushes, which the rollout tries again.
 func (i *instanceState) end(err error, retry time.Duration, now time.Time) {

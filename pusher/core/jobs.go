@@ -88,6 +88,9 @@ func (j *jobs) beginWork(now time.Time) {
 // beginUpdate begins to give a worker current servers, map entries and certificates.
 func (j *jobs) beginUpdate(i *instanceState) {
 	i.begin(workUpdate)
+	n, _ := j.bindings.Node(i.snapshot(), i.Layout)
+	p, _ := j.bindings.Of(i.snapshot())
+	i.attempted = wantsOf(p.Servers, n)
 	j.do(instance.Update{
 		Ref: i.ref(), Want: j.wanted(i), Unbound: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
 		Running: i.snapshot(), Traceparent: j.traceparent(i.snapshot()),
@@ -238,7 +241,11 @@ func (j *jobs) ended(i *instanceState, w work, err error, now time.Time) {
 	if instance.Interrupted(err) {
 		err = nil // the process is about to end
 	}
-	i.end(err, j.PollInterval, now)
+	if err == nil && i.stuck != nil && j.needsOf(i).differs() {
+		i.lastWork, i.busy, i.ended = i.busy, "", now // what the last update could not do is still to be done, and told
+	} else {
+		i.end(err, j.PollInterval, now)
+	}
 	j.free(i, now)
 	j.tell(observe.Worked{Kind: string(w), Failed: err != nil}, now)
 	if err != nil {
@@ -341,7 +348,7 @@ func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time
 		i.jobFailures, i.jobNotBefore = 0, time.Time{}
 		i.running = push.Running{
 			Servers: push.Loaded(p.Want.Servers), Persisted: true, Written: p.Want.Servers, Certificates: p.Certificates, Maps: p.Want.Entries,
-			Info: done.Info, ManualDrains: i.running.ManualDrains,
+			Info: done.Info, ManualDrains: i.running.ManualDrains, RotatedByReload: i.running.RotatedByReload,
 		}
 	}
 	if p.Push.AtRuntime {
@@ -354,6 +361,7 @@ func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time
 // updateEnded takes the end of an update of the running worker.
 func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Time) {
 	have := u.Have
+	i.stuck = nil
 	j.ended(i, workUpdate, u.Err, now)
 	if have.Info.PID != 0 {
 		i.takeInfo(have.Info, u.Began) // the worker was asked later than that; too early is on the safe side
@@ -364,6 +372,10 @@ func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Ti
 		j.tell(observe.InstanceUpdated{Instance: i.Name}, now)
 	}
 	i.running = have
+	if u.Err != nil {
+		attempted := i.attempted
+		i.stuck = &attempted
+	}
 	if have.Reloaded {
 		if !i.Draining {
 			j.reloads[i.Name] = have.Info.PID
@@ -416,8 +428,8 @@ func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.
 func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.Time) {
 	j.ended(i, workInspect, n.Err, now)
 	i.inspectAfter = now.Add(j.InspectInterval)
-	if n.Err == nil && i.info.PID == n.Inspect.Have.Info.PID {
-		i.inspections++
+	i.inspections++
+	if (n.Err == nil || len(n.Found.Faults) > 0) && i.info.PID == n.Found.Running.Info.PID {
 		// Faults are repaired, unless somebody else keeps undoing the repairs.
 		was := remembered(i)
 		j.noteManualDrains(i, n.Found.Running.ManualDrains, now)

@@ -36,6 +36,12 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		s.Updated = i.lastWork == workUpdate
 		s.SameMaps = i.running.Maps == n.Entries
 		s.SameCertificates = i.hasCertificates(n.Certificates)
+		if i.stuck != nil && s.differs() {
+			s.Stuck = i.stuck.equal(wantsOf(servers, n))
+			if !s.Stuck && i.lastWork == workUpdate {
+				s.NotBefore = time.Time{} // what changed meanwhile is another's, and does not wait
+			}
+		}
 	}
 	return s
 }
@@ -161,8 +167,10 @@ type instanceNeeds struct {
 	DeferredUntil time.Time
 	Leftover      bool
 	TidyAfter     time.Time
-	// Updated is set if the last job was an update.
+	// Updated is set if the last job was an update. Stuck is set if an update for the same data failed: other
+	// work comes before the next one.
 	Updated   bool
+	Stuck     bool
 	NotBefore time.Time
 	// Garbage is set if there are files to remove, and Overdue if they waited so long that removing
 	// them comes before other work without a reload.
@@ -185,7 +193,7 @@ func classify(s instanceNeeds, now time.Time) work {
 		return workPersist
 	case s.Overdue && !now.Before(s.CollectAfter):
 		return workCollect
-	case !s.SameServers || !s.SameMaps || !s.SameCertificates:
+	case s.differs() && !s.Stuck:
 		return workUpdate
 	case !s.Persisted && !now.Before(s.PersistAfter):
 		return workPersist
@@ -195,10 +203,15 @@ func classify(s instanceNeeds, now time.Time) work {
 		return workCollect
 	case s.Persisted && !now.Before(s.InspectAfter):
 		return workInspect
+	case s.differs():
+		return workUpdate
 	default:
 		return workNothing
 	}
 }
+
+// differs reports whether the worker lacks live data.
+func (s instanceNeeds) differs() bool { return !s.SameServers || !s.SameMaps || !s.SameCertificates }
 
 // urgent reports whether writing the file comes before changing the worker. Writing the file gives
 // the worker its servers too, but takes long for a large configuration. So the worker is changed

@@ -210,7 +210,7 @@ func (c *connection) inspect(ctx context.Context, x Inspect) Event {
 	}
 	if errors.Is(err, push.ErrElsewhere) {
 		err = nil // it was reloaded meanwhile, and is inspected again later
-		found = push.Inspection{Running: x.Have}
+		found = push.Inspection{}
 	}
 	return InspectEnded{c.about(), x, found, err}
 }

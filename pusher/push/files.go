@@ -217,24 +217,45 @@ func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Ru
 		have.Certificates = make(Known)
 	}
 	var failed []error
+	var large []bind.File
 	for _, f := range want.Files {
 		hash, known := have.Certificates[f.Path]
 		if f.Kind != bind.CertificateFile || f.Held || (known && hash == sum(f.Content)) {
 			continue
 		}
-		if !known && i.serves(ctx, f) {
+		if !known && i.mayServe(ctx, f) {
 			have.Certificates.remember(f)
 			continue
 		}
+		if len(f.Content) > mostAtRunTime {
+			large = append(large, f)
+			continue
+		}
+		if have.Unrotated[f.Path] == sum(f.Content) {
+			failed = append(failed, fmt.Errorf("rotate %s: %w, after a reload", f.Name, errNotServed))
+			continue
+		}
 		info, err := i.rotateOne(ctx, f, have.Info)
-		if info.PID != have.Info.PID {
+		reloaded := info.PID != have.Info.PID
+		if reloaded {
 			have.Info, have.Servers, have.Maps, have.Reloaded = info, nil, "", true
+		}
+		if reloaded && errors.Is(err, errNotServed) {
+			unrotated := Known{}
+			maps.Copy(unrotated, have.Unrotated)
+			unrotated.remember(f)
+			have.Unrotated = unrotated
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("rotate %s: %w", f.Name, err))
 			continue
 		}
 		have.Certificates.remember(f)
+	}
+	if len(large) > 0 {
+		var err error
+		have, err = i.rotateByReload(ctx, want, large, have)
+		failed = append(failed, err)
 	}
 	return have, errors.Join(failed...)
 }
@@ -253,15 +274,78 @@ func (i Instance) rotateOne(ctx context.Context, f bind.File, info dataplane.Run
 			return info, err
 		}
 	}
-	if !i.serves(ctx, f) {
-		return info, errors.New("the worker still has another certificate")
-	}
-	return info, nil
+	return info, i.served(ctx, f)
 }
 
-// serves reports whether the worker has this certificate, by its fingerprint.
-func (i Instance) serves(ctx context.Context, f bind.File) bool {
+// served returns [errNotServed] unless the worker has this certificate, or says no fingerprint of it.
+func (i Instance) served(ctx context.Context, f bind.File) error {
 	found, err := i.API.RuntimeCertificate(ctx, f.Path)
+	if errors.Is(err, dataplane.ErrNotFound) || err == nil && found.Fingerprint != "" && !isOf(found, f) {
+		return errNotServed
+	}
+	return err
+}
+
+const (
+	// mostAtRunTime is how many bytes of a certificate, with its chain and key, a worker is given at run time. They
+	// have to fit into a buffer of HAProxy, of 16 KiB, with the command: HAProxy 3.2.0 ends with all of its workers over one that
+	// does not, and others refuse it.
+	mostAtRunTime = 15000
+	// betweenRotations is between two reloads of an instance for such certificates, whatever their owner does with them.
+	betweenRotations = 10 * time.Minute
+)
+
+// errRotatesLater is why a certificate that takes a reload has to wait.
+var errRotatesLater = fmt.Errorf("it is larger than %d bytes, so that it takes a reload, and the last one for such a certificate was less than %s ago", mostAtRunTime, betweenRotations)
+
+// rotateByReload writes certificates that are too large to be given to a worker at run time, and has HAProxy read them by one
+// reload.
+func (i Instance) rotateByReload(ctx context.Context, want bind.Bound, large []bind.File, have Running) (Running, error) {
+	if time.Since(have.RotatedByReload) < betweenRotations {
+		return have, fmt.Errorf("rotate %s: %w", large[0].Name, errRotatesLater)
+	}
+	for _, f := range large {
+		if err := i.API.ReplaceFile(ctx, dataplane.Certificates, f.Name, f.Content); err != nil {
+			return have, fmt.Errorf("rotate %s: %w", f.Name, err)
+		}
+	}
+	raw, err := i.API.Raw(ctx)
+	if err != nil {
+		return have, err
+	}
+	have.Persisted, have.Written, have.Disk, have.RotatedByReload = false, nil, Digest{}, time.Now()
+	posted, err := i.API.PostRaw(ctx, want.Config, dataplane.PostOptions{Version: raw.Version, ForceReload: true})
+	if err != nil {
+		return have, fmt.Errorf("reload for %s: %w", large[0].Name, err)
+	}
+	info, err := i.info(ctx)
+	if err != nil {
+		return have, err
+	}
+	have.Info, have.Servers, have.Maps, have.Disk, have.Reloaded = info, nil, "", digestOf(posted.Config), info.PID != have.Info.PID
+	var failed []error
+	for _, f := range large {
+		if err := i.served(ctx, f); err != nil {
+			failed = append(failed, fmt.Errorf("rotate %s: %w", f.Name, err))
+			continue
+		}
+		have.Certificates.remember(f)
+	}
+	return have, errors.Join(failed...)
+}
+
+// errNotServed is the error of a worker that was given a certificate, and has another one.
+var errNotServed = errors.New("the worker still has another certificate")
+
+// mayServe reports whether the worker has this certificate, by its fingerprint. HAProxy says no fingerprint of a certificate with some
+// hundred names, whose description does not fit its buffer. Then that on disk tells, which is written with the worker's: to
+// give it to the worker once more would take a reload, since it does not fit either.
+func (i Instance) mayServe(ctx context.Context, f bind.File) bool {
+	found, err := i.API.RuntimeCertificate(ctx, f.Path)
+	if err == nil && found.Fingerprint == "" {
+		same, err := i.looksTheSame(ctx, f)
+		return same && err == nil
+	}
 	return err == nil && isOf(found, f)
 }
 

@@ -79,7 +79,7 @@ func TestHeldCertificateStays(t *testing.T) {
 		if _, err := i.rotate(t.Context(), bound, Running{}); err != nil || len(f.calls) > 0 {
 			t.Errorf("%s: rotated: %q, %v", name, f.calls, err)
 		}
-		if faults, err := i.inspectFiles(t.Context(), bound.Files, 0); err != nil || len(faults) > 0 {
+		if faults, err := i.inspectFiles(t.Context(), bound.Files, nil, 0); err != nil || len(faults) > 0 {
 			t.Errorf("%s: faults %v, %v", name, faults, err)
 		}
 	}

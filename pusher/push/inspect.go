@@ -77,25 +77,26 @@ func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, ro
 	} else {
 		out.Running.Disk = digestOf(s.raw.Config)
 	}
-	missing, err := i.inspectFiles(ctx, want.Files, round)
-	if err != nil {
-		return out, err
-	}
+	// What cannot be asked about one object does not keep the others from being looked at.
+	missing, err := i.inspectFiles(ctx, want.Files, have.Certificates, round)
 	out.Faults = append(out.Faults, missing...)
-	if err := i.inspectCertificates(ctx, want, &out, round); err != nil {
-		return out, err
+	for _, look := range []func() error{
+		func() error { return i.inspectCertificates(ctx, want, &out, round) },
+		func() error { return i.inspectMaps(ctx, want, &out) },
+		func() error { return i.inspectServers(ctx, want, &out, round) },
+	} {
+		if err != nil && !isOfOne(err) {
+			return out, err
+		}
+		err = errors.Join(err, look())
 	}
-	if err := i.inspectMaps(ctx, want, &out); err != nil {
-		return out, err
-	}
-	err = i.inspectServers(ctx, want, &out, round)
 	return out, err
 }
 
 // inspectMaps reads the entries of the maps. The next update corrects them.
 func (i Instance) inspectMaps(ctx context.Context, want bind.Bound, out *Inspection) error {
-	if len(want.Maps) == 0 {
-		return nil
+	if len(want.Maps) == 0 || out.Running.Maps != want.Entries {
+		return nil // the next update corrects them
 	}
 	files, err := runtime{i}.loadedMaps(ctx, want.Maps)
 	if errors.Is(err, errUnseen) && out.Running.Info.Loaded == "" {
@@ -174,9 +175,11 @@ func foreignWords(found, want []byte) string {
 	return "another text, in " + printable.Text(strings.Join(words, ", "))
 }
 
-// inspectFiles returns the files that are missing or have another content.
-func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int) ([]Fault, error) {
+// inspectFiles returns the files that are missing or have another content. A certificate that the worker is not known to have is for the next
+// update to write.
+func (i Instance) inspectFiles(ctx context.Context, files []bind.File, known Known, round int) ([]Fault, error) {
 	var faults []Fault
+	var failed []error
 	for _, s := range storages {
 		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
 		if len(mine) == 0 {
@@ -193,7 +196,7 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 			switch {
 			case ok && f.Held:
 				same = true // whatever it is
-			case ok && s.kind == bind.CertificateFile && (n < from || n >= to):
+			case ok && s.kind == bind.CertificateFile && (n < from || n >= to || known[f.Path] != sum(f.Content)):
 				same = true // as far as the list shows
 			case ok:
 				if s.kind == bind.CertificateFile {
@@ -203,7 +206,11 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 				}
 				ok = !errors.Is(err, dataplane.ErrNotFound)
 				if err != nil && ok {
-					return faults, fmt.Errorf("inspect %s: %w", f.Name, err)
+					err = fmt.Errorf("inspect %s: %w", f.Name, err)
+					if !isOfOne(err) {
+						return faults, err
+					}
+					failed, same = append(failed, err), true // as far as is known
 				}
 			}
 			if !same {
@@ -211,7 +218,7 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 			}
 		}
 	}
-	return faults, nil
+	return faults, several(failed)
 }
 
 // inspectCertificates asks the worker for the fingerprints of some certificates, of those that it is known to have. Somebody
@@ -223,13 +230,19 @@ func (i Instance) inspectCertificates(ctx context.Context, want bind.Bound, out 
 		return f.Kind != bind.CertificateFile || f.Held || !ok || have != sum(f.Content)
 	})
 	from, to := part(len(mine), round)
+	var failed []error
 	for _, f := range mine[from:to] {
 		found, err := i.API.RuntimeCertificate(ctx, f.Path)
 		if errors.Is(err, dataplane.ErrNotFound) {
 			continue // the worker loaded none of that name
 		}
 		if err != nil {
-			return fmt.Errorf("inspect %s in the worker: %w", f.Name, err)
+			err = fmt.Errorf("inspect %s in the worker: %w", f.Name, err)
+			if !isOfOne(err) {
+				return err
+			}
+			failed = append(failed, err)
+			continue
 		}
 		if found.Fingerprint == "" || isOf(found, f) {
 			continue
@@ -238,7 +251,7 @@ func (i Instance) inspectCertificates(ctx context.Context, want bind.Bound, out 
 		delete(out.Running.Certificates, f.Path)
 		out.Faults = append(out.Faults, Fault{What: "certificate " + f.Name, Want: "that of the snapshot", Found: "another one"})
 	}
-	return nil
+	return several(failed)
 }
 
 // part returns which of a number of things are inspected in a round.
@@ -276,14 +289,21 @@ func (i Instance) inspectServers(ctx context.Context, want bind.Bound, out *Insp
 	believe(found, wanted)
 	have.ManualDrains = updateDrains(have.ManualDrains, have.Servers, found, nil)
 	wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
+	known := have.Servers
 	have.Servers = found
 	for _, c := range changes(found, wanted) {
+		if known[c.at] == c.from {
+			continue // the last update could not set it
+		}
 		out.Faults = append(out.Faults, Fault{What: "server " + c.to.Backend + "/" + c.to.Name, Want: describe(c.to), Found: describe(c.from)})
 	}
 	return nil
 }
 
 func describe(s bind.Server) string {
+	if s.Address == "" {
+		return "none"
+	}
 	return fmt.Sprintf("%s at %s:%d", s.State, s.Address, s.Port)
 }
 

@@ -2,15 +2,21 @@ package push
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
 // One server that cannot be set keeps neither the servers of other backends from being set nor certificates from being replaced:
@@ -54,7 +60,7 @@ func TestOneServerThatCannotBeSet(t *testing.T) {
 		if !slices.Contains(f.calls, "rotate a.pem") {
 			t.Errorf("%s: the certificate was not replaced: %q", version, f.calls)
 		}
-		if len(have.Servers) != 3 || have.Servers[0] == after.Servers[0] || have.Servers[2] != after.Servers[2] || have.Persisted {
+		if len(have.Servers) != 3 || have.Servers[0] == after.Servers[0] || have.Servers[2] != after.Servers[2] {
 			t.Errorf("%s: known of the worker is %+v, on disk %t", version, have.Servers, have.Persisted)
 		}
 		f.setting = func(string, string, dataplane.ServerChange) error { return nil }
@@ -99,4 +105,65 @@ func whole(t *testing.T, servers []bind.Server) bind.Bound {
 	const head = "defaults\n    mode http\n    timeout connect 5s\n    timeout client 5s\n    timeout server 5s\nfrontend f\n    bind unix@"
 	b.Config = bytes.Replace(b.Config, []byte("\nbackend "), []byte("\n"+head+filepath.Join(t.TempDir(), "f.sock")+"\n    default_backend web\nbackend "), 1)
 	return b
+}
+
+// HAProxy describes a certificate with some hundred names without a fingerprint, and takes it by a reload only. It is
+// given to a worker once, and no worker is replaced for it again and again.
+func TestCertificateWithManyNames(t *testing.T) {
+	t.Parallel()
+	for _, version := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		i := dataplanetest.Start(t, dataplanetest.Options{API: version})
+		api, err := dataplane.New(dataplane.Options{URL: i.URL(), Username: "admin", Password: "secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := pemtest.NewAuthority(t)
+		bound := func() bind.Bound {
+			certificate, key := pemtest.PEMOf(t, by.Sign(t, "many.example", func(c *x509.Certificate) {
+				for n := range 600 {
+					c.DNSNames = append(c.DNSNames, fmt.Sprintf("name-number-%03d.tenant.shop.example", n))
+				}
+			}))
+			b := whole(t, []bind.Server{spare("s1")})
+			path := filepath.Join(i.Dirs.Certificates, "many.pem")
+			b.Files = []bind.File{{Kind: bind.CertificateFile, Name: "many.pem", Path: path, Content: []byte(certificate + by.PEM + key)}}
+			b.Config = bytes.Replace(b.Config, []byte("f.sock\n"), []byte("f.sock ssl crt "+path+"\n"), 1)
+			return b
+		}
+		first := bound()
+		to := Instance{API: api, ReloadTimeout: 20 * time.Second}
+		if _, err := to.Push(t.Context(), first, nil, Known{}); err != nil {
+			t.Fatal(err)
+		}
+		second := bound()
+		second.Config = first.Config
+		workers := map[int]bool{}
+		var have Running
+		for n, b := range []bind.Bound{first, first, second, second, second} {
+			if n == 1 {
+				have = Running{} // of a new pusher
+			}
+			if have, err = to.Update(t.Context(), wanted(b), have); err != nil {
+				t.Errorf("%v, %d: %v", version, n, err)
+			}
+			workers[have.Info.PID] = true
+		}
+		third := bound()
+		third.Config = first.Config
+		if have, err = to.Update(t.Context(), wanted(third), have); !errors.Is(err, errRotatesLater) {
+			t.Errorf("%v: another one soon after: %v", version, err)
+		}
+		workers[have.Info.PID] = true
+		if len(workers) > 2 {
+			t.Errorf("%v: it took %d workers", version, len(workers))
+		}
+		served, err := tls.Dial("unix", strings.Fields(string(first.Config[bytes.Index(first.Config, []byte("unix@"))+5:]))[0], &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // what it is, is asked
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := served.ConnectionState().PeerCertificates[0].Raw; !bytes.Equal(got, certificatesIn(second.Files[0].Content)[0].Raw) {
+			t.Errorf("%v: the worker serves another one", version)
+		}
+		_ = served.Close()
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -38,8 +39,11 @@ type Running struct {
 	// set while they stand in for addresses that slots get with the next post.
 	Dynamic  []Dynamic
 	Deferred bool
-	// Certificates are the certificates that the worker serves, by path.
-	Certificates Known
+	// Certificates are the certificates that the worker serves, by path. Unrotated are those that it was given by a
+	// reload, and does not serve nevertheless: another reload would change nothing.
+	Certificates, Unrotated Known
+	// RotatedByReload is when the worker was last replaced for certificates that are too large to be given to it at run time.
+	RotatedByReload time.Time
 	// Maps is a digest of the entries of the worker's maps, as [bind.Bound].Entries is. It
 	// is "" if they have to be read.
 	Maps snapshots.Digest
@@ -83,7 +87,9 @@ func (r Running) Has(want []bind.Server) bool {
 }
 
 // Another returns what is still known after another worker took this one's place.
-func (r Running) Another() Running { return Running{ManualDrains: r.ManualDrains, Disk: r.Disk} }
+func (r Running) Another() Running {
+	return Running{ManualDrains: r.ManualDrains, Disk: r.Disk, RotatedByReload: r.RotatedByReload}
+}
 
 // Update gives the worker the servers, map entries and certificates that were bound,
 // without a reload if possible. The worker has to run the shape that was bound. It returns
@@ -216,8 +222,9 @@ func (i Instance) readBackAll(ctx context.Context, servers []bind.Server, backen
 		}
 		for n, s := range some {
 			f, ok := found[s.Name]
-			if !ok {
-				return nil, fmt.Errorf("%w: it has no server %s/%s", ErrElsewhere, s.Backend, s.Name)
+			if !ok { // somebody deleted it: it is as none is, and the others are as they are
+				some[n] = bind.Server{Backend: s.Backend, Name: s.Name, Weight: s.Weight}
+				continue
 			}
 			some[n] = read(s, f)
 		}
@@ -425,7 +432,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 			then = slices.DeleteFunc(then, func(c change) bool {
 				return slices.ContainsFunc(unplaced, func(u change) bool { return u.to.Backend == c.to.Backend })
 			})
-			defer func() { have.Persisted, failed = false, errors.Join(failed, undone(unplaced)) }()
+			defer func() { failed = errors.Join(failed, undone(unplaced)) }()
 		}
 		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
 			_, err = i.setDirectly(ctx, then)
