@@ -25,12 +25,16 @@ func TestTemplatesThatComparePathsAsSent(t *testing.T) {
 		"as sent on purpose":     {head + raw + tail, "hapsnap.dev/allow-list: 10.0.0.0/8, hapsnap.dev/normalize-paths: 'false', hapsnap.dev/unsafe-paths: pass", ""},
 		"nothing is protected":   {head + raw + tail, "", ""},
 		"those that are shipped": {"", "hapsnap.dev/allow-list: 10.0.0.0/8", ""},
+		"frontends from before":  {"", "", "the templates pass on CONNECT"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files := []txtar.File{{Name: "manifests/all.yaml", Data: []byte(simpleIngress("shop/web", "shop.example", "/admin", test.annotations))}}
 			if test.routing != "" {
 				files = append(files, txtar.File{Name: "templates/partials/routing.cfg", Data: []byte(test.routing)})
+			}
+			if name == "frontends from before" {
+				files = append(files, txtar.File{Name: "templates/partials/request-line.cfg", Data: []byte("{{- /* nothing */ -}}\n")})
 			}
 			r, err := source(t, &txtar.Archive{Files: files}).Once(t.Context(), haproxy(t), now, "test")
 			if err != nil {

@@ -341,9 +341,9 @@ func probeIngress(i int, asked map[string]string) inputs.Object[networkingv1.Ing
 	return inputs.Object[networkingv1.Ingress]{Ref: diag.Object{Kind: "Ingress", Namespace: ing.Namespace, Name: ing.Name}, Value: ing}
 }
 
-// checkPathTemplates warns of templates of a user that look paths up as they are sent, such as a
-// copy of the shipped ones from before paths were compared in a normal form. What protects a path
-// can be walked around there by writing the path in another way, and nothing else shows that.
+// checkPathTemplates warns of templates of a user that look paths up as they are sent, or pass on
+// CONNECT, such as a copy of the shipped ones from before these did not. What protects a path can be
+// walked around there by writing the path in another way, or through the tunnel, and nothing else shows that.
 func checkPathTemplates(m routing.Model, a render.Artifact) []diag.Diagnostic {
 	var config []byte
 	for _, f := range a.Files {
@@ -354,6 +354,13 @@ func checkPathTemplates(m routing.Model, a render.Artifact) []diag.Diagnostic {
 	has := func(word string) bool { return bytes.Contains(config, []byte(word)) }
 	if !has("(maps/prefix.map)") && !has("(maps/exact.map)") {
 		return nil // paths are looked up in another form, or not at all
+	}
+	if !has("CONNECT") {
+		return []diag.Diagnostic{{
+			Severity: diag.Warning,
+			Message:  "the templates pass on CONNECT, so that what protects routes can be walked around through the tunnel",
+			Hint:     "a copy of a frontend is older than the shipped one: renew it; the shipped one has partials/request-line.cfg",
+		}}
 	}
 	normalizes, guards := has("lua.hapsnap_path"), has("(maps/paths.map)")
 	if normalizes && guards {

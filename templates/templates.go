@@ -72,6 +72,11 @@
 // climbs out of what is protected (/admin/../x) is one, since not every server resolves
 // it.
 //
+// What has no path, or another one for HAProxy than for its server, is refused before all that
+// (templates/partials/request-line.cfg), on every host: CONNECT, which would make a tunnel of the
+// connection, and targets that RFC 9112 does not have. The path alone does not show the latter: HAProxy
+// finds one behind the "?" of a URL.
+//
 // An authentication service is asked by a Lua script (files/hapsnap.lua), which takes the
 // servers of a backend of their own, so that endpoints are joined late here too, and
 // connects to them itself. A detour through a listener of our own would be subject to

@@ -150,6 +150,11 @@ func (w *walk) fetch(c call) value {
 		return text(w.request.Method)
 	case "path", "path_beg", "path_end", "path_sub", "path_reg":
 		return w.path
+	case "url":
+		if w.path.state != known {
+			return value{state: unknown}
+		}
+		return text(w.path.text + w.query)
 	case "query":
 		_, query, found := strings.Cut(w.request.Target, "?")
 		return textOrNone(query, found)
