@@ -90,11 +90,19 @@ const spoofing = `    http-request set-var(txn.m) int(1) if { path -m reg -- %s 
 // What HAProxy quotes names no line: nobody but who wrote it is left out.
 func TestQuotedTextThatNamesAPlace(t *testing.T) {
 	t.Parallel()
-	s := source(t, &txtar.Archive{Files: []txtar.File{
-		{Name: "manifests/all.yaml", Data: []byte(withSpoof(`example.com/word: "'^(?:[ab][cd]){1000} parsing [haproxy.cfg:125] : x'"`))},
-		{Name: "templates/extend/backend.cfg", Data: []byte("{{with .Annotation \"example.com/word\"}}" + fmt.Sprintf(spoofing, "{{.}}") + "\n{{end}}")},
-	}})
-	r, err := s.Once(t.Context(), haproxy(t), time.Unix(0, 0), "test")
+	compiled := func(expression string) (compiler.Result, error) {
+		s := source(t, &txtar.Archive{Files: []txtar.File{
+			{Name: "manifests/all.yaml", Data: []byte(withSpoof(fmt.Sprintf("example.com/word: \"'%s'\"", expression)))},
+			{Name: "templates/extend/backend.cfg", Data: []byte("{{with .Annotation \"example.com/word\"}}" + fmt.Sprintf(spoofing, "{{.}}") + "\n{{end}}")},
+		}})
+		return s.Once(t.Context(), haproxy(t), time.Unix(0, 0), "test")
+	}
+	honest, err := compiled("^x")
+	if err != nil {
+		t.Fatal(err, honest.Diagnostics)
+	}
+	before, _, _ := strings.Cut(string(snapshots.Snapshot{Files: honest.Draft.Files}.Config()), "#hapsnap servers shop0/w0:")
+	r, err := compiled(fmt.Sprintf("^(?:[ab][cd]){1000} parsing [haproxy.cfg:%d] : x", 1+strings.Count(before, "\n")))
 	onlyEvil(t, r, err)
 	if len(r.Draft.Quarantined) != 1 {
 		t.Errorf("left out: %+v", r.Draft.Quarantined)
