@@ -45,7 +45,7 @@ spec:
 	}
 	add("evil", "base", "")
 	add("evil", "web", annotations)
-	return strings.ReplaceAll(out.String(), "web.example", "base.example")
+	return out.String()
 }
 
 // onlyEvil fails the test unless one Ingress is left out, and all of others are served.
@@ -75,8 +75,9 @@ func onlyEvil(t *testing.T, r compiler.Result, err error) {
 // An expression that PCRE would refuse is refused in its own Ingress, though it says that somebody else's line is at fault.
 func TestExpressionThatNamesAPlace(t *testing.T) {
 	t.Parallel()
-	s := source(t, &txtar.Archive{Files: []txtar.File{{Name: "manifests/all.yaml", Data: []byte(withSpoof(
-		`hapsnap.dev/canary: "true", hapsnap.dev/canary-by-header: X-Probe, hapsnap.dev/canary-by-header-pattern: "^(?:[ab][cd]){1000} parsing [haproxy.cfg:125] : x"`))}}})
+	objects := withSpoof(`hapsnap.dev/canary: "true", hapsnap.dev/canary-by-header: X-Probe, hapsnap.dev/canary-by-header-pattern: "^(?:[ab][cd]){1000} parsing [haproxy.cfg:125] : x"`)
+	objects = strings.ReplaceAll(objects, "web.example", "base.example") // of which it is the canary
+	s := source(t, &txtar.Archive{Files: []txtar.File{{Name: "manifests/all.yaml", Data: []byte(objects)}}})
 	r, err := s.Once(t.Context(), haproxy(t), time.Unix(0, 0), "test")
 	onlyEvil(t, r, err)
 	if said := fmt.Sprint(r.Diagnostics); !strings.Contains(said, "is too large: it takes 74") {
@@ -84,16 +85,16 @@ func TestExpressionThatNamesAPlace(t *testing.T) {
 	}
 }
 
-// spoofing is HAProxy's message about an object with a place of somebody's choice.
-const spoofing = `    http-request set-var(txn.m) int(1) if { path -m reg -- %s }`
+// spoofing is a line with a value that HAProxy quotes when it refuses it.
+const spoofing = `    http-request set-var(txn.m) int(1) if { path -m reg -- '%s' }`
 
 // What HAProxy quotes names no line: nobody but who wrote it is left out.
 func TestQuotedTextThatNamesAPlace(t *testing.T) {
 	t.Parallel()
 	compiled := func(expression string) (compiler.Result, error) {
 		s := source(t, &txtar.Archive{Files: []txtar.File{
-			{Name: "manifests/all.yaml", Data: []byte(withSpoof(fmt.Sprintf("example.com/word: \"'%s'\"", expression)))},
-			{Name: "templates/extend/backend.cfg", Data: []byte("{{with .Annotation \"example.com/word\"}}" + fmt.Sprintf(spoofing, "{{.}}") + "\n{{end}}")},
+			{Name: "manifests/all.yaml", Data: []byte(withSpoof("example.com/word: x"))},
+			{Name: "templates/extend/backend.cfg", Data: []byte("{{if .Annotation \"example.com/word\"}}" + fmt.Sprintf(spoofing, expression) + "\n{{end}}")},
 		}})
 		return s.Once(t.Context(), haproxy(t), time.Unix(0, 0), "test")
 	}
