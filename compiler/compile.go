@@ -188,7 +188,7 @@ func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
 	}
 	c := compilation{
 		in: in, check: check, keys: keys, private: private,
-		secrets: map[types.NamespacedName]bool{}, configMaps: map[types.NamespacedName]bool{}, rounds: map[string]int{},
+		secrets: map[types.NamespacedName]bool{}, configMaps: map[types.NamespacedName]bool{}, rounds: map[string]int{}, suspicions: map[string]*suspicion{},
 		givenUp: givenUp{hosts: map[string]bool{}, routes: map[diag.Object]bool{}},
 	}
 	good, err := c.settle(ctx)
@@ -220,7 +220,9 @@ type compilation struct {
 	reported []diag.Diagnostic // why
 	probed   map[place]bool    // nil until it is needed
 	rounds   map[string]int    // how many the objects of a namespace caused
-	givenUp  givenUp           // what the objects that are left out do not even keep
+	// suspicions are about messages that HAProxy repeats, by the message without its numbers
+	suspicions map[string]*suspicion
+	givenUp    givenUp // what the objects that are left out do not even keep
 
 	secrets, configMaps map[types.NamespacedName]bool // that translations looked for
 }

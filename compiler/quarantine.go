@@ -3,6 +3,8 @@ package compiler
 import (
 	"context"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -47,6 +49,18 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 		if len(culprits) == 0 { // it fails without any object, too
 			c.reportTemplates(a.faults)
 			return a, ErrTemplates
+		}
+		if wronged, err := c.wronged(ctx, culprits); err != nil {
+			return a, err
+		} else if len(wronged) > 0 && !usedUp {
+			c.putBack(wronged)
+			found, err := c.search(ctx, c.candidates(), a.faults[0])
+			if err != nil {
+				return a, err
+			}
+			if len(found) > 0 {
+				culprits = found
+			}
 		}
 		before := len(c.out)
 		for _, culprit := range culprits {
@@ -98,6 +112,76 @@ func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culpr
 		}
 	}
 	return nil, nil
+}
+
+// suspicion is what is known of a message that HAProxy repeats when the object is left out whose line it named.
+type suspicion struct {
+	blamed []diag.Object // that are not sure to be at fault
+	seen   int           // in how many rounds
+}
+
+// credulousRounds is after how many rounds with the same message it is tried whether those are at fault that it blamed. It is
+// a power of 2, and fewer than patientRounds.
+const credulousRounds = 4
+
+// number matches what differs between a message and the same one about another line.
+var number = regexp.MustCompile(`\d+`)
+
+// wronged returns objects that were left out, or are about to be, for a fault that is not theirs. HAProxy names a line, and may
+// quote what a tenant wrote: if that ever passed for the place, the fault would stay, and in each round someone else stand
+// on the line. So of a message that comes again it tries, after 4 rounds, 8, 16 and so on, whether those that were blamed are
+// refused without all others.
+func (c *compilation) wronged(ctx context.Context, culprits []culprit) ([]diag.Object, error) {
+	now := map[string]bool{}
+	for _, x := range culprits {
+		message := number.ReplaceAllString(x.fault.Message, "")
+		of := c.suspicions[message]
+		if of == nil {
+			of = &suspicion{}
+			c.suspicions[message] = of
+		}
+		if !now[message] {
+			of.seen++
+		}
+		now[message] = true
+		of.blamed = append(of.blamed, x.object)
+	}
+	var out []diag.Object
+	for _, message := range slices.Sorted(maps.Keys(now)) {
+		of := c.suspicions[message]
+		if of.seen < credulousRounds || of.seen&(of.seen-1) != 0 {
+			continue
+		}
+		without := slices.DeleteFunc(c.candidates(), func(o diag.Object) bool { return slices.Contains(of.blamed, o) })
+		left := slices.DeleteFunc(slices.Clone(c.out), func(o diag.Object) bool { return slices.Contains(of.blamed, o) })
+		a, err := c.try(ctx, slices.Concat(left, without))
+		if err != nil {
+			return nil, err
+		}
+		if len(a.faults) == 0 {
+			out = append(out, of.blamed...)
+		}
+		of.blamed = nil
+	}
+	return out, nil
+}
+
+// putBack takes objects in again that were left out for a fault that is not theirs.
+func (c *compilation) putBack(objects []diag.Object) {
+	isOne := func(o diag.Object) bool { return slices.Contains(objects, o) }
+	c.out = slices.DeleteFunc(c.out, isOne)
+	c.reported = slices.DeleteFunc(c.reported, func(d diag.Diagnostic) bool { return isOne(d.Object) })
+	for namespace := range c.rounds {
+		if slices.ContainsFunc(objects, func(o diag.Object) bool { return o.Namespace == namespace }) {
+			delete(c.rounds, namespace)
+		}
+	}
+	for _, o := range objects {
+		delete(c.givenUp.routes, o)
+		if !slices.ContainsFunc(c.out, func(other diag.Object) bool { return other.Namespace == o.Namespace }) {
+			delete(c.givenUp.hosts, o.Namespace)
+		}
+	}
 }
 
 // toBlame returns the objects of a faulty line that may have caused the error, each once.

@@ -31,6 +31,9 @@ const (
 	// maxNested is how deep repetitions may be nested. The cost of each is computed several times for
 	// each of those around it.
 	maxNested = 3
+	// maxSize is how large an expression may be once it is compiled, see [compiled]. PCRE2 takes half as much again: HAProxy's
+	// files put a host and prefixes before an expression, and with these it must not be too large either.
+	maxSize = 16_384
 )
 
 // Expression is a regular expression that HAProxy may run.
@@ -72,6 +75,10 @@ func Parse(text string) (Expression, error) {
 	if n := nested(tree); n > maxNested {
 		return Expression{}, refuse("", "has %d repetitions within one another; %d are allowed", n, maxNested)
 	}
+	if n := compiled(tree); n > maxSize {
+		return Expression{}, refuse("repeat less: a group that is repeated counts as often as it is repeated",
+			"is too large: it takes %d bytes once it is compiled; %d are allowed", n, maxSize)
+	}
 	steps, err := cost(tree)
 	if err != nil {
 		return Expression{}, err
@@ -89,6 +96,36 @@ func nested(n node) int {
 		most++
 	}
 	return most
+}
+
+// What parts of an expression take of the compiled form of PCRE2, in bytes, with the two bytes for a link that it is built
+// with by default. Some take less.
+const (
+	sizeOfLiteral = 2
+	sizeOfClass   = 1 + 32  // a bit for each byte
+	sizeOfWay     = 1 + 2   // for each alternative but the first
+	sizeOfGroup   = 5 + 3   // for its beginning and its end
+	sizeOfMaybe   = 1 + 6   // for each repetition of a group that may be missing
+	sizeOfCount   = 2*4 + 1 // for the numbers of {n,m} after one character
+)
+
+// compiled returns about how many bytes an expression takes once PCRE2 has compiled it, and not less than that. PCRE2 writes a
+// group that is repeated several times as often as that, and refuses what takes more than 32 KiB. Go's own parser
+// only bounds the number of repetitions.
+func compiled(n node) int {
+	size := n.size
+	for _, part := range n.parts {
+		size += compiled(part)
+	}
+	switch {
+	case n.kind != repeat:
+		return size
+	case n.parts[0].kind == character:
+		return size + sizeOfCount
+	case n.most < 0:
+		return 1 + max(1, n.least)*size
+	}
+	return n.least*size + (n.most-n.least)*(size+sizeOfMaybe)
 }
 
 // kind is what a node of an expression is.
@@ -113,6 +150,7 @@ type node struct {
 	least, most int  // of a repeat; most is -1 for any number
 	lazy        bool // of a repeat: as few as possible
 	not         bool // of a boundary
+	size        int  // what it takes of PCRE's compiled form, besides its parts
 }
 
 // parser reads the part of the language that PCRE and Go read alike.
@@ -160,6 +198,7 @@ func (p *parser) choice() (node, error) {
 	if len(out.parts) == 1 {
 		return out.parts[0], nil
 	}
+	out.size = sizeOfWay * (len(out.parts) - 1)
 	return out, nil
 }
 
@@ -196,9 +235,9 @@ func (p *parser) item() (node, error) {
 		}
 		if c := p.text[p.at+1]; c == 'b' || c == 'B' {
 			p.at += 2
-			return node{kind: boundary, not: c == 'B'}, nil
+			return node{kind: boundary, not: c == 'B', size: 1}, nil
 		}
-		n := node{kind: character}
+		n := node{kind: character, size: sizeOfLiteral}
 		err := p.escaped(&n.set)
 		return p.folded(n), err
 	case '{':
@@ -207,17 +246,17 @@ func (p *parser) item() (node, error) {
 	p.at++
 	switch c {
 	case '^':
-		return node{kind: begin}, nil
+		return node{kind: begin, size: 1}, nil
 	case '$':
-		return node{kind: end}, nil
+		return node{kind: end, size: 1}, nil
 	case '.':
-		return node{kind: character, set: notNewline()}, nil
+		return node{kind: character, set: notNewline(), size: 1}, nil
 	}
 	return p.literal(c), nil
 }
 
 func (p *parser) literal(c byte) node {
-	n := node{kind: character}
+	n := node{kind: character, size: sizeOfLiteral}
 	n.set[c] = true
 	return p.folded(n)
 }
@@ -247,7 +286,7 @@ func (p *parser) group() (node, error) {
 	n, err := p.choice()
 	p.at++ // Go has found its )
 	// A group is a node of its own, so that what is repeated is all of it.
-	return node{kind: sequence, parts: []node{n}}, err
+	return node{kind: sequence, parts: []node{n}, size: sizeOfGroup}, err
 }
 
 const escapeHint = `use \d \w \s \D \W \S \b \B, two digits after \x, or a backslash before a sign`
@@ -308,7 +347,7 @@ var named = map[string]string{
 // class reads […].
 func (p *parser) class() (node, error) {
 	p.at++
-	n := node{kind: character}
+	n := node{kind: character, size: sizeOfClass}
 	not := p.peek() == '^'
 	if not {
 		p.at++

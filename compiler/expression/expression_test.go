@@ -61,7 +61,11 @@ func TestParse(t *testing.T) {
 		"^/(?:a|ab)*$":                   "has several ways to match within a repetition",
 		"(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)": "has 10 groups",
 		"^" + strings.Repeat("(?:", 100) + "a" + strings.Repeat("+b)", 100): "has 100 repetitions within one another",
-		strings.Repeat("a", 1025): "is longer than 1024 bytes",
+		"^(?:[ab][cd]){200}":        "",
+		"^(?:[ab][cd]){1000} x":     "is too large: it takes 74005 bytes once it is compiled; 16384 are allowed",
+		"^(?:[ab]c|d){0,900}x":      "is too large",
+		"^(?:(?:[ab]c){20}d){20,}x": "is too large",
+		strings.Repeat("a", 1025):   "is longer than 1024 bytes",
 	} {
 		_, err := expression.Parse(text)
 		_, known := errors.AsType[*expression.Error](err)
@@ -102,6 +106,31 @@ func accepted(n int, seed uint64) []string {
 	return out
 }
 
+// repeated are beginnings of expressions that are repeated as often as is accepted.
+var repeated = []string{
+	"^(?:[ab])", "^([ab])", "^(?:[ab][cd])", "^(?:ab|cd|ef|gh)", "^(?:[ab]+c)", "^(?:[ab]{3}c[de])", "^(?:(?:[ab]c){9}d)", `^(?:\d\w.[^b])`,
+	"^(?:" + strings.Repeat("a", 80) + ")", "^(?:(?:(?:x[yz])?)a)", "^(?:(a|b[cd])x{2,3}y)", "(?i)^(?:[ab]c)",
+}
+
+// largest returns the expressions with the most repetitions that are accepted, in each way to write these, and with what else
+// may stand before one in HAProxy's files: a host, and a prefix for each two bytes of an expression at most.
+func largest() []string {
+	before := strings.Repeat("a", 253) + `\|(?:-` + strings.Repeat("|0123456789ab", 510) + `)\|`
+	var out []string
+	for _, start := range repeated {
+		for _, form := range []string{"{%d}", "{0,%d}", "{%d,}", "{1,%d}", "{%d}?"} {
+			for n := 1000; n > 0; n-- {
+				text := start + fmt.Sprintf(form, n)
+				if _, err := expression.Parse(text); err == nil {
+					out = append(out, text, "^"+before+"(?:"+text+")")
+					break
+				}
+			}
+		}
+	}
+	return out
+}
+
 // HAProxy takes each expression that is accepted. In an acl it names all that it does not
 // take. The empty one is never written: HAProxy 3.4 takes an empty word for the line's end.
 func TestHAProxyTakesWhatIsAccepted(t *testing.T) {
@@ -109,6 +138,7 @@ func TestHAProxyTakesWhatIsAccepted(t *testing.T) {
 	var config bytes.Buffer
 	config.WriteString("defaults\n  mode http\n  timeout client 1s\n  timeout server 1s\n  timeout connect 1s\nfrontend f\n  bind 127.0.0.1:1\n")
 	list := append(accepted(2000, 1), "^/x(/|$)(.*)", "/x(/|$)(.*)")
+	list = append(list, largest()...)
 	const firstLine = 8
 	for i, text := range list {
 		fmt.Fprintf(&config, "  acl a%d path -m reg -- '%s'\n", i, text) // no expression holds a quote here

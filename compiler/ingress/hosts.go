@@ -260,7 +260,7 @@ func (t *hosts) isClosed(host string, held bool) bool {
 }
 
 // model returns a virtual host as the model has it. It gives backends the prefixes that their filters
-// replace, and reports expressions that get no request since a prefix takes them all.
+// replace.
 func (t *hosts) model(name string, backends map[string]*routing.Backend) routing.Host {
 	h := t.byName[name]
 	out := routing.Host{Name: name, Form: h.form, Origin: h.origin}
@@ -281,12 +281,23 @@ func (t *hosts) model(name string, backends map[string]*routing.Backend) routing
 			}
 		}
 	}
-	out.Expressions = h.expressionRoutes()
+	if len(h.expressions) > 0 {
+		above := h.prefixesAbove()
+		out.Expressions = h.expressionRoutes(above)
+		t.reportUnreached(name, above)
+	}
+	slices.SortStableFunc(out.Routes, func(a, b routing.Route) int { return a.Match.Compare(b.Match.PathMatch) })
+	return out
+}
+
+// reportUnreached reports expressions of a host that get no request since a prefix takes them all.
+func (t *hosts) reportUnreached(name string, above map[string]literalPrefixes) {
+	h := t.byName[name]
 	for _, e := range h.expressions {
-		c := h.routes[routing.PathMatch{Type: routing.Expression, Path: e}]
-		literal := routing.LiteralOf(e)
-		for _, prefix := range slices.SortedFunc(maps.Keys(h.routes), routing.PathMatch.Compare) {
-			if prefix.Type != routing.Prefix || !strings.HasPrefix(literal+"/", strings.ToLower(prefix.Path)+"/") || h.precedes(routing.PathMatch{Type: routing.Expression, Path: e}, prefix) {
+		match := routing.PathMatch{Type: routing.Expression, Path: e}
+		c, of := h.routes[match], above[e]
+		for _, prefix := range of.prefixes {
+			if h.precedes(match, of.literal, prefix) {
 				continue
 			}
 			t.reportLost(diag.Warning, c.by.Claimant, h.routes[prefix].by.Claimant, c.origin.Position,
@@ -294,8 +305,6 @@ func (t *hosts) model(name string, backends map[string]*routing.Backend) routing
 				"an expression comes before shorter prefixes of its namespace only")
 		}
 	}
-	slices.SortStableFunc(out.Routes, func(a, b routing.Route) int { return a.Match.Compare(b.Match.PathMatch) })
-	return out
 }
 
 // claimOf returns the claim that has a route, or the zero claim.
@@ -310,10 +319,7 @@ func (t *hosts) claimOf(host string, match routing.PathMatch) claim {
 // expressionRoutes returns the expressions of a host in the order in which they are tried: by
 // namespace, that of the oldest Ingress first, so that nobody takes the requests of an older
 // one; of a namespace, the longest first, as ingress-nginx does.
-func (h *virtualHost) expressionRoutes() []routing.ExpressionRoute {
-	if len(h.expressions) == 0 {
-		return nil
-	}
+func (h *virtualHost) expressionRoutes(above map[string]literalPrefixes) []routing.ExpressionRoute {
 	oldest := map[string]ownership.Claimant{}
 	var matches []routing.PathMatch
 	for match, c := range h.routes {
@@ -336,8 +342,9 @@ func (h *virtualHost) expressionRoutes() []routing.ExpressionRoute {
 	var out []routing.ExpressionRoute
 	for _, match := range matches {
 		e := routing.ExpressionRoute{PathMatch: match}
-		for _, prefix := range slices.SortedFunc(maps.Keys(h.routes), routing.PathMatch.Compare) {
-			if prefix.Type == routing.Prefix && h.precedes(match, prefix) {
+		of := above[match.Path]
+		for _, prefix := range of.prefixes {
+			if h.precedes(match, of.literal, prefix) {
 				e.Prefixes = append(e.Prefixes, routing.PrefixKey(prefix.Path))
 			}
 		}
@@ -346,15 +353,50 @@ func (h *virtualHost) expressionRoutes() []routing.ExpressionRoute {
 	return out
 }
 
-// precedes reports whether an expression comes before a prefix. It does if everything that it matches is
-// below the prefix, and the prefix is of the same Ingress, or shorter and of the same namespace. So an
-// expression takes no requests from another namespace, nor from a path as long as its literal beginning.
-func (h *virtualHost) precedes(expression, prefix routing.PathMatch) bool {
-	e, p := h.routes[expression].by.Ref, h.routes[prefix].by.Ref
-	literal, below := routing.LiteralOf(expression.Path), strings.ToLower(prefix.Path)+"/"
-	if e == p {
-		return strings.HasPrefix(literal+"/", below)
+// literalPrefixes are what every path begins with that an expression matches, and the prefixes of the host that
+// take all such paths, in their order.
+type literalPrefixes struct {
+	literal  string
+	prefixes []routing.PathMatch
+}
+
+// prefixesAbove returns the prefixes above each expression of a host, by its path. It looks the beginnings of an
+// expression up among the prefixes: a tenant may have thousands of these, and of expressions many.
+func (h *virtualHost) prefixesAbove() map[string]literalPrefixes {
+	byPath := map[string][]routing.PathMatch{} // in lower case
+	for match := range h.routes {
+		if match.Type == routing.Prefix {
+			path := strings.ToLower(match.Path)
+			byPath[path] = append(byPath[path], match)
+		}
 	}
+	out := map[string]literalPrefixes{}
+	for match := range h.routes {
+		if match.Type != routing.Expression {
+			continue
+		}
+		of := literalPrefixes{literal: routing.LiteralOf(match.Path)}
+		whole := of.literal + "/"
+		for i := range len(whole) {
+			if whole[i] == '/' {
+				of.prefixes = append(of.prefixes, byPath[whole[:i]]...)
+			}
+		}
+		slices.SortFunc(of.prefixes, routing.PathMatch.Compare)
+		out[match.Path] = of
+	}
+	return out
+}
+
+// precedes reports whether an expression with a literal beginning comes before a prefix above it. It does if the
+// prefix is of the same Ingress, or shorter and of the same namespace. So an expression takes no requests from
+// another namespace, nor from a path as long as its literal beginning.
+func (h *virtualHost) precedes(expression routing.PathMatch, literal string, prefix routing.PathMatch) bool {
+	e, p := h.routes[expression].by.Ref, h.routes[prefix].by.Ref
+	if e == p {
+		return true
+	}
+	below := strings.ToLower(prefix.Path) + "/"
 	return e.Namespace == p.Namespace && strings.HasPrefix(literal, below) && len(literal) > len(below)
 }
 

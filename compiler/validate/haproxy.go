@@ -136,7 +136,7 @@ func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short boo
 	if said.exit != 0 && short {
 		return c.ask(ctx, in, lines, false) // it may have missed what was left out
 	}
-	v := lines.verdict(parseOutput(said.stderr))
+	v := lines.verdict(parseOutput(said.stderr, lines.has))
 	switch {
 	case said.exit == 0:
 		v.Faults = nil // HAProxy starts in spite of the alert
@@ -214,12 +214,6 @@ var (
 	// "config : parsing [f:1]: text", "config : Parsing [f:1]: text",
 	// "config : [f:1] : text", "config : text", "text".
 	messageForm = regexp.MustCompile(`^\[(ALERT|WARNING|NOTICE)\]\s+\(\d+\) : (?:config : )?(?:[Pp]arsing )?(?:\[([^\]:]+):(\d+)\]\s*)?:?\s*(.*)$`)
-	// What a message says about a file that the configuration names.
-	innerForm = regexp.MustCompile(`parsing \[([^\]:]+):(\d+)\]\s*:?\s*`)
-	// A message about a bind line names its place at its end.
-	endForm = regexp.MustCompile(` at \[([^\]:]+):(\d+)\]\.?$`)
-	atForm  = regexp.MustCompile(` at line (\d+) of file '([^']+)'|error processing line (\d+) in file '([^']+)' : `)
-	inForm  = regexp.MustCompile(` in crt-list '([^']+)' line (\d+),`)
 	// HAProxy prints this after every error; it says nothing.
 	summaryForm = regexp.MustCompile(`^(Error\(s\) found in configuration file|Fatal errors found in configuration)`)
 	// HAProxy 3.1 and later say this of every script, unless a setting that older ones do not know
@@ -227,9 +221,34 @@ var (
 	scriptForm = regexp.MustCompile(`^hlua: please set "tune\.lua\.bool-sample-conversion"`)
 )
 
+// HAProxy names a second place in some messages: a line of a file beside the configuration, or that of a bind line. But it
+// also quotes what tenants wrote, who may write whatever looks like a place: they would choose whom to blame. So a second
+// place counts only in the few forms in which HAProxy writes one, and where tenants' text cannot stand: these forms hold
+// from the beginning of a message to the place, or from the place to its end. In case of doubt the first place counts.
+const ofBindLine = `^('bind [^']*' in section '[^']*' : '(?:crt|crt-list|ssl-f-use)' : )`
+
+// innerForms match the text of messages with a second place, which is in a file beside the configuration. The groups are
+// before, file, line and after.
+var innerForms = []*regexp.Regexp{
+	regexp.MustCompile(ofBindLine + `parsing \[(?P<file>[^\]:]+):(?P<line>\d+)\]\s*:?\s*(?P<after>.*)$`),
+	regexp.MustCompile(ofBindLine + `error processing line (?P<line>\d+) in file '(?P<file>[^']+)' : (?P<after>.*)$`),
+	regexp.MustCompile(ofBindLine[:len(ofBindLine)-1] + `'[^']*') in crt-list '(?P<file>[^']+)' line (?P<line>\d+),(?P<after>.*)$`),
+	// A pattern may be anything, but HAProxy adds the place at the end. These are the patterns of ACLs and the entries of maps.
+	regexp.MustCompile(`^((?:error detected|invalid args in converter) .*) at line (?P<line>\d+) of file '(?P<file>[^']+)'\.?(?P<after>)$`),
+}
+
+// endForm matches a message without a place before its text that names that of a bind line or server at its end.
+var endForm = regexp.MustCompile(`^([A-Za-z ]+'[A-Za-z0-9_.:-]+' ?: .*(?:'bind [^']*'|\b(?:bind|server) '[^']*')) at \[(?P<file>[^\]:]+):(?P<line>\d+)\]\.?(?P<after>)$`)
+
+// placeForm matches whatever looks like a second place.
+var placeForm = regexp.MustCompile(`\[[^\]:\[]+:\d+\]|\bline \d+\b`)
+
+// staged says whether HAProxy was given a file with such a line.
+type staged func(file string, line int) bool
+
 // parseOutput reads what haproxy -c wrote to stderr. The further lines of a message show the faulty line, which users see
 // anyway. So only the first line is kept, and the next one if the first only gives the place.
-func parseOutput(stderr string) []message {
+func parseOutput(stderr string, has staged) []message {
 	var out []message
 	lines := strings.SplitAfter(stderr, "\n")
 	for i, line := range lines {
@@ -241,27 +260,41 @@ func parseOutput(stderr string) []message {
 			continue
 		}
 		number, _ := strconv.Atoi(m[3])
-		out = append(out, message{Level: m[1], File: m[2], Line: number, Text: tidy(m[4])}.inner())
+		out = append(out, message{Level: m[1], File: m[2], Line: number, Text: tidy(m[4])}.inner(has))
 	}
 	return out
 }
 
-// inner moves to the place in a map or a crt-list, if the message names one.
-func (m message) inner() message {
-	if at := atForm.FindStringSubmatch(m.Text); at != nil {
-		m.Line, _ = strconv.Atoi(at[1] + at[3])
-		m.File, m.Text = at[2]+at[4], tidy(strings.Replace(m.Text, at[0], "", 1))
-	} else if at := inForm.FindStringSubmatch(m.Text); at != nil {
-		m.Line, _ = strconv.Atoi(at[2])
-		m.File, m.Text = at[1], tidy(strings.Replace(m.Text, at[0], "", 1))
-	} else if end := endForm.FindStringSubmatch(m.Text); end != nil && m.File == "" {
-		m.Line, _ = strconv.Atoi(end[2])
-		m.File, m.Text = end[1], tidy(strings.Replace(m.Text, end[0], "", 1))
-	} else if in := innerForm.FindStringSubmatch(m.Text); in != nil {
-		m.Line, _ = strconv.Atoi(in[2])
-		m.File, m.Text = in[1], tidy(strings.Replace(m.Text, in[0], "", 1))
+// inner moves to the second place of a message, if that is sure to be one that HAProxy wrote.
+func (m message) inner(has staged) message {
+	if len(placeForm.FindAllString(m.Text, 2)) != 1 {
+		return m // or several, and one of them may be a tenant's
+	}
+	if m.File == "" {
+		if moved, ok := m.moved(endForm); ok && moved.File == stagedConfig && has(moved.File, moved.Line) {
+			return moved
+		}
+		return m
+	}
+	for _, form := range innerForms {
+		// The folder of the other files has a name that no tenant knows.
+		if moved, ok := m.moved(form); ok && moved.File != stagedConfig && has(moved.File, moved.Line) {
+			return moved
+		}
 	}
 	return m
+}
+
+// moved returns the message at the place that its text names in a form, without that place in the text. What comes
+// before the place must not end within quotes.
+func (m message) moved(form *regexp.Regexp) (message, bool) {
+	found := form.FindStringSubmatch(m.Text)
+	if found == nil || strings.Count(found[1], "'")%2 != 0 {
+		return m, false
+	}
+	line, err := strconv.Atoi(found[form.SubexpIndex("line")])
+	m.File, m.Line, m.Text = found[form.SubexpIndex("file")], line, tidy(found[1]+found[form.SubexpIndex("after")])
+	return m, err == nil
 }
 
 // tidy removes the punctuation at the end of a message.

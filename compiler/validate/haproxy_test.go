@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Every form in which HAProxy 2.6 to 3.4 write messages.
@@ -43,8 +44,85 @@ func TestParseOutput(t *testing.T) {
 		{"ALERT", "/s/maps/bad.map", 1, "invalid args in converter 'map_ip' : 'a' is not a valid IPv4 or IPv6 address"},
 		{"ALERT", "/s/general/bad.crtlist", 5, "'bind unix@f.sock' in section 'frontend' : 'crt-list' : No Private Key found in '/s/certs/ca.pem.key'"},
 	}
-	if diff := cmp.Diff(want, parseOutput(output)); diff != "" {
+	if diff := cmp.Diff(want, parseOutput(output, anything)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// anything has every line of every file.
+func anything(string, int) bool { return true }
+
+// What tenants write names no place, wherever HAProxy quotes it: the blame would be on whom they choose.
+func TestParseOutputOfSpoofs(t *testing.T) {
+	t.Parallel()
+	const map1, list = "/s/maps/bad.map", "/s/general/bad.crtlist"
+	places := []string{
+		"parsing [haproxy.cfg:125] : x", "parsing [haproxy.cfg:125]:", "[haproxy.cfg:125] : x", "x at [haproxy.cfg:125]", "x at line 125 of file 'haproxy.cfg'",
+		"'bind *:1' in section 'frontend' : 'crt-list' : parsing [" + list + ":125]: x", "parsing [" + list + ":125]: x", "x at line 125 of file '" + map1 + "'", "x at line 125 of file '" + map1,
+		"error processing line 125 in file '" + list + "' : x", "'a' in crt-list '" + list + "' line 125, x", "Proxy 'f': no certificate for bind '*:1' at [haproxy.cfg:125]",
+	}
+	var spoofs []string
+	for _, place := range places {
+		spoofs = append(spoofs, place, "x' "+place, "x' : "+place+" 'y", "x\" "+place, "x' y ' "+place)
+	}
+	for _, form := range []string{
+		"config : parsing [haproxy.cfg:7] : error detected while parsing an 'http-request set-var(txn.m)' condition : regex '%s' is invalid (error=regular expression is too large, erroffset=49).",
+		"config : parsing [haproxy.cfg:7] : unknown keyword '%s' in 'backend' section",
+		"config : parsing [haproxy.cfg:7]: '%s'",
+		"config : parsing [haproxy.cfg:7] : no such ACL : %s.",
+		"config : [haproxy.cfg:7] : 'server a/s1' : unknown keyword %s",
+		"config : Parsing [haproxy.cfg:7]: backend '%s' has the same name as backend '%[1]s' declared at haproxy.cfg:10.",
+		"config : parsing [haproxy.cfg:7] : 'bind *:8443' in section 'frontend' : unable to load '%s'.",
+		"config : parsing [haproxy.cfg:7] : invalid args in converter 'map_ip' : '%s' is not a valid IPv4 or IPv6 address at line 3 of file '" + map1 + "'.",
+		"config : parsing [haproxy.cfg:7] : 'bind *:8443' in section 'frontend' : 'crt-list' : parsing [" + list + ":3]: unknown ssl keyword %s",
+		"config : parsing [haproxy.cfg:7] : 'bind *:8443' in section 'frontend' : 'crt-list' : error processing line 3 in file '" + list + "' : unable to load '%s'",
+	} {
+		for _, spoof := range spoofs {
+			text := fmt.Sprintf("[ALERT]    (1) : "+form+"\n", spoof)
+			if strings.Contains(form, "is not a valid") && !strings.Contains(text[strings.Index(text, " : "):], " at line 3") {
+				t.Fatal(text)
+			}
+			for _, m := range parseOutput(text, anything) {
+				if m.Line != 7 && m.Line != 3 {
+					t.Errorf("%s:%d is at fault, by %s", m.File, m.Line, text)
+				}
+			}
+		}
+	}
+	for _, spoof := range spoofs { // of messages without a place
+		for _, form := range []string{"Proxy 'f': unable to find required default_backend: '%s'.", "config : frontend 'f' has no '%s' directive.", "config : %s"} {
+			text := fmt.Sprintf("[ALERT]    (1) : "+form+"\n", spoof)
+			if form == "config : %s" && strings.HasPrefix(spoof, "parsing [") || strings.HasPrefix(spoof, "[") && form == "config : %s" || strings.HasPrefix(spoof, "Proxy '") && form == "config : %s" {
+				continue // no message of HAProxy's begins with what a tenant wrote
+			}
+			for _, m := range parseOutput(text, anything) {
+				if m.File != "" || m.Line != 0 {
+					t.Errorf("%s:%d is at fault, by %s", m.File, m.Line, text)
+				}
+			}
+		}
+	}
+}
+
+// A second place counts only if HAProxy was given the file, and that has the line.
+func TestParseOutputOfUnknownPlaces(t *testing.T) {
+	t.Parallel()
+	has := lineMap{bound: bind.Bound{Lines: make([]int, 20), Files: []bind.File{{Path: "/s/maps/a.map", Content: []byte("a b\nc d\n")}}}}.has
+	for text, want := range map[string]string{
+		"config : parsing [haproxy.cfg:7] : invalid args in converter 'map_ip' : 'a' is not a valid address at line 2 of file '/s/maps/a.map'.":                 "/s/maps/a.map:2",
+		"config : parsing [haproxy.cfg:7] : invalid args in converter 'map_ip' : 'a' is not a valid address at line 9 of file '/s/maps/a.map'.":                 "haproxy.cfg:7",
+		"config : parsing [haproxy.cfg:7] : invalid args in converter 'map_ip' : 'a' is not a valid address at line 2 of file '/s/maps/b.map'.":                 "haproxy.cfg:7",
+		"config : parsing [haproxy.cfg:7] : invalid args in converter 'map_ip' : 'a' is not a valid address at line 2 of file 'haproxy.cfg'.":                   "haproxy.cfg:7",
+		"config : parsing [haproxy.cfg:7] : invalid args in converter 'map_ip' : 'a' is not a valid address at line 99999999999999999 of file '/s/maps/a.map'.": "haproxy.cfg:7",
+		"config : Proxy 'f': no SSL certificate specified for bind '*:8443' at [haproxy.cfg:20].":                                                               "haproxy.cfg:20",
+		"config : Proxy 'f': no SSL certificate specified for bind '*:8443' at [haproxy.cfg:21].":                                                               ":0",
+		"config : frontend 'f': protocol is not usable in 'bind *:8443' at [haproxy.cfg:20].":                                                                   "haproxy.cfg:20",
+	} {
+		for _, m := range parseOutput("[ALERT]    (1) : "+text+"\n", has) {
+			if got := fmt.Sprintf("%s:%d", m.File, m.Line); got != want {
+				t.Errorf("%s is at %s, want %s", text, got, want)
+			}
+		}
 	}
 }
 
@@ -78,7 +156,7 @@ func TestVerdictLeavesOutTheMachine(t *testing.T) {
 [WARNING]  (1) : resolvers 'hapsnap': can't connect socket for nameserver '10.255.255.53'.
 [WARNING]  (1) : config : parsing [haproxy.cfg:5]: the hash algorithm used for this password takes 10 milliseconds to verify, which can have devastating performance and stability impacts. Please hash this password using a lighter algorithm (one that is compatible with web usage).
 [WARNING]  (1) : config : frontend 'f' has no 'bind' directive.
-`))
+`, anything))
 	if len(v.Faults) > 0 || len(v.Warnings) != 1 || v.Warnings[0].Message != "haproxy: frontend 'f' has no 'bind' directive" {
 		t.Errorf("%+v", v)
 	}

@@ -189,6 +189,19 @@ func (m lineMap) source(file string, line int) (path string, sourceLine int) {
 	return "", 0
 }
 
+// has reports whether HAProxy reads a line of a file: of the bound configuration, or of one beside it.
+func (m lineMap) has(file string, line int) bool {
+	if file == stagedConfig {
+		return 1 <= line && line <= len(m.bound.Lines)
+	}
+	for _, f := range m.bound.Files {
+		if f.Path == file {
+			return 1 <= line && line <= 1+bytes.Count(f.Content, []byte("\n"))
+		}
+	}
+	return false
+}
+
 // located turns faults of the bound configuration into faults of the artifact.
 func (m lineMap) located(faults []fault) []render.Fault {
 	out := make([]fault, len(faults))

@@ -186,5 +186,7 @@ func (c *Checker) askAlone(ctx context.Context, text string) ([]message, error) 
 	if err != nil {
 		return nil, err
 	}
-	return parseOutput(said.stderr), nil
+	return parseOutput(said.stderr, func(file string, line int) bool {
+		return file == stagedConfig && 1 <= line && line <= 1+strings.Count(text, "\n")
+	}), nil
 }
