@@ -139,6 +139,17 @@ func (b *bind) routesConnections() bool {
 	return slices.ContainsFunc(b.of, (*attach.Listener).RoutesConnections)
 }
 
+// requests returns the listeners with their matches of requests. Listeners of connections have none.
+func (b *bind) requests() []layout.Listener {
+	out := slices.Clone(b.listeners)
+	for i, l := range b.of {
+		if l.RoutesConnections() {
+			out[i].Matches = nil
+		}
+	}
+	return out
+}
+
 // takesRequests reports whether a port has a listener of requests.
 func (b *bind) takesRequests() bool {
 	return slices.ContainsFunc(b.of, func(l *attach.Listener) bool { return !l.RoutesConnections() })

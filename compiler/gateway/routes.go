@@ -33,6 +33,14 @@ type routes struct {
 	parts    map[string]map[string]bool // that conditions look at, by namespace
 	// optionBytes are those of rules, by namespace.
 	optionBytes map[string]int
+	// given are the routes that listeners have matches of.
+	given map[diag.Object]*given
+}
+
+// given is a route whose matches listeners have, and those that count it as attached.
+type given struct {
+	*read
+	attached []*attach.Listener
 }
 
 // read is a route of one translation: its claims, as far as they are served.
@@ -138,6 +146,8 @@ func (t *routes) route(o route) {
 		return
 	}
 	attached := map[*attach.Listener]bool{}
+	gave := &given{read: r}
+	t.given[o.Ref] = gave
 	verdict := RouteVerdict{Ref: o.Ref}
 	for _, ref := range parents {
 		parent := t.world.Parent(o.Ref.Namespace, ref)
@@ -177,6 +187,7 @@ func (t *routes) route(o route) {
 			}
 			attached[a.Listener] = true
 			a.Listener.Attached++
+			gave.attached = append(gave.attached, a.Listener)
 			if !a.Listener.PassesOn() {
 				for _, u := range r.uses {
 					t.claimer.source.policies.note(a.Listener.Gateway, u)
@@ -262,6 +273,45 @@ func (t *routes) bound(r *read, attachments []attach.Attachment) attach.Verdict 
 	}
 	t.report(diag.Error, r.Ref, r.Position("spec"), message+"; this one is not served", "raise limits."+limit+" of the configuration")
 	return attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}
+}
+
+// thin leaves out the youngest routes of namespaces whose matches become too many when they are laid out: see
+// [layout.Crowd].
+func (t *routes) thin() {
+	var ports [][]layout.Listener
+	for _, name := range slices.Sorted(maps.Keys(t.binds)) {
+		if t.binds[name].takesRequests() {
+			ports = append(ports, t.binds[name].requests())
+		}
+	}
+	left := map[diag.Object]bool{}
+	for _, l := range layout.Crowd(ports, layout.Size{Routes: t.cfg.MostRoutes, Bytes: t.cfg.MostRouteBytes}) {
+		left[l.Route] = true
+		r := t.given[l.Route]
+		const laidOut = "once for each host, and for each path whose requests they may get"
+		message, limit := fmt.Sprintf("the routes of the namespace %s have more than %d matches, %s", r.Object.Ref.Namespace, t.cfg.MostRoutes, laidOut), "namespaceRoutes"
+		if l.Bytes {
+			message, limit = fmt.Sprintf("the matches of the namespace %s have more than %d bytes, %s", r.Object.Ref.Namespace, t.cfg.MostRouteBytes, laidOut), "namespaceRouteBytes"
+		}
+		t.report(diag.Error, r.Ref, r.Position("spec"), message+"; this one is not served",
+			"raise limits."+limit+" of the configuration, or give each host a match without conditions, so that it needs no paths of a wildcard host")
+		if r.own.Protect() {
+			t.bar(r.read)
+		}
+		for _, a := range r.attached {
+			a.Attached--
+		}
+		t.verdicts.refuse(l.Route, attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}, t.cfg.Fleet)
+	}
+	if len(left) == 0 {
+		return
+	}
+	for _, b := range t.binds {
+		for i := range b.listeners {
+			l := &b.listeners[i]
+			l.Matches = slices.DeleteFunc(l.Matches, func(m layout.Match) bool { return left[m.Origin.Object] })
+		}
+	}
 }
 
 // costly records the parts of requests that matches look at, and says which one is too many.

@@ -102,7 +102,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	r := &routes{
 		findings: f, cfg: cfg, world: world, backends: newBackends(taker, f.addNew), binds: g.binds, verdicts: verdicts, levels: g.levels,
 		claimer: m.claimer(&source{form: cfg.Form, sharedServices: cfg.SharedAuthServices, inspection: cfg.Access.Inspection, world: world, services: inputs.ByName(in.Services), policies: policies}),
-		matches: map[string]size{}, parts: map[string]map[string]bool{}, optionBytes: map[string]int{},
+		matches: map[string]size{}, parts: map[string]map[string]bool{}, optionBytes: map[string]int{}, given: map[diag.Object]*given{},
 	}
 	for _, o := range r.claimer.routes(in.Gateway) {
 		r.route(o)
@@ -111,6 +111,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	if r.claimer.memo != nil && r.claimer.memo.readOnly == nil {
 		r.claimer.memo.last.Store(&r.claimer.now)
 	}
+	r.thin()
 	r.closeBarred()
 	g.judge()
 	verdicts.Policies = policies.verdicts()
@@ -192,14 +193,7 @@ func modelOf(t *gateways, backends *backends) routing.Model {
 			continue
 		}
 		m.Binds = append(m.Binds, b.Bind)
-		// Listeners of connections have no matches of requests.
-		requests := slices.Clone(b.listeners)
-		for i, l := range b.of {
-			if l.RoutesConnections() {
-				requests[i].Matches = nil
-			}
-		}
-		hosts, over := layout.Hosts(name, t.cfg.Form, requests)
+		hosts, over := layout.Hosts(name, t.cfg.Form, b.requests())
 		m.Hosts = append(m.Hosts, hosts...)
 		for _, o := range over {
 			t.report(diag.Error, o.Match.Origin.Object, o.Match.Origin.Position, o.String()+"; what comes after is not served", "use fewer matches for one path")

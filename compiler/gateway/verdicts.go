@@ -218,6 +218,20 @@ func partial(v attach.Verdict, generation int64) metav1.Condition {
 	}
 }
 
+// refuse says that a route is not accepted, by any parent that has accepted it.
+func (v Verdicts) refuse(route diag.Object, why attach.Verdict, fleet string) {
+	i := slices.IndexFunc(v.Routes, func(r RouteVerdict) bool { return r.Ref == route })
+	if i < 0 {
+		return
+	}
+	for _, p := range v.Routes[i].Parents {
+		if accepted := &p.Conditions[0]; accepted.Status == metav1.ConditionTrue {
+			*accepted = condition(accepted.Type, accepted.Reason, why, accepted.ObservedGeneration)
+			accepted.Message = signed(fleet, accepted.Message)
+		}
+	}
+}
+
 // partial says that a part of a route is not served, unless that was said.
 func (v Verdicts) partial(route diag.Object, message string) {
 	for _, r := range v.Routes {

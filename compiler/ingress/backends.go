@@ -194,7 +194,35 @@ type canaries struct {
 	resolver resolver
 	hosts    *hosts
 	backends *backends
-	aliases  map[diag.Object][]string // of Ingresses
+	aliases  map[diag.Object][]string         // of Ingresses
+	parts    map[string]map[decidingPart]bool // that canaries decide by, by namespace
+}
+
+// mostCanaryParts is how many names of headers and cookies, and expressions, the canaries of a namespace may decide by:
+// HAProxy has a rule for each, which every request with a canary pays for, whoever has that canary. Values of a header
+// cost nothing.
+const mostCanaryParts = 64
+
+// decidingPart is what HAProxy has one rule for. Pattern is "" for what is compared as a whole.
+type decidingPart struct {
+	of            routing.Part
+	name, pattern string
+}
+
+// decidingParts returns what a canary decides by.
+func decidingParts(c options.Canary) []decidingPart {
+	var out []decidingPart
+	switch {
+	case c.Header.Name == "":
+	case c.Header.Value == "" && c.Header.Pattern != "":
+		out = append(out, decidingPart{routing.HeaderPattern, c.Header.Name, c.Header.Pattern})
+	default:
+		out = append(out, decidingPart{of: routing.Header, name: strings.ToLower(c.Header.Name)})
+	}
+	if c.Cookie != "" {
+		out = append(out, decidingPart{of: routing.Cookie, name: c.Cookie})
+	}
+	return out
 }
 
 // canary is an Ingress that shares the routes of others, and how.
@@ -211,15 +239,34 @@ func (t *canaries) canary(c *claims) {
 	if c.canary == nil {
 		return
 	}
+	namespace := c.Ref.Namespace
+	known := t.parts[namespace]
+	if known == nil {
+		known = map[decidingPart]bool{}
+		t.parts[namespace] = known
+	}
+	parts := slices.DeleteFunc(decidingParts(*c.canary), func(p decidingPart) bool { return known[p] })
+	if len(known)+len(parts) > mostCanaryParts {
+		t.report(diag.Error, c.Claimant, c.Position(annotationPath("canary")...),
+			fmt.Sprintf("the canaries of namespace %s decide by more than %d names of headers and cookies, and expressions; this one gets nothing", namespace, mostCanaryParts),
+			"use a header of another canary with a value of its own (canary-by-header: NAME VALUE), which costs nothing; the oldest canaries of a namespace are kept")
+		return
+	}
+	shared := false
 	for _, r := range c.rules {
 		for _, p := range r.paths {
-			t.share(canary{c, *c.canary}, r.host, p)
+			shared = t.share(canary{c, *c.canary}, r.host, p) || shared
+		}
+	}
+	for _, p := range parts {
+		if shared {
+			known[p] = true
 		}
 	}
 }
 
-// share adds a canary to one route, under all names of its host.
-func (t *canaries) share(c canary, host string, p path) {
+// share adds a canary to one route, under all names of its host, and reports whether it could.
+func (t *canaries) share(c canary, host string, p path) bool {
 	match, taken := t.sharedMatch(host, p)
 	at := p.origin
 	what := fmt.Sprintf("path %s (%s)%s", printable.Quoted(orSlash(p.text)), p.kind, ofHost(host))
@@ -228,17 +275,17 @@ func (t *canaries) share(c canary, host string, p path) {
 	case !taken:
 		t.report(diag.Warning, c.Claimant, at.Position, what+" is no route that the canary could share; it gets nothing",
 			"a canary has the host, path and pathType of another Ingress's route")
-		return
+		return false
 	case main.by.Ref.Namespace != c.Ref.Namespace:
 		t.report(diag.Error, c.Claimant, at.Position, what+" is not shared: it is a route of "+main.by.Ref.String(), "a canary is in the namespace of the Ingress whose routes it shares")
-		return
+		return false
 	case main.sharedBy != nil:
 		t.reportLost(diag.Error, c.Claimant, main.sharedBy.Claimant, at.Position, what+" is not shared: it was taken by the canary "+main.sharedBy.Precedes(c.Claimant), "remove one of the two")
-		return
+		return false
 	}
 	target, ok := t.canaryTarget(c, main, p.backend)
 	if !ok {
-		return
+		return false
 	}
 	before, backend := t.sharedRoutes(c, main, target, at)
 	names := []string{host}
@@ -253,6 +300,7 @@ func (t *canaries) share(c canary, host string, p path) {
 			routes[match] = other
 		}
 	}
+	return true
 }
 
 // sharedMatch returns the match that a path of a canary shares. One that is

@@ -17,6 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/decision"
 )
 
 // sized returns an Ingress of a namespace with so many paths, which get older with age.
@@ -219,5 +220,61 @@ func TestFindingsOfAnObjectAreBounded(t *testing.T) {
 		if wantConflict := o.Ref == other.Ref; last.Conflict != wantConflict {
 			t.Errorf("conflict: %v of %v", last.Conflict, o.Ref)
 		}
+	}
+}
+
+// HAProxy has a rule for each expression and for each name that canaries decide by, and other namespaces' requests pay for
+// it. So the youngest canaries of a namespace get nothing. Values of a header cost nothing.
+func TestLimitsOfCanaries(t *testing.T) {
+	t.Parallel()
+	var in inputs.Inputs
+	add := func(namespace string, n int, annotations map[string]string) {
+		main, canary := sized(namespace, fmt.Sprint("h", n), manyPaths(1), 1000), sized(namespace, fmt.Sprint("h", n), manyPaths(1), 900-n)
+		canary.Ref.Name = fmt.Sprint("c", n)
+		canary.Value.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "canary"
+		canary.Value.Annotations = map[string]string{"hapsnap.dev/canary": "true"}
+		for name, value := range annotations {
+			canary.Value.Annotations["hapsnap.dev/"+name] = value
+		}
+		in.Ingresses = append(in.Ingresses, main, canary)
+	}
+	for n := range 100 {
+		add("patterns", n, map[string]string{"canary-by-header": "X-A", "canary-by-header-pattern": fmt.Sprintf("^%d$", n)})
+		add("names", n, map[string]string{"canary-by-header": fmt.Sprint("X-", n), "canary-by-cookie": fmt.Sprint("c", n)})
+		add("values", n, map[string]string{"canary-by-header": fmt.Sprint("X-A v", n)})
+		add("weights", n, map[string]string{"canary-weight": "10"})
+	}
+	for _, namespace := range []string{"patterns", "names", "values", "weights"} {
+		for _, name := range []string{"web", "canary"} {
+			in.Services = append(in.Services, inputs.Object[corev1.Service]{
+				Ref: diag.Object{Kind: "Service", Namespace: namespace, Name: name}, Value: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+			})
+		}
+	}
+	m, found := ingress.Translate(in, ingress.Config{})
+	got := map[string]int{}
+	for _, h := range m.Hosts {
+		for _, r := range h.Routes {
+			if strings.Contains(r.Backend, "canary") {
+				got[strings.Split(h.Name, ".")[1]]++
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"patterns": 64, "names": 2 * 32, "values": 100, "weights": 100}, got); diff != "" {
+		t.Error(diff)
+	}
+	left := map[string]int{}
+	for _, d := range found {
+		if d.Severity == diag.Error && strings.Contains(d.Message, "more than 64 names of headers and cookies, and expressions; this one gets nothing") && d.Hint != "" {
+			left[d.Object.Namespace]++
+			continue
+		}
+		t.Error(d)
+	}
+	if diff := cmp.Diff(map[string]int{"patterns": 36, "names": 68}, left); diff != "" {
+		t.Error(diff)
+	}
+	if tables := decision.Decide(m.Hosts, nil); len(tables.Patterns) != 64 || len(tables.Parts) != 64+1 {
+		t.Errorf("%d expressions and %d names", len(tables.Patterns), len(tables.Parts))
 	}
 }

@@ -106,7 +106,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	claimer.remember()
 	t.connections.tcpServices(in.Services)
 	standard := t.backends.certs.takeDefault()
-	shared := canaries{findings: t.findings, resolver: t.resolver, hosts: t.hosts, backends: t.backends, aliases: t.aliases}
+	shared := canaries{findings: t.findings, resolver: t.resolver, hosts: t.hosts, backends: t.backends, aliases: t.aliases, parts: map[string]map[decidingPart]bool{}}
 	for _, c := range canaryClaims {
 		shared.canary(c)
 	}

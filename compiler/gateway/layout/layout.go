@@ -13,7 +13,9 @@ package layout
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,16 +121,7 @@ func Hosts(bind string, form routing.PathForm, listeners []Listener) ([]routing.
 	var out []routing.Host
 	var over []Overfull
 	for i, l := range listeners {
-		byHost := map[string]*paths{l.Host: {origin: l.Origin}}
-		for _, m := range l.Matches {
-			if Owner(listeners, m.Host) != i {
-				continue // another listener has it
-			}
-			if byHost[m.Host] == nil {
-				byHost[m.Host] = &paths{origin: m.Origin, first: &m.Rank}
-			}
-			byHost[m.Host].add(m)
-		}
+		byHost := byHostOf(listeners, i)
 		for host := range byHost {
 			chain := chainOf(host, byHost)
 			h := routing.Host{Bind: bind, Name: host, Form: form, Listener: l.Name, Origin: byHost[host].origin}
@@ -145,6 +138,31 @@ func Hosts(bind string, form routing.PathForm, listeners []Listener) ([]routing.
 		return cmp.Or(a.Match.Rank.compare(b.Match.Rank), cmp.Compare(a.Host, b.Host))
 	})
 	return out, over
+}
+
+// byHostOf returns the matches that a listener of a port has, by host.
+func byHostOf(listeners []Listener, i int) map[string]*paths {
+	l := listeners[i]
+	byHost := map[string]*paths{l.Host: {origin: l.Origin}}
+	owners := map[string]int{}
+	for _, m := range l.Matches {
+		owner, known := owners[m.Host]
+		if !known {
+			owner = Owner(listeners, m.Host)
+			owners[m.Host] = owner
+		}
+		if owner != i {
+			continue // another listener has it
+		}
+		if byHost[m.Host] == nil {
+			byHost[m.Host] = &paths{origin: m.Origin, first: &m.Rank}
+		}
+		byHost[m.Host].add(m)
+	}
+	for _, p := range byHost {
+		slices.SortStableFunc(p.patterns, Match.compare)
+	}
+	return byHost
 }
 
 // chainOf returns a host and the hosts of the same listener that take its requests too, the most
@@ -176,7 +194,9 @@ type paths struct {
 	origin   routing.Origin // of the listener that has the host, or else of the first match
 	first    *Rank          // nil for a listener's
 	byPath   map[routing.PathMatch][]Match
-	patterns []Match
+	patterns []Match                                   // sorted
+	whole    map[routing.PathMatch]bool                // keys with a match that has no conditions
+	below    map[routing.PathMatch][]routing.PathMatch // see under
 }
 
 func (p *paths) add(m Match) {
@@ -188,11 +208,45 @@ func (p *paths) add(m Match) {
 	}
 	if m.isPattern() {
 		p.patterns = append(p.patterns, m)
-		root := routing.PathMatch{Type: routing.Prefix}
 		p.byPath[root] = append([]Match{}, p.byPath[root]...) // the key is there
 		return
 	}
 	p.byPath[m.PathMatch] = append(p.byPath[m.PathMatch], m)
+	if len(m.Conditions) == 0 {
+		if p.whole == nil {
+			p.whole = map[routing.PathMatch]bool{}
+		}
+		p.whole[m.PathMatch] = true
+	}
+}
+
+// root is the path of all requests.
+var root = routing.PathMatch{Type: routing.Prefix}
+
+// key returns the key of the host that the match is under.
+func (m Match) key() routing.PathMatch {
+	if m.isPattern() {
+		return root
+	}
+	return m.PathMatch
+}
+
+// takesAll reports whether a match without conditions takes all requests that get to a key.
+func (p *paths) takesAll(key routing.PathMatch) bool {
+	return len(p.whole) > 0 && (p.whole[key] || slices.ContainsFunc(prefixesOf(key), func(prefix routing.PathMatch) bool { return p.whole[prefix] }))
+}
+
+// under returns the keys whose requests all get to a prefix, the prefix itself among them.
+func (p *paths) under(prefix routing.PathMatch) []routing.PathMatch {
+	if p.below == nil {
+		p.below = map[routing.PathMatch][]routing.PathMatch{}
+		for key := range p.byPath {
+			for _, prefix := range prefixesOf(key) {
+				p.below[prefix] = append(p.below[prefix], key)
+			}
+		}
+	}
+	return p.below[prefix]
 }
 
 func (m Match) isPattern() bool {
@@ -202,7 +256,7 @@ func (m Match) isPattern() bool {
 // at returns the matches that may take requests which get to a key, in the order in which they are
 // tried.
 func (p *paths) at(key routing.PathMatch) []Match {
-	out := slices.Clone(p.patterns)
+	var out []Match
 	if key.Type == routing.Exact {
 		out = append(out, p.byPath[key]...)
 	}
@@ -210,7 +264,26 @@ func (p *paths) at(key routing.PathMatch) []Match {
 		out = append(out, p.byPath[prefix]...)
 	}
 	slices.SortStableFunc(out, Match.compare)
-	return out
+	return merged(p.patterns, out)
+}
+
+// merged returns the matches of two sorted lists in order. Of equal ones, those of the first list come first.
+func merged(a, b []Match) []Match {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	out := make([]Match, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if a[0].compare(b[0]) <= 0 {
+			out, a = append(out, a[0]), a[1:]
+		} else {
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
 }
 
 // prefixesOf returns the prefixes that take all requests of a key.
@@ -272,10 +345,15 @@ func routesOf(host string, chain []string, byHost map[string]*paths) ([]routing.
 	for key := range own.byPath {
 		keys[key] = true
 	}
-	for i, less := range chain[1:] {
-		for key := range byHost[less].byPath {
-			if !keys[key] && own.covers(key) && open(key, chain[:i+1], byHost) {
-				keys[key] = true
+	for prefix := range own.byPath {
+		if prefix.Type != routing.Prefix || own.takesAll(prefix) {
+			continue
+		}
+		for i, less := range chain[1:] {
+			for _, key := range byHost[less].under(prefix) {
+				if !keys[key] && open(key, chain[:i+1], byHost) {
+					keys[key] = true
+				}
 			}
 		}
 	}
@@ -289,28 +367,47 @@ func routesOf(host string, chain []string, byHost map[string]*paths) ([]routing.
 	return out, over
 }
 
-// covers reports whether requests that would get to a key of another host get to a shorter one of this
-// host.
-func (p *paths) covers(key routing.PathMatch) bool {
-	return slices.ContainsFunc(prefixesOf(key), func(prefix routing.PathMatch) bool { _, has := p.byPath[prefix]; return has })
-}
-
 // open reports whether the hosts of a chain may leave requests for a key to others.
 func open(key routing.PathMatch, chain []string, byHost map[string]*paths) bool {
-	for _, host := range chain {
-		if slices.ContainsFunc(byHost[host].at(key), func(m Match) bool { return len(m.Conditions) == 0 }) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(chain, func(host string) bool { return byHost[host].takesAll(key) })
 }
 
 // listOf returns the routes for one path of a host, in the order in which they are tried.
 func listOf(host string, key routing.PathMatch, chain []string, byHost map[string]*paths) (out []routing.Route, over []Overfull) {
+	matches, full := tried(key, chain, byHost)
+	for _, m := range matches {
+		out = append(out, routing.Route{
+			Match: routing.Match{PathMatch: key, Conditions: m.Conditions}, Backend: m.Backend, Origin: m.Origin,
+		})
+	}
+	if full != nil {
+		over = []Overfull{{*full, host}}
+	}
+	return out, over
+}
+
+// textOf returns a text that no other conditions have.
+func textOf(conditions []routing.Condition) string {
+	var b []byte
+	for _, c := range conditions {
+		for _, part := range []string{string(c.Of), c.Name, c.Value} {
+			b = append(strconv.AppendInt(b, int64(len(part)), 10), ':')
+			b = append(b, part...)
+		}
+	}
+	return string(b)
+}
+
+// tried returns the matches for one path of a host, in the order in which they are tried, and the first one that the list
+// has no room for, or nil.
+func tried(key routing.PathMatch, chain []string, byHost map[string]*paths) (out []Match, full *Match) {
 	known, conditions := map[string]bool{}, map[routing.Condition]bool{}
 	for _, h := range chain {
 		for _, m := range byHost[h].at(key) {
-			same := fmt.Sprintf("%q", m.Conditions)
+			if len(m.Conditions) == 0 && len(out) < mostRoutes {
+				return append(out, m), nil
+			}
+			same := textOf(m.Conditions)
 			if known[same] {
 				continue // what comes before takes its requests
 			}
@@ -322,18 +419,11 @@ func listOf(host string, key routing.PathMatch, chain []string, byHost map[strin
 				}
 			}
 			if len(conditions)+len(more) > decision.MostConditions || len(out) == mostRoutes {
-				return out, append(over, Overfull{m, host})
+				return out, &m
 			}
-			for c := range more {
-				conditions[c] = true
-			}
-			out = append(out, routing.Route{
-				Match: routing.Match{PathMatch: key, Conditions: m.Conditions}, Backend: m.Backend, Origin: m.Origin,
-			})
-			if len(m.Conditions) == 0 {
-				return out, over
-			}
+			maps.Copy(conditions, more)
+			out = append(out, m)
 		}
 	}
-	return out, over
+	return out, nil
 }

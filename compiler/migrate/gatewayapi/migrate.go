@@ -394,7 +394,7 @@ what ` + "`compiler migrate --to gateway`" + ` does with each annotation of ours
 | a request by a connection for another host is served, if both are ours | 421: the client makes a connection of its own |
 | a path may have 8192 bytes | 1024 |
 | expressions for paths look at all of a path | at no path of more than 1023 bytes: where a shorter path is open, a protected expression closes all of its host |
-| a namespace has 512 expressions, and canaries by any headers | 64 expressions and names of headers: one expression more closes its host, and a canary more is left out |
+| a namespace has 512 expressions for paths, and 64 expressions and names of headers and cookies for canaries | 64 expressions and names of headers for both: one expression more closes its host, and a canary more is left out |
 | of two expressions the one that comes first has the request | one with a canary by header comes before one without: where this is another one, the canary is left out |
 | paths that servers read in different ways are answered 400 where something is protected | all routes of the namespace on the host are closed whose Service may have the same Pods as one that is protected: unless the selectors of both say otherwise, or ` + "`unsafe-paths: pass`" + ` is set where it is protected |
 | of two rules for the same the older Ingress has it | of the same, since only its rule becomes a route |
