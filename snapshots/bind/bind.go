@@ -187,7 +187,7 @@ func (b *Binder) bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 
 // shapeOf completes the digest of the text with the paths of the files. The paths of maps
 // and general files contain their contents' hashes, except for maps whose entries can be
-// changed. A file that is absent has the path that it would have.
+// changed: of those, the odd lines count. A file that is absent has the path that it would have.
 func shapeOf(text hash.Hash, files []File, changeable []Map, absent []string) snapshots.Digest {
 	paths := slices.Clone(absent)
 	for _, f := range files {
@@ -200,6 +200,11 @@ func shapeOf(text hash.Hash, files []File, changeable []Map, absent []string) sn
 	slices.Sort(paths)
 	for _, path := range paths {
 		fmt.Fprintf(text, "\x00file %s\n", path)
+	}
+	for _, m := range changeable {
+		for _, line := range m.Odd {
+			fmt.Fprintf(text, "\x00odd %s %q\n", m.Source, line)
+		}
 	}
 	return snapshots.DigestOf(text)
 }

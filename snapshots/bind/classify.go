@@ -38,6 +38,9 @@ func Classify(from, to Bound) Classified {
 		line, old, differ := firstDifference(from.shapeLines(), to.shapeLines())
 		switch {
 		case !differ:
+			if c, ok := classifyOdd(from, to); ok {
+				return c
+			}
 			return classifyFiles(from, to)
 		case old:
 			return from.decide(Reload, line.number, true)
@@ -73,6 +76,32 @@ func Classify(from, to Bound) Classified {
 func classifyMap(from, to File) Classified {
 	line, old, _ := firstDifference(numbered(from.Content), numbered(to.Content))
 	return Classified{Verdict: Runtime, Old: old, File: to.Source, Line: line.number, Text: line.text}
+}
+
+// classifyOdd finds the first line of a map that differs and that only a reload changes.
+func classifyOdd(from, to Bound) (Classified, bool) {
+	for _, after := range to.Maps {
+		i := slices.IndexFunc(from.Maps, func(m Map) bool { return m.Source == after.Source })
+		if i < 0 || slices.Equal(from.Maps[i].Odd, after.Odd) {
+			continue
+		}
+		line, old, _ := firstDifference(from.oddLines(from.Maps[i]), to.oddLines(after))
+		return Classified{Verdict: Reload, Old: old, File: after.Source, Line: line.number, Text: line.text}, true
+	}
+	return Classified{}, false
+}
+
+// oddLines returns the odd lines of a map with their numbers.
+func (b Bound) oddLines(m Map) []shapeLine {
+	i := slices.IndexFunc(b.Files, func(f File) bool { return f.Path == m.Path })
+	if i < 0 {
+		return nil
+	}
+	odd := map[string]bool{}
+	for _, line := range m.Odd {
+		odd[strings.TrimSuffix(line, "\n")] = true
+	}
+	return slices.DeleteFunc(numbered(b.Files[i].Content), func(l shapeLine) bool { return !odd[l.text] })
 }
 
 func numbered(content []byte) []shapeLine {

@@ -183,12 +183,23 @@ func (b *fileBinder) keepStandIn(ref snapshots.CertificateRef, fallback []byte) 
 }
 
 // rewriteConfigLine is appendRewritten for a line of haproxy.cfg. If the line names a missing certificate, the
-// fallback certificate stands in for it, since HAProxy would not start without the file.
+// fallback certificate stands in for it, since HAProxy would not start without the file. The path of a map that
+// is only text, such as the value of a header, stays as it is.
 func (b *fileBinder) rewriteConfigLine(out, line []byte) ([]byte, error) {
 	if err := b.standInAll(line); err != nil {
 		return nil, err
 	}
-	return b.appendRewritten(out, line), nil
+	if !bytes.Contains(line, []byte(snapshots.MapsFolder)) {
+		return b.appendRewritten(out, line), nil
+	}
+	done := 0
+	for token, use := range mapUses(line) {
+		if use == mapText {
+			out = append(b.appendRewritten(out, line[done:token[0]]), line[token[0]:token[1]]...)
+			done = token[1]
+		}
+	}
+	return b.appendRewritten(out, line[done:]), nil
 }
 
 // standInAll replaces all missing certificates that the line names by the fallback certificate.

@@ -1,6 +1,8 @@
 package bind
 
 import (
+	"bytes"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,34 +16,81 @@ func TestParseMap(t *testing.T) {
 		"":                                  "",
 		"# nothing\n\n":                     "",
 		"a.example shop\nb.example|/x/ b\n": "a.example=shop b.example|/x/=b",
-		"a shop":                            "not plain", // HAProxy takes it; we write no such file
-		"a\n":                               "not plain",
-		"a  shop\n":                         "not plain",
-		" a shop\n":                         "not plain",
-		"a shop floor\n":                    "not plain",
-		"a shop \n":                         "not plain",
-		"a\tshop\n":                         "not plain",
-		"a shop\r\n":                        "not plain",
-		"a 1\nb 2\na 1\n":                   "not plain",
-		"a;b 1\n":                           "not plain",
-		"a\\b 1\n":                          "not plain",
-		"@1 1\n":                            "not plain",
-		"a #1\n":                            "not plain",
-		"<< 1\n":                            "not plain",
-		"ä 1\n":                             "not plain",
+		"b 1\na shop":                       "b=1 odd", // HAProxy takes it; we write no such file
+		"a\n":                               "odd",
+		"a  shop\n":                         "odd",
+		" a shop\n":                         "odd",
+		"a shop floor\nb 1\n":               "b=1 odd",
+		"a shop \n":                         "odd",
+		"a\tshop\n":                         "odd",
+		"a shop\r\n":                        "odd",
+		"a 1\nb 2\na 1\n":                   "b=2 odd odd",
+		"a 1\nb 2\na 1 2\n":                 "b=2 odd odd",
+		"a 1 2\na 1\na 3\n":                 "odd odd odd",
+		"a\u00a01 2\na 1\nb 1\n":            "b=1 odd odd", // the API tells the key a of the first
+		"a;b 1\n":                           "odd",
+		"a'b 1\nb 2\n":                      "b=2 odd",
+		"a\\b 1\n":                          "odd",
+		"@1 1\n":                            "odd",
+		"a #1\n":                            "odd",
+		"<< 1\n":                            "odd",
+		"ä 1\n":                             "odd",
+		"/ 1\n/x 1\n//\n":                   "/x=1 odd odd",
+		". 1\n.. 1\n... 1\n":                "...=1 odd odd",
 		strings.Repeat("k", 8188) + " 12\n": strings.Repeat("k", 8188) + "=12",
-		strings.Repeat("k", 8189) + " 12\n": "not plain",
+		strings.Repeat("k", 8189) + " 12\n": "odd",
 	} {
-		entries, plain := ParseMap([]byte(text))
+		entries, odd := ParseMap([]byte(text))
 		var got []string
 		for _, e := range entries {
 			got = append(got, e.Key+"="+e.Value)
 		}
-		if !plain {
-			got = []string{"not plain"}
+		for range odd {
+			got = append(got, "odd")
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	keys := Map{Odd: []string{"a;b 1\n", " b\t2\n", "c\u00a0d 3\r\n", "\r\n"}}.OddKeys()
+	if got, want := slices.Sorted(maps.Keys(keys)), []string{"a;b", "b", "c", "c\u00a0d"}; !slices.Equal(got, want) {
+		t.Errorf("the odd keys are %q, want %q", got, want)
+	}
+}
+
+// An entry that cannot be changed at run time costs a reload when it changes itself, and no other entry does.
+func TestOddEntries(t *testing.T) {
+	t.Parallel()
+	config := snapshots.File{Path: snapshots.ConfigFile, Content: []byte("listen l\n    use_backend %[path,map_beg(maps/a.map)]\n")}
+	bind := func(entries string) Bound {
+		s := snapshots.Draft{Files: []snapshots.File{config, {Path: "maps/a.map", Content: []byte(entries)}}}.Number(1, snapshots.ID{})
+		return must(Bind(s, Inputs{Layout: testLayout}))(t)
+	}
+	long := strings.Repeat("k", 8181) + " long_service\n"
+	for _, odd := range []string{"evil;x 1\n", "evil'x 1\n", long, "/ 1\n", ".. 1\n", "evil 1\nevil 1\n", "evil 1 2\n"} {
+		before := "a 1\n" + odd
+		for after, want := range map[string]Classified{
+			before + "b 1\n":            {Verdict: Runtime, File: "maps/a.map", Text: "b 1"},
+			"a 2\n" + odd:               {Verdict: Runtime, File: "maps/a.map", Text: "a 2"},
+			"# b\n" + odd + "a 1\n":     {Verdict: Runtime, File: "maps/a.map", Text: "# b"},
+			"a 1\n":                     {Verdict: Reload, Old: true, File: "maps/a.map", Text: odd[:strings.Index(odd, "\n")]},
+			"a 1\nb 1\n" + odd + "x;\n": {Verdict: Reload, File: "maps/a.map", Text: "x;"},
+		} {
+			from, to := bind(before), bind(after)
+			got := Classify(from, to)
+			got.Line = 0
+			if got != want || (from.Shape == to.Shape) != (want.Verdict == Runtime) || len(from.Maps) != 1 {
+				t.Errorf("%.20q to %.20q: %+v, want %+v", before, after, got, want)
+			}
+			sides := [2][2][]byte{{config.Content, []byte(before)}, {config.Content, []byte(after)}}
+			if changeable := ChangeableMap("maps/a.map", sides[0], sides[1]); changeable != (want.Verdict == Runtime) {
+				t.Errorf("%.20q to %.20q: changeable %v", before, after, changeable)
+			}
+		}
+	}
+	for _, unreadable := range []string{strings.Repeat("k", 16384) + " 1\n", "a\x00b 1\n"} {
+		if got := bind(unreadable).Maps; len(got) > 0 {
+			t.Errorf("%.20q: %d maps", unreadable, len(got))
 		}
 	}
 }
@@ -74,15 +123,65 @@ func TestMapsWhoseEntriesCanBeChanged(t *testing.T) {
 			return must(Bind(s, Inputs{Slots: slots, Layout: testLayout}))(t)
 		}
 		a, b := bind("a 1\n"), bind("a 1\nb 2\n")
-		if got := len(a.Maps) == 1; got != want || (a.Shape == b.Shape) != want || a.Node == b.Node {
+		got := slices.ContainsFunc(a.Maps, func(m Map) bool { return m.Source == "maps/a.map" })
+		if got != want || (a.Shape == b.Shape) != want || a.Node == b.Node {
 			t.Errorf("%s: %v, the shapes are the same: %v", line, a.Maps, a.Shape == b.Shape)
 		}
 		c := Classify(a, b)
 		if want && c != (Classified{Verdict: Runtime, File: "maps/a.map", Line: 2, Text: "b 2"}) || !want && c.Verdict != Reload {
 			t.Errorf("%s: an entry more needs %+v", line, c)
 		}
-		if (a.Entries == b.Entries) != (len(a.Maps) == 0) {
+		if (a.Entries == b.Entries) == got {
 			t.Errorf("%s: the entries have the digests %q and %q", line, a.Entries, b.Entries)
+		}
+	}
+}
+
+// Only what HAProxy reads as a file gets the path on the instance, and only that can forbid changes at run time.
+func TestTextThatNamesAMap(t *testing.T) {
+	t.Parallel()
+	const file = "/etc/haproxy/maps/a-"
+	for line, want := range map[string]struct{ rewritten, changeable bool }{
+		"http-request set-header X-A 'maps/a.map'":                                           {false, true},
+		"http-request set-header X-A maps/a.map if TRUE":                                     {false, true},
+		`http-request set-header X-A "see map_dir(maps/a.map)"`:                              {false, true},
+		"http-request set-header X-A 'if' if { path maps/a.map }":                            {false, true},
+		"http-request set-header X-A '%%[path,map_dir(maps/a.map)]'":                         {false, true},
+		"http-response add-header X-A '%%%[path,map_dir(maps/a.map)]'":                       {true, false},
+		"http-request set-header X-A %[path,map_str(maps/a.map)]":                            {true, true},
+		`http-request set-header X-A "x %[path,map_str(maps/a.map,-)]"`:                      {true, true},
+		"http-request redirect location 'https://x/?maps/a.map'%[pathq] code 302":            {false, true},
+		"redirect prefix '/map_end(maps/a.map)'":                                             {false, true},
+		"http-request replace-path '^/%[path,map_dir(maps/a.map)]' '/x'":                     {false, true},
+		"http-request del-header 'lua.x(maps/a.map)' -m reg":                                 {false, true},
+		"http-request auth realm 'map_dir(maps/a.map)' unless { http_auth(u) }":              {false, true},
+		"http-request set-var-fmt(txn.x) 'maps/a.map'":                                       {false, true},
+		"http-request return status 200 content-type text/plain string 'map_ip(maps/a.map)'": {false, true},
+		"http-request return status 200 content-type text/plain lf-file 'maps/a.map'":        {true, false},
+		"http-check send meth GET uri '/map_dir(maps/a.map)'":                                {false, true},
+		"http-request deny if { path -m reg '^/map_dir(maps/a.map)$' }":                      {false, true},
+		"http-request deny if { path -m str -- -f maps/a.map }":                              {false, true},
+		"http-request deny if { path -m str -i -f maps/a.map } !{ src 10.0.0.1 }":            {true, false},
+		"http-request deny if !{ path,map_reg(maps/a.map) -m found }":                        {true, false},
+		"acl x path -m reg '^/map_dir(maps/a.map)$'":                                         {false, true},
+		"acl x path -M -f maps/a.map":                                                        {true, false},
+		"acl x path -f 'maps/a.map'":                                                         {true, false},
+		"acl x path,map_end(maps/a.map) -m found":                                            {true, false},
+		"http-request set-map(maps/a.map) %[src] x":                                          {true, false},
+		"http-request set-var(txn.x) 'path,map_dir(\"maps/a.map\")'":                         {true, false},
+		"http-request set-var(txn.x) path,lua.find(maps/a.map)":                              {true, false},
+		"http-request set-var(txn.x) str(maps/a.map)":                                        {true, true},
+		"http-request lua.auth 'x' '/?map_dir(maps/a.map)'":                                  {false, true},
+		"http-request lua.auth maps/a.map":                                                   {true, true},
+		"a-keyword-to-come 'maps/a.map'":                                                     {true, true},
+		"log-format 'maps/a.map %ci'":                                                        {false, true},
+		"# maps/a.map":                                                                       {false, true},
+	} {
+		config := "listen l\n    use_backend %[path,map(maps/a.map)]\n    " + line + "\n"
+		files := []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}, {Path: "maps/a.map", Content: []byte("a 1\n")}}
+		b := must(Bind(snapshots.Draft{Files: files}.Number(1, snapshots.ID{}), Inputs{Layout: testLayout}))(t)
+		if rewritten, changeable := bytes.Count(b.Config, []byte(file)) == 2, len(b.Maps) == 1; rewritten != want.rewritten || changeable != want.changeable {
+			t.Errorf("%s: rewritten %v, changeable %v", line, rewritten, changeable)
 		}
 	}
 }

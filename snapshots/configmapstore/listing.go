@@ -45,6 +45,7 @@ type listing struct {
 	refused, intruding []stored
 	status             bool                   // the status is there
 	chunks             map[types.UID][]string // by the manifest that owns them
+	pieces             map[types.UID][]string // the same chunks as pieceSight names them
 
 	delivery string                    // the name of a manifest that was delivered, "" for none
 	arrived  map[snapshots.ID][]string // chunks that were delivered
@@ -54,7 +55,7 @@ type listing struct {
 // newListing reads what the API server lists. It skips an object that merely has the labels of this
 // package.
 func newListing(store string, items []metav1.PartialObjectMetadata) listing {
-	l := listing{chunks: map[types.UID][]string{}, arrived: map[snapshots.ID][]string{}}
+	l := listing{chunks: map[types.UID][]string{}, pieces: map[types.UID][]string{}, arrived: map[snapshots.ID][]string{}}
 	for _, o := range items {
 		if o.Labels[PartLabel] != partChunk {
 			continue
@@ -66,6 +67,7 @@ func newListing(store string, items []metav1.PartialObjectMetadata) listing {
 		}
 		for _, owner := range o.OwnerReferences {
 			l.chunks[owner.UID] = append(l.chunks[owner.UID], o.Name)
+			l.pieces[owner.UID] = append(l.pieces[owner.UID], pieceSight(o.Name, o.UID))
 		}
 	}
 	for _, o := range items {
@@ -126,6 +128,20 @@ func (l listing) head() stored {
 	}
 	return l.complete[len(l.complete)-1]
 }
+
+// sight returns what the ConfigMaps of the newest snapshot look like.
+func (l listing) sight() string {
+	head := l.head()
+	return sightOf(head.uid, head.version, l.pieces[head.uid])
+}
+
+// sightOf returns what the ConfigMaps of a snapshot look like without their data: it changes when somebody
+// changes its manifest, or deletes or replaces one of its chunks, which are immutable.
+func sightOf(manifest types.UID, version string, pieces []string) string {
+	return fmt.Sprintf("%s %s %q", manifest, version, slices.Sorted(slices.Values(pieces)))
+}
+
+func pieceSight(name string, uid types.UID) string { return name + " " + string(uid) }
 
 // find returns a snapshot that is there.
 func (l listing) find(id snapshots.ID) (stored, bool) {

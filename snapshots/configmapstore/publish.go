@@ -106,13 +106,14 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	if err := p.beside(ctx, l, d.Time); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	if err := p.store(ctx, next, d.Companions); err != nil {
+	sight, err := p.store(ctx, next, d.Companions)
+	if err != nil {
 		if apierrors.IsAlreadyExists(err) {
 			p.taken[next.ID().Revision]++
 		}
 		return snapshots.ID{}, false, fmt.Errorf("write %s: %w", next.ID(), err)
 	}
-	p.remember(sequence.HeadOf(next))
+	p.remember(sequence.HeadOf(next), sight)
 	return next.ID(), true, nil
 }
 
@@ -214,16 +215,16 @@ func (p *publication) sweep(ctx context.Context, l listing) error {
 }
 
 // store writes a snapshot: the manifest that claims the revision, the chunks, and
-// last the label that makes them a snapshot.
-func (p *publication) store(ctx context.Context, next snapshots.Snapshot, companions []snapshots.Companion) error {
+// last the label that makes them a snapshot. It returns what they look like, see sightOf.
+func (p *publication) store(ctx context.Context, next snapshots.Snapshot, companions []snapshots.Companion) (string, error) {
 	files, err := pack(next)
 	if err != nil {
-		return err
+		return "", err
 	}
 	attempt := newAttempt()
 	d := newDraft(p.name, next, files, attempt)
 	if err := p.signing.sign(d.manifest, stateSnapshot(p.String(), next.Manifest, files.manifest)); err != nil {
-		return err
+		return "", err
 	}
 	secrets := newCompanions(p.name, next.ID(), companions, attempt)
 	if len(secrets) > 0 {
@@ -235,33 +236,39 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot, compan
 	}
 	manifest, err := p.create(ctx, d.manifest)
 	if err != nil {
-		return err
+		return "", err
 	}
 	p.mine[manifest.UID] = true
 	// The parent has to be the newest still: the name was free also if others have published since, and deleted
 	// what they published. From now on the claim keeps them from it.
 	ids, err := p.IDs(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if (channel.View{IDs: ids}).Head() != next.Manifest.Spec.Parent {
-		return errMoved
+		return "", errMoved
 	}
+	var pieces []string
 	for _, chunk := range d.chunks {
-		if _, err := p.create(ctx, ownedBy(chunk, manifest.Name, manifest.UID)); err != nil {
-			return err
+		made, err := p.create(ctx, ownedBy(chunk, manifest.Name, manifest.UID))
+		if err != nil {
+			return "", err
 		}
+		pieces = append(pieces, pieceSight(made.Name, made.UID))
 	}
 	for _, secret := range secrets {
 		if err := p.createSecret(ctx, secret, manifest.Name, manifest.UID); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return p.complete(ctx, manifest)
+	if manifest, err = p.complete(ctx, manifest); err != nil {
+		return "", err
+	}
+	return sightOf(manifest.UID, manifest.ResourceVersion, pieces), nil
 }
 
-// verifiedHead returns the newest snapshot after verifying it, unless this Store did
-// so before: it is immutable.
+// verifiedHead returns the newest snapshot after verifying it, unless this Store did so before and its
+// ConfigMaps look as they did then. They are immutable, but anybody may delete or replace them.
 func (s *Store) verifiedHead(ctx context.Context, l listing) (sequence.Head, error) {
 	newest := l.head().id
 	if newest.IsZero() {
@@ -270,7 +277,7 @@ func (s *Store) verifiedHead(ctx context.Context, l listing) (sequence.Head, err
 	if ours, err := s.ours(l.head()); err != nil || !ours {
 		return sequence.Head{ID: newest}, err
 	}
-	if known := s.known(); known.ID == newest {
+	if known, sight := s.known(); known.ID == newest && sight == l.sight() {
 		return known, nil
 	}
 	head, err := s.Get(ctx, newest)
@@ -284,7 +291,7 @@ func (s *Store) verifiedHead(ctx context.Context, l listing) (sequence.Head, err
 	if err != nil {
 		return sequence.Head{}, err
 	}
-	return s.remember(sequence.HeadOf(head)), nil
+	return s.remember(sequence.HeadOf(head), l.sight()), nil
 }
 
 // Delete removes snapshots. It skips those that are not there. If the newest is among them, it refuses

@@ -110,8 +110,9 @@ type Store struct {
 	log             *slog.Logger
 	signing         signing
 
-	mu       sync.Mutex    // guards head and believed
+	mu       sync.Mutex    // guards head, sight and believed
 	head     sequence.Head // the newest snapshot that this Store wrote or verified
+	sight    string        // what its ConfigMaps looked like then, see sightOf
 	believed string        // the version of the channel that was believed last
 	// reading is held while the channel is read. If two reads ran at once and the newer answer were
 	// believed first, the older one would look like a channel that went back.
@@ -187,17 +188,17 @@ func (s *Store) String() string { return Scheme + s.namespace + "/" + s.name }
 // Close does nothing: connections are shared with other clients of the program.
 func (s *Store) Close() error { return nil }
 
-// known returns the newest snapshot that this Store wrote or verified.
-func (s *Store) known() sequence.Head {
+// known returns the newest snapshot that this Store wrote or verified, and what it looked like then.
+func (s *Store) known() (sequence.Head, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.head
+	return s.head, s.sight
 }
 
-func (s *Store) remember(h sequence.Head) sequence.Head {
+func (s *Store) remember(h sequence.Head, sight string) sequence.Head {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.head = h
+	s.head, s.sight = h, sight
 	return h
 }
 
@@ -286,18 +287,19 @@ func (s *Store) update(ctx context.Context, o *corev1.ConfigMap) (made *corev1.C
 
 // complete changes the label of a staged manifest, so that readers read it, unless the manifest was
 // changed or is gone: the point of no return.
-func (s *Store) complete(ctx context.Context, staged *corev1.ConfigMap) error {
+func (s *Store) complete(ctx context.Context, staged *corev1.ConfigMap) (made *corev1.ConfigMap, err error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": staged.ResourceVersion,
 		"labels":          map[string]string{StateLabel: stateComplete},
 	}})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.write(ctx, "complete "+staged.Name, func() error {
-		_, err := s.core.ConfigMaps(s.namespace).Patch(ctx, staged.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	err = s.write(ctx, "complete "+staged.Name, func() error {
+		made, err = s.core.ConfigMaps(s.namespace).Patch(ctx, staged.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
+	return made, err
 }
 
 // remove deletes a ConfigMap; with conditions, only if it is as it was seen. A ConfigMap that is gone

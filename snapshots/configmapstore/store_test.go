@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -407,4 +409,45 @@ func TestRulesWithoutChannel(t *testing.T) {
 	if err := maker.SetStatus(t.Context(), Report{Fields: map[string]string{"phase": "Healthy"}}); err != nil {
 		t.Error(err)
 	}
+}
+
+// A writer that runs on notices that a chunk of the newest snapshot was deleted or replaced, and otherwise
+// does not read it again.
+func TestDamagedHeadOfARunningStore(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	var read atomic.Int32
+	p.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/configmaps/edge-r") {
+				read.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	s, d := p.open(), storetest.Draft("a")
+	first := publish(t, s, d)
+	again := func(want snapshots.ID) {
+		t.Helper()
+		if id, published, err := s.Publish(t.Context(), d); err != nil || published || id != want {
+			t.Errorf("the same again: %s, published %v, %v", id, published, err)
+		}
+	}
+	if again(first); read.Load() > 0 {
+		t.Errorf("what this store wrote was read %d times", read.Load())
+	}
+	chunk := p.objects(partChunk)[0]
+	p.replace(&chunk)
+	if again(first); read.Load() == 0 {
+		t.Error("a chunk that was replaced was not read")
+	}
+	chunk = p.objects(partChunk)[0]
+	if err := p.client.Delete(t.Context(), &chunk); err != nil {
+		t.Fatal(err)
+	}
+	second := publish(t, s, d)
+	if _, err := p.open().Get(t.Context(), second); err != nil || second.Revision != 2 {
+		t.Errorf("get %s: %v", second, err)
+	}
+	again(second)
 }

@@ -58,15 +58,14 @@ func (c *comparison) needsReload() (decides Line, why string, err error) {
 	return c.otherSlots()
 }
 
-// changeable reports whether a file is a map on both sides, and its entries can be changed at run time.
+// changeable reports whether a file is a map on both sides, and what differs of its entries can be changed at
+// run time.
 func (c *comparison) changeable(path string) bool {
-	for _, side := range []map[string]string{c.old, c.new} {
-		content, ok := side[path]
-		if !ok || !bind.ChangeableMap([]byte(side[snapshots.ConfigFile]), path, []byte(content)) {
-			return false
-		}
-	}
-	return true
+	before, was := c.old[path]
+	after, is := c.new[path]
+	return was && is && bind.ChangeableMap(path,
+		[2][]byte{[]byte(c.old[snapshots.ConfigFile]), []byte(before)},
+		[2][]byte{[]byte(c.new[snapshots.ConfigFile]), []byte(after)})
 }
 
 // otherSlots returns the first line of recorded endpoints that differs, if the sides need different numbers of

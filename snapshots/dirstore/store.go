@@ -53,8 +53,9 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
-	mu       sync.Mutex    // guards head and believed
+	mu       sync.Mutex    // guards head, sight and believed
 	head     sequence.Head // the newest snapshot that this Store wrote or verified
+	sight    string        // what its files looked like then, see look
 	believed bool          // there was a channel
 
 	// step is called at each point where the process could be killed. Tests
@@ -103,7 +104,7 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 	if err := s.write(ctx, next, d.Time); err != nil {
 		return snapshots.ID{}, false, fmt.Errorf("write snapshot %s: %w", next.ID(), err)
 	}
-	s.remember(sequence.HeadOf(next))
+	s.remember(sequence.HeadOf(next), s.look(next.ID()))
 	return next.ID(), true, nil
 }
 
@@ -188,17 +189,19 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 	return nil
 }
 
-// verifiedHead returns the newest snapshot after verifying it, unless this Store verified it before.
+// verifiedHead returns the newest snapshot after verifying it, unless this Store verified it before and its
+// files look as they did then: somebody may have damaged them since.
 func (s *Store) verifiedHead() (sequence.Head, error) {
 	ids, err := s.list()
 	if err != nil || len(ids) == 0 {
 		return sequence.Head{}, err
 	}
 	newest := ids[len(ids)-1]
+	sight := s.look(newest)
 	s.mu.Lock()
-	known := s.head
+	known, before := s.head, s.sight
 	s.mu.Unlock()
-	if known.ID == newest {
+	if known.ID == newest && sight != "" && sight == before {
 		return known, nil
 	}
 	head, err := s.read(newest)
@@ -209,7 +212,32 @@ func (s *Store) verifiedHead() (sequence.Head, error) {
 	if err != nil {
 		return sequence.Head{}, err
 	}
-	return s.remember(sequence.HeadOf(head)), nil
+	return s.remember(sequence.HeadOf(head), sight), nil
+}
+
+// look returns the names, types, sizes and times of a snapshot's files, or "" if they cannot be told. It opens
+// no file.
+func (s *Store) look(id snapshots.ID) string {
+	var sight strings.Builder
+	folder := s.in(snapshotsDir, id.String())
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() { // its time changes with files that come and go, which are seen themselves
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sight, "%q %s %d %d\n", path, info.Mode(), info.Size(), info.ModTime().UnixNano())
+		return nil
+	})
+	if err != nil {
+		return ""
+	}
+	return sight.String()
 }
 
 // Remember tells the store what a reader saw of it before, as [channel.View.Seen] says.
@@ -242,10 +270,10 @@ func (s *Store) believe(there bool) error {
 	return nil
 }
 
-func (s *Store) remember(h sequence.Head) sequence.Head {
+func (s *Store) remember(h sequence.Head, sight string) sequence.Head {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.head = h
+	s.head, s.sight = h, sight
 	return h
 }
 

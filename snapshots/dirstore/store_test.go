@@ -106,3 +106,37 @@ func appendTo(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 }
+
+// A file that is gone, or that somebody put there, is noticed by a store that runs on. Times alone cost no revision.
+func TestDamagedHeadOfARunningStore(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	s := Open(path, Options{})
+	d := storetest.Draft("a")
+	publish := func(want uint64) string {
+		t.Helper()
+		id, published, err := s.Publish(t.Context(), d)
+		if err != nil || id.Revision != want {
+			t.Errorf("publish: %s, published %v, %v", id, published, err)
+		}
+		if _, err := Open(path, Options{}).Get(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		return filepath.Join(path, "snapshots", id.String())
+	}
+	folder := publish(1)
+	now := time.Now()
+	if err := os.Chtimes(filepath.Join(folder, "maps/host.map"), now, now); err != nil {
+		t.Fatal(err)
+	}
+	folder = publish(1)
+	if err := os.Remove(filepath.Join(folder, "maps/host.map")); err != nil {
+		t.Fatal(err)
+	}
+	folder = publish(2)
+	if err := os.WriteFile(filepath.Join(folder, "maps/other.map"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	publish(3)
+	publish(3)
+}

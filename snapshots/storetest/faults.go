@@ -52,6 +52,25 @@ func testTamperedHead(t testCase) {
 	get(t, t.Open(nil), damaged[0])
 }
 
+// A store that runs on notices that somebody damaged the newest snapshot after it was published or verified.
+func testDamagedLater(t testCase) {
+	s := t.Open(nil)
+	ids := publishAll(t, s, "a")
+	for _, file := range []string{snapshots.ConfigFile, "maps/host.map", snapshots.ManifestFile} {
+		last := ids[len(ids)-1]
+		if id, published, err := s.Publish(t.Context(), Draft("a")); err != nil || published || id != last {
+			t.Errorf("the same again: %s, published %v, %v", id, published, err)
+		}
+		t.Tamper(last, file)
+		id := publish(t, s, Draft("a"))
+		if manifest := get(t, t.Open(nil), id).Manifest; id.Revision != last.Revision+1 || manifest.Spec.Parent != last {
+			t.Errorf("after %s comes %s, with the parent %s", last, id, manifest.Spec.Parent)
+		}
+		ids = append(ids, id)
+	}
+	wantIDs(t, s, ids...)
+}
+
 func testBroken(t testCase) {
 	used := t.Open(nil)
 	id := publish(t, used, Draft("a"))

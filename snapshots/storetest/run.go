@@ -129,6 +129,7 @@ func suite() []test {
 		{"a channel that is gone holds until a person gives it up", testChannelGone},
 		{"a tampered snapshot is corrupt", testTampered},
 		{"the next snapshot is put on top of a tampered one", testTamperedHead},
+		{"a newest snapshot that is damaged later is followed by the next", testDamagedLater},
 		{"a place that is gone is an error", testBroken},
 		{"a cancelled call does nothing", testCancelled},
 		{"writers that race lose nothing", testRacingWriters},
