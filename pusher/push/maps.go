@@ -151,6 +151,9 @@ func (c mapChange) String() string {
 // changeMap returns the change from some entries of a map to the wanted ones. A key may
 // have two entries if both are wanted.
 func changeMap(want bind.Map, name string, have []dataplane.MapEntry) mapChange {
+	if odd := want.OddKeys(); len(odd) > 0 { // only a reload changes them
+		have = slices.DeleteFunc(slices.Clone(have), func(e dataplane.MapEntry) bool { return odd[e.Key] })
+	}
 	out := mapChange{source: want.Source, name: name}
 	found := make(map[string]string, len(have))
 	wrong := map[string]bool{}

@@ -62,6 +62,20 @@ func TestChangesOfMaps(t *testing.T) {
 	}
 }
 
+// Lines that no call of the API can name are changed by a reload only, whatever the worker says of them.
+func TestOddEntriesOfMapsStay(t *testing.T) {
+	t.Parallel()
+	want := bind.Map{Source: "maps/x.map", Entries: entriesOf("a=1"), Odd: []string{"e;x 1\n"}}
+	for _, have := range []string{"a=1 e;x=1", "a=1", "a=1 e;x=2"} {
+		if c := changeMap(want, "x-1.map", inWorker(have)); c.count() > 0 {
+			t.Errorf("%s: %s", have, c)
+		}
+	}
+	if c := changeMap(want, "x-1.map", inWorker("a=2 e;x=1 b=1")); c.count() != 2 {
+		t.Errorf("the others: %s", c)
+	}
+}
+
 func TestEntriesAreSharedOutOverCommands(t *testing.T) {
 	t.Parallel()
 	long := dataplane.MapEntry{Key: strings.Repeat("k", bind.MaxMapPayload/2), Value: "v"}
