@@ -103,19 +103,19 @@ func replaced(servers []bind.Server, backends []span, by [][]bind.Server) []bind
 
 // undone is the error of a change after which the server is not what it was set to.
 func (c change) undone() error {
-	return notAsSet(fmt.Sprintf("server %s/%s is %s at %s:%d, not %s at %s:%d as it was set",
+	return notAsSetError(fmt.Sprintf("server %s/%s is %s at %s:%d, not %s at %s:%d as it was set",
 		c.to.Backend, c.to.Name, c.from.State, c.from.Address, c.from.Port, c.to.State, c.to.Address, c.to.Port))
 }
 
 // errNotAsSet is the class of errors about a server that is not what it was set to.
 var errNotAsSet = errors.New("not as it was set")
 
-type notAsSet string
+type notAsSetError string
 
-func (e notAsSet) Error() string { return string(e) }
+func (e notAsSetError) Error() string { return string(e) }
 
 // Is reports whether target is the class.
-func (e notAsSet) Is(target error) bool { return target == errNotAsSet }
+func (e notAsSetError) Is(target error) bool { return target == errNotAsSet }
 
 // readyFirst returns the changes in the order in which to make them. Servers that start to
 // take traffic come before those that stop. Otherwise a backend all of whose endpoints are
