@@ -366,6 +366,7 @@ type loggedError struct {
 var errorKinds = map[string]error{
 	"canceled": context.Canceled, "rewound": channel.ErrRewound, "taken": statestore.ErrTaken,
 	"instance": push.ErrInstance, "directory": push.ErrDirectory, "refused": push.ErrRefused, "reload": push.ErrNeedsReload,
+	"tooLarge": core.ErrStateTooLarge,
 }
 
 func (l *eventLog) error(err error) *loggedError {

@@ -178,6 +178,9 @@ func save(ctx context.Context, k StateStore, x core.SaveState) core.SaveEnded {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", core.ErrStateHangs, err)
 	}
+	if errors.Is(err, statestore.ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", core.ErrStateTooLarge, err)
+	}
 	return core.SaveEnded{Err: err, Taken: errors.Is(err, statestore.ErrTaken)}
 }
 

@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type saving struct {
 	approved  []approval // pushes of saved steps that have not begun
 	raise     *RaiseTerm // begins once nothing is under way
 	raising   *RaiseTerm // is under way
+	unsaved   int        // how many groups of slots are not saved, since the state would not fit
 }
 
 // proposal is a step of the rollout whose state is not saved yet.
@@ -145,7 +147,8 @@ func (s *saving) encoded(now time.Time) ([]byte, error) {
 		s.state.Rollout, s.waits = p.next, p.waits
 		defer func() { s.state.Rollout, s.waits = current, waits }()
 	}
-	s.state.Slots, _ = s.bindings.Table()
+	slots, _ := s.bindings.Table()
+	s.state.Slots = s.slotsThatFit(slots)
 	s.state.Kept = s.live.Saved()
 	s.state.Status = s.reporting.status(now)
 	if s.state.Instances == nil || s.known() {
@@ -155,6 +158,35 @@ func (s *saving) encoded(now time.Time) ([]byte, error) {
 		s.state.Instances[i.Name] = remembered(i)
 	}
 	return s.state.Encoded()
+}
+
+// ErrStateTooLarge is the error of a state that its store cannot take.
+var ErrStateTooLarge = errors.New("the state does not fit into its store")
+
+// slotsThatFit returns the slots without the largest groups, as many as were found not to fit. A rollout, or a pin, does not wait for
+// somebody to have fewer endpoints. After a restart, the servers of these groups are assigned anew.
+func (s *saving) slotsThatFit(slots bind.Slots) bind.Slots {
+	if s.unsaved == 0 {
+		return slots
+	}
+	keys := slices.SortedFunc(maps.Keys(slots), func(a, b bind.SlotKey) int {
+		return cmp.Or(cmp.Compare(len(slots[b]), len(slots[a])), cmp.Compare(a.String(), b.String()))
+	})
+	out := maps.Clone(slots)
+	for _, key := range keys[:min(s.unsaved, len(keys))] {
+		delete(out, key)
+	}
+	return out
+}
+
+// leaveSlotsOut has the next save leave out more slots, and returns false if there are none left.
+func (s *saving) leaveSlotsOut() bool {
+	slots, _ := s.bindings.Table()
+	if s.unsaved >= len(slots) {
+		return false
+	}
+	s.unsaved = max(1, 2*s.unsaved)
+	return true
 }
 
 // beginSave begins to save the state.
@@ -201,6 +233,14 @@ func (v SaveEnded) apply(m *Machine, now time.Time) {
 	s := m.saving
 	s.underWay = false
 	s.saved, s.retry = now, s.retry.after(v.Err, now)
+	if errors.Is(v.Err, ErrStateTooLarge) && s.leaveSlotsOut() {
+		s.retry = retrying{}
+	}
+	var unsaved error
+	if s.unsaved > 0 {
+		unsaved = fmt.Errorf("%w: the slots of the %d Service ports with the most servers are not saved, and are assigned anew after a restart", ErrStateTooLarge, s.unsaved)
+	}
+	s.trouble("size of the state", unsaved, now)
 	s.dirty = s.dirty || v.Err != nil
 	if v.Taken {
 		s.begin(EndTerm{v.Err})

@@ -362,6 +362,9 @@ func taken(s *corev1.Secret) (Taken, error) {
 	return t, err
 }
 
+// ErrTooLarge is the error of a state that does not fit into a Secret.
+var ErrTooLarge = errors.New("the state is too large")
+
 // pack compresses a state. The slots of many servers are long and alike.
 func pack(state []byte) ([]byte, error) {
 	var out bytes.Buffer
@@ -373,7 +376,7 @@ func pack(state []byte) ([]byte, error) {
 		return nil, err
 	}
 	if out.Len() > largest {
-		return nil, fmt.Errorf("it has %d bytes when compressed, and a Secret takes %d", out.Len(), largest)
+		return nil, fmt.Errorf("%w: it has %d bytes when compressed, and a Secret takes %d", ErrTooLarge, out.Len(), largest)
 	}
 	return out.Bytes(), nil
 }
