@@ -101,13 +101,22 @@ func (r Repairs) InConflict() bool { return !r.Stopped.IsZero() }
 func (r Repairs) Due(now time.Time) (next Repairs, may bool) { return r.due(now, conflictCooldown) }
 
 func (r Repairs) due(now time.Time, cooldown time.Duration) (next Repairs, may bool) {
+	if r.Stopped.After(now) {
+		r.Stopped = now // the clock was set back
+	}
+	r.At = slices.Clone(r.At)
+	for n, at := range r.At {
+		if at.After(now) {
+			r.At[n] = now
+		}
+	}
 	if r.InConflict() {
 		if now.Sub(r.Stopped) < cooldown {
 			return r, false
 		}
 		return Repairs{Snapshot: r.Snapshot}, true
 	}
-	r.At = slices.DeleteFunc(slices.Clone(r.At), func(at time.Time) bool { return now.Sub(at) >= repairWindow })
+	r.At = slices.DeleteFunc(r.At, func(at time.Time) bool { return now.Sub(at) >= repairWindow })
 	if len(r.At) >= maxRepairs {
 		r.Stopped = now
 		return r, false
