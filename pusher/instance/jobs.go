@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 	"time"
@@ -132,6 +133,7 @@ func (c *connection) push(ctx context.Context, x Push) Event {
 		end.Err = withoutSecrets(end.Err, end.Want, running)
 		end.Change = changeOf(good, end.Want, end.Done.Reloaded)
 		end.Certificates = push.Hashes(end.Want)
+		maps.DeleteFunc(end.Certificates, func(path string, _ [32]byte) bool { return c.target.Judged[path] }) // the next update asks the worker
 	}
 	observe.EndJob(ctx, end.Done.Reloaded, outcome(end.Err), end.Err)
 	for _, f := range end.Want.Files {
@@ -154,7 +156,12 @@ func (c *connection) update(ctx context.Context, x Update) Event {
 	}
 	have, err := c.target.Update(ctx, x.Want, x.Have)
 	for path, hash := range x.Want.Certificates {
-		if known, ok := x.Have.Certificates[path]; !ok || known != hash {
+		known, ok := x.Have.Certificates[path]
+		switch {
+		case ok && known == hash:
+		case c.target.Judged[path] && have.Certificates[path] == hash: // the worker has it, too
+			delete(c.target.Judged, path)
+		default:
 			delete(c.onDisk, path) // the update may have written it
 		}
 	}

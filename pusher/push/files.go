@@ -45,8 +45,8 @@ const (
 )
 
 // upload writes the files that are missing on the instance's disk or have another content
-// there. The running worker does not notice. A certificate of which nobody knows what it is there is written, since the API
-// does not show it; one that is known is looked at if HAProxy is to read it: somebody may have replaced it.
+// there. The running worker does not notice. A certificate that is known to be there is looked at if HAProxy is to read it: somebody
+// may have replaced it. One of which nobody knows is looked at, too, see [Instance.Judged].
 func (i Instance) upload(ctx context.Context, files []bind.File, known Known, then reading) error {
 	for _, s := range storages {
 		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
@@ -112,9 +112,18 @@ func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File,
 	switch {
 	case errors.Is(err, dataplane.ErrNotFound):
 		return i.create(ctx, s, f, known)
-	case err != nil || same:
+	case err != nil:
 		return err
+	case same && s == dataplane.Certificates && i.Judged != nil:
+		if _, written := known[f.Path]; !written {
+			i.Judged[f.Path] = true
+		}
+		known.remember(f)
+		return nil
+	case same:
+		return nil
 	}
+	delete(i.Judged, f.Path)
 	err = i.API.ReplaceFile(ctx, s, f.Name, f.Content)
 	if errors.Is(err, dataplane.ErrNotFound) { // somebody removed it meanwhile
 		return i.create(ctx, s, f, known)
@@ -128,8 +137,10 @@ func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, kn
 		content, err := i.API.ReadFile(ctx, s, f.Name)
 		return bytes.Equal(content, f.Content), err
 	}
-	if have, ok := known[f.Path]; !ok || have != sum(f.Content) || then == keepsFiles {
-		return ok && have == sum(f.Content), nil
+	if have, ok := known[f.Path]; ok && (have != sum(f.Content) || then == keepsFiles) {
+		return have == sum(f.Content), nil
+	} else if !ok && i.Judged == nil {
+		return false, nil
 	}
 	return i.looksTheSame(ctx, f)
 }
