@@ -140,6 +140,30 @@ func TestCertificatesAreWrittenOnce(t *testing.T) {
 	}
 }
 
+// A certificate on disk that nobody knows is taken for the wanted one if the API says the same of it, until it is written; the worker has
+// to say what it serves.
+func TestCertificatesThatAreJudged(t *testing.T) {
+	t.Parallel()
+	first, second := nameless(t, time.Minute), nameless(t, time.Hour)
+	files := []bind.File{{Kind: bind.CertificateFile, Name: "a.pem", Path: "/ssl/a.pem", Content: []byte(first)}}
+	for has, wrote := range map[string]bool{first: false, second: true, "": true} {
+		f := newFake(t)
+		if has != "" {
+			f.files[string(dataplane.Certificates)+"/a.pem"] = has
+		}
+		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}, Judged: map[string]bool{}}
+		known := Known{}
+		for range 2 {
+			if err := i.upload(t.Context(), files, known, readsFiles); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(f.calls) != map[bool]int{true: 1, false: 0}[wrote] || i.Judged["/ssl/a.pem"] == wrote || known["/ssl/a.pem"] != sum([]byte(first)) {
+			t.Errorf("writes %t: called %q, judged %v", wrote, f.calls, i.Judged)
+		}
+	}
+}
+
 // nameless returns a certificate without a common name, with the authority that signed it and its key. In such a chain the API finds
 // no leaf, and so says no serial number. One with another age has other dates.
 func nameless(t *testing.T, age time.Duration) string {
