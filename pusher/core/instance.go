@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
@@ -244,8 +243,8 @@ func (l liveWants) equal(o liveWants) bool {
 	return l.servers == o.servers && l.entries == o.entries && maps.Equal(l.certificates, o.certificates)
 }
 
-func wantsOf(servers []bind.Server, n binding.Node) liveWants {
-	out := liveWants{entries: n.Entries, certificates: n.Certificates}
+func wantsOf(servers []bind.Server, entries snapshots.Digest, certificates push.Known) liveWants {
+	out := liveWants{entries: entries, certificates: certificates}
 	if len(servers) > 0 {
 		out.servers = &servers[0]
 	}

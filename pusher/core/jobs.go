@@ -88,11 +88,10 @@ func (j *jobs) beginWork(now time.Time) {
 // beginUpdate begins to give a worker current servers, map entries and certificates.
 func (j *jobs) beginUpdate(i *instanceState) {
 	i.begin(workUpdate)
-	n, _ := j.bindings.Node(i.snapshot(), i.Layout)
-	p, _ := j.bindings.Of(i.snapshot())
-	i.attempted = wantsOf(p.Servers, n)
+	want := j.wanted(i)
+	i.attempted = wantsOf(want.Servers, want.Entries, want.Certificates)
 	j.do(instance.Update{
-		Ref: i.ref(), Want: j.wanted(i), Unbound: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
+		Ref: i.ref(), Want: want, Unbound: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
 		Running: i.snapshot(), Traceparent: j.traceparent(i.snapshot()),
 	})
 }

@@ -37,7 +37,7 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		s.SameMaps = i.running.Maps == n.Entries
 		s.SameCertificates = i.hasCertificates(n.Certificates)
 		if i.stuck != nil && s.differs() {
-			s.Stuck = i.stuck.equal(wantsOf(servers, n))
+			s.Stuck = i.stuck.equal(wantsOf(servers, n.Entries, n.Certificates))
 			if !s.Stuck && i.lastWork == workUpdate {
 				s.NotBefore = time.Time{} // what changed meanwhile is another's, and does not wait
 			}

@@ -120,7 +120,7 @@ func (s *Connections) join(j Join) (*connection, error) {
 	// uploads and reloads, and may have to do so again.
 	c := &connection{ref: j.Ref, spec: j.Spec, client: client, fence: s.fence, onDisk: push.Known{}, limit: 3*s.options.ReloadTimeout + 30*time.Second}
 	c.asked, c.silent = context.WithCancel(context.Background())
-	c.target = push.Instance{API: client, ReloadTimeout: s.options.ReloadTimeout, Layout: j.Spec.Layout, Judged: map[string]bool{}}
+	c.target = push.Instance{API: client, ReloadTimeout: s.options.ReloadTimeout, Layout: j.Spec.Layout}
 	if old != nil {
 		c.known, c.here, c.gone = old.known, old.here, old.gone
 		c.target.Override, c.target.Record = old.target.Override, old.target.Record

@@ -133,7 +133,8 @@ func (c *connection) push(ctx context.Context, x Push) Event {
 		end.Err = withoutSecrets(end.Err, end.Want, running)
 		end.Change = changeOf(good, end.Want, end.Done.Reloaded)
 		end.Certificates = push.Hashes(end.Want)
-		maps.DeleteFunc(end.Certificates, func(path string, _ [32]byte) bool { return c.target.Judged[path] }) // the next update asks the worker
+		// Of those that the push did not write, the next update asks the worker.
+		maps.DeleteFunc(end.Certificates, func(path string, hash [32]byte) bool { return c.onDisk[path] != hash })
 	}
 	observe.EndJob(ctx, end.Done.Reloaded, outcome(end.Err), end.Err)
 	for _, f := range end.Want.Files {
@@ -156,11 +157,10 @@ func (c *connection) update(ctx context.Context, x Update) Event {
 	}
 	have, err := c.target.Update(ctx, x.Want, x.Have)
 	for path, hash := range x.Want.Certificates {
-		known, ok := x.Have.Certificates[path]
-		switch {
-		case ok && known == hash:
-		case c.target.Judged[path] && have.Certificates[path] == hash: // the worker has it, too
-			delete(c.target.Judged, path)
+		switch hash {
+		case x.Have.Certificates[path]:
+		case have.Certificates[path]: // it was written to both, or the worker says that it has it
+			c.onDisk[path] = hash
 		default:
 			delete(c.onDisk, path) // the update may have written it
 		}

@@ -46,7 +46,8 @@ const (
 
 // upload writes the files that are missing on the instance's disk or have another content
 // there. The running worker does not notice. A certificate that is known to be there is looked at if HAProxy is to read it: somebody
-// may have replaced it. One of which nobody knows is looked at, too, see [Instance.Judged].
+// may have replaced it. One of which nobody knows is looked at, too; if the API says the same of it, it stays, and is not known: the worker
+// has to say what it serves.
 func (i Instance) upload(ctx context.Context, files []bind.File, known Known, then reading) error {
 	for _, s := range storages {
 		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
@@ -112,18 +113,9 @@ func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File,
 	switch {
 	case errors.Is(err, dataplane.ErrNotFound):
 		return i.create(ctx, s, f, known)
-	case err != nil:
+	case err != nil || same:
 		return err
-	case same && s == dataplane.Certificates && i.Judged != nil:
-		if _, written := known[f.Path]; !written {
-			i.Judged[f.Path] = true
-		}
-		known.remember(f)
-		return nil
-	case same:
-		return nil
 	}
-	delete(i.Judged, f.Path)
 	err = i.API.ReplaceFile(ctx, s, f.Name, f.Content)
 	if errors.Is(err, dataplane.ErrNotFound) { // somebody removed it meanwhile
 		return i.create(ctx, s, f, known)
@@ -139,8 +131,6 @@ func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, kn
 	}
 	if have, ok := known[f.Path]; ok && (have != sum(f.Content) || then == keepsFiles) {
 		return have == sum(f.Content), nil
-	} else if !ok && i.Judged == nil {
-		return false, nil
 	}
 	return i.looksTheSame(ctx, f)
 }
@@ -316,7 +306,7 @@ func (i Instance) rotateByReload(ctx context.Context, want bind.Bound, large []b
 		return have, fmt.Errorf("rotate %s: %w", large[0].Name, errRotatesLater)
 	}
 	for _, f := range large {
-		if err := i.API.ReplaceFile(ctx, dataplane.Certificates, f.Name, f.Content); err != nil {
+		if err := i.create(ctx, dataplane.Certificates, f, Known{}); err != nil {
 			return have, fmt.Errorf("rotate %s: %w", f.Name, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -88,8 +89,9 @@ func TestHeldCertificateStays(t *testing.T) {
 	}
 }
 
-// A certificate is written where it is missing, another one, or not known, and no more often: the list of an API says nothing about
-// what it lists. One that a push wrote is looked at before HAProxy reads it again.
+// A certificate is written where it is missing or another one, and no more often: the list of an API says nothing about
+// what it lists. One that a push wrote is looked at before HAProxy reads it again. One of which the API says the same, and that nobody
+// wrote, stays, and is not known: the worker has to say what it serves.
 func TestCertificatesAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	const key = string(dataplane.Certificates) + "/a.pem"
@@ -104,8 +106,8 @@ func TestCertificatesAreWrittenOnce(t *testing.T) {
 		calls []string
 	}{
 		"nothing is there":                             {"", Known{}, readsFiles, []string{"create a.pem"}},
-		"it is there, and nobody knows":                {first, Known{}, readsFiles, []string{"replace a.pem"}},
-		"it is there, nobody knows, and HAProxy stays": {first, Known{}, keepsFiles, []string{"replace a.pem"}},
+		"it is there, and nobody knows":                {first, Known{}, readsFiles, nil},
+		"it is there, nobody knows, and HAProxy stays": {first, Known{}, keepsFiles, nil},
 		"it was written":                               {first, known(first), readsFiles, nil},
 		"another one was written":                      {second, known(second), keepsFiles, []string{"replace a.pem"}},
 		"another one is there, and nobody knows":       {second, Known{}, keepsFiles, []string{"replace a.pem"}},
@@ -119,6 +121,7 @@ func TestCertificatesAreWrittenOnce(t *testing.T) {
 			f.files[key] = tt.has
 		}
 		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
+		knows := len(tt.known) > 0 || len(tt.calls) > 0
 		for again := range 2 {
 			if err := i.upload(t.Context(), files, tt.known, tt.then); err != nil {
 				t.Fatal(err)
@@ -134,32 +137,8 @@ func TestCertificatesAreWrittenOnce(t *testing.T) {
 		if got := f.files[key]; got != first && (tt.then == readsFiles || len(tt.known) == 0) {
 			t.Errorf("%s: there is another one", name)
 		}
-		if tt.known["/ssl/a.pem"] != sum([]byte(first)) {
-			t.Errorf("%s: it is not known afterwards", name)
-		}
-	}
-}
-
-// A certificate on disk that nobody knows is taken for the wanted one if the API says the same of it, until it is written; the worker has
-// to say what it serves.
-func TestCertificatesThatAreJudged(t *testing.T) {
-	t.Parallel()
-	first, second := nameless(t, time.Minute), nameless(t, time.Hour)
-	files := []bind.File{{Kind: bind.CertificateFile, Name: "a.pem", Path: "/ssl/a.pem", Content: []byte(first)}}
-	for has, wrote := range map[string]bool{first: false, second: true, "": true} {
-		f := newFake(t)
-		if has != "" {
-			f.files[string(dataplane.Certificates)+"/a.pem"] = has
-		}
-		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}, Judged: map[string]bool{}}
-		known := Known{}
-		for range 2 {
-			if err := i.upload(t.Context(), files, known, readsFiles); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if len(f.calls) != map[bool]int{true: 1, false: 0}[wrote] || i.Judged["/ssl/a.pem"] == wrote || known["/ssl/a.pem"] != sum([]byte(first)) {
-			t.Errorf("writes %t: called %q, judged %v", wrote, f.calls, i.Judged)
+		if !maps.Equal(tt.known, map[bool]Known{true: known(first), false: {}}[knows]) {
+			t.Errorf("%s: known afterwards is %x", name, tt.known)
 		}
 	}
 }

@@ -559,9 +559,6 @@ type Instance struct {
 	// Override says what the worker runs if that is not what it names. Nil means that it
 	// always runs what it names.
 	Override *RunningOverride
-	// Judged has the paths of certificates on disk that are taken for the wanted ones by what the API says of them, without
-	// knowing who wrote them: the worker has to say what it serves. With nil they are written.
-	Judged map[string]bool
 	// Record knows what the worker was started from. With nil every worker counts as ours.
 	Record *Record
 	// Layout is where files should be, which is compared with where the API keeps them. The

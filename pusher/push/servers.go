@@ -2,7 +2,6 @@ package push
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -107,15 +106,10 @@ func (c change) undone() error {
 		c.to.Backend, c.to.Name, c.from.State, c.from.Address, c.from.Port, c.to.State, c.to.Address, c.to.Port))
 }
 
-// errNotAsSet is the class of errors about a server that is not what it was set to.
-var errNotAsSet = errors.New("not as it was set")
-
+// notAsSetError is the error of a server that is not what it was set to.
 type notAsSetError string
 
 func (e notAsSetError) Error() string { return string(e) }
-
-// Is reports whether target is the class.
-func (e notAsSetError) Is(target error) bool { return target == errNotAsSet }
 
 // readyFirst returns the changes in the order in which to make them. Servers that start to
 // take traffic come before those that stop. Otherwise a backend all of whose endpoints are

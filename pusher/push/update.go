@@ -141,7 +141,7 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 // isOfOne reports whether an error says something about one object, such as a server, and not about the whole instance: what has to
 // do with other objects can still be done.
 func isOfOne(err error) bool {
-	if errors.Is(err, errNotAsSet) {
+	if _, ok := errors.AsType[notAsSetError](err); ok {
 		return true
 	}
 	e, ok := errors.AsType[*dataplane.Error](err)
