@@ -60,6 +60,50 @@ func (i runtime) setMaps(ctx context.Context, want []bind.Map) (files []string, 
 	}
 }
 
+// addFirst adds the new entries of the wanted maps to those of the worker, if new entries are all that the wanted maps have
+// more or other than the running ones. With entries that change or go, the worker would run a mix of both for as long as the file
+// takes. Began is set if entries may have been added.
+func (i runtime) addFirst(ctx context.Context, want, running []bind.Map) (began bool, err error) {
+	var grown []bind.Map
+	for _, m := range want {
+		was := slices.IndexFunc(running, func(r bind.Map) bool { return r.Source == m.Source })
+		if was < 0 {
+			return false, nil
+		}
+		c := changeMap(m, "", entriesOfMap(running[was]))
+		if len(c.set)+len(c.del) > 0 {
+			return false, nil
+		}
+		if len(c.add) > 0 {
+			grown = append(grown, m)
+		}
+	}
+	if len(grown) == 0 {
+		return false, nil
+	}
+	files, err := i.loadedMaps(ctx, grown)
+	if err != nil {
+		return false, err
+	}
+	list, err := i.compareMaps(ctx, grown, files)
+	if err != nil {
+		return false, err
+	}
+	for n := range list {
+		list[n].set, list[n].del = nil, nil
+	}
+	return true, i.changeMaps(ctx, list)
+}
+
+// entriesOfMap returns the entries of a bound map as the API has those of a worker.
+func entriesOfMap(m bind.Map) []dataplane.MapEntry {
+	out := make([]dataplane.MapEntry, 0, len(m.Entries))
+	for _, e := range m.Entries {
+		out = append(out, dataplane.MapEntry{Key: e.Key, Value: e.Value})
+	}
+	return out
+}
+
 // loadedMaps returns the file that the worker has loaded for each of the maps.
 func (i runtime) loadedMaps(ctx context.Context, want []bind.Map) ([]string, error) {
 	names, err := i.API.RuntimeMaps(ctx)

@@ -18,6 +18,11 @@ var ErrNeedsReload = errors.New("it takes a reload")
 // runs has to allow that. It writes the file on disk first, so that any reload runs the
 // same. From then on [Instance.RuntimeInfo] names what was bound as the worker's node. Have
 // is what is known of the worker. Certificates are left to [Instance.Update].
+//
+// If the maps only get new entries, as for a new host, the worker gets them before the file is
+// written. The API has HAProxy check the file first, which takes half a second for 1,000 Ingresses
+// with their certificates, and the new host does not wait for it. If the file is not written, the
+// entries are taken away again.
 func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, have Running, known Known) (Done, error) {
 	if running.Shape != want.Shape {
 		c := bind.Classify(running, want)
@@ -39,18 +44,14 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 	if have, err = i.before(ctx, want, running, have, s.info); err != nil {
 		return Done{}, err
 	}
-	if err := i.upload(ctx, want.Files, known, keepsFiles); err != nil {
-		return Done{}, err
-	}
-	if have.Disk = digestOf(s.raw.Config); !s.disk.holds(want) || s.disk.version != s.memory {
-		have.Disk, err = i.post(ctx, want.Config, nil) // unless an earlier try did
-	}
-	if errors.Is(err, dataplane.ErrValidation) {
-		i.dropTransactions(ctx)
-		p := attempt{Instance: i, want: want, good: &running}
-		return Done{}, p.refused(ctx, s, err)
+	began, err := runtime{i}.addFirst(ctx, want.Maps, running.Maps)
+	if err = asVain(err); err == nil {
+		have.Disk, err = i.write(ctx, want, running, s, known)
 	}
 	if err != nil {
+		if began { // if it fails, the next update of the worker does it
+			_, _, _ = runtime{i}.setMaps(ctx, running.Maps)
+		}
 		return Done{}, err
 	}
 	have.Written = want.Servers
@@ -61,6 +62,23 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 		_, _ = i.post(ctx, running.Config, nil)
 	}
 	return done, err
+}
+
+// write writes the files and then haproxy.cfg, without a reload.
+func (i Instance) write(ctx context.Context, want, running bind.Bound, s sight, known Known) (Digest, error) {
+	if err := i.upload(ctx, want.Files, known, keepsFiles); err != nil {
+		return Digest{}, err
+	}
+	if s.disk.holds(want) && s.disk.version == s.memory {
+		return digestOf(s.raw.Config), nil // an earlier try did
+	}
+	disk, err := i.post(ctx, want.Config, nil)
+	if errors.Is(err, dataplane.ErrValidation) {
+		i.dropTransactions(ctx)
+		p := attempt{Instance: i, want: want, good: &running}
+		return disk, p.refused(ctx, s, err)
+	}
+	return disk, err
 }
 
 // before returns what the worker has, servers included. If it has to read them, only the
@@ -91,11 +109,8 @@ const unknownWeight = -1
 // afterwards.
 func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Done, error) {
 	files, lost, err := runtime{i}.setMaps(ctx, want.Maps)
-	if isVain(err) {
-		err = fmt.Errorf("%w: %w", ErrNeedsReload, err)
-	}
 	if err != nil {
-		return Done{Lost: lost}, err
+		return Done{Lost: lost}, asVain(err)
 	}
 	before := have.Info
 	whole := func() (bind.Bound, error) { return want, nil }
@@ -117,11 +132,14 @@ func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Do
 	return Done{Info: info, Disk: have.Disk, Lost: lost, Running: have}, err
 }
 
-// isVain reports whether another try to change maps would fail the same way.
-func isVain(err error) bool {
-	return slices.ContainsFunc([]error{errMaps, dataplane.ErrNotFound, dataplane.ErrRejected, dataplane.ErrUnsupported}, func(class error) bool {
-		return errors.Is(err, class)
-	})
+// asVain says that it takes a reload if another try to change maps would fail the same way.
+func asVain(err error) error {
+	for _, class := range []error{errMaps, dataplane.ErrNotFound, dataplane.ErrRejected, dataplane.ErrUnsupported} {
+		if errors.Is(err, class) {
+			return fmt.Errorf("%w: %w", ErrNeedsReload, err)
+		}
+	}
+	return err
 }
 
 // DropDynamicServers deletes the dynamic servers that the worker no longer needs. It leaves a server that

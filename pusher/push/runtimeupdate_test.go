@@ -153,6 +153,49 @@ func TestApplyAtRuntime(t *testing.T) {
 	}
 }
 
+// A new host is served before the file is written, which takes the API as long as HAProxy takes to check it. If the file
+// is not written, the worker has what it had before.
+func TestNewEntriesDoNotWaitForTheFile(t *testing.T) {
+	t.Parallel()
+	adds := []string{"add 1 to path-22222222.map", "add 1 to host-11111111.map"}
+	takes := []string{"take c out of host-11111111.map", "take c/ out of path-22222222.map"}
+	for name, test := range map[string]struct {
+		post  error
+		calls []string
+	}{
+		"the file is written":         {calls: append(slices.Clone(adds), post2)},
+		"HAProxy refuses the file":    {post: classed{dataplane.ErrValidation}, calls: slices.Concat(adds, []string{post2, tidy, "validate r000001-0000000001_aaaaaaaa"}, takes)},
+		"the API does not answer":     {post: classed{dataplane.ErrUnavailable}, calls: slices.Concat(adds, []string{post2}, takes)},
+		"what became of it is open":   {post: classed{dataplane.ErrUnknownOutcome}, calls: slices.Concat(adds, []string{post2}, takes)},
+		"nobody may write any longer": {post: OutrankedError{Term: 1, By: 2}, calls: slices.Concat(adds, []string{post2}, takes)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			from, to := mapped(1, "a=1", "a/=x"), mapped(2, "a=1 c=3", "a/=x c/=z")
+			f.put(from)
+			f.load()
+			f.maps = map[string][]dataplane.MapEntry{"host-11111111.map": inWorker("a=1"), "path-22222222.map": inWorker("a/=x")}
+			f.calls = nil
+			if test.post != nil {
+				f.failPosts(1, test.post)
+			}
+			i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
+			done, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, Known{})
+			if (err == nil) != (test.post == nil) || errors.Is(err, ErrRefused) != errors.Is(test.post, dataplane.ErrValidation) {
+				t.Errorf("error is %v", err)
+			}
+			if diff := cmp.Diff(test.calls, f.calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			if err != nil && (!slices.Equal(f.maps["host-11111111.map"], inWorker("a=1")) || !slices.Equal(f.maps["path-22222222.map"], inWorker("a/=x"))) {
+				t.Errorf("the worker has %v", f.maps)
+			}
+			f.checkLight(i, err, from, to, done)
+		})
+	}
+}
+
 // checkLight checks that the worker is known by what it runs if it does, and that the
 // disk says the same.
 func (f *fake) checkLight(i Instance, err error, from, to bind.Bound, done Done) {
