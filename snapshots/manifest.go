@@ -176,9 +176,15 @@ func (m Manifest) Marshal() ([]byte, error) {
 // ParseManifest reads snapshot.yaml. It refuses unknown fields, since they may carry a
 // meaning that this version does not know. Errors wrap [ErrCorrupt].
 func ParseManifest(data []byte) (Manifest, error) {
-	var m Manifest
-	if err := DecodeYAML(data, MaxManifest, &m); err != nil {
-		return Manifest{}, fmt.Errorf("%w: read %s: %w", ErrCorrupt, ManifestFile, err)
+	m, written := Manifest{}, false
+	if len(data) <= MaxManifest {
+		m, written = readWritten(data)
+	}
+	if !written {
+		m = Manifest{}
+		if err := DecodeYAML(data, MaxManifest, &m); err != nil {
+			return Manifest{}, fmt.Errorf("%w: read %s: %w", ErrCorrupt, ManifestFile, err)
+		}
 	}
 	if m.APIVersion != APIVersion || m.Kind != ManifestKind {
 		return Manifest{}, fmt.Errorf("%w: %s is %s %s, not %s %s", ErrCorrupt, ManifestFile, m.APIVersion, m.Kind, APIVersion, ManifestKind)
@@ -398,9 +404,12 @@ func (m *Manifest) Join(files []File) error {
 	var inputs []Input
 	room := MaxManifest
 	for _, f := range files {
-		var some []Input
-		if err := DecodeYAML(f.Content, room, &some); err != nil {
-			return fmt.Errorf("%w: read %s: %w", ErrCorrupt, f.Path, err)
+		some, written := readInputs(f.Content)
+		if !written || len(f.Content) > room {
+			some = nil
+			if err := DecodeYAML(f.Content, room, &some); err != nil {
+				return fmt.Errorf("%w: read %s: %w", ErrCorrupt, f.Path, err)
+			}
 		}
 		room -= len(f.Content)
 		inputs = append(inputs, some...)

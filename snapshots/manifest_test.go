@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +142,7 @@ func TestInputsAreWrittenAsTheLibraryDoes(t *testing.T) {
 			return words[r.IntN(len(words))]
 		}
 	}
+	written := 0
 	for range 4_000 {
 		var m Manifest
 		m.Spec.Subject = word()
@@ -174,11 +177,30 @@ func TestInputsAreWrittenAsTheLibraryDoes(t *testing.T) {
 		if err != nil || string(got) != string(want) {
 			t.Fatalf("%v\ngot:\n%s\nwant:\n%s", err, got, want)
 		}
+		if r.IntN(8) > 0 {
+			continue
+		}
+		// What somebody changed is read as the library reads it, or not at all.
+		edited, at := slices.Clone(got), r.IntN(len(got))
+		edited[at] = "ab -:\n\"'#0~"[r.IntN(11)]
+		for _, text := range [][]byte{got, edited, slices.Concat(got[:at], got[at/2:])} {
+			read, ok := readWritten(text)
+			var library Manifest
+			if err := DecodeYAML(text, MaxManifest, &library); ok && (err != nil || !reflect.DeepEqual(read, library)) {
+				t.Fatalf("%v\nread:\n%+v\nthe library reads:\n%+v\nof:\n%s", err, read, library, text)
+			}
+			if ok {
+				written++
+			}
+		}
+	}
+	if written < 150 {
+		t.Errorf("%d manifests were read without the library", written)
 	}
 }
 
 // The manifest of a large cluster costs a few allocations an object at most, with a UID and version for each,
-// and a thousand certificates. The library alone takes over a hundred. Under the race detector, regular
+// and a thousand certificates, written or read. The library alone takes over a hundred. Under the race detector, regular
 // expressions allocate too.
 func TestInputsCostLittle(t *testing.T) {
 	var m Manifest
@@ -196,17 +218,27 @@ func TestInputsCostLittle(t *testing.T) {
 			},
 		})
 	}
-	allocations := testing.AllocsPerRun(3, func() {
-		if _, err := m.Marshal(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	most := 40_000.0
-	if race.Enabled {
-		most = 150_000
+	m.APIVersion, m.Kind = APIVersion, ManifestKind
+	text, err := m.Marshal()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if allocations > most {
-		t.Errorf("%.0f allocations for 10,000 inputs and 1,000 certificates", allocations)
+	for what, do := range map[string]func() error{
+		"written": func() error { _, err := m.Marshal(); return err },
+		"read":    func() error { _, err := ParseManifest(text); return err },
+	} {
+		allocations := testing.AllocsPerRun(3, func() {
+			if err := do(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		most := 40_000.0
+		if race.Enabled {
+			most = 150_000
+		}
+		if allocations > most {
+			t.Errorf("%.0f allocations for 10,000 inputs and 1,000 certificates %s", allocations, what)
+		}
 	}
 }
 

@@ -214,3 +214,111 @@ func isTime(s string) bool {
 	_, err := time.Parse(time.RFC3339, s)
 	return err == nil
 }
+
+// readWritten reads a manifest as [Manifest.marshal] writes it, inputs and certificates without the YAML library, which
+// takes 150 ms for 1,000 Ingresses. It returns false for any other text. It writes what it read once more, and compares, so
+// that it takes no text for what the library would read otherwise.
+func readWritten(data []byte) (Manifest, bool) {
+	text := string(data)
+	frame := make([]byte, 0, frameSize)
+	r := listReader{rest: text}
+	var inputs []Input
+	if before, list, found := strings.Cut(text, "\n  inputs:\n"); found {
+		frame, r.rest = append(append(frame, before...), '\n'), list
+		inputs = r.inputs("  ")
+	}
+	var certificates []CertificateRef
+	if before, list, found := strings.Cut(r.rest, "\n  certificates:\n"); found {
+		frame, r.rest = append(append(frame, before...), '\n'), list
+		for r.begins("  - file: ") {
+			certificates = append(certificates, r.certificate())
+		}
+	}
+	frame = append(frame, r.rest...)
+	var m Manifest
+	if r.failed || DecodeYAML(frame, MaxManifest, &m) != nil {
+		return Manifest{}, false
+	}
+	m.Provenance.Inputs, m.Spec.Certificates = inputs, certificates
+	again, err := m.marshal()
+	return m, err == nil && bytes.Equal(again, data)
+}
+
+// frameSize is about what a manifest has beside its lists.
+const frameSize = 16 << 10
+
+// readInputs reads a file of [Manifest.Split], in the same way.
+func readInputs(data []byte) ([]Input, bool) {
+	r := listReader{rest: string(data)}
+	out := r.inputs("")
+	w := listWriter{out: make([]byte, 0, len(data)), known: map[string]string{}}
+	for _, in := range out {
+		w.input("", in)
+	}
+	return out, !r.failed && !w.failed && bytes.Equal(w.out, data)
+}
+
+// listReader reads the items that a [listWriter] wrote.
+type listReader struct {
+	rest   string
+	failed bool // it is not what a listWriter writes
+}
+
+func (r *listReader) begins(with string) bool { return strings.HasPrefix(r.rest, with) }
+
+func (r *listReader) inputs(indent string) (out []Input) {
+	first := indent + "- apiVersion: "
+	indent += "  "
+	for r.begins(first) {
+		in := Input{APIVersion: r.value(first), Kind: r.value(indent + "kind: "), Name: r.value(indent + "name: ")}
+		in.Namespace, in.ResourceVersion, in.UID = r.mayHave(indent+"namespace: "), r.mayHave(indent+"resourceVersion: "), r.mayHave(indent+"uid: ")
+		out = append(out, in)
+	}
+	return out
+}
+
+func (r *listReader) certificate() CertificateRef {
+	c := CertificateRef{File: r.value("  - file: "), Mode: CertificateMode(r.mayHave("    mode: "))}
+	if r.skips("    observed:\n") {
+		c.Observed = &ObservedCertificate{Fingerprint: r.value("      fingerprint: ")}
+		if r.skips("      names:\n") {
+			for r.begins("      - ") {
+				c.Observed.Names = append(c.Observed.Names, r.value("      - "))
+			}
+		}
+		if at := r.mayHave("      notAfter: "); at != "" {
+			r.failed = r.failed || c.Observed.NotAfter.UnmarshalText([]byte(at)) != nil
+		}
+	}
+	if r.skips("    secret:\n") {
+		c.Secret = SecretName{Name: r.value("      name: "), Namespace: r.value("      namespace: ")}
+	}
+	c.Use, c.Version = Use(r.mayHave("    use: ")), r.mayHave("    version: ")
+	return c
+}
+
+// skips reports whether the text begins so, and goes past it.
+func (r *listReader) skips(text string) bool {
+	rest, found := strings.CutPrefix(r.rest, text)
+	r.rest = rest
+	return found
+}
+
+// mayHave returns the scalar of a line that may be there, and "" if it is not.
+func (r *listReader) mayHave(key string) string {
+	if !r.begins(key) {
+		return ""
+	}
+	return r.value(key)
+}
+
+// value returns the scalar of the line that begins with key.
+func (r *listReader) value(key string) string {
+	ours := r.skips(key)
+	line, rest, ended := strings.Cut(r.rest, "\n")
+	r.rest, r.failed = rest, r.failed || !ours || !ended
+	if len(line) >= 2 && (line[0] == '"' || line[0] == '\'') && line[len(line)-1] == line[0] {
+		return line[1 : len(line)-1] // what has an escape is written otherwise
+	}
+	return line
+}
