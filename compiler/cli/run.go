@@ -192,6 +192,7 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *con
 	if _, follows := o.Source.Objects.(*cluster.Cluster); !follows {
 		return nil
 	}
+	o.SeesDeletions = true
 	connection, err := f.cluster.connect("", o.Log)
 	if err != nil {
 		return err

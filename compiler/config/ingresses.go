@@ -342,11 +342,13 @@ type ShrinkGuard struct {
 	// that must be gone at once. 0 turns the guard off.
 	LostPercent int `json:"lostPercent"`
 	// MinLost is how many of them must be gone at least: small set-ups lose half of what
-	// they have with one Ingress.
+	// they have with one Ingress. It is also how many backends or hosts other namespaces must
+	// have, if the loss of one namespace is not to hold back their changes.
 	MinLost int `json:"minLost"`
-	// Approve is the digest of the one configuration that may be published although it lost
+	// Approve is the digest of the configuration that may be published although it lost
 	// that much, as the compiler's log and status show it: ten or more of its hexadecimal
-	// digits. It approves nothing else, and can stay.
+	// digits. The compiler that held it back also publishes a later one in its place, if that has
+	// lost no more. It approves nothing else, and can stay.
 	Approve string `json:"approve"`
 }
 

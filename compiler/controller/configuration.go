@@ -121,6 +121,7 @@ func (l *loop) reconfigure(ctx context.Context) {
 			l.config.former = &former
 		}
 		l.Source.Config = c
+		l.losses.reconfigured()
 		l.debounce.change(now)
 	}
 }

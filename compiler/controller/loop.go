@@ -58,6 +58,9 @@ type Options struct {
 	Announcer announcer
 	// Judge gets what was compiled; nil is allowed.
 	Judge *compiler.Judge
+	// SeesDeletions is set if an object is gone from the Source only when it was deleted, as in a cluster. Files may be
+	// gone because a volume is mounted in part.
+	SeesDeletions bool
 	// Interval is how long there must be no change before changes that follow a compile closely are compiled. MaxWait
 	// limits that wait. Zero means the default.
 	Interval, MaxWait time.Duration
@@ -124,6 +127,7 @@ type loop struct {
 	republish retry              // of pending
 	previous  snapshots.Snapshot // the head of the store, as far as is known
 	held      *ShrinkError       // why the pending draft waits for approval, or nil
+	losses    lossGuard
 	leads     bool
 	rivals    rivals
 	verify    time.Time // when to look at the head of the store; zero means never

@@ -1,13 +1,10 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler"
@@ -16,10 +13,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
-	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
-	"github.com/hapsnap/hapsnap/templates"
 )
 
 // store is what the compiler needs of a snapshot store. It cannot delete snapshots or change the channel.
@@ -39,13 +34,13 @@ func Publish(ctx context.Context, s store, r compiler.Result, g config.ShrinkGua
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
-	return publishAfter(ctx, s, previous, newest, &r, g)
+	return publishAfter(ctx, s, previous, newest, &r, g, &lossGuard{})
 }
 
 // publishAfter publishes a draft unless the guard holds it back, and completes it for that. Previous and newest are what
 // [head] returned.
-func publishAfter(ctx context.Context, s store, previous snapshots.Snapshot, newest snapshots.ID, r *compiler.Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
-	if err := guard(previous, r.Draft, g); err != nil {
+func publishAfter(ctx context.Context, s store, previous snapshots.Snapshot, newest snapshots.ID, r *compiler.Result, g config.ShrinkGuard, known *lossGuard) (id snapshots.ID, published bool, err error) {
+	if err := known.check(previous, r, g); err != nil {
 		return snapshots.ID{}, false, err
 	}
 	r.Draft.Subject, r.Draft.After = compiler.Subject(previous, *r), &newest
@@ -97,6 +92,10 @@ func (l *loop) publish(ctx context.Context) {
 		return
 	}
 	l.rivals.ours = id
+	if l.losses.let != "" {
+		l.Log.Warn("most of what one namespace had is gone, and published without it, since its objects were deleted", "namespace", l.losses.let, "lost", l.losses.letLost, "snapshot", id.String())
+	}
+	l.losses.published(id, draft.Provenance.TemplatesDigest, r.Artifact, l.SeesDeletions)
 	l.timeline.Published(id, *draft, published)
 	if published {
 		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
@@ -122,7 +121,7 @@ func (l *loop) publishOnHead(ctx context.Context, r *compiler.Result) (id snapsh
 		return snapshots.ID{}, false, err
 	}
 	r.Draft.Provenance.Trigger = l.rivals.own.trigger(r.Draft.Provenance.Trigger)
-	return publishAfter(ctx, l.Store, previous, newest, r, l.Source.Config.ShrinkGuard)
+	return publishAfter(ctx, l.Store, previous, newest, r, l.Source.Config.ShrinkGuard, &l.losses)
 }
 
 // maxCorrupt is how many corrupt snapshots are skipped to find one that can be read.
@@ -199,98 +198,4 @@ func served(a render.Artifact) map[diag.Object]bool {
 		}
 	}
 	return out
-}
-
-// size counts what a snapshot could lose: backends with servers, and hosts. If a Service is gone, its backend has no
-// servers. If an Ingress is gone, its hosts are too; several Ingresses may share a backend. Only the numbers count, so
-// that a new name is no loss.
-type size struct {
-	backends, hosts int
-}
-
-// sizeOf measures the files of a snapshot or a draft.
-func sizeOf(files []snapshots.File) size {
-	var s size
-	for _, f := range files {
-		switch path := f.Path; {
-		case path == snapshots.ConfigFile:
-			serving := 0
-			for section := range haproxycfg.Sections(f.Content) {
-				if section.Keyword == "backend" && section.Name != templates.ReadyBackend && slices.ContainsFunc(section.Lines, isServers) {
-					serving++
-				}
-			}
-			s.backends = serving
-		case path == "maps/host.map", strings.HasPrefix(path, "maps/sni_"):
-			s.hosts += entries(f.Content)
-		}
-	}
-	return s
-}
-
-// isServers reports whether a line gives a backend servers.
-func isServers(line haproxycfg.Line) bool {
-	switch line.First() {
-	case "server", "server-template":
-		return true
-	case "":
-		words := bytes.Fields(line.Text)
-		return len(words) > 1 && string(words[0]) == "#hapsnap" && string(words[1]) == "servers"
-	}
-	return false
-}
-
-// entries counts the entries of a map.
-func entries(text []byte) int {
-	n := 0
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			n++
-		}
-	}
-	return n
-}
-
-// losses says what is gone between two sizes, such as "600 of 1000 backends gone". It returns "" if the guard does not
-// call that a mass loss.
-func losses(before, after size, g config.ShrinkGuard) string {
-	var out []string
-	for _, c := range []struct {
-		what          string
-		before, after int
-	}{{"backends", before.backends, after.backends}, {"hosts", before.hosts, after.hosts}} {
-		lost := c.before - c.after
-		if g.LostPercent > 0 && lost >= max(g.MinLost, 1) && 100*lost >= g.LostPercent*c.before {
-			out = append(out, fmt.Sprintf("%d of %d %s gone", lost, c.before, c.what))
-		}
-	}
-	return strings.Join(out, ", ")
-}
-
-// ShrinkError means that a draft lost so much compared with the newest snapshot of its store that a person must approve
-// it.
-type ShrinkError struct {
-	Head   snapshots.ID
-	Digest snapshots.Digest
-	Lost   string // such as "600 of 1000 backends gone"
-}
-
-// Error says what is gone, and since when.
-func (e *ShrinkError) Error() string {
-	return fmt.Sprintf("%s since %s: %s waits for approval", e.Lost, e.Head, e.Digest.Short())
-}
-
-// Approval says how to approve the draft in the configuration.
-func (e *ShrinkError) Approval() string {
-	return fmt.Sprintf("if it is meant, set spec.shrinkGuard.approve of the configuration to %s", e.Digest.Short())
-}
-
-// guard returns a [*ShrinkError] if a draft has to wait for approval, else nil. The head is zero if the store is empty.
-func guard(head snapshots.Snapshot, d snapshots.Draft, g config.ShrinkGuard) error {
-	lost := losses(sizeOf(head.Files), sizeOf(d.Files), g)
-	digest := d.Digest()
-	if lost == "" || g.Approves(string(digest)) {
-		return nil
-	}
-	return &ShrinkError{Head: head.ID(), Digest: digest, Lost: lost}
 }

@@ -213,6 +213,61 @@ func TestRunHoldsAMassLoss(t *testing.T) {
 	r.AwaitMetric(t, "hapsnap_compiler_held_drafts", 0)
 }
 
+// tenantsOf returns manifests of one namespace, with hosts of its own.
+func tenantsOf(namespace string, n int) string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s-%d", namespace, i))
+	}
+	return strings.ReplaceAll(manifestsOf(names...), "namespace: shop", "namespace: "+namespace)
+}
+
+// A tenant who deletes most of what there is stops nobody else. Where it is not known that the objects were deleted, or where
+// the others have next to nothing, or lose much as well, a person has to look at it.
+func TestRunPublishesTheLossOfOneNamespace(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		unseen, restart bool
+
+		other, left int // what the other namespace has before and after
+		held        string
+	}{
+		"seen":                           {other: 8, left: 8},
+		"not seen":                       {unseen: true, other: 8, left: 8, held: "30 of 38 backends gone, 30 of 38 hosts gone"},
+		"gone while no compiler ran":     {restart: true, other: 8, left: 8, held: "30 of 38 backends gone, 30 of 38 hosts gone"},
+		"others have next to nothing":    {other: 4, left: 4, held: "30 of 34 backends gone, 30 of 34 hosts gone"},
+		"others lose much, too":          {other: 10, left: 5, held: "35 of 40 backends gone, 35 of 40 hosts gone"},
+		"others change at the same time": {other: 8, left: 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := func(o *controller.Options) { o.SeesDeletions = !test.unseen }
+			r := controllertest.Prepare(t, map[string]string{"shop.yaml": manifestsOf(tenants(30)...), "quiet.yaml": tenantsOf("quiet", test.other)})
+			stop := r.Start(t, config.Default(), seen)
+			r.AwaitRoute(t, "tenant-29.example", true)
+			controllertest.Await(t, "ready", r.Status.Ready)
+			if test.restart {
+				stop()
+			}
+			for name, text := range map[string]string{"shop.yaml": "", "quiet.yaml": tenantsOf("quiet", test.left)} {
+				r.Write(t, name, text)
+			}
+			if test.restart {
+				r.Start(t, config.Default(), seen)
+			}
+			if test.held != "" {
+				awaitHeld(t, r, test.held)
+				return
+			}
+			s := r.AwaitRoute(t, "tenant-29.example", false)
+			if prefix, _ := s.File("maps/prefix.map"); strings.Count(string(prefix), ".example|") != test.left {
+				t.Errorf("the others have\n%s", prefix)
+			}
+			controllertest.Await(t, "ready", r.Status.Ready)
+		})
+	}
+}
+
 // What is no mass loss any more needs no approval.
 func TestRunPublishesWhatCameBack(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -89,28 +90,88 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// An approval is for one content.
+// An approval is for one content, and for later ones of the same compiler that have lost no more. Otherwise nobody could approve
+// anything in a cluster in which something changes each second.
 func TestGuardApproval(t *testing.T) {
 	t.Parallel()
 	head := backends(20).Number(7, snapshots.ID{})
-	small, smaller := backends(3), backends(2)
-	g := config.Default().ShrinkGuard
-	shrunk, ok := errors.AsType[*ShrinkError](guard(head, small, g))
+	small, smaller, more := backends(3), backends(2), backends(4)
+	c := config.Default().ShrinkGuard
+	check := func(g *lossGuard, d snapshots.Draft) error { return g.check(head, &compiler.Result{Draft: d}, c) }
+	var running lossGuard
+	shrunk, ok := errors.AsType[*ShrinkError](check(&running, small))
 	if !ok || shrunk.Head != head.ID() || shrunk.Lost != "17 of 20 backends gone" {
 		t.Fatalf("got %+v, want that the draft is held", shrunk)
 	}
 	if !strings.HasSuffix(shrunk.Approval(), " to "+small.Digest().Short()) {
 		t.Errorf("how to approve: %s", shrunk.Approval())
 	}
-	g.Approve = shrunk.Digest.Short()
-	if err := guard(head, small, g); err != nil {
-		t.Errorf("approved, and %v", err)
+	if err := check(&running, more); err == nil {
+		t.Error("another draft is not held")
 	}
-	if err := guard(head, smaller, g); err == nil {
-		t.Error("another draft is approved")
+	c.Approve = shrunk.Digest.Short()
+	for what, test := range map[string]struct {
+		guard *lossGuard
+		draft snapshots.Draft
+		held  bool
+	}{
+		"the draft":                          {&running, small, false},
+		"one that lost more":                 {&running, smaller, true},
+		"one that lost less":                 {&running, more, false},
+		"the draft, after a restart":         {&lossGuard{}, small, false},
+		"one that lost less after a restart": {&lossGuard{}, more, true},
+	} {
+		if err := check(test.guard, test.draft); (err != nil) != test.held {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
-	if err := guard(snapshots.Snapshot{}, small, config.Default().ShrinkGuard); err != nil {
+	head = backends(21).Number(8, head.ID())
+	if err := check(&running, more); err == nil {
+		t.Error("what was approved after another snapshot is approved")
+	}
+	head = snapshots.Snapshot{}
+	if err := check(&lossGuard{}, small); err != nil {
 		t.Errorf("first snapshot of a store: %v", err)
+	}
+}
+
+// What a namespace lost is let pass where it was deleted, and not where a new configuration or other templates may have dropped it.
+func TestGuardOfOneNamespace(t *testing.T) {
+	t.Parallel()
+	head := backends(30).Number(7, snapshots.ID{})
+	for name, test := range map[string]struct {
+		change func(*lossGuard, *compiler.Result)
+		held   bool
+	}{
+		"deleted":       {func(*lossGuard, *compiler.Result) {}, false},
+		"reconfigured":  {func(g *lossGuard, _ *compiler.Result) { g.reconfigured() }, true},
+		"templates":     {func(_ *lossGuard, r *compiler.Result) { r.Draft.Provenance.TemplatesDigest = "sha256:two" }, true},
+		"somebody else": {func(g *lossGuard, _ *compiler.Result) { g.newest.Revision = 6 }, true},
+	} {
+		g := lossGuard{newest: head.ID(), templates: "sha256:one", owned: map[string]size{"shop": {backends: 20}, "quiet": {backends: 10}}}
+		r := compiler.Result{Draft: backends(10)}
+		r.Draft.Provenance.TemplatesDigest = "sha256:one"
+		test.change(&g, &r)
+		if err := g.check(head, &r, config.Default().ShrinkGuard); (err != nil) != test.held || (g.let == "shop") == test.held {
+			t.Errorf("%s: %v, of %q", name, err, g.let)
+		}
+	}
+}
+
+// Drafts that wait are not remembered without end.
+func TestGuardRemembersSome(t *testing.T) {
+	t.Parallel()
+	head := backends(20).Number(7, snapshots.ID{})
+	var g lossGuard
+	for n := range mostHeld + 10 {
+		d := backends(3)
+		d.Files = append(d.Files, snapshots.File{Path: "maps/other.map", Content: fmt.Appendf(nil, "a %d\n", n)})
+		if err := g.check(head, &compiler.Result{Draft: d}, config.Default().ShrinkGuard); err == nil {
+			t.Fatal("a draft is not held")
+		}
+	}
+	if len(g.held) != mostHeld {
+		t.Errorf("%d are remembered", len(g.held))
 	}
 }
 

@@ -1,0 +1,209 @@
+package controller
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/templates"
+)
+
+// size counts what a snapshot could lose: backends with servers, and hosts. If a Service is gone, its backend has no
+// servers. If an Ingress is gone, its hosts are too; several Ingresses may share a backend. Only the numbers count, so
+// that a new name is no loss.
+type size struct {
+	backends, hosts int
+}
+
+// sizeOf measures the files of a snapshot or a draft.
+func sizeOf(files []snapshots.File) size {
+	var s size
+	count(files, func(_ string, _ int, one size) {
+		s.backends += one.backends
+		s.hosts += one.hosts
+	})
+	return s
+}
+
+// count calls note for each backend and each host, with the line that it begins at.
+func count(files []snapshots.File, note func(file string, line int, one size)) {
+	for _, f := range files {
+		switch path := f.Path; {
+		case path == snapshots.ConfigFile:
+			for section := range haproxycfg.Sections(f.Content) {
+				if section.Keyword == "backend" && section.Name != templates.ReadyBackend && slices.ContainsFunc(section.Lines, isServers) {
+					note(path, section.Head.Number, size{backends: 1})
+				}
+			}
+		case path == "maps/host.map", strings.HasPrefix(path, "maps/sni_"):
+			number := 0
+			for line := range bytes.Lines(f.Content) {
+				if number++; isEntry(line) {
+					note(path, number, size{hosts: 1})
+				}
+			}
+		}
+	}
+}
+
+// isServers reports whether a line gives a backend servers.
+func isServers(line haproxycfg.Line) bool {
+	switch line.First() {
+	case "server", "server-template":
+		return true
+	case "":
+		words := bytes.Fields(line.Text)
+		return len(words) > 1 && string(words[0]) == "#hapsnap" && string(words[1]) == "servers"
+	}
+	return false
+}
+
+// isEntry reports whether a line of a map is an entry.
+func isEntry(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) > 0 && line[0] != '#'
+}
+
+// losses says what is gone between two sizes, such as "600 of 1000 backends gone". It returns "" if the guard does not
+// call that a mass loss.
+func losses(before, after size, g config.ShrinkGuard) string {
+	var out []string
+	for _, c := range []struct {
+		what          string
+		before, after int
+	}{{"backends", before.backends, after.backends}, {"hosts", before.hosts, after.hosts}} {
+		lost := c.before - c.after
+		if g.LostPercent > 0 && lost >= max(g.MinLost, 1) && 100*lost >= g.LostPercent*c.before {
+			out = append(out, fmt.Sprintf("%d of %d %s gone", lost, c.before, c.what))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// ShrinkError means that a draft lost so much compared with the newest snapshot of its store that a person must approve
+// it.
+type ShrinkError struct {
+	Head   snapshots.ID
+	Digest snapshots.Digest
+	Lost   string // such as "600 of 1000 backends gone"
+}
+
+// Error says what is gone, and since when.
+func (e *ShrinkError) Error() string {
+	return fmt.Sprintf("%s since %s: %s waits for approval", e.Lost, e.Head, e.Digest.Short())
+}
+
+// Approval says how to approve the draft in the configuration.
+func (e *ShrinkError) Approval() string {
+	return fmt.Sprintf("if it is meant, set spec.shrinkGuard.approve of the configuration to %s", e.Digest.Short())
+}
+
+// lossGuard holds back drafts that lost too much since the newest snapshot. It remembers what it held back, and what each
+// namespace has in that snapshot.
+type lossGuard struct {
+	newest snapshots.ID // what the rest is about
+	// owned is what each namespace has in the newest snapshot, if this process published it and sees every deletion; else
+	// nil.
+	owned     map[string]size
+	templates snapshots.Digest // that it was made with
+	held      []heldDraft
+	// let is the namespace whose losses the last check let pass, and what they are; "" for none.
+	let, letLost string
+}
+
+// heldDraft is a draft that waits for approval, or waited before a later one took its place.
+type heldDraft struct {
+	digest snapshots.Digest
+	size   size
+}
+
+// mostHeld is how many held drafts are remembered.
+const mostHeld = 1000
+
+// check returns a [*ShrinkError] if a draft has to wait for approval, else nil. The head is zero if the store is empty.
+//
+// The losses of one namespace hold back nobody, if other namespaces have something to publish: otherwise one tenant, who
+// deletes what he published before, stops the changes of all others. The compiler has to have seen the deletions: after a
+// restart, a flag or a permission may have been forgotten.
+func (g *lossGuard) check(head snapshots.Snapshot, r *compiler.Result, c config.ShrinkGuard) error {
+	g.let, g.letLost = "", ""
+	before, after := sizeOf(head.Files), sizeOf(r.Draft.Files)
+	lost := losses(before, after, c)
+	if lost == "" {
+		return nil
+	}
+	if g.newest != head.ID() {
+		*g = lossGuard{newest: head.ID()}
+	}
+	digest := r.Draft.Digest()
+	if c.Approves(string(digest)) || g.approved(after, c) {
+		return nil
+	}
+	if namespace, ok := g.ofOne(before, after, *r, c); ok {
+		g.let, g.letLost = namespace, lost
+		return nil
+	}
+	g.held = append(g.held[max(0, len(g.held)+1-mostHeld):], heldDraft{digest, after})
+	return &ShrinkError{Head: head.ID(), Digest: digest, Lost: lost}
+}
+
+// approved reports whether an earlier draft was approved that had lost as much as this one, or more. Where others go on
+// changing what they have, the draft that a person looked at is soon replaced by another.
+func (g *lossGuard) approved(after size, c config.ShrinkGuard) bool {
+	return slices.ContainsFunc(g.held, func(h heldDraft) bool {
+		return c.Approves(string(h.digest)) && h.size.backends <= after.backends && h.size.hosts <= after.hosts
+	})
+}
+
+// ofOne returns the namespace without which nothing much was lost, if the others have enough for that to say something. Other
+// templates may have dropped anything.
+func (g *lossGuard) ofOne(before, after size, now compiler.Result, c config.ShrinkGuard) (namespace string, ok bool) {
+	if g.owned == nil || g.templates != now.Draft.Provenance.TemplatesDigest {
+		return "", false
+	}
+	has := owned(now.Artifact)
+	for namespace, had := range g.owned {
+		others, left := before.without(had), after.without(has[namespace])
+		if max(others.backends, others.hosts) >= max(c.MinLost, 1) && losses(others, left, c) == "" {
+			return namespace, true
+		}
+	}
+	return "", false
+}
+
+// published notes the snapshot that this process published.
+func (g *lossGuard) published(id snapshots.ID, templates snapshots.Digest, made render.Artifact, seesDeletions bool) {
+	*g = lossGuard{newest: id, templates: templates}
+	if seesDeletions {
+		g.owned = owned(made)
+	}
+}
+
+// reconfigured forgets what the namespaces have: a new configuration may drop much of it.
+func (g *lossGuard) reconfigured() { g.owned = nil }
+
+func (s size) without(o size) size { return size{s.backends - o.backends, s.hosts - o.hosts} }
+
+// owned counts what each namespace has in an artifact. What several share counts for none.
+func owned(a render.Artifact) map[string]size {
+	out := map[string]size{}
+	note := func(file string, line int, one size) {
+		namespace, shared := "", false
+		for _, o := range a.Origin(file, line).Objects {
+			shared = shared || namespace != "" && namespace != o.Object.Namespace
+			namespace = o.Object.Namespace
+		}
+		if namespace != "" && !shared {
+			had := out[namespace]
+			out[namespace] = size{had.backends + one.backends, had.hosts + one.hosts}
+		}
+	}
+	count(a.Files, note)
+	return out
+}
