@@ -106,13 +106,14 @@ compare-api: deps ## print where the double of the Dataplane API answers otherwi
 	go test -count=1 -v -run '^TestDoubleAnswersLikeARealAPI$$' ./pusher/dataplane
 
 # Packages that start a haproxy: their tests read the variable, use the double of the
-# Dataplane API, or run images. What others test, another haproxy does not change. The tests of the chart
-# are about Helm but for one, and those of pods about Kubernetes.
-WITH_HAPROXY = go list $$(grep -rlE --include='*.go' --exclude-dir=build --exclude-dir=tools '"HAPROXY"|/internal/testing/(dataplane|image)test"' . | xargs -n1 dirname | sort -u) | grep -vE '/(charts/(charttest|runtest)|internal/layers)$$'
+# Dataplane API, or run images. What others test, another haproxy does not change. The same holds for some that start one:
+# the tests of the chart are about Helm but for one, those of pods and of discovery about Kubernetes, and those of
+# the others named here about commands, documents, and what calls the rest.
+WITH_HAPROXY = go list $$(grep -rlE --include='*.go' --exclude-dir=build --exclude-dir=tools '"HAPROXY"|/internal/testing/(dataplane|image)test"' . | xargs -n1 dirname | sort -u) | grep -vE '/(charts/(charttest|runtest)|compiler/(assert|cli|controller/controllertest|function)|docs|examples/(demo|fleet)|hack/bench|internal/(layers|testing/podtest)|pusher/(core|discovery))$$'
 
 # Stories about commands, stores and clusters, in which HAProxy checks a configuration or runs as ever: what they tell,
 # another haproxy does not change. The tests of the memo and of pushers that are killed start none, and are long.
-SKIP_3_0 := TestStories/^(act|cluster|completion|diff|fn|gitops|hapsnap|journal|kinds|migrate|mistakes|page|pin_missing|render|rollback|status|store|trace|fault_(compiler|disk|git|live|manifests|most|pusher|sigterm|two|wrong)|compile_(bad|classes|configuration|empty|errors|multiple|run|same|secrets|status|unknown|usage))|^TestMemoNeverShows$$|^TestFailureKilled
+SKIP_3_0 := TestStories/^(act|certificates|check|cluster|completion|diff|explain|fn|gateway|gitops|hapsnap|journal|kinds|migrate|mistakes|page|pin|render|rollback|status|store|test|trace|waf|fault_(compiler|disk|git|instance_away|live|manifests|most|pusher|sigterm|two|wrong)|push_(directories|promote|status|within|without_live)|compile_(bad|classes|configuration|empty|errors|multiple|run|same|secrets|status|unknown|usage))|^TestMemoNeverShows$$|^TestFailureKilled
 
 # Without the race detector, which has seen the same code by then.
 .PHONY: test-3.0
