@@ -66,7 +66,6 @@ func (c *Client) exchange(ctx context.Context, k call, access *access) (answer, 
 	var connected atomic.Bool
 	// If the API had closed a kept connection, Go tries again with a new one, provided that nothing was
 	// written or the method is safe. So the last attempt decides whether there was a connection.
-	// the method is safe. The last try tells.
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) { connected.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
