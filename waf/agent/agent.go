@@ -16,14 +16,10 @@
 // The agent does not inspect responses: the message has none.
 //
 // Decisions:
-//   - The engine always runs as if it blocked. So detecting and blocking take the same way through the rules,
-//     and a policy
-//
-// that only detects shows exactly what it would deny.
+//   - The engine always runs as if it blocked. So detecting and blocking take the same way through the rules, and a
+//     policy that only detects shows exactly what it would deny.
 //   - The agent expands exclusions to ids of detection rules. So an exclusion by a tag cannot switch off the
-//     evaluation of
-//
-// the score, which has the same tag.
+//     evaluation of the score, which has the same tag.
 //   - A request whose inspection panics harms no other. Its transaction is not used again.
 package agent
 
