@@ -126,7 +126,7 @@ func TestInstancesAreCompleted(t *testing.T) {
 	}
 }
 
-// Completion for retry offers only rejected snapshots, and for pin each snapshot once.
+// Completion for retry offers only rejected snapshots. For pin it offers one snapshot, and no second one.
 func TestSnapshotsAreCompleted(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)

@@ -280,7 +280,7 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 
 var errTaken = errors.New("another pusher has taken the state")
 
-// If two instances report the same later term, the term is raised once, and both are probed again in it.
+// If two instances report the same later term, the term is raised once, and both are claimed in it.
 func TestTermIsRaisedOnce(t *testing.T) {
 	t.Parallel()
 	m := newMachine(State{}, noon)

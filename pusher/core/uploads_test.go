@@ -82,7 +82,7 @@ func TestUploadsOfInstancesThatAreGone(t *testing.T) {
 	}
 }
 
-// If an undo goes to an instance, no files are removed from it before that is done.
+// An undo does not wait until files are removed.
 func TestUndoWaitsForNoFiles(t *testing.T) {
 	t.Parallel()
 	e := newMachine(State{}, noon)
