@@ -63,7 +63,7 @@ func parent(name gatewayv1.ObjectName, c ...metav1.Condition) gatewayv1.RoutePar
 	return gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: name}, ControllerName: ours, Conditions: c}
 }
 
-// elsewhere reports that entries about the Gateway "fleet" belong to another compiler.
+// elsewhere reports whether an entry is about the Gateway "fleet", which belongs to another compiler.
 func elsewhere(entry map[string]any) bool {
 	for _, field := range []string{"parentRef", "ancestorRef"} {
 		if ref, is := entry[field].(map[string]any); is && ref["name"] == "fleet" {
