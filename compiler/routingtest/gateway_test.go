@@ -189,7 +189,7 @@ func TestGatewayReferences(t *testing.T) {
 	}
 }
 
-// A rule with an unsupported feature is not served, and no other rule gets its requests. The other rules of the
+// A rule with an unsupported feature is not served, and its requests get 404 or 500. The other rules of the
 // route are served.
 func TestGatewayUnsupported(t *testing.T) {
 	t.Parallel()
