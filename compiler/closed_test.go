@@ -12,7 +12,7 @@ import (
 const (
 	secretWord = "t0p-S3cret-Zx81q"
 	secretHost = "t0p-s3cr3t-zx81q.bad.example"
-	// closedSecret holds both, as a tenant may write it.
+	// closedSecret has both values, as a tenant may write them.
 	closedSecret = "---\napiVersion: v1\nkind: Secret\nmetadata: {namespace: bad, name: db}\nstringData: {password: " + secretWord + ", other: " + secretHost + "}\n"
 )
 
@@ -30,12 +30,12 @@ spec:
 `, namespace, name, annotations, host, path)
 }
 
-// closedCase is what may be wrong with closed routes, and what becomes of the routes of others.
+// closedCase is a fault of closed routes, and what happens to other routes.
 type closedCase struct {
 	objects string
 	files   []txtar.File
 	closed  []string // keys of prefix.map that answer 503
-	open    []string // that do not
+	open    []string // keys that do not
 	checks  int
 }
 
@@ -84,9 +84,8 @@ func closedCases() map[string]closedCase {
 	}
 }
 
-// The routes of an Ingress that is left out answer 503 where it protects something. Where not
-// even those pass, nobody of another namespace goes without, and nothing of its own namespace
-// takes the requests instead.
+// The routes of an Ingress that is left out answer 503 if it protects something. If even those fail, routes of
+// other namespaces are served, and nothing of the Ingress's own namespace takes the requests instead.
 func TestFaultsOfClosedRoutes(t *testing.T) {
 	t.Parallel()
 	for name, test := range closedCases() {

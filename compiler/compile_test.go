@@ -33,8 +33,8 @@ var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 
 var haproxy = controllertest.HAProxy
 
-// unpack writes the files of an archive that are below a folder into a
-// directory of that name, and makes it the current one of paths in diagnostics.
+// unpack writes the files of an archive below a folder into a directory. Paths in diagnostics are relative to
+// it.
 func unpack(t *testing.T, a *txtar.Archive, folder string) (dir string, found bool) {
 	t.Helper()
 	root := t.TempDir()
@@ -59,8 +59,7 @@ func unpack(t *testing.T, a *txtar.Archive, folder string) (dir string, found bo
 	return dir, found
 }
 
-// source makes the Source that an archive describes: manifests/, templates/
-// and config.yaml.
+// source makes the Source from an archive: manifests/, templates/ and config.yaml.
 func source(t *testing.T, a *txtar.Archive) compiler.Source {
 	t.Helper()
 	s := compiler.Source{Config: config.Default()}
@@ -81,8 +80,7 @@ func source(t *testing.T, a *txtar.Archive) compiler.Source {
 	return s
 }
 
-// Each file of testdata holds manifests, perhaps templates and a
-// configuration, and what comes of them.
+// Each file of testdata has manifests, perhaps templates and a configuration, and the result.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	check := haproxy(t)
@@ -113,7 +111,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// given returns the part of an archive that is input.
+// given returns the inputs of an archive.
 func given(a *txtar.Archive) *txtar.Archive {
 	out := &txtar.Archive{Comment: a.Comment}
 	for _, f := range a.Files {
@@ -124,9 +122,8 @@ func given(a *txtar.Archive) *txtar.Archive {
 	return out
 }
 
-// outcome describes a result: diagnostics, files and the subject. Sections of
-// haproxy.cfg that are the same in every golden are left out, unless all of it
-// is asked for.
+// outcome describes a result: diagnostics, files and the subject. Sections of haproxy.cfg that are the same in
+// every golden are left out unless whole is set.
 func outcome(s compiler.Source, r compiler.Result, err error, whole bool) []txtar.File {
 	var found bytes.Buffer
 	replace := strings.NewReplacer(filepath.Dir(s.Objects.String())+"/", "", filepath.Dir(s.Templates)+"/", "")
@@ -146,7 +143,7 @@ func outcome(s compiler.Source, r compiler.Result, err error, whole bool) []txta
 			data = backends(data)
 		}
 		if filepath.Ext(f.Path) == ".lua" {
-			data = []byte("(a script)\n") // which is asked of HAProxy elsewhere
+			data = []byte("(a script)\n") // a HAProxy tests it elsewhere
 		}
 		out = append(out, txtar.File{Name: "want/" + f.Path, Data: data})
 	}
@@ -178,7 +175,7 @@ func load(t *testing.T, name string) *txtar.Archive {
 	return a
 }
 
-// The same objects give the same digest in whatever order they come.
+// The same objects in any order give the same digest.
 func TestOrderTakesNoPart(t *testing.T) {
 	t.Parallel()
 	check := haproxy(t)
@@ -231,7 +228,7 @@ func TestMissingDirectoryIsNoEmptyConfiguration(t *testing.T) {
 	}
 }
 
-// A folder that is read again has the values that it had, except for those of files that changed.
+// If a folder is read again, its values are the same, except those from changed files.
 func TestDirectoryReadsAgainWhatChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

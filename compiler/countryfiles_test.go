@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever cannot be read, or has nothing in it, is said to be wrong, and never an empty list.
+// A file that cannot be read, or that is empty, is an error, and never an empty list.
 func TestReadCountryFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func TestReadCountryFiles(t *testing.T) {
 	}
 	whole := write("whole.txt", "192.0.2.0/24 DE\n")
 	write("volume/..data/networks.txt", "192.0.2.0/24 AT\n")
-	link := filepath.Join(dir, "volume", "networks.txt") // as the kubelet makes them
+	link := filepath.Join(dir, "volume", "networks.txt") // as the kubelet makes it
 	if err := os.Symlink(filepath.Join("..data", "networks.txt"), link); err != nil {
 		t.Fatal(err)
 	}

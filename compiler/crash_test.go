@@ -21,7 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// fragile is a check that panics for a text.
+// fragile is a check that panics for a certain text.
 type fragile struct {
 	text  string
 	calls atomic.Int64
@@ -50,7 +50,7 @@ func inputOf(t *testing.T, objects inputs.Inputs) compiler.Input {
 	return compiler.Input{Objects: objects, Config: config.Default(), Templates: set, Now: time.Unix(0, 0), Trigger: "test"}
 }
 
-// An object for which something panics is left out, with what it says, and all others are published.
+// If an object causes a panic, it is left out with a message, and all others are published.
 func TestObjectsThatPanic(t *testing.T) {
 	t.Parallel()
 	in := worlds.Ingresses(100)
@@ -84,7 +84,7 @@ func TestObjectsThatPanic(t *testing.T) {
 	}
 }
 
-// What an object protects is not served without that, though the object cannot be looked at.
+// If an object with protection causes a panic, its routes are not served without protection.
 func TestProtectionThatPanics(t *testing.T) {
 	t.Parallel()
 	in := worlds.Ingresses(20)
@@ -115,7 +115,7 @@ func TestProtectionThatPanics(t *testing.T) {
 	}
 }
 
-// A panic that has nothing to do with objects is an error, and ends nobody.
+// A panic that no object causes is an error, and does not end the process.
 func TestPanicOfNoObject(t *testing.T) {
 	t.Parallel()
 	r, err := compiler.Compile(t.Context(), inputOf(t, worlds.Ingresses(5)), &fragile{text: "global"})
@@ -124,12 +124,12 @@ func TestPanicOfNoObject(t *testing.T) {
 	}
 }
 
-// panics are objects whose compiles panic while not all of the objects that the compile named are known.
+// panics are objects whose compiles panic as long as some named objects are not known.
 type panics struct{ compiler.Given }
 
 func (panics) Complete(routing.Asked) bool { return false }
 
-// A compile that panicked says so, even if it is to be repeated because it did not know all objects: the loop then
+// A compile that panicked says so, even if it must be repeated because objects were not known. Then the loop
 // does not use its memories again.
 func TestPanicOfAnIncompleteCompile(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,7 @@ func TestPanicOfAnIncompleteCompile(t *testing.T) {
 	}
 }
 
-// An object that panicked is not searched for again, and served once it is another one.
+// An object that caused a panic is remembered, and served once it has changed.
 func TestPanicsAreRemembered(t *testing.T) {
 	t.Parallel()
 	sound := worlds.Ingresses(50)

@@ -16,8 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// crowd adds routes of a namespace to a world: one with so many paths of a wildcard host, and hosts below that with
-// conditions only, in routes of 16.
+// crowd adds routes of a namespace: one with this many paths of a wildcard host, and routes of 16 hosts below
+// it, with conditions only.
 func crowd(in *compiler.Input, domain string, keys, hosts int) {
 	all := &in.Objects.Gateway
 	from := gatewayv1.NamespacesFromAll
@@ -49,14 +49,14 @@ func crowd(in *compiler.Input, domain string, keys, hosts int) {
 	}
 }
 
-// What routes become when they are laid out is bounded: the youngest of their namespace are left out before that costs
-// memory, everybody else is served, and what remains can be published.
+// The size of laid-out routes is bounded. The youngest routes of their namespace are left out before they cost
+// memory. All other namespaces are served, and the rest can be published.
 func TestCrowdedNamespaceStopsNobody(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(strings.Repeat("a", 60)+".", 3) + "evil.example"
 	for _, c := range []struct {
 		domain, limit string
-		served        int // of the routes with 16 hosts
+		served        int // how many of the routes with 16 hosts
 	}{
 		{"evil.example", "limits.namespaceRoutes", 3}, // each has 16 * (1 + 2*512) entries
 		{long, "limits.namespaceRouteBytes", 2},       // each entry has about 200 bytes
@@ -65,7 +65,7 @@ func TestCrowdedNamespaceStopsNobody(t *testing.T) {
 		crowd(&in, c.domain, 512, 320)
 		r, err := compiler.Compile(t.Context(), in, picky{})
 		if err != nil {
-			t.Fatal(err) // and nothing could be published
+			t.Fatal(err) // then nothing could be published
 		}
 		left := map[string]bool{}
 		for _, d := range r.Diagnostics {

@@ -28,12 +28,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
-// edge is a set of manifests with a Secret, and how its certificates are kept.
+// edge is a set of manifests with a Secret, and the mode of its certificates.
 type edge struct {
 	*testing.T
 	check  *validate.Checker
 	config config.Certificates
-	secret string // a manifest, or none
+	secret string // a manifest, "" for none
 	route  string
 }
 
@@ -85,7 +85,7 @@ func (e *edge) compile() compiler.Result {
 	return r
 }
 
-// publish compiles, and returns the newest snapshot then, and whether it is new.
+// publish compiles, and returns the newest snapshot, and whether it is new.
 func (e *edge) publish(store *dirstore.Store) (snapshots.Snapshot, bool) {
 	e.Helper()
 	id, published, err := controller.Publish(e.Context(), store, e.compile(), config.ShrinkGuard{})
@@ -110,7 +110,7 @@ func newIdentity(t *testing.T) *age.X25519Identity {
 
 const sealedFile = "certs/shop_web-tls.pem.age"
 
-// What is unchanged stays as it is, byte for byte, in every snapshot that follows.
+// An unchanged certificate keeps its bytes in every later snapshot.
 func TestSealedCertificates(t *testing.T) {
 	t.Parallel()
 	identity, next := newIdentity(t), newIdentity(t)
@@ -144,8 +144,8 @@ func content(s snapshots.Snapshot, path string) string {
 	return string(data)
 }
 
-// opens checks that an identity opens the certificates of a snapshot, and that
-// without one nothing of them is to be seen.
+// opens checks that an identity can decrypt the certificates of a snapshot, and that the snapshot shows nothing
+// of them without it.
 func (e *edge) opens(s snapshots.Snapshot, identity *age.X25519Identity) {
 	e.Helper()
 	file := filepath.Join(e.TempDir(), "identity.txt")
@@ -171,7 +171,7 @@ func (e *edge) opens(s snapshots.Snapshot, identity *age.X25519Identity) {
 	}
 }
 
-// A directory that is rendered again stays as it is.
+// A directory that is rendered again does not change.
 func TestSealedInADirectory(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, config.Certificates{Mode: config.SealedCertificates, Recipients: []string{newIdentity(t).Recipient().String()}})
@@ -189,7 +189,7 @@ func TestSealedInADirectory(t *testing.T) {
 	}
 }
 
-// With exact, a renewed certificate is another snapshot; with reference it is not.
+// With exact, a renewed certificate makes a new snapshot. With reference it does not.
 func TestExactCertificates(t *testing.T) {
 	t.Parallel()
 	for mode, changes := range map[config.CertificateMode]bool{config.ExactCertificates: true, config.ReferenceCertificates: false} {
@@ -205,7 +205,7 @@ func TestExactCertificates(t *testing.T) {
 	}
 }
 
-// A Secret that is not there when it is compiled is none for the snapshot either.
+// If a Secret is missing in the compile, it is missing for the snapshot too.
 func TestVersionOfNothing(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, config.Certificates{Mode: config.SealedCertificates, Recipients: []string{newIdentity(t).Recipient().String()}})

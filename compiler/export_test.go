@@ -6,5 +6,5 @@ func HoldAside(j *Judge) (release func()) {
 	return func() { <-j.slow }
 }
 
-// NewCrashes returns a memory of objects that a compile panicked for.
+// NewCrashes returns a memory of objects for which a compile panicked.
 func NewCrashes() *crashes { return &crashes{} }

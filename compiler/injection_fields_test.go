@@ -26,8 +26,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// whole is one of every kind of object that the compiler reads but for those of the Gateway API,
-// %d being a number of the set.
+// whole has one object of every kind that the compiler reads, except those of the Gateway API. %d is the number
+// of the set.
 const whole = `
 - apiVersion: networking.k8s.io/v1
   kind: IngressClass
@@ -99,7 +99,7 @@ const whole = `
   endpoints: [{addresses: [10.0.0.1]}]
 `
 
-// wholeGateway is one of every kind of the Gateway API, and the Services that these name.
+// wholeGateway has one object of every kind of the Gateway API, and the Services that they name.
 const wholeGateway = `
 - {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: web%[1]d}, spec: {ports: [{name: http, port: 80}]}}
 - {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: outside%[1]d}, spec: {type: ExternalName, externalName: outside%[1]d.example}}
@@ -172,19 +172,19 @@ const wholeGateway = `
   spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: other}], to: [{group: "", kind: Service, name: web%[1]d}]}
 `
 
-// set returns the objects of a set as JSON has them.
+// set returns the objects of a set in the form of JSON.
 func set(tb testing.TB, n int) []any {
 	tb.Helper()
 	return listed(tb, whole, n, 10_000+n)
 }
 
-// gatewaySet returns those of a set of the Gateway API.
+// gatewaySet returns the objects of a set of the Gateway API.
 func gatewaySet(tb testing.TB, n int) []any {
 	tb.Helper()
 	return listed(tb, wholeGateway, n, 20_000+n, 30_000+n, 40_000+n, 50_000+n)
 }
 
-// listed returns the objects of a list in which numbers stand.
+// listed returns the objects of a list after filling in numbers.
 func listed(tb testing.TB, list string, numbers ...any) []any {
 	tb.Helper()
 	var objects []any
@@ -194,13 +194,13 @@ func listed(tb testing.TB, list string, numbers ...any) []any {
 	return objects
 }
 
-// place is where a string stands in a set: the value of a field, or its name.
+// place is the place of a string in a set: a value or a name of a field.
 type place struct {
 	path string
 	put  func(root []any, text string)
 }
 
-// places returns every string of a set, and the keys of maps that people name.
+// places returns every string of a set, and the keys of maps whose keys people choose.
 func places(root []any) []place {
 	var out []place
 	var walk func(v any, path string, at func(root []any) any)
@@ -240,9 +240,8 @@ func places(root []any) []place {
 
 var plainFile = regexp.MustCompile(`^certs/[A-Za-z0-9_-]+\.pem$`)
 
-// No string of any object, a key of a map included, can write a line of its own,
-// end a word, begin a comment or become an expression, wherever it stands, and a
-// sound object beside it is served.
+// No string of any object, including keys of maps, can write a line of its own, end a word, begin a comment or
+// become an expression, in any place. A valid object beside it is served.
 func TestInjectionIntoFields(t *testing.T) {
 	t.Parallel()
 	injected(t, set, places(set(t, 1)), map[string]string{"\nweb0.example web0.example\n": "maps/host.map"})
@@ -255,10 +254,10 @@ func TestInjectionIntoGatewayAPI(t *testing.T) {
 	})
 }
 
-// Nor can one of what says whose certificates are accepted.
+// The same holds for objects that say whose certificates are accepted.
 func TestInjectionIntoAuthorities(t *testing.T) {
 	t.Parallel()
-	said := slices.DeleteFunc(places(authoritySet(t, 1)), func(p place) bool { // others are for the tests above
+	said := slices.DeleteFunc(places(authoritySet(t, 1)), func(p place) bool { // the tests above have the others
 		return !strings.Contains(p.path, ".tls.frontend") && !strings.Contains(p.path, ".tls.backend") && !strings.Contains(p.path, "ConfigMap ") && !strings.Contains(p.path, "BackendTLSPolicy ")
 	})
 	injected(t, authoritySet, said, map[string]string{
@@ -267,7 +266,8 @@ func TestInjectionIntoAuthorities(t *testing.T) {
 	})
 }
 
-// injected has hostile text in each of some places of a set of objects. Sound is what files hold for the set 0, which has none.
+// injected puts hostile text into some places of sets of objects. sound is the expected content of files for
+// set 0, which has none.
 func injected(t *testing.T, set func(testing.TB, int) []any, all []place, sound map[string]string) {
 	t.Helper()
 	check := haproxy(t)
@@ -328,13 +328,13 @@ const authorities = `
     validation: {hostname: servers%[1]d.internal, caCertificateRefs: [{group: "", kind: ConfigMap, name: authorities%[1]d}], subjectAltNames: [{type: Hostname, hostname: servers%[1]d.internal}]}
 `
 
-// authoritySet returns a set of these.
+// authoritySet returns a set of these objects.
 func authoritySet(tb testing.TB, n int) []any {
 	tb.Helper()
 	return listed(tb, authorities, n, 20_000+n, 30_000+n)
 }
 
-// compiled returns what becomes of objects, which are written into one file.
+// compiled compiles objects from one file.
 func compiled(t *testing.T, check *validate.Checker, cfg config.Config, objects []any) compiler.Result {
 	t.Helper()
 	dir := t.TempDir()
@@ -357,8 +357,8 @@ func compiled(t *testing.T, check *validate.Checker, cfg config.Config, objects 
 	return result
 }
 
-// routed is an object of a kind of a user's own, %d being its number, and what
-// templates make of it: a section, conditions, a list, a map and a directive.
+// routed is an object of a custom kind; %d is its number. Templates make a section, conditions, a list, a map
+// and a directive from it.
 const (
 	routed = `
 - apiVersion: example.com/v1
@@ -378,9 +378,8 @@ backend widget.{{.Object.Namespace}}_{{.Object.Name}} from main
 {{end}}`
 )
 
-// No string of an object of a kind of a user's own can write a line of its own,
-// end a word or a condition, or begin a comment, whatever the template does with
-// it; the sound object beside them is served.
+// No string of an object of a custom kind can write a line of its own, end a word or a condition, or begin a
+// comment, whatever the template does with it. The valid object beside it is served.
 func TestInjectionIntoOtherKinds(t *testing.T) {
 	t.Parallel()
 	check := haproxy(t)
@@ -409,7 +408,7 @@ func TestInjectionIntoOtherKinds(t *testing.T) {
 	}
 }
 
-// compiledWidgets returns what becomes of objects with the templates above.
+// compiledWidgets compiles objects with the templates above.
 func compiledWidgets(t *testing.T, check *validate.Checker, objects []any) compiler.Result {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
@@ -428,18 +427,18 @@ func compiledWidgets(t *testing.T, check *validate.Checker, objects []any) compi
 	return result
 }
 
-// widgets returns a list of one object, as JSON has it.
+// widgets returns a list of one object, in the form of JSON.
 func widgets(t *testing.T, n int) []any {
 	t.Helper()
 	return listed(t, routed, n)
 }
 
-// odd are the characters that YAML, terminals or Go's own quoting treat in a way of their
-// own, and that an API server takes in annotations.
+// odd are characters that YAML, terminals or Go's quoting treat specially, and that an API server accepts in
+// annotations.
 var odd = []string{"\x00", "\x1b[2J", "\x7f", "\u0080", "\u0085", "\u009b31m", "\u009f", "\u2028", "\u202e", "\ufeff", "\ufffe", "\uffff", "\U0001fffe", "\xff"}
 
-// Whatever is in any field of any object, the others are published: nothing that an object
-// holds keeps a manifest from being written or read.
+// Whatever a field of any object holds, the others are published. No content prevents writing or reading a
+// manifest.
 func TestPublishedWhateverIsInFields(t *testing.T) {
 	t.Parallel()
 	check := haproxy(t)
@@ -458,7 +457,7 @@ func TestPublishedWhateverIsInFields(t *testing.T) {
 	}
 	for i, o := range options.All() {
 		for j, c := range odd {
-			// What begins like an expression is quoted by the parser of expressions.
+			// The parser of expressions quotes a text that begins like an expression.
 			for k, text := range []string{o.Example + c, "^/(" + c + " /x", "^/[" + c} {
 				objects = append(objects, annotated(o, fmt.Sprintf("%d-%d-%d", i, j, k), text)...)
 			}
@@ -506,8 +505,8 @@ func annotated(o options.Option, name, value string) []any {
 	}}
 }
 
-// publish compiles and publishes, and checks that web0.example is served by what can be
-// read again, and that nothing of it upsets a terminal.
+// publish compiles and publishes. It checks that web0.example is served from what can be read again, and that
+// nothing of it contains control characters.
 func publish(t *testing.T, check *validate.Checker, cfg config.Config, objects []any) {
 	t.Helper()
 	result := compiled(t, check, cfg, objects)
@@ -543,6 +542,6 @@ func checkShown(t *testing.T, m snapshots.Manifest) {
 	}
 }
 
-// isControl reports whether a terminal may take a character for a command, or shows what
-// follows in another order.
+// isControl reports whether a terminal may take a character for a command, or change the order of the text
+// after it.
 func isControl(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e }

@@ -22,8 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// hostile is what somebody may put into a value in order to write a line, a
-// word or an expression of his own.
+// hostile are texts with which a tenant may try to write a line, a word or an expression of their own.
 var hostile = map[string]string{
 	"newline": "\n", "line": "\n    server EVIL 10.0.0.66:80\n", "carriage return": "\r", "tab": "\t", "NUL": "\x00", "escape": "\x1b",
 	"line separator": "\u2028", "next line": "\u0085", "byte order mark": "\ufeff", "no UTF-8": "\xff",
@@ -32,8 +31,7 @@ var hostile = map[string]string{
 	"64 KB": strings.Repeat("x", 64<<10), "options": " -- EVIL", "directive": "\n#hapsnap servers shop/EVIL\n",
 }
 
-// attacks returns values of an option that hold something hostile: alone, at
-// either end of its example, and inside.
+// attacks returns values of an option with hostile text: alone, at both ends of its example, and inside it.
 func attacks(o options.Option) []string {
 	var out []string
 	for _, name := range sortedKeys(hostile) {
@@ -46,11 +44,11 @@ func attacks(o options.Option) []string {
 	return out
 }
 
-// share is of how many attacks, or changes, one is made. The race detector makes them ten
-// times slower, and needs to see only some.
+// share is the fraction of attacks and changes that are tried, as 1/share. With the race detector they are ten
+// times slower, and some of them are enough.
 var share = map[bool]int{false: 1, true: 8}[race.Enabled]
 
-// attempted returns the names of what is hostile, or of a share of it.
+// attempted returns the names of the hostile texts, or of a share of them.
 func attempted() []string {
 	var out []string
 	for i, name := range sortedKeys(hostile) {
@@ -70,9 +68,8 @@ func sortedKeys(m map[string]string) []string {
 	return out
 }
 
-// No value of any option can write a line of its own, end a word, begin a
-// comment or become an expression: it is refused, or it is within one word.
-// HAProxy accepts all that is not refused.
+// No value of any option can write a line of its own, end a word, begin a comment or become an expression. It
+// is refused, or it stays within one word. HAProxy accepts everything that is not refused.
 func TestInjection(t *testing.T) {
 	t.Parallel()
 	files, err := render.Shipped(templates.FS)
@@ -140,7 +137,7 @@ func service(name string, port int32) inputs.Object[corev1.Service] {
 	}
 }
 
-// networkLists are those that examples name.
+// networkLists are the lists that examples name.
 func networkLists() inputs.Object[corev1.ConfigMap] {
 	return inputs.Object[corev1.ConfigMap]{
 		Ref:   diag.Object{Kind: "ConfigMap", Namespace: "shop", Name: "networks"},
@@ -177,8 +174,7 @@ func attacked(i int, o options.Option, value string) inputs.Object[networkingv1.
 	return inputs.Object[networkingv1.Ingress]{Ref: ref, Value: ing}
 }
 
-// attackedService is a Service with a hostile value, and a port of its own if
-// the option needs one.
+// attackedService is a Service with a hostile value. It has a port of its own if the option needs one.
 func attackedService(i int, o options.Option, value string) inputs.Object[corev1.Service] {
 	s := service("web", 80)
 	s.Ref.Name = fmt.Sprintf("attack-%d", i)
@@ -188,7 +184,7 @@ func attackedService(i int, o options.Option, value string) inputs.Object[corev1
 	return s
 }
 
-// sharedBy is the Ingress whose routes a canary shares, with another Service.
+// sharedBy is the Ingress whose routes a canary shares. It has another Service.
 func sharedBy(canary inputs.Object[networkingv1.Ingress]) inputs.Object[networkingv1.Ingress] {
 	main := canary.Value.DeepCopy()
 	main.Annotations = nil
@@ -198,19 +194,19 @@ func sharedBy(canary inputs.Object[networkingv1.Ingress]) inputs.Object[networki
 	return inputs.Object[networkingv1.Ingress]{Ref: ref, Value: main}
 }
 
-// ownWords are what lines of haproxy.cfg begin with that the templates write.
+// ownWords are the first words of the lines that the templates write.
 var ownWords = strings.Fields(`global log maxconn fd-hard-limit hard-stop-after ssl-default-bind-options ssl-default-bind-ciphers
 	docroot index path-info set-param log-stderr use-fcgi-app
 	ssl-default-bind-ciphersuites tune.ssl.default-dh-param tune.ssl.cachesize tune.bufsize tune.maxrewrite defaults mode option retries retry-on balance hash-type default-server timeout
 	parse-resolv-conf accepted_payload_size hold
 	frontend backend resolvers fcgi-app bind http-request http-response http-after-response tcp-request http-check use_backend default_backend monitor-uri acl stick-table lua-load-per-thread userlist cookie dynamic-cookie-key`)
 
-// ownServer is what server lines are that a template writes.
+// ownServer matches the server lines that templates write.
 var ownServer = regexp.MustCompile(`^server (?:instance 192\.0\.2\.1:1 no-check|terminate abns@hapsnap/[a-z0-9_]+/\*/[0-9]+ send-proxy-v2 no-check|` +
 	`external [a-z0-9.-]+:[0-9]+ resolvers hapsnap init-addr last,none resolve-prefer ipv4)$`)
 
-// notFormats are the words that HAProxy expects plain text or a regular
-// expression after. So are the arguments of actions in Lua.
+// notFormats are the words after which HAProxy expects plain text or a regular expression, and no format. The
+// arguments of Lua actions are plain text too.
 var notFormats = []string{"uri", "replace-path", "path-info", "realm"}
 
 // checkWords fails for a line that no template can have written.
@@ -242,7 +238,7 @@ func checkWords(t *testing.T, path string, content []byte) {
 		if comment || (len(words) > 0 && !slices.Contains(ownWords, words[0])) {
 			t.Errorf("%s: %q", path, shorten(text))
 		}
-		pattern := false // in a condition, where there are no formats
+		pattern := false // in a condition, which has no formats
 		for i, w := range words {
 			if w == "{" || w == "!{" || w == "}" {
 				pattern = w != "}"
@@ -262,8 +258,7 @@ func checkWords(t *testing.T, path string, content []byte) {
 
 func shorten(s string) string { return s[:min(len(s), 200)] }
 
-// splitWords splits a line of haproxy.cfg as HAProxy does, and says whether a
-// comment ends it.
+// splitWords splits a line of haproxy.cfg like HAProxy. It reports whether a comment ends it.
 func splitWords(line string) (words []string, comment bool) {
 	var word []byte
 	var quote byte

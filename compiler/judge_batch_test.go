@@ -27,7 +27,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 )
 
-// inMemory are objects that are read from nowhere.
+// inMemory are objects in memory.
 type inMemory struct {
 	compiler.Given
 	objects inputs.Inputs
@@ -37,7 +37,7 @@ func (m inMemory) Read(context.Context, config.Config) (inputs.Gathered, error) 
 	return inputs.Gathered{Objects: m.objects}, nil
 }
 
-// counting returns a checker that writes a line for each time that HAProxy is run.
+// counting returns a checker that counts the runs of HAProxy.
 func counting(tb testing.TB) (check *validate.Checker, runs func() int) {
 	tb.Helper()
 	plain := haproxy(tb)
@@ -49,7 +49,7 @@ func counting(tb testing.TB) (check *validate.Checker, runs func() int) {
 	}
 }
 
-// many returns n Services and an Ingress for each.
+// many returns n Services, and an Ingress for each.
 func many(n int) inputs.Inputs {
 	var in inputs.Inputs
 	prefix, class := networkingv1.PathTypePrefix, "hapsnap"
@@ -74,7 +74,7 @@ func many(n int) inputs.Inputs {
 	return in
 }
 
-// judgingMany runs a compiler of so many Ingresses with a judge.
+// judgingMany runs a compiler with n Ingresses and a judge.
 func judgingMany(t *testing.T, n int) (judge *compiler.Judge, runs func() int) {
 	t.Helper()
 	check, runs := counting(t)
@@ -85,7 +85,7 @@ func judgingMany(t *testing.T, n int) (judge *compiler.Judge, runs func() int) {
 	return judge, runs
 }
 
-// atOnce has all Ingresses judged at once, and returns what was said of each.
+// atOnce has all Ingresses judged at the same time, and returns the verdicts.
 func atOnce(t *testing.T, judge *compiler.Judge, ingresses []*networkingv1.Ingress) []string {
 	t.Helper()
 	out := make([]string, len(ingresses))
@@ -97,7 +97,7 @@ func atOnce(t *testing.T, judge *compiler.Judge, ingresses []*networkingv1.Ingre
 	return out
 }
 
-// said is what a judge says of an Ingress.
+// said returns the verdict on an Ingress.
 func said(t *testing.T, judge *compiler.Judge, ing *networkingv1.Ingress) string {
 	t.Helper()
 	v, err := judge.Ingress(t.Context(), ing)
@@ -107,7 +107,7 @@ func said(t *testing.T, judge *compiler.Judge, ing *networkingv1.Ingress) string
 	return fmt.Sprintf("denied %t\n%s\n-- warnings --\n%s", len(v.Faults) > 0, texts(v.Faults), texts(v.Warnings))
 }
 
-// Many reviews at once cost little more than one, at 1,500 Ingresses.
+// With 1,500 Ingresses, many reviews at the same time cost little more than one.
 func TestManyReviewsAtOnce(t *testing.T) {
 	t.Parallel()
 	judge, runs := judgingMany(t, 1500)
@@ -134,19 +134,18 @@ func TestManyReviewsAtOnce(t *testing.T) {
 	}
 	took, n := time.Since(began), runs()-before
 	t.Logf("%d runs of haproxy, %v", n, took)
-	// One run for all that wait while the first is judged is usual; on a busy machine
-	// they come in more parts.
+	// Usually one run judges all reviews that came during the first. On a busy machine there are more runs.
 	if n > 15 {
 		t.Errorf("haproxy was run %d times", n)
 	}
-	// As busy as the machine is, one after the other would take 50 times as long as one.
+	// Judged one after the other, the reviews would take 50 times as long as one.
 	if one = max(one, alone()); took > 25*one {
 		t.Errorf("that took %v, and one review %v", took, one)
 	}
 }
 
-// What is said of an Ingress is the same whether it is reviewed alone or beside others,
-// which are at fault, have its name or its host, or take from each other.
+// The verdict on an Ingress is the same alone and among other reviews. The others have faults, the same name or
+// host, or compete with each other.
 func TestReviewsTogetherAndAlone(t *testing.T) {
 	t.Parallel()
 	judge, _ := judgingMany(t, 20)
@@ -187,7 +186,7 @@ func TestReviewsTogetherAndAlone(t *testing.T) {
 	}
 }
 
-// Reviews of 1,500 Ingresses, 50 at once, of one namespace and of 30.
+// BenchmarkReviews judges 50 reviews at a time among 1,500 Ingresses, in one namespace and in 30.
 func BenchmarkReviews(b *testing.B) {
 	for _, namespaces := range []int{1, 30} {
 		b.Run(fmt.Sprintf("%d namespaces", namespaces), func(b *testing.B) { benchmarkReviews(b, namespaces) })
@@ -223,7 +222,7 @@ func benchmarkReviews(b *testing.B, namespaces int) {
 	}
 }
 
-// absurd is an Ingress of 10,000 paths with a megabyte of annotations.
+// absurd is an Ingress with 10,000 paths and a megabyte of annotations.
 func absurd(t *testing.T) *networkingv1.Ingress {
 	t.Helper()
 	ing := ingressFrom(t, reviewed("absurd", "absurd.example", "hapsnap.dev/timeout-server: 5s"))
@@ -236,8 +235,8 @@ func absurd(t *testing.T) *networkingv1.Ingress {
 	return ing
 }
 
-// An absurd Ingress is judged beside the others, which do not wait for it. One that is not
-// judged in time is to be sent again, and is not let in unseen.
+// An absurd Ingress is judged separately, and does not delay the others. If it is not judged in time, the
+// client has to send it again. It is not let in unchecked.
 func TestAbsurdIngressHoldsNobody(t *testing.T) {
 	t.Parallel()
 	_, judge := judging(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
@@ -266,8 +265,8 @@ func TestAbsurdIngressHoldsNobody(t *testing.T) {
 	t.Logf("the absurd one took %v", time.Since(began))
 }
 
-// Mistakes of the object itself are found before anything was compiled, and without any
-// judge that has time; what is not found that way is left to the failure policy then.
+// Mistakes of the object itself are found before anything was compiled, and even if no judge has time. Then the
+// failure policy decides about everything else.
 func TestMistakesAreFoundWithoutACompile(t *testing.T) {
 	t.Parallel()
 	var judge *compiler.Judge
@@ -300,7 +299,7 @@ func (follower) Term(ctx context.Context) (context.Context, context.CancelFunc, 
 }
 func (follower) Changed() <-chan struct{} { return nil }
 
-// A compiler that does not lead judges as the one that does.
+// A compiler that does not lead judges like the leader.
 func TestJudgeOfAFollower(t *testing.T) {
 	t.Parallel()
 	var judge *compiler.Judge
@@ -318,7 +317,7 @@ func TestJudgeOfAFollower(t *testing.T) {
 	})
 }
 
-// guess is the value that somebody without a right to read Secrets looks for.
+// guess is the value for which a user without the right to read Secrets looks.
 const guess = "correct-horse-battery-staple-4711"
 
 // secretOf is a manifest of a Secret.
@@ -330,7 +329,7 @@ func secretOf(namespace, name string, data ...string) string {
 	return out
 }
 
-// worldsOfSecrets differ in Secrets and in nothing else.
+// worldsOfSecrets differ only in their Secrets.
 func worldsOfSecrets(t *testing.T) map[string]string {
 	t.Helper()
 	sound := newEdge(t, config.Certificates{}).secret
@@ -377,8 +376,8 @@ func questions() []string {
 	return out
 }
 
-// In worlds that differ only in Secrets, what they hold, whether they are there and whether
-// they can be used, all answers are the same: who asks may have no right to know.
+// In worlds that differ only in Secrets (their content, whether they exist, and whether they can be used), all
+// answers are the same: the user may have no right to know.
 func TestReviewsTellNothingOfSecrets(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -422,7 +421,7 @@ func TestReviewsTellNothingOfSecrets(t *testing.T) {
 	}
 }
 
-// Names of other namespaces, of their objects and of their files, are not in an answer.
+// An answer has no names of other namespaces, of their objects or of their files.
 func TestReviewsNameNothingOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	theirs := strings.ReplaceAll(controllertest.Manifest("hidden", "5s"), "namespace: shop", "namespace: bank")

@@ -58,7 +58,7 @@ metadata: {name: web, namespace: shop}
 spec: {ports: [{port: 80}]}
 `
 
-// routeText is a route of the namespace shop, with what stands in its rule.
+// routeText is a route of the namespace shop with a rule.
 func routeText(name, host, rule string) string {
 	return fmt.Sprintf("metadata: {namespace: shop, name: %s}\nspec:\n  parentRefs: [{name: web, namespace: infra}]\n  hostnames: [%s]\n  rules: [{%s}]\n", name, host, rule)
 }
@@ -70,8 +70,8 @@ func optioned(annotation string) string {
 
 const toWeb = "backendRefs: [{name: web, port: 80}]"
 
-// Objects of the Gateway API are refused for what the compiler would leave out, with the field, and their
-// authors warned of the rest. What is said of them names nothing of other namespaces.
+// An object of the Gateway API is refused for what the compiler would leave out, with the field. Other findings
+// are warnings. The answer has no names of other namespaces.
 func TestJudgeOfGateways(t *testing.T) {
 	t.Parallel()
 	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld, "web.yaml": controllertest.Manifest("ingress", "5s"),
@@ -81,7 +81,7 @@ func TestJudgeOfGateways(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name, kind, object string
-		faults, warnings   string // parts of them; "" is none
+		faults, warnings   string // parts of the texts; "" for none
 	}{
 		{"sound", "HTTPRoute", routeText("new", "new.example", toWeb), "", ""},
 		{"a value that a template writes and HAProxy takes", "HTTPRoute", strings.Replace(routeText("new", "new.example", toWeb), "name: new}", `name: new, annotations: {example.com/timeout: 7s}}`, 1), "", ""},
@@ -130,7 +130,7 @@ func TestJudgeOfGateways(t *testing.T) {
 	}
 }
 
-// Without the Gateway API nothing of it is judged.
+// Without the Gateway API, its objects are not judged.
 func TestJudgeWithoutGateways(t *testing.T) {
 	t.Parallel()
 	_, judge := judging(t, map[string]string{"world.yaml": gatewayWorld})
@@ -140,7 +140,7 @@ func TestJudgeWithoutGateways(t *testing.T) {
 	}
 }
 
-// Many reviews at once have the verdicts that each would have alone, for fewer runs of HAProxy.
+// Many reviews at the same time have the same verdicts as alone, with fewer runs of HAProxy.
 func TestGatewaysAreJudgedTogether(t *testing.T) {
 	t.Parallel()
 	check, runs := counting(t)
@@ -172,7 +172,7 @@ func TestGatewaysAreJudgedTogether(t *testing.T) {
 	}
 }
 
-// What only the reviewed route names is looked for before there is a verdict, and no longer than that.
+// Objects that only the reviewed route names are looked up before the verdict, and forgotten afterwards.
 func TestJudgeAsksForWhatARouteNames(t *testing.T) {
 	t.Parallel()
 	o := &objects{known: true, wants: types.NamespacedName{Namespace: "shop", Name: "lists"}}

@@ -42,7 +42,7 @@ func ingressFrom(t *testing.T, text string) *networkingv1.Ingress {
 	return &ing
 }
 
-// parsed is ingressFrom for what is known to be good.
+// parsed is ingressFrom for valid texts.
 func parsed(text string) *networkingv1.Ingress {
 	var ing networkingv1.Ingress
 	if err := yaml.UnmarshalStrict([]byte(text), &ing); err != nil {
@@ -51,7 +51,7 @@ func parsed(text string) *networkingv1.Ingress {
 	return &ing
 }
 
-// reviewed is an Ingress for a host, with annotations as in a flow mapping.
+// reviewed is an Ingress for a host. annotations have the form of a flow mapping.
 func reviewed(name, host, annotations string) string {
 	return `metadata: {namespace: shop, name: ` + name + `, annotations: {` + annotations + `}}
 spec:
@@ -62,7 +62,7 @@ spec:
 `
 }
 
-// texts are diagnostics as they are read.
+// texts returns diagnostics as people read them.
 func texts(found []diag.Diagnostic) string {
 	var out []string
 	for _, d := range found {
@@ -83,7 +83,7 @@ func TestJudgeOfIngresses(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name, ingress    string
-		faults, warnings string // parts of them; "" is none
+		faults, warnings string // parts of the texts; "" for none
 	}{
 		{"sound", reviewed("new", "new.example", ""), "", ""},
 		{
@@ -139,7 +139,7 @@ func TestJudgeOfIngresses(t *testing.T) {
 	}
 }
 
-// One that is at fault is denied until it is mended, though it is there.
+// An Ingress with a fault is denied until it is corrected, even if it is stored already.
 func TestJudgeOfIngressThatIsAtFault(t *testing.T) {
 	t.Parallel()
 	bad := strings.ReplaceAll(controllertest.Manifest("bad", "5s"), `example.com/timeout: "5s"`, `hapsnap.dev/rate-limit: lots`)
@@ -189,13 +189,13 @@ func TestJudgeOfConfigurations(t *testing.T) {
 	}
 }
 
-// objects are those of a test, which become known when it says so.
+// objects are the objects of a test, which decides when they are known.
 type objects struct {
 	*compiler.Directory
 	mu    sync.Mutex
 	known bool
 	asked []routing.Asked
-	wants types.NamespacedName // is known once it was asked for twice
+	wants types.NamespacedName // is known after the second request
 }
 
 func (o *objects) Read(ctx context.Context, c config.Config) (inputs.Gathered, error) {
@@ -222,15 +222,14 @@ func (o *objects) Complete(named routing.Asked) bool {
 	return before != 1
 }
 
-// lastAsked returns what was asked for last.
+// lastAsked returns the names that were requested last.
 func (o *objects) lastAsked() routing.Asked {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.asked[len(o.asked)-1]
 }
 
-// Without the objects, there is no verdict; whether that is a no is said by the
-// configuration.
+// Without the objects there is no verdict. The configuration says whether that means a refusal.
 func TestJudgeBeforeTheObjectsAreKnown(t *testing.T) {
 	t.Parallel()
 	var judge *compiler.Judge
@@ -250,8 +249,7 @@ func TestJudgeBeforeTheObjectsAreKnown(t *testing.T) {
 	}
 }
 
-// What only the reviewed object names is looked for before there is a verdict, and
-// no longer than that.
+// Objects that only the reviewed object names are looked up before the verdict, and forgotten afterwards.
 func TestJudgeAsksForWhatItNames(t *testing.T) {
 	t.Parallel()
 	list := types.NamespacedName{Namespace: "shop", Name: "list"}
@@ -269,7 +267,7 @@ func TestJudgeAsksForWhatItNames(t *testing.T) {
 	}
 }
 
-// There is no verdict without HAProxy, and none out of time.
+// There is no verdict without HAProxy, and none after the deadline.
 func TestJudgeThatCannot(t *testing.T) {
 	t.Parallel()
 	_, judge := judging(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})

@@ -19,7 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// randomIngress claims some of what others claim, too.
+// randomIngress competes with others for some of its claims.
 func randomIngress(r *rand.Rand, namespace, name string) inputs.Object[networkingv1.Ingress] {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	class, prefix, exact := "hapsnap", networkingv1.PathTypePrefix, networkingv1.PathTypeExact
@@ -63,14 +63,14 @@ func randomIngress(r *rand.Rand, namespace, name string) inputs.Object[networkin
 			ing.Annotations["hapsnap.dev/"+option] = pick(values...)
 		}
 	}
-	if r.IntN(60) == 0 { // with which all is translated
+	if r.IntN(60) == 0 { // with this, everything is translated
 		ing.Annotations["hapsnap.dev/"+pick("path-type-default", "auth-url")] = pick("Regex", "http://web.n2/x")
 	}
 	return inputs.Object[networkingv1.Ingress]{Ref: diag.Object{Kind: "Ingress", Namespace: namespace, Name: name}, Value: ing}
 }
 
-// What is said of an Ingress among those that matter is what is said of it among all, and it
-// brings the same.
+// The verdict on an Ingress among the relevant objects equals that among all objects, and its part of the model
+// is the same.
 func TestScopedReviews(t *testing.T) {
 	t.Parallel()
 	scoped := 0
@@ -89,7 +89,7 @@ func TestScopedReviews(t *testing.T) {
 				})
 			}
 		}
-		for i := range 60 { // so that some is less than half
+		for i := range 60 { // so that some reviews need less than half of the objects
 			ing := randomIngress(rand.New(rand.NewPCG(7, 7)), "filler", fmt.Sprint("f", i))
 			ing.Value.Annotations, ing.Value.Spec.TLS, ing.Value.Spec.DefaultBackend = nil, nil, nil
 			ing.Value.Spec.Rules = ing.Value.Spec.Rules[:1]
@@ -130,13 +130,13 @@ func TestScopedReviews(t *testing.T) {
 	}
 }
 
-// comparablePart is a part without certificates for no host, which nothing names, and without the
-// places of what is closed.
+// comparablePart returns a part without certificates for no host, which nothing names, and without the
+// positions of closed parts.
 func comparablePart(m routing.Model) routing.Model {
 	m.Backends = slices.Clone(m.Backends)
 	for i, b := range m.Backends {
 		if b.Name == routing.Unavailable {
-			m.Backends[i].Origins = nil // all that is closed
+			m.Backends[i].Origins = nil // of the backend of everything closed
 		}
 	}
 	all := m.Certificates

@@ -29,8 +29,8 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// picky stands in for HAProxy: it refuses lines with the word "refused", and,
-// without saying where, configurations with both of "odd-a" and "odd-b".
+// picky stands in for HAProxy. It refuses lines with the word "refused". It also refuses, without naming a
+// line, configurations with both "odd-a" and "odd-b".
 type picky struct{}
 
 func (picky) Check(_ context.Context, in validate.Input) (validate.Verdict, error) {
@@ -81,7 +81,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		{{Name: "extend/backend.cfg", Path: "moved/backend.cfg", Text: "{{with .Annotation \"note\"}}\n    # note {{.}}\n{{end}}"}},
 		{{Name: "extend/backend.cfg", Path: "mine/backend.cfg", Text: "    # hosts{{range .Hosts}} {{.Name}}{{end}}\n"}},
 		{{Name: "extend/backend.cfg", Path: "mine/backend.cfg", Text: "{{range .Objects \"v1/Service\"}}\n    # {{.Object.Name}}\n{{end}}"}},
-		{ // some backends read the objects, others do not
+		{ // some backends read the objects, and others do not
 			{Name: "extend/backend.cfg", Path: "mine/backend.cfg", Text: "{{if .Annotation \"note\"}}{{range .Objects \"example.com/v1/Widget\"}}\n    # {{.Content.spec.host}}\n{{end}}{{end}}"},
 			{Name: "maps/widgets.map", Path: "mine/widgets.map", Text: "{{range .Hosts}}{{range $.Indexed \"example.com/v1/Widget\" \"byHost\" .Name}}\n{{.Object.Name}} {{.Field \"spec.note\" | default \"-\"}}\n{{end}}{{end}}"},
 		},
@@ -99,20 +99,20 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// noted are annotations that objects may come to have.
+// noted are annotations that objects may get.
 var noted = [][2]string{
 	{"note", "a"}, {"note", "b"}, {"hapsnap.dev/timeout-server", "5s"}, {"hapsnap.dev/timeout-server", "6s"}, {"hapsnap.dev/rate-limit", "10"},
 	{"hapsnap.dev/deny-list", "192.0.2.0/24"}, {"hapsnap.dev/affinity", "cookie"}, {"hapsnap.dev/request-headers", "set X-A b"},
 	{"hapsnap.dev/health-check-path", "/odd-a"}, {"hapsnap.dev/health-check-path", "/healthz"},
 }
 
-// wrong are some that do not work, or only with some templates, or not beside others.
+// wrong are annotations that do not work, or only with some templates, or not together with others.
 var wrong = [][2]string{
 	{"note", "two words"}, {"hapsnap.dev/timeout-server", "soon"}, {"hapsnap.dev/health-check-path", "/refused"},
 	{"hapsnap.dev/health-check-path", "/odd-b"}, {"hapsnap.dev/deny-list", "nonsense"}, {"hapsnap.dev/auth-basic", "users"},
 }
 
-// annotate returns annotations with a change.
+// annotate returns changed annotations.
 func (w *world) annotate(old map[string]string) map[string]string {
 	out := maps.Clone(old)
 	if out == nil || w.r.IntN(4) == 0 {
@@ -126,7 +126,7 @@ func (w *world) annotate(old map[string]string) map[string]string {
 	return out
 }
 
-// change does one thing.
+// change changes one thing.
 func (w *world) change() {
 	n := len(w.names)
 	switch choice := w.r.IntN(24); {
@@ -140,7 +140,7 @@ func (w *world) change() {
 		i := w.r.IntN(n)
 		delete(w.ingresses, w.names[i])
 		w.names = slices.Delete(w.names, i, i+1)
-	case choice < 7: // other hosts, paths and Services
+	case choice < 7: // hosts, paths and Services change
 		name := w.names[w.r.IntN(n)]
 		w.ingresses[name] = w.ingress(name, w.ingresses[name].Annotations)
 	case choice < 12:
@@ -168,7 +168,7 @@ func (w *world) change() {
 	}
 }
 
-// ingress returns an Ingress with a rule or two.
+// ingress returns an Ingress with one or two rules.
 func (w *world) ingress(name string, annotations map[string]string) *networkingv1.Ingress {
 	prefix, class := networkingv1.PathTypePrefix, "hapsnap"
 	out := &networkingv1.Ingress{
@@ -189,7 +189,7 @@ func (w *world) ingress(name string, annotations map[string]string) *networkingv
 	return out
 }
 
-// widget returns an object of another kind, which may not fit the templates.
+// widget returns an object of a custom kind, which may not fit the templates.
 func (w *world) widget(name string) *unstructured.Unstructured {
 	spec := map[string]any{"host": fmt.Sprintf("h%d.example", w.r.IntN(20)), "note": []any{"a", int64(7), true, "refused", "odd-a"}[w.r.IntN(5)]}
 	switch w.r.IntN(20) {
@@ -209,7 +209,7 @@ func (w *world) widget(name string) *unstructured.Unstructured {
 	return u
 }
 
-// objects returns what is read of the world.
+// objects returns the objects of the world as inputs.
 func (w *world) objects() inputs.Inputs {
 	var in inputs.Inputs
 	for _, name := range w.names {
@@ -234,13 +234,13 @@ func (w *world) objects() inputs.Inputs {
 	return in
 }
 
-// input is what is compiled of the world.
+// input returns the input of a compile of the world.
 func (w *world) input(memo *render.Memo) compiler.Input {
 	return compiler.Input{Objects: w.objects(), Config: w.config, Templates: w.sets[w.set], Now: now, Memories: compiler.Memories{Rendered: memo}}
 }
 
-// After thousands of changes, what was rendered with a memory equals what is
-// rendered afresh: every byte, the origin of every line, and every diagnostic.
+// After thousands of changes, rendering with a memory equals rendering without: every byte, the origin of every
+// line, and every diagnostic.
 func TestMemoNeverShows(t *testing.T) {
 	t.Parallel()
 	w, memo := newWorld(t, 1), render.NewMemo()
@@ -266,8 +266,8 @@ func TestMemoNeverShows(t *testing.T) {
 	}
 }
 
-// Only what changed is rendered again, the maps only where hosts change, also where a Service changes whose
-// annotations a template looked at, or where a line moves.
+// Only what changed is rendered again, and maps only if hosts change. That also holds if an annotation of a
+// Service that a template reads changes, or if a line moves.
 func TestOnlyWhatChangedIsRendered(t *testing.T) {
 	t.Parallel()
 	in := named(many(50), "note")
@@ -328,7 +328,7 @@ func annotate(in compiler.Input, i int, name, value string) {
 	in.Objects.Ingresses[i].Value = ing
 }
 
-// ofRoutes is an Input of a Gateway with routes, each for a host and a Service of its own.
+// ofRoutes is an Input with a Gateway and routes, each for its own host and Service.
 func ofRoutes(t *testing.T, n int) compiler.Input {
 	t.Helper()
 	web := gatewayv1.PortNumber(80)
@@ -355,7 +355,7 @@ func ofRoutes(t *testing.T, n int) compiler.Input {
 	return in
 }
 
-// Of many routes of a Gateway one that changed is read and rendered again.
+// Of many routes of a Gateway, only the changed one is read and rendered again.
 func TestOneRouteIsReadAndRendered(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -382,8 +382,8 @@ func TestOneRouteIsReadAndRendered(t *testing.T) {
 	expect("one route changed", 1, 1)
 }
 
-// A route that HAProxy refuses is left out, and closed if options protect it: no other route gets its requests. The others
-// are served, and the route has an error.
+// A route that HAProxy refuses is left out. If options protect it, it stays closed, and no other route gets its
+// requests. Others are served, and the route has an error.
 func TestRefusedRouteStaysClosed(t *testing.T) {
 	t.Parallel()
 	for _, protected := range []bool{true, false} {

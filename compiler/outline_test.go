@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// What differs between two snapshots is the same whether all of them is looked at or only the parts that differ.
+// The difference of two snapshots is the same whether all of them is compared, or only the parts that differ.
 func TestDifferingPartsAreEnough(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -78,7 +78,7 @@ func TestDifferingPartsAreEnough(t *testing.T) {
 		for _, kind := range []string{"backend", "route", "host", "file"} {
 			want, got := compare(wholeBefore[kind], wholeAfter[kind]), compare(someBefore[kind], someAfter[kind])
 			if kind == "backend" && (twins(was) || twins(is)) {
-				continue // HAProxy refuses two backends of one name
+				continue // HAProxy refuses two backends with the same name
 			}
 			if !reflect.DeepEqual(got, want) && kind != "file" || !slices.Equal(got.names(), want.names()) {
 				t.Fatalf("%s: %+v, want %+v\nbefore:\n%q\nafter:\n%q", kind, got, want, before, after)
@@ -104,7 +104,7 @@ func someEntries(r *rand.Rand) []string {
 	return out
 }
 
-// twins reports whether two backends have one name.
+// twins reports whether two backends have the same name.
 func twins(config string) bool {
 	seen := map[string]bool{}
 	found := false

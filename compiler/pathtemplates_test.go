@@ -7,8 +7,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// A copy of templates from before paths were compared in a normal form is said, where something
-// is protected by its path.
+// Copies of older templates that do not normalize paths are reported if something is protected by its path.
 func TestTemplatesThatComparePathsAsSent(t *testing.T) {
 	t.Parallel()
 	const head = `    http-request set-var(txn.host) req.fhdr(host),field(1,:),lower,rtrim(.)

@@ -13,8 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// What is beside the rendered files is looked through too, and so are the words of
-// the manifest.
+// The files beside the rendered ones are checked too, and so is the text of the manifest.
 func TestDraftIsChecked(t *testing.T) {
 	t.Parallel()
 	const value = "t3st-0nly-Zx81q"
@@ -22,7 +21,7 @@ func TestDraftIsChecked(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte(value)},
 	}}}}}
 	for name, test := range map[string]struct{ content, want string }{
-		"value":   {"x: " + value + "\n", ""}, // of an EndpointSlice, which a tenant writes
+		"value":   {"x: " + value + "\n", ""}, // of an EndpointSlice, which a tenant may write
 		"key":     {"-----BEGIN PRIVATE KEY-----\n", "endpoints.yaml would hold a private key"},
 		"neither": {"x: y\n", ""},
 	} {

@@ -21,8 +21,8 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// The probe has a filter of every kind, and protection and upstream with every
-// field: a mistake of a template in any of them is told from one of an object.
+// The probe has a filter of every kind, and protection and upstream with every field. So a mistake of a
+// template in any of them is distinguished from one of an object.
 func TestProbeHasOneOfEverything(t *testing.T) {
 	t.Parallel()
 	kinds := map[policy.Kind]bool{}
@@ -55,7 +55,7 @@ func TestProbeHasOneOfEverything(t *testing.T) {
 	}
 }
 
-// used takes note of the fields of a struct that are set.
+// used records the fields of a struct that are set.
 func used(fields map[string]bool, v reflect.Value) {
 	for f, value := range v.Fields() {
 		if !value.IsZero() {
@@ -64,7 +64,7 @@ func used(fields map[string]bool, v reflect.Value) {
 	}
 }
 
-// filterKinds reads the kinds of filters from the package's source.
+// filterKinds reads the kinds of filters from the source of the package.
 func filterKinds(t *testing.T) (kinds []policy.Kind) {
 	t.Helper()
 	form := regexp.MustCompile(`(?m)^func \([^)]+\) Kind\(\) Kind \{ return "(\w+)" \}`)
@@ -87,8 +87,8 @@ func filterKinds(t *testing.T) (kinds []policy.Kind) {
 	return kinds
 }
 
-// A mistake of an overlay in a part that only some options write is one of the
-// templates, and keeps nobody's Ingress out.
+// A mistake in a part of an overlay that only some options use counts as one of the templates. No Ingress is
+// left out for it.
 func TestMistakeInAPartialIsOfTheTemplates(t *testing.T) {
 	t.Parallel()
 	for _, partial := range []string{"filters", "protection", "upstream"} {
@@ -107,8 +107,7 @@ func TestMistakeInAPartialIsOfTheTemplates(t *testing.T) {
 	}
 }
 
-// compileOverlaid compiles an Ingress with options of all kinds with one template
-// replaced.
+// compileOverlaid compiles an Ingress with options of all kinds, with one replaced template.
 func compileOverlaid(t *testing.T, name, text string) (Result, error) {
 	t.Helper()
 	dir, overlay := t.TempDir(), t.TempDir()
@@ -142,12 +141,11 @@ spec: {ports: [{port: 80}]}
 	return Source{Objects: Files(dir), Templates: overlay, Config: config.Default()}.Once(t.Context(), check, time.Now(), "test")
 }
 
-// withinLines are templates that write a part of a line of another template.
+// withinLines are templates that write a part of another template's line.
 var withinLines = []string{"partials/client-check.cfg", "partials/source.cfg", "partials/listener-name.cfg", "partials/listener-tls.cfg"}
 
-// Every line of a template that writes something is written for the probe, with one
-// configuration or another: none is forgotten, so that a mistake in any of them is
-// told from one of an object. HAProxy accepts all of it.
+// Some configuration of the probe writes every line of every template. So a mistake in any of them is
+// distinguished from one of an object. HAProxy accepts all of it.
 func TestProbeReachesEveryLine(t *testing.T) {
 	t.Parallel()
 	files, err := render.Shipped(templates.FS)
@@ -177,7 +175,7 @@ func TestProbeReachesEveryLine(t *testing.T) {
 					reached[place{template: o.Template, line: o.Line}] = true
 				}
 			}
-			if name == "newer" { // than some HAProxys
+			if name == "newer" { // newer than some HAProxys
 				continue
 			}
 			verdict, err := check.Check(t.Context(), validate.Input{Artifact: artifact})
@@ -201,7 +199,7 @@ func TestProbeReachesEveryLine(t *testing.T) {
 	}
 }
 
-// probeConfigurations are what lines depend on that no object asks for.
+// probeConfigurations are settings on which lines depend, and that no object can set.
 func probeConfigurations() map[string]func(*config.Config) {
 	return map[string]func(*config.Config){
 		"default": func(*config.Config) {},
@@ -230,8 +228,7 @@ var (
 	controlAction = regexp.MustCompile(`\{\{-? ?(?:if|else|with|range|end|template|\$\w+(?:, \$\w+)? :?=)[^}]*\}\}`)
 )
 
-// writingLines returns the numbers of the lines of a template that have a text or a
-// value besides what decides.
+// writingLines returns the numbers of the lines of a template that write a text or a value.
 func writingLines(text string) []int {
 	text = commentAction.ReplaceAllStringFunc(text, func(comment string) string { return strings.Repeat("\n", strings.Count(comment, "\n")) })
 	text = controlAction.ReplaceAllString(text, "")
@@ -244,7 +241,7 @@ func writingLines(text string) []int {
 	return out
 }
 
-// Of what is a part of other lines, the probe has all that an Ingress can ask for.
+// The probe has all parts of lines for which an Ingress can ask.
 func TestProbeHasConditions(t *testing.T) {
 	t.Parallel()
 	parts, yields := map[routing.Part]bool{}, false

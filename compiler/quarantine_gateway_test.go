@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// The lists of networks that Ingresses and routes of a namespace name are counted together, and one that both name once.
+// Lists of networks of Ingresses and routes of a namespace count together. A list that both name counts once.
 func TestListsOfIngressesAndRoutesAreCountedTogether(t *testing.T) {
 	t.Parallel()
 	list := func(name string, bytes int) inputs.Object[corev1.ConfigMap] {

@@ -23,9 +23,8 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// A host of an Ingress that is left out is held, so that nobody else's rule answers for it. That
-// never keeps anything from being published: where a template of the user makes something of it
-// that HAProxy refuses, the host is let go.
+// The host of a left-out Ingress is held, so that no other rule answers for it. That never prevents publishing:
+// if a user's template makes something of the host that HAProxy refuses, the host is released.
 func TestHostsOfRefusedIngressesAreHeld(t *testing.T) {
 	t.Parallel()
 	const hostMap = `{{range .Hosts}}{{if .Name}}{{.Name}} {{.Name}}
@@ -74,14 +73,13 @@ func TestHostsOfRefusedIngressesAreHeld(t *testing.T) {
 	}
 }
 
-// HAProxy reads on after most errors, but not after one in the rule of a request. However
-// many objects have one, and in however many namespaces, the objects of others are served,
-// and the checks are bounded.
+// HAProxy continues after most errors, but not after one in a request rule. However many objects have one, in
+// however many namespaces, the objects of others are served, and the number of checks is bounded.
 func TestErrorsThatAreReportedOneByOne(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		bad    map[string]int // objects that are at fault, by namespace; one in its middle is sound
-		sound  []string       // namespaces whose sound object is served
+		bad    map[string]int // objects with a fault, by namespace; one in the middle is valid
+		sound  []string       // namespaces whose valid object is served
 		checks int            // at the most
 	}{
 		"a few":           {map[string]int{"a": 5}, []string{"a"}, 8},
@@ -155,7 +153,7 @@ func manyNamespaces(n int) map[string]int {
 	return out
 }
 
-// strangeAuthority is a certificate with an empty issuerUniqueID, which Go does not read and OpenSSL refuses.
+// strangeAuthority is a certificate with an empty issuerUniqueID. Go cannot read it, and OpenSSL refuses it.
 const strangeAuthority = `-----BEGIN CERTIFICATE-----
 MIIBcDCCARegAwIBAgIUZamIBAIxUL+joLAMeeEXYYM0l7swCgYIKoZIzj0EAwIw
 DTELMAkGA1UEAwwCY2EwHhcNMjYxMTIzMjIzODQzWhcNMzYxMTIwMjIzODQzWjAN
@@ -168,8 +166,8 @@ YYECIAxxgf4Azm2pzhGNnC3N2hSJ3lPRazHzU8XK24zw9/2w
 -----END CERTIFICATE-----
 `
 
-// What HAProxy refuses in a ConfigMap with authorities costs what needs these authorities, and nothing else:
-// neither the other ports of a Gateway that names it, nor the routes of somebody else to a Service with a policy.
+// If HAProxy refuses a ConfigMap with authorities, only what needs them is affected: not the other ports of a
+// Gateway that names it, and not other routes to a Service with a policy.
 func TestAuthoritiesThatHAProxyRefuses(t *testing.T) {
 	t.Parallel()
 	configMap := func(name, text string) string {
@@ -200,7 +198,7 @@ func TestAuthoritiesThatHAProxyRefuses(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		manifests     string
-		https, policy bool // whether the port for TLS, and the Service with the policy, are served
+		https, policy bool // whether the TLS port, and the Service with the policy, are served
 		blamed        string
 	}{
 		"sound authorities":       {edge(asks("good")) + trust("good"), true, true, ""},
@@ -254,14 +252,14 @@ func TestAuthoritiesThatHAProxyRefuses(t *testing.T) {
 	}
 }
 
-// A namespace whose authorities would fill the store has no more of them than a snapshot can carry, and takes
-// nothing from another one.
+// A namespace with very large authorities can use no more of the store than a snapshot can hold. Other
+// namespaces are not affected.
 func TestAuthoritiesOfANamespaceAreBounded(t *testing.T) {
 	t.Parallel()
 	const kind = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: "
 	all := kind + "GatewayClass\nmetadata: {name: hapsnap}\nspec: {controllerName: hapsnap.dev/gateway-controller}\n" +
 		kind + "Gateway\nmetadata: {name: edge, namespace: shop}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 8080, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}\n"
-	for _, name := range []string{"shop/a", "shop/b", "shop/c", "other/d"} { // each has two fifths of what a namespace may have
+	for _, name := range []string{"shop/a", "shop/b", "shop/c", "other/d"} { // each has two fifths of a namespace's limit
 		namespace, name, _ := strings.Cut(name, "/")
 		text := strings.Repeat("# "+strings.Repeat("x", 1021)+"\n", 205) + pemtest.NewAuthority(t).PEM
 		in := "metadata: {name: " + name + ", namespace: " + namespace + "}\n"
@@ -288,8 +286,8 @@ func TestAuthoritiesOfANamespaceAreBounded(t *testing.T) {
 	}
 }
 
-// The parser of the Dataplane API panics for some lines. Such a line is its Ingress's fault, and nobody
-// else's: the others are published.
+// The parser of the Dataplane API panics for some lines. Only the Ingress with such a line is left out, and the
+// others are published.
 func TestLinesThatNoParserTakes(t *testing.T) {
 	t.Parallel()
 	in := worlds.Ingresses(30)
@@ -302,7 +300,7 @@ func TestLinesThatNoParserTakes(t *testing.T) {
 	}
 }
 
-// The same mistake on many Ingresses costs a few checks, though HAProxy ends at the first of them, and no other
+// The same mistake in many Ingresses costs a few checks, although HAProxy stops at the first one. No other
 // Ingress is left out.
 func TestOneMistakeOfManyIngresses(t *testing.T) {
 	t.Parallel()
@@ -325,7 +323,7 @@ func TestOneMistakeOfManyIngresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One that fails, one that passes, and those of the objects that nobody wrote.
+	// One check fails, one passes, and the others are without the objects.
 	if checks > 5 {
 		t.Errorf("%d checks", checks)
 	}
@@ -340,7 +338,7 @@ func TestOneMistakeOfManyIngresses(t *testing.T) {
 	}
 }
 
-// counted counts how often haproxy is asked about a whole configuration.
+// counted counts the checks of a whole configuration.
 type counted struct {
 	*validate.Checker
 	runs int
@@ -351,8 +349,8 @@ func (c *counted) Check(ctx context.Context, in validate.Input) (validate.Verdic
 	return c.Checker.Check(ctx, in)
 }
 
-// HAProxy names no line where peers are not there. Who asked for them is found among
-// 1,000 Ingresses and as many Services by halving.
+// HAProxy names no line for missing peers. The culprit is found by bisection among 1,000 Ingresses and as many
+// Services.
 func TestErrorsWithoutALineAreFoundByBisection(t *testing.T) {
 	t.Parallel()
 	files, err := render.Shipped(templates.FS)
@@ -391,10 +389,9 @@ func TestErrorsWithoutALineAreFoundByBisection(t *testing.T) {
 			if slices.Sort(got); !slices.Equal(got, want) {
 				t.Errorf("left out %v, want %v", got, want)
 			}
-			// Each culprit costs the try that fails, one without any object, and the
-			// halvings. The last try is that which passes; before the first one, two of
-			// a model of its own show that the templates are not at fault; one shows that
-			// hosts that are held are not either.
+			// Each culprit costs the failing check, one without any object, and the bisection. The last check
+			// passes. Before the first one, two checks of a separate model show that the templates are not at
+			// fault, and one shows that held hosts are not either.
 			if limit := len(culprits)*(2+bits.Len(2*thousand)) + 4; check.runs > limit {
 				t.Errorf("haproxy was asked %d times, want at most %d", check.runs, limit)
 			}

@@ -20,9 +20,8 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// Where snippets are allowed, the lines of one stand in the backend of its own
-// Ingress, each as one line, and nothing else changes: no value writes more than
-// what it says, or elsewhere.
+// If snippets are allowed, their lines are in the backend of their own Ingress, each as one line. Nothing else
+// changes: no value writes more than it says, or elsewhere.
 func TestSnippetWritesItsLinesOnly(t *testing.T) {
 	t.Parallel()
 	files, err := render.Shipped(templates.FS)
@@ -39,7 +38,7 @@ func TestSnippetWritesItsLinesOnly(t *testing.T) {
 			Services:  []inputs.Object[corev1.Service]{service("web", 80)},
 			Ingresses: []inputs.Object[networkingv1.Ingress]{attacked(0, option, value)},
 		}
-		// Whether a snippet protects decides what else is written of its host's paths.
+		// What else is written for the host's paths depends on whether a snippet protects.
 		cfg := config.Default()
 		cfg.Paths.Unsafe = config.PassUnsafe
 		model, _ := ingress.Translate(in, ingress.Config{Snippets: allowed, Paths: cfg.Paths})
@@ -70,7 +69,7 @@ func TestSnippetWritesItsLinesOnly(t *testing.T) {
 		if lines, ok := linesOf(value); ok {
 			accepted++
 			want = slices.Concat(before, lines, after)
-		} else { // closed: no servers, and none of its lines
+		} else { // closed: no servers, and no line of the snippet
 			want = slices.DeleteFunc(slices.Concat(before, after), func(l string) bool { return strings.HasPrefix(l, "    #hapsnap servers") })
 		}
 		if !slices.Equal(got, want) {
@@ -87,8 +86,7 @@ func TestSnippetWritesItsLinesOnly(t *testing.T) {
 
 var keyword = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
 
-// linesOf are the lines that a snippet may write, told apart from those that
-// are refused by what is seen of them.
+// linesOf returns the lines that a snippet may write. It decides by their text.
 func linesOf(value string) (lines []string, ok bool) {
 	for line := range strings.SplitSeq(value, "\n") {
 		line = strings.Trim(line, " \t")

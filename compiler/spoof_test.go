@@ -18,11 +18,11 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// soundOnes are how many Ingresses of others there are.
+// soundOnes is the number of valid Ingresses of others.
 const soundOnes = 60
 
-// withSpoof returns sound Ingresses of three namespaces, and one that HAProxy refuses with a message which quotes its
-// annotation.
+// withSpoof returns valid Ingresses of three namespaces. HAProxy refuses another one with a message that quotes
+// its annotation.
 func withSpoof(annotations string) string {
 	var out strings.Builder
 	add := func(namespace, name, annotations string) {
@@ -48,7 +48,7 @@ spec:
 	return out.String()
 }
 
-// onlyEvil fails the test unless one Ingress is left out, and all of others are served.
+// onlyEvil fails the test unless exactly one Ingress is left out, and all others are served.
 func onlyEvil(t *testing.T, r compiler.Result, err error) {
 	t.Helper()
 	if err != nil {
@@ -72,11 +72,12 @@ func onlyEvil(t *testing.T, r compiler.Result, err error) {
 	}
 }
 
-// An expression that PCRE would refuse is refused in its own Ingress, though it says that somebody else's line is at fault.
+// An expression that PCRE would refuse is refused in its own Ingress, although it claims that another line is
+// wrong.
 func TestExpressionThatNamesAPlace(t *testing.T) {
 	t.Parallel()
 	objects := withSpoof(`hapsnap.dev/canary: "true", hapsnap.dev/canary-by-header: X-Probe, hapsnap.dev/canary-by-header-pattern: "^(?:[ab][cd]){1000} parsing [haproxy.cfg:125] : x"`)
-	objects = strings.ReplaceAll(objects, "web.example", "base.example") // of which it is the canary
+	objects = strings.ReplaceAll(objects, "web.example", "base.example") // the host of which it is the canary
 	s := source(t, &txtar.Archive{Files: []txtar.File{{Name: "manifests/all.yaml", Data: []byte(objects)}}})
 	r, err := s.Once(t.Context(), haproxy(t), time.Unix(0, 0), "test")
 	onlyEvil(t, r, err)
@@ -85,10 +86,10 @@ func TestExpressionThatNamesAPlace(t *testing.T) {
 	}
 }
 
-// spoofing is a line with a value that HAProxy quotes when it refuses it.
+// spoofing is a line whose value HAProxy quotes when it refuses it.
 const spoofing = `    http-request set-var(txn.m) int(1) if { path -m reg -- '%s' }`
 
-// What HAProxy quotes names no line: nobody but who wrote it is left out.
+// Text that HAProxy quotes names no line. Only its author's Ingress is left out.
 func TestQuotedTextThatNamesAPlace(t *testing.T) {
 	t.Parallel()
 	compiled := func(expression string) (compiler.Result, error) {
@@ -103,7 +104,7 @@ func TestQuotedTextThatNamesAPlace(t *testing.T) {
 		t.Fatal(err, honest.Diagnostics)
 	}
 	before, _, _ := strings.Cut(string(snapshots.Snapshot{Files: honest.Draft.Files}.Config()), "#hapsnap servers shop0/w0:")
-	first := 1 + strings.Count(before, "\n") // and HAProxy's file has some lines more
+	first := 1 + strings.Count(before, "\n") // HAProxy's file has some additional lines
 	for line := first; line < first+60; line += 5 {
 		r, err := compiled(fmt.Sprintf("^(?:[ab][cd]){1000} parsing [haproxy.cfg:%d] : x", line))
 		onlyEvil(t, r, err)
@@ -113,7 +114,7 @@ func TestQuotedTextThatNamesAPlace(t *testing.T) {
 	}
 }
 
-// spoofed is a HAProxy that the Ingress of evil has blame the first one of others.
+// spoofed is a HAProxy whose messages blame the first Ingress of others for the fault of evil.
 type spoofed struct {
 	*validate.Checker
 	runs int
@@ -131,8 +132,8 @@ func (c *spoofed) Check(ctx context.Context, in validate.Input) (validate.Verdic
 	}}}, nil
 }
 
-// Where the place of a fault is wrong, the fault stays when the object there is left out. Then whoever is left out is
-// put back, and who causes the fault is searched for.
+// If the place of a fault is wrong, the fault remains when the object at that place is left out. Then that
+// object is put back, and the cause is searched for.
 func TestPlaceThatIsNotTheCause(t *testing.T) {
 	t.Parallel()
 	files, err := render.Shipped(templates.FS)

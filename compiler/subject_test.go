@@ -40,7 +40,7 @@ spec:
       - {path: /api, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}
 `
 
-// A snapshot in which little is new says what that is.
+// If little is new in a snapshot, the subject says what.
 func TestSubjectOfLittle(t *testing.T) {
 	t.Parallel()
 	check := haproxy(t)
@@ -77,8 +77,7 @@ func TestSubjectOfLittle(t *testing.T) {
 	}
 }
 
-// Whatever differs in a snapshot, its subject is not "no change", and that is the subject of the
-// same content only.
+// Every difference gives the snapshot a subject other than "no change", which only equal content has.
 func TestSubjectMissesNothing(t *testing.T) {
 	t.Parallel()
 	r, err := source(t, load(t, "shop.txtar")).Once(t.Context(), haproxy(t), now, "test")

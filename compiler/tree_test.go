@@ -56,8 +56,8 @@ func TestWriteTreeKeepsWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// Who reads the directory while it is replaced finds a whole one, so that a process that is
-// killed at any moment leaves one there, too.
+// A reader of the directory during its replacement finds a complete one, and so does a reader after a kill at
+// any moment.
 func TestWriteTreeLeavesNoMomentWithoutOne(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -91,7 +91,7 @@ func TestWriteTreeLeavesNoMomentWithoutOne(t *testing.T) {
 	}
 }
 
-// What a process that was killed left beside the directory goes with the next one.
+// The next run removes what a killed process left beside the directory.
 func TestWriteTreeRemovesLeftovers(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -105,7 +105,7 @@ func TestWriteTreeRemovesLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	draft := snapshots.Draft{Files: []snapshots.File{{Path: "haproxy.cfg", Content: []byte("global\n")}}}
-	for _, want := range []bool{true, false} { // without a directory, the only one may be there
+	for _, want := range []bool{true, false} { // without a directory, the only copy may be there
 		if err := compiler.WriteTree(dir, draft); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// source is the Go code of the repository: the files by path, the packages that have any,
-// and all tests by name.
+// source is the Go code of the repository: the files by path, the packages, and all tests by name.
 type source struct {
 	files    map[string]string
 	packages map[string]bool
@@ -50,8 +49,8 @@ var (
 	asGoFile = regexp.MustCompile(`^[a-z0-9_/]+/[a-z0-9_]+\.go$`)
 )
 
-// TestArchitectureNamesWhatIs holds the packages, files, functions, tests and stories that
-// ARCHITECTURE.md names against those that there are, and no package is missing there.
+// TestArchitectureNamesWhatIs compares the packages, files, functions, tests and stories that ARCHITECTURE.md
+// names with the existing ones. Every package must be named.
 func TestArchitectureNamesWhatIs(t *testing.T) {
 	t.Parallel()
 	s := readSource(t)

@@ -79,8 +79,8 @@ var (
 	target   = regexp.MustCompile(`(?m)^([a-z0-9.-]+):`)
 )
 
-// TestCommandsAreThere holds every command that a page shows against the programs, and
-// finds what a shell would read otherwise than it looks.
+// TestCommandsAreThere compares every command on a page with the programs. It also finds what a shell would
+// read differently than it looks.
 func TestCommandsAreThere(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
@@ -145,8 +145,8 @@ func checkBlock(b block, targets []string) error {
 	return nil
 }
 
-// checkShown is for a line of a block that is none of a shell's: a transcript may show
-// commands, whose quotes have to be right, too.
+// checkShown checks a line of a block that is not for a shell: a transcript may show commands too, whose quotes
+// have to be right.
 func checkShown(info, line string) error {
 	line, isCommand := strings.CutPrefix(line, "$ ")
 	first, _, _ := strings.Cut(line, " ")
@@ -161,7 +161,7 @@ func checkShown(info, line string) error {
 	return err
 }
 
-// TestWords shows what is found.
+// TestWords shows which mistakes are found.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The pages show the ready files as they are.
+// The pages show the ready files unchanged.
 func TestReadyFilesAreShown(t *testing.T) {
 	t.Parallel()
 	for file, page := range map[string]string{

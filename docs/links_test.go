@@ -1,6 +1,5 @@
-// Package docs_test checks the pages of this folder, and those beside README.md: their
-// links lead somewhere, every page can be reached from the index, and the commands that
-// they show run.
+// Package docs_test checks the pages of this folder, and those beside README.md: their links lead somewhere,
+// every page can be reached from the index, and the commands on them run.
 package docs_test
 
 import (
@@ -63,7 +62,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// labels returns the anchors that GitHub makes of the headings of a page.
+// labels returns the anchors that GitHub makes from the headings of a page.
 func labels(page string) map[string]bool {
 	found := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {

@@ -21,8 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the pages of commands and flags")
 
-// TestReferenceIsFresh keeps the pages of commands and flags equal to what the programs
-// take.
+// TestReferenceIsFresh keeps the pages of commands and flags equal to the programs.
 func TestReferenceIsFresh(t *testing.T) {
 	t.Parallel()
 	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand(), front.NewCommand(front.Name), waf.NewCommand()} {
@@ -43,7 +42,7 @@ func TestReferenceIsFresh(t *testing.T) {
 	}
 }
 
-// Every verb of every program shows how it is used.
+// Every verb of every program has an example.
 func TestEveryVerbHasAnExample(t *testing.T) {
 	t.Parallel()
 	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand(), front.NewCommand(front.Name), waf.NewCommand()} {
@@ -55,7 +54,7 @@ func TestEveryVerbHasAnExample(t *testing.T) {
 	}
 }
 
-// shared is from how many verbs on a flag is described once, for all of them.
+// shared is the number of verbs from which on a flag is described once for all of them.
 const shared = 4
 
 // reference renders the page of one program.
@@ -96,7 +95,7 @@ func verbsOf(program *cobra.Command) (verbs []*cobra.Command) {
 	for _, verb := range program.Commands() {
 		if !verb.Hidden && verb.Name() != "help" && verb.Name() != "completion" {
 			verbs = append(verbs, verb)
-			if verb.Args != nil && verb.ValidateArgs([]string{"FILE:1"}) == nil { // it does something by itself too
+			if verb.Args != nil && verb.ValidateArgs([]string{"FILE:1"}) == nil { // without a verb it has a function too
 				verbs = append(verbs, verbsOf(verb)...)
 			}
 		}
@@ -114,7 +113,7 @@ func flagsOf(verb *cobra.Command) (flags []*pflag.Flag) {
 	return flags
 }
 
-// commonFlags returns the descriptions of the flags that several verbs have alike.
+// commonFlags returns the descriptions of the flags that several verbs share.
 func commonFlags(verbs []*cobra.Command) map[string]bool {
 	count, common := map[string]int{}, map[string]bool{}
 	for _, verb := range verbs {
@@ -164,7 +163,7 @@ func writeFlags(b *strings.Builder, flags []*pflag.Flag) {
 	}
 }
 
-// defaultOf returns what a flag is without being given, if that says anything.
+// defaultOf returns the default of a flag, if it is worth showing.
 func defaultOf(f *pflag.Flag) string {
 	switch {
 	case f.Name == "by":
@@ -179,5 +178,5 @@ func escape(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", `\<`).Replace(s)
 }
 
-// describe identifies a flag by all that is said of it.
+// describe identifies a flag by its description.
 func describe(f *pflag.Flag) string { return f.Name + " " + f.Usage + " " + f.DefValue }

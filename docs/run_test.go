@@ -23,8 +23,8 @@ import (
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
-// TestMain lets the test's own binary be each of the programs, under their names: nothing has to
-// be built for the pages to run them.
+// TestMain makes the test's own binary act as each of the programs, under their names. So nothing has to be
+// built for the commands on the pages.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "compiler":
@@ -39,14 +39,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestCommandsRun runs the commands of every page, block by block, in a folder of the
-// page's own, as somebody does who reads it from the top. It holds
+// TestCommandsRun runs the commands of every page, block by block, in a folder of the page's own, as a reader
+// who starts at the top would. The folder has
 //
 //   - the files of examples/shop, in a git repository, and $HAPSNAP, which is the clone;
 //   - the store edge.git ($STORE), with two snapshots that an instance has run;
 //   - fleet.yaml, with that instance, and state.json ($STATE), of its pusher.
 //
-// Commands that do not end (run, status -w) are held against the programs' flags alone.
+// Commands that do not end (run, status -w) are only compared with the flags of the programs.
 func TestCommandsRun(t *testing.T) {
 	t.Parallel()
 	base := newFolder(t)
@@ -77,7 +77,7 @@ type folder struct {
 	env       []string
 }
 
-// newFolder makes the folder that each page gets a copy of.
+// newFolder makes the folder of which each page gets a copy.
 func newFolder(t *testing.T) *folder {
 	t.Helper()
 	root, err := filepath.Abs(repository)
@@ -113,11 +113,10 @@ func newFolder(t *testing.T) *folder {
 	return f
 }
 
-// startInstance starts an instance on a loopback address of its own, and writes the file of
-// its fleet.
+// startInstance starts an instance on its own loopback address, and writes the file of its fleet.
 func (f *folder) startInstance(t *testing.T, haproxy string) {
 	t.Helper()
-	// The ports are those of examples/shop; the process makes the address its own.
+	// The ports are those of examples/shop. The process ID makes the address unique.
 	ip := fmt.Sprintf("127.%d.%d.%d", 100+os.Getpid()>>16&0x7f, os.Getpid()>>8&0xff, os.Getpid()&0xff)
 	instance, err := dataplanetest.New(dataplanetest.Options{
 		HAProxy: haproxy, API: dataplanetest.V32, Addr: net.JoinHostPort(ip, "18555"), Env: []string{"BIND_ADDRESS=" + ip},
@@ -170,7 +169,7 @@ func (f *folder) pushBoth(t *testing.T) {
 	}
 }
 
-// copy returns a folder with the same files, for one page.
+// copy returns a folder with the same files for a page.
 func (f *folder) copy(t *testing.T, page string) *folder {
 	t.Helper()
 	dir := t.TempDir()
@@ -200,10 +199,10 @@ func (f *folder) must(t *testing.T, line string) {
 // endless are the commands that do not end by themselves.
 var endless = regexp.MustCompile(`\b(compiler run|pusher run|(pusher|hapsnap) status -w)\b`)
 
-// exitCode is how a page says that a command fails.
+// exitCode matches the line with which a page shows that a command fails.
 var exitCode = regexp.MustCompile(`(?m)^\[exit code (\d+)\]\n`)
 
-// run runs one command, and compares what it prints with what the page shows.
+// run runs a command, and compares its output with the page.
 func (f *folder) run(ctx context.Context, line, shown string) error {
 	if endless.MatchString(line) {
 		return nil
@@ -227,8 +226,7 @@ func (f *folder) run(ctx context.Context, line, shown string) error {
 
 var snapshotID = regexp.MustCompile(`r(\d{6})-[0-9a-f]{10}`)
 
-// compare looks for the lines that a page shows among those that were printed, in their
-// order. A line of the page may be "…", which stands for any number of them.
+// compare looks for the lines of a page in the output, in their order. "…" stands for any number of lines.
 func compare(line, shown, printed string) error {
 	rest := strings.Split(snapshotID.ReplaceAllString(printed, "$1"), "\n")
 	for want := range strings.Lines(snapshotID.ReplaceAllString(shown, "$1")) {

@@ -13,9 +13,9 @@ import (
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
-// words splits a line as a shell does, into the words of each of its simple commands. What
-// an interactive zsh takes otherwise than bash does is an error: patterns that are not
-// quoted, and comments, which zsh takes for arguments.
+// words splits a line like a shell, into the words of each of its simple commands. It returns an error for what
+// an interactive zsh reads differently than bash: unquoted patterns, and comments, which zsh takes for
+// arguments.
 func words(line string) (commands [][]string, err error) {
 	var command []string
 	var word strings.Builder
@@ -78,8 +78,8 @@ func programOf(command []string) string {
 	return ""
 }
 
-// checkCommand holds a command of ours against the verbs and flags that there are, and, if
-// it is whole, against the arguments and flags that its verb wants.
+// checkCommand compares a command of ours with the existing verbs and flags. If the command is whole, it also
+// checks the arguments and flags that its verb requires.
 func checkCommand(command []string, whole bool) error {
 	var root *cobra.Command
 	switch programOf(command) {
@@ -109,14 +109,14 @@ func checkCommand(command []string, whole bool) error {
 	return checkWhole(verb)
 }
 
-// checkWhole says which argument or flag a command lacks.
+// checkWhole returns an error for a missing argument or flag.
 func checkWhole(verb *cobra.Command) error {
 	if err := verb.ValidateArgs(verb.Flags().Args()); err != nil {
 		return fmt.Errorf("%s: %w", verb.CommandPath(), err)
 	}
 	var lacks []string
 	verb.Flags().VisitAll(func(f *pflag.Flag) {
-		// The roles of a pusher may be asked for its state alone.
+		// rbac prints the roles for a pusher's state alone too, without the other flags.
 		if strings.HasSuffix(f.Usage, "(required)") && !f.Changed && verb.Name() != "rbac" {
 			lacks = append(lacks, "--"+f.Name)
 		}

@@ -186,7 +186,7 @@ func (r *rig) get(apiVersion, kind, namespace, name string) *unstructured.Unstru
 	return o
 }
 
-// name is what the objects of a fleet begin with.
+// name is the prefix of a fleet's object names.
 func (r *rig) name(fleet string) string { return NameOf(fleet, r.class) }
 
 func (r *rig) deployment(namespace, fleet string) *unstructured.Unstructured {
@@ -208,7 +208,7 @@ func (r *rig) ports(namespace, fleet string) (out []int64) {
 	return out
 }
 
-// record returns what the provisioner has recorded of a fleet.
+// record returns the provisioner's record of a fleet.
 func (r *rig) record(namespace, fleet string) (Record, bool) {
 	r.Helper()
 	all, err := r.records.list(context.Background())
@@ -279,7 +279,7 @@ func (r *rig) condition(namespace, gateway, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// told reports whether a Gateway has an Event with a reason and a text.
+// told reports whether a Gateway has an Event with this reason and text.
 func (r *rig) told(namespace, gateway, reason, text string) bool {
 	r.Helper()
 	var list eventsv1.EventList
@@ -355,7 +355,7 @@ func TestFleetIsMade(t *testing.T) {
 	}
 }
 
-// says writes a condition on behalf of somebody else.
+// says writes a condition as another controller would.
 func (r *rig) says(namespace, gateway string, c metav1.Condition) {
 	r.Helper()
 	r.eventually("the status is written", func() bool {

@@ -233,7 +233,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// tenant is a Gateway that asks for everything that it can.
+// greedy asks for everything that a Gateway can ask for.
 const greedy = `infrastructure:
   parametersRef: {group: hapsnap.dev, kind: Fleet, name: pay}
   labels:

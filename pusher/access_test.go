@@ -21,7 +21,7 @@ func signed(t *testing.T, by pemtest.Authority, name string) (certificate, key s
 	return pemtest.PEMOf(t, by.Sign(t, name, func(c *x509.Certificate) { c.DNSNames = []string{"edge.example.com"} }))
 }
 
-// guests are the names in the client certificates that an API was shown.
+// guests records the name in the client certificate that an API got last.
 type guests struct {
 	mu   sync.Mutex
 	last string
@@ -40,7 +40,7 @@ func (g *guests) is(name string) bool {
 	return g.last == name
 }
 
-// strictRig has one instance, whose API speaks HTTPS and asks for a certificate.
+// strictRig has one instance, whose API speaks HTTPS and requires a client certificate.
 func strictRig(t *testing.T) (*rig, pemtest.Authority, *guests) {
 	t.Helper()
 	r, ca, seen := newRig(t, dataplanetest.V32), pemtest.NewAuthority(t), &guests{}
@@ -89,15 +89,14 @@ func TestCredentialsAreRotatedWhileRunning(t *testing.T) {
 		t.Error("the API was not shown the client certificate")
 	}
 
-	// A certificate of another authority is refused by the API, and is replaced by a
-	// good one.
+	// The API refuses a certificate of another authority. A good one replaces it.
 	r.writeClient(signed(t, pemtest.NewAuthority(t), "stranger"))
 	r.until("the API refuses", func(s report.Status) bool { return !statusOf(s, "a").Reachable })
 	r.writeClient(signed(t, ca, "second"))
 	eventually(t, "the second certificate is used", func() bool { return seen.is("second") })
 	r.until("the instance is back", func(s report.Status) bool { return statusOf(s, "a").InSync })
 
-	// An API whose certificate nobody trusts is not spoken to.
+	// The pusher does not talk to an API whose certificate it does not trust.
 	r.write("ca.pem", pemtest.NewAuthority(t).PEM)
 	r.until("the API is not believed", func(s report.Status) bool {
 		return !statusOf(s, "a").Reachable && strings.Contains(statusOf(s, "a").Error, "certificate signed by unknown authority")
@@ -109,7 +108,7 @@ func TestCredentialsAreRotatedWhileRunning(t *testing.T) {
 	}
 }
 
-// A push whose password changes under way goes on with the new one.
+// If a password changes during a push, the push goes on with the new one.
 func TestPasswordRotatedInTheMiddleOfAPush(t *testing.T) {
 	t.Parallel()
 	r, _, _ := strictRig(t)

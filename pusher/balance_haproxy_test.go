@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// balances are the algorithms that the options offer, as the templates write them.
+// balances are the balancing algorithms of the options, as the templates write them.
 var balances = map[string]string{
 	"roundrobin": "balance roundrobin",
 	"leastconn":  "balance leastconn",
@@ -19,9 +19,8 @@ var balances = map[string]string{
 	"query":      "balance url_param key\n    hash-type consistent",
 }
 
-// Every algorithm that the options offer goes on as it should when endpoints come and go
-// without a reload. Where a hash decides, a key leaves its endpoint only if that is gone,
-// or for the new one.
+// Every balancing algorithm of the options keeps working when endpoints change without a reload.
+// With a hash, a key moves only if its endpoint is gone, or to the new endpoint.
 func TestBalanceAcrossEndpointChanges(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, []string{"a"}, func(r *rig) {
@@ -49,14 +48,14 @@ func TestBalanceAcrossEndpointChanges(t *testing.T) {
 	})
 }
 
-// balanced checks what each algorithm does with the pods that are there, and returns who
-// answers for each key of those that hash.
+// balanced checks each algorithm with the present pods. For algorithms with a hash it returns which
+// pod answers for each key.
 func (r *rig) balanced(pods map[string]*pod, names ...string) map[string]string {
 	r.t.Helper()
 	c := r.dial("a")
 	got := c.count("roundrobin", 30)
 	for _, name := range names {
-		if n := got[name]; n < 9 || n > 11 { // who has just come begins anywhere in the round
+		if n := got[name]; n < 9 || n > 11 { // a new endpoint may begin anywhere in the round
 			r.t.Errorf("roundrobin: %v", got)
 		}
 	}
@@ -70,8 +69,8 @@ func (r *rig) balanced(pods map[string]*pod, names ...string) map[string]string 
 	return r.hashed(names)
 }
 
-// leastLoaded checks that leastconn takes the only endpoint that is idle. It keeps a
-// connection with each other for as long as that takes.
+// leastLoaded checks that leastconn chooses the only idle endpoint. Meanwhile it keeps a connection
+// to each other.
 func (r *rig) leastLoaded(pods map[string]*pod, names []string) {
 	r.t.Helper()
 	before := map[string]int32{}
@@ -97,7 +96,7 @@ func (r *rig) leastLoaded(pods map[string]*pod, names []string) {
 	}
 }
 
-// idle returns the pods that keep no more requests than before.
+// idle returns the pods that hold no more requests than before.
 func idle(pods map[string]*pod, names []string, before map[string]int32) []string {
 	var out []string
 	for _, name := range names {
@@ -108,7 +107,7 @@ func idle(pods map[string]*pod, names []string, before map[string]int32) []strin
 	return out
 }
 
-// hashed asks for many keys in all the ways in which one can decide.
+// hashed sends requests for many keys, in all ways in which a key can decide.
 func (r *rig) hashed(names []string) map[string]string {
 	r.t.Helper()
 	c, out := r.dial("a"), map[string]string{}

@@ -30,7 +30,7 @@ func newPEM(t *testing.T) []byte {
 	return slices.Concat(crt, key)
 }
 
-// tlsConfig serves TLS with the fallback certificate and that of shop/web-tls.
+// tlsConfig serves TLS with the fallback certificate and the one of shop/web-tls.
 const tlsConfig = `
 frontend secure
     bind "${WEB}.tls" ssl crt certs/fallback.pem crt-list files/https.crtlist
@@ -54,7 +54,7 @@ func draftTLS(revision string) snapshots.Draft {
 	}
 }
 
-// publishTLS publishes it.
+// publishTLS publishes a snapshot that serves TLS.
 func (s *site) publishTLS(revision string) snapshots.ID {
 	s.t.Helper()
 	id, _, err := s.store.Publish(s.t.Context(), draftTLS(revision))
@@ -123,8 +123,8 @@ func (r *rig) served(name, host string) string {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// A rotation that the worker refuses makes the API reload. That is no crash, and
-// is no failure of a rollout.
+// If the worker refuses a rotation, the API reloads. That counts neither as a crash nor as a
+// failure of a rollout.
 func TestCertificateThatNeedsAReload(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
@@ -145,7 +145,8 @@ func TestCertificateThatNeedsAReload(t *testing.T) {
 	}
 }
 
-// The API takes a certificate, schedules the reload that is to load it, and that fails.
+// The API accepts a certificate, and schedules the reload that should load it. Then the reload
+// fails.
 func TestFailureReloadForACertificateAfterA202(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")

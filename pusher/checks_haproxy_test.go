@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// checkedBackend checks its servers as the templates have it.
+// checkedBackend checks its servers as the templates write it.
 const checkedBackend = `option httpchk
     http-check send meth GET uri "/healthz" ver HTTP/1.1 hdr Host localhost
     http-check expect status 200-399
@@ -14,8 +14,8 @@ const checkedBackend = `option httpchk
     default-server inter 250ms rise 1 fall 1
     #hapsnap servers shop/web:http -- check`
 
-// The checks of a slot go on with the endpoint that it has: who comes is asked, gets no
-// requests while it is sick, and is back when it is well; who is gone is asked no more.
+// The checks of a slot follow its endpoint. A new endpoint is checked, gets no requests while it is
+// sick, and gets them when it is well. An endpoint that is gone is no longer checked.
 func TestChecksAcrossEndpointChanges(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, []string{"a"}, func(r *rig) {
@@ -29,7 +29,7 @@ func TestChecksAcrossEndpointChanges(t *testing.T) {
 		pods["one"].sick.Store(true)
 		r.settled(checked, pods, "two")
 
-		// It comes sick. What its slot was before is not its health.
+		// The new endpoint is sick. The health of the slot's former endpoint does not count.
 		pods["three"].sick.Store(true)
 		r.serve(pods, "web", "one", "two", "three")
 		eventually(t, "who came is asked", func() bool { return pods["three"].checks.Load() > 2 })
@@ -47,7 +47,7 @@ func TestChecksAcrossEndpointChanges(t *testing.T) {
 			return got["two"] > 0 && got["three"] > 0
 		})
 
-		// Its slot goes to another, who is well at once.
+		// One leaves. Once it is drained, its slot is free, and it is no longer checked.
 		r.serve(pods, "web", "two", "three")
 		r.settled(checked, pods, "two", "three")
 		r.endDrains()
@@ -55,7 +55,7 @@ func TestChecksAcrossEndpointChanges(t *testing.T) {
 		sofar := pods["one"].checks.Load()
 		others := pods["two"].checks.Load()
 		eventually(t, "the others are asked", func() bool { return pods["two"].checks.Load() > others+5 })
-		if now := pods["one"].checks.Load(); now > sofar+1 { // one may have been under way
+		if now := pods["one"].checks.Load(); now > sofar+1 { // one check may have been under way
 			t.Errorf("one is gone, and was asked %d times", now-sofar)
 		}
 		pods["one"].sick.Store(false)
@@ -65,9 +65,8 @@ func TestChecksAcrossEndpointChanges(t *testing.T) {
 	})
 }
 
-// Checks go on while a slot drains. One that was found down so, and where nobody could
-// tell that it still drained, serves its next endpoint at once all the same: by its
-// checks alone it would never be up.
+// Checks go on while a slot drains. If its endpoint was found down, and the pusher forgot that it
+// drained, the next endpoint still serves at once. With its own checks alone it would never be up.
 func TestSlotThatWasFoundDownServesAtOnce(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, []string{"a"}, func(r *rig) {

@@ -16,7 +16,7 @@ import (
 
 var edgePods = fleet.Pods{Namespace: "edge", Secret: "user", UsernameKey: "name", PasswordKey: "pass", CASecret: "tls", ServerName: "edge.edge.svc"}
 
-// Secrets are filled for what the fleet's file names, and for nothing else.
+// The pusher fills only those Secrets that the fleet's file names.
 func TestWantedCredentials(t *testing.T) {
 	t.Parallel()
 	wanted, err := WantedCredentials(edgePods, []string{"tls", "user", "tls"})
@@ -35,7 +35,7 @@ func TestWantedCredentials(t *testing.T) {
 	}
 }
 
-// The leader fills the Secrets, and reports what it cannot fill.
+// The leader fills the Secrets, and reports those that it cannot fill.
 func TestCredentialsAreMade(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "user"}})

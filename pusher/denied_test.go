@@ -21,7 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// secretsInMemory is a state store that keeps in memory what was read in Secrets.
+// secretsInMemory is a state store that keeps the contents of Secrets in memory.
 type secretsInMemory struct {
 	*statestore.File
 	mu   sync.Mutex
@@ -47,7 +47,7 @@ func (k *secretsInMemory) kept() []byte {
 	return k.data
 }
 
-// deny has the API server list each Secret by its name, but for those that may not be read.
+// deny makes the API server list Secrets one by one by name, and refuse some of them.
 func (s *apiServer) deny(names ...string) {
 	s.PrependReactor("list", "secrets", func(action ktesting.Action) (bool, runtime.Object, error) {
 		name, _ := action.(ktesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
@@ -66,8 +66,8 @@ func opaqueSecret(name, key, value string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string][]byte{key: []byte(value), "unused": []byte("PRIVATE")}}
 }
 
-// Users and authorities of Secrets that may not be read since the pusher was started again are
-// those of before: who was let in is let in, and nobody else. It is said that they may not be read.
+// If Secrets may not be read after a restart of the pusher, their users and authorities stay as
+// they were. The same people are let in. The status says which Secrets may not be read.
 func TestDeniedSecretsHoldWhatTheyHeld(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")

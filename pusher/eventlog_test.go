@@ -24,8 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// The log of a run with HAProxy is replayed to the same effects, and has nothing that only
-// Secrets may hold.
+// A replay of the log of a real run has the same effects. The log has no content of Secrets.
 func TestEventLogOfARealRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
@@ -61,8 +60,8 @@ func TestEventLogOfARealRun(t *testing.T) {
 	}
 }
 
-// What is secret in an event is no part of its line, whatever the event is; what differs has
-// another digest.
+// The line of an event has none of its secrets, whatever the event. Different secrets have
+// different digests.
 func TestEventLogHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	var lines eventLines
@@ -103,7 +102,7 @@ func TestEventLogHasNoSecrets(t *testing.T) {
 	}
 }
 
-// A file that cannot be written keeps the pusher from nothing, and is said once.
+// If the file cannot be written, the pusher goes on, and reports that once.
 func TestEventLogThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -126,8 +125,8 @@ func TestEventLogThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A log is no longer than two files, of which the second says that it goes on; the log of the
-// run before stays once.
+// A log has at most two files, and the second says that it continues the first. The log of the
+// previous run is kept once.
 func TestEventLogIsBounded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
@@ -161,12 +160,12 @@ func TestEventLogIsBounded(t *testing.T) {
 	}
 }
 
-// Where the disk does not keep up, lines are lost, and the log says so.
+// If the disk is too slow, lines are lost, and the log says so.
 func TestEventLogSaysWhatItLost(t *testing.T) {
 	t.Parallel()
 	f := newEventFile(filepath.Join(t.TempDir(), "log"), slog.New(slog.DiscardHandler))
 	for range eventLogWaiting + 7 {
-		f.write([]byte("{}\n")) // nobody takes them
+		f.write([]byte("{}\n")) // nothing writes them to the file
 	}
 	for range 10 {
 		<-f.lines

@@ -22,7 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 )
 
-// apiServer is one in memory, which can be gone.
+// apiServer is an API server in memory, which can be unreachable.
 type apiServer struct {
 	*fake.Clientset
 	mu      sync.Mutex
@@ -49,7 +49,7 @@ func newAPIServer(objects ...runtime.Object) *apiServer {
 			return true, nil, errNoAPIServer
 		}
 		if a, ok := action.(ktesting.WatchActionImpl); ok && a.ListOptions.SendInitialEvents != nil {
-			// As an API server that is older than that. The double in memory would never end them.
+			// An older API server refuses such a watch. The fake in memory would never end it.
 			return true, nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
 		}
 		w, err := s.Tracker().Watch(action.GetResource(), action.GetNamespace())
@@ -59,7 +59,7 @@ func newAPIServer(objects ...runtime.Object) *apiServer {
 	return s
 }
 
-// leave cuts all connections, and refuses others until it is back.
+// leave cuts all connections, and refuses new ones until the server is back.
 func (s *apiServer) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *apiServer) comeBack() {
 	s.gone = false
 }
 
-// connect returns what a new pusher has of it.
+// connect returns the connection of a new pusher.
 func (s *apiServer) connect() Cluster {
 	return cluster.New(cluster.Connection{Name: "memory", EndpointSlices: s.DiscoveryV1(), Secrets: s.CoreV1()}, false)
 }
@@ -91,14 +91,14 @@ func sliceOf(address string) *discoveryv1.EndpointSlice {
 	}
 }
 
-// The API server is gone for an hour, and the store that is in the cluster with it; the
-// pusher is started again in the middle of that. What instances have stays as it is, and
-// what came meanwhile reaches them when the API server is back.
+// The API server is gone for an hour, and so is the store in its cluster. The pusher is restarted
+// meanwhile. Instances stay as they are. They get the changes of that hour when the API server is
+// back.
 func TestFailureAPIServerGoneForAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// client-go waits until the time outside the bubble where a watch was refused, whoever
-		// it was for; nobody else does.
+		// If a watch was refused, client-go waits by the clock outside of the bubble. Nothing else
+		// does.
 		const outside = 100 * 365 * 24 * time.Hour
 		crt, key, _ := newCertificate(t, time.Now().AddDate(200, 0, 0))
 		server := newAPIServer(sliceOf("10.0.0.1"), &corev1.Secret{
@@ -142,7 +142,7 @@ func TestFailureAPIServerGoneForAnHour(t *testing.T) {
 	})
 }
 
-// holds checks that nothing was written to the instances, and that it is said why.
+// holds checks that nothing was written to the instances, and that the status says why.
 func (s *story) holds() {
 	s.t.Helper()
 	if writes := s.ask("writes", ""); len(writes) > 0 {

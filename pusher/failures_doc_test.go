@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Each failure that docs/explanation/failures.md lists has a test, which exists; and no test of a
-// failure is missing there.
+// Each failure in docs/explanation/failures.md names tests that exist. Each test of a failure is in
+// that page.
 func TestFailuresAreTested(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/explanation/failures.md")
@@ -44,7 +44,7 @@ func TestFailuresAreTested(t *testing.T) {
 		}
 		delete(named, story)
 	}
-	for name := range named { // failures of a program that starts, or of compilers
+	for name := range named { // failures at the start of a program, or of compilers
 		if declares(t, "../internal/bootstrap/*_test.go", name) || declares(t, "../compiler/controller/*_test.go", name) {
 			delete(named, name)
 		}
@@ -54,7 +54,7 @@ func TestFailuresAreTested(t *testing.T) {
 	}
 }
 
-// declares reports whether one of these files has a test of a name.
+// declares reports whether one of these files declares a test.
 func declares(t *testing.T, pattern, name string) bool {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -67,8 +67,8 @@ func declares(t *testing.T, pattern, name string) bool {
 	})
 }
 
-// failureTests lists the tests, and the stories of [TestStories], whose names say that they
-// are of a failure.
+// failureTests lists the tests, and the stories of [TestStories], that are named as tests of a
+// failure.
 func failureTests(t *testing.T) []string {
 	t.Helper()
 	declared := regexp.MustCompile(`(?m)^func (TestFailure[A-Z]\w+)\(`)

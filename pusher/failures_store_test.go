@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 )
 
-// A branch that was set back is not followed: who did that may not know that it is
-// what instances run.
+// The pusher does not follow a branch that was set back. Whoever did that may not know that
+// instances run what is gone.
 func TestFailureStoreRewound(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
@@ -67,9 +67,8 @@ func git(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// Who deletes the channel, or brings an old one back, has not approved anything, nor
-// pinned: what runs is held, also by a pusher that is started anew, until a person gives
-// the channel up that was there.
+// If the channel is deleted, or replaced by an old one, that counts neither as an approval nor as a
+// pin. What runs is held, also after a restart, until a person accepts the loss of the channel.
 //
 //nolint:funlen // one story, told in order
 func TestFailureChannelUnsaid(t *testing.T) {
@@ -109,7 +108,7 @@ func TestFailureChannelUnsaid(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reopen := func() { // as a process that is started anew
+	reopen := func() { // as a restarted process does
 		t.Helper()
 		if r.options.Store, err = gitstore.Open(gitstore.Options{URL: path, CacheDir: filepath.Join(r.dir, "cache")}); err != nil {
 			t.Fatal(err)
@@ -125,7 +124,7 @@ func TestFailureChannelUnsaid(t *testing.T) {
 	pinned := tip()
 	second := publish("2")
 	say(func(c channel.Channel) channel.Channel { return c.Unpinned().Approve(second) })
-	publish("3") // which nobody approves
+	publish("3") // nobody approves it
 	reopen()
 	r.allRunAfter(second)
 	believed := tip()

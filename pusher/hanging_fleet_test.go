@@ -11,14 +11,13 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
-// Three of ten instances hang, in the middle of the waves: they take
-// connections and answer nothing. The others come to their ends within their waves, and
-// neither goroutines nor memory grow with the time that it lasts. When they answer again,
-// they get what the fleet runs.
+// Some instances hang in the middle of a rollout: they accept connections and never answer. The
+// others still get the snapshot in their waves. Goroutines and memory do not grow with time. When
+// the hanging instances answer again, they get what the fleet runs.
 //
-// It is not parallel: goroutines and bytes are counted of the whole process.
+// The test is not parallel, since it counts the goroutines and the memory of the whole process.
 func TestManyInstancesHang(t *testing.T) {
-	const all, everyThird = 30, 3 // with 1,000 it is the same, and takes eight minutes
+	const all, everyThird = 30, 3 // 1,000 instances give the same result in eight minutes
 	synctest.Test(t, func(t *testing.T) {
 		var names, hanging []string
 		for n := range all {
@@ -50,18 +49,18 @@ func TestManyInstancesHang(t *testing.T) {
 		s.runs("2", all-len(hanging))
 		took := time.Since(began)
 		most, settled := runtime.NumGoroutine(), heap()
-		for range 10 { // they go on hanging
+		for range 10 { // the instances go on hanging
 			pass(time.Minute)
 			most = max(most, runtime.NumGoroutine())
 		}
 		grown := heap()
 		t.Logf("%d of %d hang: the others took %s; %d goroutines before, %d at most; heap %d and %d MB",
 			len(hanging), all, took, before, most, settled>>20, grown>>20)
-		// Of each wave the instances that hang may use up the deadline, and no more.
+		// In each wave, the instances that hang may delay the others by the deadline, and no more.
 		if limit := 2*rollout.DefaultPolicy().Deadline + 10*time.Minute; took > limit {
 			t.Errorf("it took %s, want no more than %s", took, limit)
 		}
-		// One asks, one may have a job, and each has a request under way with some of its own.
+		// Each may have a probe, a job, and a request under way, with some goroutines for each.
 		if most > before+8*len(hanging) {
 			t.Errorf("%d goroutines, and %d before", most, before)
 		}
@@ -89,7 +88,7 @@ func (s *story) count(revision string) (n int) {
 	return n
 }
 
-// runs waits until so many instances run a snapshot, and the rollout is over.
+// runs waits until this many instances run a snapshot, and the rollout is over.
 func (s *story) runs(revision string, want int) {
 	s.t.Helper()
 	for began := time.Now(); s.count(revision) < want || s.seen().Rollout != nil || s.seen().Good != s.ids[revision]; pass(look) {

@@ -21,7 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// slowJournal is a journal that takes nothing while it is broken or hangs.
+// slowJournal is a journal that can be broken or hang.
 type slowJournal struct {
 	mu     sync.Mutex
 	err    error
@@ -50,7 +50,7 @@ func (j *slowJournal) set(err error, hangs bool) {
 	j.err, j.hangs = err, hangs
 }
 
-// The turns of a rollout get into the journal, and no other event does.
+// The journal gets the turns of a rollout, and no other events.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
@@ -81,8 +81,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A journal that hangs or fails holds up nobody. It gets what it missed later, as far as there is room,
-// and what there was no room for is counted and logged.
+// A journal that hangs or fails delays nothing. It gets the missed entries later, as far as there
+// is room. The rest is counted and logged.
 func TestJournalThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestJournalThatDoesNotAnswer(t *testing.T) {
 		synctest.Wait()
 		const more = 3 * journalQueue
 		for n := range more {
-			note(n + 1) // this would hang
+			note(n + 1) // this call would hang
 		}
 		<-time.After(2 * journalTimeout)
 		journal.set(errors.New("forbidden"), false)

@@ -15,8 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/race"
 )
 
-// killedIn is what happens to fleets whose pushers are killed, in the words of [TestStories]:
-// what went before, and, in the last line, what happens then.
+// killedIn are stories of fleets whose pushers are killed, in the commands of [TestStories]. The
+// last line is what happens while pushers are killed.
 var killedIn = map[string]string{
 	"first push":                 "publish 1",
 	"rollout in waves":           "publish 1\npusher begins\npublish 2",
@@ -34,12 +34,12 @@ var killedIn = map[string]string{
 	"map removed by hand":        "publish 1\npusher begins\nremove c maps/",
 }
 
-// killStride is how many steps apart pushers are killed. The race detector makes each
-// life last several times as long, and needs to see only some.
+// killStride is the distance in steps between kills. With the race detector each life takes several
+// times as long, and some of the steps are enough.
 var killStride = map[bool]int{false: 1, true: 11}[race.Enabled]
 
-// Killed at any step of whatever it does, and started again: the fleet gets to where it
-// was going, and nobody is told anything more often than if nobody had been killed.
+// A pusher may be killed at any step and started again. The fleet still reaches its target, and
+// nothing is done more often than without the kill.
 func TestFailureKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for name, script := range killedIn {
@@ -57,7 +57,7 @@ func TestFailureKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// Killed again and again, sooner or later after each start.
+// A pusher may be killed again and again, sooner or later after each start.
 func TestFailureKilledAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	for name, script := range killedIn {
@@ -80,13 +80,12 @@ func TestFailureKilledAgainAndAgain(t *testing.T) {
 	}
 }
 
-// A kill says at which step the nth life ends, 0 for none.
+// kill says at which step the nth life ends. 0 means never.
 type kill func(life int) int
 
 func never(int) int { return 0 }
 
-// prepared returns a story that was told but for its last line. It goes on in other bubbles of
-// time.
+// prepared runs a story except for its last line. The story goes on in other bubbles of time.
 func prepared(t *testing.T, script string) (before *story, last string) {
 	t.Helper()
 	lines, dir := strings.Split(script, "\n"), t.TempDir()
@@ -105,18 +104,18 @@ func prepared(t *testing.T, script string) (before *story, last string) {
 	return before, lines[len(lines)-1]
 }
 
-// ending is how a story came out.
+// ending is the result of a story.
 type ending struct {
 	steps  []string // of the first life
-	killed []string // the steps at which a life ended
+	killed []string // the steps at which lives ended
 	view   []string
-	left   map[string]memory.State // with what was done since the beginning
-	is     map[string]string       // what is left, in essence
-	// stubborn are the instances that refuse something. A pusher that is killed before that was
-	// saved, which is counted, has to try once more to know.
+	left   map[string]memory.State // with the writes and reloads since the beginning
+	is     map[string]string       // the essence of the state
+	// stubborn are the instances that refuse something. A pusher that was killed before it saved
+	// that has to try once more. unsaved counts such lives.
 	stubborn map[string]bool
 	unsaved  int
-	// terms is how many terms began after the first: each is written on each instance.
+	// terms is how many terms began after the first one. Each is written to each instance.
 	terms int
 	logs  []*eventLines
 	store getter
@@ -124,7 +123,7 @@ type ending struct {
 
 const writtenOnly = "post the configuration, reload false"
 
-// played lets the rest of a story happen, with pushers that are killed.
+// played runs the last line of a story with pushers that are killed.
 func played(t *testing.T, before *story, last string, at kill) (out ending) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +170,7 @@ func played(t *testing.T, before *story, last string, at kill) (out ending) {
 	return out
 }
 
-// compare checks that the fleet came to the same, and that nothing was done more often than
+// compare checks that the fleet has the same result, and that nothing was done more often than
 // without the kills.
 func (e ending) compare(t *testing.T, got ending) {
 	t.Helper()
@@ -206,7 +205,8 @@ func (e ending) compare(t *testing.T, got ending) {
 	}
 }
 
-// essentials returns what is the same however often something was tried, and by whom.
+// essentials returns the lines that do not depend on how often something was tried, and by which
+// pusher.
 func essentials(view []string) []string {
 	var out []string
 	for _, line := range view {

@@ -16,15 +16,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// follows is what follows a cluster for one snapshot.
+// follows follows a cluster for one snapshot.
 type follows struct {
 	t *testing.T
 	*binding.Sources
 	cluster Cluster
-	read    bool // the cluster was, in full
+	read    bool // set once the whole cluster was read
 }
 
-// followCluster begins as a pusher does whose state has one endpoint for each of two Services.
+// followCluster begins like a pusher whose state has one endpoint for each of two Services.
 func followCluster(t *testing.T, server *apiServer) *follows {
 	t.Helper()
 	s := snapshots.Snapshot{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(
@@ -48,8 +48,7 @@ func followCluster(t *testing.T, server *apiServer) *follows {
 	return f
 }
 
-// until takes what changes in the cluster until the endpoints are known to be these, and
-// these of them to be kept.
+// until waits until the known endpoints are these, and the endpoints that are kept are these.
 func (f *follows) until(what, want string) {
 	f.t.Helper()
 	text := func() string {
@@ -77,8 +76,8 @@ func webSlice(namespace, address string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// What a cluster says counts at once, as by a watch that tells of a deletion. What a list
-// came without is kept, where it is all of a namespace: also when the pusher starts.
+// A deletion that a watch reports counts at once. If a list of a whole namespace lacks endpoints,
+// they are kept, also when the pusher starts.
 func TestLossesOfACluster(t *testing.T) {
 	t.Parallel()
 	const (
@@ -132,7 +131,7 @@ func TestLossesOfACluster(t *testing.T) {
 	}
 }
 
-// a Service port "a/x", for short.
+// sp parses a Service port such as "a/x".
 func sp(text string) snapshots.ServicePort {
 	port, err := snapshots.ParseServicePort(text)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// hosts returns the entries of the map of hosts that a worker has, sorted.
+// hosts returns the entries of a worker's map of hosts, sorted.
 func (r *rig) hosts(name string) string {
 	r.t.Helper()
 	i := r.instances[name]
@@ -39,7 +39,7 @@ func (r *rig) hosts(name string) string {
 	return strings.Join(out, " ")
 }
 
-// runsHosts waits until all run a snapshot whose map has these entries.
+// runsHosts waits until all instances run a snapshot whose map has these entries.
 func (r *rig) runsHosts(id snapshots.ID, hosts string) report.Status {
 	r.t.Helper()
 	s := r.allRun(id)
@@ -51,8 +51,8 @@ func (r *rig) runsHosts(id snapshots.ID, hosts string) report.Status {
 	return s
 }
 
-// A snapshot that differs in entries of maps comes to all workers without a reload. What a
-// worker runs is known over restarts of the pusher, and what is on disk is the same.
+// A snapshot that differs only in entries of maps reaches all workers without a reload. The pusher
+// knows after a restart what a worker runs. The files on disk match the worker.
 func TestMapChangesReloadNobody(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, []string{"a", "b"}, func(r *rig) {
@@ -68,7 +68,7 @@ func TestMapChangesReloadNobody(t *testing.T) {
 				t.Errorf("%s has loaded %s", i.Name, i.Loaded)
 			}
 		}
-		// Another pusher knows what runs, and one that lost its memory finds out.
+		// A restarted pusher knows what runs, also without its state.
 		r.kill()
 		r.allRunAfter(second)
 		r.kill()
@@ -82,7 +82,7 @@ func TestMapChangesReloadNobody(t *testing.T) {
 		if now := r.workers(); !slices.Equal(now, workers) || r.pushes("a") != pushes {
 			t.Errorf("the workers are %v, were %v; %d posts with a reload, were %d", now, workers, r.pushes("a"), pushes)
 		}
-		// What is on disk is the same.
+		// The files on disk match the worker.
 		r.instances["a"].StopHAProxy()
 		if err := r.instances["a"].StartHAProxy(); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the document")
 
-// The page lists the metrics as they are registered, and speaks of no others.
+// The page lists exactly the registered metrics.
 func TestMetricsDocumentIsFresh(t *testing.T) {
 	t.Parallel()
 	const file, section, prefix = "../docs/reference/metrics.md", "metrics of the pusher", "hapsnap_pusher_"

@@ -10,9 +10,10 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
-// The window in which only the worker serves a backend is the job that is under way, a pause and a post, where the
-// worker changes before the file: with many slots, whose posts take long. The file is
-// otherwise written once an hour here. How long that takes depends on the machine, and how many posts does not.
+// For a short time, only the worker has a new endpoint, and the file lacks it. That time lasts for
+// the job under way, a pause and a post. With many slots, a post takes long. Without this test's
+// change, the file would be written once an hour. The test counts the posts, since the duration
+// depends on the machine.
 func TestDiskFollowsTheWorker(t *testing.T) {
 	t.Parallel()
 	const post = 500 * time.Millisecond

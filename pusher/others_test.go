@@ -26,7 +26,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
-// other is another pusher of a world.
+// other is an additional pusher of a world.
 type other struct {
 	*process
 	crown *crown
@@ -34,8 +34,8 @@ type other struct {
 	owns  []string // the instances of its fleet; none: all
 }
 
-// other returns one of several pushers of the same fleet. It has a state of its own, or, where
-// there is an election, the one that all of them share.
+// other returns one of several pushers of the same fleet. It has a state of its own. With an
+// election, all of them share one.
 func (w *world) other(name string) *other {
 	if p := w.others[name]; p != nil {
 		return p
@@ -47,7 +47,7 @@ func (w *world) other(name string) *other {
 	return p
 }
 
-// equip gives a pusher what it is to have from now on.
+// equip sets the options of a pusher before it begins.
 func (w *world) equip(name string, p *other) {
 	o := &p.options
 	o.Store, o.watch, o.http = &mortalStore{w.store, &life{world: w}}, w.watchFiles, &http.Client{Transport: &life{world: w}}
@@ -63,7 +63,7 @@ func (w *world) equip(name string, p *other) {
 	}
 }
 
-// do has a pusher do something, such as: second begins.
+// do carries out a command for a pusher, such as: second begins.
 func (s *story) do(name string, words []string) {
 	s.t.Helper()
 	p := s.other(name)
@@ -90,7 +90,7 @@ func (s *story) do(name string, words []string) {
 		switch words[0] {
 		case "has":
 			p.owns = words[1:]
-		case "sees": // other endpoints
+		case "sees": // the pusher sees other endpoints
 			p.options.Live = filepath.Join(s.dir, name+"-live")
 			s.endpointsOf("web", name+"-live/endpoints.yaml", words[1]+":80")
 		case "soaks":
@@ -102,7 +102,7 @@ func (s *story) do(name string, words []string) {
 	}
 }
 
-// othersView returns what is seen of the other pushers.
+// othersView returns the view of the other pushers.
 func (s *story) othersView() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(s.others)) {
@@ -136,7 +136,7 @@ func (s *story) othersView() []string {
 	return out
 }
 
-// rolling reports whether some pusher has a rollout under way.
+// rolling reports whether some pusher has a rollout in progress.
 func (s *story) rolling() bool {
 	if s.seen().Rollout != nil {
 		return true
@@ -149,16 +149,15 @@ func (s *story) rolling() bool {
 	return false
 }
 
-// secret is the Secret that a state is in, guarded by its resourceVersion as an API
-// server guards it.
+// secret is the Secret with a state. Its resourceVersion guards it, as with an API server.
 type secret struct {
 	mu      sync.Mutex
 	version int
 	kept    *corev1.Secret
-	beside  *secret // the one with the fallback certificate
+	beside  *secret // the Secret with the fallback certificate
 }
 
-// of returns the Secret of a name.
+// of returns the Secret with a name.
 func (s *secret) of(name string) *secret {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,13 +207,13 @@ func (s *secret) put(next *corev1.Secret) *corev1.Secret {
 	return s.kept.DeepCopy()
 }
 
-// crown is an election in which a test says who leads.
+// crown is an election in which the test decides who leads.
 type crown struct {
 	name    string
 	changed chan struct{}
 
 	mu    sync.Mutex
-	ended chan struct{} // nil: does not lead
+	ended chan struct{} // nil if it does not lead
 	using sync.WaitGroup
 }
 
@@ -266,14 +265,14 @@ func (c *crown) Holder() string           { return c.name }
 func (c *crown) Changed() <-chan struct{} { return c.changed }
 func (c *crown) Trouble() error           { return nil }
 
-// hangingStateStore is a state store that can cease to answer.
+// hangingStateStore is a state store that can stop answering.
 type hangingStateStore struct {
 	StateStore
 	mu   sync.Mutex
-	open chan struct{} // nil: it answers
-	deaf bool          // it does not even heed that its caller gives up
+	open chan struct{} // nil if it answers
+	deaf bool          // it even ignores that its caller gave up
 
-	takes time.Duration // to save
+	takes time.Duration // how long a save takes
 	saves int
 }
 
@@ -292,7 +291,7 @@ func (k *hangingStateStore) release() {
 	k.open = nil
 }
 
-// count has saves take so long from now on, and returns how many there were since it was last called.
+// count sets how long saves take, and returns how many there were since the last call.
 func (k *hangingStateStore) count(takes time.Duration) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -323,8 +322,8 @@ func (k *hangingStateStore) Save(ctx context.Context, data []byte) error {
 	return k.StateStore.Save(ctx, data)
 }
 
-// Two pushers that begin at once with a fleet that nobody leads: whoever is first, each instance
-// is led by one of them, and reloaded once.
+// Two pushers begin at once with a fleet without a leader. Whichever is first, one of them leads
+// each instance, and each instance is reloaded once.
 func TestTwoPushersBeginAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
-// crowd are clients that send one request after another, each on a connection that it
-// keeps, and repeat none.
+// crowd has clients that send one request after another, each on one connection, without retries.
 type crowd struct {
 	stop     atomic.Bool
 	clients  sync.WaitGroup
@@ -26,7 +25,7 @@ type crowd struct {
 	failed   []string
 }
 
-// crowd has clients ask a backend of an instance until the crowd is dispersed.
+// crowd starts clients that send requests to a backend of an instance, until disperse.
 func (r *rig) crowd(name, backend string, clients int) *crowd {
 	r.t.Helper()
 	c := &crowd{}
@@ -75,7 +74,7 @@ func (c *crowd) gaveUp() bool {
 	return len(c.failed) > 0
 }
 
-// disperse ends the crowd, of whose requests none may have failed.
+// disperse stops the clients. None of their requests may have failed.
 func (c *crowd) disperse(t *testing.T) {
 	t.Helper()
 	c.stop.Store(true)
@@ -85,12 +84,11 @@ func (c *crowd) disperse(t *testing.T) {
 	}
 }
 
-// hastyBackend gives up soon where nobody answers, as if that were refused.
+// hastyBackend gives up soon if nothing answers, as if the connection were refused.
 const hastyBackend = "timeout connect 50ms\n    retries 1\n    #hapsnap servers shop/web:http slots=8"
 
-// All endpoints are replaced, in spare slots and in slots that drain, while the worker has
-// each address only some time after it acknowledged it. No request goes to the address that
-// a server had before.
+// All endpoints are replaced, in spare slots and in draining ones. The worker acknowledges each
+// address some time before it uses it. No request goes to the former address of a server.
 func TestFailureAddressesAreLate(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, []string{"a"}, func(r *rig) {
@@ -112,8 +110,8 @@ func TestFailureAddressesAreLate(t *testing.T) {
 	})
 }
 
-// An endpoint refuses connections, as one that is gone before any worker is told so. No
-// request fails: it is tried on another server, whatever the balance.
+// An endpoint refuses connections, as if it were gone before a worker learned that. No request
+// fails: HAProxy tries another server, with every balancing algorithm.
 func TestEndpointThatRefusesFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V34, "a")

@@ -37,7 +37,7 @@ var (
 	replayedStore = flag.String("replay-store", "", "the directory of the store that it was recorded with")
 )
 
-// A log that somebody sent is replayed:
+// TestReplayOfALog replays a log from elsewhere:
 //
 //	go test ./pusher -run TestReplayOfALog -args -replay FILE -replay-store FOLDER
 func TestReplayOfALog(t *testing.T) {
@@ -85,7 +85,7 @@ func (h heldSnapshots) Get(_ context.Context, id snapshots.ID) (snapshots.Snapsh
 	return snapshots.Snapshot{}, snapshots.ErrNotFound
 }
 
-// inMemory returns the snapshots of a store whose folder goes before the log is replayed.
+// inMemory returns the snapshots of a store whose folder is removed before the log is replayed.
 func inMemory(t *testing.T, store Store) heldSnapshots {
 	t.Helper()
 	view, err := store.View(t.Context())
@@ -101,16 +101,15 @@ func inMemory(t *testing.T, store Store) heldSnapshots {
 	return out
 }
 
-// replay takes the events of a log, with the code that took them when it was recorded and at
-// the times in the log, and checks that each turn comes to the same effects. It returns how
-// many turns there were.
+// replay gives the events of a log to a machine, at the times in the log, and checks that each turn
+// has the same effects. It returns the number of turns.
 func replay(t *testing.T, log []byte, store getter) int {
 	t.Helper()
 	r := replaying{t: t, store: store, servers: map[string]serverLists{}}
 	turns, number := 0, 0
 	lines := bufio.NewScanner(bytes.NewReader(log))
 	lines.Buffer(nil, 256<<20)
-	var taken []core.Event // for the next step
+	var taken []core.Event // events for the next step
 	for lines.Scan() {
 		number++
 		var line logLine
@@ -151,7 +150,7 @@ func replay(t *testing.T, log []byte, store getter) int {
 	return turns
 }
 
-// replaying is a replay under way.
+// replaying is a replay in progress.
 type replaying struct {
 	t       *testing.T
 	store   getter
@@ -339,7 +338,7 @@ func membersOf(list []loggedMember) []fleet.Instance {
 	return out
 }
 
-// replayedError is an error of a log.
+// replayedError is an error from a log.
 type replayedError struct {
 	loggedError
 	is []error
@@ -372,7 +371,7 @@ func (e *loggedError) error() error {
 	return out
 }
 
-// replayAll replays the lives of pushers.
+// replayAll replays the logs of several lives.
 func replayAll(t *testing.T, logs []*eventLines, store getter) {
 	t.Helper()
 	turns := 0
@@ -384,7 +383,7 @@ func replayAll(t *testing.T, logs []*eventLines, store getter) {
 	}
 }
 
-// Each event has a form in the log, and is the same event when it is read from there.
+// Each event has a form in the log, and reading that form gives the same event.
 func TestEachEventIsRecorded(t *testing.T) {
 	t.Parallel()
 	var lines eventLines

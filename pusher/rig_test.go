@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// rig is a site whose instances are real HAProxies behind stand-ins of the Dataplane API.
+// rig is a site whose instances are real HAProxies behind doubles of the Dataplane API.
 type rig struct {
 	*site
 	names     []string
@@ -45,7 +45,7 @@ func newRig(t *testing.T, api dataplanetest.API, names ...string) *rig {
 	return r
 }
 
-// eachAPI has a test with instances that have the Dataplane API of each line.
+// eachAPI runs a test for each supported line of the Dataplane API.
 func eachAPI(t *testing.T, names []string, test func(r *rig)) {
 	t.Helper()
 	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
@@ -73,7 +73,7 @@ func (r *rig) addInstanceWith(name string, o dataplanetest.Options) {
 	r.instances[name] = dataplanetest.Start(r.t, o)
 }
 
-// get asks an instance's frontend.
+// get sends a request to an instance's frontend.
 func (r *rig) get(name string) (revision, body string, err error) {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -91,7 +91,7 @@ func (r *rig) get(name string) (revision, body string, err error) {
 	return response.Header.Get("x-revision"), text.String(), err
 }
 
-// pushes counts the posts of a configuration that were to reload.
+// pushes counts the posts of a configuration with a reload.
 func (r *rig) pushes(name string) int {
 	n := 0
 	for _, q := range r.instances[name].Requests() {
@@ -102,7 +102,7 @@ func (r *rig) pushes(name string) int {
 	return n
 }
 
-// writes counts the requests that could have changed an instance.
+// writes counts the requests that may have changed an instance.
 func (r *rig) writes(name string) int {
 	n := 0
 	for _, q := range r.instances[name].Requests() {
@@ -113,7 +113,7 @@ func (r *rig) writes(name string) int {
 	return n
 }
 
-// echo is a server that answers with its name, and its place among endpoints.
+// echo starts a server that answers with its name. It returns its endpoint's place.
 func echo(t *testing.T, name string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
@@ -121,7 +121,7 @@ func echo(t *testing.T, name string) string {
 	return s.Listener.Addr().String()
 }
 
-// workers returns the processes of the workers, by the instances' names.
+// workers returns the process IDs of the workers, by the instances' names.
 func (r *rig) workers() []int {
 	r.t.Helper()
 	var pids []int
@@ -135,7 +135,7 @@ func (r *rig) workers() []int {
 	return pids
 }
 
-// keeps fails unless the workers are those that they were: nobody was reloaded.
+// keeps fails unless the workers are still these: nothing was reloaded.
 func (r *rig) keeps(workers []int) {
 	r.t.Helper()
 	if now := r.workers(); !slices.Equal(now, workers) {
@@ -143,7 +143,7 @@ func (r *rig) keeps(workers []int) {
 	}
 }
 
-// answersOnly reports whether all of a few requests are.
+// answersOnly reports whether an endpoint answers all of a few requests.
 func (r *rig) answersOnly(name, endpoint string) bool {
 	for range 4 {
 		if _, body, err := r.get(name); err != nil || body != endpoint {
@@ -153,7 +153,7 @@ func (r *rig) answersOnly(name, endpoint string) bool {
 	return true
 }
 
-// allRunAfter starts the pusher and waits for all to run the snapshot.
+// allRunAfter starts the pusher and waits until all instances run the snapshot.
 func (r *rig) allRunAfter(id snapshots.ID) {
 	r.t.Helper()
 	r.run()

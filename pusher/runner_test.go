@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// teller is a store that tells of its changes.
+// teller is a store that reports its changes.
 type teller struct {
 	Store
 	changes chan struct{}
@@ -31,8 +31,7 @@ func (s teller) Follow(ctx context.Context, changed func()) {
 	}
 }
 
-// A store that tells of its changes is looked into when it does, however rarely it is
-// polled.
+// If a store reports its changes, the pusher reads it after each report, however rarely it polls.
 func TestStoreThatTells(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
@@ -76,8 +75,8 @@ func TestFailureTwoPushersWithOneState(t *testing.T) {
 	}
 }
 
-// A pusher whose status cannot be written, since another one writes its own to the same place, has
-// that as a trouble until it can.
+// If another pusher writes its status to the same place, this pusher cannot write its own. That is
+// a trouble until it can.
 func TestStatusOfAnotherIsTrouble(t *testing.T) {
 	t.Parallel()
 	b, refused := newInbox(), errors.New("the other writes there")

@@ -8,18 +8,18 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
-// A wave whose only instance cannot be pushed to, or a soak while an instance is away, begins when it can. The state and
-// the status of the fleet, of which that is a part, are not written again and again meanwhile: in a cluster each save is a
-// write of a Secret.
+// The first push of a wave may fail, or an instance may be away in a soak. Meanwhile the state, and
+// the status which is a part of it, are not saved again and again: in a cluster, each save writes a
+// Secret.
 func TestStateIsNotSavedInEveryStep(t *testing.T) {
 	t.Parallel()
 	const heartbeats = 5 * 60 / 5 // in five minutes
 	for name, test := range map[string]struct {
 		ails  []string
-		soaks bool // edge-1 has the snapshot before it ails
+		soaks bool // the fault comes after edge-1 has the snapshot
 		limit int
 	}{
-		"a push that fails":                       {ails: []string{"answers", "500", "POST", "/configuration/raw"}, limit: heartbeats + 40}, // each push is told
+		"a push that fails":                       {ails: []string{"answers", "500", "POST", "/configuration/raw"}, limit: heartbeats + 40}, // each failed push is reported
 		"nothing happens":                         {limit: heartbeats + 5},
 		"an instance is away":                     {ails: []string{"is", "gone"}, limit: heartbeats + 5},
 		"an instance is away while it is soaking": {ails: []string{"is", "gone"}, soaks: true, limit: heartbeats + 5},
@@ -47,7 +47,7 @@ func TestStateIsNotSavedInEveryStep(t *testing.T) {
 				pass(time.Minute)
 				s.keeps.count(50 * time.Millisecond)
 				pass(5 * time.Minute)
-				if saves := s.keeps.count(0); saves > test.limit { // in every step it would be 6,000
+				if saves := s.keeps.count(0); saves > test.limit { // a save in every step would be 6,000
 					t.Errorf("the state was saved %d times in five minutes, want %d at most", saves, test.limit)
 				}
 				for _, name := range []string{"edge-1", "edge-2"} {

@@ -23,7 +23,7 @@ const (
 	hashOfTwo = "$1$abcdefgh$aEJ4hNqGU4ecGV.KYkiwP1"
 )
 
-// guarded asks for a password, for a token, and over TLS for a client certificate.
+// guarded requires a password, a token, and over TLS a client certificate.
 const guarded = `
 userlist shop_auth
     #hapsnap users shop/auth
@@ -54,7 +54,7 @@ func (s *site) opaque(name, key, value string) {
 	s.write("live/"+name+".yaml", text)
 }
 
-// pass returns the status of a request with a password and a token.
+// pass returns the status of the response to a request with a password and a token.
 func (r *rig) pass(path, password, token string) int {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -86,11 +86,11 @@ func (r *rig) admits(client tls.Certificate) bool {
 	}})
 	fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: shop.example.com\r\n\r\n")
 	answer := make([]byte, 16)
-	n, _ := conn.Read(answer) // of TLS 1.3, whose server refuses after the handshake
+	n, _ := conn.Read(answer) // with TLS 1.3, the server refuses only after the handshake
 	return strings.HasPrefix(string(answer[:n]), "HTTP/1.")
 }
 
-// quiet reports whether no trouble holds what only Secrets may.
+// quiet reports whether no trouble shows the content of a Secret.
 func quiet(s report.Status) bool {
 	text := fmt.Sprintf("%+v", s)
 	return !slices.ContainsFunc([]string{hashOfOne, hashOfTwo, "s3cret", "PRIVATE"}, func(secret string) bool { return strings.Contains(text, secret) })
@@ -141,8 +141,8 @@ func TestSecretsReachTheWorker(t *testing.T) {
 	r.allRun(id)
 }
 
-// What is missing, or gone, keeps everybody out, and is told; nothing that only
-// Secrets may hold is.
+// If a Secret is missing or gone, nobody is let in, and the status says why. The status shows no
+// content of Secrets.
 func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
@@ -193,8 +193,8 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 	}
 }
 
-// A host that asks for client certificates does so while its own certificate is
-// missing, and still when that comes, which needs no reload.
+// A host that requires client certificates does so while its own certificate is missing. It still
+// does when that certificate arrives, without a reload.
 func TestClientCertificatesAreAskedForBeforeAndAfter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
@@ -228,7 +228,7 @@ func TestClientCertificatesAreAskedForBeforeAndAfter(t *testing.T) {
 	}
 }
 
-// servedTo returns the serial number of the certificate that a client gets to see.
+// servedTo returns the serial number of the certificate that a client gets.
 func (r *rig) servedTo(client tls.Certificate) string {
 	raw, err := net.Dial("unix", r.binds["a"]+".tls")
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
-// sessionBackend keeps sessions by a cookie as the templates write it.
+// sessionBackend keeps sessions with a cookie, as the templates write it.
 const sessionBackend = "cookie s dynamic httponly indirect nocache insert\n    dynamic-cookie-key hapsnap\n    #hapsnap servers shop/web:http"
 
-// sessions begins one with each pod, and returns their cookies by the pods' names.
+// sessions begins a session with each pod, and returns their cookies by the names of the pods.
 func (r *rig) sessions(backend string, n int) map[string]string {
 	r.t.Helper()
 	c, out := r.dial("a"), map[string]string{}
@@ -27,7 +27,7 @@ func (r *rig) sessions(backend string, n int) map[string]string {
 	return out
 }
 
-// stays fails unless the requests of a session go to its pod, and it gets no new cookie.
+// stays fails unless the requests of a session go to its pod, without a new cookie.
 func (c conn) stays(backend, pod, cookie string) {
 	c.t.Helper()
 	for range 5 {
@@ -37,9 +37,9 @@ func (c conn) stays(backend, pod, cookie string) {
 	}
 }
 
-// Sessions stay where they are while other endpoints come and go; that of an endpoint that
-// leaves stays until it is drained, and one that came at run time has sessions too, on
-// every instance with the same cookie.
+// Sessions stay with their endpoint while other endpoints come and go. The session of a leaving
+// endpoint stays until the endpoint is drained. An endpoint that came at run time has sessions too.
+// Its cookie is the same on every instance.
 func TestSessionsAcrossEndpointChanges(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, []string{"a"}, func(r *rig) {
@@ -63,13 +63,13 @@ func TestSessionsAcrossEndpointChanges(t *testing.T) {
 		r.serve(pods, "web", "two", "three")
 		r.settled(sticky, pods, "two", "three")
 		for name, cookie := range later {
-			c.stays("sticky", name, cookie) // that of the leaving one too
+			c.stays("sticky", name, cookie) // also the session of the leaving pod
 		}
 		if got := c.count("sticky", 20); got["one"] > 0 {
 			t.Errorf("new sessions with an endpoint that leaves: %v", got)
 		}
 
-		// It is drained, which another pusher finds: now its session goes elsewhere.
+		// After a restart the drain is over, and the session goes to another pod.
 		r.endDrains()
 		eventually(t, "its slot is free", func() bool { return r.placed("a", "sticky", pods["one"]) == slot{} })
 		if got := c.get("sticky", "/", later["one"]); got.body == "one" || len(got.Cookies()) != 1 {
@@ -80,7 +80,7 @@ func TestSessionsAcrossEndpointChanges(t *testing.T) {
 	})
 }
 
-// endDrains has the slots that are drained be due, as after a long time, for another pusher.
+// endDrains ends the time of all drains, and restarts the pusher.
 func (r *rig) endDrains() {
 	r.t.Helper()
 	r.kill()
@@ -98,7 +98,7 @@ func (r *rig) endDrains() {
 	r.run()
 }
 
-// hold sends a request that its endpoint keeps, and returns its connection and the pod.
+// hold sends a request that its endpoint holds, and returns the connection and the pod.
 func (r *rig) hold(backend string, pods map[string]*pod) (conn, string) {
 	r.t.Helper()
 	c, name := r.dial("a"), ""
@@ -118,7 +118,7 @@ func (r *rig) hold(backend string, pods map[string]*pod) (conn, string) {
 	return c, name
 }
 
-// ends fails unless a request that was kept is answered by its pod.
+// ends fails unless the pod answers the held request.
 func (c conn) ends(p *pod) {
 	c.t.Helper()
 	p.letGo()
@@ -127,9 +127,9 @@ func (c conn) ends(p *pod) {
 	}
 }
 
-// An endpoint that leaves is drained before its slot is free: others take spare slots, and
-// a request that is under way ends well. That holds also when there is no spare slot left,
-// and when the time for draining was too short for it.
+// A leaving endpoint is drained before its slot is free. Others take spare slots, and a request in
+// progress ends well. That also holds without a spare slot, and if the request takes longer than
+// the drain.
 func TestLeavingEndpointIsDrained(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, []string{"a"}, func(r *rig) {
@@ -151,7 +151,7 @@ func TestLeavingEndpointIsDrained(t *testing.T) {
 			t.Errorf("the slot of the leaving endpoint: %+v, was %+v", now, old)
 		}
 
-		// No slot is spare: the one that drains is taken rather than a reload.
+		// Without a spare slot, a new endpoint takes the draining slot. That avoids a reload.
 		r.serve(pods, "web", "two", "three", "four")
 		r.settled(web, pods, "two", "three", "four")
 		if now := r.placed("a", "web", pods["four"]); now.name != old.name {
@@ -159,7 +159,7 @@ func TestLeavingEndpointIsDrained(t *testing.T) {
 		}
 		first.ends(pods["one"])
 
-		// The time is over, and the request is not.
+		// The drain ends before the request.
 		second, who := r.hold("web", pods)
 		rest := slices.DeleteFunc([]string{"two", "three", "four"}, func(name string) bool { return name == who })
 		r.serve(pods, "web", rest...)

@@ -24,13 +24,13 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// noon is when tests begin that have no clock.
+// noon is the time at which tests without a clock begin.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // patience bounds every wait in these tests.
 const patience = time.Minute
 
-// process is a pusher that can be ended and begun again, and what it says.
+// process is a pusher that can be ended and started again, with what it reports.
 type process struct {
 	t       *testing.T
 	options Options
@@ -40,13 +40,13 @@ type process struct {
 	hears   func()
 	log     bytes.Buffer
 	notices []notify.Notice
-	said    []events.Event // once, in the cluster
+	said    []events.Event // Events, as they were written
 
 	stop context.CancelFunc
 	done chan error
 }
 
-// newProcess has a pusher tell the process what it says.
+// newProcess returns a process for a pusher, and collects what the pusher reports.
 func newProcess(t *testing.T, name string, o Options) *process {
 	t.Helper()
 	p := &process{t: t, options: o, hears: func() {}}
@@ -73,14 +73,14 @@ func (p *process) run() {
 	go func(o Options) { p.done <- Run(ctx, o) }(p.options)
 }
 
-// Say keeps what is said in the cluster.
+// Say collects the Events for the cluster.
 func (p *process) Say(_, once []events.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.said = append(p.said, once...)
 }
 
-// Run says nothing more.
+// Run waits for ctx.
 func (p *process) Run(ctx context.Context) { <-ctx.Done() }
 
 // kill ends the pusher in the middle of whatever it does.
@@ -95,7 +95,7 @@ func (p *process) kill() {
 	p.stop = nil
 }
 
-// Write takes the log.
+// Write collects the log.
 func (p *process) Write(line []byte) (int, error) {
 	p.mu.Lock()
 	defer func() { p.mu.Unlock(); p.hears() }()
@@ -108,7 +108,7 @@ func (p *process) see(s report.Status) {
 	p.status = s
 }
 
-// heard has a function called after all that the pusher says, once it is started.
+// heard sets a function that is called after each report, from the next start on.
 func (p *process) heard(hears func()) { p.hears = hears }
 
 func (p *process) logged() string {
@@ -164,15 +164,15 @@ func statusOf(s report.Status, name string) report.Instance {
 	return report.Instance{}
 }
 
-// site is what a pusher works on, in a directory: a store, a directory of live objects, and
-// the files of the fleet and of the state.
+// site is the environment of a pusher, in a directory: a store, live objects, and the files of the
+// fleet and of the state.
 type site struct {
 	*process
 	dir     string
 	store   *dirstore.Store
-	rollout string                   // the policy, as lines of the fleet's file
-	entry   func(name string) string // an instance, as lines of that
-	changed func()                   // is called when a file was written
+	rollout string                   // the rollout policy, as lines of the fleet's file
+	entry   func(name string) string // the entry of an instance, as lines of that file
+	changed func()                   // called after a file was written
 }
 
 func newSite(t *testing.T) *site {
@@ -215,7 +215,7 @@ func (s *site) writeFleetTo(file string, names ...string) {
 	s.write(file, text)
 }
 
-// config is a haproxy.cfg that says which revision it is, and serves shop/web.
+// config is a haproxy.cfg that names its revision, and serves shop/web.
 func config(revision, extra string) string {
 	return `global
     maxconn 100
@@ -270,14 +270,14 @@ func (s *site) channel(edit func(channel.Channel) channel.Channel) {
 	}
 }
 
-// endpoints writes the EndpointSlices of shop/web, one for each address, for each
-// endpoint has a port of its own here.
+// endpoints writes the EndpointSlices of shop/web. There is one for each address, since each
+// endpoint has a port of its own.
 func (s *site) endpoints(addresses ...string) {
 	s.t.Helper()
 	s.endpointsOf("web", "live/endpoints.yaml", addresses...)
 }
 
-// endpointsOf writes those of another Service in the namespace shop into a file.
+// endpointsOf writes the EndpointSlices of another Service in the namespace shop into a file.
 func (s *site) endpointsOf(service, file string, addresses ...string) {
 	s.t.Helper()
 	var b strings.Builder

@@ -43,12 +43,12 @@ func TestSnapshotsAreKeptOnDiskVerified(t *testing.T) {
 	}
 }
 
-// A snapshot that could not be kept on disk is kept later, and said meanwhile.
+// A snapshot that could not be written to disk is written later. Until then that is reported.
 func TestSnapshotIsKeptOnceThereIsSpace(t *testing.T) {
 	t.Parallel()
 	store := dirstore.Open(t.TempDir(), dirstore.Options{})
 	folder := filepath.Join(t.TempDir(), "cache")
-	if err := os.WriteFile(folder, nil, 0o600); err != nil { // in the way
+	if err := os.WriteFile(folder, nil, 0o600); err != nil { // the file is in the way of the folder
 		t.Fatal(err)
 	}
 	id, _, err := store.Publish(t.Context(), snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("global\n")}}, Time: noon})

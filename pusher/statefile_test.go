@@ -47,7 +47,7 @@ func TestStateFile(t *testing.T) {
 	}
 }
 
-// Who reads a state is told of what cannot be read, and of what is not there.
+// Readers of a state get an error if it cannot be read, or does not exist.
 func TestStateFileThatCannotBeRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state.json")
 	for name, read := range map[string]func(string) error{

@@ -31,12 +31,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
-// TestStories runs the stories in testdata/stories: a fleet of three, a, b and c, of which
-// a is the canary, and a pusher, on a clock of their own. A line is a comment, a command,
-// or, indented, what differs once all is calm after the command before it.
+// TestStories runs the stories in testdata/stories. A story has a fleet of the instances a, b and
+// c, of which a is the canary, and a pusher, on a clock of their own. A line is a comment or a
+// command. An indented line is what has changed once all is calm after the command before it.
 //
-// A snapshot is named by its revision, a certificate of the Secret shop/web-tls by a number,
-// in the order in which they were made. Commands are in the functions of the same names:
+// A snapshot is named by its revision, and a certificate of the Secret shop/web-tls by a number, in
+// the order in which they were made. Functions with the same names carry out the commands:
 //
 //	fleet runs REVISION …   (which is published, and a pusher begins; nothing is told where that is all)
 //	pusher begins | ends | is killed | loses its state
@@ -50,10 +50,10 @@ import (
 //	edit a OLD NEW;  put a FILE;  remove a FILES;  copy a;  restart a [from its copy];  reload a;  drain, ready a ADDRESS
 //	set OPTION DURATION;  policy LINE;  wait DURATION
 //
-// Of what is not seen at once is told on demand: writes (what was done to the instances since
-// that was told last), files, routes, certificates, backends,
-// change REVISION, metric NAME, notices, events (in the cluster, since they were told last),
-// log TEXT (how often it was said), saved TEXT (how often the state has it).
+// Some things are shown only by a command: writes (to the instances since the last time), files,
+// routes, certificates, backends, change REVISION, metric NAME, notices, events (in the cluster
+// since the last time), log TEXT (how often it was logged), saved TEXT (how often the state has
+// it).
 func TestStories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/stories/*.txt")
@@ -80,17 +80,17 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// story is a world that is told line by line.
+// story is a world in which a story is run line by line.
 type story struct {
 	*world
-	at      time.Time               // when it goes on, in another bubble of time
+	at      time.Time               // the time at which it goes on in another bubble
 	ids     map[string]snapshots.ID // by revision
 	numbers map[string]string       // of certificates, by serial number
 	pairs   map[string]pair         // certificates with their keys, by number
 	keys    map[string]*age.X25519Identity
-	copied  []byte // the state
+	copied  []byte // the copied state
 	shown   []string
-	told    map[string]int // writes of each instance, and notices
+	told    map[string]int // how much was shown: writes of each instance, and notices
 }
 
 // pair is a certificate with its key, and the version that names both.
@@ -99,7 +99,7 @@ type pair struct {
 	version string
 }
 
-// newStory returns one of these instances, or of a, b and c.
+// newStory returns a story with these instances, or with a, b and c.
 func newStory(t *testing.T, instances ...string) *story {
 	t.Helper()
 	if len(instances) == 0 {
@@ -120,7 +120,7 @@ func (s *story) goesOn(t *testing.T) *story {
 	return &c
 }
 
-// tell runs the commands of a story and returns it with what came of them.
+// tell runs the commands of a story, and returns the story with the results.
 func (s *story) tell(script []byte) []byte {
 	var out bytes.Buffer
 	for line := range strings.Lines(string(script)) {
@@ -151,7 +151,7 @@ var (
 	otherPusher  = regexp.MustCompile(`^(second|third)$`)
 )
 
-// command carries out one command, and returns what it asked for.
+// command carries out one command, and returns its output.
 func (s *story) command(line string) []string {
 	s.t.Helper()
 	words := strings.Fields(line)
@@ -219,7 +219,7 @@ func (s *story) command(line string) []string {
 		}
 	case "live":
 		if arg == "none" {
-			s.options.Live = "" // for the pusher that begins next
+			s.options.Live = "" // the pusher that begins next has none
 		} else {
 			s.manifest(args[0], strings.Join(args[1:], " "))
 		}
@@ -233,7 +233,7 @@ func (s *story) command(line string) []string {
 	return nil
 }
 
-// ask returns what there is to see on demand.
+// ask returns what a command shows.
 func (s *story) ask(verb, arg string) []string {
 	s.t.Helper()
 	switch verb {
@@ -302,7 +302,7 @@ func (s *story) ask(verb, arg string) []string {
 	return nil
 }
 
-// each says something of each instance; of those that are alike together.
+// each returns lines about each instance. Instances with the same lines share them.
 func (s *story) each(say func(name string, is memory.State) []string) []string {
 	var out []string
 	names := map[string]string{}
@@ -366,7 +366,7 @@ func (s *story) pusher(does string) {
 	}
 }
 
-// publishAs publishes a snapshot that says which it is.
+// publishAs publishes a snapshot whose configuration names its revision.
 func (s *story) publishAs(revision string, with []string) snapshots.ID {
 	s.t.Helper()
 	d := draftTLS(revision)
@@ -377,7 +377,7 @@ func (s *story) publishAs(revision string, with []string) snapshots.ID {
 		d.Files[2].Content, d.Certificates = []byte("certs/fallback.pem\n"), d.Certificates[:1]
 	case with[0] == "exact" || with[0] == "sealed":
 		s.fix(&d, with)
-	case with[0] == "of": // the content of another, with other routes
+	case with[0] == "of": // the content of another snapshot, with other routes
 		d = draftTLS(with[1])
 		d.Files[1].Content = []byte(strings.ReplaceAll(strings.Join(with[3:], "\n"), "=", " ") + "\n")
 	case with[0] == "recorded":
@@ -405,7 +405,8 @@ func (s *story) publishAs(revision string, with []string) snapshots.ID {
 	return id
 }
 
-// fix has a snapshot name a version of its certificate, or have it in it, encrypted to a key.
+// fix makes a snapshot name a version of its certificate, or contain the certificate encrypted to a
+// key.
 func (s *story) fix(d *snapshots.Draft, how []string) {
 	s.t.Helper()
 	of := s.pairs[how[1]]
@@ -421,7 +422,7 @@ func (s *story) fix(d *snapshots.Draft, how []string) {
 	}
 }
 
-// key returns one of the keys that open what is sealed.
+// key returns one of the keys that decrypt sealed certificates.
 func (s *story) key(name string) *age.X25519Identity {
 	s.t.Helper()
 	if s.keys[name] == nil {
@@ -469,7 +470,7 @@ func (s *story) say(c channel.Channel, verb, arg string, id snapshots.ID) channe
 	return c
 }
 
-// storage does something to the store.
+// storage changes the store.
 func (s *story) storage(verb, arg string) {
 	s.t.Helper()
 	store := filepath.Join(s.dir, "store")
@@ -494,7 +495,7 @@ func (s *story) storage(verb, arg string) {
 	}
 }
 
-// served gives a Service these endpoints.
+// served sets the endpoints of a Service.
 func (s *story) served(service string, addresses []string) {
 	s.t.Helper()
 	for n, a := range addresses {
@@ -507,7 +508,7 @@ func (s *story) served(service string, addresses []string) {
 	s.endpointsOf(service, file, addresses...)
 }
 
-// manifest does something to a file of live objects.
+// manifest changes a file of live objects.
 func (s *story) manifest(name, becomes string) {
 	s.t.Helper()
 	name = "live/" + name + ".yaml"
@@ -522,7 +523,7 @@ func (s *story) manifest(name, becomes string) {
 	}
 }
 
-// certificate has a new one in the Secret shop/web-tls.
+// certificate writes a new certificate to the Secret shop/web-tls.
 func (s *story) certificate(args ...string) {
 	s.t.Helper()
 	end, edit := time.Now().AddDate(1, 0, 0), func(crt, key []byte) ([]byte, []byte) { return crt, key }
@@ -542,7 +543,7 @@ func (s *story) certificate(args ...string) {
 	})] = number
 }
 
-// instance has something happen to an instance.
+// instance changes an instance.
 func (s *story) instance(name string, words []string) {
 	s.t.Helper()
 	if name == "all" {
@@ -561,7 +562,7 @@ func (s *story) instance(name string, words []string) {
 	}
 }
 
-// metric returns how many a histogram of the pusher has counted, by its first label.
+// metric returns the counts of a histogram of the pusher, by its first label.
 func (s *story) metric(name string) (out []string) {
 	s.t.Helper()
 	all, err := s.options.Metrics.(*prometheus.Registry).Gather()
@@ -576,7 +577,8 @@ func (s *story) metric(name string) (out []string) {
 	return out
 }
 
-// The pace at which a story is looked at, and for how long nothing may move.
+// look is the time between two looks at a story. It is calm if nothing has changed for calmFor, or
+// for waits during a rollout.
 const (
 	look    = 2 * time.Second
 	calmFor = 16 * time.Second
@@ -584,8 +586,8 @@ const (
 	longest = time.Hour
 )
 
-// calm waits until nothing has moved for a while, or the pusher is killed. A rollout may wait
-// for something all the same.
+// calm waits until nothing has changed for a while, or the pusher was killed. A rollout may still
+// wait for something.
 func (s *story) calm() {
 	s.t.Helper()
 	var last []string
@@ -607,7 +609,7 @@ func (s *story) calm() {
 	}
 }
 
-// news returns what a person sees that is not as it was, once all is calm.
+// news returns what has changed for a person, once all is calm.
 func (s *story) news() []string { return s.newsAfter(s.calm) }
 
 func (s *story) newsAfter(wait func()) []string {
@@ -624,7 +626,7 @@ func (s *story) newsAfter(wait func()) []string {
 		}
 	}
 	for _, line := range before {
-		// What an instance, or the fleet, runs is said anew when it is another.
+		// For other lines a new one replaces the old, so that needs no line of its own.
 		if !slices.Contains(s.shown, line) && lasting.MatchString(line) {
 			out = append(out, "no longer "+line)
 		}
@@ -634,7 +636,7 @@ func (s *story) newsAfter(wait func()) []string {
 
 var lasting = regexp.MustCompile(`^(\w+: )?(trouble|rejected|rollout|the fleet is) `)
 
-// view returns what there is to be seen, a line each.
+// view returns what a person can see, as lines.
 func (s *story) view() []string {
 	status, out := s.seen(), []string(nil)
 	if s.life != nil {
@@ -644,7 +646,7 @@ func (s *story) view() []string {
 	return append(out, s.each(func(name string, is memory.State) []string { return []string{s.viewOf(statusOf(status, name), is)} })...)
 }
 
-// heads returns what a pusher says of the fleet.
+// heads returns what a pusher reports about the fleet.
 func (s *story) heads(status report.Status) []string {
 	first := "good " + cmp.Or(s.plain(status.Good.String()), "nothing")
 	if c := status.Channel; c.Hold {
@@ -675,7 +677,7 @@ func (s *story) heads(status report.Status) []string {
 	return out
 }
 
-// viewOf says what an instance runs.
+// viewOf returns what an instance runs.
 func (s *story) viewOf(status report.Instance, is memory.State) string {
 	id, _, _ := strings.Cut(is.Worker.Node, "_")
 	out := fmt.Sprintf("runs %s, ", s.plain(id))
@@ -717,7 +719,7 @@ func (s *story) viewOf(status report.Instance, is memory.State) string {
 
 var termLine = regexp.MustCompile(`(?m)^# hapsnap term (\d+)$`)
 
-// termOf returns what a file says of the term that it was written in.
+// termOf returns what a file says about the term in which it was written.
 func termOf(file string) string {
 	out := ""
 	for _, m := range termLine.FindAllStringSubmatch(file, -1) {
@@ -726,7 +728,7 @@ func termOf(file string) string {
 	return out
 }
 
-// plain has revisions in the place of snapshots, and nothing that differs each time.
+// plain replaces snapshots by their revisions, and everything that differs each time.
 func (s *story) plain(text string) string {
 	for revision, id := range s.ids {
 		text = strings.ReplaceAll(text, id.String(), revision)
@@ -753,8 +755,8 @@ var hostname = sync.OnceValue(func() string {
 	return name
 })
 
-// digestForm is that of digests, of losses that are to be confirmed, and of states' ids.
+// digestForm matches digests, names of losses to be confirmed, and IDs of states.
 var digestForm = regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{16}|[0-9a-f]{8})\b`)
 
-// wroteForm is when and where another pusher wrote.
+// wroteForm matches the time and place at which another pusher wrote.
 var wroteForm = regexp.MustCompile(`which wrote it at [0-9TZ:-]+ on [^;\s]+`)

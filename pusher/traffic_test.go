@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// edgeConfig is a haproxy.cfg with a backend for each text, which the header x-backend
-// chooses. The texts are complete but for the backend's line.
+// edgeConfig is a haproxy.cfg with a backend for each text. The header x-backend chooses one. The
+// texts are complete except for the backend line.
 func edgeConfig(backends map[string]string) string {
 	var b strings.Builder
 	b.WriteString(`global
@@ -42,8 +42,8 @@ frontend edge
 	return b.String()
 }
 
-// conn is a connection to an instance that stays. Only on one connection is a request
-// over for HAProxy, and counts for its server no more, before the next begins.
+// conn is a connection to an instance that stays open. On one connection, HAProxy stops counting a
+// request for its server before the next request begins.
 type conn struct {
 	t *testing.T
 	net.Conn
@@ -63,13 +63,13 @@ func (r *rig) dial(name string) conn {
 	return conn{r.t, c, bufio.NewReader(c)}
 }
 
-// reply is an answer with its body.
+// reply is a response with its body.
 type reply struct {
 	*http.Response
 	body string
 }
 
-// send sends a request to a backend, with headers as lines.
+// send sends a request to a backend. headers are lines.
 func (c conn) send(backend, path string, headers ...string) {
 	c.t.Helper()
 	lines := append([]string{"GET " + path + " HTTP/1.1", "Host: shop.example.com", "X-Backend: " + backend}, headers...)
@@ -98,7 +98,7 @@ func (c conn) get(backend, path string, headers ...string) reply {
 	return c.receive()
 }
 
-// count asks a backend n times and counts who answers.
+// count sends n requests to a backend, and counts the answers of each pod.
 func (c conn) count(backend string, n int) map[string]int {
 	c.t.Helper()
 	got := map[string]int{}
@@ -108,12 +108,12 @@ func (c conn) count(backend string, n int) map[string]int {
 	return got
 }
 
-// pod is an endpoint that answers with its name. It keeps requests for /hold until it
-// is told to let go, and can fail its health checks.
+// pod is an endpoint that answers with its name. It holds requests for /hold until letGo, and can
+// fail its health checks.
 type pod struct {
 	name, address string
 	held          atomic.Int32
-	checks        atomic.Int32 // the health checks so far
+	checks        atomic.Int32 // how many health checks there were
 	sick          atomic.Bool
 	release       atomic.Pointer[chan struct{}]
 }
@@ -124,12 +124,12 @@ func newPod(t *testing.T, name string) *pod {
 	p.release.Store(new(make(chan struct{})))
 	s := httptest.NewServer(p)
 	t.Cleanup(s.Close)
-	t.Cleanup(p.letGo) // before Close, which waits
+	t.Cleanup(p.letGo) // before Close, which waits for requests
 	p.address = s.Listener.Addr().String()
 	return p
 }
 
-// letGo answers the requests for /hold that are kept.
+// letGo answers the held requests.
 func (p *pod) letGo() { close(*p.release.Swap(new(make(chan struct{})))) }
 
 func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -169,11 +169,11 @@ func (r *rig) serve(pods map[string]*pod, service string, names ...string) {
 	r.endpointsOf(service, "live/"+service+".yaml", addresses...)
 }
 
-// slot is a server of a running worker, as HAProxy itself says.
+// slot is a server of a running worker, as HAProxy reports it.
 type slot struct {
 	name, address string
 	port          int
-	drains, up    bool // takes no new sessions; is up for HAProxy
+	drains, up    bool // gets no new sessions; is up
 	weight        string
 }
 
@@ -204,7 +204,7 @@ func (r *rig) slots(name, backend string) []slot {
 	return list
 }
 
-// placed returns the slot of a pod, the zero value if it has none.
+// placed returns the slot of a pod. It is zero if the pod has none.
 func (r *rig) placed(name, backend string, p *pod) slot {
 	r.t.Helper()
 	list := r.slots(name, backend)
@@ -214,7 +214,7 @@ func (r *rig) placed(name, backend string, p *pod) slot {
 	return slot{}
 }
 
-// settled waits until the pods have slots in all backends and are up, and no others are.
+// settled waits until exactly these pods have slots in all backends, and are up.
 func (r *rig) settled(backends []string, pods map[string]*pod, names ...string) {
 	r.t.Helper()
 	var want []int

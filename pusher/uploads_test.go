@@ -11,8 +11,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/core"
 )
 
-// Snapshots follow on one another, so that there is always a rollout. What the instances
-// keep, and what the pusher does, stays bounded, and each can be undone.
+// New snapshots keep coming, so there is always a rollout. What instances keep on disk, and what
+// the pusher does, stays bounded. Each rollout can be undone.
 func TestFilesStayFewWhileSnapshotsFollowOnOneAnother(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -45,15 +45,15 @@ func TestFilesStayFewWhileSnapshotsFollowOnOneAnother(t *testing.T) {
 					s.must(err)
 					largest, slots = max(largest, len(data)), max(slots, len(kept.Slots))
 				}
-				pass(10 * time.Minute) // the budget for reloads is used up
+				pass(10 * time.Minute) // the budget of reloads is used up
 				s.calm()
 				if seen := s.seen(); seen.Good.Revision != uint64(tt.n) || seen.Rollout != nil {
 					t.Errorf("good is %s, the rollout %+v", seen.Good, seen.Waits)
 				}
 				s.end()
 				t.Logf("an instance had %d maps at most, the state %d bytes with %d backends", most, largest, slots)
-				// Of the last good one, the one that is rolled out, and what an instance may
-				// have beside them; and a few that came since files were removed last.
+				// An instance may have the files of the last good snapshot, of the one being rolled
+				// out, of what it ran before, and of a few that came since files were last removed.
 				if most > 10 {
 					t.Errorf("an instance had %d maps", most)
 				}

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// The weights of several Services are those of the Services, however many endpoints each
-// of them has.
+// Several Services share a backend by their weights, whatever the number of their endpoints.
 func TestWeightsAcrossEndpointChanges(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, []string{"a"}, func(r *rig) {
@@ -34,8 +33,8 @@ func TestWeightsAcrossEndpointChanges(t *testing.T) {
 	})
 }
 
-// shared waits until nine of ten requests go to the first pods, and one to the others, and
-// the pods of one Service get the same.
+// shared waits until nine of ten requests go to the first pods, and one to the others. Pods of one
+// Service must get equally many.
 func (r *rig) shared(backend string, nine, one []string) {
 	r.t.Helper()
 	const requests = 240

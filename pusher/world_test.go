@@ -25,23 +25,24 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// world is a site whose instances are in memory. It belongs in a bubble of time
-// (testing/synctest), in which hours are over at once.
+// world is a site whose instances are in memory. It runs in a bubble of time (testing/synctest), in
+// which hours pass at once.
 type world struct {
 	*site
 	instances map[string]*memory.Instance // of the fleet
-	all       map[string]*memory.Instance // also those that left it
+	all       map[string]*memory.Instance // and those that left the fleet
 	life      *life
 	keeps     *hangingStateStore // of the pusher
-	others    map[string]*other  // pushers
-	kept      *secret            // the state that others share, where there is an election
-	gone      atomic.Bool        // the store is out of reach
-	// terms is set where each pusher has a later term, and taken is how many there were.
+	others    map[string]*other  // additional pushers
+	kept      *secret            // the state that they share if there is an election
+	gone      atomic.Bool        // the store is unreachable
+	// terms is set if each pusher has a later term than the one before. taken is how many terms
+	// there were.
 	terms bool
 	taken int64
-	// watched is set where a pusher may be killed, so that its steps are counted.
+	// watched is set if a pusher may be killed, so that its steps are counted.
 	watched bool
-	// logs are the event logs of all lives, where they are recorded.
+	// logs are the event logs of all lives, if recorded is set.
 	recorded bool
 	logs     []*eventLines
 
@@ -49,7 +50,7 @@ type world struct {
 	watches []chan struct{}
 }
 
-// newWorld has instances that run nothing yet.
+// newWorld returns a world whose instances run nothing yet.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
 	w := &world{site: newSite(t), instances: map[string]*memory.Instance{}, all: map[string]*memory.Instance{}, others: map[string]*other{}}
@@ -70,13 +71,13 @@ func newWorld(t *testing.T, names ...string) *world {
 	return w
 }
 
-// join has an instance join the fleet, as it was when it left.
+// join adds an instance to the fleet. An instance that left comes back as it was.
 func (w *world) join(name string) {
 	w.instances[name] = w.named(name)
 	w.writeFleet(slices.Sorted(maps.Keys(w.instances))...)
 }
 
-// named returns an instance, which there is once it is asked for.
+// named returns an instance. It is made at the first call.
 func (w *world) named(name string) *memory.Instance {
 	w.guard.Lock()
 	defer w.guard.Unlock()
@@ -86,13 +87,13 @@ func (w *world) named(name string) *memory.Instance {
 	return w.all[name]
 }
 
-// leave has one leave it, which goes on running.
+// leave removes an instance from the fleet. The instance goes on running.
 func (w *world) leave(name string) {
 	delete(w.instances, name)
 	w.writeFleet(slices.Sorted(maps.Keys(w.instances))...)
 }
 
-// clone returns the same once more, for another bubble; no pusher lives in it.
+// clone copies the world for another bubble. No pusher runs in the copy.
 func (w *world) clone(t *testing.T) *world {
 	t.Helper()
 	c := newWorld(t)
@@ -111,8 +112,8 @@ func (w *world) clone(t *testing.T) *world {
 	return c
 }
 
-// watch is how the pusher hears of changes of files: the kernel would tell it in a time that
-// is not of the bubble.
+// watchFiles tells the pusher about changed files. Notifications of the kernel would not follow the
+// time of the bubble.
 func (w *world) watchFiles(context.Context, ...string) <-chan struct{} {
 	w.guard.Lock()
 	defer w.guard.Unlock()
@@ -134,13 +135,13 @@ func (w *world) filesChanged() {
 
 var errKilled = errors.New("killed")
 
-// life is that of one pusher.
+// life is the life of one pusher.
 type life struct {
 	*world
 	mu     sync.Mutex
-	left   int // the step at which it is killed, from now on; 0 is never
+	left   int // how many steps are left until it is killed; 0 means never
 	killed bool
-	steps  []string // since it is known at which
+	steps  []string // since killAfter
 	saved  []byte
 }
 
@@ -173,7 +174,7 @@ func (w *world) begin() {
 	w.run()
 }
 
-// termStateStore has terms, which its state has not.
+// termStateStore adds a term to a state without one.
 type termStateStore struct {
 	StateStore
 	term int64
@@ -185,15 +186,15 @@ func (k *termStateStore) Take(ctx context.Context, fallback func() ([]byte, erro
 	return taken, err
 }
 
-// end stops the pusher as SIGTERM does, and lets what was sent arrive.
+// end kills the pusher, and lets requests that were sent arrive.
 func (w *world) end() {
 	w.kill()
 	pass(time.Minute)
 }
 
-// step is where a pusher can be killed: whenever something that outlives it has changed,
-// or is about to, for in between there is nothing by which two kills could differ. It
-// returns false for one that is dead.
+// step is a point at which a pusher can be killed. There is one whenever something that outlives it
+// changes: between two such points, all kills have the same result. It returns false if the pusher
+// is dead.
 func (l *life) step(what string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,22 +209,22 @@ func (l *life) step(what string) bool {
 	return false
 }
 
-// die ends a pusher. What is on disk by then is left to the next, and nothing more.
+// die kills the pusher. The next one gets what is on disk at this moment, and nothing more.
 func (l *life) die() {
 	l.killed = true
 	l.stop()
 	folder := filepath.Dir(l.options.State)
-	for { // a file may go while it is copied, for what writes there has not yet heard that it is dead
+	for { // a file may vanish while it is copied, since a writer may not know yet that it is dead
 		if err := os.CopyFS(folder+".left", os.DirFS(folder)); err == nil {
 			return
 		}
 		if err := os.RemoveAll(folder + ".left"); err != nil {
-			panic(err) // a folder of the test's
+			panic(err) // it is a folder of the test
 		}
 	}
 }
 
-// killAfter has the pusher killed at one of the next steps, 0 for never.
+// killAfter kills the pusher at one of the next steps. 0 means never.
 func (l *life) killAfter(steps int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,14 +243,14 @@ func (l *life) trail() []string {
 	return slices.Clone(l.steps)
 }
 
-// lookAtState takes a step if the state was saved. What is worth a line, or a status, was
-// often saved just before.
+// lookAtState takes a step if the state was saved. It is called after each log line and each
+// status, which often follow a save.
 func (l *life) lookAtState() {
 	if !l.watched {
 		return
 	}
-	data, _ := os.ReadFile(l.options.State)              // absent: nothing was saved
-	_, rest, _ := bytes.Cut(data, []byte(`,"rollout":`)) // what is before tells the time
+	data, _ := os.ReadFile(l.options.State)              // no file: nothing was saved
+	_, rest, _ := bytes.Cut(data, []byte(`,"rollout":`)) // the part before has the time
 	l.mu.Lock()
 	changed := !bytes.Equal(rest, l.saved)
 	l.saved = rest
@@ -259,8 +260,8 @@ func (l *life) lookAtState() {
 	}
 }
 
-// RoundTrip brings a request to its instance. What was sent arrives, whatever becomes
-// of who sent it.
+// RoundTrip sends a request to its instance. A request that was sent arrives even if its sender
+// dies.
 func (l *life) RoundTrip(q *http.Request) (*http.Response, error) {
 	i := l.named(strings.TrimSuffix(q.URL.Hostname(), ".test"))
 	what, changes := fmt.Sprintf("%s %s %s", i.Name, q.Method, q.URL.RequestURI()), q.Method != http.MethodGet
@@ -297,8 +298,8 @@ func (l *life) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 }
 
-// mortalStore is what a pusher that may be dead has of the store. It does not tell of changes: simulated time stands
-// still while something waits for the kernel to tell.
+// mortalStore is the store of a pusher that may be dead. It does not report changes, since
+// simulated time stands still while something waits for the kernel.
 type mortalStore struct {
 	Store
 	life *life
@@ -326,7 +327,7 @@ func (s *mortalStore) UpdateChannel(ctx context.Context, subject string, now tim
 	return err
 }
 
-// pass lets time pass in a bubble of time, where that takes none.
+// pass lets time pass in a bubble of time, which takes no real time.
 func pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // it is over as soon as everybody waits for it
+	time.Sleep(d) //nolint:forbidigo // it ends as soon as everything in the bubble waits
 }

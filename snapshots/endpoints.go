@@ -185,7 +185,7 @@ func (c CertificateRef) SealedFile() string {
 	return c.File + sealedExtension
 }
 
-// IsSealed reports whether path is that of an encrypted certificate.
+// IsSealed reports whether path is the path of an encrypted certificate.
 func IsSealed(path string) bool {
 	return strings.HasPrefix(path, certificatesFolder) && strings.HasSuffix(path, ".pem"+sealedExtension)
 }

@@ -159,7 +159,7 @@ type Provenance struct {
 	// InputsBeside is how many inputs are in files beside the manifest; see [Manifest.Split].
 	InputsBeside int    `json:"inputsBeside,omitempty"`
 	Trigger      string `json:"trigger,omitempty"`
-	Author       string `json:"author,omitempty"`      // of the change, if somebody named one
+	Author       string `json:"author,omitempty"`      // of the change, "" if it is not known
 	Traceparent  string `json:"traceparent,omitempty"` // W3C Trace Context
 }
 
@@ -342,7 +342,8 @@ func (m *Manifest) omitInputs() {
 const InputsFolder = "inputs"
 
 const (
-	// fewInputs is up to how many inputs stay in the manifest itself, where they are easier to read.
+	// fewInputs is the largest number of inputs that stay in the manifest itself, where they are easier to
+	// read.
 	fewInputs = 512
 	// inputsOfAFile is how many inputs a file has, on average. A change of one object makes a new file. With
 	// fewer inputs in each, the list of files would be the larger part of the change.

@@ -74,7 +74,7 @@ func TestManifestsArePlain(t *testing.T) {
 	}
 }
 
-// A short text that stands for a very long one is refused before anybody unfolds it.
+// A short text that expands to a very long one is refused before it is expanded.
 func TestParseManifestTakesLittleMemory(t *testing.T) {
 	bomb := "a: &a " + strings.Repeat("x", 60<<10) + "\nb: ["
 	for name, text := range map[string]string{

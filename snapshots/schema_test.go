@@ -13,7 +13,7 @@ var updateSchema = flag.Bool("update", false, "rewrite the schema")
 
 const schemaFile = "../schemas/snapshot.json"
 
-func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it writes what the others read
+func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it writes what the other tests read
 	schemas.Published(t, schemas.Maker{}.File(APIVersion, ManifestKind, "The manifest of a snapshot: docs/reference/stores.md", reflect.TypeFor[Manifest]()), schemaFile, *updateSchema)
 }
 

@@ -64,8 +64,7 @@ type File struct {
 	Content []byte
 }
 
-// Snapshot is a validated artifact with its manifest. It is a value: nobody may change its
-// files.
+// Snapshot is a validated artifact with its manifest. It is a value: its files must not change.
 type Snapshot struct {
 	Manifest Manifest
 	Files    []File // sorted by path

@@ -19,7 +19,7 @@ func printRequests(w *world, ts *testscript.TestScript, args []string) error {
 	return err
 }
 
-// writes returns the calls but those that only read, one to a line.
+// writes returns the calls that do not only read, one on each line.
 func (i *instance) writes() string {
 	var b strings.Builder
 	for _, r := range i.Requests() {
@@ -41,8 +41,7 @@ func wroteCall(w *world, _ *testscript.TestScript, args []string) error {
 	return match(args[1], i.writes())
 }
 
-// countPushes counts posts of configurations but those that only bring the file
-// on disk up to date.
+// countPushes counts posts of configurations, except those that only update the file on disk.
 func countPushes(w *world, _ *testscript.TestScript, args []string) error {
 	if len(args) != 2 {
 		return errUsage

@@ -15,8 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// changeCluster starts the script's API server, or does something to it. Stories
-// without it start none.
+// changeCluster starts the script's API server, or changes it. Stories without it start none.
 func changeCluster(w *world, ts *testscript.TestScript, args []string) error {
 	verb := strings.Join(args[:min(len(args), 1)], "")
 	switch {
@@ -61,11 +60,11 @@ func writeAccount(w *world, ts *testscript.TestScript, account, file string) err
 	return replaceFile(ts.MkAbs(file), content)
 }
 
-// changing are the commands of kubectl that scripts change roles and bindings with.
+// changing are the commands of kubectl with which scripts change roles and bindings.
 var changing = []string{"apply", "create", "delete", "patch", "replace"}
 
-// runKubectl runs kubectl. Where it changed what accounts may do, that holds when it
-// returns. kubectl names each object that it changed with the group of its kind.
+// runKubectl runs kubectl. If that changed permissions, they hold when it returns. kubectl prints each changed
+// object with the group of its kind.
 func runKubectl(w *world, ts *testscript.TestScript, args []string) error {
 	if w.cluster == nil || len(args) == 0 {
 		return errUsage
@@ -79,7 +78,7 @@ func runKubectl(w *world, ts *testscript.TestScript, args []string) error {
 	return w.cluster.AwaitRights(context.Background())
 }
 
-// A story that has kubectl write does so with the command that waits until it holds.
+// Stories write with kubectl only through this command, which waits until permissions hold.
 func TestStoriesWaitForRights(t *testing.T) {
 	t.Parallel()
 	stories, err := filepath.Glob("*.txtar")

@@ -8,8 +8,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// command is a command of the scripts. Its error is why it did not hold; a
-// usageError is a mistake in the script, and fails it even after "!" or await.
+// command is a command of the scripts. Its error is why it did not hold. A usageError is a mistake in the
+// script, and fails it even after "!" or await.
 type command struct {
 	usage string
 	run   func(w *world, ts *testscript.TestScript, args []string) error
@@ -17,12 +17,11 @@ type command struct {
 
 var (
 	errUsage = errors.New("usage")
-	// errProgram is a program that failed, and so does not say that something is
-	// not so.
+	// errProgram means that a program failed. That does not count as a condition that does not hold.
 	errProgram = errors.New("program failed")
 )
 
-// commands are all but await, by name; doc.go says what they do.
+// commands are all commands except await, by name. doc.go describes them.
 var commands = map[string]command{
 	"instances": {"N [-waves LIST] [-soak DURATION] [-api VERSION] [-directories named|forgotten] [-users file|haproxy.cfg]", startInstances},
 	"joins":     {"NAME...", joinPods},
@@ -73,7 +72,7 @@ var commands = map[string]command{
 	"settled":   {"STATE [NAME...]", settledFleet},
 }
 
-// scriptCommands makes the commands known to testscript.
+// scriptCommands returns the commands for testscript.
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	out := map[string]func(*testscript.TestScript, bool, []string){"await": await}
 	for name := range commands {
@@ -86,7 +85,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return out
 }
 
-// try runs a command once; neg wants it not to hold.
+// try runs a command once. With neg it must not hold.
 func try(ts *testscript.TestScript, neg bool, name string, args []string) error {
 	c, ok := commands[name]
 	if !ok {
@@ -104,8 +103,8 @@ func try(ts *testscript.TestScript, neg bool, name string, args []string) error 
 	return nil
 }
 
-// The patience of await, unless a script says otherwise, and how often it looks:
-// ever more rarely, for some checks start a program.
+// patience is how long await waits by default. It looks more and more rarely, since some checks start a
+// program.
 const (
 	patience  = 3 * time.Minute
 	firstLook = 20 * time.Millisecond
@@ -137,8 +136,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// poll repeats a check until it holds, and returns its last error if the time is
-// up.
+// poll repeats a check until it holds. After the time is up, it returns the last error.
 func poll(within time.Duration, check func() error) error {
 	deadline := time.After(within)
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {

@@ -18,7 +18,7 @@ import (
 // edge is the namespace of the pods that are instances.
 const edge = "edge"
 
-// firstEdge is the first of their hosts; before it are those of other pods.
+// firstEdge is the first of their hosts. Other pods have the hosts before it.
 const firstEdge = 100
 
 // podFleet is the file of a fleet of pods.
@@ -65,8 +65,7 @@ func joinPods(w *world, _ *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// makePod makes the object of a pod that runs and is not ready, as no kubelet is there
-// to do.
+// makePod creates a running pod that is not ready, as a kubelet would.
 func (w *world) makePod(name, ip string) error {
 	ctx, api := context.Background(), w.cluster.Client()
 	for _, o := range []client.Object{
@@ -90,7 +89,7 @@ func (w *world) makePod(name, ip string) error {
 	return api.Status().Update(ctx, pod)
 }
 
-// leavePods deletes the objects of pods, and ends the instances.
+// leavePods deletes pods, and ends their instances.
 func leavePods(w *world, _ *testscript.TestScript, args []string) error {
 	for _, name := range args {
 		i, err := w.instance(name)
@@ -106,7 +105,7 @@ func leavePods(w *world, _ *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// setPassword has all instances, and those that join, take another password.
+// setPassword changes the password of all instances, and of those that join later.
 func setPassword(w *world, _ *testscript.TestScript, args []string) error {
 	if len(args) != 1 {
 		return errUsage
@@ -118,7 +117,7 @@ func setPassword(w *world, _ *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// password returns the one that instances take.
+// password returns the password of the instances.
 func (w *world) password() string {
 	if w.secret == "" {
 		return apiPassword

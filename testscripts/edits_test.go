@@ -7,8 +7,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// editConfig edits a file that a rollout may be replacing: what is read is what is
-// written back, edited.
+// editConfig edits a file that a rollout may be replacing. It writes back an edit of exactly what it read.
 func editConfig(w *world, _ *testscript.TestScript, args []string) error {
 	if len(args) != 3 {
 		return errUsage

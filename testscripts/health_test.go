@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fluxPhases are what Flux makes of the phases of Argo CD.
+// fluxPhases are the names of Argo CD's phases in Flux.
 var fluxPhases = map[string]string{"Healthy": "current", "Suspended": "current", "Progressing": "inProgress", "Degraded": "failed"}
 
-// checkHealth asks the health checks of examples/argo-cd and examples/flux of a ConfigMap.
+// checkHealth runs the health checks of examples/argo-cd and examples/flux on a ConfigMap.
 func checkHealth(w *world, _ *testscript.TestScript, args []string) error {
 	namespace, name, ok := strings.Cut(strings.Join(args[min(1, len(args)):], " "), "/")
 	if !ok || fluxPhases[args[0]] == "" || w.cluster == nil {
@@ -41,10 +41,10 @@ func checkHealth(w *world, _ *testscript.TestScript, args []string) error {
 	return checks.want(object, args[0])
 }
 
-// healthChecks are those of examples/argo-cd and examples/flux, which the pages of these show.
+// healthChecks are the checks of examples/argo-cd and examples/flux, which the pages about these show.
 type healthChecks struct {
 	argo string            // in Lua
-	flux map[string]string // in CEL, by what each is for
+	flux map[string]string // in CEL, by purpose
 }
 
 func readHealthChecks() (healthChecks, error) {
@@ -78,7 +78,7 @@ func readIf(document, mark string, into any) error {
 	return yaml.Unmarshal([]byte(document), into)
 }
 
-// want evaluates the checks as the two do.
+// want evaluates the checks like the two tools.
 func (c healthChecks) want(object map[string]any, phase string) error {
 	status, message, err := runLua(c.argo, object)
 	if err != nil {
@@ -99,8 +99,8 @@ func (c healthChecks) want(object map[string]any, phase string) error {
 	return nil
 }
 
-// runLua runs a script that returns a status and a message for obj. As Argo CD does, it
-// opens no more than the basic libraries.
+// runLua runs a script that returns a status and a message for obj. Like Argo CD, it opens only the basic
+// libraries.
 func runLua(script string, object map[string]any) (status, message string, err error) {
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer l.Close()
@@ -132,7 +132,7 @@ func luaValue(l *lua.LState, value any) lua.LValue {
 	case bool:
 		return lua.LBool(v)
 	}
-	return lua.LNil // nothing else is asked for
+	return lua.LNil // the script uses nothing else
 }
 
 // evaluateCEL evaluates an expression whose variables are the fields of the object.
@@ -160,7 +160,7 @@ func evaluateCEL(expression string, object map[string]any) (bool, error) {
 	return holds, nil
 }
 
-// The checks of the documentation, for what there may be in a status.
+// The checks in the documentation work for every possible status.
 func TestHealthChecks(t *testing.T) {
 	t.Parallel()
 	checks, err := readHealthChecks()

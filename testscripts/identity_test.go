@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// addIdentity adds a new identity to a file, as age-keygen would.
+// addIdentity adds a new identity to a file, like age-keygen.
 func addIdentity(_ *world, ts *testscript.TestScript, args []string) error {
 	if len(args) != 2 {
 		return errUsage

@@ -12,13 +12,13 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
-// The credentials of every Dataplane API.
+// These are the credentials of every Dataplane API.
 const (
 	apiUser     = "admin"
 	apiPassword = "testscript"
 )
 
-// instance is one HAProxy with its API, on an address of its own.
+// instance is a HAProxy with its API, on an address of its own.
 type instance struct {
 	*dataplanetest.Instance
 	name, ip string
@@ -68,9 +68,8 @@ func (w *world) startInstance(n int, o fleetOptions) error {
 	return nil
 }
 
-// writeFleet writes the file for the pusher, and one for the compiler, which has
-// every instance bind to its own address and expect few connections, for there may
-// be many instances on the machine.
+// writeFleet writes the file for the pusher, and one for the compiler. With the latter, every instance binds to
+// its own address, and expects few connections, since there may be many instances on the machine.
 func (w *world) writeFleet(o fleetOptions) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  rollout:\n    waves: [%s]\n    soak: %s\n  instances:\n",

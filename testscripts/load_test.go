@@ -14,14 +14,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The load on each instance: how many clients ask one request after another, mostly on a
-// connection that they keep, and how soon.
+// The load on each instance: how many clients send requests one after another, mostly on one connection, and at
+// what pace.
 const (
 	loadClients = 4
 	loadPace    = 5 * time.Millisecond
 )
 
-// load is what clients do until they are stopped.
+// load has clients that send requests until they are stopped.
 type load struct {
 	cancel  context.CancelFunc
 	began   time.Time
@@ -31,7 +31,7 @@ type load struct {
 	bad     []error
 }
 
-// startLoad has clients ask every instance for a URL.
+// startLoad starts clients that request a URL from every instance.
 func startLoad(w *world, _ *testscript.TestScript, args []string) error {
 	how := ""
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
@@ -52,7 +52,7 @@ func startLoad(w *world, _ *testscript.TestScript, args []string) error {
 				if err != nil {
 					return err
 				}
-				ask, pace = client.get, loadPace<<(2*n) // some are busy, some are mostly idle
+				ask, pace = client.get, loadPace<<(2*n) // some clients are busy, and some are mostly idle
 			}
 			l.clients.Go(func() { l.run(ctx, i, pace, ask, args[1]) })
 		}
@@ -60,8 +60,7 @@ func startLoad(w *world, _ *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// repeating returns a request of a client that sends it again where a connection that it
-// kept was closed.
+// repeating returns the request of a client. The client repeats it if a kept connection was closed.
 func (l *load) repeating(w *world, i *instance, url string, fresh bool) func() (answer, error) {
 	client := &http.Client{Timeout: talkTimeout, Transport: &http.Transport{
 		DialContext: w.dialer(i), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
@@ -88,7 +87,7 @@ func (l *load) run(ctx context.Context, i *instance, every time.Duration, ask fu
 	}
 }
 
-// fail notes a request that failed: when, and which servers of the worker lead nowhere.
+// fail records a failed request: when, and which servers of the worker lead nowhere.
 func (l *load) fail(i *instance, err error) {
 	after := time.Since(l.began).Round(time.Millisecond)
 	l.mu.Lock()
@@ -104,8 +103,7 @@ func (l *load) stop() {
 	l.clients.Wait()
 }
 
-// answeredLoad waits for a number of good answers since the load began. It may
-// be awaited.
+// answeredLoad waits for a number of good answers since the load began. It may be used with await.
 func answeredLoad(w *world, _ *testscript.TestScript, args []string) error {
 	if len(args) != 2 || w.loads[args[0]] == nil {
 		return errUsage
@@ -120,7 +118,7 @@ func answeredLoad(w *world, _ *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// stopLoad ends a load, of which no request may have failed.
+// stopLoad ends a load. None of its requests may have failed.
 func stopLoad(w *world, _ *testscript.TestScript, args []string) error {
 	if len(args) != 1 || w.loads[args[0]] == nil {
 		return errUsage

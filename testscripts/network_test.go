@@ -9,25 +9,24 @@ import (
 	"syscall"
 )
 
-// Hosts of a script's network. Instances and pods count from 1.
+// The hosts of a script's network. Instances and pods count from 1.
 const (
 	compilerHost = 251
 	pusherHost   = 252
 	webhookHost  = 253
 )
 
-// network is 127.64.B.0/24, with pods in 10.244.B.0/24 as a cluster has them. It
-// belongs to one script at a time. All its hosts use the same few ports.
+// network is 127.64.B.0/24, with pods in 10.244.B.0/24, as in a cluster. It belongs to one script at a time.
+// All of its hosts use the same few ports.
 type network struct {
 	b     int
 	guard net.Listener
-	// Port is that of pods and of the programs' own servers, Partner and Second
-	// two more of the instances.
+	// Port is the port of pods and of the programs' own servers. Partner and Second are two more of the
+	// instances.
 	Port, HTTP, HTTPS, Status, API, Partner, Second int
 }
 
-// newNetwork takes a network that no other script has: the name of an abstract
-// socket is the lock.
+// newNetwork takes a network that no other script has. The name of an abstract socket is the lock.
 func newNetwork() (*network, error) {
 	for {
 		n := &network{b: rand.IntN(256)}
@@ -48,8 +47,8 @@ func newNetwork() (*network, error) {
 	}
 }
 
-// freePort returns a port that nothing uses on any address, below those that the
-// kernel gives to clients, and that the network does not have yet.
+// freePort returns a port that nothing uses on any address, below those that the kernel gives to clients, and
+// different from the network's other ports.
 func (n *network) freePort() (int, error) {
 	var last error
 	for range 100 {

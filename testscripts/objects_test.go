@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// service is a Service with its EndpointSlice, as a cluster would have them.
+// service is a Service with its EndpointSlice, as in a cluster.
 const service = `apiVersion: v1
 kind: Service
 metadata: {namespace: %[1]s, name: %[2]s, annotations: {%[6]s}}

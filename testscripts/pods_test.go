@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// pod is a server that answers every request with its name, over TLS to those
-// who begin so. It also speaks to those who want to talk: see the command talk.
+// pod is a server that answers every request with its name, with TLS if the client begins so. It also talks:
+// see the command talk.
 type pod struct {
 	name, address string
 	server        *http.Server
@@ -25,7 +25,7 @@ type pod struct {
 	waiting       *waiting
 }
 
-// pod returns the pod of a name, which it starts if there is none yet.
+// pod returns the pod with a name. It starts the pod if necessary.
 func (w *world) pod(name string) (*pod, error) {
 	if p, ok := w.pods[name]; ok {
 		return p, nil
@@ -44,12 +44,12 @@ func (w *world) pod(name string) (*pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	go p.server.Serve(eitherListener{listener, certificate}) //nolint:errcheck // it ends when the world does
+	go p.server.Serve(eitherListener{listener, certificate}) //nolint:errcheck // it ends with the world
 	w.pods[name] = p
 	return p, nil
 }
 
-// endPods ends pods as a kubelet would: they finish what they are at.
+// endPods ends pods as a kubelet would: they finish their requests.
 func endPods(w *world, _ *testscript.TestScript, args []string) error {
 	for _, name := range podNames(args) {
 		p, known := w.pods[name]
@@ -112,13 +112,13 @@ var echoService = grpc.ServiceDesc{
 	}}},
 }
 
-// waiting are the long polls that no pod has answered yet, by name.
+// waiting has the long polls that no pod has answered yet, by name.
 type waiting struct {
 	mu    sync.Mutex
 	texts map[string]chan string
 }
 
-// text returns where the answer of a long poll comes from.
+// text returns the channel with the answer of a long poll.
 func (w *waiting) text(name string) chan string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

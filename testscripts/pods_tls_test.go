@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// podCertificate returns what pods prove to be pods by. It is nobody's that the
-// instances have.
+// podCertificate returns the certificate with which pods prove to be pods. The instances have no other
+// certificate like it.
 var podCertificate = sync.OnceValues(func() (*tls.Config, error) {
 	made, err := newKeyPair([]string{"pod.example.com"})
 	if err != nil {
@@ -32,8 +32,7 @@ func (l eitherListener) Accept() (net.Conn, error) {
 	return &eitherConn{Conn: c, config: l.config}, nil
 }
 
-// eitherConn finds out with the first byte, which is the client's, whether it
-// speaks TLS.
+// eitherConn finds out from the client's first byte whether it speaks TLS.
 type eitherConn struct {
 	net.Conn
 	config *tls.Config
@@ -51,12 +50,12 @@ func (c *eitherConn) Write(b []byte) (int, error) {
 	return c.stream.Write(b)
 }
 
-// recordOfHandshake is what every connection with TLS begins with.
+// recordOfHandshake is the first byte of every TLS connection.
 const recordOfHandshake = 0x16
 
 func (c *eitherConn) choose() {
 	first := make([]byte, 1)
-	n, _ := io.ReadFull(c.Conn, first) // what is wrong comes again with the next read
+	n, _ := io.ReadFull(c.Conn, first) // the next read returns the error again
 	again := &begunConn{c.Conn, io.MultiReader(bytes.NewReader(first[:n]), c.Conn)}
 	c.stream = again
 	if first[0] == recordOfHandshake {
@@ -64,7 +63,7 @@ func (c *eitherConn) choose() {
 	}
 }
 
-// begunConn is a connection of which something was read.
+// begunConn is a connection from which something was read.
 type begunConn struct {
 	net.Conn
 	whole io.Reader

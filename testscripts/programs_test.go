@@ -18,8 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/output"
 )
 
-// quitTimeout is how long a program may take to end after SIGTERM: what a kubelet
-// gives it.
+// quitTimeout is how long a program may take to end after SIGTERM. It is the time that a kubelet gives.
 const quitTimeout = time.Minute
 
 // program is a compiler or a pusher that runs beside the script.
@@ -29,7 +28,7 @@ type program struct {
 	ended  <-chan struct{}
 }
 
-// launch starts a process that cannot outlive this one. quit looks at the exit code.
+// launch starts a process that cannot outlive this one. quit checks the exit code.
 func (p *program) launch() (err error) {
 	p.ended, err = child.Start(p.cmd)
 	return err
@@ -86,7 +85,7 @@ func startProgram(w *world, ts *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// mustRun fails the script if a program ended that nobody told to.
+// mustRun fails the script if a program ended by itself.
 func (w *world) mustRun(ts *testscript.TestScript) {
 	for name, p := range w.programs {
 		select {
@@ -97,7 +96,7 @@ func (w *world) mustRun(ts *testscript.TestScript) {
 	}
 }
 
-// running returns the program that is named first.
+// running returns the program with the first name.
 func (w *world) running(args []string, want int) (*program, error) {
 	if len(args) != want {
 		return nil, errUsage
@@ -114,12 +113,12 @@ func quitProgram(w *world, _ *testscript.TestScript, args []string) error {
 	if err != nil {
 		return err
 	}
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // if it ended before, the exit code tells
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // if it ended before, the exit code shows it
 	select {
 	case <-p.ended:
 	case <-time.After(quitTimeout):
 		before := len(p.output.String())
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it tells where it is
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it prints its stacks
 		<-p.ended
 		return fmt.Errorf("%s still runs %s after SIGTERM:\n%s", args[0], quitTimeout, p.output.String()[before:])
 	}
@@ -199,7 +198,7 @@ func exitsWith(w *world, ts *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// finish runs the program until it ends, and ends it if that takes too long.
+// finish runs the program until it ends. It ends the program if that takes too long.
 func (p *program) finish() error {
 	if err := p.launch(); err != nil {
 		return err
@@ -212,7 +211,7 @@ func (p *program) finish() error {
 	return nil
 }
 
-// run runs a program, which must succeed.
+// run runs a program that must succeed.
 func (w *world) run(ts *testscript.TestScript, args []string) (*program, error) {
 	p := w.newProgram(ts, args)
 	if err := p.finish(); err != nil {
@@ -224,7 +223,7 @@ func (w *world) run(ts *testscript.TestScript, args []string) (*program, error) 
 	return p, nil
 }
 
-// status is what a script looks at of pusher status -o json.
+// status is the part of pusher status -o json that scripts use.
 type status struct {
 	Rollout   *struct{ Phase string } `json:"rollout"`
 	Instances []struct {
@@ -260,7 +259,7 @@ func settledFleet(w *world, ts *testscript.TestScript, args []string) error {
 	if len(names) == 0 {
 		names = slices.Sorted(maps.Keys(inSync))
 	}
-	for _, name := range names { // which may not have joined yet
+	for _, name := range names { // they may not have joined yet
 		if !inSync[name] {
 			return fmt.Errorf("%s is not in sync\n%s", name, p.output.String())
 		}
@@ -268,7 +267,7 @@ func settledFleet(w *world, ts *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// match looks for a regular expression, in which ^ and $ are ends of lines.
+// match searches for a regular expression, in which ^ and $ match at lines.
 func match(expression, text string) error {
 	r, err := regexp.Compile("(?m)" + expression)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// rawClient sends requests on a connection that it keeps, and repeats none: http.Client
-// sends a GET again when the connection that it kept is closed under it. It connects
-// again only after an answer that says that the connection closes.
+// rawClient sends requests on one connection, and repeats none. http.Client would repeat a GET if its kept
+// connection is closed. It reconnects only after an answer that says that the connection closes.
 type rawClient struct {
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	url     *url.URL
@@ -48,7 +47,7 @@ func (c *rawClient) connect() error {
 	return nil
 }
 
-// get sends a request and reads its answer. After an error there is no connection.
+// get sends a request, and reads its answer. After an error, the connection is gone.
 func (c *rawClient) get() (answer, error) {
 	got, err := c.ask()
 	if err != nil {
@@ -88,8 +87,8 @@ func (c *rawClient) close() {
 	c.conn = nil
 }
 
-// astray returns the servers to which an instance sends requests and where nobody
-// answers, as "backend/server address".
+// astray returns the servers to which an instance sends requests although nothing listens there, as
+// "backend/server address".
 func astray(i *instance) string {
 	out, err := i.Socket("show servers state")
 	if err != nil {
@@ -98,7 +97,7 @@ func astray(i *instance) string {
 	var found []string
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
-		if len(f) < 19 || f[1] == "hapsnap_ready" || f[5] != "2" || f[6] != "0" { // up, and neither drained nor in maintenance
+		if len(f) < 19 || f[1] == "hapsnap_ready" || f[5] != "2" || f[6] != "0" { // up, not drained and not in maintenance
 			continue
 		}
 		conn, err := net.DialTimeout("tcp", net.JoinHostPort(f[4], f[18]), time.Second)

@@ -9,14 +9,14 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
-// doubleOnly are the lines of a script that a real Dataplane API cannot be part of: a
-// fault inside of the API, or a version that is named.
+// doubleOnly matches lines of a script for which a real Dataplane API cannot be used: a fault inside of the
+// API, or a named version.
 var doubleOnly = regexp.MustCompile(`(?m)^(fault \S+ '?(fail-reload|disk-full)|instances .*-api )`)
 
-// realAPIFor returns the real Dataplane API for the script that runs in a folder, where
-// there is one and the script can do with it; "" for the double.
+// realAPIFor returns the real Dataplane API for the script in a folder, if there is one and the script can use
+// it. It returns "" for the double.
 func realAPIFor(workDir string) (string, error) {
-	program, _ := dataplanetest.Real(filepath.Join(binaries, "haproxy")) // why there is none, the contract suite says
+	program, _ := dataplanetest.Real(filepath.Join(binaries, "haproxy")) // the contract suite reports why there is none
 	if program == "" {
 		return "", nil
 	}

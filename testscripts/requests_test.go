@@ -15,17 +15,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// askTimeout bounds a request: await has the time for another.
+// askTimeout bounds a request, so that await has time for another.
 const askTimeout = patience / 3
 
-// answer is what came of a request.
+// answer is the result of a request.
 type answer struct {
 	status int
 	body   string
 }
 
-// is reports whether the answer is what a script wants: a status of three digits,
-// or the body of a good one.
+// is reports whether the answer is as wanted: a status of three digits, or the body of a good answer.
 func (a answer) is(want string) bool {
 	if status, err := strconv.Atoi(want); err == nil {
 		return a.status == status
@@ -33,7 +32,7 @@ func (a answer) is(want string) bool {
 	return a.status == http.StatusOK && a.body == want
 }
 
-// get asks the instance for a URL, whatever the name in it would resolve to.
+// get requests a URL from the instance, whatever the name in it would resolve to.
 func (w *world) get(i *instance, url string) (answer, error) { return w.ask(i, http.MethodGet, url) }
 
 func (w *world) ask(i *instance, method, url string) (answer, error) {
@@ -42,7 +41,7 @@ func (w *world) ask(i *instance, method, url string) (answer, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext: w.dialer(i), DisableKeepAlives: true,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // presents looks at certificates
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the command presents checks certificates
 		},
 	}
 	request, err := http.NewRequest(method, url, nil)
@@ -161,9 +160,9 @@ func presentsCertificate(w *world, _ *testscript.TestScript, args []string) erro
 	})
 }
 
-// handshake returns the certificate that an instance shows to who asks for a host.
+// handshake returns the certificate that a client of an instance gets for a host.
 func (w *world) handshake(i *instance, host string) (*x509.Certificate, error) {
-	dialer := tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true}} // compared as a whole
+	dialer := tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true}} // it is compared as a whole
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	conn, err := dialer.DialContext(ctx, "tcp", fmt.Sprintf("%s:%d", i.ip, w.network.HTTPS))

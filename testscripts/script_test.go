@@ -20,17 +20,16 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/race"
 )
 
-// binaries is the folder with our programs, and with the haproxy, kubectl
-// and kustomize to use under these names. It comes first on the PATH of every
-// script.
+// binaries is the folder with our programs, and with the haproxy, kubectl and kustomize under these names. It
+// is first on the PATH of every script.
 var binaries string
 
-// binariesVariable names it to the process in the network namespace, which has no
-// other network to get modules from.
+// binariesVariable has this folder for the process in the network namespace, which has no network to get
+// modules from.
 const binariesVariable = "HAPSNAP_TESTSCRIPTS_BINARIES"
 
-// raceOptions end a program at its first data race. One without a race would sleep
-// for a second at its end, to see more of them: a thousand programs are run.
+// raceOptions end a program at its first data race. Without these options, each program would sleep for a
+// second at its end, and the tests run a thousand.
 const raceOptions = "halt_on_error=1 atexit_sleep_ms=20"
 
 var update = flag.Bool("update", false, "rewrite what cmp compares with in the scripts")
@@ -44,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(withPrograms(func() int { return kubetest.InNamespace(m.Run) }))
 }
 
-// moreParallel runs more scripts at once than there are processors, unless told
-// otherwise: most of the time a script waits for other processes.
+// moreParallel runs more scripts at once than there are processors, unless a flag says otherwise: a script
+// mostly waits for other processes.
 func moreParallel() error {
 	told := false
 	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
@@ -55,7 +54,7 @@ func moreParallel() error {
 	return flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0)))
 }
 
-// withPrograms builds the programs for as long as run takes.
+// withPrograms builds the programs, and removes them after run.
 func withPrograms(run func() int) int {
 	if binaries = os.Getenv(binariesVariable); binaries != "" {
 		return run()
@@ -73,12 +72,12 @@ func withPrograms(run func() int) int {
 	return run()
 }
 
-// racing is the folder with the programs that have the race detector, in that of binaries.
+// racing is the folder in binaries with the programs that have the race detector.
 const racing = "racing"
 
-// build builds the programs. Where the tests have the race detector, or RACE_PROGRAMS asks for it, those that run on
-// have it; commands that answer and end, of which the stories run a thousand, take a
-// multiple of the time with it, and so do the stories themselves.
+// build builds the programs. If the tests have the race detector, or RACE_PROGRAMS is set, programs that keep
+// running have it too. Short commands, of which the stories run a thousand, do not: with the detector they take
+// several times as long.
 func build(dir string) error {
 	if err := goBuild(dir + "/"); err != nil {
 		return err
@@ -105,8 +104,8 @@ func build(dir string) error {
 	return os.Symlink(haproxy, filepath.Join(dir, "haproxy"))
 }
 
-// thatRunsOn returns the path of a program for one that runs on: with the race detector,
-// where the tests have it and the program is one of ours.
+// thatRunsOn returns the path of a program that keeps running: the one with the race detector, if the tests
+// have it and the program is ours.
 func thatRunsOn(path string) string {
 	found := filepath.Join(binaries, racing, filepath.Base(path))
 	if _, err := os.Stat(found); err != nil || filepath.Dir(path) != binaries {
@@ -120,7 +119,7 @@ func goBuild(to string, flags ...string) error {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = ".."
 	if slices.Contains(flags, "-race") {
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // which the detector needs
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // for the race detector
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w\n%s", err, out)
@@ -128,7 +127,7 @@ func goBuild(to string, flags ...string) error {
 	return nil
 }
 
-// findHAProxy resolves the binary; /usr/sbin is not on everybody's PATH.
+// findHAProxy finds the binary, since /usr/sbin may not be on the PATH.
 func findHAProxy(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
-// soakActions are the things that happen, by name. Each says what it did.
+// soakActions are the random actions by name. Each returns what it did.
 func soakActions() map[string]func(*soak) string {
 	return map[string]func(*soak) string{
 		"endpoints":       (*soak).changeEndpoints,
@@ -32,11 +32,10 @@ func soakActions() map[string]func(*soak) string {
 
 func (s *soak) anInstance() *instance { return s.w.instances[s.random.IntN(len(s.w.instances))] }
 
-// changeEndpoints gives a Service other pods. Those that are left out go on until nobody
-// has them any more, see retire.
+// changeEndpoints gives a Service other pods. The others continue until no instance uses them, see retire.
 func (s *soak) changeEndpoints() string {
 	service := []string{"web", "api"}[s.random.IntN(2)]
-	// Half of the pods are of each Service, or one would answer for the other.
+	// Half of the pods belong to each Service. Otherwise one Service could answer for the other.
 	first := map[string]int{"web": 0, "api": soakPods / 2}[service]
 	chosen := s.random.Perm(soakPods / 2)[:1+s.random.IntN(6)]
 	for n := range chosen {
@@ -46,15 +45,15 @@ func (s *soak) changeEndpoints() string {
 	return fmt.Sprint(service, " ", chosen)
 }
 
-// change publishes something new that works.
+// change publishes something new and valid.
 func (s *soak) change() string {
 	s.version++
 	s.publish()
 	return fmt.Sprintf("version %d", s.version)
 }
 
-// fail publishes something whose reload fails on whoever gets it first. A port that is
-// taken would do so too, but HAProxy stops listening on all others while it tries for that.
+// fail publishes a snapshot whose reload fails on the first instance that gets it. A port in use would have the
+// same effect, but HAProxy stops listening on all others while it tries to bind it.
 func (s *soak) fail() string {
 	for _, i := range s.w.instances {
 		i.Inject(dataplanetest.FailReload("cannot bind socket").On(http.MethodPost, "/configuration/raw").Times(1))
@@ -93,8 +92,7 @@ func (s *soak) kill(name string) string {
 	return "and started"
 }
 
-// restart kills a HAProxy and starts it with what is on its disk. Until it answers, what
-// fails there is excused.
+// restart kills a HAProxy and starts it with the file on its disk. Until it answers, its failures are excused.
 func (s *soak) restart() string {
 	i := s.anInstance()
 	ended := s.load.excuse(i.name)
@@ -117,7 +115,7 @@ func (s *soak) restartAPI() string {
 	return i.name
 }
 
-// inject has a few calls of an API go wrong.
+// inject makes a few calls of an API fail.
 func (s *soak) inject() string {
 	faults := []struct {
 		name, method, path string
@@ -142,7 +140,7 @@ func (s *soak) inject() string {
 	return fmt.Sprintf("%s: %s, %d times", i.name, f.name, times)
 }
 
-// publish writes what makes a snapshot.
+// publish writes the manifests for a snapshot.
 func (s *soak) publish() {
 	s.t.Helper()
 	rule := func(host, service string) string {
@@ -156,7 +154,7 @@ func (s *soak) publish() {
 
 func versionHost(n int) string { return fmt.Sprintf("v%d.example.com", n) }
 
-// addresses are those of the pods of a Service, in order.
+// addresses returns the addresses of the pods of a Service, in order.
 func (s *soak) addresses(service string) []string {
 	var out []string
 	for _, n := range s.endpoints[service] {
@@ -167,7 +165,7 @@ func (s *soak) addresses(service string) []string {
 	return out
 }
 
-// serve gives a Service these pods, which it starts first.
+// serve starts these pods and gives them to a Service.
 func (s *soak) serve(name string, pods ...int) {
 	s.t.Helper()
 	s.endpoints[name] = pods
@@ -182,8 +180,8 @@ func (s *soak) serve(name string, pods ...int) {
 	s.check(replaceFile(filepath.Join(s.w.dir, "manifests", name+".yaml"), text))
 }
 
-// retire ends the pods that no instance has any more, as a kubelet would. What an instance
-// has on disk, it has when it is restarted; that follows the worker after some seconds.
+// retire ends the pods that no instance uses any more, as a kubelet would. An instance uses the file on its
+// disk after a restart, and that follows the worker after some seconds.
 func (s *soak) retire() {
 	s.t.Helper()
 	for n, p := range s.pods {
@@ -194,7 +192,7 @@ func (s *soak) retire() {
 	}
 }
 
-// onDisk reports whether an instance has a server at an address on its disk.
+// onDisk reports whether the file on an instance's disk has a server at an address.
 func onDisk(i *instance, address string) bool {
 	text, err := i.Config()
 	return err != nil || strings.Contains(text, " "+address+" ") || strings.Contains(text, " "+address+"\n")

@@ -31,7 +31,7 @@ func (p *soakPod) start() error {
 	return nil
 }
 
-// stop ends the pod when it has answered what it was asked.
+// stop ends the pod when it has answered its requests.
 func (p *soakPod) stop() error {
 	if p.server == nil {
 		return nil
@@ -43,8 +43,8 @@ func (p *soakPod) stop() error {
 	return err
 }
 
-// soakLoad are clients that ask every instance, some on connections that they keep and
-// some on a new one each time.
+// soakLoad has clients that send requests to every instance, some on kept connections and some on a new one
+// each time.
 type soakLoad struct {
 	cancel  context.CancelFunc
 	clients sync.WaitGroup
@@ -53,14 +53,13 @@ type soakLoad struct {
 	good    int
 	bad     []badRequest
 	excused int
-	// restarts are the times in which an instance was restarted, by its name. The end of
-	// one that goes on is zero.
+	// restarts are the times in which each instance was restarted. The end is zero while a restart goes on.
 	restarts map[string][]period
 }
 
 type period struct{ from, to time.Time }
 
-// badRequest is one that was not answered by a pod.
+// badRequest is a request that no pod answered.
 type badRequest struct {
 	period
 	instance, url string
@@ -115,7 +114,7 @@ func (l *soakLoad) note(r badRequest) {
 	l.bad = append(l.bad, r)
 }
 
-// excuse begins a restart of an instance; what it returns ends it.
+// excuse begins a restart of an instance. The returned function ends it.
 func (l *soakLoad) excuse(instance string) (ended func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +127,8 @@ func (l *soakLoad) excuse(instance string) (ended func()) {
 	}
 }
 
-// failures returns the requests that failed since it was last called, without those that
-// were under way while their instance was restarted.
+// failures returns the requests that failed since the last call, without those that ran during a restart of
+// their instance.
 func (l *soakLoad) failures() []badRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +153,7 @@ func (l *soakLoad) whileRestarted(r badRequest) bool {
 	return false
 }
 
-// stop ends the load, and returns how many requests were answered, and excused.
+// stop ends the load. It returns how many requests were answered, and how many were excused.
 func (l *soakLoad) stop() (good, excused int) {
 	l.cancel()
 	l.clients.Wait()

@@ -17,8 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// settled reports what is not as it should be. It asks the HAProxys themselves; the
-// pusher has to agree.
+// settled reports what is not as it should be. It asks the HAProxys themselves. The pusher must agree.
 func (s *soak) settled() error {
 	view, err := s.store.View(context.Background())
 	if err != nil {
@@ -32,7 +31,7 @@ func (s *soak) settled() error {
 		return err
 	}
 	want := channel.Want(view, time.Now())
-	if want.Hold { // a pin to what was rejected since: what ran goes on
+	if want.Hold { // the pinned snapshot was rejected since, and what ran continues
 		want.ID = status.Good
 	}
 	for _, i := range s.w.instances {
@@ -46,7 +45,7 @@ func (s *soak) settled() error {
 	return agrees(status, want)
 }
 
-// published reports whether the newest snapshot is of what the manifests are now.
+// published reports whether the newest snapshot has the present manifests.
 func (s *soak) published(view channel.View) error {
 	if len(view.IDs) == 0 {
 		return fmt.Errorf("there is no snapshot")
@@ -91,8 +90,8 @@ func (s *soak) runs(i *instance, id snapshots.ID) error {
 	return err
 }
 
-// names reports whether the worker names a snapshot; or has loaded another one of the same
-// shape, where the file on disk names this one: then the entries of maps tell the rest.
+// names reports whether the worker names a snapshot. A worker may also have loaded another one of the same
+// shape while the file names this one. Then the entries of maps decide.
 func names(i *instance, node string, id snapshots.ID) error {
 	loaded, shape, err := bind.ParseNode(node)
 	if err != nil || loaded.Short == id.Short {
@@ -108,7 +107,7 @@ func names(i *instance, node string, id snapshots.ID) error {
 	return nil
 }
 
-// routes reports whether the worker has the entries of the maps of a snapshot.
+// routes reports whether the worker has a snapshot's map entries.
 func (s *soak) routes(i *instance, id snapshots.ID) error {
 	want, err := s.store.Get(context.Background(), id)
 	if err != nil {
@@ -148,8 +147,7 @@ func (s *soak) routes(i *instance, id snapshots.ID) error {
 	return nil
 }
 
-// readyServers returns the addresses of the servers that take traffic, of the backends whose
-// names begin so.
+// readyServers returns the addresses of the servers that take traffic, in backends with a prefix.
 func readyServers(state, backend string) []string {
 	var out []string
 	for line := range strings.Lines(state) {
@@ -157,7 +155,7 @@ func readyServers(state, backend string) []string {
 		if len(f) < 19 || !strings.HasPrefix(f[1], backend) {
 			continue
 		}
-		// 4 only says how the configuration has it.
+		// The bit 4 only shows the configured state.
 		if admin, err := strconv.Atoi(f[6]); err == nil && admin&^4 == 0 && f[5] == "2" {
 			out = append(out, f[4])
 		}
@@ -166,7 +164,7 @@ func readyServers(state, backend string) []string {
 	return slices.Compact(out)
 }
 
-// agrees reports whether the pusher says so too.
+// agrees reports whether the pusher's status agrees.
 func agrees(status report.Status, want channel.Decision) error {
 	switch {
 	case status.Channel.Hold != want.Hold || (!want.Hold && status.Channel.Wanted != want.ID):

@@ -19,17 +19,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// The size of a soak test, and how long a round of it may take to settle: a call that
-// hangs is given up after 90 seconds.
+// The size of a soak test, and how long a round may take to settle. A call that hangs is given up after 90
+// seconds.
 const (
 	soakInstances = 3
 	soakPods      = 16
 	soakPatience  = 4 * time.Minute
-	soakPause     = 400 * time.Millisecond // between two actions, at most
+	soakPause     = 400 * time.Millisecond // at most, between two actions
 )
 
-// soak is a fleet under load to which things happen at random. In each round a few
-// happen one upon the other; then the faults end, and all has to be as it should be.
+// soak is a fleet under load with random actions. In each round, a few overlap. Then the faults end, and
+// everything has to be as it should be.
 type soak struct {
 	t      *testing.T
 	w      *world
@@ -40,14 +40,14 @@ type soak struct {
 	// endpoints are the pods of each Service, by their numbers.
 	endpoints map[string][]int
 	version   int            // of the manifests
-	ran       []snapshots.ID // have run on all instances
+	ran       []snapshots.ID // all instances have run them
 	story     []string
 	done      map[string]int
 }
 
-// TestSoak is a short soak test of one seed; `make soak` runs longer ones, of any. At the
-// end of each round every instance runs what the channel says, with today's servers and
-// certificate, and no request has failed but on an instance that was being restarted.
+// TestSoak is a short soak test with a fixed seed. `make soak` runs longer ones with any seed. At the end of
+// each round, every instance runs what the channel says, with today's servers and certificate. Requests may
+// fail only on an instance that is being restarted.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	duration, seed := soakSize(t)
@@ -63,8 +63,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("%d rounds, %d requests, of which %d failed on instances being restarted; %v", rounds, good+excused, excused, s.done)
 }
 
-// soakSize returns how long to go on, and the seed: what happens is the same with the same
-// seed, but not what it meets.
+// soakSize returns the duration and the seed. The same seed gives the same actions, but not the same timing.
 func soakSize(t *testing.T) (time.Duration, uint64) {
 	t.Helper()
 	long, text := os.Getenv("DURATION") != "", os.Getenv("SEED")
@@ -120,7 +119,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	return s
 }
 
-// limitNothing takes the budget of reloads away: it would be all that there is to see.
+// limitNothing removes the budget of reloads, since the test would otherwise mostly wait for it.
 func (s *soak) limitNothing() {
 	file := filepath.Join(s.w.dir, "fleet.yaml")
 	text, err := os.ReadFile(file)
@@ -140,7 +139,7 @@ func (s *soak) tell(format string, args ...any) {
 	s.story = append(s.story, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// round has a few things happen, and waits until all is well.
+// round runs a few actions, and waits until everything has settled.
 func (s *soak) round(n int) {
 	s.t.Helper()
 	s.tell("round %d", n)
@@ -150,7 +149,7 @@ func (s *soak) round(n int) {
 		name := names[s.random.IntN(len(names))]
 		s.done[name]++
 		s.tell("  %s: %s", name, actions[name](s))
-		// What comes next may find the programs anywhere in what they do about it.
+		// The next action may come at any point of the programs' reaction.
 		<-time.After(time.Duration(s.random.Int64N(int64(soakPause))))
 	}
 	for _, i := range s.w.instances {
@@ -166,7 +165,7 @@ func (s *soak) round(n int) {
 	s.retire()
 }
 
-// settle waits until all is as it should be.
+// settle waits until everything is as it should be.
 func (s *soak) settle() {
 	s.t.Helper()
 	for name, p := range s.w.programs {
@@ -181,7 +180,7 @@ func (s *soak) settle() {
 	}
 }
 
-// persist waits until the files on disk have today's servers too, and no others.
+// persist waits until the files on disk have exactly today's servers.
 func (s *soak) persist() {
 	s.t.Helper()
 	if err := poll(soakPatience, func() error {
@@ -222,7 +221,7 @@ func (s *soak) command(name string, args ...string) *program {
 	return p
 }
 
-// say runs a verb of the pusher that changes the channel, and returns what it says.
+// say runs a verb of the pusher that changes the channel, and returns its output.
 func (s *soak) say(args ...string) string {
 	p := s.command("pusher", append(args, "--store", "dir:store")...)
 	s.check(p.finish())

@@ -18,18 +18,17 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// talkTimeout bounds the opening of a conversation, and each answer. A machine that is
-// busy takes seconds over either; what is cut off fails at once.
+// talkTimeout bounds the opening of a conversation, and each answer. A busy machine takes seconds for either. A
+// closed connection fails at once.
 const talkTimeout = time.Minute
 
-// conversation is a connection that stays open. The answer to a text is that of
-// the pod at the other end.
+// conversation is a connection that stays open. The pod at the other end answers each text.
 type conversation interface {
 	say(text string) (answer string, err error)
 	close()
 }
 
-// dialer connects to one instance whatever the name in an address.
+// dialer connects to one instance, whatever name the address has.
 func (w *world) dialer(i *instance) func(ctx context.Context, network, address string) (net.Conn, error) {
 	ports := map[string]int{"80": w.network.HTTP, "443": w.network.HTTPS, "8080": w.network.Partner, "8081": w.network.Second}
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
@@ -60,7 +59,7 @@ func startTalk(w *world, _ *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// sayText says something in a conversation, and compares the answer.
+// sayText sends a text in a conversation, and compares the answer.
 func sayText(w *world, _ *testscript.TestScript, args []string) error {
 	if len(args) != 3 || w.talks[args[0]] == nil {
 		return errUsage
@@ -118,7 +117,7 @@ func (s webSocket) say(text string) (answer string, err error) {
 
 func (s webSocket) close() { s.Close() }
 
-// longPoll is a request whose answer the pod keeps back until something is said.
+// longPoll is a request that the pod answers when a text is sent.
 type longPoll struct {
 	texts  chan string
 	answer chan answer

@@ -8,7 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/spoptest"
 )
 
-// changeAgent starts or stops an agent that takes the word "attack" in a request for one.
+// changeAgent starts or stops an agent for which the word "attack" in a request is an attack.
 func changeAgent(w *world, ts *testscript.TestScript, args []string) error {
 	if len(args) != 2 {
 		return errUsage

@@ -10,8 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// certifyWebhook writes the key pair of the admission webhook as a Secret is
-// mounted.
+// certifyWebhook writes the key pair of the admission webhook, in the form of a mounted Secret.
 func certifyWebhook(w *world, ts *testscript.TestScript, args []string) error {
 	if len(args) != 1 {
 		return errUsage

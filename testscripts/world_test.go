@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/tracingtest"
 )
 
-// world is everything that one script runs. Only the script's goroutine uses it.
+// world has everything that a script runs. Only the script's goroutine uses it.
 type world struct {
 	dir       string // $WORK
 	network   *network
@@ -45,8 +45,8 @@ func newWorld(dir string) (*world, error) {
 	}, nil
 }
 
-// close ends all that still runs. Clients first, then programs, so that they do
-// not see the world end.
+// close ends everything that still runs: first clients, then programs, so that they do not see the end of the
+// rest.
 func (w *world) close() {
 	for _, l := range w.loads {
 		l.stop()
@@ -75,7 +75,7 @@ func (w *world) close() {
 	w.network.close()
 }
 
-// replaceFile writes a file whole, as an editor or git would.
+// replaceFile replaces a file as a whole, like an editor or git.
 func replaceFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -18,14 +18,14 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// foreign are kinds of other projects that the chart has objects of.
+// foreign are kinds of other projects, of which the chart has objects.
 var foreign = []struct{ group, kind string }{
 	{"monitoring.coreos.com", "ServiceMonitor"}, {"monitoring.coreos.com", "PodMonitor"}, {"monitoring.coreos.com", "PrometheusRule"},
 	{"cert-manager.io", "Issuer"}, {"cert-manager.io", "Certificate"}, {"autoscaling.k8s.io", "VerticalPodAutoscaler"},
 }
 
-// An API server takes every object, fields that it does not know included, and Pod Security
-// "restricted" takes every pod, but for the ports and the network of nodes.
+// The API server accepts every object, and knows all of its fields. Pod Security "restricted" accepts every
+// pod, except for ports and the network of nodes.
 func TestAPIServerTakesEverything(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -76,7 +76,7 @@ func TestAPIServerTakesEverything(t *testing.T) {
 	}
 }
 
-// A pod that is not restricted is refused by the same server: the test above can fail.
+// The same server refuses an unrestricted pod, so the test above can fail.
 func TestAPIServerRefuses(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -96,7 +96,7 @@ func TestAPIServerRefuses(t *testing.T) {
 	}
 }
 
-// strict is a client to which unknown fields are errors.
+// strict returns a client for which unknown fields are errors.
 func strict(t *testing.T, server *kubetest.Server, said *warnings) client.Client {
 	t.Helper()
 	config := server.Config()
@@ -108,7 +108,7 @@ func strict(t *testing.T, server *kubetest.Server, said *warnings) client.Client
 	return client.WithFieldValidation(c, metav1.FieldValidationStrict)
 }
 
-// warnings are those of an API server.
+// warnings are the warnings of an API server.
 type warnings struct {
 	mu   sync.Mutex
 	text []string
@@ -128,7 +128,7 @@ func (w *warnings) all() []string {
 	return slices.Clone(w.text)
 }
 
-// podOf returns a pod as a controller makes it from an object's template.
+// podOf returns the pod that a controller makes from an object's template.
 func podOf(o unstructured.Unstructured) (unstructured.Unstructured, bool) {
 	path := []string{"spec", "template"}
 	if o.GetKind() == "CronJob" {
@@ -158,7 +158,7 @@ func namespacesOf(objects []unstructured.Unstructured) []string {
 	return slices.Compact(out)
 }
 
-// stub is a CustomResourceDefinition that takes any object of a kind.
+// stub is a CustomResourceDefinition that accepts any object of a kind.
 func stub(group, kind string) string {
 	plural := strings.ToLower(kind) + "s"
 	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[2]s, annotations: {api-approved.kubernetes.io: unapproved}},

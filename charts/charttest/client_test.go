@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// hapsnap finds the store and the state that the programs were given, in a namespace where
-// people with the chart's roles may read.
+// hapsnap finds the store and the state of the programs, in a namespace where the chart's roles for people
+// allow reading.
 func TestClientFindsTheStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// A volume with networks by country is where the configuration says, unless people wrote another path.
+// A volume with networks by country is mounted at the path in the configuration, unless the values have another
+// path.
 func TestCountriesVolume(t *testing.T) {
 	t.Parallel()
 	const volume = "compiler.countriesVolume.configMap.name=countries"

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Secrets that a program fills are rendered without data, and pods start before there is any.
+// Secrets that a program fills are rendered without data. Pods start before there is any.
 func TestMadeSecretsAreEmpty(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -74,8 +74,8 @@ func authority(t *testing.T) string {
 	return string(text)
 }
 
-// What the programs wrote outlives upgrades with either Helm, from one to the other, and
-// what else an upgrade changes is changed.
+// What the programs wrote stays through upgrades with either Helm, and from one to the other. Everything else
+// is upgraded.
 func TestUpgradesLeaveWhatWasMade(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -119,7 +119,7 @@ func TestUpgradesLeaveWhatWasMade(t *testing.T) {
 			if err := c.Patch(t.Context(), &webhook, patch); err != nil {
 				t.Fatal(err)
 			}
-			for n := range 2 { // the second has the manifest of the first before it
+			for n := range 2 { // the second time, Helm has the manifest of the first
 				if _, err := Helm(t, order[1], append([]string{"upgrade"}, append(args, "--set", fmt.Sprintf("commonLabels.number=n%d,compiler.webhook.timeoutSeconds=%d", n, n+3))...)...); err != nil {
 					t.Fatal(err)
 				}

@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// The values in the ready files for Argo CD and Flux render, and the Deployment whose replicas these
-// ignore is there.
+// The values in the ready files for Argo CD and Flux can be rendered. The Deployment whose replicas these tools
+// ignore exists.
 func TestReadyFiles(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]struct{ values, ignored []string }{

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Both Helms install, upgrade and uninstall a release in a cluster. Its store stays, with
-// the snapshots in it, and the release can be installed again.
+// Both Helms install, upgrade and uninstall a release in a cluster. Its store stays with its snapshots, and the
+// release can be installed again.
 func TestHelmInstalls(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)

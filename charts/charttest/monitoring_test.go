@@ -20,7 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 )
 
-// rules are the alerts as a release named edge in the namespace edge has them.
+// rules are the alerts of a release named edge in the namespace edge.
 func rules(t *testing.T) map[string]any {
 	t.Helper()
 	text, err := Template(t, "helm", "edge", "--set", "monitoring.prometheusRule.enabled=true", "--show-only", "templates/monitoring/rules.yaml")
@@ -45,7 +45,7 @@ func alerts(t *testing.T) map[string]map[string]any {
 	return out
 }
 
-// promtool runs Prometheus' tool in a folder with the files.
+// promtool runs the tool of Prometheus in a folder with the files.
 func promtool(t *testing.T, files map[string]string, args ...string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func promtool(t *testing.T, files map[string]string, args ...string) {
 	}
 }
 
-// Each alert fires when it should, and not before; testdata/alerts.yaml says when.
+// Each alert fires when it should, and not before, as testdata/alerts.yaml says.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	text, err := yaml.Marshal(rules(t))
@@ -80,7 +80,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// Each alert has a page that says what to do, and links to it.
+// Each alert has a page with advice, and a link to it.
 func TestRunbooks(t *testing.T) {
 	t.Parallel()
 	all := alerts(t)
@@ -107,8 +107,8 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// Every query of dashboards and alerts can be read by Prometheus, and asks for metrics that
-// the programs, by their documentation, or HAProxy's exporter really have.
+// Prometheus can parse every query of dashboards and alerts. Their metrics exist, in the documentation of the
+// programs or in HAProxy's exporter.
 func TestQueriesAskForMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{"up": true, "process_resident_memory_bytes": true}
@@ -153,7 +153,7 @@ func TestQueriesAskForMetricsThatExist(t *testing.T) {
 	promtool(t, map[string]string{"queries.yaml": string(text)}, "check", "rules", "--lint=none", "queries.yaml")
 }
 
-// dashboardQueries returns the queries of a dashboard, with its variables filled in.
+// dashboardQueries returns the queries of a dashboard, with values for its variables.
 func dashboardQueries(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -191,7 +191,7 @@ func dashboardQueries(t *testing.T, path string) []string {
 	return out
 }
 
-// documentedMetrics are those of both programs.
+// documentedMetrics are the metrics of both programs.
 func documentedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(Root(t), "docs/reference/metrics.md"))
@@ -208,7 +208,7 @@ func documentedMetrics(t *testing.T) map[string]bool {
 	return out
 }
 
-// haproxyMetrics asks a HAProxy's exporter what it has.
+// haproxyMetrics returns the metrics of a HAProxy's exporter.
 func haproxyMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	address := loopback.Address()

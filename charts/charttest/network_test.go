@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Each port of a Service leads to a port of its pods, and the network policies open exactly
-// the ports that pods have. Monitors ask ports that are there.
+// Each port of a Service leads to a port of its pods. The network policies open exactly the ports of the pods.
+// Monitors use existing ports.
 func TestPortsAgree(t *testing.T) {
 	t.Parallel()
 	for _, v := range all(t) {
@@ -36,7 +36,7 @@ func TestPortsAgree(t *testing.T) {
 	}
 }
 
-// ports are those of the pods of a component: their numbers with protocol, and names.
+// ports are the ports of a component's pods: their numbers with protocol, and their names.
 type ports struct {
 	labels  labels.Set
 	numbers map[string]bool
@@ -61,7 +61,7 @@ func podPorts(t *testing.T, v *variant) map[string]ports {
 			}
 		}
 		if v.name == "ports" && pod.GetLabels()["app.kubernetes.io/component"] == "haproxy" {
-			p.numbers["9000/TCP"] = true // by annotation
+			p.numbers["9000/TCP"] = true // from an annotation
 		}
 		out[o.GetName()] = p
 	}
@@ -122,8 +122,8 @@ func checkPolicy(t *testing.T, policy networkingv1.NetworkPolicy, open map[strin
 	}
 }
 
-// Without a port for traffic the network policy has no rule for it: one without ports would open
-// them all, that of the Dataplane API too.
+// Without a port for traffic, the network policy has no rule for it. A rule without ports would open all ports,
+// also that of the Dataplane API.
 func TestNoPortForTrafficOpensNone(t *testing.T) {
 	t.Parallel()
 	v := &variant{name: "edge"}

@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// fleetOf returns the object that makes the pods of HAProxy.
+// fleetOf returns the object that makes the HAProxy pods.
 func fleetOf(t *testing.T, v *variant) (unstructured.Unstructured, bool) {
 	t.Helper()
 	for _, kind := range []string{"Deployment", "DaemonSet", "StatefulSet"} {
@@ -28,8 +28,8 @@ func fleetOf(t *testing.T, v *variant) (unstructured.Unstructured, bool) {
 	return unstructured.Unstructured{}, false
 }
 
-// The Dataplane API is a sidecar that nothing waits for: HAProxy's container would not be
-// started before a startup probe of it succeeded, and it waits for HAProxy.
+// The Dataplane API is a sidecar without a startup probe. With one, HAProxy's container would wait for the API,
+// which itself waits for HAProxy.
 func TestAPIIsASidecarThatNothingWaitsFor(t *testing.T) {
 	t.Parallel()
 	for _, v := range all(t) {
@@ -44,7 +44,7 @@ func TestAPIIsASidecarThatNothingWaitsFor(t *testing.T) {
 			t.Errorf("%s: %s is no sidecar", v.name, api.Name)
 		case api.StartupProbe != nil || api.ReadinessProbe != nil:
 			t.Errorf("%s: the pod waits for the API", v.name)
-		case api.LivenessProbe.TCPSocket == nil: // which bootstrap answers while it waits
+		case api.LivenessProbe.TCPSocket == nil: // bootstrap answers it while it waits
 			t.Errorf("%s: the probe of the API is %+v", v.name, api.LivenessProbe)
 		}
 		if *spec.AutomountServiceAccountToken {
@@ -53,9 +53,9 @@ func TestAPIIsASidecarThatNothingWaitsFor(t *testing.T) {
 	}
 }
 
-// Whatever the drain takes: a pod stays open while the endpoints leave, then connections may
-// finish for as long as the configuration says, and the kubelet waits for all of it. A
-// scale-down waits too. No hook of the kubelet takes part, and HAProxy closes nothing idle.
+// A pod continues to serve while its endpoint is removed. Then connections may finish for as long as the
+// configuration says, and the kubelet waits for all of it. A scale-down waits too. There is no kubelet hook,
+// and HAProxy closes no idle connections early.
 func TestDrainIsInLine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ propagation, seconds int64 }{
@@ -92,7 +92,7 @@ func TestDrainIsInLine(t *testing.T) {
 	}
 }
 
-// Two pods of a node cannot have its ports: none is started before another has ended.
+// Two pods on a node cannot have the same ports: a new one starts only after the old one has ended.
 func TestPodsOnNodePortsAreNotDoubled(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -130,7 +130,7 @@ func TestPodsOnNodePortsAreNotDoubled(t *testing.T) {
 	}
 }
 
-// Ports below 1024 are opened by a sysctl, and by no capability.
+// Ports below 1024 need a sysctl, and no capability.
 func TestLowPortsTakeASysctl(t *testing.T) {
 	t.Parallel()
 	for _, v := range all(t) {
@@ -147,7 +147,7 @@ func TestLowPortsTakeASysctl(t *testing.T) {
 	}
 }
 
-// What an upgrade of the chart alone changes restarts no pod.
+// An upgrade that changes only the version of the chart restarts no pod.
 func TestChartVersionRestartsNothing(t *testing.T) {
 	t.Parallel()
 	for _, v := range all(t) {
@@ -163,8 +163,8 @@ func TestChartVersionRestartsNothing(t *testing.T) {
 	}
 }
 
-// kubectl describe shows the end of the log of every container that ended with a fault, such as
-// the line of a configuration that the compiler does not take.
+// kubectl describe shows the end of the log of every container that failed, such as the invalid line of a
+// configuration.
 func TestPodsSayWhyTheyEnded(t *testing.T) {
 	t.Parallel()
 	for _, v := range all(t) {
@@ -183,7 +183,7 @@ func TestPodsSayWhyTheyEnded(t *testing.T) {
 	}
 }
 
-// Every mount has its volume, and every volume is mounted. Private keys are on no disk.
+// Every mount has its volume, and every volume is mounted. No private key is on a disk.
 func TestVolumes(t *testing.T) {
 	t.Parallel()
 	for _, v := range all(t) {
@@ -211,7 +211,7 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// Two releases of one cluster share nothing: not the class, not its controller, and no name.
+// Two releases in a cluster share neither the class nor its controller nor any name.
 func TestTwoReleasesShareNothing(t *testing.T) {
 	t.Parallel()
 	first, second := named(t, "minimal"), named(t, "second-release")
@@ -251,10 +251,10 @@ func TestStoreIsKept(t *testing.T) {
 	}
 }
 
-// Values that cannot work are refused, with what to do.
+// Values that cannot work are refused, with a hint.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	var ready []string // the default values
+	var ready []string // for the default values
 	for _, c := range []struct {
 		name string
 		args []string
@@ -300,7 +300,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A user's name in the URL of a store is no password, and neither are a port and an @ in a path.
+// A user name in the URL of a store is not a password, and neither are a port and an @ in a path.
 func TestStoreURLsAreTaken(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"git+ssh://git@git.example/edge.git", "git+https://bot@git.example:8443/edge.git?branch=a", "git+https://git.example:8443/a@b/edge.git"} {
@@ -310,7 +310,7 @@ func TestStoreURLsAreTaken(t *testing.T) {
 	}
 }
 
-// Classes belong to compilers: a release that has none would promise that Ingresses are served.
+// Classes belong to compilers: a class in a release without a compiler would promise that Ingresses are served.
 func TestNoClassWithoutACompiler(t *testing.T) {
 	t.Parallel()
 	for _, o := range named(t, "pusher-only").objects(t) {
@@ -320,7 +320,7 @@ func TestNoClassWithoutACompiler(t *testing.T) {
 	}
 }
 
-// The webhook is asked about Gateways and routes where they are compiled.
+// The webhook checks Gateways and routes if they are compiled.
 func TestWebhookIsAskedAboutGateways(t *testing.T) {
 	t.Parallel()
 	var judged []string
@@ -340,7 +340,7 @@ func TestWebhookIsAskedAboutGateways(t *testing.T) {
 	}
 }
 
-// global and enabled may hold what other charts share.
+// global and enabled may have values of other charts.
 func TestSharedValuesAreTaken(t *testing.T) {
 	t.Parallel()
 	if _, err := Template(t, "helm3", "edge", "--values", named(t, "minimal").values, "--set", "global.storageClass=fast,enabled=true"); err != nil {
@@ -348,7 +348,7 @@ func TestSharedValuesAreTaken(t *testing.T) {
 	}
 }
 
-// Every variant says in its first line what it is.
+// The first line of every variant describes it.
 func TestVariantsSayWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	comment := regexp.MustCompile(`^# [A-Z].*\.\n`)

@@ -22,7 +22,7 @@ import (
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
-// Each program knows the flags that it is started with, and their values.
+// Each program accepts the flags and values with which it is started.
 func TestFlagsExist(t *testing.T) {
 	t.Parallel()
 	for _, v := range all(t) {
@@ -56,7 +56,7 @@ func TestFlagsExist(t *testing.T) {
 	}
 }
 
-// checkFiles fails for a flag that names a file below a folder that is not mounted.
+// checkFiles fails for a flag with a file in a folder that is not mounted.
 func checkFiles(t *testing.T, verb *cobra.Command, c corev1.Container) {
 	t.Helper()
 	for _, arg := range c.Args {
@@ -72,8 +72,8 @@ func checkFiles(t *testing.T, verb *cobra.Command, c corev1.Container) {
 	}
 }
 
-// The programs read the CompilerConfig and the Fleet, and the roles are those that they
-// print for them: neither less nor more.
+// The programs can read the CompilerConfig and the Fleet. The chart's roles equal those that the programs print
+// for them.
 func TestRolesAreThoseOfThePrograms(t *testing.T) {
 	t.Parallel()
 	for _, v := range all(t) {
@@ -92,7 +92,7 @@ func TestRolesAreThoseOfThePrograms(t *testing.T) {
 				roles := printed(t, pusher.NewCommand(), "rbac", "--instances", written(t, v, "fleet", "fleet.yaml"), arg(args, "--store"), arg(args, "--state"), arg(args, "--status"), arg(args, "--lease"), arg(args, "--make-credentials"), arg(args, "--ui-compiler"), scopeOf(v.name),
 					"--companions="+map[bool]string{true: "true", false: "false"}[v.name == "companions"], "--all-namespaces="+map[bool]string{true: "true", false: "false"}[slices.Contains(args, "--all-namespaces")])
 				got := granted(t, objects, accountOf(t, o))
-				if v.name != "everything" { // which is without
+				if v.name != "everything" { // that variant has no limit
 					comparePeople(t, roles, objects)
 				}
 				compare(t, "pusher", granted(t, roles, "hapsnap-pusher"), got, v.name == "named", nil)
@@ -101,7 +101,7 @@ func TestRolesAreThoseOfThePrograms(t *testing.T) {
 	}
 }
 
-// scopeOf returns the flag of a variant whose pusher may not read all namespaces.
+// scopeOf returns the scope flag for a variant whose pusher may not read all namespaces.
 func scopeOf(variant string) string {
 	return map[string]string{"namespaces": "--scope=namespaces=team1,team2,namespaces", "named": "--scope=namespaces=team1,team2,named"}[variant]
 }
@@ -121,8 +121,8 @@ func compare(t *testing.T, program string, said, granted map[string]bool, byName
 	}
 }
 
-// permits reports whether a pattern NAMESPACE/RESOURCE:NAME:VERBS or one with an API group
-// is that of an atom.
+// permits reports whether a pattern such as NAMESPACE/RESOURCE:NAME:VERBS, perhaps with an API group, matches
+// an atom.
 func permits(pattern, atom string) bool {
 	head, verbs, _ := cutLast(pattern, ":")
 	atomHead, verb, _ := cutLast(atom, ":")
@@ -137,7 +137,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// granted returns what an account may do: NAMESPACE/GROUP/RESOURCE:NAME:VERB each.
+// granted returns the permissions of an account, each as NAMESPACE/GROUP/RESOURCE:NAME:VERB.
 func granted(t *testing.T, objects []unstructured.Unstructured, account string) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -186,7 +186,7 @@ func atoms(namespace string, rules []rbacv1.PolicyRule) map[string]bool {
 	return out
 }
 
-// comparePeople compares the roles for people, whom the chart binds no more than the program.
+// comparePeople compares the roles for people. Neither the chart nor the program binds them.
 func comparePeople(t *testing.T, printed, objects []unstructured.Unstructured) {
 	t.Helper()
 	rules := func(objects []unstructured.Unstructured, role string) map[string]bool {
@@ -207,7 +207,7 @@ func comparePeople(t *testing.T, printed, objects []unstructured.Unstructured) {
 	}
 }
 
-// printed returns what a program prints as roles.
+// printed returns the roles that a program prints.
 func printed(t *testing.T, program *cobra.Command, args ...string) []unstructured.Unstructured {
 	t.Helper()
 	var out, complaints bytes.Buffer
@@ -229,7 +229,7 @@ func written(t *testing.T, v *variant, component, key string) string {
 	}
 	text, _, _ := unstructured.NestedString(o.Object, "data", key)
 	path := filepath.Join(t.TempDir(), key)
-	// The files of the Fleet are those of Secrets.
+	// The files that the Fleet names come from Secrets.
 	secrets := t.TempDir()
 	for _, name := range []string{"password", "ca.crt"} {
 		content, err := os.ReadFile(filepath.Join("testdata", name))
@@ -279,7 +279,7 @@ func convert(t *testing.T, o unstructured.Unstructured, into any) {
 	}
 }
 
-// What is written as a number stays one.
+// Numbers are written as numbers.
 func TestNumbersStayNumbers(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(written(t, named(t, "ports"), "compiler", "config.yaml"))
@@ -293,8 +293,8 @@ func TestNumbersStayNumbers(t *testing.T) {
 	}
 }
 
-// The compiler hears of the line of HAProxy where the chart knows it: every HAProxy is of the chart's
-// own pods, and the tags of the images name the line. A newer line's words would stop an older HAProxy.
+// The chart tells the compiler the version of HAProxy if it knows it: if every HAProxy is in the chart's own
+// pods, and the image tags have it. Keywords of a newer version would stop an older HAProxy.
 func TestLineOfHAProxy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ set, want string }{
@@ -327,7 +327,7 @@ func TestLineOfHAProxy(t *testing.T) {
 	}
 }
 
-// The job that deletes old snapshots runs where the pusher may, and reaches the store as it does.
+// The job that deletes old snapshots runs where the pusher may run, and reaches the store in the same way.
 func TestGCRunsWhereThePusherMay(t *testing.T) {
 	t.Parallel()
 	text, err := Template(t, "helm", "edge", "--show-only", "templates/pusher/gc.yaml", "--set-json",

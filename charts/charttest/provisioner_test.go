@@ -15,9 +15,9 @@ import (
 	"github.com/hapsnap/hapsnap/provisioner"
 )
 
-// The provisioner may make all that a fleet is made of, in the namespaces that it is for and in those of stores, and
-// it has each right that it gives: the API server lets nobody grant more than he has. It has none of those with which
-// it could make anybody an administrator.
+// The provisioner has the permissions to make all objects of a fleet, in its namespaces and in those of stores.
+// It has each permission that it grants, as the API server requires. With its permissions it cannot make
+// anybody an administrator.
 func TestProvisionerMayMakeFleets(t *testing.T) {
 	t.Parallel()
 	v := named(t, "gateway-provisioner")
@@ -62,7 +62,7 @@ func TestProvisionerMayMakeFleets(t *testing.T) {
 	}
 }
 
-// has reports whether a right is there, for the object or for all of its kind, in the namespace or in all.
+// has reports whether a permission exists: for the object or for all of its kind, in the namespace or in all.
 func has(may map[string]bool, namespace, resource, name, verb string) bool {
 	for _, n := range []string{"", namespace} {
 		if may[n+"/"+resource+":"+verb] || may[n+"/"+resource+name+":"+verb] {
@@ -72,7 +72,7 @@ func has(may map[string]bool, namespace, resource, name, verb string) bool {
 	return false
 }
 
-// madeFleet renders a fleet with the values that a release gives its provisioner.
+// madeFleet renders a fleet with the values that a release gives to its provisioner.
 func madeFleet(t *testing.T, v *variant) []*unstructured.Unstructured {
 	t.Helper()
 	config, ok := v.component(t, "ConfigMap", "provisioner")

@@ -13,11 +13,11 @@ import (
 
 const (
 	valuesSchema = "../hapsnap/values.schema.json"
-	// definitionsAt is where the part of the schema begins that is made of those of files.
+	// definitionsAt begins the part of the schema that comes from the schemas of files.
 	definitionsAt = ",\n  \"definitions\": "
 )
 
-// publishedSpec returns what a published schema says of the spec of a file.
+// publishedSpec returns the spec of a file from its published schema.
 func publishedSpec(t *testing.T, name string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile("../../schemas/" + name + ".json")
@@ -35,8 +35,8 @@ func publishedSpec(t *testing.T, name string) map[string]any {
 	return s.Properties.Spec
 }
 
-// Values that are parts of a CompilerConfig or a Fleet have the schemas of these. After a change
-// of docs/reference/schemas, run make generate.
+// Values that are parts of a CompilerConfig or a Fleet have their schemas. After a change of
+// docs/reference/schemas, run make generate.
 func TestSchemaOfFilesIsFresh(t *testing.T) {
 	t.Parallel()
 	fleet := publishedSpec(t, "fleet")["properties"].(map[string]any)
@@ -68,8 +68,8 @@ func TestSchemaOfFilesIsFresh(t *testing.T) {
 	}
 }
 
-// Helm refuses what the programs would refuse, and takes global and enabled, as for a chart that is
-// a part of another one.
+// Helm refuses what the programs would refuse. It accepts global and enabled, as for a chart within another
+// one.
 func TestValuesOfFilesAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ values, want string }{
@@ -96,7 +96,7 @@ func TestValuesOfFilesAreChecked(t *testing.T) {
 	}
 }
 
-// A VerticalPodAutoscaler is about a Deployment that there is, and a container of it.
+// A VerticalPodAutoscaler names an existing Deployment, and one of its containers.
 func TestVerticalPodAutoscalers(t *testing.T) {
 	t.Parallel()
 	text, err := Template(t, "helm", "edge", "--values", "../hapsnap/ci/minimal-values.yaml", "--set", "compiler.vpa.enabled=true,pusher.vpa.enabled=true")

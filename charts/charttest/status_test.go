@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The pusher writes its status into a ConfigMap that people with the viewer's role may read, and
-// that the one for hapsnap names, also where the store is git. The role of the pusher allows it
-// to write that one alone.
+// The pusher writes its status into a ConfigMap. People with the viewer's role may read it, and hapsnap finds
+// it, also if the store is git. The pusher's role allows writing only that ConfigMap.
 func TestStatusIsInAConfigMap(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -42,7 +41,7 @@ func TestStatusIsInAConfigMap(t *testing.T) {
 			concern := "store"
 			if inGit {
 				concern = "status"
-				Find(t, objects, "ConfigMap", c.place) // to create one would take a right that cannot be limited to a name
+				Find(t, objects, "ConfigMap", c.place) // the permission to create one cannot be limited to a name
 			}
 			if role := unstructuredText(Find(t, objects, "Role", "edge-hapsnap-pusher-"+concern)); !strings.Contains(role, c.place) || !strings.Contains(role, "patch") {
 				t.Errorf("the pusher may: %s", role)
@@ -51,7 +50,7 @@ func TestStatusIsInAConfigMap(t *testing.T) {
 	}
 }
 
-// unstructuredText returns the rules of a role as words.
+// unstructuredText returns the rules of a role as text.
 func unstructuredText(role unstructured.Unstructured) string {
 	var words []string
 	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")

@@ -14,11 +14,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// boundForm is a line of the section global that bounds how many connections HAProxy takes memory for.
+// boundForm matches a line in the section global that limits the connections for which HAProxy allocates
+// memory.
 var boundForm = regexp.MustCompile(`(?m)^\s+(maxconn \S|fd-hard-limit [1-9])`)
 
-// Where files are without a limit, as in many container runtimes, a HAProxy without a bound takes
-// all memory. Every configuration that HAProxy starts with has one, those on pages too.
+// If the number of files is not limited, as in many container runtimes, an unbounded HAProxy uses all memory.
+// Every configuration with which HAProxy starts has a limit, also those in the documentation.
 func TestHAProxyIsBounded(t *testing.T) {
 	t.Parallel()
 	checked := 0

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite VALUES.md")
 
-// VALUES.md is made of values.yaml and its comments.
+// VALUES.md is generated from values.yaml and its comments.
 func TestValuesDocumentIsFresh(t *testing.T) {
 	t.Parallel()
 	const path = "../hapsnap/VALUES.md"
@@ -65,7 +65,7 @@ func document(t *testing.T, b *strings.Builder, path string, node *yaml.Node) {
 	}
 }
 
-// lastParagraph leaves out what stands before a blank line: it is about the file.
+// lastParagraph removes what stands before a blank line: it is about the file.
 func lastParagraph(comment string) string {
 	parts := strings.Split(comment, "\n\n")
 	return parts[len(parts)-1]
@@ -84,21 +84,20 @@ func inline(t *testing.T, node *yaml.Node) string {
 	return string(text)
 }
 
-// free are the values that hold whatever Kubernetes, or the programs' own files, have there.
+// free are the values with content of Kubernetes, or of the programs' own files.
 var free = []string{
 	"global", "resources", "annotations", "labels", "nodeSelector", "affinity", "config", "rollout", "pods", "namespaceSelector", "issuerRef",
 	"behavior", "updateStrategy", "values", "countriesVolume", "podAnnotations", "podLabels", "commonLabels", "commonAnnotations", "alertLabels", "minAllowed", "maxAllowed",
 }
 
-// schema is what this test reads of a JSON schema.
+// schema is the part of a JSON schema that this test reads.
 type schema struct {
 	AdditionalProperties *bool             `json:"additionalProperties"`
 	Properties           map[string]schema `json:"properties"`
 	Required             []string          `json:"required"`
 }
 
-// The schema knows the values that there are, and no others, at every depth. It asks for those that
-// null would take away.
+// The schema knows exactly the existing values, at every depth. It requires those that null would remove.
 func TestSchemaIsStrict(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../hapsnap/values.schema.json")
@@ -142,11 +141,11 @@ func checkSchema(t *testing.T, path string, node *yaml.Node, s schema) {
 	}
 }
 
-// nullable are values for which null means something of its own: none, or that another one is set.
+// nullable are values for which null has a meaning: none, or that another one is set.
 var nullable = []string{"registry", "nodePort", "maxUnavailable", "targetCPUUtilizationPercentage"}
 
-// mayBeNull reports whether null may take a value's place. For others that is refused: a template could
-// not tell null from false, 0 or nothing.
+// mayBeNull reports whether a value may be null. For other values null is refused, since templates could not
+// distinguish it from false, 0 or an empty text.
 func mayBeNull(name string, value *yaml.Node) bool {
 	return isEmpty(value) || slices.Contains(nullable, name) || value.Kind == yaml.MappingNode && slices.Contains(free, name)
 }
@@ -155,8 +154,8 @@ func isEmpty(value *yaml.Node) bool {
 	return len(value.Content) == 0 && (value.Kind != yaml.ScalarNode || value.Value == "" || value.Tag == "!!null")
 }
 
-// Somebody who sets a group of values to null is told which one is missing, whatever templates would
-// make of it. Values that are empty mean the same if they are null.
+// If a group of values is null, the error names the missing value, whatever the templates would do. For empty
+// values, null means the same as empty.
 func TestNull(t *testing.T) {
 	t.Parallel()
 	var empty []string
@@ -183,7 +182,7 @@ func TestNull(t *testing.T) {
 	}
 }
 
-// refusesNull fails if Helm renders a group of values as null, or does not name it in plain words.
+// refusesNull fails if Helm renders a group of values as null, or if the error does not name it plainly.
 func refusesNull(t *testing.T, parent, name string) {
 	t.Helper()
 	t.Run(strings.TrimPrefix(parent+"."+name, "."), func(t *testing.T) {
@@ -196,7 +195,7 @@ func refusesNull(t *testing.T, parent, name string) {
 	})
 }
 
-// empties are the paths of the values below a node that are empty, but for one that says what else null is.
+// empties are the paths of the empty values below a node, except one with a meaning of null.
 func empties(path string, node *yaml.Node) (out []string) {
 	name := path[strings.LastIndex(path, ".")+1:]
 	switch {

@@ -50,7 +50,7 @@ func all(t *testing.T) []*variant {
 	return variants()
 }
 
-// named returns the variant of a name.
+// named returns the variant with a name.
 func named(t *testing.T, name string) *variant {
 	t.Helper()
 	i := slices.IndexFunc(variants(), func(v *variant) bool { return v.name == name })
@@ -60,7 +60,7 @@ func named(t *testing.T, name string) *variant {
 	return variants()[i]
 }
 
-// rendered returns what Helm 4 renders, in a namespace of the variant's name.
+// rendered returns the output of Helm 4, in a namespace with the variant's name.
 func (v *variant) rendered(t *testing.T) string {
 	t.Helper()
 	v.once.Do(func() { v.text, v.err = Template(t, "helm", v.name, "--values", v.values) })
@@ -70,7 +70,7 @@ func (v *variant) rendered(t *testing.T) string {
 	return v.text
 }
 
-// objects returns what is rendered, for the caller to change.
+// objects returns the rendered objects. The caller may change them.
 func (v *variant) objects(t *testing.T) []unstructured.Unstructured {
 	t.Helper()
 	text := v.rendered(t)
@@ -82,7 +82,7 @@ func (v *variant) objects(t *testing.T) []unstructured.Unstructured {
 	return out
 }
 
-// component returns the object of a kind that the chart makes for a component.
+// component returns the object of a kind for a component.
 func (v *variant) component(t *testing.T, kind, component string) (unstructured.Unstructured, bool) {
 	t.Helper()
 	for _, o := range v.objects(t) {
@@ -93,8 +93,8 @@ func (v *variant) component(t *testing.T, kind, component string) (unstructured.
 	return unstructured.Unstructured{}, false
 }
 
-// Two renders are equal, byte for byte, and both Helms render the same objects. Nothing
-// is random or looked up.
+// Two renderings are equal, byte for byte, and both Helms render the same objects. Nothing is random or looked
+// up.
 func TestRendersAreEqual(t *testing.T) {
 	t.Parallel()
 	for _, v := range all(t) {
@@ -118,7 +118,7 @@ func TestRendersAreEqual(t *testing.T) {
 	}
 }
 
-// sorted brings objects in an order of their own: each Helm has one.
+// sorted sorts objects, since each Helm has an order of its own.
 func sorted(objects []unstructured.Unstructured) []unstructured.Unstructured {
 	slices.SortFunc(objects, func(a, b unstructured.Unstructured) int {
 		return cmp.Compare(a.GetKind()+" "+a.GetNamespace()+" "+a.GetName(), b.GetKind()+" "+b.GetNamespace()+" "+b.GetName())
@@ -144,15 +144,14 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// unequal are functions of templates whose answers no two renders share, or that ask a
-// cluster.
+// unequal are template functions that give another result each time, or that read a cluster.
 var (
 	unequal = regexp.MustCompile(`\b(rand[A-Z]\w*|gen[A-Z]\w*|lookup|htpasswd|bcrypt|derivePassword|uuidv4|now|ago|shuffle|getHostByName)\b`)
 	action  = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
 	text    = regexp.MustCompile(`(?s)"(\\.|[^"\\])*"|/\*.*?\*/`)
 )
 
-// No template asks for what two renders could not agree on.
+// No template uses what could differ between two renderings.
 func TestTemplatesAreDeterministic(t *testing.T) {
 	t.Parallel()
 	if !unequal.MatchString(`{{ randAlphaNum 8 }}`) {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The agent that inspects requests is a sidecar before HAProxy, at the socket that the configuration names, in a folder
-// that both see. Without waf.enabled there is nothing of it.
+// The agent that inspects requests is a sidecar before HAProxy. It listens on the socket in the configuration,
+// in a folder that both mount. Without waf.enabled, the chart has nothing of it.
 func TestWAF(t *testing.T) {
 	t.Parallel()
 	const folder = "/run/hapsnap-waf"
@@ -50,7 +50,7 @@ func TestWAF(t *testing.T) {
 	}
 }
 
-// What cannot be is refused, with what to do.
+// Impossible values are refused, with a hint.
 func TestWAFIsChecked(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{

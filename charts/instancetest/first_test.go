@@ -13,8 +13,8 @@ import (
 	"github.com/hapsnap/hapsnap/charts/charttest"
 )
 
-// HAProxy takes the first configuration, which has a bound of connections, and listens for
-// probes where later ones will.
+// HAProxy accepts the first configuration. It has a limit of connections, and listens for probes on the same
+// address as later configurations.
 func TestFirstConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ addresses, want string }{
@@ -48,7 +48,7 @@ func TestFirstConfiguration(t *testing.T) {
 	}
 }
 
-// firstConfiguration is what the chart renders for the start of a pod.
+// firstConfiguration is the configuration that the chart renders for the start of a pod.
 func firstConfiguration(t *testing.T, values ...string) string {
 	t.Helper()
 	text, err := charttest.Template(t, "helm", "edge", append(values, "--show-only", "templates/haproxy/config.yaml")...)

@@ -26,7 +26,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/credentials"
 )
 
-// madeSecret is one that the programs fill.
+// madeSecret returns a Secret that the programs fill.
 func (r *release) madeSecret(t *testing.T, name string) *corev1.Secret {
 	t.Helper()
 	var s corev1.Secret
@@ -36,8 +36,8 @@ func (r *release) madeSecret(t *testing.T, name string) *corev1.Secret {
 	return &s
 }
 
-// dial asks a server for its certificate, which has to be one for a Service of the release that
-// these authorities have signed.
+// dial returns the serial number of a server's certificate. It must be for a Service of the release, and signed
+// by these authorities.
 func (r *release) dial(t *testing.T, address, service string, authorities []byte) (serial string, err error) {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -51,8 +51,7 @@ func (r *release) dial(t *testing.T, address, service string, authorities []byte
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
 }
 
-// webhookIsTrusted waits until each compiler serves a certificate that the API server was told to
-// trust.
+// webhookIsTrusted waits until each compiler serves a certificate that the API server trusts.
 func (r *release) webhookIsTrusted(t *testing.T) {
 	t.Helper()
 	var refused error
@@ -73,15 +72,14 @@ func (r *release) webhookIsTrusted(t *testing.T) {
 	})
 }
 
-// renewCredentials has the password and the certificate of the Dataplane API renewed while people
-// publish and clients send requests. No request fails, no snapshot is refused, and no push fails but
-// for the moment in which an API starts again.
+// renewCredentials has the password and the certificate of the Dataplane API renewed during publishing and
+// load. No request fails, and no snapshot is refused. A push fails only at the moment when an API restarts.
 func (r *release) renewCredentials(t *testing.T, port string) {
 	t.Helper()
 	began := time.Now()
 	load := r.load(t, "shop.example")
 	leader := r.leader(t, "pusher")
-	before := r.metrics(t, leader, "hapsnap_pusher_pushes_total{") // one to a pod that was broken may have failed
+	before := r.metrics(t, leader, "hapsnap_pusher_pushes_total{") // a push to a broken pod may have failed before
 	publish := func(name string) {
 		t.Helper()
 		r.server.Apply(t, tenant(name, port))
@@ -133,11 +131,11 @@ func (r *release) renewCredentials(t *testing.T, port string) {
 	}
 }
 
-// interrupted is how a push fails that meets a Dataplane API while it starts again. The pusher makes
-// it once more.
+// interrupted matches the failure of a push that meets a restarting Dataplane API. The pusher repeats such a
+// push.
 var interrupted = regexp.MustCompile(`: (unreachable|api unavailable): .*(connection refused|connection reset|EOF)|: unknown outcome: `)
 
-// logged are the lines of a pusher's log with a text.
+// logged returns the lines of a pusher's log that contain a text.
 func (r *release) logged(pod corev1.Pod, text string) (lines []string) {
 	for line := range strings.Lines(r.kubelet.Log(pod, "pusher")) {
 		if strings.Contains(line, text) {
@@ -147,7 +145,7 @@ func (r *release) logged(pod corev1.Pod, text string) (lines []string) {
 	return lines
 }
 
-// anHourLater does what the pusher does then.
+// anHourLater makes the change that the pusher would make after an hour.
 func (r *release) anHourLater(t *testing.T) {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(r.server.Config())
@@ -169,7 +167,7 @@ func (r *release) anHourLater(t *testing.T) {
 	}
 }
 
-// serialOf is that of a certificate in PEM.
+// serialOf returns the serial number of a certificate in PEM.
 func serialOf(t *testing.T, certificate []byte) string {
 	t.Helper()
 	block, _ := pem.Decode(certificate)
@@ -183,7 +181,7 @@ func serialOf(t *testing.T, certificate []byte) string {
 	return c.SerialNumber.String()
 }
 
-// metrics are the lines of a pod's metrics that begin with something.
+// metrics returns the lines of a pod's metrics with a prefix.
 func (r *release) metrics(t *testing.T, pod corev1.Pod, prefix string) (lines []string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+pod.Status.PodIP+":8080/metrics", nil)

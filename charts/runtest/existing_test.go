@@ -15,8 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/imagetest"
 )
 
-// existing installs a release that takes over the fleet of docs/how-to/existing-fleet.md,
-// which a shell script sets up, and waits until it serves a tenant.
+// existing installs a release that takes over the fleet of docs/how-to/existing-fleet.md, which a shell script
+// sets up. It waits until the release serves a tenant.
 func (r *release) existing(t *testing.T, host string) {
 	t.Helper()
 	dir := filepath.Join(charttest.Root(t), "examples", "fleet", "existing")
@@ -46,7 +46,7 @@ func (r *release) existing(t *testing.T, host string) {
 	})
 }
 
-// withShell is an image with this machine's shell, and what the script needs.
+// withShell is an image with this machine's shell, and the programs that the script needs.
 func withShell(t *testing.T, from imagetest.Image) imagetest.Image {
 	t.Helper()
 	root := filepath.Join(images.dir, "with-shell")

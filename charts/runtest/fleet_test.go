@@ -26,12 +26,12 @@ import (
 // traffic is the Service of the fleet.
 const traffic = charttest.Release + "-hapsnap-haproxy"
 
-// From `helm install` with nothing made by hand to requests that are served, and on: pods come and go under load,
-// and no request fails.
+// This test goes from `helm install`, without manual steps, to served requests and beyond: pods come and go
+// under load, and no request fails.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	r := install(t, "edge", "--set", "pusher.replicas=0")
-	// What fails has the rest fail as well, each after a long wait.
+	// After a failure the remaining steps would fail too, each after a long wait.
 	must := func(ok bool) {
 		t.Helper()
 		if !ok {
@@ -51,8 +51,8 @@ func TestFleet(t *testing.T) {
 		r.replaceFleet(t, "shop.example", func() { r.apply(t, "--set", "waf.enabled=true") })
 		r.inspected(t, port)
 	}))
-	// There is no last version yet to upgrade from. These are the values that a version of
-	// the chart changes, and a configuration that differs.
+	// There is no former version to upgrade from yet. These are the values that a version of the chart changes,
+	// and a different configuration.
 	must(t.Run("an upgrade", func(t *testing.T) {
 		programs := r.names(t, "compiler")
 		r.values = append(r.values, "--set", "haproxy.bootstrap.image.tag=next,compiler.image.tag=next,pusher.image.tag=next,compiler.config.maxconn=5000")
@@ -94,7 +94,7 @@ func TestFleet(t *testing.T) {
 	must(t.Run("an existing fleet", func(t *testing.T) { r.existing(t, "shop.example") }))
 	must(t.Run("pods that begin for ever", func(t *testing.T) { r.beginForEver(t) }))
 	for _, n := range r.kubelet.Notes() {
-		// Nobody collects the pods of a fleet whose Gateway is gone at once, and what they mount is gone before.
+		// Here the pods of a fleet whose Gateway is gone are collected late. What they mount is gone before.
 		collected := strings.HasPrefix(n, "pod own-made-") && strings.HasSuffix(n, " not found")
 		if !collected && !strings.HasPrefix(n, "container compiler of "+r.misconfigured+" ended with 3") {
 			t.Error("noticed:", n)
@@ -102,9 +102,9 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// waitForPassword waits until, without a pusher, the Dataplane APIs of the fleet wait for a password that
-// nobody makes. HAProxy runs, and the API's port takes connections, as its
-// liveness probe asks: the container is not started again and again.
+// waitForPassword waits until the Dataplane APIs of the fleet wait for a password, which nothing makes without
+// a pusher. HAProxy runs, and the API's port accepts connections, as its liveness probe requires. So the
+// container is not restarted again and again.
 func (r *release) waitForPassword(t *testing.T) {
 	eventually(t, "both pods wait for credentials", func() bool {
 		pods := r.pods(t, "haproxy")
@@ -139,7 +139,8 @@ func (r *release) served(t *testing.T, host string) {
 // pagesService is the Service of the page.
 const pagesService = charttest.Release + "-hapsnap-pusher"
 
-// pages waits until every pusher shows what the leader knows, such as how often an instance may reload.
+// pages waits until every pusher shows what only the leader knows, such as how many reloads an instance may
+// have.
 func (r *release) pages(t *testing.T) {
 	t.Helper()
 	eventually(t, "both pushers show the fleet", func() bool {
@@ -155,11 +156,11 @@ func (r *release) pages(t *testing.T) {
 	})
 }
 
-// page is the pushers' page, through their Service. It shows what the compiler wrote of objects that are left out, too.
-// Nobody asks for it by another name.
+// page requests the pushers' page through their Service. It also shows what the compiler wrote about left-out
+// objects. Under another name, the page is refused.
 func (r *release) page(t *testing.T) {
 	r.pages(t)
-	// The webhook judges no Services.
+	// The webhook does not check Services.
 	wrong := tenant("wrong", backend(t))
 	r.server.Apply(t, wrong)
 	r.server.Apply(t, "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: wrong, annotations: {hapsnap.dev/timeout-server: soon}}, spec: {ports: [{name: http, port: 80}]}}")
@@ -185,8 +186,8 @@ func (r *release) page(t *testing.T) {
 	}
 }
 
-// endPod deletes a pod under load. No request fails; /ready does before connections are
-// refused, and metrics and the Dataplane API answer while the pod drains.
+// endPod deletes a pod under load. No request fails. /ready fails before connections are refused. Metrics and
+// the Dataplane API answer while the pod drains.
 func (r *release) endPod(t *testing.T, host string) {
 	t.Helper()
 	load := r.load(t, host)
@@ -217,8 +218,8 @@ func (r *release) endPod(t *testing.T, host string) {
 	unharmed(t, load)
 }
 
-// beginForEver has two pods whose first container does not end. One is deleted; the other is left to
-// the end of the test, which waits for no pod.
+// beginForEver starts two pods whose first container does not end. One is deleted. The other stays until the
+// end of the test, which waits for no pod.
 func (r *release) beginForEver(t *testing.T) {
 	t.Helper()
 	names := []string{"begins-and-ends", "begins"}
@@ -244,7 +245,7 @@ containers: [{name: second, image: haproxytech/haproxy-debian, command: [sleep, 
 	})
 }
 
-// inspected brings an Ingress whose policy blocks attacks: every pod's agent answers its HAProxy.
+// inspected adds an Ingress whose policy blocks attacks. Every pod's agent answers its HAProxy.
 func (r *release) inspected(t *testing.T, port string) {
 	t.Helper()
 	// The webhook refuses an Ingress whose policy does not exist.
@@ -268,7 +269,7 @@ data:
 			t.Errorf("%s answers an attack with %d", a, code)
 		}
 	}
-	// An agent answers first, and then writes.
+	// An agent answers first, and writes its log afterwards.
 	for name, pod := range r.pods(t, "haproxy") {
 		eventually(t, "the agent of "+name+" writes a line about the attack", func() bool {
 			return strings.Contains(r.kubelet.Log(pod, "waf"), `"action":"deny"`)
@@ -276,9 +277,9 @@ data:
 	}
 }
 
-// breakPod has a container of HAProxy start with a configuration that somebody edited. It
-// starts all the same, and the pusher brings it the one that it should run. Meanwhile there is no pusher: it
-// would bring that one before HAProxy read the edited one, and stop after three repairs that were undone.
+// breakPod makes a HAProxy container start with a configuration that somebody edited. It starts all the same,
+// and the pusher brings the right one. Meanwhile the pusher is stopped: it would otherwise repair the file
+// before HAProxy reads it, and begin a repair conflict after three repairs.
 func (r *release) breakPod(t *testing.T, host string) {
 	t.Helper()
 	r.apply(t, "--set", "pusher.replicas=0")
@@ -287,8 +288,8 @@ func (r *release) breakPod(t *testing.T, host string) {
 	pod := r.pods(t, "haproxy")[names[0]]
 	path := filepath.Join(r.kubelet.Volume(pod, "config"), "haproxy.cfg")
 	text, err := os.ReadFile(path)
-	// It is renamed into its place, readable for HAProxy: the Dataplane API watches the file, and would take one that is half written for an
-	// edit, and write what it read back over it.
+	// The file is renamed into place, readable for HAProxy. The Dataplane API watches it, and would take a
+	// half-written file for an edit, and write that back.
 	if err == nil {
 		err = errors.Join(os.WriteFile(path+".new", append(text, "nonsense\n"...), 0o644), os.Rename(path+".new", path))
 	}
@@ -313,7 +314,7 @@ func (r *release) breakPod(t *testing.T, host string) {
 	r.served(t, host)
 }
 
-// replaceFleet changes something of all pods of the fleet, under load.
+// replaceFleet changes something in all pods of the fleet, under load.
 func (r *release) replaceFleet(t *testing.T, host string, change func()) {
 	t.Helper()
 	before := r.names(t, "haproxy")
@@ -328,7 +329,7 @@ func (r *release) replaceFleet(t *testing.T, host string, change func()) {
 	unharmed(t, load)
 }
 
-// unharmed ends a load, of which no request may have failed.
+// unharmed ends a load. None of its requests may have failed.
 func unharmed(t *testing.T, load *loadtest.Load) {
 	t.Helper()
 	served, failed := load.Stop()
@@ -338,14 +339,14 @@ func unharmed(t *testing.T, load *loadtest.Load) {
 	}
 }
 
-// A request that is held at the backend, in a pod.
+// request is a request that a backend holds, through a pod.
 type request struct {
 	pod     string
 	release func()
 	status  chan int
 }
 
-// hold sends a request to a pod of the fleet whose answer takes until it is finished.
+// hold sends a request to a pod of the fleet. The backend holds its answer.
 func (r *release) hold(t *testing.T, host string) *request {
 	t.Helper()
 	for name, pod := range r.pods(t, "haproxy") {
@@ -372,7 +373,7 @@ func (q *request) finish(t *testing.T) int {
 	return <-q.status
 }
 
-// accepts reports whether all Dataplane APIs of the fleet take a password.
+// accepts reports whether all Dataplane APIs of the fleet accept a password.
 func (r *release) accepts(t *testing.T, username, password string) bool {
 	t.Helper()
 	c := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // its certificate is not what is asked about
@@ -402,7 +403,7 @@ func refuses(address string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// tenant is a namespace with an Ingress, and a Service whose endpoint is a port of the test's.
+// tenant is a namespace with an Ingress and a Service. The endpoint is a port of the test.
 func tenant(name, port string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %[1]s}}
 ---
@@ -416,7 +417,7 @@ spec: {ingressClassName: hapsnap, rules: [{host: %[1]s.example, http: {paths: [{
 `, name, port)
 }
 
-// load has clients send requests to the fleet. They hear of its endpoints late.
+// load starts clients that send requests to the fleet. They notice changes of its endpoints late.
 func (r *release) load(t *testing.T, host string) *loadtest.Load {
 	t.Helper()
 	load := loadtest.Start(t, loadtest.Options{Clients: 40, Host: host, Pause: 50 * time.Millisecond}, r.addresses(traffic, "http")...)

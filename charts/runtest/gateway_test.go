@@ -25,8 +25,8 @@ import (
 // gatewayFleet is the namespace of a Gateway that has a fleet of its own.
 const gatewayFleet = "payments"
 
-// ofGateway installs the fleet of a Gateway into its namespace, with rights there and nowhere else. It serves the
-// Gateway, and nothing of the other release; the status of the Gateway says so, and where.
+// ofGateway installs the fleet of a Gateway into its namespace, with permissions only there. The fleet serves
+// the Gateway, and nothing of the other release. The status of the Gateway has its addresses.
 func (r *release) ofGateway(t *testing.T, port string) {
 	t.Helper()
 	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes"} {
@@ -76,7 +76,8 @@ spec: {parentRefs: [{name: own}], hostnames: [gateway.example], rules: [{backend
 	made(t)
 }
 
-// programmed reports whether the status of the Gateway of a namespace says that every instance runs it, and where.
+// programmed reports whether the status says that every instance runs the Gateway of a namespace, and at which
+// address.
 func (r *release) programmed(t *testing.T, namespace string) bool {
 	t.Helper()
 	var u unstructured.Unstructured
@@ -92,11 +93,13 @@ func (r *release) programmed(t *testing.T, namespace string) bool {
 	return meta.IsStatusConditionTrue(g.Status.Conditions, "Programmed") && len(g.Status.Addresses) == 1 && strings.Contains(g.Status.Addresses[0].Value, ".")
 }
 
-// provisioners is the namespace of a release that makes fleets, and provisioned that of a tenant who may have one.
+// provisioners is the namespace of a release that makes fleets. provisioned is the namespace of a tenant who
+// may have one.
 const provisioners, provisioned = "provisioners", "provisioned"
 
-// provision installs a release without a fleet, whose provisioner may make some in one namespace, and a Gateway that
-// names one there. What is returned waits until the fleet that was made serves the Gateway, and is gone with it.
+// provision installs a release without a fleet, whose provisioner may make fleets in one namespace, and a
+// Gateway that asks for one. The returned function waits until that fleet serves the Gateway, and until it is
+// deleted with the Gateway.
 func (r *release) provision(t *testing.T, port string) func(*testing.T) {
 	t.Helper()
 	s := &release{server: r.server, kubelet: r.kubelet, namespace: provisioners}
@@ -148,7 +151,7 @@ spec: {parentRefs: [{name: own}], hostnames: [provisioned-gateway.example], rule
 		eventually(t, "the status of the Gateway says so", func() bool { return r.programmed(t, provisioned) })
 		r.server.Delete(t, gateway)
 		eventually(t, "the fleet is gone with its Gateway", func() bool { return len(f.objects(t)) == 0 })
-		// Which the garbage collector does.
+		// The garbage collector would do this.
 		for _, component := range []string{"haproxy", "compiler", "pusher"} {
 			for _, p := range f.pods(t, component) {
 				f.delete(t, p)
@@ -157,7 +160,7 @@ spec: {parentRefs: [{name: own}], hostnames: [provisioned-gateway.example], rule
 	}
 }
 
-// objects are those that a provisioner has made in the namespace.
+// objects returns the objects that a provisioner made in the namespace.
 func (r *release) objects(t *testing.T) (out []string) {
 	t.Helper()
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &batchv1.CronJobList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}} {

@@ -16,8 +16,8 @@ const manifests = `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {
 {apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {ports: [{port: 80}]}}
 `
 
-// What the Dockerfile copies is enough for what the images are for, as their users, in a root
-// that nobody may write. No image has a shell.
+// The files that the Dockerfile copies are sufficient for the images, with their users and a read-only root. No
+// image has a shell.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func TestImages(t *testing.T) {
 		if (err != nil) != fails || !strings.Contains(out, c.want) {
 			t.Errorf("%s: %v: %v\n%s", c.target, c.command, err, out)
 		}
-		// Without a volume there, as for who types docker run, the image's user writes to /tmp.
+		// Without a volume, as with docker run, the image's user writes to /tmp.
 		if info, err := os.Stat(filepath.Join(i.Root, "tmp")); c.target != "pusher" && (err != nil || info.Mode() != os.ModeDir|os.ModeSticky|0o777) {
 			t.Errorf("%s: /tmp: %v: %v", c.target, info, err)
 		}
@@ -63,7 +63,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// statusInImage is what pusher status says of the release, in the pusher's image.
+// statusInImage returns the output of pusher status about the release, in the pusher's image.
 func (r *release) statusInImage(t *testing.T) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,8 +79,7 @@ func (r *release) statusInImage(t *testing.T) (string, error) {
 		"--state", "secret:"+r.namespace+"/"+charttest.Release+"-hapsnap-pusher")
 }
 
-// Images that are built twice of the same are the same. Base images are the last stages of
-// their own: nothing comes along.
+// Two builds of the same source give the same image. The base images contribute nothing.
 func TestImagesAreReproducible(t *testing.T) {
 	t.Parallel()
 	again := imagetest.New(t, charttest.Root(t), t.TempDir())
@@ -107,7 +106,7 @@ func TestImagesAreReproducible(t *testing.T) {
 // writeAll writes a file that every user may read.
 func writeAll(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil { //nolint:gosec // that is the point
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil { //nolint:gosec // the file is for every user
 		t.Fatal(err)
 	}
 }

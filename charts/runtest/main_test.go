@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	podtest.Shim()
 	dir, err := os.MkdirTemp("", "hapsnap-images-")
 	if err == nil {
-		err = os.Chmod(dir, 0o755) //nolint:gosec // the users of images pass through
+		err = os.Chmod(dir, 0o755) //nolint:gosec // users of images need to enter it
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// images are those of the Dockerfile, which tests share.
+// images are the images of the Dockerfile, which tests share.
 var images struct {
 	dir   string
 	mu    sync.Mutex

@@ -23,23 +23,23 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/podtest"
 )
 
-// patience is how long a change may take until it is seen, on a machine that is busy.
+// patience is how long a change may take to become visible on a busy machine.
 const patience = 3 * time.Minute
 
-// A release is the chart as it is installed, and the pods that it makes.
+// release is an installed chart with its pods.
 type release struct {
 	server    *kubetest.Server
 	kubelet   *podtest.Kubelet
 	namespace string
 	values    []string
 
-	misconfigured string // the pod of a compiler whose configuration is wrong
+	misconfigured string // the pod of a compiler with a wrong configuration
 }
 
-// values of all releases here: a test has no time. Leases are as in the chart: on a busy
-// machine a leader with shorter ones would not stay one. A leader that ends gives its up.
-// HAProxy waits as long for a request as the clients do for a response: a machine that stands
-// still for ten seconds is a client that was too slow for the default, which is answered 408.
+// values are for all releases of these tests, which have little time. Leases are as in the chart: on a busy
+// machine, a leader with shorter ones would lose its Lease. A leader that ends releases it. HAProxy waits as
+// long for a request as the clients wait for a response: with the default, a client on a machine that stands
+// still for ten seconds would get 408.
 const values = `
 haproxyLine: "2.6" # that of the oldest HAProxy that runs these tests
 haproxy:
@@ -73,7 +73,7 @@ func install(t *testing.T, namespace string, args ...string) *release {
 	return r
 }
 
-// apply renders the chart, with more arguments, and applies it.
+// apply renders the chart with additional arguments, and applies it.
 func (r *release) apply(t *testing.T, args ...string) {
 	t.Helper()
 	text, err := charttest.Template(t, "helm", r.namespace, slices.Concat([]string{"--values", written(t, values)}, r.values, args)...)
@@ -83,17 +83,17 @@ func (r *release) apply(t *testing.T, args ...string) {
 	r.server.Apply(t, text)
 }
 
-// credentials are a Secret with a password of the Dataplane API that a person writes.
+// credentials is a Secret with a password of the Dataplane API, as a person writes it.
 func (r *release) credentials(password string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: %s-hapsnap-dataplane, namespace: %s}, stringData: {username: hapsnap, password: %q}}\n", charttest.Release, r.namespace, password)
 }
 
-// addresses are where clients of a Service are sent: its ready endpoints.
+// addresses returns the ready endpoints of a Service.
 func (r *release) addresses(service, port string) []string {
 	return r.kubelet.Addresses(client.ObjectKey{Namespace: r.namespace, Name: service}, port)
 }
 
-// pods are those of a component that do not end.
+// pods returns the pods of a component that are not terminating.
 func (r *release) pods(t *testing.T, component string) map[string]corev1.Pod {
 	t.Helper()
 	var list corev1.PodList
@@ -109,7 +109,7 @@ func (r *release) pods(t *testing.T, component string) map[string]corev1.Pod {
 	return out
 }
 
-// names of pods of a component, those that end too.
+// names returns the names of a component's pods, also of terminating ones.
 func (r *release) names(t *testing.T, component string) []string {
 	t.Helper()
 	var list corev1.PodList
@@ -130,7 +130,7 @@ func (r *release) delete(t *testing.T, pod corev1.Pod) {
 	}
 }
 
-// leader is the pod that has the Lease of a component.
+// leader returns the pod that has the Lease of a component.
 func (r *release) leader(t *testing.T, component string) corev1.Pod {
 	t.Helper()
 	var lease coordinationv1.Lease
@@ -146,7 +146,7 @@ func (r *release) leader(t *testing.T, component string) corev1.Pod {
 	return corev1.Pod{}
 }
 
-// held is the request for /held that is under way.
+// held is the present request for /held.
 var held atomic.Pointer[holding]
 
 type holding struct {
@@ -154,7 +154,7 @@ type holding struct {
 	release chan struct{}
 }
 
-// backend answers all requests after 100 ms, and /held when it is told to.
+// backend answers requests after 100 ms, and /held when a test says so.
 func backend(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", podtest.Gateway+":0")
@@ -175,14 +175,14 @@ func backend(t *testing.T) string {
 	return port
 }
 
-// status is that of a response of an address for a host, 0 where there is none.
+// status returns the status of a response at an address for a host, 0 without one.
 func status(t *testing.T, address, host, path string) int {
 	t.Helper()
 	code, _ := read(t, address, host, path)
 	return code
 }
 
-// read is a response of an address for a host, with its body; 0 where there is none.
+// read returns a response at an address for a host with its body; 0 without one.
 func read(t *testing.T, address, host, path string) (code int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
@@ -196,7 +196,7 @@ func read(t *testing.T, address, host, path string) (code int, body string) {
 		return 0, ""
 	}
 	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body) // who asks sees what is missing
+	text, _ := io.ReadAll(response.Body) // the caller notices what is missing
 	return response.StatusCode, string(text)
 }
 

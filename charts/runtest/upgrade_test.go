@@ -17,8 +17,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/podtest"
 )
 
-// rollOut upgrades to another compiler, which makes another snapshot of the same objects.
-// It goes to one instance first, then to the other, and no request fails.
+// rollOut upgrades to another compiler, which makes another snapshot of the same objects. The snapshot goes to
+// one instance first, then to the other. No request fails.
 func (r *release) rollOut(t *testing.T, host string) {
 	t.Helper()
 	fleet := r.names(t, "haproxy")
@@ -53,7 +53,7 @@ func (r *release) rollOut(t *testing.T, host string) {
 	}
 }
 
-// A wave is a line of a pusher's log.
+// wave is a line of a pusher's log.
 type wave struct {
 	Time    time.Time
 	Message string `json:"msg"`
@@ -62,7 +62,7 @@ type wave struct {
 	Members []string
 }
 
-// waves are what the pushers have done since a time.
+// waves returns what the pushers have done since a time.
 func (r *release) waves(t *testing.T, since time.Time) (out []wave) {
 	t.Helper()
 	for _, p := range r.pods(t, "pusher") {
@@ -77,7 +77,7 @@ func (r *release) waves(t *testing.T, since time.Time) (out []wave) {
 	return out
 }
 
-// compilersHave reports whether the two pods that are left of the compiler have an image.
+// compilersHave reports whether the two remaining pods of the compiler have an image.
 func (r *release) compilersHave(t *testing.T, tag string) bool {
 	t.Helper()
 	pods := r.pods(t, "compiler")
@@ -91,9 +91,8 @@ func (r *release) compilersHave(t *testing.T, tag string) bool {
 	return len(pods) == 2 && len(r.names(t, "compiler")) == 2
 }
 
-// misconfigure upgrades to another compiler with a value that the chart takes and the
-// compiler does not. Its new pod ends and says why, the pods that there are go on to publish,
-// and with the next upgrade all is well.
+// misconfigure upgrades to another compiler with a value that the chart accepts and the compiler refuses. The
+// new pod ends and says why, and the present pods continue to publish. The next upgrade succeeds.
 func (r *release) misconfigure(t *testing.T, port string) {
 	t.Helper()
 	before := r.names(t, "compiler")
@@ -130,8 +129,8 @@ func (r *release) misconfigure(t *testing.T, port string) {
 // secondRelease is the namespace of another release in the same cluster.
 const secondRelease = "second"
 
-// second installs another release with a class of its own, whose fleet is a StatefulSet and
-// then a DaemonSet. Neither release serves what is the other's.
+// second installs another release with a class of its own. Its fleet is a StatefulSet and then a DaemonSet.
+// Neither release serves objects of the other.
 func (r *release) second(t *testing.T, port string) {
 	t.Helper()
 	s := &release{server: r.server, kubelet: r.kubelet, namespace: secondRelease}
@@ -175,7 +174,7 @@ func (r *release) second(t *testing.T, port string) {
 		load.Await(t, 100)
 		s.apply(t, "--set", "haproxy.kind=DaemonSet")
 		eventually(t, "the pod of the node is ready", func() bool { return len(s.addresses(traffic, "http")) == 3 })
-		// Which Helm does, and the garbage collector.
+		// Helm and the garbage collector would do this.
 		set := &appsv1.StatefulSet{}
 		set.Namespace, set.Name = secondRelease, traffic
 		if err := s.server.Client().Delete(t.Context(), set); err != nil {
@@ -199,13 +198,13 @@ func (r *release) second(t *testing.T, port string) {
 	t.Run("the ports and the network of the node", func(t *testing.T) { s.onNode(t, "internal.example") })
 }
 
-// onNode has the fleet on ports of the node, which two pods cannot have: behind a NodePort, on a
-// pod's own port of it, of a DaemonSet and of a Deployment without a pod too many, and in
-// the network of the node. A new pod comes when the old one has gone.
+// onNode puts the fleet on ports of the node, which two pods cannot share: behind a NodePort, with a port of
+// the pod on the node, from a DaemonSet and from a Deployment without a surplus pod, and in the node's network.
+// A new pod comes when the old one has gone.
 func (r *release) onNode(t *testing.T, host string) {
 	t.Helper()
 	r.server.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: privileged}}}", r.namespace))
-	// Nobody waits for the end of a pod here.
+	// Here the end of a pod is short.
 	drain := []string{"--set", "haproxy.drain.seconds=5,haproxy.drain.propagationSeconds=1"}
 	serves := func(port string) bool {
 		return status(t, podtest.Gateway+":"+port, host, "/") == http.StatusOK
@@ -231,8 +230,7 @@ func (r *release) onNode(t *testing.T, host string) {
 	}
 }
 
-// prune deletes the fleet of the other kind with its pods, which Helm does, and the garbage
-// collector.
+// prune deletes the fleet of the other kind with its pods, as Helm and the garbage collector would.
 func (r *release) prune(t *testing.T, daemons bool) {
 	t.Helper()
 	var other client.Object = &appsv1.DaemonSet{}

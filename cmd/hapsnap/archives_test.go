@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// krew is the manifest of a plugin, as far as krew installs from it.
+// krew is the part of a plugin's manifest that krew needs for an installation.
 type krew struct {
 	Spec struct {
 		Version   string `json:"version"`
@@ -37,7 +37,7 @@ type krew struct {
 	} `json:"spec"`
 }
 
-// The files of a release for people fit together: archives, checksums and the manifest of krew.
+// The files of a release fit together: archives, checksums and the manifest for krew.
 func TestArchives(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -104,7 +104,7 @@ func unpack(data []byte) (map[string][]byte, error) {
 	}
 }
 
-// prints runs the program, which says its version.
+// prints checks that the program prints its version.
 func prints(t *testing.T, program []byte, want string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubectl-hapsnap")

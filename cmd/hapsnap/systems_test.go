@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// listed is what go list says of a package.
+// listed is the output of go list about a package.
 type listed struct {
 	Dir, ImportPath string
 	GoFiles         []string
@@ -23,7 +23,7 @@ type listed struct {
 	Error           *struct{ Err string }
 }
 
-// loaded are packages by import path. It is also the importer for one package.
+// loaded has packages by import path. It is also the importer for one package.
 type loaded struct {
 	all     map[string]*types.Package
 	renamed map[string]string
@@ -42,8 +42,8 @@ func (l loaded) Import(path string) (*types.Package, error) {
 	return nil, errors.New("no package " + path)
 }
 
-// The program type-checks for the systems that people have beside Linux, with all of its packages and their
-// dependencies. Compiling it for two more systems would take minutes; a release does that.
+// The program type-checks for other systems than Linux, with all of its packages and dependencies. Compiling it
+// for two more systems would take minutes; a release does that.
 func TestOtherSystems(t *testing.T) {
 	t.Parallel()
 	for _, system := range []string{"windows", "darwin"} {
@@ -80,7 +80,7 @@ func check(t *testing.T, system string) {
 	}
 }
 
-// typesOf checks a package. It checks the bodies of functions in our packages alone.
+// typesOf type-checks a package. It checks the bodies of functions only in our packages.
 func typesOf(t *testing.T, p listed, packages map[string]*types.Package) *types.Package {
 	t.Helper()
 	ours := strings.HasPrefix(p.ImportPath, "github.com/hapsnap/hapsnap/")
@@ -101,6 +101,6 @@ func typesOf(t *testing.T, p listed, packages map[string]*types.Package) *types.
 			}
 		},
 	}
-	checked, _ := config.Check(p.ImportPath, fset, files, nil) // errors were told one by one
+	checked, _ := config.Check(p.ImportPath, fset, files, nil) // the errors were reported one by one
 	return checked
 }

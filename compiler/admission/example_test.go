@@ -13,8 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// The example asks where the server answers, about what it judges, and fails as the
-// configuration does by default.
+// The example registers the address and the kinds of the server. It fails as the configuration does by default.
 func TestExample(t *testing.T) {
 	text, err := os.ReadFile("../../examples/admission/webhook.yaml")
 	if err != nil {

@@ -71,8 +71,8 @@ func budget(parameter string) time.Duration {
 	return granted - max(granted/10, min(granted/2, 500*time.Millisecond))
 }
 
-// ServeHTTP reads a review before it takes one of the places for judging: a client that sends slowly
-// delays no others.
+// ServeHTTP reads a review before it takes a place for judging, so a client that sends slowly delays no
+// others.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), budget(r.URL.Query().Get("timeout")))
@@ -84,7 +84,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	response, result := h.review(ctx, request, m)
-	// The kind is a label only where there are few of them.
+	// The kind is a label only if it is one of a few.
 	kind := request.Kind.Kind
 	took := time.Since(began)
 	if !slices.Contains(judgedKinds, kind) {
@@ -103,7 +103,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // who asked has gone: there is nobody to tell
+	_, _ = w.Write(body) // an error means that the client has gone
 }
 
 // read reads the request. With an error it returns the status of the answer.
@@ -128,8 +128,8 @@ const (
 	kindUnknown = "other"
 )
 
-// review has a matter judged until ctx is done. Its place is free when the judge is done,
-// which may be later.
+// review has a matter judged until ctx is done. Its place becomes free when the judge is done, which may be
+// later.
 func (h *handler) review(ctx context.Context, request *admissionv1.AdmissionRequest, m matter) (*admissionv1.AdmissionResponse, string) {
 	uid := request.UID
 	if m == (matter{}) {
@@ -153,7 +153,7 @@ func (h *handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 	select {
 	case o = <-judged:
 	case <-ctx.Done():
-		select { // a judge that sees it too knows better why
+		select { // the judge sees the deadline too, and its error says more
 		case o = <-judged:
 		case <-time.After(grace):
 			o.err = &UnableError{Reason: "it ran out of time", Again: true}
@@ -191,8 +191,7 @@ func (h *handler) unjudged(uid types.UID, err error) *admissionv1.AdmissionRespo
 	return &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{oneLine("allowed, though " + unchecked + reason)}}
 }
 
-// judged asks the judge. An object that makes it panic would do so again in a compile; here it must not
-// end the process, which has other reviews to answer.
+// judged asks the judge. It recovers from a panic, as the process has other reviews to answer.
 func (h *handler) judged(ctx context.Context, m matter) (v Verdict, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -249,7 +248,7 @@ type bodies struct {
 
 // read reads a whole body. With an error it returns the status of the answer.
 func (b *bodies) read(w http.ResponseWriter, r *http.Request) ([]byte, int, error) {
-	// A server without deadlines (in a test) has no slow clients either.
+	// A server without deadlines, as in a test, has no slow clients either.
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(cmp.Or(b.patience, bodyTime)))
 	var out bytes.Buffer
@@ -270,7 +269,7 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) ([]byte, int, erro
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			// From now on a read only tells whether the client is still there.
+			// From now on, a read only shows whether the client is still connected.
 			_ = connection.SetReadDeadline(time.Time{})
 			return out.Bytes(), 0, nil
 		case err != nil:
@@ -340,7 +339,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// judgedKinds are those that are judged.
+// judgedKinds are the kinds of objects that are judged.
 var judgedKinds = func() []string {
 	out := []string{"Ingress", "ConfigMap"}
 	for _, k := range inputs.GatewayKinds() {
@@ -357,7 +356,7 @@ type Registrations interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error)
 }
 
-// Registration is the ValidatingWebhookConfiguration by which an API server knows the webhook.
+// Registration is the ValidatingWebhookConfiguration with which an API server finds the webhook.
 type Registration struct {
 	Client Registrations
 	Name   string
@@ -371,7 +370,8 @@ func (r Registration) get(ctx context.Context) (*admissionregistrationv1.Validat
 	return found, nil
 }
 
-// DNSNames returns the names of the Services by which the API server verifies the webhook.
+// DNSNames returns the names of the webhook's Services. The API server expects them in the webhook's
+// certificate.
 func (r Registration) DNSNames(ctx context.Context) ([]string, error) {
 	found, err := r.get(ctx)
 	if err != nil {
@@ -390,8 +390,8 @@ func (r Registration) DNSNames(ctx context.Context) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Trust makes the API server trust these authorities, in PEM, for all webhooks that are a Service. It writes nothing if
-// the API server already does.
+// Trust makes the API server trust these authorities, in PEM, for all webhooks that are a Service. It writes
+// nothing if the API server trusts them already.
 func (r Registration) Trust(ctx context.Context, authorities []byte) error {
 	found, err := r.get(ctx)
 	if err != nil {
@@ -421,7 +421,7 @@ func (r Registration) Trust(ctx context.Context, authorities []byte) error {
 	return nil
 }
 
-// RegistrationRules returns what a Registration needs. It is in no namespace.
+// RegistrationRules returns the permissions that a Registration needs. They are for the whole cluster.
 func RegistrationRules(name string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"validatingwebhookconfigurations"}, ResourceNames: []string{name}, Verbs: []string{"get", "patch"}}}
 }

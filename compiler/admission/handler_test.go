@@ -23,7 +23,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// fake is a judge made of functions. Without one it fails the test.
+// fake is a judge made of functions. A missing function fails the test.
 type fake struct {
 	t             *testing.T
 	ingress       func(context.Context, *networkingv1.Ingress) (Verdict, error)
@@ -64,8 +64,7 @@ func handlerOf(judge Judge, registry *prometheus.Registry) *handler {
 	return newHandler(Options{Judge: judge, ConfigMap: settings, Metrics: registry, Log: slog.New(slog.DiscardHandler)})
 }
 
-// ask sends a review as it is, and returns the status and the response in the
-// answer, or nil.
+// ask sends a review unchanged. It returns the status and the response of the answer, or nil.
 func ask(t *testing.T, h http.Handler, query, body string) (int, *admissionv1.AdmissionResponse) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -83,8 +82,7 @@ func ask(t *testing.T, h http.Handler, query, body string) (int, *admissionv1.Ad
 	return w.Code, review.Response
 }
 
-// review writes a review of an Ingress in the namespace shop; before is empty if
-// there is none.
+// review writes a review of an Ingress in the namespace shop. before is empty for a new one.
 func review(operation, kind, object, before string) string {
 	group, version := "networking.k8s.io", "v1"
 	switch {
@@ -180,7 +178,7 @@ func TestConfigurationIsJudged(t *testing.T) {
 	}
 }
 
-// Objects of the Gateway API are judged as Ingresses are: when what the compiler sees of them changes.
+// Objects of the Gateway API are judged when the part changes that the compiler sees, as with Ingresses.
 func TestWhatIsJudgedOfGateways(t *testing.T) {
 	object := func(kind, metadata, spec, status string) string {
 		return fmt.Sprintf(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":%q,"metadata":{"name":"web","namespace":"shop"%s},"spec":{%s},"status":{%s}}`, kind, metadata, spec, status)
@@ -336,8 +334,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// A judge that takes too long does not keep the API server waiting, and one that
-// panics does not end the process.
+// A judge that is too slow does not delay the API server. A judge that panics does not end the process.
 func TestJudgeThatDoesNotAnswer(t *testing.T) {
 	released := make(chan struct{})
 	defer close(released)
@@ -355,8 +352,7 @@ func TestJudgeThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// Reviews beyond the limit of their namespace are told so at once, and those of others are
-// judged.
+// Reviews beyond the limit of their namespace are refused at once. Those of other namespaces are judged.
 func TestReviewsAreBounded(t *testing.T) {
 	released, begun := make(chan struct{}), make(chan struct{}, maxReviews)
 	h := handlerOf(fake{t: t, ingress: func(context.Context, *networkingv1.Ingress) (Verdict, error) {
@@ -405,8 +401,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// FuzzReview looks for bodies that do harm: what is no review is 400, and what is
-// one is answered.
+// FuzzReview looks for harmful bodies. What is not a review gets 400, and a review gets an answer.
 func FuzzReview(f *testing.F) {
 	for _, body := range []string{"", review("CREATE", "Ingress", web, ""), review("UPDATE", "Ingress", webOther, web), review("DELETE", "Ingress", "", web), review("UPDATE", "ConfigMap", "null", "{}")} {
 		f.Add([]byte(body))
@@ -422,7 +417,7 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// A uid comes back in the answer: an absurd one does not.
+// The answer repeats the uid, except for an absurd one.
 func TestUIDIsBounded(t *testing.T) {
 	h := handlerOf(fake{t: t}, prometheus.NewRegistry())
 	if code, _ := ask(t, h, "", strings.Replace(review("CREATE", "Ingress", web, ""), `"u1"`, `"`+strings.Repeat("u", maxUID+1)+`"`, 1)); code != http.StatusBadRequest {

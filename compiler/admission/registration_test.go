@@ -41,8 +41,8 @@ func registration(t *testing.T, config *rest.Config) Registration {
 	return Registration{Client: client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), Name: "edge"}
 }
 
-// The webhook's names are those of its Services, and their authority is written where a
-// Service is asked, with no more rights than the rules have, and once.
+// The names of the webhook are those of its Services. Their authority is written once to each webhook that is a
+// Service, with exactly the permissions of the rules.
 func TestRegistration(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -92,8 +92,7 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// What another writes at the same time is not overwritten: the order of webhooks may be
-// another one by then.
+// A change that is made at the same time is not overwritten, and the order of webhooks may have changed.
 func TestRegistrationThatChanges(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -116,7 +115,7 @@ func TestRegistrationThatChanges(t *testing.T) {
 	}
 }
 
-// late has something happen between a read and a write.
+// late makes something happen between a read and a write.
 type late struct {
 	Registrations
 	between func(ctx context.Context)

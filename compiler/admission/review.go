@@ -51,7 +51,7 @@ type matter struct {
 	kind          string        // of gateway
 }
 
-// matterOf returns what has to be judged of a request; configMap names the ConfigMap that holds the
+// matterOf returns the part of a request that has to be judged. configMap names the ConfigMap with the
 // configuration. It returns an error for a malformed object.
 func matterOf(r *admissionv1.AdmissionRequest, configMap types.NamespacedName) (matter, error) {
 	if (r.Operation != admissionv1.Create && r.Operation != admissionv1.Update) || r.SubResource != "" {
@@ -69,7 +69,7 @@ func matterOf(r *admissionv1.AdmissionRequest, configMap types.NamespacedName) (
 	return matter{}, nil
 }
 
-// gatewayOf returns the object of the Gateway API of a request, as ingressOf does an Ingress.
+// gatewayOf returns the object of the Gateway API in a request, as ingressOf does for an Ingress.
 func gatewayOf(r *admissionv1.AdmissionRequest, kind inputs.GatewayKind) (matter, error) {
 	decode := func(raw []byte) (metav1.Object, error) {
 		object := kind.New()
@@ -93,8 +93,8 @@ func gatewayOf(r *admissionv1.AdmissionRequest, kind inputs.GatewayKind) (matter
 	return matter{gateway: now, kind: kind.Name}, nil
 }
 
-// plain returns what the compiler sees of an object of the Gateway API: of its metadata only labels and
-// annotations.
+// plain returns what the compiler sees of an object of the Gateway API. Of its metadata these are only labels
+// and annotations.
 func plain(object metav1.Object) metav1.Object {
 	out := object.(runtime.Object).DeepCopyObject().(metav1.Object) //nolint:forcetypeassert // as all kinds are
 	out.SetManagedFields(nil)
@@ -134,8 +134,7 @@ func configurationOf(r *admissionv1.AdmissionRequest, name types.NamespacedName)
 	return matter{configuration: c}, nil
 }
 
-// objectsOf decodes the object of a request, and the one before, which is nil if
-// there is none.
+// objectsOf decodes the object of a request and the object before it, which is nil if there is none.
 func objectsOf[T any](r *admissionv1.AdmissionRequest) (now, before *T, err error) {
 	now = new(T)
 	if err := json.UnmarshalCaseSensitivePreserveInts(r.Object.Raw, now); err != nil {
@@ -151,19 +150,19 @@ func objectsOf[T any](r *admissionv1.AdmissionRequest) (now, before *T, err erro
 	return now, before, nil
 }
 
-// Judge says what an object would lead to. An error, best an [UnableError], means that it cannot tell.
-// Its methods may be called by several goroutines.
+// Judge says what an object would lead to. An error means that it has no verdict; an [UnableError] says why.
+// Several goroutines may call it.
 //
-// The user who made the request may not be allowed to read Secrets, or objects of other namespaces, and
-// gets the words of a Judge as they are.
+// The response has the text of a verdict unchanged. The user who made the request may not be allowed to read
+// Secrets, or objects of other namespaces, so the text must not reveal them.
 type Judge interface {
-	// Ingress judges an Ingress as a replacement for the one of its name.
+	// Ingress judges an Ingress that would replace the one of its name.
 	Ingress(ctx context.Context, ing *networkingv1.Ingress) (Verdict, error)
-	// Gateway judges an object of the Gateway API, of a kind, as a replacement for the one of its name.
+	// Gateway judges an object of the Gateway API that would replace the one of its kind and name.
 	Gateway(ctx context.Context, kind string, object metav1.Object) (Verdict, error)
-	// Configuration judges a CompilerConfig as a replacement for the current one.
+	// Configuration judges a CompilerConfig that would replace the current one.
 	Configuration(ctx context.Context, document []byte) (Verdict, error)
-	// FailsClosed says whether an object that cannot be judged is denied.
+	// FailsClosed reports whether an object without a verdict is denied.
 	FailsClosed() bool
 }
 
@@ -175,15 +174,15 @@ type Verdict struct {
 
 // UnableError says why there is no verdict.
 type UnableError struct {
-	// Reason is for the API server and its user, Err for the log; Err may be nil.
+	// Reason is for the API server and its user. Err is for the log, and may be nil.
 	Reason string
 	Err    error
-	// Again says that there will be a verdict later: the API server has to ask again, whatever the
-	// failure policy is.
+	// Again is set if there will be a verdict later. The API server has to ask again, whatever the failure
+	// policy is.
 	Again bool
 }
 
-// Error returns what is for the log.
+// Error returns the text for the log.
 func (u *UnableError) Error() string {
 	if u.Err == nil {
 		return u.Reason
@@ -191,7 +190,7 @@ func (u *UnableError) Error() string {
 	return u.Reason + ": " + u.Err.Error()
 }
 
-// Unwrap returns what is for the log alone.
+// Unwrap returns the part that is only for the log.
 func (u *UnableError) Unwrap() error { return u.Err }
 
 // The limits of a response. The API server cuts warnings of more than 256 characters once there are
@@ -210,7 +209,7 @@ func answer(uid types.UID, v Verdict) *admissionv1.AdmissionResponse {
 	// Warnings are on one line each, since they travel as headers.
 	var said []string
 	for _, w := range v.Warnings[:min(len(v.Warnings), maxWarnings)] {
-		w.Severity = diag.Error // who shows it says that it is a warning
+		w.Severity = diag.Error // clients show themselves that it is a warning
 		said = append(said, oneLine(strings.Replace(w.String(), "\n\thint: ", "; ", 1)))
 	}
 	if more := len(v.Warnings) - maxWarnings; more > 0 {
@@ -247,8 +246,8 @@ func denial(reason metav1.StatusReason, code int32, message string) *metav1.Stat
 	return &metav1.Status{Status: metav1.StatusFailure, Reason: reason, Code: code, Message: message}
 }
 
-// oneLine makes a warning fit into a header: without control characters, for which the API server drops
-// it, and not too long.
+// oneLine makes a warning fit into a header. It removes control characters, for which the API server would
+// drop the warning, and cuts long texts.
 func oneLine(s string) string {
 	runes := []rune(strings.Join(strings.Fields(s), " "))
 	for i, r := range runes {

@@ -26,7 +26,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// pair is a key pair in PEM, of a self-signed certificate with a serial number.
+// pair returns a key pair in PEM, with a self-signed certificate of a serial number.
 func pair(t *testing.T, serial int64) (crt, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -80,8 +80,7 @@ func start(t *testing.T, dir string, change ...func(*Options)) *Server {
 	return s
 }
 
-// serial returns the serial number of the certificate that a new connection is
-// shown.
+// serial returns the serial number of the certificate that a new connection gets.
 func serial(s *Server) (int64, error) {
 	c, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is looked at below
 	if err != nil {
@@ -91,7 +90,7 @@ func serial(s *Server) (int64, error) {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), nil
 }
 
-// await waits for a condition, and says what was wrong with it to the last.
+// await waits for a condition, and reports its last error.
 func await(t *testing.T, what string, try func() error) {
 	t.Helper()
 	end := time.Now().Add(time.Minute)
@@ -150,7 +149,7 @@ func TestCertificateThatComesLater(t *testing.T) {
 	}
 }
 
-// What is no pair leaves the one before in use, whatever is wrong with it.
+// If the new files are not a valid pair, the former pair stays in use.
 func TestCertificateThatIsNoPair(t *testing.T) {
 	first, firstKey := pair(t, 1)
 	other, otherKey := pair(t, 2)
@@ -221,9 +220,8 @@ func TestCertificateOfMountedSecret(t *testing.T) {
 	}
 }
 
-// While certificates are renewed one after the other, no connection fails, and new
-// ones get the newest. The files are written in place, which no mount of a Secret
-// does, so that half-written pairs are met.
+// While certificates are renewed one after the other, no connection fails, and new connections get the newest.
+// The files are written in place, unlike in a mounted Secret, so the server meets half-written pairs.
 func TestRotationUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	crt, key := pair(t, 1)

@@ -24,15 +24,15 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// certificate is a key pair in a directory, under the names that a Secret of
-// type kubernetes.io/tls is mounted with. It may be used by several goroutines.
+// certificate is a key pair in a directory, in files that are named as in a mounted Secret of type
+// kubernetes.io/tls. Several goroutines may use it.
 type certificate struct {
 	dir string
 	log *slog.Logger
 
 	mu      sync.RWMutex
 	current *tls.Certificate // nil until there is one
-	wrong   error            // with what is in the directory, or nil
+	wrong   error            // fault of the content of the directory, or nil
 }
 
 // get returns the pair for a new connection.
@@ -45,7 +45,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current, nil
 }
 
-// ready returns why the server cannot serve anybody, or nil.
+// ready returns why the server has no certificate, or nil.
 func (c *certificate) ready() error {
 	if _, err := c.get(nil); err != nil {
 		return fmt.Errorf("webhook: %w", err)
@@ -53,8 +53,8 @@ func (c *certificate) ready() error {
 	return nil
 }
 
-// follow reads the pair, and again whenever the directory changes, until ctx is done. It returns after
-// the first read.
+// follow reads the pair now, and again whenever the directory changes, until ctx is done. It returns after
+// the first reading.
 func (c *certificate) follow(ctx context.Context) {
 	follow(ctx, c.dir, c.log, c.reload)
 }
@@ -75,8 +75,8 @@ func follow(ctx context.Context, path string, log *slog.Logger, reload func()) {
 	}()
 }
 
-// reload takes the pair in the directory if its halves belong together. Files are written one after the
-// other: half a pair is ignored, and the other half causes another change.
+// reload reads the pair in the directory. It ignores a certificate and a key that do not belong together,
+// since one file is written after the other: the second one causes another change.
 func (c *certificate) reload() {
 	pair, err := readPair(c.dir)
 	c.mu.Lock()
@@ -113,22 +113,22 @@ func sameChain(a, b tls.Certificate) bool {
 	return bytes.Equal(bytes.Join(a.Certificate, nil), bytes.Join(b.Certificate, nil))
 }
 
-// clients says which clients may ask: those with a certificate that an authority in a file has signed,
-// for one of some names. Without a file all clients may. It may be used by several goroutines.
+// clients decides which clients may ask for reviews: those whose certificate was signed by an authority in a
+// file, and has one of some names. Without a file all clients may. Several goroutines may use it.
 type clients struct {
 	file  string
-	names []string // none: any
+	names []string // empty: any name
 	log   *slog.Logger
 
 	mu      sync.Mutex
 	roots   *x509.CertPool // nil until there are some
-	text    string         // that they were read from
-	wrong   error          // with what is in the file, or nil
-	refused string         // why somebody was refused last
+	text    string         // the content of the file that they were read from
+	wrong   error          // fault of the content of the file, or nil
+	refused string         // why a client was refused last
 }
 
-// check returns why a client may not ask, or nil. It is called for each connection, and again for each
-// review: connections last for hours, in which authorities are removed and certificates expire.
+// check returns why a client may not ask, or nil. It is called for each connection and again for each review,
+// since connections last for hours: meanwhile, authorities are removed and certificates expire.
 func (c *clients) check(state tls.ConnectionState) error {
 	if c.file == "" {
 		return nil
@@ -180,7 +180,7 @@ func (c *clients) only(next http.Handler) http.Handler {
 	})
 }
 
-// ready returns why no client may ask, or nil.
+// ready returns why all clients are refused, or nil.
 func (c *clients) ready() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,8 +190,8 @@ func (c *clients) ready() error {
 	return nil
 }
 
-// follow reads the file, and again whenever it changes, until ctx is done. It returns after the first
-// read.
+// follow reads the file now, and again whenever it changes, until ctx is done. It returns after the first
+// reading.
 func (c *clients) follow(ctx context.Context) {
 	if c.file == "" {
 		c.log.Warn("every client that reaches the webhook may ask for reviews", "hint", "name the authority of the API server's client certificate with --webhook-client-ca")
@@ -200,7 +200,7 @@ func (c *clients) follow(ctx context.Context) {
 	follow(ctx, c.file, c.log, c.reload)
 }
 
-// reload takes the authorities in the file. If there are none, those from before stay.
+// reload reads the authorities in the file. If it has none, the ones from before stay.
 func (c *clients) reload() {
 	roots, text, err := readRoots(c.file)
 	c.mu.Lock()
@@ -223,14 +223,14 @@ func readRoots(file string) (roots *x509.CertPool, text string, err error) {
 		return nil, "", fmt.Errorf("read client authorities: %w", err)
 	}
 	roots = x509.NewCertPool()
-	// Half a file is ignored: it would refuse clients with a certificate of the other half.
+	// An incomplete file is ignored, since it would refuse clients with a certificate of the missing part.
 	if !roots.AppendCertsFromPEM(content) || strings.Count(string(content), "-----BEGIN") != strings.Count(string(content), "-----END") {
 		return nil, "", fmt.Errorf("read client authorities: %s holds no certificates, or not all of them", file)
 	}
 	return roots, string(content), nil
 }
 
-// Path is where reviews are answered.
+// Path is the path of reviews.
 const Path = "/validate"
 
 // The times that bound a connection. An API server keeps connections for the next
@@ -244,23 +244,24 @@ const (
 	shutdownTimeout = 2 * time.Second
 )
 
-// Options are those of a [Server]. All fields are needed, except ConfigMap.
+// Options configure a [Server]. All fields except ConfigMap are needed.
 type Options struct {
-	// Address to listen on, host:port; port 0 chooses a free one.
+	// Address is the address to listen on, as host:port. With port 0 the system chooses one.
 	Address string
-	// CertDir holds tls.crt and tls.key. They may come later, and change.
+	// CertDir holds tls.crt and tls.key. They may appear later, and change.
 	CertDir string
-	// ClientCA is a file with the authorities of the clients that may ask, and ClientNames are the
-	// names in their certificates; if empty, any name may. Without the file everybody may ask.
+	// ClientCA is a file with the authorities of the clients that may ask. ClientNames are the names of which
+	// their certificates must have one; if there are none, any name will do. Without the file, all clients
+	// may ask.
 	ClientCA    string
 	ClientNames []string
 	Judge       Judge
-	// ConfigMap is the one that holds the configuration; zero is none.
+	// ConfigMap holds the configuration. Zero means none.
 	ConfigMap types.NamespacedName
 	Metrics   prometheus.Registerer
 	Log       *slog.Logger
 
-	bodyTime time.Duration // another one, in tests
+	bodyTime time.Duration // zero stands for the default; tests set it
 }
 
 // Server answers the reviews of an API server over HTTPS.
@@ -271,7 +272,7 @@ type Server struct {
 	done    chan struct{}
 }
 
-// Start listens and serves until ctx is done. It listens even without a certificate: connections fail
+// Start listens and serves until ctx is done. It listens even without a certificate. Connections then fail
 // until there is one, and [Server.Ready] says why.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
@@ -318,7 +319,7 @@ func (s *Server) Ready() error { return errors.Join(s.pair.ready(), s.clients.re
 // Wait returns when the context is done and all reviews that had begun have ended.
 func (s *Server) Wait() { <-s.done }
 
-// shutdown lets reviews end that have begun.
+// shutdown waits until the reviews that have begun have ended.
 func shutdown(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()

@@ -22,7 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// client is a certificate for a name, which is good until then.
+// client returns a client certificate for a name that is valid until a time.
 func client(t *testing.T, by pemtest.Authority, name string, until time.Time, usage x509.ExtKeyUsage) tls.Certificate {
 	t.Helper()
 	return by.Sign(t, name, func(c *x509.Certificate) {
@@ -30,7 +30,7 @@ func client(t *testing.T, by pemtest.Authority, name string, until time.Time, us
 	})
 }
 
-// guarded starts a server that asks for certificates of clients.
+// guarded starts a server that requires client certificates.
 func guarded(t *testing.T, file string, names ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,10 +53,10 @@ func guarded(t *testing.T, file string, names ...string) *Server {
 	return s
 }
 
-// clientOf is one that shows a certificate, if that has any.
+// clientOf returns a client with this certificate, if there is one.
 func clientOf(t *testing.T, certificate tls.Certificate) *http.Client {
 	t.Helper()
-	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it is the server that verifies here
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // in this test the server verifies
 	if certificate.Certificate != nil {
 		config.Certificates = []tls.Certificate{certificate}
 	}
@@ -65,7 +65,7 @@ func clientOf(t *testing.T, certificate tls.Certificate) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// answered returns the status of a review, or an error where there was not even one.
+// answered returns the status of a review, or an error without an answer.
 func answered(s *Server, client *http.Client) (int, error) {
 	response, err := client.Post("https://"+s.Address()+Path, "application/json", strings.NewReader(review("CREATE", "Ingress", web, "")))
 	if err != nil {
@@ -76,8 +76,7 @@ func answered(s *Server, client *http.Client) (int, error) {
 	return response.StatusCode, err
 }
 
-// Only clients that the authority has signed a certificate for may ask, for the names that
-// are allowed.
+// Only clients with a certificate of the authority, and with an allowed name, may ask.
 func TestWhoMayAsk(t *testing.T) {
 	ours, theirs := pemtest.NewAuthority(t), pemtest.NewAuthority(t)
 	later := time.Now().Add(time.Hour)
@@ -105,9 +104,8 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// The authorities are read again when they change: new ones are believed, and those that
-// went are not, on connections neither that were open. What is no file of authorities leaves
-// those of before.
+// The authorities are read again when they change. New ones are accepted, and removed ones are refused, also on
+// open connections. If the new file is invalid, the former authorities stay.
 func TestClientAuthoritiesChange(t *testing.T) {
 	first, second := pemtest.NewAuthority(t), pemtest.NewAuthority(t)
 	later := time.Now().Add(time.Hour)
@@ -139,19 +137,18 @@ func TestClientAuthoritiesChange(t *testing.T) {
 	}
 	put(t, dir, "ca.crt", []byte(second.PEM))
 	await(t, "the second is believed", is(two, http.StatusOK))
-	if code, err := answered(s, one); code == http.StatusOK { // its connection is open
+	if code, err := answered(s, one); code == http.StatusOK { // it uses an open connection
 		t.Errorf("one of an authority that went was answered %d, %v", code, err)
 	}
 }
 
-// Who sends slowly, or nothing, holds nobody: not with many connections, nor with many
-// streams in one.
+// Clients that send slowly or nothing delay no other, whether with many connections or with many streams.
 func TestSlowSendersHoldNobody(t *testing.T) {
 	dir := t.TempDir()
 	crt, key := pair(t, 1)
 	put(t, dir, "tls.crt", crt)
 	put(t, dir, "tls.key", key)
-	const patience = time.Hour // with those who send slowly
+	const patience = time.Hour // for slow clients
 	s := start(t, dir, func(o *Options) { o.bodyTime = patience })
 	for i := range 100 {
 		c, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // of a test
@@ -160,7 +157,7 @@ func TestSlowSendersHoldNobody(t *testing.T) {
 		}
 		defer c.Close()
 		if i%4 == 0 {
-			continue // says nothing at all
+			continue // it sends nothing
 		}
 		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{", Path); err != nil {
 			t.Fatal(err)
@@ -186,7 +183,7 @@ func TestSlowSendersHoldNobody(t *testing.T) {
 	}
 }
 
-// A body that does not end is cut off, and what all of them hold together is bounded.
+// A body without an end is cut off, and the memory of all bodies is bounded.
 func TestBodiesAreBounded(t *testing.T) {
 	h := handlerOf(fake{t: t}, prometheus.NewRegistry())
 	h.bodies.patience = 50 * time.Millisecond
@@ -225,7 +222,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// A client that begins streams and resets them at once, again and again, keeps nobody waiting.
+// A client that begins streams and resets them at once, again and again, delays no other.
 func TestRapidResetsHoldNobody(t *testing.T) {
 	dir := t.TempDir()
 	crt, key := pair(t, 1)

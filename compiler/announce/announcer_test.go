@@ -36,7 +36,7 @@ var cluster kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &cluster)) }
 
-// lead is a leadership that tests give and take.
+// lead is a leadership that tests control.
 type lead struct {
 	mu  sync.Mutex
 	has bool
@@ -54,7 +54,7 @@ func (l *lead) set(leading bool) {
 	l.has = leading
 }
 
-// counter counts requests that write.
+// counter counts writing requests.
 type counter struct {
 	next http.RoundTripper
 	mu   sync.Mutex
@@ -82,8 +82,7 @@ func (c *counter) times() []time.Time {
 	return slices.Clone(c.at)
 }
 
-// announcer is one that runs, as a service account that may do what the rules
-// say.
+// announcer is a running announcer, with a service account that has the permissions of the rules.
 type announcer struct {
 	*announce.Announcer
 	*lead
@@ -95,7 +94,7 @@ func start(t *testing.T, config *rest.Config, leading bool) announcer {
 	return startWith(t, config, leading, nil)
 }
 
-// lease is that of the announcers that say nothing else.
+// lease is the default Lease of announcers.
 const lease = "edge/compiler"
 
 func startWith(t *testing.T, config *rest.Config, leading bool, fleet announce.Fleet) announcer {
@@ -132,8 +131,8 @@ func startBy(t *testing.T, lease string, config *rest.Config, leading bool, flee
 	return out
 }
 
-// world is a namespace, a client that may do everything and the configuration of
-// a service account that may do what the rules say.
+// world is a namespace, with a client that may do everything, and the configuration of a service account that
+// has the permissions of the rules.
 type world struct {
 	*testing.T
 	namespace string
@@ -170,7 +169,7 @@ func (w world) ref(name string) diag.Object {
 	return diag.Object{Kind: "Ingress", Namespace: w.namespace, Name: name}
 }
 
-// inputs returns the Ingresses as they are.
+// inputs returns the present Ingresses.
 func (w world) inputs() inputs.Inputs {
 	w.Helper()
 	list, err := w.client.NetworkingV1().Ingresses(w.namespace).List(w.Context(), metav1.ListOptions{})
@@ -210,8 +209,8 @@ func (w world) fault(name, message string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: diag.Error, Object: w.ref(name), Position: diag.Position{Field: "spec.rules[0]"}, Message: message, Hint: "mend it"}
 }
 
-// The same fault in 20 compiles, under another leader and after a restart, is
-// one Event on the object, which kubectl shows.
+// The same fault in 20 compiles, under another leader and after a restart, is one Event on the object. kubectl
+// shows it.
 func TestAFaultIsOneEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -226,7 +225,7 @@ func TestAFaultIsOneEvent(t *testing.T) {
 	two.set(true)
 	two.Compiled(in, found)
 	w.await("the other leader's attempt", func() bool { return two.writes() == 1 })
-	// What is said after it shows that there was nothing more to say before it.
+	// A later Event proves that nothing else was left to write.
 	mark := append(found, w.fault("web", "and another thing"))
 	one.Compiled(in, mark)
 	w.await("another Event", func() bool { return len(w.events()) > 1 })
@@ -288,8 +287,8 @@ func (w world) overwrite(name, ip string) {
 	}
 }
 
-// Statuses are written by the leader, once, where they differ; and taken back
-// from Ingresses that are not served, unless somebody else has written the same.
+// The leader writes each status once, if it differs. It removes its addresses from Ingresses that are not
+// served, unless another controller has written the same.
 func TestStatusesFollowWhatIsServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -299,7 +298,7 @@ func TestStatusesFollowWhatIsServed(t *testing.T) {
 	where := config.IngressStatus{Addresses: []string{"edge.example", "192.0.2.1"}}
 	served := map[diag.Object]bool{w.ref("web"): true, w.ref("api"): true}
 	leader, follower := start(t, w.config, true), start(t, w.config, false)
-	w.overwrite("web", "192.0.2.77") // by a controller that it was moved away from
+	w.overwrite("web", "192.0.2.77") // by the Ingress's former controller
 	w.overwrite("shared", "192.0.2.77")
 	in := w.inputs()
 	for range 5 {
@@ -313,7 +312,7 @@ func TestStatusesFollowWhatIsServed(t *testing.T) {
 	for range 5 {
 		leader.Published(w.inputs(), served, where)
 	}
-	// One that is not served any more has it taken back, the other keeps it.
+	// The Ingress that is no longer served loses its addresses, and the other keeps them.
 	leader.Published(w.inputs(), map[diag.Object]bool{w.ref("api"): true}, where)
 	w.await("taken back", func() bool { return w.status("web") == "" })
 	if leader.writes() != 3 || follower.writes() != 0 {
@@ -324,8 +323,7 @@ func TestStatusesFollowWhatIsServed(t *testing.T) {
 	}
 }
 
-// What another controller has written since is left to it, even if it is the
-// same.
+// What another controller has written since stays, even if it is the same.
 func TestWhatOthersWroteIsLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -64,7 +64,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Every kind of the Gateway API that is read has its Events.
+// Every kind of the Gateway API that the compiler reads has Events.
 func TestEventsOfGateways(t *testing.T) {
 	t.Parallel()
 	for _, kind := range inputs.GatewayKinds() {
@@ -86,8 +86,7 @@ func TestEventsOfGateways(t *testing.T) {
 	}
 }
 
-// A note that is too long ends between two characters, and one that is not text
-// is made text.
+// A note that is too long is cut between two characters. A note that is not UTF-8 is converted.
 func TestNotesAreCut(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{strings.Repeat("x", 1024), strings.Repeat("x", 1025), strings.Repeat("ä", 600), "x" + strings.Repeat("ä", 600), strings.Repeat("€", 400), "\xff" + strings.Repeat("😀", 300)} {

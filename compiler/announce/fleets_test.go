@@ -20,8 +20,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Compilers of several fleets have one controllerName. Each writes of its own Gateways and of what is attached
-// to them, and leaves what the others have written, until it is about something that is nobody's any more.
+// Compilers of several fleets have one controllerName. Each writes about its own Gateways and what is attached
+// to them. It leaves the entries of the others, until their Gateway belongs to no fleet any more.
 func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -31,7 +31,7 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 		return in(fmt.Sprintf("%s, metadata: {namespace: %s, name: %s}, spec: %s", kind, w.namespace, name, spec))
 	}
 	const listeners = "listeners: [{name: http, port: 80, protocol: HTTP}]"
-	class := w.namespace // classes are in no namespace
+	class := w.namespace // classes have no namespace
 	controller := gatewayv1.GatewayController("hapsnap.dev/" + class)
 	w.server.Apply(t, in(fmt.Sprintf("GatewayClass, metadata: {name: %s}, spec: {controllerName: %s}", class, controller))+"\n---\n"+
 		object("Gateway", "shared", fmt.Sprintf("{gatewayClassName: %s, %s}", class, listeners))+"\n---\n"+
@@ -39,7 +39,7 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 		object("HTTPRoute", "web", "{parentRefs: [{name: shared}, {name: own}]}")+"\n---\n"+
 		object("Gateway", "lost", fmt.Sprintf("{gatewayClassName: %s, infrastructure: {parametersRef: {group: hapsnap.dev, kind: Fleet, name: paymnts}}, %s}", class, listeners)))
 
-	// compile has a compiler look at the objects as they are now, and publish.
+	// compile makes a compiler compile the present objects, and publish.
 	revision := uint64(0)
 	compile := func(a announcer, fleet string) {
 		t.Helper()
@@ -84,12 +84,12 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 		t.Error("the other compiler's word of its Gateway is gone")
 	}
 
-	// Whoever misspells the name of a fleet reads so.
+	// The status shows a misspelled name of a fleet.
 	w.await("the compiler without a fleet says that nobody has answered", func() bool {
 		return w.accepted("lost").Message == "no compiler of the fleet "+w.namespace+"/paymnts has answered (compiler without a fleet)"
 	})
 
-	// Each looks again at what there is now, and finds nothing to do.
+	// Both compile the present objects again, and have nothing to write.
 	before := shared.writes() + own.writes()
 	compile(shared, "")
 	compile(own, w.namespace+"/payments")
@@ -102,27 +102,27 @@ func TestCompilersOfFleetsLeaveEachOther(t *testing.T) {
 		t.Errorf("%d writes, want one of each", n)
 	}
 
-	// The Gateway goes over to the fleet without a name, with its part of the route.
+	// The Gateway moves to the fleet without a name, and its part of the route with it.
 	w.server.Apply(t, object("Gateway", "own", fmt.Sprintf("{gatewayClassName: %s, %s}", class, listeners)))
 	compile(own, w.namespace+"/payments")
 	compile(shared, "")
 	w.await("the other compiler writes of the Gateway", func() bool { return spoken("own", 2) && parents() == "[own of 2 shared of 2]" })
 }
 
-// spoken reports whether the status of a Gateway speaks of a generation.
+// spoken reports whether the status of a Gateway is about a generation.
 func (w world) spoken(name string, generation int64) bool {
 	return w.accepted(name).ObservedGeneration == generation
 }
 
-// accepted is that condition of a Gateway.
+// accepted returns the condition Accepted of a Gateway.
 func (w world) accepted(name string) metav1.Condition {
 	g := &gatewayv1.Gateway{}
 	w.read("Gateway", name, g)
 	return gateway.Condition(g.Status.Conditions, "Accepted")
 }
 
-// A leader ends in the midst of its writes. The next one, which knows nothing of them, writes what is missing,
-// and nothing twice.
+// A leader ends in the middle of its writes. The next leader, which does not know about them, writes what is
+// missing, and nothing twice.
 func TestTheNextLeaderWritesTheRest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -148,7 +148,7 @@ func TestTheNextLeaderWritesTheRest(t *testing.T) {
 			}
 			_, v := routed(route.Name, route.Generation)
 			v.Ref.Namespace = w.namespace
-			v.Parents[0].ParentRef = route.Spec.ParentRefs[0] // with what the API server has defaults for
+			v.Parents[0].ParentRef = route.Spec.ParentRefs[0] // with the defaults of the API server
 			in.Gateway.HTTPRoutes = append(in.Gateway.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: v.Ref, Value: route})
 			said.Routes = append(said.Routes, v)
 		}
@@ -179,7 +179,7 @@ func TestTheNextLeaderWritesTheRest(t *testing.T) {
 		return n
 	}
 	w.await("no status is missing", func() bool { return missing() == 0 })
-	// The one that was under way may have been written by both.
+	// Both may have made the write that was under way.
 	if n := first.writes() + next.writes(); first.writes() >= many || n > many+1 {
 		t.Errorf("%d and %d writes for %d routes", first.writes(), next.writes(), many)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// workers are those of a fleet that a test makes.
+// workers are the workers of a fleet in a test.
 type workers struct {
 	report  func() (watched.FleetReport, error)
 	changes chan struct{}
@@ -35,7 +35,7 @@ func (w workers) Read(time.Time) (watched.FleetReport, error) { return w.report(
 
 func (w workers) Changes() <-chan struct{} { return w.changes }
 
-// routed is what a compile says of a route.
+// routed returns a route with its verdict in a compile.
 func routed(name string, generation int64) (gatewayv1.HTTPRoute, gateway.RouteVerdict) {
 	parent := gatewayv1.RouteParentStatus{
 		ParentRef: gatewayv1.ParentReference{Name: "web"}, ControllerName: "hapsnap.dev/gateway-controller",
@@ -48,8 +48,8 @@ func routed(name string, generation int64) (gatewayv1.HTTPRoute, gateway.RouteVe
 	return route, gateway.RouteVerdict{Ref: diag.Object{Kind: "HTTPRoute", Name: name}, Parents: []gatewayv1.RouteParentStatus{parent}}
 }
 
-// A thousand routes whose status is as it should be make no request. One that changes makes one write,
-// and the next one a second later at the earliest.
+// A thousand routes with the right status cause no request. A changed route causes one write, and the next
+// write comes at least a second later.
 func TestUnchangedRoutesWriteNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -87,7 +87,7 @@ func TestUnchangedRoutesWriteNothing(t *testing.T) {
 	}
 }
 
-// Programmed follows what the workers run. A former leader's word stays true of what was there before.
+// Programmed follows what the workers run. What a former leader wrote about earlier generations stays.
 func TestProgrammedFollowsTheWorkers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,7 +140,7 @@ func TestProgrammedFollowsTheWorkers(t *testing.T) {
 	runs(first, first)
 	say("True", 1)
 
-	// Another object changes: the snapshot that runs has this generation.
+	// Another object changes. The running snapshot already has the generation of this one.
 	publish(second)
 	runs(snapshots.ID{})
 	say("False", 1)
@@ -152,13 +152,13 @@ func TestProgrammedFollowsTheWorkers(t *testing.T) {
 	say("False", 2)
 	runs(third)
 	say("True", 2)
-	runs(second) // somebody pins it
+	runs(second) // it was pinned
 	say("False", 2)
 	runs(third)
 	say("True", 2)
 }
 
-// gatewayAPI has the API server know some of the kinds.
+// gatewayAPI makes the API server know some of the kinds.
 func (w world) gatewayAPI(plurals ...string) {
 	w.Helper()
 	for _, plural := range plurals {
@@ -189,12 +189,12 @@ func (w world) readIn(namespace, kind, name string, into any) {
 	}
 }
 
-// A status that may not be written keeps no other from being written.
+// A status that may not be written does not delay others.
 func TestStatusThatMayNotBeWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.gatewayAPI("gateways", "httproutes")
-	const many = 12 // so many that a pause after each would take longer than this test waits
+	const many = 12 // so many that pauses between them would exceed this test's time
 	text := fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: %s, name: web}, spec: {parentRefs: [{name: web}]}}", w.namespace)
 	for n := range many {
 		text += fmt.Sprintf("\n---\n{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: %s, name: web%d}, spec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 80, protocol: HTTP}]}}", w.namespace, n)

@@ -24,13 +24,13 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// provided is a cluster with Gateways whose Services are made.
+// provided is a cluster with Gateways that get Services.
 type provided struct {
 	world
 	announcer
 	config  config.Config
 	account *rest.Config
-	wants   map[string]*gateway.Service // by Gateway
+	wants   map[string]*gateway.Service // the wanted Services by Gateway
 }
 
 func newProvided(t *testing.T, rules []rbacv1.PolicyRule, gateways ...string) *provided {
@@ -58,7 +58,7 @@ func newProvided(t *testing.T, rules []rbacv1.PolicyRule, gateways ...string) *p
 	return p
 }
 
-// publish has what is wanted published, with the cluster as the compiler sees it.
+// publish publishes what is wanted, with the cluster as the compiler sees it.
 func (p *provided) publish() {
 	p.Helper()
 	var in inputs.Inputs
@@ -114,7 +114,7 @@ func (p *provided) endpoints(service string) []string {
 	return out
 }
 
-// says waits until the condition Programmed of a Gateway has a reason and a message.
+// says waits until the condition Programmed of a Gateway has this reason and message.
 func (p *provided) says(gatewayName, reason, message string) {
 	p.Helper()
 	p.await(gatewayName+" says "+reason, func() bool {
@@ -125,7 +125,7 @@ func (p *provided) says(gatewayName, reason, message string) {
 	})
 }
 
-// change changes a Service as somebody else would.
+// change changes a Service as another program would.
 func (p *provided) change(name string, how func(*corev1.Service)) {
 	p.Helper()
 	s := p.service(name)
@@ -135,8 +135,8 @@ func (p *provided) change(name string, how func(*corev1.Service)) {
 	}
 }
 
-// A Service is made for a Gateway, follows it, keeps what others have written, and goes with the switch.
-// While nothing changes, nothing is written.
+// A Gateway gets a Service. The Service follows the Gateway, keeps what others have written, and is deleted
+// when Services are turned off. Without a change nothing is written.
 func TestServicesFollowTheirGateways(t *testing.T) {
 	t.Parallel()
 	p := newProvided(t, announce.ServiceRules(), "web")
@@ -154,7 +154,7 @@ func TestServicesFollowTheirGateways(t *testing.T) {
 	if made.Spec.Type != "LoadBalancer" || made.Spec.Selector != nil || made.Annotations["example.com/a"] != "1" || made.Labels["example.com/team"] != "shop" || made.Labels["gateway.networking.k8s.io/gateway-name"] != "web" {
 		t.Errorf("made %+v", made)
 	}
-	p.says("web", "Pending", "") // that nothing is known of the fleet
+	p.says("web", "Pending", "") // the fleet is not known
 
 	wrote := p.writes()
 	for range 3 {
@@ -180,12 +180,12 @@ func TestServicesFollowTheirGateways(t *testing.T) {
 		t.Errorf("ports %+v, the node port was %d", s.Spec.Ports, nodePort)
 	}
 
-	// What somebody else does to it is undone.
+	// Changes by others are undone.
 	p.change("web-hapsnap", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "x"} })
 	p.publish()
 	p.await("no selector", func() bool { return p.service("web-hapsnap").Spec.Selector == nil })
 
-	// A Gateway that is broken keeps it, and one that is left out of a compile too.
+	// A broken Gateway keeps its Service, and so does one that a compile leaves out.
 	broken := next
 	broken.Ports = nil
 	p.wants["web"] = &broken
@@ -204,8 +204,7 @@ func TestServicesFollowTheirGateways(t *testing.T) {
 	p.await("no Service", func() bool { return p.service("web-hapsnap") == nil && len(p.endpoints("web-hapsnap")) == 0 })
 }
 
-// A Gateway that comes to want the name of another one's Service does not take it away, though it comes
-// first.
+// A Gateway that begins to want the name of another one's Service does not get it, even if it comes first.
 func TestServicesKeepTheirNames(t *testing.T) {
 	t.Parallel()
 	p := newProvided(t, announce.ServiceRules(), "a", "a-b")
@@ -221,7 +220,7 @@ func TestServicesKeepTheirNames(t *testing.T) {
 	p.says("a-b", "Pending", "")
 }
 
-// The type changes together with the ports, there and back, and what belongs to the former type goes.
+// The type changes together with the ports, in both directions. Fields of the former type disappear.
 func TestServicesChangeTheirType(t *testing.T) {
 	t.Parallel()
 	p := newProvided(t, announce.ServiceRules(), "web")
@@ -255,9 +254,8 @@ func TestServicesChangeTheirType(t *testing.T) {
 	}
 }
 
-// The compiler of another fleet with the same controllerName leaves Services alone that it has not made,
-// whether it makes none or wants the same ones. One that names nobody is
-// taken over.
+// The compiler of another fleet with the same controllerName leaves foreign Services alone, whether it makes
+// none or wants the same ones. It takes over a Service that names no fleet.
 func TestServicesOfOtherCompilersStay(t *testing.T) {
 	t.Parallel()
 	p := newProvided(t, announce.ServiceRules(), "web", "api")
@@ -270,7 +268,7 @@ func TestServicesOfOtherCompilersStay(t *testing.T) {
 	other := *p
 	other.announcer, other.config, other.wants = startBy(t, "other/compiler", p.account, true, nil), config.Default(), map[string]*gateway.Service{"web": nil, "api": nil}
 	other.publish()
-	// What it makes itself, and deletes again after those of the first fleet, shows that it has looked at all.
+	// Its own Services, which it deletes after those of the first fleet, prove that it has looked.
 	other.config = p.config
 	other.wants = map[string]*gateway.Service{"web": {Name: "web-hapsnap", Ports: []int{8443}, Addresses: []string{"192.0.2.18"}}, "api": {Name: "own", Ports: []int{80}}}
 	other.publish()
@@ -293,8 +291,8 @@ func TestServicesOfOtherCompilersStay(t *testing.T) {
 	other.await("it is taken over", func() bool { return slices.Equal(p.endpoints("web-hapsnap"), []string{"192.0.2.18 8443"}) })
 }
 
-// A Service or EndpointSlice of somebody else is left as it is, and the Gateway says so. Of two Gateways
-// that want one Service, one gets it.
+// A Service or EndpointSlice of somebody else stays unchanged, and the Gateway's status says so. If two
+// Gateways want the same Service, one gets it.
 func TestServicesOfOthersStay(t *testing.T) {
 	t.Parallel()
 	p := newProvided(t, announce.ServiceRules(), "web", "api", "twin")
@@ -317,7 +315,7 @@ func TestServicesOfOthersStay(t *testing.T) {
 	if got := p.endpoints("other"); !slices.Equal(got, []string{"192.0.2.99"}) {
 		t.Errorf("the other's EndpointSlice has %v", got)
 	}
-	// Whoever forges the mark of ours on a Service of somebody else has nothing deleted.
+	// If somebody forges our mark on a Service of somebody else, it is not deleted.
 	p.config.GatewayAPI.Services.Enabled = false
 	for name := range p.wants {
 		p.wants[name] = nil
@@ -328,7 +326,7 @@ func TestServicesOfOthersStay(t *testing.T) {
 		t.Errorf("the Service was changed: %+v", after)
 	}
 
-	// When the other's Service is gone, the Gateway gets its own.
+	// When the foreign Service is gone, the Gateway gets its own.
 	if err := p.client.CoreV1().Services(p.namespace).Delete(t.Context(), "web-hapsnap", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +339,7 @@ func TestServicesOfOthersStay(t *testing.T) {
 	})
 }
 
-// Without permission the Gateways say so, and statuses are written all the same.
+// Without permission, the Gateways' status says so. Other statuses are still written.
 func TestServicesWithoutPermission(t *testing.T) {
 	t.Parallel()
 	p := newProvided(t, nil, "web", "api")

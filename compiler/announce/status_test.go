@@ -85,8 +85,8 @@ func TestChanges(t *testing.T) {
 	if got := listed(d.changes()); got != "" {
 		t.Errorf("without known addresses: %s", got)
 	}
-	// A load balancer that lost its addresses takes them away; those without any
-	// are left alone.
+	// If a load balancer has lost its addresses, they are removed from statuses. A status without addresses is
+	// not written.
 	d.known, d.addresses = true, nil
 	if got := listed(d.changes()); got != "right [] old [] " {
 		t.Errorf("without addresses: %s", got)
@@ -101,8 +101,7 @@ func listed(changes []change) string {
 	return text
 }
 
-// A status is written once for a version of its Ingress; a conflict ends after
-// three times, for an hour.
+// A status is written once for each version of its Ingress. A conflict stops after three writes, for an hour.
 func TestStatusesAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1e9, 0)
@@ -116,11 +115,11 @@ func TestStatusesAreWrittenOnce(t *testing.T) {
 		conflict  bool
 	}{
 		{0, "1", ours, true, false},
-		{time.Second, "1", ours, false, false}, // not seen to arrive yet
+		{time.Second, "1", ours, false, false}, // the first write has not arrived yet
 		{2 * time.Second, "2", others, true, false},
-		{3 * time.Second, "2", ours, true, false}, // and back
-		{4 * time.Second, "4", ours, true, false}, // overwritten
-		{5 * time.Second, "5", ours, true, true},  // and once more
+		{3 * time.Second, "2", ours, true, false}, // it was changed back
+		{4 * time.Second, "4", ours, true, false}, // it was overwritten
+		{5 * time.Second, "5", ours, true, true},  // it was overwritten again
 		{6 * time.Second, "6", ours, false, false},
 		{30 * time.Minute, "7", ours, false, false},
 		{2 * time.Hour, "8", ours, true, false},

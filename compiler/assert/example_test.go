@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
-// The tests of the example pass, and the documentation shows them as they are.
+// The tests of the example pass, and the documentation shows them.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	check, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))

@@ -22,11 +22,11 @@ func testSchema() schemas.Schema {
 	return s
 }
 
-func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it writes what the others read
+func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it writes what the other tests read
 	schemas.Published(t, testSchema(), schemaFile, *updateSchema)
 }
 
-// What the schema refuses for its type or its name, the program refuses.
+// The program refuses what the schema refuses for a type or a name.
 func TestSchemaRefusesWhatTheProgramRefuses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "test.yaml")

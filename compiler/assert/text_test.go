@@ -14,7 +14,7 @@ const text = `backend a from main
     server s1 192.0.2.1:1 check
 `
 
-// said is a fault in one line.
+// said returns a fault as one line.
 func said(f *fault) string {
 	if f == nil {
 		return ""

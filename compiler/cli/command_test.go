@@ -16,8 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/terminal"
 )
 
-// Any program can offer the commands: below a command of its own, with its streams, and
-// more than once. An error comes back with its exit code and is printed by nobody.
+// Another program can offer the commands below a command of its own, with its streams, and more than once. An
+// error is returned with its exit code, and not printed.
 func TestCommandsInAnotherProgram(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -38,7 +38,7 @@ func TestCommandsInAnotherProgram(t *testing.T) {
 	}
 }
 
-// exec runs the program with its arguments in a directory of its own.
+// exec runs the program in a directory of its own.
 func exec(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -95,7 +95,7 @@ func TestRenderWritesATree(t *testing.T) {
 	}
 }
 
-// People at a terminal see what came of it, and scripts nothing that is not wrong.
+// On a terminal, render prints a summary. In scripts it prints only problems.
 func TestRenderSumsUp(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	dir := t.TempDir()
@@ -130,8 +130,7 @@ func TestRenderPublishesToAStore(t *testing.T) {
 	}
 }
 
-// A fault fails the run, and nothing is written, unless the user asks for what
-// is good.
+// With a fault the command fails, and nothing is written unless the user asks for the good part.
 func TestRenderRefusesFaults(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -200,7 +199,7 @@ func TestParseSide(t *testing.T) {
 	}{
 		"manifests":                       {},
 		"manifests@r1":                    {}, // it exists
-		"not-there":                       {}, // which reading it will say
+		"not-there":                       {}, // the error comes when it is read
 		"not-there@x":                     {},
 		"store@head":                      {store: "store", revision: "head"},
 		"dir:store@r12":                   {store: "dir:store", revision: "r12"},

@@ -11,7 +11,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// What ran at a time is known where all fleets ran the same, or one is named; it has to be in the store.
+// What ran at a time is known if all fleets ran the same, or if a fleet is named. The snapshot must be in the
+// store.
 func TestWhatRanThen(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Second)

@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 )
 
-// reporterRig is a reporter, and what it wrote.
+// reporterRig is a reporter with its writes.
 type reporterRig struct {
 	reporter
 	now     controller.Report
@@ -47,7 +47,7 @@ func newReporterRig(t *testing.T) *reporterRig {
 	return r
 }
 
-// at has the reporter look at a time, and fails unless it has written so often since the last.
+// at lets the reporter look at a time, and checks how often it has written since the last call.
 func (r *reporterRig) at(t *testing.T, after time.Duration, want int, when string) {
 	t.Helper()
 	r.written = nil
@@ -83,7 +83,7 @@ func TestReporterWritesWhatIsNew(t *testing.T) {
 	r.at(t, 76*time.Second, 1, "it leads again")
 }
 
-// Nothing can be compiled from the first: that is told too.
+// If nothing can be compiled from the beginning, the report says so.
 func TestReporterTellsThatNothingCompiles(t *testing.T) {
 	t.Parallel()
 	r := newReporterRig(t)
@@ -91,7 +91,7 @@ func TestReporterTellsThatNothingCompiles(t *testing.T) {
 	r.at(t, 0, 1, "nothing compiles")
 }
 
-// What cannot be written is written later, and the log says so once.
+// If a write fails, it is repeated later, and logged once.
 func TestReporterTriesAgain(t *testing.T) {
 	t.Parallel()
 	r := newReporterRig(t)
@@ -109,7 +109,7 @@ func TestReporterTriesAgain(t *testing.T) {
 	}
 }
 
-// A report of more than a Secret may hold says how much it leaves out, and has no status of objects.
+// If a report is too large for a Secret, it says how much is left out, and has no statuses of objects.
 func TestReportFitsIntoASecret(t *testing.T) {
 	t.Parallel()
 	var whole controller.Report

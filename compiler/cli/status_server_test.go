@@ -9,8 +9,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/controller"
 )
 
-// Who is on another host learns how the compiler is getting on, and nothing of objects: what is
-// wrong with them may depend on values of Secrets.
+// Clients on other hosts learn the state of the compiler, and nothing about objects: findings may depend on
+// values of Secrets.
 func TestStatusForAnybody(t *testing.T) {
 	t.Parallel()
 	whole := controller.Report{

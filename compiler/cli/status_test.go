@@ -11,12 +11,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// reportTime is now in these tests.
+// reportTime is the present in these tests.
 var reportTime = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 
 func before(d time.Duration) time.Time { return reportTime.Add(-d) }
 
-// reportCase is a report, the code that it gives, and how it is printed.
+// reportCase is a report with its exit code and its printed form.
 type reportCase struct {
 	report controller.Report
 	code   int

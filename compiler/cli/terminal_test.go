@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
-// What people see at terminals of 80 and of 120 columns.
+// This is the output on terminals of 80 and of 120 columns.
 func TestTerminalOfStatus(t *testing.T) {
 	report := controller.Report{
 		Head: newestReport(),
@@ -27,7 +27,7 @@ func TestTerminalOfStatus(t *testing.T) {
 	terminal.Golden(t, "status", func(to *os.File) { printReport(process.On(to, to, false), report, reportTime) })
 }
 
-// A request that is explained fits a terminal, apart from lines of the configuration, which stay as they are.
+// An explained request fits a terminal, except for lines of the configuration, which are not wrapped.
 func TestTerminalOfRequest(t *testing.T) {
 	report := requestReport{
 		Request: "GET https://shop.example.com/cart/7", In: "configmap:edge/shop@r000012-9f3ac01b2d",

@@ -30,8 +30,7 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &shared)) }
 
-// patience bounds every wait: who asks in vain asks again ever more rarely, in the end
-// after up to a minute.
+// patience bounds every wait: requests that fail are repeated more and more rarely, up to once a minute.
 const patience = 3 * time.Minute
 
 // followed is a cluster that is read in a test.
@@ -63,7 +62,7 @@ func in(namespace string) config.Config {
 	return c
 }
 
-// await reads after each change until what was read is as it is wanted.
+// await reads after each change until the result is as wanted.
 func (f *followed) await(t *testing.T, what string, wanted func(inputs.Inputs, error) bool) inputs.Inputs {
 	t.Helper()
 	end := time.After(patience)
@@ -80,13 +79,13 @@ func (f *followed) await(t *testing.T, what string, wanted func(inputs.Inputs, e
 	}
 }
 
-// holds is for await: exactly these objects are known.
+// holds returns a condition for await: exactly these objects are known.
 func holds(names ...string) func(inputs.Inputs, error) bool {
 	slices.Sort(names)
 	return func(in inputs.Inputs, err error) bool { return err == nil && slices.Equal(refs(in), names) }
 }
 
-// refs names the objects that were read.
+// refs returns the names of the objects that were read.
 func refs(in inputs.Inputs) []string {
 	var out []string
 	add := func(refs ...diag.Object) {
@@ -145,8 +144,8 @@ func named(namespace string, secrets ...string) routing.Asked {
 	return out
 }
 
-// Nothing is said before all kinds are known, then everything of the namespace that
-// is read, and later what changes.
+// There is no result before all kinds are known. Then it has everything in the selected namespace, and later
+// the changes.
 func TestReadsAndFollows(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -169,8 +168,8 @@ func TestReadsAndFollows(t *testing.T) {
 	f.await(t, "one that is gone", holds("Ingress web", "Service new"))
 }
 
-// Whose a Service of a Gateway is, and what somebody has it select, is seen, so that it can be put back.
-// Of other Services neither is kept, and it changes nothing.
+// Of a Service for a Gateway, the owner and the selector are read, so that they can be corrected. Of other
+// Services, neither is kept, and changes of them have no effect.
 func TestServicesOfGatewaysAreSeenWhole(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -199,8 +198,7 @@ func TestServicesOfGatewaysAreSeenWhole(t *testing.T) {
 	f.await(t, "a selector", sees("b 1"))
 }
 
-// Secrets are read once a compile named them, and no others; one that is made later
-// is found.
+// A Secret is read once a compile has named it. Others are not read. A Secret that is created later is found.
 func TestSecretsByName(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -239,7 +237,7 @@ func TestSecretsByLabelAndAll(t *testing.T) {
 	follow(t, server.Kubeconfig(), c).await(t, "all", holds("Secret labelled", "Secret plain"))
 }
 
-// A configuration that is read anew changes what is watched.
+// A new configuration changes what is watched.
 func TestConfigurationChanges(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -253,7 +251,7 @@ func TestConfigurationChanges(t *testing.T) {
 	f.await(t, "all Secrets", holds("Secret b"))
 }
 
-// Namespaces are selected by their labels, also by those that they get later.
+// Namespaces are selected by their labels, also by later ones.
 func TestNamespacesByLabel(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -268,7 +266,7 @@ func TestNamespacesByLabel(t *testing.T) {
 	f.await(t, "another namespace", holds("Service a", "Service b"))
 }
 
-// planCase is a configuration and what follows from it.
+// planCase is a configuration and its plan.
 type planCase struct {
 	change      func(*config.Config)
 	plan, rules string

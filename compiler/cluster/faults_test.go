@@ -16,8 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// While the API server is gone, what was known is held; what happened in the
-// meantime is known once it is back.
+// While the API server is gone, the known objects are held. When it is back, the changes of that time are
+// known.
 func TestServerGoneAndBack(t *testing.T) {
 	t.Parallel()
 	server := kubetest.Start(t)
@@ -41,7 +41,7 @@ func TestServerGoneAndBack(t *testing.T) {
 	f.awaitNoTrouble(t)
 }
 
-// awaitTrouble waits until it is known that something is not heard of any more.
+// awaitTrouble waits until it is known that a watch has failed.
 func (f *followed) awaitTrouble(t *testing.T, query string) cluster.Trouble {
 	t.Helper()
 	var out cluster.Trouble
@@ -62,7 +62,7 @@ func (f *followed) awaitNoTrouble(t *testing.T) {
 	f.poll(t, "no trouble", func() bool { return len(f.Troubles()) == 0 })
 }
 
-// poll waits for what no change tells of.
+// poll waits for a condition that no change signals.
 func (f *followed) poll(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -77,8 +77,8 @@ func (f *followed) poll(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A watch that cannot go on from where it was (410) begins anew: nothing that
-// happened in between is missed, and nothing looks deleted meanwhile.
+// A watch that cannot continue (410) begins anew. No change in between is missed, and nothing looks deleted
+// meanwhile.
 func TestWatchExpired(t *testing.T) {
 	t.Parallel()
 	server := kubetest.Start(t)
@@ -86,7 +86,7 @@ func TestWatchExpired(t *testing.T) {
 	f := follow(t, server.Kubeconfig(), in("default"))
 	f.await(t, "start", holds("Service a", "Service b", "Service kubernetes"))
 	server.Expire(t)
-	// In this order there are never fewer than three, whenever the list is made anew.
+	// In this order there are never fewer than three objects, whenever the list is made.
 	server.Apply(t, service("default", "c"))
 	server.Delete(t, service("default", "a"))
 	f.await(t, "expired", func(in inputs.Inputs, err error) bool {
@@ -116,8 +116,7 @@ func widget(kind, namespace, name, host string) string {
 	return fmt.Sprintf("---\napiVersion: test.example/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: {host: %s, notes: long}\n", kind, name, namespace, host)
 }
 
-// An optional kind is waited for by nobody, and read once there is a definition for
-// it. One that is not optional is waited for.
+// Nothing waits for an optional kind. It is read once it is defined. For other kinds, everything waits.
 func TestKindThatComesLater(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -147,8 +146,8 @@ func TestKindThatComesLater(t *testing.T) {
 	}
 }
 
-// A definition that is deleted takes its objects away, one by one, as the API server
-// tells; nothing else is lost, and the kind is read again when it is back.
+// When a definition is deleted, its objects go one by one, as the API server reports it. Nothing else is lost,
+// and the kind is read again when it is back.
 func TestDefinitionDeleted(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -187,7 +186,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
 subjects: [{kind: ServiceAccount, name: compiler, namespace: %[1]s}]
 `
 
-// A single Secret that may not be read keeps nobody waiting; all of them do.
+// A single Secret that may not be read delays nothing. If none may be read, everything waits.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)

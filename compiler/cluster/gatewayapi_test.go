@@ -15,8 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// definition is the CustomResourceDefinition of a kind of the Gateway API, of a release that does not exist yet:
-// its objects have a field more.
+// definition is the CustomResourceDefinition of a kind of the Gateway API, from an imaginary later release: its
+// objects have an additional field.
 func definition(t *testing.T, plural, bundle string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(kubetest.GatewayAPI(t), "gateway.networking.k8s.io_"+plural+".yaml"))
@@ -44,11 +44,11 @@ func definition(t *testing.T, plural, bundle string) string {
 	return string(out)
 }
 
-// What the cluster's Gateway API is like is seen, and so is a field that only it knows. Who may not read the
-// definitions is told so, and reads the rest.
+// The version and channel of the cluster's Gateway API are known, and so are its unknown fields. Without
+// permission to read the definitions, that is reported, and the rest is read.
 func TestGatewayAPIOfTheCluster(t *testing.T) {
 	t.Parallel()
-	server := kubetest.Start(t) // the definitions are those of a whole cluster
+	server := kubetest.Start(t) // definitions belong to the whole cluster
 	namespace := server.Namespace(t)
 	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes"} {
 		server.Apply(t, definition(t, plural, "v1.6.3"))

@@ -8,8 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 )
 
-// Objects of other kinds are selected by the API server: by label, by a field that
-// their definition lets be selected, by namespace, and by the labels of namespaces.
+// The API server selects objects of other kinds: by label, by a selectable field, by namespace, and by the
+// labels of namespaces.
 func TestSelectorsOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What could write something of its own into a file of HAProxy, or means nothing, is refused at its place.
+// A value that could write something of its own into a file of HAProxy, or that has no meaning, is an error at
+// its place.
 func TestAgentsWrong(t *testing.T) {
 	t.Parallel()
 	const good = "  agents:\n  - name: bots\n    service: edge/bots:spop\n    variables: [bad]\n    refuseIf: bad\n    messages:\n    - {name: check, arguments: [{name: ua, value: header, of: User-Agent}]}\n"

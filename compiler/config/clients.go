@@ -63,7 +63,7 @@ const (
 	AddressInHeader     ClientAddress = "header"
 )
 
-// Hops is how many addresses of X-Forwarded-For HAProxy looks at, from the end, to find the
+// Hops are the positions, from the end, of the addresses in X-Forwarded-For among which HAProxy looks for the
 // client's.
 func (f Forwarded) Hops() []string { return []string{"-1", "-2", "-3", "-4", "-5"} }
 

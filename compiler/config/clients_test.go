@@ -12,7 +12,7 @@ func TestForwardedCheck(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		edit func(*Forwarded)
-		want string // "" is no fault
+		want string // "" means no fault
 	}{
 		"default":              {func(*Forwarded) {}, ""},
 		"append":               {func(f *Forwarded) { f.Policy, f.Trusted = AppendForwarded, []string{"10.0.0.0/8", "fd00::/8"} }, ""},
@@ -55,7 +55,7 @@ func TestBufferSize(t *testing.T) {
 	}
 }
 
-// The page for users lists every name that is removed, and no other.
+// The page for users lists exactly the names that are removed.
 func TestDocumentOfProxyHeaders(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/reference/headers.md")

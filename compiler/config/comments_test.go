@@ -12,11 +12,10 @@ import (
 	"testing"
 )
 
-// comments are what the code of a package says of its fields and types.
+// comments are the comments of a package about its fields and types.
 type comments struct {
 	fields map[string]string // by "Type.Field"
-	// values say what may be written for a named type: its constants, or the
-	// first sentence of its comment.
+	// values describe what a named type accepts: its constants, or the first sentence of its comment.
 	values map[string]string
 	enums  map[string][]string // the constants of a named type
 }

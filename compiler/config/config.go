@@ -1,16 +1,16 @@
-// Package config holds the compiler's configuration: a KRM object of kind CompilerConfig,
-// its defaults and its checks.
+// Package config holds the compiler's configuration: a KRM object of kind CompilerConfig, its defaults and
+// its checks.
 //
-// A file is read strictly: an unknown field, a wrong type and an impossible value are
-// errors with file, line and column. Fields that the file leaves out keep their defaults.
-// The values are plain data; nothing here acts on them.
+// A file is read strictly: an unknown field, a wrong type and an impossible value are errors with file, line
+// and column. Fields that the file leaves out keep their defaults. The values are plain data; nothing here
+// acts on them.
 //
 // # Decisions
 //
-// Some values only HAProxy can check: names of ciphers, a log-format, whether QUIC was
-// built in. The compiler checks them alone, before it compiles anything. In a whole
-// haproxy.cfg such a mistake shows at a line that a template wrote; alone it leads back to
-// the line and column of the configuration.
+// Some values only HAProxy can check: names of ciphers, a log-format, whether QUIC was built in. The compiler
+// checks each of them in a small configuration of its own, before it compiles anything. In a whole
+// haproxy.cfg, the error would name a line that a template wrote. This way it leads to the line and column of
+// the configuration.
 package config
 
 import (
@@ -301,7 +301,7 @@ func Default() Config {
 		ShrinkGuard:        ShrinkGuard{LostPercent: 50, MinLost: 5},
 		ForeignAnnotations: CloseForeign,
 		Hosts:              ShareHosts,
-		Limits: Limits{ // far above what people use, and far below what would slow a compile down
+		Limits: Limits{ // far above what people need, and far below what would slow a compile down
 			IngressRoutes: 10_000, NamespaceRoutes: 50_000, IngressRouteBytes: 2 << 20, NamespaceRouteBytes: 8 << 20,
 			IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20, NamespaceWAFPolicies: 16,
 		},
@@ -311,8 +311,7 @@ func Default() Config {
 	}
 }
 
-// Size is a number of bytes such as 40k: a number, perhaps with k for 1,024 bytes or
-// m for 1,024 of these.
+// Size is a number of bytes such as 40k: a number, perhaps with k for 1,024 bytes or m for 1,024 times 1,024.
 type Size string
 
 var sizeForm = regexp.MustCompile(`^([1-9][0-9]{0,8})([km]?)$`)
@@ -323,7 +322,7 @@ func (s Size) Bytes() int {
 	if m == nil {
 		return 0
 	}
-	n, _ := strconv.Atoi(m[1]) // of nine digits
+	n, _ := strconv.Atoi(m[1]) // at most nine digits
 	return n << map[string]int{"": 0, "k": 10, "m": 20}[m[2]]
 }
 
@@ -340,7 +339,7 @@ func (s Size) check(least, most int) string {
 
 var durationForm = regexp.MustCompile(`^[1-9][0-9]{0,8}(us|ms|s|m|h|d)$`)
 
-// maxThreads is the number that HAProxy 2.6 takes at most.
+// maxThreads is the most threads that HAProxy 2.6 accepts.
 const maxThreads = 64
 
 // Check returns every fault of the configuration, in the order of its fields.
@@ -404,8 +403,8 @@ type listener struct {
 	port int
 }
 
-// listeners returns every TCP port that HAProxy opens. If two are the same, the later one
-// has the error.
+// listeners returns every TCP port that HAProxy opens. If two ports are the same, the later one gets the
+// error.
 func (c Config) listeners() []listener {
 	return []listener{
 		{[]string{"http", "port"}, c.HTTP.Port},

@@ -229,7 +229,8 @@ func TestStatusFaults(t *testing.T) {
 	}
 }
 
-// Gateways get addresses of their own that machines can have, each listed once, and nobody else listens on.
+// The addresses of Gateways must be possible addresses of machines, listed once, and not used by other
+// listeners.
 func TestCheckOfGatewayAPI(t *testing.T) {
 	t.Parallel()
 	nobodys := func(text string) []string {
@@ -250,7 +251,7 @@ func TestCheckOfGatewayAPI(t *testing.T) {
 		"gatewayAPI: {services: {labels: ['a*']}}":                                                   {`spec.gatewayAPI.services.labels[0]: "a*" is neither a key nor a pattern of keys`},
 		"gatewayAPI: {services: {annotations: [x/y, '', /*]}}":                                       {`spec.gatewayAPI.services.annotations[1]: "" is neither a key nor a pattern of keys`, `spec.gatewayAPI.services.annotations[2]: "/*" is neither a key nor a pattern of keys`},
 		"gatewayAPI: {addresses: [192.0.2.10, 192.0.2.16/28, '2001:db8::1', '2001:db8:1::/64']}":     nil,
-		"gatewayAPI: {addresses: [192.0.2.20, 192.0.2.16/28]}":                                       nil, // the first one before the others
+		"gatewayAPI: {addresses: [192.0.2.20, 192.0.2.16/28]}":                                       nil, // the first one comes before the others
 		"gatewayAPI: {addresses: ['']}":                                                              neither(""),
 		"gatewayAPI: {addresses: ['*']}":                                                             neither("*"),
 		"gatewayAPI: {addresses: ['${POD_IP}']}":                                                     neither("${POD_IP}"),
@@ -259,7 +260,7 @@ func TestCheckOfGatewayAPI(t *testing.T) {
 		"gatewayAPI: {addresses: ['192.0.2.1:80']}":                                                  neither("192.0.2.1:80"),
 		"gatewayAPI: {addresses: [192.0.2.1-192.0.2.9]}":                                             neither("192.0.2.1-192.0.2.9"),
 		"gatewayAPI: {addresses: [192.0.2.256]}":                                                     neither("192.0.2.256"),
-		"gatewayAPI: {addresses: [192.0.2.17/28]}":                                                   neither("192.0.2.17/28"), // bits of a host
+		"gatewayAPI: {addresses: [192.0.2.17/28]}":                                                   neither("192.0.2.17/28"), // it has bits of a host
 		"gatewayAPI: {addresses: ['2001:db8::1/64']}":                                                neither("2001:db8::1/64"),
 		"gatewayAPI: {addresses: [192.0.2.0/33]}":                                                    neither("192.0.2.0/33"),
 		"gatewayAPI: {addresses: ['fe80::1%eth0']}":                                                  neither("fe80::1%eth0"),
@@ -301,7 +302,7 @@ func TestCheckOfGatewayAPI(t *testing.T) {
 	})
 }
 
-// Impossible values of what concerns connections are reported at their place.
+// Impossible values about connections are errors at their place.
 func TestCheckOfTCPServices(t *testing.T) {
 	t.Parallel()
 	checkFindings(t, map[string][]string{
@@ -328,8 +329,7 @@ func TestCheckOfTCPServices(t *testing.T) {
 	})
 }
 
-// checkFindings parses specs, and fails for those of which something else is found than what is wanted, or without
-// a hint.
+// checkFindings parses specs. It fails if the findings are not as wanted, or if one has no hint.
 func checkFindings(t *testing.T, cases map[string][]string) {
 	t.Helper()
 	for text, want := range cases {
@@ -350,7 +350,7 @@ func checkFindings(t *testing.T, cases map[string][]string) {
 	}
 }
 
-// A port is for annotations only if it is listed.
+// Annotations may use only listed ports.
 func TestAllowsPort(t *testing.T) {
 	t.Parallel()
 	a := TCPAnnotations{Ports: []string{"5432", "9000-9099"}}

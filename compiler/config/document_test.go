@@ -87,8 +87,7 @@ func (d *documentWriter) err() error {
 	return fmt.Errorf("fields without a comment: %s", strings.Join(d.missing, ", "))
 }
 
-// document writes the table of the fields that stand by themselves, then a
-// section for each of the others.
+// document writes a table of the fields without a section, and then a section for each of the others.
 func (d *documentWriter) document(t reflect.Type, defaults reflect.Value) {
 	fields := slices.Collect(t.Fields())
 	d.head("General", "")
@@ -114,8 +113,8 @@ func (d *documentWriter) head(title, text string) {
 	d.WriteString("| field | value | default | what it is |\n|---|---|---|---|\n")
 }
 
-// section returns the struct whose fields a field holds, itself, in a list or in
-// a map, or nil.
+// section returns the struct that a field holds: itself, in a list or in a map. It returns nil for other
+// fields.
 func section(t reflect.Type) reflect.Type {
 	switch t.Kind() {
 	case reflect.Struct:
@@ -126,8 +125,8 @@ func section(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// below writes the rows of what a field holds. Elements of lists and maps have
-// no defaults but the zero of their fields.
+// below writes the rows of the fields in a field. Elements of lists and maps have only the zero values as
+// defaults.
 func (d *documentWriter) below(t reflect.Type, path string, defaults reflect.Value) {
 	switch t.Kind() {
 	case reflect.Slice:
@@ -141,7 +140,7 @@ func (d *documentWriter) below(t reflect.Type, path string, defaults reflect.Val
 	}
 }
 
-// field writes the row of a field, and those of the fields in it.
+// field writes the row of a field, and of the fields in it.
 func (d *documentWriter) field(owner reflect.Type, f reflect.StructField, prefix string, standard reflect.Value) {
 	d.row("`"+prefix+jsonName(f)+"`", d.value(f.Type), defaultText(standard), d.comment(owner, f))
 	if section(f.Type) != nil {
@@ -156,8 +155,7 @@ func (d *documentWriter) row(cells ...string) {
 	d.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 }
 
-// comment returns what the code says of a field, under the name that users
-// know.
+// comment returns the comment of a field, with the name that users know.
 func (d *documentWriter) comment(owner reflect.Type, f reflect.StructField) string {
 	text := d.comments.fields[owner.Name()+"."+f.Name]
 	if text == "" {
@@ -175,7 +173,7 @@ func (d *documentWriter) comment(owner reflect.Type, f reflect.StructField) stri
 	return "`" + jsonName(f) + "` " + rest
 }
 
-// value says what may be written for a type.
+// value describes what a type accepts.
 func (d *documentWriter) value(t reflect.Type) string {
 	if text := d.comments.values[t.Name()]; text != "" {
 		return text
@@ -189,7 +187,7 @@ func (d *documentWriter) value(t reflect.Type) string {
 	return wanted(t.Kind())
 }
 
-// defaultText writes a default as in YAML; what is empty is not written.
+// defaultText writes a default as in YAML, "" for an empty one.
 func defaultText(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.Struct || v.Kind() == reflect.Map || v.Kind() == reflect.Slice && section(v.Type()) != nil:
@@ -208,7 +206,7 @@ func defaultText(v reflect.Value) string {
 
 func jsonName(f reflect.StructField) string { return f.Tag.Get("json") }
 
-// Lists and maps are walked into, and a field that nobody described is found.
+// The document includes fields in lists and maps, and finds a field without a comment.
 func TestDocumentOfNestedFields(t *testing.T) {
 	t.Parallel()
 	type inner struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 )
 
-// What is impossible of what is read from a cluster is reported at its place.
+// Impossible values about what is read from a cluster are errors at their place.
 func TestCheckOfWhatIsRead(t *testing.T) {
 	t.Parallel()
 	const widget = "kinds: [{apiVersion: example.com/v1, kind: Widget"

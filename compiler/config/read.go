@@ -94,7 +94,7 @@ func Parse(file string, data []byte) (Config, []diag.Diagnostic) {
 	return doc.Spec, diag.Sort(r.found)
 }
 
-// reader decodes a YAML document and keeps what is wrong with it.
+// reader decodes a YAML document and collects its diagnostics.
 type reader struct {
 	file  string
 	found []diag.Diagnostic

@@ -67,7 +67,7 @@ func TestDecodeReportsPositionInListsAndMaps(t *testing.T) {
 	}
 }
 
-// A fault of the check is at the value, or where the value should be.
+// An error of a check is at the value, or where the value should be.
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	var r reader
@@ -88,7 +88,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Each case is what spec holds, and the Errors that it has, which are at its line and have hints.
+// Each case is a spec with its errors, which are at its line and have hints.
 func TestCheckOfSettings(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{

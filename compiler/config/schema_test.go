@@ -15,7 +15,7 @@ import (
 
 const schemaFile = "../../schemas/compilerconfig.json"
 
-// configSchema is made of the types and of their comments, as the page is.
+// configSchema is generated from the types and their comments, like the page.
 func configSchema(t *testing.T) schemas.Schema {
 	t.Helper()
 	said, err := readComments(".", "agents", "gateways", "kinds", "logs", "transport")
@@ -36,7 +36,7 @@ func TestSchemaIsFresh(t *testing.T) {
 	schemas.Published(t, configSchema(t), schemaFile, *update)
 }
 
-// What the program refuses for its type or its name, the schema refuses, and the reverse.
+// The schema refuses exactly what the program refuses for a type or a name.
 func TestSchemaRefusesWhatTheProgramRefuses(t *testing.T) {
 	t.Parallel()
 	head := map[string]any{"apiVersion": snapshots.APIVersion, "kind": Kind}
@@ -48,7 +48,7 @@ func TestSchemaRefusesWhatTheProgramRefuses(t *testing.T) {
 	})
 }
 
-// The examples of the project validate, and no field of the schema is unknown to the program.
+// The examples of the project are valid, and the program knows every field of the schema.
 func TestSchemaTakesExamples(t *testing.T) {
 	t.Parallel()
 	compiled := schemas.Compiled(t, schemaFile)

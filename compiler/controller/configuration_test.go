@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The watch follows the files that the configuration names by now.
+// The watch follows the files that the present configuration names.
 func TestCountryWatch(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

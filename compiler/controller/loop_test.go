@@ -56,8 +56,7 @@ func TestRunLeavesOutWhatHAProxyRefuses(t *testing.T) {
 	r.AwaitQuarantined(t, 0)
 }
 
-// While the store is gone the newest draft is kept; drafts in between are not
-// published late.
+// While the store is gone, the newest draft is kept. Earlier drafts are not published later.
 func TestRunKeepsTheNewestWhileTheStoreIsGone(t *testing.T) {
 	t.Parallel()
 	r := controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
@@ -100,8 +99,7 @@ func TestRunKeepsTheNewestWhileTheStoreIsGone(t *testing.T) {
 	controllertest.Await(t, "ready", r.Status.Ready)
 }
 
-// Neither a directory that is gone nor a template that is wrong takes anything
-// away from what was published.
+// A missing directory and a wrong template change nothing that was published.
 func TestRunHoldsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	r := controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})

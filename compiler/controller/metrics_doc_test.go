@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the page")
 
-// The page lists the metrics as they are registered, and speaks of no others.
+// The page lists exactly the registered metrics.
 func TestMetricsDocumentIsFresh(t *testing.T) {
 	t.Parallel()
 	const file, section, prefix = "../../docs/reference/metrics.md", "metrics of the compiler", "hapsnap_compiler_"
@@ -44,7 +44,7 @@ func TestMetricsDocumentIsFresh(t *testing.T) {
 	metricsdoc.Check(t, registry, file, section, prefix, *update)
 }
 
-// registerOthers registers the metrics of what may run beside the loop.
+// registerOthers registers the metrics of components beside the loop.
 func registerOthers(t *testing.T, r prometheus.Registerer) {
 	t.Helper()
 	_, err := election.New(election.Options{

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// clock is a clock that stands still until it is set.
+// clock is a clock that a test sets.
 type clock struct{ now time.Time }
 
 func (c *clock) read() time.Time { return c.now }
@@ -23,7 +23,7 @@ func (c *clock) pass(d time.Duration) time.Time {
 	return c.now
 }
 
-// expect compares metrics with their samples, help and type apart.
+// expect compares the samples of metrics, without help and type.
 func expect(t *testing.T, r *prometheus.Registry, when string, want map[string]float64) {
 	t.Helper()
 	families, err := r.Gather()
@@ -56,8 +56,7 @@ func drafted(kinds ...string) compiler.Result {
 	return r
 }
 
-// The ages are those at the time when they are asked for. A change counts as not
-// published from when it was made, and until the store has it.
+// Ages are computed when they are read. A change counts as not published from its time until the store has it.
 func TestAges(t *testing.T) {
 	t.Parallel()
 	c := clock{time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)}

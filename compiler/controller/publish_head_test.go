@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// seen is a store of which only the list is looked at.
+// seen is a store that only lists.
 type seen struct {
 	store
 	ids []snapshots.ID
@@ -26,8 +26,7 @@ func (s seen) IDs(context.Context) ([]snapshots.ID, error) { return s.ids, nil }
 // elsewhere is an election that this process has won.
 type elsewhere struct{ alone }
 
-// A leader notices that the store does not hold what it published, and then
-// compiles again; nothing else makes it do so.
+// A leader notices that the store lacks what it published, and compiles again. Nothing else triggers that.
 func TestALeaderLooksAtTheHead(t *testing.T) {
 	t.Parallel()
 	published := backends(1).Number(2, snapshots.ID{})
@@ -64,12 +63,12 @@ func TestALeaderLooksAtTheHead(t *testing.T) {
 	}
 }
 
-// damaged is a store whose snapshots are whole, or corrupt if they are not here.
+// damaged is a store with some whole snapshots. All others are corrupt.
 type damaged struct {
 	ids   []snapshots.ID
 	whole map[snapshots.ID]snapshots.Snapshot
 	reads int
-	draft snapshots.Draft // that was published last
+	draft snapshots.Draft // the draft that was published last
 }
 
 func (s *damaged) IDs(context.Context) ([]snapshots.ID, error) { return s.ids, nil }
@@ -87,8 +86,8 @@ func (s *damaged) Publish(_ context.Context, d snapshots.Draft) (snapshots.ID, b
 	return snapshots.NewID(d.After.Revision+1, d.Digest()), true, nil
 }
 
-// A draft is put on top of a corrupt snapshot, and compared with the newest that can be
-// read: the guard against mass losses is not out of action.
+// A draft is published after a corrupt snapshot, and compared with the newest readable one. So the guard
+// against mass losses still works.
 func TestPublishAfterACorruptSnapshot(t *testing.T) {
 	t.Parallel()
 	good := backends(20).Number(1, snapshots.ID{})
@@ -99,7 +98,7 @@ func TestPublishAfterACorruptSnapshot(t *testing.T) {
 	guard := config.ShrinkGuard{LostPercent: 50, MinLost: 5}
 	for name, test := range map[string]struct {
 		ids  []snapshots.ID
-		left int // backends
+		left int // how many backends are left
 		held bool
 	}{
 		"corrupt":                {append([]snapshots.ID{good.ID()}, corrupt[0]), 19, false},

@@ -27,7 +27,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// chair is a leadership that tests give and take.
+// chair is a leadership that tests control.
 type chair struct {
 	changed chan struct{}
 
@@ -73,8 +73,8 @@ func (c *chair) set(leading bool) {
 	}
 }
 
-// held is a store whose writer can be held up between looking and writing, as by
-// a process that is paused. It does not notice that its context has ended.
+// held is a store whose writer can be paused between its look and its write, like a paused process. It does not
+// notice that its context has ended.
 type held struct {
 	*dirstore.Store
 	begun, goOn chan struct{}
@@ -146,8 +146,8 @@ func awaitSubjects(t *testing.T, store *dirstore.Store, want ...string) []snapsh
 	return ids
 }
 
-// Followers compile and are ready, and publish only once they lead: then what
-// they have is there at once. Each change is published once, whoever leads.
+// Followers compile and are ready, but publish only once they lead. Then their result is published at once.
+// Each change is published once, whichever process leads.
 func TestOnlyTheLeaderPublishes(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -172,7 +172,7 @@ func TestOnlyTheLeaderPublishes(t *testing.T) {
 	controllertest.Put(t, dir, "api.yaml", controllertest.Manifest("api", "5s"))
 	two.set(true)
 	ids := awaitSubjects(t, store, web, api)
-	// One that leads again looks at the store, and finds that nothing is missing.
+	// A process that leads again looks at the store, and finds nothing missing.
 	two.set(false)
 	one.set(true)
 	controllertest.Await(t, "the head of the other", func() error {
@@ -184,8 +184,8 @@ func TestOnlyTheLeaderPublishes(t *testing.T) {
 	awaitSubjects(t, store, web, api)
 }
 
-// A leader that is paused between looking at the store and writing may be no
-// leader any more when it goes on: what it writes then is refused.
+// A leader that is paused between its look at the store and its write may no longer lead afterwards. Then the
+// write is refused.
 func TestALateWriteUndoesNothing(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -223,14 +223,14 @@ func TestALateWriteUndoesNothing(t *testing.T) {
 	}
 }
 
-// told is what an announcer was told last.
+// told records what an announcer was given last.
 type told struct {
 	mu        sync.Mutex
 	found     []diag.Diagnostic
 	served    map[diag.Object]bool
 	ingresses int
 	where     config.IngressStatus
-	said      int // statuses of the Gateway API
+	said      int // how often statuses of the Gateway API were given
 	head      snapshots.ID
 }
 
@@ -259,8 +259,8 @@ func (a *told) text() string {
 	return fmt.Sprintf("found %d, served %v of %d at %v", len(a.found), names, a.ingresses, a.where.Addresses)
 }
 
-// An announcer hears of every compile, and of what is published when it is. Who
-// protects something and is at fault answers with 503, at the same address.
+// An announcer gets every compile, and everything that is published. A protected Ingress with a fault answers
+// 503, at the same address.
 func TestAnAnnouncerIsTold(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -284,7 +284,7 @@ func TestAnAnnouncerIsTold(t *testing.T) {
 	}
 	say("found 2, served [] of 0 at []")
 	c.set(true)
-	// The host of what is left out is held, so that DNS keeps it.
+	// The host of a left-out Ingress is held, so that DNS keeps it.
 	say("found 2, served [Ingress shop/lost Ingress shop/shut Ingress shop/web] of 4 at [192.0.2.1]")
 	controllertest.Put(t, dir, "lost.yaml", controllertest.Manifest("lost", "5s"))
 	say("found 1, served [Ingress shop/lost Ingress shop/shut Ingress shop/web] of 4 at [192.0.2.1]")

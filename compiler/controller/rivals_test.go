@@ -9,18 +9,18 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// origin is where objects come from.
+// origin is the source of objects.
 type origin string
 
 func (p origin) String() string { return string(p) }
 
-// contest is a store to which several compilers publish, at times that a test sets.
+// contest is a store with several compilers that publish to it, on a clock of the test.
 type contest struct {
 	now  time.Time
 	head snapshots.Snapshot
 }
 
-// contestant is a compiler that is elected, or not.
+// contestant is a compiler, with or without an election.
 type contestant struct {
 	rivals
 	inputs []snapshots.Input
@@ -37,7 +37,7 @@ func (c *contest) start(p origin, machine string, elected bool, uids ...string) 
 	return k
 }
 
-// turn has a compiler look at the store, and publish a number of backends unless it yields.
+// turn makes a compiler look at the store, and publish a number of backends unless it yields.
 func (c *contest) turn(k *contestant, count int) (published bool) {
 	c.now = c.now.Add(time.Second)
 	if until := k.until(); !until.IsZero() && !c.now.Before(until) {
@@ -51,7 +51,7 @@ func (c *contest) turn(k *contestant, count int) (published bool) {
 	return true
 }
 
-// write publishes whoever leads.
+// write publishes, whichever compiler leads.
 func (c *contest) write(trigger string, inputs []snapshots.Input, count int) snapshots.ID {
 	draft := backends(count)
 	draft.Provenance = snapshots.Provenance{Trigger: trigger, Inputs: inputs}
@@ -59,8 +59,8 @@ func (c *contest) write(trigger string, inputs []snapshots.Input, count int) sna
 	return c.head.ID()
 }
 
-// Of two compilers that nobody keeps apart the one that was added stops when the other one replaced
-// twice what it published. Each names the other.
+// Of two compilers without an election, the one that was added stops after the other has replaced its snapshots
+// twice. Each names the other.
 func TestTheSecondOfTwoCompilersStops(t *testing.T) {
 	t.Parallel()
 	c := &contest{now: time.Now()}
@@ -71,8 +71,8 @@ func TestTheSecondOfTwoCompilersStops(t *testing.T) {
 		of                   *contestant
 		published, says, end bool
 	}{
-		{second, true, false, false}, // it cannot know whether the first one lives
-		{first, true, true, false},   // at once
+		{second, true, false, false}, // it cannot know whether the first one runs
+		{first, true, true, false},   // it replaces the snapshot at once
 		{second, true, true, false},
 		{first, true, true, false},
 		{second, false, true, true},
@@ -90,8 +90,8 @@ func TestTheSecondOfTwoCompilersStops(t *testing.T) {
 		t.Errorf("the first one names %+v", r)
 	}
 
-	// The first one may be gone: after an hour without a snapshot of it the second one goes on. If it
-	// is not, it is known at once.
+	// The first one may be gone. After an hour without a snapshot of the first, the second one continues. If
+	// the first one still runs, the second notices that at once.
 	c.now = c.now.Add(rivalQuiet)
 	if !c.turn(second, 30) || second.current != nil {
 		t.Errorf("the other one is quiet: %+v", second.current)
@@ -101,7 +101,7 @@ func TestTheSecondOfTwoCompilersStops(t *testing.T) {
 		t.Error("the second one published over a compiler that it knows")
 	}
 
-	// A restart makes the first one no newcomer.
+	// After a restart, the first compiler still counts as the first.
 	again := c.start("one", "host-a", false)
 	c.turn(again, 40)
 	if !again.own.before(second.own) || !again.own.began.Equal(first.own.began) {
@@ -112,7 +112,7 @@ func TestTheSecondOfTwoCompilersStops(t *testing.T) {
 	}
 }
 
-// What is no second compiler stops nobody, and is not said to be one.
+// Something that is not a second compiler stops nothing, and is not reported as one.
 func TestWhatIsNoSecondCompiler(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(c *contest) *contestant{
@@ -172,7 +172,7 @@ func TestWhatIsNoSecondCompiler(t *testing.T) {
 	}
 }
 
-// Two clusters with the same name, as seen from within, are two places.
+// Two clusters that have the same name inside are two places.
 func TestTwoClustersOfOneName(t *testing.T) {
 	t.Parallel()
 	c := &contest{now: time.Now()}
@@ -186,7 +186,7 @@ func TestTwoClustersOfOneName(t *testing.T) {
 	}
 }
 
-// A mark is read as it was written, and nothing else is taken for one.
+// A mark is read as it was written, and nothing else counts as one.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	for _, objects := range []origin{"manifests", "https://10.96.0.1:443", "a; compiler of b, on c", ""} {
@@ -208,7 +208,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// A person reads who the other one is, and that this one publishes nothing.
+// The text says who the other compiler is, and that this one publishes nothing.
 func TestRivalText(t *testing.T) {
 	t.Parallel()
 	r := RivalReport{Machine: "host-a", Objects: "one", Configuration: "0123456789", Snapshot: snapshots.ID{Revision: 3, Short: "9876543210"}, Yields: true, Until: time.Unix(0, 0)}

@@ -13,8 +13,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 )
 
-// volume is a folder with a configuration, as a volume of a ConfigMap has it: the
-// file is a link through another one, which is switched over.
+// volume is a folder with a configuration, like the volume of a ConfigMap: the file is a link through another
+// link, which is replaced.
 type volume struct {
 	dir string
 	n   int
@@ -23,7 +23,7 @@ type volume struct {
 // file is the name of the configuration.
 func (v *volume) file() string { return filepath.Join(v.dir, "c.yaml") }
 
-// write switches to another spec.
+// write replaces the spec.
 func (v *volume) write(t *testing.T, spec string) {
 	t.Helper()
 	v.n++
@@ -55,7 +55,7 @@ func awaitBind(t *testing.T, r *controllertest.Compiler, port int) {
 	})
 }
 
-// awaitRefused waits until the configuration is refused for one reason.
+// awaitRefused waits until the configuration is refused for a reason.
 func awaitRefused(t *testing.T, r *controllertest.Compiler, want string) {
 	t.Helper()
 	controllertest.Await(t, "configuration refused", func() error {
@@ -71,8 +71,7 @@ func awaitRefused(t *testing.T, r *controllertest.Compiler, want string) {
 	}
 }
 
-// A configuration that changes is used if it is good. One that is not is refused
-// whatever is wrong with it, and the one before goes on to be used.
+// A changed configuration is used if it is valid. An invalid one is refused, and the former one stays in use.
 func TestRunFollowsItsConfiguration(t *testing.T) {
 	t.Parallel()
 	v := &volume{dir: t.TempDir()}
@@ -99,7 +98,7 @@ func TestRunFollowsItsConfiguration(t *testing.T) {
 	} {
 		v.write(t, c.spec)
 		awaitRefused(t, r, c.reason)
-		// What else changes is compiled as before.
+		// Other changes are compiled meanwhile.
 		host := fmt.Sprintf("host%d", n)
 		r.Write(t, host+".yaml", controllertest.Manifest(host, "5s"))
 		s := r.AwaitRoute(t, host+".example", true)
@@ -119,7 +118,7 @@ func TestRunFollowsItsConfiguration(t *testing.T) {
 	})
 }
 
-// A configuration that is away is none that is empty.
+// A missing configuration does not count as an empty one.
 func TestRunKeepsAConfigurationThatIsGone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -149,8 +148,7 @@ func TestRunKeepsAConfigurationThatIsGone(t *testing.T) {
 	r.AwaitMetric(t, "hapsnap_compiler_config_refused", 0)
 }
 
-// manifestsOf returns the objects of several hosts in one file, so that all of
-// them come and go in the same moment.
+// manifestsOf returns the objects of several hosts in one file, so that all come and go at once.
 func manifestsOf(names ...string) string {
 	var out []string
 	for _, name := range names {
@@ -167,7 +165,7 @@ func tenants(n int) []string {
 	return out
 }
 
-// awaitHeld waits until a draft is held, and returns it.
+// awaitHeld waits until a draft is held, and returns the error.
 func awaitHeld(t *testing.T, r *controllertest.Compiler, lost string) controller.ShrinkError {
 	t.Helper()
 	var held *controller.ShrinkError
@@ -195,7 +193,7 @@ func TestRunHoldsAMassLoss(t *testing.T) {
 		t.Errorf("%d snapshots, newest %s", n, s.ID())
 	}
 
-	// A restart changes nothing, nor does an approval of something else.
+	// A restart changes nothing, and neither does the approval of something else.
 	stop()
 	c := config.Default()
 	c.ShrinkGuard.Approve = "0123456789"
@@ -242,16 +240,14 @@ func TestRunPublishesTheLossOfOneNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := func(o *controller.Options) { o.SeesDeletions = !test.unseen }
-			r := controllertest.Prepare(t, map[string]string{"shop.yaml": manifestsOf(tenants(30)...), "quiet.yaml": tenantsOf("quiet", test.other)})
+			r := controllertest.Prepare(t, map[string]string{"all.yaml": manifestsOf(tenants(30)...) + "---\n" + tenantsOf("quiet", test.other)})
 			stop := r.Start(t, config.Default(), seen)
 			r.AwaitRoute(t, "tenant-29.example", true)
 			controllertest.Await(t, "ready", r.Status.Ready)
 			if test.restart {
 				stop()
 			}
-			for name, text := range map[string]string{"shop.yaml": "", "quiet.yaml": tenantsOf("quiet", test.left)} {
-				r.Write(t, name, text)
-			}
+			r.Write(t, "all.yaml", tenantsOf("quiet", test.left)) // at once
 			if test.restart {
 				r.Start(t, config.Default(), seen)
 			}
@@ -268,7 +264,7 @@ func TestRunPublishesTheLossOfOneNamespace(t *testing.T) {
 	}
 }
 
-// What is no mass loss any more needs no approval.
+// If it is no longer a mass loss, it needs no approval.
 func TestRunPublishesWhatCameBack(t *testing.T) {
 	t.Parallel()
 	r := controllertest.Run(t, map[string]string{"all.yaml": manifestsOf(tenants(20)...)})

@@ -42,7 +42,7 @@ backend hapsnap_ready from main
 	}
 }
 
-// Templates need not indent, and HAProxy does not ask for it.
+// Templates need no indentation, as HAProxy needs none.
 func TestSizeOfLinesWithoutIndentation(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

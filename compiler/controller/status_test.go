@@ -12,8 +12,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// A fault is as old as when it was first found, wherever it stands by now; one that
-// was away is new.
+// A finding has the time when it was first found, even if its place changes. A finding that disappeared and
+// came back is new.
 func TestFindingsKnowTheirAge(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
@@ -46,7 +46,7 @@ func TestFindingsKnowTheirAge(t *testing.T) {
 	}
 }
 
-// What cannot be read says nothing of the faults that were found before.
+// Files that cannot be read do not change the earlier findings.
 func TestStatusKeepsFindingsWhileNothingIsRead(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What is wrong with the webhook's certificate is in the report until it is mended, with the time
-// when it began. The compiler is ready all the same, and strangers hear nothing of it.
+// The report has a problem with the webhook's certificate, with its beginning, until it is solved. The compiler
+// is ready all the same. Clients on other hosts do not see it.
 func TestStatusOfTheWebhook(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

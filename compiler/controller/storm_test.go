@@ -26,17 +26,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// events is how many there are in the second.
+// events is how many events there are within the second.
 const events = 10_000
 
-// storm is an API server that has one Ingress, and sends a change of it as often as
-// it can once it is let loose. No real one sends so many so fast.
+// storm is an API server with one Ingress. On command, it sends changes of the Ingress as fast as it can. No
+// real one is as fast.
 type storm struct{ loose chan struct{} }
 
 func (s *storm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	switch {
-	case q.Get("sendInitialEvents") != "": // the client lists and watches then, as with older servers
+	case q.Get("sendInitialEvents") != "": // the client then lists and watches, as with older servers
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
@@ -79,7 +79,7 @@ func (s *storm) watch(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// stormy is the Ingress after n changes, of its host each.
+// stormy is the Ingress after n changes of its host.
 func stormy(n int) string {
 	ing := networkingv1.Ingress{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"},
@@ -96,8 +96,7 @@ func stormy(n int) string {
 	return string(text)
 }
 
-// Of 10,000 events within a second the last one counts: it is published, after a few
-// compiles and not after thousands.
+// Of 10,000 events within a second, the last one is published, after a few compiles and not thousands.
 func TestTenThousandEvents(t *testing.T) {
 	t.Parallel()
 	s := &storm{loose: make(chan struct{})}
@@ -139,7 +138,7 @@ func TestTenThousandEvents(t *testing.T) {
 	began := time.Now()
 	close(s.loose)
 	controllertest.Await(t, "last", holds(events))
-	// One compile for the first of them, and then one at most for each interval.
+	// There is one compile for the first event, and then one at most for each interval.
 	most := 2 + int(time.Since(began)/(200*time.Millisecond))
 	if _, published, _ := store.Newest(); published > 1+most {
 		t.Errorf("%d snapshots in %v", published, time.Since(began))
@@ -148,8 +147,8 @@ func TestTenThousandEvents(t *testing.T) {
 
 const thousand = 1000
 
-// thousandIngresses returns the manifest of 1,000 Ingresses with a path, in one file,
-// so that all of them change in the same moment. One may have an annotation.
+// thousandIngresses returns a file with the manifests of 1,000 Ingresses with a path, so that all change at
+// once. One of them may have an annotation.
 func thousandIngresses(path, annotation string) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: web}\nspec: {ports: [{port: 80}]}\n")
@@ -172,9 +171,8 @@ spec:
 	return b.String()
 }
 
-// One of 1,000 Ingresses becomes bad while all of them change: the very next snapshot
-// has the 999 others as they are now, without the bad one, or
-// with its routes closed.
+// One of 1,000 Ingresses becomes bad while all of them change. The very next snapshot has the other 999 as they
+// are now, and the bad one not at all, or closed.
 func TestRunPublishesTheOthersAtOnce(t *testing.T) {
 	t.Parallel()
 	r := controllertest.Prepare(t, map[string]string{"all.yaml": thousandIngresses("/v0", "")})
@@ -208,8 +206,8 @@ func TestRunPublishesTheOthersAtOnce(t *testing.T) {
 	}
 }
 
-// awaitRoutes waits until the newest snapshot has a path for all hosts but that of
-// the one Ingress, whose routes are closed or left out.
+// awaitRoutes waits until the newest snapshot has a path for all hosts except that of one Ingress, whose routes
+// are closed or left out.
 func awaitRoutes(t *testing.T, r *controllertest.Compiler, path string) snapshots.Snapshot {
 	t.Helper()
 	var newest snapshots.Snapshot

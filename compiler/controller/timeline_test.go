@@ -8,7 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 )
 
-// Every stage of a compile and of a publication is timed.
+// Every stage of compiling and publishing is timed.
 func TestRunTimesEachStage(t *testing.T) {
 	t.Parallel()
 	r := controllertest.Run(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})

@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// ingress is one of a cluster, or of a file.
+// ingress returns an Ingress of a cluster, or of a file.
 func ingress(name, file string, annotations map[string]string) inputs.Object[networkingv1.Ingress] {
 	o := inputs.Object[networkingv1.Ingress]{
 		Ref:   diag.Object{Kind: "Ingress", Namespace: "shop", Name: name},
@@ -47,7 +47,7 @@ func TestExplain(t *testing.T) {
 	for place, want := range map[Place]Explanation{
 		{"haproxy.cfg", 1}: {
 			Text: "balance leastconn", Template: &Template{"t.cfg", 4},
-			Origins: []Origin{ // the other Ingress is not asked, and the other annotation is not ours
+			Origins: []Origin{ // the other Ingress does not count, and the other annotation is not ours
 				{Kind: "Ingress", Namespace: "shop", Name: "web", Field: "spec.defaultBackend"},
 				{Kind: "Ingress", Namespace: "shop", Name: "web", Field: annotation.Field, Value: "leastconn"},
 			},
@@ -91,8 +91,7 @@ func TestOnLine(t *testing.T) {
 	}
 }
 
-// Fields of objects with content are found by their values, where a template
-// joins them with others too.
+// Fields of objects with content are found by their values, even if a template joins them with others.
 func TestExplainFields(t *testing.T) {
 	t.Parallel()
 	widget := inputs.Other(&unstructured.Unstructured{Object: map[string]any{

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// pieces are what random expressions are made of.
+// pieces are the parts of random expressions.
 var pieces = []string{
 	"a", "b", "/", ".", "[^/]", "[ab]", "[^a]", `\d`, `\w`, `\.`, "ab", "/b/", "$", "^", `\b`, "|", "(", ")", "(?:", "*", "+", "?",
 	"{2}", "{0,3}", "{1,}", "*?", "(.*)", "[^/]+", "(/|$)", "(a|b/)", "(?:[^/]+/)*",
 }
 
-// accepted returns random expressions that are accepted, the same for a seed.
+// accepted returns random valid expressions. The same seed gives the same ones.
 func accepted(n int, seed uint64) []string {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var out []string
@@ -29,8 +29,8 @@ func accepted(n int, seed uint64) []string {
 	return out
 }
 
-// A matcher that tries one way after another, as PCRE does, takes about as many steps as were
-// computed, whatever the text, and finds what Go finds.
+// A backtracking matcher, like PCRE, takes about as many steps as computed, whatever the text. It finds the
+// same as Go.
 func TestStepsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(2, 2))
@@ -62,7 +62,7 @@ func TestStepsAreBounded(t *testing.T) {
 	t.Logf("at the most %.2f times what was computed", most)
 }
 
-// worst returns a text of up to 8 KiB, which repeats something.
+// worst returns a text of up to 8 KiB with a repeated part.
 func worst(r *rand.Rand) string {
 	unit := ""
 	for range 1 + r.IntN(4) {
@@ -72,13 +72,13 @@ func worst(r *rand.Rand) string {
 	return text[:longest-1] + []string{"", "a", "x", "/"}[r.IntN(4)]
 }
 
-// matcher tries one way after another, and counts.
+// matcher is a backtracking matcher that counts its steps.
 type matcher struct {
 	text  string
 	steps int
 }
 
-// tooMany is where it gives up.
+// tooMany is where the matcher gives up.
 const tooMany = 20 * maxSteps
 
 func (m *matcher) search(n node, anchored bool) bool {

@@ -75,7 +75,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// pieces are what random expressions are made of.
+// pieces are the parts of random expressions.
 var pieces = []string{
 	"a", "b", "/", ".", "[^/]", "[ab]", "[^a]", `\d`, `\w`, `\.`, "ab", "/b/", "$", "^", `\b`, "|", "(", ")", "(?:", "*", "+", "?", "{2}", "{0,3}", "{1,}", "*?", "(.*)", "[^/]+", "(/|$)", "(?i)",
 	"{", "}", "[", "]", `\`, "[[:alpha:]]", `\x41`, "-", ",", "#", "(?#", "&&", "[a-", "\\x", "(*", "%",
@@ -92,7 +92,7 @@ func random(r *rand.Rand) string {
 	return b.String()
 }
 
-// accepted returns random expressions that are accepted, which are the same for a seed.
+// accepted returns random valid expressions. The same seed gives the same ones.
 func accepted(n int, seed uint64) []string {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var out []string
@@ -112,8 +112,9 @@ var repeated = []string{
 	"^(?:" + strings.Repeat("a", 80) + ")", "^(?:(?:(?:x[yz])?)a)", "^(?:(a|b[cd])x{2,3}y)", "(?i)^(?:[ab]c)",
 }
 
-// largest returns the expressions with the most repetitions that are accepted, in each way to write these, and with what else
-// may stand before one in HAProxy's files: a host, and a prefix for each two bytes of an expression at most.
+// largest returns the accepted expressions with the most repetitions, in each form of repetition. It adds what
+// may stand before an expression in HAProxy's files: a host, and a prefix for every two bytes of the
+// expression.
 func largest() []string {
 	before := strings.Repeat("a", 253) + `\|(?:-` + strings.Repeat("|0123456789ab", 510) + `)\|`
 	var out []string
@@ -131,8 +132,8 @@ func largest() []string {
 	return out
 }
 
-// HAProxy takes each expression that is accepted. In an acl it names all that it does not
-// take. The empty one is never written: HAProxy 3.4 takes an empty word for the line's end.
+// HAProxy accepts every accepted expression. For an acl, it reports all that it does not accept. The empty
+// expression is never written, since HAProxy 3.4 takes an empty word for the end of the line.
 func TestHAProxyTakesWhatIsAccepted(t *testing.T) {
 	t.Parallel()
 	var config bytes.Buffer
@@ -141,7 +142,7 @@ func TestHAProxyTakesWhatIsAccepted(t *testing.T) {
 	list = append(list, largest()...)
 	const firstLine = 8
 	for i, text := range list {
-		fmt.Fprintf(&config, "  acl a%d path -m reg -- '%s'\n", i, text) // no expression holds a quote here
+		fmt.Fprintf(&config, "  acl a%d path -m reg -- '%s'\n", i, text) // none of these expressions has a quote
 	}
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(file, config.Bytes(), 0o600); err != nil {

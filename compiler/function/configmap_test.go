@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// A key is one of a ConfigMap, and leads back to its path.
+// A path becomes a key of a ConfigMap, and the key leads back to the path.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
@@ -54,7 +54,7 @@ func TestConfigMap(t *testing.T) {
 	}
 }
 
-// What does not fit is an error that names the ten largest files.
+// Content that does not fit is an error that names the ten largest files.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	var files []snapshots.File

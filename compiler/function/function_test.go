@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
-// list is a ResourceList with the manifests of the example.
+// list returns a ResourceList with the manifests of the example.
 func list(t *testing.T, spec string) string {
 	t.Helper()
 	var b strings.Builder
@@ -43,7 +43,7 @@ func checker(t *testing.T) *validate.Checker {
 	return check
 }
 
-// run runs the function at some time.
+// run runs the function at a time.
 func run(t *testing.T, in string, now time.Time) (out, log string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -51,7 +51,7 @@ func run(t *testing.T, in string, now time.Time) (out, log string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// made returns the ConfigMap of a list, the last of its items.
+// made returns the ConfigMap of a list, which is its last item.
 func made(t *testing.T, list string) *yaml.RNode {
 	t.Helper()
 	items, err := yaml.MustParse(list).Pipe(yaml.Lookup("items"))
@@ -65,8 +65,7 @@ func made(t *testing.T, list string) *yaml.RNode {
 	return elements[len(elements)-1]
 }
 
-// The ConfigMap holds the files of the snapshot that the compiler makes of the same
-// objects, and no more than the manifest besides.
+// The ConfigMap has the files of the snapshot that the compiler makes from the same objects, and the manifest.
 func TestFilesAreThoseOfTheCompiler(t *testing.T) {
 	t.Parallel()
 	out, log, err := run(t, list(t, ""), time.Now())
@@ -89,7 +88,7 @@ func TestFilesAreThoseOfTheCompiler(t *testing.T) {
 	}
 }
 
-// The time has no part in the list, and the list of a run gives itself again.
+// The result does not depend on the time, and the function does not change its own output.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	in := list(t, "")
@@ -107,7 +106,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// What HAProxy refuses of the configuration is a result.
+// Errors of HAProxy about the configuration are results.
 func TestConfigurationIsJudged(t *testing.T) {
 	t.Parallel()
 	out, log, err := run(t, list(t, `config: {tls: {ciphers: ["NO-SUCH-CIPHER"]}}`), time.Now())

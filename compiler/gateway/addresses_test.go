@@ -12,14 +12,14 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 )
 
-// Each Gateway has an address of its own: the one that its status says, if that may stay, the one that it
-// names, or the first that is free. A Gateway without one is accepted, not programmed, and not served.
+// Each Gateway has an address of its own: the one in its status if it may keep that, the one that it names, or
+// the first free one. A Gateway without one is accepted, not programmed, and not served.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	cfg := usual
 	cfg.Addresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.5/32"), netip.MustParsePrefix("192.0.2.8/30")}
 	for name, c := range map[string]struct {
-		gateways []string // name, spec.addresses and status.addresses of each, in the order of age
+		gateways []string // name, spec.addresses and status.addresses of each, oldest first
 		want     string
 	}{
 		"the first that is free":           {[]string{"a||", "b||", "c||"}, "a 192.0.2.5, b 192.0.2.8, c 192.0.2.9"},
@@ -81,7 +81,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// addresses writes them as a Gateway has them.
+// addresses writes addresses as in a Gateway.
 func addresses(texts string) string {
 	var out []string
 	for _, text := range strings.Fields(texts) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// definition is a CustomResourceDefinition of the Gateway API, as far as it matters.
+// definition is the relevant part of a CustomResourceDefinition of the Gateway API.
 func definition(kind, plural, annotations string, served ...string) string {
 	var versions []string
 	for _, v := range served {
@@ -28,7 +28,7 @@ func bundle(version, channel string) string {
 	return fmt.Sprintf("gateway.networking.k8s.io/bundle-version: %s, gateway.networking.k8s.io/channel: %s", version, channel)
 }
 
-// definitions are those of all kinds, but for some.
+// definitions are the definitions of all kinds, except for some.
 func definitions(annotations string, but ...string) string {
 	out := ""
 	for _, kind := range inputs.GatewayKinds() {
@@ -39,8 +39,8 @@ func definitions(annotations string, but ...string) string {
 	return out
 }
 
-// The class says whether the version of the API is supported, and claims what the cluster's channel and kinds
-// have. What an operator should know is reported.
+// The status of the class says whether the version of the API is supported. It claims the features that the
+// cluster's channel and kinds allow. What an operator should know is reported.
 func TestAPIOfTheCluster(t *testing.T) {
 	t.Parallel()
 	const all, noPolicies = "BackendTLSPolicy HTTPRoute TCPRoute TLSRouteModeMixed", "HTTPRoute TCPRoute TLSRouteModeMixed"
@@ -99,7 +99,7 @@ func TestAPIOfTheCluster(t *testing.T) {
 	}
 }
 
-// What has a field of a later version is not served as if it were not there.
+// An object with a field of a later version is not served as if the field were missing.
 func TestUnknownFields(t *testing.T) {
 	t.Parallel()
 	const route = `{parentRefs: [{name: one}], rules: [{backendRefs: [{name: web, port: 80}]}]}`
@@ -150,7 +150,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// The note that an object has such a field is the compiler's own: nobody else makes one that is shown to people.
+// The note that an object has such a field comes only from the compiler. Notes from others are not shown.
 func TestNotesOfUnknownFields(t *testing.T) {
 	t.Parallel()
 	for note, want := range map[string]string{"": "", "spec.rules[0].a-b_c": "spec.rules[0].a-b_c", "spec." + strings.Repeat("x", 300): "spec", "spec.a\nb": "spec", "other": "spec"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// A certificate of a Gateway that has expired is warned of, on its Secret, as those of Ingresses are: one that clients are
-// shown, and one that servers are. So is one that clients refuse.
+// If a certificate of a Gateway has expired, there is a warning on its Secret, as for Ingresses. That holds for
+// certificates for clients and for servers, and also for certificates that clients refuse.
 func TestCertificatesThatHaveExpired(t *testing.T) {
 	t.Parallel()
 	end := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)

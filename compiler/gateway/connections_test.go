@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
 )
 
-// tlsOf is a listener of a mode of TLS.
+// tlsOf is a listener with a TLS mode.
 func tlsOf(name string, port int, mode, more string) string {
 	return fmt.Sprintf("{name: %s, port: %d, protocol: TLS, tls: {mode: %s, certificateRefs: [{name: cert}]}%s}", name, port, mode, more)
 }
@@ -40,8 +40,8 @@ func tcp(name string, port int) string {
 	return fmt.Sprintf("{name: %s, port: %d, protocol: TCP, allowedRoutes: {kinds: [{kind: TCPRoute}]}}", name, port)
 }
 
-// tcpRouteCases are objects, and what the status says of routes, and of listeners with their kinds and how
-// many routes they have.
+// tcpRouteCases are objects, with the expected status of routes, and of listeners with their kinds and numbers
+// of routes.
 func tcpRouteCases() map[string]connectionCase {
 	return map[string]connectionCase{
 		"TCPRouteInvalidBackendRefNonexistent": {
@@ -79,7 +79,7 @@ func tcpRouteCases() map[string]connectionCase {
 	}
 }
 
-// tlsRouteCases are those of TLSRoutes, and of what several protocols do on one port.
+// tlsRouteCases are the same for TLSRoutes, and for several protocols on one port.
 func tlsRouteCases() map[string]connectionCase {
 	return map[string]connectionCase{
 		"TLSRouteInvalidBackendRefNonexistent": {
@@ -148,8 +148,8 @@ type connectionCase struct {
 	want map[string]string
 }
 
-// The status of routes of connections and of their listeners is what the official conformance tests of
-// TLSRoutes and TCPRoutes wait for. Each case is named by the test whose objects it has.
+// The status of TLSRoutes, TCPRoutes and their listeners is what the official conformance tests expect. Each
+// case is named by the test with the same objects.
 func TestConnectionVerdicts(t *testing.T) {
 	t.Parallel()
 	cases := tcpRouteCases()
@@ -188,7 +188,7 @@ func TestConnectionVerdicts(t *testing.T) {
 	}
 }
 
-// The order of objects takes no part. Of two routes of one age the first by name wins.
+// The order of objects does not matter. Of two routes with the same age, the first one by name wins.
 func TestConnectionsIgnoreOrder(t *testing.T) {
 	t.Parallel()
 	in := gathered(t, class+service("a")+service("b")+gatewayWith("g", tcp("tcp", 90), tlsOf("pass", 91, "Passthrough", ""), tlsOf("end", 91, "Terminate", exact))+
@@ -215,7 +215,7 @@ func TestConnectionsIgnoreOrder(t *testing.T) {
 	}
 }
 
-// Routes of two kinds with one name share nothing.
+// Routes of two kinds with the same name share nothing.
 func TestSplitsOfSeveralKinds(t *testing.T) {
 	t.Parallel()
 	refs := "{name: a, port: 80}, {name: b, port: 80}"

@@ -12,7 +12,7 @@ import (
 
 const onPort = "listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}], allowedListeners: {namespaces: {from: All}}"
 
-// fleets has Gateways of several fleets, and of the one without a name, all for one port, and a route to each.
+// fleets has Gateways of several fleets, and of the one without a name. All have the same port and a route.
 func fleets() string {
 	of := func(kind, name string) string {
 		return fmt.Sprintf("{gatewayClassName: hapsnap, infrastructure: {parametersRef: {group: hapsnap.dev, kind: %s, name: %s}}, %s}", kind, name, onPort)
@@ -24,7 +24,8 @@ func fleets() string {
 		object("HTTPRoute", "web", "{parentRefs: [{name: shared}, {name: payments}, {name: payments, namespace: guest}, {kind: ListenerSet, name: more}], rules: [{backendRefs: [{name: web, port: 80}]}]}")
 }
 
-// Each Gateway is compiled for one fleet: that of its own namespace that it names, or the one without a name.
+// Each Gateway is compiled for one fleet: the one in its own namespace that it names, or the one without a
+// name.
 func TestGatewaysOfFleets(t *testing.T) {
 	t.Parallel()
 	in := gathered(t, fleets())
@@ -77,8 +78,8 @@ func TestGatewaysOfFleets(t *testing.T) {
 	}
 }
 
-// Whose an entry of a status is: no two compilers take out each other's words, and those of a Gateway that is
-// gone are taken out by the one that has no fleet.
+// Each entry of a status belongs to one compiler, so that no two remove each other's entries. The compiler
+// without a fleet removes entries about a Gateway that is gone.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	in := gathered(t, fleets())

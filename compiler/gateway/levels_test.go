@@ -26,7 +26,7 @@ func leveled(onGateway, onSet, onService, onRoute, rules string) string {
 
 const plainRule = "{backendRefs: [{name: web, port: 80}]}"
 
-// at returns the backends that a host leads to by a port, also through splits.
+// at returns the backends to which a host leads on a port, also through splits.
 func at(m routing.Model, port int) []routing.Backend {
 	leads := map[string]bool{}
 	for _, h := range m.Hosts {
@@ -44,8 +44,8 @@ func at(m routing.Model, port int) []routing.Backend {
 	return slices.DeleteFunc(slices.Clone(m.Backends), func(b routing.Backend) bool { return !leads[b.Name] })
 }
 
-// What does not protect is a default: a ListenerSet's value wins over that of its Gateway, a route's over both, and that of
-// the Service or of a rule over all.
+// An option without protection is a default. A ListenerSet's value wins over its Gateway's, a route's over
+// both, and that of the Service or of a rule over all.
 func TestDefaultsOfGateways(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ gateway, set, service, route, rule, by80, by81 string }{
@@ -86,8 +86,8 @@ func TestDefaultsOfGateways(t *testing.T) {
 	}
 }
 
-// Limits of a route and of what is above it are both kept: the smaller one counts. Where they count in different ways,
-// nothing is served, and the route says why.
+// Limits of a route and of the levels above it all apply: the smallest counts. If they count in different ways,
+// nothing is served, and the status of the route says why.
 func TestLimitsOfSeveralLevels(t *testing.T) {
 	t.Parallel()
 	m, found, _ := gateway.Translate(gathered(t, leveled("hapsnap.dev/rate-limit: '10', hapsnap.dev/max-body-size: 5k", "hapsnap.dev/rate-limit: '20', hapsnap.dev/max-body-size: 1k", "hapsnap.dev/max-body-size: 3k", "hapsnap.dev/rate-limit: '100', hapsnap.dev/max-body-size: 1g", plainRule)), usual)
@@ -114,7 +114,7 @@ func TestLimitsOfSeveralLevels(t *testing.T) {
 	}
 }
 
-// Whatever a Gateway, a ListenerSet or a Service protects is protected in each backend that requests come to by them,
+// What a Gateway, a ListenerSet or a Service protects is protected in each backend that gets its requests,
 // whatever the route says.
 func TestLevelsProtectAtRandom(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestLevelsProtectAtRandom(t *testing.T) {
 		"{matches: [{path: {value: /e}}], backendRefs: [{name: web, port: 80}], sessionPersistence: {type: Header}}", "{matches: [{path: {value: /f}}], backendRefs: [{name: web, port: 80}], filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}]}",
 		"{matches: [{path: {value: /g}}], backendRefs: [{name: web, port: 80}], timeouts: {request: 3s}}",
 	}
-	// Each level denies a network of its own, by which its protection is known.
+	// Each level denies a network of its own, which identifies its protection.
 	deny := func(n int) string {
 		return fmt.Sprintf("hapsnap.dev/deny-list: 10.0.%d.0/24", n) + []string{"", ", hapsnap.dev/auth-basic: staff", ", hapsnap.dev/max-body-size: 1k"}[r.IntN(3)]
 	}
@@ -185,8 +185,8 @@ func denies(b routing.Backend, network netip.Prefix) bool {
 	})
 }
 
-// What a level names that cannot be had closes what it protects. It is of the namespace of that object, and not of the
-// route's.
+// If a level names something that is missing, what it protects is closed. The name is looked up in the
+// namespace of that level's object, and not in the route's.
 func TestLevelsNameWhatIsTheirs(t *testing.T) {
 	t.Parallel()
 	for on, text := range map[string]string{
@@ -207,12 +207,12 @@ func TestLevelsNameWhatIsTheirs(t *testing.T) {
 	}
 }
 
-// What is remembered of routes depends on the options of their Gateway, ListenerSet and Service: with a Memo a change of any
-// has the same result as without.
+// The memory of routes depends on the options of their Gateway, ListenerSet and Service. With a Memo, a change
+// of any of them has the same result as without.
 func TestMemoSeesLevels(t *testing.T) {
 	t.Parallel()
 	memo := gateway.NewMemo()
-	in := gathered(t, leveled("", "", "", "", plainRule)) // routes and all are the same in memory from here on
+	in := gathered(t, leveled("", "", "", "", plainRule)) // from here on, each object has one value in memory
 	for i, c := range [][3]string{{}, {"10.0.0.0/24"}, {"10.0.1.0/24"}, {"10.0.1.0/24", "10.0.2.0/24"}, {"", "10.0.2.0/24"}, {"", "", "10.0.3.0/24"}, {"10.0.0.0/24", "", "10.0.3.0/24"}, {}} {
 		now := in
 		now.Gateway.Gateways, now.Gateway.Sets, now.Services = slices.Clone(in.Gateway.Gateways), slices.Clone(in.Gateway.Sets), slices.Clone(in.Services)
@@ -225,7 +225,7 @@ func TestMemoSeesLevels(t *testing.T) {
 		one, more := in.Gateway.Gateways[0].Value.DeepCopy(), in.Gateway.Sets[0].Value.DeepCopy()
 		one.Annotations, more.Annotations = annotations(c[0]), annotations(c[1])
 		now.Gateway.Gateways[0].Value, now.Gateway.Sets[0].Value = one, more
-		if c[2] != "" { // else it is the same one, by which claims are used again
+		if c[2] != "" { // otherwise it is the same value, and its claims are used again
 			web := in.Services[0].Value.DeepCopy()
 			web.Annotations = annotations(c[2])
 			now.Services[0].Value = web

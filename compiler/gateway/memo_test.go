@@ -17,11 +17,11 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// pool has objects, each in several forms. An object in one form has one value in memory, as where inputs are read
-// once and changed one by one.
+// pool has objects, each in several forms. Each form is one value in memory, as when inputs are read once and
+// changed one by one.
 type pool struct {
-	forms [][]inputs.Inputs // of each object; nothing is one of them
-	at    []int             // which of them there is
+	forms [][]inputs.Inputs // forms of each object; one form is none
+	at    []int             // the present form of each object
 }
 
 func newPool(t *testing.T, objects ...[]string) *pool {
@@ -38,7 +38,7 @@ func newPool(t *testing.T, objects ...[]string) *pool {
 	return p
 }
 
-// inputs are those that there are.
+// inputs returns the present objects.
 func (p *pool) inputs() inputs.Inputs {
 	var out inputs.Inputs
 	join := func(into, from reflect.Value) {
@@ -59,7 +59,7 @@ func (p *pool) inputs() inputs.Inputs {
 	return out
 }
 
-// within is an object of the namespace shop, moved to another one.
+// within moves an object from the namespace shop to another one.
 func within(namespace, yaml string) string {
 	return strings.Replace(yaml, "namespace: shop", "namespace: "+namespace, 1)
 }
@@ -68,7 +68,8 @@ func noted(yaml, annotations string) string {
 	return strings.Replace(yaml, "namespace: shop", "namespace: shop, annotations: {"+annotations+"}", 1)
 }
 
-// changing is a world all of whose objects come, go and change: Gateways, routes of all kinds, and what they refer to.
+// changing is a world in which all objects come, go and change: Gateways, routes of all kinds, and what they
+// refer to.
 func changing(t *testing.T) *pool {
 	t.Helper()
 	gateways := func(listeners string) string {
@@ -112,8 +113,8 @@ func changing(t *testing.T) *pool {
 	return newPool(t, objects...)
 }
 
-// With claims that are remembered a translation gives what it gives without, whatever changed of what routes refer
-// to: the model, the findings and the statuses.
+// A translation with remembered claims equals one without, whatever has changed about the objects that routes
+// refer to: the model, the findings and the statuses.
 func TestMemoIsNeverStale(t *testing.T) {
 	t.Parallel()
 	p := changing(t)
@@ -146,7 +147,7 @@ func TestMemoIsNeverStale(t *testing.T) {
 				cfg.MostRoutes = r.IntN(30)
 			case 2:
 				cfg.MostAuthorityBytes = r.IntN(4000)
-			case 3: // a review in between, of what never comes to be
+			case 3: // a review of an object that is never stored
 				check(about+", in a review", memo.Reader(), p.inputs(), cfg)
 				p.at[i] = was
 			}
@@ -159,7 +160,8 @@ func TestMemoIsNeverStale(t *testing.T) {
 	}
 }
 
-// Of many routes one that changed is read, and those that a change of a Service, a grant or a policy concerns.
+// Of many routes, only the changed one is read, and those affected by a change of a Service, a grant or a
+// policy.
 func TestOneChangeIsOneClaim(t *testing.T) {
 	t.Parallel()
 	const n = 1000

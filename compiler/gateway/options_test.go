@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
 )
 
-// backendsOf are the backends that a path of a host leads to.
+// backendsOf returns the backends to which a path of a host leads.
 func backendsOf(m routing.Model, host, path string) []routing.Backend {
 	var out []routing.Backend
 	for _, h := range m.Hosts {
@@ -31,8 +31,8 @@ func backendsOf(m routing.Model, host, path string) []routing.Backend {
 	return out
 }
 
-// Options of a route are those of its own backends: those of other routes and namespaces that share its Gateway, its host
-// and its Service know nothing of them.
+// Options of a route apply only to its own backends. They do not affect other routes and namespaces with the
+// same Gateway, host and Service.
 func TestOptionsAreOfTheirRoute(t *testing.T) {
 	t.Parallel()
 	route := func(name, path string) string {
@@ -59,8 +59,8 @@ func TestOptionsAreOfTheirRoute(t *testing.T) {
 	}
 }
 
-// What protects a route and cannot be had closes it: all of its rules, also one that redirects, and one that is not
-// served for another mistake. Other routes are served.
+// If a route names protection that is missing, all of its rules are closed: also one that redirects, and one
+// that is not served because of another mistake. Other routes are served.
 func TestOptionsThatCannotBeHadClose(t *testing.T) {
 	t.Parallel()
 	const rules = "{matches: [{path: {value: /a}}], backendRefs: [{name: web, port: 80}]}, {matches: [{path: {value: /b}}], filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]}"
@@ -106,8 +106,8 @@ func TestOptionsThatCannotBeHadClose(t *testing.T) {
 	}
 }
 
-// A route that is left out for what it says stays closed if options protect it; dropped, other routes of its namespace are
-// closed for its hosts.
+// A route that is left out for what it says stays closed if options protect it. If even that fails, other
+// routes of its namespace are closed for its hosts.
 func TestRefusedRoutesThatProtectAreClosed(t *testing.T) {
 	t.Parallel()
 	secret := noted(object("HTTPRoute", "secret", "{parentRefs: [{name: one}], hostnames: [a.example], rules: [{matches: [{path: {value: /a}}], backendRefs: [{name: web, port: 80}]}]}"), "hapsnap.dev/allow-list: 10.0.0.0/8")
@@ -132,8 +132,8 @@ func TestRefusedRoutesThatProtectAreClosed(t *testing.T) {
 	}
 }
 
-// A route that is not served since the limits of its namespace are reached, or of which a rule is not, has its hosts closed
-// for other routes of the namespace if options protect it.
+// If limits of the namespace leave out a route or one of its rules, and options protect it, its hosts are
+// closed for other routes of the namespace.
 func TestLimitedRoutesThatProtectAreClosed(t *testing.T) {
 	t.Parallel()
 	var headers []string
@@ -175,8 +175,8 @@ func TestLimitedRoutesThatProtectAreClosed(t *testing.T) {
 	}
 }
 
-// A route of which no rule is served is not accepted, and stays closed if options protect it: its requests are not left to
-// other routes.
+// A route without a served rule is not accepted. It stays closed if options protect it, so that its requests do
+// not go to other routes.
 func TestRoutesWithoutAnyRuleAreClosedIfTheyProtect(t *testing.T) {
 	t.Parallel()
 	for _, protects := range []bool{true, false} {
@@ -198,8 +198,8 @@ func TestRoutesWithoutAnyRuleAreClosedIfTheyProtect(t *testing.T) {
 	}
 }
 
-// A Service that routes have asked for authentication has another backend than the same one that Ingresses have asked: the
-// two may differ by the headers that they lose, and one name for both would keep everything from being published.
+// An authentication service has separate backends for routes and for Ingresses. The two may remove different
+// headers, and a common name would prevent publishing.
 func TestAskedServicesAreApartFromThoseOfIngresses(t *testing.T) {
 	t.Parallel()
 	m, found, _ := gateway.Translate(gathered(t, class+object("Gateway", "one", oneGateway)+service("web")+service("auth")+
@@ -209,8 +209,8 @@ func TestAskedServicesAreApartFromThoseOfIngresses(t *testing.T) {
 	}
 }
 
-// An option that protects something closes what it stands on where it cannot be followed: a route of connections, or with
-// a wrong value a Gateway or a ListenerSet. One that protects connections of a listener closes these.
+// If an option with protection cannot be applied, what it is on is closed: a route of connections, or a Gateway
+// or ListenerSet if the value is wrong. An option that protects a listener's connections closes these.
 func TestOptionsThatCannotBeFollowedClose(t *testing.T) {
 	t.Parallel()
 	one := strings.Replace(oneGateway, "listeners:", "allowedListeners: {namespaces: {from: All}}, listeners:", 1)

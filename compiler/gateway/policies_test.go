@@ -50,8 +50,8 @@ func toWeb(name string, port int) string {
 
 const twoPorts = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {ports: [{name: a, port: 80}, {name: b, port: 81}]}\n"
 
-// Of several policies for one target the oldest holds, whatever it says; one for a port comes first. The
-// status says why another one does not, for each Gateway whose routes lead there.
+// Of several policies for one target the oldest applies, whatever it says. A policy for a port comes first. The
+// status of another one says why it does not apply, for each Gateway whose routes lead there.
 func TestPolicyConflicts(t *testing.T) {
 	t.Parallel()
 	const (
@@ -64,8 +64,8 @@ func TestPolicyConflicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		policies string
 		want     map[string]string // the conditions of each policy
-		closed   []string          // the ports of the Service that nothing is sent to
-		server   map[string]string // the names that servers of the others are known by
+		closed   []string          // the ports of the Service that get no requests
+		server   map[string]string // the names by which servers of the other ports are verified
 	}{
 		"one for all":         {policy("p", first, "", ""), map[string]string{"p": holds}, nil, map[string]string{"a": "a.internal", "b": "a.internal"}},
 		"the oldest":          {policy("a", second, "", "hostname: b.internal, wellKnownCACertificates: System") + policy("b", first, "", ""), map[string]string{"a": conflict, "b": holds}, nil, map[string]string{"a": "a.internal", "b": "a.internal"}},
@@ -130,7 +130,7 @@ func TestPolicyConflicts(t *testing.T) {
 	}
 }
 
-// A manifest of a policy that breaks its schema keeps what it is for closed.
+// If the manifest of a policy breaks its schema, the policy's target stays closed.
 func TestBrokenPolicyCloses(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]string{
@@ -147,8 +147,8 @@ func TestBrokenPolicyCloses(t *testing.T) {
 	}
 }
 
-// Backends of Gateways that show servers a certificate are others where it is shown, and only there. The same
-// objects in another order mean the same.
+// If a Gateway has a client certificate for servers, its backends differ from those of other Gateways, but only
+// there. The same objects in another order mean the same.
 func TestShownCertificates(t *testing.T) {
 	t.Parallel()
 	shows := func(name string, port int, secret string) string {
@@ -202,7 +202,7 @@ func TestShownCertificates(t *testing.T) {
 	}
 }
 
-// leadsTo are the backends of a split, or the one.
+// leadsTo returns the backends of a split, or the one backend.
 func leadsTo(m routing.Model, name string) []string {
 	var out []string
 	for _, s := range m.Splits {
@@ -218,8 +218,8 @@ func leadsTo(m routing.Model, name string) []string {
 	return out
 }
 
-// What a Gateway asks clients for decides about the listeners that end TLS, and no others. Only ConfigMaps
-// that are in use are read, and no more of them than a namespace may have.
+// Client certificates that a Gateway requires concern only its listeners that end TLS. Only ConfigMaps in use
+// are read, and no more of them than a namespace may have.
 func TestAskedClients(t *testing.T) {
 	t.Parallel()
 	const served, refused = "Accepted=Accepted !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs", "!Accepted=NoValidCACertificate !Conflicted=NoConflicts !ResolvedRefs="
@@ -293,7 +293,7 @@ func TestAskedClients(t *testing.T) {
 	}
 }
 
-// A ConfigMap that may not be read is not said to be missing, and lets nobody in.
+// If a ConfigMap may not be read, it is not reported as missing, and nobody is let in.
 func TestUnreadAuthorities(t *testing.T) {
 	t.Parallel()
 	in := gathered(t, class+service("web")+policy("web", first, "", "")+object("HTTPRoute", "r", "{parentRefs: [{name: one}], rules: [{backendRefs: [{name: web, port: 80}]}]}")+object("Gateway", "one", oneGateway))
@@ -310,7 +310,7 @@ func TestUnreadAuthorities(t *testing.T) {
 	}
 }
 
-// What has more authorities than a port may have is not served, and costs nobody else anything.
+// A port with too many authorities is not served. Others are not affected.
 func TestTooManyAuthorities(t *testing.T) {
 	t.Parallel()
 	var many strings.Builder
@@ -331,8 +331,8 @@ func TestTooManyAuthorities(t *testing.T) {
 	}
 }
 
-// A listener whose authorities or certificate cannot be had keeps its port, closed: a younger Gateway, or a
-// ListenerSet of another one, does not get it meanwhile.
+// If the authorities or the certificate of a listener are missing, its port stays taken and closed. A younger
+// Gateway, or a ListenerSet of another one, does not get the port.
 func TestPortsWithoutAuthoritiesAreKept(t *testing.T) {
 	t.Parallel()
 	gatewayAt := func(name, created, spec string) string {
@@ -371,8 +371,8 @@ func TestPortsWithoutAuthoritiesAreKept(t *testing.T) {
 	}
 }
 
-// A policy of another version may mean something else, so that it is not followed; nor is it taken for none,
-// for then what it is to protect would be sent in the clear.
+// A policy of another version may have another meaning, so it is not applied. It is not ignored either, as the
+// requests that it should protect would go unencrypted.
 func TestPoliciesOfOtherVersionsFailClosed(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"v1alpha2", "v1alpha3", "v1beta1", "v2"} {

@@ -8,8 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 )
 
-// Retries are as a rule says, or the rule is not served: HAProxy cannot wait before one, nor bound all of them
-// together, and knows certain codes.
+// Retries follow the rule exactly, or the rule is not served. HAProxy cannot wait before a retry or limit the
+// time of all retries together, and it knows only certain codes.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	for rule, want := range map[string]string{
@@ -22,7 +22,7 @@ func TestRetries(t *testing.T) {
 		`retry: {attempts: 101}`:                       "spec.rules[0].retry.attempts: 101 attempts are not",
 		`retry: {backoff: 100ms}`:                      "spec.rules[0].retry.backoff: a backoff is not supported",
 		`retry: {backoff: soon}`:                       "spec.rules[0].retry.backoff: a backoff is not supported",
-		// All of it may take as long as the rule says, and no longer.
+		// All attempts together may take as long as the rule says.
 		`retry: {attempts: 2}, timeouts: {request: 3s, backendRequest: 1s}`:     "2 conn-failure empty-response response-timeout",
 		`retry: {attempts: 2}, timeouts: {request: 3s, backendRequest: 1001ms}`: "spec.rules[0].retry.attempts: a request with its retries may take longer than timeouts.request: timeouts.backendRequest has to fit into it 3 times",
 		`retry: {attempts: 2}, timeouts: {request: 3s}`:                         "spec.rules[0].retry.attempts: a request with its retries",
@@ -45,7 +45,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// Rules with other retries have other backends.
+// Rules with different retries have different backends.
 func TestRetriesTellBackendsApart(t *testing.T) {
 	t.Parallel()
 	rule := func(path, retry string) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 )
 
-// wanted returns the Service of the one Gateway, and the findings.
+// wanted returns the Service of the only Gateway, and the findings.
 func wanted(t *testing.T, cfg gateway.Config, objects string) (*gateway.Service, []string) {
 	t.Helper()
 	_, found, v := gateway.Translate(gathered(t, class+objects), cfg)
@@ -23,7 +23,7 @@ func wanted(t *testing.T, cfg gateway.Config, objects string) (*gateway.Service,
 	return v.Gateways[0].Service, messages
 }
 
-// What a Gateway may bring to its Service is what the configuration allows; the rest is reported.
+// A Gateway may bring to its Service what the configuration allows. The rest is reported.
 func TestWhatAGatewayBringsToItsService(t *testing.T) {
 	t.Parallel()
 	const keys = "{example.com/a: '1', plain: '2', service.beta.kubernetes.io/aws-load-balancer-scheme: '3', hapsnap.dev/tcp-port: '4', gateway.hapsnap.dev/controller: '5', other.example.com/a: '6'}"
@@ -62,7 +62,7 @@ func TestWhatAGatewayBringsToItsService(t *testing.T) {
 	}
 }
 
-// Names are NAME-CLASS where Kubernetes takes that, and others else, each once.
+// Names are NAME-CLASS if Kubernetes accepts that, and otherwise different. Each name is unique.
 func TestNamesOfServices(t *testing.T) {
 	t.Parallel()
 	cfg := usual
@@ -86,7 +86,7 @@ func TestNamesOfServices(t *testing.T) {
 	}
 }
 
-// Ports are those that are served. A Gateway that is not served has none.
+// The ports are those that are served. A Gateway that is not served has none.
 func TestPortsOfServices(t *testing.T) {
 	t.Parallel()
 	cfg := usual
@@ -94,7 +94,7 @@ func TestPortsOfServices(t *testing.T) {
 	for spec, want := range map[string]string{
 		"listeners: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP, hostname: b.example}, {name: c, port: 53, protocol: UDP}, {name: d, port: 90, protocol: TCP}]": "[80 90]",
 		"infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: x}}, listeners: [{name: a, port: 80, protocol: HTTP}]":                                                           "[]",
-		"listeners: [{name: a, port: 443, protocol: HTTP}]": "[]", // which is somebody else's
+		"listeners: [{name: a, port: 443, protocol: HTTP}]": "[]", // another listener has the port
 	} {
 		s, _ := wanted(t, cfg, object("Gateway", "web", "{gatewayClassName: hapsnap, "+spec+"}"))
 		if got := fmt.Sprint(s.Ports); got != want {

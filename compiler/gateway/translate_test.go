@@ -68,7 +68,7 @@ var usual = gateway.Config{Controller: "hapsnap.dev/gateway-controller", Ports: 
 
 const several = `{gatewayClassName: hapsnap, listeners: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP, hostname: "*.b.example"}, {name: c, port: 443, protocol: HTTP}]}`
 
-// world has Gateways that contend for a port, and routes with what is supported and what is not.
+// world has Gateways that compete for a port, and routes with supported and unsupported parts.
 func world() string {
 	return class + object("Gateway", "one", several) + object("Gateway", "two", several) + object("Gateway", "strange", strings.Replace(several, "hapsnap", "other", 1)) +
 		service("web") + service("next") +
@@ -79,7 +79,7 @@ func world() string {
 		object("HTTPRoute", "lost", `{parentRefs: [{name: one, sectionName: z}]}`)
 }
 
-// Translations are models that mean something, in whatever order the objects come.
+// A translation gives a meaningful model, in whatever order the objects come.
 func TestTranslateIgnoresOrder(t *testing.T) {
 	t.Parallel()
 	in := gathered(t, world())
@@ -105,7 +105,7 @@ func TestTranslateIgnoresOrder(t *testing.T) {
 	}
 }
 
-// conditionsOf returns those that matter of a status, each as type=reason, with a "!" where it is false.
+// conditionsOf returns the relevant conditions of a status, each as type=reason, with a "!" if it is false.
 func conditionsOf(all []metav1.Condition) string {
 	var words []string
 	for _, c := range all {
@@ -118,7 +118,7 @@ func conditionsOf(all []metav1.Condition) string {
 	return strings.Join(words, " ")
 }
 
-// The status says what is served, and why something is not.
+// The status says what is served, and why other parts are not.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	_, _, v := gateway.Translate(gathered(t, world()), usual)
@@ -161,7 +161,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A set that has no listener of its own is neither accepted nor attached, and all parts say why.
+// A set without a listener of its own is neither accepted nor attached. All parts of the status say why.
 func TestSetsInConflict(t *testing.T) {
 	t.Parallel()
 	set := func(name string, hosts ...string) string {
@@ -196,7 +196,7 @@ func TestSetsInConflict(t *testing.T) {
 	}
 }
 
-// A set that the Gateway does not allow is in nobody's way.
+// A set that the Gateway does not allow affects nothing.
 func TestSetsThatAreNotAllowed(t *testing.T) {
 	t.Parallel()
 	set := func(namespace, name, created string) string {
@@ -220,7 +220,7 @@ func TestSetsThatAreNotAllowed(t *testing.T) {
 	}
 }
 
-// A set gets no port that a Gateway has, however old the set's own Gateway is.
+// A set does not get a port of a Gateway, however old the set's own Gateway is.
 func TestSetsTakeNoPortOfAGateway(t *testing.T) {
 	t.Parallel()
 	at := func(created, text string) string {
@@ -245,7 +245,7 @@ func TestSetsTakeNoPortOfAGateway(t *testing.T) {
 	}
 }
 
-// A Service whose annotations close it for routes is told of, once.
+// A Service whose annotations close it for routes is reported once.
 func TestClosedServices(t *testing.T) {
 	t.Parallel()
 	closed := strings.Replace(service("web"), "namespace: shop}", "namespace: shop, annotations: {hapsnap.dev/backend-ca-secret: ca, hapsnap.dev/backend-protocol: h1-tls}}", 1)
@@ -266,7 +266,7 @@ func TestClosedServices(t *testing.T) {
 	}
 }
 
-// A class claims features that there are, in the order of their names.
+// A class claims existing features, in the order of their names.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
 	cfg := usual
@@ -289,7 +289,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// A rule with something that is not supported is dropped as a whole.
+// A rule with an unsupported part is left out as a whole.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	for rule, want := range map[string]string{
@@ -348,7 +348,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// Default Gateways, which the experimental channel has, are not there, and that is said of both sides.
+// Default Gateways exist only in the experimental channel. They are not supported, and both objects say so.
 func TestDefaultGateways(t *testing.T) {
 	t.Parallel()
 	gateways := object("Gateway", "one", several) + object("Gateway", "two", "{gatewayClassName: hapsnap, defaultScope: All, listeners: [{name: a, port: 81, protocol: HTTP}]}") +
@@ -374,7 +374,7 @@ func TestDefaultGateways(t *testing.T) {
 	}
 }
 
-// Nothing is compiled of Gateways of other controllers.
+// Gateways of other controllers are ignored.
 func TestForeignClass(t *testing.T) {
 	t.Parallel()
 	in := gathered(t, strings.Replace(world(), "hapsnap.dev/gateway-controller", "other.example/controller", 1))
@@ -383,7 +383,7 @@ func TestForeignClass(t *testing.T) {
 	}
 }
 
-// What the routes of a namespace may cost all others is bounded. The older ones are served.
+// The cost of a namespace's routes for all others is bounded. The older routes are served.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	var rules []string

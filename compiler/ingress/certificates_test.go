@@ -25,7 +25,7 @@ var (
 	expires = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// keyPair returns a certificate for names, and its key.
+// keyPair returns a certificate for some names, and its key.
 func keyPair(t *testing.T, names ...string) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,9 +52,8 @@ func secretOf(data map[string][]byte) inputs.Object[corev1.Secret] {
 	}
 }
 
-// A Secret is named by the model whatever it holds, since it may be mended when
-// the snapshot is pushed; what is wrong with it is said of the Secret, without
-// its content.
+// The model names a Secret whatever it holds, since it may be repaired before the snapshot is pushed. Findings
+// about it are on the Secret, and do not show its content.
 func TestCertificateOfSecret(t *testing.T) {
 	good, key := keyPair(t, "h0.example.com", "*.foo.com")
 	_, other := keyPair(t, "h0.example.com")
@@ -100,8 +99,8 @@ func TestCertificateOfSecret(t *testing.T) {
 	}
 }
 
-// checkSaid checks that exactly the wanted findings are there, but for the
-// missing Service, and nothing of the Secret's content.
+// checkSaid checks the findings, except the one about the missing Service. They must not show the content of
+// the Secret.
 func checkSaid(t *testing.T, found []diag.Diagnostic, want []string, secret map[string][]byte) {
 	t.Helper()
 	var said []string
@@ -130,8 +129,8 @@ func checkSaid(t *testing.T, found []diag.Diagnostic, want []string, secret map[
 	}
 }
 
-// Of two certificates of a host with keys of one kind, HAProxy serves the one
-// whose file comes first, whatever the order in which they are named.
+// If a host has two certificates with the same kind of key, HAProxy serves the one whose file comes first, in
+// whatever order they are named.
 func TestCertificatesOfOneKind(t *testing.T) {
 	good, key := keyPair(t, "h0.example.com")
 	for _, names := range [][]string{{"web-tls", "web-more"}, {"web-more", "web-tls"}} {
@@ -175,7 +174,7 @@ func pairOf(t *testing.T, change func(*x509.Certificate)) map[string][]byte {
 	}
 }
 
-// HAProxy serves any certificate. The owner of the Secret hears of one that clients refuse.
+// HAProxy serves any certificate. If clients would refuse it, there is a finding on the Secret.
 func TestCertificatesThatClientsRefuse(t *testing.T) {
 	usage := func(usages ...x509.ExtKeyUsage) func(*x509.Certificate) {
 		return func(c *x509.Certificate) { c.ExtKeyUsage = usages }

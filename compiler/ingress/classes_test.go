@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// ofClasses are so many Ingresses of each class; "" stands for none.
+// ofClasses returns this many Ingresses of each class. "" stands for none.
 func ofClasses(counts map[string]int) inputs.Inputs {
 	var in inputs.Inputs
 	for class, n := range counts {
@@ -52,8 +52,8 @@ func TestCensus(t *testing.T) {
 	}
 }
 
-// An IngressClass of our name that belongs to another controller keeps its Ingresses from being
-// compiled, and says so, unless another IngressClass belongs to us.
+// If an IngressClass with our name belongs to another controller, its Ingresses are not compiled. That is
+// reported, unless another IngressClass is ours.
 func TestClassOfAnotherController(t *testing.T) {
 	t.Parallel()
 	class := func(name, controller string) inputs.Object[networkingv1.IngressClass] {

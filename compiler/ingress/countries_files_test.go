@@ -9,8 +9,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// A file is a part of the list like a ConfigMap. What is wrong with it is said with its line, and
-// nothing that it holds is, for it may be another file than was meant.
+// A file is a part of the list, like a ConfigMap. Findings have the line, and never its content: it may be the
+// wrong file.
 func TestCountryFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// countryConfigMap holds texts under the keys a, b and so on.
+// countryConfigMap returns a ConfigMap with texts under the keys a, b and so on.
 func countryConfigMap(name string, texts ...string) inputs.Object[corev1.ConfigMap] {
 	data := map[string]string{}
 	for i, text := range texts {
@@ -27,7 +27,7 @@ func TestCountryList(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		objects []inputs.Object[corev1.ConfigMap]
-		want    string // the list, or what is said
+		want    string // the list, or the finding
 	}{
 		"both families, one order": {
 			[]inputs.Object[corev1.ConfigMap]{countryConfigMap("one", "2001:db8::/32 FR\n192.0.2.0/24 de\n", "10.0.0.1 US-CA"), countryConfigMap("two", "\n# all\n 192.0.2.0/25\tAT # more\r\n192.0.2.0/24 DE")},
@@ -75,7 +75,7 @@ func one(text string) []inputs.Object[corev1.ConfigMap] {
 	return []inputs.Object[corev1.ConfigMap]{countryConfigMap("one", text)}
 }
 
-// The list is read again when a text of it is another, and only then.
+// The list is read again only if one of its texts has changed.
 func TestCountryMemo(t *testing.T) {
 	t.Parallel()
 	memo := &access.CountryMemo{}
@@ -95,7 +95,7 @@ func TestCountryMemo(t *testing.T) {
 	}
 }
 
-// Reviews read the list beside the loop.
+// Reviews and the loop may read the list at the same time.
 func TestCountryMemoIsShared(t *testing.T) {
 	t.Parallel()
 	memo := &access.CountryMemo{}

@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
 )
 
-// hostOf returns a host with routes of an Ingress each.
+// hostOf returns a host with routes, each of an Ingress of its own.
 func hostOf(routes map[routing.PathMatch]diag.Object) *virtualHost {
 	h := &virtualHost{routes: map[routing.PathMatch]claim{}}
 	for match, by := range routes {
@@ -27,7 +27,7 @@ func hostOf(routes map[routing.PathMatch]diag.Object) *virtualHost {
 	return h
 }
 
-// slowlyAbove looks at all pairs of an expression and a prefix, as prefixesAbove need not.
+// slowlyAbove compares each expression with each prefix, unlike prefixesAbove.
 func slowlyAbove(h *virtualHost, e string) []routing.PathMatch {
 	var out []routing.PathMatch
 	for _, prefix := range slices.SortedFunc(maps.Keys(h.routes), routing.PathMatch.Compare) {
@@ -38,7 +38,7 @@ func slowlyAbove(h *virtualHost, e string) []routing.PathMatch {
 	return out
 }
 
-// Which prefixes are above an expression, and which of them it precedes, is what a look at all pairs says.
+// The prefixes above an expression, and those that it precedes, are the same as by comparing all pairs.
 func TestPrefixesAboveExpressions(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 1))

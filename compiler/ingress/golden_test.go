@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Each golden holds manifests, perhaps the line "WatchWithoutClass" in its
-// comment, and as "want" the model and the diagnostics that they give.
+// Each golden has manifests, perhaps the line "WatchWithoutClass" in its comment, and as "want" their model and
+// diagnostics.
 func TestTranslateGolden(t *testing.T) {
 	for path, golden := range goldens(t) {
 		t.Run(name(path), func(t *testing.T) {
@@ -80,7 +80,7 @@ func rewrite(t *testing.T, path string, golden *txtar.Archive, got string) {
 	}
 }
 
-// gather reads manifests that must be free of faults of form.
+// gather reads manifests, which must be well-formed.
 func gather(tb testing.TB, files []txtar.File) inputs.Inputs {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -115,7 +115,7 @@ func gather(tb testing.TB, files []txtar.File) inputs.Inputs {
 	return in
 }
 
-// relative cuts the temporary directory off positions.
+// relative removes the temporary directory from positions.
 func relative(dir string, at func(...any) diag.Position) func(...any) diag.Position {
 	return func(path ...any) diag.Position {
 		p := at(path...)
@@ -161,7 +161,7 @@ func describe(m routing.Model, found []diag.Diagnostic) string {
 	return b.String()
 }
 
-// conditions writes what a route asks for besides its path.
+// conditions writes the conditions of a route apart from its path.
 func conditions(r routing.Route) string {
 	var b strings.Builder
 	for _, c := range r.Match.Conditions {

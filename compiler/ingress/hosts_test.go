@@ -7,7 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// A line that keeps requests out does so in quotes, too.
+// A line that refuses requests is recognized in quotes too.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{

@@ -31,7 +31,7 @@ func TestCheckPath(t *testing.T) {
 		{"/a/..b", exact, true},
 		{"/.well-known/x", exact, true},
 		{"/a%2Fb", prefix, false},
-		{"/" + strings.Repeat("a", routing.MaxPath), prefix, true}, // which is for checkUsable
+		{"/" + strings.Repeat("a", routing.MaxPath), prefix, true}, // checkUsable checks the length
 	} {
 		if message, _ := checkPath(c.path, c.kind); (message == "") != c.ok {
 			t.Errorf("%s %s: %q, want ok %v", c.kind, printable.Quoted(c.path), message, c.ok)
@@ -39,7 +39,7 @@ func TestCheckPath(t *testing.T) {
 	}
 }
 
-// Two Services never share a backend, nor two Secrets a file.
+// No two Services share a backend, and no two Secrets a file.
 func TestNamesAreUnique(t *testing.T) {
 	labels := []string{"a", "b", "a-b", "a-b-a", "b-a"}
 	backends, files := map[string]string{routing.Unavailable: "no Service"}, map[string]string{}

@@ -20,7 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/decision"
 )
 
-// sized returns an Ingress of a namespace with so many paths, which get older with age.
+// sized returns an Ingress of a namespace with these paths. A larger age makes it older.
 func sized(namespace, name string, paths []networkingv1.HTTPIngressPath, age int) inputs.Object[networkingv1.Ingress] {
 	o := ingressOf("web", 0)
 	o.Ref.Namespace, o.Ref.Name = namespace, name
@@ -49,8 +49,8 @@ func routesOf(m routing.Model, suffix string) (hosts []string, routes int) {
 	return hosts, routes
 }
 
-// A namespace with more than a million paths, options and lists without end takes no more of a
-// compile than it may, and nothing of anybody else: what becomes of the others is the same.
+// A namespace with more than a million paths, options and endless lists costs a compile no more than the limits
+// allow. The results of the others do not change.
 func TestAbsurdNamespaceCostsOnlyItself(t *testing.T) {
 	t.Parallel()
 	limits := config.Default().Limits
@@ -100,8 +100,8 @@ func TestAbsurdNamespaceCostsOnlyItself(t *testing.T) {
 	}
 }
 
-// The oldest are kept, whatever their order and their names: a new Ingress never throws out one
-// that is served. What is left out is told which limit it is over, and is closed where it protects.
+// The oldest Ingresses are kept, whatever their order and names, so a new Ingress never displaces one that is
+// served. The finding names the exceeded limit. What is left out is closed if it protects something.
 func TestLimitsKeepTheOldest(t *testing.T) {
 	t.Parallel()
 	limits := config.Limits{IngressRoutes: 10, NamespaceRoutes: 20, IngressOptionBytes: 1000, NamespaceOptionBytes: 1500, NamespaceListBytes: 100}
@@ -142,8 +142,7 @@ func TestLimitsKeepTheOldest(t *testing.T) {
 	}
 }
 
-// Long paths are counted by what they take in maps, and those of a namespace keep nobody else
-// from being published.
+// Long paths count with their size in the maps. Those of one namespace do not prevent publishing.
 func TestLimitsOfLongPaths(t *testing.T) {
 	t.Parallel()
 	long := func(name string, paths int, age int) inputs.Object[networkingv1.Ingress] {
@@ -179,7 +178,7 @@ func TestLimitsOfLongPaths(t *testing.T) {
 	}
 }
 
-// Aliases and Services multiply what an Ingress costs, and are counted.
+// Aliases and Services multiply the cost of an Ingress, and count accordingly.
 func TestLimitsCountWhatIsMultiplied(t *testing.T) {
 	t.Parallel()
 	aliased := sized("n", "aliased", manyPaths(6), 1)
@@ -200,8 +199,8 @@ func TestLimitsCountWhatIsMultiplied(t *testing.T) {
 	}
 }
 
-// An object with thousands of mistakes has a hundred findings, of which the last says how many
-// more there are; it is an error, and no mere conflict, if one of those is.
+// An object with thousands of mistakes has a hundred findings. The last one counts the rest. It is an error if
+// one of the rest is.
 func TestFindingsOfAnObjectAreBounded(t *testing.T) {
 	t.Parallel()
 	bad := sized("n", "bad", manyPaths(500), 1)
@@ -223,8 +222,9 @@ func TestFindingsOfAnObjectAreBounded(t *testing.T) {
 	}
 }
 
-// HAProxy has a rule for each expression and for each name that canaries decide by, and other namespaces' requests pay for
-// it. So the youngest canaries of a namespace get nothing. Values of a header cost nothing.
+// HAProxy has a rule for each expression and each name on which canaries depend, and requests of other
+// namespaces pay for it. So the youngest canaries of a namespace get no requests. Values of a header cost
+// nothing.
 func TestLimitsOfCanaries(t *testing.T) {
 	t.Parallel()
 	var in inputs.Inputs

@@ -23,7 +23,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
 )
 
-// same reports where two translations differ.
+// same reports the differences of two translations.
 func same(t *testing.T, about string, a, b routing.Model, afound, bfound []diag.Diagnostic) {
 	t.Helper()
 	if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(afound, bfound) {
@@ -32,12 +32,11 @@ func same(t *testing.T, about string, a, b routing.Model, afound, bfound []diag.
 	}
 }
 
-// change changes something that an Ingress may depend on. Values are not changed but replaced, as
-// whatever reads objects does.
+// change changes something on which an Ingress may depend. It replaces values, as reading objects does.
 func (m maker) change(in *inputs.Inputs, cfg *ingress.Config) string {
 	files := len(in.Services) > 0 && in.Services[0].At != nil
 	switch n := m.IntN(12); n {
-	case 0, 1: // another Ingress, or the same with other content
+	case 0, 1: // another Ingress, or the same one with other content
 		i := m.IntN(len(in.Ingresses))
 		old := in.Ingresses[i]
 		in.Ingresses = slices.Clone(in.Ingresses)
@@ -60,7 +59,7 @@ func (m maker) change(in *inputs.Inputs, cfg *ingress.Config) string {
 			other := m.class(c.Name, m.pick(ingress.DefaultControllerClass, "other.example"), m.one(2), files).Value
 			c.Spec, c.Annotations = other.Spec, other.Annotations
 		})
-	case 7: // as if the labels of a namespace changed, so that it is not selected any more
+	case 7: // as after a change of a namespace's labels, so that it is no longer selected
 		namespace := m.pick(namespaces...)
 		in.Services = slices.DeleteFunc(slices.Clone(in.Services), func(o inputs.Object[corev1.Service]) bool { return o.Ref.Namespace == namespace })
 		if kept := slices.DeleteFunc(slices.Clone(in.Ingresses), func(o inputs.Object[networkingv1.Ingress]) bool { return o.Ref.Namespace == namespace }); len(kept) > 0 {
@@ -98,7 +97,7 @@ func (m maker) change(in *inputs.Inputs, cfg *ingress.Config) string {
 	return "nothing"
 }
 
-// replace replaces an object, or takes it out.
+// replace replaces an object, or removes it.
 func replace[T any](m maker, objects *[]inputs.Object[T], made func(namespace, name string) inputs.Object[T]) string {
 	if len(*objects) == 0 {
 		return "none"
@@ -115,7 +114,7 @@ func replace[T any](m maker, objects *[]inputs.Object[T], made func(namespace, n
 	return ref.String()
 }
 
-// replaceOne replaces an object with a copy that is changed.
+// replaceOne replaces an object by a changed copy.
 func replaceOne[T any](m maker, objects *[]inputs.Object[T], change func(*T)) string {
 	if len(*objects) == 0 {
 		return "none"
@@ -129,8 +128,8 @@ func replaceOne[T any](m maker, objects *[]inputs.Object[T], change func(*T)) st
 	return out[i].Ref.String()
 }
 
-// With claims that are remembered a translation gives what it gives without, whatever changed of
-// what an Ingress may depend on.
+// A translation with remembered claims equals one without, whatever has changed about the objects on which an
+// Ingress depends.
 func TestMemoIsNeverStale(t *testing.T) {
 	t.Parallel()
 	var made, reused int64
@@ -144,7 +143,7 @@ func TestMemoIsNeverStale(t *testing.T) {
 			got, found := memo.Translate(in, cfg)
 			same(t, fmt.Sprintf("seed %d, step %d, after %s", seed, step, about), want, got, wanted, found)
 			about = m.change(&in, &cfg)
-			if m.one(3) { // a review in between, of what never comes to be
+			if m.one(3) { // a review of an object that is never stored
 				draft, with := in, cfg
 				_ = m.change(&draft, &with)
 				want, wanted := ingress.Translate(draft, with)
@@ -160,7 +159,7 @@ func TestMemoIsNeverStale(t *testing.T) {
 	}
 }
 
-// Of many Ingresses one that changed is looked at, and those that a change of a Service concerns.
+// Of many Ingresses, only the changed one is read, and those affected by a change of a Service.
 func TestOneChangeIsOneClaim(t *testing.T) {
 	t.Parallel()
 	const n = 1500
@@ -200,8 +199,8 @@ func TestOneChangeIsOneClaim(t *testing.T) {
 	expect("most are gone", 0, 10)
 }
 
-// The certificates of Secrets that stay are not read again: to read a key takes a hundred times as long as the claims of
-// an Ingress.
+// Certificates of unchanged Secrets are not read again: reading a key takes a hundred times as long as the
+// claims of an Ingress.
 func TestCertificatesAreReadOnce(t *testing.T) {
 	const n = 60
 	var in inputs.Inputs
@@ -255,7 +254,7 @@ func TestMemoIsShared(t *testing.T) {
 	done.Wait()
 }
 
-// The order of objects takes no part.
+// The order of objects does not matter.
 func TestWorldsIgnoreOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -280,7 +279,7 @@ func TestMistakeHarmsNobodyElse(t *testing.T) {
 		in.Services = slices.DeleteFunc(in.Services, func(o inputs.Object[corev1.Service]) bool { return o.Ref.Name == "none" })
 		want, wanted := ingress.Translate(in, cfg)
 		bad := m.ingress("n3", "zz", false)
-		bad.Value.CreationTimestamp = metav1.Time{} // after all others
+		bad.Value.CreationTimestamp = metav1.Time{} // younger than all others
 		class := "hapsnap"
 		bad.Value.Spec.IngressClassName, bad.Value.Spec.TLS, bad.Value.Spec.DefaultBackend = &class, nil, nil
 		bad.Value.Annotations = nil
@@ -293,7 +292,7 @@ func TestMistakeHarmsNobodyElse(t *testing.T) {
 		found = slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Object == bad.Ref })
 		got.Hosts = slices.DeleteFunc(got.Hosts, func(h routing.Host) bool { return h.Name == "bad.test" })
 		got.Closed = slices.DeleteFunc(got.Closed, func(o diag.Object) bool { return o == bad.Ref })
-		for i, b := range got.Backends { // the one of all that is closed
+		for i, b := range got.Backends { // the backend of everything closed
 			got.Backends[i].Origins = slices.DeleteFunc(b.Origins, func(o routing.Origin) bool { return o.Object == bad.Ref })
 		}
 		got.Backends = slices.DeleteFunc(got.Backends, func(b routing.Backend) bool { return len(b.Origins) == 0 })
@@ -310,7 +309,7 @@ func TestMistakeHarmsNobodyElse(t *testing.T) {
 	}
 }
 
-// Each thing that claims depend on changes what comes of them, remembered or not.
+// Everything on which claims depend changes their result, with and without a memory.
 func TestMemoKnowsWhatClaimsDependOn(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -350,7 +349,7 @@ func TestMemoKnowsWhatClaimsDependOn(t *testing.T) {
 		"a refusal": {map[string]string{"allow-list": "10.0.0.0/8"}, func(in *inputs.Inputs, c *ingress.Config) {
 			c.Refused = map[diag.Object]bool{in.Ingresses[0].Ref: true}
 		}},
-		// A review of an update brings the version that the object has, and other content.
+		// A review of an update has the object's version with other content.
 		"content of one version": {nil, func(in *inputs.Inputs, _ *ingress.Config) {
 			replaceAt(in.Ingresses, 0, func(i *networkingv1.Ingress) { i.Annotations = map[string]string{"hapsnap.dev/balance": "leastconn"} })
 		}},
@@ -383,8 +382,8 @@ func plainService(namespace, name string) inputs.Object[corev1.Service] {
 	return named("Service", namespace, name, &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
 }
 
-// smallWorld is an Ingress with options, and what it refers to: two Services, one of them outside
-// of the cluster, and a class with parameters.
+// smallWorld is an Ingress with options, and what it refers to: two Services, one of them outside of the
+// cluster, and a class with parameters.
 func smallWorld(annotations map[string]string) (inputs.Inputs, ingress.Config) {
 	class, prefix, namespace, scope := "hapsnap", networkingv1.PathTypePrefix, "n1", networkingv1.IngressClassParametersReferenceScopeNamespace
 	ing := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "7", Annotations: map[string]string{}}, Spec: networkingv1.IngressSpec{IngressClassName: &class}}

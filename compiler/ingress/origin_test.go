@@ -36,13 +36,12 @@ metadata:
 spec: {ports: [{port: 80}]}
 `
 
-// What is made of an object names the field, beside the position where there is
-// one.
+// What is made from an object names the field, and the position if there is one.
 func TestOriginsNameFields(t *testing.T) {
 	t.Parallel()
 	in := gather(t, []txtar.File{{Name: "m.yaml", Data: []byte(twoObjects)}})
 	for _, position := range []string{"m.yaml", ""} {
-		if position == "" { // as from a cluster
+		if position == "" { // as for an object of a cluster
 			in.Ingresses[0].At, in.Services[0].At = nil, nil
 		}
 		model, _ := ingress.Translate(in, ingress.Config{})

@@ -21,8 +21,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// world is some Ingresses of several namespaces that are after the same hosts, in few words,
-// and what the configuration says of hosts.
+// world is some Ingresses of several namespaces that compete for hosts, in a short form, and the configuration
+// of hosts.
 type world struct {
 	ingresses []claimer
 	owned     bool
@@ -66,10 +66,10 @@ func randomWorld(r *rand.Rand) world {
 	return w
 }
 
-// plain is a host without what makes no difference.
+// plain removes irrelevant differences from a host.
 func plain(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
-// starred is the wildcard that matches a host.
+// starred returns the wildcard that matches a host.
 func starred(host string) string {
 	_, parent, _ := strings.Cut(host, ".")
 	return "*." + parent
@@ -95,8 +95,8 @@ func (w world) barred(host, namespace string) bool {
 	return false
 }
 
-// first is the oldest Ingress that names the host, or a wildcard for it if one is given, and
-// may have the host.
+// first returns the oldest Ingress that names the host, or one of the given wildcards for it, and that may have
+// the host.
 func (w world) first(host string, wildcards ...string) (oldest claimer, found bool) {
 	for _, c := range w.ingresses {
 		for _, name := range append(wildcards, host) {
@@ -108,7 +108,7 @@ func (w world) first(host string, wildcards ...string) (oldest claimer, found bo
 	return oldest, found
 }
 
-// owner is who has a host, by the words of the documentation.
+// owner returns the owner of a host, according to the documentation.
 func (w world) owner(host string) (claimer, bool) {
 	if w.owned && !strings.HasPrefix(host, "*.") {
 		return w.first(host, starred(host))
@@ -142,7 +142,7 @@ func (w world) hasCertificate(host, namespace string) bool {
 	})
 }
 
-// certificateOf is the namespace whose certificate clients of a host get, "" for the default.
+// certificateOf returns the namespace whose certificate clients of a host get, "" for the default one.
 func (w world) certificateOf(host string) string {
 	if o, found := w.owner(host); found && w.hasCertificate(host, o.namespace) {
 		return o.namespace
@@ -160,7 +160,7 @@ func (w world) certificateOf(host string) string {
 	return ""
 }
 
-// inputs makes objects of the world.
+// inputs returns the objects of the world.
 func (w world) inputs() (inputs.Inputs, ingress.Config) {
 	cfg := ingress.Config{HTTPSPort: 443, OwnedHosts: w.owned, ReservedDomains: w.reserved, SharedHosts: w.shared, Refused: map[diag.Object]bool{}}
 	var in inputs.Inputs
@@ -193,8 +193,8 @@ func (w world) inputs() (inputs.Inputs, ingress.Config) {
 	return in, cfg
 }
 
-// Whom a host belongs to, and what that means, is what a second implementation says that
-// looks at every Ingress for every question.
+// The owner of each host, and the consequences, agree with a second implementation that looks at every Ingress
+// for every question.
 func TestOwnersAgreeWithReference(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(800) {
@@ -221,7 +221,7 @@ func TestOwnersAgreeWithReference(t *testing.T) {
 	}
 }
 
-// compareRoutes compares who has which path of which host.
+// compareRoutes compares the owners of all paths of all hosts.
 func compareRoutes(t *testing.T, w world, model routing.Model) {
 	t.Helper()
 	want := map[string]claimer{}
@@ -258,8 +258,8 @@ func compareRoutes(t *testing.T, w world, model routing.Model) {
 	}
 }
 
-// servedTo returns the namespace of the certificate that clients of a host get, as HAProxy
-// reads a crt-list: by the name itself, else by its wildcard.
+// servedTo returns the namespace of the certificate that clients of a host get, as HAProxy reads a crt-list:
+// first the name itself, then its wildcard.
 func servedTo(model routing.Model, host string) string {
 	files, ok := listed(model, host, host)
 	if !ok {
@@ -294,9 +294,8 @@ func ownedBy(namespace, host string, age int64, annotations map[string]string) i
 	return o
 }
 
-// A wildcard that passes its connections on does not have those of hosts that another namespace
-// named before, even if only for their certificate, or that are reserved; nor of hosts whose
-// Ingress is left out.
+// A wildcard that passes connections through does not get those of certain hosts: hosts that another namespace
+// named before, even if only for a certificate, reserved hosts, and hosts of a left-out Ingress.
 func TestWildcardPassesNoConnectionsOfOthers(t *testing.T) {
 	t.Parallel()
 	old, refused := ownedBy("a", "elsewhere.example", 9, nil), ownedBy("a", "refused.w.example", 1, nil)
@@ -322,7 +321,7 @@ func TestWildcardPassesNoConnectionsOfOthers(t *testing.T) {
 	}
 }
 
-// Ports of Services have no connections for hosts that are reserved or, where hosts are owned, of
+// Ports of Services get no connections for reserved hosts. If hosts are owned, they get none for hosts of
 // others.
 func TestPortsHaveOwners(t *testing.T) {
 	t.Parallel()
@@ -350,8 +349,8 @@ func TestPortsHaveOwners(t *testing.T) {
 	}
 }
 
-// Ownership goes on with an older Ingress of the same namespace, and moves if there is none; who
-// loses it is told.
+// An older Ingress of the same namespace continues the ownership. Without one the host gets a new owner, and
+// the former owner gets a finding.
 func TestOwnershipMoves(t *testing.T) {
 	t.Parallel()
 	anew, second, other := ownedBy("a", "h.example", 1, nil), ownedBy("a", "h.example", 9, nil), ownedBy("b", "h.example", 5, nil)

@@ -20,7 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// The order in which objects come takes no part in what they mean.
+// The order of objects does not matter.
 func TestTranslateIgnoresOrder(t *testing.T) {
 	for path, golden := range goldens(t) {
 		t.Run(name(path), func(t *testing.T) {
@@ -47,8 +47,7 @@ func shuffle(r *rand.Rand, in *inputs.Inputs) {
 	r.Shuffle(len(in.Secrets), func(i, j int) { in.Secrets[i], in.Secrets[j] = in.Secrets[j], in.Secrets[i] })
 }
 
-// Objects of a cluster stand in no file, and mean the same: what is said of them
-// names the field.
+// Objects of a cluster have no file, and mean the same. Their findings name the field.
 func TestTranslateWithoutPositions(t *testing.T) {
 	ing := ingressOf("web", 0)
 	model, found := ingress.Translate(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ing}}, ingress.Config{})
@@ -60,7 +59,7 @@ func TestTranslateWithoutPositions(t *testing.T) {
 	}
 }
 
-// ingressOf returns an Ingress of a host of its own.
+// ingressOf returns an Ingress with a host of its own.
 func ingressOf(service string, i int) inputs.Object[networkingv1.Ingress] {
 	class, prefix := ingress.DefaultIngressClass, networkingv1.PathTypePrefix
 	ing := &networkingv1.Ingress{}
@@ -79,7 +78,7 @@ func ingressOf(service string, i int) inputs.Object[networkingv1.Ingress] {
 	return inputs.Object[networkingv1.Ingress]{Ref: diag.Object{Kind: "Ingress", Namespace: "shop", Name: name}, Value: ing}
 }
 
-// Ten thousand Ingresses, each with its Service, or all with one.
+// BenchmarkTranslate translates ten thousand Ingresses, each with its own Service, or all with the same one.
 func BenchmarkTranslate(b *testing.B) {
 	for _, services := range []int{10_000, 1} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
@@ -101,8 +100,7 @@ func BenchmarkTranslate(b *testing.B) {
 	}
 }
 
-// What an older Ingress has is no mistake of the younger one; what an Ingress
-// gives twice is.
+// It is no mistake of an Ingress that an older one has the same path. It is one to have a path twice.
 func TestConflictIsNoMistake(t *testing.T) {
 	older, younger, twice := ingressOf("web", 0), ingressOf("other", 0), ingressOf("web", 1)
 	older.Ref.Name, younger.Ref.Name, twice.Ref.Name = "older", "younger", "twice"
@@ -148,7 +146,7 @@ func TestIsOurs(t *testing.T) {
 	}
 }
 
-// The translation of 10,000 Ingresses, of objects with positions.
+// BenchmarkTranslate10k translates 10,000 Ingresses from objects with positions.
 func BenchmarkTranslate10k(b *testing.B) {
 	var text []byte
 	for i := range 10000 {

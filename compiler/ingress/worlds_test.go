@@ -24,8 +24,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// maker makes random objects and configurations, in which every part of the translation has
-// something to do: they claim what others claim, name what is not there, and hold mistakes.
+// maker makes random objects and configurations that reach every part of the translation: they compete with
+// each other, name missing objects, and have mistakes.
 type maker struct{ *rand.Rand }
 
 func newMaker(seed uint64) maker { return maker{rand.New(rand.NewPCG(seed, 14))} }
@@ -36,7 +36,7 @@ func (m maker) one(in int) bool { return m.IntN(in) == 0 }
 
 var namespaces = []string{"n1", "n2", "n3"}
 
-// placed gives an object a place for each of its fields, or none as in a cluster.
+// placed gives each field of an object a position, or none as in a cluster.
 func placed[T any](m maker, o inputs.Object[T], files bool) inputs.Object[T] {
 	if files {
 		o.At = func(path ...any) diag.Position {
@@ -52,8 +52,8 @@ func named[T any](kind, namespace, name string, value *T) inputs.Object[T] {
 	return inputs.Object[T]{Ref: diag.Object{Kind: kind, Namespace: namespace, Name: name}, Value: value}
 }
 
-// ingressOptions are options with values, some of them wrong. The list is not that of the
-// registry: a new option changes no world.
+// ingressOptions are options with values, some of them wrong. The list is independent of the registry, so a new
+// option changes no world.
 var ingressOptions = [][]string{
 	{"allow-list", "10.0.0.0/8", "@nets/a", "@nets/bad", "@nets/none", "@n1/shared/a", "nonsense", "192.0.2.0/24, @nets/a, @nets/b"},
 	{"deny-list", "192.0.2.0/24", "@nets/b"}, {"rate-limit", "100", "lots"}, {"rate-limit-exempt", "10.0.0.0/8", "@nets/a"},
@@ -238,7 +238,7 @@ func (m maker) service(namespace, name string, files bool) inputs.Object[corev1.
 	return placed(m, named("Service", namespace, name, s), files)
 }
 
-// pairOnce are certificates that are the same in every run.
+// pairOnce makes certificates that are the same in every run.
 var pairOnce = sync.OnceValue(func() map[string]map[string][]byte {
 	out := map[string]map[string][]byte{}
 	for i, names := range [][]string{{"a.example", "*.a.example"}, {"n1.example"}, {"*.example", "n2.example"}} {
@@ -345,7 +345,7 @@ func (m maker) world() (inputs.Inputs, ingress.Config) {
 	return in, m.config(in)
 }
 
-// config makes a configuration, and says which Ingresses are refused.
+// config makes a configuration. It refuses some Ingresses.
 func (m maker) config(in inputs.Inputs) ingress.Config {
 	c := ingress.Config{
 		WatchWithoutClass: m.one(3), OwnedHosts: m.one(2), IgnoreForeign: m.one(5), TrustsForwarded: m.one(3), SecretsUnseen: m.one(9), CertificatesAsSeen: m.one(5),

@@ -15,8 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// The table of kinds says what the CustomResourceDefinitions of the standard channel say: names, scope, version and
-// status.
+// The table of kinds agrees with the CustomResourceDefinitions of the standard channel: names, scope, version
+// and status.
 func TestGatewayKindsAreThoseOfTheirDefinitions(t *testing.T) {
 	t.Parallel()
 	type version struct {
@@ -62,7 +62,7 @@ func TestGatewayKindsAreThoseOfTheirDefinitions(t *testing.T) {
 	}
 }
 
-// Each kind of the table has a list of its own: its objects are added, listed, counted and left out.
+// Each kind of the table has a list of its own, which is filled, listed, counted and left out.
 func TestGatewayKindsHaveListsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	var in GatewayAPI

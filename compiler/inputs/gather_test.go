@@ -24,8 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// gather reads the files of an archive, and returns positions as if its
-// directory were the current one.
+// gather reads the files of an archive. Positions are relative to its directory.
 func gather(t *testing.T, files []txtar.File, kinds ...kinds.Kind) (inputs.Inputs, []diag.Diagnostic, map[manifests.GVK]int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,8 +54,8 @@ func TestGatherGolden(t *testing.T) {
 	}
 }
 
-// testGolden gathers what an archive holds. With a file config.yaml it selects of
-// it what that configuration reads.
+// testGolden gathers the objects of an archive. With a file config.yaml, it selects those that the
+// configuration reads.
 func testGolden(t *testing.T, file string) {
 	t.Helper()
 	goldens, err := filepath.Abs(file)
@@ -155,8 +154,8 @@ func TestPositionOfClusterObject(t *testing.T) {
 	}
 }
 
-// A second Gather takes what it decoded before in the same place, and forgets what is gone. What moved
-// is another value: others remember positions with it.
+// A second Gather uses what was decoded before in the same place, and forgets what is gone. An object that
+// moved is decoded anew, since others remember its positions.
 func TestGathererDecodesOnlyWhatChanged(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -199,8 +198,7 @@ func TestGathererDecodesOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-// Kinds of one name are told apart, and an object that is left out is gone as
-// itself and as content.
+// Kinds with the same name are distinguished. An object that is left out is also left out of the content.
 func TestWithoutOthers(t *testing.T) {
 	in, found, _ := gather(t, []txtar.File{{Name: "a.yaml", Data: []byte(`
 apiVersion: v1
@@ -225,7 +223,7 @@ items:
 	}
 }
 
-// An object of a cluster is named as one of a file.
+// An object of a cluster is named like one of a file.
 func TestOtherOfACluster(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]diag.Object{
@@ -247,7 +245,7 @@ func TestOtherOfACluster(t *testing.T) {
 	}
 }
 
-// What was decoded is used again, until other fields are to be dropped.
+// Decoded content is used again until other fields must be dropped.
 func TestGathererKeepsContent(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/leak"
 )
 
-// 10 MB of configuration, and 10,000 Secrets with keys and passwords.
+// BenchmarkFind10k searches 10 MB of configuration with 10,000 Secrets of keys and passwords.
 func BenchmarkFind10k(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var all []*corev1.Secret

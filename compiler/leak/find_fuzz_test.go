@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/leak"
 )
 
-// encodings are what a value may go through on its way into a file.
+// encodings are what may happen to a value on its way into a file.
 func encodings() []func(*rand.Rand, string) string {
 	quote := func(s string) string { b, _ := json.Marshal(s); return string(b) }
 	wrap := func(s string) string {
@@ -42,7 +42,7 @@ func encodings() []func(*rand.Rand, string) string {
 	}
 }
 
-// randomValue returns what a program would make as a password.
+// randomValue returns a value like a generated password.
 func randomValue(r *rand.Rand) string {
 	for {
 		b := make([]byte, 12+r.IntN(20))
@@ -65,8 +65,7 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// A random value, through random encodings at a random place, is always found, and
-// nothing is where there is none.
+// A random value with random encodings at a random place is always found. Nothing is found if there is none.
 func FuzzEmbeddedValueIsFound(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)

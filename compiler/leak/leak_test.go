@@ -16,7 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// The values of Secrets that the cases name.
+// These are the values of the Secrets that the cases name.
 const (
 	password = "k3-Xw9_Qz7Lp2Rt8"
 	odd      = `o"d\d %41 & ü:P4s5W0rd`
@@ -62,7 +62,7 @@ func index(m material) *leak.Index {
 	})
 }
 
-// filled executes a case.
+// filled executes the template of a case.
 func filled(t *testing.T, m material, text string) []byte {
 	t.Helper()
 	parsed, err := template.New("").Funcs(m.funcs()).Parse(text)
@@ -125,8 +125,7 @@ func TestCorpusIsPassed(t *testing.T) {
 	}
 }
 
-// A private key of a Secret is found without anything around it, from any of its
-// lines.
+// A private key of a Secret is found without its surroundings, from any of its lines.
 func TestEveryLineOfAKeyIsFound(t *testing.T) {
 	t.Parallel()
 	m := newMaterial(t)

@@ -25,7 +25,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// material is what the corpus is filled with. None of it was ever used for anything.
+// material is what the corpus is filled with. It was never used elsewhere.
 type material struct {
 	pkcs8, pkcs1, sec1, openssh, certificate, publicKey, age, other string
 }
@@ -41,7 +41,7 @@ func newMaterial(t *testing.T) material {
 			t.Fatal(err)
 		}
 	}
-	rsaKey, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // nobody relies on it
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // it protects nothing
 	must(err)
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(err)
@@ -49,7 +49,7 @@ func newMaterial(t *testing.T) material {
 	must(err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(rsaKey)
 	must(err)
-	otherKey, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // nobody relies on it
+	otherKey, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // it protects nothing
 	must(err)
 	other, err := x509.MarshalPKCS8PrivateKey(otherKey)
 	must(err)
@@ -66,14 +66,14 @@ func newMaterial(t *testing.T) material {
 		pkcs8: block("PRIVATE KEY", pkcs8), pkcs1: block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey)),
 		sec1: block("EC PRIVATE KEY", sec1), openssh: string(pem.EncodeToMemory(openssh)),
 		certificate: block("CERTIFICATE", certificate), publicKey: block("PUBLIC KEY", public),
-		// Nobody has the other half.
+		// Nobody has the other half of this key.
 		age: "AGE-SECRET-KEY-1" + strings.Repeat("QPZRY9X8GF", 6)[:58], other: block("PRIVATE KEY", other),
 	}
 }
 
 var begins = regexp.MustCompile(`BEGIN [A-Z ]+-----`)
 
-// funcs are what the corpus may call.
+// funcs are the functions of the corpus.
 func (m material) funcs() template.FuncMap {
 	text := func(s string) func() string { return func() string { return s } }
 	return template.FuncMap{
@@ -106,7 +106,7 @@ func (m material) funcs() template.FuncMap {
 		"lua":    strings.NewReplacer("\n", `\n`, "-", `\x2D`).Replace,
 		"url":    url.PathEscape, "form": url.QueryEscape,
 		"percents": func(s string) string { return strings.ReplaceAll(s, "%", "%%") },
-		"every": func(s string) string { // byte is written in hexadecimal
+		"every": func(s string) string { // byte is in hexadecimal
 			out := ""
 			for _, c := range []byte(s) {
 				out += fmt.Sprintf("%%%02X", c)

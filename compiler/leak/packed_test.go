@@ -11,8 +11,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/leak"
 )
 
-// A short text of a tenant that unpacks to as much as one likes costs little, and is told of: the compiler of
-// everybody must not run out of memory for it, and what could not be looked at is not taken for harmless.
+// A tenant's short text may unpack to any size. It costs little, and is reported: the compiler must not run out
+// of memory because of it, and an unchecked text does not count as harmless.
 func TestTextsThatUnpackToTooMuch(t *testing.T) {
 	large := []byte(strings.Repeat(base64.StdEncoding.EncodeToString([]byte(strings.Repeat("no key", 1000)))+"\n", 50<<20/8000))
 	once := packed(t, large)

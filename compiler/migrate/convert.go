@@ -10,26 +10,26 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
-// object is the part of an Ingress or a Service that rules read.
+// object is the part of an Ingress or a Service that the rules read.
 type object struct {
 	kind, namespace string
 	name            string
-	set             *Set   // the manifests that it is among; nil is none
-	class           string // by field or annotation
+	set             *Set   // the manifests that it belongs to; nil means none
+	class           string // from the field or the annotation
 	annotations     map[string]string
 	hasTLS          bool
 	tlsHosts        []string
 	paths           []pathEdit
 }
 
-// pathEdit is a path of a rule, and the prefix that replaces it, or "". A path that is an expression
-// gets pathType ImplementationSpecific.
+// pathEdit is a path of an Ingress, and the prefix that replaces it, or "". A path that becomes an expression
+// gets the pathType ImplementationSpecific.
 type pathEdit struct {
 	path, prefix string
-	kind         string // its pathType, "" if it has none
+	kind         string // pathType; "" if it is missing
 	host         string
 	service      string
-	port         string // its number or name
+	port         string // number or name
 	expression   bool
 }
 
@@ -40,7 +40,7 @@ type change struct {
 	found   []found
 }
 
-// found is a finding with the full name of its annotation; "" stands for the object.
+// found is a finding with the full name of its annotation. The name is "" if the finding is about the object.
 type found struct {
 	finding
 	annotation string
@@ -82,8 +82,8 @@ func (d Dialect) convert(o *object) change {
 	return out
 }
 
-// protective matches names of annotations that may protect something: such an annotation is kept even
-// if no rule knows it.
+// protective matches names of annotations that may protect something. Such an annotation is kept even if no
+// rule knows it.
 var protective = regexp.MustCompile(`auth|deny|allow|block|black|white|limit|waf|secur`)
 
 // takeEmpty removes the annotations without a value, and returns their full names.
@@ -99,8 +99,8 @@ func takeEmpty(values map[string]string, full map[string][]string) []string {
 	return out
 }
 
-// read returns the values of the dialect's annotations by their short names, and their full names. If
-// several prefixes have the same name, the first prefix counts.
+// read returns the values of the dialect's annotations by their short names, and their full names. If an
+// annotation has several prefixes, the first prefix counts.
 func (d Dialect) read(annotations map[string]string) (values map[string]string, full map[string][]string) {
 	values, full = map[string]string{}, map[string][]string{}
 	for _, prefix := range d.Prefixes {
@@ -118,7 +118,7 @@ func (d Dialect) read(annotations map[string]string) (values map[string]string, 
 	return values, full
 }
 
-// isAlone reports whether a class is usual for this dialect only.
+// isAlone reports whether only this dialect uses a class by default.
 func (d Dialect) isAlone(class string) bool {
 	return d.hasClass(class) && !slices.ContainsFunc(Dialects(), func(o Dialect) bool { return o.Name != d.Name && o.hasClass(class) })
 }
@@ -153,7 +153,8 @@ func (d Dialect) apply(o *object, r Rule, values map[string]string) *call {
 // take adds the results of a rule.
 func (x *change) take(c *call, full map[string][]string) {
 	for _, a := range c.out {
-		// Lines about headers from two rules are joined; of other annotations the later rule's value counts.
+		// Lines about headers from two rules are joined. For other annotations, the value of the later rule
+		// counts.
 		i := slices.IndexFunc(x.added, func(b annotation) bool { return b.name == a.name })
 		switch {
 		case i < 0:
@@ -182,13 +183,13 @@ func (x *change) remove(used, kept []string, full map[string][]string) {
 	}
 }
 
-// Unheeded is an annotation of another controller that hapsnap does not obey.
+// Unheeded is an annotation of another controller that hapsnap does not follow.
 type Unheeded struct {
-	Annotation string // whole
-	Controller string // that obeys it
-	// Protects says that the annotation refuses requests. Without it the route is open.
+	Annotation string // full name
+	Controller string // that follows it
+	// Protects is set if the annotation refuses requests. Without it, the route is open.
 	Protects bool
-	// Instead are our options that do the same as a whole; empty if there are none.
+	// Instead are our options that do the same together. It is empty if there are none.
 	Instead []string
 	Note    string
 }
@@ -198,15 +199,15 @@ var protectsAlone = []string{
 	"auth-url-method", "auth-proxy", "auth-tls-strict", "allowlist-source-header", "oauth", "enable-modsecurity", "modsecurity-snippet", "enable-owasp-core-rules", "waf", "waf-mode",
 }
 
-// snippets are annotations with configuration of the other controller; refusing matches those that may
-// refuse requests.
+// snippets are annotations with configuration of the other controller. refusing matches those that may refuse
+// requests.
 var (
 	snippets = []string{"server-snippet", "configuration-snippet", "auth-snippet", "location-snippet", "config-backend", "config-backend-early", "config-backend-late", "backend-config-snippet", "config-frontend"}
 	refusing = regexp.MustCompile(`(?i)deny|return\s+4|reject|tarpit|auth|allow\s|access_by|status\s+4`)
 )
 
-// mayRefuse reports whether a snippet may refuse requests. A snippet that only edits headers does not,
-// whatever their values are.
+// mayRefuse reports whether a snippet may refuse requests. A snippet that only edits headers never does,
+// whatever the values of the headers.
 func mayRefuse(snippet string) bool {
 	_, err := readSnippet(snippet)
 	return err != nil && refusing.MatchString(snippet)
@@ -217,8 +218,8 @@ func says(value string) bool {
 	return !slices.Contains([]string{"", "false", "off", "none", "no", "0"}, strings.ToLower(strings.TrimSpace(value)))
 }
 
-// FindUnheeded returns the annotations of other controllers that hapsnap does not obey, sorted. An
-// annotation counts as obeyed if an option of ours that does the same stands beside it.
+// FindUnheeded returns the annotations of other controllers that hapsnap does not follow, sorted. An annotation
+// counts as followed if the object also has an option of ours that does the same.
 func FindUnheeded(annotations map[string]string) []Unheeded {
 	var out []Unheeded
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -246,7 +247,7 @@ func HasPatterns(annotations map[string]string) bool {
 	return annotations["haproxy-ingress.github.io/path-type"] == "regex"
 }
 
-// dialects are the known dialects, made once.
+// dialects are the known dialects.
 var dialects = Dialects()
 
 func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, bool) {
@@ -285,8 +286,8 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 	return u, known
 }
 
-// standsForSnippet returns the options that may do the same as a snippet: for a snippet that refuses
-// requests, the option that refuses the same ones; for others, the options that refuse none.
+// standsForSnippet returns the options that may do the same as a snippet. If the snippet refuses requests, this
+// is the option that refuses the same ones. Otherwise these are the options that refuse none.
 func standsForSnippet(snippet string, protects bool, all []string) []string {
 	same := "snippet"
 	if directives, err := directivesOf(snippet); err == nil && !slices.ContainsFunc(directives, func(words []string) bool { return !isAccess(words) }) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// haproxyIngress are the annotations of haproxy-ingress.github.io. Those of the
-// scope Backend may be on Services too.
+// haproxyIngress returns the dialect of haproxy-ingress.github.io. Services may have its annotations of the
+// scope Backend too.
 func haproxyIngress() Dialect {
 	return Dialect{
 		Name: "HAProxy Ingress (haproxy-ingress.github.io)", Prefixes: []string{"haproxy-ingress.github.io/", "ingress.kubernetes.io/"}, Classes: []string{"haproxy"},
@@ -79,7 +79,7 @@ func ingressServers() []Rule {
 		without("Set the timeout for all in the CompilerConfig.", "timeout-http-request", "timeout-server-fin"))
 }
 
-// ingressSNI translates the server name for TLS to endpoints.
+// ingressSNI translates the server name in TLS connections to endpoints.
 func ingressSNI(c *call) {
 	name := c.value("secure-verify-hostname")
 	switch sni := c.value("secure-sni"); {
@@ -161,8 +161,7 @@ func ingressBasic(c *call) {
 	}
 }
 
-// ingressExternal translates external authentication, which may name a Service
-// in a form of its own: svc://NAMESPACE/NAME:PORT/path.
+// ingressExternal translates external authentication. It may name a Service as svc://NAMESPACE/NAME:PORT/path.
 func ingressExternal(c *call) {
 	url := c.value("auth-url")
 	if rest, ok := strings.CutPrefix(url, "svc://"); ok {
@@ -212,7 +211,7 @@ func ingressHeaders() []Rule {
 	))
 }
 
-// ingressHSTS translates HSTS, whose value has four parts.
+// ingressHSTS translates HSTS, which has four annotations.
 func ingressHSTS(c *call) {
 	if c.value("hsts") == "false" {
 		return
@@ -240,8 +239,8 @@ func ingressOthers() []Rule {
 		needless("Logs name the backend, which names namespace and Service.", "var-namespace"))
 }
 
-// ingressEdits translates edits of headers, which are made in the order set, add, remove. An alias
-// counts if the first name is missing.
+// ingressEdits translates edits of headers. They are made in the order set, add, remove. An alias counts if the
+// first name is missing.
 func ingressEdits(to, set, alias, add, remove string) Rule {
 	from := slices.DeleteFunc([]string{set, alias, add, remove}, func(name string) bool { return name == "" })
 	return Rule{From: from, To: []string{to}, convert: func(c *call) {
@@ -285,7 +284,7 @@ func (c *call) headerLines(from, verb string) ([]string, error) {
 		}
 		value = strings.ReplaceAll(value, "%%", "%")
 		if n := len(value) - 1; n > 0 && (value[0] == '"' || value[0] == '\'') && value[n] == value[0] {
-			value = value[1:n] // it was a word of haproxy.cfg
+			value = value[1:n] // it was a quoted word of haproxy.cfg
 		}
 		if strings.ContainsAny(value, `"'\\`) {
 			return nil, fmt.Errorf("holds a quote or a backslash, %q", value)
@@ -295,7 +294,7 @@ func (c *call) headerLines(from, verb string) ([]string, error) {
 	return out, nil
 }
 
-// ingressPathType translates what ImplementationSpecific means.
+// ingressPathType translates the meaning of the pathType ImplementationSpecific.
 func ingressPathType() Rule {
 	r := mapped("path-type", "path-type-default", map[string]string{"exact": "Exact", "prefix": "Prefix", "begin": "Prefix", "regex": "Regex"}).
 		noted("`begin` compares bytes there, and path elements here; `regex` compares case there, and not here.")

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// haproxytech are the annotations of HAProxy Technologies' controller. Most may
-// be on Services too.
+// haproxytech returns the dialect of HAProxy Technologies' controller. Services may have most of its
+// annotations too.
 func haproxytech() Dialect {
 	return Dialect{
 		Name: "HAProxy Kubernetes Ingress Controller (haproxy.org)", Prefixes: []string{"haproxy.org/", "haproxy.com/"}, Classes: []string{"haproxy"},
@@ -104,7 +104,7 @@ func techServers() []Rule {
 		without("Set the timeout for all in the CompilerConfig.", "timeout-client", "timeout-client-fin", "timeout-http-request", "timeout-server-fin"))
 }
 
-// techCheck takes the path from a health check.
+// techCheck translates a health check, of which only the path is kept.
 func techCheck(c *call) {
 	for word := range strings.FieldsSeq(c.value("check-http")) {
 		if strings.HasPrefix(word, "/") {
@@ -115,7 +115,7 @@ func techCheck(c *call) {
 	c.keep("check-http", "names no path", "use health-check-path")
 }
 
-// balance translates an algorithm of HAProxy.
+// balance translates a balancing algorithm of HAProxy.
 func (c *call) balance(from string) {
 	name, argument, _ := strings.Cut(strings.TrimSuffix(strings.Replace(c.value(from), "(", " ", 1), ")"), " ")
 	argument = strings.TrimSpace(argument)
@@ -157,8 +157,8 @@ func techProtection() []Rule {
 	), needless("HAProxy's tables grow as they need to.", "rate-limit-size"))
 }
 
-// networks translates a list of networks. A file of patterns becomes a named list, which the
-// administrator has to make.
+// networks translates a list of networks. A file of patterns becomes a named list, which the administrator has
+// to create.
 func networks(from, to string) Rule {
 	return Rule{From: []string{from}, To: []string{to}, Note: "Pattern files must be moved by hand, to named lists in ConfigMaps.", convert: func(c *call) {
 		if strings.HasPrefix(c.value(from), "patterns/") {
@@ -169,7 +169,7 @@ func networks(from, to string) Rule {
 	}}
 }
 
-// techRate translates a limit whose status was 403 if none was given.
+// techRate translates a rate limit, which responds with 403 unless a status is given.
 func techRate(c *call) {
 	if !c.has("rate-limit-requests") {
 		return
@@ -191,7 +191,7 @@ func techRate(c *call) {
 	}
 }
 
-// techBasic translates password protection. The Secret needs another form.
+// techBasic translates password protection. Our Secret has another form.
 func techBasic(c *call) {
 	if c.value("auth-type") != "basic-auth" {
 		c.keepAll(fmt.Sprintf("authentication of type %q has no equivalent", c.value("auth-type")), "use auth-basic or auth-url")

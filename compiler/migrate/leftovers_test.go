@@ -9,8 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/migrate"
 )
 
-// What a process that was killed left unfinished goes with the next one; what another
-// process writes at the moment stays.
+// The next run removes files that a killed process left unfinished. Files that another process is writing stay.
 func TestWriteRemovesLeftovers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -33,7 +33,7 @@ import (
 // Result is the result for a directory of manifests.
 type Result struct {
 	Files    []File            // that changed, by path
-	Findings []diag.Diagnostic // sorted
+	Findings []diag.Diagnostic // findings are sorted
 	Objects  int               // that changed
 }
 
@@ -44,8 +44,8 @@ type File struct {
 	Content []byte
 }
 
-// Directory rewrites the objects in a directory and below it, or in one file, in
-// memory. The error names what could not be read.
+// Directory rewrites the objects in a directory and below it, or in one file, in memory. The error is about
+// what could not be read.
 func Directory(dir string, o Options) (Result, error) {
 	var r Result
 	set, err := manifests.Read(dir)
@@ -91,7 +91,7 @@ func Directory(dir string, o Options) (Result, error) {
 	return r, nil
 }
 
-// diagnostic gives the finding its place in a file.
+// diagnostic returns the finding with its position in a file.
 func (f Finding) diagnostic(file string, before int) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: f.Severity, Position: diag.Position{File: file, Line: before + f.Line, Column: f.Column},
@@ -121,11 +121,11 @@ func (r Result) Write(dir string) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("write manifests: %w", err)
 		}
-		// What killed processes left in the folder goes.
+		// Files that killed processes left in the folder are removed.
 		names, _ := filepath.Glob(filepath.Join(filepath.Dir(path), unfinished)) // the pattern is valid unless the name of the folder is not
 		for _, name := range names {
 			if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > leftover {
-				_ = os.Remove(name) // the next call removes what cannot be removed now
+				_ = os.Remove(name) // the next call tries again
 			}
 		}
 		fresh, err := os.CreateTemp(filepath.Dir(path), unfinished)
@@ -144,29 +144,29 @@ func (r Result) Write(dir string) error {
 	return nil
 }
 
-// unfinished is how files are named while they are written, and leftover how old one is
-// at least whose process was killed.
+// unfinished is the pattern of files that are being written. leftover is the age from which such a file belongs
+// to a killed process.
 const (
 	unfinished = ".migrate-*"
 	leftover   = time.Minute
 )
 
-// classAnnotation named an Ingress's class before there was a field.
+// classAnnotation is the old annotation with the class of an Ingress.
 const classAnnotation = "kubernetes.io/ingress.class"
 
 // Options say how objects are rewritten.
 type Options struct {
-	// Class is the ingressClassName for Ingresses that could be translated completely; the annotations
-	// of the other controller are removed together with the old class. "" keeps all classes.
+	// Class is the ingressClassName for Ingresses that were translated completely. They lose the annotations of
+	// the other controller, and their old class. "" keeps all classes.
 	Class string
-	// Remove removes every annotation that was translated, even if the object keeps its class. A
-	// controller that still serves the object then serves it without them.
+	// Remove removes every annotation that was translated, even if the object keeps its class. If the other
+	// controller still serves the object, it then serves it without them.
 	Remove bool
 
 	set *Set // the manifests that the object is among
 }
 
-// Finding is a finding on an annotation of an object. Line and Column are those of its document.
+// Finding is a finding on an annotation of an object. Line and Column are relative to the object's document.
 type Finding struct {
 	Severity      diag.Severity
 	Object        diag.Object
@@ -207,8 +207,8 @@ func Rewrite(n *yaml.Node, o Options) (changed bool, findings []Finding) {
 	return x.changed, x.findings
 }
 
-// moves reports whether the Ingress gets the class of the options. An Ingress that would lose something
-// keeps its class, and is served as before.
+// moves reports whether the Ingress gets the class of the options. An Ingress that would lose something keeps
+// its class, and the other controller goes on serving it.
 func (x *rewriting) moves(changes []change) bool {
 	isTheirs := func(c change) bool { return len(c.added)+len(c.removed)+len(c.found) > 0 }
 	hasTheirClass := slices.ContainsFunc(Dialects(), func(d Dialect) bool { return d.hasClass(x.object.class) })
@@ -231,13 +231,12 @@ type rewriting struct {
 	node     *yaml.Node
 	ref      diag.Object
 	object   *object
-	pathNode []*yaml.Node // of the object's paths
+	pathNode []*yaml.Node // paths of the object
 	changed  bool
 	findings []Finding
 }
 
-// read reads what rules look at, and reports whether the object may have annotations of an ingress
-// controller.
+// read reads what the rules need. It reports whether the object may have annotations of an ingress controller.
 func (x *rewriting) read() bool {
 	kind, metadata := text(x.node, "kind"), child(x.node, "metadata")
 	if kind != "Ingress" && kind != "Service" {
@@ -277,7 +276,8 @@ func (x *rewriting) read() bool {
 	return true
 }
 
-// write writes the annotations that one dialect becomes. Our annotations that are already there stay.
+// write writes the annotations into which one dialect was translated. It keeps our annotations that exist
+// already.
 func (x *rewriting) write(c change, remove bool) {
 	if !remove {
 		c.removed = nil
@@ -322,14 +322,14 @@ func (x *rewriting) report(f found) {
 	x.findings = append(x.findings, Finding{f.severity, x.ref, at.Line, at.Column, message, f.hint})
 }
 
-// writeAnnotations puts our annotations in the place of the first one that is removed, or at the end.
+// writeAnnotations writes our annotations in the place of the first one that is removed, or at the end.
 func (x *rewriting) writeAnnotations(c change) {
 	annotations := x.annotationsNode()
 	var fresh []*yaml.Node
 	for _, a := range c.added {
 		name := options.Prefix + a.name
 		x.object.annotations[name] = a.value
-		// A value stays a string, on several lines if it has them.
+		// A value stays a string, in block style if it has several lines.
 		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: a.value, Style: yaml.DoubleQuotedStyle}
 		if strings.Contains(a.value, "\n") {
 			n.Style = yaml.LiteralStyle
@@ -337,7 +337,7 @@ func (x *rewriting) writeAnnotations(c change) {
 		fresh = append(fresh, yaml.NewStringRNode(name).YNode(), n)
 	}
 	var out []*yaml.Node
-	comment := "" // of a removed annotation, for the next one
+	comment := "" // of a removed annotation; the next one gets it
 	add := func(pairs ...*yaml.Node) {
 		if len(pairs) > 0 && comment != "" {
 			pairs[0].HeadComment, comment = strings.TrimSuffix(comment+"\n"+pairs[0].HeadComment, "\n"), ""
@@ -358,7 +358,7 @@ func (x *rewriting) writeAnnotations(c change) {
 	annotations.Content = out
 }
 
-// annotationsNode returns the annotations of the object, and makes them if there are none.
+// annotationsNode returns the annotations of the object. It adds the field if it is missing.
 func (x *rewriting) annotationsNode() *yaml.Node {
 	metadata := child(x.node, "metadata")
 	if n := child(metadata, "annotations"); n != nil && n.Kind == yaml.MappingNode {
@@ -373,7 +373,7 @@ func (x *rewriting) annotationsNode() *yaml.Node {
 	return n
 }
 
-// index returns where a key of a mapping stands, or -1.
+// index returns the position of a key in a mapping, or -1.
 func index(n *yaml.Node, key string) int {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return -1

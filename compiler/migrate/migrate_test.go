@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files and the document")
 
-// Each golden has manifests in the folder in, and what becomes of them in out.
+// Each golden has manifests in the folder in, and the result in out.
 func TestGolden(t *testing.T) {
 	goldens, err := filepath.Abs("testdata")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// optionsOf reads the options from a golden's comment.
+// optionsOf reads options from the comment of a golden.
 func optionsOf(comment string) migrate.Options {
 	o := migrate.Options{Remove: strings.Contains(comment, "--remove")}
 	if strings.Contains(comment, "--class hapsnap") {
@@ -80,8 +80,7 @@ func unpack(t *testing.T, a *txtar.Archive) {
 	}
 }
 
-// migrated returns the findings and the files that changed. A second run finds
-// nothing more to change.
+// migrated returns the findings and the changed files. A second run must change nothing.
 func migrated(t *testing.T, o migrate.Options) []txtar.File {
 	t.Helper()
 	result, err := migrate.Directory("in", o)
@@ -109,7 +108,7 @@ func migrated(t *testing.T, o migrate.Options) []txtar.File {
 	return out
 }
 
-// Every rule is shown by a golden, and leads to options that exist.
+// Every rule has a golden, and names existing options.
 func TestRulesAreShown(t *testing.T) {
 	var inputs strings.Builder
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -153,7 +152,7 @@ func TestRulesAreShown(t *testing.T) {
 	}
 }
 
-// docs/reference/migration.md is what the rules say.
+// docs/reference/migration.md agrees with the rules.
 func TestDocumentIsFresh(t *testing.T) {
 	const file = "../../docs/reference/migration.md"
 	got := migrate.Document()
@@ -172,13 +171,13 @@ func TestDocumentIsFresh(t *testing.T) {
 	}
 }
 
-// What stays of an object whose other annotations are gone means what it did beside them: a
-// second run takes nothing of it for meaningless.
+// Annotations that stayed after a first run keep the meaning that they had together with the removed ones. A
+// second run does not take them for meaningless.
 func TestAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotations []string // what a first run with Remove leaves
 		errors      int
-		keeps       string // an annotation of ingress-nginx that is still there
+		keeps       string // an annotation of ingress-nginx that stays
 	}{
 		"verification": {[]string{"hapsnap.dev/backend-protocol", "h1-tls", "nginx.ingress.kubernetes.io/proxy-ssl-secret", "other/backend", "nginx.ingress.kubernetes.io/proxy-ssl-verify", "on"}, 2, "proxy-ssl-verify"},
 		"parameters":   {[]string{"hapsnap.dev/backend-protocol", "fcgi", "nginx.ingress.kubernetes.io/fastcgi-params-configmap", "gone"}, 1, "fastcgi-params-configmap"},

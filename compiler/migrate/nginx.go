@@ -11,10 +11,10 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// nginxPrefix is what the names of ingress-nginx' annotations begin with.
+// nginxPrefix is the beginning of the names of ingress-nginx' annotations.
 const nginxPrefix = "nginx.ingress.kubernetes.io/"
 
-// nginx are the annotations of ingress-nginx.
+// nginx returns the dialect of ingress-nginx.
 func nginx() Dialect {
 	return Dialect{
 		Name: "ingress-nginx", Prefixes: []string{nginxPrefix}, Classes: []string{"nginx"}, ignoresEmpty: true, complete: true,
@@ -93,7 +93,7 @@ func nginxWeight(c *call) {
 	total := 100
 	if c.has("canary-weight-total") && err == nil {
 		total, err = strconv.Atoi(c.value("canary-weight-total"))
-		total = max(total, 100) // ingress-nginx takes no smaller one
+		total = max(total, 100) // ingress-nginx takes no smaller total
 	}
 	weight = min(weight, total)
 	if err != nil || total <= 0 || weight*100%total != 0 {
@@ -160,7 +160,7 @@ func nginxServers() []Rule {
 		replaced("HAProxy connects to the endpoints of the Service, not to its cluster IP. If a service mesh routes by Service, add its proxy to HAProxy's pods.", "service-upstream"))
 }
 
-// nginxHash translates those variables of nginx that have an equivalent.
+// nginxHash translates the variables of nginx that have an equivalent.
 func nginxHash(c *call) {
 	value := strings.NewReplacer("{", "", "}", "").Replace(c.value("upstream-hash-by"))
 	header, isHeader := strings.CutPrefix(value, "$http_")
@@ -198,8 +198,8 @@ func nginxTLS() []Rule {
 		replaced("All hosts use the ciphers of `tls` in the CompilerConfig: compare them.", "ssl-ciphers", "ssl-prefer-server-ciphers"))
 }
 
-// nginxUpstreamTLS translates TLS to endpoints. Its one Secret holds both the certificate to show and
-// the authorities to trust.
+// nginxUpstreamTLS translates TLS to endpoints. Its one Secret holds the client certificate and the authorities
+// to trust.
 func nginxUpstreamTLS(c *call) {
 	if !c.speaks("S", "-tls") {
 		for _, name := range c.rule.From {
@@ -247,8 +247,7 @@ func nginxRest() []Rule {
 		needless("It changes `custom-http-errors`, which is left out if this is `true`.", "disable-proxy-intercept-errors"))
 }
 
-// limitExempt returns the networks that are not limited; limit-whitelist is the older
-// name of limit-allowlist.
+// limitExempt returns the networks that are not limited. limit-whitelist is the older name of limit-allowlist.
 func (c *call) limitExempt() string {
 	if c.has("limit-allowlist") {
 		return c.value("limit-allowlist")
@@ -256,7 +255,7 @@ func (c *call) limitExempt() string {
 	return c.value("limit-whitelist")
 }
 
-// nginxCanary translates that an Ingress is a canary.
+// nginxCanary translates the mark of a canary.
 func nginxCanary(c *call) {
 	if c.value("canary") != "true" {
 		return
@@ -267,7 +266,7 @@ func nginxCanary(c *call) {
 	}
 }
 
-// verdict says in a word what happens to a rule's annotations.
+// verdict says in a word what happens to the annotations of a rule.
 func (r Rule) verdict() string {
 	switch {
 	case r.Needless || r.Removed:
@@ -282,7 +281,7 @@ func (r Rule) verdict() string {
 	return "differs"
 }
 
-// nginxOrigin matches the origins that ingress-nginx takes; it skips others.
+// nginxOrigin matches the origins that ingress-nginx accepts. It skips others.
 var nginxOrigin = regexp.MustCompile(`^([a-z]+://(\*\.)?[A-Za-z0-9\-.]*(:\d+)?|\*|null)?$`)
 
 // nginxOrigins translates CORS without the origins that ingress-nginx skips.
@@ -311,7 +310,7 @@ func nginxOrigins(c *call) {
 	cors("enable-cors", nginxCORS)(c)
 }
 
-// nginxDefaults is what ingress-nginx does for every Ingress by default, and hapsnap does not. It is
+// nginxDefaults are things that ingress-nginx does for every Ingress by default, and hapsnap does not. They are
 // reported once, and not for each object.
 var nginxDefaults = []diag.Diagnostic{
 	{

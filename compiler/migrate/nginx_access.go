@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
-// nginxAccess are the annotations that refuse requests.
+// nginxAccess are the rules for annotations that refuse requests.
 func nginxAccess() []Rule {
 	return rules(one(
 		same("whitelist-source-range", "allow-list"),
@@ -48,8 +48,8 @@ func nginxAccess() []Rule {
 		one(mapped("enable-global-auth", "auth-url", map[string]string{"false": ""}).noted("There is no global setting; use `auth-url` on each Ingress, or the parameters of the class.")))
 }
 
-// nginxRate translates a leaky bucket into a window that lets the same bursts
-// through, and the same rate in the long run.
+// nginxRate translates a leaky bucket into a window that allows the same bursts, and the same rate in the long
+// run.
 func nginxRate(c *call) {
 	name, unit := "limit-rps", "s"
 	if !c.has(name) {
@@ -58,7 +58,7 @@ func nginxRate(c *call) {
 	if c.has("limit-rps") && c.has("limit-rpm") {
 		c.keep("limit-rpm", "is a second limit, beside limit-rps", "use one rate-limit")
 	}
-	connections := c.has("limit-connections") && c.value("limit-connections") != "0" // 0 is no limit
+	connections := c.has("limit-connections") && c.value("limit-connections") != "0" // 0 means no limit
 	if connections {
 		c.set("rate-limit-connections", c.value("limit-connections"))
 	}
@@ -126,7 +126,7 @@ func (c *call) secret(name string) (string, bool) {
 	return "", false
 }
 
-// clientTLS translates the authorities of clients, and whether a certificate is required.
+// clientTLS translates the authorities of client certificates, and whether a certificate is required.
 func clientTLS(secretName, verifyName string) func(*call) {
 	return func(c *call) {
 		verify, known := map[string]string{"": "required", "on": "required", "optional": "optional"}[c.value(verifyName)]
@@ -192,8 +192,8 @@ func nginxOthers() []Rule {
 // everywhere are the networks of all addresses.
 const everywhere = "0.0.0.0/0, ::/0"
 
-// snippetAccess translates a snippet that holds only allow, deny and return. It reports whether the
-// snippet is of that kind, even if it could not be translated.
+// snippetAccess translates a snippet that has only allow, deny and return. It reports whether the snippet is of
+// that kind, even if it could not be translated.
 func (c *call) snippetAccess(name, text string) bool {
 	directives, err := directivesOf(text)
 	if err != nil || !slices.ContainsFunc(directives, isAccess) {
@@ -233,11 +233,11 @@ func isAccess(words []string) bool {
 	return words[0] == "allow" || words[0] == "deny" || words[0] == "return"
 }
 
-// readAccess returns the option that does the same as directives. Of allow and deny, nginx obeys the
-// first that matches.
+// readAccess returns the option that does the same as directives. nginx follows the first allow or deny that
+// matches.
 func readAccess(directives [][]string) (option, value string, err error) {
 	first := directives[0]
-	if first[0] == "return" { // nginx does not reach the rest: return comes before allow and deny
+	if first[0] == "return" { // nginx runs return before allow and deny, so it ignores the rest
 		return readReturn(first[1:])
 	}
 	last := directives[len(directives)-1]
@@ -277,7 +277,7 @@ func readAccess(directives [][]string) (option, value string, err error) {
 	return "", "", errors.New("allow without deny all refuses nobody")
 }
 
-// readReturn reads the words of return.
+// readReturn reads the arguments of return.
 func readReturn(args []string) (option, value string, err error) {
 	switch {
 	case len(args) == 1 && args[0] == "403":
@@ -289,7 +289,7 @@ func readReturn(args []string) (option, value string, err error) {
 	return "", "", fmt.Errorf("return %s answers what no option does", strings.Join(args, " "))
 }
 
-// serverSnippetRule translates snippets for a whole host, if only one Ingress has the host.
+// serverSnippetRule translates snippets for a whole host if only one Ingress has the host.
 func serverSnippetRule() Rule {
 	return Rule{
 		From: []string{"server-snippet"}, To: []string{"request-headers", "response-headers", "allow-list", "deny-list", "redirect"},

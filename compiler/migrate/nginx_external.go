@@ -59,7 +59,7 @@ func keepFor(c *call, name string, err error, hint string) {
 	}
 }
 
-// ofHost matches a URL whose host is that of the request.
+// ofHost matches a URL whose host is the host of the request.
 var ofHost = regexp.MustCompile(`^(https?|\$scheme|\$pass_access_scheme)://(\$host|\$http_host|\$best_http_host|\$server_name)(/.*)?$`)
 
 // authURL translates the URL of the authentication service.
@@ -92,7 +92,7 @@ func authURL(c *call) error {
 	return authOfHosts(c, []string{u.Hostname()}, path, u.Host)
 }
 
-// authOfHosts names the Service that gets a path of all hosts. Each host must send the path to the same
+// authOfHosts finds the Service that gets a path on all hosts. Every host must route the path to the same
 // Service, unchanged.
 func authOfHosts(c *call, hosts []string, target, host string) error {
 	path, _, _ := strings.Cut(target, "?")
@@ -134,11 +134,10 @@ func authOfHosts(c *call, hosts []string, target, host string) error {
 	return nil
 }
 
-// returned matches the usual parameter with the URL to come back to: the whole URL, or its path and
-// query.
+// returned matches the usual query parameter with the URL to return to: the whole URL, or its path and query.
 var returned = regexp.MustCompile(`^(?:((?:\$scheme|\$pass_access_scheme|https?)(?:://|%3A%2F%2F)(?:\$host|\$http_host|\$best_http_host))?(\$request_uri|\$escaped_request_uri))$`)
 
-// signIn translates the URL for signing in.
+// signIn translates the URL of the login page.
 func signIn(c *call) error {
 	if !c.has("auth-signin") {
 		return nil
@@ -201,8 +200,7 @@ func redirectsToTLS(c *call) bool {
 	return c.value("force-ssl-redirect") == "true" || c.object.hasTLS && c.value("ssl-redirect") != "false"
 }
 
-// nginxErrors translates the pages for errors of endpoints, and for requests whose Service has no
-// endpoints.
+// nginxErrors translates the pages for errors of endpoints, and for requests whose Service has no endpoints.
 func nginxErrors(c *call) {
 	if service := c.value("default-backend"); service != "" {
 		c.set("fallback-service", service)
@@ -211,7 +209,7 @@ func nginxErrors(c *call) {
 	switch {
 	case errors == "":
 		return
-	case c.value("disable-proxy-intercept-errors") == "true": // which is about this very thing
+	case c.value("disable-proxy-intercept-errors") == "true": // the annotation disables what is translated here
 		return
 	case redirectsAll(c):
 		c.differs("custom-http-errors", "is removed: all requests are redirected, and no endpoint is asked", "")
@@ -237,7 +235,7 @@ func redirectsAll(c *call) bool {
 		!slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return p.path != "/(.*)" && p.path != "/?(.*)" })
 }
 
-// nginxSatisfy translates that one way in is enough. With only one way it changes nothing.
+// nginxSatisfy translates that one of several protections is enough. If there is only one, it changes nothing.
 func nginxSatisfy(c *call) {
 	ways := 0
 	for ours, names := range map[string][]string{"allow-list": {"whitelist-source-range", "allowlist-source-range"}, "auth-basic": {"auth-type"}, "auth-url": {"auth-url"}} {
@@ -258,7 +256,7 @@ func nginxSatisfy(c *call) {
 func nginxCanaryHeader(c *call) {
 	name, value, pattern := c.value("canary-by-header"), c.value("canary-by-header-value"), c.value("canary-by-header-pattern")
 	switch {
-	case name == "": // the others mean nothing then
+	case name == "": // the other annotations have no effect then
 		return
 	case value != "" || pattern == "":
 		c.set("canary-by-header", strings.TrimSpace(name+" "+value))
@@ -273,5 +271,5 @@ func nginxCanaryHeader(c *call) {
 	c.set("canary-by-header-pattern", pattern)
 }
 
-// unreadable are mistakes that no engine accepts.
+// unreadable are syntax errors that every engine rejects.
 var unreadable = []syntax.ErrorCode{syntax.ErrMissingBracket, syntax.ErrMissingParen, syntax.ErrTrailingBackslash}

@@ -17,9 +17,9 @@ var nginxCORS = corsDefaults{
 	headers: "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization",
 }
 
-// pathsOfHost reports paths that matched other requests in ingress-nginx. With use-regex or
-// rewrite-target on any Ingress of a host, all of its paths are regular expressions for the beginning
-// of a path, in any case; without, ImplementationSpecific paths are compared byte by byte.
+// pathsOfHost reports paths that match other requests in ingress-nginx. With use-regex or rewrite-target on any
+// Ingress of a host, all of its paths are regular expressions for the beginning of a path, without regard to
+// case. Otherwise, ImplementationSpecific paths are compared byte by byte.
 func pathsOfHost(c *call) {
 	var byExpression, byBytes []string
 	cause := ""
@@ -50,7 +50,7 @@ func pathsOfHost(c *call) {
 	}
 }
 
-// quoted lists paths, the first three at most.
+// quoted lists the first three paths.
 func quoted(paths []string) string {
 	paths = slices.Compact(slices.Sorted(slices.Values(paths)))
 	noun := "the path "
@@ -84,8 +84,8 @@ func (s *Set) expressionsOf(host string) string {
 	return slices.Min(found)
 }
 
-// certificatesOfHost asks for client certificates where another Ingress of the host does: ingress-nginx
-// then asks all clients of the host.
+// certificatesOfHost requires client certificates if another Ingress of the host does, as ingress-nginx does
+// for all clients of the host.
 func certificatesOfHost(c *call) {
 	if c.has("auth-tls-secret") || c.object.set == nil {
 		return
@@ -108,7 +108,7 @@ func certificatesOfHost(c *call) {
 			}
 		}
 		nginxClientTLS(other)
-		if len(other.kept) > 0 { // said at the other Ingress
+		if len(other.kept) > 0 { // the finding is on the other Ingress
 			c.said = append(c.said, finding{diag.Error, "", "clients of " + host + " need a certificate because of Ingress " + of + ", whose annotations could not be translated",
 				"see what is said of those"})
 			return
@@ -119,7 +119,7 @@ func certificatesOfHost(c *call) {
 	}
 }
 
-// clientsOf returns a route of the Ingress that asks the clients of a host for certificates.
+// clientsOf returns a route of the Ingress that requires client certificates for the host.
 func (s *Set) clientsOf(host string) (best setRoute, found bool) {
 	for _, r := range s.routes {
 		if r.host != host || r.annotations[nginxPrefix+"auth-tls-secret"] == "" || r.annotations[nginxPrefix+"auth-tls-verify-client"] == "off" {
@@ -132,11 +132,11 @@ func (s *Set) clientsOf(host string) (best setRoute, found bool) {
 	return best, found
 }
 
-// nginxClientTLS translates the authorities of clients, and the headers with their certificates for
-// endpoints.
+// nginxClientTLS translates the authorities of client certificates, and the headers that pass the certificates
+// to endpoints.
 func nginxClientTLS(c *call) {
 	if !c.has("auth-tls-secret") {
-		return // the others mean nothing alone
+		return // the other annotations have no effect alone
 	}
 	clientTLS("auth-tls-secret", "auth-tls-verify-client")(c)
 	if len(c.out) == 0 {
@@ -178,7 +178,7 @@ func commonName(value string) (string, error) {
 			depth++
 		case r == ')':
 			depth--
-		case strings.ContainsRune(",=/^$", r): // its beginning and end are about other parts of the subject
+		case strings.ContainsRune(",=/^$", r): // these characters may match other parts of the subject
 			return "", errors.New("is about more than the common name")
 		case r == '|' && depth == 0:
 			return "", errors.New("has parts of which one stands without CN=")
@@ -193,7 +193,7 @@ func commonName(value string) (string, error) {
 	return name + ".*", nil
 }
 
-// tlsLimits translates the versions of TLS and the ciphers towards endpoints.
+// tlsLimits translates TLS versions and ciphers for connections to endpoints.
 func tlsLimits(c *call) {
 	if ciphers := c.value("proxy-ssl-ciphers"); ciphers != "" && ciphers != "DEFAULT" {
 		c.set("backend-tls-ciphers", ciphers)
@@ -221,7 +221,7 @@ func tlsLimits(c *call) {
 	c.set("backend-tls-versions", fmt.Sprintf("1.%d-1.%d", least, most))
 }
 
-// nginxWWW translates the redirect from the other name of a host, with or without www.
+// nginxWWW translates the redirect between the names of a host with and without www.
 func nginxWWW(c *call) {
 	if c.value("from-to-www-redirect") != "true" {
 		return
@@ -242,7 +242,7 @@ func nginxWWW(c *call) {
 	}
 }
 
-// nginxCookies translates the rewriting of endpoints' cookies.
+// nginxCookies translates the rewriting of cookies from endpoints.
 func nginxCookies(c *call) {
 	for from, to := range map[string]string{"proxy-cookie-path": "rewrite-cookie-path", "proxy-cookie-domain": "rewrite-cookie-domain"} {
 		words := strings.Fields(c.value(from))
@@ -257,7 +257,7 @@ func nginxCookies(c *call) {
 	slices.SortFunc(c.out, func(a, b annotation) int { return strings.Compare(a.name, b.name) })
 }
 
-// nginxParams translates variables of FastCGI that a ConfigMap holds.
+// nginxParams translates FastCGI variables from a ConfigMap.
 func nginxParams(c *call) {
 	if !c.speaks("FCGI", "fcgi") {
 		c.differs("fastcgi-params-configmap", "is removed: backend-protocol is not FCGI", "")
@@ -285,7 +285,7 @@ func nginxParams(c *call) {
 	c.differs("fastcgi-params-configmap", "no longer follows ConfigMap "+name, "its variables are written into fcgi-params")
 }
 
-// nginxSession translates sessions by cookie. Options of the cookie mean nothing without affinity.
+// nginxSession translates sessions by cookie. Options of the cookie have no effect without affinity.
 func nginxSession(c *call) {
 	if c.value("affinity") != "cookie" {
 		if c.has("affinity") {
@@ -343,7 +343,7 @@ func nginxSession(c *call) {
 	}
 }
 
-// cookiePathOf returns the path of the cookie of a rule.
+// cookiePathOf returns the path of the session cookie for a path.
 func cookiePathOf(p pathEdit) string {
 	if p.prefix != "" {
 		return p.prefix

@@ -8,8 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/migrate"
 )
 
-// nginxNames are the annotations that ingress-nginx 1.x reads, and those that it has
-// removed but that manifests still have.
+// nginxNames are the annotations of ingress-nginx 1.x, and removed ones that manifests still have.
 const nginxNames = `
 affinity affinity-canary-behavior affinity-mode allowlist-source-range app-root
 auth-always-set-cookie auth-cache-duration auth-cache-key auth-keepalive

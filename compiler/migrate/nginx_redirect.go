@@ -19,7 +19,7 @@ func nginxRedirectRule() Rule {
 	}
 }
 
-// nginxRedirect translates a redirect of everything.
+// nginxRedirect translates a redirect of all requests.
 func nginxRedirect(c *call) {
 	kind, usual, last := "permanent", 301, 308
 	if c.has("temporal-redirect") {
@@ -31,7 +31,7 @@ func nginxRedirect(c *call) {
 	}
 	code, err := strconv.Atoi(c.value(kind + "-redirect-code"))
 	if err != nil || code < 300 || code > last {
-		code = usual // as ingress-nginx does
+		code = usual // as in ingress-nginx
 	}
 	if !slices.Contains([]int{301, 302, 303, 307, 308}, code) {
 		c.keepAll("the status "+strconv.Itoa(code)+" is that of no redirect", "use 301, 302, 303, 307 or 308")
@@ -45,7 +45,7 @@ func nginxRedirect(c *call) {
 	c.set("redirect", location+" "+strconv.Itoa(code))
 }
 
-// exactly returns a location of nginx as our option for redirects has it.
+// exactly returns a location of nginx in the form of our option for redirects.
 func exactly(location string) (string, error) {
 	withPath := strings.HasSuffix(location, "$request_uri")
 	u, err := url.Parse(strings.TrimSuffix(location, "$request_uri"))
@@ -78,7 +78,7 @@ func nginxAppRoot(c *call) {
 	}
 }
 
-// nginxRetries translates how often, and after which failures, a request is tried again.
+// nginxRetries translates how often, and after which failures, a request is repeated.
 func nginxRetries(c *call) {
 	if c.value("proxy-next-upstream") == "off" {
 		c.set("retries", "0")
@@ -101,8 +101,8 @@ func nginxRetries(c *call) {
 	c.set("retries", strconv.Itoa(tries-1))
 }
 
-// rewritesSome translates rewriting if some of the paths are the target itself, and so do not change.
-// It reports whether nothing else has to be done.
+// rewritesSome translates rewriting if some of the paths are the target itself, and so do not change. It
+// reports whether nothing else is left to do.
 func rewritesSome(c *call, target string) bool {
 	if strings.ContainsAny(target, "$") || !c.has("rewrite-target") {
 		return false
@@ -131,8 +131,8 @@ func rewritesSome(c *call, target string) bool {
 // targetURL matches a target that is a URL with the part of the path after its first slash.
 var targetURL = regexp.MustCompile(`^(https?://[^/$]+)/\$1$`)
 
-// redirectsByTarget translates a target that is a URL, to which nginx redirects. It reports whether the
-// target keeps the path of all requests.
+// redirectsByTarget translates a target that is a URL, to which nginx redirects. It reports whether the target
+// keeps the path of all requests.
 func redirectsByTarget(c *call, target string) bool {
 	m := targetURL.FindStringSubmatch(target)
 	if m == nil || len(c.object.paths) == 0 || slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return p.path != "/(.*)" && p.path != "/?(.*)" }) {
@@ -145,14 +145,13 @@ func redirectsByTarget(c *call, target string) bool {
 	return true
 }
 
-// prefixPattern is a path of ingress-nginx that matches a prefix, and whose second group is the rest.
+// prefixPattern is a path of ingress-nginx that matches a prefix, with the rest in its second group.
 var prefixPattern = regexp.MustCompile(`^(/[A-Za-z0-9_./~-]*?)\(/\|\$\)\(\.\*\)$`)
 
-// variables matches references of nginx to groups; ours are written \1.
+// variables matches references to groups in nginx. Ours have the form \1.
 var variables = regexp.MustCompile(`\$([1-9])`)
 
-// nginxRewrite translates the rewriting of paths, and paths that are regular
-// expressions.
+// nginxRewrite translates the rewriting of paths, and paths that are regular expressions.
 func nginxRewrite(c *call) {
 	target := c.value("rewrite-target")
 	if !c.has("rewrite-target") && c.value("use-regex") != "true" {
@@ -176,7 +175,7 @@ func nginxRewrite(c *call) {
 			c.out, c.said = nil, nil
 			c.keepAll(err.Error(), "see docs/reference/expressions.md, or write Prefix or Exact paths; rewrite-path may hold an expression")
 		}
-	case !c.has("rewrite-target"): // use-regex, and no path that needs it
+	case !c.has("rewrite-target"): // only use-regex, and no path needs it
 	case strings.Contains(target, "$"):
 		c.keepAll(fmt.Sprintf("%q refers to groups that its paths do not have", target), `use rewrite-path with an expression, such as "^/old/(.*) /new/\1"`)
 	default:
@@ -198,15 +197,15 @@ func patterns(c *call) (patterns, prefixes int) {
 	return patterns, prefixes
 }
 
-// staysExpression reports whether the paths of an Ingress stay expressions here.
+// staysExpression reports whether the paths of an Ingress stay regular expressions.
 func staysExpression(c *call) bool {
 	patterns, prefixes := patterns(c)
 	asks := c.has("rewrite-target") || c.value("use-regex") == "true"
 	return asks && patterns > 0 && !(prefixes == len(c.object.paths) && strings.HasSuffix(c.value("rewrite-target"), "/$2"))
 }
 
-// nginxExpressions keeps paths as expressions. To ingress-nginx, all paths of such an Ingress are
-// expressions, unless they are exact.
+// nginxExpressions keeps paths as regular expressions. To ingress-nginx, all paths of such an Ingress are
+// expressions unless they are exact.
 func nginxExpressions(c *call, target string) error {
 	for i, p := range c.object.paths {
 		if p.kind == "Exact" {

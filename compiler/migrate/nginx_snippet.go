@@ -12,9 +12,9 @@ import (
 // options.
 type snippetEdits struct {
 	requests, answers []string
-	// host is what the snippet sends as Host, or "".
+	// host is the Host that the snippet sends, or "".
 	host string
-	said []string // what differs
+	said []string // differences
 }
 
 // snippetRule translates snippets that do nothing but edit headers.
@@ -72,15 +72,15 @@ var ownVariables = map[string][]string{
 	"x-forwarded-for":   {"$remote_addr"},
 }
 
-// readSnippet reads directives of nginx that edit headers. The error names a directive that does
-// something else, or the fault.
+// readSnippet reads directives of nginx that edit headers. The error names a directive that does something
+// else, or the mistake.
 func readSnippet(text string) (snippetEdits, error) {
 	var out snippetEdits
 	directives, err := directivesOf(text)
 	if err != nil {
 		return out, err
 	}
-	var hidden []string // which nginx does before it adds
+	var hidden []string // nginx hides headers before it adds any
 	for _, words := range directives {
 		name, args := words[0], words[1:]
 		if name == "grpc_set_header" {
@@ -123,7 +123,7 @@ func isOwnVariable(directive string, args []string) bool {
 	return directive == "proxy_set_header" && len(args) == 2 && slices.Contains(ownVariables[strings.ToLower(args[0])], args[1])
 }
 
-// addHeader reads the words of add_header.
+// addHeader reads the arguments of add_header.
 func (s *snippetEdits) addHeader(args []string) error {
 	switch {
 	case len(args) == 3 && args[2] == "always":
@@ -132,13 +132,13 @@ func (s *snippetEdits) addHeader(args []string) error {
 	default:
 		return errors.New("add_header does not have a name and a value")
 	}
-	if args[1] != "" { // which nginx adds not at all
+	if args[1] != "" { // nginx adds no empty header
 		s.answers = append(s.answers, "add "+args[0]+" "+args[1])
 	}
 	return nil
 }
 
-// proxySetHeader reads the words of proxy_set_header.
+// proxySetHeader reads the arguments of proxy_set_header.
 func (s *snippetEdits) proxySetHeader(args []string) error {
 	switch {
 	case len(args) != 2:
@@ -154,8 +154,8 @@ func (s *snippetEdits) proxySetHeader(args []string) error {
 	return nil
 }
 
-// moreHeaders reads the words of a directive of the module headers-more, each of which is
-// "NAME: VALUE" or, where headers are removed, a name.
+// moreHeaders reads the arguments of a directive of the module headers-more. Each is "NAME: VALUE", or a name
+// if headers are removed.
 func moreHeaders(lines []string, directive string, args []string) ([]string, error) {
 	if len(args) == 0 {
 		return nil, errors.New(directive + " names no header")
@@ -177,8 +177,8 @@ func moreHeaders(lines []string, directive string, args []string) ([]string, err
 	return lines, nil
 }
 
-// directivesOf splits text as nginx does: into directives that end in ";", and these into words, which
-// may be quoted. It accepts no blocks.
+// directivesOf splits a text like nginx: into directives that end in ";", and these into words, which may be
+// quoted. It accepts no blocks.
 func directivesOf(text string) ([][]string, error) {
 	var out [][]string
 	var words []string
@@ -216,7 +216,7 @@ func directivesOf(text string) ([][]string, error) {
 	return out, nil
 }
 
-// wordAt returns the first word of a text, and how many bytes it takes.
+// wordAt returns the first word of a text, and its length in the text.
 func wordAt(text string) (word string, n int, err error) {
 	var b strings.Builder
 	quote := byte(0)
@@ -250,11 +250,11 @@ func wordAt(text string) (word string, n int, err error) {
 	return b.String(), n, nil
 }
 
-// named matches the variables with which ingress-nginx describes a location.
+// named matches the variables in which ingress-nginx has the names of a location.
 var named = regexp.MustCompile(`\$\{?(namespace|ingress_name|service_name|service_port)\b\}?`)
 
-// expandNames replaces the variables that have one value for all requests of an object. It leaves those
-// of the Service if the object has several.
+// expandNames replaces variables that have the same value for all requests of an object. If the object has
+// several Services, it keeps the variables of the Service.
 func expandNames(text string, o *object) string {
 	values := map[string]string{"namespace": o.namespace, "ingress_name": o.name}
 	if len(o.paths) > 0 && !slices.ContainsFunc(o.paths, func(p pathEdit) bool { return p.service != o.paths[0].service || p.port != o.paths[0].port }) {
@@ -268,8 +268,7 @@ func expandNames(text string, o *object) string {
 	})
 }
 
-// sources are parts of requests, by the names that nginx has for them, as our options for headers name
-// them.
+// sources are the parts of a request by their names in nginx, with their names in our options for headers.
 var sources = map[string]string{
 	"$host": "host", "$http_host": "header Host", "$best_http_host": "header Host", "$remote_addr": "client-address", "$the_real_ip": "client-address",
 	"$remote_port": "client-port", "$request_uri": "uri", "$args": "query", "$query_string": "query", "$scheme": "scheme", "$pass_access_scheme": "scheme",
@@ -279,7 +278,7 @@ var sources = map[string]string{
 // headerVariable matches the variable for a header of the request.
 var headerVariable = regexp.MustCompile(`^\$http_([a-z0-9_]+)$`)
 
-// sourceOf returns the source for a value that is one variable of nginx, or "".
+// sourceOf returns the source if a value is one variable of nginx, or "".
 func sourceOf(value string) string {
 	value = strings.NewReplacer("{", "", "}", "").Replace(value)
 	if source := sources[value]; source != "" {
@@ -291,7 +290,7 @@ func sourceOf(value string) string {
 	return ""
 }
 
-// setOrCopy returns the line that sets a header to a value, which may be a variable.
+// setOrCopy returns the line that sets a header to a value or a variable.
 func setOrCopy(name, value string) string {
 	if source := sourceOf(value); source != "" {
 		return "copy " + name + " " + source
@@ -299,7 +298,7 @@ func setOrCopy(name, value string) string {
 	return "set " + name + " " + value
 }
 
-// isCopied reports whether the values of a directive are variables with a source, or it has none.
+// isCopied reports whether each value of a directive is fixed, or a variable with a source.
 func isCopied(directive string, args []string) bool {
 	switch directive {
 	case "proxy_set_header":

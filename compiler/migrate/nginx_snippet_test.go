@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A snippet becomes options if it edits headers and does nothing else.
+// A snippet that only edits headers becomes options.
 func TestReadSnippet(t *testing.T) {
 	for text, want := range map[string]struct {
 		requests, answers, host, err string

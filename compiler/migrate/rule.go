@@ -14,48 +14,47 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
-// Dialect is the annotations of one ingress controller.
+// Dialect has the annotations of one ingress controller.
 type Dialect struct {
 	Name string // of the controller, for people
-	// Prefixes are the beginnings of the names of its annotations. Each is tried.
+	// Prefixes are the prefixes of its annotations.
 	Prefixes []string
 	// Classes are the usual names of its ingress class.
 	Classes []string
-	// Remarks stand in the document before the table.
+	// Remarks come before the table in the document.
 	Remarks string
 	Rules   []Rule
-	// ignoresEmpty says that the controller ignores an annotation without a value.
+	// ignoresEmpty is set if the controller ignores an annotation without a value.
 	ignoresEmpty bool
-	// complete says that there is a rule for every annotation that the controller reads:
-	// it ignores all others.
+	// complete is set if there is a rule for every annotation that the controller reads. It ignores all others.
 	complete bool
-	// always is called for every Ingress of the dialect, whatever its annotations are, for what the
-	// controller does by default.
+	// always is called for every Ingress of the dialect, whatever its annotations. It translates defaults of
+	// the controller.
 	always func(*call)
 }
 
-// Rule says what annotations that belong together become.
+// Rule translates annotations that belong together.
 type Rule struct {
-	From []string // their names, without prefix
-	To   []string // ours, without prefix; none if there is no equivalent
-	// Of says which of To stand for one of From alone; for others, all of To do.
+	From []string // names without prefix
+	To   []string // our names without prefix; empty if there is no equivalent
+	// Of says which of To are equivalent to a single one of From. Without an entry, all of To are.
 	Of map[string][]string
-	// Note is the difference, or, without an equivalent, what to do instead.
+	// Note describes the difference. If there is no equivalent, it says what to do instead.
 	Note string
-	// Needless says that nothing is lost without the annotation.
+	// Needless is set if nothing is lost without the annotation.
 	Needless bool
-	// Removed says that the annotation is removed, and that something else applies from then on.
+	// Removed is set if the annotation is removed, and something else applies from then on.
 	Removed bool
 	convert func(*call)
 }
 
-// call is one use of a rule on one object.
+// call is the use of a rule on an object.
 type call struct {
 	object *object
 	rule   Rule
 	values map[string]string // of the other controller, by name without prefix
 	out    []annotation
-	kept   []string // names that stay, since they could not be translated
+	kept   []string // names of annotations that stay, as they were not translated
 	said   []finding
 }
 
@@ -91,13 +90,13 @@ func (c *call) keep(name, message, hint string) {
 	c.said = append(c.said, finding{diag.Error, name, message, hint})
 }
 
-// differs reports how the translation of an annotation differs.
+// differs reports a difference between an annotation and its translation.
 func (c *call) differs(name, message, hint string) {
 	c.said = append(c.said, finding{diag.Warning, name, message, hint})
 }
 
-// configMap returns the ConfigMap that an annotation names, with or without its namespace. It keeps the
-// annotation if the ConfigMap is not among the manifests; instead is another way than to add it.
+// configMap returns the ConfigMap that an annotation names, with or without its namespace. If the ConfigMap is
+// not among the manifests, it keeps the annotation. instead is another way to solve that.
 func (c *call) configMap(annotation, instead string) (name string, data map[string]string, found bool) {
 	name = c.value(annotation)
 	if !strings.Contains(name, "/") {
@@ -110,18 +109,18 @@ func (c *call) configMap(annotation, instead string) (name string, data map[stri
 	return name, data, found
 }
 
-// same translates an annotation whose value means the same here.
+// same translates an annotation whose value has the same meaning here.
 func same(from, to string) Rule {
 	return Rule{From: []string{from}, To: []string{to}, convert: func(c *call) { c.set(to, c.value(from)) }}
 }
 
-// noted returns the rule with a note on the difference.
+// noted returns the rule with a note about the difference.
 func (r Rule) noted(note string) Rule {
 	r.Note = note
 	return r
 }
 
-// mapped translates an annotation by a table of values. A value that maps to "" is the default here.
+// mapped translates an annotation with a table of values. A value that maps to "" is our default.
 func mapped(from, to string, values map[string]string) Rule {
 	return Rule{From: []string{from}, To: []string{to}, convert: func(c *call) {
 		switch value, ok := values[strings.ToLower(c.value(from))]; {
@@ -133,11 +132,11 @@ func mapped(from, to string, values map[string]string) Rule {
 	}}
 }
 
-// ours names the document of our annotations in a hint.
+// ours is the document of our annotations, for hints.
 const ours = "docs/reference/annotations.md, "
 
-// without returns rules for annotations without an equivalent, with what to do instead. A value that
-// turns nothing on, such as "false", is removed.
+// without returns rules for annotations without an equivalent, with advice. A value that turns nothing on, such
+// as "false", is removed.
 func without(advice string, names ...string) []Rule {
 	var out []Rule
 	for _, name := range names {
@@ -175,7 +174,7 @@ func replaced(instead string, names ...string) []Rule {
 	return out
 }
 
-// hint writes a note of the document as hints are written.
+// hint turns a note of the document into a hint.
 func hint(note string) string {
 	note = strings.TrimSuffix(strings.ReplaceAll(note, "`", ""), ".")
 	first, size := utf8.DecodeRuneInString(note)

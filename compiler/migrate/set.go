@@ -11,13 +11,13 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// Set is what the rules need from the other manifests of a set.
+// Set has what the rules need from the other manifests.
 type Set struct {
 	routes     []setRoute
-	ports      map[string]map[string]string // numbers by name, by NAMESPACE/NAME of a Service
+	ports      map[string]map[string]string // numbers by name, by NAMESPACE/NAME of the Service
 	configMaps map[string]map[string]string // data, by NAMESPACE/NAME
 	users      map[string]string            // the key auth of Secrets, by NAMESPACE/NAME
-	ofNginx    bool                         // an Ingress of ingress-nginx has been met
+	ofNginx    bool                         // an Ingress of ingress-nginx was found
 }
 
 // setRoute is one path of an Ingress.
@@ -25,7 +25,7 @@ type setRoute struct {
 	namespace, ingress string
 	host, path         string
 	exact              bool
-	service, port      string // its name or number
+	service, port      string // the port is a name or a number
 	annotations        map[string]string
 }
 
@@ -105,8 +105,7 @@ func mapping(n *yaml.Node) map[string]string {
 	return out
 }
 
-// route returns the route for a path of a host: the one for exactly that path, otherwise the longest
-// prefix.
+// route returns the route for a path of a host: the one for exactly that path, or else the longest prefix.
 func (s *Set) route(host, path string) (best setRoute, found bool) {
 	if s == nil {
 		return best, false
@@ -125,7 +124,7 @@ func (s *Set) route(host, path string) (best setRoute, found bool) {
 	return best, found
 }
 
-// pathStart returns the part of a path before it becomes a regular expression.
+// pathStart returns the part of a path before the first sign of a regular expression.
 func pathStart(path string) string {
 	if i := strings.IndexAny(path, patternSigns); i >= 0 {
 		return path[:i]
@@ -133,12 +132,11 @@ func pathStart(path string) string {
 	return path
 }
 
-// patternSigns are characters that occur only in paths that are regular expressions, or in unusual
-// ones.
+// patternSigns are characters that occur only in regular expressions, or in unusual paths.
 const patternSigns = `^$()*[]|\+?{}`
 
 // number returns the number of a Service's port.
-func (s *Set) number(r setRoute) (string, bool) { // of a set that is there
+func (s *Set) number(r setRoute) (string, bool) { // of a set that exists
 	if _, err := strconv.Atoi(r.port); err == nil {
 		return r.port, true
 	}
@@ -169,8 +167,7 @@ func (s *Set) configMap(name string) (data map[string]string, found bool) {
 	return data, found
 }
 
-// apr1 returns the first user of a Secret among the manifests whose hash HAProxy cannot check,
-// or "".
+// apr1 returns the first user of a Secret in the manifests whose hash HAProxy cannot check, or "".
 func (s *Set) apr1(secret string) string {
 	if s == nil {
 		return ""

@@ -41,8 +41,7 @@ func place(o options.Option) options.Place {
 	return options.OnService
 }
 
-// Each option has a golden of what is rendered for it, and a test of what it does
-// in a real HAProxy.
+// Each option has a golden of its rendering, and a test with a real HAProxy.
 func TestEveryOptionIsShown(t *testing.T) {
 	goldens, behaviour := contents(t, "../testdata/*.txtar"), contents(t, "../routingtest/*_test.go")
 	for _, o := range options.All() {

@@ -23,7 +23,7 @@ func TestInherit(t *testing.T) {
 	if got := settings.Upstream.RetryCount(); got != 1 {
 		t.Errorf("retries: %d", got)
 	}
-	// A default that has no effect on one Ingress may have some on another.
+	// A default without an effect on one Ingress may have one on another.
 	if len(found[0]) != 1 || found[0][0].Severity != diag.Error || !found[0][0].Inherited || !closed {
 		t.Errorf("closed %v, found %+v", closed, found)
 	}
@@ -32,7 +32,7 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// Every option is a default for the Ingresses of a class, or says why not.
+// Every option can be a default of a class, or says why not.
 func TestClassRefusesWhatIsOwn(t *testing.T) {
 	for _, o := range options.All() {
 		values, problems := options.Read(options.OnClass, options.Parameters(map[string]string{o.Name: o.Example}))

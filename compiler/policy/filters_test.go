@@ -30,7 +30,7 @@ func TestNewLine(t *testing.T) {
 		"http-request\tdeny":                   "unprintable character U+0009",
 		"http-request deny\u2028backend x":     "unprintable character U+2028",
 		"http-request deny\x00":                "unprintable character U+0000",
-		"http-request deny\xff":                "", // refused where annotations are read
+		"http-request deny\xff":                "", // annotations with it are refused when they are read
 		`http-request deny \`:                  "ends in a backslash",
 		"acl " + strings.Repeat("x", maxLine):  "bytes; a line may have",
 	} {

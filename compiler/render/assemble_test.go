@@ -29,7 +29,7 @@ func TestVerbatimTakesLinesOnly(t *testing.T) {
 	}
 }
 
-// A name that sprig does not know would be a function that is nil.
+// A name that sprig does not know would give a nil function.
 func TestHermeticFunctionsExist(t *testing.T) {
 	t.Parallel()
 	all := sprig.TxtFuncMap()

@@ -20,8 +20,8 @@ import (
 
 var mapsOfHosts = []string{"maps/exact.map", "maps/host.map", "maps/prefix.map", "maps/rewrite.map"}
 
-// executed are the shipped templates, of which those for the maps of hosts say the same in another text, so that they are
-// executed.
+// executed are the shipped templates. The templates of the host maps have a different text with the same
+// meaning, so that they are executed.
 func executed(t *testing.T) *render.Set {
 	t.Helper()
 	shipped, err := render.Shipped(templates.FS)
@@ -45,7 +45,7 @@ func executed(t *testing.T) *render.Set {
 	return set
 }
 
-// someHosts are hosts with routes of all kinds, of which few are refused.
+// someHosts are hosts with routes of all kinds. Few of them are refused.
 func someHosts(r *rand.Rand, refused bool) (hosts []routing.Host, held []routing.Held) {
 	origins := func() routing.Origin {
 		if r.IntN(8) == 0 {
@@ -88,7 +88,7 @@ func someHosts(r *rand.Rand, refused bool) (hosts []routing.Host, held []routing
 	return hosts, held
 }
 
-// The maps of hosts are what their templates write: every byte, the origin of every line, and what is refused.
+// The host maps equal what their templates write: every byte, the origin of every line, and every refusal.
 func TestMapsOfHostsAreThoseOfTheirTemplates(t *testing.T) {
 	t.Parallel()
 	written, executed := set(t, nil), executed(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// widget is an object of a kind of a user's own.
+// widget is an object of a custom kind.
 func widget(name string, spec map[string]any) render.Object {
 	return render.Object{
 		Origin: routing.Origin{
@@ -24,7 +24,7 @@ func widget(name string, spec map[string]any) render.Object {
 	}
 }
 
-// withWidgets is the shop with widgets, in no order.
+// withWidgets is the shop with widgets in any order.
 func withWidgets(widgets ...render.Object) render.Input {
 	in := shop()
 	in.Config.Kinds = []kinds.Kind{
@@ -39,7 +39,7 @@ func withWidgets(widgets ...render.Object) render.Input {
 
 const widgetGVK = `"example.com/v1/Widget"`
 
-// file is what a template beside haproxy.cfg writes.
+// file returns what a template for an additional file writes.
 func file(t *testing.T, in render.Input, text string) (string, []render.Fault) {
 	t.Helper()
 	a, faults := set(t, map[string]string{"files/out.txt": text}).Render(in)
@@ -49,7 +49,7 @@ func file(t *testing.T, in render.Input, text string) (string, []render.Fault) {
 	return content(t, a, "files/out.txt"), nil
 }
 
-// What templates read of objects, and how it is written.
+// Templates read objects and write their content.
 func TestContent(t *testing.T) {
 	t.Parallel()
 	in := withWidgets(
@@ -90,7 +90,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// A mistake of a template is one whatever the objects, and says what to do.
+// A mistake of a template is reported whatever the objects are, with a hint.
 func TestMistakesAboutObjects(t *testing.T) {
 	t.Parallel()
 	const there = "list it in kinds of the configuration; there are example.com/v1/Gadget, example.com/v1/Widget, networking.k8s.io/v1/Ingress, v1/ConfigMap, v1/Service"
@@ -115,8 +115,7 @@ func TestMistakesAboutObjects(t *testing.T) {
 	}
 }
 
-// All objects at which a template fails are found at once, each with what is
-// wrong with it; the others are not.
+// All objects for which a template fails are found at once, each with its fault. Others are not reported.
 func TestFaultsOfObjects(t *testing.T) {
 	t.Parallel()
 	in := withWidgets(
@@ -149,7 +148,7 @@ func TestFaultsOfObjects(t *testing.T) {
 	}
 }
 
-// Every line that is written for an object is known as its own.
+// Every line that is written for an object has it as its origin.
 func TestLinesOfObjects(t *testing.T) {
 	t.Parallel()
 	in := withWidgets(widget("b", map[string]any{"hosts": []any{"b.example", "c.example"}}), widget("a", map[string]any{"hosts": []any{"a.example"}}))
@@ -174,8 +173,8 @@ func TestLinesOfObjects(t *testing.T) {
 	}
 }
 
-// Of a kind that is read anyway, those that the configuration selects have
-// content, and annotations of the others are known.
+// Of a kind that is read anyway, the objects that the configuration selects have content. Of the others,
+// templates know the annotations.
 func TestContentOfIngresses(t *testing.T) {
 	t.Parallel()
 	in := shop()
@@ -199,7 +198,7 @@ func TestContentOfIngresses(t *testing.T) {
 	}
 }
 
-// The templates that we ship read no object, so that describing and sorting them all is spared.
+// The shipped templates read no object, so objects need not be described and sorted.
 func TestShippedTemplatesAskForNoObjects(t *testing.T) {
 	t.Parallel()
 	in := shop()

@@ -54,7 +54,7 @@ func shop() render.Input {
 	}
 }
 
-// set parses the shipped templates under an overlay.
+// set returns the shipped templates with an overlay.
 func set(t *testing.T, overlay map[string]string) *render.Set {
 	t.Helper()
 	s, ds := parse(t, overlay)
@@ -240,8 +240,7 @@ func TestMapsTakeNoQuotes(t *testing.T) {
 	}
 }
 
-// A fault names the object that was written for, and whether a value of it was
-// refused.
+// A fault names the object for which the template ran, and whether one of its values was refused.
 func TestFaultsNameTheirObjects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ template, want string }{

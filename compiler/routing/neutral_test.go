@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The model knows no API that it came from, so that another one can be translated beside Ingress.
+// The model does not depend on the API that it was translated from.
 func TestNeutral(t *testing.T) {
 	t.Parallel()
 	var files []string

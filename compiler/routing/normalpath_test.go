@@ -7,7 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// An expression that can match a path in the normal form is let be, and one that cannot is not.
+// An expression that can match a normalized path is accepted. Others are reported.
 func TestUnmatchable(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
@@ -20,8 +20,8 @@ func TestUnmatchable(t *testing.T) {
 	}
 }
 
-// These are the bytes that a path may hold, each of them one that a request may
-// carry as it is, and that means nothing in a map.
+// These are the bytes that a path may have: a request may carry them unencoded, and they have no meaning in a
+// map.
 func TestPathBytes(t *testing.T) {
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789" + "-._~" + "!$&'()*+,;=" + ":@" + "/%" + "<>[]^`{|}"
 	for c := range 256 {

@@ -12,13 +12,13 @@ import (
 // horse is a hash of "correct horse".
 const horse = "$2y$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2"
 
-// users is a Secret with lines of htpasswd.
+// users returns a Secret with lines in the format of htpasswd.
 func users(name string, lines ...string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {namespace: shop, name: %s}\ndata:\n  auth: %s\n",
 		name, base64.StdEncoding.EncodeToString([]byte(strings.Join(lines, "\n")+"\n")))
 }
 
-// as is the header of a user with a password.
+// as returns the Authorization header of a user with a password.
 func as(user, password string) string {
 	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
@@ -69,8 +69,7 @@ func TestBasicAuth(t *testing.T) {
 	}
 }
 
-// Browsers send preflight requests without a password. What only looks like one
-// is asked for it.
+// Browsers send preflight requests without a password. Requests that only resemble preflights need one.
 func TestBasicAuthOfPreflightRequests(t *testing.T) {
 	t.Parallel()
 	e := start(t, serviceYAML("shop", "a", mirror(t, "a", nil))+users("staff", "alice:"+horse)+
@@ -96,8 +95,7 @@ func TestBasicAuthOfPreflightRequests(t *testing.T) {
 	}
 }
 
-// A Secret without users, or with none that HAProxy can check, lets nobody in,
-// and harms nobody else.
+// A Secret without users, or without a hash that HAProxy can check, lets nobody in, and affects no other route.
 func TestBasicAuthWithoutUsers(t *testing.T) {
 	t.Parallel()
 	e := start(t, serviceYAML("shop", "a", mirror(t, "a", nil))+users("some", "alice:"+horse, "bob:{SHA}0DPiKuNIrrVmD8IUCuw1hQxNqZc=", "nonsense")+
@@ -126,8 +124,8 @@ func TestBasicAuthWithoutUsers(t *testing.T) {
 	}
 }
 
-// One way in is enough with satisfy, whichever it is, and none is not; all else that protects
-// holds for everybody.
+// With satisfy, a client that meets any one of the conditions is let in, and a client that meets none is
+// refused. All other protection applies to every client.
 func TestSatisfy(t *testing.T) {
 	t.Parallel()
 	auth, port := startAuth(t)
@@ -159,7 +157,8 @@ func TestSatisfy(t *testing.T) {
 		{"signin", "", "401", 302}, {"signin", alice, "401", 200},
 		{"three", "", "401", 401}, {"three", alice, "401", 200}, {"three", "", "200", 200},
 	} {
-		// Nobody is let in by naming what HAProxy keeps, nor by telling the endpoint who they are.
+		// No client gets in by sending the names of HAProxy's variables, or tells the endpoint a user of its
+		// own.
 		lines := []string{"X-Auth-User: root", "satisfied: true", "txn.satisfied: true"}
 		if c.authorization != "" {
 			lines = append(lines, c.authorization)
@@ -188,8 +187,8 @@ func TestSatisfy(t *testing.T) {
 	}
 }
 
-// Where a way in is missing or nobody's, the others stay what they are, and nothing opens. An
-// Ingress does not weaken what protects a Service.
+// If one of the conditions is missing or lets nobody in, the others stay as they are, and nothing opens. An
+// Ingress does not weaken the protection of a Service.
 func TestSatisfyClosed(t *testing.T) {
 	t.Parallel()
 	services := serviceYAML("shop", "a", mirror(t, "a", nil)) + users("staff", "alice:"+horse) +

@@ -13,8 +13,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// authServer is a service that answers what the request asks it for: the header
-// X-Want is the status. It keeps what it got.
+// authServer is an authentication service. It answers with the status in the header X-Want, and keeps the
+// requests.
 type authServer struct {
 	mu  sync.Mutex
 	got []http.Request
@@ -38,14 +38,14 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// last returns what the service got last.
+// last returns the last request to the service.
 func (a *authServer) last() http.Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.got[len(a.got)-1]
 }
 
-// startAuth starts the service and returns its port.
+// startAuth starts an authServer and returns its port.
 func startAuth(t *testing.T) (*authServer, int) {
 	t.Helper()
 	a := &authServer{}
@@ -102,7 +102,7 @@ func TestExternalAuth(t *testing.T) {
 	}
 }
 
-// What the service says reaches the endpoint, and nobody else can say it.
+// The endpoint gets the headers of the service's answer. Clients cannot send them themselves.
 func TestExternalAuthHeaders(t *testing.T) {
 	t.Parallel()
 	auth, port := startAuth(t)
@@ -115,8 +115,8 @@ func TestExternalAuthHeaders(t *testing.T) {
 	})
 	e := start(t, yaml)
 	clean(t, e)
-	// Neither can anybody on another route to the same endpoints, which do not see by which one
-	// a request came.
+	// Clients cannot send them on another route to the same endpoints either, since an endpoint does not see
+	// which route a request took.
 	for host, want := range map[string]string{"open.example": "", "edited.example": "nobody"} {
 		h := e.get(t, host, "/", "Authorization: me", "X-Auth-User: admin", "x_auth_user: root", "X-Auth-Group: wheel", "X-Auth-Users: kept").seen.Header
 		if h.Get("X-Auth-User") != want || len(h["X-Auth-Group"]) > 0 || h.Get("X-Auth-Users") != "kept" || h.Get("Authorization") != "me" {
@@ -181,7 +181,7 @@ func TestExternalAuthRefuses(t *testing.T) {
 	}
 }
 
-// A service that cannot be asked closes the routes, and says why.
+// If the service cannot be reached, its routes are closed, and the compiler says why.
 func TestExternalAuthFailsClosed(t *testing.T) {
 	t.Parallel()
 	_, port := startAuth(t)

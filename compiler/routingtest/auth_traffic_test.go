@@ -17,8 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// echoing is a server that answers a body with the body, and an upgrade with
-// whatever it is sent then.
+// echoing starts a server that answers a request with its body, and after an upgrade echoes what it gets.
 func echoing(t *testing.T) int {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +45,7 @@ func echoing(t *testing.T) int {
 	return s.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// guarded is a cluster in which a service says who may ask another one.
+// guarded returns the manifests of a Service that is protected by an authentication service.
 func guarded(t *testing.T) (*authServer, string) {
 	t.Helper()
 	auth, port := startAuth(t)
@@ -95,8 +94,8 @@ func TestExternalAuthOfBodiesAndUpgrades(t *testing.T) {
 	}
 }
 
-// Hundreds of requests at a time are asked about, each for its own sake, over
-// connections that stay open, of HTTP/1.1 and of HTTP/2.
+// With hundreds of requests at a time, over persistent connections of HTTP/1.1 and HTTP/2, the service is asked
+// about each request separately.
 func TestExternalAuthOfManyAtOnce(t *testing.T) {
 	t.Parallel()
 	_, yaml := guarded(t)
@@ -122,7 +121,7 @@ func TestExternalAuthOfManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// askAs sends a body as somebody, and checks that the answer is his.
+// askAs sends a request with a body as a user, and checks that the answer belongs to it.
 func askAs(transport http.RoundTripper, url, who string, refused bool) error {
 	request, err := http.NewRequest("POST", url, strings.NewReader("body of "+who))
 	if err != nil {
@@ -150,7 +149,7 @@ func askAs(transport http.RoundTripper, url, who string, refused bool) error {
 	return nil
 }
 
-// Where there is no answer, nobody passes.
+// If the service does not answer, no request passes.
 func TestExternalAuthWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	_, port := startAuth(t)
@@ -179,7 +178,7 @@ func TestExternalAuthWithoutAnswer(t *testing.T) {
 	wg.Wait()
 }
 
-// A service is reached over IPv6 too.
+// A service can have an IPv6 address.
 func TestExternalAuthOverIPv6(t *testing.T) {
 	t.Parallel()
 	auth := &authServer{}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// What is equal goes to one server, and what differs to several.
+// Requests with equal keys go to one server, requests with different keys to several.
 func TestBalanceByKey(t *testing.T) {
 	t.Parallel()
 	ports := []int{mirror(t, "one", nil), mirror(t, "two", nil), mirror(t, "three", nil)}
@@ -25,7 +25,7 @@ func TestBalanceByKey(t *testing.T) {
 	}
 	e := start(t, yaml.String())
 	clean(t, e)
-	// The n-th value of each kind of key.
+	// ask sends a request with the n-th value of a host's kind of key.
 	ask := func(name string, n int) string {
 		switch host := name + ".example"; name {
 		case "header":
@@ -53,11 +53,11 @@ func TestBalanceByKey(t *testing.T) {
 	}
 }
 
-// holding is a server that keeps requests for /hold until it is let go.
+// holding is a server that keeps requests for /hold waiting until letGo.
 type holding struct {
 	name    string
 	running atomic.Int32 // requests for /hold
-	most    atomic.Int32 // at once
+	most    atomic.Int32 // the highest number at a time
 	release chan struct{}
 	letGo   func()
 	port    int
@@ -79,12 +79,12 @@ func newHolding(t *testing.T, name string) *holding {
 		<-h.release
 	}))
 	t.Cleanup(s.Close)
-	t.Cleanup(h.letGo) // before Close, which waits
+	t.Cleanup(h.letGo) // before Close, which waits for them
 	h.port = s.Listener.Addr().(*net.TCPAddr).Port
 	return h
 }
 
-// hold sends a request that is kept, and returns where its answer will come.
+// hold sends a request for /hold, and returns a channel for the answer.
 func (e edge) hold(t *testing.T, host string) <-chan string {
 	t.Helper()
 	answered := make(chan string, 1)
@@ -92,7 +92,7 @@ func (e edge) hold(t *testing.T, host string) <-chan string {
 	return answered
 }
 
-// holds waits until so many requests are kept by the servers together.
+// holds waits until the servers together keep this many requests.
 func holds(t *testing.T, want int, servers ...*holding) {
 	t.Helper()
 	await(t, func() error {
@@ -107,10 +107,9 @@ func holds(t *testing.T, want int, servers ...*holding) {
 	})
 }
 
-// inTurn sends requests for a host over one connection, and counts the answers.
-// Only so is one over for HAProxy, and does not count for its server any more,
-// before the next begins: on a connection of its own the next might be served by
-// another thread already.
+// inTurn sends n requests for a host over one connection, and counts the answers. On one connection HAProxy has
+// finished a request, and no longer counts it for the server, before the next one begins. On a new connection
+// another thread might already serve the next request.
 func (e edge) inTurn(t *testing.T, n int, host string) map[string]int {
 	t.Helper()
 	c, err := net.Dial("tcp", e.http)
@@ -138,8 +137,8 @@ func (e edge) inTurn(t *testing.T, n int, host string) map[string]int {
 	return got
 }
 
-// Round robin takes turns, random takes all, leastconn the one with the fewest
-// connections, first the first one that is not full.
+// roundrobin takes the servers in turn, random takes all of them, leastconn the one with the fewest
+// connections, and first the first one that is not full.
 func TestBalanceByLoad(t *testing.T) {
 	t.Parallel()
 	one, two := newHolding(t, "one"), newHolding(t, "two")

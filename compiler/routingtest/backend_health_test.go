@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// checked is a server whose checks are answered as the test says, one by one.
+// checked is a server whose health checks are answered one by one by the test.
 type checked struct {
 	port    int
-	came    chan *http.Request // a check, which waits for
-	answers chan int           // its status
+	came    chan *http.Request // a check, which waits for its answer
+	answers chan int           // the status of the answer
 }
 
 func newChecked(t *testing.T) *checked {
@@ -40,7 +40,7 @@ func newChecked(t *testing.T) *checked {
 	return c
 }
 
-// next waits for a check, by when HAProxy has taken in the one before.
+// next waits for a check. By then HAProxy has processed the answer to the previous one.
 func (c *checked) next(t *testing.T) *http.Request {
 	t.Helper()
 	select {
@@ -52,12 +52,10 @@ func (c *checked) next(t *testing.T) *http.Request {
 	}
 }
 
-// checkInterval is also how long HAProxy waits for the connection of a check, which must
-// not fail because HAProxy has to wait for its turn.
+// checkInterval is also HAProxy's timeout for the connection of a check. It is long enough for a busy machine.
 const checkInterval = "1s"
 
-// An endpoint goes down with the third check in a row that fails, and comes up
-// with the second one that does not.
+// An endpoint goes down after three failed checks in a row, and comes up after two successful ones.
 func TestHealthChecks(t *testing.T) {
 	t.Parallel()
 	c := newChecked(t)
@@ -70,7 +68,7 @@ func TestHealthChecks(t *testing.T) {
 	}
 	for i, step := range []struct {
 		status int
-		want   string // of requests, once the check has been taken in
+		want   string // the answer to requests, once HAProxy has processed the check
 	}{
 		{204, "checked"}, // the first one decides at once
 		{404, "checked"}, {200, "checked"},
@@ -87,7 +85,7 @@ func TestHealthChecks(t *testing.T) {
 	c.answers <- http.StatusOK
 }
 
-// Checks come as often as the option says.
+// The interval of checks is that of the option.
 func TestHealthCheckInterval(t *testing.T) {
 	t.Parallel()
 	c := newChecked(t)
@@ -107,7 +105,7 @@ func TestHealthCheckInterval(t *testing.T) {
 	c.answers <- http.StatusOK
 }
 
-// An endpoint that came up gets few requests at first, and in the end its share.
+// An endpoint that came up gets few requests at first, and its full share in the end.
 func TestSlowStart(t *testing.T) {
 	t.Parallel()
 	var ill atomic.Bool
@@ -140,7 +138,7 @@ func TestSlowStart(t *testing.T) {
 		return nil
 	})
 	ill.Store(false)
-	least := requests // while it grows
+	least := requests // the smallest share while it grows
 	await(t, func() error {
 		n := share()
 		if n > 0 {

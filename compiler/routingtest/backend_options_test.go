@@ -16,8 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// served is a Service of its own for each case, with annotations on it, and an
-// Ingress for it. Its endpoints are ports of 127.0.0.1.
+// served returns a Service with annotations for each case, and an Ingress for it. Its endpoints are ports of
+// 127.0.0.1.
 func served(t *testing.T, name string, ports []int, options ...string) string {
 	t.Helper()
 	var slices strings.Builder
@@ -35,7 +35,7 @@ endpoints: [{addresses: [127.0.0.1]}]
 	return service + slices.String() + ingress{name: name, rules: []string{name + ".example P / " + name}}.yaml()
 }
 
-// overTLS makes a mirror speak TLS, and HTTP/2 if it is to.
+// overTLS makes a mirror use TLS, with HTTP/2 if h2 is set.
 func overTLS(h2 bool) func(*httptest.Server) {
 	return func(s *httptest.Server) {
 		s.TLS = &tls.Config{}
@@ -68,7 +68,7 @@ func TestBackendProtocols(t *testing.T) {
 	}
 	e := start(t, yaml.String())
 	clean(t, e)
-	byItself := "" // the name that HAProxy asks for when nobody says which
+	byItself := "" // the SNI that HAProxy sends if no option sets one
 	if branch(t).AtLeast(3, 3) {
 		byItself = "grpctls.example"
 	}
@@ -87,7 +87,7 @@ func TestBackendProtocols(t *testing.T) {
 	}
 }
 
-// The appProtocol of a Service's port is spoken without any option.
+// HAProxy uses the appProtocol of a Service's port without any option.
 func TestAppProtocol(t *testing.T) {
 	t.Parallel()
 	onlyH2 := func(s *httptest.Server) {
@@ -113,7 +113,7 @@ func TestAppProtocol(t *testing.T) {
 	}
 }
 
-// What the Service says wins over what the Ingress says.
+// An option of the Service wins over the same option of the Ingress.
 func TestServiceWins(t *testing.T) {
 	t.Parallel()
 	port := mirror(t, "a", func(s *httptest.Server) {
@@ -131,11 +131,11 @@ func TestServiceWins(t *testing.T) {
 	}
 }
 
-// soon is less than what HAProxy's own defaults would take, and far more than what the
-// options of these tests ask for.
+// soon is shorter than HAProxy's own defaults, and much longer than the times that the options of these tests
+// set.
 const soon = 4 * time.Second
 
-// Requests beyond the limit wait, and not for ever.
+// Requests beyond the limit wait, but only for a limited time.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
 	h := newHolding(t, "limited")
@@ -157,8 +157,7 @@ func TestMaxConnections(t *testing.T) {
 	}
 }
 
-// A request that has its server by its key waits for that one, if the queue is
-// not full.
+// A request whose key leads to a full server waits for that server, unless its queue is full.
 func TestMaxQueue(t *testing.T) {
 	t.Parallel()
 	h := newHolding(t, "queued")
@@ -166,7 +165,7 @@ func TestMaxQueue(t *testing.T) {
 	clean(t, e)
 	first := e.hold(t, "queued.example")
 	holds(t, 1, h)
-	// Of two more one waits and one is refused, whichever comes first.
+	// One of the next two requests waits and one is refused, in any order.
 	second, third := e.hold(t, "queued.example"), e.hold(t, "queued.example")
 	var refused string
 	select {
@@ -187,7 +186,7 @@ func TestMaxQueue(t *testing.T) {
 	}
 }
 
-// A server that a cookie leads to and that is full is left for another.
+// A request whose cookie leads to a full server with a full queue goes to another server.
 func TestMaxQueueOfSession(t *testing.T) {
 	t.Parallel()
 	one, two := newHolding(t, "one"), newHolding(t, "two")
@@ -202,7 +201,7 @@ func TestMaxQueueOfSession(t *testing.T) {
 	if n := map[string]*holding{"one": one, "two": two}[home].running.Load(); n != 1 {
 		t.Errorf("the session of %s was sent elsewhere", home)
 	}
-	// Of two more one waits there, and one is kept by the other server.
+	// One of the next two requests waits for the first server, and the other server gets the other one.
 	go ask()
 	go ask()
 	holds(t, 2, one, two)
@@ -217,8 +216,8 @@ func TestMaxQueueOfSession(t *testing.T) {
 	}
 }
 
-// proxyConn is a connection whose first bytes tell the client's address, by the
-// PROXY protocol's specification, sections 2.1 and 2.2.
+// proxyConn is a connection that begins with a header of the PROXY protocol, which has the client's address
+// (sections 2.1 and 2.2 of its specification).
 type proxyConn struct {
 	net.Conn
 	reader  *bufio.Reader
@@ -229,8 +228,7 @@ type proxyConn struct {
 func (p *proxyConn) Read(b []byte) (int, error) { return p.reader.Read(b) }
 func (p *proxyConn) RemoteAddr() net.Addr       { return p.client }
 
-// proxyListener accepts connections that begin with the protocol, and tells
-// which versions of it came.
+// proxyListener accepts connections that begin with a header of the PROXY protocol, and reports their versions.
 type proxyListener struct {
 	net.Listener
 	versions chan string
@@ -244,7 +242,7 @@ func (l proxyListener) Accept() (net.Conn, error) {
 		}
 		p := &proxyConn{Conn: c, reader: bufio.NewReader(c), client: c.RemoteAddr()}
 		if err := p.head(); err != nil {
-			c.Close() // whoever sent it gets no answer
+			c.Close() // the client gets no answer
 			continue
 		}
 		select {
@@ -255,7 +253,7 @@ func (l proxyListener) Accept() (net.Conn, error) {
 	}
 }
 
-// head reads the first bytes.
+// head reads the header.
 func (p *proxyConn) head() error {
 	start, err := p.reader.Peek(12)
 	switch {
@@ -269,14 +267,14 @@ func (p *proxyConn) head() error {
 	return p.headV1()
 }
 
-// headV1 reads such as "PROXY TCP4 192.0.2.1 192.0.2.2 56324 443".
+// headV1 reads a header such as "PROXY TCP4 192.0.2.1 192.0.2.2 56324 443".
 func (p *proxyConn) headV1() error {
 	line, err := p.reader.ReadString('\n')
 	words := strings.Fields(line)
 	switch {
 	case err != nil:
 		return err
-	case len(words) == 2 && words[0] == "PROXY" && words[1] == "UNKNOWN": // a check
+	case len(words) == 2 && words[0] == "PROXY" && words[1] == "UNKNOWN": // a health check
 		return nil
 	case len(words) != 6 || words[0] != "PROXY" || words[1] != "TCP4" || !strings.HasSuffix(line, "\r\n"):
 		return fmt.Errorf("%q is no head of version 1", line)
@@ -286,8 +284,7 @@ func (p *proxyConn) headV1() error {
 	return err
 }
 
-// headV2 reads the binary form: of IPv4, or of a connection of the proxy's own,
-// as for a check.
+// headV2 reads the binary form: for IPv4, or for a connection of the proxy itself, such as a check.
 func (p *proxyConn) headV2() error {
 	head := make([]byte, 16)
 	if _, err := io.ReadFull(p.reader, head); err != nil {
@@ -308,7 +305,7 @@ func (p *proxyConn) headV2() error {
 	return nil
 }
 
-// Servers that expect the PROXY protocol get the client's address by it.
+// With send-proxy-protocol, servers get the client's address.
 func TestSendProxyProtocol(t *testing.T) {
 	t.Parallel()
 	versions := map[string]chan string{"v1": make(chan string, 1), "v2": make(chan string, 1)}

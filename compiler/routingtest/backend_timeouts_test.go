@@ -16,8 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// unanswered is a port that takes no connections and refuses none: its queue is
-// full, and nobody accepts.
+// unanswered returns a port that neither accepts nor refuses connections: its queue is full, and no program
+// calls accept.
 func unanswered(t *testing.T) int {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -69,8 +69,7 @@ func TestTimeoutServer(t *testing.T) {
 	}
 }
 
-// upgrading is a server that switches to a protocol in which it says back what
-// it hears.
+// upgrading starts a server that switches protocols and then echoes.
 func upgrading(t *testing.T) int {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -87,7 +86,7 @@ func upgrading(t *testing.T) int {
 	return s.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// A connection that was upgraded and is silent is closed, and not before.
+// A silent upgraded connection is closed after the timeout, and not before.
 func TestTimeoutTunnel(t *testing.T) {
 	t.Parallel()
 	e := start(t, served(t, "tunnel", []int{upgrading(t)}, "timeout-tunnel", "3s"))
@@ -97,7 +96,7 @@ func TestTimeoutTunnel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil { // by default it is an hour
+	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil { // by default, one hour
 		t.Fatal(err)
 	}
 	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: tunnel.example\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
@@ -115,10 +114,10 @@ func TestTimeoutTunnel(t *testing.T) {
 	}
 }
 
-// A connection to an endpoint that nobody uses is closed.
+// An unused connection to an endpoint is closed.
 func TestTimeoutKeepAlive(t *testing.T) {
 	t.Parallel()
-	var idle sync.Map // connections that have served a request; those of checks do not
+	var idle sync.Map // connections that have served a request, so not those of checks
 	var ended atomic.Int32
 	port := mirror(t, "kept", func(s *httptest.Server) {
 		s.Config.ConnState = func(c net.Conn, state http.ConnState) {
@@ -145,12 +144,12 @@ func TestTimeoutKeepAlive(t *testing.T) {
 		})
 		shortest = min(shortest, time.Since(began))
 	}
-	if shortest > soon { // by default 5s
+	if shortest > soon { // by default, 5s
 		t.Errorf("timeout-keep-alive took %v", shortest)
 	}
 }
 
-// A connection that is refused is tried again, as often as the option says.
+// A refused connection is tried again as often as the option says.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	port := freePort(t, "127.0.0.1")

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// reader starts a server that reads the body of a request whole and answers with its
-// size. A request for an upgrade gets one, and back what it sends.
+// reader starts a server that reads the whole body of a request and answers with its size. After an upgrade it
+// echoes.
 func reader(t *testing.T) int {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,8 +37,8 @@ func reader(t *testing.T) int {
 	return portOf(s)
 }
 
-// Bodies of a known length are judged before they come. Those without one, which docker,
-// git and gRPC send, pass as they stream, and are cut off where they become too large.
+// A body with a length is judged before it is read. A body without one, as Docker, git and gRPC send it, passes
+// as a stream, and is cut off when it becomes too large.
 func TestMaxBodySize(t *testing.T) {
 	t.Parallel()
 	e := start(t, serviceYAML("shop", "a", reader(t))+all([]ingress{
@@ -72,7 +72,7 @@ func TestMaxBodySize(t *testing.T) {
 	}
 }
 
-// What goes over an upgraded connection is no body.
+// The limit does not apply to what an upgraded connection carries.
 func TestMaxBodySizeAndUpgrades(t *testing.T) {
 	t.Parallel()
 	e := start(t, serviceYAML("shop", "a", reader(t))+optioned("body", "max-body-size", "10").yaml())
@@ -102,7 +102,7 @@ func TestMaxBodySizeAndUpgrades(t *testing.T) {
 	}
 }
 
-// chunks returns a chunked body of a size.
+// chunks returns a chunked body of this size.
 func chunks(size int) string {
 	var b strings.Builder
 	for size > 0 {

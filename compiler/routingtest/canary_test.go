@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// canaryOf is an Ingress "canary" with options, given in pairs, that shares rules.
+// canaryOf returns a canary Ingress with options, given in pairs, and with the rules of another Ingress.
 func canaryOf(name string, rules []string, options ...string) ingress {
 	return ingress{name: name, age: 1, annotations: annotated(append([]string{"canary", "true"}, options...)...), rules: rules}
 }
@@ -70,8 +70,8 @@ func TestCanaryDecides(t *testing.T) {
 	}
 }
 
-// Whoever asks for the canary gets what protects the other Ingress, and what it
-// does to requests; if that is closed, so is the canary.
+// Requests to the canary are subject to the protection of the other Ingress and to its changes of requests. If
+// the other Ingress is closed, so is the canary.
 func TestCanaryIsNoWayAround(t *testing.T) {
 	t.Parallel()
 	services := serviceYAML("shop", "a", mirror(t, "a", nil)) + serviceYAML("shop", "b", mirror(t, "b", nil))
@@ -103,7 +103,7 @@ func TestCanaryIsNoWayAround(t *testing.T) {
 	}
 }
 
-// A canary that may not be used takes nothing from anybody.
+// A canary that is refused changes nothing for the other Ingresses.
 func TestCanaryRefused(t *testing.T) {
 	t.Parallel()
 	services := common(t) + strings.Replace(serviceYAML("shop", "h2", echo(t, "h2")), "name: h2}", "name: h2, annotations: {hapsnap.dev/backend-protocol: h2}}", 1)
@@ -135,7 +135,7 @@ func TestCanaryRefused(t *testing.T) {
 	}
 }
 
-// While the others have no endpoint, the canary gets all, if it gets any.
+// If the main Service has no endpoint, the canary gets all requests, unless its weight is 0.
 func TestCanaryOfNobody(t *testing.T) {
 	t.Parallel()
 	e := start(t, common(t)+all([]ingress{
@@ -150,7 +150,7 @@ func TestCanaryOfNobody(t *testing.T) {
 	}
 }
 
-// pods is a Service whose endpoints have the name of its servers.
+// pods returns a Service with n endpoints, whose servers answer with its name.
 func pods(t *testing.T, name string, n int) string {
 	t.Helper()
 	yaml := serviceYAML("shop", name, echo(t, name))
@@ -161,9 +161,8 @@ func pods(t *testing.T, name string, n int) string {
 	return yaml
 }
 
-// The weights hold among Services with different numbers of endpoints, within
-// what chance allows: four standard deviations. HAProxy's ring of hashes, which
-// random uses too, adds what it is uneven by.
+// The weights hold among Services with different numbers of endpoints, within four standard deviations plus the
+// unevenness of HAProxy's ring of hashes, which random uses too.
 func TestCanaryWeights(t *testing.T) {
 	t.Parallel()
 	const requests = 4000
@@ -208,7 +207,7 @@ func TestCanaryWeights(t *testing.T) {
 	}
 }
 
-// A session stays where it is, on either side.
+// A session stays with the canary or with the main Service, wherever it began.
 func TestCanarySessions(t *testing.T) {
 	t.Parallel()
 	main := ingress{name: "main", annotations: annotated("affinity", "cookie"), rules: []string{"web.example P / a"}}
@@ -220,8 +219,7 @@ func TestCanarySessions(t *testing.T) {
 	}
 }
 
-// Neither another weight nor another value of a header changes anything that HAProxy could
-// not be told at run time.
+// Changing a weight or the value of a header changes only what HAProxy can be told at run time.
 func TestCanaryKeepsShape(t *testing.T) {
 	t.Parallel()
 	shape := func(options ...string) string {
@@ -240,8 +238,8 @@ func TestCanaryKeepsShape(t *testing.T) {
 	}
 }
 
-// Canaries of several teams on the same headers, and on ones of their own, decide about
-// requests for their own routes only, whatever characters the values have.
+// Canaries of several teams, on the same headers and on different ones, decide only about requests for their
+// own routes, whatever characters the values have.
 func TestCanariesBesideEachOther(t *testing.T) {
 	t.Parallel()
 	main := ingress{name: "main"}
@@ -282,7 +280,7 @@ func TestCanariesBesideEachOther(t *testing.T) {
 		{"/value0", "X-Team: %62lue\r\n", "a"},
 		{"/value0", "X-Team: blue|header:x-team\r\n", "a"},
 		{"/value0", "X-Team: " + strings.Repeat("\xff", 6000) + "\r\n", "a"},
-		{"/value0", "X-Team: red\r\nX-Team: blue\r\n", "b"}, // the last one counts
+		{"/value0", "X-Team: red\r\nX-Team: blue\r\n", "b"}, // the last value counts
 		{"/value0", "X-Team: blue\r\nX-Team: red\r\n", "a"},
 		{"/value0", "X-Other: blue\r\n", "a"},
 		{"/value0", "Cookie: x-team=blue\r\n", "a"},
@@ -302,8 +300,8 @@ func TestCanariesBesideEachOther(t *testing.T) {
 	}
 }
 
-// The number of canaries costs no rules, which each request would run through: there is one
-// for each name of a header.
+// The number of canaries does not add rules, which every request would run through. There is one rule for each
+// name of a header.
 func TestCanariesAreNoRules(t *testing.T) {
 	t.Parallel()
 	rules := func(canaries int) int {
@@ -324,7 +322,7 @@ func TestCanariesAreNoRules(t *testing.T) {
 	}
 }
 
-// A header goes to the canary by an expression, and nothing else in it decides.
+// The value of a header is compared with an expression. The values always and never have no meaning then.
 func TestCanaryPattern(t *testing.T) {
 	t.Parallel()
 	e := start(t, common(t)+all([]ingress{

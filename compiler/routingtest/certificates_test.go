@@ -17,20 +17,20 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// secretYAML is a Secret of type kubernetes.io/tls.
+// secretYAML returns a Secret of type kubernetes.io/tls.
 func secretYAML(name string, certificate, key []byte) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {namespace: shop, name: %s}\ndata: {tls.crt: %s, tls.key: %s}\n",
 		name, base64.StdEncoding.EncodeToString(certificate), base64.StdEncoding.EncodeToString(key))
 }
 
-// secretOf is a Secret with a certificate for its own name.
+// secretOf returns a Secret with a certificate for its own name.
 func secretOf(t *testing.T, name string) string {
 	t.Helper()
 	certificate, key := keyPair(t, name)
 	return secretYAML(name, certificate, key)
 }
 
-// serves fails unless each name is served the certificate of another.
+// serves fails unless the server shows the expected certificate for each name.
 func serves(t *testing.T, e edge, want map[string]string) {
 	t.Helper()
 	for name, want := range want {
@@ -40,8 +40,7 @@ func serves(t *testing.T, e edge, want map[string]string) {
 	}
 }
 
-// SNI chooses the certificate, which the client verifies; a host without one
-// gets the fallback.
+// SNI chooses the certificate, which the client verifies. A host without a certificate gets the fallback.
 func TestRow49And50Certificates(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, "ca")
@@ -62,8 +61,7 @@ func TestRow49And50Certificates(t *testing.T) {
 	}
 }
 
-// ask sends one request over TLS and returns the answer: over HTTP/2 if that is
-// what the configuration offers first.
+// ask sends one request over TLS and returns the answer. It uses HTTP/2 if cfg offers that first.
 func (e edge) ask(t *testing.T, cfg *tls.Config, host, target string) (string, error) {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", e.https)
@@ -81,8 +79,7 @@ func (e edge) ask(t *testing.T, cfg *tls.Config, host, target string) (string, e
 	return answer(r.Response), nil
 }
 
-// Two tls entries of one Ingress for one host: each client gets the certificate
-// that it can verify.
+// One Ingress has two tls entries for one host. Each client gets the certificate that it can verify.
 func TestCertificatesOfTwoKindsForOneHost(t *testing.T) {
 	t.Parallel()
 	rsaOnly, ecdsaOnly := []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
@@ -101,7 +98,7 @@ func TestCertificatesOfTwoKindsForOneHost(t *testing.T) {
 		{"shop.example", ecdsaOnly, "two"},
 		{"b.foo.com", ecdsaOnly, "wild"},
 		{"a.foo.com", rsaOnly, "own"},
-		{"a.foo.com", append(ecdsaOnly, rsaOnly...), "own"}, // not the wildcard's, though it is ECDSA
+		{"a.foo.com", append(ecdsaOnly, rsaOnly...), "own"}, // not the wildcard's certificate, though that is ECDSA
 	} {
 		cfg := &tls.Config{RootCAs: ca.roots(), ServerName: c.host, MaxVersion: tls.VersionTLS12, CipherSuites: c.ciphers}
 		conn, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", e.https)
@@ -117,8 +114,7 @@ func TestCertificatesOfTwoKindsForOneHost(t *testing.T) {
 	serves(t, e, map[string]string{"shop.example": "two", "a.foo.com": "own"})
 }
 
-// A Secret that cannot be served costs its own hosts their certificate, and
-// nobody anything else.
+// A bad Secret takes the certificate from its own hosts, and affects no other host.
 func TestRow51BadSecrets(t *testing.T) {
 	t.Parallel()
 	certificate, key := keyPair(t, "bad")
@@ -147,14 +143,14 @@ func TestRow51BadSecrets(t *testing.T) {
 			t.Errorf("%s.example: %s, want b", name, got)
 		}
 		object := diag.Object{Kind: "Secret", Namespace: "shop", Name: name}
-		if name == "missing" { // it is the Ingress that can be told
+		if name == "missing" { // the Ingress is told
 			object = diag.Object{Kind: "Ingress", Namespace: "shop", Name: "main"}
 		}
 		reportedOn(t, e, object)
 	}
 }
 
-// reportedOn fails unless a compile had something to say of an object.
+// reportedOn fails unless a compile reported something about an object.
 func reportedOn(t *testing.T, e edge, object diag.Object) {
 	t.Helper()
 	for _, d := range e.result.Diagnostics {
@@ -178,8 +174,7 @@ func TestRow52TLSHostOverPlainHTTP(t *testing.T) {
 	}
 }
 
-// The younger Ingress comes first by name, and in the second case by its place
-// too.
+// The younger Ingress comes first by name, and in the second case also in the manifests.
 func TestRow54OlderIngressHasTheCertificate(t *testing.T) {
 	t.Parallel()
 	services := common(t) + secretOf(t, "old") + secretOf(t, "new")
@@ -200,8 +195,7 @@ func TestRow54OlderIngressHasTheCertificate(t *testing.T) {
 	}
 }
 
-// An Ingress that is refused keeps its certificate, so that those whose requests
-// are answered 503 see whom they speak to.
+// A refused Ingress keeps its certificate, so that the clients who get its 503 still see the right one.
 func TestCertificateOfRefusedIngress(t *testing.T) {
 	t.Parallel()
 	i := optioned("shop", "allow-list", "127.0.0.0/8")
@@ -215,8 +209,7 @@ func TestCertificateOfRefusedIngress(t *testing.T) {
 	reportedOn(t, e, diag.Object{Kind: "Ingress", Namespace: "shop", Name: "shop"})
 }
 
-// hostKeyPair returns a certificate for hosts, which a client can be told to
-// trust, and its key, in PEM.
+// hostKeyPair returns a self-signed certificate for hosts, and its key, in PEM.
 func hostKeyPair(t *testing.T, hosts ...string) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -9,7 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// answers fails unless each "HOST/PATH" is answered as wanted.
+// answers fails unless each "HOST/PATH" gets the expected answer.
 func answers(t *testing.T, e edge, want map[string]string) {
 	t.Helper()
 	for request, want := range want {
@@ -20,7 +20,7 @@ func answers(t *testing.T, e edge, want map[string]string) {
 	}
 }
 
-// The Ingress stays, and its route goes with its class.
+// The Ingress stays, but loses its routes when its class changes.
 func TestRow48ClassChanged(t *testing.T) {
 	t.Parallel()
 	services := common(t)
@@ -42,8 +42,8 @@ func TestRow67Deleted(t *testing.T) {
 	answers(t, start(t, services+stays.yaml()), left)
 }
 
-// No byte of a path that is refused reaches the output. That path alone is left out, and
-// said; a single quote is legal.
+// No byte of a refused path reaches the output. Only that path is left out, and the compiler reports it. A
+// single quote is allowed.
 func TestRow58BadPaths(t *testing.T) {
 	t.Parallel()
 	var yaml strings.Builder
@@ -82,9 +82,9 @@ spec:
 	answers(t, e, want)
 }
 
-// A path that no request can have takes neither the other paths of its Ingress along, nor
-// its protection: the form in which requests have it answers 503, and so does no shorter
-// path of others. A host whose only path is left out is not left to rules without a host.
+// If an Ingress has a path that no request can have, its other paths and its protection stay. Requests for the
+// encoded form of a protected path get 503, and not the shorter path of another Ingress. A host whose only path
+// is left out does not fall to rules without a host.
 func TestRow58PathsLeftOut(t *testing.T) {
 	t.Parallel()
 	e := start(t, common(t)+`---

@@ -13,8 +13,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// asked is the configuration of a client that asks for a name and shows a
-// certificate whatever authorities the server names; nil is none.
+// asked is the configuration of a client that asks for a name. It shows a certificate whatever authorities the
+// server names, or none if shows is nil.
 func asked(name string, shows *tls.Certificate) *tls.Config {
 	return &tls.Config{
 		InsecureSkipVerify: true, ServerName: name,
@@ -27,8 +27,8 @@ func asked(name string, shows *tls.Certificate) *tls.Config {
 	}
 }
 
-// answerTo asks for a host over TLS, HTTP/2 if h2, and returns the answer, or
-// "refused" for a connection that was not made.
+// answerTo asks for a host over TLS, with HTTP/2 if h2 is set, and returns the answer, or "refused" if there is
+// no connection.
 func (e edge) answerTo(t *testing.T, cfg *tls.Config, h2 bool, host, target string) string {
 	t.Helper()
 	if h2 {
@@ -41,8 +41,8 @@ func (e edge) answerTo(t *testing.T, cfg *tls.Config, h2 bool, host, target stri
 	return got
 }
 
-// Who may connect, by the name of the connection, and what becomes of requests
-// for the same and for another host: row 53.
+// Row 53: the name in the TLS handshake decides who may connect. The test sends requests for the same host and
+// for others.
 func TestRow53ClientCertificates(t *testing.T) {
 	t.Parallel()
 	ca, stranger := newAuthority(t, "clients"), newAuthority(t, "clients")
@@ -70,7 +70,7 @@ func TestRow53ClientCertificates(t *testing.T) {
 	good, bad := ca.client(t, "alice"), stranger.client(t, "mallory")
 	for _, c := range []struct {
 		sni, host, target   string
-		none, good, unknown string // the answers to who shows that
+		none, good, unknown string // the answers without a certificate, with a good one, and with one of an unknown authority
 	}{
 		{"required.example", "required.example", "/", "refused", "a", "refused"},
 		{"required.example", "REQUIRED.example:8443", "/", "refused", "a", "refused"},
@@ -112,7 +112,7 @@ func TestRow53ClientCertificates(t *testing.T) {
 	}
 }
 
-// An endpoint is told of the certificate, and nothing that a client made up.
+// The endpoint gets headers about the certificate. Clients cannot send them themselves.
 func TestClientCertificateHeaders(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, "clients")
@@ -170,8 +170,8 @@ func TestClientCertificateHeaders(t *testing.T) {
 	}
 }
 
-// What cannot be asked for is not served: without authorities nobody is let in;
-// what contradicts another Ingress, or is not for hosts, answers 503.
+// What cannot be verified is not served. Without authorities, no client can connect. Options that contradict
+// another Ingress, or an Ingress without a host, give 503.
 func TestClientCertificatesFailClosed(t *testing.T) {
 	t.Parallel()
 	one, two := newAuthority(t, "one"), newAuthority(t, "two")
@@ -206,7 +206,7 @@ func TestClientCertificatesFailClosed(t *testing.T) {
 	} {
 		for _, shows := range []*tls.Certificate{nil, one.client(t, "alice")} {
 			if c.host == "older.example" && shows == nil {
-				continue // is asked for by the older one
+				continue // the older Ingress asks for one
 			}
 			if got := e.answerTo(t, asked(c.host, shows), true, c.host, c.target); got != c.want && (shows != nil || got != "refused") {
 				t.Errorf("%s%s, with a certificate %v: %s, want %s", c.host, c.target, shows != nil, got, c.want)
@@ -222,8 +222,8 @@ func TestClientCertificatesFailClosed(t *testing.T) {
 	}
 }
 
-// An endpoint behind ingress-nginx finds a client's certificate where it did, and nothing
-// that a client made up.
+// An endpoint gets a client's certificate in the headers of ingress-nginx, which clients cannot send
+// themselves.
 func TestClientCertificateHeadersOfNginx(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, "clients")

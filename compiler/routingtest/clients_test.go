@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A client may have so many requests at a time, and again when one has ended.
+// A client may have this many requests at a time, and another one when one has ended.
 func TestRateLimitConnections(t *testing.T) {
 	t.Parallel()
 	arrived, leave := make(chan struct{}, 10), make(chan struct{})
@@ -31,8 +31,8 @@ func TestRateLimitConnections(t *testing.T) {
 	}))
 	clean(t, e)
 	done := make(chan int)
-	// A request is over for its client before it is for HAProxy, which refuses the next
-	// one until then.
+	// wait sends a request until it is allowed: for HAProxy, a request ends later than for its client, and
+	// until then HAProxy refuses the next one.
 	wait := func(host string, lines ...string) {
 		t.Helper()
 		await(t, func() error {
@@ -78,7 +78,7 @@ func TestRateLimitConnections(t *testing.T) {
 	}
 }
 
-// named issues a certificate for a subject that is written attribute by attribute.
+// named issues a certificate with these attributes as its subject, in this order.
 func (a authority) named(t *testing.T, attributes ...pkix.AttributeTypeAndValue) *tls.Certificate {
 	t.Helper()
 	key := newKey(t, "")
@@ -97,8 +97,8 @@ func commonName(value any) pkix.AttributeTypeAndValue {
 	return pkix.AttributeTypeAndValue{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: value}
 }
 
-// Clients are served by the whole of their one common name. Nothing that looks like it in
-// another part of the subject counts, and nobody gets in without a certificate.
+// The option is compared with the whole common name, and a certificate may only have one. A similar text in
+// another part of the subject does not count, and no client gets in without a certificate.
 func TestClientNames(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, "clients")
@@ -149,8 +149,8 @@ func TestClientNames(t *testing.T) {
 	}
 }
 
-// oneSession is the memory of a client that resumes the last session whatever
-// the name of the server, as an attacker would.
+// oneSession is the session cache of a client that resumes its last session for every server name, as an
+// attacker would.
 type oneSession struct{ last *tls.ClientSessionState }
 
 func (s *oneSession) Get(string) (*tls.ClientSessionState, bool) { return s.last, s.last != nil }
@@ -161,9 +161,8 @@ func (s *oneSession) Put(_ string, state *tls.ClientSessionState) {
 	}
 }
 
-// resume asks for one host, and then for another with the session that it got.
-// It is one of TLS 1.3: of older ones, this client only resumes tickets, which
-// are off.
+// resume asks for one host, and then for another one with the same session. It uses TLS 1.3: for older
+// versions, Go's client resumes only with tickets, which are off.
 func (e edge) resume(t *testing.T, first, then string, shows *tls.Certificate) (resumed bool, got reply) {
 	t.Helper()
 	session := &oneSession{}
@@ -189,8 +188,8 @@ func (e edge) resume(t *testing.T, first, then string, shows *tls.Certificate) (
 	return resumed, got
 }
 
-// A session that was made without a certificate, or with one of another
-// authority, opens no host that asks for certificates.
+// A session that began without a certificate, or with one of another authority, does not open a host that asks
+// for certificates.
 func TestClientCertificatesAndResumedSessions(t *testing.T) {
 	t.Parallel()
 	one, two := newAuthority(t, "clients"), newAuthority(t, "clients")
@@ -209,7 +208,7 @@ func TestClientCertificatesAndResumedSessions(t *testing.T) {
 		first, then string
 		shows       *tls.Certificate
 		resumes     bool
-		status      int // 0 is no answer
+		status      int // 0 if there is no answer
 		verified    string
 	}{
 		{single, "mutual.example", "mutual.example", alice, true, 200, "SUCCESS"},

@@ -20,8 +20,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// speaksQUIC reports whether HAProxy was built with QUIC. That of `make
-// haproxy-3.0` was, Debian's 2.6 was not.
+// speaksQUIC reports whether HAProxy was built with QUIC. The one of `make haproxy-3.0` was, that of Debian
+// (2.6) was not.
 func speaksQUIC(t *testing.T) bool {
 	t.Helper()
 	out, err := exec.Command(haproxy(), "-vv").Output()
@@ -31,7 +31,7 @@ func speaksQUIC(t *testing.T) bool {
 	return bytes.Contains(out, []byte(" +QUIC "))
 }
 
-// http3 asks over HTTP/3, with host as :authority and as SNI.
+// http3 sends a request over HTTP/3, with host as :authority and as SNI.
 func (e edge) http3(t *testing.T, method, host, target, body string) (*http.Response, string) {
 	t.Helper()
 	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: host}}
@@ -57,8 +57,7 @@ func (e edge) http3(t *testing.T, method, host, target, body string) (*http.Resp
 	return response, string(text)
 }
 
-// Where HAProxy can, HTTP/3 is served like any other HTTPS; where it cannot, that
-// is said of the setting.
+// If HAProxy has QUIC, HTTP/3 is served like any other HTTPS. Otherwise the compiler reports the setting.
 func TestHTTP3(t *testing.T) {
 	t.Parallel()
 	if !speaksQUIC(t) {
@@ -94,8 +93,7 @@ func TestHTTP3(t *testing.T) {
 	}
 }
 
-// A host whose TLS connections are passed on is not served over HTTP/3, where TLS
-// would end here.
+// A host with ssl-passthrough is not served over HTTP/3, which would end TLS in HAProxy.
 func TestHTTP3AndPassthrough(t *testing.T) {
 	t.Parallel()
 	if !speaksQUIC(t) {
@@ -119,7 +117,7 @@ func TestHTTP3AndPassthrough(t *testing.T) {
 	}
 }
 
-// refusesHTTP3 wants the compiler to say that HAProxy has no QUIC.
+// refusesHTTP3 checks that the compiler reports a HAProxy without QUIC.
 func refusesHTTP3(t *testing.T) {
 	t.Helper()
 	check, err := validate.Find(t.Context(), haproxy())
@@ -134,7 +132,7 @@ func refusesHTTP3(t *testing.T) {
 	}
 }
 
-// Clients of HTTPS are told where HTTP/3 is, those of HTTP are not.
+// Answers over HTTPS advertise HTTP/3, answers over HTTP do not.
 func TestHTTP3IsAdvertised(t *testing.T) {
 	t.Parallel()
 	if !speaksQUIC(t) {
@@ -165,7 +163,7 @@ func TestHTTP3IsAdvertised(t *testing.T) {
 	}
 }
 
-// Every form of an address can be listened on over QUIC too, without a warning.
+// HAProxy listens for QUIC on every form of address without a warning.
 func TestHTTP3OnEveryAddress(t *testing.T) {
 	t.Parallel()
 	if !speaksQUIC(t) {

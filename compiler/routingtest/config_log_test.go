@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config/logs"
 )
 
-// syslogServer receives messages.
+// syslogServer starts a server for syslog messages over UDP.
 func syslogServer(t *testing.T) net.PacketConn {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -25,14 +25,14 @@ func syslogServer(t *testing.T) net.PacketConn {
 	return c
 }
 
-// logged returns the first message that holds a text.
+// logged returns the first message that contains a text.
 func logged(t *testing.T, c net.PacketConn, text string) string {
 	t.Helper()
 	messages := loggedUntil(t, c, text)
 	return messages[len(messages)-1]
 }
 
-// loggedUntil returns the messages up to the first one that holds a text.
+// loggedUntil returns the messages up to the first one that contains a text.
 func loggedUntil(t *testing.T, c net.PacketConn, text string) (messages []string) {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(deadline)); err != nil {
@@ -51,7 +51,7 @@ func loggedUntil(t *testing.T, c net.PacketConn, text string) (messages []string
 	}
 }
 
-// Requests are logged at the level info: above it, only what happens to servers is.
+// Requests are logged with level info. With a higher level, only messages about servers are logged.
 func TestLogLevel(t *testing.T) {
 	t.Parallel()
 	for level, requests := range map[string]bool{"info": true, "notice": false} {
@@ -80,7 +80,7 @@ func TestLogGoesToSyslog(t *testing.T) {
 	i := ingress{rules: []string{"shop.example P / a"}}
 	for name, c := range map[string]struct {
 		edit       func(*logs.Log)
-		find, want string // what is in the message that holds find
+		find, want string // what the message that contains find has to contain
 	}{
 		"as it is": {func(*logs.Log) {}, "/marked", "<134>1 "},
 		"facility": {func(l *logs.Log) { l.Facility = "daemon" }, "/marked", "<30>1 "},
@@ -108,7 +108,7 @@ func TestLogGoesToSyslog(t *testing.T) {
 	}
 }
 
-// Every line is an object, whatever a client sends.
+// Every line is a JSON object, whatever a client sends.
 func TestLogInJSON(t *testing.T) {
 	t.Parallel()
 	server := syslogServer(t)
@@ -139,8 +139,7 @@ func TestLogInJSON(t *testing.T) {
 	}
 }
 
-// So is every line of a connection that is routed as a whole, and of one that
-// fails before there is a request.
+// The lines about TCP connections and about failed handshakes are JSON objects too.
 func TestLogOfConnectionsInJSON(t *testing.T) {
 	t.Parallel()
 	server := syslogServer(t)
@@ -172,7 +171,7 @@ func TestLogOfConnectionsInJSON(t *testing.T) {
 	}
 }
 
-// object decodes the object that a message ends in.
+// object decodes the JSON object at the end of a message.
 func object(t *testing.T, message string) map[string]any {
 	t.Helper()
 	var got map[string]any
@@ -182,7 +181,7 @@ func object(t *testing.T, message string) map[string]any {
 	return got
 }
 
-// Without any log nothing that would be logged is left over to warn of.
+// Without a log, the configuration has no lines about logs of which HAProxy would warn.
 func TestLogNowhere(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()

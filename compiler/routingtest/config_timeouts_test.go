@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// dial connects in the clear and writes.
+// dial connects without TLS and sends a text.
 func (e edge) dial(t *testing.T, text string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", e.http)
@@ -48,8 +48,7 @@ func status(t *testing.T, from *bufio.Reader) int {
 	return response.StatusCode
 }
 
-// Each timeout ends what it is for. All others are far beyond the test's
-// deadline.
+// Each timeout ends what it is for. All other timeouts are much longer than the deadline of the test.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
@@ -98,7 +97,7 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// HAProxy says of itself how many threads and connections it may have.
+// HAProxy reports the limits of threads and connections.
 func TestThreadsAndConnections(t *testing.T) {
 	t.Parallel()
 	a := startArranged(t, common(t), asTheyAre, func(c *config.Config) { c.NBThread, c.MaxConn = 3, 123 })
@@ -111,7 +110,7 @@ func TestThreadsAndConnections(t *testing.T) {
 	}
 }
 
-// The headers of the PROXY protocol, of a client at 203.0.113.7.
+// proxyClient is the address of the client in the headers of the PROXY protocol.
 const proxyClient = "203.0.113.7"
 
 func proxyV1() string { return "PROXY TCP4 " + proxyClient + " 192.0.2.1 4000 80\r\n" }
@@ -123,8 +122,8 @@ func proxyV2() string {
 	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11" + string(binary.BigEndian.AppendUint16(nil, uint16(len(addresses)))) + string(addresses)
 }
 
-// from connects from an address of this machine and sends a request behind a
-// header, in the clear or over TLS. It returns all that comes back.
+// from connects from an address of this machine, and sends a header and then a request, with or without TLS. It
+// returns all that it receives.
 func (e edge) from(t *testing.T, source string, secure bool, header string) string {
 	t.Helper()
 	address := e.http
@@ -155,8 +154,8 @@ func (e edge) from(t *testing.T, source string, secure bool, header string) stri
 	return string(text)
 }
 
-// Whoever is trusted must say for whom it speaks, and is believed; nobody else
-// may. The list is longer than a line of HAProxy's.
+// Connections from trusted addresses have to begin with a header of the PROXY protocol, which is believed.
+// Connections from others must not. The list is longer than a line of HAProxy may be.
 func TestProxyProtocol(t *testing.T) {
 	t.Parallel()
 	trusted := make([]string, 0, 100)
@@ -170,7 +169,7 @@ func TestProxyProtocol(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		for name, c := range map[string]struct {
 			source, header string
-			want           string // "" is no answer
+			want           string // "" if there is no answer
 		}{
 			"version 1":            {"127.0.9.1", proxyV1(), `"X-Forwarded-For":["` + proxyClient + `"]`},
 			"version 2":            {"127.0.9.1", proxyV2(), `"X-Forwarded-For":["` + proxyClient + `"]`},
@@ -190,7 +189,7 @@ func TestProxyProtocol(t *testing.T) {
 	}
 }
 
-// What protects sees the client's address, not that of the proxy.
+// Lists of networks apply to the client's address, not to the proxy's.
 func TestProxyProtocolAndAllowList(t *testing.T) {
 	t.Parallel()
 	i := optioned("a", "allow-list", proxyClient)
@@ -209,8 +208,7 @@ func TestProxyProtocolAndAllowList(t *testing.T) {
 	}
 }
 
-// The example of docs/reference/configuration.md gives something that HAProxy accepts
-// without a warning.
+// HAProxy accepts the example of docs/reference/configuration.md without a warning.
 func TestConfigurationExample(t *testing.T) {
 	t.Parallel()
 	cfg, _, found, err := config.Read("../config/testdata/example.yaml")

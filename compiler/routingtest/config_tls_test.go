@@ -9,7 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// handshake returns what a client negotiates, or why it does not.
+// handshake returns what a client negotiates, or an error.
 func (e edge) handshake(t *testing.T, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	client.InsecureSkipVerify = true
@@ -21,7 +21,7 @@ func (e edge) handshake(t *testing.T, client *tls.Config) (tls.ConnectionState, 
 	return c.(*tls.Conn).ConnectionState(), nil
 }
 
-// only is a client that speaks one version, with one cipher of TLS 1.2 if any.
+// only is a client with one version of TLS, and with one cipher of TLS 1.2 if given.
 func only(version uint16, ciphers ...uint16) *tls.Config {
 	return &tls.Config{MinVersion: version, MaxVersion: version, CipherSuites: ciphers}
 }
@@ -91,8 +91,7 @@ func TestTLSPolicies(t *testing.T) {
 	}
 }
 
-// Of the suites of TLS 1.3 a client cannot choose, so that the answer shows
-// which one was left.
+// Go's client cannot choose among the suites of TLS 1.3, so that the result is the suite that is left.
 func TestTLSCipherSuites(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]uint16{
@@ -121,8 +120,7 @@ func TestHTTP2CanBeTurnedOff(t *testing.T) {
 	}
 }
 
-// The default certificate is for every name without one of its own, and for its
-// own names too.
+// The default certificate serves every name without a certificate of its own, and the names in it.
 func TestDefaultCertificate(t *testing.T) {
 	t.Parallel()
 	i := ingress{rules: []string{"- P / a"}, tls: []string{"web shop.example", "standard also.example"}}
@@ -135,7 +133,7 @@ func TestDefaultCertificate(t *testing.T) {
 	})
 }
 
-// Nothing but the default certificate depends on its Secret.
+// If the Secret of the default certificate is missing, nothing else changes.
 func TestDefaultCertificateIsMissing(t *testing.T) {
 	t.Parallel()
 	i := ingress{rules: []string{"- P / a"}, tls: []string{"web shop.example"}}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The cookie of a session has the path, the age and the security that were asked for.
+// The cookie of a session has the path, the lifetime and the security attributes of the options.
 func TestAffinityCookieAttributes(t *testing.T) {
 	t.Parallel()
 	sticky := func(name string, options ...string) ingress {
@@ -42,8 +42,8 @@ func TestAffinityCookieAttributes(t *testing.T) {
 	}
 }
 
-// Two Services of a host with one cookie are reported on the younger Ingress, unless the
-// cookies have paths of their own.
+// If two Services of a host have the same cookie, the younger Ingress is reported, unless the cookies have
+// different paths.
 func TestSharedCookieIsReported(t *testing.T) {
 	t.Parallel()
 	sticky := func(name, path, service string, age int, options ...string) ingress {
@@ -63,7 +63,7 @@ func TestSharedCookieIsReported(t *testing.T) {
 	}
 }
 
-// Cookies of endpoints get another path or domain where theirs is the one that is named.
+// The cookies of endpoints get another path or domain if theirs is the one in the option.
 func TestRewrittenCookies(t *testing.T) {
 	t.Parallel()
 	sent := []string{

@@ -1,5 +1,4 @@
-// Package routingtest holds the table of routing semantics as tests: manifests
-// are compiled by the real compiler, bound to echo servers, run by a real
-// HAProxy, and asked with real requests over HTTP/1.0, HTTP/1.1, HTTP/2 and TLS.
-// Each case bears the number of its row.
+// Package routingtest tests the table of routing semantics. The compiler compiles manifests, a real HAProxy
+// runs the result in front of echo servers, and the tests send requests over HTTP/1.0, HTTP/1.1, HTTP/2 and
+// TLS. A case has the number of its row.
 package routingtest

@@ -23,11 +23,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// deadline is how long anything in these tests may take: less than the default of
-// any timeout that is to be shorter in one of them.
+// deadline is the limit for every step of these tests. It is shorter than the default of each timeout whose
+// shorter values are tested.
 const deadline = 45 * time.Second
 
-// branch returns which HAProxy runs.
+// branch returns the version of HAProxy that runs.
 func branch(tb testing.TB) config.HAProxyVersion {
 	tb.Helper()
 	c, err := validate.Find(tb.Context(), haproxy())
@@ -37,7 +37,7 @@ func branch(tb testing.TB) config.HAProxyVersion {
 	return config.HAProxyVersion(regexp.MustCompile(`^\d+\.\d+`).FindString(c.Version))
 }
 
-// edge is a HAProxy that runs what manifests were compiled to.
+// edge is a HAProxy that runs the compiled manifests.
 type edge struct {
 	http, https string // addresses
 	result      compiler.Result
@@ -50,8 +50,8 @@ func start(tb testing.TB, yaml string) edge {
 	return startWith(tb, yaml, func(*config.Config) {})
 }
 
-// startWith does so with another configuration than the default. The addresses
-// and ports that edit finds are free ones, of this HAProxy alone.
+// startWith is start with another configuration. edit gets free addresses and ports, which only this HAProxy
+// uses.
 func startWith(tb testing.TB, yaml string, edit func(*config.Config)) edge {
 	tb.Helper()
 	return startEdited(tb, func(cfg *config.Config) string {
@@ -105,13 +105,13 @@ func compile(tb testing.TB, yaml string, cfg config.Config) (compiler.Result, in
 	return result, objects
 }
 
-// bindDraft joins the draft with the endpoints and certificates of the manifests.
+// bindDraft binds the draft to the endpoints and certificates of the manifests.
 func bindDraft(tb testing.TB, dir string, d snapshots.Draft, objects inputs.Inputs) bind.Bound {
 	tb.Helper()
 	return bindSlots(tb, dir, d, objects, slots(tb, d, objects))
 }
 
-// slots gives the endpoints of the manifests their slots.
+// slots assigns slots to the endpoints of the manifests.
 func slots(tb testing.TB, d snapshots.Draft, objects inputs.Inputs) bind.Slots {
 	tb.Helper()
 	directives, err := bind.Directives(d.Number(1, snapshots.ID{}).Config())
@@ -125,7 +125,7 @@ func slots(tb testing.TB, d snapshots.Draft, objects inputs.Inputs) bind.Slots {
 func bindSlots(tb testing.TB, dir string, d snapshots.Draft, objects inputs.Inputs, slots bind.Slots) bind.Bound {
 	tb.Helper()
 	s := d.Number(1, snapshots.ID{})
-	// Those that cannot be served are left out, as a pusher does.
+	// Like a pusher, the test leaves out certificates that cannot be served.
 	secrets := inputs.Values(objects.Secrets)
 	certificates, _ := live.Certificates(secrets)
 	more := live.GatherSecrets(secrets)
@@ -161,9 +161,9 @@ func write(tb testing.TB, dir string, bound bind.Bound) {
 	}
 }
 
-// run runs HAProxy until the test ends, and returns its process. The process dies with this one: its
-// thread is kept until then, for the kernel ties the death signal to it. It
-// listens at the addresses one after the other, so that each is waited for.
+// run runs HAProxy until the test ends, and returns its process. The process dies with this one: the kernel
+// sends the death signal when the parent's thread ends, so that this thread is kept. HAProxy opens its
+// listeners one after the other, so that run waits for each address.
 func run(tb testing.TB, dir string, addresses ...string) (pid int) {
 	tb.Helper()
 	var output bytes.Buffer
@@ -205,7 +205,7 @@ func run(tb testing.TB, dir string, addresses ...string) (pid int) {
 	return cmd.Process.Pid
 }
 
-// await polls until there is no error.
+// await repeats try until it returns no error.
 func await(tb testing.TB, try func() error) {
 	tb.Helper()
 	end := time.Now().Add(deadline)

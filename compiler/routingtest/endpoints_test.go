@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// sliced is a Service with EndpointSlices, and an Ingress that sends it all of
-// NAME.example. A slice is "PORT ENDPOINT…" in YAML.
+// sliced returns a Service with EndpointSlices, and an Ingress for NAME.example. A slice is "PORT ENDPOINT…",
+// the endpoints in YAML.
 func sliced(name, addressType string, slices ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: %s}\nspec: {ports: [{port: 80}]}\n", name)
@@ -29,7 +29,7 @@ endpoints: [%[5]s]
 	return b.String() + ingress{name: name, rules: []string{name + ".example P / " + name}}.yaml()
 }
 
-// The pods differ by port, so that slices that share one list the same pod.
+// The pods differ by port, so slices with the same port list the same pod.
 func TestRow42EveryPodOnce(t *testing.T) {
 	t.Parallel()
 	const pod = "{addresses: [127.0.0.1]}"
@@ -65,8 +65,8 @@ func TestRow43IPv6(t *testing.T) {
 	}
 }
 
-// What is not ready gets no new request, whether or not another pod is there to
-// take it; what serves while it terminates gets them where no pod is ready.
+// An endpoint that is not ready gets no new requests, whether or not another one is ready. If no endpoint is
+// ready, those that serve while they terminate get the requests.
 func TestRow41NotReady(t *testing.T) {
 	t.Parallel()
 	const (
@@ -88,8 +88,7 @@ func TestRow41NotReady(t *testing.T) {
 	}
 }
 
-// A headless Service has the same endpoints, at the ports of its pods, which
-// need not be its own.
+// A headless Service has the same endpoints, at the ports of its pods, which may differ from its own.
 func TestHeadless(t *testing.T) {
 	t.Parallel()
 	yaml := fmt.Sprintf(`---
@@ -111,20 +110,19 @@ endpoints: [{addresses: [127.0.0.1], hostname: db-0}]
 	answers(t, e, map[string]string{"name.example/": "db", "number.example/": "db"})
 }
 
-// ingress is an Ingress in few words. A rule is "HOST TYPE PATH SERVICE[:PORT]":
-// "-" is no host and no path, the types are E, P and I, and the port is 80 unless
-// named or numbered. A rule of a host alone has no paths. Age orders Ingresses by
-// creation, 0 being the oldest.
+// ingress is an Ingress in short form. A rule is "HOST TYPE PATH SERVICE[:PORT]", where "-" is no host or no
+// path, the types are E, P and I, and the port is 80 unless given by name or number. A rule with only a host
+// has no paths. age orders Ingresses by creation: 0 is the oldest.
 type ingress struct {
 	namespace, name, class string // defaults: shop, main, hapsnap
 	age                    int
 	rules                  []string
 	fallback               string   // the default backend
 	tls                    []string // "SECRET HOST…"; "-" is none
-	annotations            string   // lines of YAML
+	annotations            string   // lines in YAML
 }
 
-// yaml writes the object.
+// yaml returns the manifest.
 func (i ingress) yaml() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  namespace: %s\n  name: %q\n", or(i.namespace, "shop"), or(i.name, "main"))
@@ -175,7 +173,7 @@ func ruleYAML(words []string) string {
 	return fmt.Sprintf("  - {%shttp: {paths: [{path: '%s', pathType: %s, backend: %s}]}}\n", host, path, kind, service(words[3]))
 }
 
-// service writes a backend.
+// service returns a backend in YAML.
 func service(s string) string {
 	name, port, _ := strings.Cut(s, ":")
 	field := "number"
@@ -192,8 +190,7 @@ func or(s, unset string) string {
 	return s
 }
 
-// serviceYAML writes a Service with one port without a name, and its
-// EndpointSlice with one endpoint.
+// serviceYAML returns a Service with one unnamed port, and its EndpointSlice with one endpoint.
 func serviceYAML(namespace, name string, port int) string {
 	return fmt.Sprintf(`---
 apiVersion: v1
@@ -210,9 +207,8 @@ endpoints: [{addresses: [127.0.0.1]}]
 `, namespace, name, port)
 }
 
-// common are Services a to d in the namespace shop and e in the namespace
-// other, each with an echo server of its name; and "empty", which has no
-// endpoint.
+// common returns Services a to d in the namespace shop and e in the namespace other, each with an echo server
+// of its name. The Service "empty" has no endpoint.
 func common(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// pagesYAML is a ConfigMap of error pages, each given as YAML.
+// pagesYAML returns a ConfigMap of error pages, whose texts are YAML values.
 func pagesYAML(pages map[string]string) string {
 	var b strings.Builder
 	b.WriteString("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: edge, name: pages}\ndata:\n")
@@ -22,8 +22,8 @@ func pagesYAML(pages map[string]string) string {
 
 func withPages(c *config.Config) { c.ErrorPages = "edge/pages" }
 
-// Every error of HAProxy's own is answered with its page, as the ConfigMap has
-// it, and no answer of a server is.
+// Each error of HAProxy itself is answered with the page of the ConfigMap, and no answer of a server is
+// replaced.
 func TestErrorPages(t *testing.T) {
 	t.Parallel()
 	teapot := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }))
@@ -78,7 +78,7 @@ func TestErrorPages(t *testing.T) {
 	}
 }
 
-// One wrong page harms only itself, and without pages HAProxy has its own.
+// A wrong page affects only itself. Without a page, HAProxy uses its own.
 func TestErrorPagesThatAreWrong(t *testing.T) {
 	t.Parallel()
 	rules := all([]ingress{{name: "a", rules: []string{"gone.example P / gone"}}})

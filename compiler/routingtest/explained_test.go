@@ -13,8 +13,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/routetable"
 )
 
-// An explanation of a request names the backend that HAProxy has answer it, over rules, canaries,
-// hosts and paths that nobody thought of.
+// The explanation of a request names the backend that HAProxy uses, with random rules, canaries, hosts and
+// paths.
 func TestExplainedRequestsAgreeWithHAProxy(t *testing.T) {
 	t.Parallel()
 	services := randomServices(t)
@@ -64,7 +64,7 @@ func compareExplained(t *testing.T, e edge, g generator, ingresses []ingress) {
 	}
 }
 
-// listed fails unless the table of all routes has one that leads a request where the explanation does.
+// listed returns a check that the table of all routes has a route to the backend of an explanation.
 func listed(t *testing.T, files []snapshots.File) func(request.Answer) {
 	t.Helper()
 	table, err := routetable.Of(snapshots.Snapshot{Files: files})
@@ -86,7 +86,7 @@ func listed(t *testing.T, files []snapshots.File) func(request.Answer) {
 	}
 }
 
-// servicesOf returns the names of the Services behind each backend that get requests.
+// servicesOf returns the names of the Services of each backend, without those that get no requests.
 func servicesOf(t *testing.T, files []snapshots.File) map[string][]string {
 	t.Helper()
 	directives, err := bind.Directives(snapshots.Snapshot{Files: files}.Config())
@@ -107,7 +107,7 @@ func weighted(all []bind.Directive, backend string) bool {
 	return slices.ContainsFunc(all, func(d bind.Directive) bool { return d.Backend == backend && d.Index > 0 })
 }
 
-// answererOf is the answer that an explanation has one expect, as [answer] names it.
+// answererOf returns the answer that follows from an explanation, in the form of [answer].
 func answererOf(a request.Answer, services map[string][]string, usable func(string) int) string {
 	switch {
 	case a.Status != 0:

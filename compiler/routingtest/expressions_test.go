@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// Paths that are expressions come after exact ones and after prefixes, but for shorter ones of
-// their own namespace, and take nothing from others.
+// Expressions are tried after exact paths and after prefixes, but before shorter prefixes of their own
+// namespace. They take no requests from other namespaces.
 func TestExpressions(t *testing.T) {
 	t.Parallel()
 	regex := func(i ingress, more ...string) ingress {
@@ -52,7 +52,7 @@ func TestExpressions(t *testing.T) {
 		{"h.example", "/v1/users/joe", "c", ""}, {"h.example", "/v1/users/joe/x", "b", ""},
 		{"h.example", "/v1/exact", "a", ""}, {"h.example", "/v1/exact/x", "b", ""},
 		{"h.example", "/v1/admin", "a", ""}, {"h.example", "/v1/admin/x", "a", ""}, {"h.example", "/v1/adminx", "b", ""}, {"h.example", "/v1/own/x", "d", ""},
-		{"h.example", "/one", "a", ""}, // the prefix / is of another Ingress, and the expression is sure of no more
+		{"h.example", "/one", "a", ""}, // the prefix / is of another Ingress, and the literal beginning of the expression is not longer
 		{"free.example", "/any", "x", ""}, {"same.example", "/xyyyyyyy", "b", ""}, {"same.example", "/nothing", "", ""},
 		{"whole.example", "/abc/v1", "b", ""}, {"whole.example", "/abc", "a", ""},
 		{"re.example", "/x/foo?q=%20", "a", "/to/foo?q=%20"}, {"re.example", "/X", "a", "/to/"}, {"re.example", "/xyz", "a", "/to/yz"},
@@ -66,8 +66,8 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// An expression that cannot be used is left out; if it protects something, what it may have
-// meant is closed.
+// An expression that cannot be used is left out. If it protects something, everything that it might match is
+// closed.
 func TestExpressionsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	services := serviceYAML("shop", "a", mirror(t, "a", nil))
@@ -94,7 +94,7 @@ func TestExpressionsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// startModel runs a model that no object asked for. Its Services are "a" to "d".
+// startModel runs a model that was not made from objects. Its Services are "a" to "d".
 func startModel(t *testing.T, model routing.Model) edge {
 	t.Helper()
 	files, err := render.Shipped(templates.FS)
@@ -121,8 +121,8 @@ func startModel(t *testing.T, model routing.Model) edge {
 	return e
 }
 
-// Of the routes of one path the first one whose conditions hold takes a
-// request, whatever the conditions are about.
+// Of several routes with one path, the first whose conditions hold gets the request, whatever the kind of
+// condition.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	host := routing.Host{Name: "h.example"}

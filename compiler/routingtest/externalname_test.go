@@ -17,15 +17,15 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// externalService is a Service of type ExternalName and an Ingress that sends it
-// NAME.example. Ports is YAML, and port is what the Ingress names.
+// externalService returns a Service of type ExternalName and an Ingress for NAME.example. ports is YAML, and
+// port is the one in the Ingress.
 func externalService(name, externalName, ports, port string, options ...string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: %s}\nspec: {type: ExternalName, externalName: %q, ports: [%s]}\n",
 		name, externalName, ports) +
 		ingress{name: name, annotations: annotated(options...), rules: []string{name + ".example P / " + name + ":" + port}}.yaml()
 }
 
-// twins starts two echo servers on one port of two addresses.
+// twins starts two echo servers at the same port of two addresses.
 func twins(t *testing.T, names [2]string) (addresses [2]string, port int) {
 	t.Helper()
 	var listeners [2]net.Listener
@@ -51,7 +51,7 @@ func twins(t *testing.T, names [2]string) (addresses [2]string, port int) {
 	return addresses, port
 }
 
-// becomes waits until a host is answered as wanted.
+// becomes waits until a host gets the expected answer.
 func becomes(t *testing.T, e edge, host, want string) {
 	t.Helper()
 	await(t, func() error {
@@ -62,8 +62,8 @@ func becomes(t *testing.T, e edge, host, want string) {
 	})
 }
 
-// HAProxy looks the name up, follows its address, and a name that nobody knows
-// costs its own routes a 503.
+// HAProxy resolves the name and follows changes of its address. The routes of a name that does not exist answer
+// 503, and no others do.
 func TestRow66ExternalName(t *testing.T) {
 	t.Parallel()
 	addresses, port := twins(t, [2]string{"one", "two"})
@@ -92,7 +92,7 @@ func TestRow66ExternalName(t *testing.T) {
 	becomes(t, e, "gone.example", "one")
 }
 
-// Without anybody to ask, HAProxy starts as ever, and serves the rest.
+// Without a name server that answers, HAProxy starts as usual, and serves the rest.
 func TestRow66NoNameserver(t *testing.T) {
 	t.Parallel()
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -137,14 +137,14 @@ func TestRow66Refused(t *testing.T) {
 	}
 }
 
-// nameserver is a name server on loopback. It knows addresses of IPv4, and
-// answers every other question with NXDOMAIN.
+// nameserver is a DNS server at a loopback address. It knows IPv4 addresses, and answers every other question
+// with NXDOMAIN.
 type nameserver struct {
 	address string
 
 	mu    sync.Mutex
 	names map[string]netip.Addr
-	asked map[string]int // how often
+	asked map[string]int // the number of questions for each name
 }
 
 // newNameserver starts a name server, which ends with the test.
@@ -160,14 +160,14 @@ func newNameserver(t *testing.T) *nameserver {
 	return n
 }
 
-// set gives a name an address.
+// set sets the address of a name.
 func (n *nameserver) set(name, address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.names[name+"."] = netip.MustParseAddr(address)
 }
 
-// wasAsked fails until the name was asked for.
+// wasAsked returns an error until the server was asked for the name.
 func (n *nameserver) wasAsked(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,7 +185,7 @@ func (n *nameserver) serve(c net.PacketConn) {
 			return // the test is over
 		}
 		if answer, err := n.answer(question[:size]); err == nil {
-			_, _ = c.WriteTo(answer, from) // who asked asks again
+			_, _ = c.WriteTo(answer, from) // the client repeats a question without an answer
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A route whose Service has no endpoint is served by the fallback, and by nothing else of it:
-// what is asked of the route's requests holds for the fallback, too.
+// A route whose Service has no endpoint is served by the fallback Service. Everything else about the route,
+// such as its protection, stays the same.
 func TestFallbackService(t *testing.T) {
 	t.Parallel()
 	services := common(t) + serviceYAML("shop", "m", mirror(t, "m", nil)) + serviceYAML("shop", "m2", mirror(t, "m2", nil)) +
@@ -60,10 +60,10 @@ func TestFallbackService(t *testing.T) {
 	}
 }
 
-// Answers that are errors are replaced by pages, and others are not.
+// The statuses in the option are replaced by error pages, and no others are.
 func TestInterceptErrors(t *testing.T) {
 	t.Parallel()
-	_, port := startAuth(t) // which answers what it is asked to
+	_, port := startAuth(t) // answers with the status in X-Want
 	e := startWith(t, pagesYAML(map[string]string{"404": `"none here 100% %[src]"`})+serviceYAML("shop", "a", port)+all([]ingress{
 		optioned("some", "intercept-errors", "404, 503, 418, 404", "response-headers", "set X-From edge"), optioned("none"),
 	}), withPages)
@@ -79,7 +79,7 @@ func TestInterceptErrors(t *testing.T) {
 	}
 }
 
-// Headers are copied from what came, and are not there where nothing did.
+// Headers are copied from the original values. If the source is empty, the header is missing.
 func TestCopiedHeaders(t *testing.T) {
 	t.Parallel()
 	const lines = "copy X-Host host\ncopy X-Raw header Host\ncopy X-URI uri\ncopy X-Query query\ncopy X-Method method\ncopy X-Scheme scheme\ncopy X-Address client-address\ncopy X-Id request-id\ncopy X-Of header X-From"

@@ -14,9 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// fastCGI starts an application that answers with the variables that it got,
-// and with the body, and returns its port. It refuses checks of /healthz on the
-// word of ill.
+// fastCGI starts an application that answers with its variables and the body, and returns its port. Checks of
+// /healthz fail while ill returns true.
 func fastCGI(t *testing.T, ill func() bool) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,9 +31,9 @@ func fastCGI(t *testing.T, ill func() bool) int {
 		env := fcgi.ProcessEnv(r)
 		body, _ := io.ReadAll(r.Body)
 		env["body"], env["url"], env["host"], env["method"] = string(body), r.URL.RequestURI(), r.Host, r.Method
-		_ = json.NewEncoder(w).Encode(env) // a check may have gone, for the status is enough for it
+		_ = json.NewEncoder(w).Encode(env) // a check may close the connection early, since it only needs the status
 	})
-	go func() { _ = fcgi.Serve(l, handler) }() // ends with its listener
+	go func() { _ = fcgi.Serve(l, handler) }() // ends when the listener is closed
 	return l.Addr().(*net.TCPAddr).Port
 }
 
@@ -45,7 +44,7 @@ func TestFastCGI(t *testing.T) {
 		served(t, "divided", []int{port}, "backend-protocol", "fcgi", "fcgi-root", "/srv/app", "fcgi-index", "app.php", "fcgi-path-info", `^(/.+\.php)(/.*)?$`)+
 		served(t, "same", []int{port}, "backend-protocol", "fcgi", "fcgi-root", "/srv/app", "fcgi-index", "app.php", "fcgi-path-info", `^(/.+\.php)(/.*)?$`))
 	clean(t, e)
-	// Go keeps PATH_INFO to itself; PATH_TRANSLATED is the root and it.
+	// Go's package removes PATH_INFO from the variables. PATH_TRANSLATED is the root followed by it.
 	for _, c := range []struct {
 		host, target, script, translated string
 	}{
@@ -79,7 +78,7 @@ func TestFastCGI(t *testing.T) {
 	}
 }
 
-// Checks speak the protocol of the requests.
+// Health checks use FastCGI too.
 func TestFastCGIHealth(t *testing.T) {
 	t.Parallel()
 	var ill atomic.Bool
@@ -102,11 +101,10 @@ func TestFastCGIHealth(t *testing.T) {
 	answers(200)
 }
 
-// configOf returns the haproxy.cfg of the snapshot that runs.
+// configOf returns the haproxy.cfg of the running snapshot.
 func configOf(e edge) string { return string(e.result.Draft.Number(1, snapshots.ID{}).Config()) }
 
-// An application is told the variables that an Ingress lists, as they are written, and none by
-// which requests would configure it.
+// An application gets the variables of the option literally, but none with which requests could configure it.
 func TestFastCGIParams(t *testing.T) {
 	t.Parallel()
 	port := fastCGI(t, nil)

@@ -12,12 +12,12 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// authorityMap is a ConfigMap of a namespace with certificate authorities.
+// authorityMap returns a ConfigMap with certificate authorities.
 func authorityMap(namespace, name string, pem []byte) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: %s}\ndata:\n  ca.crt: |\n    %s\n", namespace, name, strings.ReplaceAll(strings.TrimSpace(string(pem)), "\n", "\n    "))
 }
 
-// validationYAML is what a Gateway asks clients for.
+// validationYAML returns the validation of client certificates for a listener.
 func validationYAML(mode string, configMaps ...string) string {
 	var refs []string
 	for _, name := range configMaps {
@@ -26,7 +26,7 @@ func validationYAML(mode string, configMaps ...string) string {
 	return fmt.Sprintf("{validation: {mode: %s, caCertificateRefs: [%s]}}", mode, strings.Join(refs, ", "))
 }
 
-// ports are free ones of one HAProxy.
+// portsFor returns n free ports for one HAProxy, and their addresses.
 func portsFor(t *testing.T, cfg *config.Config, n int) (ports []any, addresses []string) {
 	t.Helper()
 	for range n {
@@ -48,8 +48,8 @@ func awaitPort(t *testing.T, address string) {
 	})
 }
 
-// askingGateway is a Gateway that asks clients for certificates of authorities, with a listener of each kind:
-// one of the first, whom most ports ask for, and one of the second.
+// askingGateway returns a Gateway with a listener of each kind that asks clients for certificates. Most ports
+// accept the first authority, and one accepts the second.
 func askingGateway(t *testing.T, ports []any, ca, second authority) string {
 	t.Helper()
 	return gatewayClass + fmt.Sprintf(`---
@@ -86,9 +86,9 @@ spec:
 		connectionRouteYAML("TLSRoute", "mixed-passes", "mixed-passes", "passes.example", "{name: line, port: 80}")
 }
 
-// Clients that cannot show a certificate of the authorities of a port are refused there, for requests and for
-// connections, whatever host they ask for; where the mode is insecure, all are let in. What a tenant has in a
-// ConfigMap of his own is nobody else's loss.
+// A client without a certificate of a port's authorities is refused there, for requests and for connections,
+// whatever host it asks for. With the insecure mode, all clients are let in. A bad ConfigMap of a tenant
+// affects only that tenant.
 func TestGatewayClientCertificates(t *testing.T) {
 	t.Parallel()
 	ca, second, stranger := newAuthority(t, "clients"), newAuthority(t, "clients"), newAuthority(t, "clients")
@@ -101,7 +101,7 @@ func TestGatewayClientCertificates(t *testing.T) {
 	})
 	strict, open := at[0], at[2]
 	for i, address := range at {
-		if i != 5 { // which is not served
+		if i != 5 { // this port is not served
 			awaitPort(t, address)
 		}
 	}
@@ -113,7 +113,7 @@ func TestGatewayClientCertificates(t *testing.T) {
 	const refused = "refused"
 	for _, c := range []struct {
 		port, sni                   string
-		none, good, second, unknown string // the answers to who shows that
+		none, good, second, unknown string // the answers without a certificate, and with one of each authority
 	}{
 		{strict, "host.example", refused, "a", refused, refused},
 		{strict, "other.example", refused, "a", refused, refused},
@@ -130,7 +130,7 @@ func TestGatewayClientCertificates(t *testing.T) {
 		for shows, want := range map[*tls.Certificate]string{nil: c.none, good: c.good, other: c.second, bad: c.unknown} {
 			for _, h2 := range []bool{false, true} {
 				if h2 && want == "line" {
-					continue // it speaks HTTP/1
+					continue // its server only has HTTP/1
 				}
 				if got := (edge{https: c.port}).answerTo(t, asked(c.sni, shows), h2, or(c.sni, "none.example"), "/"); got != want {
 					t.Errorf("port %s, SNI %q, HTTP/2 %v, as none %v, as good %v, as second %v: %s, want %s", c.port, c.sni, h2, shows == nil, shows == good, shows == other, got, want)
@@ -146,7 +146,7 @@ func TestGatewayClientCertificates(t *testing.T) {
 			t.Errorf("unexpected: %v", d)
 		}
 	}
-	// A session of the port where nobody is asked is resumed nowhere.
+	// A session of the port without client certificates cannot be resumed at another port.
 	session := &oneSession{}
 	for _, visit := range []struct{ port, want string }{{open, "a"}, {strict, refused}} {
 		cfg := asked("host.example", nil)
@@ -157,12 +157,12 @@ func TestGatewayClientCertificates(t *testing.T) {
 	}
 }
 
-// policyYAML is a BackendTLSPolicy for a Service of its name.
+// policyYAML returns a BackendTLSPolicy for the Service with the same name.
 func policyYAML(name, validation string) string {
 	return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: %s, namespace: shop}\nspec: {targetRefs: [{group: '', kind: Service, name: %[1]s}], validation: {%s}}\n", name, validation)
 }
 
-// fromMap is a validation with the authorities of ConfigMaps.
+// fromMap returns a validation with the authorities of ConfigMaps.
 func fromMap(host string, names ...string) string {
 	var refs []string
 	for _, name := range names {
@@ -171,8 +171,8 @@ func fromMap(host string, names ...string) string {
 	return fmt.Sprintf("hostname: %s, caCertificateRefs: [%s]", host, strings.Join(refs, ", "))
 }
 
-// policedGateways are two Gateways, of which the second shows servers a certificate, with what policies name
-// and with routes of connections.
+// policedGateways returns two Gateways, the ConfigMaps and Secrets of policies, and routes for connections. The
+// second Gateway has a client certificate for servers.
 func policedGateways(t *testing.T, ports []any, ours, theirs authority) string {
 	t.Helper()
 	gateway := "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: %s, namespace: shop}\nspec:\n  gatewayClassName: hapsnap\n%s  listeners:\n%s"
@@ -185,8 +185,8 @@ func policedGateways(t *testing.T, ports []any, ours, theirs authority) string {
 		connectionRouteYAML("TLSRoute", "gone", "ends", "gone.example", "{name: gone, port: 80}")
 }
 
-// Servers are sent requests and connections only after they have shown a certificate that the policy of their
-// Service is for. A policy that means nothing closes them, also to Gateways that show a certificate.
+// A server gets requests and connections only after it has shown a certificate that the policy of its Service
+// accepts. A policy that cannot be used closes the Service, also for a Gateway with a client certificate.
 func TestBackendTLSPolicies(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
@@ -196,8 +196,8 @@ func TestBackendTLSPolicies(t *testing.T) {
 	services := map[string]struct {
 		port       int
 		validation string
-		want       string // without a certificate to show
-		shown      string // with one
+		want       string // from the Gateway without a client certificate
+		shown      string // from the one with a client certificate
 	}{
 		"none":     {unsecured, "", "clear", "clear"},
 		"good":     {secure, fromMap("web.internal", "ours"), "200", "200 edge"},
@@ -222,7 +222,7 @@ func TestBackendTLSPolicies(t *testing.T) {
 		yaml := policedGateways(t, ports, ours, theirs)
 		for name, s := range services {
 			service := serviceYAML("shop", name, s.port)
-			if name == "good" { // what the policy says counts
+			if name == "good" { // the policy wins over annotations
 				service = strings.Replace(service, "name: good}", "name: good, annotations: {hapsnap.dev/backend-protocol: h1-tls, hapsnap.dev/backend-ca-secret: nowhere, hapsnap.dev/backend-sni: other.internal}}", 1)
 			}
 			yaml += service + strings.Replace(routeYAML("shop", name, name+".example", "  rules: [{backendRefs: [{name: "+name+", port: 80}]}]\n"),
@@ -243,7 +243,7 @@ func TestBackendTLSPolicies(t *testing.T) {
 			if want == "clear" {
 				text = answer(got.Response)
 			}
-			if want == "502" && text == "503" { // refused in the handshake, or after it
+			if want == "502" && text == "503" { // the server refuses during the handshake or after it
 				text = want
 			}
 			if text != want {
@@ -269,8 +269,7 @@ func TestBackendTLSPolicies(t *testing.T) {
 	}
 }
 
-// An authority that may not be published is left out: the Gateway that names it is not served, and all others
-// are.
+// An authority that may not be published is left out. Only the Gateway that names it is not served.
 func TestAuthorityThatMayNotBePublished(t *testing.T) {
 	t.Parallel()
 	ca, evil := newAuthority(t, "clients"), newAuthority(t, "-----BEGIN RSA PRIVATE KEY-----")
@@ -299,8 +298,8 @@ func TestAuthorityThatMayNotBePublished(t *testing.T) {
 	reportedOn(t, e, diag.Object{Kind: "ConfigMap", Namespace: "tenant", Name: "clients"})
 }
 
-// HAProxy follows the issuers of a certificate up to one that is self-signed. Where the authorities have none, it
-// refuses every client, and the compile says so.
+// HAProxy verifies a certificate up to a self-signed one. If the authorities contain none, it refuses every
+// client, and the compiler reports that.
 func TestGatewayAuthoritiesWithoutRoot(t *testing.T) {
 	t.Parallel()
 	root := newAuthority(t, "root")

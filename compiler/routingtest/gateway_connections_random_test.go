@@ -19,8 +19,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
-// anyServer starts a server that takes requests and connections of any other kind, over TLS or in the clear.
-// It answers the latter with its name and how it was spoken to.
+// anyServer starts a server for HTTP requests and for other connections, with or without TLS. To the latter it
+// answers with its name and whether TLS was used.
 func anyServer(t *testing.T, name string) int {
 	t.Helper()
 	certificate, key := keyPair(t, name)
@@ -57,13 +57,13 @@ func answerAny(c net.Conn, name string, cfg *tls.Config) {
 	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nX-Echo: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", name)
 }
 
-// connectionSet are Gateways with listeners of connections, and of requests beside them.
+// connectionSet is a random set of Gateways with listeners for connections and for requests.
 type connectionSet struct {
 	listeners []connectionListener
 	routes    []connectionRoute
 }
 
-// connectionListener is one of the Gateway of the set. Its kind is TCP, HTTPS, or the mode of TLS.
+// connectionListener is a listener of the Gateway. Its kind is TCP, HTTPS, or the mode of TLS.
 type connectionListener struct {
 	name, host, kind string
 	port             int
@@ -76,7 +76,7 @@ func (l connectionListener) routeKind() string {
 type connectionRoute struct {
 	name, kind string
 	age        int
-	section    string // of the parent
+	section    string // of the parentRef
 	port       int
 	hosts      []string
 	backends   []string
@@ -84,8 +84,8 @@ type connectionRoute struct {
 
 const connectionSets = 12
 
-// Connections are routed as the specification says by Gateways that nobody thought of: by the host that
-// TLS asks for, to listeners that pass TLS on, end it, or have requests, and by the port alone.
+// Random Gateways route connections as the specification says: by SNI to listeners that pass TLS on, terminate
+// it or serve HTTPS, and otherwise by the port alone.
 func TestRandomConnectionsAgreeWithReference(t *testing.T) {
 	t.Parallel()
 	eachSeed(t, 3, 7, func(g generator) string {
@@ -141,7 +141,7 @@ func TestRandomConnectionsAgreeWithReference(t *testing.T) {
 	})
 }
 
-// explainedAs returns who answers a connection by its explanation.
+// explainedAs returns who answers a connection according to its explanation.
 func explainedAs(t *testing.T, e edge, services map[string][]string, port int, sni string, encrypted bool) string {
 	t.Helper()
 	usable := func(backend string) int {
@@ -149,7 +149,7 @@ func explainedAs(t *testing.T, e edge, services map[string][]string, port int, s
 	}
 	host := sni
 	if host == "" {
-		host = "192.0.2.1" // for which no client names a host
+		host = "192.0.2.1" // no client sends an address as SNI
 	}
 	a, err := request.Led(e.result.Draft.Files, request.Request{TLS: encrypted, Port: port, Method: "GET", Host: host, Target: "/"}, usable)
 	switch {
@@ -172,7 +172,7 @@ func explainedAs(t *testing.T, e edge, services map[string][]string, port int, s
 	return services[a.Backend][0] + how
 }
 
-// connectAs makes a connection, with TLS or without, and returns who answers.
+// connectAs makes a connection, with or without TLS, and returns who answers.
 func connectAs(t *testing.T, address, sni string, encrypted, asks bool) string {
 	t.Helper()
 	c := dialFrom(t, "127.0.0.1", address)
@@ -202,7 +202,7 @@ func connectAs(t *testing.T, address, sni string, encrypted, asks bool) string {
 	return strings.TrimSpace(line)
 }
 
-// closedBy tells a connection that was closed from one that stands still.
+// closedBy distinguishes a closed connection from one that times out.
 func closedBy(err error) string {
 	var slow net.Error
 	if errors.As(err, &slow) && slow.Timeout() {
@@ -301,18 +301,18 @@ func (s connectionSet) yaml(n int) string {
 	return b.String()
 }
 
-// names reports whether the parent of a route names a listener that may have routes of its kind.
+// names reports whether the parentRef of a route names a listener whose kind of routes it is.
 func (r connectionRoute) names(l connectionListener) bool {
 	return (r.section == "" || r.section == l.name) && (r.port == 0 || r.port == l.port) && r.kind == l.routeKind()
 }
 
-// expected applies the text of the specification to a connection: it picks the listener by its hostname, and
-// then of the routes that are attached to it the one with the most specific hostname, and then the oldest.
-// It returns who may answer, and whether that takes a request.
+// expected applies the text of the specification to a connection. It chooses the listener by hostname, and then
+// among its routes the one with the most specific hostname, and then the oldest. It returns the possible
+// answers, and whether the connection has to carry a request.
 func (s connectionSet) expected(port int, sni string) (who []string, request bool) {
 	sni = strings.ToLower(sni)
 	var listener *connectionListener
-	onlyRequests := true // then TLS ends before it is known that no listener has the connection
+	onlyRequests := true // then TLS ends before it is known that no listener matches
 	for _, l := range s.listeners {
 		onlyRequests = onlyRequests && (l.port != port || l.kind == "HTTPS")
 		if l.port == port && gatewayTakes(l.host, sni) && (listener == nil || gatewaySpecific(l.host) > gatewaySpecific(listener.host)) {
@@ -373,7 +373,7 @@ func (s connectionSet) expected(port int, sni string) (who []string, request boo
 	return who, request
 }
 
-// judge compares the status of a set with what it should say.
+// judge compares the status of a set with the expected one.
 func (s connectionSet) judge(t *testing.T, e edge, n int) {
 	t.Helper()
 	attached := map[string]int32{}
@@ -414,7 +414,7 @@ func (s connectionSet) judge(t *testing.T, e edge, n int) {
 	}
 }
 
-// gatewayIntersect reports whether some host is one of two hostnames.
+// gatewayIntersect reports whether two hostnames have a host in common.
 func gatewayIntersect(a, b string) bool {
 	sample := func(h string) string { return strings.Replace(h, "*", "sample", 1) }
 	return a == "" || gatewayTakes(a, sample(b)) || gatewayTakes(b, sample(a))

@@ -10,12 +10,12 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// connectionGateway is the Gateway shop/web with listeners, and what else there is.
+// connectionGateway returns the Gateway shop/web with listeners, and more manifests.
 func connectionGateway(listeners, more string) string {
 	return gatewayClass + "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: web, namespace: shop}\nspec:\n  gatewayClassName: hapsnap\n  allowedListeners: {namespaces: {from: Same}}\n  listeners:\n" + listeners + more
 }
 
-// connectionRouteYAML is a route of a kind to the Gateway shop/web.
+// connectionRouteYAML returns a route of a kind to the Gateway shop/web.
 func connectionRouteYAML(kind, name, section, hosts, refs string) string {
 	if hosts != "" {
 		hosts = "hostnames: [" + hosts + "], "
@@ -23,7 +23,7 @@ func connectionRouteYAML(kind, name, section, hosts, refs string) string {
 	return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: %s\nmetadata: {name: %s, namespace: shop}\nspec: {parentRefs: [{name: web, sectionName: %s}], %srules: [{backendRefs: [%s]}]}\n", kind, name, section, hosts, refs)
 }
 
-// Weights share connections out. The share of what leads to nothing is closed, and nothing else is.
+// Weights share out connections. A share without a usable server is closed, and no other connection is.
 func TestGatewayConnectionWeights(t *testing.T) {
 	t.Parallel()
 	var ports []int
@@ -55,8 +55,8 @@ func TestGatewayConnectionWeights(t *testing.T) {
 	}
 }
 
-// Listeners that end TLS have certificates by their hostnames, and those for requests beside them have their
-// own. Whoever asks for a host of a listener for connections by a connection for requests is sent away.
+// Listeners that terminate TLS use certificates by their hostnames, and so do HTTPS listeners at the same port.
+// A request on a connection of an HTTPS listener for a host of a TLS listener gets 421.
 func TestGatewayTLSBesideHTTPS(t *testing.T) {
 	t.Parallel()
 	var mixed, ended string
@@ -118,9 +118,9 @@ func TestGatewayTLSBesideHTTPS(t *testing.T) {
 	}
 }
 
-// Connections of trusted networks begin with a header of the PROXY protocol at all ports of Gateways. Where
-// one frontend hands connections on to another, each has one header, and the server of requests gets the
-// address in it. So it is where TLS of Ingresses is passed on.
+// At all ports of Gateways, connections from trusted networks begin with a header of the PROXY protocol. If one
+// frontend hands a connection to another, there is one header for each, and the server of a request gets the
+// address in it. The same holds for ssl-passthrough of Ingresses.
 func TestGatewayConnectionsAndProxyProtocol(t *testing.T) {
 	t.Parallel()
 	var mixed, plain, requests string

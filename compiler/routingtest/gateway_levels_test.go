@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// asksFor gives the one object of a manifest annotations: names without the prefix, and values, by turns.
+// asksFor adds annotations to the one object of a manifest. Names, without prefix, and values alternate.
 func asksFor(text string, options ...string) string {
 	at := strings.Index(text, "metadata: {") + len("metadata: {")
 	return text[:at] + "annotations: {" + quotedOptions(options) + "}, " + text[at:]
@@ -19,14 +19,14 @@ func asksFor(text string, options ...string) string {
 // protecting are options that protect something.
 type protecting struct {
 	options []string
-	request string // that is refused
+	request string // a header of a request that is refused
 	want    int
 	good    string // a header of one that passes, if one does
 	passes  bool
 }
 
-// Whatever a Gateway protects is protected for each route that is attached to it, of whatever namespace, and whatever that
-// route says: a tenant may ask for more, and never for less. What a Service protects holds for routes in the same way.
+// The protection of a Gateway applies to every attached route, of any namespace and with any options. A tenant
+// can add protection, but not remove any. The same holds for the protection of a Service.
 func TestRoutesLoosenNothingThatOthersProtect(t *testing.T) {
 	t.Parallel()
 	_, authPort := startAuth(t)
@@ -97,8 +97,8 @@ func quotedOptions(options []string) string {
 	return strings.Join(lines, ", ")
 }
 
-// startLeveled runs a Gateway and a Service for each way to protect something, a Gateway named open, and routes of another
-// namespace to all of them. It returns the ports of the Gateways.
+// startLeveled runs a Gateway and a Service for each kind of protection, a Gateway named open, and routes of
+// another namespace to all of them. It returns the ports of the Gateways.
 func startLeveled(t *testing.T, authPort int, protected map[string]protecting, loosened map[string][]string) (e edge, ports map[string]int) {
 	t.Helper()
 	ports = map[string]int{}

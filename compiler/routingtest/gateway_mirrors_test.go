@@ -19,7 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 )
 
-// recorder is a server that keeps the requests that it got.
+// recorder is a server that keeps its requests.
 type recorder struct {
 	mu  sync.Mutex
 	got []recorded
@@ -47,7 +47,7 @@ func record(t *testing.T) (*recorder, int) {
 		r.mu.Lock()
 		r.got = append(r.got, recorded{request, string(body)})
 		r.mu.Unlock()
-		// Its answer is long, and nobody gets it.
+		// The answer to a copy is long, and nobody gets it.
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n%s", strings.Repeat("x", 100000))
 	})
 }
@@ -65,7 +65,7 @@ func (r *recorder) of(path string) []recorded {
 	return out
 }
 
-// await waits until there are so many for a path.
+// await waits until there are n requests for a path.
 func (r *recorder) await(t *testing.T, path string, n int) []recorded {
 	t.Helper()
 	await(t, func() error {
@@ -77,7 +77,7 @@ func (r *recorder) await(t *testing.T, path string, n int) []recorded {
 	return r.of(path)
 }
 
-// mirroring is a Gateway whose routes mirror, and its metrics.
+// mirroring is a HAProxy with a Gateway whose routes mirror requests, and the URL of its metrics.
 type mirroring struct {
 	edge
 	one, two *recorder
@@ -123,7 +123,7 @@ func startMirroring(t *testing.T) mirroring {
 	return m
 }
 
-// uncopied returns how many copies were counted as such that did not reach a server.
+// uncopied returns how many copies did not reach a server, according to the metrics.
 func (m mirroring) uncopied(t *testing.T) int {
 	t.Helper()
 	_, body := get(t, m.metrics)
@@ -156,7 +156,7 @@ func get(t *testing.T, url string) (*http.Response, string) {
 	return r, string(body)
 }
 
-// served has a request answered by the server that it is for.
+// served fails unless the server of the route answers the request.
 func (m mirroring) served(t *testing.T, request string) {
 	t.Helper()
 	if got := raw(t, m.http, request); got != "web" {
@@ -164,8 +164,8 @@ func (m mirroring) served(t *testing.T, request string) {
 	}
 }
 
-// Copies are what servers get: with the headers, path and body of the request as filters have made them.
-// Nothing of them says that they are copies, and no header that a client sends leads one elsewhere.
+// A copy has the headers, path and body that the filters made. Nothing marks it as a copy, and no header of a
+// client changes where a copy goes.
 func TestGatewayMirrors(t *testing.T) {
 	t.Parallel()
 	m := startMirroring(t)
@@ -199,7 +199,7 @@ func TestGatewayMirrors(t *testing.T) {
 	}
 }
 
-// A body that is not there as a whole is not copied, and never cut: it is counted.
+// A request whose body is not complete in HAProxy's buffer is not copied, not even in part. It is counted.
 func TestGatewayMirrorsOfBodies(t *testing.T) {
 	t.Parallel()
 	m := startMirroring(t)
@@ -224,7 +224,7 @@ func TestGatewayMirrorsOfBodies(t *testing.T) {
 	}
 }
 
-// Shares of the requests are copied, and none where that is 0.
+// A share of the requests is copied, and none if the share is 0.
 func TestGatewayMirrorsOfAShare(t *testing.T) {
 	t.Parallel()
 	m := startMirroring(t)
@@ -244,8 +244,8 @@ func TestGatewayMirrorsOfAShare(t *testing.T) {
 	}
 }
 
-// A mirror that hangs, refuses, or is not there harms no request: not even when it gets more of them than
-// may be under way, and than HAProxy has connections for.
+// A mirror that hangs, refuses connections or does not exist affects no request, even if there are more copies
+// than HAProxy allows at a time.
 func TestGatewayMirrorsHarmNobody(t *testing.T) {
 	t.Parallel()
 	m := startMirroring(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// optionedRoute is a route with options of the namespace shop for NAME.example, to the Service a.
+// optionedRoute returns a route of the namespace shop with options for NAME.example, to the Service a.
 func optionedRoute(name string, options ...string) string {
 	var lines []string
 	for i := 0; i < len(options); i += 2 {
@@ -17,8 +17,8 @@ func optionedRoute(name string, options ...string) string {
 	return strings.Replace(text, "namespace: shop}", "namespace: shop, annotations: {"+strings.Join(lines, ", ")+"}}", 1)
 }
 
-// The options of a route hold for all of its rules, redirects too, and for nothing else that shares its Gateway, its host
-// or its Service, also of another namespace.
+// The options of a route apply to all its rules, redirects too. They do not apply to other routes with the same
+// Gateway, host or Service, whatever their namespace.
 func TestGatewayRouteOptions(t *testing.T) {
 	t.Parallel()
 	_, authPort := startAuth(t)

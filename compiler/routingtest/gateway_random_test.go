@@ -17,15 +17,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
-// Several sets of Gateways share a HAProxy, since none knows of the others.
+// Several sets of Gateways share a HAProxy, since they are independent of each other.
 const (
 	gatewaySets     = 20
 	requestsPerSet  = 100
 	gatewayServices = 12
 )
 
-// Gateways and routes that nobody thought of route as the specification says. Few hosts and path elements
-// are used, so that routes nest, shadow and share hosts.
+// Random Gateways and routes route as the specification says. They use few hosts and path elements, so that
+// routes nest, shadow each other and share hosts.
 func TestRandomGatewaysAgreeWithReference(t *testing.T) {
 	t.Parallel()
 	eachSeed(t, 3, 5, func(g generator) string {
@@ -64,8 +64,8 @@ func TestRandomGatewaysAgreeWithReference(t *testing.T) {
 	})
 }
 
-// compareGateways sends random requests to the ports of a set. It returns how many some route takes, and
-// how many got another answer than they should, or than an explanation says.
+// compareGateways sends random requests to the ports of a set. It returns how many matched a route, and how
+// many got another answer than expected or explained.
 func compareGateways(t *testing.T, e edge, ip string, g generator, s gatewaySet) (matched, wrong int) {
 	t.Helper()
 	clients := map[int]*client{}
@@ -99,7 +99,7 @@ func compareGateways(t *testing.T, e edge, ip string, g generator, s gatewaySet)
 	return matched, wrong
 }
 
-// request sends a request as it is written, and returns who answered.
+// request sends a request literally, and returns who answered.
 func (c *client) request(t *testing.T, text string) string {
 	t.Helper()
 	if c.conn == nil {
@@ -122,7 +122,7 @@ func (c *client) request(t *testing.T, text string) string {
 	return answer(response)
 }
 
-// gatewaySet are Gateways with their routes. A host is "" if there is none.
+// gatewaySet is a set of Gateways with their routes. An empty host is none.
 type gatewaySet struct {
 	gateways []gatewayOf
 	routes   []gatewayRoute
@@ -156,7 +156,7 @@ type gatewayRule struct {
 	service string
 }
 
-// gatewayMatch has empty fields for what it does not look at. A value that begins with "^" is an
+// gatewayMatch is a match of a route. An empty field matches everything. A value that begins with "^" is an
 // expression.
 type gatewayMatch struct{ kind, path, method, header, other, query string }
 
@@ -165,12 +165,12 @@ type gatewayRequest struct {
 	host, path, method, header, other, query string
 }
 
-// String is the request as it is sent.
+// String returns the request as sent.
 func (r gatewayRequest) String() string {
 	return fmt.Sprintf("%s %s?q=%s HTTP/1.1\r\nHost: %s\r\nX-V: %s\r\nX-W: %s\r\nContent-Length: 0\r\n\r\n", r.method, r.path, r.query, r.host, r.header, r.other)
 }
 
-// explained is the request as an explanation takes it.
+// explained returns the request in the form for an explanation.
 func (r gatewayRequest) explained() request.Request {
 	return request.Request{
 		Port: r.port, Method: r.method, Host: r.host, Target: r.path + "?q=" + r.query,
@@ -338,8 +338,8 @@ func (s gatewaySet) yaml() string {
 	return b.String()
 }
 
-// expected applies the text of the specification to a request: it picks the listener by its hostname, and
-// then the best of all matches of routes that are attached to it.
+// expected applies the text of the specification to a request. It chooses the listener by hostname, and then
+// the best match of the attached routes.
 func (s gatewaySet) expected(r gatewayRequest) string {
 	host := gatewayRequestHost(r.host)
 	gw, l := s.listener(r.port, host)
@@ -393,14 +393,14 @@ func (s gatewaySet) expected(r gatewayRequest) string {
 	return all[0].service
 }
 
-// gatewayRequestHost is the host as listeners see it: without port, and in lower case. One that begins
-// with a dot is no name, which only a listener without a hostname takes.
+// gatewayRequestHost returns the host as listeners see it: without port, and in lower case. A host that begins
+// with a dot is not a name, and only a listener without a hostname takes it.
 func gatewayRequestHost(host string) string {
 	host, _, _ = strings.Cut(strings.ToLower(host), ":")
 	return strings.TrimSuffix(host, ".")
 }
 
-// listener is the one of a port with the most specific hostname that takes a host.
+// listener returns the listener of a port with the most specific hostname that takes a host.
 func (s gatewaySet) listener(port int, host string) (gateway string, found *gatewayListener) {
 	for _, gw := range s.gateways {
 		for _, l := range gw.listeners {
@@ -424,7 +424,7 @@ func gatewayTakes(hostname, host string) bool {
 	return hostname == host
 }
 
-// gatewaySpecific is higher for hostnames without a wildcard, and then for longer ones.
+// gatewaySpecific returns a rank that is higher for hostnames without a wildcard, and then for longer ones.
 func gatewaySpecific(hostname string) int {
 	if hostname == "" || strings.HasPrefix(hostname, "*") {
 		return len(hostname)
@@ -457,8 +457,8 @@ func (m gatewayMatch) takes(r gatewayRequest) bool {
 	return (m.method == "" || m.method == r.method) && is(m.header, r.header) && is(m.other, r.other) && is(m.query, r.query)
 }
 
-// rank is lower for what wins, in the order of the specification. Where an expression ranks is up to the
-// implementation: here between an exact path and a prefix.
+// rank returns the rank of a match in the order of the specification, where lower wins. The specification
+// leaves the rank of expressions open: here it is between exact paths and prefixes.
 func (m gatewayMatch) rank() []int {
 	kind := slices.Index([]string{"Exact", "RegularExpression", "PathPrefix"}, m.kind)
 	length := 0

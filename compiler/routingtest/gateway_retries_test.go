@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// failing starts a server that fails the first requests for a path, as its query says, and answers the next one
-// with how many there were and how long the body was.
+// failing starts a server that fails the first requests for a path as their query says. It answers the next one
+// with the size of its body.
 func failing(t *testing.T) (port int, count func(path string) int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -57,7 +57,7 @@ func failing(t *testing.T) (port int, count func(path string) int) {
 	}
 }
 
-// A request is sent again after what its rule names, as often as that says, and with its body.
+// A request is sent again after the errors in its rule, as often as the rule says, and with its body.
 func TestGatewayRetries(t *testing.T) {
 	t.Parallel()
 	port, count := failing(t)
@@ -74,13 +74,13 @@ func TestGatewayRetries(t *testing.T) {
 	large := strings.Repeat("x", 100000)
 	for i, c := range []struct {
 		path, query, body string
-		want              string // the status, the body and how many requests there were
+		want              string // the status, the body and the number of requests
 	}{
 		{"/code/a", "how=500&times=2", "", "200 0 3"},
 		{"/code/b", "how=500&times=4", "", "500  4"},
 		{"/code/c", "how=503&times=2", "", "503  1"},
 		{"/code/d", "how=500&times=1", strings.Repeat("x", 1000), "200 1000 2"},
-		{"/code/e", "how=500&times=1", large, "500  1"}, // as it is said
+		{"/code/e", "how=500&times=1", large, "500  1"}, // a body longer than a buffer is not sent again
 		{"/code/f", "", large, "200 100000 1"},
 		{"/code/g", "how=closed&times=1", "", "200 0 2"},
 		{"/all/a", "how=401&times=1", "", "200 0 2"}, {"/all/b", "how=403&times=1", "", "200 0 2"}, {"/all/c", "how=404&times=1", "", "200 0 2"},
@@ -105,14 +105,14 @@ func TestGatewayRetries(t *testing.T) {
 		}
 	}
 
-	// A body that comes after the header is waited for.
+	// HAProxy waits for a body that comes after the header.
 	conn, err := net.Dial("tcp", e.http)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	fmt.Fprint(conn, "POST /code/late?how=500&times=1 HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nContent-Length: 10\r\n\r\n01234")
-	for i := range 10 { // meanwhile HAProxy has seen the header
+	for i := range 10 { // until HAProxy has read the header
 		e.send(t, false, fmt.Sprintf("GET /never/%d HTTP/1.1\nHost: a.example\n\n", i))
 	}
 	fmt.Fprint(conn, "56789")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Rules of routes keep sessions by a cookie, for as long as they say, and routes follow the affinity of a Service.
+// Rules keep sessions with a cookie, for the time that they set. Routes also follow the affinity of a Service.
 func TestGatewaySessions(t *testing.T) {
 	t.Parallel()
 	ports := []int{mirror(t, "one", nil), mirror(t, "two", nil), mirror(t, "three", nil)}
@@ -37,7 +37,8 @@ func TestGatewaySessions(t *testing.T) {
 	if got := e.get(t, "none.example", "/").Cookies(); len(got) > 0 {
 		t.Errorf("a rule without sessions sets %v", got)
 	}
-	// The cookie says when the session began: one that began long ago is over, so that a server is chosen anew.
+	// The cookie has the beginning of the session. A session that began too long ago has ended, and gets a new
+	// server.
 	s := enter(t, e, "ends.example")
 	if began(s.cookie) == "" {
 		t.Fatalf("the cookie %s says nothing of its time", s.cookie)
@@ -60,7 +61,8 @@ func TestGatewaySessions(t *testing.T) {
 	}
 }
 
-// cookieDate is a time in a cookie of HAProxy: units of four seconds since 1970 as five digits of base64.
+// cookieDate returns a time as in a cookie of HAProxy: five digits of base64 that count units of four seconds
+// since 1970.
 func cookieDate(at time.Time) string {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	out := make([]byte, 5)

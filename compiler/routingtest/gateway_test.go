@@ -21,18 +21,18 @@ import (
 
 const gatewayClass = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: hapsnap}\nspec: {controllerName: hapsnap.dev/gateway-controller}\n"
 
-// gatewayYAML is a Gateway of a namespace with one listener.
+// gatewayYAML returns a Gateway with one listener.
 func gatewayYAML(namespace, name string, port int, more string) string {
 	return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: %s, namespace: %s}\nspec:\n  gatewayClassName: hapsnap\n  listeners:\n  - {name: http, port: %d, protocol: HTTP%s}\n", name, namespace, port, more)
 }
 
-// routeYAML is a route of a namespace to the Gateway shop/web; spec is indented by two.
+// routeYAML returns a route to the Gateway shop/web. spec is indented by two spaces.
 func routeYAML(namespace, name, host, spec string) string {
 	return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: %s}\nspec:\n  parentRefs: [{name: web, namespace: shop}]\n  hostnames: [%s]\n%s", name, namespace, host, spec)
 }
 
-// startGateway runs manifests with the Gateway shop/web. It returns the HAProxy with the address of the
-// Gateway, and with that of Ingresses.
+// startGateway runs manifests with the Gateway shop/web. It returns one edge for the Gateway's address and one
+// for the address of Ingresses.
 func startGateway(t *testing.T, yaml string) (e, ingresses edge) {
 	t.Helper()
 	address := ""
@@ -61,7 +61,7 @@ func reachable(t *testing.T, address string) error {
 	return r.Body.Close()
 }
 
-// Filters of a rule change requests and answers, and no others.
+// Filters change the requests and answers of their rule, and no others.
 func TestGatewayFilters(t *testing.T) {
 	t.Parallel()
 	port := mirror(t, "web", nil)
@@ -105,7 +105,8 @@ func TestGatewayFilters(t *testing.T) {
 	}
 }
 
-// Redirects have the port of the listener, unless the rule says another one, or it is that of the scheme.
+// A redirect has the port of the listener, unless the rule sets another or the port is the default of the
+// scheme.
 func TestGatewayRedirects(t *testing.T) {
 	t.Parallel()
 	rule := func(path, filter string) string {
@@ -137,7 +138,7 @@ func TestGatewayRedirects(t *testing.T) {
 	}
 }
 
-// Weights share requests out, and a share that leads to nothing is answered 500.
+// Weights share out requests. A share without a valid reference gets 500.
 func TestGatewayWeights(t *testing.T) {
 	t.Parallel()
 	e, _ := startGateway(t, serviceYAML("shop", "a", echo(t, "a"))+serviceYAML("shop", "b", echo(t, "b"))+
@@ -160,8 +161,8 @@ func TestGatewayWeights(t *testing.T) {
 	}
 }
 
-// References to other namespaces need a grant. What is not granted, or is no Service, is answered 500, and
-// nothing else suffers.
+// References to other namespaces need a grant. A reference without a grant, or to another kind than Service,
+// gets 500, and affects nothing else.
 func TestGatewayReferences(t *testing.T) {
 	t.Parallel()
 	grant := "---\napiVersion: gateway.networking.k8s.io/v1beta1\nkind: ReferenceGrant\nmetadata: {name: one, namespace: other}\nspec:\n  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: shop}]\n  to: [{group: \"\", kind: Service, name: granted}]\n"
@@ -188,8 +189,8 @@ func TestGatewayReferences(t *testing.T) {
 	}
 }
 
-// A rule with something that is not supported is not served, and its requests get no wrong answer: what is
-// left of the route is served.
+// A rule with an unsupported feature is not served, and its requests get 404 or 500. The other rules of the
+// route are served.
 func TestGatewayUnsupported(t *testing.T) {
 	t.Parallel()
 	e, _ := startGateway(t, serviceYAML("shop", "web", echo(t, "web"))+
@@ -218,7 +219,7 @@ func TestGatewayUnsupported(t *testing.T) {
 	}
 }
 
-// An answer that takes longer than the rule allows is 504.
+// An answer that takes longer than the rule's timeout gives 504.
 func TestGatewayTimeouts(t *testing.T) {
 	t.Parallel()
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,8 +237,8 @@ func TestGatewayTimeouts(t *testing.T) {
 	}
 }
 
-// Ingresses and Gateways are served side by side: one host has other routes by each port, and the
-// default backend answers for no Gateway.
+// Ingresses and Gateways are served together. One host has different routes at each port, and the default
+// backend does not answer for a Gateway.
 func TestGatewayBesideIngresses(t *testing.T) {
 	t.Parallel()
 	e, ingresses := startGateway(t, serviceYAML("shop", "web", echo(t, "web"))+serviceYAML("shop", "rest", echo(t, "rest"))+serviceYAML("shop", "gw", echo(t, "gw"))+
@@ -254,7 +255,8 @@ func TestGatewayBesideIngresses(t *testing.T) {
 	}
 }
 
-// Listeners for HTTPS have certificates by their hostnames. One that may not be referred to is not served.
+// HTTPS listeners use certificates by their hostnames. A listener whose certificate may not be referred to is
+// not served.
 func TestGatewayHTTPS(t *testing.T) {
 	t.Parallel()
 	address := ""
@@ -321,8 +323,8 @@ func TestGatewayHTTPS(t *testing.T) {
 	}
 }
 
-// Calls are routed by service and method, to servers that speak HTTP/2. Of routes of two kinds for one host
-// the older one has it.
+// gRPC calls are routed by service and method, to servers with HTTP/2. If routes of two kinds have one host,
+// the older one gets it.
 func TestGatewayGRPC(t *testing.T) {
 	t.Parallel()
 	speaks := func(s *httptest.Server) {
@@ -361,7 +363,7 @@ func TestGatewayGRPC(t *testing.T) {
 	}
 }
 
-// Headers by which an authentication service tells of users are not those of clients by a Gateway either.
+// Clients of a Gateway cannot send the headers in which an authentication service names users either.
 func TestGatewayReservesHeaders(t *testing.T) {
 	t.Parallel()
 	auth := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Auth-User", "ann") }))
@@ -380,7 +382,7 @@ func TestGatewayReservesHeaders(t *testing.T) {
 	}
 }
 
-// ListenerSets bring listeners to a Gateway that allows them, at its ports.
+// ListenerSets add listeners, at the ports of a Gateway that allows it.
 func TestGatewayListenerSets(t *testing.T) {
 	t.Parallel()
 	set := func(namespace, name, listener string, port int) string {
@@ -415,7 +417,7 @@ func TestGatewayListenerSets(t *testing.T) {
 	}
 }
 
-// Browsers get what a rule allows of other origins, and servers get no preflight requests.
+// Browsers get the CORS headers of a rule, and servers get no preflight requests.
 func TestGatewayCORS(t *testing.T) {
 	t.Parallel()
 	rule := func(path, cors string) string {
@@ -448,8 +450,8 @@ func TestGatewayCORS(t *testing.T) {
 	}
 }
 
-// Gateways with addresses of their own have the same port, which is also that of Ingresses, and none
-// answers for another.
+// Gateways with addresses of their own share a port with each other and with Ingresses, and none answers
+// requests to another.
 func TestGatewayAddresses(t *testing.T) {
 	t.Parallel()
 	addresses := []string{ownAddress(), ownAddress(), ownAddress()}

@@ -12,8 +12,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// told is a Service whose endpoint gets the address of clients by the PROXY protocol,
-// and an Ingress with all of its host that is for some networks.
+// told returns a Service whose endpoint gets the PROXY protocol, and an Ingress for its whole host with an
+// allow-list.
 func told(t *testing.T, port int, allowed string) string {
 	t.Helper()
 	service := strings.Replace(serviceYAML("shop", "a", port), "metadata: {namespace: shop, name: a}",
@@ -22,8 +22,8 @@ func told(t *testing.T, port int, allowed string) string {
 	return service + i.yaml()
 }
 
-// Who listens at all addresses sees clients of IPv4 as what they are: in headers, in
-// the PROXY protocol, in logs and in lists of networks.
+// If HAProxy listens at ::, clients with IPv4 still have IPv4 addresses in headers, in the PROXY protocol, in
+// logs and in lists of networks.
 func TestBothFamilies(t *testing.T) {
 	t.Parallel()
 	if c, err := net.Listen("tcp", "[::1]:0"); err != nil {
@@ -69,7 +69,7 @@ func TestBothFamilies(t *testing.T) {
 	}
 }
 
-// A proxy that writes addresses of IPv4 as those of IPv6 changes nothing.
+// It makes no difference if a proxy writes IPv4 addresses as IPv6 ones.
 func TestMappedAddresses(t *testing.T) {
 	t.Parallel()
 	log := syslogServer(t)
@@ -122,8 +122,8 @@ func TestMappedAddresses(t *testing.T) {
 	}
 }
 
-// The client's address is the one that trusted proxies tell, for lists of networks,
-// logs and endpoints, and only for the request that says so.
+// The client's address comes from the header of a trusted proxy, for lists of networks, logs and endpoints. It
+// applies only to the request with the header.
 func TestClientAddressInHeader(t *testing.T) {
 	t.Parallel()
 	log := syslogServer(t)
@@ -136,10 +136,10 @@ func TestClientAddressInHeader(t *testing.T) {
 	for _, c := range []struct {
 		from   net.Conn
 		header string
-		want   string // the status, and what the endpoint got
+		want   string // the status, and the addresses that the endpoint got
 	}{
 		{trusted, "198.51.100.7", "200 198.51.100.7, " + trustedProxy + " | 198.51.100.7"},
-		{trusted, "198.51.100.7, 203.0.113.7", "403  | "}, // the client wrote the first one
+		{trusted, "198.51.100.7, 203.0.113.7", "403  | "}, // the client sent the first address
 		{trusted, "203.0.113.7, 198.51.100.8", "200 203.0.113.7, 198.51.100.8, " + trustedProxy + " | 198.51.100.8"},
 		{trusted, "198.51.100.7, 127.0.9.1, 127.0.9.2", "200 198.51.100.7, 127.0.9.1, 127.0.9.2, " + trustedProxy + " | 198.51.100.7"},
 		{trusted, "198.51.100.7:80, 127.0.9.1:80", "200 198.51.100.7:80, 127.0.9.1:80, " + trustedProxy + " | 198.51.100.7"},
@@ -164,7 +164,7 @@ func TestClientAddressInHeader(t *testing.T) {
 	}
 }
 
-// What a trusted proxy received over TLS is not sent to HTTPS again, but has shown no
+// A request that a trusted proxy received over TLS is not redirected to HTTPS again. It has no client
 // certificate here.
 func TestSecureAtTheProxy(t *testing.T) {
 	t.Parallel()
@@ -194,18 +194,17 @@ func TestSecureAtTheProxy(t *testing.T) {
 	}
 }
 
-// ownAddress returns an address of the loopback for one HAProxy. HAProxy shares a
-// port with whoever listens there, so that what two had in common would be
-// answered by either.
+// ownAddress returns a loopback address for one HAProxy. Two HAProxies may listen at the same address and port,
+// and then either of them would answer.
 func ownAddress() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// given are the ports that freePort has returned.
+// given has the ports that freePort returned.
 var given sync.Map
 
-// freePort returns a port of an address that nothing uses, no earlier call has
-// returned, and the kernel gives to no client.
+// freePort returns an unused port of an address. No earlier call returned it, and the kernel does not give it
+// to clients.
 func freePort(tb testing.TB, ip string) int {
 	tb.Helper()
 	var last error

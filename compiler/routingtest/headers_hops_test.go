@@ -19,7 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// What is of one connection goes no further, however it is written.
+// Hop-by-hop headers are not passed on, however they are written.
 func TestHopByHop(t *testing.T) {
 	t.Parallel()
 	e := start(t, serviceYAML("shop", "a", bare(t))+ingress{rules: []string{"shop.example P / a"}}.yaml())
@@ -62,7 +62,7 @@ func TestHopByHop(t *testing.T) {
 	}
 }
 
-// The host is the one that Host and the target agree on.
+// The host comes from Host. If the target names another host, the request is refused.
 func TestHostOfAbsoluteForm(t *testing.T) {
 	t.Parallel()
 	e := start(t, serviceYAML("shop", "a", bare(t))+ingress{rules: []string{"shop.example P / a"}}.yaml())
@@ -87,7 +87,7 @@ func TestHostOfAbsoluteForm(t *testing.T) {
 	}
 }
 
-// The port is that of the host, if it names one.
+// The port is the one in the host, or else the default.
 func TestForwardedPort(t *testing.T) {
 	t.Parallel()
 	e := start(t, serviceYAML("shop", "a", bare(t))+ingress{rules: []string{"- P / a"}}.yaml())
@@ -101,7 +101,7 @@ func TestForwardedPort(t *testing.T) {
 	}
 }
 
-// A WebSocket and a stream of gRPC work as before.
+// WebSockets and gRPC streams work.
 func TestUpgradesThatStay(t *testing.T) {
 	t.Parallel()
 	heads := make(chan http.Header, 8)
@@ -137,7 +137,7 @@ func TestUpgradesThatStay(t *testing.T) {
 			}
 		}
 	}
-	// RFC 8441: a WebSocket over HTTP/2.
+	// RFC 8441 defines WebSockets over HTTP/2.
 	c := tls.Client(dial(t, "127.0.0.1", e.https, ""), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	framer := http2.NewFramer(c, c)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -167,7 +167,7 @@ func TestUpgradesThatStay(t *testing.T) {
 	}
 }
 
-// switchAndEcho answers a request with a change of protocol, and then with what comes.
+// switchAndEcho answers a request with a protocol switch, and then echoes.
 func switchAndEcho(c net.Conn, heads chan<- http.Header) {
 	defer c.Close()
 	in := bufio.NewReader(c)
@@ -186,7 +186,7 @@ func switchAndEcho(c net.Conn, heads chan<- http.Header) {
 	_, _ = io.Copy(c, in)
 }
 
-// Trailers stay trailers: nothing of them becomes a header.
+// A trailer does not become a header.
 func TestTrailersStayTrailers(t *testing.T) {
 	t.Parallel()
 	got := make(chan *http.Request, 1)
@@ -211,8 +211,8 @@ func TestTrailersStayTrailers(t *testing.T) {
 	}
 }
 
-// Names that are allowed pass, those with underscores too, and what proxies own does
-// not, however it is written then.
+// Allowed names pass, also with underscores. The headers that only proxies may set do not, however they are
+// written.
 func TestHeadersThatAreAllowed(t *testing.T) {
 	t.Parallel()
 	e := startWith(t, serviceYAML("shop", "a", bare(t))+ingress{rules: []string{"shop.example P / a"}}.yaml(), func(c *config.Config) {
@@ -237,7 +237,7 @@ func TestHeadersThatAreAllowed(t *testing.T) {
 	}
 }
 
-// webSocketAccept returns the answer to a key (RFC 6455, 4.2.2).
+// webSocketAccept returns the Sec-WebSocket-Accept for a key (RFC 6455, 4.2.2).
 func webSocketAccept(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])

@@ -20,8 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// bare starts a server that answers every request with its head as it came, and
-// returns its port.
+// bare starts a server that answers each request with its head as received, and returns its port.
 func bare(t *testing.T) int {
 	t.Helper()
 	return rawServer(t, answerBare)
@@ -45,10 +44,10 @@ func answerBare(c net.Conn) {
 	}
 }
 
-// field is a header; line breaks are none of it.
+// field is a header, without the line break.
 type field struct{ name, value string }
 
-// dial connects from an address, perhaps over TLS with a protocol.
+// dial connects from an address, over TLS if a protocol is given.
 func dial(t *testing.T, from, to, protocol string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -66,8 +65,7 @@ func dial(t *testing.T, from, to, protocol string) net.Conn {
 	return c
 }
 
-// send11 sends a request with headers as they are written over HTTP/1.1 and returns
-// the answer's status and body.
+// send11 sends a request with literal headers over HTTP/1.1, and returns the status and body of the answer.
 func send11(c net.Conn, host string, fields []field) (status, body string, err error) {
 	request := "GET / HTTP/1.1\r\nHost: " + host + "\r\n"
 	for _, f := range fields {
@@ -97,7 +95,7 @@ func send11(c net.Conn, host string, fields []field) (status, body string, err e
 	return status, string(text), err
 }
 
-// client2 is a connection over HTTP/2 that sends one request after the other.
+// client2 is a connection over HTTP/2 that sends requests one after the other.
 type client2 struct {
 	framer  *http2.Framer
 	encoder *hpack.Encoder
@@ -118,8 +116,7 @@ func newClient2(c net.Conn) (*client2, error) {
 
 var errReset = errors.New("reset")
 
-// send sends a request, in several frames if it is long, and returns the answer's
-// status and body.
+// send sends a request, in several frames if it is long, and returns the status and body of the answer.
 func (c *client2) send(host string, fields []field) (status, body string, err error) {
 	c.block.Reset()
 	for _, f := range append([]field{{":method", "GET"}, {":scheme", "https"}, {":authority", host}, {":path", "/"}}, fields...) {
@@ -181,7 +178,7 @@ func valuesOf(head, name string) string {
 type tableRow struct {
 	send []field
 	name string
-	want [3]string // not trusted, append, keep
+	want [3]string // for the policies: not trusted, append, keep
 }
 
 func readTable(t *testing.T) []tableRow {
@@ -214,7 +211,7 @@ func readTable(t *testing.T) []tableRow {
 
 const trustedProxy = "127.0.9.9"
 
-// The table of docs/reference/headers.md, row by row.
+// The rows of the table in docs/reference/headers.md are true.
 func TestHeadersTable(t *testing.T) {
 	t.Parallel()
 	rows := readTable(t)
@@ -272,13 +269,13 @@ func TestHeadersTable(t *testing.T) {
 	}
 }
 
-// overTLS11 speaks HTTP/1.1 over TLS on a connection.
+// overTLS11 returns the connection with HTTP/1.1 over TLS.
 func overTLS11(c net.Conn) net.Conn {
 	return tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 }
 
-// Four cookies of 7 KB, and 32 KiB of headers of any shape, reach the endpoint; what
-// is larger than a buffer is refused, and harms nobody else.
+// Four cookies of 7 KB, or 32 KiB of headers in any form, reach the endpoint. A request larger than a buffer is
+// refused, and affects no other.
 func TestLargeHeaders(t *testing.T) {
 	t.Parallel()
 	cookies := make([]string, 4)

@@ -10,16 +10,16 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/migrate"
 )
 
-// migrated is an Ingress of ingress-nginx, a request, and what ingress-nginx answers to it.
+// migrated is an Ingress of ingress-nginx, a request, and the answer of ingress-nginx to it.
 type migrated struct {
 	name        string
-	annotations []string // name and value, by turns
-	paths       string   // of the Service a; P / if there are none
-	request     string   // "GET /x", and header lines; the host is that of the case
+	annotations []string // names and values alternate
+	paths       string   // of the Service a; / if empty
+	request     string   // such as "GET /x", and header lines; the case sets the host
 	status      int
-	answer      map[string]string // headers; "" is none
-	target      string            // what the endpoint is asked for
-	got         map[string]string // headers that the endpoint gets; "" is none
+	answer      map[string]string // headers; "" if there is none
+	target      string            // the target that the endpoint gets
+	got         map[string]string // headers that the endpoint gets; "" if there is none
 }
 
 func (m migrated) yaml() string {
@@ -35,9 +35,9 @@ func (m migrated) yaml() string {
 	return b.String()
 }
 
-// migratedMore are cases of what has options that are not like those of ingress-nginx.
+// migratedMore are cases whose options work differently from those of ingress-nginx.
 var migratedMore = []migrated{
-	// Several ways in, snippets, errors, and what is known of an Ingress by name.
+	// satisfy, snippets, error pages, and variables with names of the Ingress.
 	{name: "satisfied", annotations: []string{"whitelist-source-range", "127.0.0.0/8", "auth-type", "basic", "auth-secret", "staff", "satisfy", "any"}, request: "GET /"},
 	{name: "not-satisfied", annotations: []string{"whitelist-source-range", "10.0.0.0/8", "auth-type", "basic", "auth-secret", "staff", "satisfy", "any"}, request: "GET /", status: 401},
 	{name: "satisfied-by-password", annotations: []string{"whitelist-source-range", "10.0.0.0/8", "auth-type", "basic", "auth-secret", "staff", "satisfy", "any"}, request: "GET /\n" + as("alice", "correct horse"), got: map[string]string{"Authorization": ""}},
@@ -59,14 +59,14 @@ var migratedMore = []migrated{
 	{name: "no-errors", annotations: []string{"custom-http-errors", "404", "disable-proxy-intercept-errors", "true"}, request: "GET /"},
 }
 
-// Requests are answered after a migration as ingress-nginx answered them before.
+// Requests after the migration get the answers of ingress-nginx.
 func TestMigratedFromIngressNginx(t *testing.T) {
 	t.Parallel()
 	const methods, headers = "GET, PUT, POST, DELETE, PATCH, OPTIONS", "DNT, Keep-Alive, User-Agent, X-Requested-With, If-Modified-Since, Cache-Control, Content-Type, Range, Authorization"
 	const preflight = "OPTIONS /\nOrigin: https://a.example\nAccess-Control-Request-Method: PUT"
 	cases := []migrated{
 		{name: "plain", request: "GET /x?y=1", target: "/x?y=1"},
-		// Redirects go to exactly their URL.
+		// Redirects lead to exactly their URL.
 		{name: "permanent", annotations: []string{"permanent-redirect", "https://new.example"}, request: "GET /x?y=1", status: 301, answer: map[string]string{"Location": "https://new.example/"}},
 		{name: "permanent-code", annotations: []string{"permanent-redirect", "https://new.example/a", "permanent-redirect-code", "308"}, request: "GET /x", status: 308, answer: map[string]string{"Location": "https://new.example/a"}},
 		{name: "permanent-odd", annotations: []string{"permanent-redirect", "https://new.example/a", "permanent-redirect-code", "200"}, request: "GET /x", status: 301},
@@ -89,7 +89,7 @@ func TestMigratedFromIngressNginx(t *testing.T) {
 		{name: "cors-skipped", annotations: []string{"enable-cors", "true", "cors-allow-origin", "a.example, https://b.example"}, request: "GET /\nOrigin: https://b.example", answer: map[string]string{"Access-Control-Allow-Origin": "https://b.example"}},
 		{name: "unknown", annotations: []string{"no-such-thing", "true"}, request: "GET /"},
 		{name: "cors-off", annotations: []string{"enable-cors", "false"}, request: "GET /\nOrigin: https://a.example", answer: map[string]string{"Access-Control-Allow-Origin": ""}},
-		// A target replaces the path, unless it is the path.
+		// A target replaces the whole path, unless it equals the path.
 		{name: "same-target", annotations: []string{"rewrite-target", "/"}, request: "GET /x/y", target: "/x/y"},
 		{name: "one-target", annotations: []string{"rewrite-target", "/"}, paths: "/ /api", request: "GET /x/y", target: "/x/y"},
 		{name: "other-target", annotations: []string{"rewrite-target", "/"}, paths: "/ /api", request: "GET /api/y?z", target: "/?z"},
@@ -98,15 +98,15 @@ func TestMigratedFromIngressNginx(t *testing.T) {
 		{name: "prefix", annotations: []string{"rewrite-target", "/new", "x-forwarded-prefix", "/old"}, paths: "/old", request: "GET /old", target: "/new", got: map[string]string{"X-Forwarded-Prefix": "/old"}},
 		{name: "no-prefix", annotations: []string{"x-forwarded-prefix", "/old"}, request: "GET /old", got: map[string]string{"X-Forwarded-Prefix": ""}},
 		{name: "elsewhere", annotations: []string{"rewrite-target", "https://new.example/$1"}, paths: "/(.*)", request: "GET /x?y=1", status: 302, answer: map[string]string{"Location": "https://new.example/x?y=1"}},
-		// Sizes count for bodies without a length, too.
+		// The limit applies to bodies without a length, too.
 		{name: "size", annotations: []string{"proxy-body-size", "1k"}, request: "POST /\nContent-Length: 1025", status: 413},
 		{name: "size-chunked", annotations: []string{"proxy-body-size", "1k"}, request: "POST /\nTransfer-Encoding: chunked\n\n" + chunks(100)},
 		{name: "size-none", annotations: []string{"proxy-body-size", "0"}, request: "POST /\nTransfer-Encoding: chunked\n\n" + chunks(100_000)},
-		// Cookies of sessions are below the path of their rule.
+		// The path of a session cookie is the path of its rule.
 		{name: "session", annotations: []string{"affinity", "cookie", "session-cookie-name", "route", "session-cookie-expires", "60"}, paths: "/shop", request: "GET /shop", answer: map[string]string{"Set-Cookie": "; HttpOnly; Path=/shop; Max-Age=60"}},
 		{name: "session-path", annotations: []string{"affinity", "cookie", "session-cookie-name", "route", "session-cookie-path", "/p", "session-cookie-secure", "true"}, request: "GET /", answer: map[string]string{"Set-Cookie": "; HttpOnly; Secure; Path=/p"}},
 		{name: "session-none", annotations: []string{"session-cookie-name", "route"}, request: "GET /", answer: map[string]string{"Set-Cookie": ""}},
-		// What is off, or empty, asks for nothing.
+		// Options that are off or empty do nothing.
 		{name: "nothing", annotations: []string{"enable-modsecurity", "false", "limit-connections", "0", "from-to-www-redirect", "false", "mirror-target", "", "proxy-redirect-from", "off"}, request: "GET /"},
 		{name: "vhost", annotations: []string{"upstream-vhost", "inner.example"}, request: "GET /"},
 		{name: "allowed", annotations: []string{"whitelist-source-range", "127.0.0.0/8"}, request: "GET /"},
@@ -142,7 +142,7 @@ func TestMigratedFromIngressNginx(t *testing.T) {
 	}
 }
 
-// ask sends the request and compares what comes of it.
+// ask sends the request, and compares the answer and what the endpoint got.
 func (m migrated) ask(t *testing.T, e edge) {
 	t.Helper()
 	line, rest, _ := strings.Cut(m.request, "\n")

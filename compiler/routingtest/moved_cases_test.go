@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// startMoved runs Ingresses beside the Gateway that they become.
+// startMoved runs Ingresses, and beside them the Gateway that is generated from them.
 func startMoved(t *testing.T, objects string) (edge, moved) {
 	t.Helper()
 	var m moved
@@ -22,7 +22,7 @@ func startMoved(t *testing.T, objects string) (edge, moved) {
 	return e, m
 }
 
-// alike fails unless a request is answered alike by an Ingress and by what it became, as it should be.
+// alike fails unless the Ingress and its Gateway both give the expected answer.
 func alike(t *testing.T, e edge, m moved, host, request, want string) {
 	t.Helper()
 	line, rest, _ := strings.Cut(request, "\n")
@@ -33,7 +33,7 @@ func alike(t *testing.T, e edge, m moved, host, request, want string) {
 	}
 }
 
-// Canaries become headers and weights of routes.
+// Canaries become headers and weights in routes.
 func TestCanariesMoved(t *testing.T) {
 	t.Parallel()
 	objects := common(t) + all([]ingress{
@@ -69,7 +69,7 @@ func TestCanariesMoved(t *testing.T) {
 	}
 }
 
-// Expressions become those of routes, but for those that a prefix comes before: in a route it would not.
+// Expressions become expressions in routes, except those that would then come before a prefix.
 func TestExpressionsMoved(t *testing.T) {
 	t.Parallel()
 	regex := func(name string, more ...string) ingress {
@@ -93,8 +93,7 @@ func TestExpressionsMoved(t *testing.T) {
 	}
 }
 
-// What is protected opens to nobody: not by its own path, not by one that is read in another way, and not
-// by a shorter one.
+// Protected paths stay closed: the path itself, other spellings of it, and shorter paths that contain it.
 func TestProtectedIsNotOpened(t *testing.T) {
 	t.Parallel()
 	protected := annotated("allow-list", "192.0.2.0/24")
@@ -124,8 +123,7 @@ func TestProtectedIsNotOpened(t *testing.T) {
 	}
 }
 
-// Over HTTPS every host has its certificate, those below a wildcard too, and connections that are passed on
-// stay so.
+// Over HTTPS, each host has its certificate, also below a wildcard. ssl-passthrough is kept.
 func TestHTTPSMoved(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, "ca")
@@ -151,7 +149,7 @@ func TestHTTPSMoved(t *testing.T) {
 	}
 }
 
-// verified sends a request over TLS to a server whose certificate is verified.
+// verified sends a request over TLS and verifies the server's certificate.
 func (m moved) verified(t *testing.T, ca authority, host, target string) reply {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: &tls.Config{RootCAs: ca.roots(), ServerName: host}}).DialContext(t.Context(), "tcp", m.https)

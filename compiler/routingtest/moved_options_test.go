@@ -10,8 +10,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// movedOption is an option of an Ingress. Named is what a report says of it where routes differ, or are
-// closed; "" is an option whose routes do not differ.
+// movedOption is an option of an Ingress. named is what the report says if its routes differ or are closed, and
+// "" if its routes behave the same.
 type movedOption struct {
 	options []string
 	named   string
@@ -41,13 +41,13 @@ var movedOptions = []movedOption{
 	{[]string{"auth-url", "http://b.shop.svc:80/check"}, "auth-url cannot be moved"}, {[]string{"allow-list", "nonsense"}, "allow-list"}, {[]string{"client-ca-secret", "clients"}, "client-ca-secret cannot be moved"},
 }
 
-// movedIngress is one with a host of its own.
+// movedIngress is an Ingress with a host of its own.
 type movedIngress struct {
 	ingress
 	named []string
 }
 
-// withOptions returns an Ingress with some options, each kind once.
+// withOptions returns an Ingress with random options, at most one of each kind.
 func (g generator) withOptions(n int) movedIngress {
 	host := fmt.Sprintf("h%d.example", n)
 	out := movedIngress{ingress: ingress{name: fmt.Sprint("i", n), rules: []string{host + " P / a"}}}
@@ -64,7 +64,7 @@ func (g generator) withOptions(n int) movedIngress {
 	for range g.IntN(4) {
 		o := movedOptions[g.IntN(len(movedOptions))]
 		if n < len(movedOptions) && len(all) == 0 {
-			o = movedOptions[n] // each once at least
+			o = movedOptions[n] // so that each option is used at least once
 		}
 		if options[o.options[0]] {
 			continue
@@ -79,18 +79,18 @@ func (g generator) withOptions(n int) movedIngress {
 	return out
 }
 
-// movedRequests are sent to each host.
+// movedRequests are the requests to each host.
 var movedRequests = []string{
 	"GET /", "GET /a", "GET /a/b?x=1", "GET /a/b/c/d", "GET /exact", "GET /i/x", "GET //a/./x", "GET /none%20x", "GET /a/..%2fexact", "POST /a\nContent-Length: 3\n\nabc",
 	"GET /\nOrigin: https://a.example", "GET /\nOrigin: https://x.a.example", "OPTIONS /a\nOrigin: https://a.example\nAccess-Control-Request-Method: PUT",
 	"GET /\nX-Set: client\nX-Gone: client\nX-Add: client\nX-Was: client",
 }
 
-// seenOf is what a client and a server see of a request.
+// seenOf returns what a client and a server see of a request.
 func seenOf(r reply, ports ...string) string {
 	var b strings.Builder
 	location := r.Header.Get("Location")
-	for _, port := range ports { // redirects by the scheme of a request name the port of a listener, if it is not that of the scheme
+	for _, port := range ports { // a redirect names the port of the listener, unless it is the default of the scheme
 		location = strings.Replace(location, port, "", 1)
 	}
 	fmt.Fprintln(&b, r.StatusCode, location)
@@ -105,8 +105,8 @@ func seenOf(r reply, ports ...string) string {
 	return fmt.Sprint(strings.Join(lines, "; "), r.seen.Name, " ", r.seen.Method, " ", r.seen.Target, " ", r.seen.Host, h["X-Set"], h["X-Gone"], h["X-Add"], h["X-Was"], h["X-Forwarded-For"])
 }
 
-// Ingresses with options become routes that answer alike. Where they do not, the report says so, and what is
-// refused by the one is not served by the other.
+// Ingresses with options become routes that answer the same. Where they do not, the report says so, and a route
+// does not serve what its Ingress refuses.
 func TestRandomOptionsMoved(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, "ca")
@@ -131,8 +131,8 @@ func TestRandomOptionsMoved(t *testing.T) {
 		alike, other := 0, 0
 		for _, i := range ingresses {
 			for _, named := range i.named {
-				redirected := strings.Contains(i.annotations, "hapsnap.dev/redirect:") // so that nothing of servers counts
-				// Of what is closed as a whole, no more is said.
+				redirected := strings.Contains(i.annotations, "hapsnap.dev/redirect:") // then options for servers have no effect
+				// If a route is closed as a whole, the report says no more about it.
 				closed := m.says(i.name, "closed, and answer") || m.says("host "+strings.Fields(i.rules[0])[0], "its routes are closed")
 				if !m.says(i.name, named) && !redirected && !closed && !m.says(i.name, "what was answered 503 is answered 500") {
 					t.Errorf("the report does not say of %s that %q:\n%s", i.name, named, i.annotations)
@@ -145,7 +145,7 @@ func TestRandomOptionsMoved(t *testing.T) {
 			}
 			host := strings.Fields(i.rules[0])[0]
 			requests := movedRequests
-			if strings.Contains(i.annotations, "-protocol") { // the server does not understand them, and HAProxy waits for it
+			if strings.Contains(i.annotations, "-protocol") { // the server does not understand the protocol, and HAProxy waits for a timeout
 				requests = requests[:1]
 			}
 			for _, request := range requests {
@@ -173,7 +173,7 @@ func TestRandomOptionsMoved(t *testing.T) {
 	})
 }
 
-// answersMore reports whether options are among those whose routes serve what an Ingress refuses: their own errors.
+// answersMore reports whether one of the options makes an Ingress answer errors that its routes do not.
 func answersMore(named []string) bool {
 	return slices.ContainsFunc(named, func(name string) bool {
 		return strings.HasPrefix(name, "intercept-errors") || strings.HasPrefix(name, "cors-allow-origin is")

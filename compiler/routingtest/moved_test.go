@@ -18,21 +18,21 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// moved are Ingresses that became a Gateway with routes.
+// moved is the Gateway with routes that was generated from Ingresses.
 type moved struct {
 	http, https string // addresses of the Gateway
 	yaml        string
 	found       []diag.Diagnostic
 }
 
-// says reports whether something of all that is said was found.
+// says reports whether a finding contains all the parts.
 func (m moved) says(parts ...string) bool {
 	return slices.ContainsFunc(m.found, func(d diag.Diagnostic) bool {
 		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(d.String(), part) })
 	})
 }
 
-// send sends a request as it is written to the Gateway, over TLS for a host if secure.
+// send sends a literal request to the Gateway, over TLS with a host as SNI if secure.
 func (m moved) send(t *testing.T, secure bool, host, request string) reply {
 	t.Helper()
 	if secure {
@@ -41,7 +41,7 @@ func (m moved) send(t *testing.T, secure bool, host, request string) reply {
 	return sendTo(t, m.http, nil, request)
 }
 
-// move turns the Ingresses of manifests into a Gateway of a name, with free ports.
+// move generates a Gateway with this name and with free ports from the Ingresses of manifests.
 func move(t *testing.T, cfg config.Config, name, yaml string) moved {
 	t.Helper()
 	dir := t.TempDir()
@@ -64,7 +64,8 @@ func move(t *testing.T, cfg config.Config, name, yaml string) moved {
 	return moved{fmt.Sprint(ip, ":", o.HTTPPort), fmt.Sprint(ip, ":", o.HTTPSPort), "---\n" + string(result.Manifests), result.Findings}
 }
 
-// wide reports whether a route's wildcard takes a host that an Ingress's does not, and that the report says so.
+// wide reports whether a host matches the wildcard of a route but not that of its Ingress, and the report says
+// so.
 func (m moved) wide(ingresses []ingress, host string) bool {
 	name := hostOf(host)
 	owner := ownerOf(ingresses, name)
@@ -79,11 +80,12 @@ func (m moved) wide(ingresses []ingress, host string) bool {
 	return false
 }
 
-// The routes that the rows of the table become answer as the rows say. What differs, the report says.
+// The routes that are generated from the rows of the table give the answers of the rows. The report has the
+// differences.
 func TestRowsOfRoutes(t *testing.T) {
 	t.Parallel()
 	rows := slices.DeleteFunc(slices.Concat(pathRows, hostRows, backendRows), func(r row) bool {
-		return len(r.ingresses) == 0 || strings.HasPrefix(r.name, "row_44") || strings.HasPrefix(r.name, "row_45") // whose class is asked for
+		return len(r.ingresses) == 0 || strings.HasPrefix(r.name, "row_44") || strings.HasPrefix(r.name, "row_45") // rows about classes
 	})
 	gateways := map[string]moved{}
 	startEdited(t, func(cfg *config.Config) string {
@@ -102,7 +104,7 @@ func TestRowsOfRoutes(t *testing.T) {
 	for _, r := range rows {
 		m := gateways[r.name]
 		if r.name == "row_59_long_path" && m.says("cannot be moved: no route may have it") {
-			continue // 1024 bytes are the most
+			continue // a path of a route has 1024 bytes at most
 		}
 		t.Run(r.name, func(t *testing.T) {
 			c := &client{address: m.http}
@@ -122,10 +124,10 @@ func TestRowsOfRoutes(t *testing.T) {
 	}
 }
 
-// movedSets is how many sets of Ingresses share a HAProxy: each becomes a Gateway of its own.
+// movedSets is the number of sets of Ingresses that share a HAProxy. Each set becomes a Gateway of its own.
 const movedSets = 12
 
-// The routes that rules become which nobody thought of answer as the rules do.
+// The routes that are generated from random rules give the same answers as the rules.
 func TestRandomRulesMoved(t *testing.T) {
 	t.Parallel()
 	services := randomServices(t)

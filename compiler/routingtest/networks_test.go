@@ -9,7 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// lists is a ConfigMap. Keys and their texts are given in pairs.
+// lists returns a ConfigMap with keys and values, given in pairs.
 func lists(namespace, name string, pairs ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: %s}\ndata:\n", namespace, name)
@@ -19,7 +19,7 @@ func lists(namespace, name string, pairs ...string) string {
 	return b.String()
 }
 
-// country is a list of many networks, of both families.
+// country returns a long list of networks, of both families.
 func country(more string) string {
 	var b strings.Builder
 	for i := range 20_000 {
@@ -55,12 +55,12 @@ func TestNetworkLists(t *testing.T) {
 			t.Errorf("%s: %d, want %d", host, got.StatusCode, want)
 		}
 	}
-	if n := len(e.result.Artifact.Files); n != 1+7+2+5 { // haproxy.cfg, maps, crt-list and scripts, lists
+	if n := len(e.result.Artifact.Files); n != 1+7+2+5 { // haproxy.cfg; maps; crt-list and scripts; lists
 		t.Errorf("%d files", n)
 	}
 }
 
-// A list that cannot be had closes what names it, and nothing else.
+// A list that cannot be read closes the routes that name it, and no others.
 func TestNetworkListsFailClosed(t *testing.T) {
 	t.Parallel()
 	yaml := serviceYAML("shop", "a", mirror(t, "a", nil)) + serviceYAML("shop", "s", mirror(t, "s", nil)) +
@@ -99,7 +99,7 @@ func TestNetworkListsFailClosed(t *testing.T) {
 	}
 }
 
-// countryTexts are the list of these tests: the smallest network decides.
+// The smallest network that contains an address decides.
 const (
 	countries4 = "127.0.0.0/8 FR\n127.0.1.0/24 DE\n127.0.2.0/24 US-CA\n127.0.3.0/24 US-NY\n198.51.100.0/24 DE\n203.0.113.0/24 AT\n"
 	countries6 = "2001:db8::/32 IT\n2001:db8:7::/48 DE\n"
@@ -149,7 +149,7 @@ func TestCountries(t *testing.T) {
 		"unknown": {fr: 200}, "known": {fr: 403},
 		"lists":   {de: 200, "127.0.1.200": 403, fr: 403},
 		"first":   {de: 301, ny: 403},
-		"login":   {de: 401, fr: 403}, // nobody is asked who is not served
+		"login":   {de: 401, fr: 403}, // a client that is not allowed is not asked for a password
 		"service": {de: 200, ca: 403},
 		"shared":  {de: 200, fr: 403},
 	} {
@@ -178,7 +178,8 @@ func TestCountries(t *testing.T) {
 	}
 }
 
-// countriesOfHeaders asks for clients whose addresses a proxy names, and looks what endpoints are told.
+// countriesOfHeaders sends requests for clients whose addresses are in a proxy's header, and checks what
+// endpoints get.
 func countriesOfHeaders(t *testing.T, e edge) {
 	t.Helper()
 	const de, ca, fr = "127.0.1.1", "127.0.2.1", "127.0.4.1"
@@ -192,7 +193,7 @@ func countriesOfHeaders(t *testing.T, e edge) {
 	for _, c := range []struct{ sent, host, want string }{
 		{"198.51.100.7", "allowed", "200"}, {"203.0.113.7", "allowed", "403"}, {"192.0.2.1", "allowed", "403"}, {"192.0.2.1", "unknown", "403"}, {"192.0.2.1", "known", "200"},
 		{"2001:db8:7::1", "allowed", "200"}, {"2001:db8:8::1", "allowed", "403"}, {"2001:db9::1", "known", "200"},
-		{"198.51.100.7", "shared", "200"}, {"203.0.113.7", "shared", "403"}, // the canary is no way around
+		{"198.51.100.7", "shared", "200"}, {"203.0.113.7", "shared", "403"}, // the same holds for the canary
 	} {
 		if got, _ := from(trustedProxy, c.host, c.sent); got != c.want {
 			t.Errorf("%s for %s: %s, want %s", c.host, c.sent, got, c.want)
@@ -212,7 +213,7 @@ func countriesOfHeaders(t *testing.T, e edge) {
 	}
 }
 
-// A list that cannot be had closes what asks for it, nothing else, and no client says where it is from.
+// A list that cannot be read closes the routes that need it, and no others. Clients cannot set their country.
 func TestCountriesFailClosed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ yaml, want string }{

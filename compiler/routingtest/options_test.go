@@ -9,13 +9,13 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// optioned is an Ingress with annotations, given in pairs without their prefix,
-// and all of its host for Service "a".
+// optioned returns an Ingress with annotations, given in pairs without their prefix. Its whole host is for
+// Service "a".
 func optioned(name string, options ...string) ingress {
 	return ingress{name: name, annotations: annotated(options...), rules: []string{name + ".example P / a"}}
 }
 
-// annotated writes annotations as YAML.
+// annotated returns annotations in YAML.
 func annotated(options ...string) string {
 	var lines []string
 	for i := 0; i < len(options); i += 2 {
@@ -24,7 +24,7 @@ func annotated(options ...string) string {
 	return strings.Join(lines, "\n    ")
 }
 
-// clean fails if a compile had anything to say.
+// clean fails if a compile reported anything.
 func clean(tb testing.TB, e edge) {
 	tb.Helper()
 	for _, d := range e.result.Diagnostics {
@@ -236,8 +236,8 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// Lines of an Ingress hold for its requests, where they are allowed and HAProxy
-// takes them. Else its routes are closed, and nobody else's.
+// A snippet applies to the requests of its Ingress, if its namespace may have snippets and HAProxy accepts it.
+// Otherwise the routes of that Ingress are closed, and no others.
 func TestSnippet(t *testing.T) {
 	t.Parallel()
 	elsewhere := optioned("elsewhere", "snippet", "http-request set-header X-A b")
@@ -272,8 +272,7 @@ func TestSnippet(t *testing.T) {
 	reportedOn(t, e, diag.Object{Kind: "Ingress", Namespace: "other", Name: "elsewhere"})
 }
 
-// classYAML is an IngressClass of ours. Parameters is "" or the name of a
-// ConfigMap in the namespace edge.
+// classYAML returns an IngressClass for us. parameters is "" or the name of a ConfigMap in the namespace edge.
 func classYAML(name, parameters string, isDefault bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "---\napiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata:\n  name: %s\n", name)
@@ -287,8 +286,7 @@ func classYAML(name, parameters string, isDefault bool) string {
 	return b.String()
 }
 
-// defaultsYAML is a ConfigMap in the namespace edge, its keys and values given
-// in pairs.
+// defaultsYAML returns a ConfigMap in the namespace edge, with keys and values given in pairs.
 func defaultsYAML(name string, data ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: edge, name: %s}\ndata:\n", name)
@@ -298,8 +296,8 @@ func defaultsYAML(name string, data ...string) string {
 	return b.String()
 }
 
-// The Ingresses of a class have its parameters, unless they or their Service say
-// otherwise; an Ingress without a class has those of the default one.
+// An Ingress has the parameters of its class, unless the Ingress or its Service has its own. An Ingress without
+// a class has those of the default class.
 func TestClassParameters(t *testing.T) {
 	t.Parallel()
 	of := func(class string, i ingress) ingress { i.class = class; return i }
@@ -330,9 +328,8 @@ func TestClassParameters(t *testing.T) {
 	}
 }
 
-// What a class protects is closed if the protection cannot be had, also where
-// another route would take its requests, and also for an Ingress that is left
-// out for another reason.
+// If the protection of a class cannot be read, its routes are closed. Other routes do not get their requests.
+// The same holds for an Ingress that is left out for another reason.
 func TestClassParametersFailClosed(t *testing.T) {
 	t.Parallel()
 	admin := func(class string) ingress {

@@ -17,14 +17,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// inNamespace moves a Secret to another namespace than shop.
+// inNamespace moves a Secret from shop to another namespace.
 func inNamespace(namespace, secret string) string {
 	return strings.Replace(secret, "namespace: shop", "namespace: "+namespace, 1)
 }
 
-// A younger Ingress of another namespace gets paths of a host, and nothing else of it: not the
-// certificate, not what is asked of clients, not its connections, not the names that it has.
-// The owner hears who has paths.
+// A younger Ingress of another namespace gets paths of a host, and nothing else: its certificate, its request
+// for client certificates, its ssl-passthrough and its aliases do not apply to the host. The owner is told who
+// has paths.
 func TestRow36HostsHaveOwners(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, "ca")
@@ -63,9 +63,8 @@ func TestRow36HostsHaveOwners(t *testing.T) {
 	}
 }
 
-// With owned hosts and reserved domains, nobody else has any request for a host: not by a path,
-// below a wildcard, by a rule without a host, by the default backend, nor while the owner's
-// Ingress is left out.
+// With owned hosts and reserved domains, no other namespace gets requests for a host: not with a path, a
+// wildcard, a rule without a host or a default backend, and not while the owner's Ingress is left out.
 func TestOwnedAndReservedHosts(t *testing.T) {
 	t.Parallel()
 	ingresses := []ingress{
@@ -96,15 +95,14 @@ func TestOwnedAndReservedHosts(t *testing.T) {
 	}
 }
 
-// arranged is an edge whose servers can be looked after as a pusher does.
+// arranged is an edge whose servers the test changes at run time, like a pusher.
 type arranged struct {
 	edge
 	socket  string
 	servers []bind.Server
 }
 
-// startArranged is start for slots that are changed before they are bound, and
-// with a runtime socket.
+// startArranged is start with a runtime socket, and with slots that arrange changes before they are bound.
 func startArranged(t *testing.T, yaml string, arrange func([]bind.Slot) []bind.Slot, configure ...func(*config.Config)) arranged {
 	t.Helper()
 	cfg := config.Default()
@@ -127,7 +125,7 @@ func startArranged(t *testing.T, yaml string, arrange func([]bind.Slot) []bind.S
 	write(t, dir, bound)
 	a := arranged{edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port), result: result}, socket, bound.Servers}
 	run(t, dir, a.http)
-	await(t, func() error { // the socket gets its name after the port is open
+	await(t, func() error { // the socket appears under its name after the port is open
 		_, err := os.Stat(socket)
 		return err
 	})
@@ -139,11 +137,11 @@ func startArranged(t *testing.T, yaml string, arrange func([]bind.Slot) []bind.S
 	return a
 }
 
-// runtime gives HAProxy a command.
+// runtime sends HAProxy a command.
 func (a arranged) runtime(t *testing.T, command string) string {
 	t.Helper()
 	var c net.Conn
-	await(t, func() (err error) { // it may come after the ports
+	await(t, func() (err error) { // the socket may open after the ports
 		c, err = net.Dial("unix", a.socket)
 		return err
 	})
@@ -165,8 +163,7 @@ func (a arranged) runtime(t *testing.T, command string) string {
 	return text
 }
 
-// server returns the server at a port, as the runtime API calls it; port 1 is
-// that of a spare slot.
+// server returns the name of the server at a port in the runtime API. Port 1 is a spare slot.
 func (a arranged) server(t *testing.T, port int) string {
 	t.Helper()
 	for _, s := range a.servers {

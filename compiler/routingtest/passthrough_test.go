@@ -18,12 +18,12 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// passed is an Ingress whose TLS connections are passed on.
+// passed returns an Ingress with ssl-passthrough.
 func passed(name, rule string, options ...string) ingress {
 	return ingress{name: name, annotations: annotated(append([]string{"ssl-passthrough", "true"}, options...)...), rules: []string{rule}}
 }
 
-// ownTLS starts a mirror that ends TLS itself, for a host.
+// ownTLS starts a mirror that terminates TLS itself, and returns its port and its certificate for the host.
 func ownTLS(t *testing.T, name, host string) (port int, certificate []byte) {
 	t.Helper()
 	certificate, key := hostKeyPair(t, host)
@@ -39,9 +39,8 @@ func ownTLS(t *testing.T, name, host string) (port int, certificate []byte) {
 	return port, certificate
 }
 
-// visit asks for a URL of a host from an address of the loopback over a
-// connection of its own, HTTP/2 if the server has it, and returns the status and
-// what the server saw.
+// visit requests a URL of a host from a loopback address on a new connection, with HTTP/2 if the server has it.
+// It returns the status and what the server saw.
 func (e edge) visit(t *testing.T, source, host string, roots *x509.CertPool, wrap func(net.Conn) net.Conn) (string, seen) {
 	t.Helper()
 	dial := func(context.Context, string, string) (net.Conn, error) {
@@ -128,7 +127,7 @@ func TestPassthrough(t *testing.T) {
 		t.Errorf("without SNI: certificate of %s", got)
 	}
 	t.Run("plain HTTP to a host that is passed on", func(t *testing.T) {
-		// The Service speaks TLS, and says so as Go's server does.
+		// The Service requires TLS, and answers a plain request like Go's server.
 		if got := e.get(t, "pass.example", "/"); got.StatusCode != http.StatusBadRequest || !strings.Contains(got.body, "HTTPS server") {
 			t.Errorf("%d %s", got.StatusCode, got.body)
 		}
@@ -149,11 +148,10 @@ func TestPassthrough(t *testing.T) {
 	})
 }
 
-// inPieces makes a connection write its first bytes, in which is what TLS asks
-// for, a few at a time.
+// inPieces makes a connection write its first bytes, which include the SNI, a few at a time.
 func inPieces(c net.Conn) net.Conn { return &piecewise{c, 200, time.NewTicker(time.Millisecond)} }
 
-// piecewise paces the pieces, for the kernel would join them.
+// piecewise waits between the pieces, since otherwise the kernel would join them.
 type piecewise struct {
 	net.Conn
 	left int
@@ -178,8 +176,7 @@ func (p *piecewise) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// With the PROXY protocol the client's address is the one in its header, for what
-// is passed on and for what is not.
+// With the PROXY protocol, the client's address is the one in its header, with ssl-passthrough and without.
 func TestPassthroughAndProxyProtocol(t *testing.T) {
 	t.Parallel()
 	inside, _ := ownTLS(t, "inside", "pass.example")
@@ -190,7 +187,7 @@ func TestPassthroughAndProxyProtocol(t *testing.T) {
 	clean(t, e)
 	after := func(header string) func(net.Conn) net.Conn {
 		return func(c net.Conn) net.Conn {
-			_, _ = io.WriteString(c, header) // or the handshake fails
+			_, _ = io.WriteString(c, header) // an error shows in the handshake
 			return c
 		}
 	}
@@ -213,7 +210,7 @@ func TestPassthroughAndProxyProtocol(t *testing.T) {
 	}
 }
 
-// What an Ingress cannot pass on is said of it, and harms nobody else.
+// A passthrough that is not possible is reported on its Ingress, and affects no other.
 func TestPassthroughRefused(t *testing.T) {
 	t.Parallel()
 	inside, _ := ownTLS(t, "inside", "pass.example")

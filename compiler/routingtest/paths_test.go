@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/urlpath"
 )
 
-// pathTable reads a table of the document: the cells below a heading, without their quotes.
+// pathTable returns the cells of the table below a heading of the document, without their quotes.
 func pathTable(t *testing.T, heading string) [][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/reference/paths.md")

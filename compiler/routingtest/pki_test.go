@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// authority signs certificates.
+// authority is a certificate authority.
 type authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
-	pem         []byte // of the certificate
+	pem         []byte // the certificate
 }
 
 func newAuthority(t *testing.T, name string) authority {
@@ -29,13 +29,13 @@ func newAuthority(t *testing.T, name string) authority {
 	return certified(t, name, nil)
 }
 
-// intermediate returns an authority whose certificate this one has signed.
+// intermediate returns an authority whose certificate this one signed.
 func (a authority) intermediate(t *testing.T, name string) authority {
 	t.Helper()
 	return certified(t, name, &a)
 }
 
-// certified returns an authority whose certificate another one has signed, or itself.
+// certified returns an authority whose certificate is signed by another one, or by itself.
 func certified(t *testing.T, name string, by *authority) authority {
 	t.Helper()
 	template := &x509.Certificate{
@@ -58,15 +58,14 @@ func certified(t *testing.T, name string, by *authority) authority {
 	return authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// roots are what a client trusts that trusts this authority.
+// roots returns a pool that trusts this authority.
 func (a authority) roots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
 	return pool
 }
 
-// issue returns a certificate of a subject for names, and its key. It is valid
-// until the given time.
+// issue returns a certificate for names, with a subject, and its key. It is valid until the given time.
 func (a authority) issue(t *testing.T, kind string, until time.Time, subject string, names ...string) (certificate, private []byte) {
 	t.Helper()
 	template := &x509.Certificate{
@@ -87,15 +86,15 @@ func (a authority) issue(t *testing.T, kind string, until time.Time, subject str
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
-// secret is a Secret with a certificate of this authority for names. Its subject
-// is the name of the Secret.
+// secret returns a Secret with a certificate of this authority for names. The name of the Secret is the
+// subject.
 func (a authority) secret(t *testing.T, kind, name string, names ...string) string {
 	t.Helper()
 	certificate, key := a.issue(t, kind, time.Now().Add(time.Hour), name, names...)
 	return secretYAML(name, certificate, key)
 }
 
-// newKey makes an ECDSA key, or an RSA key.
+// newKey returns an ECDSA or RSA key.
 func newKey(tb testing.TB, kind string) crypto.Signer {
 	tb.Helper()
 	var key crypto.Signer
@@ -120,7 +119,7 @@ func serial(t *testing.T) *big.Int {
 	return n
 }
 
-// client is a client's certificate of this authority.
+// client returns a client certificate of this authority.
 func (a authority) client(t *testing.T, name string) *tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.issue(t, "", time.Now().Add(time.Hour), name))
@@ -130,7 +129,7 @@ func (a authority) client(t *testing.T, name string) *tls.Certificate {
 	return &pair
 }
 
-// authoritySecret is a Secret with certificate authorities in PEM.
+// authoritySecret returns a Secret with certificate authorities in PEM.
 func authoritySecret(name string, pem []byte) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {namespace: shop, name: %s}\ndata: {ca.crt: %s}\n", name, base64.StdEncoding.EncodeToString(pem))
 }

@@ -55,7 +55,7 @@ func TestRateLimit(t *testing.T) {
 	}
 	for _, line := range []string{"X-Key: one", "X-Key: two", "X-Other: none", "X-Key:"} {
 		want := 5
-		if line == "X-Key:" { // counts by address, as the one before
+		if line == "X-Key:" { // counted by address, like the one before
 			want = 0
 		}
 		if n, last := passed("key", line); n != want || last.StatusCode != 503 {
@@ -64,8 +64,8 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// A route whose protection cannot be built answers 503 and says why, also where
-// another route would take its requests.
+// If the protection of a route cannot be built, the route answers 503, and the compiler says why. Other routes
+// do not get its requests.
 func TestProtectionFailsClosed(t *testing.T) {
 	t.Parallel()
 	services := serviceYAML("shop", "a", mirror(t, "a", nil))

@@ -79,7 +79,7 @@ func TestEnclose(t *testing.T) {
 	}
 }
 
-// Servers that follow the state of others can do so only if those are checked.
+// A server may track another one only if that is checked.
 func TestEncloseKeepsChecksThatAreTracked(t *testing.T) {
 	t.Parallel()
 	const config = "backend a\n    server s1 192.0.2.1:1 check\nbackend b\n    server s1 192.0.2.1:1 track a/s1\n"
@@ -89,8 +89,8 @@ func TestEncloseKeepsChecksThatAreTracked(t *testing.T) {
 	}
 }
 
-// An action that names a socket within HAProxy leads to that of the sandbox, and not to the one of a HAProxy
-// that runs on the machine.
+// An action that names a socket within HAProxy uses the socket of the sandbox, and not that of another HAProxy
+// on the machine.
 func TestEncloseKeepsActionsInside(t *testing.T) {
 	t.Parallel()
 	const config = "frontend m\n    bind abns@m/1\nbackend a\n    http-request lua.copy abns@m/1 b if { rand(2) lt 1 }\n    http-request lua.copy abns@n/1 b\n"

@@ -19,7 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// start runs what manifests are compiled to.
+// start compiles manifests and runs the result.
 func start(t *testing.T, yaml string, edit func(*config.Config)) *sandbox.Sandbox {
 	t.Helper()
 	check, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
@@ -48,7 +48,7 @@ func start(t *testing.T, yaml string, edit func(*config.Config)) *sandbox.Sandbo
 	return tr
 }
 
-// asked is who answers a request, in a few words.
+// asked describes briefly who answers a request.
 func asked(t *testing.T, tr *sandbox.Sandbox, r sandbox.Request) string {
 	t.Helper()
 	a, err := tr.Ask(t.Context(), r)
@@ -106,7 +106,7 @@ spec: {type: ExternalName, externalName: db.example.net, ports: [{port: 80}]}
 ---
 `
 
-// What HAProxy decides is decided by HAProxy, whatever the servers would speak.
+// HAProxy decides, whatever protocol the servers speak.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	tr := start(t, host("plain", "", "", "web")+

@@ -11,8 +11,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// A mistake that many backends make is found in all of them at once, though HAProxy ends at the first one,
-// and in no other.
+// The same mistake in many backends is found in all of them at once, and in no others, although HAProxy stops
+// at the first one.
 func TestOneMistakeOfManyBackends(t *testing.T) {
 	t.Parallel()
 	check := find(t)
@@ -24,11 +24,11 @@ func TestOneMistakeOfManyBackends(t *testing.T) {
 		case 1:
 			line = "http-request frobnicate"
 		case 2:
-			line = "id 4711" // which only one backend may have
+			line = "id 4711" // only one backend may have it
 		}
 		fmt.Fprintf(&config, "backend b%d from main\n    %s\n    #hapsnap servers shop/web-%d:http -- maxconn 10\n", i, line, i)
 	}
-	// The same mistake among other lines.
+	// Another backend has the same mistake among other lines.
 	config.WriteString("backend other from main\n    option httpchk\n    http-request frobnicate\n    #hapsnap servers shop/other:http\n")
 	files := []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config.String())}}
 	lines := strings.Split(config.String(), "\n")

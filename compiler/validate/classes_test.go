@@ -15,8 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// mistakes are lines that HAProxy or we refuse in a backend, and some that only look like it. NAME is that of the
-// backend, OTHER that of another.
+// mistakes are lines that HAProxy or we refuse in a backend, and lines that only look wrong. NAME is the
+// backend, and OTHER another one.
 var mistakes = []string{
 	"http-request frobnicate", "http-request deny deny_status 9999", "http-request set-header", "http-request set-header X %[nothing(1)]",
 	"http-request set-header X %[req.hdr(x),nothing]", "http-request set-var(req) str(1)", "http-request replace-path ( y", "http-request track-sc9 src",
@@ -34,8 +34,8 @@ var mistakes = []string{
 	"http-request set-header X %[nbsrv(nobody)]", "http-request set-header X %[nbsrv(OTHER)]", "http-request deny if { nbsrv(NAME) lt 1 }", "# a comment", "#hapsnap servers", "http-request deny \"if", "http-request deny \\",
 }
 
-// HAProxy gives the same verdict of one backend of each text as of all: of mistakes of every kind, in one backend or in several
-// that have others of their text, before and behind them.
+// If only one backend of each text is checked, HAProxy's verdict is the same as for all: for mistakes of every
+// kind, in one backend or in several, before and after others with their text.
 func TestVerdictsOfOnePerText(t *testing.T) {
 	t.Parallel()
 	check := find(t)
@@ -65,7 +65,7 @@ func TestVerdictsOfOnePerText(t *testing.T) {
 	}
 }
 
-// HAProxy is asked about few of many backends whose text is the same but for their Services.
+// HAProxy checks few of many backends whose text differs only in the Services.
 func TestOnePerTextAsksAboutFew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -82,13 +82,14 @@ func TestOnePerTextAsksAboutFew(t *testing.T) {
 		t.Fatal(v.Faults, err)
 	}
 	text, err := os.ReadFile(asked)
-	// Three texts, and the two that the frontend names.
+	// These are three texts, and the two backends that the frontend names.
 	if n := strings.Count(string(text), "\nbackend "); err != nil || n < 3 || n > 5 {
 		t.Errorf("of 25 backends, HAProxy was asked about %d: %v", n, err)
 	}
 }
 
-// withMistake returns a haproxy.cfg whose backends have few texts, with a line in a share of them, at least in one.
+// withMistake returns a haproxy.cfg whose backends have few different texts. A share of them, at least one, has
+// the line.
 func withMistake(random *rand.Rand, mistake string, share float64) string {
 	const backends = 25
 	var b strings.Builder

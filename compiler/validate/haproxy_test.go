@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// Every form in which HAProxy 2.6 to 3.4 write messages.
+// These are all forms in which HAProxy 2.6 to 3.4 write messages.
 func TestParseOutput(t *testing.T) {
 	t.Parallel()
 	output := `[NOTICE]   (24376) : haproxy version is 2.6.12-1+deb12u4
@@ -49,10 +49,10 @@ func TestParseOutput(t *testing.T) {
 	}
 }
 
-// anything has every line of every file.
+// anything accepts every line of every file.
 func anything(string, int) bool { return true }
 
-// What tenants write names no place, wherever HAProxy quotes it: the blame would be on whom they choose.
+// Text of tenants names no place, wherever HAProxy quotes it. Otherwise tenants could blame others.
 func TestParseOutputOfSpoofs(t *testing.T) {
 	t.Parallel()
 	const map1, list = "/s/maps/bad.map", "/s/general/bad.crtlist"
@@ -89,11 +89,11 @@ func TestParseOutputOfSpoofs(t *testing.T) {
 			}
 		}
 	}
-	for _, spoof := range spoofs { // of messages without a place
+	for _, spoof := range spoofs { // in messages without a place
 		for _, form := range []string{"Proxy 'f': unable to find required default_backend: '%s'.", "config : frontend 'f' has no '%s' directive.", "config : %s"} {
 			text := fmt.Sprintf("[ALERT]    (1) : "+form+"\n", spoof)
 			if form == "config : %s" && strings.HasPrefix(spoof, "parsing [") || strings.HasPrefix(spoof, "[") && form == "config : %s" || strings.HasPrefix(spoof, "Proxy '") && form == "config : %s" {
-				continue // no message of HAProxy's begins with what a tenant wrote
+				continue // no message of HAProxy begins with a tenant's text
 			}
 			for _, m := range parseOutput(text, anything) {
 				if m.File != "" || m.Line != 0 {
@@ -104,7 +104,7 @@ func TestParseOutputOfSpoofs(t *testing.T) {
 	}
 }
 
-// A second place counts only if HAProxy was given the file, and that has the line.
+// A second place counts only if HAProxy was given that file, and the file has the line.
 func TestParseOutputOfUnknownPlaces(t *testing.T) {
 	t.Parallel()
 	has := lineMap{bound: bind.Bound{Lines: make([]int, 20), Files: []bind.File{{Path: "/s/maps/a.map", Content: []byte("a b\nc d\n")}}}}.has
@@ -126,8 +126,7 @@ func TestParseOutputOfUnknownPlaces(t *testing.T) {
 	}
 }
 
-// What the parser of the Dataplane API loses is noticed, though HAProxy might
-// accept it.
+// Lines that the parser of the Dataplane API loses are found, even if HAProxy would accept them.
 func TestRoundTripNoticesLosses(t *testing.T) {
 	t.Parallel()
 	sane := "global\n    maxconn 10\n\ndefaults main\n    mode http\n\nbackend a from main\n    balance roundrobin\n"
@@ -148,7 +147,7 @@ func TestRoundTripNoticesLosses(t *testing.T) {
 	}
 }
 
-// What HAProxy says of the machine is nothing about the configuration.
+// Messages of HAProxy about the machine are not about the configuration.
 func TestVerdictLeavesOutTheMachine(t *testing.T) {
 	t.Parallel()
 	v := lineMap{places: newPlaces(render.Artifact{})}.verdict(parseOutput(`[WARNING]  (1) : This configuration enables 64 threads running on a total of 2 CPUs. Please do.
@@ -162,7 +161,7 @@ func TestVerdictLeavesOutTheMachine(t *testing.T) {
 	}
 }
 
-// What has few texts costs few backends: HAProxy is not asked about the others.
+// Backends with few different texts are checked quickly: HAProxy gets only some of them.
 func TestOneBackendOfEachText(t *testing.T) {
 	t.Parallel()
 	var config strings.Builder

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// All directives that cannot be followed are found at once, and nothing is changed.
+// All invalid directives are found at once, and nothing is changed.
 func TestDirectiveFaults(t *testing.T) {
 	t.Parallel()
 	const text = "backend a\n    #hapsnap servers shop\n    #hapsnap servers shop/a\n    #hapsnap servers shop/a\nbackend b\n    #hapsnap serves shop/b"

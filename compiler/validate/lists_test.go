@@ -21,8 +21,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// HAProxy reads one certificate of each kind, however many Secrets there are. It looks at a line for each Secret of what is published, and at
-// few of what is not.
+// HAProxy reads one certificate of each kind, however many Secrets there are. In a review it reads few lines of
+// lists, and before publishing one for each Secret.
 func TestHAProxyReadsFewCertificates(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -56,7 +56,8 @@ func TestHAProxyReadsFewCertificates(t *testing.T) {
 	}
 }
 
-// listLines are lines of a crt-list, some of which HAProxy refuses, some of which it warns of, and some that only look like it. FILE is that of a certificate.
+// listLines are lines of a crt-list. HAProxy refuses some, warns about some, and accepts others. FILE is a
+// certificate.
 var listLines = []string{
 	"FILE [verify maybe] a.example", "FILE [verify required] a.example", "FILE [nothing] a.example", "FILE [ssl-min-ver TLSv9] a.example", "FILE [alpn] a.example", "FILE [alpn h2] a.example",
 	"FILE [alpn h2,http/1.1 ssl-min-ver TLSv1.2] a.example", "FILE [ssl-min-ver TLSv1.3 ssl-max-ver TLSv1.0] a.example", "FILE [ca-file nothing.pem verify required] a.example",
@@ -68,7 +69,7 @@ var listLines = []string{
 	"certs/ca.pem a.example", "FILE certs/b.pem", "FILE [ocsp-update on] a.example", "FILE [ocsp-update maybe] a.example", "FILE [verify none ocsp-update on] a.example",
 }
 
-// wholeLists are lists of which HAProxy says something because of two lines.
+// wholeLists are lists about which HAProxy complains because of two lines together.
 var wholeLists = []string{
 	"certs/shop_0.pem a.example\ncerts/shop_1.pem [ocsp-update on] b.example\n",
 	"certs/shop_0.pem a.example\ncerts/shop_0.pem [ocsp-update on] b.example\n",
@@ -79,11 +80,11 @@ var wholeLists = []string{
 	"certs/shop_0.pem a.example\ncerts/shop_1.pem a.example\ncerts/shop_2.pem a.example\ncerts/shop_0.pem a.example\n",
 }
 
-// atList matches the place that HAProxy names for what is wrong with a crt-list.
+// atList matches the place of a fault in a crt-list.
 var atList = regexp.MustCompile(`list[^/\s:]*\.crtlist:(\d+)\]|line (\d+) [^\n]*file '[^']*list[^/']*\.crtlist'|crt-list '[^']*list[^/']*\.crtlist' line (\d+)`)
 
-// HAProxy says of lists whose lines name few certificates what it says of those whose lines name one for each
-// Secret: it accepts the same ones, and finds the same line at fault.
+// HAProxy's verdict on lists whose lines share a few certificates equals that on lists with one for each
+// Secret: it accepts the same ones, and finds the same line.
 func TestListsOfSharedCertificates(t *testing.T) {
 	t.Parallel()
 	check := find(t)
@@ -99,7 +100,7 @@ func TestListsOfSharedCertificates(t *testing.T) {
 	var lists []checked
 	for _, list := range wholeLists {
 		lists = append(lists, checked{list, ""})
-		for i := range 2 { // what is said of a certificate elsewhere counts, too
+		for i := range 2 { // messages about a certificate outside of the list count too
 			lists = append(lists, checked{list, fmt.Sprintf("frontend g from main\n    bind unix@g.sock ssl\n    ssl-f-use crt certs/shop_%d.pem ocsp-update on\n", i)})
 		}
 	}
@@ -124,7 +125,7 @@ func TestListsOfSharedCertificates(t *testing.T) {
 		artifact := render.Artifact{Certificates: refs, Files: []snapshots.File{{Path: "files/list.crtlist", Content: []byte(list)}, {Path: snapshots.ConfigFile, Content: []byte(config)}}}
 		want, bound := apart(t, check, keys, artifact)
 		if !bound {
-			continue // we refuse it before HAProxy does
+			continue // we refuse it first
 		}
 		for _, short := range []bool{false, true} {
 			v, err := check.Check(t.Context(), validate.Input{Artifact: artifact, Keys: keys, OnePerText: short})
@@ -155,7 +156,7 @@ type saidOfList struct {
 	lines   []int
 }
 
-// apart has HAProxy check an artifact with a certificate for each Secret.
+// apart checks an artifact with a certificate for each Secret.
 func apart(t *testing.T, c *validate.Checker, keys map[snapshots.SecretName]validate.KeyType, a render.Artifact) (said saidOfList, bound bool) {
 	t.Helper()
 	draft := snapshots.Draft{Files: a.Files, Certificates: a.Certificates}

@@ -12,8 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 )
 
-// wrapped returns a checker whose HAProxy writes each of its checks into the file that is returned, and does what
-// the script says before it runs.
+// wrapped returns a checker. Its HAProxy runs the script before each check, and records each check in a file.
 func wrapped(t *testing.T, script string) (c *validate.Checker, calls func() []string) {
 	t.Helper()
 	haproxy, err := exec.LookPath(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
@@ -41,8 +40,8 @@ const (
 	asItIs  = "-c -f haproxy.cfg"
 )
 
-// HAProxy need not load certificate authorities that a configuration does not use, and is asked without
-// our file about one that sets something of them.
+// HAProxy need not load certificate authorities that a configuration does not use. If a configuration sets
+// something about them, the check runs without our file.
 func TestChecksStartQuickly(t *testing.T) {
 	t.Parallel()
 	c, calls := wrapped(t, "")
@@ -57,7 +56,7 @@ func TestChecksStartQuickly(t *testing.T) {
 	}
 }
 
-// HAProxy forgets the section of our file at its end: a configuration that begins without one is refused as ever.
+// Our file's section ends with the file: a configuration that begins without a section is still refused.
 func TestQuickStartLendsNoSection(t *testing.T) {
 	t.Parallel()
 	c := find(t)
@@ -67,7 +66,7 @@ func TestQuickStartLendsNoSection(t *testing.T) {
 	}
 }
 
-// A HAProxy that does not know the setting of our file checks without it, now and later.
+// A HAProxy that does not know the setting in our file is run without the file, now and later.
 func TestQuickStartIsNotForEveryHAProxy(t *testing.T) {
 	t.Parallel()
 	c, calls := wrapped(t, `case "$*" in *quick-start*) echo "[ALERT]    (1) : config : parsing [quick-start.cfg:3] : unknown keyword" >&2; exit 1;; esac`)

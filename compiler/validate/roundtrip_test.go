@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 )
 
-// The Dataplane API keeps the lines that Bind makes of users and values.
+// The Dataplane API keeps the lines that Bind writes for users and values.
 func TestRoundTripKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	auth, keys := snapshots.SecretName{Namespace: "shop", Name: "auth"}, snapshots.SecretName{Namespace: "shop", Name: "keys"}
@@ -45,8 +45,8 @@ func TestRoundTripKeepsSecrets(t *testing.T) {
 	}
 }
 
-// bodyLines are lines of backends: some come back from the Dataplane API, some
-// do not, and some have the text looked at as a whole.
+// bodyLines are lines of backends. The Dataplane API returns some and loses others, and for some the text is
+// checked as a whole.
 var bodyLines = []string{
 	"    mode http", "    balance roundrobin", "    balance roundrobin", "    option httpchk", "    timeout server 5s", "    timeout server 6s",
 	"    # hapsnap servers shop/web:http weight=3", "    # hapsnap servers shop/api", "    # it's", "    # a  b", "#outer", "", "    mode http # behind",
@@ -54,15 +54,15 @@ var bodyLines = []string{
 	"    acl x src 10.0.0.0/8", "    http-request deny if x", "    cookie a insert dynamic", "    cookie a dynamic insert",
 	"    http-request set-header x 'a b' if { path /x }", "    stick-table type ip size 1m expire 5s store http_req_rate(5s)",
 	"    http-check expect status 200-399", "    no option httpclose", "    retries 3", "    nonsense of nobody's", "    http-request nonsense",
-	"    http-request set-var(req) str(1)", "    http-response set-var(x) 1 if", // the parser panics for the first
+	"    http-request set-var(req) str(1)", "    http-response set-var(x) 1 if", // the parser panics for the first line
 	"    bind :1", "  \tmode tcp", "    ", "    'mode' http", "    frontend inner", "outer line", "    default_backend x", "    acl 'x y' src 1.2.3.4",
 }
 
-// backendsOf writes a configuration of random sections.
+// backendsOf writes a configuration with random sections.
 func backendsOf(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("global\n    maxconn 10\n\ndefaults main\n    mode http\n\nfrontend web from main\n    bind :80\n")
-	most := len(bodyLines) - r.IntN(len(bodyLines)-5) // plain ones more often
+	most := len(bodyLines) - r.IntN(len(bodyLines)-5) // the harmless lines are more frequent
 	for i := range 1 + r.IntN(6) {
 		b.WriteString("\n" + []string{"backend b%d", "backend b%d from main", "backend b%d # x", "listen l%d", "userlist u%d"}[min(r.IntN(12), 4)])
 		text := b.String()
@@ -76,8 +76,7 @@ func backendsOf(r *rand.Rand) string {
 	return b.String()
 }
 
-// What is found of backends by themselves, under other names and from memory, is
-// what is found of the whole.
+// Backends that are checked alone, under other names and with a memory, have the same findings as in the whole.
 func TestBackendsAloneAreAsTheWhole(t *testing.T) {
 	t.Parallel()
 	var trips roundTrips
@@ -103,8 +102,8 @@ func TestBackendsAloneAreAsTheWhole(t *testing.T) {
 	}
 }
 
-// lostOf returns the texts of lines that were lost, sorted: of lines that are the
-// same in several sections, the whole says only how many.
+// lostOf returns the texts of lost lines, sorted. If several sections have the same line, the whole check only
+// counts it.
 func lostOf(config []byte, faults []fault) []string {
 	lines := strings.Split(string(config), "\n")
 	var out []string
@@ -115,7 +114,7 @@ func lostOf(config []byte, faults []fault) []string {
 	return out
 }
 
-// A line that is lost is named though only its section was looked at again.
+// A lost line has its number, even if only its section was checked again.
 func TestLostLinesHaveTheirNumbers(t *testing.T) {
 	t.Parallel()
 	var trips roundTrips
@@ -134,7 +133,7 @@ func TestLostLinesHaveTheirNumbers(t *testing.T) {
 	}
 }
 
-// A memo forgets what is not asked for, and keeps what is.
+// A memo forgets what is not used, and keeps what is.
 func TestMemoIsBounded(t *testing.T) {
 	t.Parallel()
 	var m verdictMemo

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
-// A configuration without anything to judge is not shown to HAProxy.
+// A configuration without settings to check needs no run of HAProxy.
 func TestSettingsOfDefaultCostNothing(t *testing.T) {
 	t.Parallel()
 	c := &validate.Checker{Path: "/none"}
@@ -24,8 +24,7 @@ func TestSettingsOfDefaultCostNothing(t *testing.T) {
 	}
 }
 
-// Each fault is that of the element, or of the list if no element is at fault
-// alone.
+// Each fault names the element, or the list if no single element is at fault.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	c := find(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// withCertificates is an artifact that serves certificates of the Secrets of these numbers.
+// withCertificates is an artifact with certificates of the Secrets with these numbers.
 func withCertificates(t *testing.T, numbers ...int) validate.Input {
 	t.Helper()
 	m := model()
@@ -35,7 +35,7 @@ func upTo(n int) (out []int) {
 	return out
 }
 
-// staged returns what is in the folders of checks: the information of each certificate, by name.
+// staged returns the files in the folders of checks, by name.
 func staged(t *testing.T, temp string) map[string]os.FileInfo {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(temp, "hapsnap-validate-*", "certs", "*"))
@@ -60,7 +60,7 @@ func accepted(t *testing.T, c *validate.Checker, in validate.Input) {
 	}
 }
 
-// A check makes only the files of the certificates that are new or other ones than in the check before.
+// A check writes only the files of certificates that are new or have changed since the check before.
 func TestCertificatesStayForTheNextCheck(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -85,7 +85,7 @@ func TestCertificatesStayForTheNextCheck(t *testing.T) {
 	if got := strings.Join(differ, " "); got != "shop_tls-007.pem shop_tls-070.pem" || second["shop_tls-049.pem"] != nil {
 		t.Errorf("written: %s", got)
 	}
-	// A review is of a part, and leaves what is kept for the whole alone.
+	// A review concerns a part, and does not change what is kept for the whole.
 	accepted(t, c, withCertificates(t, 1, 2))
 	if third := staged(t, temp); len(third) != len(second) || !os.SameFile(third["shop_tls-001.pem"], second["shop_tls-001.pem"]) {
 		t.Errorf("%d files stay after a small check", len(third))
@@ -100,8 +100,8 @@ func TestCertificatesStayForTheNextCheck(t *testing.T) {
 	}
 }
 
-// Whatever happened in the folder meanwhile, and whatever was checked before, the verdict is that of a checker that
-// keeps nothing.
+// The verdict equals that of a checker without memory, whatever happened to the folder, and whatever was
+// checked before.
 func TestVerdictsDoNotDependOnWhatStayed(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -123,7 +123,7 @@ func TestVerdictsDoNotDependOnWhatStayed(t *testing.T) {
 		numbers := r.Perm(60)[:40+r.IntN(20)]
 		slices.Sort(numbers)
 		in := withCertificates(t, numbers...)
-		if turn%4 == 3 { // a file is named that no reference is for, and that was there a moment ago
+		if turn%4 == 3 { // a file without a reference that existed a moment ago
 			in.Artifact.Certificates = slices.Delete(slices.Clone(in.Artifact.Certificates), 7, 8)
 		}
 		got, err := keeping.Check(t.Context(), in)

@@ -41,7 +41,7 @@ func find(t *testing.T) *validate.Checker {
 
 var web = routing.Origin{Object: diag.Object{Kind: "Ingress", Namespace: "shop", Name: "web"}, Position: diag.Position{File: "m.yaml", Line: 3, Column: 1}}
 
-// model has every kind of thing that the shipped templates write.
+// model has everything that the shipped templates write.
 func model() routing.Model {
 	return routing.Model{
 		Hosts: []routing.Host{{Name: "shop.example", Routes: []routing.Route{
@@ -158,8 +158,7 @@ func TestEveryConfigurationIsAccepted(t *testing.T) {
 	}
 }
 
-// HAProxy 3.1 and later warn of no script in a configuration that is for them. Older ones
-// refuse it.
+// HAProxy 3.1 and later do not warn about a configuration for them. Older ones refuse it.
 func TestConfigurationForNewerHAProxys(t *testing.T) {
 	t.Parallel()
 	c := find(t)
@@ -188,8 +187,7 @@ func TestConfigurationForNewerHAProxys(t *testing.T) {
 	}
 }
 
-// What is joined from Secrets when a snapshot is pushed is seen by HAProxy and by
-// the parser of the Dataplane API.
+// HAProxy and the parser of the Dataplane API check stand-ins for what is joined from Secrets at a push.
 func TestSecretsAreStoodInFor(t *testing.T) {
 	t.Parallel()
 	c := find(t)
@@ -209,7 +207,7 @@ func TestSecretsAreStoodInFor(t *testing.T) {
 	}
 }
 
-// Whatever is wrong is found, and its template line and objects with it.
+// Every fault is found with its template line and its objects.
 func TestFaultsAreMappedBack(t *testing.T) {
 	t.Parallel()
 	c := find(t)
@@ -269,7 +267,7 @@ func TestFaultsAreMappedBack(t *testing.T) {
 	}
 }
 
-// matches compares texts; "…" in want stands for anything.
+// matches compares texts. "…" in want matches anything.
 func matches(got, want string) bool {
 	before, after, elided := strings.Cut(want, "…")
 	if !elided {

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// TestMain lets the test's own binary be hapsnap, under its name.
+// TestMain makes the test's own binary act as hapsnap, under its name.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == front.Name {
 		root, args := front.FromArgs(os.Args)
@@ -23,8 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// forge stands in for gh and curl: it keeps what it is called with, and what is posted, and answers with the
-// file answer.
+// forge stands in for gh and curl. It keeps its arguments and what is posted, and answers with the file answer.
 const forge = `#!/bin/sh
 printf '%s\n' "$*" >> "$FORGE/calls"
 output=
@@ -42,7 +41,7 @@ if [ -e "$FORGE/answer" ]; then
 fi
 `
 
-// pipeline is a repository with a change, in which steps run.
+// pipeline is a repository with a change, in which the steps of a pipeline run.
 type pipeline struct {
 	dir, forge string
 	env        []string
@@ -99,7 +98,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// try runs a step as a runner does, and returns why it failed.
+// try runs a step as a runner would, and returns why it failed.
 func (p pipeline) try(t *testing.T, script string, env ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-e", "-o", "pipefail", "-c", script)
@@ -115,7 +114,7 @@ func (p pipeline) run(t *testing.T, script string, env ...string) {
 	}
 }
 
-// kept returns what the forge was given.
+// kept returns what the forge got.
 func (p pipeline) kept(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.forge, name))
@@ -154,13 +153,13 @@ func TestGitHub(t *testing.T) {
 	if p.kept(t, "summary") != p.kept(t, "body") || !strings.Contains(p.kept(t, "calls"), "--method POST repos/shop/edge/issues/7/comments") {
 		t.Errorf("the forge was called with\n%s", p.kept(t, "calls"))
 	}
-	// The second time, the comment is there.
+	// The second time, the comment exists.
 	write(t, filepath.Join(p.forge, "answer"), "4711\n4712\n")
 	p.run(t, steps["Comment"], env(p)...)
 	if !strings.Contains(p.kept(t, "calls"), "--method PATCH repos/shop/edge/issues/comments/4711 ") {
 		t.Errorf("the forge was called with\n%s", p.kept(t, "calls"))
 	}
-	// What is wrong is in the comment, and fails the check.
+	// A problem is in the comment, and fails the check.
 	bad := newPipeline(t, ingress("sale", "/a b"))
 	bad.run(t, steps["Compare"], env(bad)...)
 	bad.run(t, steps["Comment"], env(bad)...)

@@ -19,9 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the demo's transcript in docs/start/demo.md")
 
-// TestDocsShowTheDemo runs the demo and compares what it prints with
-// docs/start/demo.md and with the excerpt in the README, so that nobody reads there
-// what they would not see.
+// TestDocsShowTheDemo runs the demo, and compares its output with docs/start/demo.md and with the excerpt in
+// the README. So readers see there what they would get.
 func TestDocsShowTheDemo(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -30,7 +29,7 @@ func TestDocsShowTheDemo(t *testing.T) {
 	o := options{
 		haproxy: cmp.Or(os.Getenv("HAPROXY"), "haproxy"), shop: filepath.Join(root, "examples/shop"),
 		compiler: build(t, root, "compiler"), pusher: build(t, root, "pusher"),
-		limit: 15 * time.Minute, // beside the tests of other packages
+		limit: 15 * time.Minute, // for a machine that runs other tests too
 	}
 	var out viewer
 	out.t, out.page = t, browsertest.Start(t).Page(t, browsertest.Options{})
@@ -60,8 +59,8 @@ func TestDocsShowTheDemo(t *testing.T) {
 	}
 }
 
-// viewer takes what the demo prints, and looks at the page of the fleet meanwhile, from the same window. The story
-// goes on once the page shows what happened.
+// viewer reads the output of the demo. Meanwhile it looks at the page of the fleet, in one window. The story
+// continues once the page shows what happened.
 type viewer struct {
 	bytes.Buffer
 	t    *testing.T
@@ -76,7 +75,7 @@ func (v *viewer) Write(text []byte) (int, error) {
 	}
 	switch {
 	case has("\n4. "):
-		v.page.Expect("ERR_") // when the pusher has gone
+		v.page.Expect("ERR_") // after the end of the pusher
 		v.page.Open("http://" + pageAddress + "/")
 		v.page.Eval("window.sameWindow = true", nil)
 		runs("r1")
@@ -101,10 +100,10 @@ func (v *viewer) Write(text []byte) (int, error) {
 	return v.Buffer.Write(text)
 }
 
-// The pod that step 6 replaces.
+// These are the pod that step 6 replaces, and the new one.
 const podThatLeaves, podThatComes = "127.0.10.11:", "127.0.10.13:"
 
-// recordWaves has the page remember how far it says that a rollout is, each time that it says something else.
+// recordWaves makes the page record every change of a rollout's progress.
 const recordWaves = `
 window.seenWaves = []
 new MutationObserver(() => {
@@ -112,8 +111,8 @@ new MutationObserver(() => {
 	if (waves.length && String(waves) !== String(window.seenWaves.at(-1) ?? '')) window.seenWaves.push(waves)
 }).observe(document.body, {subtree: true, childList: true, characterData: true, attributes: true})`
 
-// waves looks at what the page said of a rollout while it went on: one instance first, then all three, and never
-// fewer than before.
+// waves checks what the page showed during a rollout: one instance first, then all three, and never fewer than
+// before.
 func (v *viewer) waves() {
 	v.t.Helper()
 	var seen [][]int
@@ -162,7 +161,7 @@ func build(t *testing.T, root, name string) string {
 	return path
 }
 
-// cutTranscript splits a page around the transcript.
+// cutTranscript splits a page at the transcript.
 func cutTranscript(t *testing.T, page string) (before, shown, after string) {
 	t.Helper()
 	const begin, end = "<!-- demo -->\n```text\n", "```\n<!-- /demo -->"
@@ -178,15 +177,15 @@ func cutTranscript(t *testing.T, page string) (before, shown, after string) {
 	return head + begin, shown, end + tail
 }
 
-// varies matches what differs from run to run: digests (which follow the
-// templates), ages, the name of the user and the version of HAProxy.
+// varies matches what differs between runs: digests (which follow the templates), ages, the name of the user
+// and the version of HAProxy.
 var varies = []struct {
 	pattern *regexp.Regexp
 	text    string
 }{
 	{regexp.MustCompile(`r(\d{6})-[0-9a-f]{10}`), "r$1-DIGEST"},
-	{regexp.MustCompile(`(?m)^( +)[0-9a-f]{7,} edge r`), "${1}COMMIT edge r"}, // the time is in it
-	{regexp.MustCompile(` +`), " "},                                           // columns are as wide as what is in them
+	{regexp.MustCompile(`(?m)^( +)[0-9a-f]{7,} edge r`), "${1}COMMIT edge r"}, // it depends on the time
+	{regexp.MustCompile(` +`), " "},                                           // the widths of columns vary
 	{regexp.MustCompile(`(?m)^( r\d{6}-DIGEST) [0-9hms]+ `), "$1 AGE "},
 	{regexp.MustCompile(`pinned by \S+:`), "pinned by USER:"},
 	// HAProxy 3.0 says the same in a few more words.

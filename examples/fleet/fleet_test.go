@@ -1,6 +1,5 @@
-// Package fleet_test holds what docs/how-to/instances.md shows to what works: the files of both
-// folders agree with each other, and a real Dataplane API, where there is one, runs with
-// them, survives a push, and starts again.
+// Package fleet_test tests the files that docs/how-to/instances.md shows. The files of both folders agree with
+// each other. A real Dataplane API, if there is one, runs with them, survives a push, and starts again.
 package fleet_test
 
 import (
@@ -29,7 +28,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 )
 
-// settings are what is looked at of a dataplaneapi.yml.
+// settings are the tested settings of a dataplaneapi.yml.
 type settings struct {
 	API struct {
 		Port  int `json:"port"`
@@ -120,7 +119,7 @@ func TestTheFilesAgree(t *testing.T) {
 	}
 }
 
-// TestTheDocsShowTheFiles keeps what docs/how-to/instances.md shows equal to the files.
+// TestTheDocsShowTheFiles keeps docs/how-to/instances.md equal to the files.
 func TestTheDocsShowTheFiles(t *testing.T) {
 	docs := read(t, "../../docs/how-to/instances.md")
 	for _, file := range []string{"packages/dataplaneapi.yml", "packages/haproxy.service.conf", "containers/compose.yaml"} {

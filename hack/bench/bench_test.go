@@ -24,7 +24,7 @@ func stored(t *testing.T) Figures {
 	return f
 }
 
-// The page and the chart are made of the figures that a run has left, and nobody typed one.
+// The page and the chart are generated from the figures of a run.
 func TestPage(t *testing.T) {
 	f := stored(t)
 	if *update {
@@ -63,7 +63,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Rows can be measured: each kind of them, of few Ingresses.
+// Every kind of row can be measured, with few Ingresses.
 func TestMeasure(t *testing.T) {
 	b, err := newBench(t.Context(), 0)
 	if err != nil {
@@ -88,7 +88,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// What is measured again takes the place of what there was, and the rest stays.
+// A new measurement replaces the former figures of its row, and the rest stays.
 func TestFiguresOfSeveralRuns(t *testing.T) {
 	dir := t.TempDir()
 	old := Figures{Sizes: []int{100, 1000}, Cells: map[string]map[int]Cell{"compile": {100: {Limit: 1, Work: 1}, 1000: {Limit: 2, Work: 2}}}}

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// The limits that ARCHITECTURE.md names.
+// These are the limits in ARCHITECTURE.md.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	const mostExported, mostFiles = 80, 5

@@ -49,11 +49,11 @@ func filledStore(t *testing.T) (path string, ids []snapshots.ID) {
 	return path, ids
 }
 
-// programs matches what people do not type here.
+// programs matches verbs of the other programs, which people do not type.
 var programs = regexp.MustCompile(`\b(pusher|compiler) (\w+)`)
 
-// Every verb has examples that its flags and arguments take, and speaks of this program,
-// but for what runs in pods.
+// Every verb has examples with valid flags and arguments. Its help names this program, except for verbs that
+// run in pods.
 func TestVerbsAreExplained(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{Name, Plugin} {
@@ -101,7 +101,7 @@ func checkExample(t *testing.T, name, line string) {
 	}
 }
 
-// The program is called as kubectl calls it, too.
+// The program can be called as kubectl calls its plugins.
 func TestFromArgs(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
@@ -121,7 +121,7 @@ func TestFromArgs(t *testing.T) {
 	}
 }
 
-// Errors and answers of the halves name this program's verbs.
+// Errors and answers of both halves name the verbs of this program.
 func TestErrorsNameThisProgram(t *testing.T) {
 	t.Parallel()
 	store, _ := filledStore(t)
@@ -144,7 +144,7 @@ func TestErrorsNameThisProgram(t *testing.T) {
 	}
 }
 
-// diff finds both sides, and says by its exit code whether they differ.
+// diff finds both sides. Its exit code says whether they differ.
 func TestDiffTakesSnapshotsOfTheStore(t *testing.T) {
 	t.Parallel()
 	store, _ := filledStore(t)
@@ -164,7 +164,7 @@ func TestDiffTakesSnapshotsOfTheStore(t *testing.T) {
 	}
 }
 
-// status shows what was compiled, and with a state the fleet before it.
+// status shows what was compiled, and above it the fleet if there is a state.
 func TestStatusShowsBothHalves(t *testing.T) {
 	t.Parallel()
 	store, ids := filledStore(t)
@@ -182,14 +182,14 @@ func TestStatusShowsBothHalves(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &both); err != nil || code != process.ExitOK || both.Fleet != nil || both.Compiled.Head.Snapshot != ids[1].String() {
 		t.Errorf("exit code %d, %v\n%s", code, err, out)
 	}
-	// A state that is not there is an error, and not half an answer.
+	// A missing state is an error, without partial output.
 	state := filepath.Join(t.TempDir(), "state.json")
 	if code, out, stderr = hapsnap(t, "status", "--store", store, "--state", state); code != process.ExitFailure || out != "" || !strings.Contains(stderr, "there is no state file") {
 		t.Errorf("exit code %d\n%s%s", code, out, stderr)
 	}
 }
 
-// Man pages are there for every verb, and twice the same.
+// Every verb has a man page. Two runs write the same.
 func TestManPages(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "man1")
@@ -211,7 +211,7 @@ func TestManPages(t *testing.T) {
 	}
 }
 
-// What completes arguments and flags finds the store as the verb does, and says what it offers.
+// The completion of arguments and flags finds the store like the verb itself.
 func TestCompletionFindsTheStore(t *testing.T) {
 	path, ids := filledStore(t)
 	t.Setenv("HAPSNAP_STORE", "dir:"+path)

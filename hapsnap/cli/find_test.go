@@ -22,7 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// TestMain keeps what the user of this machine has set up out of the tests.
+// TestMain keeps the user's own settings out of the tests.
 func TestMain(m *testing.M) {
 	home, err := os.MkdirTemp("", "hapsnap-home-")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// finding is a finder with what a test says.
+// finding is a finder with the surroundings of a test.
 type finding struct {
 	env      map[string]string
 	config   string   // of contexts
@@ -76,8 +76,8 @@ contexts:
   kube: {kubeconfig: /kube, context: blue}
 `
 
-// A flag comes before the environment, that before the context, and that before the cluster.
-// A store and a state come from one place.
+// A flag comes before the environment, then comes the context, then the cluster. A store and a state come from
+// the same place.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	inCluster := settings{"store": "configmap:edge/shop", "state": "secret:edge/pusher"}
@@ -146,7 +146,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// What is wrong in a place is said with the place.
+// An error about a place names it.
 func TestPlacesThatAreWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -168,7 +168,7 @@ func TestPlacesThatAreWrong(t *testing.T) {
 	}
 }
 
-// The number of lines keeps its flag, while -n is the namespace as in kubectl.
+// The flag for the number of lines stays, and -n is the namespace as in kubectl.
 func TestShorthandOfNamespaces(t *testing.T) {
 	t.Parallel()
 	history := halfVerbs()["history"]
@@ -190,8 +190,8 @@ func installation(namespace, name, store string) *corev1.ConfigMap {
 	}
 }
 
-// One installation is found wherever it is; of several one is named, and rights that lack
-// are said with what would do.
+// A single installation is found wherever it is. If there are several, one has to be named. An error about
+// missing permissions says which are needed.
 func TestInstallations(t *testing.T) {
 	t.Parallel()
 	one, two := installation("edge-store", "a", "configmap:edge-store/a"), installation("tenant", "b", "git+https://evil.example/x.git")
@@ -200,7 +200,7 @@ func TestInstallations(t *testing.T) {
 	for name, c := range map[string]struct {
 		objects   []runtime.Object
 		at        cluster
-		forbidden string // the namespace in which nothing may be listed, "*" for all at once
+		forbidden string // the namespace that may not be listed, "*" for listing all at once
 		want      string // the store, or a part of the error
 		hint      string
 	}{
@@ -243,7 +243,7 @@ func TestInstallations(t *testing.T) {
 	}
 }
 
-// Contexts are added, used, listed and removed; paths mean the same in another folder.
+// Contexts can be added, used, listed and removed. Their paths have the same meaning in another folder.
 func TestContexts(t *testing.T) {
 	t.Parallel()
 	file := &contextFile{path: filepath.Join(t.TempDir(), "hapsnap", "config.yaml")}
@@ -289,7 +289,7 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// Two processes that add contexts at once lose none.
+// Two processes that add contexts at the same time lose none.
 func TestContextsAtOnce(t *testing.T) {
 	t.Parallel()
 	file := &contextFile{path: filepath.Join(t.TempDir(), "config.yaml")}

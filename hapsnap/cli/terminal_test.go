@@ -13,7 +13,7 @@ import (
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
-// The help of the programs, at terminals of 80 and of 120 columns.
+// This is the help of the programs on terminals of 80 and of 120 columns.
 func TestTerminalOfHelp(t *testing.T) {
 	for _, root := range []*cobra.Command{NewCommand(Name), compiler.NewCommand(), pusher.NewCommand()} {
 		terminal.Golden(t, "help-"+root.Name(), func(to *os.File) {

@@ -34,7 +34,8 @@ metadata: {name: web, namespace: shop}
 spec: {ports: [{port: 80}]}
 `
 
-// The page from a laptop says which object and field wrote what answers a request, if it is told of the objects.
+// The page on a laptop says which object and field wrote the lines that answer a request, if it gets the
+// objects.
 func TestThePageNamesObjects(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -94,7 +95,7 @@ func TestThePageNamesObjects(t *testing.T) {
 	if !found["maps/prefix.map spec.rules[0].http.paths[0].path"] && !found["maps/prefix.map spec.rules[0].http.paths[0]"] {
 		t.Errorf("%s: %s: found %v", answer.Who, answer.NoOrigins, found)
 	}
-	// A difference names the field that wrote what came.
+	// A difference names the field that wrote an added line.
 	if err := os.WriteFile(manifests, []byte(strings.ReplaceAll(shopManifests, "path: /\n", "path: /basket\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/loadtest"
 )
 
-// These are the ways in which a pod can end, with 40 clients that learn of it late. With what the chart does no
-// request fails. HAProxy's own grace keyword would do so too, but is not used: see
+// These are the ways in which a pod can end, with 40 clients that learn about it late. What the chart does
+// fails no request. HAProxy's own grace keyword would fail none either, but it is not used: see
 // TestGraceKeepsReplacedWorkers.
 func TestWaysToEnd(t *testing.T) {
 	t.Parallel()
@@ -210,7 +210,7 @@ func TestCloseSpreadTimeCutsConnections(t *testing.T) {
 		p.ask(t, "reload")
 		eventually(t, "HAProxy reloaded itself", p.masterReloaded)
 		if global == "" {
-			<-time.After(1500 * time.Millisecond) // it would be closed by then
+			<-time.After(1500 * time.Millisecond) // the connection would be closed by then
 			if got, err := request(); got != http.StatusOK {
 				t.Errorf("a request after a reload got %d, %v", got, err)
 			}

@@ -183,7 +183,7 @@ func TestWhatIsOthersStays(t *testing.T) {
 		w       Wanted
 		s       *corev1.Secret
 		at      time.Time
-		problem string // "" for none
+		problem string // "" for no problem
 	}{
 		"a password":                  {password, &corev1.Secret{Data: map[string][]byte{"username": []byte("me"), "password": []byte("mine")}}, noon, ""},
 		"a password without a user":   {password, &corev1.Secret{Data: map[string][]byte{"password": []byte("mine")}}, noon, "no username"},
@@ -198,7 +198,7 @@ func TestWhatIsOthersStays(t *testing.T) {
 		"something else":              {certificate, &corev1.Secret{Data: map[string][]byte{"other": []byte("thing")}}, noon, "there is none"},
 		"something else, as password": {password, &corev1.Secret{Data: map[string][]byte{"other": []byte("thing")}}, noon, "no username"},
 	} {
-		c.s.Annotations = annotated(c.s.Annotations, RenewAnnotation, "now") // which is for ours only
+		c.s.Annotations = annotated(c.s.Annotations, RenewAnnotation, "now") // it has an effect only on ours
 		_, d := step(t, c.w, c.s, c.at, true)
 		if d.data != nil {
 			t.Errorf("%s: %s", name, d.why)

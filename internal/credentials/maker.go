@@ -1,5 +1,5 @@
 // Package credentials fills Secrets with what two programs of a release share: a user name with a password, or
-// a certificate that one of them serves and the other verifies. Nothing of it is made when a chart is rendered.
+// a certificate that one of them serves and the other verifies. So rendering a chart makes no secrets.
 //
 // The chart makes the Secrets, without any data, so that a [Maker] needs no right to create Secrets. A Maker
 // fills a Secret that has no data, and renews what it has written. It writes by the Secret's resourceVersion:

@@ -48,15 +48,15 @@ func TestEventsAreSaidOnce(t *testing.T) {
 		{3 * time.Second, []Event{bad, other}, nil, "[]"},
 		{4 * time.Second, []Event{other}, []Event{accepted("web")}, "[web good 0]"},
 		{5 * time.Second, []Event{other}, nil, "[]"},
-		{6 * time.Second, []Event{bad, other}, nil, "[]"},                  // too soon
-		{time.Minute, []Event{other}, []Event{accepted("web")}, "[]"},      // too soon, too
-		{10 * time.Minute, []Event{other}, nil, "[web good 1]"},            // it was still to be said
-		{11 * time.Minute, []Event{bad, other}, nil, "[web bad 1]"},        // again
-		{29 * time.Minute, []Event{bad, other}, nil, "[]"},                 // nothing new
-		{31 * time.Minute, []Event{bad, other}, nil, "[api bad 1]"},        // still
-		{42 * time.Minute, []Event{bad, other}, nil, "[web bad 2]"},        // still
-		{43 * time.Minute, nil, nil, "[]"},                                 // gone
-		{4 * time.Hour, []Event{bad, other}, nil, "[web bad 0 api bad 0]"}, // forgotten by everybody
+		{6 * time.Second, []Event{bad, other}, nil, "[]"},                  // too early
+		{time.Minute, []Event{other}, []Event{accepted("web")}, "[]"},      // too early as well
+		{10 * time.Minute, []Event{other}, nil, "[web good 1]"},            // written now, as it was still pending
+		{11 * time.Minute, []Event{bad, other}, nil, "[web bad 1]"},        // it is there again
+		{29 * time.Minute, []Event{bad, other}, nil, "[]"},                 // nothing is new
+		{31 * time.Minute, []Event{bad, other}, nil, "[api bad 1]"},        // it still holds
+		{42 * time.Minute, []Event{bad, other}, nil, "[web bad 2]"},        // it still holds
+		{43 * time.Minute, nil, nil, "[]"},                                 // it is gone
+		{4 * time.Hour, []Event{bad, other}, nil, "[web bad 0 api bad 0]"}, // the API server and the ledger have forgotten it
 	} {
 		now := begin.Add(step.at)
 		l.wish(step.lasting, step.once, now)

@@ -300,7 +300,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 				s := begin(t, false, test.begin, test.queries...)
 				test.steps(s)
 				s.end()
-				<-time.After(time.Minute) // for the try that was to come
+				<-time.After(time.Minute) // the time of the next attempt
 			})
 		})
 	}

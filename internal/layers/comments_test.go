@@ -16,13 +16,13 @@ import (
 var (
 	// link is [Name], [Type.Member], [pkg.Name] or [pkg.Type.Member]. Words in capitals are arguments of commands.
 	link = regexp.MustCompile(`(?:^|[\s(])\[\*?([A-Za-z]\w*[a-z]\w*(?:\.[A-Za-z]\w*){0,2})\](?:[\s.,;:)'-]|$)`)
-	// subject is a first word in the place of a name, and its verb. Some such words are no names of the code.
+	// subject is a first word in the place of a name, with its verb. Some such words are not names of code.
 	subject = regexp.MustCompile(`^(?:[a-z]\w+ [a-z]+s|[A-Z]\w+ (?:returns|reports))\b`)
 	noName  = regexp.MustCompile(`^(age|git|haproxy|helm|kubectl|kustomize|HAProxy|Nobody|Nothing|Everything|)$`)
 )
 
-// TestCommentsNameWhatIs checks the comments outside tests: a link to a name of the module leads
-// somewhere, and a doc comment does not begin with a name that its subject had before.
+// TestCommentsNameWhatIs checks the comments outside of tests. A link to a name of the module must lead to it.
+// A doc comment must not begin with a former name of its subject.
 func TestCommentsNameWhatIs(t *testing.T) {
 	t.Parallel()
 	set, files, names := token.NewFileSet(), map[string]*ast.File{}, map[string]bool{}
@@ -64,8 +64,8 @@ func TestCommentsNameWhatIs(t *testing.T) {
 	}
 }
 
-// declarations yields the names of a file with their comments, members as Type.Member. Type.* stands for those
-// that a type has from another one.
+// declarations yields the names of a file with their comments. Members are Type.Member. Type.* stands for the
+// embedded ones.
 func declarations(file *ast.File, yield func(string, *ast.CommentGroup)) {
 	typ, group := "", (*ast.CommentGroup)(nil)
 	ast.Inspect(file, func(node ast.Node) bool {

@@ -25,7 +25,7 @@ func slow(out, errs io.Writer) *cobra.Command {
 		ctx := cmd.Context()
 		pass(900 * time.Millisecond)
 		fmt.Fprintln(cmd.ErrOrStderr(), "a warning")
-		pass(900 * time.Millisecond) // is not silent for a second
+		pass(900 * time.Millisecond) // less than a second of silence
 		Doing(ctx, "reading r%d", 2)
 		pass(2200 * time.Millisecond) // until 4 s
 		Doing(ctx, "waiting for \x1b[2Jsomething that many people have to agree on\nbefore it is done")
@@ -54,7 +54,7 @@ func TestProgress(t *testing.T) {
 		if err := slow(screen.File, screen.File).ExecuteContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Hour) // nothing is told after the end
+		pass(time.Hour) // nothing is shown after the end
 	})
 	if diff := cmp.Diff(strings.Join([]string{
 		"a warning\n" + eraseLine + "reading r2 (1s)",

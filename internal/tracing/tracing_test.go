@@ -54,7 +54,7 @@ func TestOffWithoutAnEndpoint(t *testing.T) {
 	if span.IsRecording() || Traceparent(ctx) != "" {
 		t.Errorf("a span is recorded: %q", Traceparent(ctx))
 	}
-	// What somebody else began is passed on.
+	// A trace from another program continues.
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	ctx, inner := provider.Tracer("test").Start(Continue(t.Context(), parent), "span")
 	defer inner.End()
@@ -93,7 +93,7 @@ func TestCollectorThatHangsDelaysLittle(t *testing.T) {
 	span.End()
 	began := time.Now()
 	stop()
-	// Left alone, the exporter gives one request ten seconds, and then tries again.
+	// Without a deadline, the exporter gives a request ten seconds, and then retries.
 	if took := time.Since(began); took > 9*time.Second {
 		t.Errorf("the end took %s", took)
 	}

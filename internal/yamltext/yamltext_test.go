@@ -15,12 +15,11 @@ type value struct {
 	Map  map[string]string `json:"map,omitempty"`
 }
 
-// TestMarshalEveryCharacter writes each character that YAML treats in a way of its own, and
-// reads it back.
+// TestMarshalEveryCharacter writes each character that YAML treats specially, and reads it back.
 func TestMarshalEveryCharacter(t *testing.T) {
 	for r := rune(0); r <= utf8.MaxRune; r++ {
 		if r > 0x3000 && r < 0xd700 || r > 0xe000 && r < 0xf800 || r > 0x10100 && r&0xfff0 != 0xfff0 || !utf8.ValidRune(r) {
-			continue // one like many
+			continue // it is like many others
 		}
 		checkReadBack(t, "a"+string(r)+"b")
 	}

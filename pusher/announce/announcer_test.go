@@ -55,7 +55,7 @@ func (w world) start(channel string) *announce.Announcer {
 	return a
 }
 
-// awaitEvents waits until as many Events are there, and returns them as text.
+// awaitEvents waits until there are n Events, and returns them as text.
 func (w world) awaitEvents(n int) []string {
 	w.Helper()
 	deadline, look := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
@@ -90,8 +90,7 @@ func about(regarding corev1.ObjectReference, reason, note string) events.Event {
 	return events.Event{Regarding: regarding, Action: "Test", Type: corev1.EventTypeNormal, Reason: reason, Note: note}
 }
 
-// What is about the fleet is said of its channel, and names it as the object that it is
-// as soon as it is one.
+// Events about the fleet are on its channel. They name the channel's object as soon as it exists.
 func TestTheFleetIsItsChannel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -113,7 +112,7 @@ func TestTheFleetIsItsChannel(t *testing.T) {
 	}
 }
 
-// Where nothing stands for the fleet, what is about it is not said, and the rest is.
+// Without a channel object, there are no Events about the fleet. Other Events are written.
 func TestWithoutAChannel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -33,8 +33,8 @@ func validFrom(t *testing.T, from, to time.Time) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// A certificate that is not valid now does not replace one that is. It does as soon as it
-// is valid, or the other one no longer is, though nothing changes in the Secret then.
+// A certificate that is not valid yet does not replace one that is. It does so when it becomes valid, or when
+// the other one expires, without another change of the Secret.
 func TestRenewalsWaitUntilTheyAreValid(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -78,7 +78,7 @@ func TestRenewalsWaitUntilTheyAreValid(t *testing.T) {
 		if test.takenAt.IsZero() {
 			continue
 		}
-		for hour := range 30 { // as turns come
+		for hour := range 30 { // in each turn of the pusher
 			at := hours(0).Add(time.Duration(hour) * 30 * time.Minute).Add(time.Second)
 			b.Expire(at)
 			if serves(test.renewed) == at.Before(test.takenAt) {
@@ -88,7 +88,7 @@ func TestRenewalsWaitUntilTheyAreValid(t *testing.T) {
 	}
 }
 
-// Time alone changes what is bound, when a certificate ends and not before.
+// When a certificate expires, the bound configuration changes at that time and not before.
 func TestExpiryIsNoticedByTime(t *testing.T) {
 	t.Parallel()
 	start := time.Now().Truncate(time.Second)

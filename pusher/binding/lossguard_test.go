@@ -20,7 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// servicesWith has Services with a number of endpoints each.
+// servicesWith returns Services with these numbers of endpoints.
 func servicesWith(sizes map[string]int) map[snapshots.ServicePort][]snapshots.Endpoint {
 	out := map[snapshots.ServicePort][]snapshots.Endpoint{}
 	for name, n := range sizes {
@@ -46,11 +46,11 @@ func TestLiveGuard(t *testing.T) {
 	ten := map[string]int{"a/1": 1, "a/2": 1, "a/3": 1, "a/4": 1, "a/5": 1, "b/1": 1, "b/2": 1, "b/3": 1, "b/4": 1, "b/5": 1}
 	type step struct {
 		after time.Duration
-		says  map[string]saying // of Services that have no endpoints any more
+		says  map[string]saying // about Services whose endpoints are gone
 		back  []string
 		drop  []string // no snapshot has them any more
-		kept  string   // in order, all that are by then
-		gone  string   // in order, all that have no endpoints by then
+		kept  string   // all Services whose endpoints are kept then, in order
+		gone  string   // all Services without endpoints then, in order
 	}
 	for name, test := range map[string]struct {
 		fleet map[string]int
@@ -146,13 +146,13 @@ func TestLiveGuardConfirmed(t *testing.T) {
 	}
 }
 
-// sourceStory is a source to which random things happen, and the guard that listens.
+// sourceStory is a source with random changes, and the guard that reads it.
 type sourceStory struct {
 	t      *testing.T
 	r      *rand.Rand
 	now    time.Time
-	truth  map[snapshots.ServicePort][]snapshots.Endpoint // what really is there
-	absent map[snapshots.ServicePort]bool                 // what the source has nothing of
+	truth  map[snapshots.ServicePort][]snapshots.Endpoint // the real endpoints
+	absent map[snapshots.ServicePort]bool                 // Services that the source lacks
 	known  map[snapshots.ServicePort][]snapshots.Endpoint
 	guard  lossGuard
 	trail  []string
@@ -163,7 +163,7 @@ func (s *sourceStory) failf(format string, args ...any) {
 	s.t.Fatalf("%s\n%s", fmt.Sprintf(format, args...), s.trail)
 }
 
-// read has the guard take everything that the source shows, as of a directory.
+// read gives the guard everything in the source, as from a directory.
 func (s *sourceStory) read() {
 	reports := map[snapshots.ServicePort]report{}
 	for port, endpoints := range s.truth {
@@ -184,7 +184,7 @@ func (s *sourceStory) read() {
 	}
 }
 
-// restart is a pusher that begins anew, with what is in its state.
+// restart starts another pusher with the saved state.
 func (s *sourceStory) restart() {
 	var slots bind.Slots
 	var directives []bind.Directive
@@ -206,9 +206,8 @@ func (s *sourceStory) restart() {
 	}
 }
 
-// Whatever a source does: what it says is believed at once, one loss alone is believed,
-// and a mass of losses empties nothing, neither at once nor in a row within a minute, nor
-// over restarts.
+// The guard believes at once what a source says, and also a single loss. A mass loss empties no Service,
+// neither at once nor in several steps within a minute, nor over restarts.
 func TestLiveGuardInRandomStories(t *testing.T) {
 	t.Parallel()
 	stories := 3000
@@ -242,7 +241,7 @@ func (s *sourceStory) something() {
 		s.truth[port] = servicesWith(map[string]int{"z/z": s.r.IntN(5)})[sp("z/z")]
 		delete(s.absent, port)
 		s.read()
-	case 1: // one is lost, a good while after anything else
+	case 1: // one is lost, long after other changes
 		s.now = s.now.Add(lossWindow + time.Second)
 		s.trail = append(s.trail, fmt.Sprintf("\n%s is lost alone", port))
 		s.absent[port] = true
@@ -298,8 +297,7 @@ func (s *sourceStory) something() {
 	}
 }
 
-// lose has the source lose Services, and looks whether that was a mass of losses: then
-// none of them may have been emptied by it.
+// lose removes Services from the source. If that is a mass loss, none of them may become empty.
 func (s *sourceStory) lose(many map[snapshots.ServicePort]bool, inARow bool) {
 	before := maps.Clone(s.known)
 	all, lost := 0, 0
@@ -386,7 +384,7 @@ status: {phase: Running}
 ---`
 )
 
-// workloadOf has pods as the Service web selects them, written as in a file of somebody's.
+// workloadOf is a workload whose pods the Service web selects, written as in a file.
 func workloadOf(kind, namespace, replicas string) string {
 	return `
 apiVersion: apps/v1
@@ -408,7 +406,7 @@ spec:
 ---`
 }
 
-// readObjects reads a directory with one file of manifests, as watchLive does.
+// readObjects reads a directory with one file of manifests, like watchLive.
 func readObjects(t *testing.T, text string) Objects {
 	t.Helper()
 	dir := t.TempDir()
@@ -422,7 +420,7 @@ func readObjects(t *testing.T, text string) Objects {
 	return translate(set)
 }
 
-// What a directory says of a Service without endpoints, by all that is in it.
+// The manifests of a directory are evidence about a Service without endpoints.
 func TestEvidence(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -462,13 +460,13 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// What becomes of the endpoints that are known, when a directory has other manifests.
+// The known endpoints change as they should when the manifests of a directory change.
 func TestLossesOfADirectory(t *testing.T) {
 	t.Parallel()
 	const both = sliceOfWeb + sliceOfBlog
 	for name, test := range map[string]struct {
 		then string
-		want string // of shop/web and blog/web, and what is kept
+		want string // endpoints of shop/web and blog/web, and what is kept
 	}{
 		"the same":                     {both, "1 1 []"},
 		"nothing":                      {"", "1 1 [blog/web:http shop/web:http]"},
@@ -476,7 +474,7 @@ func TestLossesOfADirectory(t *testing.T) {
 		"half of it is empty":          {emptySliceOfWeb + sliceOfBlog, "0 1 []"},
 		"half of it is scaled to zero": {serviceWeb + workloadOf("Deployment", "shop", "replicas: 0") + sliceOfBlog, "0 1 []"},
 		"half of it runs elsewhere":    {serviceWeb + workloadOf("Deployment", "shop", "replicas: 2") + sliceOfBlog, "1 1 [shop/web:http]"},
-		// Services vanish from a directory together with their slices: half of everything.
+		// Half of the Services vanish from a directory together with their slices.
 		"half of it, Services too":       {serviceOther + sliceOfBlog, "1 1 [shop/web:http]"},
 		"all of it is scaled to zero":    {serviceWeb + workloadOf("Deployment", "shop", "replicas: 0") + serviceElsewhere + workloadOf("Deployment", "blog", "replicas: 0"), "0 0 []"},
 		"a file that cannot be parsed":   {"\nkind: [\n---" + sliceOfBlog, "1 1 []"},

@@ -47,8 +47,8 @@ func TestMergeLive(t *testing.T) {
 	}
 }
 
-// A Secret that is there says who may pass, also by what it lacks; one that may be
-// in what could not be parsed is taken to be as it was.
+// A Secret decides who is let in, also by the keys that it does not have. A Secret that may be in an unreadable
+// file counts as unchanged.
 func TestMergeLiveSecrets(t *testing.T) {
 	name := func(s string) snapshots.SecretName { return snapshots.SecretName{Namespace: "shop", Name: s} }
 	data := func(there ...string) Objects {

@@ -12,8 +12,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// What is refused was said, and is no loss; what instances are is told apart from what else
-// runs on their addresses, also when they come and go later.
+// A refused endpoint is no loss. The addresses of instances are distinguished from other addresses on the same
+// hosts, also when instances come and go later.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	web, api := snapshots.ServicePort{Namespace: "shop", Service: "web"}, snapshots.ServicePort{Namespace: "shop", Service: "api"}
@@ -46,7 +46,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Endpoints that are recorded in a snapshot are refused by their networks.
+// Recorded endpoints of a snapshot can be refused by their networks.
 func TestRefusalsOfRecordedEndpoints(t *testing.T) {
 	t.Parallel()
 	web := snapshots.ServicePort{Namespace: "shop", Service: "web"}
@@ -70,8 +70,7 @@ func TestRefusalsOfRecordedEndpoints(t *testing.T) {
 	}
 }
 
-// However many endpoints a namespace has, others keep theirs; where it has fewer again, all of
-// them are used.
+// A namespace with too many endpoints does not affect others. When it has fewer again, all of them are used.
 func TestRefusalsOfTooManyEndpoints(t *testing.T) {
 	t.Parallel()
 	many := func(n int) []snapshots.Endpoint {

@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// numbered returns a snapshot with backends, each of which joins some Services of shop.
+// numbered returns a snapshot with backends, each with some Services of shop.
 func numbered(revision uint64, backends ...[]string) snapshots.Snapshot {
 	var config strings.Builder
 	for n, services := range backends {
@@ -31,8 +31,8 @@ func numbered(revision uint64, backends ...[]string) snapshots.Snapshot {
 	return d.Number(revision, snapshots.ID{})
 }
 
-// Endpoints that come and go one by one lead to the same slots and servers as when
-// everything is assigned anew each time.
+// If endpoints come and go one by one, the slots and servers are the same as if everything were assigned anew
+// each time.
 func TestAssignWhatChanged(t *testing.T) {
 	t.Parallel()
 	have := map[snapshots.ID]snapshots.Snapshot{}
@@ -67,14 +67,14 @@ func TestAssignWhatChanged(t *testing.T) {
 				t.Fatalf("step %d: %v, servers of %s (-all +some):\n%s", step, slow.prepared[id].Err, id, diff)
 			}
 		}
-		// It may look once too often for a slot that is drained.
+		// The quick way may look once too often for a drained slot.
 		if quick.due.IsZero() && !slow.due.IsZero() || quick.due.After(slow.due) && !slow.due.IsZero() || slow.shapes != quick.shapes {
 			t.Fatalf("step %d: due %s and %s, shapes %d and %d", step, slow.due, quick.due, slow.shapes, quick.shapes)
 		}
 	}
 }
 
-// What nothing is known of keeps the slots that it had, however long ago.
+// Services whose endpoints are not known keep their slots, however old those are.
 func TestUnreadNamespaceKeepsItsSlots(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -103,8 +103,8 @@ func TestUnreadNamespaceKeepsItsSlots(t *testing.T) {
 	}
 }
 
-// After a restart, a certificate in a Secret that may not be read is held on instances: what
-// they are to run is what they ran. The same goes for one that may be read again.
+// After a restart, instances keep a certificate from a Secret that may not be read. They still should run what
+// they ran. When the Secret may be read again, they get its content.
 func TestUnreadSecretIsHeld(t *testing.T) {
 	t.Parallel()
 	secret := snapshots.SecretName{Namespace: "shop", Name: "tls"}
@@ -156,7 +156,7 @@ func TestUnreadSecretIsHeld(t *testing.T) {
 	}
 }
 
-// Of a cluster is wanted what a snapshot joins, and does not carry itself.
+// From a cluster, the pusher needs what a snapshot joins, and not what it carries itself.
 func TestWantedOfACluster(t *testing.T) {
 	t.Parallel()
 	name := func(s string) snapshots.SecretName { return snapshots.SecretName{Namespace: "shop", Name: s} }
@@ -165,7 +165,7 @@ func TestWantedOfACluster(t *testing.T) {
 		Certificates: []snapshots.CertificateRef{
 			{File: "certs/a.pem", Secret: name("live")}, {File: "certs/b.pem", Secret: name("exact"), Mode: snapshots.ModeExact, Version: "1"},
 			{File: "certs/c.pem", Secret: name("sealed"), Mode: snapshots.ModeSealed, Version: "2"}, {File: "certs/fallback.pem"},
-			// There was none to be sealed.
+			// There was no certificate to seal.
 			{File: "certs/d.pem", Secret: name("missing"), Mode: snapshots.ModeSealed},
 		},
 	}

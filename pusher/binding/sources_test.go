@@ -7,7 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// A Service that is new in a namespace which may not be read would get no servers.
+// A new Service in a namespace that may not be read would have no servers.
 func TestNewlyUnread(t *testing.T) {
 	t.Parallel()
 	web, api := snapshots.ServicePort{Namespace: "team2", Service: "web", Port: "http"}, snapshots.ServicePort{Namespace: "team2", Service: "api", Port: "http"}
@@ -41,8 +41,8 @@ func TestNewlyUnread(t *testing.T) {
 	}
 }
 
-// A snapshot whose endpoints are recorded needs a source all the same if it takes anything of
-// Secrets: without one its hosts would be served with the fallback certificate.
+// A snapshot with recorded endpoints still needs a source if it uses Secrets. Without one, its hosts would be
+// served with the fallback certificate.
 func TestNeedsSource(t *testing.T) {
 	t.Parallel()
 	const plain = "frontend web\n    bind :80\nbackend b\n"

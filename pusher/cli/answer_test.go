@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// change edits the channel of a store as somebody else would.
+// change edits the channel of a store, as another person would.
 func change(t *testing.T, store *dirstore.Store, edit func(channel.Channel) channel.Channel) {
 	t.Helper()
 	err := store.UpdateChannel(t.Context(), "a test", time.Now(), func(c *channel.Channel) error {
@@ -24,7 +24,7 @@ func change(t *testing.T, store *dirstore.Store, edit func(channel.Channel) chan
 	}
 }
 
-// An act that means nothing now fails with the reason, and writes nothing.
+// An act without a meaning fails with the reason, and writes nothing.
 func TestActsThatMeanNothing(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
@@ -56,7 +56,7 @@ func TestActsThatMeanNothing(t *testing.T) {
 	}
 }
 
-// Repeating an act that is already so succeeds and changes nothing, not even who said it.
+// Repeating an act succeeds and changes nothing, not even its author.
 func TestActsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
@@ -91,7 +91,7 @@ func TestActsThatAreRepeated(t *testing.T) {
 	}
 }
 
-// What has no effect any more leaves the channel with the next act, which says so.
+// The next act removes what has no effect any more from the channel, and reports it.
 func TestStaleOrdersLeaveTheChannel(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)

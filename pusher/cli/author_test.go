@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// The author of a commit is who is named, else who git says, else the user.
+// The author of a commit is the named one, else the one that git knows, else the user.
 func TestIdentity(t *testing.T) {
 	home := t.TempDir()
 	for name, value := range map[string]string{"HOME": home, "XDG_CONFIG_HOME": home, "GIT_AUTHOR_NAME": "", "GIT_AUTHOR_EMAIL": ""} {
@@ -32,7 +32,7 @@ func TestIdentity(t *testing.T) {
 	if p, err := (&whoFlags{}).identity(t.Context(), nil); err != nil || p.Name != whoami() || !strings.HasPrefix(p.Email, whoami()+"@") {
 		t.Errorf("%+v, %v", p, err)
 	}
-	// An API server that says who somebody is comes before the machine.
+	// The name that an API server reports comes before that of the machine.
 	for user, want := range map[string]channel.Person{
 		"ann": {Name: "ann", Email: "ann@kubernetes"}, "bob@example.com": {Name: "bob@example.com", Email: "bob@example.com"}, "": {},
 	} {

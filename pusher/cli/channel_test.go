@@ -30,8 +30,8 @@ func changeOf(t *testing.T, args ...string) channelChange {
 	return done
 }
 
-// All verbs that change the channel print the same shape: what was, what is, who did
-// it, and whether anything is new.
+// All verbs that change the channel print the same fields: the state before and after, the author, and whether
+// anything is new.
 func TestChannelChangesAsJSON(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
@@ -99,7 +99,7 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// managedStore is one whose channel something else keeps.
+// managedStore is a store whose channel another tool manages.
 type managedStore struct {
 	*dirstore.Store
 	manager string
@@ -134,12 +134,12 @@ func TestChangeThatWillBeUndone(t *testing.T) {
 	if done, err := pin(store); err != nil || done.Reverted != "" {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if !slices.Equal(channelOf(t, store).Approved, ids[:2]) { // nothing, where it could not be told who manages it
+	if !slices.Equal(channelOf(t, store).Approved, ids[:2]) { // nothing changes if it is not known what manages the channel
 		t.Errorf("approved are %v", channelOf(t, store).Approved)
 	}
 }
 
-// Every verb that prints has JSON, and one form of it.
+// Every verb that prints something can print it as JSON, in one form.
 func TestEveryVerbPrintsJSON(t *testing.T) {
 	t.Parallel()
 	for _, cmd := range NewCommand().Commands() {
@@ -186,8 +186,7 @@ func TestReject(t *testing.T) {
 	expect(t, ids[1].String()+" is pinned by me, but was rejected: by bob\n", "reject", "r2", "--store", url, "--by", "bob")
 }
 
-// An order is about the rollout that the state file tells of, else of the snapshot that
-// is named, or that should run.
+// An order is about the rollout in the state file, else about the named snapshot, or the one that should run.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
@@ -256,7 +255,7 @@ func TestRollback(t *testing.T) {
 	expect(t, ids[0].String()+" pinned", "rollback", "--store", url, "--to", "r1")
 }
 
-// What the fleet ran last is gone back to, though there is something between.
+// A rollback goes to the snapshot that the fleet ran last, even if there are others in between.
 func TestRollbackToWhatTheFleetRan(t *testing.T) {
 	t.Parallel()
 	_, url, ids := filledStore(t)

@@ -30,7 +30,7 @@ func pusherCommand(t *testing.T, args ...string) (code int, stdout, stderr strin
 	return code, out.String(), errs.String()
 }
 
-// expect runs a command line that succeeds, and checks a part of what it prints.
+// expect runs a command line that must succeed, and checks a part of its output.
 func expect(t *testing.T, part string, args ...string) {
 	t.Helper()
 	if code, out, errs := pusherCommand(t, args...); code != process.ExitOK || !strings.Contains(out, part) {
@@ -38,7 +38,7 @@ func expect(t *testing.T, part string, args ...string) {
 	}
 }
 
-// filledStore is a store with three snapshots.
+// filledStore returns a store with three snapshots.
 func filledStore(t *testing.T) (store *dirstore.Store, url string, ids []snapshots.ID) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store")
@@ -93,8 +93,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Any program can offer the commands: below a command of its own, with its streams, and
-// more than once. An error comes back with its exit code and is printed by nobody.
+// Another program can offer the commands below a command of its own, with its streams, and more than once. An
+// error is returned with its exit code, and not printed.
 func TestCommandsInAnotherProgram(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -115,7 +115,7 @@ func TestCommandsInAnotherProgram(t *testing.T) {
 	}
 }
 
-// The instances are those of the state, with what they run.
+// Completion offers the instances of the state, with what they run.
 func TestInstancesAreCompleted(t *testing.T) {
 	t.Parallel()
 	id := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
@@ -126,7 +126,7 @@ func TestInstancesAreCompleted(t *testing.T) {
 	}
 }
 
-// Only what is rejected can be retried, and only one snapshot is pinned.
+// Completion for retry offers only rejected snapshots. For pin it offers one snapshot, and no second one.
 func TestSnapshotsAreCompleted(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
@@ -141,7 +141,7 @@ func TestSnapshotsAreCompleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const asTheyStand = "\n:36\n" // no files, and not sorted
+	const asTheyStand = "\n:36\n" // no files, and in this order
 	word := func(n int) string { return ids[n].String() + "\tthe config " + []string{"one", "two", "three"}[n] }
 	all := word(2) + "\n" + word(1) + "\n" + word(0)
 	for _, c := range []struct {

@@ -74,7 +74,7 @@ func TestGC(t *testing.T) {
 	}
 }
 
-// Nothing is deleted while it is not known what is used.
+// Nothing is deleted while it is not known what is in use.
 func TestGCRefuses(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)

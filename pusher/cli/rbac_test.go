@@ -16,8 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// rolesOfAStore are all objects that are printed for a store in the cluster, and what they
-// grant.
+// rolesOfAStore are all printed objects for a store in the cluster, with the granted permissions.
 const rolesOfAStore = `Namespace edge
 ServiceAccount edge/pusher
 ClusterRole hapsnap-pusher-endpoints: endpointslices get,list,watch
@@ -55,8 +54,8 @@ func TestRBAC(t *testing.T) {
 	}
 }
 
-// What snapshots and a fleet of pods need is granted, each in its namespace, and nothing
-// for what is read elsewhere.
+// The roles grant what snapshots and a fleet of pods need, in each namespace. They grant nothing for what comes
+// from elsewhere.
 func TestRBACOfSnapshotsAndPods(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -119,7 +118,7 @@ spec:
 	}
 }
 
-// objectsIn returns the objects that are printed, with what roles grant, a line for each.
+// objectsIn returns the printed objects, with what roles grant, as lines.
 func objectsIn(t *testing.T, manifests string) string {
 	t.Helper()
 	var out strings.Builder
@@ -141,7 +140,7 @@ func objectsIn(t *testing.T, manifests string) string {
 	return out.String()
 }
 
-// rolesIn returns what the roles grant to the pusher, a line for each, by namespace.
+// rolesIn returns what the roles grant to the pusher, as lines, by namespace.
 func rolesIn(t *testing.T, manifests string) string {
 	t.Helper()
 	var out strings.Builder
@@ -160,8 +159,7 @@ func rolesIn(t *testing.T, manifests string) string {
 	return out.String()
 }
 
-// A state in a Secret takes that, the one of the fallback certificate, and the Lease of its name, or
-// another.
+// For a state in a Secret, the roles grant that Secret, the one of the fallback certificate, and the Lease.
 func TestRBACOfAState(t *testing.T) {
 	t.Parallel()
 	const lease, state = "leases create; leases get,update pusher", "secrets create; secrets get,update pusher,pusher-fallback"

@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// What is kept beside the state is published once, and only if it is what it says.
+// A snapshot that is kept beside the state is published once, and only if its digests are right.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	old, _, ids := filledStore(t)
@@ -60,7 +60,7 @@ func TestRecover(t *testing.T) {
 		t.Errorf("the store holds %v, %v", view.IDs, err)
 	}
 
-	// What was changed on disk is not published.
+	// A snapshot that was changed on disk is not published.
 	path = t.TempDir()
 	s.Files[0].Content = append(s.Files[0].Content, "# more\n"...)
 	write()

@@ -23,7 +23,7 @@ type log struct{ output.Buffer }
 
 func newLog() *log { return &log{} }
 
-// address waits until something is served, and returns where.
+// address waits until something is served, and returns its address.
 func (l *log) address(t *testing.T, of string) string {
 	t.Helper()
 	serving := regexp.MustCompile(`"serving ` + of + `","address":"([^"]+)"`)
@@ -32,7 +32,7 @@ func (l *log) address(t *testing.T, of string) string {
 	return found[1]
 }
 
-// get waits for an answer that holds a text.
+// get waits for a response that contains a text.
 func get(t *testing.T, url, part string) {
 	t.Helper()
 	eventually(t, func() bool {
@@ -80,8 +80,8 @@ func TestRefusedNetworks(t *testing.T) {
 	}
 }
 
-// startRun runs the pusher with more flags, of a fleet that cannot be reached. It returns the log, and what has it
-// stop, which fails the test if it ends with an error.
+// startRun runs the pusher with additional flags, for an unreachable fleet. It returns the log, and a function
+// that stops the pusher. The test fails if the pusher ends with an error.
 func startRun(t *testing.T, flags ...string) (out *log, stop func()) {
 	t.Helper()
 	_, url, _ := filledStore(t)
@@ -106,7 +106,7 @@ func startRun(t *testing.T, flags ...string) (out *log, stop func()) {
 	}
 }
 
-// The pusher serves its health, metrics and status, and stops when it is asked to.
+// The pusher serves its health, metrics and status. It stops when it is asked to.
 func TestServe(t *testing.T) {
 	log, stop := startRun(t, "--metrics-address", "127.0.0.1:0")
 	address := log.address(t, "health and metrics")

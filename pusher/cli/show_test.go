@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// Of a certificate with a version it is said which, and of one that is sealed, to whom.
+// The output names the version of a versioned certificate, and the recipients of a sealed one.
 func TestPrintVersions(t *testing.T) {
 	t.Parallel()
 	secret := snapshots.SecretName{Namespace: "shop", Name: "tls"}
@@ -39,7 +39,7 @@ func TestPrintVersions(t *testing.T) {
 	}
 }
 
-// fullStore is a store with a snapshot that has something of everything.
+// fullStore returns a store with a snapshot that has some of everything.
 func fullStore(t *testing.T) (path string, id snapshots.ID) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "store")
@@ -124,8 +124,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// A file of a damaged snapshot is not printed as if it were the one that was
-// published.
+// A file of a damaged snapshot is not printed as if it had been published.
 func TestShowOfADamagedSnapshot(t *testing.T) {
 	t.Parallel()
 	path, id := fullStore(t)

@@ -39,10 +39,10 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// shelf is a store of which some snapshots cannot be had.
+// shelf is a store in which some snapshots cannot be read.
 type shelf struct {
 	stores.Reader
-	ids     [][]snapshots.ID // what is there, one list after the other
+	ids     [][]snapshots.ID // the IDs that it lists, one list after the other
 	trouble map[snapshots.ID]error
 }
 
@@ -92,7 +92,7 @@ func run(t *testing.T, program string, args ...string) {
 	}
 }
 
-// TestSignaturesAreShown has a snapshot that is signed and, newer, one that is not.
+// TestSignaturesAreShown shows a signed snapshot, and a newer one without a signature.
 func TestSignaturesAreShown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// A pod that terminates stands below the instances, and is none of them.
+// A terminating pod is shown below the instances, and is none of them.
 func TestStatusShowsWhatDrains(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -33,7 +33,7 @@ func TestDescribeWaits(t *testing.T) {
 	}
 }
 
-// A rejection is on top while it says why something does not run.
+// A rejection is at the top while it explains why something does not run.
 func TestRejectionsOfLongAgoLeaveTheTop(t *testing.T) {
 	id := func(text string) snapshots.ID {
 		parsed, err := snapshots.ParseID(text)
@@ -77,8 +77,8 @@ func TestRejectionsOfLongAgoLeaveTheTop(t *testing.T) {
 	}
 }
 
-// The status says which backends have no server up, why, and since when: the first few by
-// name, and of the others how many.
+// The status says which backends have no server up, why, and since when. It names the first few, and counts the
+// others.
 func TestStatusOfEmptyBackends(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -175,7 +175,7 @@ func writeState(t *testing.T, s report.Status) string {
 	return file
 }
 
-// story is what a watcher sees, one after the other.
+// story is a sequence of statuses, as watch shows them.
 func story(t *testing.T) []report.Status {
 	t.Helper()
 	id := func(text string) snapshots.ID {

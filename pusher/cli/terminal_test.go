@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// What people see at terminals of 80 and of 120 columns.
+// This is the output on terminals of 80 and of 120 columns.
 func TestTerminal(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	old, next := snapshots.ID{Revision: 11, Short: "0c2ab01f2e"}, snapshots.ID{Revision: 12, Short: "9f3ac01b2d"}
@@ -59,7 +59,7 @@ func TestTerminal(t *testing.T) {
 	})
 }
 
-// shownAtTerminal is a snapshot with something of everything that show prints.
+// shownAtTerminal is a snapshot with some of everything that show prints.
 func shownAtTerminal(id, parent snapshots.ID, now time.Time) snapshotDetails {
 	digest := snapshots.Digest("sha256:" + strings.Repeat("9f3ac01b2d", 6) + "9f3a")
 	var s snapshotDetails

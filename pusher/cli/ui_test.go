@@ -13,8 +13,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/report"
 )
 
-// Who can write the state of a pusher cannot have those that stand by ask what they should not: the state
-// is a Secret, and its page is an address that they connect to.
+// The state is a Secret, and has the address of the leader's page. Somebody who can write the Secret must not
+// be able to make pushers that stand by connect to other services.
 func TestPagesThatAreBelieved(t *testing.T) {
 	t.Parallel()
 	pod := pageFlags{address: ":8090", advertise: "10.244.1.7"}
@@ -33,7 +33,7 @@ func TestPagesThatAreBelieved(t *testing.T) {
 		"[::]:8090":                 {},
 		"224.0.0.1:8090":            {},
 		"255.255.255.255:8090":      {},
-		"127.0.0.1:8090":            {local: true}, // the Dataplane API beside it, were it there
+		"127.0.0.1:8090":            {local: true}, // it could be the Dataplane API on the same host
 		"[::1]:5555":                {local: true},
 		"[::ffff:127.0.0.1]:8090":   {local: true},
 		"[::ffff:169.254.1.1]:8090": {},
@@ -56,8 +56,8 @@ func TestPagesThatAreBelieved(t *testing.T) {
 	}
 }
 
-// The verb ui serves a page of a store and a state until it is interrupted. What verbs print as JSON is what the
-// page has.
+// The verb ui serves a page of a store and a state until it is interrupted. The page has the same data as the
+// JSON output of verbs.
 func TestUI(t *testing.T) {
 	_, url, ids := filledStore(t)
 	state := writeState(t, report.Status{Good: ids[2], Instances: []report.Instance{{Name: "edge-1", Reachable: true, InSync: true, Running: ids[2]}}})

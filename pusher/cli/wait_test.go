@@ -15,8 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Who waits hears when the fleet is where it should be, and when it will not be there. A failure
-// from before does not count: it is what retry is for.
+// wait reports when the fleet has reached its goal, and when it will not reach it. An earlier failure does not
+// count, since retry is for that.
 func TestGoalReached(t *testing.T) {
 	t.Parallel()
 	id := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
@@ -55,7 +55,7 @@ func TestGoalReached(t *testing.T) {
 	}
 }
 
-// A failure and a timeout have exit codes of their own, and the answer comes first.
+// A failure and a timeout have exit codes of their own. The answer is printed first.
 func TestWaitExitCodes(t *testing.T) {
 	t.Parallel()
 	_, url, ids := filledStore(t)
@@ -69,7 +69,7 @@ func TestWaitExitCodes(t *testing.T) {
 	}
 }
 
-// Who waits for a snapshot that nothing brings about is told which one should run.
+// wait for a snapshot that is not wanted reports which one should run.
 func TestWaitForWhatIsNotWanted(t *testing.T) {
 	t.Parallel()
 	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
@@ -82,11 +82,11 @@ func TestWaitForWhatIsNotWanted(t *testing.T) {
 	}
 }
 
-// seconds is for how long a verb has been at work.
+// seconds matches the time for which a verb has been running.
 var seconds = regexp.MustCompile(`\([0-9]+s\)`)
 
-// At a terminal one line says what is waited for and for how long, and it is gone at the end. The file has each
-// line that was there.
+// On a terminal, one line says what wait waits for and for how long. It disappears at the end. The golden file
+// has each state of that line.
 func TestTerminalOfWait(t *testing.T) {
 	id, now := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, time.Now()
 	runs := report.Status{Updated: now, Channel: report.Channel{Wanted: id, Newest: id}, Instances: []report.Instance{
@@ -113,7 +113,7 @@ func TestTerminalOfWait(t *testing.T) {
 		}
 		sent := strings.Split(screen.Seen(t), "\r\x1b[K")
 		var lines []string
-		for n, line := range sent[1:] { // the first is what was there before
+		for n, line := range sent[1:] { // the first one is what was there before
 			if line = seconds.ReplaceAllString(line, "(1s)"); n > 0 && line == lines[len(lines)-1] {
 				continue
 			}

@@ -23,11 +23,10 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &shared)) }
 
-// patience bounds every wait: who asks in vain asks again ever more rarely, in the end
-// after up to a minute.
+// patience bounds every wait: requests that fail are repeated more and more rarely, up to once a minute.
 const patience = 3 * time.Minute
 
-// followed is a cluster of a test, and what it said so far.
+// followed is a cluster of a test, with what it reported so far.
 type followed struct {
 	*cluster.Cluster
 	endpoints map[snapshots.ServicePort][]snapshots.Endpoint
@@ -51,7 +50,7 @@ func follow(t *testing.T, path string, all bool, w cluster.Wanted) *followed {
 	return f
 }
 
-// run follows until it is stopped, or the test ends.
+// run follows the cluster until it is stopped, or the test ends.
 func (f *followed) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -62,7 +61,7 @@ func (f *followed) run(t *testing.T) (stop func()) {
 	return stop
 }
 
-// take adds what changed to what was known.
+// take adds the changes to what is known.
 func (f *followed) take() {
 	change := f.Take()
 	maps.Copy(f.endpoints, change.Endpoints)
@@ -74,7 +73,7 @@ func (f *followed) take() {
 	}
 }
 
-// await takes each change until all that is known reads as it should.
+// await takes changes until the known state is as wanted.
 func (f *followed) await(t *testing.T, want string) {
 	t.Helper()
 	f.awaitThat(t, want, func() bool { return f.String() == want })
@@ -92,7 +91,7 @@ func (f *followed) awaitThat(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// String lists the endpoints and the Secrets, and how many things are waited for.
+// String lists the endpoints and Secrets, and counts what is still waited for.
 func (f *followed) String() string {
 	var out []string
 	for port, endpoints := range f.endpoints {
@@ -133,8 +132,8 @@ func wanted(namespace string, secrets ...string) cluster.Wanted {
 	return w
 }
 
-// What is wanted is told, then what changes; other Secrets are never seen, and what
-// is wanted no longer is forgotten. The account may do no more than the rules say.
+// The cluster reports what is wanted, and then changes. It never reads other Secrets, and forgets what is no
+// longer wanted. The account has only the permissions of the rules.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -155,7 +154,7 @@ func TestFollow(t *testing.T) {
 	if len(f.since) == 0 || f.since[0].Before(begun.Add(-time.Minute)) {
 		t.Errorf("changes at %v, begun at %v", f.since, begun)
 	}
-	// The API server says that all is gone: that is so.
+	// The API server reports the deletions, so they count.
 	server.Delete(t, slice(namespace, "web", "")+slice(namespace, "api", "")+secret(namespace, "later", ""))
 	f.await(t, "tls=2")
 	f.Want(wanted(namespace))
@@ -164,7 +163,7 @@ func TestFollow(t *testing.T) {
 	f.await(t, "tls=2")
 }
 
-// What was known is not when it runs again: it may be long after.
+// When it runs again, nothing is known: much time may have passed.
 func TestRunsAgain(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -208,8 +207,7 @@ func TestFollowAllNamespaces(t *testing.T) {
 	}
 }
 
-// allowed lets the account pusher do what a plan for a namespace takes, and returns its
-// kubeconfig.
+// allowed gives the account pusher the permissions for a plan in a namespace, and returns its kubeconfig.
 func allowed(t *testing.T, server *kubetest.Server, plan []kubewatch.Query) string {
 	t.Helper()
 	grants := kubewatch.Rules(plan, func(kubewatch.Query) string { return "" }, nil)
@@ -219,7 +217,7 @@ func allowed(t *testing.T, server *kubetest.Server, plan []kubewatch.Query) stri
 	return server.Grant(t, grants[0].Namespace, "pusher", grants[0].Rules)
 }
 
-// A Secret that may not be read keeps nobody waiting, unless that is so of all.
+// A Secret that may not be read delays nothing, unless none may be read.
 func TestForbiddenSecret(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
@@ -237,8 +235,8 @@ func TestForbiddenSecret(t *testing.T) {
 	})
 }
 
-// While the API server is gone, what was known is held; what happened meanwhile is
-// known once it is back, also if watches cannot go on from where they were.
+// While the API server is gone, the known state is held. When it is back, the changes of that time are known,
+// also if watches cannot continue.
 func TestServerGoneAndBack(t *testing.T) {
 	t.Parallel()
 	server := kubetest.Start(t)

@@ -28,8 +28,7 @@ func (away) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) 
 	return nil, syscall.ECONNREFUSED
 }
 
-// While the API server is gone, tries come ever more seldom. Who is told to end does not
-// wait for the next.
+// While the API server is gone, attempts become rarer. Run ends without waiting for the next attempt.
 func TestRunEndsBetweenTwoTries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,6 +52,6 @@ func TestRunEndsBetweenTwoTries(t *testing.T) {
 		if took := time.Since(told); took > 0 {
 			t.Errorf("it ended after %s", took)
 		}
-		<-time.After(2 * time.Minute) // for the try that was to come
+		<-time.After(2 * time.Minute) // the time of the next attempt
 	})
 }

@@ -27,7 +27,7 @@ func slice(service string, addresses ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// taken writes down what take returns.
+// taken returns the result of take as text.
 func taken(x *index) string {
 	var change Change
 	x.take(&change)
@@ -112,7 +112,7 @@ func TestChangedAt(t *testing.T) {
 	}
 }
 
-// What no endpoint is made of is not kept.
+// Parts of a slice that endpoints do not need are dropped.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	full, node, zone := slice("web", "10.0.0.1"), "node-7", "a"

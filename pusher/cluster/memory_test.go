@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// scripted is a cluster that says what a test has it say.
+// scripted is a cluster whose changes a test sets.
 type scripted struct{ next []Change }
 
 func (s *scripted) Run(context.Context)      {}
@@ -33,7 +33,7 @@ func (s *scripted) Take() (c Change) {
 
 var auth = snapshots.SecretName{Namespace: "shop", Name: "auth"}
 
-// is is the Secret shop/auth with users, as it was read; nil data is one that is gone.
+// is returns the Secret shop/auth with users, as it was read.
 func is(users string) map[snapshots.SecretName]*corev1.Secret {
 	return map[snapshots.SecretName]*corev1.Secret{auth: {
 		ObjectMeta: metav1.ObjectMeta{Namespace: auth.Namespace, Name: auth.Name},
@@ -45,7 +45,7 @@ func gone() map[snapshots.SecretName]*corev1.Secret {
 	return map[snapshots.SecretName]*corev1.Secret{auth: nil}
 }
 
-// settled is a status by which the Secret was read, or may not be.
+// settled is a status in which the Secret was read, or may not be read.
 func settled(denied bool) *Status {
 	s := &Status{secrets: map[snapshots.SecretName]bool{auth: true}, denied: map[kubewatch.Query]bool{}}
 	if denied {
@@ -54,8 +54,8 @@ func settled(denied bool) *Status {
 	return s
 }
 
-// What a Secret held stands in for one that may not be read, from the start of a pusher until
-// the Secret is read or known to be gone.
+// While a Secret may not be read, its last content stands in for it: from the start of a pusher until the
+// Secret is read or known to be gone.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	usersIn := func(c Change) string {
@@ -71,9 +71,9 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		before []Change // of the pusher before
+		before []Change // changes of the pusher before
 		now    []Change
-		want   string // of each change
+		want   string // after each change
 	}{
 		"denied":                        {[]Change{{Secrets: is("alice")}}, []Change{{Status: settled(true)}, {Status: settled(true)}}, "alice, nothing"},
 		"never read":                    {nil, []Change{{Status: settled(true)}}, "nothing"},
@@ -110,8 +110,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// What is kept is bounded, whatever tenants have in their Secrets; what no snapshot needs is
-// forgotten in time, and not while a pusher starts.
+// The memory is bounded, whatever tenants have in their Secrets. It forgets what no snapshot needs after a
+// time, but not while a pusher starts.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -149,7 +149,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Keep tries again what fails, keeps nothing twice, and ends when another pusher does it.
+// Keep repeats a failed save, saves nothing twice, and stops when another pusher leads.
 func TestMemoryIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -44,7 +44,7 @@ var errForbidden = &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav
 
 type queryState = kubewatch.QueryState
 
-// slicesIn and secretAt are queries that stand well.
+// slicesIn and secretAt are queries without a problem.
 func slicesIn(namespace string, objects int) queryState {
 	return queryState{Query: endpointSlices(namespace), Synced: true, Count: objects}
 }
@@ -101,8 +101,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// What was never read and may not be is told apart from what is not there, and from
-// what is held.
+// A query that was never read and is forbidden differs from one without objects, and from one that is held.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	wanted := Wanted{Namespaces: []string{"shop", "blog"}, Secrets: []snapshots.SecretName{named("shop", "a"), named("shop", "b")}}
@@ -127,7 +126,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// With one watch for all namespaces, each is known as it is.
+// With one watch for all namespaces, the state of each namespace is known.
 func TestStatusOfAllNamespaces(t *testing.T) {
 	t.Parallel()
 	got := statusOf(true, []queryState{slicesIn("", 1)})

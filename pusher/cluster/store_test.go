@@ -13,33 +13,32 @@ import (
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 )
 
-// told is a cluster that a test tells what happened.
+// told is a cluster whose events a test sends.
 type told struct {
 	t *testing.T
 	*Cluster
 }
 
-// in returns a slice of a Service that has the name of its namespace.
+// in returns a slice of a Service that is named like its namespace.
 func in(namespace, address string) *discoveryv1.EndpointSlice {
 	s := slice(namespace, address)
 	s.Namespace, s.Name = namespace, "x"
 	return s
 }
 
-// put tells of a slice.
+// put sends a slice.
 func (l *told) put(s *discoveryv1.EndpointSlice) {
 	l.t.Helper()
 	l.handle(kubewatch.Event{Query: endpointSlices(s.Namespace), Name: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, Object: s, At: time.Now()})
 }
 
-// gone tells that the slice of a namespace is gone.
+// gone sends that the slice of a namespace is gone.
 func (l *told) gone(namespace string, missing bool) {
 	l.t.Helper()
 	l.handle(kubewatch.Event{Query: endpointSlices(namespace), Name: types.NamespacedName{Namespace: namespace, Name: "x"}, Missing: missing, At: time.Now()})
 }
 
-// take returns which Services have endpoints that changed, and which have none any
-// more, and whether that is all to be heard.
+// take returns which Services have changed endpoints, which have none any more, and whether that is everything.
 func (l *told) take() string {
 	change := l.Take()
 	var out []string
@@ -64,8 +63,8 @@ func (l *told) takes(what, want string) {
 	}
 }
 
-// What is missing in a list is told apart from what was deleted, and what is there
-// without endpoints from what is not there.
+// A slice that is missing in a list differs from a deleted one. A Service without endpoints differs from one
+// that does not exist.
 func TestMissingInAList(t *testing.T) {
 	t.Parallel()
 	begin := func() *told {
@@ -93,7 +92,7 @@ func TestMissingInAList(t *testing.T) {
 	l.takes("both were deleted", "-a -b")
 }
 
-// A Secret that a list came without is told apart from one that was deleted.
+// A Secret that is missing in a list differs from a deleted one.
 func TestSecretMissingInAList(t *testing.T) {
 	t.Parallel()
 	name := named("a", "tls")

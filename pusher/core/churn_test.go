@@ -19,15 +19,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// churn is a pusher that has brought HAProxies to run a snapshot with many backends. It
-// takes its turns when it is told to.
+// churn is a pusher whose HAProxies run a snapshot with many backends. The test decides when it takes a turn.
 type churn struct {
 	*driven
 	edges map[string]*dataplanetest.Instance
-	came  int // endpoints that came
+	came  int // how many endpoints came
 }
 
-// newChurn starts a pusher with instances that cost what real ones do.
+// newChurn starts a pusher. A commit to its instances takes as long as with a real API.
 func newChurn(tb testing.TB, api dataplanetest.API, backends int, names ...string) *churn {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -68,12 +67,12 @@ func newChurn(tb testing.TB, api dataplanetest.API, backends int, names ...strin
 
 func churnPort(n int) snapshots.ServicePort { return httpPort(fmt.Sprintf("web-%d", n)) }
 
-// churnAddress returns the address of an endpoint of a backend: another one for each.
+// churnAddress returns a unique address for an endpoint of a backend.
 func churnAddress(backend, number int) string {
 	return fmt.Sprintf("10.%d.%d.%d", backend>>8, backend&255, 1+number%250)
 }
 
-// replace has an endpoint take the place of another in a backend.
+// replace replaces an endpoint of a backend by a new one.
 func (c *churn) replace(backend int) {
 	c.came++
 	port := churnPort(backend)
@@ -90,7 +89,7 @@ func (c *churn) served() bool {
 	return true
 }
 
-// arrival is an endpoint that came.
+// arrival is a new endpoint.
 type arrival struct {
 	backend, address string
 	at               time.Time
@@ -111,7 +110,7 @@ func (c *churn) takes(a arrival) bool {
 	return true
 }
 
-// settled reports whether slots have their addresses, and the disk has the same.
+// settled reports whether slots have all addresses, and the disk has the same.
 func (c *churn) settled() bool {
 	for _, i := range c.instances {
 		if i.busy != "" || !i.running.Persisted || i.running.Deferred || len(i.running.Dynamic) > 0 {
@@ -121,7 +120,7 @@ func (c *churn) settled() bool {
 	return c.served()
 }
 
-// calls counts the requests of a kind to an instance since it is asked the last time.
+// calls counts the requests of each kind to an instance since the last count.
 func (c *churn) calls(name string, since int) (posts, adds, sets, deletes, all int) {
 	list := c.edges[name].Requests()
 	for _, q := range list[since:] {
@@ -139,8 +138,8 @@ func (c *churn) calls(name string, since int) (posts, adds, sets, deletes, all i
 	return posts, adds, sets, deletes, len(list)
 }
 
-// With the Dataplane API 3.2 and many backends, an endpoint that comes costs three calls
-// before it serves, and no post; then one post gives all that came meanwhile their slots.
+// With the Dataplane API 3.2 and many backends, a new endpoint serves after three calls, without a post. Then
+// one post gives slots to all new endpoints together.
 func TestEndpointOfALargeConfigurationServesBeforeThePost(t *testing.T) {
 	t.Parallel()
 	c := newChurn(t, dataplanetest.V32, 150, "a")
@@ -149,7 +148,7 @@ func TestEndpointOfALargeConfigurationServesBeforeThePost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not due for a while: what serves is on disk, apart from what comes now.
+	// The post is not due for a while: the disk has everything that serves, except the next endpoint.
 	i.persisted, i.persistTook = time.Now().Add(time.Hour), 0
 	_, _, _, _, before := c.calls("a", 0)
 	c.replace(7)
@@ -176,8 +175,8 @@ func TestEndpointOfALargeConfigurationServesBeforeThePost(t *testing.T) {
 	}
 }
 
-// BenchmarkChurn is how long it takes an endpoint that replaces another to serve on all of
-// three instances, with 20 replaced each second among 1,000 backends.
+// BenchmarkChurn measures how long a replacing endpoint takes to serve on all of three instances. 20 endpoints
+// are replaced each second among 1,000 backends.
 func BenchmarkChurn(b *testing.B) {
 	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
 		b.Run(string(api), func(b *testing.B) {
@@ -215,7 +214,7 @@ func BenchmarkChurn(b *testing.B) {
 	}
 }
 
-// servers returns what the worker of an instance is to have.
+// servers returns the wanted servers of an instance's worker.
 func (c *churn) servers(i *instanceState) []bind.Server {
 	p, _ := c.bindings.Of(i.snapshot())
 	return p.Servers

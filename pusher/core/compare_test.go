@@ -64,7 +64,7 @@ var comparedFiles = map[string]string{
 	"general/blog.http": "HTTP/1.0 503\n", "general/robots.txt": "no\n", "crtlists/https.crtlist": "a.pem\n",
 }
 
-// What a snapshot changes of the backends that ran before it.
+// The comparison finds what a snapshot changes about the backends that ran before it.
 func TestCompareBackends(t *testing.T) {
 	t.Parallel()
 	const all = "blog_web reached, shop_web reached"
@@ -135,11 +135,11 @@ func TestCompareBackends(t *testing.T) {
 	}
 }
 
-// A file that both a backend and a frontend name is about the requests as well.
+// A file that both a backend and a frontend name also changes the requests of the backend.
 func TestCompareBackendsOfASharedFile(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
-		"maps/weights.map":  "blog_web reached, shop_web changed reached", // its lines name no backend
+		"maps/weights.map":  "blog_web reached, shop_web changed reached", // the entries name no backend
 		"general/blog.http": "blog_web changed reached, shop_web reached",
 	} {
 		good := maps.Clone(comparedFiles)
@@ -152,7 +152,7 @@ func TestCompareBackendsOfASharedFile(t *testing.T) {
 	}
 }
 
-// How long a dead server counts as up, by what its section says of checks.
+// The time for which a dead server counts as up follows from the checks in its section.
 func TestCheckTimes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{
@@ -163,7 +163,7 @@ func TestCheckTimes(t *testing.T) {
 		"server s 10.0.0.1 fall x": 9 * time.Second,
 		"#hapsnap servers a/b check inter 5s fall 2":                           16 * time.Second,
 		"default-server inter 500 fall 1":                                      2 * time.Second,
-		"default-server inter 1m\n    server s 10.0.0.1 check inter 1s fall 4": 5*time.Minute + time.Second, // the longest of each
+		"default-server inter 1m\n    server s 10.0.0.1 check inter 1s fall 4": 5*time.Minute + time.Second, // the longest time of each
 		"http-request set-header inter 9m":                                     9 * time.Second,
 	} {
 		o := readOutline([]byte("defaults\n    mode http\nbackend b\n    " + text + "\n"))
@@ -180,7 +180,7 @@ func snapshotOf(files map[string]string) (s snapshots.Snapshot) {
 	return s
 }
 
-// inWords says what is changed.
+// inWords lists what is changed.
 func inWords(backends map[string]rollout.Backend) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(backends)) {
@@ -198,8 +198,8 @@ func inWords(backends map[string]rollout.Backend) string {
 	return strings.Join(out, ", ")
 }
 
-// There is one change for each snapshot, that of the first instance; a later rollout of it
-// has another. No more are kept than there is room for.
+// There is one change for each snapshot: that of the first instance. A later rollout of the snapshot has
+// another. The number of changes is limited.
 func TestWithChange(t *testing.T) {
 	t.Parallel()
 	change := func(to snapshots.ID, text string) report.Change {

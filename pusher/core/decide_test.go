@@ -57,7 +57,7 @@ func TestLacks(t *testing.T) {
 	for name, test := range map[string]struct {
 		because      channel.Reason
 		wanted, good []string
-		unknown      bool // the wanted one cannot be bound at all
+		unknown      bool // the wanted snapshot cannot be bound
 		want         []string
 	}{
 		"nothing is lacking":                         {because: channel.BecauseNewest},
@@ -76,8 +76,8 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// What failed for one wish is not rejected where people named it anew meanwhile, seen by
-// the pusher or not.
+// A failure is not written as a rejection if people named the snapshot again after it was tried, whether or not
+// the pusher has seen that.
 func TestRejectInChannel(t *testing.T) {
 	t.Parallel()
 	pin := func(id snapshots.ID, at time.Time) func(channel.Channel) channel.Channel {

@@ -8,9 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 )
 
-// An instance whose pod terminates leaves the fleet and is followed apart from it: what was under way
-// ends, and it is connected to anew. So is one that a new pusher finds, and a pod of its name is
-// another instance.
+// An instance whose pod terminates leaves the fleet, and is followed separately: its job ends, and it is
+// connected to anew. A new pusher does the same. A new pod with its name is another instance.
 func TestDrainingIsApartFromTheFleet(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

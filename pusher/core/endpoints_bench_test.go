@@ -18,11 +18,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// benchBackends is how many backends there are, with three endpoints each.
+// benchBackends is how many backends there are. Each has three endpoints.
 const benchBackends = 1000
 
-// benchMachine returns a pusher that has brought a HAProxy to run a snapshot. It takes its
-// turns when it is told to, and is asked for nothing else.
+// benchMachine returns a pusher whose HAProxy runs a snapshot. The benchmark decides when it takes a turn, and
+// nothing else asks for work.
 func benchMachine(b *testing.B) *driven {
 	b.Helper()
 	dir := b.TempDir()
@@ -56,9 +56,8 @@ func benchMachine(b *testing.B) *driven {
 	return d
 }
 
-// BenchmarkEndpoint is what an endpoint that changes among 1,000 backends costs, from the
-// event to the worker that proved to have it. A bare call that changes a server is made in
-// between: price is how many of those it costs, by the medians of both.
+// BenchmarkEndpoint measures what a changed endpoint among 1,000 backends costs, from the event to the worker's
+// proof. In between it measures a single call that changes a server. price is the ratio of the two medians.
 func BenchmarkEndpoint(b *testing.B) {
 	d := benchMachine(b)
 	i := d.instances["a"]
@@ -66,7 +65,7 @@ func BenchmarkEndpoint(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// The file, the state and inspections have a pace of their own.
+	// The file, the state and the inspections are not due.
 	i.persisted, i.inspectAfter = time.Now(), time.Now().Add(time.Hour)
 	var calls, changes []time.Duration
 	for n := 0; b.Loop(); n++ {

@@ -54,7 +54,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Only what is wrong and new is logged; what works with a warning is not.
+// Only new problems are logged. A warning about something that works is not.
 func TestFindingsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	e := newMachine(State{}, noon)

@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// Events and effects are values that a log and a test can print: in one line, without what
-// they do not say, and without secrets.
+// Events and effects are values that a log and a test can print: on one line, without empty fields and without
+// secrets.
 func TestEventsAndEffectsPrint(t *testing.T) {
 	t.Parallel()
 	one := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}

@@ -30,7 +30,7 @@ func TestReviewOfUploads(t *testing.T) {
 	if _, garbage = reviewFiles(list, needed, noon.Add(time.Hour), time.Hour); !slices.Equal(garbage, []push.Stored{b}) {
 		t.Errorf("garbage is %v, want %v", garbage, b)
 	}
-	// What is needed again is needed for good, and not at the end of its time.
+	// A file that is needed again stays, also after the time at which it would have been removed.
 	list, _ = reviewFiles(list, map[push.Stored]bool{a: true, b: true}, noon.Add(time.Hour), time.Hour)
 	if _, garbage = reviewFiles(list, needed, noon.Add(2*time.Hour), time.Hour); len(garbage) > 0 {
 		t.Errorf("%v is garbage although it was needed a moment ago", garbage)
@@ -80,9 +80,9 @@ func TestHearingOfAnotherWorker(t *testing.T) {
 	}
 }
 
-// A pod that takes the place of another between two looks, with its name and even its
-// address, is another instance: nothing that was known of the old one is believed of
-// it, and what is still done with the old one ends, and counts for nothing.
+// A pod may replace another one between two looks, with the same name and even the same address. It is another
+// instance: nothing that is known about the old one counts for it. What is still being done with the old one
+// ends, and its result is ignored.
 func TestPodReplacedUnderTheSameName(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -129,8 +129,8 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 	}
 }
 
-// What an effect on an earlier connection came to is no news of the one that there is: it may be to
-// another address. Of what is known of an instance the latest counts, in whatever order it comes.
+// The result of an effect on an earlier connection is ignored, since it may be from another address. Of what is
+// known about an instance, the latest counts, in whatever order it arrives.
 func TestEventsOfFormerConnectionsAreNoNews(t *testing.T) {
 	t.Parallel()
 	e := newMachine(State{}, noon)

@@ -28,18 +28,18 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// saidEvents keeps what was said last of what holds.
+// saidEvents keeps the last lasting Events.
 type saidEvents struct{ lasting []events.Event }
 
 // Run waits for the end.
 func (s *saidEvents) Run(ctx context.Context) { <-ctx.Done() }
 
-// Say keeps what holds.
+// Say keeps the lasting Events.
 func (s *saidEvents) Say(lasting, _ []events.Event) { s.lasting = lasting }
 
-// In manifests, too, no Service has the addresses where the instances listen, whether these are
-// known by address or by name; networks are refused there if somebody asks for that. What is
-// refused is in the status, in a metric and in an Event, which says nothing of the instances.
+// Also in manifests, no Service may have an address on which an instance listens, whether the instance is
+// configured by address or by name. Networks are refused if that is configured. Refusals are in the status, in
+// a metric and in an Event. The Event says nothing about the instances.
 func TestRefusalsInManifests(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.NotFoundHandler())
@@ -108,5 +108,5 @@ func TestRefusalsInManifests(t *testing.T) {
 	}
 }
 
-// known returns the endpoints that a machine takes to be there.
+// known returns the endpoints that a machine knows.
 func known(e *Machine) map[snapshots.ServicePort][]snapshots.Endpoint { return e.live.Endpoints() }

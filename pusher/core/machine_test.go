@@ -15,20 +15,20 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// patience is how long a test waits for what is to come.
+// patience is how long a test waits.
 const patience = time.Minute
 
-// usual are the settings that most pushers have.
+// usual are settings as most pushers have them.
 var usual = Settings{
 	Source: binding.FromSnapshots, Cache: "cache", PollInterval: time.Second, DrainTime: 30 * time.Second, PersistInterval: 5 * time.Second,
 	InspectInterval: time.Minute, CollectAfter: time.Hour,
 }
 
-// newMachine returns one with the usual settings.
+// newMachine returns a machine with the usual settings.
 func newMachine(s State, now time.Time) *Machine { return New(usual, s, nil, now) }
 
-// driven is a machine of which a test says when it takes its steps. What it decides to do on
-// instances is done; its state is saved nowhere.
+// driven is a machine whose steps a test takes. Its effects on instances are carried out. Its state is not
+// saved.
 type driven struct {
 	*Machine
 	store       *dirstore.Store
@@ -48,7 +48,7 @@ func newDriven(tb testing.TB, settings Settings, store *dirstore.Store) *driven 
 	return d
 }
 
-// step takes a step, and has done what it decided.
+// step takes a step, and starts its effects.
 func (d *driven) step(ctx context.Context) {
 	for len(d.events) > 0 {
 		d.waiting = append(d.waiting, <-d.events)
@@ -69,7 +69,7 @@ func (d *driven) step(ctx context.Context) {
 	}
 }
 
-// wait waits for an event until a time.
+// wait waits for an event, until a time at most.
 func (d *driven) wait(until <-chan time.Time) {
 	select {
 	case ev := <-d.events:
@@ -78,7 +78,7 @@ func (d *driven) wait(until <-chan time.Time) {
 	}
 }
 
-// until takes steps until something holds.
+// until takes steps until ok returns true.
 func (d *driven) until(tb testing.TB, ok func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -89,7 +89,7 @@ func (d *driven) until(tb testing.TB, ok func() bool) {
 			tb.Fatalf("waited in vain: %+v", d.status())
 		}
 		if len(d.waiting) == 0 {
-			d.wait(time.After(10 * time.Millisecond)) // a soak may be over
+			d.wait(time.After(10 * time.Millisecond)) // the end of a soak is not an event
 		}
 	}
 }
@@ -105,8 +105,7 @@ func (d *driven) statusOf(name string) report.Instance {
 	return report.Instance{}
 }
 
-// edgeConfig is a haproxy.cfg with a backend for each text. The texts are complete but for the
-// backend's line.
+// edgeConfig is a haproxy.cfg with a backend for each text. The texts are complete except for the backend line.
 func edgeConfig(backends map[string]string) string {
 	var b strings.Builder
 	b.WriteString("global\n    maxconn 200\n\ndefaults\n    mode http\n    timeout connect 5s\n    timeout client 2m\n    timeout server 2m\n\n" +
@@ -121,7 +120,7 @@ func httpPort(service string) snapshots.ServicePort {
 	return snapshots.ServicePort{Namespace: "shop", Service: service, Port: "http"}
 }
 
-// sp is a Service port "a/x", for short.
+// sp parses a Service port such as "a/x".
 func sp(text string) snapshots.ServicePort {
 	port, err := snapshots.ParseServicePort(text)
 	if err != nil {

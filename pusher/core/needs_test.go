@@ -46,8 +46,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// An instance that is written to, or looked at, is in sync all the while, unless its
-// worker is replaced meanwhile, or other servers are wanted.
+// An instance stays in sync while it is written to or inspected, unless its worker is replaced or other servers
+// are wanted meanwhile.
 func TestInSync(t *testing.T) {
 	whole := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true, PersistAfter: noon, InspectAfter: noon}
 	tests := map[string]struct {
@@ -75,8 +75,8 @@ func TestInSync(t *testing.T) {
 	}
 }
 
-// A change has arrived where the worker has it, and not where the instance is busy with
-// something else, or has to write its file first.
+// A change has arrived when the worker has it. It has not while the instance is busy with something else, or
+// must have its file written first.
 func TestArrived(t *testing.T) {
 	t.Parallel()
 	has := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true}
@@ -107,7 +107,7 @@ func TestArrived(t *testing.T) {
 	}
 }
 
-// Whatever keeps an instance from being in sync has words.
+// Every reason why an instance is not in sync has a text.
 func TestPendingHasWords(t *testing.T) {
 	t.Parallel()
 	good := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true}

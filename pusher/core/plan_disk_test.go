@@ -10,11 +10,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// What makes a backend serve is on disk soon, whatever else goes on: a HAProxy that starts
-// from the file when the pusher was killed serves it. Endpoints come, go and are replaced at
-// random in a model of one instance, whose jobs take their time. At each moment, which is one
-// at which the pusher could be killed, a backend that the worker serves is served from the
-// disk too, or has been for no longer than the window.
+// A backend that the worker serves is soon served from the disk too, whatever else happens. So a HAProxy that
+// starts from the file after the pusher was killed serves it. In a model of one instance whose jobs take time,
+// endpoints come, go and are replaced at random. At each moment, each such backend is served from the disk, or
+// has not been for no longer than the window.
 func TestWhatServesIsSoonOnDisk(t *testing.T) {
 	longest := map[bool]time.Duration{}
 	for seed := range uint64(300) {
@@ -33,8 +32,8 @@ func TestWhatServesIsSoonOnDisk(t *testing.T) {
 	}
 }
 
-// diskModel is an instance with a worker and a disk, and a pusher that does one job at a
-// time. Its steps are milliseconds.
+// diskModel is an instance with a worker and a disk, and a pusher that does one job at a time. A step is a
+// millisecond.
 type diskModel struct {
 	rand         *rand.Rand
 	now          time.Time
@@ -44,13 +43,13 @@ type diskModel struct {
 	urgentAfter  time.Time
 	post         time.Duration
 	fileFirst    bool
-	churn        float64 // how likely an endpoint changes in a step
+	churn        float64 // the probability that an endpoint changes in a step
 	job          work
 	jobWants     []bind.Server
-	jobPosts     bool // along with an update
+	jobPosts     bool // the job also posts the file
 	jobEnds      time.Time
 	last         work
-	since        map[string]time.Time // when a backend became one that only the worker serves
+	since        map[string]time.Time // since when only the worker serves a backend
 	longest      time.Duration
 }
 
@@ -99,7 +98,7 @@ func (m *diskModel) step(t *testing.T) {
 	m.check(t)
 }
 
-// change has an endpoint come, drain or go, or those of a backend be replaced.
+// change adds, drains or removes an endpoint, or replaces all endpoints of a backend.
 func (m *diskModel) change() {
 	next := append([]bind.Server(nil), m.want...)
 	at := m.rand.IntN(len(next))
@@ -156,7 +155,7 @@ func (m *diskModel) end() {
 	m.job = workNothing
 }
 
-// check looks at what would become of each backend if everything ended now.
+// check checks each backend for the case that everything ends now.
 func (m *diskModel) check(t *testing.T) {
 	t.Helper()
 	window := 3*m.post + 2*modelUpdate + 2*time.Millisecond

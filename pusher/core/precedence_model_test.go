@@ -8,8 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// model says what should run, from what was done to a store and its channel. It is
-// written after the documentation, and calls nothing of what decides in earnest.
+// model says what should run, from what was done to a store and its channel. It is written from the
+// documentation, and calls nothing of the code that it tests.
 type model struct {
 	stored   []snapshots.ID // ascending
 	pin      wish           // the zero value: none
@@ -19,12 +19,12 @@ type model struct {
 	careful  bool // approval is required
 	approved map[snapshots.ID]bool
 	rejected map[string]bool // by the short digest
-	// failed holds, of those that a rollout of failed, what was good then; "" for nothing.
+	// failed is what was good at the time for each content whose rollout failed; "" for nothing.
 	failed map[string]string
-	byHand map[string]bool // of those rejected, what a person rejected
+	byHand map[string]bool // rejected contents that a person rejected
 }
 
-// wish is a snapshot that a person named, with a number for each time.
+// wish is a snapshot that a person named. Each wish has a number of its own.
 type wish struct {
 	id     snapshots.ID
 	number int
@@ -34,25 +34,25 @@ func newModel() model {
 	return model{approved: map[snapshots.ID]bool{}, rejected: map[string]bool{}, failed: map[string]string{}, byHand: map[string]bool{}}
 }
 
-// clone returns what a pusher sees that looks now.
+// clone returns the model as a pusher sees it that looks now.
 func (m model) clone() model {
 	m.stored, m.approved, m.rejected = slices.Clone(m.stored), maps.Clone(m.approved), maps.Clone(m.rejected)
 	m.failed, m.byHand = maps.Clone(m.failed), maps.Clone(m.byHand)
 	return m
 }
 
-// verdict is what should run, zero if what runs is to stay; by order is set where a
-// person named it, by the wish of that number.
+// verdict is the snapshot that should run. It is zero if what runs should stay. by is the number of the wish if
+// a person named it.
 type verdict struct {
 	id     snapshots.ID
 	order  bool
 	number int
 }
 
-// wants: an empty store and a pause hold; then comes an override, as long as it
-// lasts, then a pin; what they name holds if it is missing or rejected. Else it is
-// the newest that is not rejected and, if that is required, approved; where the newest
-// that is rejected was so for a failure, nothing but what was good then.
+// wants applies the precedence. An empty store and a pause hold. Then comes an override until it expires, then
+// a pin. They hold if their snapshot is missing or rejected. Otherwise it is the newest snapshot that is not
+// rejected and, if required, approved. If the newest rejection came from a failure, it is what was good then,
+// and nothing else.
 func (m model) wants(now time.Time) verdict {
 	switch {
 	case len(m.stored) == 0 || m.paused:
@@ -83,7 +83,7 @@ func (m model) hasFailed(short string) bool {
 	return failed && !m.byHand[short]
 }
 
-// withdraw takes back whatever rejects a content.
+// withdraw removes all rejections of a content.
 func (m model) withdraw(short string) {
 	delete(m.rejected, short)
 	delete(m.failed, short)
@@ -99,8 +99,8 @@ func (m model) ordered(w wish) verdict {
 	return verdict{order: true}
 }
 
-// rejects reports whether a content is rejected that failed after it was tried for the
-// wish of that number: not if people named it anew since.
+// rejects reports whether a content is rejected that failed after it was tried for the wish of that number. It
+// is not if people have named it again since.
 func (m model) rejects(short string, number int, now time.Time) bool {
 	pinned := m.pin.id.Short == short
 	overridden := m.override.id.Short == short && now.Before(m.expires)

@@ -17,9 +17,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 )
 
-// People, a compiler and a pusher do what they like to a store, in random order, and
-// are killed. What runs is always what the precedence says; a pin is never overtaken;
-// a target that is missing, and a store that is gone, hold.
+// People, a compiler and a pusher act on a store in random order, and pushers are killed. What runs always
+// follows the precedence. Nothing overtakes a pin. A missing target and an unreachable store hold.
 func TestPrecedenceAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -48,7 +47,7 @@ func TestPrecedenceAtRandom(t *testing.T) {
 	}
 }
 
-// lifetime lets so many things happen. The same seed gives the same story.
+// lifetime lets n things happen. The same seed gives the same story.
 func lifetime(t *testing.T, seed uint64, n int, open func() worldStore) {
 	t.Helper()
 	w := newSteps(t, seed, open)
@@ -68,7 +67,7 @@ func lifetime(t *testing.T, seed uint64, n int, open func() worldStore) {
 	w.settle()
 }
 
-// endSome ends some of the pushes, in one way or another.
+// endSome ends some of the pushes with random outcomes.
 func (w *steps) endSome() {
 	for _, name := range slices.Sorted(maps.Keys(w.pending)) {
 		switch w.random.IntN(8) {
@@ -76,14 +75,14 @@ func (w *steps) endSome() {
 			w.end(w.pending[name], fmt.Errorf("reload: %w", push.ErrRefused))
 		case 1:
 			w.end(w.pending[name], errors.New("connection reset by peer"))
-		case 2: // takes longer
+		case 2: // the push takes longer
 		default:
 			w.end(w.pending[name], nil)
 		}
 	}
 }
 
-// happen is one event.
+// happen makes one random thing happen.
 func (w *steps) happen() {
 	w.t.Helper()
 	events := []func(){
@@ -93,7 +92,7 @@ func (w *steps) happen() {
 	events[w.random.IntN(len(events))]()
 }
 
-// publish publishes one of a few contents, so that some come again.
+// publish publishes one of a few contents, so that contents repeat.
 func (w *steps) publish() {
 	if w.gone {
 		return
@@ -114,7 +113,7 @@ func (w *steps) publish() {
 	}
 }
 
-// any returns a snapshot that there is or was, or one that there never was.
+// any returns a snapshot that exists, has existed, or never existed.
 func (w *steps) any() snapshots.ID {
 	if n := w.random.IntN(len(w.known) + 1); n < len(w.known) {
 		return w.known[n]
@@ -147,7 +146,7 @@ func (w *steps) pinOf(id snapshots.ID) {
 	}, func(m *model) { m.pin = w.wish(id); m.withdraw(id.Short) })
 }
 
-// wish notes that a person named a snapshot.
+// wish records that a person named a snapshot.
 func (w *steps) wish(id snapshots.ID) wish {
 	w.named++
 	delete(w.found, id.Short)
@@ -213,7 +212,7 @@ func (w *steps) requireApproval() {
 	}, func(m *model) { m.careful = required })
 }
 
-// collect deletes what is old and of no use, as `pusher gc` does.
+// collect deletes old unused snapshots, like `pusher gc`.
 func (w *steps) collect() {
 	if w.gone {
 		return
@@ -243,7 +242,7 @@ func (w *steps) collect() {
 	w.delete(drop)
 }
 
-// remove deletes what may be in use.
+// remove deletes snapshots that may be in use.
 func (w *steps) remove() {
 	if older := w.model.stored[:len(w.model.stored)-1]; len(older) > 0 && !w.gone {
 		w.delete([]snapshots.ID{older[w.random.IntN(len(older))]})
@@ -259,8 +258,7 @@ func (w *steps) delete(ids []snapshots.ID) {
 	w.model.stored = slices.DeleteFunc(slices.Clone(w.model.stored), func(id snapshots.ID) bool { return slices.Contains(ids, id) })
 }
 
-// killed ends the pusher and starts it again, as it saved itself. Of the pushes that
-// were under way, some get through.
+// killed ends the pusher, and starts it again with its saved state. Some of the pushes under way still succeed.
 func (w *steps) killed() {
 	w.t.Helper()
 	w.tell("the pusher is killed")

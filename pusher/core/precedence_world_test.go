@@ -19,14 +19,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// readStore is what a pusher needs of a store.
+// readStore is the part of a store that a pusher needs.
 type readStore interface {
 	View(ctx context.Context) (channel.View, error)
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error
 }
 
-// worldStore is a store, and what writes to it.
+// worldStore is a store with its writers.
 type worldStore interface {
 	readStore
 	Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error)
@@ -34,24 +34,24 @@ type worldStore interface {
 	Close() error
 }
 
-// steps is a store, a pusher's engine that looks at it and saves its state, and
-// instances that are told what to run and do it, or not. Its time is its own.
+// steps is a store, the machine of a pusher that reads it, and instances that get pushes and carry them out or
+// not. It has a clock of its own.
 type steps struct {
 	t      *testing.T
 	random *rand.Rand
 	open   func() worldStore
 	store  worldStore
-	gone   bool   // the store is out of reach
-	saved  []byte // the state
+	gone   bool   // the store is unreachable
+	saved  []byte // the saved state
 	e      *Machine
 	now    time.Time
 
 	model model // of the store
-	seen  model // what the engine saw of it last
+	seen  model // as the machine saw the store last
 	known []snapshots.ID
-	whole map[string]snapshots.Digest // by their short forms
+	whole map[string]snapshots.Digest // the digests by their short forms
 	named int                         // how often people named a snapshot
-	tried map[string]int              // contents, for the wish of which number
+	tried map[string]int              // for each content, the number of the wish for which it was tried
 	found map[string]bool             // contents that the pusher rejected
 
 	workers map[string]worker
@@ -60,7 +60,7 @@ type steps struct {
 	story   []string
 }
 
-// worker is what an instance runs in truth.
+// worker is what an instance really runs.
 type worker struct {
 	id      snapshots.ID
 	pid     int
@@ -79,7 +79,7 @@ func newSteps(t *testing.T, seed uint64, open func() worldStore) *steps {
 	return w
 }
 
-// begin starts the pusher from what it saved.
+// begin starts the pusher from its saved state.
 func (w *steps) begin() {
 	w.t.Helper()
 	s, err := ParseState(w.saved, "the world")
@@ -103,7 +103,7 @@ func (w *steps) begin() {
 	}
 }
 
-// says is what a worker says of itself.
+// says returns the info of a worker.
 func (w *steps) says(runs worker) dataplane.RuntimeInfo {
 	info := dataplane.RuntimeInfo{PID: runs.pid, Uptime: w.now.Sub(runs.started)}
 	if !runs.id.IsZero() {
@@ -127,7 +127,7 @@ func (w *steps) tell(format string, args ...any) {
 
 var errGone = errors.New("no route to the store")
 
-// step is a turn of the engine, with what it starts left to the world.
+// step takes a turn of the machine. The world carries out the effects.
 func (w *steps) step() {
 	w.t.Helper()
 	view, err := channel.View{}, errGone
@@ -159,7 +159,7 @@ func (w *steps) step() {
 	w.record()
 }
 
-// read has the snapshot cache hold what is needed, as far as it is there.
+// read fills the snapshot cache with what is needed and exists.
 func (w *steps) read() {
 	for _, id := range w.e.snapshotCache.Due(slices.SortedFunc(maps.Keys(w.e.inUse()), snapshots.ID.Compare), w.now) {
 		s, err := snapshots.Snapshot{}, errGone
@@ -171,8 +171,7 @@ func (w *steps) read() {
 	w.e.snapshotCache.Keep(w.e.inUse())
 }
 
-// commit saves a step, of which the world begins the pushes. It returns false if that could not be
-// done.
+// commit saves a step, and the world begins its pushes. It returns false if the save fails.
 func (w *steps) commit(next rollout.State, waits []rollout.Wait) bool {
 	saved, done := w.e.commit(next, waits, w.now)
 	if saved != nil {
@@ -181,7 +180,7 @@ func (w *steps) commit(next rollout.State, waits []rollout.Wait) bool {
 	return done
 }
 
-// check compares a step with what the model says.
+// check compares a step with the model.
 func (w *steps) check(before, next rollout.State, pushes []rollout.Push) {
 	w.t.Helper()
 	want := w.seen.wants(w.now)
@@ -203,7 +202,7 @@ func (w *steps) check(before, next rollout.State, pushes []rollout.Push) {
 	}
 }
 
-// record writes what failed into the channel, as the engine does.
+// record writes the failures into the channel, as the machine does.
 func (w *steps) record() {
 	w.t.Helper()
 	for _, f := range w.e.state.Rollout.Unrecorded() {
@@ -236,14 +235,14 @@ func (w *steps) end(p rollout.Push, err error) {
 	OfInstance{instance.PushEnded{About: instance.About{Ref: i.ref()}, Push: p, Done: done, Err: err}}.apply(w.e, w.now)
 }
 
-// run has an instance run what it was told to.
+// run makes an instance run what was pushed to it.
 func (w *steps) run(p rollout.Push) {
 	w.pids++
 	w.workers[p.Instance] = worker{p.Snapshot, w.pids, w.now}
 }
 
-// settle lets everything succeed until nothing moves. Then all instances run what
-// should, or what they ran if that is nothing.
+// settle lets everything succeed until nothing changes. Then all instances must run what should run, or what
+// they ran before if that is nothing.
 func (w *steps) settle() {
 	w.t.Helper()
 	w.back()
@@ -266,7 +265,7 @@ func (w *steps) settled() bool {
 	if len(w.pending) > 0 {
 		return false
 	}
-	if want.id.IsZero() { // a wave may be under way: it waits, but not after a failure of its own
+	if want.id.IsZero() { // a wave may be under way: it waits, unless a push failed
 		r := w.e.state.Rollout.Rollout
 		return r == nil || !w.found[r.Target.Short]
 	}
@@ -278,7 +277,7 @@ func (w *steps) settled() bool {
 	return w.e.state.Rollout.Rollout == nil
 }
 
-// back brings the store within reach, and what failed meanwhile into the channel.
+// back makes the store reachable, and writes the failures into the channel.
 func (w *steps) back() {
 	w.gone = false
 	w.record()

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A step depends on the machine and on its events alone: nothing here reads a clock or draws lots,
-// starts a goroutine, waits, logs, or reaches a disk or a network.
+// A step depends on the machine and on its events alone. The package reads no clock, uses no randomness, starts
+// no goroutine, does not wait or log, and uses neither disk nor network.
 func TestStepIsPure(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.go")
@@ -35,7 +35,7 @@ func TestStepIsPure(t *testing.T) {
 	}
 }
 
-// impurities returns what in a file makes a step depend on more than its events.
+// impurities returns what in a file would make a step depend on anything else.
 func impurities(files *token.FileSet, file *ast.File) (out []string) {
 	found := func(at ast.Node, what string) {
 		out = append(out, fmt.Sprintf("%s: %s", files.Position(at.Pos()), what))

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// saidOf returns the lines of what a machine has told since it was asked last.
+// saidOf returns the log lines of a machine since the last call.
 func saidOf(m *Machine) string {
 	var lines []string
 	for _, fact := range m.Told() {
@@ -22,8 +22,8 @@ func saidOf(m *Machine) string {
 	return strings.Join(lines, "\n")
 }
 
-// Each change of an instance's reach is logged once, with its reason: a wrong password is not an
-// instance that is out of reach. A fleet of which nobody can be reached is a trouble.
+// Each change of an instance's reachability is logged once, with the reason. A wrong password is not the same
+// as an unreachable instance. If no instance of a fleet is reachable, that is a trouble.
 func TestReachIsTold(t *testing.T) {
 	t.Parallel()
 	m, now := newMachine(State{}, noon), noon
@@ -32,7 +32,7 @@ func TestReachIsTold(t *testing.T) {
 	denied := &dataplane.Error{Op: "get info", Status: 401, Message: "unauthorized"}
 	for n, look := range []struct {
 		err     error
-		want    string // "": nothing is said
+		want    string // "": no log line
 		trouble bool
 	}{
 		{errors.New("connection refused"), "instance cannot be reached", true},
@@ -57,7 +57,7 @@ func TestReachIsTold(t *testing.T) {
 	}
 }
 
-// A store without a snapshot is told once a minute, until there is one.
+// A store without a snapshot is reported once a minute until it has one.
 func TestEmptyStoreIsTold(t *testing.T) {
 	t.Parallel()
 	m := newMachine(State{}, noon)

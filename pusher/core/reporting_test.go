@@ -30,7 +30,7 @@ func TestWithoutEndpoints(t *testing.T) {
 	slots, _ := bind.AssignSlots(nil, directives[:5], known, now, time.Minute)
 	slots, _ = bind.AssignSlots(slots, directives[6:], known, now, time.Minute)
 	delete(known, sp("shop/gone"))
-	slots, _ = bind.AssignSlots(slots, directives[:5], known, now, time.Minute) // its slot drains
+	slots, _ = bind.AssignSlots(slots, directives[:5], known, now, time.Minute) // the slot of the Service drains
 	want := "map[both:false gone:true leaving:false new:true none:true one:false]"
 	if got := fmt.Sprint(withoutEndpoints(directives, slots)); got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -54,7 +54,7 @@ func TestEmptinessFollows(t *testing.T) {
 	if got, want := text(x.follow(down, now)), "2 of 4, 1 failing: a[]+1h0m0s b[edge-1 edge-2]+0s"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	x.empty["c"] = true // again, and it was not in between
+	x.empty["c"] = true // empty again, after a time when it was not
 	if got, want := text(x.follow(nil, now)), "2 of 4, 0 failing: a[]+1h0m0s c[]+0s"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -86,7 +86,7 @@ func TestSecretTrouble(t *testing.T) {
 	}
 }
 
-// While credentials of the pods that are looked for cannot be made, the fleet is degraded.
+// While the credentials for discovered pods cannot be made, the fleet is degraded.
 func TestCredentialsThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	pods := fleet.Pods{Namespace: "edge", Secret: "user"}
@@ -109,7 +109,7 @@ func TestCredentialsThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// The traffic of backends is that of the last samples of all instances. A sum that was handed out stays as it was.
+// The traffic of backends is summed over the last samples of all instances. A published sum does not change.
 func TestTrafficOfBackends(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -40,8 +40,8 @@ func TestSamplesTellThePast(t *testing.T) {
 	}
 }
 
-// What people see of servers is what the worker said that runs now. Names of backends are kept once, and figures of
-// the last sample only: there may be 100,000 backends on each of 100 instances.
+// People see the servers that the running worker reported last. Names of backends are stored once, and only the
+// figures of the last sample are kept: there may be 100,000 backends on each of 100 instances.
 func TestServersUpOfSamples(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

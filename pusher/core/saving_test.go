@@ -23,8 +23,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-// endSave ends a save that was begun, and returns what was to be saved. Where none was begun, it
-// returns false.
+// endSave ends a save in progress, and returns what was to be saved. It returns false if no save is in
+// progress.
 func (m *Machine) endSave(err error, now time.Time) ([]byte, bool) {
 	effects := m.effects
 	m.effects = nil
@@ -37,8 +37,7 @@ func (m *Machine) endSave(err error, now time.Time) ([]byte, bool) {
 	return nil, false
 }
 
-// commit saves a step of which it begins no push, and returns what was saved, and whether that
-// could be done.
+// commit saves a step without beginning its pushes. It returns what was saved, and whether that succeeded.
 func (m *Machine) commit(next rollout.State, waits []rollout.Wait, now time.Time) ([]byte, bool) {
 	if sameJSON(next, m.state.Rollout) {
 		m.waits, m.results, m.reloads = waits, nil, map[string]int{}
@@ -51,8 +50,8 @@ func (m *Machine) commit(next rollout.State, waits []rollout.Wait, now time.Time
 	return m.endSave(nil, now)
 }
 
-// What is saved at the end of a rollout no longer waits for what its last step waited
-// for: whoever reads the file then would be told so for as long as it takes to save again.
+// The state that is saved at the end of a rollout no longer says what the last step waited for. Readers of the
+// file would otherwise see that until the next save.
 func TestSavedWithWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
@@ -69,7 +68,7 @@ func TestSavedWithWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// proposing is a machine with one instance, which has proposed to push a snapshot to it.
+// proposing returns a machine with one instance. It has proposed a push to it.
 func proposing(t *testing.T) (*Machine, *instanceState, rollout.Push) {
 	t.Helper()
 	e := newMachine(State{}, noon)
@@ -85,8 +84,7 @@ func proposing(t *testing.T) (*Machine, *instanceState, rollout.Push) {
 	return e, i, push
 }
 
-// begun returns what the pushes of a machine came to: those that were begun, and the results
-// of those that were not.
+// begun returns the pushes of a machine that were begun, and the results of the others.
 func (m *Machine) begun() (begun []string, results []rollout.Result) {
 	for _, x := range m.effects {
 		if on, is := x.(OnInstance); is {
@@ -98,14 +96,14 @@ func (m *Machine) begun() (begun []string, results []rollout.Result) {
 	return begun, m.results
 }
 
-// A push whose step is saved is begun in the world that the step saw, and in no other.
+// A push of a saved step begins only if nothing that the step relied on has changed.
 func TestApprovedPushes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		meanwhile func(e *Machine, i *instanceState)
 		err       error // of the save
 		begun     bool
-		notBegun  bool // and the rollout is told
+		notBegun  bool // the push does not begin, and the rollout learns that
 	}{
 		"nothing changed":         {begun: true},
 		"not saved":               {err: errors.New("disk full")},
@@ -165,8 +163,7 @@ func TestApprovedPushes(t *testing.T) {
 	}
 }
 
-// An instance that is busy when the step is saved gets its push when that is over, and nothing
-// else before.
+// An instance that is busy when the step is saved gets its push when it is free, and nothing else before.
 func TestApprovedPushWaitsForAJob(t *testing.T) {
 	t.Parallel()
 	e, i, _ := proposing(t)
@@ -183,8 +180,8 @@ func TestApprovedPushWaitsForAJob(t *testing.T) {
 	}
 }
 
-// Results that came while a step was saved are for the step after it; those that it took are
-// taken again if it was not saved.
+// Results that arrive during a save are for the next step. If the save fails, its step's results are used
+// again.
 func TestResultsAreTakenOnce(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{nil, errors.New("disk full")} {
@@ -200,7 +197,7 @@ func TestResultsAreTakenOnce(t *testing.T) {
 	}
 }
 
-// A save that not even its timeout ends is told, and nothing is saved beside it.
+// A save that does not even end at its timeout is reported. No other save begins meanwhile.
 func TestSaveThatDoesNotEndIsTold(t *testing.T) {
 	t.Parallel()
 	e, _, _ := proposing(t)
@@ -220,7 +217,7 @@ func TestSaveThatDoesNotEndIsTold(t *testing.T) {
 	}
 }
 
-// What an instance is forgiven, or forgotten for, while a step is saved holds after it too.
+// If an instance is forgiven or forgotten during a save, that still holds after the save.
 func TestForgottenWhileAStepIsSaved(t *testing.T) {
 	t.Parallel()
 	e, _, _ := proposing(t)
@@ -231,8 +228,8 @@ func TestForgottenWhileAStepIsSaved(t *testing.T) {
 	}
 }
 
-// A full disk is told once, tried again ever more seldom, and nothing is pushed whose
-// push was not saved. With space again, all goes on.
+// A full disk is reported once. Saves are repeated more and more rarely, and no push begins without its save.
+// When there is space again, everything continues.
 func TestFailureDiskOfTheStateFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -283,7 +280,7 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 
 var errTaken = errors.New("another pusher has taken the state")
 
-// A term that two instances were met in is raised once, and both are looked at in the new one.
+// If two instances report the same later term, the term is raised once, and both are claimed in it.
 func TestTermIsRaisedOnce(t *testing.T) {
 	t.Parallel()
 	m := newMachine(State{}, noon)
@@ -307,7 +304,7 @@ func TestTermIsRaisedOnce(t *testing.T) {
 	}
 	met("a")
 	begin()
-	met("b") // while it is raised
+	met("b") // while the term is being raised
 	begin()
 	if len(raised) != 1 || raised[0].Above != 41 {
 		t.Fatalf("raised are %v", raised)

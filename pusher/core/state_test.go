@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// A state that cannot be read is an error that says where and why. What a later version adds is passed over.
+// An unreadable state is an error with the place and the reason. Fields of later versions are ignored.
 func TestWhatIsNoState(t *testing.T) {
 	t.Parallel()
 	good := `{"apiVersion":"` + snapshots.APIVersion + `","kind":"PusherState"`
@@ -42,7 +42,7 @@ func TestWhatIsNoState(t *testing.T) {
 		_, err := ParseState([]byte(text), "the place")
 		_, status := ParseStatus([]byte(text), "the place")
 		if strings.Contains(text, "rollout") || strings.Contains(text, "uploads") {
-			status = err // which it does not read
+			status = err // the state does not use it
 		}
 		for verb, err := range map[string]error{"run": err, "status": status} {
 			if !errors.Is(err, ErrNotState) || !strings.Contains(err.Error(), "the place") || !strings.Contains(err.Error(), says) {
@@ -56,7 +56,7 @@ func TestWhatIsNoState(t *testing.T) {
 	}
 }
 
-// Certificates that are to be removed are kept where older pushers do not look.
+// Certificates that will be removed are stored in a field that older pushers ignore.
 func TestCertificatesAreKeptApart(t *testing.T) {
 	t.Parallel()
 	s := parsed(t, nil)

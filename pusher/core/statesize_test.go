@@ -8,8 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// A state that its store cannot take is saved without the slots of those who have the most servers, so that steps of rollouts
-// can be taken: somebody with many endpoints keeps nobody's pin from being done.
+// If a state is too large for its store, it is saved without the slots of the backends with the most servers.
+// So steps of rollouts still happen: a tenant with many endpoints cannot block a pin.
 func TestStateThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	slots := bind.Slots{}

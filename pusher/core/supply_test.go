@@ -7,15 +7,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// While files of snapshots are removed, what is needed since is not read: it would be kept on disk,
-// and removed at once. What is being read by then stays.
+// While files of snapshots are being removed, no newly needed snapshot is read: it would be written to disk,
+// and removed at once. A reading that had begun continues.
 func TestSnapshotIsNotReadWhileItIsForgotten(t *testing.T) {
 	t.Parallel()
 	e := newMachine(State{}, noon)
 	one, two, three := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, snapshots.ID{Revision: 3, Short: "cccccccccc"}
 	for _, test := range []struct {
 		good, wanted snapshots.ID
-		ends         Event // of what was begun before
+		ends         Event // of the work that had begun before
 		begins       []string
 	}{
 		{one, two, nil, []string{ReadSnapshot{one}.String(), ReadSnapshot{two}.String()}},

@@ -46,7 +46,7 @@ func TestUnneededFilesAreBounded(t *testing.T) {
 	for n := range 3 * forgottenUnneeded {
 		list = append(list, Upload{stored(1000 + n), noon.Add(time.Duration(n) * time.Second)})
 	}
-	list = append(list, Upload{Stored: stored(-1)}) // needed
+	list = append(list, Upload{Stored: stored(-1)}) // this one is needed
 	tried := forgetStuck(list, noon.Add(time.Hour))
 	if len(tried) != forgottenUnneeded+1 || tried[len(tried)-1] != list[len(list)-1] || tried[0].Stored != stored(1000+2*forgottenUnneeded) {
 		t.Errorf("%d are remembered, the first %v", len(tried), tried[0])
@@ -56,7 +56,7 @@ func TestUnneededFilesAreBounded(t *testing.T) {
 	}
 }
 
-// What was uploaded to instances that are gone is not remembered for ever.
+// Uploads to instances that are gone are forgotten.
 func TestUploadsOfInstancesThatAreGone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func TestUploadsOfInstancesThatAreGone(t *testing.T) {
 	}
 }
 
-// An instance that an undo goes to is left alone until it is there.
+// An undo does not wait until files are removed.
 func TestUndoWaitsForNoFiles(t *testing.T) {
 	t.Parallel()
 	e := newMachine(State{}, noon)

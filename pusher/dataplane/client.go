@@ -1,20 +1,17 @@
-// Package dataplane talks to one HAProxy instance through its Dataplane API v3,
-// in the versions 3.2 to 3.4.
+// Package dataplane talks to one HAProxy instance through its Dataplane API v3, in the versions 3.2 to 3.4.
 //
-// It is a thin shell: one method for each call, each a single HTTP exchange. It
-// never retries (but what was refused for credentials that were renewed under way),
-// never chooses a version and never sends skip_version; what to do
-// after a conflict, a lost answer or a failed reload is the caller's decision.
-// What it promises is that the caller can tell these apart: each failure is an
-// [*Error] that matches exactly one of the Err values of this package, and for a
-// write it says whether the write may have happened.
+// It is thin: one method for each call, each a single HTTP exchange. It never chooses a version and never
+// sends skip_version. It retries only a request that was refused because its credentials were renewed at that
+// time. What to do after a conflict, a lost answer or a failed reload is the caller's decision. Callers can
+// tell these apart: each failure is an [*Error] that matches exactly one of the Err values of this package.
+// For a write it says whether the write may have happened.
 //
-// A success proves what the API did, not what HAProxy runs. Callers read back
-// [Client.RuntimeInfo], [Client.Servers] or [Client.RuntimeCertificate]; what
-// [Client.SetServer] returns was read from the worker after the change.
+// A success proves what the API did, and not what HAProxy runs. Callers read back [Client.RuntimeInfo],
+// [Client.Servers] or [Client.RuntimeCertificate]. Only the result of [Client.SetServer] was read from the
+// worker after the change.
 //
-// What the API does with a request, measured on real ones, is reproduced in the
-// package dataplanetest; one contract suite runs against both.
+// Package dataplanetest reproduces what the API does with a request, as measured on real ones. One contract
+// suite runs against both.
 package dataplane
 
 import (
@@ -33,7 +30,7 @@ import (
 	"time"
 )
 
-// Options say where an API is and who asks.
+// Options are the address of an API, and the credentials for it.
 type Options struct {
 	// URL is http://host:port or https://host:port, without /v3.
 	URL string
@@ -41,13 +38,13 @@ type Options struct {
 	Username, Password string
 	// TLS is for https.
 	TLS TLS
-	// HTTP, which knows nothing of TLS above, makes the requests; nil stands for a client that gives up connecting
-	// after 5 seconds and waiting for what it writes after 90. What it reads is
-	// waited for 20 seconds at most, by any client. Its transport must not retry writes.
+	// HTTP makes the requests. TLS above does not apply to it. Its transport must not retry writes. If it is
+	// nil, a client is used that gives up connecting after 5 seconds, and gives up waiting for the answer to
+	// a write after 90. Reads are given up after 20 seconds with any client.
 	HTTP *http.Client
 }
 
-// Client calls one API. Its methods may be used from several goroutines.
+// Client calls one API. Several goroutines may use it.
 type Client struct {
 	base   string
 	access atomic.Pointer[access]
@@ -56,7 +53,7 @@ type Client struct {
 	readTimeout time.Duration
 }
 
-// access is what a request is made with.
+// access is what requests are made with. Renew replaces it.
 type access struct {
 	username, password string
 	http               *http.Client
@@ -78,8 +75,8 @@ func New(o Options) (*Client, error) {
 	return c, c.Renew(o)
 }
 
-// Renew has requests made with other credentials from now on, also those that
-// belong to work under way. What was sent before ends as it began. The URL stays.
+// Renew replaces the credentials, also for work that is under way. A request that was sent before ends with
+// the old ones. The URL stays.
 func (c *Client) Renew(o Options) error {
 	a := &access{username: o.Username, password: o.Password, http: o.HTTP}
 	if a.http == nil {
@@ -95,7 +92,7 @@ func (c *Client) Renew(o Options) error {
 	return nil
 }
 
-// met remembers where a connection got to.
+// met remembers the address that a connection reached.
 func (c *Client) met(connection net.Conn) {
 	if at, ok := connection.RemoteAddr().(*net.TCPAddr); ok {
 		peer := at.AddrPort()
@@ -103,7 +100,7 @@ func (c *Client) met(connection net.Conn) {
 	}
 }
 
-// Peer returns where the newest connection got to; zero if there was none, or if
+// Peer returns the address that the newest connection reached. It is zero if there was no connection, or if
 // Options.HTTP made it.
 func (c *Client) Peer() netip.AddrPort {
 	if p := c.peer.Load(); p != nil {
@@ -112,8 +109,8 @@ func (c *Client) Peer() netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// defaultHTTP waits long enough for the slowest call, a forced reload of a large
-// configuration, and does not go through a proxy: instances are neighbours.
+// defaultHTTP waits long enough for the slowest call, which is a forced reload of a large configuration. It
+// uses no proxy: instances are close.
 func defaultHTTP(config *tls.Config, met func(net.Conn)) *http.Client {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &http.Client{
@@ -140,13 +137,11 @@ func defaultHTTP(config *tls.Config, met func(net.Conn)) *http.Client {
 
 // APIInfo describes the API itself.
 type APIInfo struct {
-	// Version is the API's own version, such as "v3.2.5 1a2b3c4"; a build from
-	// source may leave out the number.
+	// Version is the API's own version, such as "v3.2.5 1a2b3c4". A build from source may lack the number.
 	Version string
 }
 
-// Clock returns the time of the API's machine, to the second; zero where it does not
-// say it.
+// Clock returns the time of the API's machine, to the second. It is zero if the API does not say it.
 func (c *Client) Clock(ctx context.Context) (time.Time, error) {
 	a, err := c.do(ctx, call{op: "get info", method: http.MethodGet, path: "/info", ok: []int{http.StatusOK}, small: true})
 	if err != nil {
@@ -154,12 +149,12 @@ func (c *Client) Clock(ctx context.Context) (time.Time, error) {
 	}
 	at, err := http.ParseTime(a.header.Get("Date"))
 	if err != nil {
-		return time.Time{}, nil //nolint:nilerr // it is not told
+		return time.Time{}, nil //nolint:nilerr // the API does not say it
 	}
 	return at, nil
 }
 
-// Info returns the version of the API. It needs no HAProxy behind it.
+// Info returns the version of the API. The API needs no HAProxy for that.
 func (c *Client) Info(ctx context.Context) (APIInfo, error) {
 	var body struct {
 		API struct{ Version string } `json:"api"`
@@ -168,20 +163,19 @@ func (c *Client) Info(ctx context.Context) (APIInfo, error) {
 	return APIInfo{Version: body.API.Version}, err
 }
 
-// TLS says who is believed to be the API of an https URL, and what is shown to it.
-// All but the name is PEM. Nothing turns the check of the API's certificate off.
+// TLS says which certificate of an https URL is trusted, and which one is sent to the API. All fields except
+// the name are PEM. The check of the API's certificate cannot be turned off.
 type TLS struct {
-	// CA holds the authorities that may have signed the API's certificate, those of
-	// the system where it is empty. It may be the certificate itself.
+	// CA holds the authorities that may have signed the API's certificate. It may be that certificate itself.
+	// If it is empty, the authorities of the system are used.
 	CA string
-	// Certificate and Key are shown to an API that asks for a client certificate.
+	// Certificate and Key are sent to an API that asks for a client certificate.
 	Certificate, Key string
-	// ServerName is expected in the API's certificate, the host of the URL where it
-	// is empty.
+	// ServerName is the name that the API's certificate must have. If it is empty, it is the host of the URL.
 	ServerName string
 }
 
-// Check returns why nothing can be connected to with it.
+// Check returns why no connection can be made with these values.
 func (t TLS) Check() error {
 	_, err := t.config()
 	return err
@@ -206,20 +200,20 @@ func (t TLS) config() (*tls.Config, error) {
 	return config, nil
 }
 
-// The oldest versions that are worked with. Of the API only the major version 3 is.
+// These are the oldest supported versions. Of the API, only the major version 3 is supported.
 var (
 	oldestHAProxy = release{2, 6}
 	oldestAPI     = release{3, 2}
 )
 
-// UnsupportedError is what is at the other end and cannot be worked with.
+// UnsupportedError says that an instance has an unsupported version.
 type UnsupportedError struct{ Message string }
 
 // Error implements error.
 func (e UnsupportedError) Error() string { return e.Message }
 
-// Supported asks for the version of the API, and returns an [UnsupportedError] if it
-// is not one that this package was made for.
+// Supported asks for the version of the API, and returns an [UnsupportedError] if this package does not
+// support it.
 func (c *Client) Supported(ctx context.Context) error {
 	info, err := c.Info(ctx)
 	if errors.Is(err, ErrNotFound) {
@@ -231,8 +225,8 @@ func (c *Client) Supported(ctx context.Context) error {
 	return checkAPI(info.Version)
 }
 
-// checkAPI judges a version such as "v3.2.5 1a2b3c4". A build from source has no
-// number; it answers calls of version 3, which has to do.
+// checkAPI checks a version such as "v3.2.5 1a2b3c4". A build from source has no number. It is accepted,
+// since it answers calls of version 3.
 func checkAPI(version string) error {
 	v, ok := parseRelease(version)
 	if ok && (v.major != oldestAPI.major || v.before(oldestAPI)) {
@@ -241,8 +235,8 @@ func checkAPI(version string) error {
 	return nil
 }
 
-// CheckHAProxy returns an [UnsupportedError] if the version, such as "3.2.0-1a2b3c4",
-// is too old, and nil for one that says nothing.
+// CheckHAProxy returns an [UnsupportedError] if a version such as "3.2.0-1a2b3c4" is too old. It accepts a
+// text without a version.
 func CheckHAProxy(version string) error {
 	if v, ok := parseRelease(version); ok && v.before(oldestHAProxy) {
 		return UnsupportedError{fmt.Sprintf("HAProxy is %s: want %s or later", strings.TrimSpace(version), oldestHAProxy)}
@@ -250,7 +244,7 @@ func CheckHAProxy(version string) error {
 	return nil
 }
 
-// release is what comes first in a version.
+// release is the beginning of a version.
 type release struct{ major, minor int }
 
 // String implements fmt.Stringer.
@@ -260,7 +254,7 @@ func (r release) before(o release) bool {
 	return r.major < o.major || (r.major == o.major && r.minor < o.minor)
 }
 
-// parseRelease reads "v3.2.5 1a2b3c4", "2.6.12-1" and their like.
+// parseRelease reads versions such as "v3.2.5 1a2b3c4" and "2.6.12-1".
 func parseRelease(version string) (release, bool) {
 	major, rest, dotted := strings.Cut(strings.TrimPrefix(strings.TrimSpace(version), "v"), ".")
 	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })

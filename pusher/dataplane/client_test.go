@@ -37,7 +37,7 @@ func TestNewKeepsPasswordsOutOfErrors(t *testing.T) {
 	}
 }
 
-// What goes over the wire decides what the API does, so it is spelled out.
+// The exact requests decide what the API does, so they are spelled out.
 func TestRequests(t *testing.T) {
 	action := SetServerAddr("be", "s2", "127.0.0.1", 8401)
 	tests := []struct {
@@ -168,7 +168,7 @@ func TestSanitizeFilename(t *testing.T) {
 	}
 }
 
-// The mapping is the API's, so its library is what decides.
+// The mapping of names is the API's, so its own library checks it.
 func FuzzSanitizeFilename(f *testing.F) {
 	for _, seed := range []string{"a.b.c", "../../evil.map", "a/b", "a/.b", "a.b/", "//", "ä.ö", "\xff.\xfe", ".", "..", "x."} {
 		f.Add(seed)
@@ -185,7 +185,7 @@ func TestVersionsThatAreWorkedWith(t *testing.T) {
 	tests := []struct {
 		what, version string
 		check         func(string) error
-		want          string // "" is none
+		want          string // "" means no error
 	}{
 		{"api", "v3.2.5 1a2b3c4", checkAPI, ""},
 		{"api", "v3.4.2 1a2b3c4", checkAPI, ""},
@@ -212,7 +212,7 @@ func TestVersionsThatAreWorkedWith(t *testing.T) {
 	}
 }
 
-// An API of version 2 knows no path of version 3.
+// An API of version 2 has no paths of version 3.
 func TestAPIOfAnotherMajorVersion(t *testing.T) {
 	t.Parallel()
 	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// asked are requests that both are asked, one after the other, each with the state that
-// the ones before it left. CONFIG is a configuration, MAPS and the like are folders.
+// asked are requests that both get in this order, so each one sees the effects of those before it. CONFIG is a
+// configuration; MAPS and the like are folders.
 var asked = []exchange{
 	{do: "GET /v3/info"},
 	{do: "GET /v3/health"},
@@ -73,10 +73,9 @@ var asked = []exchange{
 	{do: "DELETE /storage/ssl_certificates/nosuch.pem?skip_reload=true"},
 }
 
-// TestDoubleAnswersLikeARealAPI asks both the same and prints what differs; make
-// compare-api shows it. Statuses that differ are a fault of the double. So is a field that
-// it has and the real one lacks; it need not have all fields. Known differences are in the
-// documentation of dataplanetest.
+// TestDoubleAnswersLikeARealAPI sends the same requests to both, and prints the differences; make compare-api
+// shows them. Different statuses are a fault of the double. So is a field that it has and the real API lacks;
+// it need not have all fields. The documentation of dataplanetest has the known differences.
 func TestDoubleAnswersLikeARealAPI(t *testing.T) {
 	program := realAPI(t)
 	if program == "" {
@@ -110,12 +109,12 @@ func TestDoubleAnswersLikeARealAPI(t *testing.T) {
 	}
 }
 
-// reply is an answer without what differs between two instances.
+// reply is an answer without the parts that always differ between two instances.
 type reply struct {
 	status int
 	reload bool // one is due
 	fields []string
-	text   string // of an error, or of what is no JSON
+	text   string // of an error, or of a body that is not JSON
 }
 
 func (r reply) String() string {
@@ -127,7 +126,7 @@ var (
 	ids         = regexp.MustCompile(`\b\d{2,}\b`)
 )
 
-// answer sends a request and takes the answer apart.
+// answer sends a request, and returns the parts of the answer.
 func (s *subject) answer(t *testing.T, e exchange) reply {
 	t.Helper()
 	status, header, body := s.send(t, e)
@@ -148,7 +147,7 @@ func (s *subject) answer(t *testing.T, e exchange) reply {
 	return r
 }
 
-// collect notes the paths of all fields.
+// collect adds the paths of all fields.
 func collect(path string, value any, into map[string]bool) {
 	switch v := value.(type) {
 	case map[string]any:

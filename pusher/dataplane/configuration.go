@@ -14,45 +14,42 @@ import (
 
 const rawPath = "/services/haproxy/configuration/raw"
 
-// Raw is haproxy.cfg as it is on the instance's disk.
+// Raw is the haproxy.cfg on the instance's disk.
 type Raw struct {
 	Config []byte
-	// Version is the version in the API's memory. After a failed reload it is
-	// not the one written in Config.
+	// Version is the version in the API's memory. After a failed reload, the file has another one.
 	Version int64
-	// Checksum is what the file says of itself, empty where it says nothing.
-	// Compare it with [Checksum] to notice an edit by somebody else.
+	// Checksum is the hash in the file's first line, "" if it has none. If it differs from [Checksum],
+	// somebody else edited the file.
 	Checksum string
 }
 
-// PostOptions say how a configuration is committed.
+// PostOptions say how the API commits a configuration.
 type PostOptions struct {
-	// Version must be the current one; another one is ErrConflict.
+	// Version must be the current version. Another one is ErrConflict.
 	Version int64
-	// SkipReload writes the file and leaves the running worker alone.
+	// SkipReload writes the file without a reload.
 	SkipReload bool
-	// ForceReload reloads before the answer, so that the answer is the verdict:
-	// ErrReload when the new worker did not start. Then the old worker runs on
-	// and the file is the last good one, while the version has gone up and the
-	// API's memory holds the failed text until the next post.
+	// ForceReload reloads before the answer. The error is ErrReload if the new worker did not start. Then the
+	// old worker goes on, and the file is the last good one. But the version has increased, and until the
+	// next post the API's memory holds the text that failed.
 	ForceReload bool
-	// OnlyValidate has the API run haproxy -c on the text and writes nothing.
+	// OnlyValidate runs haproxy -c on the text and writes nothing.
 	OnlyValidate bool
-	// Actions run in the worker after the file was written, in order; the first
-	// that fails ends the list. The API takes them with SkipReload only.
+	// Actions are carried out in the worker after the file was written, in order. The first failure ends the
+	// list. The API accepts them only with SkipReload.
 	Actions []RuntimeAction
 }
 
 // Posted is the answer to a post.
 type Posted struct {
-	// Config is the file after the API rewrote it; with OnlyValidate it is the
-	// current file instead.
+	// Config is the file after the API rewrote it. With OnlyValidate it is the current file.
 	Config []byte
-	// Version is the one after the post.
+	// Version is the version after the post.
 	Version  int64
 	Checksum string
-	// ReloadID names the reload that is to come, for [Client.Reload]. Posts within
-	// one reload delay share it. Empty where no reload was asked for or it is over.
+	// ReloadID names the reload that will follow, for [Client.Reload]. Posts within one reload delay have the
+	// same. It is "" if no reload was requested, or if it is over.
 	ReloadID string
 }
 
@@ -74,9 +71,8 @@ func (c *Client) Raw(ctx context.Context) (Raw, error) {
 	return Raw{Config: a.body, Version: a.version(), Checksum: a.header.Get("Configuration-Checksum")}, nil
 }
 
-// PostRaw replaces the whole configuration. The API validates it with haproxy -c
-// first (ErrValidation) and rewrites it into its own order. An equal text is a new
-// version and a reload like any other.
+// PostRaw replaces the whole configuration. The API first validates it with haproxy -c (ErrValidation), and
+// sorts it into its own order. Also an unchanged text makes a new version and a reload.
 func (c *Client) PostRaw(ctx context.Context, config []byte, o PostOptions) (Posted, error) {
 	const op = "post configuration"
 	actions, err := renderPost(o)
@@ -107,7 +103,7 @@ func (c *Client) PostRaw(ctx context.Context, config []byte, o PostOptions) (Pos
 	}, nil
 }
 
-// renderPost refuses what the API would take and not do.
+// renderPost refuses combinations that the API would accept and not carry out.
 func renderPost(o PostOptions) (http.Header, error) {
 	if o.SkipReload && o.ForceReload {
 		return nil, errors.New("a reload cannot be both skipped and forced")
@@ -127,9 +123,8 @@ func (a answer) version() int64 {
 	return v
 }
 
-// Checksum returns the hash that the API writes into the first line of a file:
-// the MD5 of everything after that line, in hexadecimal. It tells an edit by
-// somebody else, and proves nothing about what is in the file.
+// Checksum returns the hash that the API writes into the first line of a file: the MD5 of everything after
+// that line, in hexadecimal. It reveals edits. It is no proof of the content.
 func Checksum(config []byte) string {
 	_, rest, _ := bytes.Cut(config, []byte("\n"))
 	sum := md5.Sum(rest)
@@ -138,25 +133,24 @@ func Checksum(config []byte) string {
 
 const transactionsPath = "/services/haproxy/transactions"
 
-// Transaction is a change that was begun. A post that was refused leaves one
-// behind, failed or outdated, with a whole copy of its text on the instance's disk.
+// Transaction is a change that was begun. A refused post leaves one behind, failed or outdated, with a copy
+// of its whole text on the instance's disk.
 type Transaction struct {
 	ID string `json:"id"`
-	// Version is that of the configuration it began with.
+	// Version is the version of the configuration that it began with.
 	Version int64 `json:"_version"`
 	// Status is in_progress, failed, outdated or success.
 	Status string `json:"status"`
 }
 
-// Transactions lists what is open or was left behind.
+// Transactions lists the transactions that are open or were left behind.
 func (c *Client) Transactions(ctx context.Context) ([]Transaction, error) {
 	var all []Transaction
 	_, err := c.getJSON(ctx, "list transactions", transactionsPath, &all)
 	return all, err
 }
 
-// OpenTransaction begins a transaction, which writes a copy of the configuration into
-// the API's transaction_dir.
+// OpenTransaction begins a transaction. The API writes a copy of the configuration into its transaction_dir.
 func (c *Client) OpenTransaction(ctx context.Context, version int64) (Transaction, error) {
 	const op = "open transaction"
 	a, err := c.do(ctx, call{
@@ -170,7 +164,7 @@ func (c *Client) OpenTransaction(ctx context.Context, version int64) (Transactio
 	return t, decode(op, a, &t)
 }
 
-// DeleteTransaction drops a transaction and its files.
+// DeleteTransaction deletes a transaction and its files.
 func (c *Client) DeleteTransaction(ctx context.Context, id string) error {
 	_, err := c.do(ctx, call{
 		op: "delete transaction", method: http.MethodDelete,
@@ -190,10 +184,10 @@ const (
 type Reload struct {
 	ID     string
 	Status string
-	// Response is what HAProxy said when it started, the reason where it did not.
-	// Empty where it could not be asked.
+	// Response is the output of HAProxy when it started, with the reason if it did not. It is "" if HAProxy
+	// could not be asked.
 	Response string
-	// At is when it ended, to the second; zero while it has not.
+	// At is when the reload ended, to the second. It is zero before that.
 	At time.Time
 }
 
@@ -212,21 +206,21 @@ func (b reloadBody) reload() Reload {
 	return r
 }
 
-// Reload returns the state of a reload, ErrNotFound when the API knows no such id.
-// The API counts from 0 each time it starts, so an id is only good for a reload
-// asked for since then; any id before that of the last success is a success.
+// Reload returns the state of a reload. The error is ErrNotFound if the API does not know the ID. The API
+// counts from 0 after each start, so an ID is valid only for reloads that were requested since then. Every ID
+// before that of the last success is a success.
 func (c *Client) Reload(ctx context.Context, id string) (Reload, error) {
 	var body reloadBody
 	_, err := c.getJSON(ctx, "get reload", "/services/haproxy/reloads/"+url.PathEscape(id), &body)
 	if err != nil {
 		return Reload{}, err
 	}
-	body.ID = id // left out by the API while in progress
+	body.ID = id // the API leaves it out while the reload is in progress
 	return body.reload(), nil
 }
 
-// Reloads returns the failed reloads that are remembered, the last success and
-// what is pending, in no order. It is empty after the API has started.
+// Reloads returns the failed reloads that the API remembers, the last success and the pending one, in no
+// order. It is empty after a start of the API.
 func (c *Client) Reloads(ctx context.Context) ([]Reload, error) {
 	var bodies []reloadBody
 	if _, err := c.getJSON(ctx, "list reloads", "/services/haproxy/reloads", &bodies); err != nil {

@@ -209,7 +209,7 @@ func checkEqualPost(t *testing.T, s *subject) {
 	}
 }
 
-// taken returns an address that nothing else can bind for as long as the test runs.
+// taken returns an address that nothing else can bind during the test.
 func taken(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -244,8 +244,8 @@ func checkFailedReload(t *testing.T, s *subject) {
 	}
 }
 
-// The first file of an instance has no hash. When it is put back, it counts as an
-// edit by somebody else, and the version is counted from its own: it comes again.
+// The first file of an instance has no hash. When the API restores it, that counts as an edit by somebody else,
+// and the version is counted from the file's own, so a version occurs twice.
 func checkFailedFirstReload(t *testing.T, s *subject) {
 	bad := s.post(t, s.config("n1", "frontend taken", "  bind "+taken(t)), dataplane.PostOptions{})
 	if r := s.reloaded(t, bad.ReloadID); r.Status != dataplane.ReloadFailed {

@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// checkDynamicServers adds servers to a backend of the worker, with all settings that the
-// client can give, and takes requests with one.
+// checkDynamicServers adds servers with all settings of the client to a backend of the worker. One of them must
+// serve requests.
 func checkDynamicServers(t *testing.T, s *subject) {
 	ctx := t.Context()
 	requests, release := make(chan struct{}, 1), make(chan struct{})
@@ -76,7 +76,7 @@ func checkDynamicServers(t *testing.T, s *subject) {
 	if status := answer(ask("/zebra")); status != 200 {
 		t.Errorf("the added server answered %d", status)
 	}
-	// It is not deleted under a request, and takes no more of them from then on.
+	// A server with a request in progress is not deleted, and gets no new requests.
 	slow := ask("/zebra/slow")
 	<-requests
 	wantError(t, s.DeleteServer(ctx, "added", name), dataplane.ErrUnavailable)
@@ -98,7 +98,7 @@ func checkDynamicServers(t *testing.T, s *subject) {
 	checkDynamicSettings(t, s, add)
 }
 
-// checkDynamicSettings has HAProxy take each setting.
+// checkDynamicSettings checks that HAProxy accepts each setting.
 func checkDynamicSettings(t *testing.T, s *subject, add func(backend string, d dataplane.DynamicServer) error) {
 	ctx := t.Context()
 	for what, d := range map[string]dataplane.DynamicServer{

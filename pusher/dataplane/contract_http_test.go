@@ -15,22 +15,21 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// exchange is one request and what has to come back. In the wanted body,
-// {MAPS} and the like stand for folders; in the path, V stands for the current
-// version.
+// exchange is a request with its expected answer. In the expected body, {MAPS} and the like stand for folders.
+// In the path, V stands for the current version.
 type exchange struct {
 	do      string // method, path below /v3/services/haproxy
 	kind    string // of the content: text (default), json, or the name of a file for a form
 	content string
 
 	status   int
-	status34 int    // where it differs since 3.4
+	status34 int    // if it differs since 3.4
 	has      string // part of the body
 	has34    string
 	reload   bool // a reload is due
 }
 
-// kind tells the versions apart by what they answer to an empty body.
+// apiKind recognizes the version by its answer to an empty body.
 func (s *subject) apiKind(t *testing.T) dataplanetest.API {
 	t.Helper()
 	status, _, _ := s.send(t, exchange{do: "POST /configuration/raw?version=1"})
@@ -78,13 +77,13 @@ func (s *subject) send(t *testing.T, e exchange) (status int, header http.Header
 func form(name, content string) (body []byte, contentType string) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
-	part, _ := w.CreateFormFile("file_upload", name) // a buffer takes everything
+	part, _ := w.CreateFormFile("file_upload", name) // writing to a buffer cannot fail
 	_, _ = io.WriteString(part, content)
 	_ = w.Close()
 	return b.Bytes(), w.FormDataContentType()
 }
 
-// converse goes through exchanges in turn.
+// converse makes exchanges one after another.
 func (s *subject) converse(t *testing.T, exchanges []exchange) {
 	t.Helper()
 	kind := s.apiKind(t)
@@ -266,7 +265,7 @@ func checkExternalEdit(t *testing.T, s *subject) {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return s.version(t) == 3 })
-	eventually(t, func() bool { // the version may be told before the file is written
+	eventually(t, func() bool { // the version may increase before the file is written
 		raw := s.raw(t)
 		return strings.Contains(string(raw.Config), "node edited") && raw.Checksum == dataplane.Checksum(raw.Config)
 	})

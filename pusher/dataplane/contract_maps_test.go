@@ -12,8 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// checkMapSurprises has the worker load maps, and makes those calls that do something
-// else than they say.
+// checkMapSurprises loads maps into the worker, and makes calls that do something else than they say.
 func checkMapSurprises(t *testing.T, s *subject) {
 	paths := map[string]string{}
 	for name, content := range map[string]string{"used.map": "/first ant\n", "long.map": "/first ant\n", "bare.map": "/first ant\n/bare\n"} {
@@ -26,14 +25,14 @@ func checkMapSurprises(t *testing.T, s *subject) {
 		"  use_backend %[path,map("+paths["long.map"]+")] if { path /y }",
 		"  use_backend %[path,map("+paths["bare.map"]+")] if { path /z }"), dataplane.PostOptions{ForceReload: true})
 
-	// An entry without a value, which HAProxy takes, cannot be read.
+	// HAProxy accepts an entry without a value, and the API cannot read it.
 	s.call(t, http.MethodGet, "/runtime/maps/bare.map/entries", "", 500)
 	s.call(t, http.MethodPut, "/runtime/maps/used.map", "[]", 500)
 	s.checkKeys(t)
 	s.checkLongPayload(t)
 }
 
-// checkKeys goes through keys with letters that mean something to somebody in between.
+// checkKeys uses keys with characters that have a meaning for the API or for HAProxy.
 func (s *subject) checkKeys(t *testing.T) {
 	t.Helper()
 	const at = "/runtime/maps/used.map"
@@ -48,7 +47,7 @@ func (s *subject) checkKeys(t *testing.T) {
 		return otherwise
 	}
 	s.call(t, http.MethodPut, at, `[{"key":"/a,b","value":"ant"},{"key":"/c=d","value":"ant"},{"key":"/e%20f","value":"ant"},{"key":"*.g","value":"ant"},{"key":"/h&i","value":"ant"}]`, 201)
-	s.call(t, http.MethodPut, at+"/entries/%2Fa,b", `{"value":"zebra"}`, 404) // and set all the same
+	s.call(t, http.MethodPut, at+"/entries/%2Fa,b", `{"value":"zebra"}`, 404) // it is set all the same
 	s.call(t, http.MethodPut, at+"/entries/%2Fc=d", `{"value":"zebra"}`, 404)
 	s.call(t, http.MethodPut, at+"/entries/%2Fe%2520f", `{"value":"zebra"}`, 200)
 	s.call(t, http.MethodPut, at+"/entries/%2A.g", `{"value":"zebra"}`, or(since34, 200))
@@ -60,13 +59,13 @@ func (s *subject) checkKeys(t *testing.T) {
 	if got := s.mapEntries(t, "used.map"); got != want {
 		t.Errorf("the map is %s, want %s", got, want)
 	}
-	// A semicolon ends a command of HAProxy's.
+	// A semicolon ends a command of HAProxy.
 	s.call(t, http.MethodPut, at, `[{"key":"/j;k","value":"ant"}]`, or(since34, 201))
 	s.call(t, http.MethodPut, at+"/entries/%2Fj%3Bk", `{"value":"zebra"}`, refused)
 }
 
-// checkLongPayload adds as many entries as go with one command, and then one byte more:
-// these replace all that were there.
+// checkLongPayload adds as many entries as fit into one command, and then one byte more: these replace all
+// others.
 func (s *subject) checkLongPayload(t *testing.T) {
 	t.Helper()
 	const at = "/runtime/maps/long.map"
@@ -80,7 +79,7 @@ func (s *subject) checkLongPayload(t *testing.T) {
 	}
 }
 
-// entriesOf returns 64 entries that are so many bytes together, as lines of a map.
+// entriesOf returns 64 entries that have this size together, as lines of a map.
 func entriesOf(prefix string, size int) string {
 	const most = 64
 	var list []string

@@ -16,7 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// fetch makes one request and returns the answer.
+// fetch makes a request, and returns the answer.
 func fetch(t *testing.T, c *http.Client, method, url string, prepare func(*http.Request)) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
@@ -38,7 +38,7 @@ func fetch(t *testing.T, c *http.Client, method, url string, prepare func(*http.
 	return resp.StatusCode, string(text)
 }
 
-// call makes a request that the client has no method for.
+// call makes a request for which the client has no method.
 func (s *subject) call(t *testing.T, method, path, body string, want int) string {
 	t.Helper()
 	status, text := fetch(t, http.DefaultClient, method, s.url+"/v3/services/haproxy"+path, func(r *http.Request) {
@@ -93,7 +93,7 @@ func checkServers(t *testing.T, s *subject) {
 	if err != nil || changed.AdminState != dataplane.StateReady || changed != withWeight(s.server(t, "s1"), changed.Weight) {
 		t.Errorf("the changed server is %+v, %v", changed, err)
 	}
-	// 3.4 is known by the weights; before it, addresses are ignored.
+	// APIs from 3.4 on show weights. Before, addresses are ignored.
 	want := "192.0.2.1"
 	if first.Weight != nil {
 		want = "127.0.0.1"
@@ -104,8 +104,8 @@ func checkServers(t *testing.T, s *subject) {
 	if drained, err := s.SetServer(ctx, "zebra", "s3", dataplane.ServerChange{AdminState: dataplane.StateDrain}); err != nil || drained.AdminState != dataplane.StateDrain {
 		t.Errorf("the drained server is %+v, %v", drained, err)
 	}
-	// The API reads HAProxy's decimal state as hexadecimal: a server that is
-	// "disabled" in haproxy.cfg and drained now is told as in maintenance.
+	// The API reads HAProxy's decimal state as hexadecimal. So it reports a server as in maintenance that is
+	// "disabled" in haproxy.cfg and drained now.
 	if drained, err := s.SetServer(ctx, "zebra", "s1", dataplane.ServerChange{AdminState: dataplane.StateDrain}); err != nil || drained.AdminState != dataplane.StateMaint {
 		t.Errorf("the drained slot is %+v, %v", drained, err)
 	}
@@ -126,8 +126,7 @@ func withWeight(server dataplane.Server, weight *int) dataplane.Server {
 	return server
 }
 
-// checkStructured changes a server of the configuration: what the worker can be
-// told needs no reload.
+// checkStructured changes a server of the configuration. If the worker can be changed too, there is no reload.
 func (s *subject) checkStructured(t *testing.T) {
 	t.Helper()
 	before := s.info(t)
@@ -158,7 +157,7 @@ func (s *subject) checkStructured(t *testing.T) {
 func itoa(v int64) string { return strconv.FormatInt(v, 10) }
 
 func jsonOf(v any) string {
-	text, _ := json.Marshal(v) // plain values
+	text, _ := json.Marshal(v) // they can always be encoded
 	return string(text)
 }
 
@@ -223,7 +222,7 @@ func checkStatistics(t *testing.T, s *subject) {
 			}
 		}
 	}
-	// HAProxy counts an answer once it is done with it, when the client has it already.
+	// HAProxy counts a response when it is finished, after the client has it.
 	eventually(t, func() bool {
 		s.callJSON(t, http.MethodGet, "/stats/native?type=frontend&name=main", "", 200, &body)
 		if len(body.Stats) != 1 {
@@ -257,7 +256,7 @@ func checkCredentials(t *testing.T, s *subject) {
 	}
 }
 
-// checkCounters has a frontend count requests, and a backend lose its last server.
+// checkCounters makes a frontend count requests, and a backend lose its last server.
 func checkCounters(t *testing.T, s *subject) {
 	socket := s.run + "/counted.sock"
 	s.post(t, s.config("n1", `
@@ -284,7 +283,7 @@ backend counted
 			t.Logf("the frontends were %+v", frontends)
 		}
 	})
-	// HAProxy counts an answer once it is done with it, when the client has it already.
+	// HAProxy counts a response when it is finished, after the client has it.
 	eventually(t, func() bool {
 		var err error
 		frontends, err = s.FrontendStatistics(t.Context())
@@ -296,13 +295,13 @@ backend counted
 			return b.Name == "counted" && b.Requests == 1 && b.Errors == 1
 		})
 	})
-	// s3 is the only server that is not in maintenance; ant needs none.
+	// s3 is the only server that is not in maintenance. ant has no servers.
 	for state, down := range map[string]bool{dataplane.StateMaint: true, dataplane.StateReady: false} {
 		if _, err := s.SetServer(t.Context(), "zebra", "s3", dataplane.ServerChange{AdminState: state}); err != nil {
 			t.Fatal(err)
 		}
 		backends, err := s.BackendStatistics(t.Context())
-		for i := range backends { // which count what was before, and seconds
+		for i := range backends { // these have counts from before, and seconds
 			backends[i].Downs, backends[i].Since = 0, 0
 		}
 		for _, want := range []dataplane.BackendStatistics{{Name: "zebra", Down: down, Up: map[bool]int{true: 0, false: 1}[down]}, {Name: "ant"}} {

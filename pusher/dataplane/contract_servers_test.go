@@ -8,8 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// checkServerAnswers changes the health of servers, and wants each answer to tell of the
-// server as the worker has it then.
+// checkServerAnswers changes the health of servers. Each answer must have the server as it is in the worker
+// then.
 func checkServerAnswers(t *testing.T, s *subject) {
 	s.post(t, s.config("n1", "backend checked", "  server c1 127.0.0.1:1 check inter 1h", "backend tracking", "  server t1 127.0.0.1:1 track checked/c1 disabled"),
 		dataplane.PostOptions{ForceReload: true})
@@ -30,7 +30,7 @@ func checkServerAnswers(t *testing.T, s *subject) {
 	if told := change(dataplane.ServerChange{AdminState: dataplane.StateDrain}); told.AdminState != dataplane.StateDrain || told.OperationalState != "down" {
 		t.Errorf("the drained server is %+v", told)
 	}
-	// One that was found down is up as soon as it is ready.
+	// With Up, a server that was found down is up as soon as it is ready.
 	if told := change(dataplane.ServerChange{AdminState: dataplane.StateReady, Up: true}); told.AdminState != dataplane.StateReady || told.OperationalState != "up" {
 		t.Errorf("the server that was said to be up is %+v", told)
 	}
@@ -38,7 +38,8 @@ func checkServerAnswers(t *testing.T, s *subject) {
 	s.call(t, http.MethodPut, c1, `{"admin_state":"asleep"}`, 422)
 	s.call(t, http.MethodPut, c1, `{"port":65536}`, 422)
 
-	// The health of one that tracks another is the other's, and is changed first.
+	// The health of a tracking server is that of the tracked one, and cannot be changed. It is changed before
+	// the state.
 	_, err := s.SetServer(t.Context(), "tracking", "t1", dataplane.ServerChange{AdminState: dataplane.StateReady, Up: true})
 	wantError(t, err, dataplane.ErrUnavailable)
 	var found struct {

@@ -64,7 +64,7 @@ func checkMaps(t *testing.T, s *subject) {
 	s.wantQuiet(t)
 }
 
-// wantQuiet wants nothing to have been reloaded or to be due, and no new version.
+// wantQuiet checks that nothing was reloaded, no reload is due, and there is no new version.
 func (s *subject) wantQuiet(t *testing.T) {
 	t.Helper()
 	if reloads, err := s.Reloads(t.Context()); err != nil || len(reloads) != 0 {
@@ -146,8 +146,8 @@ func checkCertificates(t *testing.T, s *subject) {
 	s.wantQuiet(t)
 }
 
-// checkChains looks at chains: one in which the API finds no leaf has no serial number, and one with a certificate that cannot
-// be read is listed, and not described.
+// checkChains checks certificates with chains. A chain in which the API finds no leaf has no serial number. A
+// chain with an unreadable certificate is listed without a description.
 func (s *subject) checkChains(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -227,8 +227,7 @@ func checkRotation(t *testing.T, s *subject) {
 	wantError(t, err, dataplane.ErrNotFound)
 }
 
-// checkCertList adds to a certificate list that the worker runs. 3.2 can do so
-// only without names.
+// checkCertList adds to a certificate list that the worker uses. 3.2 can do so only without names.
 func (s *subject) checkCertList(t *testing.T, cert string) {
 	t.Helper()
 	if err := s.CreateFile(t.Context(), dataplane.General, "list.txt", []byte(cert+" a.example.com\n")); err != nil {
@@ -271,7 +270,7 @@ func checkFilesInUse(t *testing.T, s *subject) {
 		t.Error(err)
 	}
 
-	// What is on disk is one thing, what runs another.
+	// The disk and the worker have different content.
 	if err := s.ReplaceFile(ctx, dataplane.Maps, "used.map", []byte("/y ant\n")); err != nil {
 		t.Error(err)
 	}
@@ -296,7 +295,7 @@ func (s *subject) mapEntries(t *testing.T, name string) string {
 	return strings.Join(texts, " ")
 }
 
-// checkMapCalls goes through the calls on a running map that holds /y=ant.
+// checkMapCalls makes the calls on a running map that has /y=ant.
 func (s *subject) checkMapCalls(t *testing.T) {
 	t.Helper()
 	const entries = "/runtime/maps/used.map/entries"
@@ -320,7 +319,7 @@ func (s *subject) checkMapCalls(t *testing.T) {
 	s.checkMapClient(t)
 }
 
-// checkMapClient goes through the client's calls on a running map that is empty.
+// checkMapClient makes the client's calls on a running map that is empty.
 func (s *subject) checkMapClient(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()

@@ -17,9 +17,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// The contract between the client and the API: one suite, run against the double
-// in both of its versions, and against a real Dataplane API where one is named by
-// DATAPLANEAPI or is on PATH.
+// TestContract is the contract between the client and the API: one suite, for both versions of the double, and
+// for a real Dataplane API that DATAPLANEAPI names or that is on PATH.
 func TestContract(t *testing.T) {
 	for _, kind := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
 		t.Run("double "+string(kind), func(t *testing.T) {
@@ -31,7 +30,7 @@ func TestContract(t *testing.T) {
 		})
 	}
 	if program := realAPI(t); program != "" {
-		// One after the other: each takes seconds of computing to start.
+		// They run one after the other, since each takes seconds of computing to start.
 		t.Run("real", func(t *testing.T) {
 			runContract(t, func(t *testing.T) *subject { return startReal(t, program) })
 		})
@@ -88,7 +87,7 @@ func runContract(t *testing.T, start func(*testing.T) *subject) {
 	}
 }
 
-// subject is an API under test with the HAProxy behind it.
+// subject is an API under test, with its HAProxy.
 type subject struct {
 	*dataplane.Client
 	url  string
@@ -106,8 +105,7 @@ func startDouble(t *testing.T, kind dataplanetest.API) *subject {
 	return newSubject(t, i, i.URL())
 }
 
-// startReal puts a real Dataplane API in the place of the double: before the same
-// HAProxy, on the same files.
+// startReal replaces the double by a real Dataplane API, with the same HAProxy and files.
 func startReal(t *testing.T, program string) *subject {
 	t.Helper()
 	i := dataplanetest.Start(t, dataplanetest.Options{Program: program, Username: username, Password: password})
@@ -130,8 +128,8 @@ func newSubject(t *testing.T, i *dataplanetest.Instance, url string) *subject {
 	}
 }
 
-// config returns a configuration whose worker says node, with its listener on a
-// socket in the file system: no test can take another's port.
+// config returns a configuration with this node. Its listener is a socket in the file system, so that tests do
+// not compete for ports.
 func (s *subject) config(node string, more ...string) string {
 	return strings.NewReplacer("NODE", node, "RUN", s.run).Replace(`# made for a test
 defaults
@@ -160,7 +158,7 @@ frontend main
 `) + strings.Join(more, "\n") + "\n"
 }
 
-// post commits a configuration with the version that is current.
+// post commits a configuration with the current version.
 func (s *subject) post(t *testing.T, config string, o dataplane.PostOptions) dataplane.Posted {
 	t.Helper()
 	posted, err := s.tryPost(t, config, o)
@@ -203,7 +201,7 @@ func (s *subject) info(t *testing.T) dataplane.RuntimeInfo {
 	return info
 }
 
-// reloaded waits for the end of a reload.
+// reloaded waits until a reload has ended.
 func (s *subject) reloaded(t *testing.T, id string) dataplane.Reload {
 	t.Helper()
 	var last dataplane.Reload
@@ -218,7 +216,7 @@ func (s *subject) reloaded(t *testing.T, id string) dataplane.Reload {
 	return last
 }
 
-// get asks HAProxy's listener for a path.
+// get sends a request to HAProxy's listener.
 func (s *subject) get(t *testing.T, path string) (status int, body string) {
 	t.Helper()
 	c := http.Client{Transport: &http.Transport{

@@ -20,7 +20,7 @@ func allClasses() []error {
 	}
 }
 
-// checkClass wants err to be of one class and of no other.
+// checkClass checks that err belongs to one class and to no other.
 func checkClass(t *testing.T, err, want error) {
 	t.Helper()
 	for _, class := range allClasses() {
@@ -88,7 +88,7 @@ func TestLostAnswersAreClassified(t *testing.T) {
 	t.Run("no answer until the client leaves", func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		_, err := clientOf(t, func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // only then does the server see the client leave
+			_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client leaves
 			leave()
 			<-r.Context().Done()
 		}).PostRaw(ctx, []byte("global\n"), PostOptions{Version: 1})
@@ -162,7 +162,7 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// What an API says that echoes what it was sent gets into no error.
+// If an API's message repeats what it was sent, no error has it.
 func TestErrorsHoldNoCredentials(t *testing.T) {
 	echoes := map[string]func(r *http.Request) string{
 		"the header": func(r *http.Request) string { return "bad header Authorization: " + r.Header.Get("Authorization") },
@@ -234,7 +234,7 @@ func TestErrorsHoldNoCredentials(t *testing.T) {
 	}
 }
 
-// What is known to be said is shown.
+// Known phrases are shown.
 func TestShown(t *testing.T) {
 	for message, want := range map[string]string{
 		"":             withheld,

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// call is one request before it is sent.
+// call is a request before it is sent.
 type call struct {
 	op          string
 	method      string
@@ -29,10 +29,10 @@ type call struct {
 	contentType string
 	header      http.Header
 	ok          []int
-	small       bool // the answer is, see [LargestSmallAnswer]
+	small       bool // set if the answer is small, see [LargestSmallAnswer]
 }
 
-// write reports whether the call can change anything at the other end.
+// write reports whether the call can change something.
 func (k call) write() bool { return k.method != http.MethodGet }
 
 // answer is a whole and successful reply.
@@ -42,12 +42,12 @@ type answer struct {
 	body   []byte
 }
 
-// readTimeout is how long an answer to a question may take. The slowest one, what
-// became of a reload, waits for a reload that is under way.
+// readTimeout is how long an answer to a read may take. The slowest one is the state of a reload, which waits
+// for a running reload.
 const readTimeout = 20 * time.Second
 
-// do makes a call. What was refused for credentials that were renewed meanwhile is
-// asked for once more: nothing was done.
+// do makes a call. If the credentials were refused and have been renewed since, it makes the call once more:
+// the refused one changed nothing.
 func (c *Client) do(ctx context.Context, k call) (answer, error) {
 	if !k.write() {
 		var cancel context.CancelFunc
@@ -64,8 +64,8 @@ func (c *Client) do(ctx context.Context, k call) (answer, error) {
 
 func (c *Client) exchange(ctx context.Context, k call, access *access) (answer, error) {
 	var connected atomic.Bool
-	// Go tries again, with a new connection, what met one that the API had closed, where nothing was written or
-	// the method is safe. The last try tells.
+	// If the API had closed a kept connection, Go tries again with a new one, provided that nothing was
+	// written or the method is safe. So the last attempt decides whether there was a connection.
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) { connected.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
@@ -118,8 +118,8 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 	return req, nil
 }
 
-// lost classifies an exchange without a whole answer: what was never sent cannot
-// have happened, what was sent may have.
+// lost classifies an exchange without a whole answer. A request that was not sent did not happen. A request
+// that was sent may have happened.
 func lost(k call, connected bool, err error) *Error {
 	kind := ErrUnavailable
 	switch {
@@ -131,8 +131,8 @@ func lost(k call, connected bool, err error) *Error {
 	return &Error{Op: k.op, Message: err.Error(), kind: kind, cause: err}
 }
 
-// refused reads the API's error. The content type is no guide: 3.2 sends JSON as
-// text/plain, and a proxy in between sends what it likes.
+// refused reads the API's error. It ignores the content type: API 3.2 sends JSON as text/plain, and a proxy
+// may send anything.
 func refused(op string, status int, body []byte) *Error {
 	e := &Error{Op: op, Status: status, Code: status}
 	var parsed struct {
@@ -158,7 +158,7 @@ func (e *Error) redactedWith(a *access) *Error {
 	return e
 }
 
-// fault returns what may be repeated of an error that came with a success.
+// fault returns the part of an error message within a success that is safe to show.
 func fault(text, fallback string) string {
 	if strings.TrimSpace(text) == "" {
 		return fallback
@@ -170,7 +170,7 @@ func (c *Client) getJSON(ctx context.Context, op, path string, into any) (answer
 	return c.getDecoded(ctx, call{op: op, method: http.MethodGet, path: path, ok: []int{http.StatusOK}}, into)
 }
 
-// getSmall is getJSON of what has a short answer.
+// getSmall is getJSON for calls with a small answer.
 func (c *Client) getSmall(ctx context.Context, op, path string, into any) (answer, error) {
 	return c.getDecoded(ctx, call{op: op, method: http.MethodGet, path: path, ok: []int{http.StatusOK}, small: true}, into)
 }
@@ -183,8 +183,8 @@ func (c *Client) getDecoded(ctx context.Context, k call, into any) (answer, erro
 	return a, decode(k.op, a, into)
 }
 
-// decode reads the body of a success. What cannot be read is no answer of this
-// API, whatever its status said.
+// decode reads the body of a success. If it cannot be read, the answer is not from this API, whatever its
+// status.
 func decode(op string, a answer, into any) error {
 	err := unfolds(a.body)
 	if err == nil {
@@ -196,29 +196,28 @@ func decode(op string, a answer, into any) error {
 	return nil
 }
 
-// The bounds of what is read of one answer, in bytes. What is longer is no answer of the
-// API, and the rest of it is not read.
+// These bound how many bytes of an answer are read. A longer one is not from the API, and the rest is not
+// read.
 const (
-	// LargestAnswer is of a haproxy.cfg, a file, a list or statistics.
+	// LargestAnswer bounds a haproxy.cfg, a file, a list or statistics.
 	LargestAnswer = 64 << 20
-	// LargestSmallAnswer is of the questions that every address is asked which is said to
-	// be an instance, whatever answers there: they are short.
+	// LargestSmallAnswer bounds answers that are short by nature. Such calls go to every address that may be
+	// an instance, whatever program answers there.
 	LargestSmallAnswer = 1 << 20
-	// LargestError is of an answer that says why something failed. It is cut there.
+	// LargestError bounds an error message. A longer one is cut.
 	LargestError = 64 << 10
-	// largestHeader is of the header of an answer.
+	// largestHeader bounds the header of an answer.
 	largestHeader = 256 << 10
 )
 
-// The bounds of what an answer may unfold to: of a list of 64 MiB, "[{},{},..." has 22
-// million objects, and each takes a hundred bytes or more when it is decoded.
+// These bound the memory that an answer takes when it is decoded. A list of 64 MiB such as "[{},{},..." has
+// 22 million objects, and each takes a hundred bytes or more.
 const (
 	largestList = 1 << 20 // elements of all lists of an answer together
-	deepest     = 100     // lists and objects in each other
+	deepest     = 100     // depth of nesting
 )
 
-// read returns the body of an answer: a success whole or not at all, anything else as far
-// as it is read.
+// read returns the body of an answer. A success that is too long is an error. An error message is cut.
 func (k call) read(body io.Reader, success bool) (data []byte, cut bool, err error) {
 	limit := int64(LargestAnswer)
 	switch {
@@ -237,11 +236,10 @@ func (k call) read(body io.Reader, success bool) (data []byte, cut bool, err err
 	return data[:limit], true, nil
 }
 
-// unfolds returns an error for JSON that takes far more room when it is decoded than
-// it has now.
+// unfolds returns an error for JSON that would take far more memory when it is decoded.
 func unfolds(data []byte) error {
 	elements, quoted, escaped := 0, false, false
-	lists := make([]bool, 0, deepest) // of what is open: whether it is a list
+	lists := make([]bool, 0, deepest) // for each open bracket, whether it is a list
 	for _, c := range data {
 		switch {
 		case escaped:
@@ -266,9 +264,9 @@ func unfolds(data []byte) error {
 	return nil
 }
 
-// complete ends the JSON of an error that was cut within its message.
+// complete closes the JSON of an error that was cut within its message.
 func complete(data []byte) []byte {
-	// What is cut may be an escape, of six bytes at most.
+	// The cut may be within an escape, which has six bytes at most.
 	if at := bytes.LastIndexByte(data, '\\'); at >= len(data)-6 {
 		if whole := append(bytes.Clone(data), `"}`...); json.Valid(whole) {
 			return whole
@@ -278,49 +276,48 @@ func complete(data []byte) []byte {
 	return append(bytes.Clone(data), `"}`...)
 }
 
-// The classes of failure. An [*Error] matches exactly one of them with errors.Is,
-// besides the context's own error where a call ended with its context.
+// These are the classes of failure. An [*Error] matches exactly one of them with errors.Is. If its context
+// ended, it also matches the error of the context.
 var (
-	// ErrConflict: the version given is not the current one, or what is to be
-	// created exists, or what is to be deleted is in use (409).
+	// ErrConflict: the given version is not the current one, or the object to create exists, or the object to
+	// delete is in use (409).
 	ErrConflict = errors.New("conflict")
 	// ErrNotFound: there is no such object (404).
 	ErrNotFound = errors.New("not found")
 	// ErrUnauthorized: the credentials were refused (401, 403).
 	ErrUnauthorized = errors.New("unauthorized")
-	// ErrValidation: HAProxy refused the configuration. Permanent for this text
-	// and the files it names.
+	// ErrValidation: HAProxy refused the configuration. It will refuse the same text with the same files
+	// again.
 	ErrValidation = errors.New("validation error")
-	// ErrReload: the configuration was committed, its reload failed, and the file
-	// was put back; the API's memory was not. See [PostOptions.ForceReload].
+	// ErrReload: the configuration was committed, and its reload failed. The API restored the file, but not
+	// its memory. See [PostOptions.ForceReload].
 	ErrReload = errors.New("reload failed")
 	// ErrTooMany: a limit of the API was reached (429).
 	ErrTooMany = errors.New("too many requests")
 	// ErrRejected: the request itself can never be accepted, such as a certificate
 	// without its key or an empty map (any other 4xx, and some 500s).
 	ErrRejected = errors.New("request rejected")
-	// ErrUnavailable: the API failed (other 5xx), sent an answer that is none of
-	// its own, or could not be read from. For a write it may have happened.
+	// ErrUnavailable: the API failed (other 5xx), or the answer is not from the API or could not be read. A
+	// write may have happened.
 	ErrUnavailable = errors.New("api unavailable")
-	// ErrUnknownOutcome: a write was sent and its answer never came, or came in
-	// part. It may have happened. Reads never end so.
+	// ErrUnknownOutcome: a write was sent, and its answer did not come or was incomplete. It may have
+	// happened. Reads never have this error.
 	ErrUnknownOutcome = errors.New("unknown outcome")
 	// ErrUnreachable: no connection was made, so nothing was written.
 	ErrUnreachable = errors.New("unreachable")
-	// ErrRuntime: the API is well and cannot reach HAProxy.
+	// ErrRuntime: the API works, but it cannot reach HAProxy.
 	ErrRuntime = errors.New("haproxy does not answer the api")
 	// ErrUnsupported: the API has no such call.
 	ErrUnsupported = errors.New("not supported by the api")
 )
 
-// Error is a call that failed.
+// Error is a failed call.
 type Error struct {
-	// Op is what was asked for, such as "post configuration".
+	// Op is the operation, such as "post configuration".
 	Op string
-	// Status is the HTTP status, 0 where there was no whole answer.
+	// Status is the HTTP status, 0 without a whole answer.
 	Status int
-	// Code is the code in the body. It differs from Status for the schema errors
-	// of 3.2 (422 with 6xx).
+	// Code is the code in the body. It differs from Status for the schema errors of API 3.2 (422 with 6xx).
 	Code int
 	// Message is the API's message, or the cause.
 	Message string
@@ -340,7 +337,7 @@ func (e *Error) Error() string {
 // Is reports whether target is the class of the error.
 func (e *Error) Is(target error) bool { return target == e.class() }
 
-// Unwrap returns what caused the error on this side, such as the context's end.
+// Unwrap returns the cause on this side, such as the end of the context.
 func (e *Error) Unwrap() error { return e.cause }
 
 func (e *Error) class() error {
@@ -350,7 +347,7 @@ func (e *Error) class() error {
 	return classify(e.Status, e.Message)
 }
 
-// classify names the class of an answer that is not a success.
+// classify returns the class of an answer that is not a success.
 func classify(status int, message string) error {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
@@ -372,28 +369,27 @@ func classify(status int, message string) error {
 	}
 }
 
-// unusableCertificate knows the two faults of a PEM that the API answers with
-// 500 although no second try can succeed.
+// unusableCertificate matches the two faults of a PEM for which the API answers 500 although a retry is
+// useless.
 func unusableCertificate(message string) bool {
 	return strings.Contains(message, "file should contain both certificate and private key") ||
 		strings.Contains(message, "failed to parse certificate")
 }
 
-// withheld stands for what is not repeated of an answer.
+// withheld replaces a message that may not be shown.
 const withheld = "its words are not shown, since they may hold what it was sent"
 
-// What an API, or a proxy before it, says when it refuses something may hold what it was
-// sent: credentials, keys, the configuration. Errors get into logs, the status, Events and
-// the channel. So only what is known to be said by the API, or by HAProxy when it reads a
-// configuration, is repeated.
+// When an API or a proxy refuses something, its message may quote what it was sent: credentials, keys, the
+// configuration. Errors get into logs, the status, Events and the channel. So the program repeats only
+// phrases that are known to be the API's own, or HAProxy's about a configuration.
 const (
 	word     = `[\w./-]{1,255}`
 	plain    = `[\w ./'-]{1,300}`
 	osReason = `(no space left on device|permission denied|no such file or directory|connection refused|read-only file system|file exists|input/output error|too many open files|is a directory|i/o timeout|operation not permitted|device or resource busy|disk quota exceeded)`
 )
 
-// lazily returns what compiles an expression when it is first needed. Every command would take 20 ms longer if all
-// were compiled when it starts.
+// lazily returns a function that compiles an expression at its first use. To compile all of them at the start
+// would delay every command by 20 ms.
 func lazily(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
@@ -418,17 +414,17 @@ var known = lazily(`^(` + strings.Join([]string{
 }, `|`) + `)$`)
 
 var (
-	// finding is what HAProxy said of a configuration, as the API quotes it; it may be cut.
+	// finding is HAProxy's message about a configuration, as the API quotes it. It may be cut.
 	finding = lazily(`msg="(?:[^"\\]|\\.)*(?:"|$)`)
-	// startup is a line of HAProxy when it starts.
+	// startup is a line that HAProxy writes when it starts.
 	startup = lazily(`\[(?:ALERT|WARNING|NOTICE)\][^\n]*`)
-	// opening is a fault of a file that HAProxy names outside of that.
+	// opening is a fault of a file that HAProxy reports outside of such a line.
 	opening = lazily(`failed to open ` + word)
 	inUse   = lazily(`^rejecting attempt to delete file ` + word + ` referenced in haproxy conf at line \d+`)
 	private = lazily(`(?i)-----BEGIN|authorization|\bbasic [a-z0-9+/=]{8,}|\bbearer [\w.~+/=-]{8,}|://[^/\s:@]*:[^@\s]+@|(password|passwd|secret|token|api[_-]?key)["']?\s*[=:]\s*\S`)
 )
 
-// repeatable returns what may be repeated of the words of an API.
+// repeatable returns the part of an API's message that is safe to show.
 func repeatable(message string) string {
 	message = strings.TrimSpace(message)
 	for kind, parts := range map[string][]func() *regexp.Regexp{
@@ -448,7 +444,7 @@ func repeatable(message string) string {
 		return withoutPrivate(kind + ": " + strings.Join(said, "\n"))
 	}
 	if inUse := inUse().FindString(message); inUse != "" {
-		return inUse // and not the line that follows
+		return inUse // without the line of the configuration that follows
 	}
 	if !known().MatchString(message) {
 		return withheld
@@ -456,10 +452,10 @@ func repeatable(message string) string {
 	return withoutPrivate(message)
 }
 
-// reloadFault is what the API itself says of a reload that failed.
+// reloadFault is what the API itself says about a failed reload.
 var reloadFault = lazily(`failed to reload configuration|cannot reload: (dial unix ` + word + `: connect: )?` + osReason)
 
-// repeatableStartup returns what may be repeated of what HAProxy wrote when it started.
+// repeatableStartup returns the part of HAProxy's output at its start that is safe to show.
 func repeatableStartup(response string) string {
 	return withoutPrivate(strings.Join(startup().FindAllString(response, -1), "\n"))
 }
@@ -471,8 +467,7 @@ func withoutPrivate(text string) string {
 	return text
 }
 
-// without returns a text in which nobody finds the credentials that a request was made
-// with.
+// without removes the credentials of a request from a text.
 func (a *access) without(text string) string {
 	if a.password == "" {
 		return text

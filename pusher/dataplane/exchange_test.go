@@ -55,7 +55,7 @@ const (
 	unmeasured = "Connection: close\r\n\r\n" // the body ends with the connection
 )
 
-// endless writes a head, and then the same for ever.
+// endless writes a head, and then the same text for ever.
 func endless(head, again string) func(io.Writer) error {
 	block := []byte(strings.Repeat(again, max(1, 64<<10/len(again))))
 	return func(w io.Writer) error {
@@ -86,7 +86,7 @@ func TestAnswersThatNeverEnd(t *testing.T) {
 		call    func(context.Context, *Client) error
 		want    error
 		says    string
-		bytes   uint64 // allocated at most, in MiB
+		bytes   uint64 // MiB that may be allocated
 	}{
 		{"a file", endless(head200+unmeasured, "x"), get, ErrUnavailable, "more than 65536 KiB", 500},
 		{"a file that says how long", endless(head200+"Content-Length: 99999999999\r\n\r\n", "x"), get, ErrUnavailable, "more than 65536 KiB", 500},
@@ -123,7 +123,7 @@ func TestAnswersThatNeverEnd(t *testing.T) {
 			if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > tt.bytes {
 				t.Errorf("%d MiB were allocated, want %d at most", used, tt.bytes)
 			}
-			if took > time.Minute { // on a busy machine; what never ends takes longer
+			if took > time.Minute { // for a busy machine; an endless answer takes longer
 				t.Errorf("it took %s", took)
 			}
 		})
@@ -140,7 +140,7 @@ func (c constant) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An answer that comes byte by byte is waited for as long as any other.
+// An answer that comes byte by byte has no more time than others.
 func TestAnswersThatDripAreNotWaitedForLonger(t *testing.T) {
 	for name, head := range map[string]string{
 		"an answer": head200 + unmeasured, "an error": "HTTP/1.1 500 No\r\n" + unmeasured, "a header": "HTTP/1.1 200 OK\r\nX: ",
@@ -162,19 +162,19 @@ func TestAnswersThatDripAreNotWaitedForLonger(t *testing.T) {
 			c = rawServer(t, func(w io.Writer) error { asked <- struct{}{}; return drip(w) })
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go func() { <-asked; time.AfterFunc(100*time.Millisecond, cancel) }() // once it was sent, nobody knows what becomes of it
+			go func() { <-asked; time.AfterFunc(100*time.Millisecond, cancel) }() // after it was sent, its outcome is unknown
 			_, err = c.PostRaw(ctx, []byte("global\n"), PostOptions{Version: 1})
 			if !errors.Is(err, ErrUnknownOutcome) {
 				t.Errorf("a post: %v", err)
 			}
-			if took := time.Since(began); took > 30*time.Second { // and not for ever
+			if took := time.Since(began); took > 30*time.Second { // the call returns in time
 				t.Errorf("they were waited for %s", took)
 			}
 		})
 	}
 }
 
-// Each place at which an error may be cut leaves what is needed to class it.
+// Wherever an error is cut, it can still be classified.
 func TestErrorsAreClassedWhereverTheyAreCut(t *testing.T) {
 	message := `validation error: "a" \ ` + "\n\u2028\x01é😀" + ` end`
 	whole, err := json.Marshal(map[string]any{"code": 400, "message": message})
@@ -191,7 +191,7 @@ func TestErrorsAreClassedWhereverTheyAreCut(t *testing.T) {
 	}
 }
 
-// What is large and belongs to the API is read.
+// Large answers of the API are read.
 func TestLargeAnswersAreRead(t *testing.T) {
 	config := strings.Repeat("# a line of a configuration, of which there are many\n", 50<<20/53)
 	c := rawServer(t, func(w io.Writer) error {
@@ -217,7 +217,7 @@ func TestUnfolds(t *testing.T) {
 		`{"a":[1,2,{"b":[3]}],"c":","}`:                        true,
 		strings.Repeat("[", deepest):                           true,
 		strings.Repeat("[", deepest+1):                         false,
-		"]]]],,,[":                                             true, // no JSON, which is for others to say
+		"]]]],,,[":                                             true, // it is not JSON, which another check reports
 		"[" + strings.Repeat("0,", largestList):                false,
 		`["` + strings.Repeat(",", largestList) + `\",` + `"]`: true,
 		"{" + strings.Repeat("0,", largestList) + "}":          true,
@@ -228,8 +228,8 @@ func TestUnfolds(t *testing.T) {
 	}
 }
 
-// An API that stops closes connections that the client keeps, and takes no more. A question is asked once more, with
-// a connection that nobody takes; a write is not, as it may have been read.
+// An API that stops closes connections that the client keeps, and accepts no more. The client repeats a read on
+// a new connection, which fails. It does not repeat a write, which may have been read.
 func TestAPIStopsBetweenTwoCalls(t *testing.T) {
 	get := func(c *Client) error { _, err := c.Raw(t.Context()); return err }
 	for name, tt := range map[string]struct {

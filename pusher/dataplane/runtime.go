@@ -16,28 +16,27 @@ import (
 
 const runtimePath = "/services/haproxy/runtime/"
 
-// RuntimeInfo is what the running worker says of itself.
+// RuntimeInfo is what the running worker says about itself.
 type RuntimeInfo struct {
-	// Node is the value of node in the global section that the worker runs, or
-	// the host's name where it has none.
+	// Node is the value of node in the worker's global section. Without one, it is the name of the host.
 	Node string
-	// Loaded is the node of the configuration that the worker loaded, where it was
-	// changed since and Node names what it runs. The API never says so.
+	// Loaded is the node of the configuration that the worker loaded, if a runtime change has made Node
+	// another one. The API never says it; the caller sets it.
 	Loaded string
-	// PID is the worker's, another one after each reload.
+	// PID is the process ID of the worker. Each reload changes it.
 	PID int
-	// Version is HAProxy's.
+	// Version is the version of HAProxy.
 	Version string
-	// Uptime is the worker's, in whole seconds.
+	// Uptime is how long the worker has run, in whole seconds.
 	Uptime time.Duration
 }
 
 // LoadedNode returns the node of the configuration that the worker loaded.
 func (i RuntimeInfo) LoadedNode() string { return cmp.Or(i.Loaded, i.Node) }
 
-// RuntimeInfo asks the running worker. ErrRuntime says that the API could not. While HAProxy
-// replaces the worker, the API may answer with an info that is empty: then no worker said
-// anything, and what ran is not another one.
+// RuntimeInfo asks the running worker. The error is ErrRuntime if the API cannot reach it. While HAProxy
+// replaces the worker, the API may answer with an empty info. Then no worker answered, and that does not mean
+// that something else runs.
 func (c *Client) RuntimeInfo(ctx context.Context) (RuntimeInfo, error) {
 	const op = "get runtime info"
 	var body struct {
@@ -78,17 +77,17 @@ type Server struct {
 	AdminState string
 	// OperationalState is up, down or stopping.
 	OperationalState string
-	// Weight is nil where the API does not say it (before 3.4).
+	// Weight is nil if the API does not say it (before 3.4).
 	Weight *int
 }
 
-// ServerChange says what to change; a zero field is left as it is.
+// ServerChange says what to change. A zero field changes nothing.
 type ServerChange struct {
 	Address string
 	Port    int
 	// AdminState is ready, drain or maint.
 	AdminState string
-	// Up takes a server for up until its checks say otherwise.
+	// Up makes the server count as up until its health checks say otherwise.
 	Up bool
 }
 
@@ -107,7 +106,7 @@ func (b serverBody) server() Server {
 		OperationalState: b.OperationalState, Weight: b.Weight,
 	}
 	if ip, err := netip.ParseAddr(s.Address); err == nil {
-		s.Address = ip.String() // glibc writes ::8.8.8.8 where Go writes ::808:808
+		s.Address = ip.String() // glibc writes ::8.8.8.8 for what Go writes as ::808:808
 	}
 	if b.Port != nil {
 		s.Port = *b.Port
@@ -115,7 +114,7 @@ func (b serverBody) server() Server {
 	return s
 }
 
-// Servers returns the servers of a backend as they run, in the worker's order.
+// Servers returns the running servers of a backend, in the worker's order.
 func (c *Client) Servers(ctx context.Context, backend string) ([]Server, error) {
 	var bodies []serverBody
 	if _, err := c.getJSON(ctx, "list runtime servers", serversPath(backend), &bodies); err != nil {
@@ -128,10 +127,9 @@ func (c *Client) Servers(ctx context.Context, backend string) ([]Server, error) 
 	return servers, nil
 }
 
-// SetServer changes a server in the running worker only: the change is gone after
-// the next reload unless the configuration says the same. It returns the server as
-// it is now. Before 3.4 the API takes Address and Port and ignores them without a
-// word, so compare.
+// SetServer changes a server in the running worker only. The next reload undoes the change unless the
+// configuration says the same. SetServer returns the server as it is after the change. Before 3.4 the API
+// accepts Address and Port and silently ignores them, so callers must compare.
 func (c *Client) SetServer(ctx context.Context, backend, server string, ch ServerChange) (Server, error) {
 	const op = "set runtime server"
 	a, err := c.do(ctx, call{
@@ -160,7 +158,7 @@ func (ch ServerChange) render() []byte {
 	if ch.Up {
 		body["operational_state"] = "up"
 	}
-	text, _ := json.Marshal(body) // strings and numbers only
+	text, _ := json.Marshal(body) // it has only strings and numbers
 	return text
 }
 
@@ -168,16 +166,16 @@ func serversPath(backend string) string {
 	return runtimePath + "backends/" + url.PathEscape(backend) + "/servers"
 }
 
-// RuntimeCertificate returns what the worker holds for the certificate at path,
-// the absolute one that haproxy.cfg names.
+// RuntimeCertificate returns the certificate that the worker holds for an absolute path, as haproxy.cfg names
+// it.
 func (c *Client) RuntimeCertificate(ctx context.Context, path string) (File, error) {
 	var body fileBody
 	_, err := c.getJSON(ctx, "get runtime certificate", runtimePath+"ssl_certs/"+url.PathEscape(path), &body)
 	return body.file(), err
 }
 
-// RuntimeCertificates returns by what names the worker knows its certificates: the paths
-// from which it loaded them.
+// RuntimeCertificates returns the names of the worker's certificates. These are the paths from which it
+// loaded them.
 func (c *Client) RuntimeCertificates(ctx context.Context) ([]string, error) {
 	var body []fileBody
 	if _, err := c.getJSON(ctx, "list runtime certificates", runtimePath+"ssl_certs", &body); err != nil {
@@ -190,10 +188,9 @@ func (c *Client) RuntimeCertificates(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// DynamicServer is a server that is added to a backend of the running worker, as HAProxy's
-// "add server" takes it: default-server lines do not count for it, and the API never
-// enables its health check. It is gone after the next reload. Zero fields are HAProxy's
-// defaults.
+// DynamicServer is a server to add to a backend of the running worker. HAProxy's "add server" does not apply
+// default-server lines to it, and the API never enables its health check. The next reload removes it. Zero
+// fields get the defaults of HAProxy.
 type DynamicServer struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // an IP; IPv6 in brackets
@@ -203,19 +200,19 @@ type DynamicServer struct {
 	Maxconn     int    `json:"maxconn,omitempty"`
 	Minconn     int    `json:"minconn,omitempty"`
 	Maxqueue    int    `json:"maxqueue,omitempty"`
-	SSL         string `json:"ssl,omitempty"` // enabled
+	SSL         string `json:"ssl,omitempty"` // "enabled"
 	ALPN        string `json:"alpn,omitempty"`
-	Verify      string `json:"verify,omitempty"` // none or required
+	Verify      string `json:"verify,omitempty"` // "none" or "required"
 	VerifyHost  string `json:"verifyhost,omitempty"`
 	CAFile      string `json:"ssl_cafile,omitempty"`
 	SNI         string `json:"sni,omitempty"` // an expression
 	Proto       string `json:"proto,omitempty"`
-	SendProxy   string `json:"send-proxy,omitempty"`    // enabled
-	SendProxyV2 string `json:"send-proxy-v2,omitempty"` // enabled
+	SendProxy   string `json:"send-proxy,omitempty"`    // "enabled"
+	SendProxyV2 string `json:"send-proxy-v2,omitempty"` // "enabled"
 }
 
-// AddServer adds a server to a backend of the running worker, in maintenance: make it ready
-// with [Client.SetServer]. The error is [ErrConflict] where there is one of that name.
+// AddServer adds a server to a backend of the running worker, in maintenance. [Client.SetServer] makes it
+// ready. The error is [ErrConflict] if the backend has a server of that name.
 func (c *Client) AddServer(ctx context.Context, backend string, s DynamicServer) error {
 	body, err := json.Marshal(s)
 	if err != nil {
@@ -228,9 +225,9 @@ func (c *Client) AddServer(ctx context.Context, backend string, s DynamicServer)
 	return err
 }
 
-// DeleteServer puts a server of the running worker into maintenance and deletes it. While
-// the server has connections, HAProxy refuses the second, which is [ErrUnavailable]: new
-// requests go to others from then on, and another call can delete it later.
+// DeleteServer puts a server of the running worker into maintenance, and deletes it. HAProxy does not delete
+// a server that has connections. Then the error is [ErrUnavailable], new requests go to other servers, and a
+// later call can delete it.
 func (c *Client) DeleteServer(ctx context.Context, backend, server string) error {
 	_, err := c.do(ctx, call{
 		op: "delete runtime server", method: http.MethodDelete, path: serversPath(backend) + "/" + url.PathEscape(server),
@@ -239,14 +236,14 @@ func (c *Client) DeleteServer(ctx context.Context, backend, server string) error
 	return err
 }
 
-// RuntimeAction is a change of a running server that travels with a post, see
-// [PostOptions.Actions]. Its text is one entry of the X-Runtime-Actions header.
+// RuntimeAction is a change of a running server that is sent with a post, see [PostOptions.Actions]. Its text
+// is an entry of the X-Runtime-Actions header.
 type RuntimeAction struct {
 	name string
 	args []string
 }
 
-// SetServerAddr gives a server another address, an IP, and port.
+// SetServerAddr changes the IP address and the port of a server.
 func SetServerAddr(backend, server, address string, port int) RuntimeAction {
 	return RuntimeAction{"SetServerAddr", []string{backend, server, address, strconv.Itoa(port)}}
 }
@@ -261,11 +258,11 @@ func SetServerWeight(backend, server string, weight int) RuntimeAction {
 	return RuntimeAction{"SetServerWeight", []string{backend, server, strconv.Itoa(weight)}}
 }
 
-// String returns the action as the header has it.
+// String returns the action in the form of the header.
 func (a RuntimeAction) String() string { return a.name + " " + strings.Join(a.args, " ") }
 
-// renderActions joins actions into the header's value. The API splits it at every
-// semicolon and space and knows no quoting, so neither may be in an argument.
+// renderActions joins actions into the value of the header. The API splits it at every semicolon and space,
+// without any quoting, so no argument may contain one.
 func renderActions(actions []RuntimeAction) (string, error) {
 	entries := make([]string, 0, len(actions))
 	for _, a := range actions {
@@ -287,8 +284,7 @@ type MapEntry struct {
 	Value string `json:"value"`
 }
 
-// RuntimeMaps returns the base names of the maps that the worker has loaded from the
-// API's folder of maps.
+// RuntimeMaps returns the base names of the maps that the worker loaded from the API's folder of maps.
 func (c *Client) RuntimeMaps(ctx context.Context) ([]string, error) {
 	var bodies []struct{ File string }
 	if _, err := c.getJSON(ctx, "list runtime maps", runtimePath+"maps", &bodies); err != nil {
@@ -301,17 +297,17 @@ func (c *Client) RuntimeMaps(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// MapEntries returns the entries of a map of the worker, in its order. Of a value with
-// blanks the API tells the first word.
+// MapEntries returns the entries of a map of the worker, in its order. If a value has blanks, the API returns
+// only its first word.
 func (c *Client) MapEntries(ctx context.Context, name string) ([]MapEntry, error) {
 	var entries []MapEntry
 	_, err := c.getJSON(ctx, "list map entries", mapPath(name)+"/entries", &entries)
 	return entries, err
 }
 
-// AddMapEntries adds entries to a map of the worker, also where there are some with
-// these keys. All of them go to HAProxy in one command. Of more than 8192 bytes, as lines,
-// the API makes a new version of the map, without the entries that it had.
+// AddMapEntries adds entries to a map of the worker, also if it has entries with these keys. HAProxy gets all
+// of them in one command. If they have more than 8192 bytes as lines, the API makes a new version of the map,
+// which lacks the old entries.
 func (c *Client) AddMapEntries(ctx context.Context, name string, entries []MapEntry) error {
 	body, err := json.Marshal(entries)
 	if err != nil {
@@ -320,8 +316,8 @@ func (c *Client) AddMapEntries(ctx context.Context, name string, entries []MapEn
 	return c.changeMap(ctx, call{op: "add map entries", method: http.MethodPut, path: mapPath(name), body: body})
 }
 
-// SetMapEntry gives an entry of a map of the worker another value. ErrNotFound says
-// that there is none with this key.
+// SetMapEntry changes the value of an entry in a map of the worker. The error is ErrNotFound if there is no
+// entry with this key.
 func (c *Client) SetMapEntry(ctx context.Context, name, key, value string) error {
 	body, err := json.Marshal(struct {
 		Value string `json:"value"`
@@ -332,8 +328,8 @@ func (c *Client) SetMapEntry(ctx context.Context, name, key, value string) error
 	return c.changeMap(ctx, call{op: "set map entry", method: http.MethodPut, path: entryPath(name, key), body: body})
 }
 
-// DeleteMapEntry takes an entry out of a map of the worker. ErrNotFound says that there
-// is none with this key.
+// DeleteMapEntry removes an entry from a map of the worker. The error is ErrNotFound if there is no entry
+// with this key.
 func (c *Client) DeleteMapEntry(ctx context.Context, name, key string) error {
 	return c.changeMap(ctx, call{op: "delete map entry", method: http.MethodDelete, path: entryPath(name, key)})
 }
@@ -351,18 +347,18 @@ func mapPath(name string) string { return runtimePath + "maps/" + url.PathEscape
 
 func entryPath(name, key string) string { return mapPath(name) + "/entries/" + url.PathEscape(key) }
 
-// Process is how the API reaches the worker, and what the worker may use.
+// Process is how the API reaches the worker, and the limits of the worker.
 type Process struct {
-	// Socket is the one that the API asks: the master socket where it was told one.
+	// Socket is the socket that the API uses: the master socket if it is configured.
 	Socket string
-	// Version is HAProxy's.
+	// Version is the version of HAProxy.
 	Version string
-	// Sockets are the descriptors that the worker may need, Descriptors those that it
-	// may have, and Connections its maxconn. 0 is not known.
+	// Sockets is how many file descriptors the worker may need, Descriptors is how many it may have, and
+	// Connections is its maxconn. 0 means not known.
 	Sockets, Descriptors, Connections int
 }
 
-// Process asks the running worker. ErrRuntime says that the API could not.
+// Process asks the running worker. The error is ErrRuntime if the API cannot reach it.
 func (c *Client) Process(ctx context.Context) (Process, error) {
 	const op = "get runtime info"
 	var body struct {
@@ -387,30 +383,30 @@ func (c *Client) Process(ctx context.Context) (Process, error) {
 	return p, nil
 }
 
-// FrontendStatistics are what the worker counted of a frontend since it started.
+// FrontendStatistics are the counters of a frontend since the worker started.
 type FrontendStatistics struct {
 	Name string
-	// Requests and Errors, answers with 5xx, are those of HTTP; Connections are those
-	// of clients.
+	// Requests and Errors (responses with 5xx) count HTTP. Connections are connections of clients.
 	Requests, Errors, Connections int64
 }
 
-// BackendStatistics are how a backend stands.
+// BackendStatistics are the state and the counters of a backend.
 type BackendStatistics struct {
 	Name string
-	// Down is set when it has servers and none of them is up.
+	// Down is set if the backend has servers and none is up.
 	Down bool
-	// Up is how many of its servers get requests, backup servers included.
+	// Up is how many servers get requests. It includes backup servers.
 	Up int
-	// Since is how long it has been so, or not, as far as this worker knows, in whole
-	// seconds, and Downs counts how often it lost its last server.
+	// Since is how long Down has had this value in this worker, in whole seconds. Downs is how often the
+	// backend lost its last server.
 	Since time.Duration
 	Downs int64
-	// Requests are those that it got, connections where it passes these on, and Errors answers with 5xx.
+	// Requests are the requests of the backend, or its connections in TCP mode. Errors are responses with
+	// 5xx.
 	Requests, Errors int64
 }
 
-// statisticsBody is an object of the answer, with what is used of it.
+// statisticsBody is the part of an object of the answer that is used.
 type statisticsBody struct {
 	Name  string
 	Stats struct {
@@ -425,8 +421,7 @@ type statisticsBody struct {
 	}
 }
 
-// FrontendStatistics returns what the worker counted of each frontend. Two workers
-// share no counters: each begins with 0.
+// FrontendStatistics returns the counters of each frontend. The counters of each worker begin at 0.
 func (c *Client) FrontendStatistics(ctx context.Context) ([]FrontendStatistics, error) {
 	bodies, err := c.statistics(ctx, "frontend")
 	out := make([]FrontendStatistics, 0, len(bodies))
@@ -436,7 +431,7 @@ func (c *Client) FrontendStatistics(ctx context.Context) ([]FrontendStatistics, 
 	return out, err
 }
 
-// BackendStatistics returns how the backends of the worker stand.
+// BackendStatistics returns the state and the counters of each backend.
 func (c *Client) BackendStatistics(ctx context.Context) ([]BackendStatistics, error) {
 	bodies, err := c.statistics(ctx, "backend")
 	out := make([]BackendStatistics, 0, len(bodies))

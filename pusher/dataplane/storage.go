@@ -14,8 +14,7 @@ import (
 // Storage is one of the API's folders.
 type Storage string
 
-// The folders. Certificate lists belong in General: there, creating one reloads
-// nothing.
+// These are the folders. Certificate lists belong in General, where creating one causes no reload.
 const (
 	Maps         Storage = "maps"
 	Certificates Storage = "ssl_certificates"
@@ -24,21 +23,21 @@ const (
 
 // File is a file in a storage, or a certificate in the running worker.
 type File struct {
-	// Name is the one in the storage, see [SanitizeFilename].
+	// Name is the name in the storage, see [SanitizeFilename].
 	Name string
-	// Path is absolute, as haproxy.cfg has to name it.
+	// Path is the absolute path, as haproxy.cfg has to name it.
 	Path string
-	// Size is in bytes, 0 where the API does not say.
+	// Size is in bytes. It is 0 if the API does not say it.
 	Size int64
-	// Serial is of a certificate: decimal from a storage, hexadecimal from the
-	// worker. A storage says none of a chain in which it finds no leaf, such as where
-	// that has no common name.
+	// Serial is the serial number of a certificate: in decimal from a storage, and in hexadecimal from the
+	// worker. A storage does not say it for a chain in which it finds no leaf, such as one whose leaf has no
+	// common name.
 	Serial string
-	// NotBefore and NotAfter are, from a storage, the latest and the earliest of all certificates
-	// in the file; zero where the API does not say.
+	// NotBefore and NotAfter from a storage are the latest and the earliest of all certificates in the file.
+	// They are zero if the API does not say them.
 	NotBefore, NotAfter time.Time
-	// Fingerprint is the certificate's SHA-256, else its SHA-1, in hexadecimal;
-	// storages do not say it.
+	// Fingerprint is the SHA-256 of the certificate, or else its SHA-1, in hexadecimal. Storages do not say
+	// it.
 	Fingerprint string
 }
 
@@ -58,13 +57,13 @@ func (b fileBody) file() File {
 	if f.Fingerprint == "" {
 		f.Fingerprint = b.SHA1
 	}
-	f.NotBefore, _ = time.Parse(time.RFC3339, b.NotBefore) // those of a worker are in words
+	f.NotBefore, _ = time.Parse(time.RFC3339, b.NotBefore) // the worker's dates have another form
 	f.NotAfter, _ = time.Parse(time.RFC3339, b.NotAfter)
 	return f
 }
 
-// Files lists a storage. Of Certificates it lists only what parses as a
-// certificate with its key.
+// Files lists a storage. For Certificates, the API lists only files that it can read as a certificate with
+// its key.
 func (c *Client) Files(ctx context.Context, s Storage) ([]File, error) {
 	var bodies []fileBody
 	if _, err := c.getJSON(ctx, "list "+string(s), s.path(""), &bodies); err != nil {
@@ -77,8 +76,8 @@ func (c *Client) Files(ctx context.Context, s Storage) ([]File, error) {
 	return files, nil
 }
 
-// ReadFile returns the content of a file of Maps or General. The API shows no
-// certificate's content: ErrUnsupported.
+// ReadFile returns the content of a file in Maps or General. The API never returns a certificate's content,
+// so the error is ErrUnsupported for Certificates.
 func (c *Client) ReadFile(ctx context.Context, s Storage, name string) ([]byte, error) {
 	op := "read " + string(s)
 	if s == Certificates {
@@ -88,16 +87,16 @@ func (c *Client) ReadFile(ctx context.Context, s Storage, name string) ([]byte, 
 	return a.body, err
 }
 
-// Certificate returns what the API says of a certificate on disk.
+// Certificate returns what the API says about a certificate on disk.
 func (c *Client) Certificate(ctx context.Context, name string) (File, error) {
 	var body fileBody
 	_, err := c.getJSON(ctx, "get certificate", Certificates.path(name), &body)
 	return body.file(), err
 }
 
-// CreateFile writes a file that is not there yet, to disk only; ErrConflict when
-// it is. The name is sanitised, and a map's gets its ".map". A certificate must
-// hold its key, of RSA or ECDSA.
+// CreateFile writes a new file to disk only. The error is ErrConflict if the file exists. The API sanitizes
+// the name, and appends ".map" to the name of a map. A certificate must come with its key, of type RSA or
+// ECDSA.
 func (c *Client) CreateFile(ctx context.Context, s Storage, name string, content []byte) error {
 	body, contentType := upload(name, content)
 	_, err := c.do(ctx, call{
@@ -107,8 +106,8 @@ func (c *Client) CreateFile(ctx context.Context, s Storage, name string, content
 	return err
 }
 
-// ReplaceFile writes a file that is there, to disk only; ErrNotFound when it is
-// not. The API takes no empty map here.
+// ReplaceFile overwrites an existing file on disk only. The error is ErrNotFound if there is none. The API
+// refuses an empty map here.
 func (c *Client) ReplaceFile(ctx context.Context, s Storage, name string, content []byte) error {
 	body, contentType := content, "text/plain"
 	if s == General {
@@ -122,9 +121,8 @@ func (c *Client) ReplaceFile(ctx context.Context, s Storage, name string, conten
 	return err
 }
 
-// RotateCertificate replaces a certificate on disk and in the running worker.
-// live says that the worker has it; if not, the API scheduled a reload that will
-// load it, and reloadID names that.
+// RotateCertificate replaces a certificate on disk and in the running worker. live is set if the worker has
+// it. Otherwise the API has scheduled a reload that will load it, and reloadID names that.
 func (c *Client) RotateCertificate(ctx context.Context, name string, pem []byte) (live bool, reloadID string, err error) {
 	a, err := c.do(ctx, call{
 		op: "rotate certificate", method: http.MethodPut, path: Certificates.path(name),
@@ -136,9 +134,9 @@ func (c *Client) RotateCertificate(ctx context.Context, name string, pem []byte)
 	return a.status == http.StatusOK, a.header.Get("Reload-ID"), nil
 }
 
-// DeleteFile removes a file from the disk; the worker keeps what it has loaded.
-// ErrConflict says that haproxy.cfg names its path. That is all the API checks: a
-// file that is in use through a list or a relative path goes without a word.
+// DeleteFile removes a file from the disk. The worker keeps what it has loaded. The error is ErrConflict if
+// haproxy.cfg names the path. The API checks nothing else: it deletes a file that is in use through a list or
+// a relative path.
 func (c *Client) DeleteFile(ctx context.Context, s Storage, name string) error {
 	_, err := c.do(ctx, call{
 		op: "delete " + string(s), method: http.MethodDelete, path: s.path(name), query: s.quietly(),
@@ -155,7 +153,7 @@ func (s Storage) path(name string) string {
 	return p + "/" + url.PathEscape(name)
 }
 
-// quietly asks for no reload where creating or deleting would cause one.
+// quietly returns the parameter that prevents a reload when the API would make one for a new or deleted file.
 func (s Storage) quietly() url.Values {
 	if s == Certificates {
 		return url.Values{"skip_reload": {"true"}}
@@ -163,20 +161,19 @@ func (s Storage) quietly() url.Values {
 	return nil
 }
 
-// upload renders the multipart form in which the API takes files.
+// upload renders the multipart form in which the API accepts files.
 func upload(name string, content []byte) (body []byte, contentType string) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
-	part, _ := w.CreateFormFile("file_upload", name) // a buffer takes everything
+	part, _ := w.CreateFormFile("file_upload", name) // writing to a buffer cannot fail
 	_, _ = part.Write(content)
 	_ = w.Close()
 	return b.Bytes(), w.FormDataContentType()
 }
 
-// SanitizeFilename returns the name that a storage gives to a file. What follows
-// the last dot is the extension; in it and in the rest, each run of characters
-// other than A-Z, a-z, 0-9, "_", "-" and "\" becomes one "_". Two names can become
-// one; haproxy.cfg must use the sanitised one.
+// SanitizeFilename returns the name that a storage gives to a file. The extension is what follows the last
+// dot. In both parts, each run of characters other than A-Z, a-z, 0-9, "_", "-" and "\" becomes one "_". Two
+// names can become the same. haproxy.cfg must use the sanitized one.
 func SanitizeFilename(name string) string {
 	stem, ext, dotted := cutLast(name)
 	if stem != "" {
@@ -192,7 +189,7 @@ func SanitizeFilename(name string) string {
 	}
 }
 
-// cutLast splits at the last dot of the last path element.
+// cutLast splits a path at the last dot of its last element.
 func cutLast(name string) (stem, ext string, dotted bool) {
 	i := strings.LastIndexAny(name, "./")
 	if i < 0 || name[i] == '/' {

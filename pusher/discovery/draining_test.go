@@ -47,7 +47,7 @@ backend shop_web_http
 	return id
 }
 
-// backend starts a server that says its name, and returns its address.
+// backend starts a server that answers with its name, and returns its address.
 func backend(t *testing.T, name string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }))
@@ -55,7 +55,7 @@ func backend(t *testing.T, name string) string {
 	return s.Listener.Addr().String()
 }
 
-// endpoint has shop/web be served at one address.
+// endpoint makes shop/web have one address.
 func (w *world) endpoint(t *testing.T, address string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
@@ -93,8 +93,8 @@ func dial(t *testing.T, address string) client {
 	return client{conn, bufio.NewReader(conn)}
 }
 
-// servedBy waits until requests are served by a backend: the server that was there before may
-// take some more, until the worker has all of a change.
+// servedBy waits until a backend serves requests. The former server may still get some until the worker has the
+// whole change.
 func (c client) servedBy(t *testing.T, name string) {
 	t.Helper()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
@@ -125,9 +125,8 @@ func (w *world) drains(t *testing.T, name string, id snapshots.ID) {
 	})
 }
 
-// A pod that terminates is neither repaired nor counted, and no snapshot is pushed to it. But as
-// long as it drains, its worker gets endpoints: the connections that it still has are served by the
-// servers of today, also after another pusher took over.
+// A terminating pod is neither repaired nor counted, and gets no snapshot. But while it drains, its worker gets
+// endpoints: today's servers serve its remaining connections, also after another pusher has taken over.
 func TestDrainingPodGetsEndpoints(t *testing.T) {
 	w := newWorld(t)
 	w.drain = 3600
@@ -151,8 +150,7 @@ func TestDrainingPodGetsEndpoints(t *testing.T) {
 	w.until(t, "the worker of edge-1 has the endpoint", func(report.Status) bool { return w.has(t, "edge-1", two) })
 	open.servedBy(t, "two")
 
-	// A snapshot goes to the fleet alone, and so do repairs: what is done to the file of the pod
-	// that drains stays as it is.
+	// Snapshots and repairs go only to the fleet. A change of the draining pod's file stays.
 	edited := "# edited by hand\n"
 	if err := w.pods["edge-1"].EditConfig(edited); err != nil {
 		t.Fatal(err)

@@ -26,14 +26,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// world is a cluster with pods that are real HAProxies, and a pusher beside it.
+// world is a cluster whose pods are real HAProxies, with a pusher beside it.
 type world struct {
 	*kubetest.Server
 	dir   string
 	files string // of all instances
 	store *dirstore.Store
 	pods  map[string]*dataplanetest.Instance
-	drain int // how many seconds a pod may take to end
+	drain int // how many seconds a pod may take to terminate
 
 	mu     sync.Mutex
 	status report.Status
@@ -74,7 +74,7 @@ func (w *world) password(t *testing.T, password string) {
 	w.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {namespace: edge, name: dataplane}, stringData: {username: admin, password: "+password+"}}")
 }
 
-// pod starts an instance at an address and makes the pod for it, which is not ready.
+// pod starts an instance at an address, and creates a pod for it that is not ready.
 func (w *world) pod(t *testing.T, name, ip string) {
 	t.Helper()
 	w.pods[name] = dataplanetest.Start(t, dataplanetest.Options{
@@ -181,7 +181,7 @@ func (w *world) until(t *testing.T, what string, ok func(report.Status) bool) {
 	}
 }
 
-// runs waits until the instances of these names are the fleet and run the snapshot.
+// runs waits until the instances with these names are the fleet and run the snapshot.
 func (w *world) runs(t *testing.T, id snapshots.ID, names ...string) {
 	t.Helper()
 	w.until(t, fmt.Sprintf("%s runs on %s", id, names), func(s report.Status) bool {
@@ -195,7 +195,7 @@ func (w *world) runs(t *testing.T, id snapshots.ID, names ...string) {
 	})
 }
 
-// pushes counts the reloads that an instance was asked for.
+// pushes counts the posts with a reload.
 func pushes(i *dataplanetest.Instance) int {
 	n := 0
 	for _, q := range i.Requests() {
@@ -213,7 +213,7 @@ func (w *world) expectPushes(t *testing.T, name string, want int) {
 	}
 }
 
-// The instances are the pods that there are, with the credentials of today.
+// The instances are the existing pods, with the present credentials.
 func TestPodsAreTheFleet(t *testing.T) {
 	w := newWorld(t)
 	first := w.publish(t, "1")
@@ -222,11 +222,11 @@ func TestPodsAreTheFleet(t *testing.T) {
 	w.pod(t, "edge-0", "10.244.1.1")
 	w.runs(t, first, "edge-0")
 
-	// A pod that comes later gets the same, ready or not.
+	// A later pod gets the same snapshot, ready or not.
 	w.pod(t, "edge-1", "10.244.1.2")
 	w.runs(t, first, "edge-0", "edge-1")
 
-	// Another password goes round, and nothing is pushed for it.
+	// A new password is rolled out, and needs no push.
 	for _, i := range w.pods {
 		i.SetPassword("another")
 	}
@@ -236,7 +236,7 @@ func TestPodsAreTheFleet(t *testing.T) {
 	w.expectPushes(t, "edge-0", 1)
 	w.expectPushes(t, "edge-1", 1)
 
-	// Another pod of the same name is another instance.
+	// Another pod with the same name is another instance.
 	w.Delete(t, "{apiVersion: v1, kind: Pod, metadata: {namespace: edge, name: edge-1}}")
 	w.pods["edge-1"].Close()
 	w.runs(t, first, "edge-0")
@@ -245,7 +245,7 @@ func TestPodsAreTheFleet(t *testing.T) {
 	w.runs(t, first, "edge-0", "edge-1")
 	w.expectPushes(t, "edge-1", 1)
 
-	// A Secret that is gone, and an API server that is, change nothing.
+	// A missing Secret, and an unreachable API server, change nothing.
 	w.Delete(t, "{apiVersion: v1, kind: Secret, metadata: {namespace: edge, name: dataplane}}")
 	w.until(t, "the Secret is missed", func(s report.Status) bool {
 		return len(s.Troubles) == 1 && s.Troubles[0].Error == "there is no Secret edge/dataplane"

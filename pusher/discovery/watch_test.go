@@ -24,7 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// Until all was read, no instances are reported, and an error says what may not be read.
+// Until everything was read, there are no instances. An error says what may not be read.
 func TestWhatMayNotBeReadIsSaid(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "dataplane", errors.New("no"))
@@ -115,7 +115,7 @@ func TestPortsAndZones(t *testing.T) {
 	}
 }
 
-// What is wrong with a Secret leaves what was known as it was.
+// A problem with a Secret changes nothing that is known.
 func TestSecretsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

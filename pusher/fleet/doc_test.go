@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The example of the documentation has every field, and is read.
+// The example in the documentation has every field, and can be read.
 func TestDocumentedFleetIsRead(t *testing.T) {
 	page, err := os.ReadFile("../../docs/explanation/rollout.md")
 	if err != nil {

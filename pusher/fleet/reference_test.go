@@ -25,8 +25,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the names of all fields of ours in what the type holds; those of
-// Kubernetes' types are documented there.
+// fieldsOf returns the names of all of our fields in a type. Kubernetes documents those of its own types.
 func fieldsOf(t reflect.Type) []string {
 	switch {
 	case t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer:

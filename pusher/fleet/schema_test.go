@@ -29,7 +29,7 @@ func TestSchemaIsFresh(t *testing.T) {
 	schemas.Published(t, fleetSchema(), schemaFile, *update)
 }
 
-// What the program refuses for its type or its name, the schema refuses, and the reverse.
+// The schema refuses exactly those files that the program refuses for a type or a name.
 func TestSchemaRefusesWhatTheProgramRefuses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "fleet.yaml")
@@ -46,7 +46,7 @@ func TestSchemaRefusesWhatTheProgramRefuses(t *testing.T) {
 	})
 }
 
-// The fleets of the examples and of the documentation validate.
+// The fleets of the examples and of the documentation are valid.
 func TestSchemaTakesExamples(t *testing.T) {
 	t.Parallel()
 	compiled := schemas.Compiled(t, schemaFile)

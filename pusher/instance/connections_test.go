@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// hanging is an API that answers nothing until its client gives up, and says when it was asked.
+// hanging is an API that never answers. It reports each request.
 func hanging(t *testing.T) (url string, asked <-chan string) {
 	t.Helper()
 	requests := make(chan string, 16)
@@ -28,7 +28,7 @@ func spec(name, uid, url string) fleet.Instance {
 	return fleet.Instance{Name: name, UID: uid, URL: url, Username: "u", Password: "p", Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"}}
 }
 
-// ends runs a job, and returns the event that it ends with.
+// ends runs a job, and returns the channel of its final event.
 func ends(t *testing.T, job Job) <-chan Event {
 	t.Helper()
 	events := make(chan Event, 16)
@@ -48,8 +48,8 @@ func received(t *testing.T, what string, events <-chan Event) Event {
 	}
 }
 
-// A job on a pod ends when that is gone, or another took its place: its address may be another's
-// in a moment. One on an instance that only connects anew goes on.
+// A job on a pod ends when the pod is gone or replaced, since its address may soon belong to another. A job on
+// an instance that only reconnects continues.
 func TestJobsEndWithThePod(t *testing.T) {
 	t.Parallel()
 	ref := Ref{Name: "edge", UID: "u1", Joined: 1}
@@ -66,7 +66,7 @@ func TestJobsEndWithThePod(t *testing.T) {
 			t.Parallel()
 			url, asked := hanging(t)
 			s := New(Options{PollInterval: time.Hour, ReloadTimeout: time.Minute}, nil)
-			s.Job(Join{Ref: ref, Spec: spec("edge", "u1", url)}) // it is not asked here
+			s.Job(Join{Ref: ref, Spec: spec("edge", "u1", url)}) // not asked in this test
 			job := ends(t, s.Job(Tidy{ref, push.Running{Dynamic: []push.Dynamic{{Backend: "b", Name: "s"}}}}))
 			<-asked
 			old := s.byName["edge"]
@@ -84,7 +84,7 @@ func TestJobsEndWithThePod(t *testing.T) {
 	}
 }
 
-// An instance is asked until it leaves or connects anew.
+// An instance is probed until it leaves or reconnects.
 func TestAskedUntilItLeaves(t *testing.T) {
 	t.Parallel()
 	ref := Ref{Name: "edge", Joined: 1}
@@ -110,14 +110,14 @@ func TestAskedUntilItLeaves(t *testing.T) {
 			}
 			s.Job(then)
 			close(over)
-			for range events { // until it ends
+			for range events { // until the last event
 			}
 		})
 	}
 }
 
-// What is known of an instance is ordered, over all connections to it, and is that of no other
-// pod. What was remembered counts where nothing else is known.
+// What is known about an instance is in order over all of its connections, and never that of another pod. The
+// remembered state counts if nothing else is known.
 func TestWhatIsKnownOfAnInstance(t *testing.T) {
 	t.Parallel()
 	s := New(Options{PollInterval: time.Hour, ReloadTimeout: time.Minute}, nil)
@@ -143,8 +143,8 @@ func TestWhatIsKnownOfAnInstance(t *testing.T) {
 	}
 }
 
-// Nothing is done on an instance to which there is no connection, and what cannot be connected to
-// leaves the connection that there is.
+// Without a connection, nothing is done on an instance. If a new connection cannot be made, the present one
+// stays.
 func TestInstanceThatCannotBeReached(t *testing.T) {
 	t.Parallel()
 	s := New(Options{PollInterval: time.Hour, ReloadTimeout: time.Minute}, nil)
@@ -163,7 +163,7 @@ func TestInstanceThatCannotBeReached(t *testing.T) {
 	}
 }
 
-// An event of an effect ends what the effect began: there is one for each kind.
+// Each kind of effect ends with one event of its own.
 func TestEachEffectEndsWithOneEvent(t *testing.T) {
 	t.Parallel()
 	s := New(Options{PollInterval: time.Hour, ReloadTimeout: time.Second}, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 )
 
-// Who looks asks the instances that there are now, and does not wait for those that hang.
+// The directory asks the present instances, and does not wait for those that hang.
 func TestDirectory(t *testing.T) {
 	t.Parallel()
 	api := func(answer http.HandlerFunc) string {
@@ -36,7 +36,7 @@ func TestDirectory(t *testing.T) {
 		}
 	}
 	c.leave("left")
-	for patience := time.Second; ; patience *= 2 { // a busy machine takes longer
+	for patience := time.Second; ; patience *= 2 { // for a busy machine
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		found := d.Servers(ctx, "web")
 		cancel()

@@ -52,7 +52,7 @@ func TestChangeOf(t *testing.T) {
 	)
 	long := plain + "    acl " + strings.Repeat("a", 2*longestChange) + "\n"
 	for name, c := range map[string]struct {
-		from, to string // "" is not known
+		from, to string // "" means not known
 		reloaded bool
 		want     string
 	}{

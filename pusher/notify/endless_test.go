@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// The answer of a webhook is read for so long, and not for longer, so that the next
-// notice goes out.
+// The response of a webhook is read for a limited time. Then the next notice is sent.
 func TestWebhookWhoseAnswerNeverEnds(t *testing.T) {
 	for _, code := range []int{http.StatusOK, http.StatusForbidden} {
 		tries := make(chan struct{}, 100)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// hook is a webhook that answers as it is told, 200 in the end.
+// hook is a webhook with prepared answers. After those it answers 200.
 type hook struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -57,7 +57,7 @@ func (h *hook) events() []Event {
 	return out
 }
 
-// await waits for a number of tries.
+// await waits for a number of attempts.
 func (h *hook) await(t *testing.T, n int) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -110,7 +110,7 @@ func TestSenderTriesAgain(t *testing.T) {
 	}
 }
 
-// The address may be renewed, and shows nowhere.
+// The address is read for each attempt, since it may change. It is shown nowhere.
 func TestAddressIsAskedForEachTry(t *testing.T) {
 	h := newHook(t)
 	addresses := make(chan string, 2)
@@ -131,7 +131,7 @@ func TestAddressIsAskedForEachTry(t *testing.T) {
 	}
 }
 
-// A process that ends tells what it has not told yet.
+// At its end, the process sends the notices that are left.
 func TestNoticesOfTheEnd(t *testing.T) {
 	h := newHook(t)
 	s := New(func() (string, error) { return h.URL, nil }, slog.New(slog.DiscardHandler))

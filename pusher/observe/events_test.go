@@ -22,7 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// What is logged, posted and said in Events of a step is told from one source.
+// Log lines, posts and Events of a step come from the same facts.
 func TestRolloutEvents(t *testing.T) {
 	t.Parallel()
 	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
@@ -79,7 +79,7 @@ func TestRolloutEvents(t *testing.T) {
 	}
 }
 
-// said is a cluster that keeps what is said in it.
+// said is a cluster that keeps its Events.
 type said struct {
 	lasting []events.Event
 	calls   int
@@ -97,8 +97,8 @@ func (s *said) words() []string {
 	return out
 }
 
-// What holds is said of the pods and Secrets that it holds of, in the same words for
-// as long as it does.
+// A lasting problem has Events on the pods and Secrets that it concerns. Their text stays the same while it
+// lasts.
 func TestTroubleOnObjects(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -115,7 +115,7 @@ func TestTroubleOnObjects(t *testing.T) {
 		{Name: "pod", Refused: true, Error: "HAProxy 2.2 is too old", Since: now},
 	}
 	o.Show(v, report.Status{Instances: status})
-	for n := range 3 { // nothing is new
+	for n := range 3 { // nothing has changed
 		status[1].Error = fmt.Sprintf("dial: port %d", n)
 		v.Now = now.Add(time.Duration(n) * time.Second)
 		o.Show(v, report.Status{Instances: status})
@@ -136,7 +136,7 @@ func TestTroubleOnObjects(t *testing.T) {
 		t.Errorf("the pod is %+v", got)
 	}
 
-	// What is mended is said no more.
+	// A problem that is solved has no Event.
 	v.Unusable = nil
 	o.Show(v, report.Status{Instances: []report.Instance{{Name: "listed", Reachable: true}}})
 	if lasting := s.words(); len(lasting) > 0 {

@@ -16,8 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Instances that leave take their gauges along, and where there is no limit nothing is
-// said to be left of it.
+// When an instance leaves, its gauges disappear. Without a limit, there is no gauge of what is left.
 func TestGauges(t *testing.T) {
 	t.Parallel()
 	var g gauges
@@ -60,7 +59,7 @@ hapsnap_pusher_pin_age_seconds 90
 	}
 }
 
-// However many certificates tenants make, the metrics say it of so many, which expire first.
+// The metrics show a limited number of certificates: those that expire first.
 func TestSoonestExpiriesAreBounded(t *testing.T) {
 	t.Parallel()
 	ends := map[snapshots.SecretName]time.Time{}
@@ -92,7 +91,7 @@ func TestPinAge(t *testing.T) {
 	}
 }
 
-// Changes of endpoints are one line for ten seconds, however many there are.
+// All changes of endpoints within ten seconds are one log line.
 func TestEndpointChangesAreSummed(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

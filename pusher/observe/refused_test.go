@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// Events name some of the Services and of the addresses that are refused.
+// Events name a limited number of refused Services and addresses.
 func TestRefusalEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	refused := Refused{}

@@ -19,7 +19,7 @@ const (
 	itsTrace  = "0af7651916cd43dd8448eb211c80319c"
 )
 
-// told returns the spans that have ended, in that order.
+// told returns the ended spans, in that order.
 func told(r *tracetest.SpanRecorder) string {
 	var b strings.Builder
 	for _, s := range r.Ended() {
@@ -38,7 +38,7 @@ func under(target snapshots.ID, phase rollout.Phase, wave int) rollout.State {
 	return rollout.State{Rollout: &rollout.Rollout{Target: target, Phase: phase, Wave: wave, Members: []string{"a"}}}
 }
 
-// The spans of a rollout follow its state, whatever becomes of it.
+// The spans of a rollout follow its state, however it ends.
 func TestSpansFollowTheRollout(t *testing.T) {
 	t.Parallel()
 	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
@@ -76,7 +76,7 @@ func TestSpansFollowTheRollout(t *testing.T) {
 	}
 }
 
-// While the snapshot is not at hand its trace is not known, and no other is begun.
+// While the snapshot is not read, its trace is not known, and no other one begins.
 func TestSpansWaitForTheSnapshot(t *testing.T) {
 	t.Parallel()
 	one := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
@@ -92,7 +92,7 @@ func TestSpansWaitForTheSnapshot(t *testing.T) {
 	}
 }
 
-// Pushes of a rollout are in its trace; others only point to that of the snapshot.
+// Pushes of a rollout are in its trace. Other pushes only link to the snapshot's trace.
 func TestSpansOfPushes(t *testing.T) {
 	t.Parallel()
 	one := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
@@ -118,7 +118,7 @@ func TestSpansOfPushes(t *testing.T) {
 	}
 }
 
-// A link to nothing is none.
+// Without a trace there is no link.
 func TestNoLinkWithoutATrace(t *testing.T) {
 	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()

@@ -35,7 +35,7 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// Every trouble that the pusher notes has a message of its own.
+// Every trouble of the pusher has a message of its own.
 func TestTroublesHaveMessages(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../core/*.go")

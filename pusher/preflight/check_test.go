@@ -16,7 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// member is an instance as a Fleet has it that fits.
+// member returns an instance as a matching Fleet has it.
 func member(i *dataplanetest.Instance) fleet.Instance {
 	return fleet.Instance{
 		Name: "edge", URL: i.URL(), Username: "admin", Password: "secret",
@@ -35,7 +35,7 @@ func errorsOf(r preflight.Report) []string {
 	return slices.Compact(out)
 }
 
-// realAPI returns the real Dataplane API to test with, "" for none or for a double.
+// realAPI returns the real Dataplane API for the test. It is "" if there is none, or if it is a double.
 func realAPI(api string) string {
 	if api != "real" {
 		return ""
@@ -44,8 +44,7 @@ func realAPI(api string) string {
 	return program
 }
 
-// modern has the API tell a HAProxy that it reloads through the master socket, whatever
-// runs.
+// modern makes the API report a HAProxy that can be reloaded through the master socket, whatever runs.
 const modern = "3.2.0-1a2b3c4"
 
 func TestAnInstanceThatIsWell(t *testing.T) {
@@ -65,7 +64,7 @@ func TestAnInstanceThatIsWell(t *testing.T) {
 		if got := report.Instances[0]; !report.OK || len(got.Findings) > 0 || got.HAProxy == "" {
 			t.Errorf("%s: %+v", api, report)
 		}
-		// It left nothing, and changed nothing.
+		// The check left and changed nothing.
 		for _, dir := range []string{i.Dirs.Maps, i.Dirs.Certificates, i.Dirs.General, i.Dirs.Transactions} {
 			if files, err := filepath.Glob(filepath.Join(dir, "*.*")); err != nil || len(files) > 0 {
 				t.Errorf("%s: left %v, %v", api, files, err)
@@ -86,7 +85,7 @@ func TestWhatIsWrongWithAnInstance(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options dataplanetest.Options
 		spoil   func(*testing.T, *dataplanetest.Instance, *fleet.Instance)
-		want    string // the check
+		want    string // the check that fails
 		says    string
 	}{
 		"directories forgotten": {
@@ -174,7 +173,7 @@ func TestWhatIsWrongWithAnInstance(t *testing.T) {
 	}
 }
 
-// What the real API does in these cases is what the double does.
+// The real API behaves in these cases as the double does.
 func TestWhatIsWrongBeforeARealAPI(t *testing.T) {
 	t.Parallel()
 	program := realAPI("real")
@@ -195,7 +194,7 @@ func TestWhatIsWrongBeforeARealAPI(t *testing.T) {
 		},
 		"credentials":   {spoil: func(_ *dataplanetest.Instance, s *fleet.Instance) { s.Password = "other" }},
 		"master socket": {spoil: func(i *dataplanetest.Instance, _ *fleet.Instance) { i.KillHAProxy() }},
-		"disk": {spoil: func(i *dataplanetest.Instance, _ *fleet.Instance) { // a file is where its folder was
+		"disk": {spoil: func(i *dataplanetest.Instance, _ *fleet.Instance) { // a file replaces the folder
 			_ = os.RemoveAll(i.Dirs.Transactions)
 			_ = os.WriteFile(i.Dirs.Transactions, nil, 0o600)
 		}},
@@ -214,7 +213,7 @@ func TestWhatIsWrongBeforeARealAPI(t *testing.T) {
 	}
 }
 
-// A check that hangs ends at its limit, and the other instances are told of.
+// A check that hangs ends at its limit. The other instances are reported.
 func TestAnInstanceThatHangsKeepsNobody(t *testing.T) {
 	t.Parallel()
 	hangs := dataplanetest.Start(t, dataplanetest.Options{HAProxyVersion: modern})
@@ -241,8 +240,7 @@ func TestAnInstanceListedTwice(t *testing.T) {
 	}
 }
 
-// Without writing, what is listed tells the directories, and nothing is asked for that
-// changes anything.
+// Without writing, the directories follow from the listings. No request changes anything.
 func TestLookingWithoutWriting(t *testing.T) {
 	t.Parallel()
 	i := dataplanetest.Start(t, dataplanetest.Options{HAProxyVersion: modern})

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// well are the facts of an instance that nothing is wrong with.
+// well are the facts of an instance without problems.
 func well() Facts {
 	return Facts{
 		URL: "http://10.0.0.1:5555", Username: "hapsnap", Password: "secret", APIVersion: "v3.2.5 1a2b3c4",
@@ -30,7 +30,7 @@ func TestJudge(t *testing.T) {
 	at := time.Unix(1_000_000, 0)
 	for name, tt := range map[string]struct {
 		change func(*Facts)
-		want   string // check of the only finding, "" for none
+		want   string // the check of the only finding; "" for none
 		says   string
 		warns  bool
 	}{
@@ -58,7 +58,7 @@ func TestJudge(t *testing.T) {
 		"a directory that is not listed":   {func(f *Facts) { f.storage(dataplane.Maps, StorageFacts{List: boom, Upload: boom}) }, "directories", "maps_dir", false},
 		"certificates elsewhere": {func(f *Facts) {
 			f.Layout.Certificates = "/etc/haproxy/ssl"
-			f.Validated = boom // as it has to be
+			f.Validated = boom // an error is the right answer here
 		}, "directories", "set directories: {certificates: /c}", false},
 		"a reload that failed last": {func(f *Facts) {
 			f.Reloads = []dataplane.Reload{{Status: dataplane.ReloadSucceeded, At: at}, {Status: dataplane.ReloadFailed, At: at.Add(time.Hour), Response: "a\nb\nc\nd"}}
@@ -95,14 +95,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// storage adds facts to those of a storage.
+// storage adds facts about a storage.
 func (f *Facts) storage(s dataplane.Storage, more StorageFacts) {
 	more.Listed = f.Storages[s].Listed
 	f.Storages[s] = more
 }
 
-// What keeps the pusher from reaching an instance is told apart, for it is mended in
-// different files.
+// The reasons why the pusher cannot reach an instance are distinguished, since they are fixed in different
+// files.
 func TestJudgeReached(t *testing.T) {
 	for text, want := range map[string]string{
 		"Get \"https://x\": http: server gave HTTP response to HTTPS client":                        "url http://",
@@ -158,7 +158,7 @@ func TestStatsSockets(t *testing.T) {
 func TestSkew(t *testing.T) {
 	now := time.Unix(1_000_000, 500_000_000)
 	for clock, want := range map[int64]time.Duration{
-		1_000_000: 0, 999_999: -500 * time.Millisecond, // it was read to the second
+		1_000_000: 0, 999_999: -500 * time.Millisecond, // the time is read to the second
 		1_000_100: 99500 * time.Millisecond, 999_900: -99500 * time.Millisecond,
 	} {
 		if got := skew(time.Unix(clock, 0), now, now); got != want {

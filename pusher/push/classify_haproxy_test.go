@@ -21,21 +21,21 @@ import (
 )
 
 var (
-	// The race detector makes each pair take several times as long.
+	// With the race detector, each pair takes several times as long.
 	pairs = flag.Int("pairs", map[bool]int{false: 2000, true: 250}[race.Enabled], "how many pairs to classify and to apply to HAProxy, each both ways")
 	seed  = flag.Uint64("seed", 1, "what the pairs are generated from")
 )
 
-// perWorker is how many pairs one worker has at a time: what it takes to change one of
-// them grows with their number.
+// perWorker is how many pairs one worker has at a time. The cost of changing one of them grows with their
+// number.
 const perWorker = 200
 
 var anywhere = bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}
 
-// TestClassifiedPairsComeToTheSame generates pairs of configurations. What is said to
-// need a reload is what the generator changed of the structure, or an endpoint for
-// which there was no slot. All others are applied to a real HAProxy: the worker that is
-// changed at run time and one that loads the second side have to be alike, and so back.
+// TestClassifiedPairsComeToTheSame generates pairs of configurations. A pair may need a reload only if the
+// generator changed the structure, or if an endpoint had no slot. All other pairs are applied to a real
+// HAProxy. A worker that is changed at run time must equal a worker that loads the second side, and the same in
+// the other direction.
 func TestClassifiedPairsComeToTheSame(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(*seed, 0))
@@ -63,7 +63,7 @@ func TestClassifiedPairsComeToTheSame(t *testing.T) {
 	}
 }
 
-// classify classifies the pair by itself, and checks that against what was changed.
+// classify classifies the pair alone, and compares that with what was changed.
 func (p pair) classify(t *testing.T, fallback []byte) bind.Classified {
 	t.Helper()
 	a, b := pack("/web", map[string]side{p.name: p.a}), pack("/web", map[string]side{p.name: p.b})
@@ -86,13 +86,13 @@ func (p pair) classify(t *testing.T, fallback []byte) bind.Classified {
 	return c
 }
 
-// reweighed reports whether a server has another weight.
+// reweighed reports whether the weight of a server differs.
 func reweighed(from, to bind.Bound) bool {
 	return !slices.EqualFunc(from.Servers, to.Servers, func(x, y bind.Server) bool { return x.Weight == y.Weight })
 }
 
-// applyBothWays brings one worker from the first sides to the second and back at run
-// time, and has another load each of them.
+// applyBothWays changes one worker from the first sides to the second and back, at run time. Another worker
+// loads each of them.
 func applyBothWays(t *testing.T, before, after map[string]side, fallback []byte) {
 	t.Helper()
 	changed := newSubject(t)
@@ -119,7 +119,7 @@ func applyBothWays(t *testing.T, before, after map[string]side, fallback []byte)
 	}
 }
 
-// ways binds the first sides, the second, and the first again, for the subject.
+// ways binds the first sides, the second ones, and the first ones again.
 func (s *subject) ways(t *testing.T, before, after map[string]side, fallback []byte) []bind.Bound {
 	t.Helper()
 	a, b := pack(s.socket, before), pack(s.socket, after)
@@ -151,7 +151,7 @@ func newSubject(t *testing.T) *subject {
 	}
 }
 
-// load has the worker load what was bound, and brings it up to date.
+// load makes the worker load a bound configuration, and brings it up to date.
 func (s *subject) load(t *testing.T, bound bind.Bound) {
 	t.Helper()
 	done, err := s.push.Push(t.Context(), bound, nil, Known{})
@@ -181,7 +181,7 @@ func (s *subject) update(t *testing.T, bound bind.Bound) {
 	}
 }
 
-// state returns what the worker says of its servers, maps and certificates.
+// state returns what the worker reports about its servers, maps and certificates.
 func (s *subject) state(t *testing.T, bound bind.Bound) []string {
 	t.Helper()
 	out := serverStates(s.ask(t, "show servers state"))
@@ -211,8 +211,8 @@ func (s *subject) ask(t *testing.T, command string) string {
 	return out
 }
 
-// mapState returns the entries of a map, sorted: their order does not matter where it is
-// looked up by trees, and others are not changed.
+// mapState returns the entries of a map. It sorts them if their order does not matter; other maps do not
+// change.
 func mapState(name, shown string) []string {
 	var out []string
 	for line := range strings.Lines(shown) {
@@ -224,9 +224,8 @@ func mapState(name, shown string) []string {
 	return append(out, name)
 }
 
-// serverStates returns what counts of the servers: where they are, their weight, and
-// whether they are in maintenance or drained, which are bits 0 and 3 of the admin state.
-// The others tell of how it came to that.
+// serverStates returns the address, weight and state of each server. Of the admin state, bits 0 and 3 count
+// (maintenance and drain). The other bits show only how the state came about.
 func serverStates(shown string) []string {
 	var out []string
 	for line := range strings.Lines(shown) {

@@ -26,7 +26,7 @@ func TestDynamicSettings(t *testing.T) {
 		"ssl alpn h2 verify none":      `{"name":"","address":"","port":0,"ssl":"enabled","alpn":"h2","verify":"none"}`,
 		"weight 0":                     `{"name":"","address":"","port":0,"weight":0}`,
 		"ssl verify required ca-file @system-ca sni str(a.example) check-sni a.example verifyhost a.example": `{"name":"","address":"","port":0,"ssl":"enabled","verify":"required","verifyhost":"a.example","ssl_cafile":"@system-ca","sni":"str(a.example)"}`,
-		"ssl verify required ca-file ca/shop.pem":                                                            none, // another name when it is bound
+		"ssl verify required ca-file ca/shop.pem":                                                            none, // the file has another name when it is bound
 		"ssl verify none crt ssl/shop.pem":                                                                   none,
 		"slowstart 10s":                                                                                      none,
 		"cookie a":                                                                                           none,
@@ -51,7 +51,7 @@ func TestDynamicSettings(t *testing.T) {
 	}
 }
 
-// large is a backend among so many servers that a post takes its time.
+// large is a backend among so many servers that a post takes long.
 func large(servers ...bind.Server) []bind.Server {
 	for n := range quickPost {
 		servers = append(servers, bind.Server{
@@ -61,7 +61,7 @@ func large(servers ...bind.Server) []bind.Server {
 	return servers
 }
 
-// boundLarge is bound for servers of many backends.
+// boundLarge is a bound configuration with servers of many backends.
 func boundLarge(servers []bind.Server) bind.Bound {
 	b := bound(1, servers)
 	var text strings.Builder
@@ -77,7 +77,7 @@ func boundLarge(servers []bind.Server) bind.Bound {
 	return b
 }
 
-// dynamicFake is a large instance with an API of 3.2, and what is known of it.
+// dynamicFake is a large instance with an API of 3.2, and what is known about it.
 func dynamicFake(t *testing.T, servers ...bind.Server) (*fake, Running) {
 	t.Helper()
 	old := boundLarge(large(servers...))
@@ -105,7 +105,7 @@ func dynamicFake(t *testing.T, servers ...bind.Server) (*fake, Running) {
 	return f, Running{Servers: old.Servers, Written: old.Servers, Persisted: true, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
 }
 
-// wantedWith is what a worker is to have, where dynamic servers can be added.
+// wantedWith is what a worker should have, if dynamic servers can be added.
 func wantedWith(b bind.Bound) Wanted {
 	w := wanted(b)
 	w.Dynamic = map[string]dataplane.DynamicServer{"web": {Maxconn: 5}}
@@ -157,8 +157,7 @@ func TestDynamicServersServeUntilTheNextPost(t *testing.T) {
 	}
 }
 
-// A pusher that is killed leaves servers behind. The next one finds them, and uses or
-// deletes them.
+// A killed pusher leaves dynamic servers behind. The next one finds them, and uses or deletes them.
 func TestDynamicServersAreFoundAgain(t *testing.T) {
 	ready := bind.SlotReady
 	old := []bind.Server{server("s1", "10.0.0.1", ready), spare("s2")}
@@ -173,12 +172,12 @@ func TestDynamicServersAreFoundAgain(t *testing.T) {
 	if err != nil || len(f.calls) > 0 || !have.Serves(two.Servers) || len(have.Dynamic) != 1 || !have.Deferred {
 		t.Errorf("the next pusher called %v, and knows %+v, %v", f.calls, have.Dynamic, err)
 	}
-	// The endpoint went meanwhile.
+	// The endpoint has gone meanwhile.
 	have, err = i.Update(t.Context(), wantedWith(boundLarge(large(old...))), Running{})
 	if err != nil || len(have.Leftovers()) != 1 {
 		t.Errorf("a leftover is not known: %+v, %v", have.Dynamic, err)
 	}
-	// So is one that an inspection meets.
+	// An inspection finds one too.
 	have.Dynamic = nil
 	out, err := i.Inspect(t.Context(), boundLarge(large(old...)), have, 0)
 	if err != nil || len(out.Running.Leftovers()) != 1 || slices.ContainsFunc(out.Faults, func(f Fault) bool { return strings.Contains(f.What, "server") }) {
@@ -186,7 +185,7 @@ func TestDynamicServersAreFoundAgain(t *testing.T) {
 	}
 }
 
-// Where a dynamic server is refused, or would not do, everything is posted.
+// If a dynamic server is refused or cannot be used, everything is posted.
 func TestDynamicServersThatCannotBe(t *testing.T) {
 	ready := bind.SlotReady
 	old := []bind.Server{server("s1", "10.0.0.1", ready), spare("s2")}
@@ -221,7 +220,7 @@ func TestDynamicServersThatCannotBe(t *testing.T) {
 
 func refuseServer(string, dataplane.DynamicServer) error { return classed{dataplane.ErrUnavailable} }
 
-// One that still has connections is left for another time.
+// A server that still has connections is deleted later.
 func TestDynamicServerWithConnections(t *testing.T) {
 	f, have := dynamicFake(t, spare("s1"))
 	have.Dynamic = []Dynamic{{"web", "hapsnap-s1-10.0.0.1-80", "10.0.0.1", 80, bind.SlotReady}}
@@ -237,8 +236,8 @@ func TestDynamicServerWithConnections(t *testing.T) {
 	}
 }
 
-// Whatever comes, drains and goes between posts, the worker serves the endpoints that are
-// ready, each from one server, and no others.
+// Whatever comes, drains and goes between posts, the worker serves exactly the endpoints that are ready, each
+// from one server.
 func TestDynamicServersServeWhatIsWanted(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	states := []bind.SlotState{bind.SlotReady, bind.SlotDrain, bind.SlotSpare}
@@ -262,7 +261,7 @@ func TestDynamicServersServeWhatIsWanted(t *testing.T) {
 				have, err = i.DropDynamicServers(t.Context(), have)
 			}
 			if what == 2 && n%5 == 0 {
-				have, err = i.Update(t.Context(), wantedWith(b), Running{}) // of another pusher
+				have, err = i.Update(t.Context(), wantedWith(b), Running{}) // of another pusher, which knows nothing
 			}
 			if err != nil || !have.Serves(b.Servers) {
 				t.Fatalf("%d: %v, serves: %v", n, err, have.Serves(b.Servers))

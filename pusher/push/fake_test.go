@@ -18,8 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// fake is an instance in memory that does as it is told. A test replaces the
-// functions that it wants to go wrong.
+// fake is an instance in memory without faults. A test replaces the functions that should fail.
 type fake struct {
 	t *testing.T
 
@@ -29,8 +28,8 @@ type fake struct {
 	pid     int
 	files   map[string]string // storage/name: content
 	servers map[string][]dataplane.Server
-	calls   []string // what could change something
-	asked   []string // of the worker and the API, beside them
+	calls   []string // calls that may change something
+	asked   []string // other calls, to the worker and the API
 
 	info    func() (dataplane.RuntimeInfo, error)
 	raw     func() (dataplane.Raw, error)
@@ -39,25 +38,25 @@ type fake struct {
 	setting func(backend, server string, ch dataplane.ServerChange) error
 	version string
 	process dataplane.Process
-	// adding and deleting replace what is done to dynamic servers.
+	// adding and deleting replace the calls for dynamic servers.
 	adding   func(backend string, s dataplane.DynamicServer) error
 	deleting func(backend, server string) error
 
 	maps map[string][]dataplane.MapEntry // of the worker
-	lose int                             // how many changes of maps are lost
+	lose int                             // how many changes of maps have no effect
 
 	served   map[string]string // certificates that the worker serves, by path
 	loaded   []string          // names of certificates that the worker has
-	unlisted error             // why it does not tell
+	unlisted error             // why the list cannot be read
 
-	valid error  // of a text that is only to be validated
-	dirs  string // where files are, "" for nowhere
+	valid error  // for a text that is only validated
+	dirs  string // where the files are, "" for no files
 }
 
-// err returns an error of the API of a class.
+// classed is an error of the API of a certain class.
 type classed struct{ error }
 
-// saying is an error with a text of its own.
+// saying is an error with its own text.
 type saying struct {
 	error
 	text string
@@ -81,7 +80,7 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// commit does what a post asks for.
+// commit carries out a post.
 func (f *fake) commit(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
 	if o.Version != f.memory {
 		return dataplane.Posted{}, classed{dataplane.ErrConflict}
@@ -94,12 +93,12 @@ func (f *fake) commit(text string, o dataplane.PostOptions) (dataplane.Posted, e
 	return dataplane.Posted{Config: []byte(f.disk), Version: f.memory}, nil
 }
 
-// load makes the worker run what is on disk.
+// load makes the worker load the file on disk.
 func (f *fake) load() {
 	f.node, f.pid = readText([]byte(f.disk)).node, f.pid+1
 }
 
-// failReload commits, and puts back what was on disk before, as the API does.
+// failReload commits, and then restores the file as the API does.
 func (f *fake) failReload(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
 	old := f.disk
 	o.ForceReload = false
@@ -213,7 +212,7 @@ func (f *fake) SetServer(_ context.Context, backend, server string, ch dataplane
 func (f *fake) Files(_ context.Context, s dataplane.Storage) ([]dataplane.File, error) {
 	var out []dataplane.File
 	for key := range f.files {
-		if name, ok := strings.CutPrefix(key, string(s)+"/"); ok { // the API says no more of a certificate either
+		if name, ok := strings.CutPrefix(key, string(s)+"/"); ok { // the API returns no more about a certificate either
 			file := ""
 			if f.dirs != "" {
 				file = f.dirs + "/" + name
@@ -289,7 +288,7 @@ func (f *fake) MapEntries(_ context.Context, name string) ([]dataplane.MapEntry,
 	return f.maps[name], nil
 }
 
-// lost notes a change of a map, and reports whether it is not made.
+// lost records a change of a map, and reports whether it has no effect.
 func (f *fake) lost(format string, args ...any) bool {
 	f.note(format, args...)
 	f.lose--
@@ -321,7 +320,7 @@ func (f *fake) DeleteMapEntry(_ context.Context, name, key string) error {
 	return nil
 }
 
-// bound is a bound snapshot of a revision, with servers and files.
+// bound is a bound snapshot with servers and files.
 func bound(revision uint64, servers []bind.Server, files ...bind.File) bind.Bound {
 	id := snapshots.ID{Revision: revision, Short: fmt.Sprintf("%010d", revision)}
 	b := bind.Bound{ID: id, Node: id.String() + "_aaaaaaaa", Servers: servers, Files: files}

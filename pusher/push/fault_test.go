@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// TestInstanceFault judges what HAProxy 2.6 to 3.2 and the Dataplane API really say.
+// TestInstanceFault classifies real messages of HAProxy 2.6 to 3.2 and of the Dataplane API.
 func TestInstanceFault(t *testing.T) {
 	t.Parallel()
 	const (
@@ -65,8 +65,8 @@ func TestInstanceFault(t *testing.T) {
 	}
 }
 
-// Both texts are read as HAProxy reads them: the bound one in the templates' words, the one
-// before in those of the Dataplane API.
+// Both texts are read as HAProxy reads them: the bound one as the templates write it, and the former one as the
+// Dataplane API writes it.
 func TestBinds(t *testing.T) {
 	t.Parallel()
 	for config, want := range map[string][]string{
@@ -81,8 +81,8 @@ func TestBinds(t *testing.T) {
 	}
 }
 
-// What is said of a file on disk that is another names no words but the first of a line, and
-// none where only quotes, blanks and comments differ.
+// The description of a foreign file names only first words of lines. It names none if only quotes, blanks and
+// comments differ.
 func TestForeignWords(t *testing.T) {
 	t.Parallel()
 	bound := []byte("global\nmaxconn 10\n  backend \"web\" # shop\nbalance 'roundrobin' # fair\n")
@@ -98,7 +98,7 @@ func TestForeignWords(t *testing.T) {
 	}
 }
 
-// What people are told names what HAProxy said, and what to look at.
+// The message for people has what HAProxy said, and what to look at.
 func TestGistOfAFault(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("push: %w", &instanceError{errors.New("post: [ALERT] (1) : config : 'ca-file' : unable to load /c/ca.pem"), "look there"})

@@ -36,7 +36,7 @@ func TestTermOf(t *testing.T) {
 	}
 }
 
-// What is written in different terms is the same for whoever looks for drift.
+// A different term in the file is no drift.
 func TestTheTermIsNoDrift(t *testing.T) {
 	a := []byte("# _md5hash=1\n# _version=3\n# hapsnap term 7\nglobal\n")
 	b := []byte("# _md5hash=2\n# _version=9\n# hapsnap term 12\nglobal\n")
@@ -68,8 +68,8 @@ func TestPushesWriteTheTerm(t *testing.T) {
 	}
 }
 
-// A former leader that goes on is refused, by the version where it has looked before,
-// and by the term where it looks now.
+// A former leader that continues is refused: by the version if it looked at the instance before, and by the
+// term if it looks now.
 func TestAnOldTermWritesNothing(t *testing.T) {
 	f := newFake(t)
 	old := NewFence(3, leading).Around(f, nil)
@@ -104,7 +104,7 @@ func TestClaim(t *testing.T) {
 	tests := map[string]struct {
 		disk  string
 		edit  func(f *fake)
-		term  int64 // found afterwards
+		term  int64 // the term in the file afterwards
 		calls []string
 		fails error
 	}{
@@ -149,7 +149,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// edited has the API say that somebody else edited the file.
+// edited makes the API report that somebody else edited the file.
 func (f *fake) edited() {
 	read := f.raw
 	f.raw = func() (dataplane.Raw, error) {
@@ -159,14 +159,14 @@ func (f *fake) edited() {
 	}
 }
 
-// readers are the methods of an API that change nothing.
+// readers are the methods of the API that change nothing.
 var readers = map[string]bool{
 	"Raw": true, "Info": true, "RuntimeInfo": true, "Reload": true, "Servers": true, "Files": true, "ReadFile": true,
 	"Certificate": true, "RuntimeCertificate": true, "RuntimeCertificates": true, "RuntimeMaps": true, "MapEntries": true, "Transactions": true, "Process": true,
 }
 
-// Whoever does not lead changes nothing, and neither does a pusher whose instance another
-// one leads, or of which it is not known yet who does. So it is of each method.
+// A pusher changes nothing if it does not lead, if another pusher leads the instance, or if it does not know
+// yet which one does. That holds for each method.
 func TestWithoutTheLeadNothingIsChanged(t *testing.T) {
 	notLeading := errors.New("not leading")
 	unread := NewRecord(Remembered{})
@@ -205,7 +205,7 @@ func TestWithoutTheLeadNothingIsChanged(t *testing.T) {
 	}
 }
 
-// ledByAnother is the record of an instance on which the mark of another pusher was read.
+// ledByAnother returns the record of an instance that has the mark of another pusher.
 func ledByAnother(t *testing.T) *Record {
 	t.Helper()
 	f := newFake(t)
@@ -222,8 +222,8 @@ func ledByAnother(t *testing.T) *Record {
 	return record
 }
 
-// Whoever finds that another pusher leads an instance reads when that one wrote and where, as it was when
-// it was first seen. A pusher that knows marks alone reads the same mark, and takes the line away with the header.
+// A pusher that finds an instance led by another one reads when and where that one wrote. An older pusher,
+// which knows only marks, reads the same mark, and removes that line with the header.
 func TestWhenAnotherWrote(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -258,7 +258,7 @@ func TestWhenAnotherWrote(t *testing.T) {
 			t.Fatalf("no time in %q", f.disk)
 		}
 		f.disk = later
-		another.Raise(4) // so that it writes once more
+		another.Raise(4) // so that it writes again
 		own.Raise(4)
 	}
 	m, found := markOf([]byte(f.disk))
@@ -267,7 +267,7 @@ func TestWhenAnotherWrote(t *testing.T) {
 	}
 }
 
-// A line that somebody else wrote is not repeated to people unless it has the form of ours.
+// A line of somebody else is shown only if it has the form of ours.
 func TestWhatIsNoTimeOfWriting(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

@@ -16,8 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// A certificate is removed only where it is known that neither the worker nor the file on
-// disk uses it.
+// A certificate is removed only if it is known that neither the worker nor the file on disk uses it.
 func TestCertificatesInUseStay(t *testing.T) {
 	t.Parallel()
 	const head = "global\n  node x\nfrontend f\n  bind :443 ssl "
@@ -58,8 +57,7 @@ func TestCertificatesInUseStay(t *testing.T) {
 	}
 }
 
-// A certificate that is held stays what it is on an instance that has it, whatever that is, and
-// is made where it is not.
+// A held certificate stays on an instance that has any version of it. On an instance without it, it is created.
 func TestHeldCertificateStays(t *testing.T) {
 	t.Parallel()
 	bound := bind.Bound{Files: []bind.File{{Kind: bind.CertificateFile, Name: "a.pem", Path: "/ssl/a.pem", Content: []byte("fallback"), Held: true}}}
@@ -89,9 +87,10 @@ func TestHeldCertificateStays(t *testing.T) {
 	}
 }
 
-// A certificate is written where it is missing or another one, and no more often: the list of an API says nothing about
-// what it lists. One that a push wrote is looked at before HAProxy reads it again. One of which the API says the same, and that nobody
-// wrote, stays, and is not known: the worker has to say what it serves.
+// A certificate is written only if it is missing or different, as far as the API can tell: its list has no
+// contents. A certificate that a push wrote is compared before HAProxy reads it again. If the API describes a
+// certificate as wanted but no pusher wrote it, it stays, and counts as unknown until the worker reports what
+// it serves.
 func TestCertificatesAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	const key = string(dataplane.Certificates) + "/a.pem"
@@ -143,8 +142,8 @@ func TestCertificatesAreWrittenOnce(t *testing.T) {
 	}
 }
 
-// nameless returns a certificate without a common name, with the authority that signed it and its key. In such a chain the API finds
-// no leaf, and so says no serial number. One with another age has other dates.
+// nameless returns a certificate without a common name, with the authority that signed it and its key. The API
+// finds no leaf in such a chain, and so reports no serial number. The age moves its dates.
 func nameless(t *testing.T, age time.Duration) string {
 	t.Helper()
 	by := pemtest.NewAuthority(t)
@@ -154,7 +153,7 @@ func nameless(t *testing.T, age time.Duration) string {
 	return certificate + by.PEM + key
 }
 
-// corrupted returns a chain whose second certificate cannot be read, of the same length.
+// corrupted returns a chain of the same length whose second certificate cannot be read.
 func corrupted(t *testing.T, chain string) string {
 	t.Helper()
 	const begin = "-----BEGIN CERTIFICATE-----\n"
@@ -166,21 +165,22 @@ func corrupted(t *testing.T, chain string) string {
 	return out
 }
 
-// An inspection sees certificates that are others on disk or in the worker, and those only. An API that says little of one does not
-// make it another: after some repairs that change nothing, nothing of that instance is repaired for an hour.
+// An inspection finds exactly the certificates that differ on disk or in the worker. If the API reports little
+// about a certificate, that makes no difference. After some repairs without effect, nothing on that instance is
+// repaired for an hour.
 func TestInspectionSeesCertificates(t *testing.T) {
 	t.Parallel()
 	wanted, other := nameless(t, time.Minute), nameless(t, time.Hour)
 	for name, tt := range map[string]struct {
 		disk, worker, known string
-		what                string // is at fault, "" for nothing
+		what                string // the finding, "" for none
 	}{
 		"all is well":                {wanted, wanted, wanted, ""},
 		"the worker loaded none":     {wanted, "", wanted, ""},
 		"another one is on disk":     {other, wanted, wanted, "file a.pem"},
 		"that on disk is damaged":    {corrupted(t, wanted), wanted, wanted, "file a.pem"},
 		"another one is served":      {wanted, other, wanted, "certificate a.pem"},
-		"another one will be served": {wanted, other, other, ""}, // the next update does it
+		"another one will be served": {wanted, other, other, ""}, // the next update changes it
 	} {
 		f := newFake(t)
 		f.files[string(dataplane.Certificates)+"/a.pem"], f.served = tt.disk, map[string]string{"/ssl/a.pem": tt.worker}
@@ -235,8 +235,8 @@ func TestCheckDescriptors(t *testing.T) {
 	}
 }
 
-// An instance that may not open enough files is told of before anything is changed there,
-// and the snapshot is not to blame.
+// If an instance may not open enough files, that is reported before anything changes there. The snapshot is not
+// at fault.
 func TestPushSaysThatDescriptorsAreTooFew(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// One server that cannot be set keeps neither the servers of other backends from being set nor certificates from being replaced:
-// a backend is of one tenant.
+// If one server cannot be set, the servers of other backends and the certificates still are: a backend belongs
+// to one tenant.
 func TestOneServerThatCannotBeSet(t *testing.T) {
 	t.Parallel()
 	in := func(backend string, s bind.Server) bind.Server {
@@ -71,7 +71,7 @@ func TestOneServerThatCannotBeSet(t *testing.T) {
 	}
 }
 
-// HAProxy writes some IPv6 addresses as Go does not, such as ::8.8.8.8 for ::808:808.
+// HAProxy and Go write some IPv6 addresses differently, such as ::8.8.8.8 and ::808:808.
 func TestAddressesInOtherWords(t *testing.T) {
 	t.Parallel()
 	for _, version := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
@@ -98,7 +98,7 @@ func TestAddressesInOtherWords(t *testing.T) {
 	}
 }
 
-// whole returns servers in a configuration that HAProxy loads.
+// whole returns servers in a configuration that HAProxy can load.
 func whole(t *testing.T, servers []bind.Server) bind.Bound {
 	t.Helper()
 	b := boundLarge(servers)
@@ -107,8 +107,8 @@ func whole(t *testing.T, servers []bind.Server) bind.Bound {
 	return b
 }
 
-// HAProxy describes a certificate with some hundred names without a fingerprint, and takes it by a reload only. It is
-// given to a worker once, and no worker is replaced for it again and again.
+// HAProxy reports no fingerprint for a certificate with some hundred names, and accepts such a certificate only
+// with a reload. It is given to a worker once, so that workers are not replaced again and again.
 func TestCertificateWithManyNames(t *testing.T) {
 	t.Parallel()
 	for _, version := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {

@@ -20,12 +20,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// side is one of a generated pair: a backend with what belongs to it.
+// side is one side of a generated pair: a backend with everything that belongs to it.
 type side struct {
 	balance, extra string
 	services       []joined
 	certificate    []byte // nil for none
-	lookup         string // str, beg or reg: how its map is looked up
+	lookup         string // how its map is looked up: str, beg or reg
 	entries        []bind.MapEntry
 }
 
@@ -64,15 +64,14 @@ func (s side) section(name string) string {
 	return out.String()
 }
 
-// pair is two sides, and how often something was changed from the first to the second
-// that a worker has to be reloaded for.
+// pair is two sides. It counts the changes from the first to the second that need a reload.
 type pair struct {
 	name  string
 	a, b  side
 	fixed int
 }
 
-// generate returns a pair that chance has made.
+// generate returns a random pair.
 func generate(r *rand.Rand, n int, certificates func() []byte) pair {
 	a := side{balance: pick(r, "roundrobin", "roundrobin", "static-rr", "leastconn", "source"), lookup: pick(r, "str", "beg", "str", "beg", "reg")}
 	for k := range r.IntN(12) {
@@ -112,7 +111,7 @@ func endpointsBy(r *rand.Rand, n int) []snapshots.Endpoint {
 	return out
 }
 
-// change changes the second side in one way.
+// change changes the second side in a random way.
 func (p *pair) change(r *rand.Rand, certificates func() []byte) {
 	j := &p.b.services[r.IntN(len(p.b.services))]
 	switch r.IntN(20) {
@@ -129,7 +128,7 @@ func (p *pair) change(r *rand.Rand, certificates func() []byte) {
 	case 12:
 		j.weight = 1 + r.IntN(200)
 	case 13:
-		j.name += "b" // the same endpoints of another Service
+		j.name += "b" // another Service with the same endpoints
 	case 14, 15, 16:
 		p.b.entries = append(p.b.entries, bind.MapEntry{Key: fmt.Sprintf("/n%d|%d", len(p.b.entries), r.IntN(1000)), Value: "new"})
 	case 17, 18, 19:
@@ -139,7 +138,7 @@ func (p *pair) change(r *rand.Rand, certificates func() []byte) {
 			p.b.entries = slices.Delete(p.b.entries, n/2, n/2+r.IntN(2))
 		}
 	case 3:
-		j.endpoints = endpointsBy(r, r.IntN(5)) // others, all at once
+		j.endpoints = endpointsBy(r, r.IntN(5)) // new endpoints, all at once
 	case 4, 5, 6:
 		j.endpoints = append(slices.Clone(j.endpoints), endpointsBy(r, 1)...)
 	default:
@@ -149,7 +148,7 @@ func (p *pair) change(r *rand.Rand, certificates func() []byte) {
 	}
 }
 
-// world is many sides in one configuration, with their live data.
+// world is a configuration of many sides, with their live data.
 type world struct {
 	draft     snapshots.Draft
 	endpoints map[snapshots.ServicePort][]snapshots.Endpoint
@@ -169,7 +168,7 @@ frontend web
     bind unix@%s ssl crt-list files/web.crtlist
 `
 
-// pack puts sides into one configuration, whose frontend is at a socket.
+// pack puts sides into one configuration, whose frontend listens on a socket.
 func pack(socket string, sides map[string]side) world {
 	w := world{endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}, secrets: map[snapshots.SecretName][]byte{}}
 	var sections, list strings.Builder
@@ -199,7 +198,7 @@ func pack(socket string, sides map[string]side) world {
 
 func names(sides map[string]side) []string { return slices.Sorted(maps.Keys(sides)) }
 
-// bind binds the world, whose slots follow those of a table, as a revision.
+// bind binds the world as a revision. Its slots continue a table.
 func (w world) bind(t *testing.T, revision uint64, fallback []byte, layout bind.Layout, table bind.Slots) (bind.Bound, bind.Slots) {
 	t.Helper()
 	s := w.draft.Number(revision, snapshots.ID{})
@@ -218,7 +217,7 @@ func (w world) bind(t *testing.T, revision uint64, fallback []byte, layout bind.
 	return bound, slots
 }
 
-// makeCertificates returns a function that makes another certificate each time.
+// makeCertificates returns a function that makes a new certificate at each call.
 func makeCertificates(t *testing.T) func() []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), cryptorand.Reader)

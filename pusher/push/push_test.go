@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// The outcomes of a push, as its caller tells them apart.
+// These are the outcomes of a push that its caller distinguishes.
 const (
 	applied = "applied"
 	refused = "refused"
@@ -23,7 +23,7 @@ const (
 	faulty  = "faulty"
 )
 
-// What runs before each of the pushTests, and what is pushed.
+// one runs before each of the pushTests, and two is pushed.
 var (
 	one = bound(1, nil)
 	two = bound(2, nil, bind.File{Kind: bind.MapFile, Name: "host-aa.map", Path: "/maps/host-aa.map", Content: []byte("a b\n")})
@@ -31,7 +31,7 @@ var (
 	lost = classed{dataplane.ErrUnknownOutcome}
 )
 
-// The calls that change something.
+// These are the calls that change something.
 const (
 	post1   = "post r000001-0000000001_aaaaaaaa, no reload"
 	post2   = "post r000002-0000000002_aaaaaaaa, no reload"
@@ -43,12 +43,12 @@ const (
 	validate1 = "validate r000001-0000000001_aaaaaaaa"
 )
 
-// pushTests change an instance that runs one, and have two pushed to it.
+// pushTests change an instance that runs one, and push two to it.
 var pushTests = map[string]struct {
 	edit  func(f *fake)
 	want  string
 	calls []string
-	runs  string // "one" if not said; disk and memory must agree with it
+	runs  string // "one" by default; disk and memory must agree with it
 }{
 	"all goes well": {
 		edit: func(*fake) {}, want: applied, calls: []string{upload, reload2}, runs: "two",
@@ -259,7 +259,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// renamed returns the same content under another revision.
+// renamed returns the same content with another revision.
 func renamed(b bind.Bound, revision uint64) bind.Bound {
 	id := snapshots.ID{Revision: revision, Short: b.ID.Short}
 	b.Config = bytes.ReplaceAll(b.Config, []byte(b.ID.String()), []byte(id.String()))
@@ -294,14 +294,14 @@ func outcomeOf(err error) string {
 	return trouble
 }
 
-// put writes what was bound to disk and into the memory.
+// put writes a bound configuration to disk and memory.
 func (f *fake) put(b bind.Bound) {
 	if _, err := f.commit(string(b.Config), dataplane.PostOptions{Version: f.memory}); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// failPosts has the next n posts answered with an error, and nothing done.
+// failPosts makes the next n posts fail without an effect.
 func (f *fake) failPosts(n int, err error) {
 	next := f.post
 	f.post = func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
@@ -314,7 +314,7 @@ func (f *fake) failPosts(n int, err error) {
 
 type poster = func(text string, o dataplane.PostOptions) (dataplane.Posted, error)
 
-// postOnce has each of the next posts do something else.
+// postOnce replaces the next posts, one function for each.
 func (f *fake) postOnce(steps ...poster) {
 	next := f.post
 	f.post = func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
@@ -327,7 +327,7 @@ func (f *fake) postOnce(steps ...poster) {
 	}
 }
 
-// after has something happen at the nth call.
+// after makes something happen at the nth call.
 func after(n int, happen func(), next func() (dataplane.RuntimeInfo, error)) func() (dataplane.RuntimeInfo, error) {
 	return func() (dataplane.RuntimeInfo, error) {
 		if n--; n == 0 {
@@ -337,8 +337,7 @@ func after(n int, happen func(), next func() (dataplane.RuntimeInfo, error)) fun
 	}
 }
 
-// The first push of all has no last good snapshot to return to, but what was on
-// disk before.
+// The first push of all has no last good snapshot. If it fails, the former file on disk is restored.
 func TestFirstPushThatFailsRestoresWhatWasThere(t *testing.T) {
 	f := newFake(t)
 	before := f.disk
@@ -372,7 +371,7 @@ func TestReadText(t *testing.T) {
 	if s := got.servers[serverKey{"a", "s2"}]; s.weight != -1 || !s.disabled {
 		t.Errorf("s2 is %+v", s)
 	}
-	// Templates may quote, need not indent, and may indent what begins a section.
+	// Templates may use quotes and any indentation, also for the first word of a section.
 	got = readText([]byte("  'global' # one\n\"node\" n2 # as bound\n  backend \"a\"\nserver 's1' 10.0.0.1:80 \"disabled\" # weight 3\nserver s2 10.0.0.1:81 # disabled\n# hapsnap end n2\n"))
 	if got.node != "n2" || got.end != "n2" || got.sections != 2 || len(got.servers) != 2 {
 		t.Errorf("read %+v", got)

@@ -30,7 +30,7 @@ func inWorker(text string) (out []dataplane.MapEntry) {
 	return out
 }
 
-// mapped is a bound snapshot with a map of hosts and one of paths.
+// mapped is a bound snapshot with a map of hosts and a map of paths.
 func mapped(revision uint64, hosts, paths string) bind.Bound {
 	b := bound(revision, nil)
 	b.Shape = "sha256:one"
@@ -62,7 +62,7 @@ func TestChangesOfMaps(t *testing.T) {
 	}
 }
 
-// Lines that no call of the API can name are changed by a reload only, whatever the worker says of them.
+// Lines that no call of the API can name change only with a reload, whatever the worker reports about them.
 func TestOddEntriesOfMapsStay(t *testing.T) {
 	t.Parallel()
 	want := bind.Map{Source: "maps/x.map", Entries: entriesOf("a=1"), Odd: []string{"e;x 1\n"}}
@@ -87,7 +87,7 @@ func TestEntriesAreSharedOutOverCommands(t *testing.T) {
 	}
 }
 
-// lightTests bring a worker that runs the first of two snapshots to the second.
+// runtimeTests change a worker from the first of two snapshots to the second at run time.
 var runtimeTests = map[string]struct {
 	edit  func(f *fake, from *bind.Bound)
 	err   error
@@ -196,8 +196,8 @@ func TestNewEntriesDoNotWaitForTheFile(t *testing.T) {
 	}
 }
 
-// checkLight checks that the worker is known by what it runs if it does, and that the
-// disk says the same.
+// checkLight checks that a changed worker is known by the snapshot that it runs, and that the disk has the
+// same.
 func (f *fake) checkLight(i Instance, err error, from, to bind.Bound, done Done) {
 	f.t.Helper()
 	info, askErr := i.RuntimeInfo(f.t.Context())
@@ -219,7 +219,7 @@ func (f *fake) checkLight(i Instance, err error, from, to bind.Bound, done Done)
 			f.t.Error(c)
 		}
 	}
-	// Settled: a push finds nothing to do, and another worker is known by its own name.
+	// Now a push has nothing to do, and a new worker is known by its own name.
 	f.calls = nil
 	if _, err := i.Push(f.t.Context(), to, nil, Known{}); err != nil || f.calls != nil {
 		f.t.Errorf("a push does %v, %v", f.calls, err)
@@ -281,9 +281,8 @@ func TestOverrideIsOfOneWorker(t *testing.T) {
 	}
 }
 
-// The servers are as they were bound before the worker is known by what was bound. Where
-// it is not known what it has, the disk may tell of weights that it never got. What an
-// earlier try has posted is not posted again for itself.
+// The servers are set before the worker is known by the bound snapshot. If it is not known what the worker has,
+// the disk may have weights that the worker never got. What an earlier attempt posted is not posted again.
 func TestApplyAtRuntimeSetsServers(t *testing.T) {
 	t.Parallel()
 	const weights = "; SetServerWeight web s1 9"
@@ -304,7 +303,7 @@ func TestApplyAtRuntimeSetsServers(t *testing.T) {
 		f.servers = map[string][]dataplane.Server{"web": {
 			{Name: "s1", Address: "10.0.0.1", Port: 80, AdminState: "ready"}, {Name: "s2", Address: "10.0.0.2", Port: 80, AdminState: "ready"},
 		}}
-		f.put(to) // by an earlier try
+		f.put(to) // by an earlier attempt
 		f.calls = nil
 		i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
 		done, err := i.ApplyAtRuntime(t.Context(), to, from, have, Known{})
@@ -317,7 +316,7 @@ func TestApplyAtRuntimeSetsServers(t *testing.T) {
 	}
 }
 
-// Where a server does not become what it should be, the worker is not said to run it.
+// If a server is not as it should be, the worker does not count as running the snapshot.
 func TestApplyAtRuntimeWithoutItsServersIsNone(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -336,7 +335,7 @@ func TestApplyAtRuntimeWithoutItsServersIsNone(t *testing.T) {
 	}
 }
 
-// One after the other, and back to what was loaded.
+// Several changes follow each other, and then the loaded snapshot comes back.
 func TestApplyAtRuntimeAgainAndBack(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -363,8 +362,8 @@ func TestApplyAtRuntimeAgainAndBack(t *testing.T) {
 	}
 }
 
-// Where HAProxy has its maps from another folder than the API, a worker that runs what it
-// loaded is none the worse for it, and none can be changed.
+// If HAProxy loads its maps from another folder than the API's, the maps cannot be changed. A worker that runs
+// what it loaded is not affected.
 func TestMapsThatTheAPIDoesNotSee(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

@@ -12,9 +12,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// Whatever changes, no server takes traffic in the first stage that did not before, none
-// stops in it, and none gets its address in the second that takes traffic at its end. Both
-// together make the change.
+// Whatever changes: in the first stage, no server begins or stops to take traffic. In the second stage, no
+// server that takes traffic at its end gets its address. Both stages together make the change.
 func TestStages(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -54,15 +53,14 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// late is a fake that acknowledges addresses some calls before its servers have them, as
-// HAProxy 3.0 does.
+// late is a fake that acknowledges addresses some calls before its servers have them, like HAProxy 3.0.
 type late struct {
 	*fake
 	by      int
 	pending []func()
 }
 
-// turn does what is due.
+// turn sets the addresses that are due.
 func (l *late) turn() {
 	if len(l.pending) > 0 && l.by == 0 {
 		for _, set := range l.pending {
@@ -117,8 +115,8 @@ func (l *late) PostRaw(ctx context.Context, config []byte, o dataplane.PostOptio
 	return l.fake.PostRaw(ctx, config, o)
 }
 
-// A server whose address the worker acknowledges before it has it is not made ready until
-// it has, be it set by calls or by a post.
+// A worker may acknowledge an address before its server has it. The server is not made ready until it has,
+// whether a call or a post sets the address.
 func TestUpdateWaitsForAddresses(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"v3.2.5", "v3.4.2"} {

@@ -10,10 +10,10 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// waiting is an instance whose API does not answer some calls until they are given up.
+// waiting is an instance whose API does not answer some calls until the client gives up.
 type waiting struct {
 	*fake
-	posts, infos, raws bool // which of them hang, once posted is set
+	posts, infos, raws bool // which calls hang after the first post
 	posted             bool
 	first              bool // only the first post hangs
 }
@@ -43,7 +43,7 @@ func (w *waiting) Raw(ctx context.Context) (dataplane.Raw, error) {
 	return w.fake.Raw(ctx)
 }
 
-// hung waits as the client does for an answer to a question.
+// hung waits as long as the client does for the answer to a read.
 func hung(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -51,8 +51,8 @@ func hung(ctx context.Context) error {
 	return classed{dataplane.ErrUnavailable}
 }
 
-// HAProxy dies within a forced reload, or the API hangs from then on: the instance is given
-// up, and the rollout goes on without it, when the reload can no longer come through.
+// HAProxy dies in a forced reload, or the API hangs from then on. The pusher gives up when the reload can no
+// longer succeed, and the rollout goes on without the instance.
 func TestReloadIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	const reload = 30 * time.Second
@@ -111,7 +111,7 @@ func TestReloadIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// One that takes its time is waited for all of it, though the answer was lost at once.
+// A slow reload is waited for, although its answer was lost at once.
 func TestSlowReloadIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

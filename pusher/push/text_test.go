@@ -48,7 +48,7 @@ func TestUnserved(t *testing.T) {
 
 func list(servers ...bind.Server) []bind.Server { return servers }
 
-// What is on disk is read from a text of the API, which words it in its own way.
+// The content of the disk is read from a text that the API has rewritten.
 func TestWrittenServers(t *testing.T) {
 	ready := bind.SlotReady
 	disk := readText([]byte("backend web\n  server s1 10.0.0.1:80 weight 7\n  server s2 [fd00::1]:80 disabled\n  server s3 10.0.0.3:81\n"))
@@ -64,7 +64,7 @@ func TestWrittenServers(t *testing.T) {
 	}
 }
 
-// slotsOf has backends with a number of server slots each, by "name:number".
+// slotsOf returns backends with server slots, from "name:number".
 func slotsOf(backends ...string) (out []bind.Server) {
 	for _, b := range backends {
 		for n := range int(b[len(b)-1] - '0') {
@@ -74,8 +74,7 @@ func slotsOf(backends ...string) (out []bind.Server) {
 	return out
 }
 
-// The reason of a reload is told where the worker runs the snapshot in another shape, and
-// only there.
+// The reason of a reload is given only if the worker runs the snapshot in another shape.
 func TestOutgrown(t *testing.T) {
 	t.Parallel()
 	const own, same = "r000001-0000000001_aaaaaaaa", "r000002-0000000001_aaaaaaaa"
@@ -111,14 +110,14 @@ func TestOutgrown(t *testing.T) {
 func TestForeignText(t *testing.T) {
 	t.Parallel()
 	pusher := Pusher{State: "abc", Place: "/state.json"}
-	// file is a haproxy.cfg of a version, as it was posted on the one before.
+	// file is a haproxy.cfg of a version, which was posted after another version.
 	file := func(version, follows int64) []byte {
 		return fmt.Appendf(nil, "# _version=%d\n%sglobal\n  node n\n", version, mark{pusher, follows}.line())
 	}
 	for name, test := range map[string]struct {
 		raw    dataplane.Raw
 		marked bool
-		want   string // what the reason begins with
+		want   string // the beginning of the reason
 	}{
 		"as it was posted":                   {raw: dataplane.Raw{Config: file(5, 4), Version: 5}, marked: true},
 		"a post is under way":                {raw: dataplane.Raw{Config: file(5, 4), Version: 4}, marked: true},

@@ -73,7 +73,7 @@ func TestAtLeast34(t *testing.T) {
 	}
 }
 
-// asServers are the servers as the API shows them.
+// asServers returns the servers as the API shows them.
 func asServers(list ...bind.Server) map[string][]dataplane.Server {
 	out := map[string][]dataplane.Server{}
 	for _, s := range list {
@@ -160,7 +160,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// wanted is what a worker is to have of what was bound.
+// wanted is what a worker should have for a bound snapshot.
 func wanted(b bind.Bound) Wanted {
 	return Wanted{Node: b.Node, Servers: b.Servers, Certificates: Hashes(b), Entries: b.Entries, Bind: func() (bind.Bound, error) { return b, nil }}
 }
@@ -172,7 +172,7 @@ func drained(b bind.Bound) bind.Bound {
 	return bound(b.ID.Revision, servers)
 }
 
-// obey has posts carry out their actions, as the API does.
+// obey makes posts carry out their actions, as the API does.
 func (f *fake) obey() {
 	next := f.post
 	f.post = func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
@@ -194,7 +194,7 @@ func (f *fake) obey() {
 	}
 }
 
-// An API that answers 200 and changes nothing is not believed.
+// The pusher does not trust an API that answers 200 and changes nothing.
 func TestUpdateReadsBack(t *testing.T) {
 	old := bound(1, []bind.Server{spare("s1")})
 	next := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)})
@@ -209,9 +209,9 @@ func TestUpdateReadsBack(t *testing.T) {
 	}
 }
 
-// An endpoint that changes costs the call that changes it, whose answer proves it, and one
-// before it, whatever else there is. Only a call that fails has the servers asked for. The
-// version of the API is asked once, and again when it fell short.
+// A changed endpoint costs one call, whose answer proves it, and one call before it, whatever else exists. All
+// servers are read only after a failed call. The version of the API is read once, and again if it turned out to
+// be too old.
 func TestUpdateAsksForWhatProves(t *testing.T) {
 	at := func(address string) bind.Bound {
 		other := spare("s1")
@@ -257,8 +257,8 @@ func TestUpdateAsksForWhatProves(t *testing.T) {
 	}
 }
 
-// Where answers do not tell of the server that was changed, it is read back with those of
-// its backend, and the others stay as known.
+// If an answer does not describe the changed server, the servers of its backend are read. The others stay as
+// known.
 func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	of := func(backend string, s bind.Server) bind.Server {
 		s.Backend = backend
@@ -273,8 +273,8 @@ func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	f.put(old)
 	f.load()
 	f.servers = asServers(old.Servers...)
-	f.servers["b"][0].AdminState = "drain"                      // by somebody else
-	f.servers["c"][0].AdminState, f.servers["a"] = "drain", nil // nobody looks there
+	f.servers["b"][0].AdminState = "drain"                      // somebody else changed it
+	f.servers["c"][0].AdminState, f.servers["a"] = "drain", nil // nothing reads these
 	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
 	got, err := Instance{API: mute{f}, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)
 	if err != nil {
@@ -290,7 +290,7 @@ func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	}
 }
 
-// mute is a fake whose answers to changes tell nothing.
+// mute is a fake whose answers to changes are empty.
 type mute struct{ *fake }
 
 func (m mute) SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
@@ -298,8 +298,7 @@ func (m mute) SetServer(ctx context.Context, backend, server string, ch dataplan
 	return dataplane.Server{}, err
 }
 
-// An answer that tells of another state or address than was set is believed, not the
-// status of the call.
+// If an answer describes another state or address than was set, that counts, and not the status of the call.
 func TestUpdateBelievesWhatAnswersTell(t *testing.T) {
 	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), spare("s2")})
 	next := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), server("s2", "10.0.0.2", bind.SlotReady)})
@@ -313,12 +312,12 @@ func TestUpdateBelievesWhatAnswersTell(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "web/s2 is maint at "+spareAddress) {
 		t.Errorf("error is %v", err)
 	}
-	if diff := cmp.Diff(old.Servers, got.Servers); diff != "" { // and takes no traffic
+	if diff := cmp.Diff(old.Servers, got.Servers); diff != "" { // it takes no traffic
 		t.Errorf("servers (-want +got):\n%s", diff)
 	}
 }
 
-// deaf is a fake that sets no addresses, as an older API than it says it is.
+// deaf is a fake that sets no addresses, like an API that is older than it says.
 type deaf struct{ *fake }
 
 func (d deaf) SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
@@ -326,8 +325,8 @@ func (d deaf) SetServer(ctx context.Context, backend, server string, ch dataplan
 	return d.fake.SetServer(ctx, backend, server, ch)
 }
 
-// What the API says of a drained server depends on whether its slot was disabled
-// in the configuration, and whether its health check passes.
+// The API's report about a drained server depends on whether its slot is disabled in the configuration, and on
+// its health check.
 func TestDrainedServerIsKnownAsSuch(t *testing.T) {
 	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)})
 	for _, found := range []dataplane.Server{
@@ -350,9 +349,9 @@ func TestDrainedServerIsKnownAsSuch(t *testing.T) {
 	}
 }
 
-// A slot that was disabled in the configuration, and then drained, is in maintenance by the
-// API's words, so that the API does not put it there. Without health checks it is up. Once
-// its endpoint has left, it counts as spare, or it would be set again for ever.
+// If a slot was disabled in the configuration and then drained, the API reports it as in maintenance, and does
+// not put it there. Without health checks it is up. When its endpoint is gone, it must count as spare, or it
+// would be set again and again.
 func TestDrainedSlotBecomesSpare(t *testing.T) {
 	drains := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotDrain)})
 	next := bound(1, []bind.Server{spare("s1")})
@@ -376,7 +375,7 @@ func TestDrainedSlotBecomesSpare(t *testing.T) {
 	}
 }
 
-// stubborn is a fake whose servers say what they said before.
+// stubborn is a fake whose servers never change.
 type stubborn struct{ *fake }
 
 func (s stubborn) SetServer(_ context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// The first of what is the case is the condition.
+// The condition is the first of these that applies.
 func TestCondition(t *testing.T) {
 	t.Parallel()
 	old, newest := snapshots.ID{Revision: 4, Short: "0123456789"}, snapshots.ID{Revision: 5, Short: "0123456789"}
@@ -61,7 +61,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// A condition is short, whatever an error says.
+// A condition is short, however long an error is.
 func TestConditionIsShort(t *testing.T) {
 	t.Parallel()
 	s := Status{Troubles: []Trouble{{About: "store", Error: strings.Repeat("x", 10_000)}}}

@@ -22,12 +22,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Statuses are told once each, not too often, and the newest only; what could not be
-// told is told later, and what did not change once a minute.
+// Each status is published once, not too often, and only the newest. A status that could not be published is
+// published later. An unchanged status is published once a minute.
 func TestReporter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // waiting in a bubble orders what comes before, not what comes after
+		var mu sync.Mutex // synctest orders what comes before a wait, and not what comes after it
 		var told []string
 		var broken bool
 		a := NewReporter(func(_ context.Context, p Published) error {
@@ -52,7 +52,7 @@ func TestReporter(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		wait := func(d time.Duration) { <-time.After(d); synctest.Wait() } // of the bubble
+		wait := func(d time.Duration) { <-time.After(d); synctest.Wait() } // in the time of the bubble
 		check := func(want ...string) {
 			t.Helper()
 			mu.Lock()
@@ -88,7 +88,7 @@ func TestReporter(t *testing.T) {
 	})
 }
 
-// What changes after a quiet time is told at once, several times. What changes all the time is not told more often than every
+// After a quiet time, a few changes are published at once. Constant changes are published no more than every
 // two seconds.
 func TestReporterAfterQuietTime(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestReporterAfterQuietTime(t *testing.T) {
 		changes := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); n++ {
 				a.Offer(Status{Fleet: fmt.Sprint(n)})
-				<-time.After(10 * time.Millisecond) // of the bubble
+				<-time.After(10 * time.Millisecond) // in the time of the bubble
 			}
 		}
 		changes(400 * time.Millisecond)
@@ -139,12 +139,12 @@ func TestReporterAfterQuietTime(t *testing.T) {
 	})
 }
 
-// A status fits into a ConfigMap, however many instances there are and whatever they say. People see
-// those that are in trouble.
+// A status fits into a ConfigMap, whatever the number of instances and the length of their messages. The ones
+// in trouble are included.
 func TestPublishedFits(t *testing.T) {
 	t.Parallel()
 	random := rand.NewChaCha8([32]byte{1})
-	noise := func(n int) string { // of n bytes, which cannot be packed well
+	noise := func(n int) string { // n bytes that do not compress well
 		data := make([]byte, n)
 		_, _ = random.Read(data) // it never fails
 		return base64.StdEncoding.EncodeToString(data)[:n]
@@ -188,7 +188,7 @@ func TestPublishedFits(t *testing.T) {
 	}
 }
 
-// Conditions are those of kstatus, and remember since when they hold.
+// Conditions follow kstatus, and have the time of their last change.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	newest := snapshots.ID{Revision: 5, Short: "0123456789"}
@@ -230,7 +230,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// What is old is not taken for true.
+// An old status is marked as stale.
 func TestStaleStatus(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)

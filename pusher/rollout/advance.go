@@ -13,8 +13,8 @@ func (t *step) advance() {
 		return
 	}
 	if t.Rollout.Phase != Undoing {
-		// Instances that run the target although nothing was pushed to them take part, so that they are watched and
-		// undone with the others.
+		// An instance that runs the target although nothing was pushed to it takes part. It is watched and
+		// undone like the others.
 		for _, i := range t.o.Instances {
 			if i.Reachable && i.Running == t.Rollout.Target && t.touch(i.Name) == nil {
 				t.Rollout.Touched = append(t.Rollout.Touched,
@@ -36,8 +36,8 @@ func (t *step) advance() {
 	}
 }
 
-// watch is the gate: every instance that has the target must keep naming it, with the same
-// worker. An instance with a push under way is about to change and says nothing.
+// watch is the gate: every instance that has the target must keep naming it, with the same worker. An instance
+// with a push under way is skipped, as it is about to change.
 func (t *step) watch() {
 	r := t.Rollout
 	for i := range r.Touched {
@@ -63,7 +63,7 @@ func (t *step) watch() {
 				h.PID, h.At = seen.PID, t.now
 			}
 			if !seen.Reachable {
-				h.Lost = t.now // it has its grace when the others are back
+				h.Lost = t.now // its grace begins when the others are back
 			}
 			continue
 		}
@@ -72,11 +72,11 @@ func (t *step) watch() {
 	}
 }
 
-// startSlack is by how much the start of a worker may be off: its age is reported in whole
-// seconds, and the answer may take as long.
+// startSlack is the possible error of a worker's start: its age is reported in whole seconds, and the answer
+// takes time.
 const startSlack = 3 * time.Second
 
-// unhealthy says what is wrong with an instance that has the target.
+// unhealthy returns what is wrong with an instance that has the target, "" if nothing is.
 func (t *step) unhealthy(h *Touch, seen Seen) string {
 	if !seen.Reachable {
 		if h.Lost.IsZero() {
@@ -115,7 +115,7 @@ func (t *step) pushWave() {
 	if len(r.Members) == 0 && !t.nextMembers() {
 		return
 	}
-	// nobody gets a snapshot that is given up in the same step
+	// If the wave is late, the rollout may fail in this step, so nothing more is pushed.
 	late := r.Held.IsZero() && t.now.Sub(r.Since) > t.Deadline
 	waiting, held := false, false
 	for _, name := range r.Members {
@@ -128,7 +128,7 @@ func (t *step) pushWave() {
 	t.stopClock(held)
 	switch {
 	case waiting && late && t.provenGood():
-		r.Members = slices.DeleteFunc(r.Members, func(name string) bool { return !t.has(name) }) // their pushes hang
+		r.Members = slices.DeleteFunc(r.Members, func(name string) bool { return !t.has(name) }) // the pushes to the others hang
 	case waiting && late:
 		t.fail(fmt.Sprintf("%s did not take %s within %s", t.late(), r.Target, t.Deadline))
 	case waiting:
@@ -167,7 +167,7 @@ func (t *step) nextMembers() bool {
 	taken := slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target })
 	if len(r.Members) == 0 && !taken {
 		t.stopClock(false)
-		return false // the wave begins when somebody can be chosen
+		return false // the wave begins when an instance can be chosen
 	}
 	r.Since, r.Held = t.now, time.Time{}
 	r.From, r.Counted, r.Suspects = t.now, nil, nil
@@ -202,8 +202,8 @@ func (t *step) has(name string) bool {
 	return h != nil && h.Snapshot == t.Rollout.Target && h.Applied
 }
 
-// pushMember begins the push to a member, which counts as touched from then on. It returns
-// false if the budget or a blackout forbids the push, while pushes that have begun may end.
+// pushMember begins the push to a member, which counts as touched from then on. It returns false if the budget
+// or a blackout forbids the push. A push that has begun may end in a blackout.
 func (t *step) pushMember(name string) bool {
 	r, before := t.Rollout, len(t.pushes)
 	h := t.touch(name)
@@ -310,8 +310,8 @@ func (t *step) undoTouched() {
 // candidate is an instance for the choice of a wave.
 type candidate struct {
 	name, zone string
-	up         bool // is within reach
-	done       bool // has the snapshot
+	up         bool // reachable
+	done       bool // has the target
 	ready      bool // can be pushed to now
 	first      bool // was touched by a rollout that this one replaced
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// minute is what a clock on the wall shows in one minute.
+// minute is what a wall clock shows in one minute.
 type minute struct {
 	at   time.Time
 	wall time.Time
-	// After the clock was set forward from gap by skipped, and until a clock that was not
-	// set has shown all that was skipped, old is what that shows.
+	// The clock is set forward from gap by skipped. After that, and until a clock that was not set has shown
+	// the skipped time, old is what that other clock shows.
 	old, gap time.Time
 	skipped  time.Duration
 }
 
-// minutes watches the clock.
+// minutes returns each minute between two times.
 func minutes(from, to time.Time) []minute {
 	var out []minute
 	for at := from; at.Before(to); at = at.Add(time.Minute) {
@@ -36,8 +36,8 @@ func minutes(from, to time.Time) []minute {
 	return out
 }
 
-// bruteBlackout returns in which minutes a blackout is dark. It looks at what the clock
-// shows in each, and reckons nothing.
+// bruteBlackout returns the minutes in which a blackout is dark. It looks at what the clock shows in each, and
+// computes nothing.
 func bruteBlackout(b Blackout, watched []minute) map[int64]bool {
 	dark := map[int64]bool{}
 	last := watched[len(watched)-1].wall
@@ -99,7 +99,7 @@ func TestBlackoutsWhereClocksAreSet(t *testing.T) {
 			midnight := wallClock(at).Truncate(24 * time.Hour)
 			near := func() time.Duration {
 				minutes := random.IntN(24*60 + 1)
-				if random.IntN(3) > 0 { // near what is skipped or repeated, often at an end of it
+				if random.IntN(3) > 0 { // near the skipped or repeated time, often at its end
 					minutes = int(wallClock(at).Sub(midnight)/time.Minute) + []int{-60, -30, 0, 30, 60, random.IntN(180) - 90}[random.IntN(6)]
 				}
 				return time.Duration((minutes+24*60)%(24*60+1)) * time.Minute
@@ -128,7 +128,7 @@ func TestBlackoutsWhereClocksAreSet(t *testing.T) {
 	}
 }
 
-// The cases that people ask about.
+// These are the cases about which people ask.
 func TestBlackoutsOfANightInWhichTheClockIsSet(t *testing.T) {
 	t.Parallel()
 	hour := func(h float64) time.Duration { return time.Duration(h * float64(time.Hour)) }

@@ -48,7 +48,7 @@ func TestBudgetLeft(t *testing.T) {
 	}
 }
 
-// What is left is what Step lets through: each reload takes one, and at none it waits.
+// Left is what Step allows: each reload takes one, and at none it waits.
 func TestBudgetLeftIsWhatStepAllows(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

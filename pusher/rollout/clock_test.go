@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A clock that was set back keeps repairs from being made for no longer than one that was not.
+// After the clock was set back, repairs do not wait longer than otherwise.
 func TestRepairsAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)

@@ -12,9 +12,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// FuzzStep drives a fleet of six instances in three zones by random events and
-// checks after every step what must always hold, and at the end that a world in
-// which everything succeeds converges.
+// FuzzStep drives a fleet of six instances in three zones by random events. After every step it checks what
+// must always hold. At the end it checks that a world in which everything succeeds converges.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0x01, 0x10, 0x20, 0x31, 0x40, 0x51, 0x60, 0x70, 0x80, 0x90})
@@ -90,7 +89,7 @@ func (w world) happen(kind byte, n int) {
 	}
 }
 
-// wish has another snapshot wanted, or none; or the same anew, by a person, who thereby
+// wish makes another snapshot wanted, or none. It may also want the same again on behalf of a person, which
 // withdraws its rejection.
 func (w world) wish(n int) {
 	w.obs.Wishes, w.obs.Intent, w.obs.MayWait = nil, "newest", n%2 == 0
@@ -107,7 +106,7 @@ func (w world) wish(n int) {
 	w.obs.Rejected = slices.DeleteFunc(w.obs.Rejected, func(short string) bool { return short == w.obs.Want.Short })
 }
 
-// person says something of the rollout under way, or of another.
+// person gives an order about the present rollout, or about another one.
 func (w world) person(n int) {
 	w.orders++
 	o := Order{Snapshot: w.obs.Want, Mark: fmt.Sprint(w.orders), Full: n%4 == 1}
@@ -121,8 +120,8 @@ func (w world) person(n int) {
 	}
 }
 
-// serve has all instances count requests. Some fail, of one or of all; and a backend
-// may be without servers, on one or on all.
+// serve makes all instances count requests. Some requests fail, on one instance or on all. A backend may have
+// no servers, on one instance or on all.
 func (w world) serve(name string, n int) {
 	w.sampled = true
 	for other, i := range w.fleet {
@@ -148,7 +147,7 @@ func (w world) endAny(name string, outcome Outcome) {
 	}
 }
 
-// killed ends the pusher; some of its pushes get through all the same.
+// killed ends the pusher. Some of its pushes still succeed.
 func (w world) killed(n int) {
 	for i, name := range fuzzNames {
 		if _, ok := w.pending[name]; ok && w.fleet[name] != nil && (n>>(i%4))&1 == 1 {
@@ -181,7 +180,7 @@ func (w world) disturb(name string, n int) {
 	}
 }
 
-// step takes one step and checks it.
+// step takes a step, and checks it.
 func (w world) step() {
 	o := w.observe()
 	o.Hold = o.Hold || w.rejected(o)
@@ -210,15 +209,15 @@ func (w world) step() {
 	w.checkZones(previous, o)
 }
 
-// rejected reports whether the channel holds, since what is wanted has failed: also where
-// it does not say so yet, but for a wish of a person it must have failed by that.
+// rejected reports whether the channel holds because the wanted snapshot has failed. The channel may not show
+// that yet. If a person wished for the snapshot, it must have failed for that wish.
 func (w world) rejected(o Observation) bool {
 	return slices.Contains(o.Rejected, o.Want.Short) || slices.ContainsFunc(w.state.Failed, func(f Failure) bool {
 		return f.Snapshot.Short == o.Want.Short && !f.Recorded && (o.Intent == "newest" || f.Intent == o.Intent)
 	})
 }
 
-// stored returns the state as a process would find it after a restart.
+// stored returns the state as a process reads it after a restart.
 func (w world) stored(s State) State {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -234,7 +233,7 @@ func (w world) stored(s State) State {
 	return out
 }
 
-// check holds a push against the rules.
+// check checks a push against the rules.
 func (w world) check(p Push, before State, o Observation) {
 	if _, busy := w.pending[p.Instance]; busy {
 		w.t.Fatalf("second push to %s", p.Instance)
@@ -264,8 +263,8 @@ func (w world) check(p Push, before State, o Observation) {
 	}
 }
 
-// finishing reports whether a newer snapshot may wait for the rollout at hand, as a state
-// has it: a step decides that first, and then sees who lost the target.
+// finishing reports whether a newer snapshot may wait for the present rollout of a state. A step decides that
+// first, before it notices which instances lost the target.
 func (w world) finishing(s State, o Observation) bool {
 	if s.Rollout == nil {
 		return false
@@ -300,8 +299,8 @@ func (w world) checkFlights() {
 	}
 }
 
-// converge lets everything succeed from now on, and checks that the fleet comes
-// to run what is wanted: something new, if the last wish was for a failure.
+// converge lets everything succeed from now on. It checks that the whole fleet comes to run what is wanted. If
+// the last wish was for a failed snapshot, it wants a new one.
 func (w world) converge() {
 	w.obs.Hold = false
 	for _, i := range w.fleet {
@@ -325,7 +324,7 @@ func (w world) converge() {
 		w.obs.Want, w.state.Good, w.state.Rollout, w.pending, w.observe().Instances)
 }
 
-// settled reports whether all run what is wanted and nothing is under way.
+// settled reports whether all instances run what is wanted, and nothing is in progress.
 func (w world) settled() bool {
 	if w.state.Rollout != nil || w.state.Good != w.obs.Want || len(w.pending) > 0 {
 		return false
@@ -338,7 +337,7 @@ func (w world) settled() bool {
 	return true
 }
 
-// TestStepAtRandom is FuzzStep for those who do not fuzz.
+// TestStepAtRandom is FuzzStep without a fuzzer.
 func TestStepAtRandom(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))

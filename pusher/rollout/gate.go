@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// judged reports whether statistics count in this rollout. Without a soak time they do not,
-// since nobody wants to wait for them.
+// judged reports whether the gate looks at statistics. Without a soak time it does not, since nothing would
+// wait for them.
 func (t *step) judged() bool { return !t.Gate.Off && t.Soak > 0 }
 
-// count notes where counting begins for each instance. For a worker that got the snapshot
-// in this wave it begins at 0. For one that was changed at run time it begins when it is
-// first asked after that; for the others when they are first asked in this wave.
+// count records where counting begins for each instance. For a worker that got the snapshot in this wave, it
+// begins at 0. For a worker that was changed at run time, it begins with its first answer after the change. For
+// the others, it begins with their first answer in this wave.
 func (t *step) count() {
 	r := t.Rollout
 	if !t.judged() {
@@ -32,7 +32,7 @@ func (t *step) count() {
 		}
 		base := Base{Counters: s.Counters, At: s.At, PID: s.PID, Past: s.Past, By: s.By}
 		if b.Past.For > 0 {
-			base.Past = b.Past // keep what came before a pause, which is what the comparison is about
+			base.Past = b.Past // traffic from before a pause is still what the comparison needs
 		}
 		switch {
 		case changed:
@@ -45,7 +45,7 @@ func (t *step) count() {
 			base.Past = h.Before
 		}
 		if !t.has(seen.Name) {
-			base.By = nil // it is only compared with
+			base.By = nil // the others are compared without their backends
 		}
 		if r.Counted == nil {
 			r.Counted = map[string]Base{}
@@ -54,7 +54,7 @@ func (t *step) count() {
 	}
 }
 
-// knowDown notes backends that have no server up before anything is pushed in a wave. The
+// knowDown records the backends that have no server up before the wave, on any instance without the target. The
 // rollout did not cause those.
 func (t *step) knowDown() {
 	r := t.Rollout
@@ -73,8 +73,8 @@ func (t *step) knowDown() {
 	}
 }
 
-// others returns the instances to compare with: those without the target, or, if all have
-// it, those that have held well with it for a wave.
+// others returns the instances to compare with: those that were not touched, or, if all were, those that have
+// had the target since an earlier wave.
 func (t *step) others() []Seen {
 	var untouched, earlier []Seen
 	for _, seen := range t.o.Instances {
@@ -91,7 +91,7 @@ func (t *step) others() []Seen {
 	return earlier
 }
 
-// traffic adds up what instances counted in this wave.
+// traffic adds up what instances have counted in this wave.
 func (t *step) traffic(list []Seen) (all window) {
 	for _, seen := range list {
 		base := t.Rollout.Counted[seen.Name]
@@ -102,16 +102,16 @@ func (t *step) traffic(list []Seen) (all window) {
 	return all
 }
 
-// finding is the result of the gate, in words.
+// finding is the result of the gate, with its reason.
 type finding struct {
 	verdict
 	reason string
-	// counted is what counts against the target, if it is 5xx.
+	// counted is what the verdict is based on, if it is about 5xx.
 	counted Counters
 }
 
-// statistics judges each instance that has the target, and the wave as a whole, since each
-// alone may have too few requests.
+// statistics judges each instance that has the target, and also the wave as a whole: each instance alone may
+// have too few requests.
 func (t *step) statistics(soaked bool) finding {
 	var having, wave []Seen
 	for _, seen := range t.o.Instances {
@@ -132,7 +132,7 @@ func (t *step) statistics(soaked bool) finding {
 	return out
 }
 
-// judge judges some instances that have the target by their statistics.
+// judge judges instances that have the target by their statistics, taken together.
 func (t *step) judge(list, others []Seen, soaked bool) finding {
 	now, them := t.traffic(list), t.traffic(slices.DeleteFunc(slices.Clone(others), func(o Seen) bool {
 		return slices.ContainsFunc(list, func(s Seen) bool { return s.Name == o.Name })
@@ -164,8 +164,8 @@ func (t *step) judge(list, others []Seen, soaked bool) finding {
 	return out
 }
 
-// pass is the gate at the end of the soak time, and on the way to it. It returns false if
-// the rollout may not go on yet, or was stopped.
+// pass is the gate, during the soak time and at its end. It returns false if the rollout may not continue yet,
+// or was stopped.
 func (t *step) pass(soaked bool) bool {
 	r := t.Rollout
 	if !t.judged() {
@@ -185,9 +185,9 @@ func (t *step) pass(soaked bool) bool {
 	return f.verdict != unsure || !soaked || t.vouched() || t.mayProceed(f.reason)
 }
 
-// doubt starts the count again, for all, after statistics spoke against the target. A
-// change in traffic shows in some instances' counters before others, and the counts may
-// also have different lengths.
+// doubt handles statistics against the target: it starts the count again for all instances before it decides. A
+// change in traffic shows in the counters of some instances before others, and the counts may have different
+// lengths.
 func (t *step) doubt(f finding) bool {
 	r := t.Rollout
 	if r.Doubt == "" {
@@ -214,7 +214,7 @@ func (t *step) doubt(f finding) bool {
 			return false
 		}
 		t.fail(r.Doubt)
-	case f.verdict == unsure && waited: // and the others get none either
+	case f.verdict == unsure && waited: // and neither do the others
 		r.Doubt, r.Doubted, r.Suspected = "", Counters{}, time.Time{}
 	default:
 		t.wait(Wait{For: "statistics once more, for " + r.Doubt, Until: r.Suspected.Add(t.Soak)})
@@ -222,8 +222,8 @@ func (t *step) doubt(f finding) bool {
 	return false
 }
 
-// fewer is the step with a gate that needs only a quarter of the requests. If all are slow,
-// some may have had fewer than others, and too few only to blame the snapshot.
+// fewer is the step with a gate that needs only a quarter of the requests. If traffic is low everywhere, the
+// others may have too few requests for the full gate, and the snapshot must not be blamed for that.
 func (t *step) fewer() *step {
 	out := *t
 	out.Gate.Requests = max(1, t.Gate.Requests/4)
@@ -237,7 +237,7 @@ func (t *step) othersCounted() bool {
 	return len(others) == 0 || t.traffic(others).Requests >= t.Gate.Requests
 }
 
-// recount starts the count again for all, and keeps what was before.
+// recount starts the count again for all instances. It keeps the traffic from before the wave.
 func (t *step) recount() {
 	r := t.Rollout
 	r.From = t.now
@@ -246,9 +246,8 @@ func (t *step) recount() {
 	}
 }
 
-// mayProceed reports whether the rollout goes on although the traffic was too little to
-// judge. It does if a person ordered it, and for the first snapshot of all, since there was
-// no traffic before it.
+// mayProceed reports whether the rollout continues although there were too few requests to judge. It does if a
+// person ordered it, and for the very first snapshot, which has no traffic before it to protect.
 func (t *step) mayProceed(reason string) bool {
 	r, answer := t.Rollout, t.Gate.CannotTell
 	switch {
@@ -263,22 +262,22 @@ func (t *step) mayProceed(reason string) bool {
 	return true
 }
 
-// pauseAtLeast is the least time that a rollout pauses, also without a soak time.
+// pauseAtLeast is the least length of a pause, also without a soak time.
 const pauseAtLeast = time.Second
 
-// pause stops the rollout where it is, for a reason outside of it. It goes on once all were
-// healthy for a soak time.
+// pause stops the rollout where it is, for a reason that the snapshot did not cause. It continues when all
+// instances were healthy for a soak time.
 func (t *step) pause(reason string) {
 	r := t.Rollout
 	if r.Paused != "" && t.now.Sub(r.Since) < max(t.Soak/2, pauseAtLeast) {
-		return // noted a moment ago
+		return // a pause for such a reason began just before
 	}
 	r.Paused, r.Since, r.Held = reason, t.now, time.Time{}
 	r.Doubt, r.Doubted, r.Suspected, r.Suspects, r.Deaths = "", Counters{}, time.Time{}, nil, nil
 	t.recount()
 }
 
-// paused reports whether the rollout is paused, and ends a pause that was long enough.
+// paused reports whether the rollout is paused. It ends a pause that was long enough.
 func (t *step) paused() bool {
 	r := t.Rollout
 	if r.Paused == "" {
@@ -308,8 +307,7 @@ func (t *step) othersFail() (string, bool) {
 	return fmt.Sprintf("%d of the %d instances that were not touched fail as well", failing, all), all > 0 && 2*failing >= all
 }
 
-// reloaded reports whether the pusher itself replaced the instance's worker since the wave
-// began.
+// reloaded reports whether the pusher itself replaced the instance's worker since the wave began.
 func (t *step) reloaded(name string) bool {
 	return slices.ContainsFunc(t.Reloads[name], func(r Reload) bool { return !r.At.Before(t.Rollout.From) })
 }
@@ -324,7 +322,7 @@ func (t *step) reloaded(name string) bool {
 // emptied is the suspect that means all backends of an instance.
 const emptied = "*"
 
-// longestCheck limits how long the pusher waits for others to see that everything is down.
+// longestCheck limits how long the pusher waits for health checks on other instances, if all backends are down.
 const longestCheck = 30 * time.Second
 
 // backends judges which backends have no server up at the end of a soak. It returns false
@@ -332,7 +330,7 @@ const longestCheck = 30 * time.Second
 func (t *step) backends() bool {
 	r := t.Rollout
 	if t.o.Backends == nil {
-		return true // it cannot be known
+		return true // not known
 	}
 	if t.o.Compared != r.Target {
 		t.wait(Wait{For: "a comparison with what ran before"})
@@ -385,8 +383,8 @@ func (t *step) backends() bool {
 // loss is what an instance lost with the target.
 type loss struct {
 	blamed, noted []string // backends
-	all           string   // the message if it is every backend
-	apart         bool     // which may have a cause outside of the snapshot
+	all           string   // the message if all backends are down; "" otherwise
+	apart         bool     // set if the cause of all may be outside of the snapshot
 }
 
 // lost finds the backends that had a server up before and have none with the target.
@@ -398,7 +396,7 @@ func (t *step) lost(h *Touch, seen Seen) loss {
 		_, before := slices.BinarySearch(t.Rollout.Down, name)
 		return good && !known && !before
 	}) {
-		return out // as nearly always, and there may be thousands
+		return out // nearly always the case, and there may be thousands of backends
 	}
 	others := slices.DeleteFunc(t.others(), func(o Seen) bool { return o.Name == seen.Name || o.Sample.At.IsZero() || !o.Reachable })
 	judged, upElsewhere, before, changed := 0, 0, 0, 0
@@ -438,16 +436,14 @@ func (t *step) lost(h *Touch, seen Seen) loss {
 // knows reports whether a worker has the backends of the last good snapshot.
 func (t *step) knows(o Seen) bool { return o.Running == t.Good || o.Running == t.Rollout.Target }
 
-// hadBefore reports whether a backend is known to have had a server up on an instance
-// before that got the target.
+// hadBefore reports whether a backend had a server up on an instance before the instance got the target.
 func (t *step) hadBefore(h *Touch, name string, b Backend) bool {
 	_, down := slices.BinarySearch(h.Down, name)
 	return !h.Asked.IsZero() && h.Age >= b.Check && !down
 }
 
-// stable reports whether conclusions can be drawn from a backend: it was not down before
-// the wave, its endpoints did not change since it was looked at last, and it does not come
-// and go anywhere.
+// stable reports whether the state of a backend means anything: the backend was not down before the wave, its
+// endpoints have not changed since the instance was last asked, and it does not flap on any instance.
 func (t *step) stable(name string, h *Touch, b Backend) bool {
 	_, down := slices.BinarySearch(t.Rollout.Down, name)
 	since := t.Rollout.From
@@ -463,8 +459,8 @@ func (t *step) stable(name string, h *Touch, b Backend) bool {
 	})
 }
 
-// confirmed reports whether a suspicion still holds after all instances were asked, later
-// than the time that a check takes. over is set if they were not asked in time.
+// confirmed reports whether a suspicion still holds after all instances were asked, later than a health check
+// takes. over is set if they were not asked in time.
 func (t *step) confirmed(backend string, since time.Time) (confirmed, over bool) {
 	check := t.o.Backends[backend].Check
 	if backend == emptied {
@@ -477,11 +473,10 @@ func (t *step) confirmed(backend string, since time.Time) (confirmed, over bool)
 	return t.now.After(at) && !late, t.now.Sub(since) >= t.Deadline
 }
 
-// blame returns a verdict without answers that the snapshot cannot have caused. It leaves
-// out those of backends that come and go. If there are others to compare with, it also
-// leaves out the 5xx of the one backend that has most of them, among backends whose section
-// and requests the snapshot did not change. Otherwise it leaves out those of all such
-// backends.
+// blame returns a verdict that leaves out responses which the snapshot cannot have caused: those of backends
+// with a problem of their own. It also leaves out the 5xx of backends whose section and requests the snapshot
+// did not change: of the one backend with the most if there are other instances to compare with, and of all
+// such backends otherwise.
 func (t *step) blame(v verdict, list []Seen, now, before, others Counters, alone bool) verdict {
 	if v != sick || t.o.Backends == nil || t.o.Compared != t.Rollout.Target {
 		return v
@@ -520,8 +515,8 @@ func (t *step) blame(v verdict, list []Seen, now, before, others Counters, alone
 	return apart
 }
 
-// checking reports whether backends that the snapshot changed answered with 5xx, and may
-// still turn out to be down for reasons of their own.
+// checking reports whether backends that the snapshot changed answered with 5xx, and whether health checks may
+// still find those backends down for reasons of their own.
 func (t *step) checking() bool {
 	var longest time.Duration
 	for _, seen := range t.o.Instances {
@@ -534,9 +529,8 @@ func (t *step) checking() bool {
 	return t.now.Sub(t.Rollout.Suspected) < longest
 }
 
-// comesAndGoes reports whether a backend has a problem of its own: its endpoints changed
-// since the rollout began, it came and went somewhere, or it is down where the snapshot
-// cannot be the cause.
+// comesAndGoes reports whether a backend has a problem of its own: its endpoints have changed since the rollout
+// began, it flapped on an instance, or it is down where the snapshot cannot be the cause.
 func (t *step) comesAndGoes(name string, b Backend) bool {
 	if moved, ok := t.o.Moved[name]; ok && moved.After(t.Rollout.Started.Add(-b.Check)) {
 		return true
@@ -564,7 +558,7 @@ func (s Sample) isDown(name string) bool {
 	return down
 }
 
-// some names the first few of a list.
+// some lists the first few names.
 func some(list []string) string {
 	more := ""
 	if n := len(list); n > 3 {

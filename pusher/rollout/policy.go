@@ -101,8 +101,8 @@ func (s Size) of(n int) int {
 	return min(s.Count, n)
 }
 
-// size returns the size of a wave, counted from 0. The waves after the last configured one
-// have all remaining instances, or one zone each if that is what the last one has.
+// size returns the size of a wave; the first wave is 0. The waves after the last configured one have all
+// remaining instances, or one zone each if the last one is a zone.
 func (p Policy) size(wave int) Size {
 	switch n := len(p.Waves); {
 	case wave < n:
@@ -141,7 +141,7 @@ func (b Blackout) until(now time.Time) (time.Time, bool) {
 		zone = time.UTC
 	}
 	y, m, d := now.In(zone).Date()
-	// The following day counts as well: a clock that is set back at midnight has shown it.
+	// The following day is needed too: a clock that is set back at midnight has already shown it.
 	for _, day := range []int{d + 1, d, d - 1, d - 2} {
 		date := time.Date(y, m, day, 0, 0, 0, 0, time.UTC)
 		if len(b.Days) > 0 && !slices.Contains(b.Days, date.Weekday()) {
@@ -154,10 +154,10 @@ func (b Blackout) until(now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// on returns when the blackout of a day is. It lasts from the first to the last time at
-// which the clock shows a time within it, so that it covers an hour that comes twice both
-// times. If the clock is set forward over its beginning, it begins then. If the clock is
-// set forward over its end, it ends when a clock that was not set would show that.
+// on returns the blackout of a day. It lasts from the first to the last time at which the clock shows a time
+// within it, so an hour that comes twice is covered both times. If the clock is set forward over its beginning,
+// the blackout begins at that moment. If the clock is set forward over its end, the blackout ends when a clock
+// that was not set would show the end.
 func (b Blackout) on(date time.Time, zone *time.Location) (from, to time.Time) {
 	begin, end := date.Add(b.From), date.Add(b.To)
 	if b.To <= b.From {
@@ -169,20 +169,20 @@ func (b Blackout) on(date time.Time, zone *time.Location) (from, to time.Time) {
 		to = last.last.Add(time.Second)
 	}
 	if !to.After(from) {
-		to = from.Add(end.Sub(first.setAt)) // all of it is skipped
+		to = from.Add(end.Sub(first.setAt)) // the clock skips all of it
 	}
 	return from, to
 }
 
-// reading is when a wall clock shows a time.
+// reading is when a clock shows a certain time.
 type reading struct {
-	first, last time.Time // which differ if the clock is set back over it
-	// setAt is what the clock shows, or would have shown, when it is set forward over the
-	// time. first is then that moment, and last when the time would have been shown.
+	first, last time.Time // different if the clock is set back over the time
+	// setAt is set if the clock is set forward over the time. It is what the clock would have shown at that
+	// moment. first is that moment, and last is when a clock that was not set would show the time.
 	setAt time.Time
 }
 
-// read returns when a clock shows what a clock in UTC shows at a time.
+// read returns when a clock shows the time that a clock in UTC shows at wall.
 func read(wall time.Time, zone *time.Location) reading {
 	y, m, d := wall.Date()
 	guess := time.Date(y, m, d, 0, 0, int(wall.Sub(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))/time.Second), 0, zone)
@@ -202,7 +202,7 @@ func read(wall time.Time, zone *time.Location) reading {
 	if !r.first.IsZero() {
 		return r
 	}
-	// The clock is set forward over it. The guess may be on either side of that.
+	// The clock is set forward over the time. The guess may be before or after that moment.
 	start, end := guess.ZoneBounds()
 	set := end
 	if wallClock(guess).After(wall) {
@@ -212,8 +212,7 @@ func read(wall time.Time, zone *time.Location) reading {
 	return reading{first: set, last: wall.Add(-before).In(zone), setAt: set.UTC().Add(before)}
 }
 
-// offsetsAround returns the clock's offset to UTC at a time, before the last change and
-// after the next.
+// offsetsAround returns the clock's offsets to UTC at a time, before the last change and after the next one.
 func offsetsAround(t time.Time) []time.Duration {
 	out := []time.Duration{offset(t)}
 	start, end := t.ZoneBounds()
@@ -252,8 +251,8 @@ func (p Policy) blackout(now time.Time) (until time.Time, dark bool) {
 	return until, dark
 }
 
-// dark reports whether no wave may begin now, and notes that this is waited for. If nothing
-// is known to be good, a blackout has nothing to protect.
+// dark reports whether no wave may begin now, and records the wait. A blackout does not apply while no good
+// snapshot is known, as there is nothing to protect.
 func (t *step) dark() bool {
 	if !t.o.MayWait || t.Good.IsZero() {
 		return false
@@ -265,9 +264,8 @@ func (t *step) dark() bool {
 	return dark
 }
 
-// Budget limits how often workers are replaced. Zero means no limit. An undo takes from the
-// budget as everything else does, but does not wait for it: what is broken is worse than
-// what is busy.
+// Budget limits how often workers are replaced. Zero means no limit. An undo counts for the budget, but does
+// not wait for it: the last good snapshot is urgent.
 type Budget struct {
 	// PerMinute is how many reloads the fleet may have in a minute, and Burst how many of
 	// them at once, as a bucket that holds Burst tokens and is refilled steadily.
@@ -275,10 +273,9 @@ type Budget struct {
 	// Reloads is how many reloads an instance may have in any period of length Within.
 	Reloads int
 	Within  time.Duration
-	// OldWorkers is how many old workers an instance may have that still finish their
-	// connections. They cannot be counted from outside. A worker that was replaced counts
-	// as long as its configuration lets it live, or for HardStopAfter if its configuration
-	// does not say.
+	// OldWorkers is how many old workers an instance may have that still finish their connections. The pusher
+	// cannot count them. It assumes that a replaced worker lives as long as its configuration allows, or for
+	// HardStopAfter if its configuration does not say.
 	OldWorkers    int
 	HardStopAfter time.Duration
 }
@@ -286,15 +283,14 @@ type Budget struct {
 // Reload is one replaced worker.
 type Reload struct {
 	At time.Time `json:"at"`
-	// Gone is when the worker that was replaced is gone at the latest.
+	// Gone is when the replaced worker is gone at the latest.
 	Gone time.Time `json:"gone"`
 }
 
 // interval is the time between two tokens.
 func (b Budget) interval() time.Duration { return time.Minute / time.Duration(b.PerMinute) }
 
-// fleet returns when the fleet may have the next reload; full is when the bucket would be
-// full again.
+// fleet returns when the fleet may have the next reload. full is when its bucket will be full.
 func (b Budget) fleet(full time.Time) time.Time {
 	if b.PerMinute <= 0 {
 		return time.Time{}
@@ -302,7 +298,7 @@ func (b Budget) fleet(full time.Time) time.Time {
 	return full.Add(-time.Duration(max(b.Burst, 1)-1) * b.interval())
 }
 
-// often returns when an instance with these reloads may have the next.
+// often returns when Reloads and Within allow an instance with these reloads the next one.
 func (b Budget) often(reloads []Reload) time.Time {
 	if b.Reloads <= 0 || len(reloads) < b.Reloads {
 		return time.Time{}
@@ -310,8 +306,7 @@ func (b Budget) often(reloads []Reload) time.Time {
 	return reloads[len(reloads)-b.Reloads].At.Add(b.Within)
 }
 
-// crowded returns when an instance with these reloads certainly has fewer old workers than
-// it may have.
+// crowded returns when an instance with these reloads certainly has fewer old workers than it may have.
 func (b Budget) crowded(reloads []Reload) time.Time {
 	if b.OldWorkers <= 0 || len(reloads) < b.OldWorkers {
 		return time.Time{}
@@ -324,8 +319,7 @@ func (b Budget) crowded(reloads []Reload) time.Time {
 	return gone[len(gone)-b.OldWorkers]
 }
 
-// overBudget returns what a reload of the instance has to wait for, if it has to wait: the
-// limit that takes longest.
+// overBudget returns the limit that a reload of the instance has to wait for the longest, if any.
 func (t *step) overBudget(name string) (Wait, bool) {
 	b, reloads := t.Budget, t.Reloads[name]
 	var out Wait
@@ -342,7 +336,7 @@ func (t *step) overBudget(name string) (Wait, bool) {
 	return out, !out.Until.IsZero()
 }
 
-// spend notes a reload of an instance.
+// spend records a reload of an instance.
 func (t *step) spend(name string) {
 	b := t.Budget
 	if b.PerMinute > 0 {
@@ -360,8 +354,8 @@ func (t *step) spend(name string) {
 	}
 }
 
-// giveBack returns the token of a reload that was begun at a time but did not happen. The
-// bucket gets only what has not been refilled since.
+// giveBack returns the token of a reload that was planned at a time and did not happen. The bucket gets only
+// the part that has not been refilled since.
 func (t *step) giveBack(name string, at time.Time) {
 	if t.Budget.PerMinute > 0 {
 		t.Full = t.Full.Add(-max(0, t.Budget.interval()-t.now.Sub(at)))
@@ -372,7 +366,7 @@ func (t *step) giveBack(name string, at time.Time) {
 	}
 }
 
-// forgetReloads drops reloads that no limit counts any more.
+// forgetReloads drops reloads that no longer count for any limit.
 func (t *step) forgetReloads() {
 	for name, list := range t.Reloads {
 		_, there := t.seen[name]
@@ -388,8 +382,7 @@ type Left struct {
 	// Fleet is how many reloads the fleet may begin at once, if Limited.
 	Fleet   int
 	Limited bool
-	// Instances is the same for each instance. It is empty without a limit for instances. A
-	// reload has to fit into both.
+	// Instances is the same for each instance. It is empty if instances have no limit. A reload needs both.
 	Instances map[string]int
 }
 
@@ -429,29 +422,30 @@ func (b Budget) leftOf(reloads []Reload, now time.Time) int {
 	return max(0, min(b.Reloads-within, b.OldWorkers-crowd))
 }
 
-// needsNoReload reports whether an instance can be brought to a snapshot without a reload,
-// and so without the budget.
+// needsNoReload reports whether an instance can be brought to a snapshot without a reload, and so without the
+// budget.
 func (t *step) needsNoReload(name string, id snapshots.ID) bool {
 	return slices.Contains(t.seen[name].WithoutReload, id)
 }
 
-// Figures are what the gate compares, for people to see. It does not decide by them.
+// Figures are what the gate compares. They are for people: the gate does not decide by them.
 type Figures struct {
-	// Target are the requests of the wave with the new snapshot, Before those of the same instances in
-	// the minutes before, and Others those of the instances that the wave is compared with, meanwhile.
+	// Target are the requests of the wave's instances with the new snapshot, Before those of the same instances
+	// in the minutes before, and Others those of the instances that the wave is compared with, at the same
+	// time.
 	Target Counters `json:"target"`
 	Before Counters `json:"before"`
 	Others Counters `json:"others"`
-	// Needed is how many requests the target must have to be judged by them.
+	// Needed is how many requests the target must have before the gate judges.
 	Needed int64 `json:"needed"`
-	// Connected is how many connections came to the wave, of which Expected were to be expected by its
-	// past; 0 where nobody can tell. OthersConnected and OthersExpected are those of the others.
+	// Connected is how many connections came to the wave. Expected is how many its past lets expect, 0 if that
+	// is not known. OthersConnected and OthersExpected are those of the others.
 	Connected       int64   `json:"connected"`
 	Expected        float64 `json:"expected"`
 	OthersConnected int64   `json:"othersConnected"`
 	OthersExpected  float64 `json:"othersExpected"`
-	// Down is how many backends have no server up on an instance of the wave, and DownBefore how many
-	// had none anywhere before it.
+	// Down is how many backends have no server up on an instance of the wave. DownBefore is how many had none
+	// on any instance before the wave.
 	Down       int `json:"down"`
 	DownBefore int `json:"downBefore"`
 }
@@ -459,8 +453,7 @@ type Figures struct {
 // Share is the share of requests that were answered with 5xx, from 0 to 1.
 func (c Counters) Share() float64 { return c.share() }
 
-// Figures returns what the gate compares in the rollout that is going on, nil while there is nothing
-// to compare.
+// Figures returns what the gate compares in the present rollout, nil if there is nothing to compare.
 func (p Policy) Figures(s State, instances []Seen) *Figures {
 	t := &step{Policy: p, State: s, o: Observation{Instances: instances}}
 	if t.Rollout == nil || t.Rollout.Phase == Undoing || !t.judged() {
@@ -490,13 +483,13 @@ func (p Policy) Figures(s State, instances []Seen) *Figures {
 
 // WaveSize is how many instances have a snapshot after a wave: a number, or one more zone.
 type WaveSize struct {
-	Size string `json:"size"` // as the Fleet has it
-	// Instances is how many of the fleet that is, and 0 for zones, of which one follows another.
+	Size string `json:"size"` // as in the Fleet
+	// Instances is how many instances that is. It is 0 for zones, which follow one another.
 	Instances int `json:"instances,omitempty"`
 }
 
-// Sizes returns the waves of a rollout through n instances, until all have it. There may be more waves
-// than these: none takes the whole of a zone at once.
+// Sizes returns the waves of a rollout through n instances. The rollout may have more waves: no wave takes a
+// whole zone at once.
 func (p Policy) Sizes(n int) []WaveSize {
 	var out []WaveSize
 	for wave := range len(p.Waves) + 1 {

@@ -17,7 +17,7 @@ func TestBlackout(t *testing.T) {
 	fridayNight := Blackout{Days: []time.Weekday{time.Friday}, From: 22 * time.Hour, To: 6 * time.Hour, Zone: berlin}
 	tests := map[string]struct {
 		blackouts []Blackout
-		now, want string // want: "" for none
+		now, want string // want "" means no blackout
 	}{
 		"none":                           {nil, "2026-11-20T20:00:00Z", ""},
 		"before":                         {[]Blackout{night}, "2026-11-20T20:59:59Z", ""},

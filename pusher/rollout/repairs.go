@@ -8,8 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// catchUp brings instances that are not part of a wave to what the fleet runs: new ones,
-// those that were away, those that somebody else changed, and those with too few slots.
+// catchUp brings instances outside of a wave to what the fleet runs: new ones, those that were away, those that
+// somebody else changed, and those with too few slots.
 func (t *step) catchUp() {
 	for _, i := range t.o.Instances {
 		id := t.settled(i)
@@ -27,8 +27,8 @@ func (t *step) catchUp() {
 	}
 }
 
-// forget drops the failures of instances that turn out to run what they should: the answer
-// of a push may have been lost although it succeeded.
+// forget drops the failures of instances that run what they should: a push may have succeeded although its
+// answer was lost.
 func (t *step) forget() {
 	for _, seen := range t.o.Instances {
 		i := t.Instances[seen.Name]
@@ -39,8 +39,8 @@ func (t *step) forget() {
 	}
 }
 
-// settled returns what an instance should run outside of its wave. It is zero while a
-// rollout takes care of the instance.
+// settled returns what an instance should run outside of a wave. It is zero while a rollout takes care of the
+// instance.
 func (t *step) settled(i Seen) snapshots.ID {
 	h := t.touch(i.Name)
 	switch {
@@ -53,8 +53,8 @@ func (t *step) settled(i Seen) snapshots.ID {
 	}
 }
 
-// mayReshape lets instances reload for a change of shape one after another, and stops at
-// the first that refuses. An instance whose push hangs does not stop the others.
+// mayReshape lets instances reload for a change of shape one after another, and stops at the first that
+// refuses. An instance whose push hangs does not stop the others.
 func (t *step) mayReshape() bool {
 	for _, i := range t.Instances {
 		if i.Push != nil && i.Push.Purpose == Reshape && t.now.Sub(i.Push.Since) <= t.Grace {
@@ -67,12 +67,11 @@ func (t *step) mayReshape() bool {
 	return true
 }
 
-// A repair conflict begins if somebody else keeps undoing the pusher's repairs, such as a
-// second pusher, or a supervisor that starts HAProxy with an old file. Two programs that
-// overwrite each other help nobody. So after maxRepairs within repairWindow the pusher
-// stops repairing, until everything is as it should be, or conflictCooldown is over. A worker
-// that runs no snapshot at all serves nobody, such as one of a HAProxy that keeps ending and
-// starts without its configuration: it is tried again after idleCooldown.
+// A repair conflict begins if something else keeps undoing the pusher's repairs, such as a second pusher, or a
+// supervisor that starts HAProxy with an old file. Two programs that overwrite each other help nobody. So after
+// maxRepairs within repairWindow the pusher stops repairing, until everything is as it should be, or
+// conflictCooldown is over. If a worker runs no snapshot at all, as after a restart of HAProxy without its
+// configuration, the next repair comes after idleCooldown, since such a worker serves nobody.
 const (
 	maxRepairs       = 3
 	repairWindow     = 10 * time.Minute
@@ -80,11 +79,10 @@ const (
 	idleCooldown     = repairWindow
 )
 
-// Repairs are the recent repairs of an instance that somebody else had changed. The zero
-// value has none. It is a value: its methods return the next one.
+// Repairs are the recent repairs of an instance that something else had changed. The zero value has none. Its
+// methods return the next value.
 type Repairs struct {
-	// Snapshot is what the instance was brought back to; zero for repairs of files and
-	// servers.
+	// Snapshot is what the instance was brought back to. It is zero for repairs of files and servers.
 	Snapshot snapshots.ID `json:"snapshot"`
 	At       []time.Time  `json:"at,omitempty"` // the last ones, oldest first
 	// Stopped is when repairs stopped, zero if they have not.
@@ -131,8 +129,7 @@ func (r Repairs) Done(now time.Time) Repairs {
 	return r
 }
 
-// Settled notes that everything is as it should be: it ends a conflict, and resets the
-// count.
+// Settled records that everything is as it should be: it ends a conflict, and resets the count.
 func (r Repairs) Settled() Repairs {
 	if r.InConflict() {
 		return Repairs{Snapshot: r.Snapshot}
@@ -140,12 +137,12 @@ func (r Repairs) Settled() Repairs {
 	return r
 }
 
-// DescribeConflict returns the message that repairs have stopped, and why: what differs.
+// DescribeConflict returns the message of a conflict, with what differs.
 func DescribeConflict(differs string) string {
 	return fmt.Sprintf("somebody else keeps changing it, %d repairs in %.0f minutes were undone: %s", maxRepairs, repairWindow.Minutes(), differs)
 }
 
-// repaired notes a push to an instance that is not part of a wave.
+// repaired records a push to an instance outside of a wave.
 func (t *step) repaired(name string, id snapshots.ID) {
 	r := t.Repairs[name]
 	if r.Snapshot != id {
@@ -154,8 +151,8 @@ func (t *step) repaired(name string, id snapshots.ID) {
 	t.Repairs[name] = r.Done(t.now)
 }
 
-// inConflict reports whether somebody else keeps taking an instance from a snapshot, so
-// that it is not brought back to it now.
+// inConflict reports whether something else keeps replacing this snapshot on an instance, so that it is not
+// pushed now.
 func (t *step) inConflict(i Seen, id snapshots.ID) bool {
 	r, known := t.Repairs[i.Name]
 	if !known || r.Snapshot != id {
@@ -181,8 +178,8 @@ func (t *step) inConflict(i Seen, id snapshots.ID) bool {
 	return !may
 }
 
-// settleConflict forgets a conflict over an instance that runs what it should, or that
-// should run another snapshot by now.
+// settleConflict forgets a conflict over an instance that runs what it should, or that should run another
+// snapshot now.
 func (t *step) settleConflict(name string) {
 	if t.Repairs[name].InConflict() {
 		delete(t.Repairs, name)
@@ -192,11 +189,10 @@ func (t *step) settleConflict(name string) {
 // shakyFor is how long an instance counts as unreliable after a worker of it died.
 const shakyFor = 10 * time.Minute
 
-// died decides about an instance that lost its worker after it got the target, or that is
-// out of reach. One such instance in a wave counts as its own problem: machines restart,
-// and processes are killed. The wave goes on, with the same instance if it is back,
-// otherwise with another one. The second in a wave counts against the target, unless a
-// worker died with what ran before, too.
+// died handles an instance that lost its worker after it got the target, or that stays unreachable. One such
+// instance in a wave counts as its own problem: machines restart, and processes are killed. The wave continues
+// with the same instance if it is back, and with another one otherwise. The second one counts against the
+// target, unless a worker also died with what ran before.
 func (t *step) died(h *Touch, seen Seen, reason string) {
 	r := t.Rollout
 	r.Deaths = append(r.Deaths, Death{h.Instance, h.PID})
@@ -216,8 +212,8 @@ func (t *step) died(h *Touch, seen Seen, reason string) {
 	}
 }
 
-// resettle watches an instance that lost its worker anew: with its present worker, or after
-// another push, in this wave or a later one.
+// resettle begins to watch again an instance that lost its worker: with its present worker, or after another
+// push, in this wave or a later one.
 func (t *step) resettle(h *Touch, seen Seen) {
 	r := t.Rollout
 	h.Lost = time.Time{}
@@ -234,8 +230,7 @@ func (t *step) resettle(h *Touch, seen Seen) {
 	}
 }
 
-// backAlive forgets the death of an instance that is within reach again with the same
-// worker: it had not died.
+// backAlive forgets the death of an instance that is reachable again with the same worker: it had not died.
 func (t *step) backAlive(h *Touch, seen Seen) {
 	r := t.Rollout
 	r.Deaths = slices.DeleteFunc(r.Deaths, func(d Death) bool {
@@ -243,7 +238,7 @@ func (t *step) backAlive(h *Touch, seen Seen) {
 	})
 }
 
-// oldDied reports whether a worker also died with what ran before.
+// oldDied reports whether a worker died that did not have the target.
 func (t *step) oldDied(h *Touch) (string, bool) {
 	if h.Shaky {
 		return "a worker died there before it got this", true
@@ -256,8 +251,8 @@ func (t *step) oldDied(h *Touch) (string, bool) {
 	return "", false
 }
 
-// before returns the touch of an instance that is about to get a push, with what is known
-// of its present worker.
+// before returns the touch of an instance that is about to get a push, with what is known about its present
+// worker.
 func (t *step) before(seen Seen) Touch {
 	h := Touch{Instance: seen.Name, Snapshot: t.Rollout.Target, Was: seen.PID, Before: seen.Sample.Past}
 	if s := seen.Sample; !s.At.IsZero() && s.PID == seen.PID && seen.Running == t.Good && !t.Good.IsZero() {
@@ -270,22 +265,22 @@ func (t *step) before(seen Seen) Touch {
 	return h
 }
 
-// note keeps an observation that does not count against the target, for people.
+// note keeps an observation for people that does not count against the target.
 func (t *step) note(what string) { t.Rollout.Noted = what }
 
-// hangs reports whether a push to the instance takes longer than a wave may.
+// hangs reports whether a push to the instance has taken longer than a wave may.
 func (t *step) hangs(name string) bool {
 	push := t.Instances[name].Push
 	return push != nil && t.now.Sub(push.Since) > t.Deadline
 }
 
-// mostFaulty is how many instances may be at fault before the others are left alone. Each
-// of them has spent a reload.
+// mostFaulty is how many instances may be unable to take the target before no others are tried. Each has cost a
+// reload.
 const mostFaulty = 2
 
-// spared reports whether an instance gets no push because others cannot take the target for
-// reasons of their own, and none has it: what is wrong with them may be wrong with all. If
-// nothing is known to be good, one is enough.
+// spared reports whether an instance gets no push because others cannot take the target for reasons of their
+// own, and none has it: the same may be wrong with all. While no good snapshot is known, one such instance is
+// enough.
 func (t *step) spared(name string) bool {
 	faulty := 0
 	for other, i := range t.Instances {

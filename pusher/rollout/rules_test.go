@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// fuzzBudget is tight enough to be in the way, and lets the fleet come to rest within
-// the time that the fuzzer gives it.
+// fuzzBudget is small enough to matter. The fleet can still come to rest within the time that the fuzzer
+// allows.
 var fuzzBudget = Budget{PerMinute: 12, Burst: 3, Reloads: 4, Within: 2 * time.Minute, OldWorkers: 3, HardStopAfter: time.Minute}
 
-// ledger is what was pushed, apart from what turned out to change nothing. It is
-// kept apart from the state, which it is to check.
+// ledger lists the pushes, except those that turned out to change nothing. It is separate from the state, which
+// it checks.
 type ledger struct{ pushes []entry }
 
 type entry struct {
 	Push
-	left bool // its instance was not in the fleet meanwhile
+	left bool // the instance has left the fleet since
 }
 
 func (l *ledger) giveBack(p Push) {
@@ -27,7 +27,7 @@ func (l *ledger) giveBack(p Push) {
 	}
 }
 
-// left keeps the fleet's count, and forgets the instance.
+// left keeps the counts of the fleet, and forgets an instance.
 func (l *ledger) left(name string) {
 	for i := range l.pushes {
 		if l.pushes[i].Instance == name {
@@ -36,8 +36,7 @@ func (l *ledger) left(name string) {
 	}
 }
 
-// since counts the pushes that were begun less than a time ago, to one instance or, for
-// "", to all.
+// since counts the recent pushes to an instance, or to all for "".
 func (l *ledger) since(name string, now time.Time, ago time.Duration) int {
 	n := 0
 	for _, q := range l.pushes {
@@ -48,7 +47,7 @@ func (l *ledger) since(name string, now time.Time, ago time.Duration) int {
 	return n
 }
 
-// check holds a push against the budget, counted from scratch.
+// check checks a push against the budget, with counts from the ledger.
 func (l *ledger) check(t *testing.T, p Push) {
 	t.Helper()
 	l.pushes = append(l.pushes[max(0, len(l.pushes)-40):], entry{Push: p})
@@ -71,14 +70,13 @@ func (l *ledger) check(t *testing.T, p Push) {
 	}
 }
 
-// checkBlackout finds instances that are touched first in a blackout, for a wish that
-// no person made.
+// checkBlackout finds instances that are touched first in a blackout, without a person's order.
 func (w world) checkBlackout(p Push, before State, o Observation) {
 	if p.Purpose != Wave || !o.MayWait || w.state.Good.IsZero() {
 		return
 	}
 	if r := w.state.Rollout; r.Full || (r.Vouched > 0 && r.Vouched >= r.Wave) {
-		return // a person has promoted it
+		return // a person promoted the rollout
 	}
 	touched := before.Rollout != nil && slices.ContainsFunc(before.Rollout.Touched, func(h Touch) bool {
 		return h.Instance == p.Instance && h.Snapshot == p.Snapshot
@@ -99,15 +97,14 @@ func (w world) checkWish(o Observation) {
 	}
 }
 
-// checkRejected finds a rollout that waits for ever, since a failure of its own has its
-// target rejected.
+// checkRejected finds a rollout that waits for ever because its own failure has rejected its target.
 func (w world) checkRejected(o Observation) {
 	if r := w.state.Rollout; r != nil && r.Phase != Undoing && r.Target == o.Want && slices.Contains(o.Rejected, r.Target.Short) {
 		w.t.Fatalf("%s is rejected, and its rollout is %s", r.Target, r.Phase)
 	}
 }
 
-// checkAbort finds a rollout that goes on though a person stopped it.
+// checkAbort finds a rollout that goes on although a person aborted it.
 func (w world) checkAbort(before State, o Observation) {
 	was, is := before.Rollout, w.state.Rollout
 	if was == nil || was.Phase == Undoing || o.Abort.Snapshot != was.Target || o.Abort.Mark == was.Aborted {
@@ -118,8 +115,7 @@ func (w world) checkAbort(before State, o Observation) {
 	}
 }
 
-// checkZones finds a wave that takes all that serves in a zone, where that is more
-// than one instance, or in two zones.
+// checkZones finds a wave that takes all serving instances of a zone with several instances, or of two zones.
 func (w world) checkZones(before State, o Observation) {
 	r := w.state.Rollout
 	if r == nil || before.Rollout == nil || slices.Equal(r.Members, before.Rollout.Members) {
@@ -137,7 +133,7 @@ func (w world) checkZones(before State, o Observation) {
 		}
 	}
 	if len(zones) < 2 || len(r.Members) < len(before.Rollout.Members) && before.Rollout.Wave == r.Wave {
-		return // the rest of a wave, of which others left
+		return // the rest of a wave whose other members left
 	}
 	whole := 0
 	for zone, n := range taken {
@@ -154,8 +150,8 @@ func (w world) checkZones(before State, o Observation) {
 	}
 }
 
-// checkVerdict finds snapshots that are blamed by statistics while those that were not
-// touched fail by the same measure.
+// checkVerdict finds snapshots that are blamed for statistics although the untouched instances fail by the same
+// measure.
 func (w world) checkVerdict(before State, o Observation) {
 	r := w.state.Rollout
 	if r == nil || before.Rollout == nil || r.Target != before.Rollout.Target || len(w.state.Failed) == len(before.Failed) {

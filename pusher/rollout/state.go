@@ -8,25 +8,25 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// State is what a rollout remembers. It is a value that is stored as JSON; the
-// zero value is a fleet of which nothing is known.
+// State is what a rollout remembers. It is stored as JSON. The zero value is a fleet about which nothing is
+// known.
 type State struct {
-	// Good is the last snapshot that reached the whole fleet and stayed healthy:
-	// what a new instance gets and what an undo returns to.
+	// Good is the last snapshot that the whole fleet ran without failures. A new instance gets it, and an undo
+	// returns to it.
 	Good snapshots.ID `json:"good,omitzero"`
-	// Proven are the latest snapshots of which that was so, one for each content,
-	// oldest first. No single instance speaks against them.
+	// Proven are the latest good snapshots, one for each content, oldest first. If a single instance refuses
+	// one of them, the fault is the instance's.
 	Proven []snapshots.ID `json:"proven,omitempty"`
 	// Rollout is the one in progress, nil for none.
 	Rollout *Rollout `json:"rollout,omitempty"`
 	// Failed lists the snapshots that failed. They are not tried again until a person says so.
 	Failed []Failure `json:"failed,omitempty"`
-	// Instances holds what is remembered of each, by name.
+	// Instances has what is remembered of each instance, by name.
 	Instances map[string]Instance `json:"instances,omitempty"`
-	// Repairs holds those of each, by name.
+	// Repairs has the repairs of each instance, by name.
 	Repairs map[string]Repairs `json:"repairs,omitempty"`
-	// Reloads are those that count for the budget, by instance, oldest first, and
-	// Full is when the fleet's bucket of them is full again, see [Budget].
+	// Reloads are the reloads that count for the budget, by instance, oldest first. Full is when the fleet's
+	// bucket will be full, see [Budget].
 	Reloads map[string][]Reload `json:"reloads,omitempty"`
 	Full    time.Time           `json:"full,omitzero"`
 }
@@ -41,54 +41,53 @@ const (
 	Undoing Phase = "undoing"
 )
 
-// Rollout is the way of one snapshot through the fleet.
+// Rollout is a rollout in progress.
 type Rollout struct {
 	Target snapshots.ID `json:"target"`
-	// Intent is the observation's, see [Observation.Intent].
+	// Intent is the intent with which it began, see [Observation.Intent].
 	Intent  string    `json:"intent,omitempty"`
 	Phase   Phase     `json:"phase"`
 	Started time.Time `json:"started"`
-	// Wave counts from 0.
+	// Wave is the number of the wave. The first is 0.
 	Wave int `json:"wave"`
 	// Members are the instances of the wave.
 	Members []string `json:"members,omitempty"`
-	// Since is when the phase began, not counting the time that it was held.
+	// Since is when the phase began. It is moved by the time for which the phase was held.
 	Since time.Time `json:"since"`
-	// Held is since when pushes of the wave are held, zero while none is.
+	// Held is since when pushes of the wave have to wait, zero if none does.
 	Held time.Time `json:"held,omitzero"`
-	// Interrupted is since when the soak waits for an instance that is away, zero while it waits for none. The soak
-	// begins anew when the instance is back.
+	// Interrupted is since when the soak waits for an instance that is away, zero if it waits for none. The
+	// soak begins anew when the instance is back.
 	Interrupted time.Time `json:"interrupted,omitzero"`
-	// Touched lists the instances to which a push was begun, in that order, also
-	// those of a target that was replaced meanwhile.
+	// Touched lists the instances to which a push was begun, in that order. It includes those of a rollout that
+	// this one replaced.
 	Touched []Touch `json:"touched,omitempty"`
-	// Reason says why it is being undone.
+	// Reason says why the rollout is being undone.
 	Reason string `json:"reason,omitempty"`
-	// Paused says why it goes no further, though nothing is wrong with the target.
+	// Paused says why the rollout is paused. The target is not the cause.
 	Paused string `json:"paused,omitempty"`
-	// Promoted and Aborted are the marks of the last orders that were heeded, or were
-	// there before it began.
+	// Promoted and Aborted are the marks of the last orders that were carried out, or that existed before the
+	// rollout began.
 	Promoted string `json:"promoted,omitempty"`
 	Aborted  string `json:"aborted,omitempty"`
-	// Vouched counts the waves that a person has let go on without a soak, Full is set
-	// for all of them.
+	// Vouched is how many waves a person has let continue without a soak. Full is set if that is all of them.
 	Vouched int  `json:"vouched,omitempty"`
 	Full    bool `json:"full,omitempty"`
-	// From is when the wave began, or the pause: statistics count from then on, and
-	// Counted is where they began, by instance.
+	// From is when the wave or the pause began, and statistics count from then on. Counted is where the
+	// counters began, by instance.
 	From    time.Time       `json:"from,omitzero"`
 	Counted map[string]Base `json:"counted,omitempty"`
-	// Down are the backends that had no server up before a wave, on any instance.
+	// Down are the backends that had no server up on some instance without the target before a wave.
 	Down []string `json:"down,omitempty"`
-	// Doubt is what statistics said against the target, to be counted once more.
+	// Doubt is what the statistics found against the target. They are counted once more.
 	Doubt string `json:"doubt,omitempty"`
-	// Doubted is what was counted then, where it was 5xx.
+	// Doubted is what was counted then, if the doubt is about 5xx.
 	Doubted Counters `json:"doubted,omitzero"`
 	// Suspected is since when there is doubt.
 	Suspected time.Time `json:"suspected,omitzero"`
-	// Suspects is since when backends seem to have lost their servers by the snapshot.
+	// Suspects is since when each backend seems to have lost its servers because of the snapshot.
 	Suspects map[string]time.Time `json:"suspects,omitempty"`
-	// Noted is what was seen that does not speak against the target.
+	// Noted is an observation that does not count against the target.
 	Noted string `json:"noted,omitempty"`
 	// Deaths are the workers that instances lost in this wave after they got the target.
 	Deaths []Death `json:"deaths,omitempty"`
@@ -100,34 +99,32 @@ type Death struct {
 	PID      int    `json:"pid"`
 }
 
-// Touch is one instance that may have been changed by a rollout. It is a part of the rollout,
-// and not of the instance, because an undo needs the order, and ends with the rollout.
+// Touch is an instance that a rollout may have changed. It is part of the rollout and not of the instance: an
+// undo needs the order, and it is forgotten when the rollout ends.
 type Touch struct {
 	Instance string       `json:"instance"`
 	Snapshot snapshots.ID `json:"snapshot"`
-	// Applied is set when the worker named the snapshot; PID is that worker, and At
-	// is when it was first seen.
+	// Applied is set when the worker named the snapshot. PID is that worker, and At is when it was first seen.
 	Applied bool      `json:"applied,omitempty"`
 	PID     int       `json:"pid,omitempty"`
 	At      time.Time `json:"at,omitzero"`
-	// Was is the worker when the push was begun. A worker that is changed at run time stays,
-	// and goes on counting.
+	// Was is the worker at the beginning of the push. A worker that is changed at run time stays, and goes on
+	// counting.
 	Was int `json:"was,omitempty"`
-	// Before is the traffic of the worker in the minutes before.
+	// Before is the traffic of the worker in the minutes before the push.
 	Before Rate `json:"before,omitzero"`
-	// Asked is when that worker was last asked, if it ran the last good snapshot, and
-	// Age how old it was then. Down are the backends that had no server up, or had none
-	// for a moment not long ago.
+	// Asked is when that worker was last asked, if it ran the last good snapshot, and Age is how old it was
+	// then. Down are the backends that had no server up then, or flapped.
 	Asked time.Time     `json:"asked,omitzero"`
 	Age   time.Duration `json:"age,omitempty"`
 	Down  []string      `json:"down,omitempty"`
-	// Shaky is set where a worker died not long before.
+	// Shaky is set if a worker of the instance died shortly before.
 	Shaky bool `json:"shaky,omitempty"`
-	// Found is set when it had the snapshot before anything was pushed to it.
+	// Found is set if the instance had the snapshot before anything was pushed to it.
 	Found bool `json:"found,omitempty"`
-	// Lost is when it went out of reach, zero while it is within.
+	// Lost is since when the instance is unreachable, zero if it is reachable.
 	Lost time.Time `json:"lost,omitzero"`
-	// Undone is set when it is back on the last good snapshot.
+	// Undone is set when the instance is back on the last good snapshot.
 	Undone bool `json:"undone,omitempty"`
 }
 
@@ -136,30 +133,28 @@ type Failure struct {
 	Snapshot snapshots.ID `json:"snapshot"`
 	Reason   string       `json:"reason"`
 	At       time.Time    `json:"at"`
-	// Good is what the fleet went back to, zero if nothing was known to be good.
+	// Good is what the fleet went back to. It is zero if no good snapshot was known.
 	Good snapshots.ID `json:"good,omitzero"`
-	// Intent is why it was tried. A later pin is another intent, and is tried.
+	// Intent is why the snapshot was tried. A later pin is another intent, and is tried again.
 	Intent string `json:"intent,omitempty"`
-	// Recorded is set when the channel says that it is rejected. When the channel
-	// says so no longer, the failure is forgotten: that is how a person retries.
+	// Recorded is set when the channel shows the rejection. When the channel no longer shows it, the failure is
+	// forgotten: that is how a person has it tried again.
 	Recorded bool `json:"recorded,omitempty"`
 }
 
-// Instance is what is remembered of one instance. It is a part of the state because Step reads
-// and writes it, and because it must be saved before a push begins: what else is known of an
-// instance is found out anew after a restart.
+// Instance is what is remembered of an instance. It is part of the state because Step reads and writes it, and
+// because it must be saved before a push begins. The pusher learns everything else anew after a restart.
 type Instance struct {
-	// Push is the one under way, nil for none.
+	// Push is the push under way, nil if there is none.
 	Push *Push `json:"push,omitempty"`
-	// Failures counts the pushes in a row that did not come through.
+	// Failures is how many pushes in a row failed.
 	Failures int `json:"failures,omitempty"`
-	// NotBefore is when the next push may begin; of Refused only, if that is set.
+	// NotBefore is when the next push may begin. If Refused is set, it concerns only that snapshot.
 	NotBefore time.Time `json:"notBefore,omitzero"`
-	// Refused is the snapshot that the instance refused last, and Faulty is set if that
-	// was its own fault.
+	// Refused is the snapshot that the instance refused last. Faulty is set if the instance was at fault.
 	Refused snapshots.ID `json:"refused,omitzero"`
 	Faulty  bool         `json:"faulty,omitempty"`
-	// Error is why the last push failed, empty after one that did not.
+	// Error is why the last push failed, "" if it did not.
 	Error   string    `json:"error,omitempty"`
 	ErrorAt time.Time `json:"errorAt,omitzero"`
 }
@@ -169,18 +164,18 @@ type Purpose string
 
 // The purposes.
 const (
-	// Wave: it is the instance's turn in a rollout.
+	// Wave: the instance is in the present wave of a rollout.
 	Wave Purpose = "wave"
-	// Undo: it is brought back to the last good snapshot after a failure.
+	// Undo: the instance goes back to the last good snapshot after a failure.
 	Undo Purpose = "undo"
-	// CatchUp: it runs something else than the fleet, being new or having been away.
+	// CatchUp: the instance runs something else than the fleet, for example because it is new or was away.
 	CatchUp Purpose = "catch-up"
-	// Reshape: it runs the right snapshot, which joined with today's live data
-	// needs a reload: a backend outgrew its slots, a certificate came or went.
+	// Reshape: the instance runs the right snapshot, which needs a reload with today's live data: a backend
+	// outgrew its slots, or a certificate came or went.
 	Reshape Purpose = "reshape"
 )
 
-// Why says it to people.
+// Why is the purpose in words.
 func (p Purpose) Why() string {
 	switch p {
 	case Wave:
@@ -195,8 +190,8 @@ func (p Purpose) Why() string {
 	return string(p)
 }
 
-// Push is a push that is to begin, or is under way: the instance is to run the
-// snapshot. Where it does already, the push finds out and changes nothing.
+// Push brings an instance to a snapshot. If the instance runs it already, the push finds that out and changes
+// nothing.
 type Push struct {
 	Instance string       `json:"-"`
 	Snapshot snapshots.ID `json:"snapshot"`
@@ -253,13 +248,11 @@ func (s State) clone() State {
 	return out
 }
 
-// keptFailures is how many failures are remembered. A failure that is forgotten was tried before
-// a hundred others, and the channel says that it is rejected unless that could not be
-// written all the while.
+// keptFailures is how many failures are remembered. A failure is forgotten only after a hundred others. The
+// channel still has its rejection, unless it could not be written in all that time.
 const keptFailures = 100
 
-// latest returns the failures without the oldest of those that are too many: first of
-// those that the channel shows.
+// latest returns the failures without the oldest of too many. It drops those first that the channel shows.
 func latest(list []Failure) []Failure {
 	excess := len(list) - keptFailures
 	if excess <= 0 {
@@ -278,10 +271,10 @@ func latest(list []Failure) []Failure {
 	return list
 }
 
-// counted returns the reloads of an instance that a limit counts, oldest first: of those
-// within the time the last ones, as many as it may have, and of the old workers as many
-// as it may have that live longest. There may be more where an undo waited for no limit.
-// One more is kept, for the push that is under way may give its own back.
+// counted returns the reloads of an instance that count for a limit, oldest first. For Reloads these are the
+// last ones within the time, and for OldWorkers the ones whose workers live longest. It keeps one more of each
+// than the limit allows, since the push under way may give its own back. There may be more reloads than the
+// limit after an undo, which does not wait.
 func (b Budget) counted(list []Reload, now time.Time) []Reload {
 	if b.Reloads > 0 {
 		b.Reloads++
@@ -309,17 +302,15 @@ func (b Budget) counted(list []Reload, now time.Time) []Reload {
 	return out
 }
 
-// Resume returns the state for a process that has just started, at a time by its clock: no
-// push is under way any more, and how those of the old process ended is for the observation
-// to say. Saved is when the old one was last known to live, by the clock of that time; zero
-// is now.
+// Resume returns the state for a process that has just started. No push is under way any more: the observation
+// shows how the pushes of the old process ended. Now is the time by the clock of the new process. Saved is when
+// the old process was last known to live, by the clock of that time. Zero means now.
 //
-// What a rollout waits for is to be watched. So the time in which no pusher ran does not
-// count, for its soak and its deadlines; and neither does a clock that was set meanwhile,
-// or that of another machine. All times of the rollout are moved by what is between the
-// two, so that its workers are no younger than they were. Waits of instances and of the
-// budget go on while nobody runs; only where the clock was set back are they moved as well,
-// for nobody is to wait until it is that late again.
+// A rollout must be watched while it waits. So the time without a pusher does not count for its soak and its
+// deadlines, and neither does a change of the clock, or the clock of another machine. All times of the rollout
+// are moved by the gap between saved and now, so that its workers do not look younger than they are. Waits of
+// instances and of the budget go on without a pusher. They are moved only if the clock was set back, as they
+// would otherwise wait until it is that late again.
 //
 // A clock that is set while the process runs changes none of these times.
 func (s State) Resume(saved, now time.Time) State {
@@ -330,7 +321,7 @@ func (s State) Resume(saved, now time.Time) State {
 	}
 	move := func(t *time.Time, by time.Duration) {
 		if !t.IsZero() {
-			*t = now.Add(t.Add(by).Sub(now)) // by the clock of now, which nobody sets
+			*t = now.Add(t.Add(by).Sub(now)) // keeps the monotonic reading of now, which no change of the clock affects
 		}
 	}
 	back := min(gap, 0)
@@ -355,7 +346,7 @@ func (s State) Resume(saved, now time.Time) State {
 		for n, r := range reloads {
 			by := back
 			if s.Rollout != nil && !r.At.Before(s.Rollout.From) {
-				by = gap // it is one of this wave, and stays one
+				by = gap // it belongs to this wave, and must not fall before its beginning
 			}
 			move(&reloads[n].At, by)
 			move(&reloads[n].Gone, by)
@@ -389,8 +380,8 @@ func (r *Rollout) move(by func(*time.Time)) {
 	}
 }
 
-// Forgive returns the state in which an instance may be tried again at once: what its
-// owner says of it is another thing now.
+// Forgive returns the state in which an instance may be tried again at once, since its entry in the fleet has
+// changed.
 func (s State) Forgive(name string) State {
 	s = s.clone()
 	if i, known := s.Instances[name]; known {
@@ -400,8 +391,8 @@ func (s State) Forgive(name string) State {
 	return s
 }
 
-// Forget returns the state without what is remembered of an instance: another one
-// has its name now. Of a wave that it belongs to the new one is a member.
+// Forget returns the state without what is remembered of an instance, since another one has its name now. The
+// new one stays a member of the wave.
 func (s State) Forget(name string) State {
 	s = s.clone()
 	delete(s.Instances, name)
@@ -413,7 +404,7 @@ func (s State) Forget(name string) State {
 	return s
 }
 
-// Observation is what the pusher knows of the store and the fleet.
+// Observation is what the pusher knows about the store and the fleet.
 type Observation struct {
 	// Want is the snapshot that the channel says should run. It is zero if the channel says
 	// nothing usable.
@@ -427,10 +418,9 @@ type Observation struct {
 	// Wishes are the snapshots that people named in the channel, whether they count now or
 	// not.
 	Wishes []Wish
-	// Hold stops the fleet where it is: paused, the store gone, nothing found.
+	// Hold keeps everything as it is: after a pause, or while the store is unavailable or empty.
 	Hold bool
-	// Channel is set when the channel was read; Rejected then lists the short
-	// digests that it rejects.
+	// Channel is set if the channel was read. Rejected then lists the short digests of the rejected contents.
 	Channel  bool
 	Rejected []string
 	// Promotion and Abort are the last orders that people gave about a rollout, if they
@@ -444,11 +434,10 @@ type Observation struct {
 	// means not known.
 	Backends map[string]Backend
 	Compared snapshots.ID
-	// Moved is when the live endpoints of a backend changed, for backends where that was
-	// recently.
+	// Moved is when the live endpoints of backends last changed, for recent changes.
 	Moved map[string]time.Time
-	// Reloads counts the workers that the caller itself replaced since the last step
-	// without pushing a snapshot, by instance.
+	// Reloads has the process ID of the new worker for each instance that the caller itself reloaded since the
+	// last step, without pushing a snapshot.
 	Reloads map[string]int
 }
 
@@ -469,29 +458,27 @@ type Order struct {
 	Says string
 }
 
-// Seen is what is known of one instance.
+// Seen is what is known about an instance.
 type Seen struct {
 	Name, Zone string
 	// Reachable is set if its worker answered.
 	Reachable bool
 	// Running is the snapshot that the worker names, zero if it names none of ours.
 	Running snapshots.ID
-	// PID is the worker's. Started is when it began by the caller's clock, zero if that is
-	// not known. After a container was restarted another worker may have the same PID.
+	// PID is the process ID of the worker. Started is when the worker started by the caller's clock, zero if it
+	// is not known. After a restart of a container, another worker may have the same PID.
 	PID     int
 	Started time.Time
-	// Busy is set while the caller changes something in the running worker, so
-	// that no push can begin.
+	// Busy is set while the caller changes something in the running worker. No push can begin then.
 	Busy bool
 	// HardStopAfter is how long the worker may live after it was replaced. It is zero if
 	// its configuration does not say.
 	HardStopAfter time.Duration
-	// Sample is what its worker had counted when it was last asked.
+	// Sample has the worker's counters when it was last asked.
 	Sample Sample
-	// WithoutReload are the snapshots that its worker can be brought to without a reload.
+	// WithoutReload are the snapshots to which its worker can be brought without a reload.
 	WithoutReload []snapshots.ID
-	// Foreign is set if its worker names Running but was started from another
-	// configuration.
+	// Foreign is set if its worker names Running, but was started from another configuration.
 	Foreign bool
 	// Stale is set when Running, joined with today's live data, needs a reload.
 	Stale bool
@@ -533,13 +520,12 @@ const (
 	NotBegun Outcome = "not begun"
 )
 
-// Result is the end of a push.
+// Result is how a push ended.
 type Result struct {
 	Instance string
 	Snapshot snapshots.ID
 	Outcome  Outcome
-	// PID is the worker after a push that was applied. Reloaded is set if it is not the
-	// worker from before.
+	// PID is the worker after the push, if it was applied. Reloaded is set if that is a new worker.
 	PID      int
 	Reloaded bool
 	// Error says why the push was not applied.

@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// What a limit says is the same whatever was forgotten.
+// The limits do not change when reloads are forgotten.
 func TestReloadsThatNoLimitCountsAreForgotten(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -60,8 +60,8 @@ func TestFailuresAreForgottenInTheEnd(t *testing.T) {
 	}
 }
 
-// Ten thousand rollouts, of which many fail, instances that come and go, refuse, hang, are
-// reloaded by others and fight, and old workers that live for a month: the state stays small.
+// There are ten thousand rollouts, many of which fail. Instances come and go, refuse snapshots, hang, are
+// reloaded by others and have repair conflicts, and old workers live for a month. The state stays small.
 func TestStateStaysSmall(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))
@@ -77,7 +77,7 @@ func TestStateStaysSmall(t *testing.T) {
 	running := map[string]Push{}
 	for n := uint64(1); n <= 10_000; n++ {
 		want := snapshots.ID{Revision: n, Short: fmt.Sprintf("%010x", n)}
-		if random.IntN(3) == 0 || len(fleet) == 0 { // as pods do
+		if random.IntN(3) == 0 || len(fleet) == 0 { // pods come and go
 			born++
 			name := fmt.Sprintf("edge-%d", born)
 			fleet[name] = Seen{Name: name, Reachable: true, HardStopAfter: 30 * 24 * time.Hour}
@@ -96,7 +96,7 @@ func TestStateStaysSmall(t *testing.T) {
 			}
 			for name, i := range fleet {
 				i.Reachable = random.IntN(12) > 0
-				if random.IntN(40) == 0 { // somebody else restarts it with something else
+				if random.IntN(40) == 0 { // something else restarts it with another configuration
 					pids++
 					i.PID, i.Running, i.Started = pids, snapshots.ID{}, now
 					o.Reloads[name] = pids
@@ -134,7 +134,7 @@ func TestStateStaysSmall(t *testing.T) {
 		if len(data) > 64<<10 {
 			t.Fatalf("after %d rollouts the state has %d bytes: %.3000s", n, len(data), data)
 		}
-		for short := range rejected { // the channel forgets as well
+		for short := range rejected { // the channel forgets too
 			if len(rejected) > 150 {
 				delete(rejected, short)
 			}
@@ -146,7 +146,7 @@ func TestStateStaysSmall(t *testing.T) {
 	}
 }
 
-// anyResult is how a push may end.
+// anyResult is a random result of a push.
 func anyResult(random *rand.Rand, name string, id snapshots.ID) Result {
 	r := Result{Instance: name, Snapshot: id, Outcome: Applied, Reloaded: true}
 	switch random.IntN(6) {
@@ -160,10 +160,10 @@ func anyResult(random *rand.Rand, name string, id snapshots.ID) Result {
 	return r
 }
 
-// interruption is a pusher that ends, and another one that begins.
+// interruption is the end of a pusher, and the beginning of another.
 type interruption struct {
-	down time.Duration // nobody runs for so long
-	set  time.Duration // by this the clock was set meanwhile, or another machine's differs
+	down time.Duration // time without a pusher
+	set  time.Duration // by how much the clock was set meanwhile, or another machine's differs
 }
 
 var interruptions = []interruption{
@@ -172,14 +172,14 @@ var interruptions = []interruption{
 	{0, -10 * time.Second}, {0, -time.Hour}, {time.Minute, -30 * 24 * time.Hour}, {time.Hour, -time.Hour},
 }
 
-// interrupt has another pusher begin with the state that was saved.
+// interrupt begins another pusher with the saved state.
 func (s *sim) interrupt(t *testing.T, how interruption) {
 	t.Helper()
 	saved := s.now
 	s.now = s.now.Add(how.down + how.set)
 	for _, i := range s.fleet {
 		if !i.started.IsZero() {
-			i.started = i.started.Add(how.set) // which is told by the age of the worker
+			i.started = i.started.Add(how.set) // it follows from the worker's age
 		}
 	}
 	data, err := json.Marshal(s.state)
@@ -195,7 +195,7 @@ func (s *sim) interrupt(t *testing.T, how interruption) {
 	s.state = state.Resume(saved, s.now)
 }
 
-// tick takes a step, and ends the pushes that were begun in the one before.
+// tick takes a step, and ends the pushes of the step before.
 func (s *sim) tick(t *testing.T, outcome Outcome) (pushes []Push) {
 	t.Helper()
 	for name := range s.pending {
@@ -212,7 +212,7 @@ func (s *sim) tick(t *testing.T, outcome Outcome) (pushes []Push) {
 	return pushes
 }
 
-// fleetOf has instances that run a first snapshot, and are to run a second.
+// fleetOf returns instances that run a first snapshot, and should run a second.
 func fleetOf(names ...string) *sim {
 	s := newSim()
 	s.obs.Channel, s.obs.Intent = true, "newest"
@@ -226,7 +226,7 @@ func fleetOf(names ...string) *sim {
 	return s
 }
 
-// untilRun counts the steps until all run what is wanted.
+// untilRun counts the steps until all instances run what is wanted.
 func (s *sim) untilRun(t *testing.T) (steps int) {
 	t.Helper()
 	for ; s.state.Good != s.obs.Want || s.state.Rollout != nil; steps++ {
@@ -237,9 +237,8 @@ func (s *sim) untilRun(t *testing.T) (steps int) {
 	return steps
 }
 
-// A rollout is interrupted at any step, for any time, and the clock is set meanwhile. It
-// comes to its end as without that: nothing is rejected, nothing is soaked for less, and
-// nothing waits until it is that late again.
+// A rollout is interrupted at any step, for any time, and the clock is set meanwhile. It ends as it would have
+// otherwise: nothing is rejected, no soak is shorter, and nothing waits for the old time of the clock.
 func TestInterruptionsAndClocks(t *testing.T) {
 	t.Parallel()
 	whole := fleetOf("a", "b", "c", "d").untilRun(t)
@@ -250,7 +249,7 @@ func TestInterruptionsAndClocks(t *testing.T) {
 				s.tick(t, Applied)
 			}
 			s.interrupt(t, how)
-			// One step more is taken: pushes that were under way are begun again.
+			// There may be one more step, since pushes under way begin again.
 			if steps := n + s.untilRun(t); steps < whole || steps > whole+2 {
 				t.Errorf("%+v after step %d: it takes %d steps, and %d without", how, n, steps, whole)
 			}
@@ -258,7 +257,7 @@ func TestInterruptionsAndClocks(t *testing.T) {
 	}
 }
 
-// An instance that went out of reach has its grace in the time that somebody looks.
+// The grace of an unreachable instance does not include the time without a pusher.
 func TestGraceAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	for _, how := range interruptions {
@@ -281,8 +280,8 @@ func TestGraceAfterAnInterruption(t *testing.T) {
 	}
 }
 
-// What failed stays rejected, and an instance that refused something is tried again when
-// its wait is over, whatever the clock shows.
+// A failed snapshot stays rejected. An instance that refused something is tried again when its wait is over,
+// whatever the clock shows.
 func TestRejectionsAndClocks(t *testing.T) {
 	t.Parallel()
 	for _, how := range interruptions {
@@ -298,7 +297,7 @@ func TestRejectionsAndClocks(t *testing.T) {
 				}
 			}
 		}
-		// The last good one is refused by an instance for a fault of its own.
+		// An instance refuses the last good snapshot for a fault of its own.
 		s.fleet["b"].running = snapshots.ID{}
 		s.tick(t, Applied)
 		s.tick(t, Faulty)
@@ -311,7 +310,7 @@ func TestRejectionsAndClocks(t *testing.T) {
 	}
 }
 
-// The budget that was spent stays spent, and is not waited for longer than it says.
+// The used part of the budget stays used, and the wait for it is no longer than it says.
 func TestBudgetAndClocks(t *testing.T) {
 	t.Parallel()
 	for _, how := range interruptions {
@@ -327,8 +326,7 @@ func TestBudgetAndClocks(t *testing.T) {
 	}
 }
 
-// Blackouts go by the clock on the wall: one that is set into a blackout, or out of it,
-// counts from then on.
+// Blackouts follow the wall clock. A clock that is set into a blackout, or out of it, counts from then on.
 func TestBlackoutsAndClocks(t *testing.T) {
 	t.Parallel()
 	for set, begins := range map[time.Duration]bool{0: true, time.Hour: false, 3 * time.Hour: true, -20 * time.Hour: true, -23 * time.Hour: false} {
@@ -343,8 +341,8 @@ func TestBlackoutsAndClocks(t *testing.T) {
 	}
 }
 
-// While the process runs, setting the clock moves nothing that it remembers: what was read
-// from the state is counted by a clock that nobody sets.
+// If the clock is set while the process runs, no remembered time moves: times from the state count by the
+// monotonic clock.
 func TestResumedTimesAreMonotonic(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -1,8 +1,8 @@
 // Package rollout decides which instance gets which snapshot, and when.
 //
-// It is one pure function, [Policy.Step]. From the state, which is stored, and an
-// observation of the store and the fleet, it computes the next state and the pushes to
-// begin now. It reads no clock and starts nothing. The caller
+// It is one pure function, [Policy.Step]. From the state, which is stored, and an observation of the store and
+// the fleet, it computes the next state and the pushes to begin now. It reads no clock and starts nothing. The
+// caller
 //
 //   - stores the new state before it begins the pushes,
 //   - reports the end of each push once, as a [Result], and begins no second push for an instance
@@ -10,58 +10,53 @@
 //   - calls [State.Resume] after a restart, since no push of the old process is under way any more, and
 //   - reports about an instance only what it asked after the instance's last push ended.
 //
-// In return, a snapshot that is not yet known to be good reaches the fleet in waves, the
-// canary first. A wave begins when everything that was pushed before has stayed healthy for
-// the soak time. After a failure only the last good snapshot is pushed, to the instances
-// that were touched, the last touched first. An instance that is down never blocks the
-// others, and is brought up to date when it returns. A hold stops the fleet where it is,
-// but neither an undo nor the first push to an instance that joins. Reloads keep to a
-// budget, apart from those of an undo. In a blackout no wave begins, unless a person
-// ordered it. The [Sample] of each instance with the snapshot is compared with what it was
-// before and with those of the others; if the others fail as well, the rollout pauses. Step
-// returns what it waits for, as [Wait].
+// In return, a snapshot that is not yet known to be good reaches the fleet in waves, the canary first. A wave
+// begins when everything that was pushed before has stayed healthy for the soak time. After a failure only the
+// last good snapshot is pushed, to the instances that were touched, the last touched first. An instance that is
+// down never blocks the others, and is brought up to date when it returns. A hold keeps everything as it is,
+// with two exceptions: an undo continues, and an instance that joins gets its first push. Reloads keep to a
+// budget, except those of an undo. In a blackout no wave begins, unless a person ordered it. The [Sample] of
+// each instance with the snapshot is compared with the samples before, and with those of the others. If the
+// others fail as well, the rollout pauses. Step also returns what it waits for, as [Wait].
 //
 // # Decisions
 //
-// Once more than half of the fleet has a snapshot, its rollout is finished before that of a
-// newer one begins. Otherwise a newer snapshot that fails on the canary would take
-// everybody back to what ran before both. An order of a person, by a pin or an override,
-// does not wait.
+// Once more than half of the fleet has a snapshot, its rollout is finished before that of a newer one begins.
+// Otherwise a newer snapshot that fails on the canary would take the whole fleet back to what ran before both.
+// An order of a person, by a pin or an override, does not wait.
 //
-// An undo waits neither for the budget nor for a blackout, but counts for the budget: what
-// is broken is worse than what is busy. An order of a person, by a pin or an override, does
-// not wait for a blackout. It waits for the budget, since that protects the machines.
+// An undo waits neither for the budget nor for a blackout, but counts for the budget: to repair what is broken
+// is more important. An order of a person, by a pin or an override, does not wait for a blackout. It waits for
+// the budget, since that protects the machines.
 //
-// Old workers are counted by how long they may live, not by what they do, since the
-// Dataplane API asks only the newest worker. The hard-stop-after of a worker's
-// configuration says when it is gone at the latest, so the count is never too low.
+// Old workers are counted by how long they may live, not by what they do, since the Dataplane API asks only the
+// newest worker. The hard-stop-after of a worker's configuration says when it is gone at the latest, so the
+// count is never too low.
 //
-// The gate compares twice, with the worker before and with the others at the same time. If
-// an instance is only worse than before, a Service may have failed for all: then the
-// rollout pauses. If it is only worse than the others, it may always have been. Once all
-// instances have the snapshot, those that held well with it for a wave stand in for the
-// others.
+// The gate compares twice: with the worker before, and with the others at the same time. If an instance is only
+// worse than before, a Service may have failed for all: then the rollout pauses. If it is only worse than the
+// others, it may always have been. Once all instances have the snapshot, those that have had it since an
+// earlier wave stand in for the others.
 //
-// Evidence must point at the snapshot. Whatever a tenant or a machine does during a soak
-// happens in some rollout. So each finding is compared with what the snapshot changed
-// (pusher/core/compare.go: sections with their defaults, global, files and routes), with what
-// was known before, and with the others. Findings that this excludes are rarely signs of a
-// bad snapshot. A test rolls snapshots out among tenants that come and flap.
+// Evidence must point at the snapshot. Whatever a tenant or a machine does during a soak happens in some
+// rollout. So each finding is compared with what the snapshot changed (pusher/core/compare.go: sections with
+// their defaults, global, files and routes), with what was known before, and with the others. Findings that
+// this excludes are rarely signs of a bad snapshot. A test rolls snapshots out among tenants that come and
+// flap.
 //
-// After a failure, snapshots below the failed one are not tried. If the fleet is at fault,
-// each older snapshot would fail in turn. A rejection names its fleet and the snapshot that
-// the fleet went back to, so that every reader of the channel decides the same.
+// After a failure, snapshots below the failed one are not tried. If the fleet is at fault, each older snapshot
+// would fail in turn. A rejection names its fleet and the snapshot that the fleet went back to, so that every
+// reader of the channel decides the same.
 //
-// Statistics are summed over frontends. Those of each backend would find a small Service
-// that a snapshot breaks. But they would have to be kept for each instance and backend, and
-// most have too few requests to judge by. A backend without a server up is found by its
-// name.
+// Statistics are summed over frontends. Those of each backend would also find a small Service that a snapshot
+// breaks. But they would have to be kept for each instance and backend, and most have too few requests to judge
+// by. A backend without a server up is found by its name.
 //
-// The state holds what was counted from, but not what was last read. The start of a count
-// is written once for each instance and wave; samples are read again after a restart.
+// The state holds the counters from which counting began, but not those that were read last. The former are
+// written once for each instance and wave; the latter are read again after a restart.
 //
-// During a blackout an instance that was touched is finished. If its push failed it may run
-// anything, and to leave it so for a night would be worse.
+// In a blackout, pushes to instances that were touched go on. If the push to one failed, the instance may run
+// anything, and should not be left so for a night.
 package rollout
 
 import (
@@ -72,13 +67,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// patience is how many pushes in a row may fail to come through before an
-// instance no longer holds up a wave.
+// patience is how many pushes to an instance may fail in a row before a wave no longer waits for it.
 const patience = 3
 
-// Step computes what follows from an observation: the next state, to be stored,
-// then the pushes to begin, and what it waits for, to be shown. The state given is
-// left as it is.
+// Step computes the next state, the pushes to begin, and what the rollout waits for. The caller stores the
+// state before it begins the pushes. Step does not change the given state.
 func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push, []Wait) {
 	t := &step{Policy: p, State: s.clone(), o: o, now: now, seen: make(map[string]Seen, len(o.Instances))}
 	for _, i := range o.Instances {
@@ -99,7 +92,7 @@ func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push, []Wa
 	return t.State, t.pushes, t.waits
 }
 
-// step is one step while it is computed.
+// step is the state of one call of Step.
 type step struct {
 	Policy
 	State
@@ -110,8 +103,8 @@ type step struct {
 	waits  []Wait
 }
 
-// forgetGone drops what is remembered of instances that left the fleet, except
-// while a push to one is under way.
+// forgetGone drops what is remembered of instances that left the fleet. It keeps an instance with a push under
+// way.
 func (t *step) forgetGone() {
 	for name, i := range t.Instances {
 		if _, ok := t.seen[name]; !ok && i.Push == nil {
@@ -131,7 +124,7 @@ func (t *step) forgetGone() {
 	t.Rollout.Touched = slices.DeleteFunc(t.Rollout.Touched, func(h Touch) bool { return gone(h.Instance) })
 }
 
-// forgive lets an instance that went out of reach be tried as soon as it is back.
+// forgive lets an unreachable instance be tried as soon as it is back.
 func (t *step) forgive() {
 	for name, i := range t.Instances {
 		if !t.seen[name].Reachable && i.Refused.IsZero() {
@@ -171,8 +164,8 @@ func (t *step) takeResults() {
 	}
 }
 
-// remember notes how the push ended. What was refused would be refused again, so
-// that waits long; another snapshot does not wait for it.
+// remember records how a push ended. An instance that refused a snapshot would refuse it again, so the next
+// push of it waits long. A push of another snapshot does not wait.
 func (t *step) remember(i Instance, r Result) Instance {
 	switch r.Outcome {
 	case Applied:
@@ -204,9 +197,9 @@ func (t *step) applied(r Result) {
 	}
 }
 
-// refused ends the rollout of the snapshot. An instance that refuses what the
-// rest of the fleet runs is its own fault, not the snapshot's; so is the only one that
-// refuses what was good before, or elsewhere.
+// refused ends the rollout of a snapshot that an instance refused. There are two exceptions, in which the
+// instance is at fault: the rest of the fleet runs the snapshot, or it is the only one that refuses a proven
+// snapshot.
 func (t *step) refused(r Result, purpose Purpose) {
 	if t.Rollout == nil || t.Rollout.Target != r.Snapshot || purpose != Wave || t.Rollout.Phase == Undoing {
 		return
@@ -223,8 +216,8 @@ func (t *step) refused(r Result, purpose Purpose) {
 	t.fail(fmt.Sprintf("%s: %s", r.Instance, r.Error))
 }
 
-// provenGood reports whether the target was good in this fleet before, or is on
-// instances that held well with it for a wave.
+// provenGood reports whether the target was good in this fleet before, or has been on an instance since an
+// earlier wave.
 func (t *step) provenGood() bool {
 	r := t.Rollout
 	same := func(id snapshots.ID) bool { return id.Short == r.Target.Short }
@@ -233,18 +226,18 @@ func (t *step) provenGood() bool {
 	})
 }
 
-// prove notes that the fleet runs a snapshot.
+// prove records that the whole fleet runs a snapshot.
 func (t *step) prove(id snapshots.ID) {
 	t.Proven = slices.DeleteFunc(t.Proven, func(p snapshots.ID) bool { return p.Short == id.Short })
 	t.Proven = append(t.Proven, id)
 	t.Proven = t.Proven[max(0, len(t.Proven)-mostProven):]
 }
 
-// mostProven bounds what is remembered of snapshots that were good.
+// mostProven is how many good snapshots are remembered.
 const mostProven = 20
 
-// followChannel notes which failures the channel shows, and forgets those that
-// it showed and shows no longer, or that people withdrew before it could.
+// followChannel records which failures the channel shows. It forgets those that the channel no longer shows,
+// and those that people withdrew before the channel could show them.
 func (t *step) followChannel() {
 	if !t.o.Channel {
 		return
@@ -258,16 +251,14 @@ func (t *step) followChannel() {
 	}
 }
 
-// holdWithoutWish holds where nothing is wanted, or only what has failed: a
-// rollout of anything else is not what the channel asks for.
+// holdWithoutWish holds if nothing is wanted, or if what is wanted has failed.
 func (t *step) holdWithoutWish() {
 	_, failed := t.Failure(t.o.Want, t.o.Intent)
 	t.o.Hold = t.o.Hold || failed || t.o.Want.IsZero()
 }
 
-// adoptGood finds out what the fleet runs when the state does not say it: the
-// snapshot most instances run other than the wanted one. If the wanted one is
-// all they run, its rollout finds nothing to do, and ends with it as good.
+// adoptGood determines the good snapshot if the state has none: it is the one that most instances run, apart
+// from the wanted one. If all run the wanted one, its rollout has nothing to do, and makes it the good one.
 func (t *step) adoptGood() {
 	if !t.Good.IsZero() || t.Rollout != nil || t.o.Want.IsZero() {
 		return
@@ -285,9 +276,9 @@ func (t *step) adoptGood() {
 	}
 }
 
-// choose starts, replaces or calls off the rollout, as the channel wants it. A
-// hold keeps everything as it is, and an undo is always finished first. In a blackout
-// none begins, and what was begun remains, unless it is rejected.
+// choose starts, replaces or undoes the rollout, as the channel wants it. It does nothing during a hold or an
+// undo. In a blackout no rollout begins, and the present one goes on unless the good snapshot is wanted again,
+// or its target is rejected.
 func (t *step) choose() {
 	if t.o.Hold || (t.Rollout != nil && t.Rollout.Phase == Undoing) {
 		return
@@ -313,9 +304,8 @@ func (t *step) nothingToDo() bool {
 	return !slices.ContainsFunc(t.o.Instances, func(i Seen) bool { return i.Running != t.o.Want })
 }
 
-// finishFirst reports whether a newer snapshot waits for the rollout that is under way: most
-// of the fleet runs its target, and if the newer one were to fail now, all of them
-// would return to what ran before both.
+// finishFirst reports whether the newer snapshot has to wait for the present rollout: most of the fleet runs
+// the target, and if the newer one failed now, all of them would return to what ran before both.
 func (t *step) finishFirst() bool {
 	if !t.o.MayWait || t.o.Want == t.Good || slices.Contains(t.o.Rejected, t.Rollout.Target.Short) {
 		return false
@@ -329,8 +319,8 @@ func (t *step) finishFirst() bool {
 	return 2*done > len(t.o.Instances)
 }
 
-// begin returns a new rollout. The instances that were touched by the one it
-// replaces are kept in mind, for an undo has to bring them back too.
+// begin returns a new rollout. It keeps the instances that the replaced rollout touched, as an undo has to
+// bring them back too.
 func (t *step) begin(touched []Touch) *Rollout {
 	return &Rollout{
 		Target: t.o.Want, Intent: t.o.Intent, Phase: Pushing, Started: t.now, Since: t.now, Touched: touched,
@@ -338,7 +328,7 @@ func (t *step) begin(touched []Touch) *Rollout {
 	}
 }
 
-// fail rejects the target and undoes what was done.
+// fail rejects the target and begins the undo.
 func (t *step) fail(reason string) {
 	r := t.Rollout
 	t.Failed = slices.DeleteFunc(t.Failed, func(f Failure) bool { return f.Snapshot.Short == r.Target.Short })
@@ -354,7 +344,7 @@ func (t *step) undo(reason string) {
 	}
 }
 
-// touch returns the rollout's entry for an instance, nil where there is none.
+// touch returns the rollout's entry for an instance, nil if there is none.
 func (t *step) touch(name string) *Touch {
 	if t.Rollout == nil {
 		return nil
@@ -367,8 +357,7 @@ func (t *step) touch(name string) *Touch {
 	return nil
 }
 
-// push begins a push, if the instance can be pushed to now. It returns false where
-// only the budget is in the way.
+// push begins a push if the instance can take one now. It returns false only if the budget forbids it.
 func (t *step) push(name string, id snapshots.ID, purpose Purpose) bool {
 	i := t.Instances[name]
 	if seen := t.seen[name]; i.Push != nil || seen.Busy || !seen.Reachable || i.holds(id, t.now) {
@@ -389,8 +378,8 @@ func (t *step) push(name string, id snapshots.ID, purpose Purpose) bool {
 	return true
 }
 
-// patient reports whether a push of id to the instance is worth waiting for: it
-// is within reach, and did not fail time and again, or may be tried again now.
+// patient reports whether a wave should wait for a push of id to the instance. The instance must be reachable.
+// It also must have a push under way, be free for one, or not have failed too often.
 func (t *step) patient(name string, id snapshots.ID) bool {
 	i := t.Instances[name]
 	if !t.seen[name].Reachable {
@@ -399,8 +388,8 @@ func (t *step) patient(name string, id snapshots.ID) bool {
 	return i.Push != nil || !i.holds(id, t.now) || (i.Failures < patience && i.Refused.IsZero())
 }
 
-// heed does what a person said of the rollout under way, once: a promotion ends the soak
-// of its wave, an abort its chances. What was said before it began was said of another.
+// heed carries out a person's order about the present rollout, once. A promotion ends the soak of the wave, and
+// an abort fails the rollout. An order from before its beginning was about another rollout.
 func (t *step) heed() {
 	r := t.Rollout
 	if r == nil || r.Phase == Undoing || !t.o.Channel {
@@ -409,7 +398,7 @@ func (t *step) heed() {
 	if a := t.o.Abort; a.Mark != r.Aborted {
 		if r.Aborted = a.Mark; a.Snapshot == r.Target {
 			if now := naming(t.o.Wishes, r.Target.Short); len(now) > 0 {
-				r.Intent = now[0].Intent // said of what is wanted now, not of what it began with
+				r.Intent = now[0].Intent // the abort is about the present wish, which may be newer than the rollout
 			}
 			t.fail("aborted" + a.Says)
 			return
@@ -422,12 +411,12 @@ func (t *step) heed() {
 	}
 }
 
-// vouched reports whether a person lets the wave go on without a soak, and without
-// enough to judge it by. What is known to be wrong with it stops it all the same.
+// vouched reports whether a person lets the wave continue without a soak, and without enough requests to judge.
+// A failure still stops it.
 func (t *step) vouched() bool { return t.Rollout.Full || t.Rollout.Vouched > t.Rollout.Wave }
 
-// darkForWave is dark for a wave of the rollout: one that a person has promoted it to
-// begins in a blackout too.
+// darkForWave is dark for a wave of the rollout. A wave to which a person has promoted the rollout also begins
+// in a blackout.
 func (t *step) darkForWave(wave int) bool {
 	r := t.Rollout
 	ordered := r.Full || (r.Vouched > 0 && r.Vouched >= wave)
@@ -442,10 +431,9 @@ func (t *step) nextSize() Size {
 	return t.size(t.Rollout.Wave)
 }
 
-// Withdrawn reports whether people named the snapshot anew since it was tried, so that
-// its failure no longer counts: what they said then was not tried yet. To name a
-// snapshot withdraws its rejection from the channel, and so it does here, where the
-// rejection is not in the channel yet.
+// Withdrawn reports whether people named the snapshot again after it was tried, so that its failure no longer
+// counts: the new wish was not tried yet. In the channel, naming a snapshot removes its rejection. This does
+// the same for a rejection that is not yet in the channel.
 func (f Failure) Withdrawn(wishes []Wish) bool {
 	wishes = naming(wishes, f.Snapshot.Short)
 	return len(wishes) > 0 && !slices.ContainsFunc(wishes, func(w Wish) bool { return w.Intent == f.Intent })
@@ -456,23 +444,23 @@ func naming(wishes []Wish, short string) []Wish {
 	return slices.DeleteFunc(slices.Clone(wishes), func(w Wish) bool { return w.Snapshot.Short != short })
 }
 
-// undoes reports whether a rollout of the snapshot is being undone, whose failure
-// people are to see meanwhile.
+// undoes reports whether a rollout of the snapshot is being undone. Its failure stays visible until that is
+// over.
 func (t *step) undoes(id snapshots.ID) bool {
 	return t.Rollout != nil && t.Rollout.Phase == Undoing && t.Rollout.Target == id
 }
 
-// Wait is something that keeps a rollout, or an instance, from going on now.
+// Wait is a reason why a rollout or an instance does not continue now.
 type Wait struct {
-	// For says what is waited for, in a few words.
+	// For says in a few words what is waited for.
 	For string `json:"for"`
-	// Instance is whose turn it is, "" if it is about the fleet.
+	// Instance is the instance that waits, "" if the fleet does.
 	Instance string `json:"instance,omitempty"`
-	// Until is when it will be over, zero where nobody can know.
+	// Until is when the wait ends, zero if that is not known.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// wait notes what is waited for, once.
+// wait records a wait, once.
 func (t *step) wait(w Wait) {
 	if !slices.Contains(t.waits, w) {
 		t.waits = append(t.waits, w)

@@ -19,9 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the stories in testdata with what happens now")
 
-// TestStories runs the stories in testdata. A line is a comment, a command to
-// the simulated fleet, or, indented, what came of the command before it: each
-// push that was begun, and each change of the state that a person would see.
+// TestStories runs the stories in testdata. A line is a comment, or a command to the simulated fleet. An
+// indented line is a result of the command before it: a push that was begun, or a change of the state that a
+// person would see.
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -45,7 +45,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// tell runs the commands of a story and returns it with what came of them.
+// tell runs the commands of a story, and returns the story with the results.
 func tell(t *testing.T, script []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -86,11 +86,11 @@ func (s *sim) command(verb string, args []string) error {
 			}
 			s.policy.Waves = append(s.policy.Waves, size)
 		}
-	case "gate": // proceed, extend or hold: what to do when nobody can tell
+	case "gate": // proceed, extend or hold: what to do without enough requests
 		s.policy.Gate.CannotTell = CannotTell(args[0])
-	case "traffic": // NAME REQUESTS ERRORS …: what workers count; a connection for each
+	case "traffic": // NAME REQUESTS ERRORS …: what workers count; each request has a connection
 		return s.traffic(args)
-	case "changes": // BACKEND …: those that the wanted snapshot changed
+	case "changes": // BACKEND …: the backends that the wanted snapshot changes
 		for _, name := range args {
 			s.backends[name] = Backend{Changed: true, Check: 8 * time.Second}
 		}
@@ -98,9 +98,9 @@ func (s *sim) command(verb string, args []string) error {
 		for _, name := range args {
 			s.obs.Moved[name] = s.now
 		}
-	case "flaps": // NAME BACKEND …: those that came and went there
+	case "flaps": // NAME BACKEND …: the backends that flapped on an instance
 		s.sampled, s.fleet[args[0]].flapped = true, args[1:]
-	case "backends": // NAME BACKEND …: those that have no server up there
+	case "backends": // NAME BACKEND …: the backends that have no server up on an instance
 		for _, name := range args[1:] {
 			if _, known := s.backends[name]; !known {
 				s.backends[name] = Backend{Check: 8 * time.Second}
@@ -133,7 +133,7 @@ func (s *sim) command(verb string, args []string) error {
 		for _, arg := range args {
 			s.obs.Rejected = append(s.obs.Rejected, revision(arg).Short)
 		}
-	case "promote", "abort": // SNAPSHOT [full]: what a person says of its rollout
+	case "promote", "abort": // SNAPSHOT [full]: a person's order about its rollout
 		s.obs.Channel, s.orders = true, s.orders+1
 		o := Order{Snapshot: revision(args[0]), Mark: strconv.Itoa(s.orders), Full: len(args) > 1, Says: " by ann"}
 		if verb == "abort" {
@@ -200,7 +200,7 @@ func (s *sim) blackout(args []string) error {
 	return errors.Join(errFrom, errTo)
 }
 
-// event is something that happens to instances, or to the pusher.
+// event makes something happen to instances, or to the pusher.
 func (s *sim) event(verb string, args []string) error {
 	switch verb {
 	case "applied", "refused", "faulty", "trouble": // NAME …: how the push under way ended
@@ -209,7 +209,7 @@ func (s *sim) event(verb string, args []string) error {
 				return err
 			}
 		}
-	case "notbegun": // NAME …: the push under way never was
+	case "notbegun": // NAME …: the push under way was not begun
 		for _, name := range args {
 			if err := s.end(name, NotBegun); err != nil {
 				return err
@@ -224,11 +224,11 @@ func (s *sim) event(verb string, args []string) error {
 			s.fleet[name].pid += 1000
 			s.fleet[name].started, s.fleet[name].died, s.fleet[name].counted = s.now, s.now, Counters{}
 		}
-	case "recycled": // NAME …: a new worker with the number of the old one
+	case "recycled": // NAME …: a new worker with the PID of the old one
 		for _, name := range args {
 			s.fleet[name].started, s.fleet[name].died, s.fleet[name].counted = s.now, s.now, Counters{}
 		}
-	case "light": // SNAPSHOT NAME …: who can be brought to it, and no other, without a reload
+	case "light": // SNAPSHOT NAME …: the instances that need no reload for it
 		for _, name := range args[1:] {
 			s.fleet[name].light = revision(args[0])
 		}
@@ -236,7 +236,7 @@ func (s *sim) event(verb string, args []string) error {
 		for _, name := range args {
 			s.fleet[name].stale = true
 		}
-	case "killed": // the pusher, while pushes are under way; they may still get through: NAME …
+	case "killed": // the pusher, during pushes; those of NAME … still succeed
 		for _, name := range args {
 			s.take(name)
 		}
@@ -251,7 +251,7 @@ func (s *sim) event(verb string, args []string) error {
 	return nil
 }
 
-// sim is a fleet for Step to work on.
+// sim is a simulated fleet.
 type sim struct {
 	policy  Policy
 	state   State
@@ -261,8 +261,8 @@ type sim struct {
 	pending map[string]Push
 	waits   []Wait
 	said    []string
-	sampled bool // statistics are asked for
-	orders  int  // that people gave
+	sampled bool // statistics are used
+	orders  int  // how many orders people gave
 
 	backends map[string]Backend // of the good snapshot
 }
@@ -282,7 +282,7 @@ type simInstance struct {
 	flapped []string
 }
 
-// simBegin is when stories begin, and the workers that are there.
+// simBegin is when stories begin. The first workers started then.
 var simBegin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newSim() *sim {
@@ -293,7 +293,7 @@ func newSim() *sim {
 	}
 }
 
-// revision reads "r3", or "r4=3" for a revision 4 with the content of 3, or "-".
+// revision reads "r3", "r4=3" for revision 4 with the content of 3, or "-".
 func revision(s string) snapshots.ID {
 	if s == "-" {
 		return snapshots.ID{}
@@ -310,7 +310,7 @@ func (s *sim) add(name, zone string) {
 	s.fleet[name] = &simInstance{zone: zone, up: true, pid: 100 * (len(s.fleet) + 1)}
 }
 
-// take has the instance load what was pushed to it, if it has not yet.
+// take makes the instance load what was pushed to it, unless it has already.
 func (s *sim) take(name string) (reloaded bool) {
 	i := s.fleet[name]
 	reloaded = i.running != s.pending[name].Snapshot || i.stale
@@ -325,7 +325,7 @@ func (s *sim) take(name string) (reloaded bool) {
 	return reloaded
 }
 
-// end ends the push under way to an instance.
+// end ends the push to an instance.
 func (s *sim) end(name string, outcome Outcome) error {
 	push, ok := s.pending[name]
 	if !ok {
@@ -341,7 +341,7 @@ func (s *sim) end(name string, outcome Outcome) error {
 	return nil
 }
 
-// observe brings the observation up to date with the fleet.
+// observe updates the observation from the fleet.
 func (s *sim) observe() Observation {
 	s.obs.Instances, s.obs.Backends, s.obs.Compared = nil, s.backends, s.obs.Want
 	if r := s.state.Rollout; r != nil {
@@ -374,7 +374,7 @@ func (i *simInstance) sample(now time.Time) Sample {
 	}
 }
 
-// settle steps until nothing more follows, and returns what happened.
+// settle takes steps until nothing changes, and returns what happened.
 func (s *sim) settle() []string {
 	var events []string
 	for range 10 {
@@ -399,7 +399,7 @@ func (s *sim) settle() []string {
 	return events
 }
 
-// describe returns the state in a few lines.
+// describe returns the state as a few lines.
 func (s *sim) describe() []string {
 	lines := []string{"good: " + short(s.state.Good)}
 	for _, f := range s.state.Failed {
@@ -424,7 +424,7 @@ func (s *sim) describe() []string {
 	}
 	for _, w := range s.waits {
 		if slices.Contains([]string{"soak", "its push", "another try", "it to be back"}, w.For) {
-			continue // shows in what happens
+			continue // the results show it
 		}
 		line := strings.TrimSpace(w.Instance + " waits for " + w.For)
 		if !w.Until.IsZero() {

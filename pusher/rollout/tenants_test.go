@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// badKind is what is wrong with a snapshot.
+// badKind is the fault of a snapshot.
 type badKind int
 
 const (
@@ -36,8 +36,8 @@ func tenant(n int) string { return fmt.Sprintf("t%02d_web", n) }
 
 var rollouts = flag.Uint64("rollouts", 200, "how many good snapshots to roll out among tenants")
 
-// TestTenantsRejectNothing has good snapshots rolled out while Services go away, come and
-// flap; none is rejected. Of the bad ones among them each is.
+// TestTenantsRejectNothing rolls out good snapshots while Services go away, come back and flap. None is
+// rejected. Each of the bad ones among them is.
 func TestTenantsRejectNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range *rollouts {
@@ -72,9 +72,9 @@ func newTenants(seed uint64, size int) *tenants {
 	return w
 }
 
-// rollout rolls a snapshot out that changes the first tenant, and says how that ended.
+// rollout rolls out a snapshot that changes the first tenant, and returns how that ended.
 func (w *tenants) rollout(bad badKind) (string, bool) {
-	for range 90 { // minutes in which workers get old enough
+	for range 90 { // minutes, until workers are old enough
 		w.second(bad)
 	}
 	w.obs.Want = revision("r2")
@@ -91,8 +91,7 @@ func (w *tenants) rollout(bad badKind) (string, bool) {
 	return "it is still under way", false
 }
 
-// second lets a second pass: tenants do as they like, instances check, serve and are
-// pushed to.
+// second lets a second pass. Tenants change, and instances run checks, serve, and get pushes.
 func (w *tenants) second(bad badKind) {
 	w.now = w.now.Add(time.Second)
 	w.tenantsChange(bad)
@@ -119,14 +118,14 @@ func (w *tenants) second(bad badKind) {
 	}
 }
 
-// tenantsChange has a Service go away, come back, or begin or end to flap.
+// tenantsChange makes a Service go away, come back, or begin or stop to flap.
 func (w *tenants) tenantsChange(bad badKind) {
 	if w.random.IntN(20) > 0 {
 		return
 	}
 	n := w.random.IntN(tenantCount)
 	if bad != goodOne && n == 0 {
-		return // what flaps or moves says nothing, also of what is bad
+		return // a backend that flaps or moves is no evidence, not even against a bad snapshot
 	}
 	name := tenant(n)
 	if len(w.gone)+len(w.flaps) > 2 && !w.gone[name] {
@@ -143,7 +142,7 @@ func (w *tenants) tenantsChange(bad badKind) {
 		}
 	case 2:
 		if n == 0 {
-			return // a fleet of one cannot tell a backend that it changed from one that fails
+			return // a fleet of one cannot tell a backend that the snapshot broke from one that fails by itself
 		}
 		w.flaps[name] = w.now
 	default:
@@ -151,8 +150,8 @@ func (w *tenants) tenantsChange(bad badKind) {
 	}
 }
 
-// serve is a second of one instance: requests come, and checks find what is dead, each
-// instance at another moment.
+// serve is one second of an instance. Requests come, and health checks find dead servers, on each instance at
+// another moment.
 func (w *tenants) serve(name string, bad badKind) {
 	i := w.fleet[name]
 	has := i.running == revision("r2")
@@ -176,7 +175,7 @@ func (w *tenants) serve(name string, bad badKind) {
 		up, dead := true, w.gone[backend]
 		if since, flaps := w.flaps[backend]; flaps && !dead {
 			dead = int(w.now.Sub(since)/time.Second)%14 >= 7
-			// It takes some seconds, not the same on each instance, to be seen.
+			// It takes some seconds to be noticed, on each instance a different number.
 			phase := (int(w.now.Sub(since)/time.Second) - len(name) - int(name[0])%3 + 1400) % 14
 			up = phase < 12
 			if !up {

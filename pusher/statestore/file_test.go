@@ -19,7 +19,7 @@ func TestLeftoversOfStatesAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, ".state.json.999"), 0o700); err != nil { // nobody's
+	if err := os.Mkdir(filepath.Join(dir, ".state.json.999"), 0o700); err != nil { // it belongs to nobody
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(dir, "state.json")); err != nil {
@@ -40,7 +40,7 @@ func TestLeftoversOfStatesAreRemoved(t *testing.T) {
 			t.Errorf("%s is gone", name)
 		}
 	}
-	wholefile.RemoveTemporaries(dir, time.Hour, "*.json") // of the cache, in which others may write
+	wholefile.RemoveTemporaries(dir, time.Hour, "*.json") // in the folder of the cache, others may write
 	if _, err := os.Stat(filepath.Join(dir, ".r000001-0123456789.json.77")); err != nil {
 		t.Error("what may be another's is gone")
 	}

@@ -23,7 +23,7 @@ var cluster kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &cluster)) }
 
-// place is a namespace, and the pushers that keep their state there.
+// place is a namespace, with the pushers that keep their state there.
 type place struct {
 	*testing.T
 	config    *rest.Config
@@ -74,7 +74,7 @@ func (p place) wantState(want string) {
 	}
 }
 
-// edit changes the Secret behind the pushers' back.
+// edit changes the Secret without the pushers.
 func (p place) edit(edit func(s *corev1.Secret)) {
 	p.Helper()
 	client := p.secrets(p.config)
@@ -103,8 +103,7 @@ func made(text string) func() ([]byte, error) {
 	return func() ([]byte, error) { return []byte(text), nil }
 }
 
-// A successor gets what was kept, in a higher term; who was there before can save
-// nothing any more.
+// A successor gets the state in a higher term. The former pusher cannot save any more.
 func TestTheStateIsOnesAtATime(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -132,7 +131,7 @@ func TestTheStateIsOnesAtATime(t *testing.T) {
 	p.wantState("third")
 }
 
-// Of several that take it at once, each gets a term of its own, and one keeps it.
+// If several pushers take the state at once, each gets a term of its own, and one keeps it.
 func TestTakenByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -169,7 +168,7 @@ func TestTakenByManyAtOnce(t *testing.T) {
 	}
 }
 
-// fallback is what the Secret for the fallback certificate holds, "" if there is none.
+// fallback returns the content of the Secret for the fallback certificate, "" if there is none.
 func (p place) fallback() string {
 	p.Helper()
 	s, err := p.secrets(p.config).Get(p.Context(), "edge-fallback", metav1.GetOptions{})
@@ -179,7 +178,7 @@ func (p place) fallback() string {
 	return string(s.Data["fallback.pem"])
 }
 
-// earlier makes the Secret as the version before kept it: with the key in the state.
+// earlier creates the Secret as the version before did: with the key in the state.
 func (p place) earlier() {
 	p.Helper()
 	p.take(p.pusher("earlier"))
@@ -189,7 +188,7 @@ func (p place) earlier() {
 	}
 }
 
-// The state has no key: the certificate is in another Secret, and all pushers take the same one.
+// The state has no key. The certificate is in another Secret, and all pushers use the same one.
 func TestTheStateHasNoKey(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -204,8 +203,8 @@ func TestTheStateHasNoKey(t *testing.T) {
 	}
 }
 
-// What was read in Secrets is beside the certificate, for the next pusher. One of an earlier term
-// keeps nothing any more, however long it was paused.
+// The contents of Secrets are kept beside the certificate, for the next pusher. A pusher of an earlier term can
+// no longer write there, however long it was paused.
 func TestSecretsAreKeptBesideTheCertificate(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -243,8 +242,8 @@ func TestSecretsAreKeptBesideTheCertificate(t *testing.T) {
 	}
 }
 
-// Certificates of the version before are moved, and kills in between lose none. A pusher
-// whose role is of the version before goes on with what it has, and says why.
+// The certificate of the version before is moved, and a kill in between does not lose it. A pusher with the
+// role of the version before goes on with what it has, and says why.
 func TestTheKeyIsMoved(t *testing.T) {
 	t.Parallel()
 	for n := range 4 {
@@ -277,7 +276,7 @@ func TestTheKeyIsMoved(t *testing.T) {
 	}
 }
 
-// A Secret of that name that is somebody else's is left alone.
+// If another program owns a Secret of that name, it is left alone.
 func TestFallbackOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -296,7 +295,7 @@ type secretsClient interface {
 
 var errDied = errors.New("killed")
 
-// dying is killed at a write: before it, or after it, without an answer.
+// dying is killed at a write: before it, or after it without an answer.
 type dying struct {
 	Client
 	left int
@@ -310,7 +309,7 @@ func (d *dying) die(write func() (*corev1.Secret, error)) (*corev1.Secret, error
 		_, err := write()
 		return nil, errors.Join(errDied, err)
 	}
-	return nil, errDied // and so does everything after it
+	return nil, errDied // everything after it fails too
 }
 
 func (d *dying) Create(ctx context.Context, s *corev1.Secret, o metav1.CreateOptions) (*corev1.Secret, error) {
@@ -321,7 +320,7 @@ func (d *dying) Update(ctx context.Context, s *corev1.Secret, o metav1.UpdateOpt
 	return d.die(func() (*corev1.Secret, error) { return d.Client.Update(ctx, s, o) })
 }
 
-// denying refuses to read the fallback certificate.
+// denying is not allowed to read the fallback certificate.
 type denying struct {
 	Client
 	err error
@@ -334,7 +333,7 @@ func (d denying) Get(ctx context.Context, name string, o metav1.GetOptions) (*co
 	return d.Client.Get(ctx, name, o)
 }
 
-// What others do to the Secret that is none of their business does not end a term.
+// Changes that others make to the Secret do not end a term, unless they concern the state.
 func TestOtherHands(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -362,7 +361,7 @@ func TestOtherHands(t *testing.T) {
 	}
 }
 
-// Where the Secret was deleted and another began anew, with a lower term, it has it.
+// If the Secret was deleted and another pusher began anew, with a lower term, that one has the state.
 func TestDeletedAndTaken(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -378,7 +377,7 @@ func TestDeletedAndTaken(t *testing.T) {
 	p.save(two, "first")
 }
 
-// An empty Secret is there to be used, and any other one is somebody else's.
+// An empty Secret may be used. Any other one belongs to somebody else.
 func TestSecretsOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -414,7 +413,7 @@ func (l *lossy) Update(ctx context.Context, s *corev1.Secret, o metav1.UpdateOpt
 	return s, err
 }
 
-// A write whose answer was lost is this pusher's own.
+// A write whose answer was lost is recognized as this pusher's own.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -438,7 +437,7 @@ func TestLostAnswers(t *testing.T) {
 	p.wantState("third")
 }
 
-// A state that no Secret holds is refused, and what was kept before stays.
+// A state that is too large for a Secret is refused, and the former one stays.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -458,7 +457,7 @@ func TestTooLarge(t *testing.T) {
 	p.save(one, strings.Repeat(`{"address":"10.0.0.1","port":80,"state":"ready"},`, 100_000))
 }
 
-// The rules are enough, and name the one Secret.
+// The rules are sufficient, and name the one Secret.
 func TestTheRulesAreEnough(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -476,7 +475,7 @@ func TestTheRulesAreEnough(t *testing.T) {
 	}
 }
 
-// An API server that is gone is an error like any other: nobody has taken the state.
+// An unreachable API server is an ordinary error: it does not mean that another pusher took the state.
 func TestWithoutTheAPIServer(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -518,7 +517,7 @@ func TestPack(t *testing.T) {
 			t.Error("what was cut short was read")
 		}
 	}
-	packed, err := pack(make([]byte, largestState+1)) // zeros, which are a few KiB
+	packed, err := pack(make([]byte, largestState+1)) // zeros, which compress to a few KiB
 	if err != nil {
 		t.Fatal(err)
 	}

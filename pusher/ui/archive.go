@@ -20,32 +20,32 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/routetable"
 )
 
-// The pace at which the store is read while somebody looks, and how long that may take.
+// listingAge is how old the listing of the store may get while somebody looks. readTimeout bounds one reading.
 const (
 	listingAge  = 3 * time.Second
 	readTimeout = 30 * time.Second
-	// patience is how long a page waits for a store that has said nothing yet.
+	// patience is how long a page waits for the first answer of the store.
 	patience = 10 * time.Second
 )
 
-// keptManifests and keptSnapshots are how many are kept in memory, of which nobody can change one.
+// keptManifests and keptSnapshots are how many of each stay in memory. Both are immutable.
 const (
 	keptManifests = 2000
 	keptSnapshots = 8
 )
 
-// archive reads the store for all viewers: once, however many look, and one thing at a time. What
-// was read before is there while the store is slow or gone.
+// archive reads the store for all viewers. It reads a thing once, however many viewers look, and one thing at a time.
+// While the store is slow or gone, it returns what it read before.
 type archive struct {
 	store   Store
-	ctx     context.Context //nolint:containedctx // of the server, for reads that outlive who asked
+	ctx     context.Context //nolint:containedctx // of the server: a reading goes on when its viewer has left
 	changed func()          // called when there is something new
-	turn    chan struct{}   // held by who reads
+	turn    chan struct{}   // held during a reading
 	jobs    sync.WaitGroup  // reads that have not ended
 
 	mu        sync.Mutex
 	last      listing
-	reading   chan struct{} // closed when the reading ends that is under way, nil for none
+	reading   chan struct{} // closed when the current reading ends; nil if there is none
 	asked     time.Time     // when the last reading ended
 	manifests *memory[snapshots.ID, snapshots.Manifest]
 	contents  *memory[snapshots.ID, snapshots.Snapshot]
@@ -53,16 +53,16 @@ type archive struct {
 	compared  *memory[[2]snapshots.ID, compared]
 	touches   *memory[snapshots.ID, touch]
 	commits   *memory[snapshots.ID, string]
-	comparing chan struct{} // held by who compares
+	comparing chan struct{} // held during a comparison
 	awaited   map[any]*awaited
-	tabling   chan time.Time // holds when routes were last read that nobody waits for; empty while that goes on
+	tabling   chan time.Time // holds the time of the last readRoutes; empty while one runs
 }
 
-// awaited is something that is read in the background for callers that do not wait.
+// awaited is a reading in the background, for callers that do not wait.
 type awaited struct {
 	underWay bool
-	ended    time.Time // when it was last read
-	err      error     // why that failed
+	ended    time.Time // when the last reading ended
+	err      error     // of the last reading
 }
 
 func newArchive(ctx context.Context, store Store, changed func()) *archive {
@@ -82,29 +82,29 @@ func newArchive(ctx context.Context, store Store, changed func()) *archive {
 type listing struct {
 	view    channel.View
 	journal []channel.Entry
-	at      time.Time // of the last time that it could be read, zero for never
-	err     error     // of the last time, nil if it could be read then
-	failing time.Time // since when it cannot be read
+	at      time.Time // of the last successful reading; zero if there was none
+	err     error     // of the last reading; nil if it succeeded
+	failing time.Time // since when readings fail
 }
 
-// ReadAt is when it was read, and Failing since when it cannot be.
+// ReadAt is the time of the last successful reading, and Failing since when readings fail.
 func (l listing) ReadAt() time.Time  { return l.at }
 func (l listing) Failing() time.Time { return l.failing }
 
-// errNoStore is the error where there is none.
+// errNoStore is the error if no store is configured.
 var errNoStore = errors.New("no store is named")
 
-// errNoAnswer is the error of a store that is slow.
+// errNoAnswer is the error if the store is slow.
 var errNoAnswer = errors.New("the store has not answered yet")
 
-// errNotRead is the error for something that was not read yet, for callers that do not wait.
+// errNotRead tells a caller that does not wait that its answer was not read yet.
 var errNotRead = errors.New(report.NotRead)
 
-// nowait is the key of a context for callers that take what is known and do not wait for the store.
+// nowait is the key of a context whose caller takes what is in memory and does not wait for the store.
 type nowait struct{}
 
-// listing returns what the store says, or said last: then err is set. It begins to read it anew where
-// that is old, and waits for that only if nothing is known yet.
+// listing returns what the store says. If the last reading failed, it returns the reading before, and sets err. If
+// the listing is older than [listingAge], it begins a new reading. It waits for that only if nothing was read yet.
 func (a *archive) listing(ctx context.Context) listing {
 	if a.store == nil {
 		return listing{err: errNoStore}
@@ -143,9 +143,9 @@ func (a *archive) read(done chan struct{}) {
 	defer cancel()
 	next, err := a.readListing(ctx)
 	if err == nil {
-		// The renderer finds the manifests of the newest snapshots in memory then.
+		// The renderer does not wait for manifests, so those of the newest snapshots are read in advance.
 		for _, id := range slices.Backward(next.view.IDs[max(0, len(next.view.IDs)-newest):]) {
-			_, _ = a.manifest(ctx, id) // who looks at it is told
+			_, _ = a.manifest(ctx, id) // a page that shows the manifest reports the error
 		}
 	}
 	now := time.Now()
@@ -168,7 +168,8 @@ func (a *archive) read(done chan struct{}) {
 	}
 }
 
-// tail is the last entry of a journal, which has another one after each act and turn.
+// tail returns the last entry of a journal. Each act and each turn appends an entry, so two journals with the same
+// last entry are the same.
 func tail(journal []channel.Entry) []channel.Entry { return journal[max(0, len(journal)-1):] }
 
 func (a *archive) readListing(ctx context.Context) (out listing, err error) {
@@ -183,7 +184,7 @@ func (a *archive) readListing(ctx context.Context) (out listing, err error) {
 	return out, err
 }
 
-// newest is how many manifests are read before somebody asks: those of the first page.
+// newest is how many manifests are read in advance: those of the first page.
 const newest = 20
 
 // begin waits for the turn to read.
@@ -198,17 +199,17 @@ func (a *archive) begin(ctx context.Context) error {
 
 func (a *archive) end() { <-a.turn }
 
-// manifest returns that of a snapshot.
+// manifest returns the manifest of a snapshot, without its inputs.
 func (a *archive) manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
 	return kept(ctx, a, a.manifests, id, func(ctx context.Context) (snapshots.Manifest, error) {
 		m, err := a.store.Manifest(ctx, id)
-		m.Provenance.Inputs = nil // there may be thousands, and nobody is shown them
+		m.Provenance.Inputs = nil // there may be thousands, and no page shows them
 		return m, err
 	})
 }
 
-// manifestOf returns the manifest of a snapshot that a page is about. For a caller that does not wait, it begins to
-// read the manifest for the next time.
+// manifestOf returns the manifest of a snapshot that a page shows. For a caller that does not wait, it begins to read
+// a missing manifest, and returns [errNotRead].
 func (a *archive) manifestOf(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
 	m, err := a.manifest(ctx, id)
 	if errors.Is(err, errNotRead) {
@@ -221,11 +222,12 @@ func (a *archive) manifestOf(ctx context.Context, id snapshots.ID) (snapshots.Ma
 	return m, err
 }
 
-// mostAwaited is how many reads for callers that do not wait are remembered.
+// mostAwaited is how many readings for callers that do not wait are remembered.
 const mostAwaited = 1000
 
-// later has something read for who does not wait, and says that there is something new when it was. The error is
-// [errNotRead], or why it could not be read the last time. It is read again after a while at the earliest.
+// later reads something in the background for a caller that does not wait, and calls changed at the end. It returns
+// [errNotRead], or the error of the last reading. It waits at least [listingAge] between two readings of the same
+// thing.
 func (a *archive) later(of any, read func(ctx context.Context) error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -237,7 +239,7 @@ func (a *archive) later(of any, read func(ctx context.Context) error) error {
 		w = &awaited{err: errNotRead}
 		a.awaited[of] = w
 	}
-	if w.underWay || time.Since(w.ended) < listingAge { // the renderer comes again
+	if w.underWay || time.Since(w.ended) < listingAge { // the renderer asks again
 		return w.err
 	}
 	w.underWay = true
@@ -247,7 +249,7 @@ func (a *archive) later(of any, read func(ctx context.Context) error) error {
 		err := read(ctx)
 		a.mu.Lock()
 		if w.underWay, w.ended, w.err = false, time.Now(), err; err == nil {
-			w.err = errNotRead // whoever asks again finds it, unless it had to make room meanwhile
+			w.err = errNotRead // the next caller finds it in memory, unless other values displaced it
 		}
 		a.mu.Unlock()
 		a.changed()
@@ -255,15 +257,14 @@ func (a *archive) later(of any, read func(ctx context.Context) error) error {
 	return w.err
 }
 
-// withoutWaiting returns a context for callers that take what is in memory.
+// withoutWaiting returns a context for callers that take what is in memory, and do not wait.
 func withoutWaiting() context.Context { return context.WithValue(context.Background(), nowait{}, true) }
 
-// snapshot returns a snapshot.
 func (a *archive) snapshot(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error) {
 	return kept(ctx, a, a.contents, id, func(ctx context.Context) (snapshots.Snapshot, error) { return a.store.Get(ctx, id) })
 }
 
-// kept returns what is kept under a key, or reads and keeps it.
+// kept returns the value of a snapshot from memory. If it is not there, it reads the value and remembers it.
 func kept[V any](ctx context.Context, a *archive, in *memory[snapshots.ID, V], id snapshots.ID, read func(context.Context) (V, error)) (V, error) {
 	v, ok := in.get(id)
 	switch {
@@ -278,7 +279,7 @@ func kept[V any](ctx context.Context, a *archive, in *memory[snapshots.ID, V], i
 		return v, err
 	}
 	defer a.end()
-	if v, ok := in.get(id); ok { // somebody else read it meanwhile
+	if v, ok := in.get(id); ok { // another goroutine read it meanwhile
 		return v, nil
 	}
 	v, err := read(ctx)
@@ -288,7 +289,7 @@ func kept[V any](ctx context.Context, a *archive, in *memory[snapshots.ID, V], i
 	return v, err
 }
 
-// memory keeps the last values that were put into it or asked for. It may be used by several goroutines.
+// memory is a cache of the values that were used last. Several goroutines may use it.
 type memory[K comparable, V any] struct {
 	most int
 
@@ -337,16 +338,16 @@ func (m *memory[K, V]) put(k K, v V) {
 	delete(m.values, oldest)
 }
 
-// chosen is the snapshot that a page is about, and why it is that one.
+// chosen is the snapshot that a page shows, and why the page shows that one.
 type chosen struct {
 	ID      snapshots.ID `json:"snapshot"`
 	Because string       `json:"because"`
-	// Now says that it runs now, so that what is known of servers is about it.
+	// Now is set if the fleet runs the snapshot. Then live data about servers applies to it.
 	Now bool `json:"now"`
 }
 
-// choose returns the snapshot that a text means: that of a name such as r12, the newest, the one that ran at a
-// time, or without a text the one that runs now.
+// choose returns the snapshot that a text names: a name such as r12, "newest", "running", or a time. Without a text
+// it returns the snapshot that the fleet runs.
 func choose(ctx context.Context, q query, text string) (chosen, error) {
 	l := q.archive.listing(ctx)
 	if len(l.view.IDs) == 0 {
@@ -375,7 +376,7 @@ func choose(ctx context.Context, q query, text string) (chosen, error) {
 		}
 		return chosen{id, "as you asked", id == runs}, nil
 	}
-	// What ran at a time is what the journal says, or else the newest of then.
+	// The text is a time. The journal says what ran then; without an entry, it is the newest snapshot of that time.
 	at, err := process.ParseTime(text, q.now.UTC())
 	if err != nil {
 		return chosen{}, problem{http.StatusBadRequest, fmt.Sprintf("%q is neither a snapshot nor a time: %v.", text, err), "Write r12, or a time in UTC such as yesterday 14:03."}
@@ -409,7 +410,7 @@ func chooseManifest(ctx context.Context, q query) (chosen, snapshots.Manifest, e
 	return of, m, err
 }
 
-// newestThen returns the newest snapshot of a time. Snapshots are published one after the other.
+// newestThen returns the newest snapshot that was published by a time. The IDs are in the order of publishing.
 func newestThen(ctx context.Context, q query, l listing, at time.Time) (chosen, error) {
 	var failed error
 	n := sort.Search(len(l.view.IDs), func(i int) bool {
@@ -426,18 +427,18 @@ func newestThen(ctx context.Context, q query, l listing, at time.Time) (chosen, 
 	return chosen{l.view.IDs[n-1], "the newest that was published by " + at.Format(time.RFC3339) + "; the journal does not say what ran", false}, nil
 }
 
-// readSnapshot is a snapshot that was read for questions about its routes.
+// readSnapshot is a snapshot with the routes that were read from it.
 type readSnapshot struct {
 	snapshots.Snapshot
 	table    *routetable.Table
 	requests *request.Reader
-	recorded map[snapshots.ServicePort][]snapshots.Endpoint // that are a file of it, nil without one
+	recorded map[snapshots.ServicePort][]snapshots.Endpoint // from the file of recorded endpoints; nil if there is none
 }
 
-// keptTables is how many are kept: one of 100,000 routes takes about 100 MB.
+// keptTables is how many tables of routes stay in memory. One of 100,000 routes takes about 100 MB.
 const keptTables = 2
 
-// routes returns a snapshot with its routes. It is read once, and nobody changes it.
+// routes returns a snapshot with its routes. It reads them once; the result is immutable.
 func (a *archive) routes(ctx context.Context, id snapshots.ID) (readSnapshot, error) {
 	if read, ok := a.tables.get(id); ok {
 		return read, nil
@@ -450,7 +451,7 @@ func (a *archive) routes(ctx context.Context, id snapshots.ID) (readSnapshot, er
 	if err != nil {
 		return readSnapshot{}, err
 	}
-	if err := a.begin(ctx); err != nil { // one is read at a time, for whoever asks
+	if err := a.begin(ctx); err != nil { // one snapshot is read at a time
 		return readSnapshot{}, err
 	}
 	defer a.end()
@@ -483,8 +484,9 @@ func tableOf(s snapshots.Snapshot) (read readSnapshot, err error) {
 	return read, nil
 }
 
-// readRoutes reads the routes of a snapshot for who does not wait. There is a pause between two, as they take a processor
-// and may make room for each other again and again, where people look at more snapshots than are kept.
+// readRoutes reads the routes of a snapshot for a caller that does not wait. It pauses for [listingAge] after each
+// reading. A reading uses a processor, and more viewed snapshots than [keptTables] displace each other again and
+// again.
 func (a *archive) readRoutes(ctx context.Context, id snapshots.ID) error {
 	var last time.Time
 	select {

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// stored returns a store with these snapshots, each a config.
+// stored returns a store with a snapshot for each config.
 func stored(configs ...string) *fakeStore {
 	f := &fakeStore{stored: map[snapshots.ID]snapshots.Snapshot{}}
 	var parent snapshots.ID
@@ -23,7 +23,7 @@ func stored(configs ...string) *fakeStore {
 	return f
 }
 
-// A snapshot that was read is read no more, and one that is gone is an error.
+// A snapshot is read only once. A missing snapshot is an error.
 func TestArchiveKeepsWhatItRead(t *testing.T) {
 	t.Parallel()
 	store := stored("global\n")
@@ -40,7 +40,7 @@ func TestArchiveKeepsWhatItRead(t *testing.T) {
 	}
 }
 
-// A store that does not answer keeps nobody waiting for longer than they wait, and the page says so.
+// If a store does not answer, pages wait only for a limited time, and say so.
 func TestStoreThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	store := stored("global\n")
@@ -56,7 +56,7 @@ func TestStoreThatDoesNotAnswer(t *testing.T) {
 	if l := s.archive.listing(ctx); l.err == nil || !l.at.IsZero() {
 		t.Errorf("%+v", l)
 	}
-	// Who does not wait is not told that the store is empty.
+	// A caller that does not wait must not learn that the store is empty.
 	if of, err := choose(withoutWaiting(), query{archive: s.archive}, ""); !errors.Is(err, errNotRead) {
 		t.Errorf("%+v, %v", of, err)
 	}

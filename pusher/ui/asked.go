@@ -19,15 +19,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
-// askForm is a request as somebody typed it.
+// askForm is a request as the viewer typed it.
 type askForm struct {
 	Method, Scheme, Host, Path, Headers, Client, Snapshot string
 }
 
-// methods are those to choose from.
+// methods are the methods that the form offers.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// Methods are those to choose from, and the one that was asked for.
+// Methods are the methods that the form offers, and the typed one.
 func (f askForm) Methods() []string {
 	if !slices.Contains(methods, f.Method) {
 		return append(slices.Clone(methods), f.Method)
@@ -41,7 +41,7 @@ func askFormOf(values url.Values) askForm {
 		Method: strings.ToUpper(cmp.Or(get("method"), "GET")), Scheme: cmp.Or(get("scheme"), "https"), Host: get("host"), Path: cmp.Or(get("path"), "/"),
 		Headers: values.Get("headers"), Client: get("client"), Snapshot: get("snapshot"),
 	}
-	if scheme, rest, ok := strings.Cut(f.Host, "://"); ok { // somebody pasted a URL
+	if scheme, rest, ok := strings.Cut(f.Host, "://"); ok { // the viewer pasted a URL
 		f.Scheme, f.Host = scheme, rest
 		if at := strings.IndexAny(rest, "/?"); at >= 0 {
 			f.Host, f.Path = rest[:at], rest[at:]
@@ -56,7 +56,7 @@ func askFormOf(values url.Values) askForm {
 	return f
 }
 
-// request returns what was typed as a request.
+// request returns the typed request.
 func (f askForm) request() (request.Request, error) {
 	if f.Host == "" || strings.ContainsAny(f.Host, "/?#@\\") {
 		return request.Request{}, errors.New("the host is not a name or an address")
@@ -64,7 +64,7 @@ func (f askForm) request() (request.Request, error) {
 	return request.Parse(f.Method, f.Scheme+"://"+f.Host+f.Path, f.headers(), f.Client)
 }
 
-// headers are those that were typed, as NAME=VALUE.
+// headers are the typed headers, each as NAME=VALUE.
 func (f askForm) headers() []string {
 	var headers []string
 	for line := range strings.Lines(f.Headers) {
@@ -81,7 +81,7 @@ func (f askForm) headers() []string {
 	return headers
 }
 
-// answered is who answers a request.
+// answered is the answer to a request: which backend and Services get it, and why.
 type answered struct {
 	Request string `json:"request"`
 	Who     string `json:"who"`
@@ -90,16 +90,16 @@ type answered struct {
 	Secret   string     `json:"secret,omitempty"` // of the certificate
 	NotAfter *time.Time `json:"notAfter,omitempty"`
 	Services []servers  `json:"services"`
-	From     string     `json:"endpointsFrom,omitempty"` // who knows of the endpoints, "" if nobody does
+	From     string     `json:"endpointsFrom,omitempty"` // where the endpoints are from, "" if they are not known
 	Wrote    []Wrote    `json:"wrote,omitempty"`         // lines with the objects that they came from
-	LeftOut  []leftOut  `json:"leftOut,omitempty"`       // what names the host, and has not got what it asks for
-	Command  string     `json:"command"`                 // says more
+	LeftOut  []leftOut  `json:"leftOut,omitempty"`       // objects that name the host and are left out, wholly or in part
+	Command  string     `json:"command"`                 // that prints more
 	Entry    string     `json:"port"`                    // of the listener
-	// NoOrigins says why nobody tells which objects wrote the lines, "" where somebody does, or nobody is asked.
+	// NoOrigins says why Wrote is empty. It is "" if Wrote is known, or if no compiler is configured.
 	NoOrigins string `json:"noOrigins,omitempty"`
 }
 
-// servers are those that a Service gives to a backend.
+// servers are the servers that a Service contributes to a backend.
 type servers struct {
 	Service   string     `json:"service"`
 	Weight    int        `json:"weight"`
@@ -108,14 +108,15 @@ type servers struct {
 	Empty     bool       `json:"noneUp,omitempty"` // no server of the backend is up
 }
 
-// endpoint is one of a Service, and on how many instances that were asked it is a server, and gets requests.
+// endpoint is an endpoint of a Service. On is how many of the asked instances have it as a server, and Up on how many
+// of them it gets requests.
 type endpoint struct {
 	snapshots.Endpoint
 	Up int `json:"upOnInstances,omitempty"`
 	On int `json:"instancesAsked,omitempty"`
 }
 
-// Text is its address, and what is wrong with it.
+// Text is the address, and what is wrong with the endpoint.
 func (e endpoint) Text() string {
 	text := net.JoinHostPort(e.Address, fmt.Sprint(e.Port))
 	switch {
@@ -129,7 +130,7 @@ func (e endpoint) Text() string {
 	return text
 }
 
-// Class marks one that does not serve, or not everywhere.
+// Class marks an endpoint that is not up on every asked instance.
 func (e endpoint) Class() string {
 	if !e.Draining && e.Up < e.On {
 		return "tag down"
@@ -137,10 +138,10 @@ func (e endpoint) Class() string {
 	return "tag"
 }
 
-// Down reports whether no instance that was asked sends it requests.
+// Down reports whether the endpoint gets requests on none of the asked instances.
 func (e endpoint) Down() bool { return e.On > 0 && e.Up == 0 }
 
-// endpoints are those of a Service, with how the servers of a backend are.
+// endpoints joins the endpoints of a Service with the states of the servers of a backend.
 func endpoints(of []snapshots.Endpoint, states map[netip.AddrPort]seen) []endpoint {
 	out := make([]endpoint, 0, len(of))
 	for _, e := range of {
@@ -154,7 +155,7 @@ func endpoints(of []snapshots.Endpoint, states map[netip.AddrPort]seen) []endpoi
 	return out
 }
 
-// State says in few words how many servers there are.
+// State summarizes how many servers there are, and how many are up.
 func (s servers) State() string {
 	n, up, somewhere, asked := len(s.Endpoints), 0, 0, 0
 	for _, e := range s.Endpoints {
@@ -177,21 +178,22 @@ func (s servers) State() string {
 	}
 }
 
-// Bad reports whether the Service is known to have no server.
+// Bad reports whether the Service is known to have no server that is up.
 func (s servers) Bad() bool {
 	down := !slices.ContainsFunc(s.Endpoints, func(e endpoint) bool { return !e.Down() })
 	return s.Known && (len(s.Endpoints) == 0 || down) || s.Empty
 }
 
-// First are the first endpoints.
+// First are the endpoints that are shown.
 func (s servers) First() []endpoint { return s.Endpoints[:min(len(s.Endpoints), mostAddresses)] }
 
-// More is how many there are besides.
+// More is how many endpoints are not shown.
 func (s servers) More() int { return max(0, len(s.Endpoints)-mostAddresses) }
 
 const mostAddresses = 12
 
-// endpointsOf returns the endpoints of Services of a snapshot, nil where they are not known, and where that is from.
+// endpointsOf returns the endpoints of the Services of a snapshot, and where they are from. It returns nil if they
+// are not known.
 func (q query) endpointsOf(s readSnapshot, now bool) (all map[snapshots.ServicePort][]snapshots.Endpoint, from string) {
 	live := q.fleet.Live
 	switch {
@@ -203,7 +205,7 @@ func (q query) endpointsOf(s readSnapshot, now bool) (all map[snapshots.ServiceP
 	return nil, ""
 }
 
-// answer leads a request through a snapshot.
+// answer follows a request through a snapshot.
 func (q query) answer(ctx context.Context, f askForm, of chosen) (*answered, error) {
 	r, err := f.request()
 	if err != nil {
@@ -231,7 +233,7 @@ func (q query) answer(ctx context.Context, f askForm, of chosen) (*answered, err
 		n := b.Fixed
 		for _, service := range b.Services {
 			if known == nil {
-				n++ // each Service that nobody knows of counts as one
+				n++ // count a Service as one server while its endpoints are unknown
 			}
 			n += len(known[service.ServicePort])
 		}
@@ -277,19 +279,19 @@ func (q query) answer(ctx context.Context, f askForm, of chosen) (*answered, err
 	return out, nil
 }
 
-// led leads a request through a snapshot. Done is called after it.
+// led follows a request through a snapshot, and calls done at the end.
 func led(done func(), through *request.Reader, r request.Request, usable func(backend string) int) (request.Answer, error) {
 	defer done()
 	return through.Led(r, usable)
 }
 
-// typed is the problem of what somebody typed.
+// typed returns a problem about what the viewer typed.
 func typed(err error) error {
 	text := err.Error()
 	return problem{http.StatusBadRequest, strings.ToUpper(text[:1]) + text[1:] + ".", process.Hint(err)}
 }
 
-// commandFor is what to type to be told more: which objects and fields wrote the lines.
+// commandFor returns the command that prints more: the objects and fields that wrote the lines.
 func commandFor(r request.Request, f askForm) string {
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 	var out strings.Builder
@@ -305,7 +307,7 @@ func commandFor(r request.Request, f askForm) string {
 	return out.String()
 }
 
-// stepOf says what is looked up in a file.
+// stepOf says what HAProxy looks up in a file.
 func stepOf(file string) string {
 	switch {
 	case file == "maps/host.map":
@@ -318,7 +320,7 @@ func stepOf(file string) string {
 	return "map"
 }
 
-// noneUp are the backends that are known to have no server up.
+// noneUp returns the backends that are known to have no server up.
 func (q query) noneUp() map[string]bool {
 	out := map[string]bool{}
 	if b := q.fleet.Status.Backends; b != nil {
@@ -329,7 +331,7 @@ func (q query) noneUp() map[string]bool {
 	return out
 }
 
-// losers are the objects that name the host of a request and have not got all that they ask for.
+// losers returns the objects that name the host of a request and are left out, wholly or in part.
 func (q query) losers(m snapshots.Manifest, of chosen, r request.Request) []leftOut {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -345,20 +347,20 @@ func (q query) losers(m snapshots.Manifest, of chosen, r request.Request) []left
 	return out
 }
 
-// Question is a request, for who can tell which objects wrote the lines that answer it.
+// Question is a request. A compiler tells which objects wrote the lines that answer it.
 type Question struct {
 	Method, URL string
 	Headers     []string // as NAME=VALUE
 	Client      netip.Addr
 }
 
-// Wrote is a line with the objects and fields that it came from.
+// Wrote is a line with the objects and fields that wrote it.
 type Wrote struct {
 	request.Line
 	Origins []Origin `json:"origins"`
 }
 
-// Origin is an object, and its field that a line came from.
+// Origin is an object, and the field of it that wrote a line.
 type Origin struct {
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
@@ -368,21 +370,22 @@ type Origin struct {
 	LineNumber int    `json:"line,omitempty"`
 }
 
-// Object names it as people do.
+// Object is the kind and name of the object.
 func (o Origin) Object() string {
 	return leftOut{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}.Object()
 }
 
-// Place is where it stands in a file, "" for an object of a cluster.
+// Place is the file and line of the field, "" for an object of a cluster.
 func (o Origin) Place() string { return placeOf(o.File, o.LineNumber) }
 
-// said is what was answered to a question.
+// said is the answer to a question.
 type said struct {
 	wrote []Wrote
 	err   error
 }
 
-// Objects are compiled for an answer, which may take long for many. They change.
+// originsAge is how long an answer is kept, as objects change. originsTimeout bounds a question: to answer it, the
+// compiler compiles all objects.
 const (
 	originsAge     = 30 * time.Second
 	originsTimeout = 2 * time.Minute
@@ -405,8 +408,8 @@ func newOrigins(ctx context.Context, ask func(context.Context, Question) ([]Wrot
 	})
 }
 
-// addOrigins says which objects wrote the lines of an answer. Only lines that the objects make now as the
-// snapshot has them are of these objects.
+// addOrigins adds the objects that wrote the lines of an answer. The compiler explains what the objects make now.
+// [answered.OriginsOf] therefore matches file and text, and a line that is different now has no origins.
 func (a *answered) addOrigins(ctx context.Context, q query, f askForm, r request.Request) {
 	known, ok := q.origins.of(ctx, asking{r.Method, f.Scheme + "://" + f.Host + r.Target, f.Headers, r.Client})
 	switch {
@@ -420,7 +423,7 @@ func (a *answered) addOrigins(ctx context.Context, q query, f askForm, r request
 	}
 }
 
-// noOrigins says why nobody tells yet, or at all, which objects wrote lines, "" where they are told.
+// noOrigins says why the origins of lines are not known yet, or cannot be known. It is "" if they are known.
 func noOrigins(asking bool, why string) string {
 	switch {
 	case asking:
@@ -431,7 +434,7 @@ func noOrigins(asking bool, why string) string {
 	return ""
 }
 
-// OriginsOf are the objects that wrote a line, as far as that is known.
+// OriginsOf returns the objects that wrote a line, as far as they are known.
 func (a *answered) OriginsOf(l request.Line) []Origin {
 	for _, w := range a.Wrote {
 		if w.File == l.File && w.Text == l.Text {
@@ -441,7 +444,8 @@ func (a *answered) OriginsOf(l request.Line) []Origin {
 	return nil
 }
 
-// newLines returns what asks who wrote lines. A key is their places, each on a line.
+// newLines returns the inquiries that ask which objects wrote lines. A key lists the places of lines, one on each
+// line.
 func newLines(ctx context.Context, ask func(context.Context, []string) ([]Wrote, error), changed func()) *inquiries[string, said] {
 	if ask == nil {
 		return nil
@@ -456,7 +460,7 @@ func newLines(ctx context.Context, ask func(context.Context, []string) ([]Wrote,
 	})
 }
 
-// written are lines of a snapshot, and who wrote them as far as that is known.
+// written are lines of a snapshot, for which origins are asked.
 type written struct {
 	places []string
 	texts  []string
@@ -466,9 +470,8 @@ func (w *written) add(file string, line int, text string) {
 	w.places, w.texts = append(w.places, placeOf(file, line)), append(w.texts, text)
 }
 
-// origins returns the objects and fields that wrote the lines, in their order. Only lines that the objects make
-// now are of these objects; others have none. Asking is set while that is being asked, and why says why it cannot
-// be told.
+// origins returns the objects and fields that wrote each line. The compiler explains what the objects make now, so a
+// line that is different now gets none. Asking is set until the answer has come, and why says why there is none.
 func (w *written) origins(ctx context.Context, q query) (by [][]Origin, asking bool, why string) {
 	by = make([][]Origin, len(w.places))
 	if q.lines == nil || len(w.places) == 0 {
@@ -489,5 +492,5 @@ func (w *written) origins(ctx context.Context, q query) (by [][]Origin, asking b
 	return by, false, ""
 }
 
-// mostCaused is how many hunks of a difference are led back to fields.
+// mostCaused is how many hunks of a difference get the fields that caused them.
 const mostCaused = 100

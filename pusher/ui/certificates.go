@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// certificatesTab is the tab of the certificates that clients are shown.
+// certificatesTab is the tab of the certificates that clients get.
 func certificatesTab() tab {
 	return tab{
 		path: "/certificates", title: "Certificates",
@@ -23,28 +23,28 @@ func certificatesTab() tab {
 	}
 }
 
-// certificate is one that a snapshot names.
+// certificate is a certificate of a snapshot.
 type certificate struct {
-	Secret      string    `json:"secret,omitempty"` // none for the one that is made up where there is no other
+	Secret      string    `json:"secret,omitempty"` // none for the fallback certificate
 	Use         string    `json:"use"`
 	Mode        string    `json:"mode"`
 	Names       []string  `json:"names,omitempty"`
-	Hosts       []string  `json:"hosts,omitempty"` // of routes for which it is shown
+	Hosts       []string  `json:"hosts,omitempty"` // of routes that use it
 	Routes      int       `json:"routes"`
 	NotAfter    time.Time `json:"notAfter,omitzero"`
 	Fingerprint string    `json:"fingerprint,omitempty"` // as the compiler saw it
-	Issuer      string    `json:"issuer,omitempty"`      // known to a running pusher
+	Issuer      string    `json:"issuer,omitempty"`      // as a running pusher knows it
 	Fallback    bool      `json:"fallback,omitempty"`
 	now         time.Time
 }
 
-// soon is how long before its end a certificate is marked.
+// soon is how long before its expiry a certificate is marked.
 const soon = 21 * 24 * time.Hour
 
-// Expiry says in few words how long it is good.
+// Expiry summarizes how long the certificate is valid.
 func (c certificate) Expiry() string { return expiryOf(c.NotAfter, c.now) }
 
-// Class marks one that ends soon.
+// Class marks a certificate that expires soon.
 func (c certificate) Class() string { return expiryClass(c.NotAfter, c.now) }
 
 func expiryOf(end, now time.Time) string {
@@ -71,7 +71,7 @@ func expiryClass(end, now time.Time) string {
 // MoreHosts is how many hosts are not shown.
 func (c certificate) MoreHosts() int { return max(0, len(c.Hosts)-mostHosts) }
 
-// FirstHosts are those that are shown.
+// FirstHosts are the hosts that are shown.
 func (c certificate) FirstHosts() []string { return c.Hosts[:min(len(c.Hosts), mostHosts)] }
 
 const mostHosts = 8
@@ -81,8 +81,8 @@ type certificatesPage struct {
 	Of           chosen        `json:"of"`
 	Certificates []certificate `json:"certificates"`
 	Snapshot     string        `json:"-"`
-	Live         bool          `json:"-"`                       // a running pusher told what is in the Secrets now
-	ByFallback   int           `json:"hostsWithoutCertificate"` // hosts whose clients see the default certificate
+	Live         bool          `json:"-"`                       // set if the contents of Secrets are known from a running pusher
+	ByFallback   int           `json:"hostsWithoutCertificate"` // hosts whose clients get the default certificate
 }
 
 func certificatesData(ctx context.Context, q query) (any, error) {
@@ -124,7 +124,7 @@ func certificatesData(ctx context.Context, q query) (any, error) {
 		if o := c.Observed; o != nil {
 			one.Names, one.NotAfter, one.Fingerprint = o.Names, o.NotAfter, o.Fingerprint
 		}
-		if l := q.fleet.Live; l != nil && of.Now && !one.Fallback && !c.Versioned() { // the Secret may hold another one by now
+		if l := q.fleet.Live; l != nil && of.Now && !one.Fallback && !c.Versioned() { // the Secret may hold another certificate by now
 			one.Issuer = report.FirstLine(l.Issuers[c.Secret], report.LongestMessage)
 			one.NotAfter = latest(l.CertificateEnds[c.Secret], one.NotAfter)
 		}
@@ -139,7 +139,7 @@ func certificatesData(ctx context.Context, q query) (any, error) {
 	return p, nil
 }
 
-// latest is what is known now, or else what was seen before.
+// latest returns what is known now, or else what was seen before.
 func latest(now, before time.Time) time.Time {
 	if now.IsZero() {
 		return before
@@ -157,7 +157,7 @@ func useOf(c snapshots.CertificateRef) string {
 	return "shown to clients"
 }
 
-// placeOf names a line of a file, "" for none.
+// placeOf returns FILE:LINE, "" without a file.
 func placeOf(file string, line int) string {
 	if file == "" {
 		return ""

@@ -11,26 +11,26 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/difference"
 )
 
-// compared is how two snapshots differ, and which objects changed in between.
+// compared is the difference of two snapshots, and the objects that changed between them.
 type compared struct {
 	report  difference.Report
 	objects []string
-	inputs  bool         // the objects are known
+	inputs  bool         // whether the objects are known
 	subject string       // of the second
 	author  string       // of the second
 	parent  snapshots.ID // of the second
 }
 
-// touch is what a snapshot changes, for those who search it.
+// touch is what a snapshot changes, for a search of the history.
 type touch struct {
-	text    string // lines that came and went, in lower case
+	text    string // lines that were added or removed, in lower case
 	objects string
 }
 
-// mostTouched is how much of the changed lines is kept of a snapshot, in bytes.
+// mostTouched is how many bytes of the changed lines of a snapshot are kept for searches.
 const mostTouched = 64 << 10
 
-// concerns reports whether the snapshot changes something with this text in it.
+// concerns reports whether the change contains a text.
 func (t touch) concerns(text string) bool {
 	text = strings.ToLower(text)
 	if kind, name, ok := strings.Cut(text, " "); ok && !strings.Contains(kind, "/") { // as in Ingress shop/web
@@ -74,7 +74,7 @@ func sideOf(s snapshots.Snapshot) difference.Side {
 	return difference.Side{Name: s.ID().String(), Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}
 }
 
-// touched returns what a snapshot changes of the one before it.
+// touched returns what a snapshot changes compared with its parent.
 func (a *archive) touched(ctx context.Context, id snapshots.ID) (touch, error) {
 	t, ok := a.touches.get(id)
 	if ok {
@@ -104,8 +104,8 @@ func (a *archive) touched(ctx context.Context, id snapshots.ID) (touch, error) {
 	return t, nil
 }
 
-// changedObjects returns the objects that came, went or changed between two compiles. It reports false
-// where they cannot be known: files have no versions, and some manifests have no room for all objects.
+// changedObjects returns the objects that were added, removed or changed between two compiles. It reports false if
+// they are not known: files have no versions, and a manifest has no room for very many objects.
 func changedObjects(before, after snapshots.Provenance) (out []string, known bool) {
 	key := func(i snapshots.Input) string {
 		return strings.Join([]string{i.APIVersion, i.Kind, i.Namespace, i.Name}, "\x00")
@@ -142,7 +142,7 @@ func changedObjects(before, after snapshots.Provenance) (out []string, known boo
 	return out, versions && before.OmittedInputs == 0 && after.OmittedInputs == 0
 }
 
-// committed is a store that has each snapshot in a commit.
+// committed is a store that keeps each snapshot in a commit.
 type committed interface {
 	// Commit returns the hash of the commit of a snapshot.
 	Commit(ctx context.Context, id snapshots.ID) (string, error)
@@ -157,10 +157,10 @@ func (a *archive) commit(ctx context.Context, id snapshots.ID) (string, error) {
 	return kept(ctx, a, a.commits, id, func(ctx context.Context) (string, error) { return in.Commit(ctx, id) })
 }
 
-// The bounds of a page with a difference: of rows in a file that is shown among others, and by itself.
+// mostRows is how many rows of a file are shown among other files, and mostRowsAlone of a file by itself.
 const mostRows, mostRowsAlone = 400, 4000
 
-// diffReport is an example for the description of the JSON.
+// diffReport is the example for the description of the JSON.
 var diffReport = difference.Report{}
 
 // diffView is what the page of a difference shows.
@@ -174,10 +174,10 @@ type diffView struct {
 	CommitA    string
 	CommitB    string
 	Alone      string // the only file that is shown, "" for all
-	Unknown    bool   // which objects changed is not known
-	Successive bool   // the second follows the first
-	Asking     bool   // which fields wrote the lines is being asked
-	NoCauses   string // why that cannot be told
+	Unknown    bool   // set if it is not known which objects changed
+	Successive bool   // set if the second is the child of the first
+	Asking     bool   // set while the compiler is asked which fields wrote the lines
+	NoCauses   string // why the fields are not known
 }
 
 // fileView is a file side by side.
@@ -187,15 +187,15 @@ type fileView struct {
 	Hunks   []hunk
 	Open    bool
 	Decides bool
-	Cut     int // rows that are left out
+	Cut     int // rows that are not shown
 }
 
-// hunk is a piece of a file, with the objects that it comes from as far as they are known.
+// hunk is a part of a file, with the objects that caused it as far as they are known.
 type hunk struct {
 	Skipped int // lines between it and the hunk before
 	Rows    []row
 	Objects []string
-	Causes  []Origin // that wrote the lines which came, where somebody compiles the objects
+	Causes  []Origin // fields that wrote the added lines, if a compiler is asked
 }
 
 // row is a line of both sides. A number is 0 where there is none.
@@ -203,7 +203,7 @@ type row struct {
 	Old, New         int
 	OldText, NewText string
 	Removed, Added   bool
-	Why              string // the line decides: "" for all others
+	Why              string // why this line decides the class of the change, "" for all other lines
 }
 
 func diffOf(ctx context.Context, q query) (diffView, error) {
@@ -232,7 +232,7 @@ func diffOf(ctx context.Context, q query) (diffView, error) {
 			v.Files = append(v.Files, v.file(n, f))
 		}
 	}
-	// Which objects and fields wrote the lines that came. What went was of objects that are other now.
+	// The compiler is asked only about added lines. The objects that wrote the removed lines have changed since.
 	var lines written
 	var of []*hunk
 	for f := range v.Files {
@@ -259,7 +259,7 @@ func diffOf(ctx context.Context, q query) (diffView, error) {
 	return v, nil
 }
 
-// file lays a file out side by side.
+// file returns a file side by side.
 func (v diffView) file(n int, f difference.FileReport) fileView {
 	most := mostRows
 	if v.Alone != "" {
@@ -283,7 +283,7 @@ func (v diffView) file(n int, f difference.FileReport) fileView {
 	return out
 }
 
-// hunks reads a unified diff into rows side by side, at most this many, and says how many are left out.
+// hunks reads a unified diff into at most this many rows, side by side. It returns how many rows are left out.
 func hunks(text string, most int) (out []hunk, left int) {
 	rows, x, y, end := 0, 0, 0, 1
 	var removed, added []row
@@ -317,7 +317,7 @@ func hunks(text string, most int) (out []hunk, left int) {
 				flush()
 			}
 			var n, m int
-			_, _ = fmt.Sscanf(line, "@@ -%d,%d +%d,%d @@", &x, &n, &y, &m) // it was written so
+			_, _ = fmt.Sscanf(line, "@@ -%d,%d +%d,%d @@", &x, &n, &y, &m) // package difference wrote the line
 			out = append(out, hunk{Skipped: max(0, x-end)})
 			end = x + n
 		case len(out) == 0 || line == "":
@@ -345,7 +345,7 @@ func hunks(text string, most int) (out []hunk, left int) {
 	return slices.DeleteFunc(out, func(h hunk) bool { return len(h.Rows) == 0 }), left
 }
 
-// objectsIn returns the objects that a hunk names. Where only one object changed, everything comes from it.
+// objectsIn returns the objects that a hunk names. If only one object changed, it caused every hunk.
 func objectsIn(h hunk, all []string) []string {
 	if len(all) == 1 {
 		return all
@@ -359,7 +359,7 @@ func objectsIn(h hunk, all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(object string) bool { return !names(text.String(), object) })
 }
 
-// names reports whether a text has an object's name, as NAMESPACE/NAME or as backends have it.
+// names reports whether a text contains an object's name, as NAMESPACE/NAME or as the names of backends have it.
 func names(text, object string) bool {
 	_, name, ok := strings.Cut(object, " ")
 	if !ok {

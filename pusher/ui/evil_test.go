@@ -16,10 +16,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// evil is what a tenant who means harm has in the names, messages and paths of their objects.
+// evil is what a malicious tenant puts into the names, messages and paths of their objects.
 const evil = `</script><script>alert(1)</script>"onload="alert(2)' onmouseover=alert(3) javascript:alert(4)//<img src=x onerror=alert(5)>`
 
-// poison has every text in a value be evil, and fills what is empty.
+// poison sets every text in a value to evil, and fills empty values.
 func poison(v reflect.Value, depth int) {
 	if depth > 12 {
 		return
@@ -62,7 +62,7 @@ func poison(v reflect.Value, depth int) {
 	}
 }
 
-// poisoned is a source in which every text is evil.
+// poisoned returns a source in which every text is evil.
 func poisoned(t *testing.T) (Source, []snapshots.ID) {
 	t.Helper()
 	var fleet Fleet
@@ -103,7 +103,7 @@ func mapsKeys[K comparable, V any](m map[K]V) func(func(K) bool) {
 	}
 }
 
-// Texts of others are text on every page, whatever they look like.
+// Texts of others stay text on every page, whatever they contain.
 func TestTextsOfOthersAreText(t *testing.T) {
 	t.Parallel()
 	source, ids := poisoned(t)
@@ -122,7 +122,7 @@ func TestTextsOfOthersAreText(t *testing.T) {
 	}
 }
 
-// everyPage are addresses of every page that there is, of a source with two snapshots and the instance edge-1.
+// everyPage returns the addresses of all pages, for a source with two snapshots and the instance edge-1.
 func everyPage(ids []snapshots.ID) []string {
 	return []string{
 		"/", "/?name=edge&zone=&state=in+sync", link("/", "name", evil), "/instances/edge-1", "/instances/" + urlPath(evil), "/history", link("/history", "object", "Ingress shop/web", "host", evil),
@@ -133,9 +133,9 @@ func everyPage(ids []snapshots.ID) []string {
 
 func urlPath(name string) string {
 	return strings.TrimPrefix(functions["to"].(func(string, string) string)("", name), "/")
-} //nolint:forcetypeassert // it is one
+} //nolint:forcetypeassert // it is a slice of texts
 
-// unsafe returns what a page has that could run, or lead elsewhere.
+// unsafe returns the parts of a page that could run as a script, or link elsewhere.
 func unsafe(t *testing.T, body string) (out []string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(body))
@@ -164,7 +164,7 @@ func unsafe(t *testing.T, body string) (out []string) {
 	return out
 }
 
-// A commit is linked to only where the repository is on the web.
+// Pages link to a commit only if the repository is on the web.
 func TestCommitLinks(t *testing.T) {
 	t.Parallel()
 	for repository, want := range map[string]string{
@@ -179,5 +179,5 @@ func TestCommitLinks(t *testing.T) {
 	}
 }
 
-// inCommits is a store that has each snapshot in a commit.
+// inCommits is a store that keeps each snapshot in a commit.
 type inCommits struct{ *fakeStore }

@@ -55,7 +55,7 @@ type instanceList struct {
 // cell is an instance in the map of the fleet.
 type cell struct {
 	report.Instance
-	// State is in a word how it does.
+	// State is one of the states below.
 	State string        `json:"state"`
 	Live  *LiveInstance `json:"live,omitempty"`
 	fleet Fleet
@@ -81,7 +81,7 @@ var cellStates = []string{
 	stateUnreachable, stateRefused, stateDenied, stateConflict, stateOtherLeader, stateError, statePushing, stateSoaking, stateUpdating, stateWaiting, stateDraining, stateInSync,
 }
 
-// stateOf says how an instance does.
+// stateOf returns the state of an instance.
 func stateOf(i report.Instance, s report.Status, soaking map[string]bool) string {
 	target := s.Channel.Wanted
 	if s.Rollout != nil {
@@ -112,10 +112,10 @@ func stateOf(i report.Instance, s report.Status, soaking map[string]bool) string
 	return stateWaiting
 }
 
-// Rank is the place among the states, 0 for the worst.
+// Rank is the index among the states. 0 is the worst.
 func (c cell) Rank() int { return slices.Index(cellStates, c.State) }
 
-// Class and Mark are how the cell looks. The mark says without colours what the class does.
+// Class and Mark are how the cell looks. The mark shows without colours what the class shows with them.
 func (c cell) Class() string {
 	switch r := c.Rank(); {
 	case r <= slices.Index(cellStates, stateError):
@@ -132,7 +132,7 @@ func (c cell) Mark() string {
 	return map[string]string{"bad": "▲", "run": "▣", "ok": "■", "": "□"}[c.Class()]
 }
 
-// Says is what stands in the cell below the name.
+// Says is the text below the name.
 func (c cell) Says() string {
 	if c.State == stateInSync || c.State == stateWaiting {
 		return cmp.Or(short(c.Running), "other", c.State)
@@ -140,10 +140,11 @@ func (c cell) Says() string {
 	return c.State
 }
 
-// fewInstances is how many are shown by zone and name; of more, those that need attention come first.
+// fewInstances is the largest fleet that is shown by zone and name. In larger fleets, instances that need attention
+// come first.
 const fewInstances, cellsPerPage = 60, 200
 
-// allCells returns the instances of a status, those that drain last.
+// allCells returns the instances of a status. Instances that drain come last.
 func allCells(f Fleet) []cell {
 	soaking := map[string]bool{}
 	if r := f.Status.Rollout; r != nil && r.Phase == rollout.Soaking {
@@ -188,7 +189,7 @@ func cellsOf(q query) []cell {
 	return out
 }
 
-// natural compares names as people do: edge-2 comes before edge-10.
+// natural compares names with their numbers as numbers: edge-2 comes before edge-10.
 func natural(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -228,7 +229,7 @@ func cut[T any](list []T, page, size int) []T {
 // zone is a part of the map of the fleet.
 type zone struct {
 	Name          string
-	InSync, Total int // in all of it, whatever is shown
+	InSync, Total int // of all instances, also those that are not shown
 	Cells         []cell
 }
 
@@ -237,18 +238,18 @@ type fleetView struct {
 	Fleet
 	Total, Matching, Page, Pages int
 	Zones                        []zone
-	States                       []string // that there are
+	States                       []string // for the choice of a state
 	ZoneNames                    []string
-	Zone, State, Name            string // that were asked for
+	Zone, State, Name            string // as the query has them
 	Counts                       []stateCount
 	Rollout                      rolloutView
 	Acts                         timeline
 	ActsTrouble                  string
 	Rejected                     []rollout.Failure
-	Last                         *report.Change // what it took to get to what runs, if that is known
-	Previous                     snapshots.ID   // that the fleet ran before
-	Closed                       []routeRow     // routes without a server, the first ones; none while that is being read
-	ClosedHosts, ClosedRoutes    int            // of all of them
+	Last                         *report.Change // the change that led to what runs, if it is known
+	Previous                     snapshots.ID   // what the fleet ran before
+	Closed                       []routeRow     // the first routes without a server; none while they are being read
+	ClosedHosts, ClosedRoutes    int            // of all routes without a server
 }
 
 // stateCount is how many instances are in a state.
@@ -257,7 +258,7 @@ type stateCount struct {
 	Count int
 }
 
-// fleetPatience is how long the page of the fleet waits for the store, which it can do without.
+// fleetPatience is how long the page of the fleet waits for the store. The page can do without the store.
 const fleetPatience = time.Second
 
 func fleetOf(ctx context.Context, q query) fleetView {
@@ -321,7 +322,7 @@ func fleetOf(ctx context.Context, q query) fleetView {
 // mostClosed is how many routes without a server are named.
 const mostClosed = 6
 
-// closed finds the routes of what runs that no server serves: people know hosts, and not backends.
+// closed finds the routes that no server serves. It names hosts, as people know those better than backends.
 func (v *fleetView) closed(q query, l listing) {
 	if b := v.Status.Backends; b == nil || b.Empty == 0 {
 		return
@@ -348,7 +349,7 @@ func (v *fleetView) closed(q query, l listing) {
 	v.ClosedHosts = len(hosts)
 }
 
-// ByHand reports whether a person decided what runs.
+// ByHand returns the reason of the channel's decision, such as pin.
 func (v fleetView) ByHand() string { return string(v.Status.Channel.Because) }
 
 // rolloutView is a rollout with its waves.
@@ -358,18 +359,18 @@ type rolloutView struct {
 	Gate  *rollout.Figures `json:"gate,omitempty"`
 	Soak  float64          `json:"soak,omitempty"` // in seconds
 	Waits []rollout.Wait   `json:"waits,omitempty"`
-	// Reached is how many of all instances run the target.
+	// Reached is how many instances run the target.
 	Reached   int `json:"reached"`
 	Instances int `json:"instances"`
 }
 
-// wave is one of the waves of a rollout, as far as it has come.
+// wave is one wave of a rollout, with its progress.
 type wave struct {
 	Number int    `json:"number"`
 	Size   string `json:"size,omitempty"`
 	// State is done, pushing, soaking, undoing or waits.
 	State string `json:"state"`
-	// Reached of Instances run the target; Instances is 0 where that is not known yet.
+	// Reached of Instances run the target. Instances is 0 if it is not known yet.
 	Reached   int      `json:"reached"`
 	Instances int      `json:"instances,omitempty"`
 	Members   []string `json:"members,omitempty"`
@@ -411,7 +412,7 @@ func rolloutOf(q query) rolloutView {
 // Reloads reports whether the rollout takes a reload.
 func (v rolloutView) Reloads() bool { return v.Change != nil && v.Change.Class == bind.Reload }
 
-// Because is the line that decides, "" where it is not known.
+// Because is the line that decides the class of the change, "" if it is not known.
 func (v rolloutView) Because() string {
 	if v.Change == nil {
 		return ""
@@ -435,14 +436,14 @@ func (v rolloutView) WaitsFor() []waited {
 	return out
 }
 
-// waited is what several instances may wait for.
+// waited is a cause of waiting, with the instances that wait for it.
 type waited struct {
 	For   string
 	Until time.Time
 	Who   []string
 }
 
-// Names are those who wait, the first of many.
+// Names are the first of the waiting instances.
 func (w waited) Names() string {
 	const most = 6
 	if more := len(w.Who) - most; more > 0 {
@@ -451,7 +452,7 @@ func (w waited) Names() string {
 	return strings.Join(w.Who, " ")
 }
 
-// percent is a share as people read it.
+// percent formats a share.
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + " %" }
 
 func instanceOf(_ context.Context, q query) (any, error) {
@@ -470,13 +471,13 @@ func instanceOf(_ context.Context, q query) (any, error) {
 // Good is the last snapshot that reached the whole fleet.
 func (c cell) Good() snapshots.ID { return c.fleet.Status.Good }
 
-// HasLive reports whether a running pusher told this.
+// HasLive reports whether the page knows what a running pusher knows.
 func (c cell) HasLive() bool { return c.fleet.Live != nil }
 
-// Wants is what the instance should run.
+// Wants is the snapshot that the instance should run.
 func (c cell) Wants() snapshots.ID { return c.fleet.Status.Channel.Wanted }
 
-// Waits are what is waited for before it gets something.
+// Waits returns what the instance waits for.
 func (c cell) Waits() []rollout.Wait {
 	return slices.DeleteFunc(slices.Clone(c.fleet.Status.Waits), func(w rollout.Wait) bool { return w.Instance != c.Name })
 }

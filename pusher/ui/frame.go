@@ -19,12 +19,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// header is what every page says of the fleet at its top.
+// header is the top of every page.
 type header struct {
 	Channel   string
 	Condition report.Condition
 	Status    report.Status
-	Trouble   string // why nothing newer is known
+	Trouble   string // why the page shows nothing newer
 	At        time.Time
 	Tabs      []tabLink
 }
@@ -36,10 +36,10 @@ type tabLink struct {
 	Current     bool
 }
 
-// frameParts are those of every page, above its own.
+// frameParts are the parts of the frame, which is on every page.
 var frameParts = []part{{name: "head"}, {name: "nav"}}
 
-// Mark is how the condition looks, in a shape and a word: colour alone says nothing.
+// Mark shows the condition with a shape and a word, for people who do not see colours.
 func (h header) Mark() string {
 	switch h.Condition.Phase {
 	case report.Healthy:
@@ -53,7 +53,7 @@ func (h header) Mark() string {
 	return "▲"
 }
 
-// Class is that of the style sheet for the condition.
+// Class is the class of the condition in the style sheet.
 func (h header) Class() string {
 	switch {
 	case h.Stale():
@@ -66,53 +66,53 @@ func (h header) Class() string {
 	return "run"
 }
 
-// Says is what the condition says, without the name of the snapshot that stands before it.
+// Says is the message of the condition. It leaves out the name of the snapshot, which stands before it.
 func (h header) Says() string {
 	return strings.TrimPrefix(h.Condition.Message, h.Status.Channel.Wanted.String()+": ")
 }
 
-// Stale reports whether what is shown is old.
+// Stale reports whether the page shows an old state.
 func (h header) Stale() bool { return h.Trouble != "" || h.Status.Stale }
 
-// Pinned reports whether something else than the newest runs because a person said so.
+// Pinned reports whether a person decided what runs.
 func (h header) Pinned() bool {
 	because := string(h.Status.Channel.Because)
 	return because == "pin" || because == "override"
 }
 
-// Paused says whether rollouts are paused.
+// Paused reports whether rollouts are paused.
 func (h header) Paused() bool {
 	return string(h.Status.Channel.Because) == "pause" || h.Status.Rollout != nil && h.Status.Rollout.Paused != ""
 }
 
-// address is a page that somebody asked for, with what its path and query say.
+// address is a page, with the values of the path and query that a viewer asked for.
 type address struct {
 	tab  *tab
 	page *page
 	r    *http.Request
 }
 
-// made is a page with what it shows.
+// made is a page that was made.
 type made struct {
 	title string
 	code  int
-	parts []rendered // those of the frame first
-	waits bool       // for what is being read: all but the frame stays what it was
+	parts []rendered // the parts of the frame come first
+	waits bool       // set while the page waits for a reading: viewers keep the parts that they have, except the frame
 }
 
-// query returns what an address asks for, of what is known now.
+// query returns the query of an address, with what is known now.
 func (s *Server) query(a address) query {
 	q := query{now: time.Now(), source: s.source, archive: s.archive, compiler: s.compiler, health: s.health, origins: s.origins, lines: s.lines, thinking: s.thinking, path: a.r.PathValue, values: a.r.URL.Query(), address: a.r.URL.RequestURI()}
 	if s.source.Fleet != nil {
 		q.fleet = s.withLeader(s.source.Fleet())
 	}
-	if q.fleet.Live != nil { // a pusher that hangs says nothing any more
+	if q.fleet.Live != nil { // a pusher that hangs publishes nothing newer
 		q.fleet.Status = q.fleet.Status.AsOf(q.now, report.FreshState)
 	}
 	return q
 }
 
-// make makes the parts of a page. Where it cannot be had, one part says why.
+// make makes the parts of a page. If its data cannot be read, one part says why.
 func (s *Server) make(ctx context.Context, a address) (out made) {
 	out.code = http.StatusOK
 	defer s.caught(a.r, func() {
@@ -160,7 +160,7 @@ func (s *Server) make(ctx context.Context, a address) (out made) {
 	return out
 }
 
-// problemOf is what a page says of an error.
+// problemOf returns what a page says about an error.
 func problemOf(err error) problem {
 	if p, ok := err.(problem); ok { //nolint:errorlint // it is returned as it is
 		return p
@@ -168,40 +168,39 @@ func problemOf(err error) problem {
 	return problem{http.StatusServiceUnavailable, report.FirstLine(strings.TrimSpace(err.Error()), report.LongestMessage), "Reload the page to try again. The fleet does not wait for this."}
 }
 
-// tab is one of the pages in the navigation.
+// tab is a tab of the navigation.
 type tab struct {
 	path  string // of its page, such as /history
 	title string
-	// count returns the number beside the title, 0 for none; nil for a tab without one.
+	// count returns the number beside the title, 0 for none. It is nil for a tab without a number.
 	count func(q query) int
 	pages []page
 	apis  []api
 }
 
-// tabs are those of the navigation, in its order. A tab has a file of its own.
+// tabs are the tabs of the navigation, in order. Each has a file of its own.
 func tabs() []tab {
 	return []tab{fleetTab(), historyTab(), routesTab(), leftOutTab(), certificatesTab()}
 }
 
-// page is one address, and what it shows.
+// page is the page of one pattern of addresses.
 type page struct {
 	path  string // a pattern of [http.ServeMux], without a method
 	title func(data any) string
 	parts []part
-	// data returns what the templates of the parts get. An error may be a [problem]. It has until
-	// ctx is done, and is called again for each change while somebody looks if live is set.
+	// data returns what the templates of the parts get. An error may be a [problem]. It has until ctx is done. If
+	// live is set, it is called again after each change while somebody looks.
 	data func(ctx context.Context, q query) (any, error)
 	live bool
 }
 
-// part is a piece of a page that the stream can replace. A template of its name makes it. One that
-// is empty is not shown.
+// part is a part of a page, which the stream can replace. Its template has the same name. An empty part is not shown.
 type part struct {
-	name  string // also its id
+	name  string // also the id of the element
 	class string // wide takes the whole width
 }
 
-// query is what somebody asks for.
+// query is what a viewer asks for, with what is known at the time.
 type query struct {
 	now      time.Time
 	fleet    Fleet
@@ -211,14 +210,14 @@ type query struct {
 	health   *inquiries[string, map[netip.AddrPort]seen]
 	origins  *inquiries[asking, said]
 	lines    *inquiries[string, said]
-	thinking chan struct{}            // held by who searches routes
+	thinking chan struct{}            // held during a search of routes
 	path     func(name string) string // the value of a wildcard of the pattern
 	values   url.Values
 	address  string // the path and query of the page
 }
 
-// think waits until a search may take a processor: there are others, and a fleet to look after. The one renderer
-// does not wait.
+// think waits until a search may use a processor: only one search runs at a time, as the pusher needs processors too.
+// A caller that does not wait is let through at once; the only one is the renderer.
 func (q query) think(ctx context.Context) (done func(), err error) {
 	if ctx.Value(nowait{}) != nil || q.thinking == nil {
 		return func() {}, nil
@@ -236,14 +235,14 @@ type api struct {
 	path    string // such as instances/{name}
 	summary string
 	params  []param
-	example any // a value of the type that it answers with
+	example any // a value of the type of the answer
 	data    func(ctx context.Context, q query) (any, error)
 }
 
 // param is a parameter of the query of an api.
 type param struct{ name, about string }
 
-// problem is an error with a status of HTTP, and what to do about it.
+// problem is an error with a status code of HTTP, and with advice.
 type problem struct {
 	code       int
 	text, hint string
@@ -253,14 +252,13 @@ func (p problem) Error() string { return p.text }
 
 func notFound(text, hint string) problem { return problem{http.StatusNotFound, text, hint} }
 
-// titled returns a function that always returns the same title.
 func titled(text string) func(any) string { return func(any) string { return text } }
 
 //go:embed templates static
 var assets embed.FS
 
-// pages returns the templates of all parts, and of the frame. They are parsed when a page is first asked for, so that
-// commands without a page start sooner.
+// pages returns the templates of all parts and of the frame. They are parsed for the first page, so that commands
+// without a page start faster.
 var pages = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(functions).ParseFS(assets, "templates/*.html"))
 })
@@ -293,7 +291,7 @@ var functions = template.FuncMap{
 	"thousand": func(n int64) string { return thousands(float64(n), 0) },
 }
 
-// plural is a number of things.
+// plural is a number and its noun.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return fmt.Sprintf("%d %s", n, one)
@@ -301,7 +299,7 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// thousands is a number with so many decimals, its digits in groups of three.
+// thousands formats a number with this many decimals, and its digits in groups of three.
 func thousands(x float64, decimals int) string {
 	whole, rest, _ := strings.Cut(strconv.FormatFloat(x, 'f', decimals, 64), ".")
 	for n := len(whole) - 3; n > 0 && whole[n-1] != '-'; n -= 3 {
@@ -313,7 +311,7 @@ func thousands(x float64, decimals int) string {
 	return whole
 }
 
-// short is the revision of a snapshot as people say it, such as r13, "" for none.
+// short is the revision of a snapshot, such as r13, "" for none.
 func short(id snapshots.ID) string {
 	if id.IsZero() {
 		return ""
@@ -321,8 +319,8 @@ func short(id snapshots.ID) string {
 	return fmt.Sprintf("r%d", id.Revision)
 }
 
-// timeOf is a time as an element. A script makes "5 s ago", "for 5 s" or "in 5 s" of it, as its class
-// says; without one, it is the time in UTC, after a word.
+// timeOf is a time as an element. A script replaces it by "5 s ago", "for 5 s" or "in 5 s", as the class says.
+// Without a class, it is the time in UTC after a word.
 func timeOf(t time.Time, class, word string) template.HTML {
 	if t.IsZero() {
 		return ""
@@ -334,7 +332,7 @@ func timeOf(t time.Time, class, word string) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time%s datetime="%s">%s%s</time>`, class, t.Format(time.RFC3339), word, t.Format(time.DateTime))) //nolint:gosec // of digits and constants
 }
 
-// link is an address within the page: a path and values of its query, of which empty ones are left out.
+// link is an address of the page: a path, and a query without its empty values.
 func link(path string, pairs ...string) string {
 	values := url.Values{}
 	for n := 0; n+1 < len(pairs); n += 2 {
@@ -354,7 +352,7 @@ type rendered struct {
 	HTML        template.HTML
 }
 
-// renderPart executes the template of a part. It is what a page holds and what the stream sends.
+// renderPart executes the template of a part. Pages and streams both use it.
 func renderPart(p part, data any) (rendered, error) {
 	var out bytes.Buffer
 	if err := pages().ExecuteTemplate(&out, p.name, data); err != nil {

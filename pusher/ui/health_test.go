@@ -11,8 +11,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// The answer to a request says which servers are up, on how many instances. Instances are asked once, however
-// many look.
+// The answer to a request says which servers are up, and on how many instances. The instances are asked once for
+// all viewers.
 func TestHealthOfServers(t *testing.T) {
 	t.Parallel()
 	s := shop(1)

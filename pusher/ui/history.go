@@ -16,7 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// historyTab is the tab of what happened, with the page of each snapshot and what differs between two.
+// historyTab is the tab of the history, with the page of each snapshot and of each difference.
 func historyTab() tab {
 	return tab{
 		path: "/history", title: "History",
@@ -53,17 +53,17 @@ var historyParams = []param{
 	{"kind", "only snapshot, act or turn"}, {"page", "from 1; a page has 50"},
 }
 
-// historyList is a page of what happened.
+// historyList is a page of the history.
 type historyList struct {
 	Total int `json:"total"`
 	Pages int `json:"pages"`
-	// Searched is how many snapshots were searched for an object or a host, the newest ones.
+	// Searched is how many snapshots were searched. These are the newest ones.
 	Searched int      `json:"searched,omitempty"`
 	Items    []moment `json:"items"`
 }
 
-// momentsPerPage is how many moments are shown at once, and mostSearched how many snapshots are searched for
-// what they change.
+// momentsPerPage is how many moments a page shows. mostSearched is how many snapshots are searched for an object or a
+// host. mostRead bounds the moments of the whole history.
 const momentsPerPage, mostSearched, mostRead = 50, 100, 500
 
 // historyView is what the page of the history shows.
@@ -71,7 +71,7 @@ type historyView struct {
 	timeline
 	Object, Host, Person, Kind string
 	Page, Pages, Total         int
-	Searched                   int // snapshots, the newest ones, 0 where none had to be
+	Searched                   int // how many snapshots were searched, the newest ones; 0 without a search
 	Trouble                    string
 	At                         listing
 }
@@ -102,10 +102,10 @@ func historyOf(ctx context.Context, q query) (historyView, error) {
 	return v, nil
 }
 
-// text is a value of the query without spaces around it.
+// text is a value of the query, without surrounding spaces.
 func (q query) text(name string) string { return strings.TrimSpace(q.values.Get(name)) }
 
-// page is the number of the page that a query asks for, from 1.
+// page is the number of the page that a query asks for. The first is 1.
 func (q query) page() int {
 	n, err := strconv.Atoi(q.values.Get("page"))
 	if err != nil {
@@ -114,7 +114,7 @@ func (q query) page() int {
 	return max(n, 1)
 }
 
-// runs returns the snapshot that the fleet runs, as far as that is known.
+// runs returns the snapshot that the fleet runs. If that is not known or not in the store, it returns the newest.
 func (q query) runs(l listing) snapshots.ID {
 	if good := q.fleet.Status.Good; slices.Contains(l.view.IDs, good) {
 		return good
@@ -122,7 +122,7 @@ func (q query) runs(l listing) snapshots.ID {
 	return l.view.Head()
 }
 
-// commit returns where a browser finds the commit of a snapshot, "" where that is not known.
+// commit returns the URL of the commit of a snapshot, "" if it is not known.
 func (q query) commit(ctx context.Context, id snapshots.ID) string {
 	u, err := url.Parse(q.source.Repository)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
@@ -139,8 +139,8 @@ func (v historyView) filtered() bool {
 	return v.Object != "" || v.Host != "" || v.Person != "" || v.Kind != ""
 }
 
-// filter leaves what is asked for. What a snapshot changes is searched for objects and hosts in the
-// newest ones; acts and turns follow the snapshots that they are about.
+// filter keeps the moments that a query asks for. An object or host matches the text of a moment, or what the
+// snapshot of the moment changes. Only the newest snapshots are searched for changes.
 func (v *historyView) filter(ctx context.Context, a *archive, l listing) {
 	concerned := map[snapshots.ID]bool{}
 	if v.Object != "" || v.Host != "" {
@@ -183,12 +183,12 @@ type snapshotView struct {
 // snapshotAPI is a snapshot as JSON.
 type snapshotAPI struct {
 	snapshots.Manifest
-	// Commit is where a browser finds its commit.
+	// Commit is the URL of its commit.
 	Commit string          `json:"commit,omitempty"`
 	Life   []channel.Entry `json:"life"`
 }
 
-// snapshot returns the snapshot that a name means.
+// snapshot returns the snapshot that a name stands for.
 func (q query) snapshot(ctx context.Context, name string) (snapshots.ID, listing, error) {
 	l := q.archive.listing(ctx)
 	if l.at.IsZero() && l.err != nil {
@@ -230,7 +230,7 @@ func snapshotOf(ctx context.Context, q query) (snapshotView, error) {
 	return v, nil
 }
 
-// gone says that a snapshot cannot be had.
+// gone returns the problem of a snapshot that cannot be read.
 func gone(id snapshots.ID, err error) error {
 	if errors.Is(err, errNotRead) {
 		return err
@@ -238,7 +238,7 @@ func gone(id snapshots.ID, err error) error {
 	return notFound(id.String()+" cannot be read: "+report.FirstLine(err.Error(), report.LongestMessage), "A snapshot may have been removed since the page was made, or the store is damaged: hapsnap verify says more.")
 }
 
-// Pinned, Rejected and Approvable say what people said of the snapshot, for the commands that make sense.
+// Pinned reports whether the snapshot is pinned. The page offers only commands that make sense.
 func (v snapshotView) Pinned() bool {
 	return v.Channel.Spec.Pin != nil && v.Channel.Spec.Pin.Snapshot == v.ID
 }
@@ -249,24 +249,23 @@ func (v snapshotView) Rejected() bool {
 	return rejected
 }
 
-// Approvable reports whether it waits for approval.
+// Approvable reports whether the snapshot waits for approval.
 func (v snapshotView) Approvable() bool {
 	return v.Channel.Spec.RequireApproval && !slices.Contains(v.Channel.Spec.Approved, v.ID)
 }
 
-// Before is the snapshot that it is compared with.
+// Before is the parent, with which the page compares the snapshot.
 func (v snapshotView) Before() snapshots.ID { return v.Manifest.Spec.Parent }
 
-// Author is who made the change, as far as that is known.
+// Author is the author of the change.
 func (v snapshotView) Author() string { return cmp.Or(v.Manifest.Provenance.Author, "not known") }
 
-// moment is something that happened: a snapshot was published, somebody did something to the channel,
-// or a rollout took a turn.
+// moment is an entry of the history: a published snapshot, an act on the channel, or a turn of a rollout.
 type moment struct {
 	At   time.Time `json:"at,omitzero"`
 	Kind string    `json:"kind"` // snapshot, act or turn
 	What string    `json:"what"` // published, or the verb of the act or turn
-	// Title says it in a few words, and Text the rest: what changed, or why.
+	// Title is the short form, and Text has the details: what changed, or why.
 	Title    string       `json:"title"`
 	Text     string       `json:"text,omitempty"`
 	Snapshot snapshots.ID `json:"snapshot,omitzero"`
@@ -283,7 +282,7 @@ const (
 	kindTurn     = "turn"
 )
 
-// Dot is how a moment looks on the line of time.
+// Dot is the class of the moment's dot on the time line.
 func (m moment) Dot() string {
 	switch {
 	case m.Kind == kindSnapshot:
@@ -298,12 +297,12 @@ func (m moment) Dot() string {
 	return ""
 }
 
-// Mark says the same as the dot, without colours.
+// Mark shows without colours what the dot shows with them.
 func (m moment) Mark() string {
 	return map[string]string{"pub": "published", "ok": "good", "bad": "bad", "hand": "by hand"}[m.Dot()]
 }
 
-// titles say what was done, with the snapshot in place of %s.
+// titles are the titles of acts and turns, with the snapshot in place of %s.
 var titles = map[channel.Verb]string{
 	channel.VerbPin: "%s pinned", channel.VerbUnpin: "unpinned", channel.VerbRollback: "rolled back to %s", channel.VerbOverride: "%s runs for a while",
 	channel.VerbOverrideEnd: "override ended", channel.VerbPause: "paused", channel.VerbResume: "resumed", channel.VerbApprove: "%s approved",
@@ -314,11 +313,11 @@ var titles = map[channel.Verb]string{
 	channel.TurnExpired: "override expired", channel.TurnGone: "%s replaced",
 }
 
-// momentOf is an entry of the journal as a moment.
+// momentOf returns an entry of the journal as a moment.
 func momentOf(e channel.Entry) moment {
 	m := moment{At: e.At.UTC(), Kind: kindAct, What: string(e.Verb), Snapshot: e.Snapshot, By: cmp.Or(e.By, e.Author), From: e.From, Fleet: e.Fleet, Text: e.Reason}
 	if e.Turn {
-		m.Kind, m.Text, m.By, m.From = kindTurn, e.Text, "", "" // the pusher says so of itself
+		m.Kind, m.Text, m.By, m.From = kindTurn, e.Text, "", "" // a turn is by the pusher itself
 	}
 	title, known := titles[e.Verb]
 	switch {
@@ -335,7 +334,7 @@ func momentOf(e channel.Entry) moment {
 	return m
 }
 
-// published is a snapshot as a moment.
+// published returns a snapshot as a moment.
 func published(id snapshots.ID, s snapshots.Manifest) moment {
 	return moment{
 		At: s.Provenance.Time.UTC(), Kind: kindSnapshot, What: "published", Title: short(id) + " published", Text: cmp.Or(s.Spec.Subject, s.Provenance.Trigger),
@@ -343,16 +342,16 @@ func published(id snapshots.ID, s snapshots.Manifest) moment {
 	}
 }
 
-// timeline is what happened, the newest first.
+// timeline is the history, the newest moment first.
 type timeline struct {
 	Moments []moment
-	// Unread is how many snapshots could not be read, or were not read in time. They are not among the moments.
+	// Unread is how many snapshots could not be read, or not in time. They are not among the moments.
 	Unread int
-	// Whole is set when nothing was left out at the end.
+	// Whole is set if the oldest moments are included.
 	Whole bool
 }
 
-// timelineOf returns the newest moments, at most this many. It reads no more manifests than that takes.
+// timelineOf returns the newest moments, at most this many. It reads only the manifests that it needs.
 func timelineOf(ctx context.Context, a *archive, l listing, most int) timeline {
 	var out timeline
 	for _, e := range slices.Backward(l.journal) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// told is a store with a history: three snapshots of two objects by two people, and what was done to them.
+// told returns a store with a history: three snapshots of two objects by two people, and acts on the channel.
 func told(t *testing.T) (*fakeStore, []snapshots.ID) {
 	t.Helper()
 	var all []snapshots.Snapshot
@@ -43,7 +43,7 @@ func told(t *testing.T) (*fakeStore, []snapshots.ID) {
 	return store, store.ids
 }
 
-// The history says why something was undone and by whom, and is filtered by object, host, person and kind.
+// The history says why something was undone and by whom. It can be filtered by object, host, person and kind.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	store, ids := told(t)
@@ -86,7 +86,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
-	// Two are selected, and the form leads to what differs between them.
+	// Two snapshots are selected, and the form leads to their difference.
 	if !strings.Contains(body, `<form action="/diff" method="get">`) || !strings.Contains(body, `name="a" value="`+ids[0].String()+`"`) || !strings.Contains(body, `name="b" value="`+ids[2].String()+`"`) {
 		t.Errorf("two cannot be selected: %s", body)
 	}
@@ -96,7 +96,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A difference is side by side, folded, and names the objects of each hunk and the line that decides.
+// A difference is shown side by side and folded. It names the objects of each hunk, and the line that decides.
 func TestDifference(t *testing.T) {
 	t.Parallel()
 	lines := func(changed map[int]string) string {
@@ -131,7 +131,7 @@ func TestDifference(t *testing.T) {
 			t.Errorf("no %q in %s", want, page)
 		}
 	}
-	// The first hunk is of one object, and the second, after what is folded, of the other.
+	// The first hunk is about one object, and the second, after the folded lines, about the other.
 	first, second := strings.Index(page, "Ingress shop/web changed 1 backend"), strings.Index(page, "lines Ingress team2/api changed")
 	if first < 0 || second < first || strings.Contains(page, "# line 25") {
 		t.Errorf("hunks are not folded, or have not their objects: %d, %d in %s", first, second, page)

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/report"
 )
 
-// Who asks for much and takes none of it holds up nobody else.
+// Clients that request much and read nothing delay no other viewers.
 func TestSlowReadersHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	status := named("edge-one")
@@ -32,11 +32,11 @@ func TestSlowReadersHoldUpNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := make([]byte, 4096)
-		if n, err := conn.Read(answer); err != nil || strings.Contains(string(answer[:n]), "too many ask") { // it is being sent, or refused
+		if n, err := conn.Read(answer); err != nil || strings.Contains(string(answer[:n]), "too many ask") { // the answer has begun, or is a refusal
 			t.Fatalf("%v: %s", err, answer[:n])
 		}
 	}
-	if answer := fetch(t, s.URL+"/certificates"); answer.StatusCode != http.StatusNotFound { // of a store that is empty
+	if answer := fetch(t, s.URL+"/certificates"); answer.StatusCode != http.StatusNotFound { // the store is empty
 		t.Errorf("%s", answer.Status)
 	}
 	if answer := fetch(t, s.URL+"/?name=edge-one"); answer.StatusCode != http.StatusOK {
@@ -44,7 +44,7 @@ func TestSlowReadersHoldUpNobody(t *testing.T) {
 	}
 }
 
-// A fault of the program in a page is the end of that page, and not of the program, whose job is the fleet.
+// A fault of the program in a page ends that page, and not the pusher.
 func TestAPageThatPanics(t *testing.T) {
 	t.Parallel()
 	var faulty atomic.Bool
@@ -72,8 +72,8 @@ func TestAPageThatPanics(t *testing.T) {
 	v.until("edge-three")
 }
 
-// However many addresses somebody has the page follow, and however long each takes, rendering takes a part of a
-// processor, and what takes little is not kept waiting.
+// However many addresses a viewer follows, and however expensive they are, rendering uses a limited part of one
+// processor. Cheap pages are not delayed.
 func TestRenderingTakesAPartOfAProcessor(t *testing.T) {
 	t.Parallel()
 	all := make([]*topic, mostTopics)
@@ -90,7 +90,7 @@ func TestRenderingTakesAPartOfAProcessor(t *testing.T) {
 	now, busy, last, longest := began, time.Duration(0), began, time.Duration(0)
 	for now.Sub(began) < 10*time.Minute {
 		for _, c := range all {
-			c.stale = true // something changes all the time
+			c.stale = true // as if something changed all the time
 		}
 		ready, _ := turn(all, now)
 		for _, c := range ready {
@@ -111,7 +111,7 @@ func TestRenderingTakesAPartOfAProcessor(t *testing.T) {
 	if share := busy.Seconds() / now.Sub(began).Seconds(); share > 0.35 {
 		t.Errorf("rendering takes %.0f %% of a processor", share*100)
 	}
-	if longest > 25*time.Second { // at the beginning, when all are new
+	if longest > 25*time.Second { // at the beginning, when all of them are new
 		t.Errorf("the page that takes little waited for %s", longest)
 	}
 	if ready, _ := turn([]*topic{{stale: true, cost: 5 * time.Second}, {stale: true}}, now); len(ready) != 1 || ready[0].cost != 0 {
@@ -122,7 +122,7 @@ func TestRenderingTakesAPartOfAProcessor(t *testing.T) {
 	}
 }
 
-// A list is searched for so many words and no more, each once.
+// A list is searched for a limited number of words, each once.
 func TestWordsAreCounted(t *testing.T) {
 	t.Parallel()
 	h := shopPage(t)

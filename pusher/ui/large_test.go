@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// largeFleet is a status of n instances in three zones, of which one in ten cannot be reached.
+// largeFleet is a status of n instances in three zones. One in ten is unreachable.
 func largeFleet(n int) report.Status {
 	s := oneInstance()
 	s.Updated, s.Instances = time.Now(), nil
@@ -27,7 +27,7 @@ func largeFleet(n int) report.Status {
 	return s
 }
 
-// largeSnapshot has n routes, two of each host, each to a backend of its own.
+// largeSnapshot has n routes, two for each host. Each has a backend of its own.
 func largeSnapshot(n int) snapshots.Snapshot {
 	config, hosts, prefixes := strings.Builder{}, strings.Builder{}, strings.Builder{}
 	config.WriteString(shopConfiguration)
@@ -45,7 +45,7 @@ func largeSnapshot(n int) snapshots.Snapshot {
 	}}.Number(1, snapshots.ID{})
 }
 
-// However many instances and routes there are, a page has some of them, and leads to the others.
+// A page shows a limited number of instances or routes, and links to the others.
 func TestLargeListsArePaged(t *testing.T) {
 	t.Parallel()
 	s := largeSnapshot(5_000)
@@ -71,13 +71,13 @@ func TestLargeListsArePaged(t *testing.T) {
 	}
 }
 
-// BenchmarkFleetOf1000 is the page of a fleet of 1,000 instances.
+// BenchmarkFleetOf1000 measures the page of a fleet of 1,000 instances.
 func BenchmarkFleetOf1000(b *testing.B) {
 	status := largeFleet(1000)
 	benchmarkPage(b, Source{Fleet: func() Fleet { return Fleet{Status: status, At: status.Updated} }, Store: &fakeStore{}}, "/")
 }
 
-// BenchmarkRoutesOf100000 are pages of 100,000 routes, of a snapshot that was read before, and the first one.
+// BenchmarkRoutesOf100000 measures pages of 100,000 routes: the first one, and later ones of the same snapshot.
 func BenchmarkRoutesOf100000(b *testing.B) {
 	s := largeSnapshot(100_000)
 	status := largeFleet(3)
@@ -111,8 +111,8 @@ func answerOf200(b *testing.B, h http.Handler, page string) {
 	}
 }
 
-// BenchmarkHundredViewers has 100 viewers follow a fleet of 1,000 instances that changes each time. It reports how
-// long it takes until all have the change, the time of processors for that, and the memory for each viewer.
+// BenchmarkHundredViewers lets 100 viewers follow a fleet of 1,000 instances with changes. It reports how long it
+// takes until all viewers have a change, the processor time for that, and the memory for each viewer.
 func BenchmarkHundredViewers(b *testing.B) {
 	const viewers = 100
 	latest := NewLatest()
@@ -120,7 +120,7 @@ func BenchmarkHundredViewers(b *testing.B) {
 	s := httptest.NewServer(New(b.Context(), Options{Source: Source{Fleet: latest.Fleet, Follow: latest.Follow, Store: &fakeStore{}}, Log: quiet}).Handler())
 	defer s.Close()
 	before := heap()
-	var had [viewers]atomic.Int64 // the last change
+	var had [viewers]atomic.Int64 // the last change of each viewer
 	ctx, end := context.WithCancel(b.Context())
 	defer end()
 	for i := range viewers {
@@ -139,7 +139,7 @@ func BenchmarkHundredViewers(b *testing.B) {
 			for lines.Scan() {
 				if _, text, ok := strings.Cut(lines.Text(), "change-"); ok {
 					var n int64
-					_, _ = fmt.Sscanf(text, "%d.", &n) // it is there
+					_, _ = fmt.Sscanf(text, "%d.", &n) // the text has this form
 					had[i].Store(n)
 				}
 			}
@@ -172,9 +172,9 @@ func heap() int64 {
 	return int64(m.HeapInuse + m.StackInuse) //nolint:gosec // it is memory
 }
 
-// processorTime is what this process has used so far.
+// processorTime is the processor time of this process so far.
 func processorTime() time.Duration {
 	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it is asked for itself
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // the process asks about itself, which cannot fail
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// leftOutTab is the tab of what is not served as its objects ask for it.
+// leftOutTab is the tab of the objects that are not served as they ask for it.
 func leftOutTab() tab {
 	return tab{
 		path: "/left-out", title: "Left out", count: leftOutCount,
@@ -28,23 +28,23 @@ func leftOutTab() tab {
 
 const snapshotAbout = "a snapshot such as r12, head for the newest, or a time such as yesterday 14:03; the one that runs if empty"
 
-// leftOut is an object that is left out, or a part of it.
+// leftOut is an object that is left out, wholly or in part.
 type leftOut struct {
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	Field     string    `json:"field,omitempty"`
-	Place     string    `json:"place,omitempty"` // a file and its line
+	Place     string    `json:"place,omitempty"` // a file and a line
 	Reason    string    `json:"reason"`
 	Hint      string    `json:"hint,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
-	// From is the oldest of the snapshots in a row that leave it out, zero where it is in none.
+	// From is the oldest in the unbroken row of snapshots that leave the object out. It is zero if no snapshot does.
 	From snapshots.ID `json:"from,omitzero"`
 	// Instead says what is served instead.
 	Instead string `json:"instead"`
 }
 
-// Object names it as people do.
+// Object is the kind and name of the object.
 func (l leftOut) Object() string {
 	if l.Kind == "" {
 		return ""
@@ -56,9 +56,9 @@ func (l leftOut) Object() string {
 type leftOutPage struct {
 	Of      chosen    `json:"of"`
 	Objects []leftOut `json:"objects"`
-	// Compiler says why what the compiler knows is not among them, "" if it is.
+	// Compiler says why the findings of the compiler are missing or incomplete. It is "" if all are there.
 	Compiler string `json:"compiler,omitempty"`
-	Snapshot string `json:"-"` // as it was asked for
+	Snapshot string `json:"-"` // as the query has it
 }
 
 func leftOutData(ctx context.Context, q query) (any, error) {
@@ -84,7 +84,8 @@ func leftOutData(ctx context.Context, q query) (any, error) {
 	return p, nil
 }
 
-// leftOut returns what is left out of a snapshot: what the compiler says if it runs now, and what its manifest says.
+// leftOut returns what a snapshot leaves out: the findings of the compiler if the snapshot runs now, and the entries
+// of the manifest.
 func (q query) leftOut(m snapshots.Manifest, of chosen) []leftOut {
 	out := []leftOut{}
 	told := map[string]bool{}
@@ -108,7 +109,7 @@ func (q query) leftOut(m snapshots.Manifest, of chosen) []leftOut {
 	return out
 }
 
-// insteadOf says what is served instead of what a reason is about.
+// insteadOf says what is served in place of the object.
 func insteadOf(reason string) string {
 	if _, by, ok := strings.Cut(reason, "it was taken by "); ok {
 		by, _, _ = strings.Cut(by, ",")
@@ -117,12 +118,12 @@ func insteadOf(reason string) string {
 	return "nothing of what the reason is about; the rest of the object is served"
 }
 
-// mostLookedBack is how many snapshots are looked at to say since when an object is left out.
+// mostLookedBack is how many snapshots are searched for the first one that leaves an object out.
 const mostLookedBack = 200
 
-// sinceWhen fills in since which snapshot, and so since when, objects are left out.
+// sinceWhen fills in From, and corrects Since if the snapshot is older.
 func (q query) sinceWhen(ctx context.Context, objects []leftOut, of snapshots.ID) {
-	open := map[string][]int{} // those that are left out of all snapshots so far
+	open := map[string][]int{} // left out of every snapshot so far
 	for i, o := range objects {
 		open[o.Object()] = append(open[o.Object()], i)
 	}
@@ -150,7 +151,7 @@ func (q query) sinceWhen(ctx context.Context, objects []leftOut, of snapshots.ID
 	}
 }
 
-// leftOutCount is how many objects are left out of what runs, as far as that is in memory.
+// leftOutCount is how many objects are left out of what runs. It takes what is in memory.
 func leftOutCount(q query) int {
 	ctx := withoutWaiting()
 	l := q.archive.listing(ctx)
@@ -169,14 +170,15 @@ func leftOutCount(q query) int {
 	return len(objects)
 }
 
-// How old what a compiler said may be, how long it may take to say it, and how long the first page waits for that.
+// compilerAge is how long an answer of the compiler is kept. compilerTimeout bounds a question. firstAnswer is how
+// long a page waits for the first answer.
 const (
 	compilerAge     = 10 * time.Second
 	compilerTimeout = 10 * time.Second
 	firstAnswer     = 2 * time.Second
 )
 
-// finding is one fault of the inputs, as the compiler's /status has it.
+// finding is an entry of the compiler's /status.
 type finding struct {
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace"`
@@ -189,33 +191,34 @@ type finding struct {
 	Since     time.Time `json:"since"`
 }
 
-// compiled is what a compiler says of itself, as far as the page shows it.
+// compiled is the part of the compiler's status that the page shows.
 type compiled struct {
 	Head struct {
 		Snapshot snapshots.ID `json:"snapshot"`
 	} `json:"head"`
 	Found    []finding `json:"found"`
-	Withheld int       `json:"withheld"` // findings that it does not tell this client
+	Withheld int       `json:"withheld"` // findings that the compiler does not tell this client
 }
 
-// compiler asks a compiler for its status: once, however many look, and nobody waits for it but who comes first.
+// compiler asks a compiler for its status. It asks one question at a time for all viewers. Only pages before the
+// first answer wait.
 type compiler struct {
 	ask     func(ctx context.Context) (json.RawMessage, error)
-	ctx     context.Context //nolint:containedctx // of the server, for questions that outlive who asked
+	ctx     context.Context //nolint:containedctx // of the server: a question goes on when its viewer has left
 	changed func()
 
 	mu     sync.Mutex
 	last   compiled
 	err    error         // of the last question
 	asked  time.Time     // when it ended
-	asking chan struct{} // closed when the question ends that is under way, nil for none
+	asking chan struct{} // closed when the current question ends; nil if there is none
 }
 
 func newCompiler(ctx context.Context, ask func(context.Context) (json.RawMessage, error), changed func()) *compiler {
 	return &compiler{ask: ask, ctx: ctx, changed: changed}
 }
 
-// status returns what the compiler said last. Known is false if none was asked, or has answered yet.
+// status returns the last answer of the compiler. Known is false if there was no answer, or the last question failed.
 func (c *compiler) status(ctx context.Context) (said compiled, known bool, err error) {
 	if c == nil || c.ask == nil {
 		return compiled{}, false, nil
@@ -239,7 +242,6 @@ func (c *compiler) status(ctx context.Context) (said compiled, known bool, err e
 	return c.last, !c.asked.IsZero() && c.err == nil, c.err
 }
 
-// once asks once.
 func (c *compiler) once(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(c.ctx, compilerTimeout)
 	defer cancel()

@@ -15,40 +15,40 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Live is what only a running pusher knows, besides its status.
+// Live is what only a running pusher knows, apart from its status.
 type Live struct {
-	// Waves are those that a rollout takes, Soak how long each is watched, and Gate what it compares.
+	// Waves are the sizes of the waves, Soak is the soak time, and Gate has the figures that the gate compares.
 	Waves []rollout.WaveSize
 	Soak  time.Duration
 	Gate  *rollout.Figures
-	// Budget is what is left of that of reloads.
+	// Budget is what is left of the budget of reloads.
 	Budget rollout.Left
-	// Instances are those of the fleet, by name.
+	// Instances are the instances by name.
 	Instances map[string]LiveInstance
-	// Endpoints are those that servers are made of, nil where they are not known.
+	// Endpoints are the endpoints that servers are made of, nil if they are not known.
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
-	// CertificateEnds are when the certificates in Secrets expire, and Issuers who issued them.
+	// CertificateEnds are the expiry times of the certificates in Secrets, and Issuers are their issuers.
 	CertificateEnds map[snapshots.SecretName]time.Time
 	Issuers         map[snapshots.SecretName]string
-	// Traffic is what backends serve, of those that do.
+	// Traffic is the traffic of the backends that have some.
 	Traffic map[string]observe.Traffic
-	// Up says how many servers of each backend are up, on each instance that was asked.
+	// Up is how many servers of each backend are up, for each instance that was asked.
 	Up []rollout.ServersUp
 }
 
 // LiveInstance is what only a running pusher knows of an instance.
 type LiveInstance struct {
-	// HAProxy is the version of its worker, which began at a time.
+	// HAProxy is the version of the worker, and Started is when it started.
 	HAProxy string    `json:"haproxy,omitempty"`
 	Started time.Time `json:"started,omitzero"`
-	// ReloadsLeft is how many reloads its budget allows at once, nil where there is no limit.
+	// ReloadsLeft is how many reloads the budget of the instance allows now, nil without a limit.
 	ReloadsLeft *int `json:"reloadsLeft,omitempty"`
-	// Failures counts the pushes in a row that did not come through; the next may begin at NotBefore.
+	// Failures is how many pushes in a row failed. The next one may begin at NotBefore.
 	Failures  int       `json:"failures,omitempty"`
 	NotBefore time.Time `json:"notBefore,omitzero"`
-	// Repairs are the last times that somebody else's change of what it runs was undone.
+	// Repairs are the times of the last repairs of drift.
 	Repairs []time.Time `json:"repairs,omitempty"`
-	// Pushes are the last ones since this pusher leads, the newest first.
+	// Pushes are the last pushes of this pusher since it leads, the newest first.
 	Pushes []Push `json:"pushes,omitempty"`
 }
 
@@ -57,24 +57,24 @@ type Push struct {
 	At       time.Time    `json:"at"`
 	Snapshot snapshots.ID `json:"snapshot"`
 	Why      string       `json:"why"`
-	// Outcome is applied, refused, faulty, trouble or not begun, and Class what it took: nothing, runtime
-	// or reload, because of a line.
+	// Outcome is applied, refused, faulty, trouble or not begun. Class is nothing, runtime or reload, and Because is
+	// the line that decided the class.
 	Outcome rollout.Outcome `json:"outcome"`
 	Class   string          `json:"class,omitempty"`
 	Because string          `json:"because,omitempty"`
-	// Took is how long it took, in seconds.
+	// Took is the duration in seconds.
 	Took  float64 `json:"took"`
 	Error string  `json:"error,omitempty"`
 }
 
-// keptPushes is how many are kept of each instance.
+// keptPushes is how many pushes of each instance are kept.
 const keptPushes = 10
 
-// watchPace is how often what a pusher knows is copied for those who look, at most.
+// watchPace is the least time between two copies of what the pusher knows.
 const watchPace = 200 * time.Millisecond
 
-// Watcher makes values of what a running pusher knows, which nobody changes any more. One goroutine
-// calls it, that of the pusher, and it waits for nobody.
+// Watcher copies what a running pusher knows into immutable values. The goroutine of the pusher calls it. It never
+// waits.
 type Watcher struct {
 	to     *Latest
 	pushes map[string][]Push
@@ -84,13 +84,13 @@ type Watcher struct {
 	copied    time.Time
 }
 
-// endpointsPace is how often endpoints are copied, at most: there may be many.
+// endpointsPace is the least time between two copies of the endpoints, as there may be many.
 const endpointsPace = time.Second
 
-// NewWatcher returns a watcher that leaves what it makes in to.
+// NewWatcher returns a watcher that puts its values into to.
 func NewWatcher(to *Latest) *Watcher { return &Watcher{to: to, pushes: map[string][]Push{}} }
 
-// Watch takes what is known after a step.
+// Watch copies what the pusher knows after a step.
 func (w *Watcher) Watch(v observe.View, s report.Status, told []observe.Told) {
 	for _, t := range told {
 		if p, ok := t.Fact.(observe.Pushed); ok {
@@ -98,12 +98,12 @@ func (w *Watcher) Watch(v observe.View, s report.Status, told []observe.Told) {
 				At: t.At.UTC().Truncate(time.Second), Snapshot: p.Snapshot, Why: p.Why, Outcome: p.Outcome, Class: string(p.Change.Class), Because: p.Change.Because(),
 				Took: p.Took.Seconds(), Error: report.FirstLine(p.Error, report.LongestMessage),
 			}
-			list := append([]Push{made}, w.pushes[p.Instance]...) // another slice: the old one is somebody's by now
+			list := append([]Push{made}, w.pushes[p.Instance]...) // a new slice: a published value has the old one
 			w.pushes[p.Instance] = list[:min(len(list), keptPushes)]
 		}
 	}
 	if v.Now.Sub(w.made) < watchPace && v.Now.After(w.made) {
-		return // there is a step at least once a second
+		return // a later step publishes it: there is one at least once a second
 	}
 	w.made = v.Now
 	if v.Now.Sub(w.copied) >= endpointsPace || v.Now.Before(w.copied) || w.endpoints == nil {
@@ -128,21 +128,20 @@ func (w *Watcher) Watch(v observe.View, s report.Status, told []observe.Told) {
 	w.to.Set(Fleet{Status: s, Live: live, At: v.Now})
 }
 
-// Latest holds what was known of a fleet last, between who finds it out and who looks. Neither
-// waits for the other.
+// Latest is the last value of a fleet. The writer and the readers never wait for each other.
 type Latest struct {
 	fleet   atomic.Pointer[Fleet]
 	changed chan struct{}
 }
 
-// NewLatest returns one that knows nothing yet.
+// NewLatest returns a Latest for a fleet about which nothing is known yet.
 func NewLatest() *Latest {
 	l := &Latest{changed: make(chan struct{}, 1)}
 	l.fleet.Store(&Fleet{Trouble: "nothing is known of the fleet yet"})
 	return l
 }
 
-// Set replaces what is known. Nobody changes the value from now on.
+// Set replaces the value, which must not change from then on.
 func (l *Latest) Set(f Fleet) {
 	l.fleet.Store(&f)
 	select {
@@ -151,7 +150,6 @@ func (l *Latest) Set(f Fleet) {
 	}
 }
 
-// Fleet returns what is known.
 func (l *Latest) Fleet() Fleet { return *l.fleet.Load() }
 
 // Follow calls changed after each change, until ctx is done. One goroutine calls it.
@@ -166,25 +164,25 @@ func (l *Latest) Follow(ctx context.Context, changed func()) {
 	}
 }
 
-// ServerState is a server of a backend, as a worker has it now.
+// ServerState is the state of a server in a worker.
 type ServerState struct {
 	Instance, Address string
 	Port              int
 	Up                bool // it gets requests
 }
 
-// seen is on how many instances a server is, and gets requests.
+// seen is the state of a server: On is how many instances have it, and Up on how many of them it gets requests.
 type seen struct{ Up, On int }
 
-// What instances said of a backend is asked for again after healthAge. They may take healthTimeout, and
-// are left alone for healthPace between two questions.
+// healthAge is how long the answers of instances about a backend are kept. healthTimeout bounds a question.
+// healthPace is the least time between the beginnings of two questions.
 const (
 	healthAge     = 10 * time.Second
 	healthTimeout = 5 * time.Second
 	healthPace    = 250 * time.Millisecond
 )
 
-// newHealth returns what asks instances for the servers of backends that somebody asks about.
+// newHealth returns the inquiries that ask instances for the servers of a backend.
 func newHealth(ctx context.Context, ask func(context.Context, string) []ServerState, changed func()) *inquiries[string, map[netip.AddrPort]seen] {
 	if ask == nil {
 		return nil
@@ -194,42 +192,43 @@ func newHealth(ctx context.Context, ask func(context.Context, string) []ServerSt
 		for _, s := range ask(ctx, backend) {
 			ip, err := netip.ParseAddr(s.Address)
 			if err != nil || s.Port < 1 || s.Port > 65535 {
-				continue // a place that has no server
+				continue // a slot without a server
 			}
-			at := netip.AddrPortFrom(ip.Unmap(), uint16(s.Port)) //nolint:gosec // it was looked at
+			at := netip.AddrPortFrom(ip.Unmap(), uint16(s.Port)) //nolint:gosec // checked above
 			states[at] = seen{states[at].Up + boolTo(s.Up), states[at].On + 1}
 		}
 		return states
 	})
 }
 
-// inquiries are questions to others, who are asked one at a time, however many look. Answers are kept for a while.
+// inquiries ask others, such as instances. They ask one question at a time for all viewers, and keep answers for a
+// while.
 type inquiries[K comparable, V any] struct {
 	ask                func(ctx context.Context, key K) V
-	ctx                context.Context //nolint:containedctx // of the server, for questions that outlive who asked
+	ctx                context.Context //nolint:containedctx // of the server: a question goes on when its viewer has left
 	changed            func()
 	age, timeout, pace time.Duration
-	turn               chan struct{} // held by who asks
+	turn               chan struct{} // held during a question
 
 	mu    sync.Mutex
 	known *memory[K, *inquiry[V]]
 }
 
-// inquiry is a question, with the last answer.
+// inquiry is a question with its last answer.
 type inquiry[V any] struct {
 	answer V
 	asked  time.Time     // when the answer came, zero for never
-	asking chan struct{} // closed when the question ends that is under way, nil for none
+	asking chan struct{} // closed when the current question ends; nil if there is none
 }
 
-// keptAnswers is how many are kept.
+// keptAnswers is how many answers are kept.
 const keptAnswers = 64
 
 func newInquiries[K comparable, V any](ctx context.Context, changed func(), age, timeout, pace time.Duration, ask func(context.Context, K) V) *inquiries[K, V] {
 	return &inquiries[K, V]{ask: ask, ctx: ctx, changed: changed, age: age, timeout: timeout, pace: pace, turn: make(chan struct{}, 1), known: newMemory[K, *inquiry[V]](keptAnswers)}
 }
 
-// of returns the last answer, and whether there is one. Who asks first waits for a moment.
+// of returns the last answer, and whether there is one. Before the first answer, it waits for [firstAnswer] at most.
 func (q *inquiries[K, V]) of(ctx context.Context, key K) (answer V, known bool) {
 	if q == nil {
 		return answer, false
@@ -258,7 +257,7 @@ func (q *inquiries[K, V]) of(ctx context.Context, key K) (answer V, known bool) 
 	return i.answer, !i.asked.IsZero()
 }
 
-// once asks once.
+// once asks a question, and keeps the answer.
 func (q *inquiries[K, V]) once(i *inquiry[V], done chan struct{}, key K) {
 	var answer V
 	select {

@@ -8,7 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// The endpoints that a page has are a copy: the pusher changes its own while somebody looks.
+// A page has a copy of the endpoints, since the pusher changes its own meanwhile.
 func TestWatcherCopiesEndpoints(t *testing.T) {
 	t.Parallel()
 	web := snapshots.ServicePort{Namespace: "shop", Service: "web", Port: "http"}

@@ -11,10 +11,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Every page says what is missing, where little or nothing is known, and none fails.
+// If little or nothing is known, every page says what is missing, and none fails.
 func TestLittleIsKnown(t *testing.T) {
 	t.Parallel()
-	older := report.Status{} // as a version wrote it that knew less, and one that knows more
+	older := report.Status{} // of an older version, which knew less, and of a newer one
 	if err := json.Unmarshal([]byte(`{"updated":"2020-01-01T00:00:00Z","instances":[{"name":"edge-1","reachable":true,"later":{"a":1}}],"rollout":{"target":"r000001-aaaaaaaaaa"},"later":[1]}`), &older); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestLittleIsKnown(t *testing.T) {
 	runs.Good = one.ID()
 	for name, test := range map[string]struct {
 		source Source
-		pages  map[string]string // what they say
+		pages  map[string]string // texts on the pages
 	}{
 		"no fleet, no store":     {Source{}, map[string]string{"/": "There are no instances.", "/history": "no store is named", "/routes": "No store is named"}},
 		"nothing read yet":       {Source{Fleet: NewLatest().Fleet, Store: &fakeStore{}}, map[string]string{"/": "nothing is known of the fleet yet", "/history": "Nothing is known.", "/routes": "The store holds no snapshot yet."}},
@@ -57,7 +57,7 @@ func TestLittleIsKnown(t *testing.T) {
 	}
 }
 
-// Who asks for very much gets a limit, and no more.
+// A query for too much gets the limit.
 func TestHugeQueries(t *testing.T) {
 	t.Parallel()
 	h := shopPage(t)

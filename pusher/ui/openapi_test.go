@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the description of the JSON anew")
 
-// openAPI describes the tables of all tabs in OpenAPI 3.1.
+// openAPI is the OpenAPI 3.1 description of the tables of all tabs.
 func openAPI() schemas.Schema {
 	text := schemas.Schema{"type": "string"}
 	paths := schemas.Schema{}
@@ -50,12 +50,12 @@ func openAPI() schemas.Schema {
 	}
 }
 
-// answerOf is the schema of what an api answers with.
+// answerOf is the schema of an api's answer.
 func answerOf(a api) schemas.Schema {
 	return schemas.Maker{}.Of(reflect.TypeOf(a.example), reflect.Value{})
 }
 
-// open returns a schema that takes fields which it does not describe.
+// open returns a schema that allows additional fields.
 func open(s schemas.Schema) schemas.Schema {
 	out := schemas.Schema{}
 	for k, v := range s {
@@ -75,7 +75,7 @@ func TestOpenAPIIsFresh(t *testing.T) {
 	schemas.Published(t, openAPI(), "openapi.json", *update)
 }
 
-// Each answer is as the description says, with no field that it does not describe.
+// Each answer has exactly the fields of the description.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	source, ids := poisoned(t)

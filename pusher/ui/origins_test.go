@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
-// An answer names the objects and fields that wrote its lines, those lines alone that the objects still write, or
-// says why not.
+// An answer names the objects and fields that wrote its lines, but only for lines that the objects still write.
+// Otherwise it says why not.
 func TestOriginsOfLines(t *testing.T) {
 	t.Parallel()
 	s := shop(1)
@@ -62,7 +62,8 @@ func TestOriginsOfLines(t *testing.T) {
 	}
 }
 
-// A hunk names the objects and fields that wrote what came, where the objects still write it, or the page says why not.
+// A hunk names the objects and fields that wrote the added lines if the objects still write them. Otherwise the
+// page says why not.
 func TestCausesOfHunks(t *testing.T) {
 	t.Parallel()
 	store, _ := told(t)
@@ -95,8 +96,8 @@ func TestCausesOfHunks(t *testing.T) {
 	}
 }
 
-// The list of routes names the objects that wrote its lines, those alone that they still write, in one question for
-// a page; or it says why not.
+// The list of routes names the objects that wrote its lines, but only for lines that the objects still write. One
+// question is asked for a page. Otherwise the page says why not.
 func TestObjectsOfRoutes(t *testing.T) {
 	t.Parallel()
 	s := shop(1)
@@ -132,7 +133,7 @@ func TestObjectsOfRoutes(t *testing.T) {
 	}
 }
 
-// lineOf returns a line of a snapshot that is named as FILE:LINE.
+// lineOf returns the line of a snapshot at FILE:LINE.
 func lineOf(t *testing.T, s snapshots.Snapshot, place string) (file string, line int, text string) {
 	t.Helper()
 	file, number, _ := strings.Cut(place, ":")

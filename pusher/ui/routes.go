@@ -19,7 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/routetable"
 )
 
-// routesTab is the tab of who answers a request, and of all hosts and paths.
+// routesTab is the tab that answers who serves a request, and lists all hosts and paths.
 func routesTab() tab {
 	list := []param{
 		{"q", "words that a route has in its host, path, conditions, Services or options"}, {"only", "empty: without a server; errors: with answers of 5xx"},
@@ -92,64 +92,65 @@ type routeList struct {
 	Page   int        `json:"page"`
 	Pages  int        `json:"pages"`
 	Routes []routeRow `json:"routes"`
-	// Unread is how many lines of maps are of a form that this version does not know.
+	// Unread is how many lines of maps this version cannot read.
 	Unread int `json:"unread,omitempty"`
 
 	Q        string `json:"-"`
 	Only     string `json:"-"`
 	Sort     string `json:"-"`
 	Snapshot string `json:"-"`
-	Counted  bool   `json:"-"` // requests and errors are
-	Objects  bool   `json:"-"` // somebody can tell who wrote the lines
-	// NoOrigins says why nobody tells who wrote the lines, though somebody could.
+	Counted  bool   `json:"-"` // set if requests and errors are counted
+	Objects  bool   `json:"-"` // set if a compiler tells which objects wrote the lines
+	// NoOrigins says why the objects are not known, "" if they are or if no compiler is configured.
 	NoOrigins string `json:"noOrigins,omitempty"`
 }
 
-// routeRow is a route as it is shown.
+// routeRow is a row of the list.
 type routeRow struct {
 	Host        string   `json:"host"` // "" is every host
 	URL         string   `json:"url,omitempty"`
 	Path        string   `json:"path,omitempty"`
 	Kind        string   `json:"kind"`
 	When        []string `json:"when,omitempty"`
-	Listener    string   `json:"listener,omitempty"` // the port of a Gateway, if it is of one
+	Listener    string   `json:"listener,omitempty"` // the port of a Gateway's listener, "" for other routes
 	Ports       []string `json:"ports"`
 	To          []to     `json:"to"`
 	Certificate string   `json:"certificate,omitempty"` // its Secret
 	NotAfter    string   `json:"notAfter,omitempty"`
 	Line        string   `json:"line"`
-	// Traffic is that of the backends of the route, all their routes together; nil where nobody counts.
+	// Traffic is the traffic of the route's backends. It includes their other routes. It is nil if nothing is
+	// counted.
 	Traffic *observe.Traffic `json:"traffic,omitempty"`
-	// Origins are the objects and fields that wrote the line, where somebody compiles the objects.
+	// Origins are the objects and fields that wrote the line, if a compiler tells them.
 	Origins []Origin `json:"origins,omitempty"`
 
 	Expiry, ExpiryClass string `json:"-"`
-	Fallback            bool   `json:"-"` // clients see the default certificate
-	Repeats             bool   `json:"-"` // the row before is of the same host
+	Fallback            bool   `json:"-"` // clients get the default certificate
+	Repeats             bool   `json:"-"` // the row before is about the same host
 }
 
-// to is where a route leads.
+// to is a backend to which a route leads.
 type to struct {
 	Backend  string   `json:"backend"`
 	Services []string `json:"services,omitempty"`
 	Share    int      `json:"weight"`
-	// Servers is how many there are, -1 if that is not known. NoneUp says that none of them is up.
+	// Servers is how many servers there are, -1 if it is not known. NoneUp is set if none of them is up.
 	Servers int  `json:"servers"`
 	NoneUp  bool `json:"noneUp,omitempty"`
-	// Up says how many of them get requests, as the workers said last; nil where none was asked.
+	// Up is how many servers get requests, as the workers said last. It is nil if none was asked.
 	Up      *upCount `json:"up,omitempty"`
 	Options int      `json:"options"`
 }
 
-// upCount is how many servers of a backend get requests, on the instance that has the fewest, and on the one that
-// has the most of those that were asked.
+// upCount is how many servers of a backend get requests: on the asked instance with the fewest, and on the one with
+// the most.
 type upCount struct {
 	Fewest    int `json:"fewest"`
 	Most      int `json:"most"`
 	Instances int `json:"instances"`
 }
 
-// State says in few words how its servers are.
+// State summarizes the servers.
 func (t to) State() string {
 	switch {
 	case t.Servers == 0:
@@ -168,14 +169,14 @@ func (t to) State() string {
 	return "–"
 }
 
-// fewest and most are no more than there are endpoints now: workers are asked seldom, and endpoints go.
+// fewest and most limit the counts to the present endpoints: endpoints may have gone since the workers were asked.
 func (t to) fewest() int { return min(t.Up.Fewest, t.Servers) }
 func (t to) most() int   { return min(t.Up.Most, t.Servers) }
 
-// Bad reports whether it can serve nobody.
+// Bad reports whether the backend can serve no request.
 func (t to) Bad() bool { return t.NoneUp || t.Servers == 0 }
 
-// Class says how it is by its colour.
+// Class is the class of the state in the style sheet.
 func (t to) Class() string {
 	switch {
 	case t.Bad():
@@ -235,7 +236,7 @@ func (q query) list(ctx context.Context, of chosen) (*routeList, error) {
 	return out, nil
 }
 
-// Writers are the objects that wrote the line, each once and no more than a few, and how many there are besides.
+// Writers are the first objects that wrote the line, each once, and how many more there are.
 func (r routeRow) Writers() (out struct {
 	First []Origin
 	More  int
@@ -257,13 +258,13 @@ func (r routeRow) Writers() (out struct {
 // mostWriters is how many objects of a line are shown.
 const mostWriters = 3
 
-// served is what is known of those who serve.
+// served is what is known about servers, traffic and certificates.
 type served struct {
 	noneUp    map[string]bool
-	endpoints map[snapshots.ServicePort][]snapshots.Endpoint // nil where they are not known
-	counted   map[string]observe.Traffic                     // nil where nobody counts
+	endpoints map[snapshots.ServicePort][]snapshots.Endpoint // nil if they are not known
+	counted   map[string]observe.Traffic                     // nil if nothing is counted
 	up        []rollout.ServersUp                            // of each instance that was asked
-	ends      map[snapshots.SecretName]time.Time             // of the certificates in Secrets now
+	ends      map[snapshots.SecretName]time.Time             // expiry of the certificates in Secrets
 }
 
 func (q query) servedBy(s readSnapshot, of chosen) served {
@@ -279,7 +280,7 @@ func (q query) servedBy(s readSnapshot, of chosen) served {
 	return v
 }
 
-// servers returns how many a backend has that do not drain, -1 if that is not known.
+// servers returns how many servers of a backend are not draining, -1 if it is not known.
 func (v served) servers(b *routetable.Backend) int {
 	if len(b.Services) > 0 && v.endpoints == nil {
 		return -1
@@ -293,7 +294,7 @@ func (v served) servers(b *routetable.Backend) int {
 	return n
 }
 
-// upIn returns how many servers of a backend are up, nil where no worker with that backend was asked.
+// upIn returns how many servers of a backend are up, nil if no worker with that backend was asked.
 func (v served) upIn(backend string) *upCount {
 	var out *upCount
 	for _, of := range v.up {
@@ -309,14 +310,14 @@ func (v served) upIn(backend string) *upCount {
 	return out
 }
 
-// empty reports whether a route leads to Services, and none of its backends can serve.
+// empty reports whether a route leads to Services of which none can serve.
 func (v served) empty(r *routetable.Route) bool {
 	return len(r.Shares) > 0 && !slices.ContainsFunc(r.Shares, func(s routetable.Share) bool {
 		return len(s.Backend.Services) == 0 || !v.noneUp[s.Backend.Name] && v.servers(s.Backend) != 0
 	})
 }
 
-// traffic is that of the backends of a route, all their routes together.
+// traffic is the traffic of the route's backends. It includes their other routes.
 func (v served) traffic(r *routetable.Route) (sum observe.Traffic) {
 	for _, s := range r.Shares {
 		t := v.counted[s.Backend.Name]
@@ -325,7 +326,7 @@ func (v served) traffic(r *routetable.Route) (sum observe.Traffic) {
 	return sum
 }
 
-// order returns how routes are compared, nil for the order of the table.
+// order returns the comparison for a sort order, nil for the order of the table.
 func (v served) order(by string) func(a, b *routetable.Route) int {
 	by, down := strings.CutPrefix(by, "-")
 	var less func(a, b *routetable.Route) int
@@ -361,10 +362,10 @@ func firstService(r *routetable.Route) string {
 	return r.Shares[0].Backend.Services[0].String()
 }
 
-// never is after all that expires.
+// never sorts after every expiry.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// endOf returns when the certificate of a route expires: of its Secret now, or else as the compiler saw it.
+// endOf returns when the certificate of a route expires: by its Secret, or else as the compiler saw it.
 func (v served) endOf(r *routetable.Route) time.Time {
 	if r.Certificate == nil {
 		return never
@@ -403,7 +404,7 @@ func (v served) row(r *routetable.Route, now time.Time) routeRow {
 	return row
 }
 
-// Rate is how many requests come in a second.
+// Rate is how many requests come each second.
 func (r routeRow) Rate() string {
 	switch rate := r.Traffic.Rate; {
 	case rate == 0:
@@ -415,7 +416,7 @@ func (r routeRow) Rate() string {
 	}
 }
 
-// ErrorShare is the share of answers with 5xx of late, "" where none came.
+// ErrorShare is the recent share of responses with status 5xx, "" without requests.
 func (r routeRow) ErrorShare() string {
 	if r.Traffic.Rate == 0 {
 		return ""
@@ -423,7 +424,7 @@ func (r routeRow) ErrorShare() string {
 	return percent(min(1, r.Traffic.ErrorRate/r.Traffic.Rate))
 }
 
-// ErrorClass marks a route that gives answers with 5xx now.
+// ErrorClass marks a route whose backends respond with 5xx now.
 func (r routeRow) ErrorClass() string {
 	if r.Traffic.ErrorRate > 0 {
 		return "down"
@@ -431,10 +432,10 @@ func (r routeRow) ErrorClass() string {
 	return ""
 }
 
-// hostName is what a link may lead to. An object may hold anything where a host belongs.
+// hostName matches hosts to which a link may lead. An object may hold any text as its host.
 var hostName = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
-// urlOf is the address of a route for a browser, "" if it is for many hosts, or none that a browser can ask.
+// urlOf is the URL of a route. It is "" if the route is for many hosts, or if a browser cannot request it.
 func urlOf(r *routetable.Route) string {
 	if len(r.Host) > 253 || !hostName.MatchString(r.Host) || r.Kind == routetable.Connection {
 		return ""
@@ -454,10 +455,9 @@ func urlOf(r *routetable.Route) string {
 	return scheme + "://" + r.Host + ":" + port + "/"
 }
 
-// sortedKeys returns the keys of a map in order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// SortLink is the address of the list, sorted by a column, or the other way round if it is so already.
+// SortLink is the address of the list sorted by a column, or in the other direction if it is sorted by that already.
 func (l *routeList) SortLink(by string) string {
 	if l.Sort == by {
 		by = "-" + by
@@ -465,7 +465,7 @@ func (l *routeList) SortLink(by string) string {
 	return l.link(by, 1)
 }
 
-// Sorted is how a column is sorted, as ARIA says it.
+// Sorted is the sort direction of a column, as ARIA names it.
 func (l *routeList) Sorted(by string) string {
 	switch l.Sort {
 	case by:

@@ -44,7 +44,7 @@ backend shop_cart from main
     #hapsnap servers shop/cart:http
 `
 
-// shop is a snapshot with some routes, one of them of a tenant who means harm.
+// shop is a snapshot with some routes, one of them by a malicious tenant.
 func shop(revision uint64, more ...snapshots.Quarantined) snapshots.Snapshot {
 	files := []snapshots.File{
 		{Path: "files/https.crtlist", Content: []byte("certs/fallback.pem !*\ncerts/web.pem shop.example.com\n")},
@@ -66,7 +66,7 @@ func shop(revision uint64, more ...snapshots.Quarantined) snapshots.Snapshot {
 	return d.Number(revision, snapshots.ID{})
 }
 
-// storeOf is a store of snapshots, the newest last.
+// storeOf returns a store with these snapshots, the newest last.
 func storeOf(all ...snapshots.Snapshot) *fakeStore {
 	f := &fakeStore{stored: map[snapshots.ID]snapshots.Snapshot{}}
 	for _, s := range all {
@@ -76,7 +76,7 @@ func storeOf(all ...snapshots.Snapshot) *fakeStore {
 	return f
 }
 
-// shopFleet is a fleet that runs a snapshot, in which the Service shop/cart has no endpoint.
+// shopFleet is a fleet that runs a snapshot. The Service shop/cart has no endpoint.
 func shopFleet(runs snapshots.ID) func() Fleet {
 	s := oneInstance()
 	s.Good, s.Fleet = runs, "edge"
@@ -90,7 +90,7 @@ func shopFleet(runs snapshots.ID) func() Fleet {
 	return func() Fleet { return Fleet{Status: s, At: noon, Live: live} }
 }
 
-// plainText is a page without its tags.
+// plainText returns a page without its tags.
 func plainText(page string) string {
 	var out strings.Builder
 	inTag := false
@@ -108,8 +108,8 @@ func plainText(page string) string {
 	return strings.Join(strings.Fields(html.UnescapeString(out.String())), " ")
 }
 
-// getWith asks for a page until it has a text, which may come a moment later: on a busy machine what a page waits
-// for takes longer than it waits.
+// getWith requests a page until it has a text. On a busy machine, the data of a page may come only after the page
+// has stopped waiting for it.
 func getWith(t *testing.T, h http.Handler, target, want string) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
@@ -264,7 +264,7 @@ func TestRoutesAsJSON(t *testing.T) {
 	}
 }
 
-// A snapshot that cannot be read spoils neither the form nor the other tabs.
+// A snapshot that cannot be read does not affect the form and the other tabs.
 func TestRoutesOfADamagedSnapshot(t *testing.T) {
 	t.Parallel()
 	good, bad := shop(1), shop(2)
@@ -286,8 +286,8 @@ func TestRoutesOfADamagedSnapshot(t *testing.T) {
 	}
 }
 
-// The list says how many servers of a route are up, as the workers said last, on the instance with the fewest and
-// on that with the most. Endpoints that are gone by now, or drain, count for nothing.
+// The list says how many servers of a route are up, as the workers said last: on the instance with the fewest, and
+// on the one with the most. Endpoints that are gone or draining do not count.
 func TestServersThatAreUp(t *testing.T) {
 	t.Parallel()
 	s := shop(1)
@@ -390,7 +390,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// A compiler elsewhere tells numbers only. What the manifest says is shown then.
+// A compiler on another host reports only numbers. Then the page shows what the manifest says.
 func TestFindingsThatAreWithheld(t *testing.T) {
 	t.Parallel()
 	s := shop(1, snapshots.Quarantined{Kind: "Ingress", Namespace: "shop", Name: "old", Reason: "no"})
@@ -424,7 +424,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A snapshot is read once for any number of questions: with 100,000 routes that takes half a second.
+// A snapshot is read once for all questions. With 100,000 routes, reading takes half a second.
 func TestSnapshotsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	s := shop(1)
@@ -442,7 +442,7 @@ func TestSnapshotsAreReadOnce(t *testing.T) {
 	}
 }
 
-// Endpoints that are a file of a snapshot are its servers, also when it does not run.
+// Recorded endpoints are the servers of their snapshot, also if it does not run.
 func TestRecordedEndpoints(t *testing.T) {
 	t.Parallel()
 	s := shop(1)

@@ -1,15 +1,15 @@
-// Package ui is the page of a fleet: who runs what, how far a rollout is, what changed and who
-// did it. It is read-only. Where a person wants to act, it shows the command to copy.
+// Package ui is the web page of a fleet: what the instances run, the progress of a rollout, what changed and who
+// changed it. The page is read-only. Where a person can act, it shows the command to copy.
 //
-// A [Source] says what the page is made of: a running pusher hands out values that nobody changes
-// any more, and everybody else reads the store and the status that a pusher publishes. A [Server]
-// makes pages of it. Each tab is one Go file and one template, and tabs() lists them.
+// A [Source] provides the data. In a running pusher it returns immutable values. Elsewhere it reads the store, and
+// the status that a pusher publishes. A [Server] makes pages of the data. Each tab has a Go file and a template, and
+// tabs() lists them.
 //
-// A page is complete without JavaScript. It consists of parts, and one stream of server-sent
-// events brings those parts that changed. There is one renderer for all viewers, and no viewer is
-// waited for: who is slow gets the newest state when it is ready for it. See stream.go.
+// A page is complete without JavaScript. It consists of parts, and a stream of server-sent events sends the parts
+// that changed. One renderer serves all viewers, and waits for none: a slow viewer gets the newest state when it can
+// take it. See stream.go.
 //
-// Pages hold no value of a Secret and no key. They get nothing that could hold one.
+// Pages contain no key and no value of a Secret. The data from which they are made has none.
 package ui
 
 import (
@@ -42,10 +42,10 @@ import (
 // Options say how the page is served.
 type Options struct {
 	Source Source
-	// Leader says who leads while this pusher stands by, nil where there is one pusher alone. It is asked
+	// Leader asks for the leader while this pusher stands by. It is nil if there is only one pusher. It is called
 	// only while somebody looks.
 	Leader func(ctx context.Context) (Leader, error)
-	// Hosts are the names, besides those of this machine, by which the page may be asked for.
+	// Hosts are the names in addition to those of this machine that a Host header may have.
 	Hosts []string
 	Log   *slog.Logger
 }
@@ -61,15 +61,15 @@ type Server struct {
 	lines    *inquiries[string, said]
 	hub      *hub
 	standby  *standby
-	router   *http.ServeMux // leads to pages
+	router   *http.ServeMux // from patterns to pages
 	hosts    []string
 	log      *slog.Logger
-	answers  chan struct{}       // held by who makes an answer
+	answers  chan struct{}       // held while an answer is made
 	unsent   *semaphore.Weighted // bytes of answers that viewers have not taken yet
-	thinking chan struct{}       // held by who searches routes, which takes a processor
+	thinking chan struct{}       // held during a search of routes, which takes a processor
 }
 
-// New returns a server. What it starts ends with ctx.
+// New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, o Options) *Server {
 	s := &Server{source: o.Source, tabs: tabs(), hosts: o.Hosts, log: o.Log, answers: make(chan struct{}, maxAnswers), unsent: semaphore.NewWeighted(maxUnsent), thinking: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	s.standby = newStandby(o.Leader, o.Log)
@@ -86,7 +86,7 @@ func New(ctx context.Context, o Options) *Server {
 	return s
 }
 
-// Handler returns what answers requests.
+// Handler returns the handler of all requests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	s.router = http.NewServeMux()
@@ -126,7 +126,7 @@ func found(r *http.Request, a address) {
 	}
 }
 
-// find returns the page that a request is for.
+// find returns the page of a request.
 func (s *Server) find(r *http.Request) (address, bool) {
 	var a address
 	s.router.ServeHTTP(discard{}, r.WithContext(context.WithValue(r.Context(), wanted{}, &a)))
@@ -136,22 +136,22 @@ func (s *Server) find(r *http.Request) (address, bool) {
 	return a, a.r != nil
 }
 
-// discard takes an answer that nobody is sent.
+// discard is a writer that drops everything.
 type discard struct{}
 
 func (discard) Header() http.Header            { return http.Header{} }
 func (discard) Write(data []byte) (int, error) { return len(data), nil }
 func (discard) WriteHeader(int)                {}
 
-// nowhere is the page for an address that is none.
+// nowhere is the page of an unknown address.
 func nowhere(r *http.Request) address {
 	return address{&tab{}, &page{data: func(context.Context, query) (any, error) {
 		return nil, notFound("There is no such page.", "The tabs above lead to all that there are.")
 	}}, r}
 }
 
-// answered bounds how many answers are made at once, and for how long each. Who takes an answer slowly holds up
-// nobody else: an answer is whole before its viewer is sent any of it.
+// answered limits how many answers are made at once, and the time for each. An answer is complete before its viewer
+// gets the first byte, so a slow viewer delays no other.
 func (s *Server) answered(answer http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout/2)
@@ -171,14 +171,14 @@ func (s *Server) answered(answer http.HandlerFunc) http.Handler {
 			return
 		}
 		defer s.unsent.Release(size)
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // not every writer has one
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // not every writer has a deadline
 		w.Header().Set("Content-Length", strconv.Itoa(whole.body.Len()))
 		w.WriteHeader(whole.code)
-		_, _ = w.Write(whole.body.Bytes()) // the viewer is gone
+		_, _ = w.Write(whole.body.Bytes()) // an error means that the viewer is gone
 	})
 }
 
-// made makes an answer, whatever happens on the way.
+// made makes an answer. If the handler panics, the answer is an error.
 func (s *Server) made(answer http.HandlerFunc, whole *wholeAnswer, r *http.Request) {
 	defer func() { <-s.answers }()
 	defer s.caught(r, func() {
@@ -188,8 +188,8 @@ func (s *Server) made(answer http.HandlerFunc, whole *wholeAnswer, r *http.Reque
 	answer(whole, r)
 }
 
-// caught says in the log that a page could not be made for a fault of this program, and does what is to be done
-// then. A page is made of what others wrote, and the fleet depends on the program that makes it.
+// caught recovers from a panic, logs it, and calls then. Pages are made of what others wrote, and a fault must not
+// stop the pusher.
 func (s *Server) caught(r *http.Request, then func()) {
 	if fault := recover(); fault != nil {
 		s.log.Error("cannot make a page", "page", r.URL.Path, "err", fmt.Sprint(fault), "stack", string(debug.Stack()))
@@ -197,7 +197,7 @@ func (s *Server) caught(r *http.Request, then func()) {
 	}
 }
 
-// wholeAnswer is an answer that is made before it is sent.
+// wholeAnswer is an answer in memory, before it is sent.
 type wholeAnswer struct {
 	http.ResponseWriter
 	code int
@@ -207,12 +207,12 @@ type wholeAnswer struct {
 func (a *wholeAnswer) WriteHeader(code int)           { a.code = code }
 func (a *wholeAnswer) Write(data []byte) (int, error) { return a.body.Write(data) }
 
-// framed is what the template of the whole page gets.
+// framed is the data of the template of the whole page.
 type framed struct {
 	Title, Channel string
 	Parts, Frame   []rendered
 	Live           bool
-	Event          string // the last event that the page includes
+	Event          string // the ID of the last event that the page includes
 }
 
 func (s *Server) page(w http.ResponseWriter, a address) {
@@ -222,7 +222,7 @@ func (s *Server) page(w http.ResponseWriter, a address) {
 	w.WriteHeader(m.code)
 	f := framed{Title: m.title, Channel: s.source.Channel, Frame: m.parts[:len(frameParts)], Parts: m.parts[len(frameParts):], Live: m.code == http.StatusOK, Event: event}
 	if err := pages().ExecuteTemplate(w, "frame", f); err != nil {
-		s.log.Debug("page not sent", "err", err) // the viewer is gone
+		s.log.Debug("page not sent", "err", err) // an error means that the viewer is gone
 	}
 }
 
@@ -238,14 +238,14 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, a *api) {
 	if h := w.Header(); h.Get("Content-Type") == "" {
 		h.Set("Content-Type", "application/json")
 	}
-	_ = json.NewEncoder(w).Encode(v) // the client is gone
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client is gone
 }
 
-// mostConnections is how many viewers may be connected at once.
+// mostConnections is how many connections viewers may have at once.
 const mostConnections = 1024
 
-// Serve serves the page at an address until ctx is done. It returns the address, and a function that
-// waits for the end.
+// Serve serves the page at an address until ctx is done. It returns the address, and a function that waits for the
+// end.
 func (s *Server) Serve(ctx context.Context, at string) (addr string, wait func(), err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
 	if err != nil {
@@ -256,16 +256,16 @@ func (s *Server) Serve(ctx context.Context, at string) (addr string, wait func()
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	var ended sync.WaitGroup
-	ended.Go(func() { _ = server.Serve(netutil.LimitListener(listener, mostConnections)) }) // it ends when it is closed
+	ended.Go(func() { _ = server.Serve(netutil.LimitListener(listener, mostConnections)) }) // it returns an error when it is closed
 	context.AfterFunc(ctx, func() { server.Close() })
 	s.log.Info("serving the page", "address", listener.Addr().String())
 	return listener.Addr().String(), func() {
 		ended.Wait()
-		s.archive.jobs.Wait() // who closes the store does so after that
+		s.archive.jobs.Wait() // the caller closes the store after wait
 	}, nil
 }
 
-// Store is what the page needs of a snapshot store.
+// Store is the part of a snapshot store that the page needs.
 type Store interface {
 	View(ctx context.Context) (channel.View, error)
 	Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error)
@@ -273,42 +273,41 @@ type Store interface {
 	Journal(ctx context.Context) ([]channel.Entry, error)
 }
 
-// Source says what the page is made of. Functions may be nil: then that is not known.
+// Source provides the data of the page. A nil function means that its data is not known.
 type Source struct {
-	// Channel is the name of the channel, for the header.
+	// Channel is the name of the channel.
 	Channel string
-	// Fleet returns what is known of the fleet now. It waits for nothing, and nobody changes what
-	// it returned.
+	// Fleet returns what is known about the fleet, without waiting. The value is immutable.
 	Fleet func() Fleet
-	// Follow calls changed after each change of that, until ctx is done.
+	// Follow calls changed after each change of the fleet, until ctx is done.
 	Follow func(ctx context.Context, changed func())
-	// Store is where snapshots and acts are, nil for none.
+	// Store has the snapshots and the journal. It is nil if there is no store.
 	Store Store
-	// Repository is the URL of a git store, from which links to commits are made, "" for none.
+	// Repository is the URL of a git store, for links to commits. It is "" for other stores.
 	Repository string
-	// Servers asks instances for the servers of a backend. It may wait; nil where nobody can be asked.
+	// Servers asks instances for the servers of a backend. It may wait.
 	Servers func(ctx context.Context, backend string) []ServerState
-	// Origins says which objects wrote the lines that answer a request. It may wait; nil where nobody knows.
+	// Origins returns the objects that wrote the lines which answer a request. It may wait.
 	Origins func(ctx context.Context, q Question) ([]Wrote, error)
-	// Lines says which objects wrote lines of files, each named as FILE:LINE, as they are compiled now, in the same
-	// order. It may wait; nil where nobody knows.
+	// Lines returns the objects that wrote lines. A place is FILE:LINE, and the answer has the same order. It
+	// explains what the objects make now. It may wait.
 	Lines func(ctx context.Context, places []string) ([]Wrote, error)
-	// Compiled asks a compiler for its status, the JSON of its /status. It may wait.
+	// Compiled asks a compiler for its status: the JSON of its /status. It may wait.
 	Compiled func(ctx context.Context) (json.RawMessage, error)
 }
 
-// Fleet is what is known of a fleet at a time.
+// Fleet is the state of a fleet at a time.
 type Fleet struct {
 	Status report.Status
-	// Live is nil where no running pusher was asked.
+	// Live is nil unless a running pusher provides the data.
 	Live *Live
-	// Trouble says why nothing newer is known, "" if this is of now.
+	// Trouble says why nothing newer is known. It is "" if the state is current.
 	Trouble string
-	// At is when this was known.
+	// At is the time of the state.
 	At time.Time
 }
 
-// The limits of what viewers may take.
+// These limits bound what viewers can use up.
 const (
 	maxHeader     = 16 << 10
 	maxAddress    = 4 << 10 // of a path with its query
@@ -320,12 +319,13 @@ const (
 	maxWords      = 20       // that a list is searched for
 )
 
-// policy is the Content-Security-Policy of every answer: nothing comes from elsewhere, nothing is
-// sent elsewhere, and no other page shows this one.
+// policy is the Content-Security-Policy of every answer. Pages load nothing from elsewhere, send nothing elsewhere,
+// and cannot be framed.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// guard lets through what a browser that was not tricked asks for.
+// guard sets the security headers of every answer. It refuses requests with a foreign Host header, with a method that
+// writes, with a long address, and from scripts of other sites.
 func guard(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -351,10 +351,9 @@ func guard(hosts []string, next http.Handler) http.Handler {
 	})
 }
 
-// allowedHost reports whether a Host header is one under which the page may be asked for. A page
-// elsewhere can have its own name resolve to this address (DNS rebinding), and its name is then in
-// the header. So names are those of this machine and those that were given. An address cannot be
-// rebound, and is always allowed.
+// allowedHost reports whether the page may be requested under a Host header. The header of a DNS rebinding attack has
+// the name of another site. So only the configured names and those of this machine are allowed. An IP address is
+// always allowed, as it cannot be rebound.
 func allowedHost(host string, hosts []string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -367,12 +366,12 @@ func allowedHost(host string, hosts []string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, name) })
 }
 
-// description describes the tables of all tabs in OpenAPI 3.1. A test makes it of the types that they are.
+// description is the OpenAPI 3.1 description of the tables of all tabs. A test generates it from their types.
 //
 //go:embed openapi.json
 var description []byte
 
 func (*Server) describe(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(description) // the client is gone
+	_, _ = w.Write(description) // an error means that the client is gone
 }

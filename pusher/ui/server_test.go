@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// quiet is a log that nobody reads.
+// quiet is a log that discards everything.
 var quiet = slog.New(slog.DiscardHandler)
 
 var noon = time.Date(2026, 7, 30, 12, 0, 0, 0, time.UTC)
@@ -61,7 +61,7 @@ func (f *fakeStore) Manifest(ctx context.Context, id snapshots.ID) (snapshots.Ma
 	return s.Manifest, err
 }
 
-// server returns a server of a source.
+// server returns a server for a source.
 func server(t *testing.T, source Source) *Server {
 	t.Helper()
 	return New(t.Context(), Options{Source: source, Hosts: []string{"edge.example.com"}, Log: slog.New(slog.DiscardHandler)})
@@ -90,7 +90,7 @@ func get(t *testing.T, h http.Handler, target string) (int, string) {
 	return w.Code, string(body)
 }
 
-// oneInstance is a status of a small fleet.
+// oneInstance is the status of a small fleet.
 func oneInstance() report.Status {
 	return report.Status{
 		Updated: noon, Leader: "pusher-1", Channel: report.Channel{Message: "r3 is the newest"},

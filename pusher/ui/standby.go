@@ -14,37 +14,38 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/report"
 )
 
-// Leader is what a pusher that stands by knows of the one that leads.
+// Leader is what a pusher that stands by knows about the leader.
 type Leader struct {
-	// Address is where its page is, an IP address and a port; zero where it says none.
+	// Address is the IP address and port of the leader's page. It is zero if the leader does not say.
 	Address netip.AddrPort
-	// Status is what it said last.
+	// Status is the last status that the leader published.
 	Status report.Status
 }
 
-// The limits of asking the leader.
+// leaderAge is how long an answer is kept. leaderTimeout bounds the question. leaderAnswer bounds how long the
+// leader's page may take to begin its answer.
 const (
 	leaderAge     = 3 * time.Second
 	leaderTimeout = 5 * time.Second
 	leaderAnswer  = 20 * time.Second
 )
 
-// forwarded is the header of a request that another pusher sent on. It is not sent on again: two
-// pushers that both take the other for the leader would ask each other for ever.
+// forwarded is the header of a request that another pusher sent on. Such a request is not sent on again: two pushers
+// that take each other for the leader would do so for ever.
 const forwarded = "Hapsnap-Forwarded"
 
-// passed are the headers that are sent on, of a request, and back, of an answer. There are no
-// credentials among them: those that a proxy in front wants are not the leader's.
+// passed are the headers of a request that are sent on, and passedBack those of the answer. Credentials are not among
+// them: they are for a proxy in front of this pusher, and not for the leader.
 var (
 	passed       = []string{"Accept", "Last-Event-ID"}
 	passedBack   = []string{"Content-Type", "Retry-After", "Content-Length", "X-Accel-Buffering"}
 	errNoAddress = errors.New("the pusher that leads does not say where its page is")
 )
 
-// standby sends requests on to the pusher that leads. A browser is not redirected there: it may not
-// reach the address of a pod, as behind kubectl port-forward, and would then ask another host.
+// standby sends requests on to the leader. It does not redirect the browser, which may not reach the address of a pod
+// (behind kubectl port-forward, for example).
 type standby struct {
-	ask  func(ctx context.Context) (Leader, error) // nil: there is one pusher
+	ask  func(ctx context.Context) (Leader, error) // nil if there is only one pusher
 	log  *slog.Logger
 	wire http.RoundTripper
 
@@ -61,8 +62,7 @@ func newStandby(ask func(context.Context) (Leader, error), log *slog.Logger) *st
 	}}
 }
 
-// leader returns what is known of the leader, asked for again where that is old. Who does not wait
-// gets what was known before.
+// leader returns the last answer about the leader. It asks again if the answer is old and the caller can wait.
 func (s *standby) leader(ctx context.Context) (Leader, error) {
 	s.mu.Lock()
 	if s.ask == nil || s.asking || time.Since(s.asked) < leaderAge || ctx.Value(nowait{}) != nil {
@@ -83,13 +83,13 @@ func (s *standby) leader(ctx context.Context) (Leader, error) {
 	return s.last, err
 }
 
-// standsBy reports whether this pusher leaves the page to another one.
+// standsBy reports whether this pusher stands by, and so leaves the page to the leader.
 func (s *Server) standsBy() bool {
 	return s.standby.ask != nil && s.source.Fleet != nil && s.source.Fleet().Status.Standby
 }
 
-// sentOn has requests answered by the leader while this pusher stands by, and by this one where the
-// leader cannot be reached.
+// sentOn sends requests on to the leader while this pusher stands by. If the leader cannot be reached, this pusher
+// answers itself.
 func (s *Server) sentOn(own http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.standsBy() || r.Header.Get(forwarded) != "" {
@@ -112,13 +112,13 @@ func (s *Server) sentOn(own http.Handler) http.Handler {
 			}
 			defer s.hub.exit()
 		} else {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // not every writer has one
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // not every writer has a deadline
 		}
 		s.send(w, r, leader.Address, own)
 	})
 }
 
-// send has the leader answer a request.
+// send sends a request on to the leader. If the leader does not answer, own does.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, to netip.AddrPort, own http.Handler) {
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -137,7 +137,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, to netip.AddrPort,
 					kept.Set(name, value)
 				}
 			}
-			answer.Header = kept // the guard of this pusher has set the rest
+			answer.Header = kept // the guard of this pusher has set the others
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -149,8 +149,8 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, to netip.AddrPort,
 	proxy.ServeHTTP(w, r)
 }
 
-// withLeader is what is known of the fleet while this pusher stands by: what the leader said last, if
-// that is known, and that it is that.
+// withLeader returns what a pusher that stands by shows: the last status of the leader, if there is one, with a
+// message that says so.
 func (s *Server) withLeader(f Fleet) Fleet {
 	if !f.Status.Standby || s.standby.ask == nil {
 		return f

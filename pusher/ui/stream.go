@@ -15,32 +15,31 @@ import (
 	"time"
 )
 
-// The limits of streams, and their pace.
+// These limits bound streams, and how often pages are rendered.
 const (
 	mostStreams = 256
 	// mostTopics is how many different addresses are rendered for streams.
 	mostTopics = 128
-	// calm is how long is waited after a change for more of them.
+	// calm is the pause after a rendering, in which more changes may come.
 	calm = 250 * time.Millisecond
-	// look is how often pages are rendered though nothing is known to have changed: the store may have.
+	// look is how often pages are rendered without a known change: the store may have changed.
 	look = 3 * time.Second
-	// retry is how long a browser waits that lost its stream before it connects again.
+	// retry is how long a browser waits before it connects again.
 	retry = time.Second
-	// heartbeat is how often a stream says that it lives, and what time it is.
+	// heartbeat is how often a stream sends the time, as a sign of life.
 	heartbeat = 5 * time.Second
-	// writeTimeout is how long a viewer may take to take an event. Who takes longer is cut off, and
-	// comes back.
+	// writeTimeout is how long a viewer may take to receive an event. A slower viewer is disconnected, and its
+	// browser connects again.
 	writeTimeout = 30 * time.Second
-	// renderTimeout bounds one rendering. What it asks for is in memory, or is left out.
+	// renderTimeout bounds one rendering. A rendering takes only what is in memory.
 	renderTimeout = 5 * time.Second
 )
 
-// hub renders pages that somebody looks at, once for all who look at the same, and numbers what
-// changes.
+// hub renders each page that has viewers once for all of them, and numbers the changes.
 //
-// Events have an ID, of the life of this hub and a number that grows. Who was cut off says which
-// event it had last, and gets the parts that changed since, in their newest form: no queue is kept
-// for anybody. Who names another life, such as after a restart, gets all of them.
+// The ID of an event consists of the life of this hub and a number that grows. A viewer that connects again sends the
+// ID of its last event. It gets the parts that changed since, as they are now, so no viewer needs a queue. If the ID
+// is of another life, as after a restart, the viewer gets all parts.
 type hub struct {
 	render  func(ctx context.Context, a address) made
 	life    string
@@ -50,19 +49,19 @@ type hub struct {
 	number  uint64
 	topics  map[string]*topic
 	streams int
-	renders int // how many renderings there were, for tests
+	renders int // for tests
 }
 
-// topic is a page that at least one viewer looks at.
+// topic is a page with at least one viewer.
 type topic struct {
 	address address
 	viewers int
 	parts   []rendered
-	numbers map[string]uint64 // of the last event of each part, by name
-	changed chan struct{}     // closed when there is something new, and replaced
+	numbers map[string]uint64 // number of the last event of each part, by name
+	changed chan struct{}     // closed and replaced at each change
 
-	// What the renderer alone knows: whether something may have changed since the last rendering, how long that
-	// took, and when it is the turn of the next one.
+	// Only the renderer uses these: whether something may have changed since the last rendering, how long that took,
+	// and when the next one is due.
 	stale bool
 	cost  time.Duration
 	due   time.Time
@@ -72,7 +71,7 @@ func newHub(render func(ctx context.Context, a address) made) *hub {
 	return &hub{render: render, life: rand.Text()[:8], changes: make(chan struct{}, 1), topics: map[string]*topic{}}
 }
 
-// change has the hub render anew. It waits for nothing.
+// change makes the hub render again. It does not wait.
 func (h *hub) change() {
 	select {
 	case h.changes <- struct{}{}:
@@ -89,7 +88,7 @@ func (h *hub) event() string {
 
 func (h *hub) id(number uint64) string { return h.life + "-" + strconv.FormatUint(number, 10) }
 
-// since returns the number in an event ID, 0 for one of another life.
+// since returns the number of an event ID, 0 for an ID of another life.
 func (h *hub) since(id string) uint64 {
 	life, number, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseUint(number, 10, 64)
@@ -99,11 +98,11 @@ func (h *hub) since(id string) uint64 {
 	return n
 }
 
-// run renders until ctx is done. It is the one renderer for all viewers.
+// run renders until ctx is done. It is the only renderer.
 func (h *hub) run(ctx context.Context) {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
-	var later <-chan time.Time // when it is the turn of a topic that was left out
+	var later <-chan time.Time // fires when a topic that was left out is due
 	for {
 		changed := true
 		select {
@@ -122,7 +121,7 @@ func (h *hub) run(ctx context.Context) {
 		ready, next := turn(all, round)
 		for _, t := range ready {
 			began := time.Now()
-			if began.Sub(round) > mostRound { // nobody knew how long new ones take
+			if began.Sub(round) > mostRound { // the cost of a new topic was not known before
 				next = began
 				break
 			}
@@ -141,15 +140,15 @@ func (h *hub) run(ctx context.Context) {
 	}
 }
 
-// Renderings take a part of a processor of one in renderShare at most, however many addresses are followed and
-// however long each takes. What takes long comes more rarely, and what takes little need not wait for it.
+// renderShare bounds renderings to one part in renderShare of one processor, whatever the number of addresses and
+// their cost. mostRound bounds a round. Expensive pages are rendered less often, and do not delay cheap ones.
 const (
 	renderShare = 4
 	mostRound   = time.Second
 )
 
-// turn returns the topics that are to be rendered now, those first that take little, and when the turn of the next
-// one is, zero if there is none.
+// turn returns the topics to render now, the cheapest first. It also returns when the next one is due, zero if none
+// is.
 func turn(all []*topic, now time.Time) (ready []*topic, next time.Time) {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b *topic) int { return cmp.Compare(a.cost, b.cost) })
@@ -171,7 +170,7 @@ func turn(all []*topic, now time.Time) (ready []*topic, next time.Time) {
 	return ready, next
 }
 
-// rendered takes down how long a rendering took, beside all others.
+// rendered records how long a rendering took, and when the next one is due. All is the number of topics.
 func (t *topic) rendered(began, ended time.Time, all int) {
 	t.stale, t.cost = false, ended.Sub(began)
 	t.due = ended.Add(t.cost * renderShare * time.Duration(all))
@@ -187,7 +186,7 @@ func (h *hub) watched() []*topic {
 	return out
 }
 
-// update renders a topic, and numbers what is other than before.
+// update renders a topic, and gives the parts that changed a new number.
 func (h *hub) update(ctx context.Context, t *topic) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, nowait{}, true), renderTimeout)
 	defer cancel()
@@ -210,7 +209,7 @@ func (h *hub) update(ctx context.Context, t *topic) {
 		delete(before, p.Name)
 	}
 	t.parts = m.parts
-	for name, p := range before { // it is empty from now on
+	for name, p := range before { // only parts that are gone are left: they are empty from now on
 		if p.HTML != "" {
 			t.numbers[name], other = number, true
 		}
@@ -223,7 +222,7 @@ func (h *hub) update(ctx context.Context, t *topic) {
 	}
 }
 
-// join adds a viewer to a page, and returns false where there are too many already.
+// join adds a viewer to a page. It returns false if there are too many viewers or pages.
 func (h *hub) join(a address) (key string, t *topic, ok bool) {
 	key = a.r.URL.RequestURI()
 	h.mu.Lock()
@@ -233,7 +232,7 @@ func (h *hub) join(a address) (key string, t *topic, ok bool) {
 		return "", nil, false
 	}
 	if t == nil {
-		a.r = a.r.WithContext(context.Background()) // the request ends before the topic
+		a.r = a.r.WithContext(context.Background()) // the topic outlives the request
 		t = &topic{address: a, numbers: map[string]uint64{}, changed: make(chan struct{})}
 		h.topics[key] = t
 	}
@@ -251,8 +250,8 @@ func (h *hub) leave(key string, t *topic) {
 	}
 }
 
-// news returns the parts that changed after an event, the number of the last event, and what is
-// closed when there is more.
+// news returns the parts that changed after an event, the number of the last event, and a channel that is closed at
+// the next change.
 func (h *hub) news(t *topic, since uint64) (parts []rendered, number uint64, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -264,7 +263,7 @@ func (h *hub) news(t *topic, since uint64) (parts []rendered, number uint64, cha
 	return parts, h.number, t.changed
 }
 
-// enter counts a stream that another pusher answers, and reports false where there are too many.
+// enter counts a stream that the leader answers. It reports false if there are too many streams.
 func (h *hub) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -287,13 +286,13 @@ func tooMany(w http.ResponseWriter) {
 	http.Error(w, fmt.Sprintf("%d pages are being followed already; load the page again to see what is new", mostStreams), http.StatusServiceUnavailable)
 }
 
-// sent is a part as an event has it.
+// sent is a part in an event.
 type sent struct {
 	ID   string `json:"id"`
 	HTML string `json:"html"`
 }
 
-// stream sends the parts of a page that change, for as long as somebody looks.
+// stream sends the parts of a page that change, until the viewer leaves.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	asked, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.URL.Query().Get("page"), http.NoBody)
 	if err != nil || !strings.HasPrefix(asked.URL.Path, "/") || asked.URL.Host != "" {
@@ -317,20 +316,20 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		id = r.URL.Query().Get("since")
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // of a proxy in front
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer the stream
 	s.follow(r.Context(), &events{w: w, to: http.NewResponseController(w)}, t, s.hub.since(id))
 }
 
-// follow sends what is new until ctx is done, or the viewer takes nothing.
+// follow sends the changes until ctx is done or a write fails.
 func (s *Server) follow(ctx context.Context, out *events, t *topic, since uint64) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	out.write(fmt.Sprintf("retry: %d\n", retry.Milliseconds()))
 	out.send("", "alive", time.Now().UTC().Format(time.RFC3339))
-	for stoodBy := s.standsBy(); out.err == nil && s.standsBy() == stoodBy; { // who begins or ceases to lead is not who is to answer
+	for stoodBy := s.standsBy(); out.err == nil && s.standsBy() == stoodBy; { // after a change of leader, the browser connects again and reaches the right pusher
 		parts, number, changed := s.hub.news(t, since)
 		for n, p := range parts {
-			id := "" // a viewer that is cut off in between gets all of them again
+			id := "" // only the last part has an ID: a viewer that is cut off before it gets all parts again
 			if n == len(parts)-1 {
 				id = s.hub.id(number)
 			}
@@ -353,7 +352,7 @@ func (s *Server) follow(ctx context.Context, out *events, t *topic, since uint64
 	}
 }
 
-// events writes server-sent events. Nothing is written after the first error.
+// events writes server-sent events. It writes nothing after the first error.
 type events struct {
 	w   http.ResponseWriter
 	to  *http.ResponseController
@@ -371,7 +370,7 @@ func (e *events) write(text string) {
 	if e.err != nil {
 		return
 	}
-	_ = e.to.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
+	_ = e.to.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has a deadline
 	_, e.err = io.WriteString(e.w, text)
 }
 

@@ -18,10 +18,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// generous is how long a test waits for what is to happen.
+// generous is how long a test waits.
 const generous = time.Minute
 
-// serve serves a server's handler on a port of its own.
+// serve serves a server's handler on a free port.
 func serve(t *testing.T, s *Server) *httptest.Server {
 	t.Helper()
 	out := httptest.NewServer(s.Handler())
@@ -37,7 +37,7 @@ type viewer struct {
 	end    context.CancelFunc
 }
 
-// view follows a page, from the event after one.
+// view follows a page from the event after the given one.
 func view(t *testing.T, base, page, after string) *viewer {
 	t.Helper()
 	ctx, end := context.WithTimeout(t.Context(), generous)
@@ -62,7 +62,7 @@ func view(t *testing.T, base, page, after string) *viewer {
 	return &viewer{t: t, lines: lines, end: end}
 }
 
-// until reads events until one of a part has a text, and returns what came.
+// until reads events until a part has a text. It returns that part.
 func (v *viewer) until(text string) string {
 	v.t.Helper()
 	var all strings.Builder
@@ -82,21 +82,21 @@ func (v *viewer) until(text string) string {
 	return ""
 }
 
-// changing is a source whose fleet a test changes.
+// changing returns a source with a fleet that the test changes.
 func changing(s report.Status) (Source, *Latest) {
 	latest := NewLatest()
 	latest.Set(Fleet{Status: s})
 	return Source{Fleet: latest.Fleet, Follow: latest.Follow, Store: &fakeStore{}}, latest
 }
 
-// named is a status with one instance of this name.
+// named is the status of a fleet with one instance of this name.
 func named(name string) report.Status {
 	s := oneInstance()
 	s.Instances[0].Name = name
 	return s
 }
 
-// What changes comes by itself, and who was cut off gets what they missed.
+// Changes arrive by themselves. A viewer that was cut off gets the missed ones.
 func TestALostStreamHeals(t *testing.T) {
 	t.Parallel()
 	source, latest := changing(named("edge-one"))
@@ -107,7 +107,7 @@ func TestALostStreamHeals(t *testing.T) {
 	v.until("edge-two")
 	v.end()
 	w := view(t, s.URL, "/", v.lastID)
-	latest.Set(Fleet{Status: named("edge-three")}) // while nobody who was there looks
+	latest.Set(Fleet{Status: named("edge-three")}) // the viewer is disconnected
 	if all := w.until("edge-three"); strings.Contains(all, "edge-one") {
 		t.Errorf("what is old came again: %s", all)
 	}
@@ -118,7 +118,7 @@ func TestALostStreamHeals(t *testing.T) {
 	}
 }
 
-// A page that is followed goes on to another snapshot, which is read meanwhile, and says so where that cannot be read.
+// A followed page changes to another snapshot once that is read, and says so if it cannot be read.
 func TestAPageFollowsTheFleetToASnapshot(t *testing.T) {
 	t.Parallel()
 	first, second, lost := shop(1), shop(2), shop(3)
@@ -147,7 +147,7 @@ func TestAPageFollowsTheFleetToASnapshot(t *testing.T) {
 	}
 }
 
-// A page is rendered once for all who look at it, and no more often than it may have changed.
+// A page is rendered once for all of its viewers, and only if it may have changed.
 func TestOneRendererForAll(t *testing.T) {
 	t.Parallel()
 	source, latest := changing(named("edge-one"))
@@ -167,20 +167,20 @@ func TestOneRendererForAll(t *testing.T) {
 		ready.Go(func() { v.until("edge-two") })
 	}
 	ready.Wait()
-	// One rendering is for the change, and others are those that are due every few seconds.
+	// One rendering is for the change. The others are the regular ones every few seconds.
 	if n, most := page.hub.rendered()-before, 2+int(time.Since(began)/calm); n > most {
 		t.Errorf("%d renderings for %d viewers, want at most %d", n, viewers, most)
 	}
 }
 
-// rendered is how many renderings there were.
+// rendered returns the number of renderings.
 func (h *hub) rendered() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.renders
 }
 
-// There is a limit to streams, and pages are complete beyond it. Who leaves makes room.
+// The number of streams is limited. Beyond the limit, pages are still complete. A viewer that leaves makes room.
 func TestStreamsAreLimited(t *testing.T) {
 	t.Parallel()
 	source, _ := changing(named("edge-one"))
@@ -205,7 +205,7 @@ func TestStreamsAreLimited(t *testing.T) {
 	view(t, s.URL, "/", "").until("edge-one")
 }
 
-// Whoever follows pages that differ is limited too: each takes a rendering.
+// The number of followed addresses is limited too, since each needs renderings.
 func TestTopicsAreLimited(t *testing.T) {
 	t.Parallel()
 	source, _ := changing(named("edge-one"))
@@ -234,7 +234,7 @@ func eventually(t *testing.T, is func() bool) {
 	}
 }
 
-// fetch returns an answer whose body is not read.
+// fetch returns a response whose body is not read.
 func fetch(t *testing.T, address string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
@@ -249,7 +249,7 @@ func fetch(t *testing.T, address string) *http.Response {
 	return answer
 }
 
-// A viewer who takes nothing holds up nobody: neither who tells nor who else looks.
+// A viewer that receives nothing delays neither the pusher nor other viewers.
 func TestAViewerWhoHangs(t *testing.T) {
 	t.Parallel()
 	source, latest := changing(named("edge-one"))
@@ -265,7 +265,7 @@ func TestAViewerWhoHangs(t *testing.T) {
 	v := view(t, s.URL, "/", "")
 	for n := range 20 {
 		status := named(fmt.Sprintf("edge-%d-", n))
-		for i := range 1000 { // more than the kernel keeps for who reads nothing
+		for i := range 1000 { // more than the kernel buffers
 			status.Instances = append(status.Instances, report.Instance{Name: fmt.Sprintf("other-%d-%d", n, i)})
 		}
 		latest.Set(Fleet{Status: status})
@@ -273,7 +273,7 @@ func TestAViewerWhoHangs(t *testing.T) {
 	}
 }
 
-// Nothing is followed that is no page.
+// Only existing pages can be followed.
 func TestStreamsOfWhatIsNoPage(t *testing.T) {
 	t.Parallel()
 	source, _ := changing(named("edge-one"))
@@ -287,7 +287,7 @@ func TestStreamsOfWhatIsNoPage(t *testing.T) {
 	}
 }
 
-// A pusher that stands by has the leader answer, and answers itself where it cannot.
+// A pusher that stands by lets the leader answer. If it cannot reach the leader, it answers itself.
 func TestStandbyAsksTheLeader(t *testing.T) {
 	t.Parallel()
 	leads, _ := changing(named("edge-of-the-leader"))
@@ -321,7 +321,7 @@ func TestStandbyAsksTheLeader(t *testing.T) {
 	}
 }
 
-// A stream ends when the pusher begins or ceases to lead, so that the viewer comes to who leads.
+// A stream ends when the pusher begins or stops leading, so that the viewer connects to the right one.
 func TestStreamsEndWithTheTerm(t *testing.T) {
 	t.Parallel()
 	source, latest := changing(named("edge-one"))
@@ -329,7 +329,7 @@ func TestStreamsEndWithTheTerm(t *testing.T) {
 	v := view(t, s.URL, "/", "")
 	v.until("edge-one")
 	latest.Set(Fleet{Status: report.Status{Standby: true, Channel: report.Channel{Message: "no pusher leads: instances stay as they are"}}})
-	for v.lines.Scan() { // until it ends
+	for v.lines.Scan() { // until the stream ends
 	}
 	if err := v.lines.Err(); err != nil {
 		t.Error(err)
@@ -339,7 +339,7 @@ func TestStreamsEndWithTheTerm(t *testing.T) {
 	}
 }
 
-// Two pushers that both take the other for the leader do not ask each other for ever.
+// Two pushers that take each other for the leader do not send a request back and forth for ever.
 func TestTwoThatStandBy(t *testing.T) {
 	t.Parallel()
 	waits := report.Status{Standby: true, Channel: report.Channel{Message: "another pusher leads"}}

@@ -10,8 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// large returns a snapshot of n backends with 3 endpoints each, and n/10
-// certificates.
+// large returns a snapshot of n backends with three endpoints each, and n/10 certificates.
 func large(tb testing.TB, n int) (snapshots.Snapshot, Inputs) {
 	tb.Helper()
 	var config, list bytes.Buffer
@@ -49,8 +48,8 @@ func BenchmarkBind10000(b *testing.B) {
 	}
 }
 
-// BenchmarkOneEndpoint is what an endpoint's change costs before it is sent:
-// slots and servers of one backend among 10,000.
+// BenchmarkOneEndpoint measures the cost of a changed endpoint before it is sent: slots and servers of one
+// backend among 10,000.
 func BenchmarkOneEndpoint(b *testing.B) {
 	snapshot, binding := large(b, 10_000)
 	directives := must(Directives(snapshot.Config()))(b)[5000:5001]

@@ -48,7 +48,7 @@ func layoutIn(dir string) Layout {
 	return Layout{filepath.Join(dir, "maps"), filepath.Join(dir, "ssl"), filepath.Join(dir, "general")}
 }
 
-// HAProxy accepts what Bind makes, whichever of the live data is there.
+// HAProxy accepts the result of Bind, whichever live data exists.
 func TestHAProxyAcceptsBound(t *testing.T) {
 	const base = `-- haproxy.cfg --
 global

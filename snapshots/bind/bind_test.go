@@ -69,7 +69,7 @@ func readBindCase(tb testing.TB, archive *txtar.Archive) bindCase {
 			c.live.Endpoints = readEndpoints(tb, f.Data)
 		case f.Name == "no-fallback":
 			c.live.Fallback = nil
-		case f.Name == "same-fallback": // with each run
+		case f.Name == "same-fallback": // different in each run
 			c.live.Fallback = pemtest.SelfSigned(tb, "fallback", pemtest.EdKey)
 		case !strings.HasPrefix(f.Name, "want/"):
 			d.Files = append(d.Files, snapshots.File{Path: f.Name, Content: f.Data})
@@ -300,8 +300,7 @@ func TestBindErrors(t *testing.T) {
 	}
 }
 
-// Live data changes everything that can be changed at run time, and the shape
-// is the same.
+// Live data may change everything that can be changed at run time. The shape stays the same.
 func TestShapeIsOfWhatNeedsAReload(t *testing.T) {
 	shape := func(config string, live Live) snapshots.Digest {
 		t.Helper()
@@ -336,7 +335,7 @@ func TestShapeIsOfWhatNeedsAReload(t *testing.T) {
 	}
 }
 
-// What comes from Secrets and cannot be changed at run time makes another shape.
+// Content of Secrets that cannot be changed at run time changes the shape.
 func TestShapeTellsSecrets(t *testing.T) {
 	a := snapshots.SecretName{Namespace: "shop", Name: "a"}
 	d := snapshots.Draft{

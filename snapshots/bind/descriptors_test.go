@@ -75,8 +75,8 @@ bind :81,:82 # ,:83
 	}
 }
 
-// A real HAProxy never starts with fewer descriptors than are counted for its configuration. It starts with a
-// hundred more, which it takes for itself.
+// A real HAProxy never starts with fewer descriptors than Least says. It starts with a hundred more, which it
+// needs for itself.
 func TestHAProxyNeedsTheLeastDescriptors(t *testing.T) {
 	t.Parallel()
 	haproxy, err := exec.LookPath(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
@@ -106,7 +106,7 @@ func TestHAProxyNeedsTheLeastDescriptors(t *testing.T) {
 	}
 }
 
-// starts reports whether HAProxy comes to listen on a socket, and then ends HAProxy.
+// starts reports whether HAProxy begins to listen on a socket. Then it stops HAProxy.
 func starts(t *testing.T, haproxy, file, socket string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -71,7 +71,7 @@ func Directives(config []byte) ([]Directive, error) {
 	return found.servers, err
 }
 
-// directives are those of a haproxy.cfg, each kind in the order of its lines.
+// directives are the directives of a haproxy.cfg, each kind in the order of its lines.
 type directives struct {
 	servers []Directive
 	users   []UsersDirective
@@ -249,8 +249,8 @@ type UsersDirective struct {
 	Secret   snapshots.SecretName
 }
 
-// UsersDirectives returns the directives for users of a haproxy.cfg in the order
-// of its lines. The error is that of [Directives].
+// UsersDirectives returns the directives for users of a haproxy.cfg in the order of its lines. Its errors are
+// those of [Directives].
 func UsersDirectives(config []byte) ([]UsersDirective, error) {
 	found, err := parseDirectives(config)
 	return found.users, err

@@ -35,8 +35,8 @@ type Live struct {
 	// Values are what [SecretValue] returned, for the words of haproxy.cfg that refer to
 	// them, see [SecretWord].
 	Values map[SecretKey]string
-	// Fallback is the PEM of the certificate that is served if no other fits. It belongs to
-	// the pusher, not to a Secret.
+	// Fallback is the PEM of the certificate that is served if no other certificate fits. It belongs to the
+	// pusher, and is in no Secret.
 	Fallback []byte
 	// Unread are the Secrets that the pusher may not read, so that it does not know their content. An instance
 	// keeps a certificate that it has from one of them.

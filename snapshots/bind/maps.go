@@ -25,8 +25,8 @@ type Map struct {
 	Source  string // the path in the snapshot
 	Path    string // absolute, see [File]
 	Entries []MapEntry
-	// Odd are the lines that only a reload changes, see [ParseMap]. They are part of the shape: a worker
-	// of the same shape has loaded them, and nobody may change them there.
+	// Odd are the lines that only a reload changes, see [ParseMap]. They are part of the shape: a worker of the
+	// same shape has loaded them, and they must not change in it.
 	Odd []string
 }
 
@@ -118,8 +118,8 @@ func lookedUp(config []byte) []string {
 type mapUse int
 
 const (
-	mapText   mapUse = iota // text of somebody, that HAProxy takes for no file
-	mapNamed                // maybe a file: nobody can know all keywords that take one
+	mapText   mapUse = iota // text that HAProxy does not take for a file
+	mapNamed                // maybe a file: there may be unknown keywords that take one
 	mapLookup               // a map that is looked up by whole keys or by the longest prefix
 	mapFile                 // a file that is used in another way
 )
@@ -203,7 +203,7 @@ const (
 	argumentWord                 // an argument for Lua
 )
 
-// actions are those whose arguments are text, and how many of them come before the first that is a format.
+// actions are the actions whose arguments are text, with the number of arguments before the first format.
 var actions = map[string]int{
 	"set-header": 1, "add-header": 1, "replace-header": 2, "replace-value": 2, "early-hint": 1,
 	"replace-path": 1, "replace-pathq": 1, "replace-uri": 1,

@@ -16,7 +16,7 @@ func TestParseMap(t *testing.T) {
 		"":                                  "",
 		"# nothing\n\n":                     "",
 		"a.example shop\nb.example|/x/ b\n": "a.example=shop b.example|/x/=b",
-		"b 1\na shop":                       "b=1 odd", // HAProxy takes it; we write no such file
+		"b 1\na shop":                       "b=1 odd", // HAProxy accepts it; we never write such a file
 		"a\n":                               "odd",
 		"a  shop\n":                         "odd",
 		" a shop\n":                         "odd",
@@ -27,7 +27,7 @@ func TestParseMap(t *testing.T) {
 		"a 1\nb 2\na 1\n":                   "b=2 odd odd",
 		"a 1\nb 2\na 1 2\n":                 "b=2 odd odd",
 		"a 1 2\na 1\na 3\n":                 "odd odd odd",
-		"a\u00a01 2\na 1\nb 1\n":            "b=1 odd odd", // the API tells the key a of the first
+		"a\u00a01 2\na 1\nb 1\n":            "b=1 odd odd", // the API reports the key a for the first line
 		"a;b 1\n":                           "odd",
 		"a'b 1\nb 2\n":                      "b=2 odd",
 		"a\\b 1\n":                          "odd",

@@ -8,8 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// deployment is one that is updated as Kubernetes does by default: 25% more pods may be
-// there than wanted, rounded up, and 25% fewer ready ones, rounded down.
+// deployment is updated as Kubernetes does by default: up to 25% more pods than wanted, rounded up, and up to
+// 25% fewer ready ones, rounded down.
 type deployment struct {
 	wanted        int
 	starts, stops time.Duration // how long a pod takes to be ready, and to end
@@ -20,7 +20,7 @@ type deployment struct {
 type pod struct {
 	name       int
 	old        bool
-	ready, end time.Time // end: zero while it is not told to end
+	ready, end time.Time // end is zero until it has to end
 }
 
 func newDeployment(wanted int, starts, stops time.Duration) *deployment {
@@ -36,7 +36,7 @@ func (d *deployment) add(ready time.Time, old bool) {
 	d.pods = append(d.pods, pod{name: d.named, old: old, ready: ready})
 }
 
-// step does what the controller does at a time, and reports whether it has finished.
+// step does what the controller does at a time. It reports whether the update has finished.
 func (d *deployment) step(now time.Time) (done bool) {
 	var living, ready, fresh int
 	var left []pod
@@ -69,7 +69,7 @@ func (d *deployment) step(now time.Time) (done bool) {
 	return fresh == d.wanted && len(d.pods) == d.wanted && ready == d.wanted
 }
 
-// endpoints are what EndpointSlices say of the pods.
+// endpoints are the pods as EndpointSlices have them.
 func (d *deployment) endpoints(now time.Time) (out []snapshots.Endpoint) {
 	for _, p := range d.pods {
 		if !now.Before(p.ready) {
@@ -104,8 +104,8 @@ func reloadsOf(t *testing.T, wanted, spare int, starts, stops time.Duration, upd
 	return reloads, len(table[shopSlot])
 }
 
-// There are as many spare slots as a rolling update needs whose pods end before the next ones are ready. With
-// one fewer, a backend of five endpoints or more is reloaded. If pods take longer to end, it is reloaded once
+// There are as many spare slots as a rolling update needs, if its pods end before the next ones are ready. With
+// one fewer, a backend of five or more endpoints is reloaded. If pods take longer to end, it is reloaded once
 // or twice, and has enough slots from then on.
 func TestSpareSlotsOfRollingUpdates(t *testing.T) {
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestSpareSlotsOfRollingUpdates(t *testing.T) {
 	}
 }
 
-// A clock that is set back, or a shorter time to drain, keeps no slot for longer than the time to drain.
+// If the clock is set back, or the drain time becomes shorter, no slot is kept for longer than the drain time.
 func TestSlotsDrainWhereTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	s := newStory()

@@ -30,7 +30,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// HAProxy accepts without a warning what Bind makes of Secrets, whichever of them exist.
+// HAProxy accepts what Bind makes of Secrets without a warning, whichever of them exist.
 func TestHAProxyAcceptsSecrets(t *testing.T) {
 	t.Parallel()
 	const base = `-- haproxy.cfg --
@@ -136,8 +136,8 @@ func TestHAProxyLoadsParsedAuthorities(t *testing.T) {
 				}
 			}
 			out, err := exec.Command(haproxyBinary(), "-c", "-f", dir+"/haproxy.cfg").CombinedOutput()
-			// HAProxy loads the certificates before a malformed one, and so would trust a part of a list that
-			// nobody meant as a whole.
+			// HAProxy loads the certificates before a malformed one. So it would trust a part of a list that
+			// was meant as a whole.
 			if (err == nil) != (want == nil) && name != "malformed" {
 				t.Errorf("ParseAuthorities says %v, but HAProxy %v\n%s", want, err, out)
 			}

@@ -70,7 +70,7 @@ func checkSlot(s Slot) error {
 // backend shares no weight: its servers have HAProxy's default of 1.
 func directiveWeights(directives []Directive, groups [][]Slot) []int {
 	out := make([]int, len(directives))
-	sharing := map[string][]int{} // indexes by backend, where there are several
+	sharing := map[string][]int{} // indexes by backend, for backends with several directives
 	for i, d := range directives {
 		out[i] = min(d.Weight, 1)
 		if d.Index > 0 {

@@ -227,8 +227,8 @@ func newSecretBinder(config []byte, live Live) *secretBinder {
 	return &secretBinder{live: live, words: bytes.Contains(config, []byte(SecretMark)), missing: map[Need]bool{}, used: map[string]bool{}}
 }
 
-// appendUsers appends the user lines of a Secret, and returns their number. If the users
-// are missing, or one of them is not what Parse returns, there are none and nobody gets in.
+// appendUsers appends the user lines of a Secret, and returns their number. If the users are missing, or if one
+// of them is not what Parse returns, it appends none, so that no password is accepted.
 func (b *secretBinder) appendUsers(out []byte, secret snapshots.SecretName) ([]byte, int) {
 	users := b.live.Users[secret]
 	usable := len(users) > 0

@@ -116,8 +116,8 @@ type Pause struct {
 	At     time.Time `json:"at,omitzero"`
 }
 
-// Rejection keeps a content from being rolled out again. Snapshot is the one that had it
-// when it was rejected. Every other snapshot with the same content is rejected too.
+// Rejection keeps a content from being rolled out again. Snapshot is the snapshot that had it at the time.
+// Every other snapshot with the same content is rejected too.
 type Rejection struct {
 	Digest   snapshots.Digest `json:"digest"`
 	Snapshot snapshots.ID     `json:"snapshot"`
@@ -329,8 +329,7 @@ var ErrRewound = errors.New("it was rewound")
 type Seen struct {
 	// Store is the URL. What was seen of one store says nothing about another.
 	Store string `json:"store,omitempty"`
-	// Head is the newest snapshot, if nobody can change the store's order unnoticed, as in
-	// a branch of git.
+	// Head is the newest snapshot, if the order of the store cannot change unnoticed, as on a branch of git.
 	Head snapshots.ID `json:"head,omitzero"`
 	// Channel is the version of the channel in the store's own format, without spaces. It
 	// is "" if there was no channel.
@@ -371,7 +370,7 @@ type AcceptedRewind struct {
 	At        time.Time      `json:"at,omitzero"`
 }
 
-// RewindAccepted returns the channel in which this loss is accepted, besides those before.
+// RewindAccepted returns the channel in which this loss is accepted, in addition to earlier ones.
 func (c Channel) RewindAccepted(r AcceptedRewind) Channel {
 	if old := c.Spec.AcceptedRewind; old != nil {
 		r.Snapshots, r.Channels = slices.Concat(old.Snapshots, r.Snapshots), slices.Concat(old.Channels, r.Channels)

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Verb is what somebody did to a channel, or what a rollout did.
+// Verb is what a person did to a channel, or what a rollout did.
 type Verb string
 
 // The verbs of acts on a channel.
@@ -43,7 +43,7 @@ const (
 	TurnFailed Verb = "failed"
 	TurnUndone Verb = "undone"
 	TurnDone   Verb = "done"
-	// TurnExpired is the end of an override that nobody ended.
+	// TurnExpired is the end of an override that nobody ended before.
 	TurnExpired Verb = "expired"
 	// TurnGone occurs only in the [Life] of a snapshot: another snapshot took its place in a fleet.
 	TurnGone Verb = "gone"
@@ -59,7 +59,7 @@ type Act struct {
 	Author   Person // the zero value: the program itself
 }
 
-// Person is somebody as git names them.
+// Person is a person as git names them.
 type Person struct{ Name, Email string }
 
 // String returns the person as git writes them.
@@ -73,7 +73,7 @@ func (p Person) String() string {
 // Entry is one line of a journal: who did what, when, why and from where. No decision depends on it.
 type Entry struct {
 	At       time.Time    `json:"at"`
-	Turn     bool         `json:"turn,omitempty"` // of a rollout; otherwise somebody changed the channel
+	Turn     bool         `json:"turn,omitempty"` // set for a turn of a rollout; otherwise the channel was changed
 	Verb     Verb         `json:"verb"`
 	Snapshot snapshots.ID `json:"snapshot,omitzero"`
 	By       string       `json:"by,omitempty"`
@@ -84,7 +84,7 @@ type Entry struct {
 	Text     string       `json:"text,omitempty"`
 }
 
-// Entry returns the act as an entry of a journal. Subject is that of the change.
+// Entry returns the act as an entry of a journal. Subject is the subject of the change.
 func (a Act) Entry(subject string, at time.Time) Entry {
 	e := Entry{At: stableTime(at), Verb: a.Verb, Snapshot: a.Snapshot, By: a.By, Author: a.Author.String(), Reason: a.Reason, From: a.From, Text: subject}
 	if e.Verb == "" {
@@ -93,7 +93,7 @@ func (a Act) Entry(subject string, at time.Time) Entry {
 	return e.bounded()
 }
 
-// The bounds of a journal that is not in git. The oldest entries leave it first.
+// The bounds of a journal that is not in git. Beyond them, the oldest entries are removed.
 const (
 	MaxEntries      = 1000
 	MaxJournalBytes = 200 << 10
@@ -187,7 +187,7 @@ func RunningAt(journal []Entry, at time.Time) map[string]Running {
 func Life(id snapshots.ID, journal []Entry) []Entry {
 	var out []Entry
 	ran := map[string]bool{}           // fleets that run it
-	var cause Entry                    // the last act that says what is to run
+	var cause Entry                    // the last act that says what should run
 	causes := map[snapshots.ID]Entry{} // when a rollout began
 	for _, e := range journal {
 		switch {

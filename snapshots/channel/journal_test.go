@@ -93,7 +93,7 @@ func TestRunningAt(t *testing.T) {
 	}
 }
 
-// The life of a snapshot says why it went: somebody did something, or an override expired.
+// The history of a snapshot says why it was replaced: an act, or an override that expired.
 func TestLifeTellsWhy(t *testing.T) {
 	t.Parallel()
 	one, two := snapshots.ID{Revision: 1, Short: "1111111111"}, snapshots.ID{Revision: 2, Short: "2222222222"}

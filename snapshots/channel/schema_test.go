@@ -14,7 +14,7 @@ var updateSchema = flag.Bool("update", false, "rewrite the schema")
 
 const schemaFile = "../../schemas/channel.json"
 
-func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it writes what the others read
+func TestSchemaIsFresh(t *testing.T) { // not in parallel: with -update it writes what the other tests read
 	schemas.Published(t, schemas.Maker{}.File(snapshots.APIVersion, Kind, "What people say should run: docs/explanation/concepts.md", reflect.TypeFor[Channel]()), schemaFile, *updateSchema)
 }
 

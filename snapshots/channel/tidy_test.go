@@ -8,7 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Whatever might still count for some reader stays in the channel; the rest goes.
+// Everything that may still count for a reader stays in the channel. The rest is removed.
 func TestTidied(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -20,7 +20,7 @@ func TestTidied(t *testing.T) {
 		channel Channel
 		view    View
 		rolling Rolling
-		want    string // of what leaves, "" if nothing
+		want    string // what is removed; "" for nothing
 	}{
 		"an override that lasts":             {Channel{}.Overridden(Override{Snapshot: r(2), Expires: now.Add(time.Second)}), view, idle, ""},
 		"an override that is over":           {Channel{}.Overridden(Override{Snapshot: r(2), Expires: now}), view, idle, "the override with " + r(2).String() + " is over"},

@@ -17,11 +17,10 @@ type View struct {
 	// Refused are snapshots, ascending, that the store holds but that no accepted key has
 	// signed. They never run.
 	Refused []Refused
-	// HeadOnly is set by stores in which people choose the newest snapshot, by a merge.
-	// Nobody knows which older ones were ever chosen, so an older one runs only if a person
-	// names it.
+	// HeadOnly is set by stores in which people choose the newest snapshot by a merge. It is not known which
+	// older ones were ever chosen, so an older one runs only if a person names it.
 	HeadOnly bool
-	// Seen is what the reader now knows of the store. It gives it back to the store after a
+	// Seen is what the reader knows about the store by now. The reader gives it back to the store after a
 	// restart.
 	Seen Seen
 	// Runs is the newest snapshot that the fleet was, or is being, brought to. If
@@ -128,9 +127,9 @@ func (v View) named(id snapshots.ID, because Reason, message string) Decision {
 	return Decision{ID: id, Because: because, Message: id.String() + " is " + message}
 }
 
-// newest decides if nobody named a snapshot. After a failure it goes to the snapshot that
-// was good then, and tries nothing between them: nobody asked for those, and if the fleet
-// itself is broken each of them would fail in turn.
+// newest decides if no person named a snapshot. After a failure it chooses the snapshot that was good then. It
+// tries nothing between the two: no person wanted those, and if the fleet itself is broken, each of them would
+// fail in turn.
 func (v View) newest() Decision {
 	spec := v.Channel.Spec
 	rejected, waiting := 0, 0
@@ -196,7 +195,7 @@ func counts(rejected, waiting int) string {
 	return strings.Join(out, ", ")
 }
 
-// Said says who said something, and why.
+// Said says who gave an order, and why.
 func Said(by, reason string) string {
 	if by != "" {
 		by = " by " + by
@@ -315,7 +314,7 @@ func Named(v View, now time.Time) map[snapshots.ID]string {
 	return out
 }
 
-// Rolling is what a pusher said of its rollouts.
+// Rolling is what a pusher reported about its rollouts.
 type Rolling struct {
 	At     time.Time    // when it said so; zero: nothing is known
 	Target snapshots.ID // of the rollout under way; zero: there was none
@@ -327,7 +326,7 @@ const orderGrace = 10 * time.Minute
 
 // Stale is something in a channel that no longer has an effect.
 type Stale struct {
-	Verb     Verb // which would have put it there, or [VerbOverrideEnd]
+	Verb     Verb // the verb that put it there, or [VerbOverrideEnd]
 	Snapshot snapshots.ID
 	Message  string // for people
 }

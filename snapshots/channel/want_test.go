@@ -41,8 +41,8 @@ func TestWantRefused(t *testing.T) {
 	}
 }
 
-// If people choose the newest snapshot by merging it, no older one replaces it by itself: nobody knows whether
-// that was ever merged.
+// If people choose the newest snapshot by merging it, no older one replaces it by itself: it is not known
+// whether that was ever merged.
 func TestHeadOnly(t *testing.T) {
 	t.Parallel()
 	rejected := Rejection{Digest: digestN(3), Snapshot: idN(3)}

@@ -19,13 +19,13 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// verbs are all that people and programs do to a channel.
+// verbs are all acts of people and programs on a channel.
 var verbs = []channel.Verb{
 	channel.VerbPin, channel.VerbUnpin, channel.VerbRollback, channel.VerbOverride, channel.VerbOverrideEnd, channel.VerbPause, channel.VerbResume,
 	channel.VerbApprove, channel.VerbReject, channel.VerbRetry, channel.VerbPromote, channel.VerbAbort, channel.VerbConfirmEndpoints, channel.VerbAcceptRewind,
 }
 
-// perform writes an act into the channel, which says something else after each.
+// perform writes an act into the channel, which is different after each.
 func perform(t *testing.T, s *Store, id snapshots.ID, verb channel.Verb) {
 	t.Helper()
 	err := s.UpdateChannel(t.Context(), string(verb)+" "+id.String()+": slow", time.Now(), func(c *channel.Channel) error {
@@ -38,7 +38,7 @@ func perform(t *testing.T, s *Store, id snapshots.ID, verb channel.Verb) {
 	}
 }
 
-// events returns what is said on the channel of the store, a line each, sorted.
+// events returns the Events on the store's channel as sorted lines.
 func (p *place) events() []string {
 	p.Helper()
 	var list eventsv1.EventList
@@ -57,8 +57,8 @@ func (p *place) events() []string {
 	return out
 }
 
-// Each act on the channel is told in one Event on its ConfigMap, also one that is done again; a
-// signature, and an act that changes nothing, is none.
+// Each act on the channel has one Event on its ConfigMap, also a repeated act. A signature, and an act that
+// changes nothing, have none.
 func TestEachActIsAnEvent(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -81,8 +81,8 @@ func TestEachActIsAnEvent(t *testing.T) {
 	}
 }
 
-// Who may not write Events acts all the same; the journal tells of it, and the log says why no Event
-// does. With the permission that the roles have, and no more, there is one.
+// Without permission to write Events, acts still succeed. The journal has them, and the log says why there are
+// no Events. With exactly the permission of the roles, there is one.
 func TestWithoutTheRightToWriteEvents(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -114,7 +114,7 @@ func TestWithoutTheRightToWriteEvents(t *testing.T) {
 	}
 }
 
-// The names and notes of Events are such as the API server takes, whatever people call themselves.
+// The API server accepts the names and notes of the Events, whatever the names of people.
 func TestEventsOfStrangeActs(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

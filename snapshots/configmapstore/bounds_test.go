@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// zeros reads n bytes, all alike.
+// zeros reads n zero bytes.
 func zeros(n int64) io.Reader { return io.LimitReader(zero{}, n) }
 
 type zero struct{}
@@ -33,7 +33,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A few chunks that would unpack to gigabytes are refused before they do.
+// A few chunks that would unpack to gigabytes are refused before that.
 func TestUnpackingTakesLittleMemory(t *testing.T) {
 	const size = 300 << 20
 	var archive bytes.Buffer
@@ -79,7 +79,7 @@ func TestUnpackingTakesLittleMemory(t *testing.T) {
 			t.Errorf("manifest: %v", err)
 		}
 	})
-	if took > 8*snapshots.MaxManifest { // of the 300 MiB that it unpacks to; a buffer grows by doubling
+	if took > 8*snapshots.MaxManifest { // it unpacks to 300 MiB; a buffer grows by doubling
 		t.Errorf("%d MiB were allocated for a manifest of %d KiB", took>>20, manifest.Len()>>10)
 	}
 }
@@ -102,7 +102,7 @@ func TestUnpackedSize(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What nobody would unpack is not packed either.
+	// What would be refused when it is unpacked is not packed either.
 	large := string(make([]byte, 40<<20))
 	_, err := pack(storetest.Draft("web", "files/a", large, "files/b", large).Number(1, snapshots.ID{}))
 	if !errors.Is(err, sequence.ErrRefused) {
@@ -110,7 +110,7 @@ func TestUnpackedSize(t *testing.T) {
 	}
 }
 
-// A manifest may name a chunk again and again, and takes no more memory for it.
+// A manifest that names a chunk repeatedly takes no more memory for it.
 func TestChunksThatAreNamedAgain(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -127,7 +127,7 @@ func TestChunksThatAreNamedAgain(t *testing.T) {
 	}
 }
 
-// A chunk that is labelled as delivered says nothing without its manifest.
+// A chunk with the label delivered has no effect without its manifest.
 func TestChunkAloneMeansNothing(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -138,7 +138,7 @@ func TestChunkAloneMeansNothing(t *testing.T) {
 	}
 }
 
-// A manifest that somebody stages and feeds is not waited for without end.
+// A staged manifest that somebody keeps adding to is not waited for without end.
 func TestStagedManifestsThatAreFed(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -156,7 +156,7 @@ func TestStagedManifestsThatAreFed(t *testing.T) {
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
-		for err == nil { // until it is removed, and its chunks are not taken any more
+		for err == nil { // until it is removed, and its chunks are refused
 			chunk := newDraft("edge", snapshot, files, newAttempt()).chunks[0]
 			if _, err = s.create(t.Context(), ownedBy(chunk, manifest.Name, manifest.UID)); err == nil {
 				_, err = s.get(t.Context(), manifest.Name)

@@ -9,7 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// A publish makes as many calls to the API server in a store of 30 snapshots as in one of three.
+// The number of calls for a publish is the same in a store of 30 snapshots as in one of three.
 func TestPublishMakesAsManyCallsAtAnyLength(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -85,8 +85,8 @@ func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []by
 	return written, entries, err
 }
 
-// say writes Events on the ConfigMap of the channel about acts that were written into it. The acts are
-// done and in the journal, so nothing fails here: who may not write Events acts without them.
+// say writes Events on the ConfigMap of the channel about acts that were written into it. The acts are done and
+// in the journal, so it never fails: without permission to write Events, acts have none.
 func (s *Store) say(ctx context.Context, written *corev1.ConfigMap, entries ...channel.Entry) {
 	ctx, cancel := context.WithTimeout(ctx, sayTimeout)
 	defer cancel()
@@ -122,10 +122,9 @@ func (s *Store) lacksSignature(o *corev1.ConfigMap) bool {
 	return err != nil || armored != o.Annotations[SignatureAnnotation]
 }
 
-// channel returns the channel and its ConfigMap. Without a ConfigMap it is the empty channel, in which
-// nobody has said anything. It returns an error, and never the empty channel, if the channel cannot be
-// read or does not come after the one that was read before. A channel may name the snapshots of the
-// store by their revision alone.
+// channel returns the channel and its ConfigMap. Without a ConfigMap it is the empty channel. If the channel
+// cannot be read, or is older than one that was read before, it returns an error, and never the empty channel.
+// A channel may name the snapshots of the store by their revision alone.
 func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channel, *corev1.ConfigMap, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -151,8 +150,7 @@ func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channe
 	return current, o, nil
 }
 
-// Journal returns what is known of what was done to the channel and of the turns of rollouts, the oldest
-// entry first.
+// Journal returns the known acts on the channel and turns of rollouts, the oldest first.
 func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	o, err := s.get(ctx, ChannelName(s.name))
 	if apierrors.IsNotFound(err) {
@@ -164,8 +162,8 @@ func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	return channel.ParseEntries(o.BinaryData[JournalKey]), nil
 }
 
-// Record adds turns of rollouts to the journal. It makes no channel. Events of turns are the pusher's; what
-// somebody did by hand gets one here.
+// Record adds turns of rollouts to the journal. It does not create a channel. The pusher writes the Events of
+// turns. If Record finds a change of the channel by hand, it writes the Event of that.
 func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.Entry) error {
 	for try := 1; ; try++ {
 		o, err := s.get(ctx, ChannelName(s.name))
@@ -205,9 +203,9 @@ const (
 	sharedKey   = "shareRejections"  // true or false
 	promoteKey  = "promote"          // a snapshot; "full: true" for all that remain
 	abortKey    = "abort"            // a snapshot
-	acceptedKey = "acceptedRewind"   // snapshots and versions of the channel that were given up
+	acceptedKey = "acceptedRewind"   // lost snapshots and versions of the channel that were accepted
 	confirmKey  = "confirmEndpoints" // the name of a loss
-	noteKey     = "note"             // whatever people like; nobody reads it
+	noteKey     = "note"             // for people; programs ignore it
 )
 
 var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, sharedKey, promoteKey, abortKey, acceptedKey, confirmKey}
@@ -287,9 +285,8 @@ func lines(first string, details ...string) string {
 	return text
 }
 
-// channelOf reads the keys of a ConfigMap. A person may name one of the store's snapshots by its
-// revision. It refuses keys that it does not know, since one may be what somebody wanted most; the
-// error wraps [channel.ErrInvalid].
+// channelOf reads the keys of a ConfigMap. A person may name one of the store's snapshots by its revision. It
+// refuses unknown keys, since one may be what a person wanted most. The error wraps [channel.ErrInvalid].
 func channelOf(data map[string]string, ids []snapshots.ID) (channel.Channel, error) {
 	r := fieldReader{data: data, ids: ids, known: map[string]bool{noteKey: true}}
 	var c channel.Channel
@@ -444,8 +441,8 @@ func (r *fieldReader) end(c channel.Channel) error {
 	return err
 }
 
-// ChannelManager returns the name of the tool that keeps the channel as it is elsewhere, and so reverts
-// changes here. It returns "" if there is none, or no channel yet.
+// ChannelManager returns the name of the tool that keeps the channel as it is in another place, and so reverts
+// changes here. It returns "" without such a tool, or without a channel.
 func (s *Store) ChannelManager(ctx context.Context) (string, error) {
 	o, err := s.get(ctx, ChannelName(s.name))
 	switch {

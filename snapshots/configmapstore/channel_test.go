@@ -43,7 +43,7 @@ func TestFieldsOfChannel(t *testing.T) {
 	}
 }
 
-// What is written is read again, whatever people call themselves and give as reasons.
+// What is written is read back unchanged, whatever the names and reasons of people.
 func TestFieldsAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))

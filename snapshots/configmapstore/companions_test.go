@@ -56,7 +56,7 @@ func (p *place) secrets() []corev1.Secret {
 	return list.Items
 }
 
-// A key is in an immutable Secret that goes with its snapshot, and in no ConfigMap.
+// A key is in an immutable Secret that is deleted with its snapshot. No ConfigMap has it.
 func TestCompanions(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -85,7 +85,7 @@ func TestCompanions(t *testing.T) {
 	}
 }
 
-// A Secret that holds another certificate, or is gone, is none.
+// A Secret with another certificate, or a missing one, does not count.
 func TestCompanionsAreVerified(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -110,8 +110,8 @@ func TestCompanionsAreVerified(t *testing.T) {
 	}
 }
 
-// Wherever a writer is killed, each snapshot that is there has its certificates, the
-// next writer goes on, and nothing is left of what never was.
+// Wherever a writer is killed, every existing snapshot has its certificates, the next writer can continue, and
+// nothing is left over.
 func TestKilledWithCompanions(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -148,8 +148,8 @@ func TestKilledWithCompanions(t *testing.T) {
 	}
 }
 
-// Who may create ConfigMaps and nothing else has no Secret deleted or read: neither one of
-// another program, nor a certificate beside another snapshot, whatever a manifest says.
+// A user who may only create ConfigMaps cannot have a Secret read or deleted, whatever a manifest says: neither
+// a Secret of another program, nor a certificate beside another snapshot.
 func TestForeignManifestsReachNoSecret(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -158,7 +158,7 @@ func TestForeignManifestsReachNoSecret(t *testing.T) {
 	theirs := p.secrets()[0]
 	own := corev1.Secret{Data: map[string][]byte{"password": []byte("t3st")}}
 	own.Namespace, own.Name = p.namespace, "dataplane"
-	// One whose name is as the store names them.
+	// This Secret is named like those of the store.
 	lookalike := corev1.Secret{Data: map[string][]byte{"password": []byte("t3st")}}
 	lookalike.Namespace, lookalike.Name = p.namespace, "edge-r000002-x-certificates-000"
 	for _, o := range []*corev1.Secret{&own, &lookalike} {
@@ -189,8 +189,8 @@ func TestForeignManifestsReachNoSecret(t *testing.T) {
 	}
 }
 
-// Of two readers that write their status to the same place, the second one is refused until the first
-// has written nothing for a while. It takes no more than the role for it.
+// If two readers write their status to the same place, the second is refused until the first has written
+// nothing for a while. The permissions of the role are enough.
 func TestStatusOfTwo(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -213,19 +213,19 @@ func TestStatusOfTwo(t *testing.T) {
 	}
 	set("a", noon, "")
 	set("b", noon.Add(time.Minute), "a")
-	set("b", noon.Add(-time.Minute), "a") // its clock is late
+	set("b", noon.Add(-time.Minute), "a") // its clock is slow
 	set("a", noon.Add(2*time.Minute), "")
 	set("b", noon.Add(4*time.Minute), "a")
 	set("b", noon.Add(6*time.Minute), "")
 	set("a", noon.Add(6*time.Minute), "b")
 }
 
-// The status is written by whoever reads the store, and is not in the way of what is
-// delivered, nor the other way around. It takes no more than the role for it.
+// The reader of a store writes its status. That does not conflict with deliveries. The permissions of the role
+// are enough.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	reader := p.as("reporter", append(Status("edge"), Creating()...)) // there is nothing yet
+	reader := p.as("reporter", append(Status("edge"), Creating()...)) // nothing exists yet
 	set := func(fields map[string]string) {
 		t.Helper()
 		if err := reader.SetStatus(t.Context(), Report{Fields: fields, Packed: []byte("packed")}); err != nil {

@@ -54,7 +54,7 @@ func (p *place) backend() storetest.Backend {
 	}
 }
 
-// litter returns the names of what is staged, and of chunks that nobody owns.
+// litter returns the names of staged manifests, and of chunks without an owner.
 func (p *place) litter() []string {
 	p.Helper()
 	l, err := p.open().list(p.Context(), everything)
@@ -103,7 +103,7 @@ func (p *place) tamper(id snapshots.ID, path string) {
 
 func (p *place) setChannel(data []byte) {
 	p.Helper()
-	fields := map[string]string{"channel.yaml": string(data)} // which is no key of a channel
+	fields := map[string]string{"channel.yaml": string(data)} // this is not a key of a channel
 	if c, err := channel.Parse(data); err == nil {
 		if fields, err = fieldsOf(c); err != nil {
 			p.Fatal(err)

@@ -19,19 +19,19 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// JournalKey is the key, in binaryData of the ConfigMap of a channel, of the journal: a line of JSON for
-// each entry. An act is written with the channel in one update, so that none is without the other, and
-// whoever may change the channel needs no more to write it. No signature covers it: nothing is decided by
-// it, and a pusher without a key writes the turns of its rollouts there.
+// JournalKey is the key of the journal in binaryData of the channel's ConfigMap. The journal has a line of JSON
+// for each entry. An act and its entry are written in one update, so neither can be without the other, and
+// permission to change the channel is enough. The journal is not signed: no decision depends on it, and a
+// pusher without a key writes the turns of its rollouts there.
 const JournalKey = "journal.jsonl"
 
-// JournalledAnnotation is the digest of the channel that the last entry of the journal found or left
-// there. A channel of another digest was changed by other means than our programs.
+// JournalledAnnotation is the digest of the channel after the last entry of the journal. If the channel has
+// another digest, something other than our programs changed it.
 const JournalledAnnotation = "hapsnap.dev/journalled"
 
-// addEntries adds entries to the journal in the ConfigMap of a channel, after one about what somebody
-// changed there by hand. Change then makes the change that the entries are about, nil for none. It returns
-// what it added.
+// addEntries adds entries to the journal in a channel's ConfigMap. If the channel was changed by hand, it first
+// adds an entry about that. change makes the change that the entries are about; it may be nil. It returns all
+// added entries.
 func addEntries(o *corev1.ConfigMap, now time.Time, change func(), entries ...channel.Entry) ([]channel.Entry, error) {
 	if last := o.Annotations[JournalledAnnotation]; last != "" && last != journalled(o) {
 		entries = append([]channel.Entry{edited(o, now)}, entries...)
@@ -103,7 +103,7 @@ const largestChannel = 900 << 10
 // itself, so this passes only where something else is wrong.
 const sayTimeout = 5 * time.Second
 
-// reasons are those of the Events that tell what was done to a channel.
+// reasons are the reasons of the Events about acts on a channel.
 var reasons = map[channel.Verb]string{
 	channel.VerbPin: "Pinned", channel.VerbUnpin: "Unpinned", channel.VerbRollback: "RolledBack",
 	channel.VerbOverride: "Overridden", channel.VerbOverrideEnd: "OverrideEnded",
@@ -113,14 +113,14 @@ var reasons = map[channel.Verb]string{
 	channel.VerbConfirmEndpoints: "EndpointsConfirmed", channel.VerbAcceptRewind: "RewindAccepted",
 }
 
-// Saying returns the permission to say in Events what was done to the channel. Who changes the channel
-// without it does so all the same, and no Event tells of it.
+// Saying returns the permission to write Events about acts on the channel. Without it the acts still succeed,
+// and have no Events.
 func Saying() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}}}
 }
 
-// actEvent returns the Event about an act. The version of the ConfigMap that the act made is part of its
-// name: an act that somebody repeats is another Event.
+// actEvent returns the Event about an act. Its name contains the version of the ConfigMap that the act made, so
+// a repeated act is another Event.
 func actEvent(namespace string, written *corev1.ConfigMap, e channel.Entry) *eventsv1.Event {
 	e.Verb = cmp.Or(e.Verb, channel.VerbEdit)
 	sum := sha256.Sum256([]byte(string(written.UID) + "\x00" + written.ResourceVersion + "\x00" + string(e.Verb)))
@@ -136,7 +136,8 @@ func actEvent(namespace string, written *corev1.ConfigMap, e channel.Entry) *eve
 	}
 }
 
-// actNote says what was done, by whom, from where and why. Who comes before why: a long reason is cut.
+// actNote says what was done, by whom, from where and why. The reason comes last, since it may be long and is
+// cut.
 func actNote(e channel.Entry) string {
 	what := cmp.Or(e.Text, string(e.Verb))
 	if e.Reason != "" {

@@ -169,9 +169,8 @@ func (l listing) orphans() []string {
 	return slices.Compact(out)
 }
 
-// stateDelivered is the state of a manifest, and of its chunks, that a tool delivers from elsewhere: in
-// any order, and without owners, whose UIDs nobody knows before. It is a snapshot when all of it is
-// there.
+// stateDelivered is the state of a manifest and its chunks that a tool delivers. They arrive in any order, and
+// without owners, whose UIDs are not known before. They are a snapshot when all of them have arrived.
 const stateDelivered = "delivered"
 
 // ChunksAnnotation of a delivered manifest says how many chunks it has, so that a listing is enough to
@@ -235,7 +234,7 @@ func Delivered(namespace, store string, s snapshots.Snapshot, key signature.Key)
 
 func isDelivered(o *corev1.ConfigMap) bool { return o.Labels[StateLabel] == stateDelivered }
 
-// missing is the error of a chunk that is not there. A delivered chunk may still arrive.
+// missing returns the error about a missing chunk. A delivered chunk may still arrive.
 func missing(manifest *corev1.ConfigMap, chunk string) error {
 	if isDelivered(manifest) {
 		return fmt.Errorf("%w: %s is not delivered yet", snapshots.ErrNotFound, chunk)
@@ -319,8 +318,8 @@ func (m stored) companions() []string {
 
 const partStatus = "status"
 
-// DeliveredKey is the key, in the ConfigMap of a status, of the snapshot that was delivered last. The
-// delivery writes it; the reader writes all other keys.
+// DeliveredKey is the key, in the ConfigMap of a status, of the snapshot that was delivered last. The delivery
+// writes this key, and the reader writes all others.
 const DeliveredKey = "delivered"
 
 // statusManager is the field manager of readers that write their status. Argo CD and Flux, which own
@@ -336,8 +335,7 @@ func StatusName(store string) string { return statusName(store) }
 // StatusKey is the key, in the ConfigMap of a status, of the whole status, packed.
 const StatusKey = "status.json.gz"
 
-// WriterAnnotation and WrittenAnnotation say of the ConfigMap of a status which reader wrote it last,
-// and when.
+// WriterAnnotation and WrittenAnnotation of a status's ConfigMap say which reader wrote it last, and when.
 const (
 	WriterAnnotation  = "hapsnap.dev/status-writer"
 	WrittenAnnotation = "hapsnap.dev/status-written"
@@ -349,7 +347,8 @@ const statusFresh = 3 * time.Minute
 
 // Report is a status as a reader writes it.
 type Report struct {
-	// By tells the reader from others, "" if nobody asks. A reader that is started again is the same.
+	// By distinguishes the reader from others. It stays the same after a restart. "" means that any reader may
+	// write.
 	By     string
 	At     time.Time
 	Fields map[string]string
@@ -403,7 +402,7 @@ func othersStatus(ctx context.Context, core corev1client.CoreV1Interface, name t
 		return err
 	}
 	by := found.Annotations[WriterAnnotation]
-	at, _ := time.Parse(time.RFC3339, found.Annotations[WrittenAnnotation]) // a time that nobody can read is long ago
+	at, _ := time.Parse(time.RFC3339, found.Annotations[WrittenAnnotation]) // an unreadable time counts as long ago
 	if by == "" || by == r.By || r.At.Sub(at).Abs() > statusFresh {
 		return nil
 	}
@@ -414,7 +413,7 @@ func othersStatus(ctx context.Context, core corev1client.CoreV1Interface, name t
 // answers at /status.
 const ReportKey = "report.json"
 
-// ReportedAnnotation says of that Secret when its compiler last said what is in it.
+// ReportedAnnotation is the annotation of that Secret with the time of the last report.
 const ReportedAnnotation = "hapsnap.dev/reported"
 
 // MaxReport is how many bytes a report may have: a Secret may have 1 MiB in all.
@@ -437,7 +436,7 @@ func ReadCompilerReport(ctx context.Context, core corev1client.SecretsGetter, na
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	at, _ = time.Parse(time.RFC3339, found.Annotations[ReportedAnnotation]) // a time that nobody can read is long ago
+	at, _ = time.Parse(time.RFC3339, found.Annotations[ReportedAnnotation]) // an unreadable time counts as long ago
 	return found.Data[ReportKey], at, nil
 }
 

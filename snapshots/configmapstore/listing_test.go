@@ -22,8 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// Only what has the name of its revision is a snapshot; chunks without a manifest are
-// left over.
+// Only a manifest that is named by its revision is a snapshot. Chunks without a manifest are leftovers.
 func TestListing(t *testing.T) {
 	t.Parallel()
 	manifest := func(name, snapshot, state string) metav1.PartialObjectMetadata {
@@ -57,7 +56,7 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// delivered returns a snapshot of a few chunks, and its ConfigMaps.
+// delivered returns a snapshot with a few chunks, and its ConfigMaps.
 func (p *place) delivered(revision uint64, name string) (snapshots.Snapshot, []*corev1.ConfigMap) {
 	p.Helper()
 	large := make([]byte, 600_000)
@@ -94,8 +93,8 @@ func (p *place) deliver(objects ...*corev1.ConfigMap) {
 	}
 }
 
-// What is delivered comes in any order. It is a snapshot when all of it is there, and
-// what was there before is the newest until then.
+// A delivery arrives in any order. It is a snapshot when it is complete. Until then, the former snapshot is the
+// newest.
 func TestDeliveredInAnyOrder(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -128,8 +127,8 @@ func TestDeliveredInAnyOrder(t *testing.T) {
 	}
 }
 
-// Objects that are to be delivered fit where kubectl repeats them in an annotation,
-// and are the same for the same snapshot.
+// Objects of a delivery are small enough for kubectl to repeat them in an annotation. The same snapshot gives
+// the same objects.
 func TestDeliveredObjects(t *testing.T) {
 	t.Parallel()
 	s := ten().Number(7, snapshots.ID{})
@@ -170,12 +169,12 @@ func TestDeliveredTooLarge(t *testing.T) {
 	}
 }
 
-// A delivered store is no place to publish to; its channel is people's.
+// A store with deliveries refuses to publish. People can change its channel.
 func TestDeliveredIsNotPublishedTo(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	_, objects := p.delivered(1, "web")
-	p.deliver(objects[0]) // also before its chunks are there
+	p.deliver(objects[0]) // also before its chunks have arrived
 	if _, _, err := p.open().Publish(t.Context(), storetest.Draft("b")); !errors.Is(err, sequence.ErrRefused) {
 		t.Errorf("publish: %v", err)
 	}
@@ -192,8 +191,8 @@ func TestDeliveredIsNotPublishedTo(t *testing.T) {
 	}
 }
 
-// Deleting takes the chunks along, which nothing owns, and what was left of older
-// snapshots, but not what is still on its way.
+// Deleting a delivered snapshot also deletes its chunks, which have no owner, and leftovers of older snapshots.
+// It keeps what is still arriving.
 func TestDeliveredIsDeleted(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -224,7 +223,7 @@ func TestDeliveredIsDeleted(t *testing.T) {
 	}
 }
 
-// What arrives other than it was sent is corrupt, and is not taken.
+// A delivery that arrives changed is corrupt, and is not used.
 func TestDeliveredOtherwise(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -236,7 +235,7 @@ func TestDeliveredOtherwise(t *testing.T) {
 	}
 }
 
-// A chunk whose bytes happen to be text is as good as one of bytes.
+// A chunk whose bytes happen to be UTF-8 works like any other.
 func TestDeliveredAsText(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]*corev1.ConfigMap{
@@ -248,7 +247,7 @@ func TestDeliveredAsText(t *testing.T) {
 	}
 }
 
-// What is delivered is signed for the store that it is delivered to, and for no other.
+// A delivery is signed for its store, and for no other.
 func TestDeliveredSigned(t *testing.T) {
 	t.Parallel()
 	p := newSigned(t)

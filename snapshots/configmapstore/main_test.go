@@ -42,14 +42,14 @@ func openElsewhere(place string) (storetest.Store, error) {
 	return s, nil
 }
 
-// place is a namespace of a test, and what tests do there behind the stores' back.
+// place is a namespace for a test, with what tests do there without the stores.
 type place struct {
 	*testing.T
 	server    *kubetest.Server
 	namespace string
 	client    client.Client
 	config    *rest.Config
-	gone      atomic.Bool // the API server cannot be reached
+	gone      atomic.Bool // the API server is unreachable
 }
 
 func newPlace(t *testing.T) *place {
@@ -68,7 +68,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// configOf returns how the API server is reached by a service account that may do what the rules say.
+// configOf returns the configuration of a service account with the permissions of the rules.
 func (p *place) configOf(account string, rules []rbacv1.PolicyRule) *rest.Config {
 	p.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", p.server.Grant(p.T, p.namespace, account, rules))
@@ -82,7 +82,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// open opens the store edge, which does not wait long for writers that are dead.
+// open opens the store edge. It waits only briefly for dead writers.
 func (p *place) open(change ...func(*Options)) *Store {
 	p.Helper()
 	o := Options{Config: p.config, Namespace: p.namespace, Name: "edge"}
@@ -97,7 +97,7 @@ func (p *place) open(change ...func(*Options)) *Store {
 	return s
 }
 
-// objects returns what the store has in the API server, one part of it.
+// objects returns one part of the store's objects.
 func (p *place) objects(part string) []corev1.ConfigMap {
 	p.Helper()
 	var list corev1.ConfigMapList
@@ -116,7 +116,7 @@ func (p *place) object(name string) *corev1.ConfigMap {
 	return o
 }
 
-// replace puts another object in the place of one that is immutable.
+// replace replaces an immutable object.
 func (p *place) replace(o *corev1.ConfigMap) {
 	p.Helper()
 	if err := p.client.Delete(p.Context(), o); err != nil {

@@ -38,7 +38,7 @@ const (
 // The keys in a store's ConfigMaps.
 const (
 	manifestKey   = snapshots.ManifestFile
-	manifestGzKey = snapshots.ManifestFile + ".gz" // in its place where it is too large
+	manifestGzKey = snapshots.ManifestFile + ".gz" // replaces the manifest if that is too large
 	chunksKey     = "chunks"                       // the names of the chunks, a line each, in order
 	pieceKey      = "files.tar.gz"
 )
@@ -63,7 +63,7 @@ func chunkName(store string, revision uint64, attempt string, n int) string {
 // ChannelName returns the name of the ConfigMap with the channel of a store.
 func ChannelName(store string) string { return store + "-channel" }
 
-// draft are the ConfigMaps of a snapshot that is not stored yet.
+// draft has the ConfigMaps of a snapshot that is not stored yet.
 type draft struct {
 	manifest *corev1.ConfigMap
 	chunks   []*corev1.ConfigMap // without their owner, which has no UID yet

@@ -29,7 +29,7 @@ func TestPackingIsReproducible(t *testing.T) {
 	}
 }
 
-// What is too large for ConfigMaps is refused, and the ten largest files are named.
+// A snapshot that is too large for ConfigMaps is refused, and the ten largest files are named.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	d := storetest.Draft("web")
@@ -53,7 +53,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// A manifest that names more objects than a ConfigMap holds is compressed.
+// A manifest with more objects than fit into a ConfigMap is compressed.
 func TestLargeManifest(t *testing.T) {
 	t.Parallel()
 	d := storetest.Draft("web")
@@ -77,7 +77,7 @@ func TestLargeManifest(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the pieces, it is told as corruption.
+// Wrong pieces are reported as corruption.
 func TestUnpackingWhatIsNotIt(t *testing.T) {
 	t.Parallel()
 	s := storetest.Draft("web").Number(1, snapshots.ID{})

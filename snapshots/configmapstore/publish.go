@@ -117,8 +117,8 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	return next.ID(), true, nil
 }
 
-// maxSkip is how far ahead a snapshot without an accepted signature may be to still be made way for:
-// somebody could make one with the last possible revision, and revisions below it remain.
+// maxSkip is how far ahead a snapshot without an accepted signature may be to still be made way for. Otherwise
+// one with the last possible revision would leave no room for more snapshots.
 const maxSkip = 1_000_000
 
 // free returns the first revision, from the given one on, that comes after all that are there, also
@@ -141,10 +141,9 @@ func (l listing) names(revision uint64) bool {
 	return slices.ContainsFunc(slices.Concat(l.complete, l.staged, l.intruding, l.partial), func(s stored) bool { return s.id.Revision == revision })
 }
 
-// beside creates what stands beside snapshots if it is missing: the status, and with the first snapshot
-// the empty channel. So a reader, which changes both, does not need permission to create ConfigMaps.
-// beside does not replace a channel that is gone later: somebody deleted it, and people have to judge
-// that.
+// beside creates the objects that belong to a store if they are missing: the status, and with the first
+// snapshot the empty channel. So readers, which change both, need no permission to create ConfigMaps. It does
+// not replace a channel that is gone later: a person deleted it, and a person has to decide about that.
 func (p *publication) beside(ctx context.Context, l listing, now time.Time) error {
 	var missing []*corev1.ConfigMap
 	if len(l.complete)+len(l.refused) == 0 {
@@ -239,8 +238,8 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot, compan
 		return "", err
 	}
 	p.mine[manifest.UID] = true
-	// The parent has to be the newest still: the name was free also if others have published since, and deleted
-	// what they published. From now on the claim keeps them from it.
+	// The parent must still be the newest. The name may be free because others published since, and deleted
+	// what they published. From now on, the claim prevents that.
 	ids, err := p.IDs(ctx)
 	if err != nil {
 		return "", err
@@ -367,11 +366,11 @@ func (s *Store) createSecret(ctx context.Context, o *corev1.Secret, manifest str
 	})
 }
 
-// removeSecrets deletes the Secrets of a manifest that is gone. If the process is killed before, the
-// API server collects them, since their owner is gone.
+// removeSecrets deletes the Secrets of a manifest that is gone. If the process is killed before, the API server
+// collects them, since their owner is gone.
 //
-// Anybody who may create ConfigMaps could have written the names in the manifest's annotation: the
-// names are hints, and the Secrets themselves say whose they are.
+// Everybody who may create ConfigMaps can write any names into a manifest's annotation. So the names are only
+// hints, and the owner of each Secret decides.
 func (s *Store) removeSecrets(ctx context.Context, manifest stored) error {
 	for _, name := range manifest.companions() {
 		err := s.write(ctx, "delete "+name, func() error {

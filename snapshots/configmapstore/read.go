@@ -164,7 +164,7 @@ func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]b
 		secret, err := s.core.Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			continue // what is missing is told by version
+			continue // the caller misses its version
 		case err != nil:
 			return nil, fmt.Errorf("read certificates of %s: %w", id, because(ctx, err))
 		case s.isCompanion(secret, o.Name, o.UID):

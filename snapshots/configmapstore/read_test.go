@@ -25,8 +25,7 @@ func TestFollow(t *testing.T) {
 	storetest.RunFollowing(t, changes, s, p.open())
 }
 
-// While the API server is away it is asked now and then, and when it is back, what
-// came meanwhile is heard of.
+// While the API server is away, it is asked now and then. When it is back, changes of that time are reported.
 func TestFollowThroughARestart(t *testing.T) {
 	t.Parallel()
 	server := kubetest.Start(t)
@@ -50,7 +49,7 @@ func TestFollowThroughARestart(t *testing.T) {
 	asked.Store(0)
 	away := time.Now()
 	server.Resume(t)
-	// Two, three requests in the first second, and then one in ten seconds or so.
+	// There are two or three requests in the first second, and later about one in ten seconds.
 	if n, most := asked.Load(), 8+int32(time.Since(away)/time.Second); n > most {
 		t.Errorf("within %s, an API server that was away was asked %d times", time.Since(away), n)
 	}
@@ -72,8 +71,8 @@ func openAs(t *testing.T, config *rest.Config, namespace string) *Store {
 	return s
 }
 
-// Readers are told when a snapshot is whole, and not of each piece that is written before; what was delivered has its
-// pieces in any order.
+// Readers are notified when a snapshot is complete, and not for each piece before. The pieces of a delivery
+// arrive in any order.
 func TestIsUnfinished(t *testing.T) {
 	t.Parallel()
 	object := func(owned bool, labels ...string) *metav1.PartialObjectMetadata {

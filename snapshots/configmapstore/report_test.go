@@ -11,7 +11,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// secretsAs returns a client for who may do what rules say.
+// secretsAs returns a client with the permissions of the rules.
 func (p *place) secretsAs(account string, rules []rbacv1.PolicyRule) corev1client.SecretsGetter {
 	p.Helper()
 	client, err := kubernetes.NewForConfig(p.configOf(account, rules))
@@ -21,8 +21,8 @@ func (p *place) secretsAs(account string, rules []rbacv1.PolicyRule) corev1clien
 	return client.CoreV1()
 }
 
-// With the permissions of their roles, and no others, a compiler writes its report, into a Secret that does not
-// exist yet too, and a page reads it. Neither can do anything about other Secrets.
+// With exactly the permissions of their roles, a compiler writes its report, also into a Secret that does not
+// exist yet, and a page reads it. Neither has access to other Secrets.
 func TestCompilerReport(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

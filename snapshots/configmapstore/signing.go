@@ -38,8 +38,8 @@ type verdict struct {
 	why error // it is refused, nil if it is not
 }
 
-// maxVerdicts bounds how many verdicts are remembered: anybody who may create ConfigMaps can make
-// as many signatures that are refused.
+// maxVerdicts bounds how many verdicts are remembered, since everybody who may create ConfigMaps can make any
+// number of refused signatures.
 const maxVerdicts = 10_000
 
 // sign sets the annotations by which an object is signed. Where signatures are verified, it refuses to
@@ -118,8 +118,8 @@ func (s *signing) judge(text, armored string, at time.Time) (signature.Signer, e
 	return by, err
 }
 
-// divide takes the snapshots without an accepted signature out of a listing. This store ignores them,
-// and what their annotations would have it do.
+// divide removes the snapshots without an accepted signature from a listing. The store ignores them and their
+// annotations.
 func (s *Store) divide(l *listing) error {
 	if !s.signing.allowed.Enabled() {
 		return nil
@@ -159,8 +159,7 @@ func (s *Store) divide(l *listing) error {
 	return nil
 }
 
-// vouch returns an error if signatures are verified, and nobody who is allowed to has signed the
-// manifest of a snapshot.
+// vouch returns an error if signatures are verified, and the manifest of a snapshot has no accepted one.
 func (s *Store) vouch(o *corev1.ConfigMap, id snapshots.ID, text []byte) error {
 	if !s.signing.allowed.Enabled() {
 		return nil
@@ -201,9 +200,9 @@ func (s statement) covers(data map[string]string) bool {
 	return err == nil && same.content == s.content
 }
 
-// ours reports whether the newest snapshot counts as published already. With a key and no list of
-// signers, it has to be signed with that key: a snapshot from before there was a key, or with another
-// key, is published once more.
+// ours reports whether the newest snapshot counts as published already. With a key and without a list of
+// signers, it must be signed with that key. A snapshot from before the key, or with another key, is published
+// once more.
 func (s *Store) ours(found stored) (bool, error) {
 	if !s.signing.key.Enabled() || s.signing.allowed.Enabled() {
 		return true, nil
@@ -216,8 +215,7 @@ func (s *Store) ours(found stored) (bool, error) {
 	return armored == found.signed[SignatureAnnotation], err
 }
 
-// Signature returns who signed a snapshot. It returns no error for a snapshot that nobody signed, or
-// somebody who is not allowed to.
+// Signature returns who signed a snapshot. A missing or refused signature is a result, and no error.
 func (s *Store) Signature(ctx context.Context, id snapshots.ID) (signature.Finding, error) {
 	o, err := s.find(ctx, id)
 	if err != nil {
@@ -236,7 +234,7 @@ func (s *Store) Signature(ctx context.Context, id snapshots.ID) (signature.Findi
 	}
 	if err != nil {
 		found.State, found.Error = signature.StateRefused, err.Error()
-		return found, nil //nolint:nilerr // it is told in what is found
+		return found, nil //nolint:nilerr // the finding says it
 	}
 	_, found.Signer, err = s.signing.verify(o.Annotations, signedSnapshot, s.String(), id.String())
 	found.State = signature.StateAllowed
@@ -273,8 +271,8 @@ func (s *Store) remembered() channel.Seen {
 	return channel.Seen{Store: s.String(), Channel: s.believed}
 }
 
-// versionOf returns a text that differs between the states of a ConfigMap, "" without one. The serial
-// is that of the signed statement, 0 where signatures are not verified.
+// versionOf returns a text that differs between the states of a ConfigMap, "" without one. serial is the number
+// in the signed statement, 0 if signatures are not verified.
 func versionOf(o *corev1.ConfigMap, serial uint64) string {
 	if o == nil {
 		return ""

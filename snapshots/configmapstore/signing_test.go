@@ -24,7 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// newKey writes a key to a file, and returns that and the line with its public half.
+// newKey writes a key to a file. It returns the file, and the line with the public half.
 func newKey(t *testing.T) (file, public string) {
 	t.Helper()
 	key, private, err := ed25519.GenerateKey(rand.Reader)
@@ -46,7 +46,7 @@ func newKey(t *testing.T) (file, public string) {
 	return file, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line)))
 }
 
-// signed is a place whose store is signed.
+// signed is a place with a signed store.
 type signed struct {
 	*place
 	key, list string
@@ -61,7 +61,7 @@ func newSigned(t *testing.T) signed {
 	return s
 }
 
-// allow replaces the list of who may sign.
+// allow replaces the list of allowed signers.
 func (s signed) allow(lines ...string) {
 	s.Helper()
 	if err := os.WriteFile(s.list, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -69,15 +69,14 @@ func (s signed) allow(lines ...string) {
 	}
 }
 
-// writes are options of who signs and verifies, reads of who only verifies, and with of
-// who only signs.
+// writes are options for signing and verifying, reads for only verifying, and with for only signing.
 func (s signed) writes(o *Options) { s.with(s.key)(o); s.reads(o) }
 func (s signed) reads(o *Options)  { o.Allowed = signature.Allowed{SignersFile: s.list} }
 func (s signed) with(key string) func(*Options) {
 	return func(o *Options) { o.Key = signature.Key{File: key} }
 }
 
-// Signed stores do all that stores do.
+// A signed store passes the contract of stores.
 func TestContractSigned(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Backend {
@@ -105,7 +104,7 @@ func TestContractSigned(t *testing.T) {
 	})
 }
 
-// forge puts a snapshot into the store as who may do no more than create ConfigMaps there.
+// forge puts a snapshot into the store, with only the permission to create ConfigMaps.
 func (p *place) forge(d snapshots.Draft, revision uint64, change func(*corev1.ConfigMap)) snapshots.ID {
 	p.Helper()
 	next := d.Number(revision, snapshots.ID{})
@@ -127,8 +126,8 @@ func (p *place) forge(d snapshots.Draft, revision uint64, change func(*corev1.Co
 	return next.ID()
 }
 
-// Whoever may create ConfigMaps puts well-formed snapshots beside those that are signed.
-// None of them is offered, each is told, and none keeps others from being published.
+// A user who may create ConfigMaps puts valid snapshots beside the signed ones. They are not offered, each is
+// reported, and they do not prevent publishing.
 func TestForgedSnapshotsAreNobodys(t *testing.T) {
 	t.Parallel()
 	stranger, _ := newKey(t)
@@ -186,11 +185,11 @@ func TestForgedSnapshotsAreNobodys(t *testing.T) {
 			if _, err := reader.Get(t.Context(), forged); name != "staged" && !errors.Is(err, snapshots.ErrUntrusted) {
 				t.Errorf("it is read: %v", err)
 			}
-			s.patience = time.Hour // nobody is waited for
+			s.patience = time.Hour // no writer is waited for
 			if id, published, err := s.Publish(t.Context(), storetest.Draft("a")); id != first || published || err != nil {
 				t.Errorf("the same again: %s, %v, %v", id, published, err)
 			}
-			next := publish(t, s, storetest.Draft("evil")) // what lies there is not what was published
+			next := publish(t, s, storetest.Draft("evil")) // the forged snapshot does not count as this one
 			if next.Revision != map[bool]uint64{true: 2, false: 3}[name == "staged"] {
 				t.Errorf("the next one is %s", next)
 			}
@@ -219,7 +218,7 @@ func (s signed) signAs(o *corev1.ConfigMap, key, store string) {
 	}
 }
 
-// Names and numbers that somebody took leave room for the next snapshot.
+// Forged names and revisions leave room for the next snapshot.
 func TestForgedRevisionsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	p := newSigned(t)
@@ -236,8 +235,7 @@ func TestForgedRevisionsLeaveRoom(t *testing.T) {
 	}
 }
 
-// A snapshot that was published before there were signatures is published once more, and
-// is in nobody's way before.
+// A snapshot from before there were signatures is published once more. Before that, it causes no problem.
 func TestSignaturesAreAskedForLater(t *testing.T) {
 	t.Parallel()
 	p := newSigned(t)
@@ -253,7 +251,7 @@ func TestSignaturesAreAskedForLater(t *testing.T) {
 	if err != nil || !d.Hold || d.Because != channel.BecauseUntrusted || !strings.Contains(d.Message, old.String()[:7]) || !strings.Contains(d.Message, "it has no signature") {
 		t.Errorf("%+v, %v", d, err)
 	}
-	again := publish(t, p.open(p.with(p.key)), storetest.Draft("a")) // also of a compiler that verifies nothing
+	again := publish(t, p.open(p.with(p.key)), storetest.Draft("a")) // also by a compiler that verifies nothing
 	if again.Revision != 2 || again.Short != old.Short {
 		t.Errorf("it is published as %s", again)
 	}
@@ -270,8 +268,8 @@ func TestSignaturesAreAskedForLater(t *testing.T) {
 	}
 }
 
-// A key is changed without a gap: both are allowed until what the old one signed is of no
-// use any more. What it signed is then refused, also by a store that is open.
+// A key can be replaced without a gap: both keys are allowed until nothing needs the signatures of the old one.
+// Then those are refused, also by an open store.
 func TestKeysAreRotated(t *testing.T) {
 	t.Parallel()
 	p := newSigned(t)
@@ -289,7 +287,7 @@ func TestKeysAreRotated(t *testing.T) {
 		t.Errorf("with both: %v, %v", v.IDs, err)
 	}
 	p.allow("compiler " + newLine)
-	// The channel was signed with the old key, and is signed anew by a person.
+	// The channel was signed with the old key, and a person signs it again.
 	if _, err := reader.View(t.Context()); !errors.Is(err, snapshots.ErrUntrusted) || !strings.Contains(process.Hint(err), "pusher sign --signing-key") {
 		t.Errorf("the channel is read: %v, hint %q", err, process.Hint(err))
 	}
@@ -299,15 +297,14 @@ func TestKeysAreRotated(t *testing.T) {
 	if v, err := reader.View(t.Context()); err != nil || !slices.Equal(v.IDs, []snapshots.ID{third}) || len(v.Refused) != 2 {
 		t.Errorf("with the new one: %v, refused %v, %v", v.IDs, v.Refused, err)
 	}
-	// A list that cannot be read holds everything, and is no list that allows nobody.
+	// An unreadable list makes everything an error. It does not count as an empty list.
 	p.allow("compiler nonsense")
 	if _, err := reader.IDs(t.Context()); err == nil || errors.Is(err, snapshots.ErrUntrusted) {
 		t.Errorf("with a list that cannot be read: %v", err)
 	}
 }
 
-// Without a key nothing is published where signatures are asked for, nor with one that is
-// not allowed.
+// If signatures are required, nothing is published without a key, or with a key that is not allowed.
 func TestNothingIsPublishedUnsigned(t *testing.T) {
 	t.Parallel()
 	p := newSigned(t)
@@ -328,8 +325,8 @@ func TestNothingIsPublishedUnsigned(t *testing.T) {
 	}
 }
 
-// Who may write the channel's ConfigMap, and cannot sign, changes nothing that is run: not
-// by hand, not with words that were signed before, and not by making a first one.
+// A user who may write the channel's ConfigMap, and cannot sign, changes nothing that runs: not by hand, not
+// with an earlier signed content, and not by creating a first channel.
 func TestChannelIsSigned(t *testing.T) {
 	t.Parallel()
 	p := newSigned(t)
@@ -391,8 +388,8 @@ func TestChannelIsSigned(t *testing.T) {
 	}
 }
 
-// The channel is there from the first snapshot on: who may create ConfigMaps cannot make
-// one, and one that was taken away is not made again.
+// The channel exists from the first snapshot on, so a user who may create ConfigMaps cannot create it. A
+// channel that was removed is not created again.
 func TestChannelIsMadeWithTheFirstSnapshot(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -451,7 +448,7 @@ func TestRewoundTellsWhatCameAfter(t *testing.T) {
 	}
 }
 
-// Tools that apply the channel, also with what it said before, are believed.
+// A tool may apply the channel, also with an earlier content. That counts.
 func TestChannelsThatAreApplied(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -113,7 +113,7 @@ type Store struct {
 	mu       sync.Mutex    // guards head, sight and believed
 	head     sequence.Head // the newest snapshot that this Store wrote or verified
 	sight    string        // what its ConfigMaps looked like then, see sightOf
-	believed string        // the version of the channel that was believed last
+	believed string        // the version of the channel that was accepted last
 	// reading is held while the channel is read. If two reads ran at once and the newer answer were
 	// believed first, the older one would look like a channel that went back.
 	reading sync.Mutex
@@ -350,14 +350,14 @@ func Writing(namespace string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// WritingCompanions returns the permissions, besides Writing, to keep certificates beside snapshots. A
-// writer gets a Secret before it deletes it, to see whose it is.
+// WritingCompanions returns the permissions to keep certificates beside snapshots, in addition to Writing. A
+// writer reads a Secret before it deletes it, to check its owner.
 func WritingCompanions() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "delete", "get"}}}
 }
 
-// ReadingCompanions returns the permissions, besides Reading, to read those certificates. Their names
-// are not known before.
+// ReadingCompanions returns the permissions to read those certificates, in addition to Reading. Their names are
+// not known in advance.
 func ReadingCompanions() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
 }
@@ -373,8 +373,8 @@ func Patching(name string) []rbacv1.PolicyRule {
 	}
 }
 
-// Channel returns the permissions, besides reading it, to change the channel of a store. It is created
-// with the first snapshot that is published, or by people where snapshots are delivered.
+// Channel returns the permissions to change the channel of a store, in addition to reading it. The channel is
+// created with the first published snapshot, or by people if snapshots are delivered.
 func Channel(store string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{ChannelName(store)}, Verbs: []string{"update"}},
@@ -388,14 +388,14 @@ func ChannelByHand(store string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// Deleting returns the permissions, besides Reading, to delete snapshots. The names of chunks are not
-// known before.
+// Deleting returns the permissions to delete snapshots, in addition to Reading. The names of chunks are not
+// known in advance.
 func Deleting() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"}}}
 }
 
-// Creating returns the permissions to create status and channel where they are missing. Creating cannot
-// be limited to names: who may do it can make ConfigMaps that look like snapshots.
+// Creating returns the permissions to create a missing status or channel. Kubernetes cannot limit creation to
+// names, so with this permission one can also create ConfigMaps that look like snapshots.
 func Creating() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}}
 }

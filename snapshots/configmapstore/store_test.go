@@ -36,15 +36,15 @@ func publish(t *testing.T, s *Store, d snapshots.Draft) snapshots.ID {
 	return id
 }
 
-// ten is a configuration of 10 MB that does not compress.
+// ten is a configuration of 10 MB that cannot be compressed.
 func ten() snapshots.Draft {
 	large := make([]byte, 10<<20)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(large)
 	return storetest.Draft("web", "files/large.bin", string(large))
 }
 
-// 10 MB are a manifest and chunks that fit into ConfigMaps, can no more be changed,
-// go with their manifest, and are left alone by Argo CD and Flux.
+// 10 MB become a manifest and chunks that fit into ConfigMaps. They are immutable, are deleted with their
+// manifest, and Argo CD and Flux leave them alone.
 func TestTenMegabytes(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -105,7 +105,7 @@ func (p *place) doomed(step string) *Store {
 	return s
 }
 
-// What a writer left that died is not read, and the next one removes it.
+// What a dead writer left is not read, and the next writer removes it.
 func TestHalfASnapshot(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]string{
@@ -115,7 +115,7 @@ func TestHalfASnapshot(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			first := publish(t, p.open(), storetest.Draft("a"))
-			if strings.Contains(step, "delete") { // first there must be something to delete
+			if strings.Contains(step, "delete") { // first, there must be something to delete
 				_, _, err := p.doomed("before complete edge-r000002").Publish(t.Context(), storetest.Draft("b"))
 				if !errors.Is(err, errKilled) {
 					t.Fatal(err)
@@ -139,8 +139,7 @@ func TestHalfASnapshot(t *testing.T) {
 	}
 }
 
-// A writer that was taken for dead finds that its claim is gone, and what it wrote
-// comes after what came meanwhile.
+// A writer that was taken for dead finds that its claim is gone. It publishes after what came meanwhile.
 func TestSlowWriter(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -160,8 +159,8 @@ func TestSlowWriter(t *testing.T) {
 	}
 }
 
-// A revision that is free again, since others published it and deleted it, is not
-// taken: what it would follow is long gone by.
+// A revision that became free because others published and deleted it is not used: its parent would be long
+// gone.
 func TestRevisionThatIsFreeAgain(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -197,7 +196,7 @@ func TestMissingChunk(t *testing.T) {
 	}
 }
 
-// A namespace that is not there is no empty store.
+// A missing namespace does not count as an empty store.
 func TestNoNamespace(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -216,8 +215,7 @@ func TestNoNamespace(t *testing.T) {
 	}
 }
 
-// Two stores of a namespace have nothing to do with each other, also where the name
-// of one begins like that of the other.
+// Two stores in a namespace are independent, even if the name of one begins with that of the other.
 func TestTwoStores(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -234,7 +232,7 @@ func TestTwoStores(t *testing.T) {
 	}
 }
 
-// A channel keeps what people added to its ConfigMap; without any key it is an error.
+// A channel keeps what people added to its ConfigMap. Without any key it is an error.
 func TestChannelOfPeople(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -268,8 +266,8 @@ func TestChannelOfPeople(t *testing.T) {
 	}
 }
 
-// What somebody does with an editor is in the journal, too, with what did it: when the next act or turn
-// is written, and once.
+// A change with an editor is in the journal too, with the program that made it. It is added once, when the next
+// act or turn is written.
 func TestEditsByHandAreInTheJournal(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -290,7 +288,7 @@ func TestEditsByHandAreInTheJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	edit("note", "call us") // which says nothing to a pusher
+	edit("note", "call us") // it has no effect on pushers
 	edit("pause", "true")
 	if err := s.UpdateChannel(t.Context(), "resume", noon, func(c *channel.Channel) error { *c = c.Resumed(); return nil }); err != nil {
 		t.Fatal(err)
@@ -333,7 +331,7 @@ func TestNamesThatAreNone(t *testing.T) {
 	}
 }
 
-// as opens the store as a service account that may do what the rules say.
+// as opens the store with a service account that has the permissions of the rules.
 func (p *place) as(name string, rules []rbacv1.PolicyRule) *Store {
 	p.Helper()
 	s, err := Open(Options{Config: p.configOf(name, rules), Namespace: p.namespace, Name: "edge"})
@@ -343,7 +341,7 @@ func (p *place) as(name string, rules []rbacv1.PolicyRule) *Store {
 	return s
 }
 
-// The rules are enough, and none of them is for more than its verb.
+// The rules are sufficient, and each verb has only what it needs.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -368,7 +366,7 @@ func TestRules(t *testing.T) {
 	if err := pusher.SetStatus(t.Context(), Report{Fields: map[string]string{"phase": "Healthy"}}); err != nil {
 		t.Error(err)
 	}
-	// None of them may make ConfigMaps, so none can make what looks like a snapshot.
+	// None of them may create ConfigMaps, so none can forge a snapshot.
 	for _, s := range []*Store{person, pusher} {
 		if _, err := s.create(t.Context(), newChannel("other", map[string]string{noteKey: "x"})); !apierrors.IsForbidden(err) {
 			t.Errorf("a ConfigMap was made: %v", err)
@@ -385,7 +383,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Where the channel and the status are not there, who may only change them is told.
+// If the channel and the status do not exist, a user who may only change them gets an error with a hint.
 func TestRulesWithoutChannel(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -411,8 +409,8 @@ func TestRulesWithoutChannel(t *testing.T) {
 	}
 }
 
-// A writer that runs on notices that a chunk of the newest snapshot was deleted or replaced, and otherwise
-// does not read it again.
+// A writer that stays open notices that a chunk of the newest snapshot was deleted or replaced. Otherwise it
+// does not read the snapshot again.
 func TestDamagedHeadOfARunningStore(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

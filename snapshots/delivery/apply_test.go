@@ -22,8 +22,7 @@ var cluster kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &cluster)) }
 
-// documents returns what kustomize makes of a snapshot, in a random order, for another
-// namespace.
+// documents returns what kustomize makes of a snapshot, in a random order, for another namespace.
 func documents(t *testing.T, s snapshots.Snapshot, namespace string, random *rand.Rand) []byte {
 	t.Helper()
 	fs := filesys.MakeFsInMemory()

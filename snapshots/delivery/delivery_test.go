@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var target = delivery.Target{Namespace: "edge", Name: "shop"}
 
-// random returns bytes that do not compress.
+// random returns bytes that cannot be compressed.
 func random(n int) string {
 	out, source := make([]byte, n), rand.New(rand.NewPCG(1, 2))
 	for i := range out {
@@ -83,7 +83,7 @@ func configMaps(t *testing.T, built resmap.ResMap) map[string]*corev1.ConfigMap 
 	return out
 }
 
-// kustomize makes of the files exactly what the store holds after a delivery.
+// kustomize makes exactly the objects that the store has after a delivery.
 func TestKustomizeGivesTheConfigMaps(t *testing.T) {
 	t.Parallel()
 	many := storetest.Draft("web")
@@ -132,7 +132,7 @@ func TestKustomizeAsABase(t *testing.T) {
 	}
 }
 
-// The same snapshot gives the same bytes, and those of the golden files.
+// The same snapshot gives the same bytes, which are in the golden files.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	s := storetest.Draft("web", "files/large.bin", random(300_000)).Number(12, snapshots.ID{})
@@ -169,7 +169,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// Owns takes no file of a snapshot for one of these.
+// Owns does not match any file of a snapshot.
 func TestOwns(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{

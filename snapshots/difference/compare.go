@@ -70,7 +70,7 @@ const (
 	whySlots = "there is another number of server lines for other recorded endpoints"
 )
 
-// Compare compares two sides. The error is that of a side that cannot be read.
+// Compare compares two sides. Its error is about a side that cannot be read.
 func Compare(a, b Side) (Difference, error) {
 	c := comparison{a: a, b: b, old: texts(a), new: texts(b)}
 	var d Difference

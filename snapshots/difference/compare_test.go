@@ -18,10 +18,10 @@ backend shop_web_http from main
     #hapsnap servers shop/next:http weight=10
 `
 
-// edited is the configuration with something replaced.
+// edited is the configuration with a replacement.
 func edited(from, to string) string { return strings.Replace(config, from, to, 1) }
 
-// mapped is the configuration with a map that is looked up in some way.
+// mapped is the configuration with a map and its kind of look-up.
 func mapped(lookup string) string {
 	return config + "    http-request set-var(txn.x) path,map_" + lookup + "(maps/a.map)\nuserlist none\n"
 }
@@ -37,7 +37,7 @@ func sideOf(config string, files ...string) Side {
 
 var web = snapshots.ServicePort{Namespace: "shop", Service: "web", Port: "http"}
 
-// endpoints are n of shop/web.
+// endpoints returns n endpoints of shop/web.
 func endpoints(n int) map[snapshots.ServicePort][]snapshots.Endpoint {
 	list := []snapshots.Endpoint{}
 	for i := range n {

@@ -130,7 +130,7 @@ func Unified(from, x, to, y string) string {
 	if text == "" {
 		return fmt.Sprintf("--- %s\n+++ %s\n", from, to)
 	}
-	_, text, _ = strings.Cut(text, "\n") // the command, which nobody ran
+	_, text, _ = strings.Cut(text, "\n") // a header with the command diff
 	return text
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// bindSide binds a side as the pusher does, to no endpoints.
+// bindSide binds a side as the pusher does, without endpoints.
 func bindSide(t *testing.T, s Side) bind.Bound {
 	t.Helper()
 	numbered := snapshots.Draft{Files: s.Files, Certificates: s.Certificates}.Number(1, snapshots.ID{})

@@ -68,8 +68,7 @@ func newBackend(t *testing.T) storetest.Backend {
 	}
 }
 
-// temporaries returns what is under a directory and has a name of something that is
-// being written or removed.
+// temporaries returns the names below a directory that belong to something being written or removed.
 func temporaries(t *testing.T, path string) []string {
 	t.Helper()
 	var found []string

@@ -8,7 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// A store may be followed before it is there, and is when it was made again.
+// A store can be followed before it exists, and after it was made again.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "not", "yet")
@@ -21,7 +21,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Readers see nothing of what writers do beside the snapshots and the channel.
+// Readers see nothing of the temporary files of writers.
 func TestShows(t *testing.T) {
 	t.Parallel()
 	s := Open("/store", Options{})

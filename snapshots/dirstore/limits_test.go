@@ -12,8 +12,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// Files that are too large are not read, and what is no file is not opened, for that could
-// take for ever. It runs alone, for what it counts is of the whole process.
+// Files that are too large are not read, and special files are not opened, since that could take for ever. The
+// test is not parallel, as it measures the whole process.
 func TestLargeFilesTakeLittleMemory(t *testing.T) {
 	large := func(path string) error { return os.Truncate(path, 300<<20) }
 	for name, test := range map[string]struct {

@@ -206,15 +206,14 @@ func readFile(dir fs.FS, path string, most int64) ([]byte, error) {
 	defer file.Close()
 	data := make([]byte, info.Size())
 	n, err := io.ReadFull(file, data)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // it was cut meanwhile: its digest tells
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // it was cut meanwhile; the digest shows that
 		err = nil
 	}
 	return data[:n], err
 }
 
-// channel returns the channel. Without a file it is the empty channel, in which nobody has said
-// anything. It returns an error, and never the empty channel, if the file cannot be read, or was there
-// before and is gone.
+// channel returns the channel. Without a file it is the empty channel. If the file cannot be read, or existed
+// before and is gone, it returns an error, and never the empty channel.
 func (s *Store) channel() (channel.Channel, error) {
 	data, err := readFile(os.DirFS(s.path), channelFile, channel.MaxSize)
 	if missing(err) {
@@ -249,8 +248,7 @@ func channelSum(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Journal returns what is known of what was done to the channel and of the turns of rollouts, the oldest
-// entry first.
+// Journal returns the known acts on the channel and turns of rollouts, the oldest first.
 func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read the journal of %s: %w", s, err)
@@ -350,8 +348,8 @@ func (s *Store) replace(ctx context.Context, name string, data []byte, now time.
 const lookForFolders = time.Second
 
 // Follow calls changed when something in the store may have changed, until ctx is done. Network file systems
-// tell of no changes: the caller reads the store now and then anyway. Two folders are watched, and not all below them
-// as for manifests, since a snapshot comes by one rename.
+// report no changes, so the caller also reads the store regularly. Follow watches only two folders, since a
+// snapshot arrives by one rename.
 func (s *Store) Follow(ctx context.Context, changed func()) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {

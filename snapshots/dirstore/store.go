@@ -189,8 +189,8 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 	return nil
 }
 
-// verifiedHead returns the newest snapshot after verifying it, unless this Store verified it before and its
-// files look as they did then: somebody may have damaged them since.
+// verifiedHead returns the newest snapshot after verifying it. It skips that if this Store verified it before
+// and its files look the same; if not, they may be damaged.
 func (s *Store) verifiedHead() (sequence.Head, error) {
 	ids, err := s.list()
 	if err != nil || len(ids) == 0 {
@@ -215,8 +215,7 @@ func (s *Store) verifiedHead() (sequence.Head, error) {
 	return s.remember(sequence.HeadOf(head), sight), nil
 }
 
-// look returns the names, types, sizes and times of a snapshot's files, or "" if they cannot be told. It opens
-// no file.
+// look returns the names, types, sizes and times of a snapshot's files, or "" if it cannot. It opens no file.
 func (s *Store) look(id snapshots.ID) string {
 	var sight strings.Builder
 	folder := s.in(snapshotsDir, id.String())
@@ -247,8 +246,8 @@ func (s *Store) Remember(seen channel.Seen) {
 	s.believed = seen.Of(s.String()).Channel != ""
 }
 
-// remembered returns what Remember needs. Neither the bytes of a file nor its time prove an order, so
-// that all it can say of the channel is that there was one.
+// remembered returns what Remember needs. Neither the bytes of a file nor its time prove an order, so it only
+// says whether there was a channel.
 func (s *Store) remembered() channel.Seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// A call that is given up on while it writes leaves no trace.
+// A call that is cancelled while it writes leaves no trace.
 func TestCancelledWhileWriting(t *testing.T) {
 	t.Parallel()
 	s := Open(t.TempDir(), Options{})
@@ -33,7 +33,7 @@ func TestCancelledWhileWriting(t *testing.T) {
 	}
 }
 
-// A writer waits for the one that holds the lock only as long as it may.
+// A writer waits for the lock only until its context ends.
 func TestWaitingForTheLock(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
@@ -53,7 +53,7 @@ func TestWaitingForTheLock(t *testing.T) {
 	}
 }
 
-// The first writer makes the directory; what people put there does no harm.
+// The first writer creates the directory. Other files in it do no harm.
 func TestDirectory(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "not", "yet")
@@ -75,7 +75,7 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	// What people put there is not ours, and does no harm.
+	// Files of people are ignored, and do no harm.
 	for _, name := range []string{"snapshots/README", "snapshots/r000009-zzz/haproxy.cfg", "snapshots/r000009-0123456789.orig/haproxy.cfg"} {
 		name := filepath.Join(path, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("x"), 0o644)); err != nil {
@@ -107,7 +107,7 @@ func appendTo(t *testing.T, path string) {
 	}
 }
 
-// A file that is gone, or that somebody put there, is noticed by a store that runs on. Times alone cost no revision.
+// A store that stays open notices a missing or additional file. A changed time alone has no effect.
 func TestDamagedHeadOfARunningStore(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()

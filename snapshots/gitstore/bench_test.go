@@ -13,10 +13,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// BenchmarkPublish publishes versions of a configuration of 2.5 MB on top of
-// histories of several lengths. What grows with the history is the repository's:
-// it looks at all references for every listing, and at what they name for every
-// push. Its own gc, and deleting old snapshots, keep that in bounds.
+// BenchmarkPublish publishes versions of a configuration of 2.5 MB on histories of several lengths. Only the
+// cost in the repository grows with the history: it reads all references for every listing, and their commits
+// for every push. Its gc, and deleting old snapshots, bound that.
 func BenchmarkPublish(b *testing.B) {
 	for _, test := range []struct{ after, kept int }{{10, 10}, {1000, 100}, {1000, 1000}} {
 		b.Run(fmt.Sprintf("after=%d/kept=%d", test.after, test.kept), func(b *testing.B) {
@@ -35,7 +34,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkView polls a repository without news.
+// BenchmarkView polls a repository without changes.
 func BenchmarkView(b *testing.B) {
 	for _, kept := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("kept=%d", kept), func(b *testing.B) {
@@ -49,8 +48,7 @@ func BenchmarkView(b *testing.B) {
 	}
 }
 
-// history returns a store in which small snapshots were published, of which the
-// newest are kept.
+// history returns a store in which small snapshots were published. The newest ones are kept.
 func history(b *testing.B, published, kept int) *Store {
 	b.Helper()
 	dir := b.TempDir()
@@ -76,7 +74,7 @@ func history(b *testing.B, published, kept int) *Store {
 	return s
 }
 
-// residentMB returns the memory that this process occupies.
+// residentMB returns the resident memory of this process.
 func residentMB(b *testing.B) float64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -91,8 +89,7 @@ func residentMB(b *testing.B) float64 {
 	return kB / 1024
 }
 
-// config returns a configuration of about the given size, the i-th version of
-// which differs from the others in one backend.
+// config returns a configuration of about this size. The i-th version differs from the others in one backend.
 func config(size, i int) []byte {
 	var b strings.Builder
 	random := rand.New(rand.NewPCG(7, 7))

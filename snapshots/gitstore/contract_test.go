@@ -27,8 +27,7 @@ func TestContract(t *testing.T) {
 	storetest.Run(t, newBackend())
 }
 
-// TestContractNotAtomic is for repositories that change references one by one,
-// as those of some hosts do.
+// TestContractNotAtomic is for repositories that change references one by one, as on some hosts.
 func TestContractNotAtomic(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, newBackend("receive.advertiseAtomic=false"))
@@ -49,7 +48,7 @@ func newBackend(config ...string) func(t *testing.T) storetest.Backend {
 func (r repository) backend(t *testing.T, change ...func(*Options)) storetest.Backend {
 	t.Helper()
 	return storetest.Backend{
-		Place: r.path + "#" + r.cache, Sends: true, // besides, it writes to its cache
+		Place: r.path + "#" + r.cache, Sends: true, // it also writes to its cache
 		Open: func(step func(string) error) storetest.Store {
 			s := r.open(t, change...)
 			if step != nil {
@@ -72,7 +71,7 @@ func (r repository) backend(t *testing.T, change ...func(*Options)) storetest.Ba
 	}
 }
 
-// ownerless returns the caches whose process was killed.
+// ownerless returns the caches of killed processes.
 func (r repository) ownerless(t *testing.T) []string {
 	t.Helper()
 	var found []string

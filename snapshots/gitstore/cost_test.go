@@ -23,8 +23,8 @@ func storesIn(t *testing.T, cache string) []string {
 	return found
 }
 
-// A publish is one look and one push, of what has changed, whatever the length
-// of the history; nothing is fetched, and nothing kept on disk.
+// A publish is one listing and one push of the changes, whatever the length of the history. Nothing is fetched,
+// and nothing is kept on disk.
 func TestPublishCostsTheSameAtAnyLength(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -49,8 +49,7 @@ func TestPublishCostsTheSameAtAnyLength(t *testing.T) {
 	}
 }
 
-// A poll without news is one look. A snapshot is fetched once, and the cache
-// starts afresh before it grows.
+// A poll without changes is one listing. A snapshot is fetched once. The cache is emptied before it grows.
 func TestReaderFetchesOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -82,7 +81,7 @@ func TestReaderFetchesOnlyWhatIsNew(t *testing.T) {
 	if err != nil || len(packs) != n-limit {
 		t.Errorf("the cache holds %d packs, %v", len(packs), err)
 	}
-	// To git, the cache is a shallow repository that lacks nothing.
+	// For git, the cache is a shallow repository without errors.
 	if got := runGit(t, found[0], nil, "fsck", "--no-dangling"); got != "" {
 		t.Errorf("git fsck in the cache: %s", got)
 	}
@@ -100,7 +99,7 @@ func TestReaderFetchesOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-// Caches of processes that were killed are removed, and no others.
+// Exactly the caches of killed processes are removed.
 func TestCachesOfTheDeadAreRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -130,7 +129,7 @@ func TestCachesOfTheDeadAreRemoved(t *testing.T) {
 	}
 }
 
-// A cache that is damaged or taken away is made again.
+// A cache that is damaged or removed is made again.
 func TestCacheThatIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)

@@ -20,7 +20,7 @@ import (
 
 func delivering(o *Options) { o.Deliver = delivery.Target{Namespace: "edge", Name: "shop"} }
 
-// checkout writes the tree of a commit into a folder, and returns that.
+// checkout writes the tree of a commit into a folder, and returns the folder.
 func (r repository) checkout(t *testing.T, commit string) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "tree")
@@ -43,8 +43,8 @@ func built(t *testing.T, folder string) []string {
 	return names
 }
 
-// Each commit delivers its own snapshot, and it is the same snapshot: what delivers it
-// is no part of it, for readers and writers that deliver nothing too.
+// Each commit delivers its own snapshot. The files for the delivery are not part of the snapshot, also for
+// readers and writers without a delivery.
 func TestDeliveredTree(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -73,7 +73,7 @@ func TestDeliveredTree(t *testing.T) {
 	r.git(t, "fsck", "--strict")
 }
 
-// People read haproxy.cfg as before: what is delivered is one line of a log.
+// People can still read haproxy.cfg. In a log of changes, the delivery is one line.
 func TestDeliveredTreeIsReadable(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -88,12 +88,12 @@ func TestDeliveredTreeIsReadable(t *testing.T) {
 	}
 }
 
-// What cannot be delivered is not published.
+// A snapshot that cannot be delivered is not published.
 func TestTooLargeToDeliver(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
 	large := make([]byte, 30<<20)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(large) // does not compress
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(large) // it cannot be compressed
 	_, _, err := r.open(t, delivering).Publish(t.Context(), storetest.Draft("a", "files/large.bin", string(large)))
 	if !errors.Is(err, sequence.ErrRefused) {
 		t.Errorf("publish: %v", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// smallDisk mounts a file system of a megabyte over a folder.
+// smallDisk mounts a file system of one megabyte over a folder.
 func smallDisk(t *testing.T, folder string) {
 	t.Helper()
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -30,7 +30,7 @@ func smallDisk(t *testing.T, folder string) {
 	})
 }
 
-// large is a draft that does not fit, however it is compressed.
+// large is a draft that does not fit, even if it is compressed.
 func large(t *testing.T) snapshots.Draft {
 	t.Helper()
 	content := make([]byte, 3<<20)
@@ -42,8 +42,8 @@ func large(t *testing.T) snapshots.Draft {
 	return d
 }
 
-// The disk of the repository is full: the snapshot is not published, what was there is
-// whole, and what fits is published afterwards.
+// If the disk of the repository is full, the snapshot is not published, existing ones are intact, and a smaller
+// one can be published afterwards.
 func TestRepositoryOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -71,8 +71,7 @@ func TestRepositoryOnAFullDisk(t *testing.T) {
 	}
 }
 
-// The disk of the cache is full: what does not fit cannot be read, everything else can,
-// and nothing of it stays to fill the disk.
+// If the disk of the cache is full, only what does not fit cannot be read. Nothing of it stays on the disk.
 func TestCacheOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)

@@ -22,7 +22,7 @@ import (
 type meddler struct {
 	remote
 	lists, fetches, pushes int
-	packs                  []int // sizes
+	packs                  []int // their sizes
 	before, after          func(push int) error
 	listed                 func(list int, refs map[string]plumbing.Hash)
 }
@@ -71,8 +71,8 @@ func first(n int) func(int) error {
 	}
 }
 
-// Who lists references while a writer moves the branch may be told of the branch as it
-// was, and of the tag that came with the new tip. That is no branch that was rewound.
+// A listing during a push may have the former branch, and the tag of its new tip. That does not count as a
+// rewound branch.
 func TestListTornByAWriter(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -96,8 +96,7 @@ func TestListTornByAWriter(t *testing.T) {
 	}
 }
 
-// A push whose answer is lost was made: nothing is pushed twice, and it counts
-// as published.
+// A push whose answer was lost has succeeded: nothing is pushed twice, and it counts as published.
 func TestAnswerLostAfterPush(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -123,7 +122,7 @@ func TestAnswerLostAfterPush(t *testing.T) {
 	}
 }
 
-// The answer is lost, and before the store looks, another has built on it.
+// The answer is lost, and another writer builds on the push before the store looks.
 func TestAnswerLostAndOvertaken(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -142,7 +141,7 @@ func TestAnswerLostAndOvertaken(t *testing.T) {
 	}
 }
 
-// Between looking and pushing, others publish: first other content, then ours.
+// Between the listing and the push, others publish: first other content, then the same.
 func TestOvertakenBeforePush(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -188,7 +187,7 @@ func TestPushesThatFailAreRepeatedWithinBounds(t *testing.T) {
 	}
 }
 
-// A writer that was killed between the branch and the tag is made up for.
+// If a writer was killed between the branch and the tag, the tag is added later.
 func TestMissingTagIsAdded(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]string{"by the same content": "a", "by the next": "b"} {
@@ -226,15 +225,14 @@ func TestMissingTagIsAdded(t *testing.T) {
 	}
 }
 
-// A repository that does not answer costs its caller no more than the context
-// says, and what it does later is found out.
+// If the repository does not answer, the call ends with its context. What the repository does later is found.
 func TestRepositoryThatHangs(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
 	s := r.open(t)
 	publish(t, s, storetest.Draft("a"))
 	hang := filepath.Join(r.path, "hang")
-	// It ends by itself even if nobody lets it.
+	// The hook also ends by itself.
 	hook := fmt.Sprintf("#!/bin/sh\ni=0\nwhile [ -e '%s' ] && [ $i -lt 3000 ]; do i=$((i+1)); sleep 0.01; done\n", hang)
 	if err := os.MkdirAll(filepath.Join(r.path, "hooks"), 0o755); err != nil {
 		t.Fatal(err)
@@ -268,8 +266,7 @@ func TestRepositoryThatHangs(t *testing.T) {
 	}
 }
 
-// What cannot be made out to be a repository's answer is an error, and not an
-// empty list.
+// An answer that is not a repository's is an error, and not an empty list.
 func TestRepositoryThatBreaks(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -283,8 +280,8 @@ func TestRepositoryThatBreaks(t *testing.T) {
 	}
 }
 
-// What was listed and not yet fetched when another deleted it is not found; the
-// repository only gives what its references name.
+// A snapshot that was listed and then deleted before it was fetched is not found. The repository returns only
+// what its references name.
 func TestDeletedBetweenViewAndGet(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)

@@ -13,8 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// wantHeld checks that every call reports why the branch is held, and that none
-// moves it.
+// wantHeld checks that every call reports why the branch is held, and that none changes it.
 func wantHeld(t *testing.T, r repository, want error, stores ...*Store) {
 	t.Helper()
 	before := r.git(t, "for-each-ref")
@@ -60,7 +59,7 @@ func TestForeignCommitsAreHeld(t *testing.T) {
 			if _, err := s.Get(t.Context(), last); err != nil {
 				t.Errorf("get: %v", err)
 			}
-			// A person takes the commit back.
+			// A person removes the commit.
 			r.git(t, "update-ref", "refs/heads/edge", good)
 			if id := publish(t, s, storetest.Draft("c")); id.Revision != 3 {
 				t.Errorf("published %s", id)
@@ -73,7 +72,7 @@ func TestRewoundBranchesAreHeld(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		rewind func(t *testing.T, r repository, ids []snapshots.ID)
-		seen   bool // only a store that saw the branch before can tell
+		seen   bool // only a store that has seen the former branch can know
 	}{
 		"set back": {rewind: func(t *testing.T, r repository, ids []snapshots.ID) {
 			t.Helper()
@@ -116,8 +115,7 @@ func TestRewoundBranchesAreHeld(t *testing.T) {
 	}
 }
 
-// A file that became a link or a program is not the file that was published, even
-// with the same content.
+// A file that became a link or executable is not the published file, even with the same content.
 func TestForeignModes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"120000", "100755"} {
@@ -131,8 +129,7 @@ func TestForeignModes(t *testing.T) {
 	}
 }
 
-// A commit of a few kilobytes whose folders hold themselves many times over is
-// found out before it is unfolded.
+// A commit of a few kilobytes whose folders contain themselves many times is refused before it is unfolded.
 func TestFoldersThatUnfold(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -148,7 +145,7 @@ func TestFoldersThatUnfold(t *testing.T) {
 	wantHeld(t, r, ErrForeign, s, r.open(t))
 }
 
-// A tag that names another snapshot than its own is no reason to believe it.
+// A tag on another snapshot than its name says is not trusted.
 func TestMovedTags(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -193,7 +190,7 @@ func TestChannelOfPeople(t *testing.T) {
 	if err := approve(1); err != nil {
 		t.Fatal(err)
 	}
-	// What people put beside the channel stays.
+	// Files of people beside the channel stay.
 	set := func(commit string) { r.git(t, "update-ref", "refs/heads/edge-channel", commit) }
 	set(r.commitFile(t, "edge-channel", "README.md", "how to pin"))
 	set(r.commitFile(t, "edge-channel", ".github/CODEOWNERS", "* @ops"))
@@ -239,7 +236,7 @@ func TestNoRepository(t *testing.T) {
 	if hint := process.Hint(err); hint != "git init --bare --initial-branch=edge "+r.path+"-typo" {
 		t.Errorf("hint: %q", hint)
 	}
-	// Nothing is waited for: it will not come by itself.
+	// The store does not wait: the repository will not appear by itself.
 	if _, _, err := s.Publish(t.Context(), storetest.Draft("a")); !errors.Is(err, ErrNoRepository) || strings.Contains(err.Error(), "tries") {
 		t.Errorf("publish: %v", err)
 	}

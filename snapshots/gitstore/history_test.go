@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// publish publishes what must be new.
+// publish publishes a draft that must be new.
 func publish(t *testing.T, s *Store, d snapshots.Draft) snapshots.ID {
 	t.Helper()
 	id, published, err := s.Publish(t.Context(), d)
@@ -24,7 +24,7 @@ func publish(t *testing.T, s *Store, d snapshots.Draft) snapshots.ID {
 	return id
 }
 
-// What the store pushes is an ordinary repository for the git that people have.
+// What the store pushes is an ordinary repository for git.
 func TestHistoryForPeople(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, "transfer.fsckObjects=true", "receive.fsckObjects=true")
@@ -68,7 +68,7 @@ func TestHistoryForPeople(t *testing.T) {
 	}
 }
 
-// A revision is fetched by its name, without what came before.
+// A revision can be fetched by its name, without its history.
 func TestRevisionAtDepthOne(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -82,8 +82,7 @@ func TestRevisionAtDepthOne(t *testing.T) {
 	}
 }
 
-// The same drafts give the same commits, anywhere: what was pushed can be
-// recognised, whatever became of the answer.
+// The same drafts give the same commits everywhere, so a push can be recognized if its answer was lost.
 func TestCommitsAreReproducible(t *testing.T) {
 	t.Parallel()
 	var commits []string

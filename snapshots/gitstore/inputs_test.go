@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// fromMany is a draft that was compiled from so many objects, of which the nth has just changed.
+// fromMany is a draft that was compiled from this many objects. One of them has just changed.
 func fromMany(objects, changed int) snapshots.Draft {
 	d := storetest.Draft(fmt.Sprint("web", changed))
 	for i := range objects {
@@ -30,8 +30,8 @@ func fromMany(objects, changed int) snapshots.Draft {
 	return d
 }
 
-// A change of one object among many adds a few kilobytes to the repository, and not the list of all objects; readers
-// get the manifest whole.
+// If one object among many changes, the repository grows by a few kilobytes, and not by the list of all
+// objects. Readers get the whole manifest.
 func TestOneOfManyInputsCostsLittle(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, "transfer.fsckObjects=true", "receive.fsckObjects=true")
@@ -63,7 +63,7 @@ func TestOneOfManyInputsCostsLittle(t *testing.T) {
 	}
 }
 
-// What is delivered into a cluster as ConfigMaps has the manifest as one file.
+// A delivery into a cluster has the manifest as one file.
 func TestDeliveredManifestIsWhole(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -81,7 +81,7 @@ func TestDeliveredManifestIsWhole(t *testing.T) {
 	}
 }
 
-// Somebody who changes the files beside the manifest has made no snapshot.
+// If somebody changes the files beside the manifest, the commit is no snapshot.
 func TestInputsThatSomebodyChanged(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(folder string) error{

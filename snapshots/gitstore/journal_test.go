@@ -9,7 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// The authors of a source commit are those of the snapshot's commit, as far as git can have them.
+// The authors of a source commit become those of the snapshot's commit, as far as git allows their names.
 func TestPersons(t *testing.T) {
 	t.Parallel()
 	ann, bob := channel.Person{Name: "Ann Example", Email: "ann@example.com"}, channel.Person{Name: "Doe, Bob", Email: "bob@example.com"}

@@ -21,15 +21,15 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A file that is too large is found out before it is unpacked, in the pack, and its commit
-// is not fetched again. It runs alone, for what it counts is of the whole process.
+// A file that is too large is found in the pack before it is unpacked, and its commit is not fetched again. The
+// test is not parallel, as it measures the whole process.
 func TestLargeFilesTakeLittleMemory(t *testing.T) {
 	r := newRepository(t)
 	s := r.open(t)
 	publish(t, s, storetest.Draft("a"))
 	last := publish(t, s, storetest.Draft("b"))
 	good := r.git(t, "rev-parse", "edge")
-	large := r.commitFile(t, "edge", "haproxy.cfg", strings.Repeat("\x00", 70<<20)) // a few kilobytes, packed
+	large := r.commitFile(t, "edge", "haproxy.cfg", strings.Repeat("\x00", 70<<20)) // a few kilobytes in a pack
 	reader := r.open(t)
 	m := meddle(reader)
 	r.git(t, "update-ref", "refs/heads/edge", large)
@@ -50,7 +50,7 @@ func TestLargeFilesTakeLittleMemory(t *testing.T) {
 	if m.fetches != 1 {
 		t.Errorf("it was fetched %d times", m.fetches)
 	}
-	// With the tag of a snapshot it is a damaged one.
+	// With the tag of a snapshot, it is a damaged snapshot.
 	r.git(t, "update-ref", "refs/tags/edge/"+last.String(), large)
 	look("a snapshot", nil, view)
 	look("the snapshot", snapshots.ErrCorrupt, func() error { _, err := reader.Get(t.Context(), last); return err })

@@ -27,7 +27,7 @@ import (
 // blobs are the files of a commit: the hash of each, by path.
 type blobs map[string]plumbing.Hash
 
-// builder collects the objects of a commit that the repository does not have.
+// builder collects the objects of a commit that the repository does not have yet.
 type builder struct {
 	has     map[plumbing.Hash]bool // what the parent commit has
 	objects []plumbing.Hash        // new, in the order of building
@@ -72,8 +72,7 @@ func (b *builder) blob(content []byte) (plumbing.Hash, error) {
 	return b.add(o)
 }
 
-// add collects an object. It is hashed before anything else is done with it,
-// since most files are those of the parent.
+// add collects an object. It hashes the object first, since most files are the same as in the parent.
 func (b *builder) add(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	hash := o.Hash()
 	if b.has[hash] {
@@ -145,7 +144,7 @@ func (b *builder) commit(tree, parent plumbing.Hash, by object.Signature, messag
 	return b.commitBy(by, tree, parent, by, message, sign)
 }
 
-// commitBy is commit with another author than who commits.
+// commitBy is commit with an author other than the committer.
 func (b *builder) commitBy(author object.Signature, tree, parent plumbing.Hash, by object.Signature, message string, sign func(*object.Commit) (string, error)) (plumbing.Hash, error) {
 	c := &object.Commit{Author: author, Committer: by, Message: message, TreeHash: tree}
 	if !parent.IsZero() {

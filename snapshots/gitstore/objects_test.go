@@ -99,7 +99,7 @@ func TestChannelMessage(t *testing.T) {
 	}
 }
 
-// Who acts can write neither a trailer nor a header of the commit by a name or a reason.
+// A name or a reason of a person cannot write a trailer or a header of the commit.
 func TestActsAreWrittenAsTrailers(t *testing.T) {
 	act := channel.Act{Verb: channel.VerbPin, By: "eve\nHapsnap-By: ann", Reason: "x\n\nHapsnap-Act: abort", Author: channel.Person{Name: "Eve <ann@example.com>\nx", Email: "eve@example.com"}}
 	text := channelMessage("edge", "pin", act)

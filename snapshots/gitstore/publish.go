@@ -94,7 +94,7 @@ func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapsh
 	return made.ID, true, nil
 }
 
-// errOthers is why a branch that nobody named is not made in a repository of somebody.
+// errOthers is the error if a default branch would be created in a repository that has other branches.
 var errOthers = errors.New("the repository is not empty, and has other branches")
 
 // arrived returns the snapshot among those tried that the repository has: at the
@@ -180,7 +180,7 @@ func (s *Store) updates(r refs, parent, made tip) []update {
 	if u, ok := s.missingTag(r, parent); ok {
 		updates = append(updates, u)
 	}
-	// A tag of that name may be left from a branch that was set back, or be somebody else's.
+	// The tag may exist already: from a branch that was set back, or from another program.
 	return append(updates, update{name: s.names.tag(made.ID), old: r.all[made.ID], new: made.commit})
 }
 
@@ -273,9 +273,8 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	})
 }
 
-// readChannel returns the channel, and the other files at the root of its branch. A branch that never
-// existed is the empty channel, in which nobody has said anything. It returns an error for a branch
-// without the file, and for one that is gone or went back.
+// readChannel returns the channel, and the other files at the root of its branch. A branch that never existed
+// is the empty channel. A branch without the file, or one that is gone or went back, is an error.
 func (s *Store) readChannel(ctx context.Context, r refs) (channel.Channel, []object.TreeEntry, error) {
 	if r.channel.IsZero() && s.channel.IsZero() {
 		return channel.Channel{}, nil, nil

@@ -85,8 +85,8 @@ func TestTagsThatAreNewer(t *testing.T) {
 	}
 }
 
-// review is a repository in which the compiler writes to edge, and people merge
-// that into live, in a clone, with git.
+// review is a repository in which the compiler writes to edge, and people merge that into live, in a clone with
+// git.
 type review struct {
 	repository
 	t        *testing.T
@@ -96,7 +96,7 @@ type review struct {
 	ids      []snapshots.ID
 }
 
-// newReview has the first snapshot published, and live begin with it.
+// newReview returns a review in which the first snapshot is published, and live begins with it.
 func newReview(t *testing.T) *review {
 	t.Helper()
 	r := &review{repository: newRepository(t), t: t, clone: filepath.Join(t.TempDir(), "clone")}
@@ -110,7 +110,7 @@ func newReview(t *testing.T) *review {
 
 func (r *review) follows(o *Options) { o.Branch, o.Review = "live", "edge" }
 
-// publish has the compiler publish snapshots.
+// publish publishes snapshots, as the compiler does.
 func (r *review) publish(backends ...string) {
 	r.t.Helper()
 	for _, backend := range backends {
@@ -125,7 +125,7 @@ func (r *review) people(args ...string) string {
 	return runGit(r.t, r.clone, nil, args...)
 }
 
-// cannot runs git, which finds that it is up to people.
+// cannot runs a git command that must fail with a conflict.
 func (r *review) cannot(args ...string) {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
@@ -135,17 +135,15 @@ func (r *review) cannot(args ...string) {
 	}
 }
 
-// take makes the work tree what the compiler published last, whatever stands in
-// the way, as the documentation says.
+// take makes the work tree equal to what the compiler published last, as the documentation says.
 func (r *review) take() {
 	r.t.Helper()
 	r.people("restore", "--source=origin/edge", "--staged", "--worktree", ".")
 	r.people("commit", "--quiet", "-m", "take what the compiler published")
 }
 
-// runs pushes live, and checks that the n-th snapshot is what should run, and that
-// it can be read and is what the compiler published; and that those after it are
-// not there.
+// runs pushes live. It checks that the n-th snapshot should run, can be read, and equals the published one.
+// Later snapshots must not be visible.
 func (r *review) runs(n int) {
 	r.t.Helper()
 	r.people("push", "--quiet", "origin", "HEAD:live")
@@ -165,7 +163,7 @@ func (r *review) runs(n int) {
 	}
 }
 
-// held pushes live, and checks that it is held, and why.
+// held pushes live, and checks that it is held, with the reason.
 func (r *review) held(want string) {
 	r.t.Helper()
 	r.people("push", "--quiet", "origin", "HEAD:live")
@@ -177,7 +175,7 @@ func (r *review) held(want string) {
 	}
 }
 
-// However people merge, what runs is what the compiler published, by its name.
+// In whatever way people merge, what the compiler published runs, with its name.
 func TestWaysToMerge(t *testing.T) {
 	t.Parallel()
 	for name, merge := range map[string]func(r *review){
@@ -196,7 +194,7 @@ func TestWaysToMerge(t *testing.T) {
 			t.Parallel()
 			r := newReview(t)
 			r.runs(1)
-			r.publish("b", "c") // nobody merges the second
+			r.publish("b", "c") // the second one is not merged
 			r.runs(1)
 			merge(r)
 			r.runs(3)
@@ -206,15 +204,15 @@ func TestWaysToMerge(t *testing.T) {
 			}
 			merge(r)
 			r.runs(4)
-			r.publish("a") // back to what was first is a new snapshot
+			r.publish("a") // the former content again is a new snapshot
 			merge(r)
 			r.runs(5)
 		})
 	}
 }
 
-// A squash loses what was merged before: it works once, and then has to be resolved
-// by taking what was published.
+// A squash loses the history of merges. It works once. The next merge has conflicts, which are resolved by
+// taking what was published.
 func TestSquash(t *testing.T) {
 	t.Parallel()
 	r := newReview(t)
@@ -228,8 +226,7 @@ func TestSquash(t *testing.T) {
 	r.runs(4)
 }
 
-// To revert a merge is to go back. The next merge is one that git asks about, since
-// the reverted commits are merged already.
+// Reverting a merge goes back. The next merge has conflicts, since the reverted commits are merged already.
 func TestRevertedMerge(t *testing.T) {
 	t.Parallel()
 	r := newReview(t)
@@ -244,15 +241,15 @@ func TestRevertedMerge(t *testing.T) {
 	r.people("merge", "--quiet", "--no-ff", "--no-commit", "-s", "ours", "origin/edge")
 	r.take()
 	r.runs(3)
-	// A branch that is set back by force is theirs to set back.
+	// People may set their branch back by force.
 	r.people("push", "--quiet", "--force", "origin", "edge/"+r.ids[1].String()+":live")
 	if v, err := r.pusher.View(t.Context()); err != nil || v.Head() != r.ids[1] {
 		t.Errorf("view %v, %v", v.IDs, err)
 	}
 }
 
-// What people change in a pull request was never validated: it is held, and so is
-// what is no snapshot of the compiler. Taken back, everything goes on.
+// Changes that people make in a pull request were never validated, so the branch is held. The same holds for
+// anything that is not a snapshot of the compiler. Once that is reverted, everything goes on.
 func TestHandEdits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ file, from, to, want string }{
@@ -278,7 +275,7 @@ func TestHandEdits(t *testing.T) {
 			r.people("add", test.file)
 			r.people("commit", "--quiet", "-m", "tune")
 			r.held(test.want)
-			// What is at hand stays at hand.
+			// What was read before is still available.
 			if _, err := r.pusher.Get(t.Context(), r.ids[0]); err != nil {
 				t.Error(err)
 			}
@@ -288,8 +285,8 @@ func TestHandEdits(t *testing.T) {
 	}
 }
 
-// Only the compiler's branch is written to by publishing, only what was merged can
-// be deleted, and the channel is that of the branch that is followed.
+// Publishing writes only to the compiler's branch. Only merged snapshots can be deleted. The channel belongs to
+// the branch that is followed.
 func TestWritingWhereItIsReviewed(t *testing.T) {
 	t.Parallel()
 	r := newReview(t)
@@ -340,8 +337,7 @@ func TestWritingWhereItIsReviewed(t *testing.T) {
 	}
 }
 
-// Before the first merge there is nothing; a branch that was there and is gone is
-// something else.
+// Before the first merge the store is empty. A branch that existed and is gone is an error.
 func TestBranchesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	r := newReview(t)
@@ -353,7 +349,7 @@ func TestBranchesThatAreNotThere(t *testing.T) {
 	if v, err := r.open(t, r.follows).View(t.Context()); err != nil || len(v.IDs) > 0 {
 		t.Errorf("view %v, %v", v.IDs, err)
 	}
-	// A compiler that was stopped before the tag has published all the same.
+	// A compiler that was stopped before the tag has still published.
 	r.git(t, "update-ref", "refs/heads/live", "refs/heads/edge")
 	r.git(t, "update-ref", "-d", "refs/tags/edge/"+r.ids[0].String())
 	fresh := r.open(t, r.follows)
@@ -363,14 +359,14 @@ func TestBranchesThatAreNotThere(t *testing.T) {
 	if _, err := fresh.Get(t.Context(), r.ids[0]); err != nil {
 		t.Error(err)
 	}
-	// Without both, nobody knows where it is from.
+	// Without the branch and the tag, the origin of the snapshot is unknown.
 	r.git(t, "update-ref", "-d", "refs/heads/edge")
 	if v, err := r.open(t, r.follows).View(t.Context()); !errors.Is(err, ErrForeign) {
 		t.Errorf("view %v, %v", v.IDs, err)
 	}
 }
 
-// The snapshot has to be signed, and not the merge: who may merge is up to the host.
+// The snapshot must be signed, and the merge need not be: the host decides who may merge.
 func TestSignaturesWhereItIsReviewed(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t)

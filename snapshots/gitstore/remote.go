@@ -40,8 +40,7 @@ import (
 type remote interface {
 	// List returns all references; an empty repository has none.
 	List(ctx context.Context) (map[string]plumbing.Hash, error)
-	// Fetch stores a commit that a reference names, and of its history so much that it
-	// is so many commits deep: 1 is the commit alone.
+	// Fetch stores the commit of a reference with its history up to a depth: 1 is only the commit.
 	Fetch(ctx context.Context, commit plumbing.Hash, depth int, into *filesystem.Storage) error
 	// Push changes the references if each is what the update says it was:
 	// all or none where the repository is able to, in this order otherwise,
@@ -137,7 +136,7 @@ func fetch(ctx context.Context, session transport.UploadPackSession, commit plum
 		err = errors.Join(packfile.UpdateObjectStorage(into, pack), pack.Close())
 	}
 	if err != nil {
-		// The server may be waiting for us to read on; it is told to stop.
+		// Stop the server, which may wait until we read on.
 		cancel()
 		_, _ = io.Copy(io.Discard, response)
 		return errors.Join(err, response.Close())
@@ -209,8 +208,8 @@ func (w *wire) push(ctx context.Context, updates []update, pack []byte) ([]updat
 	})
 }
 
-// accepted returns an error unless the repository says of each update that it
-// was made. No report is an unknown outcome.
+// accepted returns an error unless the repository reports each update as made. Without a report, the outcome is
+// unknown.
 func accepted(report *packp.ReportStatus, updates []update) error {
 	if report == nil {
 		return errors.New("no report of what became of the push")
@@ -288,7 +287,7 @@ type Credentials struct {
 	// TokenFile is for https://. It is the password of the user in the URL, and
 	// a bearer token where the URL has no user.
 	TokenFile string
-	// CAFile is for https://: certificates to trust besides the system's.
+	// CAFile is for https://. It has certificates to trust in addition to the system's.
 	CAFile string
 	// SSHKeyFile is the private key for ssh://. It has no passphrase.
 	SSHKeyFile string
@@ -297,8 +296,7 @@ type Credentials struct {
 	KnownHostsFile string
 }
 
-// sshUser is who we are to an SSH server if the URL does not say it. Hosts of
-// many repositories tell their users by the key.
+// sshUser is the user for SSH if the URL names none. Most hosts of repositories recognize users by their keys.
 const sshUser = "git"
 
 // check refuses what could only fail later, or would give a secret away.
@@ -365,7 +363,7 @@ func (c Credentials) http(user, password string) (transport.AuthMethod, error) {
 	}
 }
 
-// errPassphrase is why a key cannot be used that nobody is there to unlock.
+// errPassphrase is the error about a key with a passphrase, which nobody can type.
 var errPassphrase = errors.New("the key has a passphrase, and nobody is there to type it")
 
 // ssh offers the key, and accepts only the host keys that are known. Their
@@ -443,9 +441,8 @@ func (e stopped) Unwrap() error { return e.error }
 
 func isCorrupt(err error) bool { return errors.Is(err, snapshots.ErrCorrupt) }
 
-// How often an operation is tried, and the pauses in between: two seconds in all, for a short failure
-// of the repository or racing writers. The caller, who can report it, waits out a repository that is
-// gone.
+// An operation is tried this often, with pauses of two seconds in all, in case of a short failure or of racing
+// writers. For a longer failure the caller, who can report it, tries again.
 const tries = 10
 
 var pauses = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Steps: tries, Cap: 500 * time.Millisecond}
@@ -468,8 +465,8 @@ func repeat(ctx context.Context, f func() error) error {
 	}
 }
 
-// The errors of a remote and a store that do not accept each other. Another try does not help until
-// somebody has changed a file.
+// These errors mean that a remote and a store do not accept each other. Another attempt is useless until a file
+// changes.
 var (
 	// ErrDenied means that the repository does not accept the credentials.
 	ErrDenied = errors.New("the repository refuses the credentials")
@@ -479,8 +476,8 @@ var (
 	ErrChangedHost = errors.New("the key of the SSH server is not the one that is known")
 )
 
-// explain derives from an error of a transport who refused whom. It leaves out what a server says when
-// it refuses, which may repeat what it was sent.
+// explain derives from an error of a transport which side refused the other. It leaves out the server's
+// message, which may repeat what it was sent.
 func explain(err error, e *transport.Endpoint) error {
 	key, _ := errors.AsType[*knownhosts.KeyError](err)
 	negotiation, _ := errors.AsType[*ssh.AlgorithmNegotiationError](err)
@@ -512,7 +509,7 @@ func explain(err error, e *transport.Endpoint) error {
 	}
 }
 
-// httpHint is the hint for somebody whom the server does not let in.
+// httpHint is the hint if the server refuses the user.
 func httpHint(user string) string {
 	if user == "" {
 		return "name a file with a token by --git-token-file; many hosts want a user with it, as in git+https://git@HOST/PATH"

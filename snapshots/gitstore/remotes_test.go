@@ -18,8 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// overWire are the tests of the suite in which the way to the repository
-// matters. What is done there is the same for all ways.
+// overWire are the tests of the suite for which the transport matters. The others do not depend on it.
 var overWire = []string{
 	"an empty store has no snapshots and no error",
 	"what is published is read",
@@ -48,8 +47,8 @@ func TestContractOverSSH(t *testing.T) {
 	}, overWire...)
 }
 
-// refuses fails unless all calls return the error, with the hint, after one
-// connection each, and no text gives the secret away.
+// refuses fails unless all calls return the error with the hint, after one connection each. No text may show
+// the secret.
 func refuses(t *testing.T, s *Store, asked func() int32, want error, hint string) {
 	t.Helper()
 	_, viewed := s.View(t.Context())
@@ -68,8 +67,8 @@ func refuses(t *testing.T, s *Store, asked func() int32, want error, hint string
 	}
 }
 
-// A token that is refused is reported as such, once; the file is read again, so
-// that the store works as soon as the file and the server agree.
+// A refused token is reported as such, once. The file is read again, so the store works as soon as the file and
+// the server agree.
 func TestTokenRotates(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -91,8 +90,8 @@ func TestTokenRotates(t *testing.T) {
 	}
 }
 
-// With a user in the URL, the file holds a password. It may be in the URL too,
-// and is then in no other text.
+// With a user in the URL, the file holds a password. The password may also be in the URL, and then no other
+// text has it.
 func TestPasswords(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -112,7 +111,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// A server that is not who its certificate says gets no token.
+// A server whose certificate does not fit gets no token.
 func TestCertificateIsVerified(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -157,7 +156,7 @@ func TestHostKeysAreStrict(t *testing.T) {
 	}
 }
 
-// mute is a server that accepts connections and never says a word.
+// mute is a server that accepts connections and sends nothing.
 func mute(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -168,8 +167,7 @@ func mute(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// A server that hangs costs its caller no more than the context says, and where
-// that says nothing, no more than the store's own patience.
+// If a server hangs, a call ends with its context. Without a deadline, it ends after the store's own patience.
 func TestServersThatHang(t *testing.T) {
 	t.Parallel()
 	keys := newSSHServer(t)
@@ -187,8 +185,8 @@ func TestServersThatHang(t *testing.T) {
 	}
 }
 
-// The server goes away in the middle of a push: before it has read it, or after
-// it was made and before that is said. One snapshot is published either way.
+// The server disappears during a push: before it has read it, or after the push was made and before the answer.
+// In both cases one snapshot is published.
 func TestServerGoesAwayDuringPush(t *testing.T) {
 	t.Parallel()
 	for name, made := range map[string]bool{"before": false, "after": true} {
@@ -207,7 +205,7 @@ func TestServerGoesAwayDuringPush(t *testing.T) {
 			if made {
 				git.ServeHTTP(httptest.NewRecorder(), q)
 			}
-			panic(http.ErrAbortHandler) // closes the connection
+			panic(http.ErrAbortHandler) // this closes the connection
 		}
 		server.meddle.Store(&lose)
 		if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 {
@@ -244,7 +242,7 @@ func TestCredentialsThatCannotWork(t *testing.T) {
 	}
 }
 
-// A key with a passphrase cannot be used: nobody is there to type it.
+// A key with a passphrase cannot be used, as nobody can type it.
 func TestKeyWithPassphrase(t *testing.T) {
 	t.Parallel()
 	server := newSSHServer(t)

@@ -34,10 +34,9 @@ func (s *Store) Remember(seen channel.Seen) {
 	s.seen, s.channel = seen.Head, plumbing.NewHash(seen.Channel)
 }
 
-// advance records that t is the newest snapshot. It returns a [channel.RewoundError] if newer ones were
-// on the branch and nobody has given them up: those that were seen there, and those whose tags are on
-// commits that hold them. A tag on anything else is no snapshot, and is dropped from the listing:
-// otherwise anybody who may push could stop everything with one tag.
+// advance records that t is the newest snapshot. It returns a [channel.RewoundError] if the branch had newer
+// ones that nobody gave up: those that were seen there, and those whose tags are on commits that hold them. A
+// tag on anything else is ignored, since otherwise everybody who may push could stop the fleet with a tag.
 func (s *Store) advance(ctx context.Context, r refs, t tip) error {
 	if err := s.dropStrangeTags(ctx, r, t); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// wantHead checks what a store finds, and what it remembers.
+// wantHead checks what a store finds and remembers.
 func wantHead(t *testing.T, s *Store, want snapshots.ID) {
 	t.Helper()
 	v, err := s.View(t.Context())
@@ -20,8 +20,8 @@ func wantHead(t *testing.T, s *Store, want snapshots.ID) {
 	}
 }
 
-// A tag that is named like a snapshot is none: whoever may push one stops nobody with it,
-// neither while it is there nor when it is gone.
+// A tag that is only named like a snapshot does not count. A user who may push one cannot stop anything with
+// it, neither while it exists nor when it is gone.
 func TestTagsThatAreOnSomethingElse(t *testing.T) {
 	t.Parallel()
 	for name, on := range map[string]func(r repository, first snapshots.ID) string{
@@ -61,7 +61,7 @@ func TestTagsThatAreOnSomethingElse(t *testing.T) {
 	}
 }
 
-// accept accepts on a store, as a person does, what another says is gone.
+// accept accepts the loss that an error reports, as a person does.
 func accept(t *testing.T, person *Store, err error) {
 	t.Helper()
 	rewound, ok := errors.AsType[*channel.RewoundError](err)
@@ -81,8 +81,8 @@ func accept(t *testing.T, person *Store, err error) {
 	}
 }
 
-// A rewind is held by whoever saw what is gone, also after a restart, until a person
-// accepts it. Then readers and writers go on, and the next rewind is another one.
+// A reader that has seen what is gone holds a rewind, also after a restart, until a person accepts it. Then
+// readers and writers go on, and another rewind is held again.
 func TestRewindsAreAccepted(t *testing.T) {
 	t.Parallel()
 	for name, keepTags := range map[string]bool{"with its tags": false, "but for its tags": true} {
@@ -126,7 +126,7 @@ func TestRewindsAreAccepted(t *testing.T) {
 			for _, s := range append(stores, r.open(t)) {
 				wantHead(t, s, first)
 			}
-			// Publishing goes on, with a revision that was there before, and content too.
+			// Publishing continues, with a revision and content that existed before.
 			again := publish(t, writer, storetest.Draft("b"))
 			if again != second {
 				t.Errorf("published as %s", again)
@@ -138,7 +138,7 @@ func TestRewindsAreAccepted(t *testing.T) {
 					t.Errorf("get %s: parent %s, %v", again, got.Manifest.Spec.Parent, err)
 				}
 			}
-			// To accept it once was to accept that once.
+			// The acceptance was only for that rewind.
 			back(first, again, other)
 			for _, s := range stores {
 				if v, err := s.View(t.Context()); !errors.Is(err, ErrRewound) {
@@ -149,8 +149,7 @@ func TestRewindsAreAccepted(t *testing.T) {
 	}
 }
 
-// The channel cannot be unsaid: who believed a commit of it believes only those that come
-// after that.
+// A reader that has accepted a commit of the channel accepts only later commits.
 func TestChannelsThatWentBackAreHeld(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -214,7 +213,7 @@ func TestChannelsThatWentBackAreHeld(t *testing.T) {
 				t.Errorf("%s: accepted, and seen is %+v, %v", name, v.Seen, err)
 			}
 		}
-		// The acceptance is not good for the next time.
+		// The acceptance does not apply to the next rewind.
 		set(believed)
 		if _, err := held.View(t.Context()); !errors.Is(err, ErrRewound) {
 			t.Errorf("%s: put back after it was accepted: %v", name, err)
@@ -225,7 +224,7 @@ func TestChannelsThatWentBackAreHeld(t *testing.T) {
 	}
 }
 
-// People may write to the channel while nobody looks, also by merges.
+// People may change the channel while no reader looks, also by merges.
 func TestChannelsThatMovedOnAreBelieved(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -259,7 +258,7 @@ func TestChannelsThatMovedOnAreBelieved(t *testing.T) {
 	if _, err := reader.View(t.Context()); err != nil || m.fetches != 3 {
 		t.Errorf("one commit on: %v, after %d fetches", err, m.fetches)
 	}
-	// A merge of a branch that began long before.
+	// A merge of a branch that began much earlier.
 	side := r.commitFile(t, first, "README.md", "x")
 	for range 40 {
 		side = r.commitFile(t, side, "README.md", side)

@@ -23,7 +23,7 @@ import (
 
 const secret = "t0p-s3cr3t"
 
-// write makes a file that only we can read, and returns its path.
+// write writes a file that only its owner can read, and returns its path.
 func write(t *testing.T, path string, data []byte) string {
 	t.Helper()
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -32,13 +32,12 @@ func write(t *testing.T, path string, data []byte) string {
 	return path
 }
 
-// webServer serves a repository by git's own http-backend, behind TLS and a
-// bearer token.
+// webServer serves a repository by git's own http-backend, with TLS and a bearer token.
 type webServer struct {
 	*httptest.Server
 	token atomic.Pointer[string]
 	asked atomic.Int32
-	// meddle, unless nil, answers in the place of git if it returns true.
+	// meddle answers in place of git if it returns true. It may be nil.
 	meddle atomic.Pointer[func(w http.ResponseWriter, r *http.Request, git http.Handler) bool]
 	files  string
 }
@@ -49,7 +48,7 @@ func newWebServer(t *testing.T, r repository) *webServer {
 	git := &cgi.Handler{
 		Path: filepath.Join(runGit(t, r.path, nil, "--exec-path"), "git-http-backend"),
 		Env:  []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.path), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null"},
-		// It complains where a repository is gone, and where clients are.
+		// http-backend complains about missing repositories and clients.
 		Stderr: io.Discard,
 	}
 	s := &webServer{files: t.TempDir()}
@@ -77,13 +76,13 @@ func (s *webServer) let(token string)  { s.token.Store(&token) }
 func (s *webServer) tokenFile() string { return filepath.Join(s.files, "token") }
 func (s *webServer) caFile() string    { return filepath.Join(s.files, "ca.pem") }
 
-// at changes the options of a store to the server.
+// at sets the options of a store for the server.
 func (s *webServer) at(o *Options) {
 	o.URL = s.URL + "/" + filepath.Base(o.URL)
 	o.Credentials = Credentials{TokenFile: s.tokenFile(), CAFile: s.caFile()}
 }
 
-// sshServer runs git for who has the one key.
+// sshServer runs git for the owner of one key.
 type sshServer struct {
 	listener net.Listener
 	config   atomic.Pointer[ssh.ServerConfig]
@@ -117,7 +116,7 @@ func newSSHServer(t *testing.T) *sshServer {
 func (s *sshServer) keyFile() string        { return filepath.Join(s.files, "key") }
 func (s *sshServer) knownHostsFile() string { return filepath.Join(s.files, "known_hosts") }
 
-// newKey writes a private key and returns the public one.
+// newKey writes a private key, and returns the public one.
 func (s *sshServer) newKey(t *testing.T, name string) ssh.PublicKey {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -136,7 +135,7 @@ func (s *sshServer) newKey(t *testing.T, name string) ssh.PublicKey {
 	return signer.PublicKey()
 }
 
-// setHostKey gives the server a new key, and one user.
+// setHostKey gives the server a new key and one user.
 func (s *sshServer) setHostKey(t *testing.T, user ssh.PublicKey) ssh.PublicKey {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -158,7 +157,7 @@ func (s *sshServer) setHostKey(t *testing.T, user ssh.PublicKey) ssh.PublicKey {
 	return signer.PublicKey()
 }
 
-// know makes this the one key that the client knows of the server.
+// know makes this the only key of the server that the client knows.
 func (s *sshServer) know(t *testing.T, key ssh.PublicKey) {
 	t.Helper()
 	write(t, s.knownHostsFile(), []byte(knownhosts.Line([]string{s.listener.Addr().String()}, key)+"\n"))
@@ -186,7 +185,7 @@ func (s *sshServer) serve(conn net.Conn) {
 	}
 }
 
-// serveSession runs what is to be run, if it is git.
+// serveSession runs a command if it is git.
 func serveSession(channel ssh.Channel, requests <-chan *ssh.Request) {
 	defer channel.Close()
 	for r := range requests {
@@ -199,7 +198,7 @@ func serveSession(channel ssh.Channel, requests <-chan *ssh.Request) {
 		name, path, _ := strings.Cut(command.Line, " ")
 		cmd := exec.CommandContext(context.Background(), "git", strings.TrimPrefix(name, "git-"), strings.Trim(path, "'"))
 		cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
-		// Git may end before the client has closed its end.
+		// Git may end before the client has closed its side.
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			return

@@ -62,8 +62,7 @@ func content(o plumbing.EncodedObject) ([]byte, error) {
 	return io.ReadAll(in)
 }
 
-// vouch returns an error if signatures are verified, and nobody who is allowed to has signed the
-// commit.
+// vouch returns an error if signatures are verified, and the commit has no accepted one.
 func (s *Store) vouch(r reader) error {
 	if !s.options.Allowed.Enabled() {
 		return nil
@@ -93,8 +92,7 @@ func (r reader) text() ([]byte, error) {
 	return content(o)
 }
 
-// Signature returns who signed a snapshot. It returns no error for a snapshot that nobody signed, or
-// somebody who is not allowed to.
+// Signature returns who signed a snapshot. A missing or refused signature is a result, and no error.
 func (s *Store) Signature(ctx context.Context, id snapshots.ID) (found signature.Finding, err error) {
 	err = s.find(ctx, id, func(commit plumbing.Hash) error {
 		r, err := s.openAny(ctx, commit)

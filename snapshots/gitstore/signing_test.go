@@ -16,8 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// newKey has ssh-keygen make a key, and returns its file and the line with its
-// public half.
+// newKey makes a key with ssh-keygen. It returns its file, and the line with the public half.
 func newKey(t *testing.T, kind string) (path, public string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "key")
@@ -31,7 +30,7 @@ func newKey(t *testing.T, kind string) (path, public string) {
 	return path, strings.TrimSpace(string(data))
 }
 
-// signers writes a list of allowed signers: a name and the line of a key in turn.
+// signers writes a list of allowed signers, from pairs of a name and the line of a key.
 func signers(t *testing.T, path string, pairs ...string) {
 	t.Helper()
 	var text strings.Builder
@@ -58,16 +57,15 @@ func newSigning(t *testing.T) signing {
 	return s
 }
 
-// signs are options of who signs, and verifies what is read.
+// signs are options for signing and verifying.
 func (s signing) signs(o *Options) {
 	o.Key, o.Allowed = signature.Key{File: s.key}, signature.Allowed{SignersFile: s.list}
 }
 
-// reads are options of who only verifies.
+// reads are options for only verifying.
 func (s signing) reads(o *Options) { o.Allowed = signature.Allowed{SignersFile: s.list} }
 
-// amend has git sign what is at a revision anew, as git commit --amend -S would,
-// and returns the commit.
+// amend signs the commit of a revision again, like git commit --amend -S, and returns the new commit.
 func (s signing) amend(t *testing.T, revision, key string) string {
 	t.Helper()
 	args := []string{"commit-tree", "-m", "by hand", revision + "^{tree}"}
@@ -90,7 +88,7 @@ func TestContractSigned(t *testing.T) {
 		"writers that race lose nothing", "channel edits that race lose nothing", "a publish that is killed is there or not")
 }
 
-// git accepts what we sign, and the same is signed in the same way anywhere.
+// git accepts our signatures, and the same commit has the same signature everywhere.
 func TestGitVerifiesWhatWeSign(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"ed25519", "ecdsa"} {
@@ -127,8 +125,7 @@ func TestGitVerifiesWhatWeSign(t *testing.T) {
 	}
 }
 
-// What is not signed by anybody who is allowed to is listed, and never handed out;
-// the one before is.
+// A snapshot without an accepted signature is listed, and never returned. The one before it is.
 func TestSnapshotsOfStrangers(t *testing.T) {
 	t.Parallel()
 	stranger, strange := newKey(t, "ed25519")
@@ -162,7 +159,7 @@ func TestSnapshotsOfStrangers(t *testing.T) {
 		if sig, err := reader.Signature(t.Context(), bad); err != nil || sig.State != signature.StateRefused || sig.Commit != forged || !strings.Contains(sig.Error, test.want) {
 			t.Errorf("%s: signature %+v, %v", name, sig, err)
 		}
-		// Nothing is put on top of it by whoever verifies, though its content is right.
+		// Writers that verify do not publish after it, although its content is right.
 		for _, backend := range []string{"b", "c"} {
 			if id, published, err := s.open(t, s.signs).Publish(t.Context(), storetest.Draft(backend)); !errors.Is(err, snapshots.ErrUntrusted) {
 				t.Errorf("%s: publish: %s, %v, %v", name, id, published, err)
@@ -180,8 +177,8 @@ func TestSnapshotsOfStrangers(t *testing.T) {
 	}
 }
 
-// What a stranger published is taken back by setting the branch back, and everything
-// goes on without a restart; what was published by who may is not.
+// A foreign snapshot is removed by setting the branch back, and everything goes on without a restart. If an
+// accepted snapshot is removed that way, that is a rewind.
 func TestStrangersAreTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t)
@@ -220,8 +217,7 @@ func TestStrangersAreTakenBack(t *testing.T) {
 	}
 }
 
-// A key that leaves the list takes everything along that it signed, also what was
-// fetched before.
+// When a key leaves the list, everything that it signed is refused, also what was fetched before.
 func TestKeysThatAreTakenAway(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t)
@@ -241,7 +237,7 @@ func TestKeysThatAreTakenAway(t *testing.T) {
 	if _, err := store.Get(t.Context(), id); !errors.Is(err, os.ErrNotExist) || errors.Is(err, snapshots.ErrUntrusted) {
 		t.Errorf("get without a list: %v", err)
 	}
-	// With a time, it only takes what is newer.
+	// With a time in the list, only later signatures are refused.
 	signers(t, s.list, `compiler valid-before="20260301120000Z"`, s.public, "compiler", public)
 	if _, err := store.Get(t.Context(), id); err != nil {
 		t.Errorf("get what is older: %v", err)
@@ -254,7 +250,7 @@ func TestKeysThatAreTakenAway(t *testing.T) {
 	publish(t, s.open(t, s.signs, func(o *Options) { o.Key.File = next }), later)
 }
 
-// A key that cannot be used, or that nobody accepts, publishes nothing.
+// Nothing is published with a key that cannot be used, or that is not allowed.
 func TestNothingUnsignedIsPublished(t *testing.T) {
 	t.Parallel()
 	stranger, _ := newKey(t, "ed25519")
@@ -289,7 +285,7 @@ func TestNothingUnsignedIsPublished(t *testing.T) {
 	}
 }
 
-// The channel is asked for a signature too; what strangers say in it is not heard.
+// The channel needs an accepted signature too. Without one, it is not followed.
 func TestChannelOfStrangers(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t)
@@ -317,7 +313,7 @@ func TestChannelOfStrangers(t *testing.T) {
 	if ids, err := store.IDs(t.Context()); err != nil || len(ids) != 1 {
 		t.Errorf("ids %v, %v", ids, err)
 	}
-	// Whoever is allowed to vouches for it by signing it again.
+	// An allowed signer accepts it by signing it again.
 	person, public := newKey(t, "ed25519")
 	signers(t, s.list, "compiler", s.public, "carol", public)
 	s.git(t, "update-ref", "refs/heads/edge-channel", s.amend(t, "edge-channel", person))

@@ -84,7 +84,7 @@ import (
 // DefaultBranch is the branch of a store that names none.
 const DefaultBranch = "main"
 
-// Options say where a store is, and who writes to it.
+// Options configure a store and its writer.
 type Options struct {
 	URL         string // file:///path, a path, https://… or ssh://…; http:// on this host
 	Credentials Credentials
@@ -358,8 +358,8 @@ func (s *Store) readTip(ctx context.Context, r refs) (tip, error) {
 	return s.tip, nil
 }
 
-// foreign is the error of a branch whose tip is not a snapshot. One that nobody named is
-// perhaps not meant.
+// foreign returns the error about a branch whose tip is not a snapshot. If the branch is only the default, the
+// user may have meant another one.
 func (s *Store) foreign(err error) error {
 	err = fmt.Errorf("read branch %s of %s: %w: %w", s.options.Branch, s, ErrForeign, err)
 	if s.named || len(s.last.tags) > 0 {
@@ -380,7 +380,7 @@ func (s *Store) load(ctx context.Context, commit plumbing.Hash) (snapshots.Snaps
 	return snapshot, files, s.blameCache(err)
 }
 
-// open fetches a commit, which has to be signed by somebody who is allowed to.
+// open fetches a commit, which must have an accepted signature if signatures are verified.
 func (s *Store) open(ctx context.Context, commit plumbing.Hash) (reader, error) {
 	r, err := s.openAny(ctx, commit)
 	if err != nil {

@@ -12,17 +12,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// repository is a bare repository that the git that is installed serves and
-// changes.
+// repository is a bare repository. The installed git serves and changes it.
 type repository struct{ path, cache string }
 
-// newRepository makes one, with configuration given as key=value.
+// newRepository makes a repository with configuration in the form key=value.
 func newRepository(t *testing.T, config ...string) repository {
 	t.Helper()
 	dir := t.TempDir()
 	r := repository{path: filepath.Join(dir, "edge.git"), cache: filepath.Join(dir, "cache")}
 	runGit(t, dir, nil, "init", "--quiet", "--bare", "--initial-branch=edge", r.path)
-	// What a push leaves to be done in the background would outlive the test.
+	// A task that a push starts in the background would outlive the test.
 	for _, pair := range append([]string{"gc.auto=0", "receive.autogc=false"}, config...) {
 		key, value, _ := strings.Cut(pair, "=")
 		r.git(t, "config", key, value)
@@ -51,8 +50,7 @@ func (r repository) git(t *testing.T, args ...string) string {
 	return runGit(t, r.path, nil, args...)
 }
 
-// runGit runs git as somebody, at some time, and by no configuration but the
-// repository's.
+// runGit runs git with a fixed author and time, and with only the repository's configuration.
 func runGit(t *testing.T, dir string, stdin []byte, args ...string) string {
 	t.Helper()
 	return runGitEnv(t, dir, nil, stdin, args...)
@@ -75,11 +73,10 @@ func runGitEnv(t *testing.T, dir string, env []string, stdin []byte, args ...str
 	return strings.TrimSpace(string(out))
 }
 
-// removed is the content of a file that commitFile removes.
+// removed is the content with which commitFile removes a file.
 const removed = "\x00"
 
-// commitFile commits a file on top of a revision, which may be none, as people
-// do; removed removes it. It returns the commit.
+// commitFile commits a file on top of a revision, which may be none, as people do. It returns the commit.
 func (r repository) commitFile(t *testing.T, parent, path, content string) string {
 	t.Helper()
 	index := []string{"GIT_INDEX_FILE=" + filepath.Join(t.TempDir(), "index")}
@@ -98,7 +95,7 @@ func (r repository) commitFile(t *testing.T, parent, path, content string) strin
 	return git(nil, append(commit, git(nil, "write-tree"))...)
 }
 
-// tamper changes a file of a snapshot, where its tag and the branch find it.
+// tamper changes a file of a snapshot, in the commit of its tag and branch.
 func (r repository) tamper(t *testing.T, id snapshots.ID, path string) {
 	t.Helper()
 	tag := "refs/tags/edge/" + id.String()

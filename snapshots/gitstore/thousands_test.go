@@ -10,15 +10,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// Thousands of snapshots take no more memory than some do, but for their names, and no
-// more requests; once the old ones are deleted, not even that. It runs alone: others
-// would be measured too.
+// Thousands of snapshots take no more requests than some do, and no more memory except for their names, which
+// are released when old snapshots are deleted. The test is not parallel, as it measures the whole process.
 func TestThousandsOfSnapshots(t *testing.T) {
 	r := newRepository(t, "core.fsync=none")
 	writer, reader := r.open(t), r.open(t)
 	m := meddle(writer)
 	history := map[int]snapshots.ID{}
-	used := map[int]uint64{} // bytes, by how many snapshots there are
+	used := map[int]uint64{} // bytes by the number of snapshots
 	for _, n := range []int{500, 3000} {
 		last := fill(t, writer, n)
 		history[n] = last
@@ -32,7 +31,7 @@ func TestThousandsOfSnapshots(t *testing.T) {
 		}
 		used[n] = heap()
 	}
-	// A name and a hash, in the last listing of each of the two.
+	// The last listing of both stores has a name and a hash for each.
 	if grown := int64(used[3000]) - int64(used[500]); grown > 2*2500*512 {
 		t.Errorf("%d bytes are in use at 500 snapshots, and %d more at 3000", used[500], grown)
 	}
@@ -55,10 +54,10 @@ func TestThousandsOfSnapshots(t *testing.T) {
 	}
 }
 
-// rounds is how often a store is used before its memory is looked at.
+// rounds is how often a store is used before its memory is measured.
 const rounds = 10
 
-// use publishes snapshots, each of which a reader sees and reads.
+// use publishes snapshots. A reader sees and reads each.
 func use(t *testing.T, writer, reader *Store, name string) {
 	t.Helper()
 	for i := range rounds {
@@ -72,7 +71,7 @@ func use(t *testing.T, writer, reader *Store, name string) {
 	}
 }
 
-// fill pushes as many snapshots at once as it takes until there are n.
+// fill pushes as many snapshots at once as needed until there are n.
 func fill(t *testing.T, s *Store, n int) snapshots.ID {
 	t.Helper()
 	parent := s.tip
@@ -107,10 +106,10 @@ func fill(t *testing.T, s *Store, n int) snapshots.ID {
 	return parent.ID
 }
 
-// heap returns how many bytes are in use.
+// heap returns the bytes in use.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what finalizers kept
+	runtime.GC() // for what finalizers kept
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

@@ -315,7 +315,7 @@ func (n names) tag(id snapshots.ID) plumbing.ReferenceName {
 	return plumbing.NewTagReferenceName(string(n) + "/" + id.String())
 }
 
-// refs is what one listing of the repository says of a store.
+// refs is a listing of the repository, as far as it concerns a store.
 type refs struct {
 	branch, channel, journal plumbing.Hash // zero: there is none
 
@@ -383,7 +383,7 @@ func (r refs) torn() bool {
 	return false
 }
 
-// errReviewed is returned to a caller who would write past the people who review.
+// errReviewed is the error if a caller would write to a branch on which people review changes.
 var errReviewed = process.WithHint(errors.New("people merge into it, and nothing else writes there"),
 	"the compiler publishes to the branch that they merge from: ?branch=STAGING without review=")
 
@@ -483,7 +483,7 @@ func acts(name string, in storer.EncodedObjectStorer, commit plumbing.Hash) []ch
 	return out
 }
 
-// actOf returns what a commit of the channel says. One that somebody made by hand has no trailers.
+// actOf returns the act of a channel's commit. A commit that was made by hand has no trailers.
 func actOf(name string, c *object.Commit) channel.Entry {
 	subject, rest, _ := strings.Cut(c.Message, "\n")
 	act := channel.Act{Author: channel.Person{Name: c.Author.Name, Email: c.Author.Email}}

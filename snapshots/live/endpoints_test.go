@@ -51,11 +51,11 @@ func TestConditions(t *testing.T) {
 	for conditions, want := range map[string]map[snapshots.ServicePort][]snapshots.Endpoint{
 		"---": endpoint(false), // unset is ready
 		"ttf": endpoint(false),
-		"t-t": endpoint(false), // of a Service that publishes all addresses
+		"t-t": endpoint(false), // of a Service that publishes addresses that are not ready
 		"ftt": endpoint(true),
 		"fft": none,
-		"ftf": none, // serving, but not leaving: the readiness gate says no
-		"f-t": none, // serving unset is what ready is
+		"ftf": none, // it serves and is not leaving: its readiness gate is closed
+		"f-t": none, // an unset serving means the same as ready
 		"f--": none,
 	} {
 		if diff := cmp.Diff(want, Endpoints([]discoveryv1.EndpointSlice{slice(at("10.0.0.1", conditions))})); diff != "" {

@@ -19,8 +19,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
-// Secrets are the live data in Secrets besides certificates, and the problems with it. Only a snapshot says
-// what a Secret is used for: the key auth may hold anything.
+// Secrets are the live data of Secrets apart from certificates, with its problems. Only a snapshot says what a
+// Secret is used for: the key auth may hold anything.
 type Secrets struct {
 	Authorities map[snapshots.SecretName][]byte
 	Users       map[snapshots.SecretName][]htpasswd.User

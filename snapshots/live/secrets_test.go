@@ -103,7 +103,7 @@ func keyPair(t *testing.T, key crypto.Signer) (certificate, private []byte) {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "shop.example"}, DNSNames: []string{"shop.example"},
-		NotAfter: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), // long ago: nobody looks at the clock
+		NotAfter: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), // long ago, as the clock does not matter
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

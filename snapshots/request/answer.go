@@ -1,13 +1,13 @@
-// Package request leads a request through the files of a snapshot: which listener takes it, which lines of maps
-// match, which rule decides, and which backend gets it.
+// Package request follows a request through the files of a snapshot: which listener takes it, which lines of
+// maps match, which rule decides, and which backend gets it.
 //
-// It reads haproxy.cfg as HAProxy does, rule by rule, and knows nothing of Ingresses: it explains what runs,
-// whichever templates and objects wrote it. It evaluates the part of HAProxy's language that decides about
-// requests in the shipped templates. It reports a rule that it cannot evaluate, and never guesses. If the
-// answer has to be certain, compiler/sandbox asks a real HAProxy.
+// It reads haproxy.cfg as HAProxy does, rule by rule, and knows nothing about Ingresses. So it explains what
+// runs, whatever templates and objects made it. It evaluates the part of HAProxy's language with which the
+// shipped templates decide about requests. It reports a rule that it cannot evaluate, and never guesses. For a
+// certain answer, compiler/sandbox asks a real HAProxy.
 //
-// It leaves open what depends on more than the request and the snapshot: counters of clients, passwords,
-// services that authenticate, and client certificates.
+// It does not decide what depends on more than the request and the snapshot: counters of clients, passwords,
+// authentication services, and client certificates.
 package request
 
 import (
@@ -157,7 +157,7 @@ type Answer struct {
 	Lost []Line `json:"lost,omitempty"`
 }
 
-// Who returns a short text that says who answers. Services are those behind the backend.
+// Who returns a short text about who answers. services are the Services behind the backend.
 func (a Answer) Who(services []string) string {
 	switch {
 	case a.Closed && a.Backend != "":
@@ -210,7 +210,7 @@ type Reader struct {
 	maps map[string][]entry // the maps that were read
 }
 
-// Read reads a snapshot for many requests. Nobody may change its files afterwards.
+// Read reads a snapshot for many requests. Its files must not change afterwards.
 func Read(files []snapshots.File) *Reader {
 	return &Reader{files: files, sections: slices.Collect(haproxycfg.Sections(snapshots.Snapshot{Files: files}.Config())), maps: map[string][]entry{}}
 }
@@ -491,7 +491,8 @@ func (w *walk) chosen(by Line, backend string) {
 	w.answer.Rule, w.answer.Backend, w.answer.Status = &by, backend, 0
 }
 
-// Servers returns how many server lines of each backend can take requests, besides those that are joined live.
+// Servers returns how many server lines of each backend can take requests. It does not count servers that are
+// joined live.
 func Servers(config []byte) map[string]int {
 	out := map[string]int{}
 	for s := range haproxycfg.Sections(config) {

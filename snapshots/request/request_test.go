@@ -114,7 +114,7 @@ func TestLed(t *testing.T) {
 	}
 }
 
-// If HAProxy draws lots, the answer names the backends that take part, and invents no answer of HAProxy's own.
+// If HAProxy chooses at random, the answer names the possible backends, and invents no answer of HAProxy's own.
 func TestLotsAreDrawn(t *testing.T) {
 	t.Parallel()
 	const config = `frontend http

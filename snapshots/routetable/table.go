@@ -56,7 +56,7 @@ type Route struct {
 
 // Listener is a set of ports that have routes in common.
 type Listener struct {
-	Name  string   // of a port of a Gateway; "" are those of the configuration
+	Name  string   // of a port of a Gateway; "" for those of the configuration
 	Ports []string // such as "https :443"
 	lists []string // its crt-lists
 }
@@ -301,7 +301,7 @@ func shown(host string) string {
 // Certificate is a certificate that clients see.
 type Certificate struct {
 	File     string
-	Secret   snapshots.SecretName // zero for one that is made up where no other is
+	Secret   snapshots.SecretName // zero for the fallback certificate
 	NotAfter time.Time            // as far as the compiler saw it
 	Default  bool                 // no line names the host
 }

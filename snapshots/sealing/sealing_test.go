@@ -81,7 +81,7 @@ func certificate(tb testing.TB, name string) []byte {
 	return append(stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: der}), stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
 }
 
-// Each of the recipients opens the data, also with a file that holds old identities too.
+// Each of the recipients can decrypt the data, also with a file that has old identities too.
 func TestSealAndOpen(t *testing.T) {
 	t.Parallel()
 	alice, bob, eve := newIdentity(t), newIdentity(t), newIdentity(t)

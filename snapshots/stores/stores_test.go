@@ -225,7 +225,7 @@ func TestNoSnapshots(t *testing.T) {
 	if got := NoSnapshots(t.Context(), first).Error(); got != want+"; the branches are edge, prod" {
 		t.Errorf("%q, want %q and the branches", got, want)
 	}
-	// Nobody named the branch, and the repository is somebody's.
+	// The branch is only the default, and the repository belongs to somebody.
 	_, _, err := first.Publish(t.Context(), storetest.Draft("web"))
 	if hint := "the URL names no branch: add ?branch=NAME, also for a new one; the branches are edge, prod"; process.Hint(err) != hint {
 		t.Errorf("published to a branch that nobody named: %v, hint %q", err, process.Hint(err))

@@ -52,7 +52,7 @@ func testTamperedHead(t testCase) {
 	get(t, t.Open(nil), damaged[0])
 }
 
-// A store that runs on notices that somebody damaged the newest snapshot after it was published or verified.
+// A store that stays open notices that the newest snapshot was damaged after it was published or verified.
 func testDamagedLater(t testCase) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a")

@@ -365,8 +365,8 @@ func Hears(t *testing.T, changes <-chan struct{}, what string, ok func() bool) {
 	}
 }
 
-// RunFollowing tests that a reader who follows a store learns of snapshots that are published or deleted, and
-// of changes of the channel. Changes is what Followed returns for the reader.
+// RunFollowing tests that a reader that follows a store learns about published and deleted snapshots, and about
+// changes of the channel. changes is what Followed returned for the reader.
 func RunFollowing(t *testing.T, changes <-chan struct{}, reader Reader, writer Store) {
 	t.Helper()
 	publish := func(content string) snapshots.ID {

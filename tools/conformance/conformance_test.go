@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The reports that users read, one for each channel of the CustomResourceDefinitions.
+// These are the published reports, one for each channel of the CustomResourceDefinitions.
 const (
 	ofStandard     = "docs/conformance/v1.6.3-report.yaml"
 	ofExperimental = "docs/conformance/v1.6.3-experimental-report.yaml"
@@ -40,15 +40,15 @@ var (
 	only    = flag.String("only", "", "a test of the suite by its name, instead of all; then there is no report")
 )
 
-// profiles are those of the report.
+// profiles are the profiles of the report.
 var profiles = []suite.ConformanceProfileName{
 	suite.GatewayHTTPConformanceProfileName, suite.GatewayGRPCConformanceProfileName,
 	suite.GatewayTLSConformanceProfileName, suite.GatewayTCPConformanceProfileName,
 }
 
-// What is claimed passes, and nothing that the published reports have is claimed or passed no longer. The
-// cluster has the standard channel first, and gets the experimental one while hapsnap runs. The suite is then
-// run for what that adds; all of it only where the reports are written.
+// Everything that is claimed passes, and everything in the published reports is still claimed and passed. The
+// cluster first has the standard channel, and gets the experimental one while hapsnap runs. Then the suite runs
+// only for what that adds. It runs completely only when the reports are written.
 func TestConformance(t *testing.T) {
 	e := newEdge(t)
 	e.awaitFeature(t, features.SupportHTTPRoute)
@@ -63,7 +63,7 @@ func TestConformance(t *testing.T) {
 	e.run(t, "experimental", ofExperimental, standard, passed)
 }
 
-// run runs the suite, but for tests that have passed, and reports what it found.
+// run runs the suite without the tests that have passed before, and returns the report.
 func (e *edge) run(t *testing.T, channel, published string, before *reportv1.ConformanceReport, passed map[string]bool) *reportv1.ConformanceReport {
 	t.Helper()
 	var known []string
@@ -88,7 +88,7 @@ func (e *edge) run(t *testing.T, channel, published string, before *reportv1.Con
 			passed[test.ShortName] = passed[test.ShortName] || !t.Failed() && !t.Skipped()
 		},
 		ConfigurableOptions: suite.ConfigurableOptions{
-			// Features are those that the status of the class claims.
+			// Features are the features that the status of the class claims.
 			GatewayClassName: class, ConformanceProfiles: profiles, RunTest: *only, SkipTests: known,
 			TimeoutConfig: timeouts, CleanupTestResources: true, DisableParallelTests: true,
 			UsableNetworkAddresses: specAddress(usable), UnusableNetworkAddresses: specAddress(unusable),
@@ -118,7 +118,7 @@ func (e *edge) run(t *testing.T, channel, published string, before *reportv1.Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The suite has them in a map.
+	// The suite has them in random order.
 	slices.SortFunc(got.ProfileReports, func(a, b reportv1.ProfileReport) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range got.ProfileReports {
 		if before != nil && len(known) > 0 {
@@ -129,7 +129,7 @@ func (e *edge) run(t *testing.T, channel, published string, before *reportv1.Con
 	return got
 }
 
-// count has the tests that passed before among those that passed, instead of those that were skipped.
+// count counts tests that passed before as passed, and not as skipped.
 func count(p *reportv1.ProfileReport, before reportv1.ProfileReport, known []string) {
 	for _, part := range []*reportv1.Status{&p.Core, &p.Extended.Status} {
 		part.SkippedTests = slices.DeleteFunc(part.SkippedTests, func(name string) bool {
@@ -164,7 +164,7 @@ func specAddress(value string) []gatewayv1.GatewaySpecAddress {
 	return []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.IPAddressType), Value: value}}
 }
 
-// report writes what the suite found, or compares it with what is published.
+// report writes the report, or compares it with the published one.
 func report(t *testing.T, published string, got *reportv1.ConformanceReport) {
 	t.Helper()
 	text, err := yaml.Marshal(got)
@@ -172,7 +172,7 @@ func report(t *testing.T, published string, got *reportv1.ConformanceReport) {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile(published, text, 0o644); err != nil { //nolint:gosec // everybody reads it
+		if err := os.WriteFile(published, text, 0o644); err != nil { //nolint:gosec // it is published
 			t.Fatal(err)
 		}
 		return
@@ -181,7 +181,7 @@ func report(t *testing.T, published string, got *reportv1.ConformanceReport) {
 	if err := yaml.UnmarshalStrict([]byte(read(t, published)), &want); err != nil {
 		t.Fatal(err)
 	}
-	// What runs later, and of another version, is no difference.
+	// A different date and version do not count.
 	now := *got
 	now.Date, now.Implementation.Version = want.Date, want.Implementation.Version
 	again, err := yaml.Marshal(now)

@@ -36,8 +36,8 @@ import (
 const (
 	// class is the name of the GatewayClass.
 	class = "hapsnap"
-	// addresses are those that Gateways get, all of them this machine's in the test's network. One that a
-	// test asks for is among them, and one is nobody's.
+	// addresses are the addresses for Gateways. All of them are local in the test's network. A test may ask for
+	// usable. The suite also needs an address that nothing has.
 	addresses = "10.244.200.0/24"
 	usable    = "10.244.200.250"
 	unusable  = "192.0.2.1"
@@ -48,7 +48,7 @@ const (
 	store                     = "configmap:" + storeNamespace + "/" + storeName
 )
 
-// An edge is a cluster with hapsnap and backends of the suite, all in the network of the test.
+// edge is a cluster with hapsnap and the suite's backends, all in the network of the test.
 type edge struct {
 	server *kubetest.Server
 	client client.Client
@@ -76,7 +76,7 @@ func newEdge(t *testing.T) *edge {
 	return e
 }
 
-// install gives the cluster the CustomResourceDefinitions of a channel.
+// install applies the CustomResourceDefinitions of a channel.
 func (e *edge) install(t *testing.T, channel string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(kubetest.GatewayAPI(t)), channel, "gateway.networking.k8s.io_*.yaml"))
@@ -84,15 +84,15 @@ func (e *edge) install(t *testing.T, channel string) {
 		t.Fatalf("%v: %v", files, err)
 	}
 	for _, file := range files {
-		// A policy of the standard channel keeps the experimental one out. It is not what is tested.
+		// A policy of the standard channel refuses the experimental one. It is not what is tested here.
 		if !strings.HasSuffix(file, "_vap_safeupgrades.yaml") {
 			e.server.Apply(t, read(t, file))
 		}
 	}
 }
 
-// collect deletes the Services of deleted Gateways, and what belongs to them, as Kubernetes does: this cluster
-// has no controller for that.
+// collect deletes the Services of deleted Gateways, with what belongs to them. Kubernetes would do that, but
+// this cluster has no controllers.
 func (e *edge) collect(t *testing.T) {
 	t.Helper()
 	ofGateways := schema.FromAPIVersionAndKind(gatewayv1.GroupVersion.String(), "Gateway")
@@ -121,7 +121,7 @@ func (e *edge) collect(t *testing.T) {
 	}
 }
 
-// awaitFeature waits until the compiler says that it supports something. The suite takes from there what to test.
+// awaitFeature waits until the compiler claims a feature. The suite chooses its tests from the claims.
 func (e *edge) awaitFeature(t *testing.T, name features.FeatureName) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -140,19 +140,19 @@ func (e *edge) awaitFeature(t *testing.T, name features.FeatureName) {
 	}
 }
 
-// afterRollouts sends requests once the fleet runs what was published last. The suite wants the same answer three
-// times within 30 seconds, and waits for a second after each one that is not as it should be; here fewer are. Once
-// a rollout took too long, nothing more is waited for: then the suite says what is wrong.
+// afterRollouts sends requests once the fleet runs the newest snapshot. The suite wants the same answer three
+// times within 30 seconds, and waits for a second after each wrong one. This way there are fewer wrong ones.
+// After a rollout that took too long, it no longer waits, and the suite reports the failure.
 type afterRollouts struct {
 	e       *edge
 	to      roundtripper.RoundTripper
 	late    *atomic.Bool
-	current *atomic.Int64 // when the fleet ran it, in milliseconds
+	current *atomic.Int64 // in milliseconds, when the fleet last ran the newest
 }
 
-// CaptureRoundTrip is that of [roundtripper.RoundTripper].
+// CaptureRoundTrip implements [roundtripper.RoundTripper].
 func (a afterRollouts) CaptureRoundTrip(r roundtripper.Request) (*roundtripper.CapturedRequest, *roundtripper.CapturedResponse, error) {
-	if time.Now().UnixMilli()-a.current.Load() < 50 { // one of many requests
+	if time.Now().UnixMilli()-a.current.Load() < 50 { // requests follow each other quickly
 		return a.to.CaptureRoundTrip(r)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -170,7 +170,7 @@ func (a afterRollouts) CaptureRoundTrip(r roundtripper.Request) (*roundtripper.C
 	return a.to.CaptureRoundTrip(r)
 }
 
-// runsNewest reports whether the pusher says that every instance runs the newest snapshot of the store.
+// runsNewest reports whether every instance runs the store's newest snapshot, according to the pusher.
 func (e *edge) runsNewest(ctx context.Context) bool {
 	var manifests metav1.PartialObjectMetadataList
 	manifests.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
@@ -204,8 +204,8 @@ func (e *edge) runsNewest(ctx context.Context) bool {
 	return true
 }
 
-// image is the backend of the suite, whatever image a pod names: the one other is a DNS server for routes of
-// UDP, which only has to be there.
+// image returns the suite's backend, whatever image a pod names. The only other image is a DNS server for UDP
+// routes, which only has to exist.
 func (e *edge) image(string) (imagetest.Image, bool) {
 	return imagetest.Image{Root: filepath.Join(e.dir, "echo"), Entrypoint: []string{"/echo-basic"}, User: "65532:65532", Env: []string{"PATH=/"}}, true
 }
@@ -213,7 +213,7 @@ func (e *edge) image(string) (imagetest.Image, bool) {
 func (e *edge) build(t *testing.T, dir, name, program string) {
 	t.Helper()
 	out := filepath.Join(e.dir, name)
-	// As the Makefile builds programs, so that what it has compiled is not compiled again.
+	// The flags are those of the Makefile, so that compiled packages are used again.
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, program)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -253,7 +253,7 @@ spec:
 	e.start(t, "pusher", "run", "--store", store, "--kubeconfig", e.server.Kubeconfig(), "--instances", "fleet.yaml", "--state", "pusher.json", "--poll-interval", "50ms", "--metrics-address", pusherAddress)
 }
 
-// start runs a program until the test ends. If the test fails, the end of what it logged is told.
+// start runs a program until the test ends. If the test fails, the end of its log is shown.
 func (e *edge) start(t *testing.T, name string, args ...string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(e.dir, name+".log"))

@@ -8,7 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/podtest"
 )
 
-// root is the folder of hapsnap, where its tests find what they need.
+// root is the folder of hapsnap, in which its tests find what they need.
 const root = "../.."
 
 var cluster kubetest.Shared

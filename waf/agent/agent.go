@@ -2,7 +2,7 @@
 //
 // HAProxy sends each request as a message of package spop, with the text of the policy for it. So the agent has
 // no configuration of its own: the snapshot that a worker runs says what is inspected and how, and two workers
-// with two snapshots get what each of them asks for. The agent answers with an action:
+// with two snapshots each get what they ask for. The agent answers with an action:
 //
 //	allow   the score stays below the threshold
 //	detect  it reaches the threshold, and the engine of the policy is detect
@@ -16,11 +16,11 @@
 // The agent does not inspect responses: the message has none.
 //
 // Decisions:
-//   - The engine always runs as if it blocked. Detecting and blocking are then one way through the rules, so that what
-//     was found while detecting is what will be denied.
-//   - Exclusions are expanded to ids of rules here, among those of detection alone. A tag that the evaluation of the
-//     score has too does not switch that off.
-//   - A request that panics costs itself. Its transaction is not used again.
+//   - The engine always runs as if it blocked. So detecting and blocking take the same way through the rules, and a
+//     policy that only detects shows exactly what it would deny.
+//   - The agent expands exclusions to ids of detection rules. So an exclusion by a tag cannot switch off the
+//     evaluation of the score, which has the same tag.
+//   - A request whose inspection panics harms no other. Its transaction is not used again.
 package agent
 
 import (
@@ -197,7 +197,7 @@ func (a *Agent) handle(r *spop.Request) {
 				"asked", asked, "rules", rules.version)
 		}
 	}
-	about := describe(&m, noPolicy, finding{}) // the frame is gone when the time is over
+	about := describe(&m, noPolicy, finding{}) // the memory of the frame is released when the deadline is over
 	late := time.AfterFunc(a.options.Deadline, func() {
 		if r.Answer(answer(finding{action: actionError})...) {
 			a.failed(about, reasonDeadline, nil)
@@ -208,7 +208,7 @@ func (a *Agent) handle(r *spop.Request) {
 	defer cancel()
 	p, done := a.policies.use(ctx, rules, m.policy.Bytes())
 	if p == nil {
-		return // the timer has answered
+		return // the deadline has passed, and the timer has answered
 	}
 	defer done()
 	if p.err != nil {

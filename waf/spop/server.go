@@ -8,11 +8,11 @@
 // not supported: HAProxy 3.1 has removed both.
 //
 // Decisions:
-//   - The codec is our own. The library negasus/haproxy-spoe-go v1.0.7 works with a HAProxy that means well. Bytes
-//     of anybody else end the program: it slices by lengths that it has not compared (frame.Read, message.Decode,
-//     typeddata.Decode), asserts types of values that it was sent, takes up to 4 GB for one frame, and none of its
-//     goroutines recovers. It limits neither connections nor requests, sets no deadline, and copies every body.
-//   - Names and values are slices of the frame. They are good until the handler returns.
+//   - The codec is our own. The library negasus/haproxy-spoe-go v1.0.7 trusts its peer. Malformed bytes end the
+//     program: it slices by lengths that it has not compared (frame.Read, message.Decode, typeddata.Decode),
+//     asserts types of received values, takes up to 4 GB for one frame, and none of its goroutines recovers. It
+//     limits neither connections nor requests, sets no deadline, and copies every body.
+//   - Names and values are slices of the frame. They are valid until the handler returns.
 package spop
 
 import (

@@ -1,5 +1,5 @@
-// Package agents is the sections agents and waf of the configuration: programs that HAProxy asks about requests, by
-// SPOP, the protocol of its stream processing offload engine.
+// Package agents has the sections agents and waf of the configuration. They are about programs that HAProxy
+// asks about requests, with SPOP, the protocol of its stream processing offload engine.
 package agents
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Timeouts are those of an agent.
+// Timeouts bound how long HAProxy waits for an agent.
 type Timeouts struct {
-	// Hello is how long the agent may take to greet a new connection, at most 30s; 1s if it is left out.
-	// HAProxy 3.1 and later do not look at it.
+	// Hello is how long the agent may take to greet a new connection, at most 30s. The default is 1s. HAProxy
+	// 3.1 and later ignore it.
 	Hello OptionalDuration `json:"hello"`
-	// Idle is how long a connection to the agent may have nothing to do, at most 1h; 1m if it is left out.
-	// HAProxy 3.1 and later do not look at it.
+	// Idle is how long a connection to the agent may be idle, at most 1h. The default is 1m. HAProxy 3.1 and
+	// later ignore it.
 	Idle OptionalDuration `json:"idle"`
-	// Processing is how long the agent may take for its answer about a request, at most 30s; 1s if it is
-	// left out. After that it counts as an error.
+	// Processing is how long the agent may take to answer about a request, at most 30s. The default is 1s. A
+	// later answer counts as an error.
 	Processing OptionalDuration `json:"processing"`
 }
 
@@ -33,35 +33,35 @@ type OptionalDuration string
 
 // Agent is a program that HAProxy asks about requests.
 type Agent struct {
-	// Name is what hapsnap.dev/agents names, at most 30 letters in lower case, digits and hyphens. Variables
-	// of the agent are txn.NAME.VARIABLE, with "_" for each hyphen.
+	// Name is the name that hapsnap.dev/agents uses: at most 30 lower case letters, digits and hyphens.
+	// Variables of the agent are txn.NAME.VARIABLE, with "_" for each hyphen.
 	Name string `json:"name"`
 	// Service is the Service of the agent, as namespace/name:port with the name of the port, or as
-	// namespace/name if its port has none. Its endpoints are joined when a snapshot is pushed, as those of
-	// backends. HAProxy checks their health, and asks none that is down.
+	// namespace/name if its port has none. The pusher joins its endpoints with the snapshot, like those of
+	// backends. HAProxy checks their health, and does not ask those that are down.
 	Service string `json:"service"`
-	// Socket is the path of a unix socket that the agent listens on, beside each HAProxy, instead of a
+	// Socket is the path of a unix socket on which the agent listens, beside each HAProxy. It replaces a
 	// Service.
 	Socket string `json:"socket"`
 	// Timeouts bound how long HAProxy waits.
 	Timeouts Timeouts `json:"timeouts"`
-	// Namespaces are those whose objects may name the agent; "*" is all. Without one nothing can.
+	// Namespaces are the namespaces whose objects may name the agent; "*" means all. With an empty list no
+	// object may.
 	Namespaces []string `json:"namespaces"`
-	// Messages are what the agent is told, each with the arguments that are listed.
+	// Messages are what HAProxy sends to the agent.
 	Messages []Message `json:"messages"`
-	// Variables are the names of the variables that the agent may set, of the scope txn, without a
-	// prefix.
+	// Variables are the names of the variables that the agent may set, in the scope txn, without a prefix.
 	Variables []string `json:"variables"`
-	// RefuseIf is one of the variables: a request for which the agent sets it, to anything but false or 0, is
-	// answered 403.
+	// RefuseIf is one of the variables. If the agent sets it to anything but false or 0, HAProxy answers the
+	// request with 403.
 	RefuseIf string `json:"refuseIf"`
-	// OnError says what becomes of a request about which the agent gives no answer: it is down, takes too
-	// long, or answers with an error. With closed, which holds if it is left out, the request is answered
-	// 503. With open, it goes on.
+	// OnError says what happens to a request about which the agent gives no answer, because it is down, takes
+	// too long, or answers with an error. With closed, the default, the request is answered 503. With open,
+	// it goes on.
 	OnError OnError `json:"onError"`
 }
 
-// OnError says what becomes of a request about which there is no answer.
+// OnError says what happens to a request about which there is no answer.
 type OnError string
 
 // The answers.
@@ -70,15 +70,15 @@ const (
 	Open   OnError = "open"
 )
 
-// Message is something that the agent is told of a request, or of its answer.
+// Message is what an agent gets about a request, or about its response.
 type Message struct {
 	// Name is the name of the message: letters in lower case, digits and hyphens.
 	Name string `json:"name"`
-	// On says when it is sent. With request, which holds if it is left out, that is before an endpoint is
-	// asked, and the request waits for the agent. With response, it is when the endpoint has answered, and the
-	// answer waits.
+	// On says when the message is sent. With request, the default, it is sent before an endpoint gets the
+	// request, and the request waits for the agent. With response, it is sent when the endpoint has
+	// responded, and the response waits.
 	On Moment `json:"on"`
-	// Arguments are what the agent is told, in their order.
+	// Arguments are the arguments of the message, in order.
 	Arguments []Argument `json:"arguments"`
 }
 
@@ -91,20 +91,21 @@ const (
 	Response Moment = "response"
 )
 
-// Argument is a part of a request, or of its answer.
+// Argument is a part of a request, or of its response.
 type Argument struct {
 	// Name is the name of the argument.
 	Name string `json:"name"`
-	// Value says what it is. The ones that end in header, cookie or parameter take their name from of. Those
-	// that begin with response are for messages on response, which have only these, client-address, client-port and
-	// route. The body is what HAProxy has of it in its buffer; while one of the arguments is body, the
-	// request waits until that is full, or the body is there.
+	// Value says which part the argument is. The values that end in header, cookie or parameter take the name
+	// of that part from of. Messages on response can have the values that begin with response,
+	// client-address, client-port and route, and no others; messages on request have all others. The body is
+	// as much as fits into HAProxy's buffer. If an argument is body, the request waits until the buffer is
+	// full or the body is complete.
 	Value Value `json:"value"`
-	// Of is the name of the header, of the cookie or of the parameter of the query.
+	// Of is the name of the header, of the cookie, or of the parameter of the query.
 	Of string `json:"of"`
 }
 
-// Value is a part of a request that an agent can be told.
+// Value is a part of a request or of its response.
 type Value string
 
 // The values.
@@ -131,7 +132,7 @@ const (
 	ResponseHeader  Value = "response-header"
 )
 
-// values are what HAProxy calls them; %s is a name.
+// values are the sample fetches of HAProxy; %s is a name.
 var values = map[Value]struct {
 	fetch string
 	on    []Moment
@@ -172,13 +173,13 @@ func (a Agent) MayName(namespace string) bool {
 	return slices.Contains(a.Namespaces, "*") || slices.Contains(a.Namespaces, namespace)
 }
 
-// Prefix is that of the agent's variables.
+// Prefix is the prefix of the agent's variables.
 func (a Agent) Prefix() string { return strings.ReplaceAll(a.Name, "-", "_") }
 
-// Backend is the name of the backend of the agent.
+// Backend is the name of the agent's backend.
 func (a Agent) Backend() string { return "hapsnap_agent-" + a.Name }
 
-// Engine is what the agent is called among the filters of a backend.
+// Engine is the name of the agent's filter in a backend.
 func (a Agent) Engine() string { return "agent-" + a.Name }
 
 // Sends returns the messages that are sent at a moment, which is "request" or "response".
@@ -192,27 +193,27 @@ func (a Agent) Sends(on string) []Message {
 	return out
 }
 
-// ReadsBody reports whether the agent is told of the body of requests.
+// ReadsBody reports whether the agent gets the body of requests.
 func (a Agent) ReadsBody() bool {
 	return slices.ContainsFunc(a.Messages, func(m Message) bool {
 		return slices.ContainsFunc(m.Arguments, func(a Argument) bool { return a.Value == Body })
 	})
 }
 
-// Endpoint is where an agent is found, and how long HAProxy waits for it.
+// Endpoint is the address of an agent, with its timeouts.
 type Endpoint struct {
 	Service, Socket string
 	Timeouts        Timeouts
 }
 
-// Endpoint returns where the agent is found.
+// Endpoint returns the address of the agent.
 func (a Agent) Endpoint() Endpoint { return Endpoint{a.Service, a.Socket, a.Timeouts.withDefaults()} }
 
 func (t Timeouts) withDefaults() Timeouts {
 	return Timeouts{cmp.Or(t.Hello, "1s"), cmp.Or(t.Idle, "1m"), cmp.Or(t.Processing, "1s")}
 }
 
-// Closes reports whether requests are refused about which the agent gives no answer.
+// Closes reports whether requests are refused if the agent gives no answer.
 func (a Agent) Closes() bool { return a.OnError != Open }
 
 // Target returns the Service of a valid endpoint.
@@ -221,7 +222,7 @@ func (e Endpoint) Target() snapshots.ServicePort {
 	return target
 }
 
-// WAF is the agent that looks for attacks in requests, for hapsnap.dev/waf.
+// WAF is the agent that inspects requests for hapsnap.dev/waf.
 type WAF struct {
 	// Service is the Service of the agent, as in agents[].service.
 	Service string `json:"service"`
@@ -231,13 +232,13 @@ type WAF struct {
 	Timeouts Timeouts `json:"timeouts"`
 }
 
-// Endpoint returns where the agent is found.
+// Endpoint returns the address of the agent.
 func (w WAF) Endpoint() Endpoint { return Endpoint{w.Service, w.Socket, w.Timeouts.withDefaults()} }
 
-// Enabled reports whether there is such an agent.
+// Enabled reports whether the agent is configured.
 func (w WAF) Enabled() bool { return w.Service != "" || w.Socket != "" }
 
-// The most that there may be, and longest names.
+// These limit how many there may be, and the lengths of names.
 const (
 	mostAgents, mostMessages, mostArguments, mostVariables = 16, 16, 32, 32
 )
@@ -251,10 +252,10 @@ var (
 	durationForm = regexp.MustCompile(`^([1-9][0-9]{0,7})(ms|s|m|h)$`)
 )
 
-// longestSocket is what a path may have; the kernel takes 107 bytes.
+// longestSocket is the longest path of a socket in bytes. The kernel accepts 107.
 const longestSocket = 90
 
-// reserved are names that no variable may have: what HAProxy itself says of the agent.
+// reserved are names that no variable may have, since HAProxy itself sets these variables of an agent.
 var reserved = []string{"error", "time"}
 
 // CheckAll checks a list of agents.

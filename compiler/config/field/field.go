@@ -1,6 +1,6 @@
-// Package field collects the errors of a configuration's fields. An [Error] names the
-// field, says what is wrong with it and what to do about it. [Errors] collects them while
-// the checks walk from section to section. [Network] reads what several sections have.
+// Package field collects the errors of a configuration's fields. An [Error] names the field, what is wrong
+// with it, and what to do about it. [Errors] collects them while the checks walk from section to section.
+// [Network] parses addresses and networks for several sections.
 package field
 
 import (

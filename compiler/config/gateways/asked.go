@@ -9,8 +9,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// FleetOf returns the fleet that a Gateway names, as namespace/name, or "". It is one of the Gateway's own
-// namespace: nobody moves a Gateway onto the fleet of others.
+// FleetOf returns the fleet that a Gateway names, as namespace/name, or "". It is always one of the Gateway's
+// own namespace, so nobody can put a Gateway on the fleet of others.
 func FleetOf(g *gatewayv1.Gateway) string {
 	if g.Spec.Infrastructure == nil {
 		return ""
@@ -22,8 +22,8 @@ func FleetOf(g *gatewayv1.Gateway) string {
 	return g.Namespace + "/" + ref.Name
 }
 
-// AllowsSets reports whether ListenerSets of a namespace may bring listeners to a Gateway. Namespaces are known by
-// their labels.
+// AllowsSets reports whether ListenerSets of a namespace may bring listeners to a Gateway. namespaces has the
+// labels of each namespace.
 func AllowsSets(g *gatewayv1.Gateway, namespace string, namespaces map[string]labels.Set) bool {
 	from, selector := gatewayv1.NamespacesFromNone, (*metav1.LabelSelector)(nil)
 	if allowed := g.Spec.AllowedListeners; allowed != nil && allowed.Namespaces != nil {
@@ -35,7 +35,7 @@ func AllowsSets(g *gatewayv1.Gateway, namespace string, namespaces map[string]la
 	return Within(from, selector, g.Namespace, namespace, namespaces[namespace])
 }
 
-// Within reports whether a namespace, which has these labels, is one that an object of the namespace own speaks of.
+// Within reports whether a namespace with these labels is selected by an object of the namespace own.
 func Within(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, namespace string, has labels.Set) bool {
 	switch from {
 	case gatewayv1.NamespacesFromAll:
@@ -49,12 +49,12 @@ func Within(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, 
 	return false
 }
 
-// ValidKey reports whether a text may be among the keys that [MayBring] is given.
+// ValidKey reports whether a text may be among the keys for [MayBring].
 func ValidKey(key string) bool { return metadataKeys.MatchString(key) }
 
-// MayBring reports whether a Gateway may bring a label or an annotation to what is made for it: whole keys,
-// "example.com/*" or "*". "*" has none of those by which Kubernetes, a cloud and we ourselves do things with an
-// object.
+// MayBring reports whether a Gateway may bring a label or an annotation to an object that is made for it.
+// Allowed are whole keys, "example.com/*" or "*". "*" does not include the keys with which Kubernetes, a
+// cloud or hapsnap control an object.
 func MayBring(key string, allowed []string) bool {
 	domain, _, qualified := strings.Cut(key, "/")
 	if !qualified {

@@ -1,4 +1,4 @@
-// Package gateways is the section gatewayAPI of the configuration: whose Gateways are compiled, and which
+// Package gateways has the section gatewayAPI of the configuration: which Gateways are compiled, and which
 // addresses and Services they get.
 package gateways
 
@@ -14,67 +14,69 @@ import (
 	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
-// API says whether Gateways and their routes are compiled, and whose.
+// API says which Gateways and routes are compiled, if any.
 type API struct {
-	// Enabled says that the compiler reads the objects of the Gateway API. It is off by default: who may
-	// create a Gateway of a class has HAProxy open ports, and the compiler needs permission to read the
-	// objects. Kinds that the cluster does not know are read as soon as it knows them.
+	// Enabled makes the compiler read the objects of the Gateway API. It is off by default, for two reasons:
+	// people who may create a Gateway of a class can make HAProxy open ports, and the compiler needs
+	// permission to read the objects. Kinds that the cluster does not know yet are read as soon as it knows
+	// them.
 	Enabled bool `json:"enabled"`
-	// ControllerName is that of the GatewayClasses whose Gateways are compiled. Two compilers in one
-	// cluster need two of them, unless each but one has a fleet.
+	// ControllerName is the controllerName of the GatewayClasses whose Gateways are compiled. Two compilers
+	// in one cluster need different ones, unless all but one have a fleet.
 	ControllerName string `json:"controllerName"`
-	// Addresses are IP addresses and networks, such as 192.0.2.16/28, of which each Gateway gets one of
-	// its own: one that its spec.addresses names, or the first that is free. HAProxy listens on it, so
-	// that every machine of the fleet needs all of them. Several Gateways may then have the same port,
-	// also one of the configuration's. If empty, Gateways share the addresses of bind, and each port
-	// belongs to one of them.
+	// Addresses are IP addresses and networks, such as 192.0.2.16/28. Each Gateway gets an address of its own
+	// from them: the one that its spec.addresses names, or the first free one. HAProxy listens on it, so
+	// every machine of the fleet needs all of them. Several Gateways can then have the same port, which may
+	// also be a port of the configuration. If empty, Gateways share the addresses of bind, and each port
+	// belongs to one Gateway.
 	Addresses []string `json:"addresses"`
 	// Services says whether Gateways get Services.
 	Services Services `json:"services"`
-	// Fleet is the fleet of this compiler, as NAMESPACE/NAME. It then compiles the Gateways of that namespace
-	// that name the fleet in spec.infrastructure.parametersRef (group hapsnap.dev, kind Fleet), with what is
-	// attached to them, and nothing else: no other Gateway and no Ingress. If empty, Gateways that name a
-	// fleet are left to its compiler.
+	// Fleet is the fleet of this compiler, as NAMESPACE/NAME. The compiler then compiles only the Gateways of
+	// that namespace that name the fleet in spec.infrastructure.parametersRef (group hapsnap.dev, kind
+	// Fleet), with what is attached to them. It compiles no other Gateway and no Ingress. If empty, the
+	// compiler ignores Gateways that name a fleet.
 	Fleet string `json:"fleet"`
 }
 
-// The group and kind by which a Gateway names its fleet.
+// FleetGroup and FleetKind are the group and kind with which a Gateway names its fleet.
 const (
 	FleetGroup = "hapsnap.dev"
 	FleetKind  = "Fleet"
 )
 
-// Services says whether the compiler makes a Service for each Gateway that has addresses of its own.
+// Services says whether the compiler makes a Service for each Gateway with addresses of its own.
 type Services struct {
-	// Enabled makes them. The compiler then needs permission to write Services and EndpointSlices in
-	// every namespace that has Gateways. If it is turned off again, the compiler deletes the Services.
+	// Enabled makes them. The compiler then needs permission to write Services and EndpointSlices in every
+	// namespace that has Gateways. When it is turned off again, the compiler deletes the Services.
 	Enabled bool `json:"enabled"`
-	// Type is that of the Services.
+	// Type is the type of the Services.
 	Type ServiceType `json:"type"`
-	// Labels are the keys that spec.infrastructure.labels of a Gateway may bring to its Service: whole
-	// keys, example.com/* for all of a domain, or * for all. Who may write a Gateway then writes these
-	// labels of a Service. "*" has none of the domains kubernetes.io and k8s.io, and no entry has those of
-	// hapsnap.dev.
+	// Labels are the keys that spec.infrastructure.labels of a Gateway may bring to its Service: whole keys,
+	// example.com/* for all of a domain, or * for all. People who may write a Gateway can then set these
+	// labels of its Service. "*" does not include the domains kubernetes.io and k8s.io, and no entry includes
+	// those of hapsnap.dev.
 	Labels []string `json:"labels"`
-	// Annotations are the same for spec.infrastructure.annotations. Some annotations of a Service make
-	// the cloud spend money, or open it to the world.
+	// Annotations are the same for spec.infrastructure.annotations. With some annotations of a Service, the
+	// cloud spends money, or opens the Service to the world.
 	Annotations []string `json:"annotations"`
 }
 
-// Networks returns the addresses of a valid list, a single one as a network of one.
+// Networks returns the addresses of a valid list as networks.
 func (g API) Networks() []netip.Prefix { return field.Networks(g.Addresses) }
 
-// controllerName is how the Gateway API wants it.
+// controllerName matches valid names of controllers, as the Gateway API defines them.
 var controllerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$`)
 
-// nobodys are networks whose addresses no machine has: one that listens on them listens on all of its own,
-// or on none.
+// nobodys are networks whose addresses no machine has. To listen on such an address means to listen on all
+// addresses of the machine, or on none.
 var nobodys = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
 	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::ffff:0:0/96"), netip.MustParsePrefix("ff00::/8"),
 }
 
-// Check checks the section, given the addresses that the configuration itself, and its status page, listen on.
+// Check checks the section. bind and status are the addresses on which the configuration and its status page
+// listen.
 func (g API) Check(f field.Errors, bind, status []string) {
 	if len(g.ControllerName) > 253 || !controllerName.MatchString(g.ControllerName) {
 		f.At("controllerName").Add(fmt.Sprintf("%q is not the name of a controller", g.ControllerName), "use a domain and a path, such as example.com/gateway-controller")
@@ -109,7 +111,7 @@ func (g API) Check(f field.Errors, bind, status []string) {
 	}
 }
 
-// ServiceType is what a Service for a Gateway is: `ClusterIP`, `NodePort` or `LoadBalancer`.
+// ServiceType is the type of a Gateway's Service: `ClusterIP`, `NodePort` or `LoadBalancer`.
 type ServiceType string
 
 // The types of Services for Gateways.
@@ -119,7 +121,7 @@ const (
 	LoadBalancer ServiceType = "LoadBalancer"
 )
 
-// metadataKeys are what may be brought to a Service: a whole key, all of a domain, or all.
+// metadataKeys matches what may be brought to a Service: a whole key, all keys of a domain, or all keys.
 var metadataKeys = regexp.MustCompile(`^(\*|([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/\*)$`)
 
 func (s Services) check(f field.Errors, placed bool) {
@@ -141,7 +143,7 @@ func checkKeys(f field.Errors, list []string) {
 	}
 }
 
-// firstIn returns the first address to listen on that a network has, or "".
+// firstIn returns the first of the addresses that is in a network, or "".
 func firstIn(n netip.Prefix, addresses []string) string {
 	for _, a := range addresses {
 		if addr, err := netip.ParseAddr(a); err == nil && !addr.IsUnspecified() && n.Contains(addr.Unmap()) {

@@ -1,6 +1,5 @@
-// Package kinds is the part of the configuration about objects that are read: the kinds of
-// users' own that templates read, from which namespaces and with which labels, and which
-// Secrets and ConfigMaps.
+// Package kinds has the part of the configuration about objects to read: the additional kinds that templates
+// read, with their namespaces and labels, and which Secrets and ConfigMaps.
 package kinds
 
 import (

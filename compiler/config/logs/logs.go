@@ -1,4 +1,4 @@
-// Package logs is the section log of the configuration: how and where HAProxy logs requests.
+// Package logs has the section log of the configuration: how and where HAProxy logs requests.
 package logs
 
 import (

@@ -1,4 +1,4 @@
-// Package transport is the section tls of the configuration: what clients may negotiate.
+// Package transport has the section tls of the configuration: what clients may negotiate.
 package transport
 
 import (
@@ -89,8 +89,8 @@ func (t TLS) Effective() TLS {
 	return t
 }
 
-// ClientPrefers reports whether the client's order of ciphers counts: if only good ciphers
-// are offered, the client knows best which one is fast for it.
+// ClientPrefers reports whether the client's order of ciphers counts. If all offered ciphers are good, the
+// client knows best which one is fast for it.
 func (t TLS) ClientPrefers() bool { return t.Policy == Modern }
 
 // speaks12 reports whether TLS 1.2 or an older version is accepted.

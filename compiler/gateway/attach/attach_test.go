@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// read returns an object of a namespace with a spec as it is written in YAML.
+// read returns an object with a spec in YAML.
 func read[T any](t *testing.T, kind, namespace, name, text string) inputs.Object[T] {
 	t.Helper()
 	value := new(T)
@@ -32,13 +32,13 @@ func gatewayOf(t *testing.T, listeners ...string) *attach.Gateway {
 	return g
 }
 
-// Listeners are judged one by one and among each other; those that are at fault are not served, and all
+// Each listener is checked by itself and against the others. Listeners with faults are not served, and the
 // others are.
 func TestListeners(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		listeners []string
-		want      []string // of each: the reasons, or the kinds if it serves
+		want      []string // for each listener: the reasons, or the kinds if it is served
 	}{
 		"one":                      {[]string{"{name: a, port: 80, protocol: HTTP}"}, []string{"[HTTPRoute GRPCRoute]"}},
 		"two hosts":                {[]string{"{name: a, port: 80, protocol: HTTP}", "{name: b, port: 80, protocol: HTTP, hostname: b.example}"}, []string{"[HTTPRoute GRPCRoute]", "[HTTPRoute GRPCRoute]"}},
@@ -73,8 +73,7 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// A route is attached to the listeners that its reference names, that allow it, and that take one of its
-// hosts.
+// A route is attached to the listeners that its reference names, that allow it, and that have one of its hosts.
 func TestAttach(t *testing.T) {
 	t.Parallel()
 	g := gatewayOf(t,
@@ -129,7 +128,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// A grant permits what it names: the kind and namespace that refer, and the kind and name of the object.
+// A grant permits exactly what it names: the referring kind and namespace, and the kind and name of the object.
 func TestPermitted(t *testing.T) {
 	t.Parallel()
 	grant := func(namespace, from, to string) inputs.Object[gatewayv1.ReferenceGrant] {
@@ -153,8 +152,8 @@ func TestPermitted(t *testing.T) {
 	}
 }
 
-// Listeners of ListenerSets come after those of the Gateway: of two that cannot be together, the later one
-// is not served. Routes attach to a ListenerSet by its name, from its namespace.
+// Listeners of ListenerSets come after those of the Gateway. If two listeners conflict, the later one is not
+// served. Routes attach to a ListenerSet by its name and namespace.
 func TestSets(t *testing.T) {
 	t.Parallel()
 	set := func(namespace, name string, listeners ...string) inputs.Object[gatewayv1.ListenerSet] {

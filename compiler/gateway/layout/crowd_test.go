@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// laidOut returns how many entries and bytes the lists of all hosts have.
+// laidOut returns the entries and bytes of the lists of all hosts.
 func laidOut(listeners []layout.Listener) (out layout.Size) {
 	hosts, _ := layout.Hosts("shop/web:80", routing.AsSent, listeners)
 	for _, h := range hosts {
@@ -34,8 +34,8 @@ func without(listeners []layout.Listener, left []layout.LeftOut) []layout.Listen
 	return out
 }
 
-// Whatever the routes are, what is left becomes no more than three namespaces may have, and nothing is left out of a world
-// that is far below the limit of one.
+// Whatever the routes are, the rest fits into the limits of three namespaces. If the routes are far below the
+// limit of one namespace, none is left out.
 func TestCrowdBoundsWhatIsLaidOut(t *testing.T) {
 	t.Parallel()
 	some := 0
@@ -71,7 +71,8 @@ func TestCrowdBoundsWhatIsLaidOut(t *testing.T) {
 	}
 }
 
-// crowded has a route of an old namespace for a wildcard host, and a young one with hosts that have matches with conditions.
+// crowded has an old namespace's route for a wildcard host, and a young route of hosts with conditional
+// matches.
 func crowded(keys, hosts int, whole bool) []layout.Listener {
 	l := layout.Listener{}
 	add := func(namespace, name, host, path string, age int, conditions ...routing.Condition) {
@@ -94,7 +95,8 @@ func crowded(keys, hosts int, whole bool) []layout.Listener {
 	return []layout.Listener{l}
 }
 
-// A host with conditions only has the paths of the wildcard host. The namespace of the younger one pays for them.
+// A host that has only conditional matches also gets the paths of the wildcard host. They count for the
+// namespace of the younger route.
 func TestCrowdLeavesOutTheYoungest(t *testing.T) {
 	t.Parallel()
 	left := layout.Crowd([][]layout.Listener{crowded(100, 50, false)}, layout.Size{Routes: 2000})
@@ -105,7 +107,7 @@ func TestCrowdLeavesOutTheYoungest(t *testing.T) {
 	if left := layout.Crowd([][]layout.Listener{crowded(100, 50, false)}, layout.Size{Bytes: 20_000}); len(left) == 0 || !left[0].Bytes || left[0].Route.Namespace != "evil" {
 		t.Error(left)
 	}
-	// A younger route takes all requests of the hosts, so that these have no paths of others.
+	// If a younger route takes all requests of the hosts, they need no paths of others.
 	if left := layout.Crowd([][]layout.Listener{crowded(100, 50, true)}, layout.Size{Routes: 150}); len(left) > 0 {
 		t.Error(left)
 	}

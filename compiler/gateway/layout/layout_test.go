@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
 )
 
-// request is what a match looks at.
+// request is what matches look at.
 type request struct{ host, path, method, header, query string }
 
 func (r request) part(of routing.Part) string {
@@ -39,8 +39,8 @@ func (r request) meets(conditions []routing.Condition) bool {
 	})
 }
 
-// Hosts route as the specification ranks matches: here each match is compared with the request, and the
-// best one wins.
+// Hosts route as the specification ranks matches. This implementation compares each match with the request, and
+// the best one wins.
 func TestHostsAgreeWithRanks(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3000) {
@@ -70,7 +70,7 @@ func TestHostsAgreeWithRanks(t *testing.T) {
 	}
 }
 
-// ranked applies the specification: the listener, then the most specific host, then the ranks.
+// ranked applies the specification: first the listener, then the most specific host, then the rank of matches.
 func ranked(listeners []layout.Listener, r request) string {
 	best := -1
 	for i, l := range listeners {
@@ -157,7 +157,7 @@ func routed(hosts []routing.Host, r request) string {
 	return ""
 }
 
-// choose returns where the most specific path of a host leads, and whether one takes the request.
+// choose returns where the most specific path of a host leads, and whether a path takes the request.
 func choose(h routing.Host, r request) (string, bool) {
 	var best *routing.Choice
 	for _, c := range h.Choices() {
@@ -205,7 +205,7 @@ func (g generator) listeners() []layout.Listener {
 			m.Rank = layout.Rank{Created: time.Unix(int64(g.IntN(3)), 0), Name: fmt.Sprint("r", n), Rule: rule}
 			for i := range out {
 				if g.IntN(3) == 0 {
-					continue // not its parent
+					continue // it is not its parent
 				}
 				best := map[string]string{}
 				for _, host := range hosts {
@@ -258,7 +258,8 @@ func (g generator) request() request {
 	}
 }
 
-// A path has a bounded number of matches. One that is left out is said, and no other host gets its requests.
+// The number of matches of a path is bounded. A match that is left out is reported, and its requests go to no
+// other host.
 func TestOverfull(t *testing.T) {
 	t.Parallel()
 	l := layout.Listener{Host: "h.example"}

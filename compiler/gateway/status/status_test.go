@@ -24,7 +24,7 @@ var (
 	today  = "2026-02-03T04:05:06Z"
 )
 
-// parsed is a status as the API server sends it.
+// parsed returns a status as the API server sends it.
 func parsed(t *testing.T, text string) map[string]any {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
@@ -38,7 +38,7 @@ func parsed(t *testing.T, text string) map[string]any {
 	return whole(out).(map[string]any)
 }
 
-// whole makes whole numbers of those that JSON has.
+// whole converts the whole numbers of JSON to int64.
 func whole(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -63,7 +63,7 @@ func parent(name gatewayv1.ObjectName, c ...metav1.Condition) gatewayv1.RoutePar
 	return gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: name}, ControllerName: ours, Conditions: c}
 }
 
-// elsewhere says that entries about the Gateway "fleet" are those of another compiler.
+// elsewhere reports whether an entry is about the Gateway "fleet", which belongs to another compiler.
 func elsewhere(entry map[string]any) bool {
 	for _, field := range []string{"parentRef", "ancestorRef"} {
 		if ref, is := entry[field].(map[string]any); is && ref["name"] == "fleet" {
@@ -73,8 +73,7 @@ func elsewhere(entry map[string]any) bool {
 	return false
 }
 
-// What others wrote stays as it is and where it is, be it entries of parents or conditions of ours; what
-// is not ours any more goes.
+// Entries and conditions of others stay unchanged and in place. Entries that are no longer ours are removed.
 func TestRoute(t *testing.T) {
 	t.Parallel()
 	foreign := `{controllerName: other.example/x, parentRef: {name: web, odd: [1]}, conditions: [{type: Accepted, status: "False", unknown: field}]}`
@@ -137,7 +136,7 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// Listeners are ours. Addresses stay where none are known.
+// The listeners are ours. Addresses stay if none are known.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	there := parsed(t, `{addresses: [{type: IPAddress, value: 192.0.2.1}], conditions: [{type: theirs, status: "True"}],
@@ -157,7 +156,7 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// What is said of a Gateway of another fleet gives way to whoever knows more, and to nothing else.
+// An entry about a Gateway of another fleet is replaced only by a compiler that knows more.
 func TestOther(t *testing.T) {
 	t.Parallel()
 	want := gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "Unknown", Reason: "Pending", Message: "nobody has answered", ObservedGeneration: 2}}}
@@ -185,7 +184,8 @@ func TestOther(t *testing.T) {
 	}
 }
 
-// Programmed is true if every worker runs the generation, and stays where nothing is heard of them.
+// Programmed is true if every worker runs the generation. It stays unchanged if nothing is known about the
+// workers.
 func TestProgrammed(t *testing.T) {
 	t.Parallel()
 	runs := func(so bool) func(types.UID, int64, bool) bool {
@@ -220,8 +220,8 @@ func TestProgrammed(t *testing.T) {
 	}
 }
 
-// A policy has at most 16 ancestors. Those of others are left, and ours come after them as far as there is
-// room; what is none of ours any more goes.
+// A policy has at most 16 ancestors. Those of others stay. Ours come after them as far as there is room, and
+// are removed when they no longer apply.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	foreign := func(n int) string {

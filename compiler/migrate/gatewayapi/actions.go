@@ -21,7 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// action is what a rule does with its requests, while it is found out. A closed one answers 500.
+// action collects what a rule does with its requests. A closed rule answers 500.
 type action struct {
 	*mover
 	route   routing.Route
@@ -35,14 +35,14 @@ type action struct {
 	cors              *gatewayv1.HTTPCORSFilter
 }
 
-// action returns what a rule does, without its matches. What protects comes before the redirect to HTTPS.
+// action returns what a rule does, without its matches. Protection comes before the redirect to HTTPS.
 func (m *mover) action(h routing.Host, r routing.Route, secure bool) gatewayv1.HTTPRouteRule {
 	b := m.backends[r.Backend]
 	if redirect := redirectsWholly(b); redirect != nil && !secure && !m.protects(b) {
 		return gatewayv1.HTTPRouteRule{Filters: []gatewayv1.HTTPRouteFilter{redirectFilter(&gatewayv1.HTTPRequestRedirectFilter{Scheme: new("https"), StatusCode: new(redirect.Code)})}}
 	}
 	a := action{mover: m, route: r, backend: b, named: map[policy.Message]map[string]bool{policy.Requests: {}, policy.Answers: {}}}
-	// What only some requests may get to is closed.
+	// A rule that only some requests may use is closed.
 	p := policy.Protection{}
 	if a.backend.Protection != nil {
 		p = *a.backend.Protection
@@ -74,7 +74,7 @@ func (m *mover) action(h routing.Host, r routing.Route, secure bool) gatewayv1.H
 	return out
 }
 
-// closes says that something cannot be moved, and that the rule is closed for it.
+// closes reports that an annotation cannot be moved, and closes the rule.
 func (a *action) closes(annotation, message, hint string) {
 	a.closed = true
 	a.annotation(diag.Error, a.route, annotation, "cannot be moved: "+message+"; the route is closed, and answers 500", hint)
@@ -83,7 +83,7 @@ func (a *action) closes(annotation, message, hint string) {
 // filter adds what a filter does.
 func (a *action) filter(h routing.Host, f policy.Filter, secure bool) {
 	switch f := f.(type) {
-	case policy.HTTPSRedirect: // of plain requests only
+	case policy.HTTPSRedirect: // only for requests without TLS
 	case policy.BasicAuth:
 		a.closes("auth-basic", "a route asks for no password", "keep the Ingress")
 	case policy.ExternalAuth:
@@ -136,12 +136,12 @@ func (a *action) filter(h routing.Host, f policy.Filter, secure bool) {
 	}
 }
 
-// headerName are the names that the API takes, and the compiler too.
+// headerName matches names that both the API and the compiler accept.
 var headerName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,256}$`)
 
 const mostEdits = 16
 
-// edit adds a change of a header. The API says nothing of their order, so that a header is changed once.
+// edit adds a change of a header. The API defines no order of changes, so each header is changed only once.
 func (a *action) edit(of policy.Message, annotation string, e policy.HeaderEdit) {
 	to := &a.requests
 	if of == policy.Answers {
@@ -150,7 +150,7 @@ func (a *action) edit(of policy.Message, annotation string, e policy.HeaderEdit)
 	name := strings.ToLower(e.Name)
 	switch {
 	case a.named[of][name] && annotation == "auth-response-headers":
-		return // it is removed, or replaced, already
+		return // it is removed or replaced already
 	case e.Do == policy.Copy:
 		a.closes(annotation, "a route sets headers to fixed values: "+e.Name+" would be a part of the request", "")
 		return
@@ -175,8 +175,8 @@ func (a *action) edit(of policy.Message, annotation string, e policy.HeaderEdit)
 	}
 }
 
-// allowOrigins lets browsers read answers. What a route cannot say exactly is left out: fewer origins are
-// allowed, and never more.
+// allowOrigins moves CORS. What a route cannot express exactly is left out, so that fewer origins are allowed,
+// and never more.
 func (a *action) allowOrigins(f policy.CORS) {
 	out := &gatewayv1.HTTPCORSFilter{MaxAge: int32(max(f.MaxAge, 1))}
 	if f.Credentials {
@@ -224,7 +224,7 @@ func (a *action) allowOrigins(f policy.CORS) {
 	}
 }
 
-// redirects sends all requests elsewhere, unless only those for the root are.
+// redirects moves a redirect of all requests. A redirect of "/" applies only to a rule for exactly that path.
 func (a *action) redirects(f policy.Redirect) {
 	if f.Root {
 		if a.route.Match.Type == routing.Exact && a.route.Match.Path == "/" {
@@ -256,8 +256,8 @@ func (a *action) redirects(f policy.Redirect) {
 	a.redirect = out
 }
 
-// writable reports whether a route may write a path. A rule that has another one is not served, so that its
-// requests would be those of another rule.
+// writable reports whether a route may have a path as a replacement. A rule with another path would not be
+// served, and its requests would go to another rule.
 func writable(path string) bool {
 	if message, _ := routing.CheckUsable(path); message != "" || !strings.HasPrefix(path, "/") || len(path) > mostPath || strings.ContainsAny(path, `\'?#`) {
 		return false
@@ -273,7 +273,7 @@ func rootRedirect(f policy.Redirect) *gatewayv1.HTTPRequestRedirectFilter {
 	return &gatewayv1.HTTPRequestRedirectFilter{StatusCode: new(f.Code), Path: &gatewayv1.HTTPPathModifier{Type: gatewayv1.FullPathHTTPPathModifier, ReplaceFullPath: &f.Location}}
 }
 
-// appRoot returns the rule for the path "/" that a route has besides its own, or nil.
+// appRoot returns the additional rule for the path "/", or nil if the route needs none.
 func (m *mover) appRoot(h routing.Host, r routing.Route, secure bool) *gatewayv1.HTTPRouteRule {
 	if r.Match.PathMatch != (routing.PathMatch{Type: routing.Prefix}) {
 		return nil
@@ -298,7 +298,7 @@ func (m *mover) appRoot(h routing.Host, r routing.Route, secure bool) *gatewayv1
 	return nil
 }
 
-// rewritePath replaces what the rule matches.
+// rewritePath moves a replacement of the path.
 func (a *action) rewritePath(f policy.RewritePath) {
 	replace := func(kind gatewayv1.HTTPPathModifierType, to string) {
 		if to = orSlash(to); !writable(to) {
@@ -332,7 +332,7 @@ func redirectFilter(r *gatewayv1.HTTPRequestRedirectFilter) gatewayv1.HTTPRouteF
 	return gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: r}
 }
 
-// filters returns what was collected, each kind once.
+// filters returns the collected filters, each kind once.
 func (a *action) filters() []gatewayv1.HTTPRouteFilter {
 	var out []gatewayv1.HTTPRouteFilter
 	if a.cors != nil {
@@ -353,7 +353,7 @@ func (a *action) filters() []gatewayv1.HTTPRouteFilter {
 	return out
 }
 
-// servers returns the Services of the rule and how long they may take; none if the rule is closed.
+// servers returns the Services of the rule and their timeouts. It returns none if the rule is closed.
 func (a *action) servers() ([]gatewayv1.HTTPBackendRef, *gatewayv1.HTTPRouteTimeouts) {
 	var out []gatewayv1.HTTPBackendRef
 	var timeouts *gatewayv1.HTTPRouteTimeouts
@@ -381,7 +381,7 @@ func (a *action) servers() ([]gatewayv1.HTTPBackendRef, *gatewayv1.HTTPRouteTime
 	return out, timeouts
 }
 
-// serves compares what the rule's Ingress asks of servers with what the Service does, which holds for
+// serves compares the options for servers of the rule's Ingress with those of the Service, which apply to
 // routes. It reports whether the rule can be served.
 func (a *action) serves(service inputs.Object[corev1.Service], port corev1.ServicePort, timeouts **gatewayv1.HTTPRouteTimeouts) bool {
 	var app options.Values
@@ -430,11 +430,11 @@ func (a *action) serves(service inputs.Object[corev1.Service], port corev1.Servi
 	return served
 }
 
-// durationOf returns a time as the API writes it (GEP-2257), which knows no days and no number of more than
+// durationOf returns a time in the form of the API (GEP-2257), which has no days and no numbers of more than
 // five digits.
 func durationOf(d policy.Duration) gatewayv1.Duration {
 	t, err := time.ParseDuration(string(d))
-	if err != nil { // in days
+	if err != nil { // the time is in days
 		t = time.Duration(d.Seconds()) * time.Second
 	}
 	out := ""
@@ -445,7 +445,7 @@ func durationOf(d policy.Duration) gatewayv1.Duration {
 		out, t = out+fmt.Sprintf("%ds", t/time.Second), t%time.Second
 	}
 	if t > 0 || out == "" {
-		out += fmt.Sprintf("%dms", (t+time.Millisecond-1)/time.Millisecond) // 0 would be none at all
+		out += fmt.Sprintf("%dms", (t+time.Millisecond-1)/time.Millisecond) // rounded up, since 0 would mean no timeout
 	}
 	return gatewayv1.Duration(out)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/policy"
 )
 
-// Times are written as the API takes them, and are as long as they were.
+// Times have the form of the API, and the same length as before.
 func TestDurations(t *testing.T) {
 	accepted := regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 	for text, want := range map[string]string{

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/migrate/gatewayapi"
 )
 
-// pathsOf is an Ingress that leads paths of a host to the Service web of its namespace.
+// pathsOf is an Ingress with paths of a host, for the Service web of its namespace.
 func pathsOf(namespace, name, metadata, spec, host string, paths ...string) string {
 	out := fmt.Sprintf("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {namespace: %s, name: %s%s}\nspec:\n%s  rules:\n  - host: %q\n    http:\n      paths:\n", namespace, name, metadata, spec, host)
 	for _, path := range paths {
@@ -28,7 +28,7 @@ func service(namespace, name string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: %s, name: %s}\nspec: {ports: [{port: 80}]}\n", namespace, name)
 }
 
-// made is what was made of manifests.
+// made is the result for some manifests.
 type made struct {
 	gatewayapi.Result
 	gateway gatewayv1.Gateway
@@ -75,7 +75,7 @@ func movedTo(t *testing.T, o gatewayapi.Options, manifests string) made {
 	return out
 }
 
-// says reports whether a finding has all parts.
+// says reports whether a finding contains all parts.
 func (m made) says(parts ...string) bool {
 	for _, d := range m.Findings {
 		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(d.String(), part) }) {
@@ -85,7 +85,8 @@ func (m made) says(parts ...string) bool {
 	return false
 }
 
-// allowed returns the namespaces that may attach routes to each listener; "Same" stands for that of the Gateway.
+// allowed returns the namespaces that may attach routes to each listener. "Same" stands for the Gateway's
+// namespace.
 func (m made) allowed(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -104,8 +105,8 @@ func (m made) allowed(t *testing.T) map[string]string {
 	return out
 }
 
-// Only namespaces that have routes on a listener may attach any, and the hosts that the configuration keeps for
-// a namespace are out of reach of the others.
+// Only namespaces with routes on a listener may attach routes to it. Hosts that the configuration reserves for
+// a namespace cannot be taken by others.
 func TestKeptHosts(t *testing.T) {
 	set := service("shop", "web") + service("evil", "web") + pathsOf("shop", "web", "", ofClass, "www.corp.example", "/") + pathsOf("evil", "x", "", ofClass, "evil.example", "/")
 	m := movedTo(t, standard(), set)
@@ -150,7 +151,7 @@ func TestNamespacesThatAreNotRead(t *testing.T) {
 	}
 }
 
-// The age that a manifest says counts only if the configuration trusts it.
+// The age in a manifest counts only if the configuration trusts it.
 func TestAgesOfManifests(t *testing.T) {
 	set := service("shop", "web") + service("zevil", "web") + pathsOf("shop", "web", "", ofClass, "shop.example", "/") + pathsOf("zevil", "z", `, creationTimestamp: "2000-01-01T00:00:00Z"`, ofClass, "shop.example", "/")
 	for trusts, want := range map[bool]string{false: "shop", true: "zevil"} {

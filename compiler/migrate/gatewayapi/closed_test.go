@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/migrate/gatewayapi"
 )
 
-// ingressOf writes an Ingress of the namespace shop with paths of the form "PATH TYPE SERVICE".
+// ingressOf writes an Ingress of the namespace shop. Its paths have the form "PATH TYPE SERVICE".
 func ingressOf(name, host, annotations string, paths ...string) string {
 	out := fmt.Sprintf("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {namespace: shop, name: %s, annotations: {%s}}\nspec:\n  rules:\n  - host: %s\n    http:\n      paths:\n", name, annotations, host)
 	for _, p := range paths {
@@ -23,12 +23,13 @@ func ingressOf(name, host, annotations string, paths ...string) string {
 	return out
 }
 
-// serviceOf writes a Service of the namespace shop whose Pods have the labels.
+// serviceOf writes a Service of the namespace shop that selects these labels.
 func serviceOf(name, labels string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: %s}\nspec: {selector: {%s}, ports: [{port: 80}]}\n", name, labels)
 }
 
-// outcome is what manifests become: the rules of each host as "TYPE PATH [HEADER: VALUE] -> SERVICE", and errors.
+// outcome is the result for some manifests: the rules of each host as "TYPE PATH [HEADER: VALUE] -> SERVICE",
+// and errors.
 type outcome struct {
 	rules  map[string][]string
 	errors string
@@ -94,7 +95,8 @@ func (o outcome) expect(t *testing.T, host, message string, rules ...string) {
 	}
 }
 
-// A path that no route may write closes its rule, which would not be served: a shorter one would have its requests.
+// A rule whose new path no route may have is closed. If it were not served, a shorter path would get its
+// requests.
 func TestPathsThatNoRouteWrites(t *testing.T) {
 	t.Run("app-root", func(t *testing.T) {
 		moved(t, ingressOf("a", "a.example", `hapsnap.dev/app-root: "/a?b=c"`, "/ Prefix web")).
@@ -120,8 +122,8 @@ func TestPathsThatNoRouteWrites(t *testing.T) {
 
 const password = "hapsnap.dev/auth-basic: users"
 
-// An expression that is protected closes its host where something open would have the paths that no expression
-// of a route looks at.
+// A protected expression closes its host if an open route would get the requests that no expression of a route
+// matches.
 func TestProtectedExpressions(t *testing.T) {
 	const regex = password + ", hapsnap.dev/path-type-default: Regex"
 	adm := ingressOf("adm", "a.example", regex, "/admin/.* ImplementationSpecific adm")
@@ -149,7 +151,8 @@ func TestProtectedExpressions(t *testing.T) {
 	})
 }
 
-// An exact path that no route may have becomes an expression, which comes behind those that it came before.
+// An exact path that no route may have becomes an expression, which then comes after paths that it preceded
+// before.
 func TestProtectedExactPath(t *testing.T) {
 	const regex, exact = "hapsnap.dev/path-type-default: Regex", "hapsnap.dev/path-type-default: Exact"
 	adm := ingressOf("adm", "a.example", password+", "+exact, "/a%2Fb ImplementationSpecific adm")
@@ -157,8 +160,8 @@ func TestProtectedExactPath(t *testing.T) {
 		expect(t, "a.example", `in a route path "/a.*" would come before it; all routes of host a.example are closed`, "PathPrefix / -> 500")
 }
 
-// The compiler takes so many expressions and names of headers of a namespace. One more closes its host, and a
-// canary is left out.
+// The compiler accepts a limited number of expressions and header names in a namespace. Beyond the limit, the
+// host of an expression is closed, and a canary is left out.
 func TestManyParts(t *testing.T) {
 	t.Run("expressions", func(t *testing.T) {
 		manifests := ""
@@ -174,7 +177,7 @@ func TestManyParts(t *testing.T) {
 		}
 	})
 	t.Run("headers", func(t *testing.T) {
-		// Ingresses may have as many by themselves, and expressions beside them.
+		// Ingresses may have as many expressions, and canaries as well.
 		manifests := ingressOf("p", "a.example", "hapsnap.dev/path-type-default: Regex", "/x/[a-z]+ ImplementationSpecific web")
 		for n := range 64 {
 			host := fmt.Sprintf("h%02d.example", n)
@@ -187,7 +190,7 @@ func TestManyParts(t *testing.T) {
 	})
 }
 
-// A canary by a header is left out where it would come before an expression that comes before its own.
+// A canary by header is left out if it would come before an expression that precedes its own.
 func TestCanaryOfExpression(t *testing.T) {
 	const regex = "hapsnap.dev/path-type-default: Regex"
 	canary := regex + `, hapsnap.dev/canary: "true", hapsnap.dev/canary-by-header: X-Can`
@@ -203,8 +206,8 @@ func TestCanaryOfExpression(t *testing.T) {
 	})
 }
 
-// Where something is protected, all routes of its namespace on the host are closed whose Service may have the
-// same Pods.
+// If something is protected on a host, routes of its namespace on that host are closed if their Service may
+// have the same Pods.
 func TestGuardedServices(t *testing.T) {
 	routes := ingressOf("web", "a.example", "", "/public Prefix web")
 	adm := ingressOf("adm", "a.example", password, "/admin Prefix adm")

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
-// The API server, with the rules of its schemas, takes what becomes of every annotation, on several paths of several hosts.
+// The API server with its schemas accepts the result of every annotation, for several paths of several hosts.
 func TestEveryAnnotationIsTaken(t *testing.T) {
 	cluster := withGatewayAPI(t)
 	namespace := cluster.Namespace(t)
@@ -45,8 +45,8 @@ func TestEveryAnnotationIsTaken(t *testing.T) {
 	cluster.Apply(t, string(m.Manifests))
 }
 
-// Listeners for connections that are passed on have names of their own, whatever the hosts are, and connections
-// whose Service does not speak to endpoints as the Ingress does are closed.
+// Listeners for connections that are passed through have names of their own, whatever the hosts. If the Service
+// speaks another protocol to endpoints than the Ingress, the connections are closed.
 func TestPassedOn(t *testing.T) {
 	cluster := withGatewayAPI(t)
 	const passed = `, annotations: {hapsnap.dev/ssl-passthrough: "true"%s}`
@@ -82,7 +82,7 @@ func TestPassedOn(t *testing.T) {
 	cluster.Apply(t, string(movedTo(t, o, strings.ReplaceAll(set, "namespace: shop", "namespace: "+o.Gateway.Namespace)).Manifests))
 }
 
-// Every route attaches to listeners that take its hosts.
+// Every route attaches to listeners for its hosts.
 func TestHostsStayWithTheirListeners(t *testing.T) {
 	const hosts = 70
 	set := service("shop", "web") + "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {namespace: shop, name: many}\nspec:\n  tls:\n"
@@ -122,7 +122,7 @@ func TestHostsStayWithTheirListeners(t *testing.T) {
 	}
 }
 
-// Ingresses without a class have the default one, and those that have none are named.
+// Ingresses without a class have the default class. Ingresses that have none are named.
 func TestIngressesWithoutClass(t *testing.T) {
 	class := func(name, more string) string {
 		return fmt.Sprintf("---\n{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {name: %s, annotations: {ingressclass.kubernetes.io/is-default-class: \"true\"}%s}, spec: {controller: hapsnap.dev/ingress-controller}}\n", name, more)
@@ -147,7 +147,7 @@ func TestIngressesWithoutClass(t *testing.T) {
 	}
 }
 
-// What the manifests have is not written over.
+// Objects in the manifests are not overwritten.
 func TestObjectsThatAreThere(t *testing.T) {
 	object := func(kind, namespace, name, spec string) string {
 		return fmt.Sprintf("---\n{apiVersion: gateway.networking.k8s.io/v1, kind: %s, metadata: {namespace: %s, name: %s}, spec: %s}\n", kind, namespace, name, spec)

@@ -16,19 +16,19 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 )
 
-// listener is one of the Gateway. Host is named as a [routing.Host] is; "" stands for all.
+// listener is a listener of the Gateway. Host has the form of [routing.Host]; "" means all hosts.
 type listener struct {
 	name, host   string
 	secure       bool
-	passes       bool // connections, as they are
+	passes       bool // connections are passed through
 	certificates []types.NamespacedName
-	// owner is the host of the model whose routes the listener has, if it is known; a plain listener
-	// without a host has those of all hosts without a listener of their own.
+	// owner is the host of the model whose routes the listener has, if known is set. A plain listener without a
+	// host has the routes of all hosts that have no listener of their own.
 	owner string
 	known bool
 }
 
-// virtualHost is a host of the model: one with routes, or one that is held.
+// virtualHost is a host of the model that has routes or is held.
 type virtualHost struct {
 	routing.Host
 	own bool // it has a plain listener of its own
@@ -56,7 +56,7 @@ func (m *mover) hosts() map[string]*virtualHost {
 		if name == "" {
 			continue
 		}
-		// On a listener of its own, a host is out of reach of namespaces that have nothing there.
+		// Namespaces that have no routes for a host cannot reach it if it has a listener of its own.
 		h.own = h.Closed && m.model.Default != "" || m.keepsHosts() && len(namespaces) > 1
 		for other := range out {
 			h.own = h.own || other != name && layout.Takes(other, name)
@@ -65,9 +65,8 @@ func (m *mover) hosts() map[string]*virtualHost {
 	return out
 }
 
-// listeners returns those that the Gateway needs. A host of Ingresses owns its requests: where a less
-// specific host would take them too, it has a listener of its own, and so it is with every host over
-// HTTPS.
+// listeners returns the listeners that the Gateway needs. Among Ingresses, a host owns its requests. If a less
+// specific host would take them too, it needs a plain listener of its own. Over HTTPS every host has one.
 func (m *mover) listeners(hosts map[string]*virtualHost) []listener {
 	var out []listener
 	add := func(l listener) { out = append(out, named(out, l)) }
@@ -87,7 +86,7 @@ func (m *mover) listeners(hosts map[string]*virtualHost) []listener {
 	return out
 }
 
-// named gives a listener a name that none of the others has.
+// named gives a listener a unique name.
 func named(others []listener, l listener) listener {
 	base := "http"
 	switch {
@@ -113,7 +112,7 @@ func named(others []listener, l listener) listener {
 	return l
 }
 
-// secureListeners returns those for HTTPS, one for each host that has a certificate.
+// secureListeners returns the listeners for HTTPS, one for each host that has a certificate.
 func (m *mover) secureListeners(hosts map[string]*virtualHost) []listener {
 	wanted := map[string]bool{}
 	for name := range hosts {
@@ -136,7 +135,7 @@ func (m *mover) secureListeners(hosts map[string]*virtualHost) []listener {
 	for _, name := range all {
 		owner, known := ownerOf(hosts, name)
 		certificates := m.certificatesOf(name)
-		for _, wildcard := range wildcards { // which would have the requests of hosts below it
+		for _, wildcard := range wildcards { // a wildcard would take the requests of hosts below it
 			if len(certificates) == 0 && layout.Takes(wildcard, name) {
 				certificates = m.certificatesOf(wildcard)
 			}
@@ -155,7 +154,7 @@ func (m *mover) secureListeners(hosts map[string]*virtualHost) []listener {
 	return out
 }
 
-// ownerOf returns the host whose rules Ingresses have for the requests of a host.
+// ownerOf returns the host of the model whose rules Ingresses apply to requests for a host.
 func ownerOf(hosts map[string]*virtualHost, host string) (owner string, known bool) {
 	for _, name := range []string{host, hostname.WildcardOf(host), ""} {
 		if hosts[name] != nil {
@@ -165,7 +164,7 @@ func ownerOf(hosts map[string]*virtualHost, host string) (owner string, known bo
 	return "", false
 }
 
-// certificatesOf returns the Secrets of the certificates that clients get for a host.
+// certificatesOf returns the Secrets of the certificates that clients of a host get.
 func (m *mover) certificatesOf(host string) []types.NamespacedName {
 	secretOf := func(file string) (out []types.NamespacedName) {
 		for _, c := range m.model.Certificates {
@@ -197,7 +196,7 @@ func (m *mover) certificatesOf(host string) []types.NamespacedName {
 	return secretOf(m.model.DefaultCertificate)
 }
 
-// redirectsWholly reports whether a backend sends all plain requests to HTTPS.
+// redirectsWholly returns the filter with which a backend redirects all plain requests to HTTPS, or nil.
 func redirectsWholly(b routing.Backend) *policy.HTTPSRedirect {
 	for _, f := range b.Filters {
 		if redirect, ok := f.(policy.HTTPSRedirect); ok {

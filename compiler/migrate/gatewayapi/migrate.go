@@ -1,16 +1,15 @@
-// Package gatewayapi turns Ingresses into Gateways, HTTPRoutes and ReferenceGrants that answer the same
-// requests alike, and says what differs or cannot be moved.
+// Package gatewayapi turns Ingresses into Gateways, HTTPRoutes and ReferenceGrants that answer requests in the
+// same way. It reports what differs or cannot be moved.
 //
-// It moves what Ingresses mean, not what they say: [ingress.Translate] makes a model of them, with the
-// conflicts decided, the defaults of classes applied and the annotations read, and the model is written
-// as routes. So there is nothing that the compiler serves and the migration does not know.
+// It moves the meaning of Ingresses, not their text. [ingress.Translate] makes a model of them: it decides
+// conflicts, applies the defaults of classes, and reads annotations. Then the model is written as routes. So
+// the migration knows everything that the compiler serves.
 //
 // # Decisions
 //
-// What closes a route and cannot be said of one has the rule answer 500: a rule that is left out would
-// leave its requests to a shorter path, which does not protect them. The same holds for what changes
-// requests on their way to servers. Only what says how servers are chosen, or what becomes of answers, is
-// left out of rules that are served.
+// If something closes a route or changes its requests, and an HTTPRoute cannot express that, the rule answers
+// 500. If the rule were left out, its requests would go to a shorter path, which may not be protected. Only
+// options about the choice of servers and about responses are left out of rules that are served.
 package gatewayapi
 
 import (
@@ -36,31 +35,30 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// Options say what is moved, and to where.
+// Options say what is moved, and where to.
 type Options struct {
-	// Gateway is the name of the one that is made, and Class that of its GatewayClass.
+	// Gateway is the name of the new Gateway, and Class its GatewayClass.
 	Gateway types.NamespacedName
 	Class   string
-	// HTTPPort and HTTPSPort are those of its listeners.
+	// HTTPPort and HTTPSPort are the ports of its listeners.
 	HTTPPort, HTTPSPort int
-	// IngressClass selects the Ingresses of a class; "" is for manifests that have only one.
+	// IngressClass selects the Ingresses of a class. It may be "" if the manifests have only one.
 	IngressClass string
-	// Without are names of annotations, without prefix, that the routes can do without.
+	// Without are names of annotations, without prefix, that may be left out.
 	Without []string
 	// Config says which objects are read, and whether the ages in manifests count.
 	Config config.Config
-	// Ingresses is what the configuration says of the translation, and Form that in which Gateways
-	// compare paths.
+	// Ingresses configures the translation. Form is the form in which Gateways compare paths.
 	Ingresses ingress.Config
 	Form      routing.PathForm
 }
 
-// Result is what a directory of manifests becomes.
+// Result is the result for a directory of manifests.
 type Result struct {
-	Manifests []byte // YAML, sorted
+	Manifests []byte // sorted YAML
 	Findings  []diag.Diagnostic
-	Ingresses int // that were moved
-	Routes    int // that were made
+	Ingresses int // how many were moved
+	Routes    int // how many were made
 }
 
 // ClassesError says that Ingresses have several classes.
@@ -104,7 +102,7 @@ func Directory(dir string, o Options) (Result, error) {
 	result.Findings = slices.Concat(rewritten.Findings, found, result.Findings)
 	for i, d := range result.Findings {
 		if edited[d.Position.File] && !slices.Contains(rewritten.Findings, d) {
-			result.Findings[i].Position.Line, result.Findings[i].Position.Column = 0, 0 // of a text that nobody has
+			result.Findings[i].Position.Line, result.Findings[i].Position.Column = 0, 0 // they would be positions in an intermediate text
 		}
 	}
 	result.Findings = diag.Sort(result.Findings)
@@ -121,7 +119,7 @@ func relative(dir, name string) string {
 
 // Move moves Ingresses.
 func Move(in inputs.Inputs, o Options) (Result, error) {
-	// These objects may be written over.
+	// Only these objects may be overwritten.
 	there := map[string]map[types.NamespacedName]bool{}
 	add := func(ref diag.Object) {
 		if there[ref.Kind] == nil {
@@ -172,8 +170,8 @@ func Move(in inputs.Inputs, o Options) (Result, error) {
 	return Result{Manifests: out, Findings: diag.Sort(m.found), Ingresses: len(in.Ingresses), Routes: len(m.routes)}, err
 }
 
-// read returns the inputs that the compiler reads under the configuration, and says which Ingresses it does not
-// read: they are served by nobody, and are not to be from now on.
+// read returns the inputs that the compiler would read with the configuration. It reports Ingresses outside of
+// them: nothing serves these now, and nothing shall serve them after the migration.
 func (o Options) read(in inputs.Inputs) (inputs.Inputs, []diag.Diagnostic) {
 	out := inputs.NewSelector(o.Config, in.Namespaces).Objects(in)
 	if !o.Config.TrustFileAges {
@@ -195,8 +193,8 @@ func (o Options) read(in inputs.Inputs) (inputs.Inputs, []diag.Diagnostic) {
 	return out, found
 }
 
-// selected returns the inputs with the Ingresses of one class, as those of the class that the
-// translation takes for its own, and says which Ingresses without a class are left behind.
+// selected returns the inputs with the Ingresses of one class only, in the form in which the translation takes
+// them for its own. It reports Ingresses without a class that are left out.
 func (o Options) selected(in inputs.Inputs) (inputs.Inputs, []diag.Diagnostic, error) {
 	unnamed := o.classOfUnnamed(in.Classes)
 	classOf := func(ing inputs.Object[networkingv1.Ingress]) string {
@@ -259,7 +257,7 @@ func (o Options) selected(in inputs.Inputs) (inputs.Inputs, []diag.Diagnostic, e
 		value := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: class}}
 		in.Classes = append(in.Classes, inputs.Object[networkingv1.IngressClass]{Ref: diag.Object{Kind: "IngressClass", Name: class}, Value: value})
 	}
-	for i, class := range in.Classes { // of whichever controller: its Ingresses are moved
+	for i, class := range in.Classes { // of any controller
 		value := class.Value.DeepCopy()
 		value.Spec.Controller = cmp.Or(o.Ingresses.ControllerClass, ingress.DefaultControllerClass)
 		in.Classes[i].Value = value
@@ -267,8 +265,8 @@ func (o Options) selected(in inputs.Inputs) (inputs.Inputs, []diag.Diagnostic, e
 	return in, behind, nil
 }
 
-// classOfUnnamed returns the class of Ingresses that name none: the default one, or that of the configuration if it
-// takes them, or "". Of several defaults it is the newest, as the API server has it.
+// classOfUnnamed returns the class of Ingresses without one: the default class, or that of the configuration if
+// it includes them, or "". If there are several defaults it is the newest, as for the API server.
 func (o Options) classOfUnnamed(classes []inputs.Object[networkingv1.IngressClass]) string {
 	controller := ""
 	for _, class := range classes {
@@ -294,14 +292,14 @@ func (o Options) classOfUnnamed(classes []inputs.Object[networkingv1.IngressClas
 	return ""
 }
 
-// ExistsError says that an object that would be written is among the manifests.
+// ExistsError says that the manifests already have an object that would be written.
 type ExistsError struct{ Objects []string }
 
 func (e *ExistsError) Error() string {
 	return "the manifests have what would be written: " + strings.Join(e.Objects, ", ")
 }
 
-// outcome is what becomes of an annotation of ours.
+// outcome is what happens to an annotation of ours.
 type outcome string
 
 const (
@@ -313,7 +311,7 @@ const (
 	stays   outcome = "stays"
 )
 
-// outcomes say what becomes of each option, and how.
+// outcomes say what happens to each option, and how.
 var outcomes = map[string]struct {
 	outcome
 	note string
@@ -341,7 +339,7 @@ var outcomes = map[string]struct {
 	"affinity": {lost, ""}, "backend-protocol": {closed, "Set it on the Service, or `appProtocol` on its port."}, "send-proxy-protocol": {closed, "Set it on the Service."}, "snippet": {closed, ""},
 }
 
-// outcomeOf returns what becomes of an option.
+// outcomeOf returns what happens to an option.
 func outcomeOf(o options.Option) (outcome, string) {
 	known, has := outcomes[o.Name]
 	switch {
@@ -357,7 +355,7 @@ func outcomeOf(o options.Option) (outcome, string) {
 	return lost, "Set it on the Service, for all routes to it."
 }
 
-// Document returns what becomes of each annotation, as a page.
+// Document returns a page about what happens to each annotation.
 func Document() string {
 	var b strings.Builder
 	b.WriteString(`# Annotations of Ingresses as routes of the Gateway API

@@ -26,7 +26,7 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &shared)) }
 
-// withGatewayAPI returns an API server that knows the kinds that are made.
+// withGatewayAPI returns an API server that knows the made kinds.
 func withGatewayAPI(t *testing.T) *kubetest.Server {
 	t.Helper()
 	cluster := shared.Server(t)
@@ -47,7 +47,7 @@ func standard() gatewayapi.Options {
 	}
 }
 
-// directory writes manifests into a folder, which becomes the current one.
+// directory writes manifests into a folder, and makes it the current one.
 func directory(t *testing.T, manifests []byte) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -56,7 +56,7 @@ func directory(t *testing.T, manifests []byte) {
 	}
 }
 
-// Each golden has manifests, what becomes of them and the report. The API server takes what becomes of them.
+// Each golden has manifests, the result and the report. The API server accepts the result.
 func TestGolden(t *testing.T) {
 	goldens, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(goldens) == 0 {
@@ -101,8 +101,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// More listeners than a Gateway has room for are in ListenerSets, and more rules and hosts than a route takes
-// in several routes: the API server takes them all.
+// Listeners beyond a Gateway's limit go to ListenerSets. Rules and hosts beyond a route's limit go to more
+// routes. The API server accepts all of them.
 func TestManyHosts(t *testing.T) {
 	cluster := withGatewayAPI(t)
 	namespace := cluster.Namespace(t)
@@ -132,7 +132,7 @@ func TestManyHosts(t *testing.T) {
 	cluster.Apply(t, text)
 }
 
-// Ingresses of several classes are not mixed, and one class can be chosen.
+// Ingresses of several classes are not mixed. One class can be chosen.
 func TestClasses(t *testing.T) {
 	of := func(name, class string) string {
 		return fmt.Sprintf("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: %s}\nspec: {ingressClassName: %s, rules: [{host: %s.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}\n", name, class, name)
@@ -150,7 +150,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// The document is that of the code, and says something of every option.
+// The document agrees with the code, and describes every option.
 func TestDocumentIsFresh(t *testing.T) {
 	const file = "../../../docs/reference/migration-gateway.md"
 	got := gatewayapi.Document()

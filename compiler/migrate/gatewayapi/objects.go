@@ -23,7 +23,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 )
 
-// tlsRoute makes the route of a host whose connections are passed on. Without one they are closed.
+// tlsRoute makes the route of a host whose connections are passed through. If it cannot, the connections are
+// closed.
 func (m *mover) tlsRoute(listener string, r routing.ConnectionRoute) {
 	i := slices.IndexFunc(m.model.ConnectionBackends, func(b routing.Backend) bool { return b.Name == r.Backend })
 	closed := func(why string) {
@@ -69,8 +70,8 @@ func (m *mover) tlsRoute(listener string, r routing.ConnectionRoute) {
 	m.tlsRoutes, m.tlsParents = append(m.tlsRoutes, out), append(m.tlsParents, listener)
 }
 
-// ofConnections returns a backend of connections that are passed through as one that speaks as the Service says: endpoints
-// get exactly the bytes of the clients.
+// ofConnections returns a backend of passed connections with the protocol of its Service: endpoints get exactly
+// the bytes of the clients.
 func ofConnections(b routing.Backend, service inputs.Object[corev1.Service], port corev1.ServicePort) routing.Backend {
 	var app options.Values
 	if port.AppProtocol != nil {
@@ -87,7 +88,7 @@ func ofConnections(b routing.Backend, service inputs.Object[corev1.Service], por
 	return b
 }
 
-// encode writes all objects, in the order in which they are best applied.
+// encode writes all objects, in the order in which they should be applied.
 func (m *mover) encode() ([]byte, error) {
 	var all []any
 	if len(m.routes)+len(m.tlsRoutes) > 0 {
@@ -144,7 +145,7 @@ func (m *mover) gateway() gatewayv1.Gateway {
 	return out
 }
 
-// listenerSet has the listeners that a Gateway has no room for.
+// listenerSet has the listeners for which the Gateway has no room.
 func (m *mover) listenerSet(n int) gatewayv1.ListenerSet {
 	out := gatewayv1.ListenerSet{ObjectMeta: metav1.ObjectMeta{Namespace: m.Gateway.Namespace, Name: m.setName(n)}}
 	out.APIVersion, out.Kind = gatewayv1.GroupVersion.String(), "ListenerSet"
@@ -177,11 +178,11 @@ func (m *mover) entry(l listener) gatewayv1.ListenerEntry {
 	return out
 }
 
-// allowed lets the namespaces attach routes to a listener that have some there, and no other one.
+// allowed lets only those namespaces attach routes to a listener that have routes there.
 func (m *mover) allowed(l listener) *gatewayv1.AllowedRoutes {
 	namespaces := sortedKeys(m.attached[l.name])
 	if len(namespaces) == 0 || len(namespaces) == 1 && namespaces[0] == m.Gateway.Namespace {
-		return nil // which stands for that of the Gateway
+		return nil // the default allows the Gateway's namespace
 	}
 	return &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{
 		From: new(gatewayv1.NamespacesFromSelector),
@@ -191,7 +192,7 @@ func (m *mover) allowed(l listener) *gatewayv1.AllowedRoutes {
 	}}
 }
 
-// attach remembers that routes of a namespace are attached to listeners.
+// attach records that routes of a namespace are attached to listeners.
 func (m *mover) attach(namespace string, listeners []string) {
 	for _, name := range listeners {
 		if m.attached[name] == nil {
@@ -201,7 +202,8 @@ func (m *mover) attach(namespace string, listeners []string) {
 	}
 }
 
-// shared reports the listeners where namespaces may take from each other what the configuration kept for each.
+// shared reports listeners where namespaces can take hosts or paths from each other, although the configuration
+// prevents that among Ingresses.
 func (m *mover) shared() {
 	if !m.keepsHosts() {
 		return
@@ -221,7 +223,7 @@ func (m *mover) shared() {
 	}
 }
 
-// keepsHosts reports whether the configuration keeps hosts for namespaces.
+// keepsHosts reports whether the configuration reserves hosts for namespaces.
 func (m *mover) keepsHosts() bool {
 	return m.Ingresses.OwnedHosts || len(m.Ingresses.ReservedDomains) > 0
 }
@@ -229,7 +231,7 @@ func (m *mover) keepsHosts() bool {
 // mostGranted is how many references a ReferenceGrant may permit.
 const mostGranted = 16
 
-// grants permit the Gateway to name certificates of other namespaces.
+// grants returns the permissions for the Gateway to name certificates of other namespaces.
 func (m *mover) grants() []gatewayv1.ReferenceGrant {
 	secrets := map[string]map[string]bool{}
 	for _, l := range m.listenersOf {
@@ -271,7 +273,8 @@ func (m *mover) grants() []gatewayv1.ReferenceGrant {
 	return out
 }
 
-// writesOver returns an [ExistsError] if the Gateway or one of its ListenerSets is there. Other objects get free names.
+// writesOver returns an [ExistsError] if the Gateway or one of its ListenerSets exists. Other objects get free
+// names.
 func (m *mover) writesOver() error {
 	var out []string
 	if m.there["Gateway"][m.Gateway] {
@@ -288,10 +291,10 @@ func (m *mover) writesOver() error {
 	return nil
 }
 
-// classAnnotation named an Ingress's class before there was a field.
+// classAnnotation is the old annotation with the class of an Ingress.
 const classAnnotation = "kubernetes.io/ingress.class"
 
-// drop returns the inputs without the annotations that routes can do without.
+// drop returns the inputs without the annotations in Without.
 func (m *mover) drop(in inputs.Inputs) inputs.Inputs {
 	if len(m.Without) == 0 {
 		return in
@@ -311,8 +314,8 @@ func (m *mover) drop(in inputs.Inputs) inputs.Inputs {
 	return in
 }
 
-// missing returns Services that Ingresses name by the number of a port, and that are not among the
-// manifests.
+// missing returns stand-ins for Services that are not among the manifests, if Ingresses name their ports by
+// number.
 func (m *mover) missing(in inputs.Inputs) []inputs.Object[corev1.Service] {
 	known := map[types.NamespacedName]bool{}
 	for _, s := range in.Services {

@@ -16,7 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 )
 
-// What the API takes.
+// These are limits of the API.
 const (
 	mostRules     = 16
 	mostMatches   = 64  // of a rule
@@ -27,21 +27,21 @@ const (
 	mostName      = 253
 )
 
-// piece is what an Ingress has of some hosts.
+// piece is the routing of one Ingress for some hosts.
 type piece struct {
 	owner  diag.Object
-	kind   string // "" for requests of both kinds, or "http" or "https"
+	kind   string // "http", "https", or "" for both
 	places []place
 	rules  []rule
 }
 
-// place is a host with the names of the listeners that have its requests.
+// place is a host with the names of the listeners that get its requests.
 type place struct {
 	host    string
 	parents []string
 }
 
-// parts divides a piece into as many parts as routes take, so that each host stays together with its listeners.
+// parts divides a piece into parts that fit into routes. A host stays with its listeners.
 func (p piece) parts() (out []piece) {
 	for _, at := range p.places {
 		for parents := range slices.Chunk(at.parents, mostParents) {
@@ -55,7 +55,6 @@ func (p piece) parts() (out []piece) {
 	return out
 }
 
-// hosts returns those of a piece.
 func (p piece) hosts() (out []string) {
 	for _, at := range p.places {
 		out = union(out, []string{at.host})
@@ -63,7 +62,7 @@ func (p piece) hosts() (out []string) {
 	return out
 }
 
-// parents returns the listeners of all its hosts.
+// parents returns the listeners of all hosts of the piece.
 func (p piece) parents() (out []string) {
 	for _, at := range p.places {
 		out = union(out, at.parents)
@@ -71,7 +70,7 @@ func (p piece) parents() (out []string) {
 	return out
 }
 
-// union returns names, and those of others that are not among them.
+// union returns names, and the other names that are not among them.
 func union(names, others []string) []string {
 	out := slices.Clone(names)
 	for _, name := range others {
@@ -82,7 +81,7 @@ func union(names, others []string) []string {
 	return out
 }
 
-// same reports whether two pieces of an Ingress are equal except for their hosts.
+// same reports whether two pieces of an Ingress differ only in their hosts.
 func (p piece) same(o piece) bool {
 	return p.owner == o.owner && p.kind == o.kind && (p.places[0].host == "") == (o.places[0].host == "") && sameRules(p.rules, o.rules)
 }
@@ -116,7 +115,7 @@ func (m *mover) move() {
 	hosts := m.hosts()
 	m.exposed = m.exposedServices(hosts)
 	m.listenersOf = m.listeners(hosts)
-	// Connections that are passed on as they are have listeners and routes of their own.
+	// Connections that are passed through have listeners and routes of their own.
 	for _, l := range m.model.Listeners {
 		if l.Protocol != routing.HTTPS || l.Bind != "" || m.HTTPSPort == 0 {
 			continue
@@ -131,7 +130,7 @@ func (m *mover) move() {
 			m.tlsRoute(added.name, r)
 		}
 	}
-	// Gateways take more than Ingresses do for a host of wildcards.
+	// For a wildcard host, Gateways take more names than Ingresses.
 	for _, name := range sortedKeys(hosts) {
 		if h := hosts[name]; hostname.IsWildcard(name) && len(h.Routes) > 0 {
 			m.say(diag.Warning, h.Origin.Object, h.Origin.Position, "host "+hostname.Shown(name)+" stands for names of one label or more in a route, and of one label in an Ingress: more hosts are served", "")
@@ -146,7 +145,7 @@ func (m *mover) move() {
 	m.shared()
 }
 
-// joined makes one piece of those of an Ingress that differ in their hosts.
+// joined joins the pieces of an Ingress that differ only in their hosts.
 func joined(pieces []piece) []piece {
 	var out []piece
 	for _, p := range pieces {
@@ -199,7 +198,7 @@ func servicesOf(ing *networkingv1.Ingress) (out []string) {
 	return out
 }
 
-// ofHost returns the pieces of a host, one or two for each Ingress with routes there.
+// ofHost returns the pieces of a host: one or two for each Ingress with routes there.
 func (m *mover) ofHost(hosts map[string]*virtualHost, h *virtualHost) []piece {
 	var plain, secure []string
 	for _, l := range m.listenersOf {
@@ -240,7 +239,8 @@ func (m *mover) ofHost(hosts map[string]*virtualHost, h *virtualHost) []piece {
 	return out
 }
 
-// pieces returns those of an Ingress for a host: one, if requests of both kinds are treated alike.
+// pieces returns the pieces of an Ingress for a host. It is one if requests with and without TLS are treated
+// alike.
 func pieces(owner diag.Object, host string, rules [2][]rule, plain, secure []string) []piece {
 	var out []piece
 	add := func(kind string, parents []string, rules []rule) {
@@ -257,7 +257,7 @@ func pieces(owner diag.Object, host string, rules [2][]rule, plain, secure []str
 	return out
 }
 
-// merged adds rules to others. Those that do the same become one.
+// merged adds rules to others. Rules that do the same are joined.
 func merged(all, more []rule) []rule {
 	for _, r := range more {
 		i := -1
@@ -273,7 +273,8 @@ func merged(all, more []rule) []rule {
 	return all
 }
 
-// replacesPrefix reports whether a rule replaces the prefix that it matches: the API takes one match then.
+// replacesPrefix reports whether a rule replaces the prefix that it matches. The API allows such a rule one
+// match.
 func replacesPrefix(r rule) bool {
 	return slices.ContainsFunc(r.Filters, func(f gatewayv1.HTTPRouteFilter) bool {
 		replaces := func(p *gatewayv1.HTTPPathModifier) bool {
@@ -283,8 +284,8 @@ func replacesPrefix(r rule) bool {
 	})
 }
 
-// otherForm reports whether a host has to be closed since Gateways compare its paths in another form, and
-// says that they do.
+// otherForm reports that Gateways compare the paths of a host in another form. It returns whether the host has
+// to be closed for that.
 func (m *mover) otherForm(h routing.Host) bool {
 	if len(h.Routes) == 0 || h.Form == m.Form {
 		return false
@@ -297,7 +298,7 @@ func (m *mover) otherForm(h routing.Host) bool {
 	return false
 }
 
-// ofDefault returns the pieces of the default backend, which has what no rule of a host takes.
+// ofDefault returns the pieces of the default backend. It serves what no rule of a host takes.
 func (m *mover) ofDefault(hosts map[string]*virtualHost) []piece {
 	if m.model.Default == "" {
 		return nil
@@ -325,8 +326,8 @@ func (m *mover) ofDefault(hosts map[string]*virtualHost) []piece {
 	return pieces(m.model.DefaultOrigin.Object, "", rules, plain, secure)
 }
 
-// lacks reports whether a host has to be closed since a path that is protected cannot be moved: its requests
-// would be those of shorter paths.
+// lacks reports whether a host has to be closed because a protected path cannot be moved. Otherwise the
+// requests of that path would go to shorter paths.
 func (m *mover) lacks(h routing.Host) bool {
 	for _, g := range groupsOf(h) {
 		path, _ := m.pathOf(h, g)
@@ -345,7 +346,7 @@ func takesAll(h routing.Host) bool {
 	return slices.ContainsFunc(h.Routes, func(r routing.Route) bool { return r.Match.PathMatch == routing.PathMatch{Type: routing.Prefix} })
 }
 
-// name makes routes of pieces, as many as the limits of the API take, each with a name of its own.
+// name makes routes of the pieces, as many as the limits of the API require. Each gets a name of its own.
 func (m *mover) name(pieces []piece) {
 	used := map[string]bool{}
 	for ref := range m.ingresses {
@@ -380,7 +381,7 @@ func (m *mover) name(pieces []piece) {
 	}
 }
 
-// chunks returns rules in as many parts as routes take.
+// chunks divides rules into parts that fit into routes.
 func chunks(rules []rule) func(yield func([]rule) bool) {
 	return func(yield func([]rule) bool) {
 		var part []rule
@@ -433,5 +434,5 @@ func (m *mover) parents(namespace string, listeners []string) []gatewayv1.Parent
 	return out
 }
 
-// setName names a ListenerSet.
+// setName returns the name of a ListenerSet.
 func (m *mover) setName(n int) string { return fmt.Sprintf("%s-%d", m.Gateway.Name, n+1) }

@@ -28,38 +28,38 @@ type mover struct {
 	backends  map[string]routing.Backend
 	services  map[types.NamespacedName]inputs.Object[corev1.Service]
 	ingresses map[diag.Object]inputs.Object[networkingv1.Ingress]
-	// exposed are the Services of routes that protect and are closed, by namespace. Through a route to one of
-	// them, a path that servers read in different ways would lead past what protected it.
+	// exposed are the Services of routes that are protected or closed. A path that servers read in different
+	// ways could reach them through another route, and so bypass the protection.
 	exposed map[types.NamespacedName]bool
-	// parts are the names of headers and the expressions that routes look at, by namespace.
+	// parts are the header names and expressions that the routes of a namespace use.
 	parts map[string]map[string]bool
 
-	// there are the objects of the Gateway API that the manifests have, by kind: nothing is written over them.
+	// there are the objects of the Gateway API in the manifests, by kind. They are not overwritten.
 	there map[string]map[types.NamespacedName]bool
 
 	listenersOf []listener
 	routes      []gatewayv1.HTTPRoute
 	tlsRoutes   []gatewayv1.TLSRoute
-	tlsParents  []string                   // the listener of each of them
-	attached    map[string]map[string]bool // the namespaces of the routes of each listener
+	tlsParents  []string                   // the listener of each TLSRoute
+	attached    map[string]map[string]bool // the namespaces with routes on each listener
 	found       []diag.Diagnostic
 }
 
-// say adds a finding, once.
+// say adds a finding.
 func (m *mover) say(severity diag.Severity, object diag.Object, at diag.Position, message, hint string) {
 	m.found = append(m.found, diag.Diagnostic{Severity: severity, Object: object, Position: at, Message: message, Hint: hint})
 }
 
-// group is the routes of one path of a host: all but the last one have conditions.
+// group has the routes of one path of a host. All but the last one have conditions.
 type group struct {
 	routing.PathMatch
 	routes []routing.Route
 }
 
-// owner is the Ingress that has the path.
+// owner is the Ingress that owns the path.
 func (g group) owner() diag.Object { return g.routes[len(g.routes)-1].Origin.Object }
 
-// groupsOf returns the paths of a host. Expressions come first, in their order.
+// groupsOf returns the paths of a host. Regular expressions come first, in their order.
 func groupsOf(h routing.Host) []group {
 	var out []group
 	at := map[routing.PathMatch]int{}
@@ -80,16 +80,17 @@ func groupsOf(h routing.Host) []group {
 	return out
 }
 
-// rule is a rule of a route, for one host. Alone says that it has conditions, so that its place counts.
+// rule is a rule of a route, for one host. alone is set if the rule must not be merged, since its position
+// matters.
 type rule struct {
 	gatewayv1.HTTPRouteRule
 	alone bool
 }
 
-// same reports whether two rules do the same with what they match.
+// same reports whether two rules do the same with their requests.
 func (r rule) same(o rule) bool {
 	r.Matches, o.Matches = nil, nil
-	a, _ := json.Marshal(r.HTTPRouteRule) // which these types can be
+	a, _ := json.Marshal(r.HTTPRouteRule) // these types can always be encoded
 	b, _ := json.Marshal(o.HTTPRouteRule)
 	return string(a) == string(b)
 }
@@ -124,7 +125,7 @@ func (m *mover) rulesOf(h routing.Host, g group, secure bool) []rule {
 			if r.Yields {
 				m.annotation(diag.Error, r, "fallback-service", "cannot be moved: while its own Service has no endpoint, a route answers 503", "")
 			}
-			break // what follows is for when there are no endpoints
+			break // the routes after it are for a Service without endpoints
 		}
 		if r.Yields {
 			m.say(diag.Warning, r.Origin.Object, r.Origin.Position, "while the canary has no endpoint, its requests get 503, and are not sent to the other Service", "")
@@ -133,12 +134,13 @@ func (m *mover) rulesOf(h routing.Host, g group, secure bool) []rule {
 	return out
 }
 
-// allowedPath are the paths that the API takes.
+// allowedPath matches the paths that the API accepts.
 var allowedPath = regexp.MustCompile(`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$`)
 
 const mostPath = 1024 // bytes, says the API
 
-// pathOf returns how a route matches a path, nil if no route can. A path that is not usable is to be closed.
+// pathOf returns how a route matches a path, or nil if no route can. If usable is false, the rule for the path
+// has to be closed.
 func (m *mover) pathOf(h routing.Host, g group) (path *gatewayv1.HTTPPathMatch, usable bool) {
 	at := g.routes[len(g.routes)-1].Origin
 	as := func(kind gatewayv1.PathMatchType, value string) *gatewayv1.HTTPPathMatch {
@@ -195,8 +197,7 @@ func orSlash(path string) string {
 	return path
 }
 
-// overlapping returns a prefix of a host that comes before an expression, and that may take the same
-// requests.
+// overlapping returns a prefix that comes before an expression of the host, and may take the same requests.
 func overlapping(h routing.Host, path string) (string, bool) {
 	literal := routing.LiteralOf(path)
 	var before []string
@@ -217,7 +218,7 @@ func overlapping(h routing.Host, path string) (string, bool) {
 	return "", false
 }
 
-// oneOwner reports whether the expressions of a host are those of one Ingress, and few enough for one route.
+// oneOwner reports whether one Ingress owns all expressions of a host, and one route can hold them.
 func oneOwner(h routing.Host) bool {
 	owners, n := map[diag.Object]bool{}, 0
 	for _, g := range groupsOf(h) {
@@ -229,16 +230,16 @@ func oneOwner(h routing.Host) bool {
 	return len(owners) <= 1 && n <= mostRules
 }
 
-// anyClosed reports whether an expression of a host leads to something that is closed.
+// anyClosed reports whether an expression of a host is protected or closed.
 func (m *mover) anyClosed(h routing.Host) bool {
 	return slices.ContainsFunc(h.Routes, func(r routing.Route) bool {
 		return r.Match.Type == routing.Expression && m.keepsOut(r)
 	})
 }
 
-// late reports whether a canary by a header is one of an expression that another one comes before, and says
-// so. The routes of the Gateway API compare the number of headers first, so that the canary would come before
-// the other expression, whatever protects that.
+// late reports whether a canary by header cannot be moved, because another expression comes before its own.
+// Routes compare the number of headers first. So the canary would come before the other expression, and bypass
+// its protection.
 func (m *mover) late(h routing.Host, g group, r routing.Route) bool {
 	literal := routing.LiteralOf(g.Path)
 	for _, e := range h.Expressions {
@@ -253,10 +254,11 @@ func (m *mover) late(h routing.Host, g group, r routing.Route) bool {
 	return false
 }
 
-// mostParts is how many names of headers and expressions the compiler takes of the routes of a namespace.
+// mostParts is how many header names and expressions the compiler accepts in the routes of a namespace.
 const mostParts = 64
 
-// room takes note of a part that routes of a namespace look at, and reports whether the compiler takes it.
+// room records that the routes of a namespace use a header name or an expression. It reports whether the
+// compiler accepts it.
 func (m *mover) room(namespace, part string) bool {
 	known := m.parts[namespace]
 	if known == nil {
@@ -270,9 +272,9 @@ func (m *mover) room(namespace, part string) bool {
 	return true
 }
 
-// leavesOpen reports whether a host has to be closed since expressions would leave it open, and says so: what they
-// are to keep closed would be another route's. The compiler takes so many expressions of a namespace, and none
-// looks at a path of more than 1023 bytes.
+// leavesOpen reports whether a host has to be closed, because a path that becomes an expression would not be
+// protected. The compiler accepts a limited number of expressions in a namespace, and expressions do not match
+// paths of more than 1023 bytes. Another route would get such requests.
 func (m *mover) leavesOpen(h routing.Host) bool {
 	const closes = "all routes of host %s are closed, and answer 500"
 	for _, g := range groupsOf(h) {
@@ -297,7 +299,8 @@ func (m *mover) leavesOpen(h routing.Host) bool {
 	return false
 }
 
-// around says what would have requests of a path that becomes an expression, and does not protect them.
+// around says which other route would get requests of a path that becomes an expression, without protecting
+// them. It is "" if none would.
 func (m *mover) around(h routing.Host, g group) string {
 	const long = "an expression of a route looks at no path of more than 1023 bytes, and longer ones would get to "
 	literal, all := strings.ToLower(orSlash(g.Path)), false
@@ -324,13 +327,13 @@ func (m *mover) around(h routing.Host, g group) string {
 	return ""
 }
 
-// overlap reports whether paths may begin with both texts. That of a prefix ends with a slash, which a path
-// need not have.
+// overlap reports whether a path may begin with both texts. The text of a prefix ends with a slash, which the
+// path need not have.
 func overlap(literal, other string) bool {
 	return strings.HasPrefix(other, literal) || strings.HasPrefix(literal+"/", other)
 }
 
-// conditions adds the conditions of a route to a match, and reports whether it can.
+// conditions adds the conditions of a route to a match. It reports false if it cannot.
 func (m *mover) conditions(match *gatewayv1.HTTPRouteMatch, g group, r routing.Route) bool {
 	for _, c := range r.Match.Conditions {
 		kind, name, value := gatewayv1.HeaderMatchExact, c.Name, c.Value
@@ -368,7 +371,7 @@ func (m *mover) conditions(match *gatewayv1.HTTPRouteMatch, g group, r routing.R
 	return true
 }
 
-// takesExpression reports whether a route may have an expression, which takes whole values there.
+// takesExpression reports whether a route may have a regular expression. There it has to match the whole value.
 func takesExpression(text string) bool {
 	plain, anyCase := strings.CutPrefix(text, "(?i)")
 	pattern := "^(?:" + plain + ")$"
@@ -380,7 +383,7 @@ func takesExpression(text string) bool {
 	return err == nil && wrong == nil
 }
 
-// within returns an expression that takes values in which another one is found.
+// within returns an expression that matches whole values in which another expression finds something.
 func within(text string) string {
 	if strings.Contains(text, "|") || !strings.HasPrefix(text, "^") {
 		return ".*(?:" + text + ").*"
@@ -392,8 +395,8 @@ func within(text string) string {
 	return "(?:" + text + ").*"
 }
 
-// guarded reports whether a route could lead past what protects another one, and says so. An Ingress guards all
-// routes of its namespace on the host, whose Services may have the same Pods.
+// guarded reports whether a route could bypass the protection of another one. A protected Ingress guards all
+// routes of its namespace on the host, since their Services may have the same Pods.
 func (m *mover) guarded(h routing.Host, r routing.Route) bool {
 	if m.keepsOut(r) || !slices.ContainsFunc(h.Guards, func(g routing.Guard) bool { return g.Namespace == r.Origin.Object.Namespace }) {
 		return false
@@ -417,8 +420,8 @@ func (m *mover) guarded(h routing.Host, r routing.Route) bool {
 	return false
 }
 
-// mayShare reports whether two Services may have the same Pods: unless their selectors want different values of
-// a label.
+// mayShare reports whether two Services may have the same Pods. They cannot if their selectors want different
+// values of a label.
 func (m *mover) mayShare(a, b types.NamespacedName) bool {
 	if a == b || a.Namespace != b.Namespace {
 		return a == b
@@ -435,14 +438,14 @@ func (m *mover) mayShare(a, b types.NamespacedName) bool {
 	return true
 }
 
-// keepsOut reports whether a route leads to what keeps requests out, or is closed since it should.
+// keepsOut reports whether a route is protected, or closed because its protection is wrong.
 func (m *mover) keepsOut(r routing.Route) bool {
 	b := m.backends[r.Backend]
 	ing := m.ingresses[r.Origin.Object]
 	return m.protects(b) || len(b.Targets) == 0 && ing.Value != nil && options.Protects(ing.Value.Annotations) != ""
 }
 
-// protects reports whether a backend keeps requests out, which no route can.
+// protects reports whether a backend refuses requests, which no route can do.
 func (m *mover) protects(b routing.Backend) bool {
 	return b.Protection != nil && b.Protection.Any() || len(b.Snippet) > 0 || slices.ContainsFunc(b.Filters, func(f policy.Filter) bool {
 		switch f.(type) {
@@ -453,7 +456,7 @@ func (m *mover) protects(b routing.Backend) bool {
 	})
 }
 
-// annotation says something of an annotation of the Ingress of a route, or of a Service that it leads to.
+// annotation reports something about an annotation of the route's Ingress, or of its Service.
 func (m *mover) annotation(severity diag.Severity, r routing.Route, name, message, hint string) {
 	text := "annotation " + options.Prefix + name + " " + message
 	for _, o := range append([]routing.Origin{r.Origin}, m.backends[r.Backend].Origins...) {

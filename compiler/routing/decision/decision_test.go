@@ -11,8 +11,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/decision"
 )
 
-// Decisions say the same as the routes that they were made of: here the routes are tried one
-// after the other.
+// Decisions agree with the routes from which they were made. This implementation tries the routes one after the
+// other.
 func TestDecideAgreesWithRoutes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -35,7 +35,7 @@ func TestDecideAgreesWithRoutes(t *testing.T) {
 	}
 }
 
-// randomRoutes are of one path. The last one has no conditions.
+// randomRoutes are routes of one path. The last one has no conditions.
 func randomRoutes(r *rand.Rand) []routing.Route {
 	out := make([]routing.Route, 2+r.IntN(6))
 	last := len(out) - 1
@@ -51,7 +51,7 @@ func randomRoutes(r *rand.Rand) []routing.Route {
 	return out
 }
 
-// decided does with maps what HAProxy does.
+// decided does with the maps what HAProxy does.
 func decided(d decision.Tables, to string, request map[string]string) string {
 	var set uint64
 	for _, p := range d.Parts {
@@ -71,8 +71,8 @@ func decided(d decision.Tables, to string, request map[string]string) string {
 	return ""
 }
 
-// Choices that say the same are there once, and what leads to a backend alone is none. Names
-// of headers have one form; a name that two parts have is two.
+// Equal choices are made once. A route without conditions needs no choice. Header names have one form. A name
+// in two parts of requests counts twice.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	route := func(ingress string, yields bool, backend string, conditions ...routing.Condition) routing.Route {
@@ -110,7 +110,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A number below the total gets the share of its backend, and hosts follow one another.
+// Each number below the total gives a backend its share, and hosts follow one another.
 func TestSplitsAndNexts(t *testing.T) {
 	t.Parallel()
 	d := decision.Decide([]routing.Host{

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Every name of up to five characters, of those that make a difference, is judged as the API
-// judges it; so are those at the limits of length.
+// Every name of up to five relevant characters is judged as by the API, and so are names at the limits of
+// length.
 func TestNamesAreJudgedAsByTheAPI(t *testing.T) {
 	t.Parallel()
 	check := func(name string) {

@@ -11,7 +11,7 @@ import (
 
 const wrong = `<!doctype html><html><head><title>wrong</title></head><body><p id="a">a</p><img src="/x.png"><script>document.getElementById("a").textContent = "b"</script></body></html>`
 
-// Everything that should fail a test is found on a page that does all of it.
+// Every problem that should fail a test is found on a page that has all of them.
 func TestComplaints(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func TestPagesThatAreLeft(t *testing.T) {
 	defer server.Close()
 	p := Start(t).Page(t, Options{})
 	p.Open(server.URL + "/?n=9")
-	p.Wait("new Promise((done) => setTimeout(() => done(document.title === '1'), 100))") // longer than any page is there
+	p.Wait("new Promise((done) => setTimeout(() => done(document.title === '1'), 100))") // longer than a page is open
 	p.Type("#n", "\r")
 	p.Wait("document.title === '0'")
 	if got := p.Text("title"); got != "0" {

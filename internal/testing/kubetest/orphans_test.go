@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// orphanage tells this program to start a server and to wait until it is killed.
+// orphanage makes this program start a server, and wait until it is killed.
 const orphanage = "HAPSNAP_KUBETEST_ORPHANAGE"
 
 func runAsOrphanage() (bool, int) {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The addresses of pods are accepted in EndpointSlices, and a server can listen on
-// them; the API server would not take those that every machine has.
+// The API server accepts the addresses of pods in EndpointSlices, and a server can listen on them. It would
+// refuse the addresses that every machine has.
 func TestPodAddresses(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -36,7 +36,7 @@ func endpointSlice(namespace, name, family, address string) string {
 addressType: %s, ports: [{port: 80}], endpoints: [{addresses: ["%s"]}]}`, name, namespace, family, address)
 }
 
-// echo has a server on an address answer what it was told.
+// echo starts a server on an address. It answers with what it receives.
 func echo(t *testing.T, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, "80"))

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// What is granted is allowed at once, and what is taken away is refused at once, while the
-// API server's authorizer has other roles to learn of.
+// A granted permission holds at once, and a removed one is refused at once, even while the API server's
+// authorizer has to read other roles.
 func TestRightsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -30,8 +30,7 @@ func TestRightsHoldAtOnce(t *testing.T) {
 	writers.Wait()
 }
 
-// keepWriting makes one large role after the other, each of which takes the authorizer some
-// milliseconds to read.
+// keepWriting writes one large role after the other. The authorizer needs some milliseconds to read each.
 func keepWriting(ctx context.Context, t *testing.T, server *Server, namespace, name string) {
 	t.Helper()
 	rules := make([]rbacv1.PolicyRule, 5000)
@@ -47,7 +46,7 @@ func keepWriting(ctx context.Context, t *testing.T, server *Server, namespace, n
 	}
 }
 
-// grantAndTake lets an account list ConfigMaps, and Secrets instead, in turn.
+// grantAndTake lets an account list either ConfigMaps or Secrets, in turn.
 func grantAndTake(t *testing.T, server *Server, namespace, account string, turns int) {
 	t.Helper()
 	resources := []string{"configmaps", "secrets"}

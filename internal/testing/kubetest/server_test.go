@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// An informer sees what Apply makes, and what Delete deletes.
+// An informer sees what Apply creates, and what Delete deletes.
 func TestInformer(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -30,8 +30,8 @@ func TestInformer(t *testing.T) {
 	expect(t, seen, "deleted a")
 }
 
-// What was stored is there after a stop, under the same address, and an informer
-// goes on. While the server is stopped, nobody answers.
+// After a stop, the server has the same address and content, and an informer continues. While it is stopped,
+// nothing answers.
 func TestStopAndResume(t *testing.T) {
 	t.Parallel()
 	server := Start(t)
@@ -57,8 +57,8 @@ func TestStopAndResume(t *testing.T) {
 	expect(t, seen, "added after")
 }
 
-// Without Expire, a watch goes on from a version that was seen; after it, that
-// version is too old, and only listing again helps.
+// Without Expire, a watch can continue from an earlier version. After Expire, that version is too old, and only
+// a new list helps.
 func TestExpire(t *testing.T) {
 	t.Parallel()
 	server := Start(t)
@@ -80,7 +80,7 @@ func TestExpire(t *testing.T) {
 	expect(t, seen, "added a")
 }
 
-// A ServiceAccount may do what rules say, and nothing else.
+// A ServiceAccount has exactly the permissions of the rules.
 func TestServiceAccount(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -158,8 +158,7 @@ func watchConfigMaps(t *testing.T, config *rest.Config, namespace string) <-chan
 	return seen
 }
 
-// watchFrom opens a watch from a version, and returns the error that ends it at
-// once, if there is one.
+// watchFrom opens a watch from a version. It returns the error that ends the watch at once, if there is one.
 func watchFrom(t *testing.T, client kubernetes.Interface, namespace, version string) error {
 	t.Helper()
 	second := int64(1)
@@ -176,7 +175,7 @@ func watchFrom(t *testing.T, client kubernetes.Interface, namespace, version str
 	return nil
 }
 
-// expect waits for one sight.
+// expect waits until an informer sees this.
 func expect(t *testing.T, seen <-chan string, want string) {
 	t.Helper()
 	select {

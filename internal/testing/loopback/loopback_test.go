@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// No two processes, and no two calls, get the same address, up to the largest ID that Linux gives.
+// No two processes and no two calls get the same address, up to the largest process ID of Linux.
 func TestAddressesDiffer(t *testing.T) {
 	t.Parallel()
-	for pid := 1; pid < 1<<22; pid += 97 { // which no two have in common, as it can be read from the address
+	for pid := 1; pid < 1<<22; pid += 97 { // the address contains the process ID, so addresses of two processes differ
 		at := netip.MustParseAddrPort(of(pid, 1)).Addr().As4()
 		if read := int(at[1]-1)<<16 | int(at[2])<<8 | int(at[3]); read != pid {
 			t.Fatalf("of %d one reads %d", pid, read)

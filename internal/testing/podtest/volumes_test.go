@@ -9,9 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The files of a volume change all at once: who holds the folder that they are linked to
-// reads what belongs together. Files that are no longer wanted are gone, and a volume in
-// which nothing changes is left alone.
+// All files of a volume change at once: a reader that holds the folder behind the links sees one version. Old
+// files are removed, and an unchanged volume is left alone.
 func TestVolumeIsRefreshed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "volume")
@@ -62,7 +61,7 @@ func TestVolumeIsRefreshed(t *testing.T) {
 	}
 }
 
-// A volume that is optional goes without the keys that are missing; another one is refused.
+// An optional volume lacks the missing keys. Another one is refused.
 func TestMissingKeys(t *testing.T) {
 	t.Parallel()
 	all := map[string][]byte{"one": []byte("1")}

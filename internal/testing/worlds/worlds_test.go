@@ -9,7 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/worlds"
 )
 
-// What is written as manifests reads as what it was made of, without a complaint.
+// Written manifests are read as the same objects, without problems.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]inputs.Inputs{"ingresses": worlds.Ingresses(620), "routes": worlds.Routes(40)} {
@@ -34,7 +34,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// A change leaves the inputs that it was made of as they were.
+// A change does not modify the inputs from which it was made.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	before := worlds.Ingresses(10)
@@ -51,7 +51,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Ingresses that share a certificate are of one namespace, and every host is in the certificate that it names.
+// Ingresses that share a certificate have the same namespace, and each certificate has all of its hosts.
 func TestSharing(t *testing.T) {
 	t.Parallel()
 	for per, want := range map[int]int{2: 125, 10: 25, 16: 18} {

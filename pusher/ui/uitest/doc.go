@@ -1,4 +1,3 @@
-// Package uitest looks at the page of a fleet in a real browser: that each tab is there in light and dark and
-// without JavaScript, that people with a screen reader can use it, that it lives on after a lost connection, and
-// that no name in the cluster becomes a part of it. It has nothing but tests.
+// Package uitest tests the page of a fleet in a real browser. Each tab must work in light, in dark and without
+// JavaScript, be accessible to screen readers, recover from a lost connection, and escape every name of the cluster.
 package uitest

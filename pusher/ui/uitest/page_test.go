@@ -17,25 +17,25 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// TestPage looks at the page with one browser, which takes longer to start than to look.
+// TestPage runs its parts in one browser, as a browser takes longer to start than each part.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	b := browsertest.Start(t)
 	for name, test := range map[string]func(*testing.T, *browsertest.Browser){
 		"light, dark, on a telephone": looks, "without script": withoutScript, "lost and healed": healed, "hostile names": hostile, "1,000 instances": thousand, "followed": followed, "a form": typed,
 	} {
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // windows that are not in front are drawn late
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // background windows are drawn late
 			test(t, b)
 		})
 	}
 }
 
-// looks opens all pages, none of which complains or keeps anybody out: in light, in dark, and on a telephone.
+// looks opens all pages in light, in dark and on a telephone. None may report an error or be inaccessible.
 func looks(t *testing.T, b *browsertest.Browser) {
 	t.Helper()
 	w := usual(t)
 	p := b.Page(t, browsertest.Options{})
-	p.Expect("404 (Not Found)") // of the page that is none
+	p.Expect("404 (Not Found)") // the page that does not exist
 	p.Open(w.server.URL)
 	p.WaitText("#head", "edge")
 	all := paths(p)
@@ -68,7 +68,7 @@ func looks(t *testing.T, b *browsertest.Browser) {
 	}
 }
 
-// withoutScript is for who allows no scripts: all is there, and forms and links lead on.
+// withoutScript opens the pages without JavaScript. Everything must be shown, and forms and links must work.
 func withoutScript(t *testing.T, b *browsertest.Browser) {
 	t.Helper()
 	w := usual(t)
@@ -88,7 +88,7 @@ func withoutScript(t *testing.T, b *browsertest.Browser) {
 	p.WaitText("main", "certs/wildcard")
 }
 
-// typed is what somebody types, who is asked nothing twice.
+// typed fills in forms, and no page may lose what was typed.
 func typed(t *testing.T, b *browsertest.Browser) {
 	t.Helper()
 	w := usual(t)
@@ -104,7 +104,7 @@ func typed(t *testing.T, b *browsertest.Browser) {
 	p.Wait("document.activeElement !== null && location.search.includes('q=team2')")
 }
 
-// healed is a page whose server goes, and comes back with news.
+// healed stops the server of a page. The page must recover when the server is back with changes.
 func healed(t *testing.T, b *browsertest.Browser) {
 	t.Helper()
 	w := usual(t)
@@ -142,13 +142,13 @@ func listen(t *testing.T, address string, handler http.Handler) *httptest.Server
 	return s
 }
 
-// evil are names that would be parts of a page which did not keep them apart.
+// evil are names that would change the page if they were not escaped.
 var evil = []string{
 	`<script>window.pwned=1</script>`, `"><img/src=x/onerror=window.pwned=1>`, `'onmouseover='window.pwned=1`, `javascript:window.pwned=1`, `{{.}}`, `</title></style></textarea><svg/onload=window.pwned=1>`,
 	"\u202e\u0000\u001b[31m", "&lt;b&gt;", strings.Repeat("W", 300),
 }
 
-// hostile is a world in which everything that has a name means harm.
+// hostile is a world in which every name is evil.
 func hostile(t *testing.T, b *browsertest.Browser) {
 	t.Helper()
 	host, prefix, config := "", "", configuration
@@ -226,7 +226,7 @@ func thousand(t *testing.T, b *browsertest.Browser) {
 	p.WaitText("main", "edge-1000")
 }
 
-// followed is a rollout that somebody looks at, wave by wave, without loading the page again.
+// followed watches a rollout wave by wave, without loading the page again.
 func followed(t *testing.T, b *browsertest.Browser) {
 	t.Helper()
 	w := usual(t)
@@ -234,7 +234,7 @@ func followed(t *testing.T, b *browsertest.Browser) {
 	p := b.Page(t, browsertest.Options{})
 	p.Open(w.server.URL)
 	p.Eval("window.sameWindow = true", nil)
-	p.WaitText("#fleet-trouble", "1 host answers 503") // people know hosts, and not backends
+	p.WaitText("#fleet-trouble", "1 host answers 503") // hosts, not backends
 	p.WaitText("#fleet-trouble a", "team2.example.net/")
 	for done := range 4 {
 		w.latest.Set(rolling(from, to, 12, 1+done/2, done*4))
@@ -245,7 +245,7 @@ func followed(t *testing.T, b *browsertest.Browser) {
 	f.Status.Instances[2].Name, f.Status.Instances[2].Pending = "edge-13", "the first snapshot of a new instance"
 	w.latest.Set(f)
 	p.Wait("document.querySelector('#fleet-cells').textContent.includes('edge-13') && !document.querySelector('a[href=\"/instances/edge-3\"]')")
-	// It fails, and is undone.
+	// The rollout fails, and is undone.
 	f = rolling(from, to, 12, 3, 8)
 	f.Status.Rollout.Phase, f.Status.Rollout.Reason = rollout.Undoing, "edge-4: 5xx 7.1 %"
 	w.latest.Set(f)

@@ -18,14 +18,14 @@ import (
 
 var update = flag.Bool("update", false, "draw the pictures of the documentation")
 
-// pictures are pages of the documentation, by the names of their files.
+// pictures are the pictures of the documentation, by the names of their files.
 var pictures = []struct{ name, path string }{
 	{"left-out", "/left-out"}, {"certificates", "/certificates"}, {"fleet", "/"}, {"history", "/history"}, {"instance", "/instances/edge-11"}, {"diff", "/diff?a=r12&b=r13"}, {"routes", "/routes?scheme=https&host=shop.example.com&path=/cart/items"},
 }
 
 const folder = "../../../docs/how-to/pictures"
 
-// TestPictures draws the pictures if it is asked to. Else it holds that each tab has one in light and in dark.
+// TestPictures checks that each tab has a picture in light and in dark. On demand it draws them.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	if *update {
@@ -65,7 +65,7 @@ func draw(t *testing.T) {
 	}
 }
 
-// shrink writes a picture with as many colours as fit a palette. Colours that nobody tells apart are one.
+// shrink reduces the colours of a picture to a palette. Colours that look alike become one.
 func shrink(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -76,7 +76,7 @@ func shrink(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// How often each colour is there, by those that are alike: most are shades at the edges of letters.
+	// The count of each colour, grouped by similarity: most colours are shades at the edges of letters.
 	alike := map[color.RGBA]map[color.RGBA]int{}
 	size := in.Bounds()
 	at := func(x, y int) (exact, rough color.RGBA) {
@@ -92,7 +92,7 @@ func shrink(t *testing.T, file string) {
 			alike[rough][exact]++
 		}
 	}
-	most := map[color.RGBA]color.RGBA{} // of those alike
+	most := map[color.RGBA]color.RGBA{} // the most frequent colour of each group
 	count := map[color.RGBA]int{}
 	for rough, exact := range alike {
 		for c, n := range exact {

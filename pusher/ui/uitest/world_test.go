@@ -24,10 +24,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/request"
 )
 
-// noon is when all of it begins, a while ago.
+// noon is the time at which the world begins.
 var noon = time.Now().UTC().Add(-135 * time.Minute).Truncate(time.Minute)
 
-// world is a fleet with its store, as a page sees them.
+// world is a fleet with its store, as a page shows them.
 type world struct {
 	latest *ui.Latest
 	server *httptest.Server
@@ -35,7 +35,7 @@ type world struct {
 	mu      sync.Mutex
 	all     []snapshots.Snapshot
 	journal []channel.Entry
-	said    string // by the compiler
+	said    string // answer of the compiler
 }
 
 // newWorld serves the page of a fleet.
@@ -75,7 +75,8 @@ func newWorld(t *testing.T, all ...snapshots.Snapshot) *world {
 	return w
 }
 
-// fleet is what is known, of now: a page of what is old has no clock, and a browser on a busy machine takes its time.
+// fleet is the state of the fleet with the present time. A page with an old state has no clock, and a browser on a
+// busy machine may be slow.
 func (w *world) fleet() ui.Fleet {
 	f := w.latest.Fleet()
 	f.At = time.Now()
@@ -83,7 +84,7 @@ func (w *world) fleet() ui.Fleet {
 	return f
 }
 
-// wrote says that Ingresses wrote the lines of maps, each named as its host begins.
+// wrote answers that Ingresses wrote the lines of maps. Each Ingress is named as its host begins.
 func (w *world) wrote(_ context.Context, places []string) (out []ui.Wrote, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +141,7 @@ func (w *world) Journal(context.Context) ([]channel.Entry, error) {
 	return w.journal, nil
 }
 
-// configuration is that of a shop, as the shipped templates write it but for what no test asks.
+// configuration is that of a shop, as the shipped templates write it, without the parts that no test needs.
 const configuration = `defaults main
     mode http
     timeout server 50s
@@ -175,7 +176,7 @@ var backends = []struct{ name, service, lines string }{
 	{"team2_api_http", "team2/api:http", ""},
 }
 
-// snapshot is one of the shop. Tail is written below the configuration, so that snapshots differ.
+// snapshot is a snapshot of the shop. Tail is appended to the configuration, so that snapshots differ.
 func snapshot(revision uint64, parent snapshots.ID, subject, tail string, quarantined ...snapshots.Quarantined) snapshots.Snapshot {
 	var config strings.Builder
 	config.WriteString(configuration)
@@ -218,7 +219,7 @@ var left = snapshots.Quarantined{
 	Kind: "Ingress", Namespace: "shop-old", Name: "legacy", Reason: `path "/cart" (Prefix) of host shop.example.com is not used: it was taken by Ingress shop/web, which is older`,
 }
 
-// usual is a fleet of twelve in the middle of a rollout, with something wrong.
+// usual is a fleet of twelve in the middle of a rollout, with some problems.
 func usual(t *testing.T) *world {
 	t.Helper()
 	bad := snapshots.Quarantined{Kind: "Ingress", Namespace: "team2", Name: "api-v2", Reason: "Service team2/api-v2 does not exist"}
@@ -247,7 +248,8 @@ func usual(t *testing.T) *world {
 	return w
 }
 
-// rolling is a fleet of n instances that goes from one snapshot to the next: wave is under way, and done have it.
+// rolling is a fleet of n instances on its way from one snapshot to the next. It has come to a wave, and done
+// instances have the new snapshot.
 func rolling(from, to snapshots.ID, n, wave, done int) ui.Fleet {
 	recent := time.Now().UTC().Add(-12 * time.Second).Truncate(time.Second)
 	s := report.Status{
@@ -313,7 +315,7 @@ func rolling(from, to snapshots.ID, n, wave, done int) ui.Fleet {
 
 func short(id snapshots.ID) string { return fmt.Sprintf("r%d", id.Revision) }
 
-// paths are the pages of all tabs, as the navigation links them, and others.
+// paths are the pages of all tabs, as the navigation links them, and some more.
 func paths(p *browsertest.Page) []string {
 	var out, more []string
 	p.Eval("[...document.querySelectorAll('#nav a')].map((a) => new URL(a.href).pathname)", &out)

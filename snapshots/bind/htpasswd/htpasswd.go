@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// User is somebody who may log in with a password, of which only the hash is known.
+// User is a user who may log in with a password. Only the hash of the password is known.
 type User struct {
 	Name string
 	Hash string // of crypt(3)
@@ -30,7 +30,7 @@ func (u User) String() string { return u.Name }
 //nolint:errname // It is found beside users, not returned as an error.
 type Problem struct {
 	Line    int    // from 1
-	User    string // "" if it cannot be told
+	User    string // "" if it is not known
 	Message string // follows the user's name: "has no hash that HAProxy can check"
 	Hint    string
 	// Usable is set if the user can log in all the same.

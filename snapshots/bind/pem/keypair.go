@@ -170,7 +170,7 @@ func checkStrength(c *x509.Certificate) error {
 	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSABits {
 		return fmt.Errorf("RSA key of %d bits: %w", key.N.BitLen(), ErrWeak)
 	}
-	// Nobody relies on the signature of a certificate that signs itself.
+	// The signature of a self-signed certificate proves nothing, so it may be weak.
 	if weakSignature[c.SignatureAlgorithm] && !bytes.Equal(c.RawIssuer, c.RawSubject) {
 		return fmt.Errorf("signature by %s: %w", c.SignatureAlgorithm, ErrWeak)
 	}

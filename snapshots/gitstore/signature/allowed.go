@@ -1,15 +1,12 @@
-// Package signature signs git commits, and tells who signed them: with keys of
-// SSH, in the format of ssh-keygen -Y, and of OpenPGP, as git itself does with
-// gpg.format=ssh and openpgp. It works on the text of commits and knows no
-// repository, and it starts no program. Texts of other stores are signed in a namespace
-// of their own, so that a signature of one is never taken for that of a commit.
+// Package signature signs git commits, and verifies who signed them: with keys of SSH, in the format of
+// ssh-keygen -Y, and of OpenPGP, as git does with gpg.format=ssh and openpgp. It works on the text of commits.
+// It knows no repository, and starts no program. Texts of other stores are signed in a namespace of their own,
+// so that their signatures do not fit commits.
 //
-// It promises that a key which cannot be used is an error and never the reason of
-// a commit without a signature; that the same commit and key give the same
-// signature; and that what a list of allowed signers says is held or is an error,
-// but never passed over. Time is the commit's own: a person with a key can write an
-// older one into a commit, so that a key which is not to be trusted any more has
-// to leave the list.
+// It promises three things. A key that cannot be used is an error, and never leads to a commit without a
+// signature. The same commit and key give the same signature. A list of allowed signers is followed in every
+// detail, or it is an error. The time is the commit's own. The owner of a key can write an older time into a
+// commit, so a key that is no longer trusted must be removed from the list.
 package signature
 
 import (
@@ -32,11 +29,11 @@ type Allowed struct {
 	KeyringFile string
 }
 
-// Signer is who made a signature.
+// Signer is the maker of a signature.
 type Signer struct {
 	Format string `json:"format,omitempty"` // ssh or gpg
-	// Name is what the list calls the signer: the principals, or the identity
-	// of the key. It is empty for who is not on it.
+	// Name is the name in the list: the principals, or the identity of the key. It is "" for a signer that is
+	// not in the list.
 	Name string `json:"name,omitempty"`
 	Key  string `json:"key,omitempty"` // fingerprint, of SSH or OpenPGP
 }
@@ -58,8 +55,8 @@ var (
 	errFormat   = errors.New("its signature is neither of SSH nor of OpenPGP")
 )
 
-// RefusedError says why a signature is not accepted. Any other error is about reading
-// the files of who is allowed.
+// RefusedError says why a signature is not accepted. Any other error means that the list of signers could not
+// be read.
 type RefusedError struct{ Reason error }
 
 func (r RefusedError) Error() string { return r.Reason.Error() }
@@ -67,8 +64,8 @@ func (r RefusedError) Error() string { return r.Reason.Error() }
 // Unwrap returns the reason.
 func (r RefusedError) Unwrap() error { return r.Reason }
 
-// Verify returns who signed a commit, given as git stores it and with the time that
-// it says it was made. The error is a [RefusedError] if that is nobody who is allowed to.
+// Verify returns who signed a commit. commit is its text as git stores it, and at is the commit's own time. The
+// error is a [RefusedError] if the signature is not accepted.
 func (a Allowed) Verify(commit []byte, at time.Time) (Signer, error) {
 	payload, armored, err := Split(commit)
 	if err != nil {
@@ -77,8 +74,8 @@ func (a Allowed) Verify(commit []byte, at time.Time) (Signer, error) {
 	return a.verify(payload, armored, at, forGit)
 }
 
-// VerifyText returns who signed a text in the [Namespace], which says that it was made at
-// this time. The error is as that of Verify.
+// VerifyText returns who signed a text in the [Namespace]. at is the time of the signature by the text itself.
+// Its errors are those of Verify.
 func (a Allowed) VerifyText(text []byte, armored string, at time.Time) (Signer, error) {
 	return a.verify(text, armored, at, forStores)
 }
@@ -139,8 +136,8 @@ func (a Allowed) verifyGPG(payload []byte, armored string, at time.Time) (Signer
 	return by, nil
 }
 
-// Claim returns who a commit says that signed it. That nobody has verified, and
-// false means that it is not signed.
+// Claim returns the signer that a commit claims, without verifying it. It returns false for a commit without a
+// signature.
 func Claim(commit []byte) (Signer, bool) {
 	payload, armored, err := Split(commit)
 	if err != nil || armored == "" {
@@ -171,10 +168,10 @@ func claim(payload []byte, armored string, what purpose) (Signer, bool) {
 	return Signer{}, true
 }
 
-// Finding is what there is to say of the signature of a snapshot.
+// Finding is the result of looking at a snapshot's signature.
 type Finding struct {
 	Commit string `json:"commit,omitempty"` // in git, that with the snapshot
-	// State is none, unverified if nobody says who may sign, allowed or refused.
+	// State is none, unverified (without a list of signers), allowed or refused.
 	State string `json:"state"`
 	Signer
 	Error string `json:"error,omitempty"` // why it is refused
@@ -210,7 +207,7 @@ func (a Allowed) Fingerprint() ([sha256.Size]byte, error) {
 // of it begins with a space.
 const header = "gpgsig"
 
-// errTwice is returned for a commit of which nobody can say who signed it.
+// errTwice is returned for a commit with several signatures, whose signer is ambiguous.
 var errTwice = errors.New("it has more than one signature")
 
 // Split takes the text of a commit apart: what is signed, and the signature, ""

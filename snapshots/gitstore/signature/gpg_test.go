@@ -28,8 +28,8 @@ func keyOf(t *testing.T, key *openpgp.Entity) Key {
 	return Key{File: file(t, "key", armored(t, openpgp.PrivateKeyType, func(w io.Writer) error { return key.SerializePrivateWithoutSigning(w, nil) }))}
 }
 
-// Key rings may be several blocks, or have no armor. What cannot be read is an
-// error, and does not shorten the list.
+// A key ring may have several blocks, or no armor. An unreadable part is an error, and does not shorten the
+// list.
 func TestKeyrings(t *testing.T) {
 	t.Parallel()
 	one, two := newEntity(t, edDSA), newEntity(t, edDSA)
@@ -60,8 +60,8 @@ func TestKeyrings(t *testing.T) {
 	}
 }
 
-// What became of a key counts from when it is known, whatever the commit says of
-// when it was made; that a key expires counts by the commit.
+// A revocation of a key counts from when it is known, whatever time a commit claims. The expiry of a key is
+// compared with the time of the commit.
 func TestKeysOfOpenPGPEnd(t *testing.T) {
 	t.Parallel()
 	revoked := newEntity(t, edDSA)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// tool runs a program that people have, and returns what it prints.
+// tool runs an installed program, and returns its output.
 func tool(t *testing.T, stdin []byte, program string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -30,8 +30,7 @@ func tool(t *testing.T, stdin []byte, program string, args ...string) (string, e
 	return out.String(), err
 }
 
-// keygenAccepts asks ssh-keygen, as git does: who may have signed this, and did
-// one of them?
+// keygenAccepts asks ssh-keygen whether an allowed signer signed the commit, as git does.
 func keygenAccepts(t *testing.T, signers string, commit []byte, at time.Time) bool {
 	t.Helper()
 	payload, armored, err := Split(commit)
@@ -51,7 +50,7 @@ func keygenAccepts(t *testing.T, signers string, commit []byte, at time.Time) bo
 	return false
 }
 
-// ssh-keygen and we accept the same signatures by the same lists.
+// ssh-keygen and this package accept the same signatures with the same lists.
 func TestAsSSHKeygenDoes(t *testing.T) {
 	t.Parallel()
 	_, other := newSSH(t, "ed25519", "")
@@ -80,7 +79,7 @@ func TestAsSSHKeygenDoes(t *testing.T) {
 	}
 }
 
-// Certificates too.
+// The same holds for certificates.
 func TestCertificatesAsSSHKeygenDoes(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -112,7 +111,7 @@ func agree(t *testing.T, list string, made []byte, want bool) {
 	}
 }
 
-// gpgHome is a folder of keys for gpg. Its agent ends with the test.
+// gpgHome is a folder with keys for gpg. Its agent ends with the test.
 func gpgHome(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
@@ -128,8 +127,8 @@ func gpgHome(t *testing.T) string {
 	return home
 }
 
-// gpg accepts our signatures, and we accept those of gpg, also of a key with a
-// subkey for signatures, but not those with SHA-1.
+// gpg accepts our signatures, and we accept those of gpg, also from a subkey for signatures, but not with
+// SHA-1.
 func TestAsGPGDoes(t *testing.T) {
 	t.Parallel()
 	home := gpgHome(t)
@@ -163,7 +162,7 @@ func TestAsGPGDoes(t *testing.T) {
 	if err != nil || !strings.HasSuffix(by.Key, sub.KeyIdString()) {
 		t.Errorf("by %+v, want %s: %v", by, sub.KeyIdString(), err)
 	}
-	// What gpg exports as a secret is a key for us.
+	// We can use a secret key that gpg exported.
 	mine := Key{File: filepath.Join(home, "exported")}
 	if err := os.WriteFile(mine.File, []byte(gpg(nil, "--armor", "--export-secret-keys", user)), 0o600); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// ErrNoKey means that there is no key to sign with that can be used. Trying again
-// does not help until somebody has changed a file.
+// ErrNoKey means that there is no usable key to sign with. Another attempt is useless until a file changes.
 var ErrNoKey = errors.New("the key for signatures cannot be used")
 
 // Key names the files with a private key, of SSH or, with armor, of OpenPGP. They
@@ -30,7 +29,7 @@ var ErrNoKey = errors.New("the key for signatures cannot be used")
 // time. Without a file, nothing is signed.
 type Key struct {
 	File           string
-	PassphraseFile string // of a key that has a passphrase
+	PassphraseFile string // for a key with a passphrase
 }
 
 // Enabled reports whether commits are to be signed.
@@ -42,8 +41,8 @@ func (k Key) Sign(payload []byte, at time.Time) (armored string, err error) {
 	return k.sign(payload, at, forGit)
 }
 
-// SignText returns the signature of a text that is no commit, in the [Namespace]. The
-// error wraps [ErrNoKey].
+// SignText returns the signature of a text that is not a commit, in the [Namespace]. The error wraps
+// [ErrNoKey].
 func (k Key) SignText(text []byte, at time.Time) (armored string, err error) {
 	return k.sign(text, at, forStores)
 }
@@ -100,14 +99,13 @@ type purpose struct {
 }
 
 var (
-	// forGit is that of git.
+	// forGit is for git commits.
 	forGit = purpose{"git", "commit"}
-	// forStores is that of what is kept where no git is.
+	// forStores is for stores without git.
 	forStores = purpose{Namespace, "signature"}
 )
 
-// Namespace is that of signatures of texts among what an SSH key may sign, as in
-// ssh-keygen -Y sign -n.
+// Namespace is the namespace of SSH signatures of texts, as in ssh-keygen -Y sign -n.
 const Namespace = "store@hapsnap.dev"
 
 // sshBegin begins a signature of SSH.
@@ -166,8 +164,7 @@ func openSSH(payload []byte, armored string, what purpose) (ssh.PublicKey, error
 	return made.PublicKey, nil
 }
 
-// fingerprint names a key as ssh-keygen does. The name of a certificate is that of
-// its key.
+// fingerprint names a key like ssh-keygen. A certificate has the name of its key.
 func fingerprint(key ssh.PublicKey) string {
 	if certificate, ok := key.(*ssh.Certificate); ok {
 		key = certificate.Key
@@ -223,9 +220,8 @@ func (s gpgSigner) sign(payload []byte, at time.Time, _ purpose) (string, error)
 	return out.String() + "\n", nil
 }
 
-// parseKeyring reads public keys of OpenPGP: one or more blocks with armor, or
-// none of it. A key that cannot be read is an error, since the person who put it there
-// counts on it.
+// parseKeyring reads public keys of OpenPGP, from one or more blocks with armor, or without armor. An
+// unreadable key is an error, since the person who added it relies on it.
 func parseKeyring(data []byte) (openpgp.EntityList, error) {
 	if !bytes.Contains(data, []byte("-----BEGIN PGP")) {
 		return parseKeys(bytes.NewReader(data))
@@ -268,7 +264,7 @@ func parseKeys(from io.Reader) (openpgp.EntityList, error) {
 // strong are the hashes that a signature may be made with.
 var strong = []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}
 
-// verifyGPG returns who among the keys signed the payload.
+// verifyGPG returns which of the keys signed the payload.
 func verifyGPG(keys openpgp.EntityList, payload []byte, armored string, at time.Time) (Signer, error) {
 	block, err := armor.Decode(strings.NewReader(armored))
 	if err != nil || block.Type != openpgp.SignatureType {

@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// The same commit has the same signature, so that it has the same id on every
-// machine and at every try; and it is accepted of whoever is allowed to.
+// The same commit has the same signature, so it has the same ID on every machine and at every attempt. It is
+// accepted if the signer is allowed.
 func TestSignaturesAreReproducible(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"ed25519", "rsa", "ecdsa"} {
@@ -41,7 +41,7 @@ func reproducible(t *testing.T, key Key, allowed Allowed) {
 	if claim, ok := Claim(first); !ok || claim.Key != by.Key {
 		t.Errorf("claimed by %+v, %v, and signed by %+v", claim, ok, by)
 	}
-	// One byte of the commit is another.
+	// One byte of the commit is changed.
 	for _, at := range []int{5, 60, 110, len(commit) - 2} {
 		forged := bytes.Clone(first)
 		forged[bytes.Index(first, []byte(commit)[at-5:at+1])+5] ^= 1
@@ -73,7 +73,7 @@ func TestKeysWithPassphrases(t *testing.T) {
 	}
 }
 
-// A key that cannot be used is an error, and is told from others.
+// A key that cannot be used is an error of its own kind.
 func TestKeysThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	private, public := newSSH(t, "ed25519", "")
@@ -99,14 +99,13 @@ func TestKeysThatCannotBeUsed(t *testing.T) {
 	if _, err := (Key{File: filepath.Join(t.TempDir(), "none")}).Sign([]byte(commit), noon); !errors.Is(err, ErrNoKey) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
-	// A key of OpenPGP that is made later than the commit would sign what gpg does
-	// not accept.
+	// gpg would not accept a signature from before the OpenPGP key was made.
 	if _, err := (Key{File: file(t, "key", gpgPrivate)}).Sign([]byte(commit), noon.AddDate(-1, 0, 0)); !errors.Is(err, ErrNoKey) {
 		t.Errorf("before the key was made: %v", err)
 	}
 }
 
-// twoKeys is a block with two keys: which of them would it be?
+// twoKeys is a block with two keys, which is ambiguous.
 func twoKeys(t *testing.T) []byte {
 	t.Helper()
 	one, two := newEntity(t, packet.PubKeyAlgoEdDSA), newEntity(t, packet.PubKeyAlgoEdDSA)
@@ -132,7 +131,7 @@ func TestKeysRotate(t *testing.T) {
 			t.Errorf("by %s, want %s: %v", by, want, err)
 		}
 	}
-	// The old one leaves the list, and what it signed is not accepted any more.
+	// The old key is removed from the list, and its signatures are no longer accepted.
 	if err := os.WriteFile(list, []byte("next "+nextPublic+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

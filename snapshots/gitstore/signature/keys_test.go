@@ -21,10 +21,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// noon is when everything here is signed.
+// noon is the time of all signatures.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// commit is what git stores of a commit that nobody signed.
+// commit is an unsigned commit as git stores it.
 const commit = `tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904
 author Ann <ann@example.com> 1772366400 +0000
 committer Ann <ann@example.com> 1772366400 +0000
@@ -34,7 +34,7 @@ edge r1
 Hapsnap-Snapshot: r000001-9f3ac01b2d
 `
 
-// file writes a file of the test's own and returns its path.
+// file writes a file for the test, and returns its path.
 func file(t *testing.T, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -44,8 +44,7 @@ func file(t *testing.T, name string, data []byte) string {
 	return path
 }
 
-// newSSH makes a key of SSH: the private key as ssh-keygen writes it, and the
-// line with the public one.
+// newSSH makes an SSH key: the private key as ssh-keygen writes it, and the line with the public one.
 func newSSH(t *testing.T, kind, passphrase string) (private []byte, public string) {
 	t.Helper()
 	var key crypto.Signer
@@ -77,7 +76,7 @@ func newSSH(t *testing.T, kind, passphrase string) (private []byte, public strin
 	return pem.EncodeToMemory(block), string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(pub)))
 }
 
-// newGPG makes a key of OpenPGP: both halves with armor.
+// newGPG makes an OpenPGP key: both halves with armor.
 func newGPG(t *testing.T, algorithm packet.PublicKeyAlgorithm, passphrase string) (private, public []byte) {
 	t.Helper()
 	key := newEntity(t, algorithm)
@@ -118,7 +117,7 @@ func armored(t *testing.T, kind string, write func(io.Writer) error) []byte {
 	return append(out.Bytes(), '\n')
 }
 
-// signed returns a commit with its signature, as git stores it.
+// signed returns a signed commit as git stores it.
 func signed(t *testing.T, k Key, at time.Time) []byte {
 	t.Helper()
 	made, err := k.Sign([]byte(commit), at)

@@ -22,8 +22,8 @@ type allowedSigner struct {
 
 type allowedSigners []allowedSigner
 
-// parseSigners reads a list of allowed signers. Whatever cannot be understood is
-// an error: it may be what keeps somebody out.
+// parseSigners reads a list of allowed signers. Everything that it does not understand is an error: it may be a
+// restriction.
 func parseSigners(file, text string) (allowedSigners, error) {
 	var all allowedSigners
 	number := 0
@@ -160,7 +160,7 @@ func (l allowedSigners) find(key ssh.PublicKey, at time.Time, what purpose) (str
 	return "", fmt.Errorf("the SSH key %s is not among the allowed signers", fingerprint(key))
 }
 
-// accepts returns whether the line is about a key, and what it says of it.
+// accepts returns whether the line is about a key, and whether it accepts the key.
 func (s allowedSigner) accepts(key ssh.PublicKey, at time.Time, what purpose) (name string, related bool, err error) {
 	certificate, certified := key.(*ssh.Certificate)
 	wanted := key

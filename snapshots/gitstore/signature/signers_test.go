@@ -86,7 +86,7 @@ func TestMatchList(t *testing.T) {
 	}
 }
 
-// What options say is asked of each signature, at the time of the commit.
+// The options of a line apply to each signature, at the time of the commit.
 func TestOptionsHold(t *testing.T) {
 	t.Parallel()
 	private, public := newSSH(t, "ed25519", "")
@@ -109,7 +109,7 @@ func TestOptionsHold(t *testing.T) {
 			t.Errorf("%s: %v", options, err)
 		}
 	}
-	// Any line that accepts is enough.
+	// One line that accepts is enough.
 	both := "ann valid-before=\"20200101Z\" " + public + "\nann2 " + public + "\n"
 	if by, err := (Allowed{SignersFile: file(t, "signers", []byte(both))}).Verify(made, noon); err != nil || by.Name != "ann2" {
 		t.Errorf("by %+v, %v", by, err)
@@ -137,11 +137,11 @@ func newAuthority(t *testing.T) authority {
 
 func (a authority) public() string { return string(ssh.MarshalAuthorizedKey(a.PublicKey())) }
 
-// commit returns a commit that is signed with a certificate of the authority, for
-// bob@example.com and an hour, unless change says otherwise.
+// commit returns a commit that is signed with a certificate of the authority. The certificate is for
+// bob@example.com and an hour; change can modify it.
 func (a authority) commit(change func(*ssh.Certificate)) []byte {
 	a.t.Helper()
-	key := newAuthority(a.t) // of a person
+	key := newAuthority(a.t) // the key of a person
 	c := &ssh.Certificate{
 		Key: key.PublicKey(), CertType: ssh.UserCert, KeyId: "bob", ValidPrincipals: []string{"bob@example.com"},
 		ValidAfter: uint64(noon.Add(-time.Minute).Unix()), ValidBefore: uint64(noon.Add(time.Hour).Unix()),
@@ -186,8 +186,8 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%s: by %+v", name, by)
 		}
 	}
-	// Another authority's is not this one's, and the key of an authority that is
-	// listed as a signer accepts no certificates.
+	// A certificate of another authority is refused. If the key of an authority is listed as a signer, that
+	// accepts no certificates.
 	made := newAuthority(t).commit(func(*ssh.Certificate) {})
 	if by, err := allowed.Verify(made, noon); err == nil {
 		t.Errorf("another authority: by %+v", by)
@@ -235,7 +235,7 @@ func TestWhatIsNoSignatureOfACommit(t *testing.T) {
 			t.Errorf("what is signed: %q, %v", payload, err)
 		}
 	}
-	// Who is allowed has to be known.
+	// An unreadable list is an error of its own, and not a refusal.
 	_, err := Allowed{SignersFile: signers + "-missing"}.Verify(bySSH, noon)
 	if _, refused := errors.AsType[RefusedError](err); err == nil || refused {
 		t.Errorf("without the list: %v", err)

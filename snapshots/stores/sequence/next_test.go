@@ -119,7 +119,7 @@ func TestEditTellsChanges(t *testing.T) {
 	if _, changed, err := Edit(pinned, func(*channel.Channel) error { return no }); changed || err != no {
 		t.Errorf("refused edit: changed %v, %v", changed, err)
 	}
-	// What says less than it seems to is not written.
+	// A pin without a snapshot is not written.
 	_, changed, err = Edit(channel.Channel{}, func(c *channel.Channel) error {
 		c.Spec.Pin = &channel.Pin{}
 		return nil
