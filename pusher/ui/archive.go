@@ -69,7 +69,7 @@ func newArchive(ctx context.Context, store Store, changed func()) *archive {
 	a := &archive{
 		store: store, ctx: ctx, changed: changed, turn: make(chan struct{}, 1),
 		manifests: newMemory[snapshots.ID, snapshots.Manifest](keptManifests), contents: newMemory[snapshots.ID, snapshots.Snapshot](keptSnapshots),
-		tables:   newMemory[snapshots.ID, readSnapshot](keptTables),
+		tables:   newSizedMemory[snapshots.ID](keptTables, leastTables, readSnapshot.size),
 		compared: newMemory[[2]snapshots.ID, compared](keptSnapshots), touches: newMemory[snapshots.ID, touch](5 * mostSearched),
 		commits: newMemory[snapshots.ID, string](keptManifests), comparing: make(chan struct{}, 1),
 		awaited: map[any]*awaited{}, tabling: make(chan time.Time, 1),
@@ -290,20 +290,28 @@ func kept[V any](ctx context.Context, a *archive, in *memory[snapshots.ID, V], i
 
 // memory keeps the last values that were put into it or asked for. It may be used by several goroutines.
 type memory[K comparable, V any] struct {
-	most int
+	most  int // of the sizes of all
+	least int // values that are kept, whatever their sizes are
+	size  func(V) int
 
 	mu     sync.Mutex
 	clock  int
+	sizes  int // of all
 	values map[K]*remembered[V]
 }
 
 type remembered[V any] struct {
 	value V
+	size  int
 	used  int
 }
 
 func newMemory[K comparable, V any](most int) *memory[K, V] {
-	return &memory[K, V]{most: most, values: map[K]*remembered[V]{}}
+	return newSizedMemory[K](most, 0, func(V) int { return 1 })
+}
+
+func newSizedMemory[K comparable, V any](most, least int, size func(V) int) *memory[K, V] {
+	return &memory[K, V]{most: most, least: least, size: size, values: map[K]*remembered[V]{}}
 }
 
 func (m *memory[K, V]) get(k K) (V, bool) {
@@ -320,21 +328,25 @@ func (m *memory[K, V]) get(k K) (V, bool) {
 }
 
 func (m *memory[K, V]) put(k K, v V) {
+	size := m.size(v)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.clock++
-	m.values[k] = &remembered[V]{v, m.clock}
-	if len(m.values) <= m.most {
-		return
+	if r, ok := m.values[k]; ok {
+		m.sizes -= r.size
 	}
-	var oldest K
-	least := m.clock + 1
-	for k, r := range m.values {
-		if r.used < least {
-			oldest, least = k, r.used
+	m.values[k] = &remembered[V]{v, size, m.clock}
+	for m.sizes += size; m.sizes > m.most && len(m.values) > m.least; {
+		var oldest K
+		least := m.clock + 1
+		for k, r := range m.values {
+			if r.used < least {
+				oldest, least = k, r.used
+			}
 		}
+		m.sizes -= m.values[oldest].size
+		delete(m.values, oldest)
 	}
-	delete(m.values, oldest)
 }
 
 // chosen is the snapshot that a page is about, and why it is that one.
@@ -434,8 +446,22 @@ type readSnapshot struct {
 	recorded map[snapshots.ServicePort][]snapshots.Endpoint // that are a file of it, nil without one
 }
 
-// keptTables is how many are kept: one of 100,000 routes takes about 100 MB.
-const keptTables = 2
+// keptTables is how many bytes those take that are kept, and leastTables how many are kept that take more. If people
+// follow pages of more snapshots than that, these are read again and again.
+const (
+	keptTables  = 200 << 20
+	leastTables = 2
+)
+
+// size is about how many bytes it takes: one of 100,000 routes takes 100 MB.
+func (r readSnapshot) size() int {
+	const ofRoute, ofByte = 500, 4
+	sum := 1<<10 + ofRoute*len(r.table.Routes)
+	for _, f := range r.Files {
+		sum += ofByte * len(f.Content)
+	}
+	return sum
+}
 
 // routes returns a snapshot with its routes. It is read once, and nobody changes it.
 func (a *archive) routes(ctx context.Context, id snapshots.ID) (readSnapshot, error) {

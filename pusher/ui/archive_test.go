@@ -3,6 +3,8 @@ package ui
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,3 +65,34 @@ func TestStoreThatDoesNotAnswer(t *testing.T) {
 }
 
 func (inCommits) Commit(context.Context, snapshots.ID) (string, error) { return "abc123", nil }
+
+// Pages of several snapshots that are followed at once do not make room for each other as long as these are small. Of
+// large ones, as many are kept as fit, and two in any case.
+func TestRoutesOfSeveralSnapshotsAreKept(t *testing.T) {
+	t.Parallel()
+	var all []snapshots.Snapshot
+	for n := range uint64(10) {
+		all = append(all, shop(n+1))
+	}
+	a := newArchive(t.Context(), storeOf(all...), func() {})
+	for _, s := range all {
+		if _, err := a.routes(t.Context(), s.ID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range all {
+		if _, err := a.routes(withoutWaiting(), s.ID()); err != nil {
+			t.Errorf("%s is not kept: %v", s.ID(), err)
+		}
+	}
+	sizes := newSizedMemory[int](10, 2, func(size int) int { return size })
+	for step, c := range []struct {
+		put  int
+		want []int
+	}{{3, []int{3}}, {4, []int{3, 4}}, {4, []int{3, 4}}, {2, []int{2, 3, 4}}, {3, []int{2, 3, 4}}, {5, []int{2, 3, 5}}, {50, []int{5, 50}}, {60, []int{50, 60}}, {1, []int{1, 60}}, {2, []int{1, 2}}} {
+		sizes.put(c.put, c.put)
+		if got := slices.Sorted(maps.Keys(sizes.values)); !slices.Equal(got, c.want) {
+			t.Errorf("step %d: kept %v, want %v", step, got, c.want)
+		}
+	}
+}
