@@ -17,7 +17,6 @@ package dirstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -127,17 +126,12 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	if err != nil || !changed {
 		return err
 	}
-	// The act is written down that is about to be done.
-	e := act.Entry(subject, now)
-	if err := s.record(ctx, now); err != nil { // what a writer announced that was killed
-		return err
-	}
-	text, err := json.Marshal(announcement{channelSum(data), e})
-	if err != nil {
-		return fmt.Errorf("write the journal of %s: %w", s, err)
-	}
-	if err := s.replace(ctx, announceFile, text, now); err != nil {
-		return err
+	// The act is written down that is about to be done. A journal that cannot be read keeps nobody from acting.
+	_, unreadable := s.journal()
+	if unreadable == nil {
+		if err := s.announce(ctx, announcement{channelSum(data), act.Entry(subject, now)}, now); err != nil {
+			return err
+		}
 	}
 	if err := s.step("write channel"); err != nil {
 		return fmt.Errorf("write channel (%s): %w", subject, err)
@@ -148,6 +142,9 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	}
 	if err := s.publish(ctx, file, s.in(channelFile)); err != nil {
 		return fmt.Errorf("write channel (%s): %w", subject, err)
+	}
+	if unreadable != nil {
+		return fmt.Errorf("the channel is changed (%s), and its journal does not say so: %w", subject, unreadable)
 	}
 	if err := s.record(ctx, now); err != nil { // the next writer does it
 		return fmt.Errorf("the channel is changed (%s), and its journal is not yet: %w", subject, err)
