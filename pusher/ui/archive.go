@@ -151,13 +151,15 @@ func (a *archive) read(done chan struct{}) {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil {
+	switch {
+	case err == nil:
+	case next.at.IsZero():
 		next = a.last
-		if next.err = err; next.failing.IsZero() {
-			next.failing = now
-		}
-	} else {
-		next.at = now
+	default: // all but the journal is known
+		next.journal, next.failing = a.last.journal, a.last.failing
+	}
+	if next.err = err; err != nil && next.failing.IsZero() {
+		next.failing = now
 	}
 	other := (next.err == nil) != (a.last.err == nil) || next.view.Head() != a.last.view.Head() || next.view.Seen != a.last.view.Seen ||
 		a.last.at.IsZero() || !slices.Equal(tail(next.journal), tail(a.last.journal))
@@ -171,6 +173,7 @@ func (a *archive) read(done chan struct{}) {
 // tail is the last entry of a journal, which has another one after each act and turn.
 func tail(journal []channel.Entry) []channel.Entry { return journal[max(0, len(journal)-1):] }
 
+// readListing returns what the store says. Without the journal, it returns the rest with an error.
 func (a *archive) readListing(ctx context.Context) (out listing, err error) {
 	if err := a.begin(ctx); err != nil {
 		return out, err
@@ -179,6 +182,7 @@ func (a *archive) readListing(ctx context.Context) (out listing, err error) {
 	if out.view, err = a.store.View(ctx); err != nil {
 		return out, err
 	}
+	out.at = time.Now()
 	out.journal, err = a.store.Journal(ctx)
 	return out, err
 }

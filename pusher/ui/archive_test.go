@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +40,24 @@ func TestArchiveKeepsWhatItRead(t *testing.T) {
 	}
 	if _, err := a.snapshot(t.Context(), snapshots.ID{Revision: 9, Short: "0123456789"}); !errors.Is(err, snapshots.ErrNotFound) {
 		t.Error(err)
+	}
+}
+
+// A journal that cannot be read hides nothing else, and pages say so.
+func TestJournalThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s := shop(1)
+	store := storeOf(s)
+	store.damaged = errors.New("the journal is a folder")
+	h := server(t, Source{Channel: "edge", Fleet: shopFleet(s.ID()), Store: store}).Handler()
+	for path, want := range map[string]string{"/routes": "shop.example.com", "/snapshots/" + s.ID().String(): "number 1", "/history": "number 1"} {
+		code, body := get(t, h, path)
+		if code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, without %q: %s", path, code, want, plainText(body))
+		}
+		if path != "/routes" && !strings.Contains(body, store.damaged.Error()) {
+			t.Errorf("%s does not say that the journal cannot be read: %s", path, plainText(body))
+		}
 	}
 }
 
