@@ -28,10 +28,18 @@ const (
 	patience = 10 * time.Second
 )
 
-// keptManifests and keptSnapshots are how many are kept in memory, of which nobody can change one.
+// What is kept in memory, of which nobody can change anything, in bytes, and how much of it whatever it takes. A
+// manifest of 10,000 certificates takes 8 MB, a snapshot may have 256 MB, and the fleet depends on the program.
 const (
-	keptManifests = 2000
-	keptSnapshots = 8
+	keptManifests, leastManifests = 32 << 20, 2 * newest // without their certificates
+	keptWhole, leastWhole         = 32 << 20, 2          // manifests with them
+	keptContents, leastContents   = 64 << 20, 2
+)
+
+// keptCommits and keptComparisons are how many are kept of these.
+const (
+	keptCommits     = 2000
+	keptComparisons = 8
 )
 
 // archive reads the store for all viewers: once, however many look, and one thing at a time. What
@@ -45,9 +53,10 @@ type archive struct {
 
 	mu        sync.Mutex
 	last      listing
-	reading   chan struct{} // closed when the reading ends that is under way, nil for none
-	asked     time.Time     // when the last reading ended
-	manifests *memory[snapshots.ID, snapshots.Manifest]
+	reading   chan struct{}                             // closed when the reading ends that is under way, nil for none
+	asked     time.Time                                 // when the last reading ended
+	manifests *memory[snapshots.ID, snapshots.Manifest] // without certificates
+	whole     *memory[snapshots.ID, snapshots.Manifest]
 	contents  *memory[snapshots.ID, snapshots.Snapshot]
 	tables    *memory[snapshots.ID, readSnapshot]
 	compared  *memory[[2]snapshots.ID, compared]
@@ -68,10 +77,11 @@ type awaited struct {
 func newArchive(ctx context.Context, store Store, changed func()) *archive {
 	a := &archive{
 		store: store, ctx: ctx, changed: changed, turn: make(chan struct{}, 1),
-		manifests: newMemory[snapshots.ID, snapshots.Manifest](keptManifests), contents: newMemory[snapshots.ID, snapshots.Snapshot](keptSnapshots),
+		manifests: newSizedMemory[snapshots.ID](keptManifests, leastManifests, sizeOfManifest), whole: newSizedMemory[snapshots.ID](keptWhole, leastWhole, sizeOfManifest),
+		contents: newSizedMemory[snapshots.ID](keptContents, leastContents, func(s snapshots.Snapshot) int { return sizeOfManifest(s.Manifest) + sizeOfFiles(s.Files) }),
 		tables:   newSizedMemory[snapshots.ID](keptTables, leastTables, readSnapshot.size),
-		compared: newMemory[[2]snapshots.ID, compared](keptSnapshots), touches: newMemory[snapshots.ID, touch](5 * mostSearched),
-		commits: newMemory[snapshots.ID, string](keptManifests), comparing: make(chan struct{}, 1),
+		compared: newMemory[[2]snapshots.ID, compared](keptComparisons), touches: newMemory[snapshots.ID, touch](5 * mostSearched),
+		commits: newMemory[snapshots.ID, string](keptCommits), comparing: make(chan struct{}, 1),
 		awaited: map[any]*awaited{}, tabling: make(chan time.Time, 1),
 	}
 	a.tabling <- time.Time{}
@@ -202,27 +212,50 @@ func (a *archive) begin(ctx context.Context) error {
 
 func (a *archive) end() { <-a.turn }
 
-// manifest returns that of a snapshot.
+// manifest returns that of a snapshot, without its certificates.
 func (a *archive) manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
 	return kept(ctx, a, a.manifests, id, func(ctx context.Context) (snapshots.Manifest, error) {
-		m, err := a.store.Manifest(ctx, id)
-		m.Provenance.Inputs = nil // there may be thousands, and nobody is shown them
+		m, err := a.readManifest(ctx, id)
+		m.Spec.Certificates = nil
 		return m, err
 	})
+}
+
+func (a *archive) readManifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
+	m, err := a.store.Manifest(ctx, id)
+	m.Provenance.Inputs = nil // there may be thousands, and nobody is shown them
+	return m, err
 }
 
 // manifestOf returns the manifest of a snapshot that a page is about. For a caller that does not wait, it begins to
 // read the manifest for the next time.
 func (a *archive) manifestOf(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
-	m, err := a.manifest(ctx, id)
+	read := func(ctx context.Context) (snapshots.Manifest, error) {
+		return kept(ctx, a, a.whole, id, func(ctx context.Context) (snapshots.Manifest, error) { return a.readManifest(ctx, id) })
+	}
+	m, err := read(ctx)
 	if errors.Is(err, errNotRead) {
 		type manifestOf snapshots.ID
 		err = a.later(manifestOf(id), func(ctx context.Context) error {
-			_, err := a.manifest(ctx, id)
+			_, err := read(ctx)
 			return err
 		})
 	}
 	return m, err
+}
+
+// sizeOfManifest is about how many bytes a manifest takes.
+func sizeOfManifest(m snapshots.Manifest) int {
+	const least, ofCertificate, ofFile, ofObject = 2 << 10, 800, 200, 400
+	return least + ofCertificate*len(m.Spec.Certificates) + ofFile*len(m.Spec.Files) + ofObject*(len(m.Spec.Quarantined)+len(m.Provenance.Inputs))
+}
+
+func sizeOfFiles(files []snapshots.File) int {
+	sum := 0
+	for _, f := range files {
+		sum += len(f.Content)
+	}
+	return sum
 }
 
 // mostAwaited is how many reads for callers that do not wait are remembered.
@@ -460,11 +493,7 @@ const (
 // size is about how many bytes it takes: one of 100,000 routes takes 100 MB.
 func (r readSnapshot) size() int {
 	const ofRoute, ofByte = 500, 4
-	sum := 1<<10 + ofRoute*len(r.table.Routes)
-	for _, f := range r.Files {
-		sum += ofByte * len(f.Content)
-	}
-	return sum
+	return sizeOfManifest(r.Manifest) + ofRoute*len(r.table.Routes) + ofByte*sizeOfFiles(r.Files)
 }
 
 // routes returns a snapshot with its routes. It is read once, and nobody changes it.

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -40,6 +41,32 @@ func TestArchiveKeepsWhatItRead(t *testing.T) {
 	}
 	if _, err := a.snapshot(t.Context(), snapshots.ID{Revision: 9, Short: "0123456789"}); !errors.Is(err, snapshots.ErrNotFound) {
 		t.Error(err)
+	}
+}
+
+// Snapshots that take much memory, of certificates or of files, are not all kept that somebody looked at.
+func TestMemoryOfTheArchiveIsBounded(t *testing.T) {
+	t.Parallel()
+	var all []snapshots.Snapshot
+	for n := range uint64(30) {
+		d := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: append(make([]byte, 8<<20), byte(n))}}}
+		for i := range 5000 {
+			d.Certificates = append(d.Certificates, snapshots.CertificateRef{File: fmt.Sprintf("certs/%d.pem", i), Secret: snapshots.SecretName{Namespace: "shop", Name: fmt.Sprint(i)}})
+		}
+		all = append(all, d.Number(n+1, snapshots.ID{}))
+	}
+	a := newArchive(t.Context(), storeOf(all...), func() {})
+	for _, s := range all {
+		m, err := a.manifestOf(t.Context(), s.ID())
+		if _, more := a.snapshot(t.Context(), s.ID()); err != nil || more != nil || len(m.Spec.Certificates) != 5000 {
+			t.Fatal(err, more, len(m.Spec.Certificates))
+		}
+		if m, err := a.manifest(t.Context(), s.ID()); err != nil || m.Spec.Certificates != nil {
+			t.Fatal(err, len(m.Spec.Certificates))
+		}
+	}
+	if n, whole, contents := len(a.manifests.values), len(a.whole.values), len(a.contents.values); n != 30 || whole != 8 || contents != 5 {
+		t.Errorf("%d manifests are kept, %d of them with certificates, and %d snapshots", n, whole, contents)
 	}
 }
 
