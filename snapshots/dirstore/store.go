@@ -84,7 +84,7 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 	if err := sequence.CheckAlone(d); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	if err := os.MkdirAll(s.in(snapshotsDir), 0o755); err != nil {
+	if err := s.makeFolders(); err != nil {
 		return snapshots.ID{}, false, fmt.Errorf("make %s: %w", s, err)
 	}
 	unlock, err := s.lock(ctx)
@@ -105,6 +105,30 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 	}
 	s.remember(sequence.HeadOf(next), s.look(next.ID()))
 	return next.ID(), true, nil
+}
+
+// makeFolders makes the folders of the store, and brings to the disk that they are there.
+func (s *Store) makeFolders() error {
+	folder := s.in(snapshotsDir)
+	var above []string // of those that are made, the innermost first
+	for path := folder; ; path = filepath.Dir(path) {
+		if _, err := os.Stat(path); !missing(err) {
+			break
+		}
+		above = append(above, filepath.Dir(path))
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, path := range above {
+		if err := s.step("sync " + path); err != nil {
+			return err
+		}
+		if err := syncFolder(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // UpdateChannel lets edit change the channel, and writes the result. If edit returns an error,

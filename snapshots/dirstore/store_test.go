@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,4 +141,27 @@ func TestDamagedHeadOfARunningStore(t *testing.T) {
 	}
 	publish(3)
 	publish(3)
+}
+
+// The folders that the first snapshot makes are brought to the disk, in those above them.
+func TestNewFoldersAreBroughtToTheDisk(t *testing.T) {
+	t.Parallel()
+	above := t.TempDir()
+	s := Open(filepath.Join(above, "a", "edge"), Options{})
+	var synced []string
+	s.step = func(point string) error {
+		if folder, ok := strings.CutPrefix(point, "sync "); ok {
+			synced = append(synced, folder)
+		}
+		return nil
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, _, err := s.Publish(t.Context(), storetest.Draft(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{filepath.Join(above, "a", "edge"), filepath.Join(above, "a"), above}
+	if !slices.Equal(synced, want) {
+		t.Errorf("brought to the disk are %v, want %v", synced, want)
+	}
 }
