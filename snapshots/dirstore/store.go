@@ -6,8 +6,8 @@
 // It promises that a reader never sees half of anything: a snapshot is written beside the others under
 // a name that begins with a dot, brought to the disk, and then renamed; so is the channel. A writer
 // that fails leaves its unfinished files, since a killed process could not remove them either: the next
-// writer does. Writers exclude each other, in one process or several, with a lock on PATH/.lock.
-// Readers take no lock and may have the directory read-only.
+// writer does. Only on a full disk does it remove them itself. Writers exclude each other, in one process
+// or several, with a lock on PATH/.lock. Readers take no lock and may have the directory read-only.
 //
 // A directory that does not exist is an error for readers; the first Publish makes it. The directory
 // should be local: where a network file system has no working locks, racing writers may fail, but
@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/filelock"
@@ -101,6 +102,9 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 		return head.ID, false, err
 	}
 	if err := s.write(ctx, next, d.Time); err != nil {
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // others need the room until the next writer comes
+			_ = os.RemoveAll(s.in(snapshotsDir, temporary+next.ID().String()))
+		}
 		return snapshots.ID{}, false, fmt.Errorf("write snapshot %s: %w", next.ID(), err)
 	}
 	s.remember(sequence.HeadOf(next), s.look(next.ID()))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -163,5 +164,31 @@ func TestNewFoldersAreBroughtToTheDisk(t *testing.T) {
 	want := []string{filepath.Join(above, "a", "edge"), filepath.Join(above, "a"), above}
 	if !slices.Equal(synced, want) {
 		t.Errorf("brought to the disk are %v, want %v", synced, want)
+	}
+}
+
+// A snapshot for which the disk has no room leaves the room to others, such as the state of a pusher.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatalf("mount a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	s := Open(filepath.Join(disk, "edge"), Options{})
+	large := storetest.Draft("a")
+	large.Files = append(large.Files, snapshots.File{Path: "files/large.bin", Content: make([]byte, 2<<20)})
+	if _, _, err := s.Publish(t.Context(), large); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(disk, "state.json"), make([]byte, 512<<10), 0o600); err != nil {
+		t.Errorf("there is no room for others: %v", err)
+	}
+	if _, published, err := s.Publish(t.Context(), storetest.Draft("b")); err != nil || !published {
+		t.Errorf("what fits: published %v, %v", published, err)
 	}
 }
