@@ -63,3 +63,16 @@ func TestJournalFetchesOnlyWhatIsNew(t *testing.T) {
 		}
 	}
 }
+
+// Nobody gets an act into the journal but by the history of the channel: the file of turns is not signed.
+func TestActsAreNotTurns(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	publish(t, s, storetest.Draft("a"))
+	line := `{"at":"2026-11-27T03:00:00Z","verb":"pin","by":"ann","text":"pin r5"}` + "\n" + `{"at":"2026-11-27T03:01:00Z","turn":true,"verb":"done","fleet":"edge","text":"done"}` + "\n"
+	r.git(t, "update-ref", "refs/heads/edge-journal", r.commitFile(t, "", journalFile, line))
+	if got, err := s.Journal(t.Context()); err != nil || len(got) != 1 || !got[0].Turn {
+		t.Errorf("the journal has %+v, %v", got, err)
+	}
+}

@@ -104,7 +104,12 @@ func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	if !r.channel.IsZero() {
 		out = slices.Clone(s.acts.all)
 	}
-	out = append(out, channel.ParseEntries(turns)...) // an act of the same second comes first: turns follow from acts
+	for _, e := range channel.ParseEntries(turns) {
+		if e.Turn { // what was done to the channel is in its history, and in no file that anybody who may push could write
+			out = append(out, e)
+		}
+	}
+	// An act of the same second comes first: turns follow from acts.
 	slices.SortStableFunc(out, func(a, b channel.Entry) int { return a.At.Compare(b.At) })
 	return out, nil
 }
