@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -29,13 +30,18 @@ import (
 // pair returns a key pair in PEM, with a self-signed certificate of a serial number.
 func pair(t *testing.T, serial int64) (crt, key []byte) {
 	t.Helper()
+	return pairUntil(t, serial, time.Now().Add(time.Hour))
+}
+
+func pairUntil(t *testing.T, serial int64, until time.Time) (crt, key []byte) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "webhook"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
@@ -149,7 +155,33 @@ func TestCertificateThatComesLater(t *testing.T) {
 	}
 }
 
-// If the new files are not a valid pair, the former pair stays in use.
+// A certificate that expired is said once, and the server is not ready until there is another.
+func TestCertificateThatExpired(t *testing.T) {
+	dir := t.TempDir()
+	write := func(crt, key []byte) {
+		put(t, dir, "tls.crt", crt)
+		put(t, dir, "tls.key", key)
+	}
+	write(pairUntil(t, 1, time.Now().Add(-time.Minute)))
+	var said bytes.Buffer
+	c := &certificate{dir: dir, log: slog.New(slog.NewTextHandler(&said, nil))}
+	c.reload()
+	for range 2 {
+		if err := c.ready(); err == nil || !strings.Contains(err.Error(), "expired at") {
+			t.Errorf("ready: %v", err)
+		}
+	}
+	if n := strings.Count(said.String(), "no API server accepts the certificate"); n != 1 {
+		t.Errorf("it is said %d times: %s", n, said.String())
+	}
+	write(pair(t, 2))
+	c.reload()
+	if err := c.ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is no pair leaves the one before in use, whatever is wrong with it.
 func TestCertificateThatIsNoPair(t *testing.T) {
 	first, firstKey := pair(t, 1)
 	other, otherKey := pair(t, 2)

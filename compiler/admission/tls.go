@@ -30,24 +30,43 @@ type certificate struct {
 	dir string
 	log *slog.Logger
 
-	mu      sync.RWMutex
+	mu      sync.Mutex
 	current *tls.Certificate // nil until there is one
-	wrong   error            // fault of the content of the directory, or nil
+	wrong   error            // with what is in the directory, or nil
+	expired *tls.Certificate // the last pair of which it was said that it expired
 }
 
-// get returns the pair for a new connection.
+// get returns the pair for a new connection. One that expired is shown all the same: clients say why they refuse it.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.current == nil {
 		return nil, c.wrong
+	}
+	if err := c.lapsed(time.Now()); err != nil && c.expired != c.current {
+		c.expired = c.current
+		c.log.Error("no API server accepts the certificate of the webhook", "err", err)
 	}
 	return c.current, nil
 }
 
-// ready returns why the server has no certificate, or nil.
+// lapsed returns an error if the certificate expired.
+func (c *certificate) lapsed(now time.Time) error {
+	if until := c.current.Leaf.NotAfter; now.After(until) {
+		return fmt.Errorf("the certificate in %s expired at %s", c.dir, until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// ready returns why the server cannot serve anybody, or nil.
 func (c *certificate) ready() error {
-	if _, err := c.get(nil); err != nil {
+	_, err := c.get(nil)
+	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		err = c.lapsed(time.Now())
+	}
+	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	return nil

@@ -179,8 +179,17 @@ func (f *migrateFlags) toGateway(cmd *cobra.Command) error {
 	printDiagnostics(cmd.ErrOrStderr(), result.Findings)
 	if result.Ingresses == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: nothing to move: %s has no Ingress%s\n\thint: name the directory with the manifests of the Ingresses\n", f.manifests, ofClass(o.IngressClass))
-		return nil
+	} else if err := f.writeGateway(cmd, o, result); err != nil {
+		return err
 	}
+	if diag.HasErrors(result.Findings) {
+		return process.Invalid(nil)
+	}
+	return nil
+}
+
+// writeGateway writes what Ingresses became, and says how many they were.
+func (f *migrateFlags) writeGateway(cmd *cobra.Command, o gatewayapi.Options, result gatewayapi.Result) error {
 	if f.output == "" {
 		_, _ = cmd.OutOrStdout().Write(result.Manifests) // who reads it may have gone
 	} else {
@@ -191,9 +200,6 @@ func (f *migrateFlags) toGateway(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.OutOrStdout(), name)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%d Ingresses moved to Gateway %s, in %s\n", result.Ingresses, o.Gateway, plural(result.Routes, "HTTPRoute"))
-	if diag.HasErrors(result.Findings) {
-		return process.Invalid(nil)
-	}
 	return nil
 }
 

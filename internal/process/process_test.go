@@ -57,6 +57,20 @@ func TestMainPrintsErrorAndHintOnce(t *testing.T) {
 	}
 }
 
+// An error commands no terminal, whoever chose its words.
+func TestMainEscapesErrors(t *testing.T) {
+	var stderr bytes.Buffer
+	root := &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error {
+		return WithHint(errors.New("the server says: \x1b[2J\n\tmöre"), "a\u202eb")
+	}}
+	root.SetArgs(nil)
+	root.SetErr(&stderr)
+	Main(root)
+	if want := "tool: the server says: \\x1b[2J\n\tmöre\n\thint: a\\u202eb\n"; stderr.String() != want {
+		t.Errorf("stderr = %q, want %q", stderr.String(), want)
+	}
+}
+
 func TestMainTreatsUnknownFlagAsUsage(t *testing.T) {
 	root := &cobra.Command{Use: "tool", Run: func(*cobra.Command, []string) {}}
 	root.SetArgs([]string{"--nonsense"})

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // Style says how text is shown to people. The zero style is that of a pipe or a file: any width, and no
@@ -154,16 +156,16 @@ func (t *Table) shown(style Style) []int {
 	return all
 }
 
-// cell returns the text of a cell, on one line.
+// cell returns the text of a cell, on one line, and without characters that command a terminal.
 func (t *Table) cell(row []string, i int, style Style) string {
 	line, rest, _ := strings.Cut(row[i], "\n")
 	switch {
 	case rest != "" && style.Wide:
-		return strings.ReplaceAll(row[i], "\n", "; ")
+		line = strings.ReplaceAll(row[i], "\n", "; ")
 	case rest != "":
-		return line + " …"
+		line += " …"
 	}
-	return line
+	return printable.Text(line)
 }
 
 func (t *Table) widths(shown []int, style Style) map[int]int {

@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,5 +99,16 @@ func TestWidth(t *testing.T) {
 	t.Setenv("COLUMNS", "72")
 	if got := StyleOf(On(io.Discard, io.Discard, false)).Width; got != 72 {
 		t.Errorf("COLUMNS is 72, and the width %d", got)
+	}
+}
+
+// A cell commands no terminal.
+func TestCellsAreEscaped(t *testing.T) {
+	t.Parallel()
+	table := Table{Columns: []Column{{Title: "WHO"}}}
+	table.Add("a\x1b[2Jb")
+	var out strings.Builder
+	if err := table.Write(&out); err != nil || out.String() != "WHO\na\\x1b[2Jb\n" {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }

@@ -28,10 +28,18 @@ const (
 	patience = 10 * time.Second
 )
 
-// keptManifests and keptSnapshots are how many of each stay in memory. Both are immutable.
+// What is kept in memory, of which nobody can change anything, in bytes, and how much of it whatever it takes. A
+// manifest of 10,000 certificates takes 8 MB, a snapshot may have 256 MB, and the fleet depends on the program.
 const (
-	keptManifests = 2000
-	keptSnapshots = 8
+	keptManifests, leastManifests = 32 << 20, 2 * newest // without their certificates
+	keptWhole, leastWhole         = 32 << 20, 2          // manifests with them
+	keptContents, leastContents   = 64 << 20, 2
+)
+
+// keptCommits and keptComparisons are how many are kept of these.
+const (
+	keptCommits     = 2000
+	keptComparisons = 8
 )
 
 // archive reads the store for all viewers. It reads a thing once, however many viewers look, and one thing at a time.
@@ -45,9 +53,10 @@ type archive struct {
 
 	mu        sync.Mutex
 	last      listing
-	reading   chan struct{} // closed when the current reading ends; nil if there is none
-	asked     time.Time     // when the last reading ended
-	manifests *memory[snapshots.ID, snapshots.Manifest]
+	reading   chan struct{}                             // closed when the reading ends that is under way, nil for none
+	asked     time.Time                                 // when the last reading ended
+	manifests *memory[snapshots.ID, snapshots.Manifest] // without certificates
+	whole     *memory[snapshots.ID, snapshots.Manifest]
 	contents  *memory[snapshots.ID, snapshots.Snapshot]
 	tables    *memory[snapshots.ID, readSnapshot]
 	compared  *memory[[2]snapshots.ID, compared]
@@ -68,10 +77,11 @@ type awaited struct {
 func newArchive(ctx context.Context, store Store, changed func()) *archive {
 	a := &archive{
 		store: store, ctx: ctx, changed: changed, turn: make(chan struct{}, 1),
-		manifests: newMemory[snapshots.ID, snapshots.Manifest](keptManifests), contents: newMemory[snapshots.ID, snapshots.Snapshot](keptSnapshots),
-		tables:   newMemory[snapshots.ID, readSnapshot](keptTables),
-		compared: newMemory[[2]snapshots.ID, compared](keptSnapshots), touches: newMemory[snapshots.ID, touch](5 * mostSearched),
-		commits: newMemory[snapshots.ID, string](keptManifests), comparing: make(chan struct{}, 1),
+		manifests: newSizedMemory[snapshots.ID](keptManifests, leastManifests, sizeOfManifest), whole: newSizedMemory[snapshots.ID](keptWhole, leastWhole, sizeOfManifest),
+		contents: newSizedMemory[snapshots.ID](keptContents, leastContents, func(s snapshots.Snapshot) int { return sizeOfManifest(s.Manifest) + sizeOfFiles(s.Files) }),
+		tables:   newSizedMemory[snapshots.ID](keptTables, leastTables, readSnapshot.size),
+		compared: newMemory[[2]snapshots.ID, compared](keptComparisons), touches: newMemory[snapshots.ID, touch](5 * mostSearched),
+		commits: newMemory[snapshots.ID, string](keptCommits), comparing: make(chan struct{}, 1),
 		awaited: map[any]*awaited{}, tabling: make(chan time.Time, 1),
 	}
 	a.tabling <- time.Time{}
@@ -151,13 +161,15 @@ func (a *archive) read(done chan struct{}) {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil {
+	switch {
+	case err == nil:
+	case next.at.IsZero():
 		next = a.last
-		if next.err = err; next.failing.IsZero() {
-			next.failing = now
-		}
-	} else {
-		next.at = now
+	default: // all but the journal is known
+		next.journal, next.failing = a.last.journal, a.last.failing
+	}
+	if next.err = err; err != nil && next.failing.IsZero() {
+		next.failing = now
 	}
 	other := (next.err == nil) != (a.last.err == nil) || next.view.Head() != a.last.view.Head() || next.view.Seen != a.last.view.Seen ||
 		a.last.at.IsZero() || !slices.Equal(tail(next.journal), tail(a.last.journal))
@@ -172,6 +184,7 @@ func (a *archive) read(done chan struct{}) {
 // last entry are the same.
 func tail(journal []channel.Entry) []channel.Entry { return journal[max(0, len(journal)-1):] }
 
+// readListing returns what the store says. Without the journal, it returns the rest with an error.
 func (a *archive) readListing(ctx context.Context) (out listing, err error) {
 	if err := a.begin(ctx); err != nil {
 		return out, err
@@ -180,6 +193,7 @@ func (a *archive) readListing(ctx context.Context) (out listing, err error) {
 	if out.view, err = a.store.View(ctx); err != nil {
 		return out, err
 	}
+	out.at = time.Now()
 	out.journal, err = a.store.Journal(ctx)
 	return out, err
 }
@@ -199,30 +213,53 @@ func (a *archive) begin(ctx context.Context) error {
 
 func (a *archive) end() { <-a.turn }
 
-// manifest returns the manifest of a snapshot, without its inputs.
+// manifest returns that of a snapshot, without its certificates.
 func (a *archive) manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
 	return kept(ctx, a, a.manifests, id, func(ctx context.Context) (snapshots.Manifest, error) {
-		m, err := a.store.Manifest(ctx, id)
-		m.Provenance.Inputs = nil // there may be thousands, and no page shows them
+		m, err := a.readManifest(ctx, id)
+		m.Spec.Certificates = nil
 		return m, err
 	})
 }
 
-// manifestOf returns the manifest of a snapshot that a page shows. For a caller that does not wait, it begins to read
-// a missing manifest, and returns [errNotRead].
+func (a *archive) readManifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
+	m, err := a.store.Manifest(ctx, id)
+	m.Provenance.Inputs = nil // there may be thousands, and nobody is shown them
+	return m, err
+}
+
+// manifestOf returns the manifest of a snapshot that a page is about. For a caller that does not wait, it begins to
+// read the manifest for the next time.
 func (a *archive) manifestOf(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
-	m, err := a.manifest(ctx, id)
+	read := func(ctx context.Context) (snapshots.Manifest, error) {
+		return kept(ctx, a, a.whole, id, func(ctx context.Context) (snapshots.Manifest, error) { return a.readManifest(ctx, id) })
+	}
+	m, err := read(ctx)
 	if errors.Is(err, errNotRead) {
 		type manifestOf snapshots.ID
 		err = a.later(manifestOf(id), func(ctx context.Context) error {
-			_, err := a.manifest(ctx, id)
+			_, err := read(ctx)
 			return err
 		})
 	}
 	return m, err
 }
 
-// mostAwaited is how many readings for callers that do not wait are remembered.
+// sizeOfManifest is about how many bytes a manifest takes.
+func sizeOfManifest(m snapshots.Manifest) int {
+	const least, ofCertificate, ofFile, ofObject = 2 << 10, 800, 200, 400
+	return least + ofCertificate*len(m.Spec.Certificates) + ofFile*len(m.Spec.Files) + ofObject*(len(m.Spec.Quarantined)+len(m.Provenance.Inputs))
+}
+
+func sizeOfFiles(files []snapshots.File) int {
+	sum := 0
+	for _, f := range files {
+		sum += len(f.Content)
+	}
+	return sum
+}
+
+// mostAwaited is how many reads for callers that do not wait are remembered.
 const mostAwaited = 1000
 
 // later reads something in the background for a caller that does not wait, and calls changed at the end. It returns
@@ -291,20 +328,28 @@ func kept[V any](ctx context.Context, a *archive, in *memory[snapshots.ID, V], i
 
 // memory is a cache of the values that were used last. Several goroutines may use it.
 type memory[K comparable, V any] struct {
-	most int
+	most  int // of the sizes of all
+	least int // values that are kept, whatever their sizes are
+	size  func(V) int
 
 	mu     sync.Mutex
 	clock  int
+	sizes  int // of all
 	values map[K]*remembered[V]
 }
 
 type remembered[V any] struct {
 	value V
+	size  int
 	used  int
 }
 
 func newMemory[K comparable, V any](most int) *memory[K, V] {
-	return &memory[K, V]{most: most, values: map[K]*remembered[V]{}}
+	return newSizedMemory[K](most, 0, func(V) int { return 1 })
+}
+
+func newSizedMemory[K comparable, V any](most, least int, size func(V) int) *memory[K, V] {
+	return &memory[K, V]{most: most, least: least, size: size, values: map[K]*remembered[V]{}}
 }
 
 func (m *memory[K, V]) get(k K) (V, bool) {
@@ -321,21 +366,25 @@ func (m *memory[K, V]) get(k K) (V, bool) {
 }
 
 func (m *memory[K, V]) put(k K, v V) {
+	size := m.size(v)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.clock++
-	m.values[k] = &remembered[V]{v, m.clock}
-	if len(m.values) <= m.most {
-		return
+	if r, ok := m.values[k]; ok {
+		m.sizes -= r.size
 	}
-	var oldest K
-	least := m.clock + 1
-	for k, r := range m.values {
-		if r.used < least {
-			oldest, least = k, r.used
+	m.values[k] = &remembered[V]{v, size, m.clock}
+	for m.sizes += size; m.sizes > m.most && len(m.values) > m.least; {
+		var oldest K
+		least := m.clock + 1
+		for k, r := range m.values {
+			if r.used < least {
+				oldest, least = k, r.used
+			}
 		}
+		m.sizes -= m.values[oldest].size
+		delete(m.values, oldest)
 	}
-	delete(m.values, oldest)
 }
 
 // chosen is the snapshot that a page shows, and why the page shows that one.
@@ -435,8 +484,18 @@ type readSnapshot struct {
 	recorded map[snapshots.ServicePort][]snapshots.Endpoint // from the file of recorded endpoints; nil if there is none
 }
 
-// keptTables is how many tables of routes stay in memory. One of 100,000 routes takes about 100 MB.
-const keptTables = 2
+// keptTables is how many bytes those take that are kept, and leastTables how many are kept that take more. If people
+// follow pages of more snapshots than that, these are read again and again.
+const (
+	keptTables  = 200 << 20
+	leastTables = 2
+)
+
+// size is about how many bytes it takes: one of 100,000 routes takes 100 MB.
+func (r readSnapshot) size() int {
+	const ofRoute, ofByte = 500, 4
+	return sizeOfManifest(r.Manifest) + ofRoute*len(r.table.Routes) + ofByte*sizeOfFiles(r.Files)
+}
 
 // routes returns a snapshot with its routes. It reads them once; the result is immutable.
 func (a *archive) routes(ctx context.Context, id snapshots.ID) (readSnapshot, error) {

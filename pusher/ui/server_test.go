@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -26,6 +27,7 @@ type fakeStore struct {
 	stored  map[snapshots.ID]snapshots.Snapshot
 	journal []channel.Entry
 	err     error
+	damaged error         // of the journal
 	wait    chan struct{} // reads wait until it is closed, nil for no wait
 }
 
@@ -45,7 +47,7 @@ func (f *fakeStore) View(ctx context.Context) (channel.View, error) {
 }
 
 func (f *fakeStore) Journal(ctx context.Context) ([]channel.Entry, error) {
-	return f.journal, f.ready(ctx)
+	return f.journal, errors.Join(f.ready(ctx), f.damaged)
 }
 
 func (f *fakeStore) Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error) {

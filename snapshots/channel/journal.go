@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -102,17 +103,18 @@ const (
 // The bounds of the texts of one entry, in bytes.
 const maxEntryText, maxEntryName = 600, 200
 
-// bounded returns the entry with texts short enough for a line of a journal.
+// bounded returns the entry with texts short enough for a line of a journal, and without characters that command a
+// terminal: people may write anything into a channel, or into a journal.
 func (e Entry) bounded() Entry {
 	short := func(text string, most int) string {
-		text = strings.Join(strings.Fields(text), " ")
+		text = printable.Text(strings.Join(strings.Fields(text), " "))
 		if len(text) > most {
 			return strings.ToValidUTF8(text[:most], "") + "…"
 		}
 		return text
 	}
 	e.By, e.Author, e.From, e.Fleet = short(e.By, maxEntryName), short(e.Author, maxEntryName), short(e.From, maxEntryName), short(e.Fleet, maxEntryName)
-	e.Reason, e.Text = short(e.Reason, maxEntryText), short(e.Text, maxEntryText)
+	e.Reason, e.Text, e.Verb = short(e.Reason, maxEntryText), short(e.Text, maxEntryText), Verb(short(string(e.Verb), maxEntryName))
 	return e
 }
 
@@ -147,7 +149,7 @@ func ParseEntries(journal []byte) []Entry {
 	for line := range bytes.Lines(journal) {
 		var e Entry
 		if json.Unmarshal(line, &e) == nil && !e.At.IsZero() {
-			out = append(out, e)
+			out = append(out, e.bounded())
 		}
 	}
 	return out

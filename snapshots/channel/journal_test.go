@@ -2,6 +2,7 @@ package channel
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -119,5 +120,23 @@ func TestLifeTellsWhy(t *testing.T) {
 	}
 	if told := Life(one, begun); strings.Contains(told[len(told)-1].Text, "place") {
 		t.Errorf("%v", told)
+	}
+}
+
+// Who may write a journal or a channel cannot command the terminals of those who read it, or turn its text around.
+func TestJournalsDoNotCommandTerminals(t *testing.T) {
+	t.Parallel()
+	bad := "a\x1b[2Jb\u202ec"
+	line, err := json.Marshal(Entry{At: time.Unix(1e9, 0).UTC(), Verb: Verb(bad), By: bad, Author: bad, Reason: bad, From: bad, Fleet: bad, Text: bad})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `a\x1b[2Jb\u202ec`
+	got := ParseEntries(append(line, '\n'))
+	if len(got) != 1 || got[0] != (Entry{At: time.Unix(1e9, 0).UTC(), Verb: Verb(want), By: want, Author: want, Reason: want, From: want, Fleet: want, Text: want}) {
+		t.Errorf("read as %+v", got)
+	}
+	if got := Said(bad, bad); got != " by "+want+": "+want {
+		t.Errorf("said is %q", got)
 	}
 }

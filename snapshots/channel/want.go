@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -195,8 +196,9 @@ func counts(rejected, waiting int) string {
 	return strings.Join(out, ", ")
 }
 
-// Said says who gave an order, and why.
+// Said says who said something, and why, as text that may be shown.
 func Said(by, reason string) string {
+	by, reason = printable.Text(by), printable.Text(reason)
 	if by != "" {
 		by = " by " + by
 	}

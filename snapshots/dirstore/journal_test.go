@@ -2,6 +2,10 @@ package dirstore
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,6 +68,36 @@ func TestJournalOfKilledWriters(t *testing.T) {
 			if done++; done == 1 {
 				break
 			}
+		}
+	}
+}
+
+// A journal that cannot be read keeps nobody from saying what should run, and is not waited for.
+func TestJournalThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(path string) error{
+		"a folder": func(path string) error { return os.Mkdir(path, 0o700) },
+		"a pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a loop":   func(path string) error { return os.Symlink(path, path) },
+	} {
+		path := t.TempDir()
+		s := Open(path, Options{})
+		id, _, err := s.Publish(t.Context(), storetest.Draft("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(filepath.Join(path, journalFile)); err != nil {
+			t.Fatal(err)
+		}
+		err = s.UpdateChannel(t.Context(), "pin", time.Unix(1e9, 0), func(c *channel.Channel) error {
+			*c = c.Pinned(channel.Pin{Snapshot: id, By: "ann"})
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "the channel is changed (pin), and its journal does not say so") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if view, err := s.View(t.Context()); err != nil || view.Channel.Spec.Pin == nil {
+			t.Errorf("%s: it is not pinned: %+v, %v", name, view.Channel, err)
 		}
 	}
 }

@@ -297,8 +297,17 @@ func (s *Store) journal() ([]byte, error) {
 	return channel.AppendEntries(journal, next.Entry)
 }
 
-// readSome reads a file up to a size. One that is not there is empty.
+// readSome reads a regular file up to a size. One that is not there is empty.
 func readSome(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if missing(err) {
 		return nil, nil
@@ -308,6 +317,18 @@ func readSome(path string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// announce says which act is about to be done, after the one before that a writer announced who was killed.
+func (s *Store) announce(ctx context.Context, a announcement, now time.Time) error {
+	if err := s.record(ctx, now); err != nil {
+		return err
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("write the journal of %s: %w", s, err)
+	}
+	return s.replace(ctx, announceFile, text, now)
 }
 
 // record writes the journal with the act that was announced, if that was done, and with more entries. The

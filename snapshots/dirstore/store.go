@@ -6,8 +6,8 @@
 // It promises that a reader never sees half of anything: a snapshot is written beside the others under
 // a name that begins with a dot, brought to the disk, and then renamed; so is the channel. A writer
 // that fails leaves its unfinished files, since a killed process could not remove them either: the next
-// writer does. Writers exclude each other, in one process or several, with a lock on PATH/.lock.
-// Readers take no lock and may have the directory read-only.
+// writer does. Only on a full disk does it remove them itself. Writers exclude each other, in one process
+// or several, with a lock on PATH/.lock. Readers take no lock and may have the directory read-only.
 //
 // A directory that does not exist is an error for readers; the first Publish makes it. The directory
 // should be local: where a network file system has no working locks, racing writers may fail, but
@@ -17,7 +17,6 @@ package dirstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/filelock"
@@ -85,7 +85,7 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 	if err := sequence.CheckAlone(d); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	if err := os.MkdirAll(s.in(snapshotsDir), 0o755); err != nil {
+	if err := s.makeFolders(); err != nil {
 		return snapshots.ID{}, false, fmt.Errorf("make %s: %w", s, err)
 	}
 	unlock, err := s.lock(ctx)
@@ -102,10 +102,37 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 		return head.ID, false, err
 	}
 	if err := s.write(ctx, next, d.Time); err != nil {
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // others need the room until the next writer comes
+			_ = os.RemoveAll(s.in(snapshotsDir, temporary+next.ID().String()))
+		}
 		return snapshots.ID{}, false, fmt.Errorf("write snapshot %s: %w", next.ID(), err)
 	}
 	s.remember(sequence.HeadOf(next), s.look(next.ID()))
 	return next.ID(), true, nil
+}
+
+// makeFolders makes the folders of the store, and brings to the disk that they are there.
+func (s *Store) makeFolders() error {
+	folder := s.in(snapshotsDir)
+	var above []string // of those that are made, the innermost first
+	for path := folder; ; path = filepath.Dir(path) {
+		if _, err := os.Stat(path); !missing(err) {
+			break
+		}
+		above = append(above, filepath.Dir(path))
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, path := range above {
+		if err := s.step("sync " + path); err != nil {
+			return err
+		}
+		if err := syncFolder(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // UpdateChannel lets edit change the channel, and writes the result. If edit returns an error,
@@ -127,17 +154,12 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	if err != nil || !changed {
 		return err
 	}
-	// The act is written down that is about to be done.
-	e := act.Entry(subject, now)
-	if err := s.record(ctx, now); err != nil { // what a writer announced that was killed
-		return err
-	}
-	text, err := json.Marshal(announcement{channelSum(data), e})
-	if err != nil {
-		return fmt.Errorf("write the journal of %s: %w", s, err)
-	}
-	if err := s.replace(ctx, announceFile, text, now); err != nil {
-		return err
+	// The act is written down that is about to be done. A journal that cannot be read keeps nobody from acting.
+	_, unreadable := s.journal()
+	if unreadable == nil {
+		if err := s.announce(ctx, announcement{channelSum(data), act.Entry(subject, now)}, now); err != nil {
+			return err
+		}
 	}
 	if err := s.step("write channel"); err != nil {
 		return fmt.Errorf("write channel (%s): %w", subject, err)
@@ -148,6 +170,9 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	}
 	if err := s.publish(ctx, file, s.in(channelFile)); err != nil {
 		return fmt.Errorf("write channel (%s): %w", subject, err)
+	}
+	if unreadable != nil {
+		return fmt.Errorf("the channel is changed (%s), and its journal does not say so: %w", subject, unreadable)
 	}
 	if err := s.record(ctx, now); err != nil { // the next writer does it
 		return fmt.Errorf("the channel is changed (%s), and its journal is not yet: %w", subject, err)

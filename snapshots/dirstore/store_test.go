@@ -6,6 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -139,4 +142,53 @@ func TestDamagedHeadOfARunningStore(t *testing.T) {
 	}
 	publish(3)
 	publish(3)
+}
+
+// The folders that the first snapshot makes are brought to the disk, in those above them.
+func TestNewFoldersAreBroughtToTheDisk(t *testing.T) {
+	t.Parallel()
+	above := t.TempDir()
+	s := Open(filepath.Join(above, "a", "edge"), Options{})
+	var synced []string
+	s.step = func(point string) error {
+		if folder, ok := strings.CutPrefix(point, "sync "); ok {
+			synced = append(synced, folder)
+		}
+		return nil
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, _, err := s.Publish(t.Context(), storetest.Draft(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{filepath.Join(above, "a", "edge"), filepath.Join(above, "a"), above}
+	if !slices.Equal(synced, want) {
+		t.Errorf("brought to the disk are %v, want %v", synced, want)
+	}
+}
+
+// A snapshot for which the disk has no room leaves the room to others, such as the state of a pusher.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatalf("mount a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	s := Open(filepath.Join(disk, "edge"), Options{})
+	large := storetest.Draft("a")
+	large.Files = append(large.Files, snapshots.File{Path: "files/large.bin", Content: make([]byte, 2<<20)})
+	if _, _, err := s.Publish(t.Context(), large); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(disk, "state.json"), make([]byte, 512<<10), 0o600); err != nil {
+		t.Errorf("there is no room for others: %v", err)
+	}
+	if _, published, err := s.Publish(t.Context(), storetest.Draft("b")); err != nil || !published {
+		t.Errorf("what fits: published %v, %v", published, err)
+	}
 }

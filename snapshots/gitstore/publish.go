@@ -243,7 +243,8 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 			return err
 		}
 		pushed = true
-		// The file is committed on top of the tip, and the files beside it are kept.
+		// The file is committed on top of the tip, and the files beside it are kept, but for a manifest: with one, the
+		// commit could be a snapshot, which somebody who has no key would have us sign.
 		message := channelMessage(s.options.Name, subject, act)
 		author := s.actor(act, now)
 		b := newBuilder(nil)
@@ -251,7 +252,9 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 		if err != nil {
 			return fmt.Errorf("encode channel: %w", err)
 		}
-		entries := slices.DeleteFunc(slices.Clone(beside), func(e object.TreeEntry) bool { return e.Name == channelFile })
+		entries := slices.DeleteFunc(slices.Clone(beside), func(e object.TreeEntry) bool {
+			return e.Name == channelFile || e.Name == snapshots.ManifestFile
+		})
 		tree, err := b.tree(append(entries, object.TreeEntry{Name: channelFile, Mode: filemode.Regular, Hash: hash}))
 		if err != nil {
 			return fmt.Errorf("encode channel: %w", err)

@@ -349,3 +349,49 @@ func TestWhatIsSaidOfSignatures(t *testing.T) {
 		t.Errorf("of none: %v", err)
 	}
 }
+
+// Who may push and has no key cannot have somebody who writes to the channel sign a snapshot: it would be among the
+// files beside the channel, which are kept.
+func TestNoSnapshotIsSignedWithTheChannel(t *testing.T) {
+	t.Parallel()
+	s := newSigning(t)
+	publish(t, s.open(t, s.signs), storetest.Draft("a"))
+	verb := func(paused bool) {
+		t.Helper()
+		store := s.open(t, func(o *Options) { o.Key = signature.Key{File: s.key} })
+		err := store.UpdateChannel(t.Context(), "pause", time.Unix(1e9, 0), func(c *channel.Channel) error {
+			if *c = c.Resumed(); paused {
+				*c = c.Paused(channel.Pause{By: "ann"})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	verb(true)
+	verb(false)
+	resumed := s.git(t, "show", "edge-channel:channel.yaml") + "\n"
+	verb(true)
+	d := storetest.Draft("of a stranger")
+	d.Files = append(d.Files, snapshots.File{Path: channelFile, Content: []byte(resumed)})
+	forged := d.Number(2, snapshots.ID{})
+	text, err := forged.Manifest.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := s.commitFile(t, "edge-channel", snapshots.ManifestFile, string(text))
+	for _, f := range forged.Files {
+		if f.Path == channelFile {
+			continue
+		}
+		s.git(t, "update-ref", "refs/heads/edge-channel", commit)
+		commit = s.commitFile(t, "edge-channel", f.Path, string(f.Content))
+	}
+	s.git(t, "update-ref", "refs/heads/edge-channel", commit)
+	verb(false)
+	s.git(t, "update-ref", "refs/heads/edge", "edge-channel")
+	if got, err := s.open(t, s.reads).Get(t.Context(), forged.ID()); err == nil {
+		t.Errorf("a stranger's snapshot is read as signed: %s", got.ID())
+	}
+}

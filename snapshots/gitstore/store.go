@@ -76,6 +76,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/delivery"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
@@ -129,6 +130,7 @@ type Store struct {
 	seen      snapshots.ID              // the newest tip that was seen and verified
 	channel   plumbing.Hash             // the last tip of the channel's branch that was believed
 	unrelated [2]plumbing.Hash          // that one, and another that was found not to follow it
+	acts      acted                     // what the history of the channel says
 	merge     tip                       // the last tip that was merged from Review
 	verdicts  map[plumbing.Hash]verdict // of commits with tags
 	strange   map[snapshots.ID]bool     // tags that were passed over, and it was said
@@ -136,6 +138,12 @@ type Store struct {
 	// step is called at each point where the process could be killed. Tests
 	// set it; an error from it ends the call there and then.
 	step func(string) error
+}
+
+// acted is what the commits of a channel say, up to a tip.
+type acted struct {
+	tip plumbing.Hash
+	all []channel.Entry
 }
 
 // tip is a commit of the branch that holds a snapshot, and the hashes of its files. The zero value is

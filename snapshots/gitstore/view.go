@@ -91,17 +91,25 @@ func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the journal of %s: %w", s, err)
 	}
-	var out []channel.Entry
-	if !r.channel.IsZero() {
+	if !r.channel.IsZero() && s.acts.tip != r.channel {
 		if err := s.cache.ensure(ctx, s.remote, r.channel); err != nil {
 			return nil, fmt.Errorf("read the journal of %s: %w", s, err)
 		}
 		if err := s.cache.fetch(ctx, s.remote, r.channel, journalDepth); err != nil {
 			return nil, fmt.Errorf("read the journal of %s: %w", s, err)
 		}
-		out = acts(s.options.Name, s.cache.storage, r.channel)
+		s.acts.tip, s.acts.all = r.channel, acts(s.options.Name, s.cache.storage, r.channel)
 	}
-	out = append(out, channel.ParseEntries(turns)...) // an act of the same second comes first: turns follow from acts
+	var out []channel.Entry
+	if !r.channel.IsZero() {
+		out = slices.Clone(s.acts.all)
+	}
+	for _, e := range channel.ParseEntries(turns) {
+		if e.Turn { // what was done to the channel is in its history, and in no file that anybody who may push could write
+			out = append(out, e)
+		}
+	}
+	// An act of the same second comes first: turns follow from acts.
 	slices.SortStableFunc(out, func(a, b channel.Entry) int { return a.At.Compare(b.At) })
 	return out, nil
 }
