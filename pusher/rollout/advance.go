@@ -164,8 +164,7 @@ func (t *step) nextMembers() bool {
 		return false
 	}
 	r.Members = pick(all, t.nextSize())
-	taken := slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target })
-	if len(r.Members) == 0 && !taken {
+	if len(r.Members) == 0 && !t.taken() {
 		t.stopClock(false)
 		return false // the wave begins when somebody can be chosen
 	}
@@ -177,6 +176,11 @@ func (t *step) nextMembers() bool {
 		r.Phase = Soaking
 	}
 	return len(r.Members) > 0
+}
+
+// taken reports whether an instance has the target.
+func (t *step) taken() bool {
+	return slices.ContainsFunc(t.Rollout.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == t.Rollout.Target })
 }
 
 // candidates describes the fleet for the choice of a wave, and counts the instances without
@@ -243,6 +247,12 @@ func (t *step) late() string {
 // begins the next wave or finishes.
 func (t *step) soak() {
 	r := t.Rollout
+	if !t.taken() && !t.vouched() {
+		// All that had the snapshot have left the fleet. Nothing was learned, and the wave takes others.
+		r.Phase, r.Members = Pushing, nil
+		t.pushWave()
+		return
+	}
 	for _, h := range r.Touched {
 		pushing := t.Instances[h.Instance].Push != nil && !t.hangs(h.Instance)
 		if h.Snapshot == r.Target && ((h.Applied && !h.Lost.IsZero()) || pushing) {
