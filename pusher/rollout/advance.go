@@ -13,6 +13,8 @@ func (t *step) advance() {
 		return
 	}
 	if t.Rollout.Phase != Undoing {
+		reached, _ := t.reach()
+		t.Rollout.Reached = max(t.Rollout.Reached, reached)
 		// Instances that run the target although nothing was pushed to them take part, so that they are watched and
 		// undone with the others.
 		for _, i := range t.o.Instances {
@@ -279,6 +281,10 @@ func (t *step) soak() {
 	}
 	all, _ := t.candidates()
 	if !slices.ContainsFunc(all, func(c candidate) bool { return !c.done && c.ready }) {
+		if t.lostMost() && !t.vouched() {
+			t.wait(Wait{For: "most of the instances, which are out of reach"})
+			return
+		}
 		t.finish()
 		return
 	}
@@ -289,6 +295,25 @@ func (t *step) soak() {
 	r.Wave++
 	r.Deaths = nil
 	t.pushWave()
+}
+
+// lostMost reports whether more instances went out of reach during the rollout than can be reached. Were it to end now, all of them
+// would get the target at once when they are back, after a few had it. Instances that were away before do not count.
+func (t *step) lostMost() bool {
+	reached, away := t.reach()
+	return min(away, t.Rollout.Reached-reached) > reached
+}
+
+// reach counts the instances that can be reached, and those that cannot.
+func (t *step) reach() (reached, away int) {
+	for _, i := range t.o.Instances {
+		if i.Reachable {
+			reached++
+		} else {
+			away++
+		}
+	}
+	return reached, away
 }
 
 // finish makes the target the good snapshot. Instances that were away get it when they

@@ -62,6 +62,8 @@ type Rollout struct {
 	// Touched lists the instances to which a push was begun, in that order, also
 	// those of a target that was replaced meanwhile.
 	Touched []Touch `json:"touched,omitempty"`
+	// Reached is how many instances could be reached at once, at most, since it began.
+	Reached int `json:"reached,omitempty"`
 	// Reason says why it is being undone.
 	Reason string `json:"reason,omitempty"`
 	// Paused says why it goes no further, though nothing is wrong with the target.
