@@ -152,8 +152,8 @@ func (b inbox) sendUntil(ctx context.Context, ev core.Event) {
 	}
 }
 
-// reporting wraps the function that writes the status. It sends an event when another pusher begins
-// to write its own status to the same place, or no longer does. One goroutine calls the result.
+// reporting wraps the function that writes the status. It sends an event when that needs a person, and when it is written again.
+// One goroutine calls the result.
 func (b inbox) reporting(write func(context.Context, report.Published) error) func(context.Context, report.Published) error {
 	if write == nil {
 		return nil
@@ -161,9 +161,9 @@ func (b inbox) reporting(write func(context.Context, report.Published) error) fu
 	told := false
 	return func(ctx context.Context, p report.Published) error {
 		err := write(ctx, p)
-		if other, is := errors.AsType[report.OtherWriterError](err); is && !told {
+		if why, is := errors.AsType[report.UnwritableError](err); is && !told {
 			told = true
-			b.sendUntil(ctx, core.StatusWritten{Err: other})
+			b.sendUntil(ctx, core.StatusWritten{Err: why})
 		} else if told && err == nil {
 			told = false
 			b.sendUntil(ctx, core.StatusWritten{})

@@ -107,7 +107,7 @@ func TestStatusOfAnotherIsTrouble(t *testing.T) {
 		want   string
 	}{
 		{nil, ""}, {errors.New("it is out of reach"), ""},
-		{report.OtherWriterError{Err: refused}, "the other writes there"}, {errors.New("it is out of reach"), "the other writes there"}, {nil, ""},
+		{report.UnwritableError{Err: refused}, "the other writes there"}, {errors.New("it is out of reach"), "the other writes there"}, {nil, ""},
 	} {
 		if got := trouble(step.writes); got != step.want {
 			t.Errorf("after %v the trouble is %q, not %q", step.writes, got, step.want)

@@ -66,6 +66,16 @@ func open(path string, mode os.FileMode) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode)
 }
 
+// At reports whether the file that is locked is still the one at the path. If somebody removed it, another may hold a lock there.
+func (l *Lock) At(path string) bool {
+	mine, err := l.file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, there)
+}
+
 // Release gives the lock back. Closing the file alone would not always do that: a process that is being started
 // holds a copy of every open file, and with it the lock, until it executes its program.
 func (l *Lock) Release() {

@@ -30,6 +30,11 @@ func TestActsThatMeanNothing(t *testing.T) {
 	store, url, ids := filledStore(t)
 	idle := writeState(t, report.Status{Updated: time.Now()})
 	rolling := writeState(t, report.Status{Updated: time.Now(), Rollout: &report.Rollout{Target: ids[1], Phase: rollout.Soaking}})
+	// Nobody aborted this one: something else is wanted, and what failed before was tried again.
+	undoing := writeState(t, report.Status{
+		Updated: time.Now(), Rollout: &report.Rollout{Target: ids[1], Phase: rollout.Undoing, Reason: "r1 is wanted again"},
+		Rejected: []rollout.Failure{{Snapshot: ids[1], Reason: "too slow"}},
+	})
 	change(t, store, func(c channel.Channel) channel.Channel {
 		return c.Overridden(channel.Override{Snapshot: ids[0], Expires: time.Now().Add(-2 * time.Hour)})
 	})
@@ -43,6 +48,8 @@ func TestActsThatMeanNothing(t *testing.T) {
 		"retry --fleet west":                "nothing is rejected for fleet west",
 		"promote --state " + idle:           "no rollout is under way",
 		"abort --state " + idle:             "no rollout is under way",
+		"abort --state " + undoing:          "is being undone: r1 is wanted again\n\thint: its snapshot is not rejected; pusher reject " + ids[1].String(),
+		"promote --state " + undoing:        "is being undone: r1 is wanted again",
 		"abort r3 --state " + rolling:       "no rollout of " + ids[2].String() + " is under way, but of " + ids[1].String(),
 		"confirm-endpoints --state " + idle: "the pusher keeps no missing endpoints",
 	} {
@@ -60,7 +67,10 @@ func TestActsThatMeanNothing(t *testing.T) {
 func TestActsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
-	undoing := writeState(t, report.Status{Updated: time.Now(), Rollout: &report.Rollout{Target: ids[1], Phase: rollout.Undoing}})
+	undoing := writeState(t, report.Status{
+		Updated: time.Now(), Rollout: &report.Rollout{Target: ids[1], Phase: rollout.Undoing, Reason: "aborted"},
+		Rejected: []rollout.Failure{{Snapshot: ids[1], Reason: "aborted"}},
+	})
 	change(t, store, func(c channel.Channel) channel.Channel { return c.WithApproval(true).Approve(ids[2]) })
 	for _, line := range []string{"pin r1", "pause", "approve r2", "reject r3", "rollback --to r1", "confirm-endpoints 3f9a"} {
 		if strings.HasPrefix(line, "rollback") {

@@ -84,7 +84,7 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 		return err
 	}
 	view = withOld(view)
-	used, err := f.inUse(ctx)
+	used, err := f.inUse(ctx, view)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func withOld(view channel.View) channel.View {
 // times returns when snapshots were published, for those whose age decides. It leaves out snapshots that
 // cannot be read.
 func (f *gcFlags) times(ctx context.Context, store stores.Reader, view channel.View, now time.Time) (map[snapshots.ID]time.Time, error) {
-	used, err := f.inUse(ctx)
+	used, err := f.inUse(ctx, view)
 	if err != nil {
 		return nil, err
 	}
@@ -131,13 +131,20 @@ func (f *gcFlags) times(ctx context.Context, store stores.Reader, view channel.V
 	return out, nil
 }
 
-// inUse returns what the pushers use.
-func (f *gcFlags) inUse(ctx context.Context) (map[snapshots.ID]string, error) {
+// inUse returns what the pushers use. It returns an error for a state whose snapshots are all of another store: those that its
+// fleet does not use may be what the fleet on this store runs.
+func (f *gcFlags) inUse(ctx context.Context, view channel.View) (map[snapshots.ID]string, error) {
 	out := map[snapshots.ID]string{}
+	stored := withRefused(view.IDs, view.Refused)
 	for _, file := range f.states {
 		used, err := f.readInUse(ctx, file)
 		if err != nil {
 			return nil, err
+		}
+		ids := slices.SortedFunc(maps.Keys(used), snapshots.ID.Compare)
+		if len(ids) > 0 && !slices.ContainsFunc(ids, func(id snapshots.ID) bool { return slices.Contains(stored, id) }) {
+			return nil, process.WithHint(process.Usage("the pusher with the state %s uses %s, and the store holds nothing that it uses", file, ids[0]),
+				"does that pusher follow another store? Nothing is deleted: it is not known what the fleet on this one runs")
 		}
 		maps.Copy(out, used)
 	}

@@ -79,6 +79,7 @@ func TestGCRefuses(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
 	none := filepath.Join(t.TempDir(), "none")
+	elsewhere := writeState(t, report.Status{Updated: time.Now(), Instances: []report.Instance{{Name: "a", Running: snapshots.ID{Revision: 1, Short: "eeeeeeeeee"}}}})
 	for _, c := range []struct {
 		code int
 		said string
@@ -86,6 +87,7 @@ func TestGCRefuses(t *testing.T) {
 	}{
 		{process.ExitUsage, "no state is named", nil},
 		{process.ExitFailure, "there is no state file", []string{"--state", none}},
+		{process.ExitUsage, "uses r000001-eeeeeeeeee, and the store holds nothing that it uses", []string{"--state", elsewhere}},
 		{process.ExitUsage, "--keep=0: the newest is always kept", []string{"--state", none, "--keep", "0"}},
 		{process.ExitUsage, "a duration is never negative", []string{"--state", none, "--min-age", "-1h"}},
 	} {

@@ -37,8 +37,6 @@ type order struct {
 	subject, done string // such as "promote in full", "promoted in full"
 	comes         string // of the rollout, such as "goes on to its next wave at once"
 	write         func(channel.Channel, channel.Order) channel.Channel
-	// repeats reports whether the order was given already, and is being carried out.
-	repeats func(channel.Channel, *report.Rollout) bool
 }
 
 // give writes an order into the channel, and prints what comes of it.
@@ -53,11 +51,12 @@ func (f *orderFlags) give(cmd *cobra.Command, args []string, o order) error {
 		if err != nil {
 			return act{}, err
 		}
+		if status != nil && status.Phase() == rollout.Undoing {
+			return act{}, undone(*status, o.verb)
+		}
 		follows := fmt.Sprintf("the rollout of %s %s", target, o.comes)
 		if status == nil {
 			follows += ", if it is under way"
-		} else if o.repeats != nil && o.repeats(*c, status.Rollout) {
-			return act{}, unchanged(fmt.Sprintf("%s is %s already", target, o.done))
 		} else if status.Rollout.Paused != "" && o.verb == channel.VerbPromote || c.Spec.Pause != nil && o.verb == channel.VerbPromote {
 			follows += ", once it is no longer paused"
 		}
@@ -67,6 +66,21 @@ func (f *orderFlags) give(cmd *cobra.Command, args []string, o order) error {
 			done: fmt.Sprintf("%s %s%s", target, o.done, f.who.byWhom()), follows: follows,
 		}, nil
 	})
+}
+
+// undone says why an order means nothing: the rollout is being undone. If it failed, or was aborted, its snapshot is rejected too;
+// it is not if something else is wanted by now.
+func undone(s report.Status, verb channel.Verb) error {
+	r := *s.Rollout
+	rejected := slices.ContainsFunc(s.Rejected, func(f rollout.Failure) bool { return f.Snapshot == r.Target && f.Reason == r.Reason })
+	hint := fmt.Sprintf("its snapshot is not rejected; pusher reject %s keeps it from running", r.Target)
+	switch {
+	case rejected && verb == channel.VerbAbort:
+		return unchanged(fmt.Sprintf("%s is aborted already", r.Target))
+	case verb != channel.VerbAbort:
+		hint = "pusher wait --for rollout waits until it is"
+	}
+	return meansNothing(hint, "the rollout of %s is being undone: %s", r.Target, r.Reason)
 }
 
 // status returns what the pusher says of its fleet, nil if no state is named.
@@ -164,8 +178,7 @@ that should run. Rollouts that begin later ignore the command.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.give(cmd, args, order{
 				verb: channel.VerbAbort, subject: "abort", done: "aborted", comes: "is undone and rejected",
-				write:   func(c channel.Channel, o channel.Order) channel.Channel { return c.Aborted(o) },
-				repeats: func(_ channel.Channel, r *report.Rollout) bool { return r.Phase == rollout.Undoing },
+				write: func(c channel.Channel, o channel.Order) channel.Channel { return c.Aborted(o) },
 			})
 		},
 	}

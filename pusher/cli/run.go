@@ -173,6 +173,9 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	}
 	for _, text := range f.waves {
 		size, err := rollout.ParseSize(strings.TrimSpace(text))
+		if err == nil {
+			err = rollout.CheckOrder(f.options.Waves, size)
+		}
 		if err != nil {
 			return process.Usage("--waves: %w", err)
 		}

@@ -207,10 +207,13 @@ func written(p report.Published) configmapstore.Report {
 	return configmapstore.Report{By: p.By, At: p.At, Fields: p.Fields, Packed: p.Status}
 }
 
-// hintedStatus adds a hint to the error that another pusher writes its status to the same place.
+// hintedStatus says what to do about an error that a person has to mend.
 func hintedStatus(err error) error {
 	if _, ok := errors.AsType[configmapstore.OtherWriterError](err); ok {
-		return report.OtherWriterError{Err: fmt.Errorf("%w; give each pusher a place of its own with --status, or end one of them", err)}
+		return report.UnwritableError{Err: fmt.Errorf("%w; give each pusher a place of its own with --status, or end one of them", err)}
+	}
+	if errors.Is(err, configmapstore.ErrStatusDenied) {
+		return report.UnwritableError{Err: fmt.Errorf("%w; pusher rbac prints the roles that it needs", err)}
 	}
 	return err
 }

@@ -206,6 +206,7 @@ func (s *saving) lastSave(now time.Time) SaveState {
 
 // keepState begins to save the state if that is due, or to raise the term if that was requested.
 func (s *saving) keepState(now time.Time) {
+	beat, soonest := s.saveIntervals()
 	switch age := now.Sub(s.saved); {
 	case s.underWay && now.Sub(s.began) > SaveTimeout+time.Second: // the timeout did not end it either
 		s.trouble("state", ErrStateHangs, now)
@@ -214,16 +215,17 @@ func (s *saving) keepState(now time.Time) {
 		s.underWay, s.began = true, now
 		s.begin(*s.raise)
 		s.raise, s.raising = nil, s.raise
-	case !now.Before(s.retry.at) && (age >= heartbeat || age >= s.saveInterval() && (s.dirty || !s.reporting.reported.SameAs(s.state.Status))):
+	case !now.Before(s.retry.at) && (age >= beat || age >= soonest && (s.dirty || !s.reporting.reported.SameAs(s.state.Status))):
 		s.beginSave(now)
 	}
 }
 
-func (s *saving) saveInterval() time.Duration {
+// saveIntervals returns how often the state is saved without a change, and how soon after the last save with one.
+func (s *saving) saveIntervals() (beat, soonest time.Duration) {
 	if s.StateElsewhere {
-		return saveIntervalElsewhere
+		return heartbeatElsewhere, saveIntervalElsewhere
 	}
-	return saveInterval
+	return heartbeat, saveInterval
 }
 
 // ErrStateHangs is the error of a state store that does not answer.

@@ -17,6 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -217,7 +218,34 @@ func TestSaveThatDoesNotEndIsTold(t *testing.T) {
 	}
 }
 
-// If an instance is forgiven or forgotten during a save, that still holds after the save.
+// Where nothing changes, a state in a cluster is saved more seldom than one in a file. One save that fails leaves the status fresh.
+func TestSavedThoughNothingChanges(t *testing.T) {
+	t.Parallel()
+	for elsewhere, want := range map[bool]int{false: 12, true: 6} {
+		e := newMachine(State{}, noon)
+		e.StateElsewhere = elsewhere
+		saves := 0
+		e.reporting.look(noon)
+		e.saving.keepState(noon)
+		e.endSave(nil, noon)
+		for now := noon; now.Before(noon.Add(time.Minute)); {
+			now = now.Add(250 * time.Millisecond)
+			e.reporting.look(now)
+			e.saving.keepState(now)
+			if _, saved := e.endSave(nil, now); saved {
+				saves++
+			}
+		}
+		if saves != want {
+			t.Errorf("elsewhere %v: saved %d times in a minute, want %d", elsewhere, saves, want)
+		}
+		if beat, _ := e.saving.saveIntervals(); beat+2*SaveTimeout+firstSaveRetry >= report.FreshState {
+			t.Errorf("elsewhere %v: the status is old after a save that fails", elsewhere)
+		}
+	}
+}
+
+// What an instance is forgiven, or forgotten for, while a step is saved holds after it too.
 func TestForgottenWhileAStepIsSaved(t *testing.T) {
 	t.Parallel()
 	e, _, _ := proposing(t)

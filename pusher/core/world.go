@@ -20,7 +20,9 @@ const (
 	firstAnswers = 10 * time.Second // how long the machine waits for the first answers of instances
 	heartbeat    = 5 * time.Second  // how often the state, with the status, is saved without a change
 	saveInterval = 250 * time.Millisecond
-	// A state in a cluster is saved less often.
+	// A state in a cluster is saved less often: each save writes the whole Secret. A pusher whose state another one took learns that
+	// from a save too, and the status counts as old after report.FreshState.
+	heartbeatElsewhere    = 10 * time.Second
 	saveIntervalElsewhere = time.Second
 	// SaveTimeout is how long saving may take.
 	SaveTimeout = 5 * time.Second

@@ -24,6 +24,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path"
@@ -132,6 +133,38 @@ type pods struct {
 		NodeLabel string `json:"nodeLabel,omitempty"`
 	} `json:"zoneFrom,omitempty"`
 	Directories directories `json:"directories,omitempty"`
+}
+
+// twice finds instances without a name, and names and addresses that two instances have. If a line was copied and its address
+// forgotten, the instance that it should name would get nothing, and would be reported as in sync.
+func (r *reader) twice(list []instance) {
+	names, addresses := make(map[string]bool), make(map[string]string)
+	for n, i := range list {
+		switch {
+		case i.Name == "":
+			r.fault("", "an instance has no name", "spec", "instances", n)
+		case names[i.Name]:
+			r.fault("", fmt.Sprintf("instance %s is there twice", i.Name), "spec", "instances", n, "name")
+		}
+		names[i.Name] = true
+		at := address(i)
+		if other, taken := addresses[at]; taken && at != "" {
+			r.fault("", fmt.Sprintf("instance %s has the url of instance %s", i.Name, other), "spec", "instances", n, "url")
+			continue
+		}
+		addresses[at] = i.Name
+	}
+}
+
+// address returns where the API of an instance is, in one form for all ways to write it, and "" if that cannot be used. A proxy
+// may tell APIs apart by the path or the server name.
+func address(i instance) string {
+	u, err := url.Parse(i.URL)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	return net.JoinHostPort(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), port) + strings.TrimRight(u.Path, "/") + " " + i.TLS.ServerName
 }
 
 // pods translates the part of the document, which may be missing.
@@ -274,16 +307,7 @@ func Read(file string) (Fleet, error) {
 	for n, i := range d.Spec.Instances {
 		fleet.Instances = append(fleet.Instances, r.instance(n, i))
 	}
-	seen := make(map[string]bool)
-	for n, i := range d.Spec.Instances {
-		switch {
-		case i.Name == "":
-			r.fault("", "an instance has no name", "spec", "instances", n)
-		case seen[i.Name]:
-			r.fault("", fmt.Sprintf("instance %s is there twice", i.Name), "spec", "instances", n, "name")
-		}
-		seen[i.Name] = true
-	}
+	r.twice(d.Spec.Instances)
 	fleet.Pods = r.pods(d.Spec.Pods)
 	if len(d.Spec.Instances) == 0 && d.Spec.Pods == nil {
 		r.fault("list them under spec.instances, or select pods with spec.pods", "there are no instances", "spec")

@@ -73,6 +73,9 @@ func (r *reader) rollout(d rolloutDocument) Rollout {
 	var out Rollout
 	for n, text := range d.Waves {
 		size, err := rollout.ParseSize(text)
+		if err == nil {
+			err = rollout.CheckOrder(out.Waves, size)
+		}
 		if err != nil {
 			r.fault(`such as ["1", "25%", "100%"], or ["1", "zone"]`, err.Error(), "spec", "rollout", "waves", n)
 			continue

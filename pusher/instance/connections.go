@@ -182,9 +182,9 @@ func (c *connection) ask(o Options) Job {
 	}
 }
 
-// RuntimeInfo asks the worker what it runs.
+// RuntimeInfo asks the worker what it runs, again for a moment if it is being replaced.
 func (c *connection) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error) {
-	return c.target.RuntimeInfo(ctx)
+	return c.target.WorkerInfo(ctx)
 }
 
 // Supported returns an error if the API's version is not supported.

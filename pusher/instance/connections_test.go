@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,8 +117,32 @@ func TestAskedUntilItLeaves(t *testing.T) {
 	}
 }
 
-// What is known about an instance is in order over all of its connections, and never that of another pod. The
-// remembered state counts if nothing else is known.
+// While somebody else reloads HAProxy, no worker answers for a moment: the instance is not out of reach.
+func TestAskedWhileTheWorkerIsReplaced(t *testing.T) {
+	t.Parallel()
+	times := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch times++; {
+		case !strings.HasSuffix(r.URL.Path, "/runtime/info"):
+			times = 0
+			_, _ = w.Write([]byte(`{"api": {"version": "v3.2.5"}}`))
+		case times == 1:
+			_, _ = w.Write([]byte(`{"error": "dial unix /run/haproxy/master.sock: connect: connection refused"}`))
+		default:
+			_, _ = w.Write([]byte(`{"info": {"node": "r2", "pid": 7, "version": "3.0.1"}}`))
+		}
+	}))
+	t.Cleanup(server.Close)
+	s := New(Options{PollInterval: time.Hour, ReloadTimeout: time.Minute}, nil)
+	job := ends(t, s.Job(Join{Ref: Ref{Name: "edge", Joined: 1}, Spec: spec("edge", "", server.URL)}))
+	if ev, is := received(t, "an answer", job).(Probed); !is || ev.Err != nil || ev.Info.PID != 7 {
+		t.Errorf("it says %v", ev)
+	}
+}
+
+// What is known of an instance is ordered, over all connections to it, and is that of no other
+// pod. What was remembered counts where nothing else is known.
 func TestWhatIsKnownOfAnInstance(t *testing.T) {
 	t.Parallel()
 	s := New(Options{PollInterval: time.Hour, ReloadTimeout: time.Minute}, nil)

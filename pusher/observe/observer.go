@@ -306,7 +306,7 @@ var troubleMessages = map[string]string{
 	"size of the state":     "the state is too large for where it is kept, a part of it is not saved",
 	"snapshots":             "cannot read a snapshot, it is not rolled out",
 	"state":                 "cannot save the state, nothing new is pushed until it is saved",
-	"status":                "cannot write the status, another pusher writes its own to the same place",
+	"status":                "cannot write the status where people read it",
 	"store":                 "cannot read the store, instances keep what they run",
 	report.AboutCredentials: "Secrets with credentials of instances cannot be made or used, those known so far stay in use",
 	report.AboutReach:       "no instance of the fleet can be reached, nothing can be pushed",

@@ -319,7 +319,7 @@ func (i Instance) rotateByReload(ctx context.Context, want bind.Bound, large []b
 	if err != nil {
 		return have, fmt.Errorf("reload for %s: %w", large[0].Name, err)
 	}
-	info, err := i.info(ctx)
+	info, err := i.WorkerInfo(ctx)
 	if err != nil {
 		return have, err
 	}

@@ -141,7 +141,7 @@ type sight struct {
 }
 
 func (i Instance) look(ctx context.Context) (sight, error) {
-	info, err := i.info(ctx)
+	info, err := i.WorkerInfo(ctx)
 	if err != nil {
 		return sight{}, err
 	}
@@ -162,14 +162,19 @@ func (i Instance) Judge(ctx context.Context) error {
 	return err
 }
 
-// info asks the worker. While HAProxy replaces it, no worker answers for a moment.
-func (i Instance) info(ctx context.Context) (info dataplane.RuntimeInfo, err error) {
+// WorkerInfo asks the worker. While HAProxy replaces it, or the API beside it, nobody answers for a moment.
+func (i Instance) WorkerInfo(ctx context.Context) (info dataplane.RuntimeInfo, err error) {
 	i.ReloadTimeout = min(i.ReloadTimeout, momentOfReload)
 	_, _ = i.poll(ctx, func() (bool, error) {
 		info, err = i.RuntimeInfo(ctx)
-		return !errors.Is(err, dataplane.ErrRuntime), nil
+		return !isMomentary(err), nil
 	})
 	return info, err
+}
+
+// isMomentary reports whether an error is one of the moment in which the worker is replaced, or the API beside it.
+func isMomentary(err error) bool {
+	return errors.Is(err, dataplane.ErrRuntime) || errors.Is(err, dataplane.ErrUnreachable)
 }
 
 // settled reports whether worker, disk and memory agree with what was bound.
@@ -284,8 +289,8 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
 	return p.wait(ctx, func(ctx context.Context) (bool, error) {
 		info, err := p.RuntimeInfo(ctx)
-		if errors.Is(err, dataplane.ErrRuntime) || errors.Is(err, dataplane.ErrUnreachable) {
-			return false, nil // briefly, while the worker is replaced, or the API beside it
+		if isMomentary(err) {
+			return false, nil
 		}
 		another := err == nil && info.PID != before.info.PID
 		p.done.Reloaded = p.done.Reloaded || another

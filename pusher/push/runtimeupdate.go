@@ -117,7 +117,7 @@ func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Do
 	if have, err = i.setServers(ctx, Wanted{Node: want.Node, Servers: want.Servers, Bind: whole}, have); err != nil {
 		return Done{Lost: lost}, err
 	}
-	info, err := i.info(ctx)
+	info, err := i.WorkerInfo(ctx)
 	if err != nil {
 		return Done{Lost: lost}, err
 	}
@@ -125,7 +125,7 @@ func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Do
 		return Done{Lost: lost}, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	i.setOverride(info, want, files)
-	if info, err = i.info(ctx); err == nil && !bind.SameNode(info.Node, want.Node) {
+	if info, err = i.WorkerInfo(ctx); err == nil && !bind.SameNode(info.Node, want.Node) {
 		err = fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	have.Info, have.Maps, have.Persisted = info, want.Entries, true

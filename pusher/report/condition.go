@@ -262,7 +262,7 @@ func (s Status) Ready() metav1.Condition {
 // How old a status may be of a pusher that runs: the state is renewed every few seconds,
 // and what is published once a minute.
 const (
-	FreshState     = 20 * time.Second
+	FreshState     = 30 * time.Second
 	FreshPublished = 3 * publishAnyway
 )
 

@@ -30,13 +30,14 @@ type Published struct {
 	At time.Time
 }
 
-// OtherWriterError is why a status is not written: another pusher writes its own to the same place.
-type OtherWriterError struct{ Err error }
+// UnwritableError is why a status is not written until a person changes something: another pusher writes its own to the same
+// place, or this one may not write there.
+type UnwritableError struct{ Err error }
 
-func (e OtherWriterError) Error() string { return e.Err.Error() }
+func (e UnwritableError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the error of the place.
-func (e OtherWriterError) Unwrap() error { return e.Err }
+func (e UnwritableError) Unwrap() error { return e.Err }
 
 const (
 	// reportInterval is between two reports in the long run. After a quiet time reportBurst of them come sooner, though not
@@ -99,7 +100,7 @@ func (a *Reporter) Run(ctx context.Context) {
 			if silent {
 				a.log.Info("status is reported again")
 			}
-		case isOther(err):
+		case isUnwritable(err):
 			// It is a trouble of the pusher, which the log has for that.
 		case c.Newest.IsZero() && c.Phase == Progressing:
 			// The compiler makes the place for it with its first snapshot.
@@ -120,8 +121,8 @@ func (a *Reporter) Run(ctx context.Context) {
 	}
 }
 
-func isOther(err error) bool {
-	_, ok := errors.AsType[OtherWriterError](err)
+func isUnwritable(err error) bool {
+	_, ok := errors.AsType[UnwritableError](err)
 	return ok
 }
 

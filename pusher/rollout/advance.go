@@ -13,8 +13,10 @@ func (t *step) advance() {
 		return
 	}
 	if t.Rollout.Phase != Undoing {
-		// An instance that runs the target although nothing was pushed to it takes part. It is watched and
-		// undone like the others.
+		reached, _ := t.reach()
+		t.Rollout.Reached = max(t.Rollout.Reached, reached)
+		// Instances that run the target although nothing was pushed to them take part, so that they are watched and
+		// undone with the others.
 		for _, i := range t.o.Instances {
 			if i.Reachable && i.Running == t.Rollout.Target && t.touch(i.Name) == nil {
 				t.Rollout.Touched = append(t.Rollout.Touched,
@@ -164,8 +166,7 @@ func (t *step) nextMembers() bool {
 		return false
 	}
 	r.Members = pick(all, t.nextSize())
-	taken := slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target })
-	if len(r.Members) == 0 && !taken {
+	if len(r.Members) == 0 && !t.taken() {
 		t.stopClock(false)
 		return false // the wave begins when an instance can be chosen
 	}
@@ -177,6 +178,11 @@ func (t *step) nextMembers() bool {
 		r.Phase = Soaking
 	}
 	return len(r.Members) > 0
+}
+
+// taken reports whether an instance has the target.
+func (t *step) taken() bool {
+	return slices.ContainsFunc(t.Rollout.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == t.Rollout.Target })
 }
 
 // candidates describes the fleet for the choice of a wave, and counts the instances without
@@ -243,6 +249,12 @@ func (t *step) late() string {
 // begins the next wave or finishes.
 func (t *step) soak() {
 	r := t.Rollout
+	if !t.taken() && !t.vouched() {
+		// All that had the snapshot have left the fleet. Nothing was learned, and the wave takes others.
+		r.Phase, r.Members = Pushing, nil
+		t.pushWave()
+		return
+	}
 	for _, h := range r.Touched {
 		pushing := t.Instances[h.Instance].Push != nil && !t.hangs(h.Instance)
 		if h.Snapshot == r.Target && ((h.Applied && !h.Lost.IsZero()) || pushing) {
@@ -269,6 +281,10 @@ func (t *step) soak() {
 	}
 	all, _ := t.candidates()
 	if !slices.ContainsFunc(all, func(c candidate) bool { return !c.done && c.ready }) {
+		if t.lostMost() && !t.vouched() {
+			t.wait(Wait{For: "most of the instances, which are out of reach"})
+			return
+		}
 		t.finish()
 		return
 	}
@@ -279,6 +295,25 @@ func (t *step) soak() {
 	r.Wave++
 	r.Deaths = nil
 	t.pushWave()
+}
+
+// lostMost reports whether more instances went out of reach during the rollout than can be reached. Were it to end now, all of them
+// would get the target at once when they are back, after a few had it. Instances that were away before do not count.
+func (t *step) lostMost() bool {
+	reached, away := t.reach()
+	return min(away, t.Rollout.Reached-reached) > reached
+}
+
+// reach counts the instances that can be reached, and those that cannot.
+func (t *step) reach() (reached, away int) {
+	for _, i := range t.o.Instances {
+		if i.Reachable {
+			reached++
+		} else {
+			away++
+		}
+	}
+	return reached, away
 }
 
 // finish makes the target the good snapshot. Instances that were away get it when they

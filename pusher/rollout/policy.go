@@ -79,6 +79,17 @@ func ParseSize(s string) (Size, error) {
 	}
 }
 
+// CheckOrder returns an error if no wave can have a size after the sizes before it. A size counts all instances that have
+// the snapshot: after ["10%", "10%"] comes the rest of the fleet, and after ["100%", "1"] there is no canary.
+func CheckOrder(before []Size, next Size) error {
+	for _, b := range before {
+		if b.Percent == 100 || !next.Zone && (b.Count > 0 && next.Count > 0 && next.Count <= b.Count || next.Percent > 0 && next.Percent <= b.Percent) {
+			return fmt.Errorf("no wave has the size %s after %s: a size counts all instances that have the snapshot after the wave", next, b)
+		}
+	}
+	return nil
+}
+
 // String returns what [ParseSize] reads.
 func (s Size) String() string {
 	switch {

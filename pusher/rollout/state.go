@@ -62,7 +62,9 @@ type Rollout struct {
 	// Touched lists the instances to which a push was begun, in that order. It includes those of a rollout that
 	// this one replaced.
 	Touched []Touch `json:"touched,omitempty"`
-	// Reason says why the rollout is being undone.
+	// Reached is how many instances could be reached at once, at most, since it began.
+	Reached int `json:"reached,omitempty"`
+	// Reason says why it is being undone.
 	Reason string `json:"reason,omitempty"`
 	// Paused says why the rollout is paused. The target is not the cause.
 	Paused string `json:"paused,omitempty"`

@@ -18,8 +18,8 @@ const fallbackFile = "fallback.pem"
 
 // File keeps the state in a file, and the fallback certificate in one next to it.
 type File struct {
-	file    string
-	release func()
+	file string
+	lock *filelock.Lock // nil: it was not taken
 }
 
 // NewFile returns the state in a file.
@@ -27,11 +27,9 @@ func NewFile(file string) *File { return &File{file: file} }
 
 // Take locks the file against other pushers on this host. There are no terms.
 func (f *File) Take(_ context.Context, fallback func() ([]byte, error)) (Taken, error) {
-	release, err := lockState(f.file)
-	if err != nil {
+	if err := f.lockIt(); err != nil {
 		return Taken{}, err
 	}
-	f.release = release
 	wholefile.RemoveTemporaries(filepath.Dir(f.file), 0, filepath.Base(f.file), fallbackFile) // nobody else writes there
 	data, err := os.ReadFile(f.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -41,8 +39,15 @@ func (f *File) Take(_ context.Context, fallback func() ([]byte, error)) (Taken, 
 	return Taken{State: data, Fallback: certificate}, err
 }
 
-// Save replaces the file.
+// Save replaces the file, or returns [ErrTaken]: if somebody removed the lock, another pusher may have taken the state.
 func (f *File) Save(_ context.Context, data []byte) error {
+	if f.lock != nil && !f.lock.At(f.lockFile()) {
+		if err := f.lockIt(); errors.Is(err, filelock.ErrHeld) {
+			return fmt.Errorf("save state: its lock was removed, and %w: %w", ErrTaken, err)
+		} else if err != nil {
+			return fmt.Errorf("save state: %w", err)
+		}
+	}
 	if err := wholefile.Replace(f.file, data); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
@@ -56,8 +61,8 @@ func (f *File) Raise(context.Context, int64) (int64, error) {
 
 // Release unlocks the file.
 func (f *File) Release() {
-	if f.release != nil {
-		f.release()
+	if f.lock != nil {
+		f.lock.Release()
 	}
 }
 
@@ -98,18 +103,21 @@ func fallbackIn(file string, fallback func() ([]byte, error)) ([]byte, error) {
 	return data, nil
 }
 
-// lockState keeps a second pusher from using the same state, until release is
-// called or the process ends.
-func lockState(file string) (release func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, fmt.Errorf("lock state: %w", err)
+func (f *File) lockFile() string { return f.file + ".lock" }
+
+// lockIt keeps a second pusher from using the same state, until the lock is released or the process ends.
+func (f *File) lockIt() error {
+	if err := os.MkdirAll(filepath.Dir(f.file), 0o700); err != nil {
+		return fmt.Errorf("lock state: %w", err)
 	}
-	lock, err := filelock.Try(file+".lock", 0o600)
+	lock, err := filelock.Try(f.lockFile(), 0o600)
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
-		return nil, fmt.Errorf("lock state %s: another pusher is using it: %w", file, err)
+		return fmt.Errorf("lock state %s: another pusher is using it: %w", f.file, err)
 	case err != nil:
-		return nil, fmt.Errorf("lock state: %w", err)
+		return fmt.Errorf("lock state: %w", err)
 	}
-	return lock.Release, nil
+	f.Release()
+	f.lock = lock
+	return nil
 }

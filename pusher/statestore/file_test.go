@@ -1,11 +1,13 @@
 package statestore
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/filelock"
 	"github.com/hapsnap/hapsnap/internal/wholefile"
 )
 
@@ -53,5 +55,46 @@ func TestLeftoversOfStatesAreRemoved(t *testing.T) {
 	wholefile.RemoveTemporaries(dir, time.Hour, "*.json")
 	if _, err := os.Stat(filepath.Join(dir, ".r000001-0123456789.json.77")); err == nil {
 		t.Error("what is left of a snapshot is still there")
+	}
+}
+
+// Somebody who takes the lock for a leftover and removes it lets a second pusher in. The first one learns that from its next save.
+func TestLockOfTheStateIsRemoved(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "state.json")
+	one, two := NewFile(file), NewFile(file)
+	take := func(f *File) error {
+		_, err := f.Take(t.Context(), made("a certificate"))
+		t.Cleanup(f.Release)
+		return err
+	}
+	remove := func() {
+		t.Helper()
+		if err := os.Remove(file + ".lock"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := take(one); err != nil {
+		t.Fatal(err)
+	}
+	remove()
+	if err := one.Save(t.Context(), []byte("one")); err != nil {
+		t.Fatalf("nobody else has taken it: %v", err)
+	}
+	if err := NewFile(file).lockIt(); !errors.Is(err, filelock.ErrHeld) {
+		t.Fatalf("a second pusher after that save: %v", err)
+	}
+	remove()
+	if err := os.Remove(filepath.Join(filepath.Dir(file), fallbackFile)); err != nil { // it is no usable certificate
+		t.Fatal(err)
+	}
+	if err := take(two); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Save(t.Context(), []byte("one again")); !errors.Is(err, ErrTaken) {
+		t.Errorf("the first one saves: %v", err)
+	}
+	if data, _ := os.ReadFile(file); string(data) != "one" {
+		t.Errorf("the state is %q", data)
 	}
 }

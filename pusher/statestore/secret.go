@@ -50,6 +50,8 @@ type Secret struct {
 	term  int64
 	taken int64          // the term that it was taken in
 	last  *corev1.Secret // as it was read or written last
+
+	certificate []byte // the fallback certificate, as it was taken
 }
 
 // New returns the state in a Secret, for a pusher with a unique name.
@@ -85,7 +87,7 @@ func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Tak
 		}
 		switch written, failed := s.write(ctx, next); {
 		case failed == nil:
-			s.term, s.taken, s.last = kept.Term+1, kept.Term+1, written
+			s.term, s.taken, s.last, s.certificate = kept.Term+1, kept.Term+1, written, certificate
 			return Taken{State: kept.State, Fallback: certificate, Secrets: secrets, Unmoved: err, Term: s.term}, nil
 		case !isOthers(failed):
 			return Taken{}, s.failed("take", failed)
@@ -134,7 +136,7 @@ func (s *Secret) fallback(ctx context.Context, kept []byte, fallback func() ([]b
 }
 
 // KeepSecrets keeps what was read in Secrets beside the fallback certificate, or returns
-// [ErrTaken] if a pusher of a later term has done so. Unlike other methods it may be called
+// [ErrTaken] if a pusher of a later term has done so. If somebody deleted the Secret, it is made again. Unlike other methods it may be called
 // from a second goroutine once the state is taken.
 func (s *Secret) KeepSecrets(ctx context.Context, data []byte) error {
 	of := s.private()
@@ -145,6 +147,9 @@ func (s *Secret) KeepSecrets(ctx context.Context, data []byte) error {
 		found, err := of.find(ctx)
 		if err != nil {
 			return failed(err)
+		}
+		if found.ResourceVersion == "" && len(s.certificate) > 0 {
+			found.Data = map[string][]byte{keyFallback: s.certificate}
 		}
 		if len(found.Data[keyFallback]) == 0 {
 			return failed(fmt.Errorf("it has no key %s", keyFallback))

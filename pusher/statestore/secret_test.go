@@ -226,7 +226,8 @@ func TestSecretsAreKeptBesideTheCertificate(t *testing.T) {
 	if err := keep(one, "late"); !errors.Is(err, ErrTaken) {
 		t.Errorf("the one before kept something: %v", err)
 	}
-	if got := p.take(p.pusher("three")); string(got.Secrets) != "third" || string(got.Fallback) != "fallback" {
+	three := p.pusher("three")
+	if got := p.take(three); string(got.Secrets) != "third" || string(got.Fallback) != "fallback" {
 		t.Errorf("then there is %q and %q", got.Secrets, got.Fallback)
 	}
 	p.edit(func(s *corev1.Secret) {
@@ -237,8 +238,14 @@ func TestSecretsAreKeptBesideTheCertificate(t *testing.T) {
 	if err := p.secrets(p.config).(secretsClient).Delete(t.Context(), "edge-fallback", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := keep(p.pusher("three"), "x"); err == nil || errors.Is(err, ErrTaken) {
-		t.Errorf("without the Secret: %v", err)
+	if err := keep(p.pusher("four"), "x"); err == nil || errors.Is(err, ErrTaken) {
+		t.Errorf("without the Secret, and the certificate: %v", err)
+	}
+	if err := keep(three, "fourth"); err != nil || p.fallback() != "fallback" {
+		t.Errorf("without the Secret, which is to have %q: %v", p.fallback(), err)
+	}
+	if got := p.take(p.pusher("four")); string(got.Secrets) != "fourth" {
+		t.Errorf("then there is %q", got.Secrets)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -220,8 +221,27 @@ func TestStatusOfTwo(t *testing.T) {
 	set("a", noon.Add(6*time.Minute), "b")
 }
 
-// The reader of a store writes its status. That does not conflict with deliveries. The permissions of the role
-// are enough.
+// A reader that may not write its status is told so, also where there is none yet. One that may write it, and may not make it, waits
+// for the compiler to make it.
+func TestStatusThatMayNotBeWritten(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	of := func(account string, rules []rbacv1.PolicyRule) error {
+		return p.as(account, rules).SetStatus(t.Context(), Report{By: account, At: noon, Fields: map[string]string{"phase": "Healthy"}})
+	}
+	for _, when := range []string{"before", "after"} {
+		if err := of("denied-"+when, Creating()); !errors.Is(err, ErrStatusDenied) {
+			t.Errorf("%s the first snapshot, without the role: %v", when, err)
+		}
+		if err := of("reader-"+when, Status("edge")); errors.Is(err, ErrStatusDenied) || (err == nil) != (when == "after") {
+			t.Errorf("%s the first snapshot: %v", when, err)
+		}
+		publish(t, p.open(), storetest.Draft(when))
+	}
+}
+
+// The status is written by whoever reads the store, and is not in the way of what is
+// delivered, nor the other way around. It takes no more than the role for it.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -2,6 +2,7 @@ package configmapstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -366,6 +367,9 @@ func (e OtherWriterError) Error() string {
 	return fmt.Sprintf("another pusher writes its status there: %s, last at %s", e.By, e.At.UTC().Format(time.RFC3339))
 }
 
+// ErrStatusDenied is returned to a reader that may not change the ConfigMap, whether it exists or not.
+var ErrStatusDenied = errors.New("the pusher may not write its status")
+
 // WriteStatus writes a status into a ConfigMap, which may be that of a store, and creates it if it does
 // not exist. Other keys stay. What another reader wrote lately is left alone, see [OtherWriterError].
 func WriteStatus(ctx context.Context, core corev1client.CoreV1Interface, name types.NamespacedName, store string, r Report) error {
@@ -395,10 +399,12 @@ func othersStatus(ctx context.Context, core corev1client.CoreV1Interface, name t
 	}
 	// A patch that changes nothing reads what is there with no more than the permission to write it.
 	found, err := core.ConfigMaps(name.Namespace).Patch(ctx, name.Name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil
-	}
-	if err != nil {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: %w", ErrStatusDenied, err)
+	case err != nil:
 		return err
 	}
 	by := found.Annotations[WriterAnnotation]

@@ -67,6 +67,11 @@
 {{- fail "haproxy.service has no port, as none of HAProxy's is open, or offered: set haproxy.service.enabled to false, or open one" -}}
 {{- end -}}
 {{- end -}}
+{{- with $v.haproxy.autoscaling -}}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) -}}
+{{- fail "haproxy.autoscaling.minReplicas is more than maxReplicas" -}}
+{{- end -}}
+{{- end -}}
 {{- if and $v.haproxy.autoscaling.enabled (eq $v.haproxy.kind "DaemonSet") -}}
 {{- fail "haproxy.autoscaling: a DaemonSet has a pod on each node and cannot be scaled; use kind: Deployment" -}}
 {{- end -}}
@@ -79,6 +84,12 @@
 {{- end -}}
 {{- if and $v.gatewayAPI.provisioner.enabled (or (not $v.gatewayAPI.enabled) $v.gatewayAPI.fleet (not $v.compiler.enabled)) -}}
 {{- fail "gatewayAPI.provisioner is for the release that has the class: set gatewayAPI.enabled, compiler.enabled and no gatewayAPI.fleet" -}}
+{{- end -}}
+{{- if and $v.pusher.enabled (regexMatch "^(0+([.]0+)?[a-z]+)+$" $v.pusher.drainTime) -}}
+{{- fail "pusher.drainTime is 0: name the time for which an endpoint that is gone keeps its connections" -}}
+{{- end -}}
+{{- if and (has "none" $v.pusher.refuseEndpoints) (gt (len $v.pusher.refuseEndpoints) 1) -}}
+{{- fail "pusher.refuseEndpoints: none stands alone" -}}
 {{- end -}}
 {{- if and $v.pusher.enabled $v.pusher.ui.enabled (eq (int $v.pusher.port) (int $v.pusher.ui.port)) -}}
 {{- fail "pusher.port and pusher.ui.port are the same: give the page a port of its own" -}}
