@@ -12,13 +12,11 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ed25519"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -36,10 +34,6 @@ var (
 )
 
 const certificateBlock = "CERTIFICATE"
-
-// minRSABits is the least key size at OpenSSL's security level 2, which is the default of Debian:
-// HAProxy does not start with a certificate of a smaller key.
-const minRSABits = 2048
 
 // KeyPair is a certificate with its chain and its private key, after they were read and checked to
 // belong together.
@@ -111,9 +105,9 @@ func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
 	for _, block := range blocks {
 		switch {
 		case block.Type == certificateBlock:
-			certificate, err := x509.ParseCertificate(block.Bytes)
+			certificate, err := parseCertificate(block.Bytes)
 			if err != nil {
-				return KeyPair{}, ErrBadCertificate
+				return KeyPair{}, err
 			}
 			pair.chain = append(pair.chain, certificate)
 		case isKeyBlock(block) && pair.key == nil:
@@ -129,7 +123,7 @@ func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
 	if pair.key.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(pair.key.Headers["Proc-Type"], "ENCRYPTED") {
 		return KeyPair{}, ErrEncryptedKey
 	}
-	signer, form := parseKey(pair.key.Bytes)
+	signer, key := parseKey(pair.key.Bytes)
 	if signer == nil {
 		return KeyPair{}, ErrBadKey
 	}
@@ -143,43 +137,31 @@ func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
 		}
 	}
 	_, edwards := signer.(ed25519.PrivateKey)
-	pair.key, pair.Storable = &pem.Block{Type: form, Bytes: pair.key.Bytes}, !edwards
+	pair.key, pair.Storable = key, !edwards
 	return pair, nil
 }
 
 // parseKey reads a private key in any of its forms, whatever its PEM block is called. It returns the
-// key and the proper name of the block, or nil if it knows no such form.
-func parseKey(der []byte) (key crypto.Signer, form string) {
+// key, and the key written anew in that form with the proper name of the block, or nil if it knows no such
+// form. Go ignores what else stands in a key, such as a public key that does not belong to it; OpenSSL does not.
+func parseKey(der []byte) (crypto.Signer, *pem.Block) {
 	if key, err := x509.ParsePKCS8PrivateKey(der); err == nil {
-		signer, _ := key.(crypto.Signer)
-		return signer, "PRIVATE KEY"
+		signer, ok := key.(crypto.Signer)
+		anew, err := x509.MarshalPKCS8PrivateKey(key)
+		if !ok || err != nil {
+			return nil, nil
+		}
+		return signer, &pem.Block{Type: "PRIVATE KEY", Bytes: anew}
 	}
 	if key, err := x509.ParsePKCS1PrivateKey(der); err == nil {
-		return key, "RSA PRIVATE KEY"
+		return key, &pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}
 	}
 	if key, err := x509.ParseECPrivateKey(der); err == nil {
-		return key, "EC PRIVATE KEY"
+		if anew, err := x509.MarshalECPrivateKey(key); err == nil {
+			return key, &pem.Block{Type: "EC PRIVATE KEY", Bytes: anew}
+		}
 	}
-	return nil, ""
-}
-
-// checkStrength refuses certificates that OpenSSL does not load at its security level 2, as measured with
-// HAProxy 2.6 and 3.0. HAProxy does not start with one such certificate, and all other hosts would be down with
-// it.
-func checkStrength(c *x509.Certificate) error {
-	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSABits {
-		return fmt.Errorf("RSA key of %d bits: %w", key.N.BitLen(), ErrWeak)
-	}
-	// The signature of a self-signed certificate proves nothing, so it may be weak.
-	if weakSignature[c.SignatureAlgorithm] && !bytes.Equal(c.RawIssuer, c.RawSubject) {
-		return fmt.Errorf("signature by %s: %w", c.SignatureAlgorithm, ErrWeak)
-	}
-	return nil
-}
-
-var weakSignature = map[x509.SignatureAlgorithm]bool{
-	x509.MD2WithRSA: true, x509.MD5WithRSA: true, x509.SHA1WithRSA: true,
-	x509.DSAWithSHA1: true, x509.ECDSAWithSHA1: true,
+	return nil, nil
 }
 
 func (p KeyPair) leaf() Leaf {
@@ -230,8 +212,8 @@ func ParseAuthorities(data []byte) ([]byte, error) {
 		if block.Type != certificateBlock || seen[string(block.Bytes)] {
 			continue
 		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return nil, ErrBadCertificate
+		if _, err := parseCertificate(block.Bytes); err != nil {
+			return nil, err
 		}
 		seen[string(block.Bytes)] = true
 		_ = pem.Encode(&out, &pem.Block{Type: certificateBlock, Bytes: block.Bytes}) // a Buffer does not fail

@@ -2,10 +2,13 @@ package pem
 
 import (
 	"bytes"
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"math/big"
@@ -56,13 +59,158 @@ func TestCheckKeyPair(t *testing.T) {
 }
 
 func TestWeakSignatures(t *testing.T) {
-	c := &x509.Certificate{SignatureAlgorithm: x509.SHA1WithRSA, RawSubject: []byte("a"), RawIssuer: []byte("b")}
-	if err := checkStrength(c); !errors.Is(err, ErrWeak) || !strings.Contains(err.Error(), "SHA1-RSA") {
-		t.Errorf("signed with SHA-1: %v", err)
+	sign := func(key, by crypto.Signer, edit func(*x509.Certificate)) *x509.Certificate {
+		template := &x509.Certificate{SerialNumber: big.NewInt(7777), Subject: pkix.Name{CommonName: "root"}, SubjectKeyId: []byte{1, 2}}
+		edit(template)
+		der, err := x509.CreateCertificate(rand.Reader, template, &x509.Certificate{Subject: pkix.Name{CommonName: "root"}}, key.Public(), by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := parseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
-	c.RawIssuer = c.RawSubject
-	if err := checkStrength(c); err != nil {
-		t.Errorf("a root signed with SHA-1: %v", err)
+	issuer := func(parts ...asn1.RawValue) func(*x509.Certificate) {
+		return func(c *x509.Certificate) {
+			for i := range parts {
+				parts[i].Class = asn1.ClassContextSpecific
+			}
+			value, _ := asn1.Marshal(parts)
+			c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 35}, Value: value}}
+		}
+	}
+	name := func(common string) asn1.RawValue {
+		der, _ := asn1.Marshal(pkix.Name{CommonName: common}.ToRDNSequence())
+		general, _ := asn1.Marshal(asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 4, IsCompound: true, Bytes: der})
+		return asn1.RawValue{Tag: 1, IsCompound: true, Bytes: general}
+	}
+	of := func(name string) func(*x509.Certificate) {
+		return func(c *x509.Certificate) { c.Subject.CommonName = name }
+	}
+	rsaKey, ecKey := pemtest.RSAKey(), pemtest.ECKey()
+	for _, tt := range []struct {
+		name string
+		c    *x509.Certificate
+		by   x509.SignatureAlgorithm
+		want string
+	}{
+		{"of another", sign(rsaKey, rsaKey, of("a")), x509.SHA1WithRSA, "SHA1-RSA"},
+		{"of a root", sign(rsaKey, rsaKey, of("root")), x509.SHA1WithRSA, ""},
+		{"of a root by ECDSA", sign(ecKey, ecKey, of("root")), x509.ECDSAWithSHA1, ""},
+		{"of a root that says so", sign(rsaKey, rsaKey, issuer(asn1.RawValue{Bytes: []byte{1, 2}}, name("root"), asn1.RawValue{Tag: 2, Bytes: []byte{0x1e, 0x61}})), x509.SHA1WithRSA, ""},
+		{"of one with another key", sign(rsaKey, rsaKey, issuer(asn1.RawValue{Bytes: []byte{1, 3}})), x509.SHA1WithRSA, "SHA1-RSA"},
+		{"of one with another issuer", sign(rsaKey, rsaKey, issuer(name("other"))), x509.SHA1WithRSA, "SHA1-RSA"},
+		{"of one with another number", sign(rsaKey, rsaKey, issuer(asn1.RawValue{Tag: 2, Bytes: []byte{7}})), x509.SHA1WithRSA, "SHA1-RSA"},
+		{"by another kind of key", sign(rsaKey, ecKey, of("root")), x509.ECDSAWithSHA1, "ECDSA-SHA1"},
+		{"that nobody knows", sign(rsaKey, rsaKey, of("root")), x509.UnknownSignatureAlgorithm, "not known"},
+	} {
+		tt.c.SignatureAlgorithm = tt.by
+		if err := checkStrength(tt.c); (err == nil) != (tt.want == "") || err != nil && (!errors.Is(err, ErrWeak) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("a signature %s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// grown returns DER with one more element in one of its sequences, which Go ignores: in the outermost one, or in its
+// element with the given index, and so on.
+func grown(t *testing.T, der []byte, at ...int) []byte {
+	t.Helper()
+	var outer asn1.RawValue
+	if _, err := asn1.Unmarshal(der, &outer); err != nil {
+		t.Fatal(err)
+	}
+	if len(at) == 0 {
+		outer.Bytes = append(bytes.Clone(outer.Bytes), asn1.TagNull, 0)
+	} else {
+		var elements []asn1.RawValue
+		for rest := outer.Bytes; len(rest) > 0; {
+			var e asn1.RawValue
+			var err error
+			if rest, err = asn1.Unmarshal(rest, &e); err != nil {
+				t.Fatal(err)
+			}
+			elements = append(elements, e)
+		}
+		outer.Bytes = nil
+		for i, e := range elements {
+			if i == at[0] {
+				e.FullBytes = grown(t, e.FullBytes, at[1:]...)
+			}
+			outer.Bytes = append(outer.Bytes, e.FullBytes...)
+		}
+	}
+	outer.FullBytes = nil
+	out, err := asn1.Marshal(outer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// derOf returns the content of the first block of PEM data, in which an identifier is another one.
+func derOf(text []byte, from, to asn1.ObjectIdentifier) []byte {
+	block, _ := pem.Decode(text)
+	if from == nil {
+		return block.Bytes
+	}
+	was, _ := asn1.Marshal(from)
+	is, _ := asn1.Marshal(to)
+	return bytes.ReplaceAll(block.Bytes, was, is)
+}
+
+// Go reads what OpenSSL does not, with which HAProxy would not start.
+func TestWhatOpenSSLRefuses(t *testing.T) {
+	ecdsaKey, ecdsaSHA256 := asn1.ObjectIdentifier{1, 2, 840, 10045, 2, 1}, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2}
+	leaf, key := pemtest.Certify(t, "a.example", pemtest.ECKey(), pemtest.ECKey2()), pemtest.KeyPEM(t, pemtest.ECKey())
+	certificate := func(der []byte) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	plain := derOf(leaf, nil, nil)
+	unknownKey := certificate(derOf(leaf, ecdsaKey, asn1.ObjectIdentifier{1, 2, 840, 10045, 2, 9}))
+	for name, tt := range map[string]struct {
+		certificates []byte
+		want         error
+	}{
+		"more in the signature's algorithm": {certificate(grown(t, plain, 1)), ErrBadCertificate},
+		"more in the validity":              {certificate(grown(t, plain, 0, 4)), ErrBadCertificate},
+		"more in an extension":              {certificate(grown(t, plain, 0, 7, 0, 0)), ErrBadCertificate},
+		"more in the chain":                 {append(bytes.Clone(leaf), certificate(grown(t, plain, 0, 4))...), ErrBadCertificate},
+		"an unknown signature":              {certificate(derOf(leaf, ecdsaSHA256, asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 9})), ErrWeak},
+		"an unknown key in the chain":       {append(bytes.Clone(leaf), unknownKey...), ErrWeak},
+	} {
+		if _, err := JoinKeyPair(tt.certificates, key); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+	if _, err := ParseAuthorities(certificate(grown(t, plain, 0, 4))); !errors.Is(err, ErrBadCertificate) {
+		t.Errorf("an authority: %v", err)
+	}
+	if _, err := ParseAuthorities(unknownKey); err != nil {
+		t.Errorf("an authority, whose key is not loaded: %v", err)
+	}
+}
+
+// What else stands in a key does not reach HAProxy.
+func TestKeysAreWrittenAnew(t *testing.T) {
+	ec, certificate := pemtest.ECKey().(*ecdsa.PrivateKey), pemtest.Certify(t, "a.example", pemtest.ECKey(), nil)
+	sec1, err := x509.MarshalECPrivateKey(ec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, _ := ec.PublicKey.Bytes()
+	other, _ := pemtest.ECKey2().(*ecdsa.PrivateKey).PublicKey.Bytes()
+	for name, tt := range map[string]struct{ kind, der, want string }{
+		"PKCS #8":             {"PRIVATE KEY", string(grown(t, derOf(pemtest.KeyPEM(t, ec), nil, nil))), string(derOf(pemtest.KeyPEM(t, ec), nil, nil))},
+		"SEC 1":               {"EC PRIVATE KEY", string(grown(t, sec1)), string(sec1)},
+		"another public half": {"EC PRIVATE KEY", string(bytes.ReplaceAll(sec1, mine, other)), string(sec1)},
+	} {
+		joined, err := JoinKeyPair(certificate, pem.EncodeToMemory(&pem.Block{Type: tt.kind, Bytes: []byte(tt.der)}))
+		want := append(bytes.Clone(certificate), pem.EncodeToMemory(&pem.Block{Type: tt.kind, Bytes: []byte(tt.want)})...)
+		if tt.der == tt.want || err != nil || !bytes.Equal(joined, want) {
+			t.Errorf("%s: %v, %s", name, err, joined)
+		}
 	}
 }
 
