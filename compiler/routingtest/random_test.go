@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// The seeds are fixed, so that a failure can be repeated: -run 'Reference/seed_3$'.
+// The seeds are fixed, so that a failure can be reproduced: -run 'Reference/seed_3$'.
 const (
 	seeds           = 12
 	requestsPerSeed = 500
 )
 
-// Rules that nobody thought of are routed as the table says. Few hosts and path
-// elements are used, so that rules nest, shadow and contradict each other.
+// Random rules are routed as the table says. They use few hosts and path elements, so that rules nest, shadow
+// each other and conflict.
 func TestRandomRulesAgreeWithReference(t *testing.T) {
 	t.Parallel()
 	services := randomServices(t)
@@ -34,8 +34,8 @@ func TestRandomRulesAgreeWithReference(t *testing.T) {
 	})
 }
 
-// eachSeed has a test for each of the first seeds. The stream keeps its numbers apart from those of other
-// tests. It returns the rules that it tested, which are shown where they went wrong.
+// eachSeed runs a subtest for each of the first seeds. stream gives each test random numbers of its own. test
+// returns its rules, which are shown if it fails.
 func eachSeed(t *testing.T, seeds, stream uint64, test func(g generator) (rules string)) {
 	t.Helper()
 	for seed := range seeds {
@@ -49,8 +49,8 @@ func eachSeed(t *testing.T, seeds, stream uint64, test func(g generator) (rules 
 	}
 }
 
-// compare sends random requests over one connection in the clear and one over
-// TLS, and sees to it that they reach more than the default.
+// compare sends random requests over one connection without TLS and one with it. It fails if the requests reach
+// hardly anything but the default.
 func compare(t *testing.T, e edge, g generator, ingresses []ingress) {
 	t.Helper()
 	clients := []*client{{address: e.http}, {address: e.https, secure: true}}
@@ -68,7 +68,7 @@ func compare(t *testing.T, e edge, g generator, ingresses []ingress) {
 	}
 }
 
-// randomServices are those that [generator.service] chooses from, except "gone".
+// randomServices returns the Services from which [generator.service] chooses, except "gone".
 func randomServices(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -89,7 +89,7 @@ type generator struct {
 
 func (g generator) pick(from ...string) string { return from[g.IntN(len(from))] }
 
-// one reports true once in n times.
+// one is true once in n times.
 func (g generator) one(n int) bool { return g.IntN(n) == 0 }
 
 func (g generator) ingresses() []ingress {
@@ -120,7 +120,7 @@ func (g generator) rule(namespace string) string {
 	return strings.Join([]string{host, kind, path, g.service(namespace)}, " ")
 }
 
-// service names one of a namespace; rarely one that cannot answer.
+// service returns the name of a Service of a namespace, or in one of ten cases one without endpoints.
 func (g generator) service(namespace string) string {
 	if g.one(10) {
 		return g.pick("empty", "gone")
@@ -128,7 +128,7 @@ func (g generator) service(namespace string) string {
 	return fmt.Sprint(namespace, g.IntN(4))
 }
 
-// path has up to three elements, and a slash at its end or not.
+// path returns a path of up to three elements, with or without a slash at the end.
 func (g generator) path() string {
 	var b strings.Builder
 	for range g.IntN(4) {
@@ -140,7 +140,7 @@ func (g generator) path() string {
 	return b.String()
 }
 
-// host is what a request asks for, near to the hosts of rules.
+// host returns a host for a request, which is equal or similar to those of rules.
 func (g generator) host() string {
 	host := g.pick("h.example", "a.h.example", "b.a.h.example", "x.h.example", "x.a.h.example", "y.x.h.example", "example", "x.example",
 		"unknown.host", "localhost", "10.0.0.1", "[::1]", "", ".h.example", "ah.example")
@@ -157,7 +157,7 @@ func (g generator) host() string {
 	return host
 }
 
-// target is mostly the path of a rule, changed a little.
+// target returns the target of a request: mostly the path of a rule, with a small change.
 func (g generator) target(ingresses []ingress) string {
 	rules := ingresses[g.IntN(len(ingresses))].rules
 	path := g.path()
@@ -183,7 +183,7 @@ func (g generator) target(ingresses []ingress) string {
 	return path
 }
 
-// client keeps its connection while the server does.
+// client sends requests over one connection as long as the server keeps it.
 type client struct {
 	address string
 	secure  bool
@@ -191,8 +191,7 @@ type client struct {
 	reader  *bufio.Reader
 }
 
-// ask sends a request with host and target as they are, and perhaps with more
-// header lines.
+// ask sends a request with a literal host and target, and with more header lines.
 func (c *client) ask(t *testing.T, host, target string, lines ...string) string {
 	t.Helper()
 	if c.conn == nil {
@@ -210,7 +209,7 @@ func (c *client) ask(t *testing.T, host, target string, lines ...string) string 
 		t.Fatal(err)
 	}
 	if response.Close {
-		c.conn = nil // closed when the test ends
+		c.conn = nil // the connection is closed when the test ends
 	}
 	return answer(response)
 }
@@ -231,7 +230,7 @@ func (c *client) connect(t *testing.T) {
 	c.conn, c.reader = conn, bufio.NewReader(conn)
 }
 
-// Canaries of rules that nobody thought of share just those.
+// Random canaries get requests only from their own rules.
 func TestRandomCanariesAgreeWithReference(t *testing.T) {
 	t.Parallel()
 	services := randomServices(t)
@@ -265,8 +264,8 @@ func compareCanaries(t *testing.T, e edge, g generator, ingresses, canaries []in
 	}
 }
 
-// canaries returns some for the rules of Ingresses. Half of them get all of the
-// requests for which the header does not decide.
+// canaries returns random canaries for the rules of Ingresses. Half of them get all requests whose header does
+// not decide.
 func (g generator) canaries(ingresses []ingress) []ingress {
 	var out []ingress
 	for _, i := range ingresses {
@@ -288,8 +287,7 @@ func (g generator) canaries(ingresses []ingress) []ingress {
 	return out
 }
 
-// expectedCanary is expected with canaries, for a request whose header says
-// something.
+// expectedCanary is expected with canaries, for a request with said in its header.
 func expectedCanary(ingresses, canaries []ingress, host, target, said string) string {
 	main, ok := ruleFor(ingresses, host, target)
 	if !ok || main.service == "gone" {
@@ -303,7 +301,7 @@ func expectedCanary(ingresses, canaries []ingress, host, target, said string) st
 		switch own, weighted := rule[0].service, strings.Contains(c.annotations, "canary-weight"); {
 		case said == "always" && own != "empty", said == "else" && weighted:
 			return answerOf(own)
-		case said == "always" && weighted: // which has no servers, by weight either
+		case said == "always" && weighted: // the canary has no servers for its weight either
 			return "503"
 		}
 		return answerOf(main.service)
@@ -311,7 +309,7 @@ func expectedCanary(ingresses, canaries []ingress, host, target, said string) st
 	return answerOf(main.service)
 }
 
-// sameRoute reports whether two rules of a host match the same.
+// sameRoute reports whether two rules of a host match the same requests.
 func sameRoute(a, b referenceRule) bool {
 	path := func(r referenceRule) string { return strings.TrimSuffix(strings.TrimPrefix(r.path, "-"), "/") }
 	if a.namespace != b.namespace || (a.kind == "E") != (b.kind == "E") {

@@ -6,11 +6,9 @@ import (
 	"strings"
 )
 
-// expected says who is to answer a request: the name of a Service, or a status.
-// It reads the table of routing semantics as plainly as can be, by comparing
-// each rule with the request, and shares no code and no layout with the
-// compiler or the templates. Services without endpoints are called "empty", and
-// those that do not exist "gone".
+// expected returns the expected answer to a request: the name of a Service, or a status. It applies the table
+// of routing semantics in the simplest way, and compares each rule with the request. It shares no code with the
+// compiler or the templates. A Service "empty" has no endpoints, and "gone" does not exist.
 func expected(ingresses []ingress, host, target string) string {
 	if r, ok := ruleFor(ingresses, host, target); ok {
 		return answerOf(r.service)
@@ -23,7 +21,7 @@ func expected(ingresses []ingress, host, target string) string {
 	return "404"
 }
 
-// ruleFor returns the rule that a request falls under.
+// ruleFor returns the rule for a request.
 func ruleFor(ingresses []ingress, host, target string) (rule referenceRule, ok bool) {
 	inOrder := slices.SortedFunc(slices.Values(ingresses), older)
 	rules := rulesOf(inOrder, ownerOf(inOrder, hostOf(host)))
@@ -48,8 +46,7 @@ func older(a, b ingress) int {
 	return cmp.Or(cmp.Compare(a.age, b.age), cmp.Compare(or(a.namespace, "shop"), or(b.namespace, "shop")), cmp.Compare(a.name, b.name))
 }
 
-// hostOf is the host of a request as rules see it (rows 20 to 22), "" if it can
-// be that of no rule.
+// hostOf returns the host of a request in the form of rules (rows 20 to 22), and "" if no rule can have it.
 func hostOf(header string) string {
 	if strings.HasPrefix(header, "[") {
 		return ""
@@ -58,8 +55,8 @@ func hostOf(header string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// ownerOf is the host of the rules that a request falls under (rows 24 to 30):
-// its own, else the wildcard for its first label, else "-", for no host.
+// ownerOf returns the host whose rules apply to a request (rows 24 to 30): the same host, else the wildcard for
+// its first label, else "-" for no host.
 func ownerOf(ingresses []ingress, host string) string {
 	candidates := []string{host}
 	if label, parent, found := strings.Cut(host, "."); found && label != "" {
@@ -79,7 +76,7 @@ func ownerOf(ingresses []ingress, host string) string {
 
 type referenceRule struct{ namespace, host, kind, path, service string }
 
-// rulesOf returns the rules for a host with paths, in the order of their claims.
+// rulesOf returns the rules for a host with paths, in the order of the Ingresses.
 func rulesOf(ingresses []ingress, host string) []referenceRule {
 	var out []referenceRule
 	for _, i := range ingresses {
@@ -92,8 +89,8 @@ func rulesOf(ingresses []ingress, host string) []referenceRule {
 	return out
 }
 
-// sharedElements is how many elements a prefix has, the root included, or 0 if
-// the path does not begin with all of them (rows 7 to 15, 56).
+// sharedElements returns the number of elements of a prefix, including the root, or 0 if the path does not
+// begin with all of them (rows 7 to 15, 56).
 func sharedElements(prefix, path string) int {
 	if prefix == "-" {
 		prefix = "/"
@@ -105,7 +102,7 @@ func sharedElements(prefix, path string) int {
 	return len(want)
 }
 
-// answerOf is what a request for a Service gets (rows 37 and 38).
+// answerOf returns the answer to a request for a Service (rows 37 and 38).
 func answerOf(service string) string {
 	if service == "empty" || service == "gone" {
 		return "503"

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// firstLines are the first lines of what a server got.
+// firstLines are the request lines that a server got.
 type firstLines struct {
 	sync.Mutex
 	got []string
@@ -29,7 +29,7 @@ func (l *firstLines) add(line string) {
 	l.got = append(l.got, line)
 }
 
-// drain returns what came since the last call.
+// drain returns the lines since the last call.
 func (l *firstLines) drain() []string {
 	l.Lock()
 	defer l.Unlock()
@@ -38,8 +38,8 @@ func (l *firstLines) drain() []string {
 	return got
 }
 
-// agreeable starts a server that answers 200 to every request, CONNECT among them, on a
-// connection that it keeps, and returns its port.
+// agreeable starts a server that answers every request with 200, also CONNECT, and keeps the connection. It
+// returns the port.
 func agreeable(t *testing.T, seen *firstLines) int {
 	t.Helper()
 	return rawServer(t, func(c net.Conn) {
@@ -67,8 +67,8 @@ func agreeable(t *testing.T, seen *firstLines) int {
 	})
 }
 
-// tunnelled has a host whose /admin lets nobody in and whose / lets in everybody, with a server that
-// would join the client to both.
+// tunnelled returns hosts whose /admin is closed to every client and whose / is open. Their server accepts
+// CONNECT for both.
 func tunnelled(t *testing.T, seen *firstLines, hosts ...string) string {
 	t.Helper()
 	yaml := serviceYAML("shop", "open", agreeable(t, seen))
@@ -82,7 +82,8 @@ func tunnelled(t *testing.T, seen *firstLines, hosts ...string) string {
 	return yaml
 }
 
-// pipelined sends a request and behind it one for /admin, and returns the statuses of the answers.
+// pipelined sends a request and then one for /admin on the same connection, and returns the statuses of the
+// answers.
 func pipelined(t *testing.T, address string, over *tls.Config, request, host string) (statuses []string) {
 	t.Helper()
 	var c net.Conn
@@ -106,7 +107,7 @@ func pipelined(t *testing.T, address string, over *tls.Config, request, host str
 	for range 2 {
 		r, err := http.ReadResponse(in, nil)
 		if err != nil {
-			return statuses // it was closed
+			return statuses // HAProxy closed the connection
 		}
 		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, max(r.ContentLength, 0)))
 		statuses = append(statuses, fmt.Sprint(r.StatusCode))
@@ -117,7 +118,7 @@ func pipelined(t *testing.T, address string, over *tls.Config, request, host str
 	return statuses
 }
 
-// No client gets a tunnel, through which it would send requests past every rule.
+// No client gets a tunnel, since requests in it would bypass every rule.
 func TestConnectIsRefused(t *testing.T) {
 	t.Parallel()
 	var seen firstLines
@@ -152,7 +153,7 @@ func TestConnectIsRefused(t *testing.T) {
 	if got := seen.drain(); len(got) != 0 {
 		t.Errorf("servers got %q", got)
 	}
-	// Other methods are as they were.
+	// Other methods pass.
 	for _, method := range []string{"TRACE", "PROPFIND", "connect"} {
 		if got := pipelined(t, e.http, nil, method+" /x", "shop.example"); len(got) == 0 || got[0] != "200" {
 			t.Errorf("%s: %v", method, got)
@@ -163,7 +164,7 @@ func TestConnectIsRefused(t *testing.T) {
 	}
 }
 
-// Nor does one by a port of a Gateway.
+// No client gets a tunnel at a port of a Gateway either.
 func TestConnectToAGatewayIsRefused(t *testing.T) {
 	t.Parallel()
 	var seen firstLines
@@ -172,7 +173,7 @@ func TestConnectToAGatewayIsRefused(t *testing.T) {
 	if got := pipelined(t, e.http, nil, "CONNECT shop.example:80", "shop.example"); len(got) == 0 || got[0] != "405" {
 		t.Errorf("%v, want 405", got)
 	}
-	// The second request of that connection is one of its own.
+	// The second request on that connection is a normal one.
 	for _, line := range seen.drain() {
 		if line != "GET /admin HTTP/1.1" {
 			t.Errorf("the server got %q", line)
@@ -180,7 +181,7 @@ func TestConnectToAGatewayIsRefused(t *testing.T) {
 	}
 }
 
-// connectHTTP2 sends a CONNECT over HTTP/2, and what is to go through the tunnel, and returns the answer.
+// connectHTTP2 sends a CONNECT over HTTP/2 and data for the tunnel, and returns the answer.
 func connectHTTP2(t *testing.T, e edge, host string) string {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", e.https)
@@ -213,8 +214,7 @@ func connectHTTP2(t *testing.T, e edge, host string) string {
 	}
 }
 
-// What HAProxy reads as a request without a path, or as one for another path than its server
-// would, reaches no server.
+// Requests that HAProxy sees as having no path, or another path than a server would see, reach no server.
 func TestTargetsOfTheDocument(t *testing.T) {
 	t.Parallel()
 	var seen firstLines

@@ -24,8 +24,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// echo starts a server that answers every request with its name, and returns
-// its port.
+// echo starts a server that answers every request with its name, and returns its port.
 func echo(t *testing.T, name string) int {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Echo", name) }))
@@ -35,7 +34,7 @@ func echo(t *testing.T, name string) int {
 	return s.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// answer is the name of the echo server that answered, or the status.
+// answer returns the name of the echo server that answered, or the status.
 func answer(r *http.Response) string {
 	if name := r.Header.Get("X-Echo"); name != "" && r.StatusCode == http.StatusOK {
 		return name
@@ -66,13 +65,13 @@ func raw(t *testing.T, address, request string) string {
 	return answer(response)
 }
 
-// http11 asks over HTTP/1.1, with host and target written as they are.
+// http11 sends a request over HTTP/1.1, with a literal host and target.
 func (e edge) http11(t *testing.T, method, host, target string) string {
 	t.Helper()
 	return raw(t, e.http, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", method, target, host))
 }
 
-// http2 asks over HTTP/2 and TLS, with host as :authority and as SNI.
+// http2 sends a request over HTTP/2 and TLS, with host as :authority and as SNI.
 func (e edge) http2(t *testing.T, method, host, target string) string {
 	t.Helper()
 	cfg := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, ServerName: strings.Trim(strings.Split(host, ":")[0], ".[]")}
@@ -88,8 +87,8 @@ func (e edge) http2(t *testing.T, method, host, target string) string {
 	return got
 }
 
-// askHTTP2 sends one request and returns the answer. The frames are written
-// here, for a library would not send every path as it is.
+// askHTTP2 sends one request and returns the answer. It writes the frames itself, since a library would not
+// send every path literally.
 func askHTTP2(c net.Conn, method, host, target string) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
 		return "", err
@@ -146,7 +145,7 @@ func (e edge) http2Body(t *testing.T, host, body string) string {
 	}
 }
 
-// sendHTTP2 writes the preface and one request, which is whole without a body.
+// sendHTTP2 sends the preface and one request. whole means that the request has no body.
 func sendHTTP2(c net.Conn, framer *http2.Framer, whole bool, fields []string) error {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
@@ -174,7 +173,7 @@ func answerHTTP2(f *http2.MetaHeadersFrame) string {
 	return status
 }
 
-// certificate returns the leaf that is served for a name.
+// certificate returns the common name of the certificate that is served for a name.
 func (e edge) certificate(t *testing.T, serverName string) string {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, ServerName: serverName}}).DialContext(t.Context(), "tcp", e.https)
@@ -185,7 +184,7 @@ func (e edge) certificate(t *testing.T, serverName string) string {
 	return c.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName
 }
 
-// selfSigned returns a certificate for a name and its key, in PEM.
+// selfSigned returns a self-signed certificate for a name, and its key, in PEM.
 func selfSigned(tb testing.TB, name string) []byte {
 	tb.Helper()
 	certificate, key := keyPair(tb, name)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// step is a request and who is to answer it: an echo server, or a status.
+// step is a request and the expected answer: an echo server, or a status.
 type step struct {
 	host, target string
 	want         string
@@ -19,10 +19,10 @@ type row struct {
 	steps     []step
 }
 
-// one is a single Ingress with rules.
+// one returns a single Ingress with rules.
 func one(rules ...string) []ingress { return []ingress{{rules: rules}} }
 
-// ask returns steps for several targets of any host that one server answers.
+// ask returns steps for several targets of any host with one expected answer.
 func ask(want string, targets ...string) []step {
 	var out []step
 	for _, target := range targets {
@@ -31,7 +31,7 @@ func ask(want string, targets ...string) []step {
 	return out
 }
 
-// hosts returns steps for several hosts that one server answers.
+// hosts returns steps for several hosts with one expected answer.
 func hosts(want string, names ...string) []step {
 	var out []step
 	for _, name := range names {
@@ -119,7 +119,7 @@ metadata: {name: edge, annotations: {ingressclass.kubernetes.io/is-default-class
 spec: {controller: hapsnap.dev/ingress-controller}
 `
 
-// Each request is sent over HTTP/1.1, and over HTTP/2 and TLS.
+// Each request is sent over HTTP/1.1, and over HTTP/2 with TLS.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	services := common(t)
@@ -133,7 +133,7 @@ func TestRows(t *testing.T) {
 						t.Errorf("HTTP/1.1 %s%s: %s, want %s", s.host, s.target, got, s.want)
 					}
 					if strings.Contains(s.host, "|") {
-						continue // no client of HTTP/2 sends this
+						continue // no client sends this over HTTP/2
 					}
 					if got := e.http2(t, "GET", s.host, s.target); got != s.want {
 						t.Errorf("HTTP/2 %s%s: %s, want %s", s.host, s.target, got, s.want)

@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// seen is what a server got.
+// seen is what a server saw of a request.
 type seen struct {
 	Name, Method, Target, Host, Proto string
 	Remote                            string // the client's address and port
@@ -27,8 +27,7 @@ type seen struct {
 	Header                            http.Header
 }
 
-// mirror starts a server that answers with what it got, perhaps over TLS and
-// HTTP/2, and returns its port.
+// mirror starts a server that answers with what it saw, and returns its port. configure can add TLS and HTTP/2.
 func mirror(t *testing.T, name string, configure func(*httptest.Server)) int {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +55,8 @@ func mirror(t *testing.T, name string, configure func(*httptest.Server)) int {
 	return portOf(s)
 }
 
-// rawServer starts a server that hands each connection to a function, which closes it, and returns its port.
+// rawServer starts a server that calls answer with each connection, and returns its port. answer closes the
+// connection.
 func rawServer(t *testing.T, answer func(net.Conn)) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,7 +68,7 @@ func rawServer(t *testing.T, answer func(net.Conn)) int {
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				return // it was closed
+				return // the listener is closed
 			}
 			go answer(c)
 		}
@@ -78,15 +78,14 @@ func rawServer(t *testing.T, answer func(net.Conn)) int {
 
 func portOf(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
 
-// reply is an answer, and what the server got if one answered.
+// reply is an answer, with what the server saw.
 type reply struct {
 	*http.Response
 	body string
 	seen seen
 }
 
-// send sends a request as it is written, "\n" standing for the end of a line,
-// over TLS if secure.
+// send sends a literal request, in which "\n" ends a line, over TLS if secure.
 func (e edge) send(t *testing.T, secure bool, request string) reply {
 	t.Helper()
 	if secure {
@@ -95,7 +94,7 @@ func (e edge) send(t *testing.T, secure bool, request string) reply {
 	return sendTo(t, e.http, nil, request)
 }
 
-// sendTo sends a request as it is written over a connection of its own, over TLS unless the configuration is nil.
+// sendTo sends a literal request on a new connection, over TLS unless the configuration is nil.
 func sendTo(t *testing.T, address string, over *tls.Config, request string) reply {
 	t.Helper()
 	var c net.Conn
@@ -116,7 +115,7 @@ func sendTo(t *testing.T, address string, over *tls.Config, request string) repl
 	return r
 }
 
-// exchange sends a request, as send does, and reads the answer.
+// exchange sends a request like send, and reads the answer.
 func exchange(c net.Conn, request string) (reply, error) {
 	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
 		return reply{}, err
@@ -139,19 +138,19 @@ func exchange(c net.Conn, request string) (reply, error) {
 	return r, err
 }
 
-// get asks for a target of a host in the clear, with more header lines.
+// get sends a GET request without TLS, with more header lines.
 func (e edge) get(t *testing.T, host, target string, lines ...string) reply {
 	t.Helper()
 	return e.send(t, false, strings.Join(append([]string{"GET " + target + " HTTP/1.1", "Host: " + host}, lines...), "\n"))
 }
 
-// getTLS asks over TLS.
+// getTLS is get over TLS.
 func (e edge) getTLS(t *testing.T, host, target string, lines ...string) reply {
 	t.Helper()
 	return e.send(t, true, strings.Join(append([]string{"GET " + target + " HTTP/1.1", "Host: " + host}, lines...), "\n"))
 }
 
-// getFrom asks in the clear, from an address of the machine.
+// getFrom is get from an address of the machine.
 func (e edge) getFrom(t *testing.T, from, host, target string) reply {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -167,8 +166,8 @@ func (e edge) getFrom(t *testing.T, from, host, target string) reply {
 	return r
 }
 
-// vouched makes a mirror speak TLS with a certificate of an authority, and
-// tell the common name of the client's certificate, which it asks for as said.
+// vouched makes a mirror use TLS with a certificate of an authority. It asks for client certificates according
+// to ask, and returns their common name in a header.
 func vouched(t *testing.T, a authority, ask tls.ClientAuthType, names ...string) func(*httptest.Server) {
 	t.Helper()
 	certificate, key := a.issue(t, "", time.Now().Add(time.Hour), names[0], names...)
@@ -190,8 +189,8 @@ func vouched(t *testing.T, a authority, ask tls.ClientAuthType, names ...string)
 	}
 }
 
-// An endpoint is accepted with a certificate of the Secret's authorities for its
-// name, and with no other. What is missing closes the routes.
+// An endpoint is accepted only with a certificate of the Secret's authorities for its name. If something is
+// missing, the routes are closed.
 func TestBackendAuthorities(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
@@ -237,8 +236,7 @@ func TestBackendAuthorities(t *testing.T) {
 	}
 }
 
-// Endpoints that ask for a certificate get that of the Secret, and if there is
-// none, nobody else's.
+// An endpoint that asks for a client certificate gets the one of the Secret. Without a Secret it gets none.
 func TestBackendClientCertificate(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t, "ours")
@@ -258,7 +256,7 @@ func TestBackendClientCertificate(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	for _, name := range []string{"unshown", "wrong", "gone"} { // refused in the handshake, or after it
+	for _, name := range []string{"unshown", "wrong", "gone"} { // the endpoint refuses during the handshake or after it
 		if r := e.get(t, name+".example", "/"); r.StatusCode != 502 && r.StatusCode != 503 {
 			t.Errorf("%s: %d, want that the endpoint refuses", name, r.StatusCode)
 		}
@@ -270,8 +268,8 @@ func TestBackendClientCertificate(t *testing.T) {
 	}
 }
 
-// Checks verify as requests do: an endpoint that is not accepted is down, and
-// one that is stays up.
+// Checks verify certificates like requests do. An endpoint that is not accepted is down, and one that is
+// accepted stays up.
 func TestBackendTLSChecks(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
@@ -289,7 +287,7 @@ func TestBackendTLSChecks(t *testing.T) {
 	})
 	with := func(name, secret string, protocol string) string {
 		return served(t, name, []int{port}, "backend-protocol", protocol, "backend-ca-secret", secret, "backend-client-secret", "edge", "backend-sni", "web.internal",
-			// The interval bounds the handshakes of checks too.
+			// The interval limits the handshakes of checks too.
 			"health-check-path", "/healthz", "health-check-interval", "500ms", "health-check-timeout", "10s", "health-check-fall", "2")
 	}
 	e := start(t, authoritySecret("ours", ours.pem)+authoritySecret("theirs", theirs.pem)+ours.secret(t, "", "edge", "edge")+
@@ -304,12 +302,12 @@ func TestBackendTLSChecks(t *testing.T) {
 	answers(t, e, map[string]string{"good.example/": "200", "bad.example/": "503"})
 }
 
-// Endpoints are spoken to by no other versions of TLS, and with no other ciphers, than those that
-// are asked for; a mistake in them closes the routes.
+// HAProxy connects to endpoints only with the TLS versions and ciphers of the options. A mistake in the options
+// closes the routes.
 func TestBackendTLSLimits(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t, "ours")
-	// Each has a server of its own: the others' health checks say hello, too.
+	// Each case has a server of its own, since health checks send a ClientHello too.
 	said := map[string]*atomic.Pointer[tls.ClientHelloInfo]{}
 	with := func(name string, options ...string) string {
 		hello := new(atomic.Pointer[tls.ClientHelloInfo])

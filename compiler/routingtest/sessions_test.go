@@ -13,10 +13,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// session is a cookie, as a client sends it, and the server that it is for.
+// session is a cookie as a client sends it, and its server.
 type session struct{ cookie, server string }
 
-// enter asks for a new session.
+// enter begins a new session.
 func enter(t *testing.T, e edge, host string) session {
 	t.Helper()
 	got := e.get(t, host, "/")
@@ -27,7 +27,7 @@ func enter(t *testing.T, e edge, host string) session {
 	return session{cookies[0].Name + "=" + cookies[0].Value, got.seen.Name}
 }
 
-// enterAll makes a session with each of n servers.
+// enterAll begins a session with each of n servers.
 func enterAll(t *testing.T, e edge, host string, n int) []session {
 	t.Helper()
 	var out []session
@@ -44,8 +44,8 @@ func enterAll(t *testing.T, e edge, host string, n int) []session {
 	return nil
 }
 
-// stays fails unless the session's requests go to its server, and none gets
-// another cookie. HAProxy sets a cookie with dates anew every few seconds, with the same server and beginning.
+// stays fails unless the requests of the session go to its server, and none sets another cookie. HAProxy renews
+// a cookie with dates every few seconds, with the same server and beginning.
 func (s session) stays(t *testing.T, e edge, host string) {
 	t.Helper()
 	for range 5 {
@@ -62,20 +62,20 @@ func (s session) stays(t *testing.T, e edge, host string) {
 	}
 }
 
-// undated is a cookie without its dates, as HAProxy writes them: VALUE|LAST|FIRST.
+// undated returns a cookie without the dates that HAProxy adds: VALUE|LAST|FIRST.
 func undated(cookie string) string {
 	value, _, _ := strings.Cut(cookie, "|")
 	return value
 }
 
-// began is the date at which a cookie says its session began, or nothing.
+// began returns the date at which a session began according to its cookie, or "".
 func began(cookie string) string {
 	_, dates, _ := strings.Cut(cookie, "|")
 	_, first, _ := strings.Cut(dates, "|")
 	return first
 }
 
-// moves fails unless the session goes on with another server, and stays there.
+// moves fails unless the session goes to another server, and stays there.
 func (s session) moves(t *testing.T, e edge, host string) {
 	t.Helper()
 	got := e.get(t, host, "/", "Cookie: "+s.cookie)
@@ -109,8 +109,8 @@ func TestSessionsOnEveryInstance(t *testing.T) {
 	}
 }
 
-// An endpoint that comes at run time gets the cookie that it has where it was
-// there from the start, and others come and go without harm to a session.
+// An endpoint that is added at run time has the same cookie as if it had been there from the start. Sessions of
+// other endpoints stay when endpoints come and go.
 func TestSessionsOutliveEndpoints(t *testing.T) {
 	t.Parallel()
 	one, two, late := mirror(t, "one", nil), mirror(t, "two", nil), mirror(t, "late", nil)
@@ -142,8 +142,8 @@ func TestSessionsOutliveEndpoints(t *testing.T) {
 	}
 }
 
-// What is terminating gets the requests of its sessions, and no others; what is
-// neither ready nor serving gets none.
+// A terminating endpoint gets only the requests of its sessions. One that is neither ready nor serving gets
+// none.
 func TestRow41SessionsFinish(t *testing.T) {
 	t.Parallel()
 	const (
@@ -172,7 +172,7 @@ func TestRow41SessionsFinish(t *testing.T) {
 	}
 }
 
-// A session whose endpoint does not answer any more goes on elsewhere.
+// A session whose endpoint no longer answers goes to another one.
 func TestSessionsLeaveTheDead(t *testing.T) {
 	t.Parallel()
 	dying := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -229,7 +229,7 @@ func TestSessionCookie(t *testing.T) {
 	}
 }
 
-// A server that sets the cookie itself is heard if it is to be.
+// With affinity-cookie-preserve, a server can set the cookie itself.
 func TestSessionPreserve(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -247,7 +247,7 @@ func TestSessionPreserve(t *testing.T) {
 	}
 }
 
-// The Services of a host do not take each other's sessions.
+// The Services of a host have separate sessions.
 func TestSessionsOfTwoServices(t *testing.T) {
 	t.Parallel()
 	yaml := served(t, "web", []int{mirror(t, "w1", nil), mirror(t, "w2", nil)}, "affinity", "cookie") +
@@ -265,8 +265,8 @@ func TestSessionsOfTwoServices(t *testing.T) {
 	}
 }
 
-// The key of the cookies is joined when a snapshot is bound, and makes all the
-// difference; no snapshot holds it. Without its Secret sessions are kept too.
+// The key of the cookies is added when a snapshot is bound, and no snapshot contains it. Another key gives
+// other cookies. Without its Secret, sessions work too.
 func TestSessionKey(t *testing.T) {
 	t.Parallel()
 	yaml := served(t, "web", []int{mirror(t, "one", nil)}, "affinity", "cookie")

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Only a default backend: every host, path, method and form of request.
+// An Ingress with only a default backend gets every host, path, method and form of request.
 func TestRow31OnlyDefaultBackend(t *testing.T) {
 	t.Parallel()
 	e := start(t, common(t)+ingress{fallback: "a"}.yaml())
@@ -35,7 +35,7 @@ func TestRow31OnlyDefaultBackend(t *testing.T) {
 	}
 }
 
-// Requests without a host, and in odd forms, are for rules without one.
+// Requests without a host, and in unusual forms, are for rules without a host.
 func TestFormsOfRequests(t *testing.T) {
 	t.Parallel()
 	e := start(t, common(t)+ingress{rules: []string{"foo.bar.com P /foo a", "- P /foo b", "foo.bar.com E / c"}}.yaml())
@@ -57,7 +57,7 @@ func TestFormsOfRequests(t *testing.T) {
 	}
 }
 
-// The loser of a conflict hears who won.
+// The Ingress that loses a conflict is told which one won.
 func TestRow35ConflictIsReported(t *testing.T) {
 	t.Parallel()
 	e := start(t, common(t)+all([]ingress{{name: "x", age: 1, rules: []string{"- P /x a"}}, {name: "y", rules: []string{"- P /x b"}}}))
@@ -69,7 +69,7 @@ func TestRow35ConflictIsReported(t *testing.T) {
 	t.Errorf("no diagnostic on Ingress shop/x names Ingress shop/y: %v", e.result.Diagnostics)
 }
 
-// A Service's port by name and by number, whatever the pod calls its own.
+// A Service's port is found by name and by number, whatever the name of the pod's port.
 func TestRow39Ports(t *testing.T) {
 	t.Parallel()
 	manifests := fmt.Sprintf(`---
@@ -107,9 +107,8 @@ endpoints: [{addresses: [127.0.0.1]}]
 	})
 }
 
-// The rules of RFC 3986 as they are told in docs/reference/paths.md, one after the other, each by an
-// expression and with no thought of cost: a second opinion on what the compiler and HAProxy
-// do in one pass.
+// The rules of RFC 3986 as in docs/reference/paths.md, each as an expression and without regard to speed. They
+// check what the compiler and HAProxy do in one pass.
 var (
 	aloneForm   = regexp.MustCompile(`%($|[^0-9A-Fa-f]|[0-9A-Fa-f]($|[^0-9A-Fa-f]))`)
 	codeForm    = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
@@ -120,16 +119,16 @@ var (
 	climbForm   = regexp.MustCompile(`^(.*?)(/[^/]*)?/\.\.(/|$)`)
 )
 
-// plainest returns the form of a path in which it is compared.
+// plainest returns the form in which a path is compared.
 func plainest(path string) string {
 	if path == "" || path == "-" {
 		return path
 	}
 	for aloneForm.MatchString(path) {
-		path = aloneForm.ReplaceAllString(path, "\x00$1") // what no path holds
+		path = aloneForm.ReplaceAllString(path, "\x00$1") // no path contains this byte
 	}
 	var b strings.Builder
-	for _, c := range []byte(path) { // an expression would take bytes for what they encode
+	for _, c := range []byte(path) { // bytes, since an expression would match whole characters
 		switch {
 		case c == 0:
 			b.WriteString("%25")
@@ -141,7 +140,7 @@ func plainest(path string) string {
 	}
 	path = codeForm.ReplaceAllStringFunc(b.String(), func(code string) string {
 		var c byte
-		fmt.Sscanf(code[1:], "%02x", &c) //nolint:errcheck // it is a code
+		fmt.Sscanf(code[1:], "%02x", &c) //nolint:errcheck // the expression matches only codes
 		if c < 0x80 && standsForm.MatchString(string(rune(c))) {
 			return string(rune(c))
 		}
@@ -157,7 +156,7 @@ func plainest(path string) string {
 	return path
 }
 
-// strangePath returns a path of what means something in one, and of what does not.
+// strangePath returns a random path of parts with and without a special meaning.
 func strangePath(r *rand.Rand) string {
 	parts := []string{"/", "/", "/", ".", "..", "%", "%2", "%2f", "%2E", "%61", "%C3%A9", "%c3%a9", "%00", "%25", "%zz", "%7e", "%3B", "a", "b", "A", "x", "~", "'", "(", "|", "{", "\\", "<", "[", "@", "%40", "admin"}
 	var b strings.Builder
@@ -168,7 +167,7 @@ func strangePath(r *rand.Rand) string {
 	return b.String()
 }
 
-// The compiler brings paths into the form that the plain rules lead to, and it stays as it is.
+// The compiler normalizes paths like the simple rules do, and does not change the result again.
 func TestNormalPathAgreesWithReference(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -190,7 +189,7 @@ func FuzzNormalPath(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		if strings.Contains(path, "\x00") || len(path) > 1000 {
-			return // no path of a request or an object holds one; and the rules one by one take the square of its length
+			return // paths of requests and objects have no such byte; the simple rules take time that is quadratic in the length
 		}
 		path = "/" + path
 		if got, want := urlpath.Normal(path, false), plainest(path); got != want {

@@ -16,13 +16,12 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// watched is a HAProxy with a status listener, and a socket for its operator.
+// watched is a HAProxy with a status listener and a socket for operators.
 type watched struct {
 	status, socket string
 }
 
-// watch compiles the manifests and runs the result. The status listener has an
-// address of its own.
+// watch compiles the manifests and runs the result. The status listener has an address of its own.
 func watch(t *testing.T, yaml string, edit func(*config.Status)) watched {
 	t.Helper()
 	return watchEdited(t, func(cfg *config.Config) string {
@@ -55,7 +54,7 @@ func watchEdited(t *testing.T, edit func(*config.Config) (yaml string)) watched 
 	return w
 }
 
-// page asks the status listener.
+// page requests a page of the status listener.
 func (w watched) page(t *testing.T, path string) (status int, contentType, body string) {
 	t.Helper()
 	client := http.Client{Timeout: deadline, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -71,7 +70,7 @@ func (w watched) page(t *testing.T, path string) (status int, contentType, body 
 	return response.StatusCode, response.Header.Get("Content-Type"), string(text)
 }
 
-// becomes waits until /ready answers with a status and, with 503, a reason.
+// becomes waits until /ready answers with this status and body.
 func (w watched) becomes(t *testing.T, status int, body string) {
 	t.Helper()
 	await(t, func() error {
@@ -82,11 +81,11 @@ func (w watched) becomes(t *testing.T, status int, body string) {
 	})
 }
 
-// command sends a command of the operator.
+// command sends a command to the socket.
 func (w watched) command(t *testing.T, command string) {
 	t.Helper()
 	var c net.Conn
-	await(t, func() (err error) { // the socket may come after the ports
+	await(t, func() (err error) { // the socket may open after the ports
 		c, err = net.Dial("unix", w.socket)
 		return err
 	})
@@ -147,7 +146,7 @@ func TestStatusPages(t *testing.T) {
 	}
 }
 
-// The page of statistics lets nobody change a server.
+// The statistics page cannot be used to change a server.
 func TestStatisticsChangeNothing(t *testing.T) {
 	t.Parallel()
 	yaml := serviceYAML("shop", "a", echo(t, "a")) + all([]ingress{{name: "a", rules: []string{"a.example P / a"}}})
@@ -165,7 +164,7 @@ func TestStatisticsChangeNothing(t *testing.T) {
 	w.becomes(t, 200, "ready")
 }
 
-// An operator drains the instance and takes it back, whatever else counts.
+// An operator drains the instance and takes it back, whatever other conditions /ready has.
 func TestReadyFailsWhileDraining(t *testing.T) {
 	t.Parallel()
 	yaml := serviceYAML("shop", "a", echo(t, "a")) + all([]ingress{{name: "a", rules: []string{"a.example P / a"}}})
@@ -189,9 +188,8 @@ func TestReadyFailsWhileDraining(t *testing.T) {
 	}
 }
 
-// Three of the five backends that count have a usable server: "gone" does not
-// exist and so does not count, "empty" has no endpoint, and the server of "d" is
-// taken out while HAProxy runs, and comes back.
+// At first, four of the five backends that count have a usable server: "empty" has no endpoint. Then the server
+// of "d" is taken out while HAProxy runs.
 func TestReadyCountsBackends(t *testing.T) {
 	t.Parallel()
 	yaml := common(t) + all([]ingress{{name: "a", rules: []string{
@@ -218,9 +216,8 @@ func TestReadyCountsBackends(t *testing.T) {
 	}
 }
 
-// The backends of TCP services and of connections that are passed on count like
-// those of requests. Those with an external name do not: after each reload HAProxy has to
-// find it again, and a reload must make no instance fail.
+// The backends of TCP services and of ssl-passthrough count like those of requests. Those with an external name
+// do not: HAProxy resolves it again after each reload, and a reload must not make an instance unready.
 func TestReadyCountsConnections(t *testing.T) {
 	t.Parallel()
 	inside, _ := ownTLS(t, "inside", "pass.example")
@@ -245,12 +242,12 @@ func TestReadyCountsConnections(t *testing.T) {
 	}
 }
 
-// One of the named Services has a usable server: "gone" has no backend, and does not count.
+// One of the named Services has to have a usable server. "gone" has no backend, and does not count.
 func TestReadyNeedsServices(t *testing.T) {
 	t.Parallel()
 	yaml := common(t) + all([]ingress{{name: "a", rules: []string{"a.example P / a", "b.example P / b", "c.example P / c", "e.example P / empty"}}})
 	w := watch(t, yaml, func(s *config.Status) { s.Ready.Services = []string{"shop/a", "shop/b", "shop/empty", "shop/gone"} })
-	if status, _, body := w.page(t, "/ready"); status != 200 { // a worker is as new after each reload
+	if status, _, body := w.page(t, "/ready"); status != 200 { // each reload starts a new worker
 		t.Errorf("the first answer of a new worker: %d %q", status, body)
 	}
 	w.command(t, "set server shop_a_80/s1 state maint")
@@ -263,8 +260,7 @@ func TestReadyNeedsServices(t *testing.T) {
 	watch(t, yaml, func(s *config.Status) { s.Ready.Services = []string{"shop/gone"} }).becomes(t, 200, "ready")
 }
 
-// Requests wait for a server that has all that it may have, and when they are served the instance
-// is ready again.
+// With too many requests in queues the instance is not ready. It is ready again when they are served.
 func TestReadyFailsWithQueues(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -296,7 +292,7 @@ func TestReadyFailsWithQueues(t *testing.T) {
 		response.Body.Close()
 		ended <- response.StatusCode
 	}
-	for range 5 { // one is served, four wait
+	for range 5 { // one is with the server, four wait
 		go ask()
 	}
 	w.becomes(t, 503, "too many requests wait")
@@ -309,14 +305,14 @@ func TestReadyFailsWithQueues(t *testing.T) {
 	w.becomes(t, 200, "ready")
 }
 
-// Where no backend counts, none is missing.
+// If no backend counts, the instance is ready.
 func TestReadyWithoutBackends(t *testing.T) {
 	t.Parallel()
 	yaml := "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: unused}\nspec: {ports: [{port: 80}]}\n"
 	watch(t, yaml, func(s *config.Status) { s.Ready.MinBackendsPercent = 100 }).becomes(t, 200, "ready")
 }
 
-// The configuration for the time before the first snapshot is up, and not ready.
+// The configuration before the first snapshot runs, and is not ready.
 func TestBootstrapIsNotReady(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../examples/bootstrap/haproxy.cfg")

@@ -15,9 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// lineServer starts a server that greets each connection with its name and, if a
-// header of the PROXY protocol comes first, with the client's address in that;
-// then it repeats what it gets. It returns its port.
+// lineServer starts a server that greets each connection with its name, then echoes, and returns its port. wrap
+// can change the connection first.
 func lineServer(t *testing.T, name string, wrap func(net.Conn) net.Conn) int {
 	t.Helper()
 	return rawServer(t, func(c net.Conn) {
@@ -26,11 +25,11 @@ func lineServer(t *testing.T, name string, wrap func(net.Conn) net.Conn) int {
 			c = wrap(c)
 		}
 		fmt.Fprintf(c, "%s\n", name)
-		_, _ = io.Copy(c, c) // until either side ends it
+		_, _ = io.Copy(c, c) // until one side closes the connection
 	})
 }
 
-// tlsLine starts a lineServer behind TLS with a certificate for its name.
+// tlsLine starts a lineServer with TLS and a certificate for its name.
 func tlsLine(t *testing.T, name string) int {
 	t.Helper()
 	certificate, key := keyPair(t, name)
@@ -42,8 +41,8 @@ func tlsLine(t *testing.T, name string) int {
 	return lineServer(t, name, func(c net.Conn) net.Conn { return tls.Server(c, cfg) })
 }
 
-// proxied reads the header of the PROXY protocol before anything else, and has
-// the rest of the connection begin with its version and the address in it.
+// proxied reads the header of the PROXY protocol, and first sends its version and the address in it to the
+// client.
 func proxied(c net.Conn) net.Conn {
 	r := bufio.NewReader(c)
 	if begin, err := r.Peek(5); err != nil {
@@ -58,13 +57,13 @@ func proxied(c net.Conn) net.Conn {
 		return c
 	}
 	rest := make([]byte, int(head[14])<<8|int(head[15]))
-	if _, err := io.ReadFull(r, rest); err == nil && len(rest) >= 4 { // none for a health check
+	if _, err := io.ReadFull(r, rest); err == nil && len(rest) >= 4 { // a health check has no address
 		fmt.Fprintf(c, "v2 %s\n", net.IP(rest[:4]))
 	}
 	return &buffered{c, r}
 }
 
-// buffered is a connection of which something was read ahead.
+// buffered is a connection with data that was read ahead.
 type buffered struct {
 	net.Conn
 	r *bufio.Reader
@@ -72,8 +71,8 @@ type buffered struct {
 
 func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-// dialFrom connects from an address of the loopback. HAProxy listens at one port after the
-// other, so that one that was just started may not listen at this one yet.
+// dialFrom connects from a loopback address. It repeats failed attempts, since HAProxy opens its ports one
+// after the other.
 func dialFrom(t *testing.T, source, address string) net.Conn {
 	t.Helper()
 	var c net.Conn
@@ -88,8 +87,8 @@ func dialFrom(t *testing.T, source, address string) net.Conn {
 	return c
 }
 
-// lines reads n lines of a connection, and then sends one and reads it back;
-// "closed" stands for its end.
+// lines reads n lines of a connection, and then sends one and reads it back. "closed" is the end of the
+// connection.
 func lines(c net.Conn, n int) string {
 	r := bufio.NewReader(c)
 	var out []string
@@ -107,13 +106,12 @@ func lines(c net.Conn, n int) string {
 	return strings.Join(out, " ")
 }
 
-// askTLS makes a connection ask for a host over TLS, and trust what is in roots,
-// or anything if there are none.
+// askTLS begins TLS with a host as SNI. It trusts roots, or any certificate if roots is nil.
 func askTLS(c net.Conn, host string, roots *x509.CertPool) net.Conn {
 	return tls.Client(c, &tls.Config{ServerName: host, RootCAs: roots, InsecureSkipVerify: roots == nil})
 }
 
-// pool holds certificates to trust.
+// pool returns a pool that trusts these certificates.
 func pool(t *testing.T, certificates ...[]byte) *x509.CertPool {
 	t.Helper()
 	out := x509.NewCertPool()
@@ -125,15 +123,14 @@ func pool(t *testing.T, certificates ...[]byte) *x509.CertPool {
 	return out
 }
 
-// tcpService is a Service with annotations and one endpoint.
+// tcpService returns a Service with annotations and one endpoint.
 func tcpService(name string, port int, options ...string) string {
 	yaml := serviceYAML("shop", name, port)
 	return strings.Replace(yaml, fmt.Sprintf("metadata: {namespace: shop, name: %s}\nspec", name),
 		fmt.Sprintf("metadata:\n  namespace: shop\n  name: %s\n  annotations:\n    %s\nspec", name, annotated(options...)), 1)
 }
 
-// startTCP starts HAProxy with as many more ports as are asked for, which
-// annotations may open too.
+// startTCP starts HAProxy with n more ports, which annotations may open too.
 func startTCP(t *testing.T, n int, build func(ports []int) (yaml string, services []config.TCPService)) (e edge, addresses []string) {
 	t.Helper()
 	var ports []int
@@ -195,8 +192,7 @@ func TestTCPServices(t *testing.T) {
 	}
 }
 
-// Connections of one port go to several Services by the host that TLS asks for,
-// whether TLS ends here or there.
+// Connections at one port go to several Services by SNI, with TLS that HAProxy terminates or passes on.
 func TestTCPServicesBySNI(t *testing.T) {
 	t.Parallel()
 	inside, wild, ended, rest := tlsLine(t, "inside"), tlsLine(t, "wild"), lineServer(t, "ended", nil), lineServer(t, "rest", nil)
@@ -222,7 +218,7 @@ func TestTCPServicesBySNI(t *testing.T) {
 		{"passed on", mixed, "inside.example", false, "inside"},
 		{"passed on, another case", mixed, "Inside.Example", false, "inside"},
 		{"passed on by wildcard", mixed, "b.wild.example", false, "wild"},
-		{"a wildcard is one label", mixed, "c.b.wild.example", false, "closed"}, // the rest is no TLS
+		{"a wildcard is one label", mixed, "c.b.wild.example", false, "closed"}, // the Service for other hosts has no TLS
 		{"terminated", mixed, "ended.example", true, "ended"},
 		{"terminated under a wildcard", mixed, "a.wild.example", false, "ended"},
 		{"terminated for one", terminated, "ended.example", true, "ended"},
@@ -255,7 +251,7 @@ func TestTCPServicesBySNI(t *testing.T) {
 	reportedOnly(t, e, "Service shop/ended: annotation hapsnap.dev/tcp-tls-secret: the certificate in Secret shop/ended is not for host a.wild.example")
 }
 
-// reportedOnly fails unless all that was said holds the text.
+// reportedOnly fails unless there is a finding and all of them contain the text.
 func reportedOnly(t *testing.T, e edge, text string) {
 	t.Helper()
 	if len(e.result.Diagnostics) == 0 {
@@ -268,7 +264,7 @@ func reportedOnly(t *testing.T, e edge, text string) {
 	}
 }
 
-// What cannot be done is said of its object, and harms nobody else.
+// A mistake is reported on its object, and affects no other.
 func TestTCPServicesRefused(t *testing.T) {
 	t.Parallel()
 	plain := lineServer(t, "plain", nil)

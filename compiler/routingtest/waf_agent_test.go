@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/child"
 )
 
-// wafAgent is the program waf, as it is shipped, at a socket.
+// wafAgent is the shipped program waf, with its socket.
 type wafAgent struct {
 	program, socket string
 	args            []string
@@ -27,7 +27,7 @@ type wafAgent struct {
 	out             *heard
 }
 
-// heard is what a program has written.
+// heard is the output of a program.
 type heard struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -45,7 +45,7 @@ func (h *heard) String() string {
 	return h.text.String()
 }
 
-// startWAF builds the program and starts it. An inspection may take as long as a machine with much to do needs.
+// startWAF builds the program and starts it. An inspection may take long, since the machine may be busy.
 func startWAF(tb testing.TB, args ...string) *wafAgent {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -75,7 +75,7 @@ func (a *wafAgent) start(tb testing.TB) {
 	a.ended = ended
 }
 
-// kill ends the program as a kernel without memory does.
+// kill ends the program with SIGKILL, as a kernel without memory does.
 func (a *wafAgent) kill(tb testing.TB) {
 	tb.Helper()
 	select {
@@ -89,13 +89,13 @@ func (a *wafAgent) kill(tb testing.TB) {
 	<-a.ended
 }
 
-// use has the configuration name the agent, and waits long for it.
+// use sets the agent in the configuration, with a long timeout.
 func (a *wafAgent) use(cfg *config.Config) {
 	cfg.WAF.Socket, cfg.WAF.Timeouts.Processing = a.socket, "25s"
 }
 
-// awaitWAF waits until a route with a policy is served at once: the agent has prepared it, and whatever check of
-// HAProxy's ran into its time meanwhile has shown: a first one that does closes all routes with policies until the next.
+// awaitWAF waits until a route with a policy answers fast. By then the agent has prepared the policy, and a
+// failed first check of HAProxy is over: such a check closes all routes with policies until the next check.
 func awaitWAF(tb testing.TB, e edge, hosts ...string) {
 	tb.Helper()
 	for _, host := range hosts {
@@ -119,7 +119,7 @@ func awaitWAF(tb testing.TB, e edge, hosts ...string) {
 	}
 }
 
-// browser are the lines of a request that browsers send.
+// browser is the header lines that browsers send.
 const browser = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\nAccept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\nAccept-Language: en-US,en;q=0.5"
 
 const (
@@ -127,7 +127,8 @@ const (
 	ofJSON = "Content-Type: application/json"
 )
 
-// visit is a GET of a browser, posting a POST with a body of a type. Host is the first label of a host.
+// visit returns a GET request of a browser, and posting a POST request with a body of a type. host is the first
+// label of the host.
 func visit(host, target string, lines ...string) string {
 	return strings.Join(append([]string{"GET " + target + " HTTP/1.1", "Host: " + host + ".example", browser}, lines...), "\n")
 }
@@ -136,7 +137,7 @@ func posting(host, target, kind, body string) string {
 	return post(host, target, body, 0, strings.Split(browser+"\n"+kind, "\n")...)
 }
 
-// wafCase is a request, and the status that answers it.
+// wafCase is a request and the status of its answer.
 type wafCase struct {
 	request string
 	want    int
@@ -222,8 +223,8 @@ func ordinaryRequests() map[string]wafCase {
 	}
 }
 
-// The agent of the project, asked by HAProxy with the lines that the compiler writes, stops attacks wherever in a
-// request they are, and lets people go on with their work.
+// The agent of the project stops attacks in every part of a request and lets ordinary requests pass. HAProxy
+// asks it with the lines that the compiler writes.
 func TestWAFStopsAttacks(t *testing.T) {
 	t.Parallel()
 	a := startWAF(t)
@@ -260,7 +261,8 @@ func TestWAFStopsAttacks(t *testing.T) {
 	}
 }
 
-// What a route mirrors or sends again has been inspected once, and what is refused is neither mirrored nor sent.
+// Requests are inspected once, before they are mirrored or sent again. A refused request is neither mirrored
+// nor sent.
 func TestWAFBeforeMirrorsAndRetries(t *testing.T) {
 	t.Parallel()
 	a := startWAF(t)
@@ -305,7 +307,7 @@ func TestWAFBeforeMirrorsAndRetries(t *testing.T) {
 	}
 }
 
-// status asks for a target of a host, and returns the status.
+// status sends a GET request and returns the status.
 func (e edge) status(t *testing.T, host, target string) (int, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.http+target, nil)
@@ -323,7 +325,7 @@ func (e edge) status(t *testing.T, host, target string) (int, error) {
 
 const sqlInQuery = "/?id=1%27%20or%201%3D1%20union%20select%201%2C2%20--%20-"
 
-// wafLoad is clients that ask hosts as fast as they can.
+// wafLoad is a set of clients that send requests as fast as they can.
 type wafLoad struct {
 	edge
 	clients  sync.WaitGroup
@@ -331,7 +333,7 @@ type wafLoad struct {
 	answered atomic.Int64
 }
 
-// loaded starts the clients. Of the hosts, only block may answer 503.
+// loaded starts the clients. Only the host block may answer 503.
 func loaded(t *testing.T, e edge, hosts ...string) *wafLoad {
 	t.Helper()
 	l := &wafLoad{edge: e}
@@ -350,7 +352,7 @@ func loaded(t *testing.T, e edge, hosts ...string) *wafLoad {
 	return l
 }
 
-// end stops the clients, when each has its answer.
+// end stops the clients after their last answers.
 func (l *wafLoad) end() {
 	l.over.Store(true)
 	l.clients.Wait()
@@ -368,7 +370,7 @@ func (l *wafLoad) goesOn(t *testing.T) {
 	})
 }
 
-// awaitStatus waits for the status of a target.
+// awaitStatus waits until a target answers with this status.
 func (e edge) awaitStatus(t *testing.T, host, target string, want int) {
 	t.Helper()
 	await(t, func() error {
@@ -379,8 +381,8 @@ func (e edge) awaitStatus(t *testing.T, host, target string, want int) {
 	})
 }
 
-// An agent that is killed under load leaves no request hanging: a closed route answers 503, an open one serves, and
-// both are as before once the agent is back.
+// If the agent is killed under load, no request hangs. A route with failure: closed answers 503, and one with
+// failure: open is served. Both work as before when the agent is back.
 func TestWAFKilled(t *testing.T) {
 	t.Parallel()
 	a := startWAF(t, "--deadline", "7s")
@@ -397,7 +399,7 @@ func TestWAFKilled(t *testing.T) {
 		load.goesOn(t)
 		a.kill(t)
 		e.awaitStatus(t, "block", "/", 503)
-		// Once the check has found it down, nobody waits for the agent, which may take 8 seconds for an answer.
+		// Once the check has found the agent down, no request waits for it. An answer may take 8 seconds.
 		await(t, func() error {
 			began := time.Now()
 			for range 20 {

@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// BenchmarkWAF compares what is asked of a route without a policy with what is asked of routes that detect and block,
-// with the agent of the project beside HAProxy on the same processors. It asks all of them in turns, on connections that
-// stay open: the requests per second of 8 clients, and the time that one client waits. Requests are those of a browser
-// for a page, and of a form. It also says how many of each a processor of the agent inspects in a second.
+// BenchmarkWAF compares a route without a policy with routes that detect and that block. The agent of the
+// project uses the same processors as HAProxy. The benchmark sends requests to all routes in turn, on
+// persistent connections, and measures the requests per second of 8 clients and the time per request of one
+// client. The requests are a page and a form of a browser. It also reports how many of each the agent inspects
+// per second of CPU time.
 func BenchmarkWAF(b *testing.B) {
 	port := serving(b, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -58,7 +59,8 @@ func BenchmarkWAF(b *testing.B) {
 	}
 }
 
-// hurry has clients send a request again and again for a second, and returns how many were answered and how long it took.
+// hurry makes clients repeat a request for a second, and returns the number of answers and the time that it
+// took.
 func (e edge) hurry(b *testing.B, request string, clients int) (answered int, took time.Duration) {
 	b.Helper()
 	head, body, _ := strings.Cut(request, "\n\n")

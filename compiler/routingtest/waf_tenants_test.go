@@ -12,17 +12,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// manyPolicies is how many policies a tenant names who means harm.
+// manyPolicies is the number of policies that a hostile tenant names.
 const manyPolicies = 2000
 
-// backendsOf returns the backends of a namespace, whole, as haproxy.cfg has them.
+// backendsOf returns the complete backends of a namespace in haproxy.cfg.
 func backendsOf(r compiler.Result, namespace string) []string {
 	text := string(r.Draft.Number(1, snapshots.ID{}).Config())
 	return regexp.MustCompile(`(?m)^backend `+namespace+`_[^\n]*\n(?:[^\n]*\n)*?\n`).FindAllString(text, -1)
 }
 
-// What a tenant writes into policies, and where it names them, closes the tenant's own routes at most. Nothing changes
-// for others, and what is said of it stays short.
+// Whatever a tenant writes into policies, and wherever it names them, closes at most its own routes. Nothing
+// changes for others, and the findings stay short.
 func TestWAFOfTenants(t *testing.T) {
 	t.Parallel()
 	good := serviceYAML("shop", "a", 1) + serviceYAML("evil", "a", 1) + wafPolicy("shop", "block", "engine: block") + wafPolicy("edge", "shared", "") + optioned("block", "waf", "block").yaml() +
@@ -58,7 +58,7 @@ func TestWAFOfTenants(t *testing.T) {
 	aliases := head + "  exclude:\n  - &e\n    tags: &l [" + names(5000, "t%d") + "]\n    targets: *l\n" + strings.Repeat("  - *e\n", 3000)
 	for name, c := range map[string]struct {
 		yaml          string
-		served, close int // how many routes
+		served, close int // the number of routes
 	}{
 		"a policy of 1 MB":            {policy("p", head+"  engine: block\n"+strings.Repeat("# comment\n", 100_000)) + of("p", "p"), 0, 1},
 		"a key of 1 MB":               {policy("p", head+"  ? "+strings.Repeat("x", 1_000_000)+"\n  : block\n") + of("p", "p"), 0, 1},
@@ -108,7 +108,7 @@ func TestWAFOfTenants(t *testing.T) {
 	}
 }
 
-// strange are values of the option that name no ConfigMap.
+// strange are values of the option that are not the name of a ConfigMap.
 var strange = []string{
 	"", " ", "/", "x/", "/x", "a/b/c", "../x", "evil/../x", "a b", "a\nhttp-request deny", "a\r", "a\x00", "ümlaut", "'", `"`, "{}", "%[src]", "$x", "#x", "\u202e", strings.Repeat("x", 300), "X", "-", ".",
 }
@@ -130,7 +130,7 @@ func thousands(policy, of func(name, value string) string, head string) string {
 	return out.String()
 }
 
-// oneOfMany is a policy of 3924 bytes that 40 routes name.
+// oneOfMany returns a policy of 3924 bytes and 40 routes that name it.
 func oneOfMany(policy, of func(name, value string) string, head string) string {
 	var out, tags strings.Builder
 	for i := range 60 {

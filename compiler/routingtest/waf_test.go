@@ -20,7 +20,7 @@ import (
 	wafpolicy "github.com/hapsnap/hapsnap/waf/policy"
 )
 
-// newAgent starts an agent at a unix socket, for the test.
+// newAgent starts an agent at a Unix socket for the time of the test.
 func newAgent(t *testing.T, answers func(spoptest.Message) map[string]any) *spoptest.Agent {
 	t.Helper()
 	a := &spoptest.Agent{Network: "unix", Address: filepath.Join(t.TempDir(), "spop.sock"), Answers: answers}
@@ -36,12 +36,12 @@ func startAgent(t *testing.T, a *spoptest.Agent) {
 	t.Cleanup(a.Stop)
 }
 
-// wafPolicy is a ConfigMap with a policy, of which the fields of spec are given.
+// wafPolicy returns a ConfigMap with a policy. spec has its fields.
 func wafPolicy(namespace, name, spec string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: %s}\ndata:\n  policy: |\n    apiVersion: hapsnap.dev/v1alpha1\n    kind: WAFPolicy\n    spec: {%s}\n", namespace, name, spec)
 }
 
-// sizeReader starts a server that reads bodies and tells their size in a header, and returns its port.
+// sizeReader starts a server that reads bodies and returns their size in a header. It returns the port.
 func sizeReader(t *testing.T) int {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func sizeReader(t *testing.T) int {
 	return portOf(s)
 }
 
-// post is a request with a body, chunked in pieces of a size, or with its length if that is 0.
+// post returns a request with a body in chunks of size piece, or with a length if piece is 0.
 func post(host, target, body string, piece int, lines ...string) string {
 	head := "POST " + target + " HTTP/1.1\nHost: " + host + ".example\n"
 	for _, line := range lines {
@@ -74,7 +74,7 @@ func post(host, target, body string, piece int, lines ...string) string {
 	return b.String() + "0\r\n\r\n"
 }
 
-// wafCases are requests to the hosts of TestWAF. The long body is longer than a buffer.
+// wafCases returns requests to the hosts of TestWAF. long is a body longer than a buffer.
 func wafCases(long string) map[string]wafCase {
 	return map[string]wafCase{
 		"good":                      {"GET /a?b=c HTTP/1.1\nHost: block.example", 200},
@@ -111,8 +111,8 @@ func wafCases(long string) map[string]wafCase {
 	}
 }
 
-// With waf, an attack is refused or reported, as the policy says, wherever in the request it is; what was not looked at
-// is not served; and while the agent is away, requests are refused or pass.
+// With waf, an attack in any part of a request is refused or reported, as the policy says. What was not
+// inspected is not served. While the agent is down, requests are refused or served, as the policy says.
 func TestWAF(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, spoptest.LooksForAttacks)
@@ -166,7 +166,7 @@ func TestWAF(t *testing.T) {
 	wafAway(t, e, a, long)
 }
 
-// wafAway has requests answered while the agent is away, and when it is back.
+// wafAway checks the answers while the agent is down, and when it is back.
 func wafAway(t *testing.T, e edge, a *spoptest.Agent, long string) {
 	t.Helper()
 	for _, host := range []string{"block", "detect", "partial", "shared"} {
@@ -180,7 +180,7 @@ func wafAway(t *testing.T, e edge, a *spoptest.Agent, long string) {
 	if got := e.send(t, false, post("open", "/", long, 0)); got.StatusCode != 413 {
 		t.Errorf("without an agent, open, a long body: %d", got.StatusCode)
 	}
-	await(t, func() error { // once the check has found it down, nobody waits
+	await(t, func() error { // once the check has found the agent down, no request waits for it
 		began := time.Now()
 		if got := e.get(t, "block.example", "/"); got.StatusCode != 503 || time.Since(began) > 500*time.Millisecond {
 			return fmt.Errorf("without an agent, later: %d after %v", got.StatusCode, time.Since(began))
@@ -196,8 +196,8 @@ func wafAway(t *testing.T, e edge, a *spoptest.Agent, long string) {
 	})
 }
 
-// An agent that gives no answer, one that does not have the rules, and a body that does not come hold no request up
-// for longer than they may.
+// An agent that does not answer, an agent without the rules, and a body that does not arrive delay a request
+// only up to a timeout.
 func TestWAFAnswersInTime(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, func(m spoptest.Message) map[string]any {
@@ -232,7 +232,7 @@ func TestWAFAnswersInTime(t *testing.T) {
 	}
 }
 
-// A policy that cannot be had closes the routes, and says why at its line.
+// A policy that cannot be read closes its routes. The compiler reports the line.
 func TestWAFFailsClosed(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, spoptest.LooksForAttacks)
@@ -267,7 +267,7 @@ func TestWAFFailsClosed(t *testing.T) {
 	}
 }
 
-// Routes of Gateways have the options too, and what their Gateway asks for holds besides.
+// Routes of Gateways have the options too. The options of their Gateway apply in addition.
 func TestWAFOfGateways(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, func(m spoptest.Message) map[string]any {
@@ -278,7 +278,7 @@ func TestWAFOfGateways(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		gateway []string
-		want    map[string][2]int // by host, of a good request and of an attack
+		want    map[string][2]int // for each host: of a good request and of an attack
 	}{
 		"of routes":    {nil, map[string][2]int{"block": {200, 403}, "detect": {200, 200}, "gone": {503, 503}, "bare": {200, 200}, "asked": {200, 403}, "nobody": {503, 503}}},
 		"of a Gateway": {[]string{"waf", "block"}, map[string][2]int{"block": {200, 403}, "detect": {200, 403}, "gone": {503, 503}, "bare": {200, 403}, "asked": {200, 403}, "nobody": {503, 503}}},
@@ -311,7 +311,7 @@ func TestWAFOfGateways(t *testing.T) {
 	}
 }
 
-// botAgents are an agent behind a Service, which is closed, and one at a socket, which is open.
+// botAgents returns an agent behind a Service with onError closed, and one at a socket with onError open.
 func botAgents(socket string) []agents.Agent {
 	messages := []agents.Message{
 		{Name: "check", Arguments: []agents.Argument{
@@ -329,8 +329,8 @@ func botAgents(socket string) []agents.Agent {
 	return []agents.Agent{bots, lax}
 }
 
-// An agent of the configuration is told what that lists, refuses requests, and is asked only where the administrator
-// lets it.
+// An agent of the configuration gets the arguments that the configuration lists, can refuse requests, and is
+// asked only for namespaces that the administrator allows.
 func TestAgents(t *testing.T) {
 	t.Parallel()
 	answers := func(m spoptest.Message) map[string]any {
@@ -365,7 +365,7 @@ func TestAgents(t *testing.T) {
 	if len(said) != 2 || !said["unknown"] || !said["other"] {
 		t.Errorf("reported: %v", e.result.Diagnostics)
 	}
-	await(t, func() error { // TCP servers may be down until they are checked
+	await(t, func() error { // TCP servers may be down until their first check
 		if got := e.get(t, "closed.example", "/"); got.StatusCode != 200 {
 			return fmt.Errorf("closed: %d", got.StatusCode)
 		}

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// The other name of a host leads to it, but for names that somebody serves, or that are
-// somebody else's.
+// A host is redirected to its other name, with or without www. The exceptions are names that are served, and
+// names of another owner.
 func TestRedirectWWW(t *testing.T) {
 	t.Parallel()
-	// "taken" is served by another namespace, and "late" by this one, both by younger Ingresses.
+	// Younger Ingresses serve "taken" from another namespace, and "late" from this one.
 	www := func(host string) ingress {
 		return ingress{name: strings.ReplaceAll(host, ".", "-"), annotations: annotated("redirect-www", "true"), rules: []string{host + " P /app a"}}
 	}
