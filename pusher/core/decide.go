@@ -36,6 +36,38 @@ func decide(view channel.View, failed []rollout.Failure, now time.Time) decision
 	return decision{d, intentOf(d, view.Channel)}
 }
 
+// inKnownStore remembers what was seen of the store, and returns the decision. If the pusher was started with another store, which does
+// not hold what the fleet runs, that may be a misspelled branch or the store of another fleet: then what runs is held until a person
+// names a snapshot. A copy of the store holds it, and so does one to which the same inputs were compiled. If this pusher cannot read
+// what runs either, it goes on with the store: no endpoint would reach an instance meanwhile.
+func (m *Machine) inKnownStore(d decision, now time.Time) decision {
+	if !m.viewRead {
+		return d
+	}
+	seen, good := m.state.Seen.Store, m.state.Rollout.Good
+	another := seen != "" && m.view.Seen.Store != "" && m.view.Seen.Store != seen && !good.IsZero() &&
+		!slices.ContainsFunc(m.view.IDs, func(id snapshots.ID) bool { return id.Short == good.Short })
+	if another && m.snapshotCache.Unreadable(good) {
+		m.tell(observe.Warn("the store is another one than before, and what runs cannot be read: its snapshots are rolled out",
+			"store", m.view.Seen.Store, "before", seen, "good", good), now)
+		another = false
+	}
+	if !another {
+		m.trouble("another store", nil, now)
+		if m.view.Seen != m.state.Seen {
+			m.state.Seen, m.dirty = m.view.Seen, true
+		}
+		return d
+	}
+	err := fmt.Errorf("the store is %s, and was %s: it does not hold %s, which was good; if it is the right one, pin a snapshot of it", m.view.Seen.Store, seen, good)
+	m.trouble("another store", err, now)
+	if d.Because == channel.BecauseNewest && !d.Hold {
+		d.Decision = channel.Decision{Because: channel.BecauseNone, Hold: true, Message: err.Error()}
+		d.Intent = intentOf(d.Decision, m.view.Channel)
+	}
+	return d
+}
+
 // rejectionOf returns the rejection with which the channel should note a failure.
 func rejectionOf(f rollout.Failure, digest snapshots.Digest, fleet string) channel.Rejection {
 	return channel.Rejection{

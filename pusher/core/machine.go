@@ -193,7 +193,7 @@ func (m *Machine) turn(now time.Time) {
 	defer func() { m.sorted = nil }()
 	m.view.Runs = runs(m.state.Rollout)
 	m.liveData.refuseOwn(now)
-	m.decision = decide(m.view, m.state.Rollout.Failed, now)
+	m.decision = m.inKnownStore(decide(m.view, m.state.Rollout.Failed, now), now)
 	m.followOverride(now)
 	m.tellInstances()
 	m.supply.readSnapshots(now)
@@ -230,9 +230,6 @@ func (m *Machine) takeView(view channel.View, err error, now time.Time) {
 	m.rewound = errors.Is(err, channel.ErrRewound)
 	if err != nil {
 		return
-	}
-	if view.Seen != m.state.Seen {
-		m.state.Seen, m.dirty = view.Seen, true
 	}
 	view.Fleet = m.fleetName
 	m.view, m.viewRead = view, true

@@ -292,6 +292,7 @@ type TroubleChanged struct {
 
 // troubleMessages say for the log what the pusher cannot do, and what it does meanwhile.
 var troubleMessages = map[string]string{
+	"another store":         "the store is another one than before, instances keep what they run",
 	"cache":                 "cannot keep snapshots on this machine, trying again",
 	"certificates":          "cannot open the certificates of a snapshot, it is not rolled out",
 	"channel":               "cannot write the channel, trying again",
