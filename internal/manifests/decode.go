@@ -134,7 +134,7 @@ func wantOf(t reflect.Type) string {
 	return "a whole number"
 }
 
-// duplicates finds the fields that are given twice.
+// duplicates finds the first fields that are given twice. The object is left out, however many there are.
 func (o Object) duplicates(n *yaml.Node, path []any, found []FieldError) []FieldError {
 	if n.Kind == yaml.SequenceNode {
 		for i, item := range n.Content {
@@ -148,7 +148,7 @@ func (o Object) duplicates(n *yaml.Node, path []any, found []FieldError) []Field
 	if len(n.Content) > 2*indexedKeys {
 		earlier.byName = make(map[string]*yaml.Node, len(n.Content)/2)
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && len(found) < mostOfOne; i += 2 {
 		key := n.Content[i]
 		here := append(path, key.Value)
 		if first := earlier.first(i); first != key {

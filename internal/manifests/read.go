@@ -170,6 +170,36 @@ func (s *Set) sort() {
 	}
 	s.Objects = unique
 	slices.SortStableFunc(s.Problems, func(a, b Problem) int { return a.Position.Compare(b.Position) })
+	if len(s.Problems) > mostProblems {
+		s.Problems = shortened(s.Problems)
+	}
+}
+
+// mostProblems is how many problems are listed one by one. If there are more, of one object, or of what is none in one
+// file, mostOfOne are: a small file may have a hundred thousand, and whoever reads the others pays for each.
+const mostProblems, mostOfOne = 10_000, 100
+
+// shortened returns problems, sorted by position, with one in the place of those that are not listed. Each object that has
+// a problem still has one.
+func shortened(problems []Problem) []Problem {
+	type subject struct{ file, kind, namespace, name string }
+	listed, rest := map[subject]int{}, map[subject]int{} // how many, and where the one for the rest is
+	var out []Problem
+	for _, p := range problems {
+		of := subject{p.Position.File, p.Kind, p.Namespace, p.Name}
+		listed[of]++
+		switch n := listed[of] - mostOfOne; {
+		case n == 1:
+			rest[of] = len(out)
+			fallthrough
+		case n < 1:
+			out = append(out, p)
+		default:
+			first := &out[rest[of]]
+			first.Message, first.Hint = fmt.Sprintf("%d more problems are not listed", n), "mend those that are"
+		}
+	}
+	return out
 }
 
 // listing is the content of a directory at one moment.

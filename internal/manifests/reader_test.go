@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -176,4 +177,37 @@ spec:
 			}
 		}
 	})
+}
+
+// A small file that is no objects at all, a hundred thousand times, does not hide the problems of others, and takes little
+// to tell.
+func TestProblemsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.yaml"), strings.Repeat("---\na: 1\n", 20_000))
+	write(t, filepath.Join(dir, "b.yaml"), strings.Repeat(service("web")+"---\n", 500))
+	write(t, filepath.Join(dir, "c.yaml"), "kind: [\n")
+	write(t, filepath.Join(dir, "d.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n"+strings.Repeat("  k: v\n", 500))
+	set, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := set.Objects[0].Decode(&corev1.ConfigMap{}); len(found) != mostOfOne {
+		t.Errorf("%d fields that are given twice are listed", len(found))
+	}
+	of := map[string][]Problem{}
+	for _, p := range set.Problems {
+		of[filepath.Base(p.Position.File)] = append(of[filepath.Base(p.Position.File)], p)
+	}
+	if len(of["a.yaml"]) != mostOfOne+1 || len(of["b.yaml"]) != mostOfOne+1 || len(of["c.yaml"]) != 1 {
+		t.Errorf("%d, %d and %d problems are listed", len(of["a.yaml"]), len(of["b.yaml"]), len(of["c.yaml"]))
+	}
+	if t.Failed() {
+		return
+	}
+	if last := of["a.yaml"][mostOfOne]; last.Message != "19900 more problems are not listed" {
+		t.Errorf("the last one is %+v", last)
+	}
+	if last := of["b.yaml"][mostOfOne]; last.Message != "399 more problems are not listed" || last.Name != "web" {
+		t.Errorf("the last one is %+v", last)
+	}
 }
