@@ -11,6 +11,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
@@ -95,6 +96,9 @@ func (w *work) edit(of policy.Message, in gatewayv1.HTTPHeaderFilter) *problem {
 	add := func(do policy.EditVerb, name, value string) *problem {
 		if !isToken.MatchString(name) {
 			return unsupported("header name %q holds characters that are not supported", name)
+		}
+		if options.OfConnection(name) {
+			return unsupported("header %q is not one that can be changed", name)
 		}
 		if names[strings.ToLower(name)] {
 			return unsupported("header %q is changed twice", name)

@@ -271,14 +271,21 @@ func groupsOf(pattern string) (int, error) {
 	return e.Groups, err
 }
 
-// notEdited are headers that are not for options to change: the connection's
-// own, and Host, which has an option.
+// notEdited are headers that are not for options to change: the connection's own, CDN-Loop, which ends loops, and
+// Host, which has an option.
 var notEdited = []string{
-	"connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+	"cdn-loop", "connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
 }
 
 // mostEdits bounds the edits of a value.
 const mostEdits = 64
+
+// OfConnection reports whether a header is one that nobody may change but HAProxy: it says how a message goes on, or
+// ends loops of requests.
+func OfConnection(name string) bool {
+	name = strings.ToLower(name)
+	return name != "host" && slices.Contains(notEdited, name)
+}
 
 // headerEdits reads lines of "set NAME VALUE", "add NAME VALUE", "remove NAME".
 func headerEdits(text string) ([]policy.HeaderEdit, error) {

@@ -184,6 +184,7 @@ local function original(txn)
         ["x-forwarded-host"] = values(sent, "x-forwarded-host")[1] or host,
         ["x-forwarded-for"] = #addresses > 0 and table.concat(addresses, ", ") or txn.f:src(),
         ["x-auth-request-redirect"] = uri,
+        ["cdn-loop"] = table.concat(values(sent, "cdn-loop"), ", "),
     }
 end
 
