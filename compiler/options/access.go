@@ -90,7 +90,7 @@ func externalAuthOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: "auth-url", Group: Protecting, On: onAll, Closes: true, Value: "`http://SERVICE.NAMESPACE.svc:PORT/PATH`, or `http://SERVICE:PORT/PATH` of the same namespace", Example: "http://auth.shop.svc:8080/check",
-			Summary: "Asks a Service about every request, without its body. 2xx lets it pass; 401 and 403 are answered to the client with the service's WWW-Authenticate, Location and Set-Cookie; anything else, no answer in time, or one whose header is longer than 32 KiB, is 503. The service is told X-Auth-Request-Redirect (path and query), X-Original-Method, X-Original-URL and X-Original-Host, X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-For. A Service of another namespace can be asked if the configuration shares it (`shared.authServices`).",
+			Summary: "Asks a Service about every request, without its body. 2xx lets it pass; 401 and 403 are answered to the client with the service's WWW-Authenticate, Location and Set-Cookie; anything else, or no answer in time, is 503. The service is told X-Auth-Request-Redirect (path and query), X-Original-Method, X-Original-URL and X-Original-Host, X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-For. A Service of another namespace can be asked if the configuration shares it (`shared.authServices`).",
 		}, authService, func(s *Settings, v *policy.ExternalAuth) {
 			s.external.Service, s.external.Host, s.external.Path = v.Service, v.Host, v.Path
 		}),

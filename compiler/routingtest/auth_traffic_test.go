@@ -222,8 +222,7 @@ func answering(t *testing.T, text, more string) (port int, sent chan int) {
 	}), sent
 }
 
-// A service cannot have HAProxy keep an answer that never ends: its body is not read, and its header may have so many
-// bytes only.
+// A service cannot have HAProxy keep an answer that never ends: there is memory for a part of it only.
 func TestExternalAuthOfEndlessAnswers(t *testing.T) {
 	t.Parallel()
 	bodies, bodySent := answering(t, "HTTP/1.1 200 OK\r\nX-Auth-User: me\r\nContent-Length: 1000000000000\r\n\r\n", strings.Repeat("x", 64<<10))
@@ -233,8 +232,8 @@ func TestExternalAuthOfEndlessAnswers(t *testing.T) {
 		optioned("body", "auth-url", "http://bodies", "auth-response-headers", "X-Auth-User"), optioned("header", "auth-url", "http://headers"),
 	}))
 	clean(t, e)
-	if got := e.get(t, "body.example", "/"); got.StatusCode != 200 || got.Header.Get("X-User") != "me" {
-		t.Errorf("an endless body: %d, the user is %q", got.StatusCode, got.Header.Get("X-User"))
+	if got := e.get(t, "body.example", "/"); got.StatusCode != 503 {
+		t.Errorf("an endless body: %d", got.StatusCode)
 	}
 	if got := e.get(t, "header.example", "/"); got.StatusCode != 503 {
 		t.Errorf("an endless header: %d", got.StatusCode)
@@ -248,63 +247,5 @@ func TestExternalAuthOfEndlessAnswers(t *testing.T) {
 		case <-time.After(deadline):
 			t.Errorf("the connection with the endless %s stays open", what)
 		}
-	}
-}
-
-// Only what is an answer of HTTP lets requests pass.
-func TestExternalAuthOfStrangeAnswers(t *testing.T) {
-	t.Parallel()
-	yaml, rules, want := serviceYAML("shop", "a", echoing(t)), []ingress{}, map[string]string{}
-	for i, tt := range []struct{ answer, want string }{
-		{"HTTP/1.1 200 OK\r\nX-Auth-User: a\tb \r\n\r\n", "200 a b"},
-		{"HTTP/1.0 204\nx-auth-user:c\n\n", "200 c"},
-		{"HTTP/1.1 103 Early Hints\r\nX-Auth-User: hinted\r\n\r\nHTTP/1.1 200 OK\r\nX-Auth-User: me\r\n\r\n", "200 me"},
-		{"HTTP/1.1 101 Switching Protocols\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "503 "},
-		{"HTTP/1.1 403 Forbidden\r\n\r\n", "403 "},
-		{"HTTP/1.1 500 Internal Server Error\r\n\r\n", "503 "},
-		{"HTTP/1.1 200 OK\r\nX-Auth-User: me\r\n", "503 "}, // it ends there
-		{"HTTP/1.1 200 OK\r\nX-Auth-User: a\rb\r\n\r\n", "503 "},
-		{"HTTP/1.1 200 OK\r\nX-Auth-User: a\x00b\r\n\r\n", "503 "},
-		{"HTTP/1.1 200 OK\r\nX-Auth-User: a\r\n folded\r\n\r\n", "503 "},
-		{"HTTP/1.1 200 OK\r\nX Auth: a\r\n\r\n", "503 "},
-		{"HTTP/1.1 200 OK\r\nX-Auth-User\r\n\r\n", "503 "},
-		{"HTTP/1.1 2000 OK\r\n\r\n", "503 "},
-		{"HTTP/2 200 OK\r\n\r\n", "503 "},
-		{"\r\nHTTP/1.1 200 OK\r\n\r\n", "503 "},
-		{"", "503 "},
-	} {
-		name := fmt.Sprint("s", i)
-		port, _ := answering(t, tt.answer, "")
-		yaml += serviceYAML("shop", name, port)
-		rules = append(rules, optioned(name, "auth-url", "http://"+name, "auth-response-headers", "X-Auth-User"))
-		want[name] = tt.want
-	}
-	e := start(t, yaml+all(rules))
-	clean(t, e)
-	for name, want := range want {
-		got := e.get(t, name+".example", "/")
-		if status := fmt.Sprintf("%d %s", got.StatusCode, got.Header.Get("X-User")); status != want {
-			t.Errorf("%s: %s, want %s", name, status, want)
-		}
-	}
-}
-
-// All of an answer's header has to come in time, and not only each part of it.
-func TestExternalAuthOfSlowAnswers(t *testing.T) {
-	t.Parallel()
-	slow := rawServer(t, func(c net.Conn) {
-		defer c.Close()
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		_, err := io.WriteString(c, "HTTP/1.1 200 OK\r\n")
-		for err == nil {
-			<-tick.C
-			_, err = io.WriteString(c, "X-More: more\r\n")
-		}
-	})
-	e := start(t, serviceYAML("shop", "a", echoing(t))+serviceYAML("shop", "slow", slow)+optioned("slow", "auth-url", "http://slow", "auth-timeout", "1s").yaml())
-	clean(t, e)
-	if got := e.get(t, "slow.example", "/"); got.StatusCode != 503 {
-		t.Errorf("%d", got.StatusCode)
 	}
 }

@@ -188,94 +188,23 @@ local function original(txn)
     }
 end
 
--- most_header is how many bytes the header of an answer may have.
-local most_header = 32768
-
--- answer_from reads the status and the headers of an answer from a socket. An error says what is wrong with it.
-local function answer_from(socket, ends)
-    local got = 0
-    local function line()
-        local now = core.now()
-        local left = ends - now.sec - now.usec / 1000000
-        assert(left > 0.001, "it takes too long")
-        socket:settimeout(left)
-        local text = assert(socket:receive("*l"))
-        got = got + #text + 2
-        assert(got <= most_header, "its header is too long")
-        return text
-    end
-    local status
-    repeat -- until the final answer
-        status = tonumber(line():match("^HTTP/1%.[01] ([1-5]%d%d)%f[ \0]"))
-        assert(status ~= 101, "it is no answer of HTTP")
-        local headers = {}
-        local text = line()
-        while text ~= "" do
-            local name, value = text:match("^([%w!#$%%&'*+%-.^_`|~]+):[ \t]*(.-)[ \t]*$")
-            value = assert(value, "a header is malformed"):gsub("\t", " ")
-            assert(not value:find("%c"), "a header is malformed")
-            name = name:lower()
-            headers[name] = headers[name] or {}
-            local list = headers[name]
-            list[list[0] == nil and 0 or #list + 1] = value
-            text = line()
-        end
-        if status >= 200 then
-            return { status = status, headers = headers }
-        end
-    until false
-end
-
--- exchange sends a request and returns the answer without its body. core.httpclient would keep all of it, and a service
--- may send one that never ends.
-local function exchange(socket, address, request, seconds)
-    socket:settimeout(seconds)
-    local ends = core.now().sec + core.now().usec / 1000000 + seconds
-    assert(socket:connect(address))
-    assert(socket:send(request))
-    return answer_from(socket, ends)
-end
-
--- close ends a connection. HAProxy 3.0 and later go on to read what nobody gets, until nothing has come for the
--- timeout of the socket.
-local function close(socket)
-    socket:settimeout(0.001)
-    socket:close()
-end
-
 -- ask returns the answer of the service, and nil if there is none.
-local function ask(txn, backend, request, seconds)
+local function ask(txn, backend, method, request)
     local failed = nil
     for _ = 1, 2 do
         local address = next_server(txn, backend, failed)
         if address == nil then
             return nil
         end
-        local socket = core.tcp()
-        local ok, answer = pcall(exchange, socket, address, request, seconds)
-        pcall(close, socket)
-        if ok and answer.status ~= 503 then
+        request.dst = address
+        local client = core.httpclient()
+        local ok, answer = pcall(client[method], client, request)
+        if ok and answer ~= nil and answer.status ~= nil and answer.status ~= 0 and answer.status ~= 503 then
             return answer
         end
         failed = address
     end
     return nil
-end
-
--- written returns a request as it is sent, and nil if a header has what would end it.
-local function written(method, path, headers)
-    local lines = { method .. " " .. path .. " HTTP/1.1" }
-    headers["connection"] = { "close" }
-    headers["content-length"] = method == "POST" and { "0" } or nil
-    for name, list in pairs(headers) do
-        for _, value in ipairs(list) do
-            if value:find("[\0\r\n]") then
-                return nil
-            end
-            lines[#lines + 1] = name .. ": " .. value
-        end
-    end
-    return table.concat(lines, "\r\n") .. "\r\n\r\n"
 end
 
 local function escape(text)
@@ -333,10 +262,15 @@ end
 local function authenticate(txn, backend, host, path, method, timeout, request_list, answer_list, sign_in, back, parameter)
     local about = original(txn)
     local headers = request_headers(txn, names(request_list), about)
-    headers["host"] = { host == "*" and about["x-original-host"] or host } -- that of the client's request
-    headers["user-agent"] = headers["user-agent"] or { "HAProxy" }
-    local request = written(method, path, headers)
-    local answer = request and ask(txn, backend, request, tonumber(timeout) / 1000)
+    if host == "*" then -- that of the client's request
+        host = "localhost"
+        headers["host"] = { about["x-original-host"] }
+    end
+    local answer = ask(txn, backend, method:lower(), {
+        url = "http://" .. host .. path,
+        headers = headers,
+        timeout = tonumber(timeout),
+    })
     if answer == nil then
         return
     end
