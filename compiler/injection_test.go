@@ -199,7 +199,7 @@ var ownWords = strings.Fields(`global log maxconn fd-hard-limit hard-stop-after 
 	docroot index path-info set-param log-stderr use-fcgi-app
 	ssl-default-bind-ciphersuites tune.ssl.default-dh-param tune.ssl.cachesize tune.bufsize tune.maxrewrite defaults mode option retries retry-on balance hash-type default-server timeout
 	parse-resolv-conf accepted_payload_size hold
-	frontend backend resolvers fcgi-app bind http-request http-response http-after-response tcp-request http-check use_backend default_backend monitor-uri acl stick-table lua-load-per-thread userlist cookie dynamic-cookie-key`)
+	frontend backend resolvers fcgi-app bind http-request http-response http-after-response tcp-request http-check use_backend default_backend monitor-uri acl stick-table lua-load-per-thread tune.lua.maxmem userlist cookie dynamic-cookie-key`)
 
 // ownServer matches the server lines that templates write.
 var ownServer = regexp.MustCompile(`^server (?:instance 192\.0\.2\.1:1 no-check|terminate abns@hapsnap/[a-z0-9_]+/\*/[0-9]+ send-proxy-v2 no-check|` +
