@@ -361,6 +361,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 		Addresses:          c.Networks(),
 		Services:           services,
 		Ports:              ports,
+		AllowedPorts:       c.Ports,
 		Form:               routing.FormOf(in.Config.Paths),
 		Access:             who,
 		SharedAuthServices: in.Config.Shared.AuthServices,

@@ -61,6 +61,7 @@ func TestParseReportsPosition(t *testing.T) {
 		"key's Secret":   {head + "spec:\n  affinity: {keySecret: shop}\n", "c.yaml:4:25: spec.affinity.keySecret: \"shop\" is not namespace/name\n\thint: use the namespace and the name of a Secret, or leave it out"},
 		"Secret's key":   {head + "spec:\n  affinity: {keySecret: a/b, key: 'x y'}\n", "c.yaml:4:35: spec.affinity.key: \"x y\" is not a key of a Secret\n\thint: use letters, digits, -, _ and ."},
 		"approved":       {head + "spec:\n  shrinkGuard: {approve: r12}\n", "c.yaml:4:26: spec.shrinkGuard.approve: \"r12\" is not a digest\n\thint: use the one that compiler status names, such as 9f3ac01b2d"},
+		"Gateway ports":  {head + "spec:\n  gatewayAPI: {ports: [80, 70000]}\n", "c.yaml:4:28: spec.gatewayAPI.ports[1]: \"70000\" is neither a port nor a range of ports\n\thint: use such as 5432 or 9000-9099"},
 		"share lost":     {head + "spec:\n  shrinkGuard: {lostPercent: 101}\n", "c.yaml:4:30: spec.shrinkGuard.lostPercent: 101 is not a percentage\n\thint: use 1 to 100, or 0 for no guard"},
 		"failure policy": {head + "spec:\n  admission: {failurePolicy: open}\n", "c.yaml:4:30: spec.admission.failurePolicy: \"open\" is neither Ignore nor Fail\n\thint: use Ignore or Fail"},
 		"least lost":     {head + "spec:\n  shrinkGuard: {minLost: 0}\n", "c.yaml:4:26: spec.shrinkGuard.minLost: 0 is not a number of backends\n\thint: use 1 or more"},

@@ -346,26 +346,7 @@ func (n Namespaces) Has(namespace string) bool {
 
 // AllowsPort reports whether annotations may open a port.
 func (a TCPAnnotations) AllowsPort(port int) bool {
-	return slices.ContainsFunc(a.Ports, func(text string) bool {
-		first, last, err := portRange(text)
-		return err == nil && first <= port && port <= last
-	})
-}
-
-// portRange reads "80" or "9000-9099".
-func portRange(text string) (first, last int, err error) {
-	from, to, both := strings.Cut(text, "-")
-	if !both {
-		to = from
-	}
-	first, err = strconv.Atoi(from)
-	if err == nil {
-		last, err = strconv.Atoi(to)
-	}
-	if err != nil || first < 1 || last > 65535 || first > last {
-		return 0, 0, fmt.Errorf("%q is neither a port nor a range of ports", text)
-	}
-	return first, last, nil
+	return field.HasPort(a.Ports, port)
 }
 
 // Target splits the Service of a valid entry.
@@ -418,11 +399,7 @@ func (c Config) checkTCP(f field.Errors) {
 			taken[claim{s.Port, host}] = true
 		}
 	}
-	for i, text := range c.TCPAnnotations.Ports {
-		if _, _, err := portRange(text); err != nil {
-			f.At("tcpAnnotations").At("ports").Element(i).Add(err.Error(), "use such as 5432 or 9000-9099")
-		}
-	}
+	field.CheckPorts(f.At("tcpAnnotations").At("ports"), c.TCPAnnotations.Ports)
 	c.TCPAnnotations.Namespaces.check(f.At("tcpAnnotations").At("namespaces"))
 }
 

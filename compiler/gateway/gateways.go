@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 	configured "github.com/hapsnap/hapsnap/compiler/config/gateways"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
@@ -106,6 +107,11 @@ func (t *gateways) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 	taken := map[int]string{}
 	maps.Copy(taken, t.cfg.Ports)
 	claim := func(g *attach.Gateway, listeners []*attach.Listener) {
+		for _, l := range listeners {
+			if l.Accepted.Fine() && len(t.cfg.AllowedPorts) > 0 && !field.HasPort(t.cfg.AllowedPorts, int(l.Spec.Port)) {
+				l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is not one of gatewayAPI.ports in the configuration", l.Spec.Port)}
+			}
+		}
 		if len(g.Addresses) > 0 || !g.Unplaced.Fine() {
 			return
 		}

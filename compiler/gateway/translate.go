@@ -49,8 +49,10 @@ type Config struct {
 	Addresses []netip.Prefix
 	// Services are those that are made for Gateways.
 	Services Services
-	// Ports are the ports that Gateways cannot have, and what uses them.
-	Ports map[int]string
+	// Ports are the ports that Gateways cannot have, and what uses them. AllowedPorts are those that they may have, as numbers
+	// and ranges; if empty, all others.
+	Ports        map[int]string
+	AllowedPorts []string
 	// Form is the one in which paths are compared.
 	Form routing.PathForm
 	// SecretsUnseen says that the translation reads no Secret, and reports none as missing.

@@ -161,6 +161,37 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// Gateways and sets have only the ports that the administrator allows, also at addresses of their own.
+func TestAllowedPorts(t *testing.T) {
+	t.Parallel()
+	const listeners = "listeners: [{name: a, port: 8000, protocol: HTTP}, {name: b, port: 5555, protocol: HTTP}]}"
+	objects := gathered(t, class+
+		object("Gateway", "one", "{gatewayClassName: hapsnap, allowedListeners: {namespaces: {from: Same}}, "+listeners)+
+		object("ListenerSet", "more", "{parentRef: {name: one}, listeners: [{name: c, port: 8001, protocol: HTTP}, {name: d, port: 5556, protocol: TCP}]}"))
+	for _, addresses := range [][]netip.Prefix{nil, {netip.MustParsePrefix("192.0.2.1/32")}} {
+		for _, allowed := range [][]string{nil, {"80", "8000-8999"}} {
+			of := usual
+			of.Addresses, of.AllowedPorts = addresses, allowed
+			_, found, v := gateway.Translate(objects, of)
+			refused := map[string]bool{}
+			for _, g := range v.Gateways {
+				for _, l := range g.Status.Listeners {
+					refused[string(l.Name)] = strings.Contains(conditionsOf(l.Conditions), "!Accepted=PortUnavailable")
+				}
+			}
+			if refused["a"] || refused["b"] != (allowed != nil) {
+				t.Errorf("%v, %v: refused are %v", addresses, allowed, refused)
+			}
+			said := fmt.Sprint(found)
+			for _, message := range []string{"the port 5555 is not one of gatewayAPI.ports", "the port 5556 is not one of gatewayAPI.ports"} {
+				if strings.Contains(said, message) != (allowed != nil) {
+					t.Errorf("%v, %v: it is said that %s", addresses, allowed, said)
+				}
+			}
+		}
+	}
+}
+
 // A set without a listener of its own is neither accepted nor attached. All parts of the status say why.
 func TestSetsInConflict(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@
 package field
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -94,4 +95,37 @@ func Network(text string) (netip.Prefix, bool) {
 	}
 	p, err := netip.ParsePrefix(text)
 	return p, err == nil && p.Masked() == p
+}
+
+// PortRange reads "80" or "9000-9099".
+func PortRange(text string) (first, last int, err error) {
+	from, to, both := strings.Cut(text, "-")
+	if !both {
+		to = from
+	}
+	first, err = strconv.Atoi(from)
+	if err == nil {
+		last, err = strconv.Atoi(to)
+	}
+	if err != nil || first < 1 || last > 65535 || first > last {
+		return 0, 0, fmt.Errorf("%q is neither a port nor a range of ports", text)
+	}
+	return first, last, nil
+}
+
+// HasPort reports whether a port is in a list of ports and ranges.
+func HasPort(list []string, port int) bool {
+	return slices.ContainsFunc(list, func(text string) bool {
+		first, last, err := PortRange(text)
+		return err == nil && first <= port && port <= last
+	})
+}
+
+// CheckPorts checks a list of ports and ranges.
+func CheckPorts(f Errors, list []string) {
+	for i, text := range list {
+		if _, _, err := PortRange(text); err != nil {
+			f.Element(i).Add(err.Error(), "use such as 5432 or 9000-9099")
+		}
+	}
 }

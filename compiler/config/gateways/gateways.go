@@ -30,6 +30,11 @@ type API struct {
 	// also be a port of the configuration. If empty, Gateways share the addresses of bind, and each port
 	// belongs to one Gateway.
 	Addresses []string `json:"addresses"`
+	// Ports are the ports that listeners of Gateways and ListenerSets may have: numbers, and ranges such as
+	// 8000-8999. If empty, they may have any. A port that HAProxy may not open, or that another process uses
+	// where HAProxy runs, makes the reload fail, and no check finds that before: every snapshot is rejected by
+	// its canary, whoever changed something.
+	Ports []string `json:"ports"`
 	// Services says whether Gateways get Services.
 	Services Services `json:"services"`
 	// Fleet is the fleet of this compiler, as NAMESPACE/NAME. The compiler then compiles only the Gateways of
@@ -99,6 +104,7 @@ func (g API) Check(f field.Errors, bind, status []string) {
 			at.Add(fmt.Sprintf("has %s, which is one of status.addresses", firstIn(n, status)), "leave it out")
 		}
 	}
+	field.CheckPorts(f.At("ports"), g.Ports)
 	g.Services.check(f.At("services"), len(g.Addresses) > 0)
 	if g.Fleet == "" {
 		return
