@@ -221,17 +221,13 @@ func TestAuthoritiesThatHAProxyWouldRefuse(t *testing.T) {
 			}
 			var blamed []string
 			for _, d := range r.Diagnostics {
-				for _, name := range named.FindAllString(d.Message, -1) {
-					if !slices.Contains(blamed, name) {
-						blamed = append(blamed, name)
-					}
-				}
+				blamed = append(blamed, named.FindAllString(d.Message, -1)...)
 				if strings.Contains(d.Message, "does not exist") && d.Object.Kind != "Secret" && strings.Contains(d.Message, "ConfigMap") {
 					t.Errorf("what is left out is said not to exist: %v", d)
 				}
 			}
 			slices.Sort(blamed)
-			if got := strings.Join(blamed, " "); got != test.blamed {
+			if got := strings.Join(slices.Compact(blamed), " "); got != test.blamed {
 				t.Errorf("blamed is %q, want %q: %v", got, test.blamed, r.Diagnostics)
 			}
 			text := string(r.Artifact.Files[slices.IndexFunc(r.Artifact.Files, func(f snapshots.File) bool { return f.Path == snapshots.ConfigFile })].Content)

@@ -150,6 +150,7 @@ func (l *Latest) Set(f Fleet) {
 	}
 }
 
+// Fleet returns the newest fleet that was read.
 func (l *Latest) Fleet() Fleet { return *l.fleet.Load() }
 
 // Follow calls changed after each change, until ctx is done. One goroutine calls it.
