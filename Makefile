@@ -112,8 +112,8 @@ compare-api: deps ## print where the double of the Dataplane API answers otherwi
 WITH_HAPROXY = go list $$(grep -rlE --include='*.go' --exclude-dir=build --exclude-dir=tools '"HAPROXY"|/internal/testing/(dataplane|image)test"' . | xargs -n1 dirname | sort -u) | grep -vE '/(charts/(charttest|runtest)|compiler/(assert|cli|controller/controllertest|function)|docs|examples/(demo|fleet)|hack/bench|internal/(layers|testing/podtest)|pusher/(core|discovery))$$'
 
 # Stories about commands, stores and clusters, in which HAProxy checks a configuration or runs as ever: what they tell,
-# another haproxy does not change. The tests of the memo and of pushers that are killed start none, and are long.
-SKIP_3_0 := TestStories/^(act|certificates|check|cluster|completion|diff|explain|fn|gateway|gitops|hapsnap|journal|kinds|migrate|mistakes|page|pin|render|rollback|status|store|test|trace|waf|fault_(compiler|disk|git|instance_away|live|manifests|most|pusher|sigterm|two|wrong)|push_(directories|promote|status|within|without_live)|compile_(bad|classes|configuration|empty|errors|multiple|run|same|secrets|status|unknown|usage))|^TestMemoNeverShows$$|^TestFailureKilled
+# another haproxy does not change. The tests of the memo, of hostile texts and of pushers that are killed are about our own code, and are long.
+SKIP_3_0 := TestStories/^(act|certificates|check|cluster|completion|diff|explain|fn|gateway|gitops|hapsnap|journal|kinds|migrate|mistakes|page|pin|render|rollback|status|store|test|trace|waf|fault_(compiler|disk|git|instance_away|live|manifests|most|pusher|sigterm|two|wrong)|push_(directories|promote|status|within|without_live)|compile_(bad|classes|configuration|empty|errors|multiple|run|same|secrets|status|unknown|usage))|^TestMemoNeverShows$$|^TestInjection|^TestFailureKilled
 
 # Without the race detector, which has seen the same code by then.
 .PHONY: test-3.0
