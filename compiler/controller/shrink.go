@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,10 +25,7 @@ type size struct {
 // sizeOf measures the files of a snapshot or a draft.
 func sizeOf(files []snapshots.File) size {
 	var s size
-	count(files, func(_ string, _ int, one size) {
-		s.backends += one.backends
-		s.hosts += one.hosts
-	})
+	count(files, func(_ string, _ int, one size) { s = s.with(one) })
 	return s
 }
 
@@ -108,6 +106,7 @@ func (e *ShrinkError) Approval() string {
 // namespace has in that snapshot.
 type lossGuard struct {
 	newest snapshots.ID // what the rest is about
+	size   size         // of it
 	// owned is what each namespace has in the newest snapshot, if this process published it and sees every deletion; else
 	// nil.
 	owned     map[string]size
@@ -132,20 +131,20 @@ const mostHeld = 1000
 // deletes what he published before, stops the changes of all others. The compiler has to have seen the deletions: after a
 // restart, a flag or a permission may have been forgotten.
 func (g *lossGuard) check(head snapshots.Snapshot, r *compiler.Result, c config.ShrinkGuard) error {
+	if g.newest != head.ID() {
+		*g = lossGuard{newest: head.ID(), size: sizeOf(head.Files)}
+	}
 	g.let, g.letLost = "", ""
-	before, after := sizeOf(head.Files), sizeOf(r.Draft.Files)
-	lost := losses(before, after, c)
+	after := sizeOf(r.Draft.Files)
+	lost := losses(g.size, after, c)
 	if lost == "" {
 		return nil
-	}
-	if g.newest != head.ID() {
-		*g = lossGuard{newest: head.ID()}
 	}
 	digest := r.Draft.Digest()
 	if c.Approves(string(digest)) || g.approved(after, c) {
 		return nil
 	}
-	if namespace, ok := g.ofOne(before, after, *r, c); ok {
+	if namespace, ok := g.ofOne(after, *r, c); ok {
 		g.let, g.letLost = namespace, lost
 		return nil
 	}
@@ -161,16 +160,18 @@ func (g *lossGuard) approved(after size, c config.ShrinkGuard) bool {
 	})
 }
 
-// ofOne returns the namespace without which nothing much was lost, if the others have enough for that to say something. Other
-// templates may have dropped anything.
-func (g *lossGuard) ofOne(before, after size, now compiler.Result, c config.ShrinkGuard) (namespace string, ok bool) {
+// ofOne returns the namespace without which fewer are gone than c.MinLost, if the others have at least as many. Other templates
+// may have dropped anything.
+func (g *lossGuard) ofOne(after size, now compiler.Result, c config.ShrinkGuard) (namespace string, ok bool) {
 	if g.owned == nil || g.templates != now.Draft.Provenance.TemplatesDigest {
 		return "", false
 	}
-	has := owned(now.Artifact)
-	for namespace, had := range g.owned {
-		others, left := before.without(had), after.without(has[namespace])
-		if max(others.backends, others.hosts) >= max(c.MinLost, 1) && losses(others, left, c) == "" {
+	has, _ := owned(now.Artifact)
+	few := max(c.MinLost, 1)
+	for _, namespace := range slices.Sorted(maps.Keys(g.owned)) {
+		others := g.size.without(g.owned[namespace])
+		lost := others.without(after.without(has[namespace]))
+		if max(others.backends, others.hosts) >= few && lost.backends < few && lost.hosts < few {
 			return namespace, true
 		}
 	}
@@ -179,9 +180,10 @@ func (g *lossGuard) ofOne(before, after size, now compiler.Result, c config.Shri
 
 // published notes the snapshot that this process published.
 func (g *lossGuard) published(id snapshots.ID, templates snapshots.Digest, made render.Artifact, seesDeletions bool) {
-	*g = lossGuard{newest: id, templates: templates}
+	of, all := owned(made)
+	*g = lossGuard{newest: id, size: all, templates: templates}
 	if seesDeletions {
-		g.owned = owned(made)
+		g.owned = of
 	}
 }
 
@@ -190,20 +192,21 @@ func (g *lossGuard) reconfigured() { g.owned = nil }
 
 func (s size) without(o size) size { return size{s.backends - o.backends, s.hosts - o.hosts} }
 
-// owned counts what each namespace has in an artifact. What several share counts for none.
-func owned(a render.Artifact) map[string]size {
-	out := map[string]size{}
-	note := func(file string, line int, one size) {
+func (s size) with(o size) size { return size{s.backends + o.backends, s.hosts + o.hosts} }
+
+// owned counts what each namespace has in an artifact, and what there is at all. What several share counts for none.
+func owned(a render.Artifact) (of map[string]size, all size) {
+	of = map[string]size{}
+	count(a.Files, func(file string, line int, one size) {
+		all = all.with(one)
 		namespace, shared := "", false
 		for _, o := range a.Origin(file, line).Objects {
 			shared = shared || namespace != "" && namespace != o.Object.Namespace
 			namespace = o.Object.Namespace
 		}
 		if namespace != "" && !shared {
-			had := out[namespace]
-			out[namespace] = size{had.backends + one.backends, had.hosts + one.hosts}
+			of[namespace] = of[namespace].with(one)
 		}
-	}
-	count(a.Files, note)
-	return out
+	})
+	return of, all
 }

@@ -148,13 +148,23 @@ func TestGuardOfOneNamespace(t *testing.T) {
 		"templates":     {func(_ *lossGuard, r *compiler.Result) { r.Draft.Provenance.TemplatesDigest = "sha256:two" }, true},
 		"somebody else": {func(g *lossGuard, _ *compiler.Result) { g.newest.Revision = 6 }, true},
 	} {
-		g := lossGuard{newest: head.ID(), templates: "sha256:one", owned: map[string]size{"shop": {backends: 20}, "quiet": {backends: 10}}}
+		g := lossGuard{newest: head.ID(), size: sizeOf(head.Files), templates: "sha256:one", owned: map[string]size{"shop": {backends: 20}, "quiet": {backends: 10}}}
 		r := compiler.Result{Draft: backends(10)}
 		r.Draft.Provenance.TemplatesDigest = "sha256:one"
 		test.change(&g, &r)
 		if err := g.check(head, &r, config.Default().ShrinkGuard); (err != nil) != test.held || (g.let == "shop") == test.held {
 			t.Errorf("%s: %v, of %q", name, err, g.let)
 		}
+	}
+}
+
+// A loss of many namespaces is not that of the one without which the share is just below the bound. The others have no owner here.
+func TestGuardOfManyNamespaces(t *testing.T) {
+	t.Parallel()
+	head := backends(100).Number(7, snapshots.ID{})
+	g := lossGuard{newest: head.ID(), size: sizeOf(head.Files), owned: map[string]size{"gone": {backends: 10}}}
+	if err := g.check(head, &compiler.Result{Draft: backends(48)}, config.Default().ShrinkGuard); err == nil {
+		t.Errorf("52 of 100 are gone, 42 of them of others, and let is %q", g.let)
 	}
 }
 
