@@ -176,12 +176,8 @@ func (m Manifest) Marshal() ([]byte, error) {
 // ParseManifest reads snapshot.yaml. It refuses unknown fields, since they may carry a
 // meaning that this version does not know. Errors wrap [ErrCorrupt].
 func ParseManifest(data []byte) (Manifest, error) {
-	m, written := Manifest{}, false
-	if len(data) <= MaxManifest {
-		m, written = readWritten(data)
-	}
+	m, written := readWritten(data)
 	if !written {
-		m = Manifest{}
 		if err := DecodeYAML(data, MaxManifest, &m); err != nil {
 			return Manifest{}, fmt.Errorf("%w: read %s: %w", ErrCorrupt, ManifestFile, err)
 		}
@@ -407,7 +403,6 @@ func (m *Manifest) Join(files []File) error {
 	for _, f := range files {
 		some, written := readInputs(f.Content)
 		if !written || len(f.Content) > room {
-			some = nil
 			if err := DecodeYAML(f.Content, room, &some); err != nil {
 				return fmt.Errorf("%w: read %s: %w", ErrCorrupt, f.Path, err)
 			}

@@ -219,6 +219,9 @@ func isTime(s string) bool {
 // takes 150 ms for 1,000 Ingresses. It returns false for any other text. It writes what it read once more, and compares, so
 // that it takes no text for what the library would read otherwise.
 func readWritten(data []byte) (Manifest, bool) {
+	if len(data) > MaxManifest {
+		return Manifest{}, false
+	}
 	text := string(data)
 	frame := make([]byte, 0, frameSize)
 	r := listReader{rest: text}
@@ -240,8 +243,10 @@ func readWritten(data []byte) (Manifest, bool) {
 		return Manifest{}, false
 	}
 	m.Provenance.Inputs, m.Spec.Certificates = inputs, certificates
-	again, err := m.marshal()
-	return m, err == nil && bytes.Equal(again, data)
+	if again, err := m.marshal(); err != nil || !bytes.Equal(again, data) {
+		return Manifest{}, false
+	}
+	return m, true
 }
 
 // frameSize is about what a manifest has beside its lists.
@@ -255,7 +260,10 @@ func readInputs(data []byte) ([]Input, bool) {
 	for _, in := range out {
 		w.input("", in)
 	}
-	return out, !r.failed && !w.failed && bytes.Equal(w.out, data)
+	if r.failed || w.failed || !bytes.Equal(w.out, data) {
+		return nil, false
+	}
+	return out, true
 }
 
 // listReader reads the items that a [listWriter] wrote.
