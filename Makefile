@@ -99,7 +99,7 @@ demo: deps build ## show the main job as a short story; KEEP=1 leaves it running
 
 .PHONY: test
 test: test-deps ## install what is missing and run every test
-	@TESTFLAGS='$(TESTFLAGS)' SKIP='$(SKIP)' hack/test $(PACKAGES)
+	@TESTFLAGS='$(TESTFLAGS)' SKIP='$(SKIP)' hack/few-authorities hack/test $(PACKAGES)
 
 .PHONY: compare-api
 compare-api: deps ## print where the double of the Dataplane API answers otherwise than DATAPLANEAPI=PATH
@@ -123,7 +123,7 @@ test-3.0: haproxy-3.0 ## run the tests that start it with HAProxy 3.0
 TEST ?=
 
 # Its module is one of its own, for what it needs.
-CONFORMANCE = cd tools/conformance && go test -count=1 -vet=off -timeout 60m . -args
+CONFORMANCE = cd tools/conformance && ../../hack/few-authorities go test -count=1 -vet=off -timeout 60m . -args
 
 .PHONY: conformance
 conformance: test-deps ## run the official suite of the Gateway API; TEST=NAME for one test of it
@@ -182,7 +182,7 @@ SEED ?=
 
 .PHONY: soak
 soak: test-deps ## random changes and faults under load for DURATION (5m), again with SEED
-	DURATION=$(DURATION) SEED=$(SEED) RACE_PROGRAMS=$(findstring -race,$(TESTFLAGS)) go test -count=1 -v -timeout 24h -run '^TestSoak$$' ./testscripts
+	DURATION=$(DURATION) SEED=$(SEED) RACE_PROGRAMS=$(findstring -race,$(TESTFLAGS)) hack/few-authorities go test -count=1 -v -timeout 24h -run '^TestSoak$$' ./testscripts
 
 # All sizes take about an hour. LOAD says for the page what else the machine does meanwhile.
 SIZES ?=
@@ -201,7 +201,7 @@ benchmarks: deps ## run the benchmarks of packages, each for BENCHTIME (1s)
 .PHONY: cover
 cover: test-deps ## run the tests and show which code they reach
 	@mkdir -p build
-	CGO_ENABLED=$(if $(findstring -race,$(TESTFLAGS)),1,0) go test -count=1 $(TESTFLAGS) -covermode atomic -coverpkg ./... -coverprofile build/cover.out $(PACKAGES)
+	CGO_ENABLED=$(if $(findstring -race,$(TESTFLAGS)),1,0) hack/few-authorities go test -count=1 $(TESTFLAGS) -covermode atomic -coverpkg ./... -coverprofile build/cover.out $(PACKAGES)
 	go tool cover -html build/cover.out -o build/cover.html
 	@go tool cover -func build/cover.out | tail -n 1
 	@echo 'by line: build/cover.html'
