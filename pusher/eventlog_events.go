@@ -223,6 +223,7 @@ type loggedMember struct {
 	Layout      bind.Layout `json:"layout"`
 	Credentials string      `json:"credentials"`
 	Draining    bool        `json:"draining,omitempty"`
+	Also        string      `json:"also,omitempty"`
 }
 
 func (l *eventLog) fleet(f fleet.Fleet) loggedFleet {
@@ -247,7 +248,7 @@ func (l *eventLog) members(list []fleet.Instance) []loggedMember {
 			address = u.String()
 		}
 		credentials := fmt.Sprintf("%q %q %q", i.Username, i.Password, fmt.Sprint(i.TLS))
-		out = append(out, loggedMember{i.Name, address, i.Zone, i.UID, i.Layout, l.digest([]byte(credentials)), i.Draining})
+		out = append(out, loggedMember{i.Name, address, i.Zone, i.UID, i.Layout, l.digest([]byte(credentials)), i.Draining, i.Also})
 	}
 	return out
 }

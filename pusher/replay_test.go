@@ -333,7 +333,7 @@ func (f loggedFleet) fleet(r *replaying) fleet.Fleet {
 func membersOf(list []loggedMember) []fleet.Instance {
 	var out []fleet.Instance
 	for _, m := range list {
-		out = append(out, fleet.Instance{Name: m.Name, URL: m.URL, Zone: m.Zone, UID: m.UID, Layout: m.Layout, Username: m.Credentials})
+		out = append(out, fleet.Instance{Name: m.Name, URL: m.URL, Zone: m.Zone, UID: m.UID, Layout: m.Layout, Username: m.Credentials, Also: m.Also})
 	}
 	return out
 }

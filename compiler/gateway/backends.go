@@ -42,7 +42,14 @@ type backends struct {
 	demands       map[string]*demand // by the name of a backend
 	access        *access.Taker
 	tell          func(...diag.Diagnostic)
+	origins       map[backendOrigin]bool // of the backends
 	notes
+}
+
+// backendOrigin is a backend, and a rule that wants it.
+type backendOrigin struct {
+	*routing.Backend
+	routing.Origin
 }
 
 // notes are on Services: those whose annotations cannot be followed, and those that a policy speaks for, too.
@@ -73,7 +80,7 @@ type wanted struct {
 
 func newBackends(taker *access.Taker, tell func(...diag.Diagnostic)) *backends {
 	return &backends{
-		access: taker, tell: tell, demands: map[string]*demand{},
+		access: taker, tell: tell, demands: map[string]*demand{}, origins: map[backendOrigin]bool{},
 		byName: map[string]*routing.Backend{}, ofConnections: map[string]*routing.Backend{}, splits: map[string]routing.Split{},
 		notes: notes{map[diag.Object]diag.Position{}, map[diag.Object]overruling{}},
 	}
@@ -82,13 +89,13 @@ func newBackends(taker *access.Taker, tell func(...diag.Diagnostic)) *backends {
 // merge takes in what a rule wants.
 func (b *backends) merge(w wants) {
 	for _, x := range w.backends {
-		add(b.byName, x)
+		b.add(b.byName, x)
 		if x.demand != nil {
 			b.demands[x.Name] = x.demand
 		}
 	}
 	for _, x := range w.ofConnections {
-		add(b.ofConnections, x)
+		b.add(b.ofConnections, x)
 	}
 	for _, s := range w.splits {
 		b.splits[s.Name] = s
@@ -97,14 +104,18 @@ func (b *backends) merge(w wants) {
 	maps.Copy(b.overruled, w.overruled)
 }
 
-func add(to map[string]*routing.Backend, x wanted) {
+func (b *backends) add(to map[string]*routing.Backend, x wanted) {
 	known := to[x.Name]
 	if known == nil {
 		known = &x.Backend
 		known.Origins = slices.Clip(known.Origins) // which claims have
 		to[x.Name] = known
+		for _, o := range known.Origins {
+			b.origins[backendOrigin{known, o}] = true
+		}
 	}
-	if !slices.Contains(known.Origins, x.by) {
+	if key := (backendOrigin{known, x.by}); !b.origins[key] {
+		b.origins[key] = true
 		known.Origins = append(known.Origins, x.by)
 	}
 }
@@ -339,7 +350,7 @@ func (b *backends) model(m *routing.Model) {
 	for _, l := range m.Listeners {
 		for _, r := range l.Routes {
 			if used[r.Backend] = true; r.Backend == closing {
-				add(b.ofConnections, wanted{Backend: routing.Backend{Name: closing}, by: r.Origin})
+				b.add(b.ofConnections, wanted{Backend: routing.Backend{Name: closing}, by: r.Origin})
 			}
 		}
 	}

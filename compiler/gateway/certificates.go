@@ -16,7 +16,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
-	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
@@ -109,22 +108,22 @@ func serverNames(b *bind, some func(*attach.Listener) bool) []routing.ServerName
 			}
 			for _, name := range c.Observed.Names {
 				host := hostname.Of(name)
-				if message, _ := hostname.Check(hostname.Normal(name)); message == "" && host != l.Host && layout.Owner(b.listeners, host) == i {
+				if message, _ := hostname.Check(hostname.Normal(name)); message == "" && host != l.Host && b.owners.Of(host) == i {
 					add(hostname.Shown(host), l, c.File)
 				}
 			}
 		}
 	}
+	below := map[string][]string{} // hosts by what follows their first label
+	for host := range byHost {
+		if label, _, _ := strings.Cut(host, "."); label != "" && label != "*" {
+			below[host[len(label):]] = append(below[host[len(label):]], host)
+		}
+	}
 	var out []routing.ServerName
 	for _, n := range byHost {
 		if suffix, wild := strings.CutPrefix(n.Host, "*"); wild {
-			for other := range byHost {
-				label, below := strings.CutSuffix(other, suffix)
-				if below && label != "" && label != "*" && !strings.Contains(label, ".") {
-					n.Except = append(n.Except, other)
-				}
-			}
-			slices.Sort(n.Except)
+			n.Except = slices.Sorted(slices.Values(below[suffix]))
 		}
 		out = append(out, *n)
 	}
@@ -146,6 +145,7 @@ type authorities struct {
 	leftOut    []diag.Object
 	asked      map[types.NamespacedName]bool
 	files      map[string]routing.Authority
+	origins    map[fileOrigin]bool // of the files
 	// known is what was read, once, and validation what comes of what Gateways ask of clients.
 	known      map[types.NamespacedName]authority
 	validation map[*gatewayv1.FrontendTLSValidation]askedAuthority
@@ -174,7 +174,7 @@ func newAuthorities(in inputs.Inputs, world *attach.World, most int) *authoritie
 		unread:     in.Unread,
 		leftOut:    in.LeftOut,
 		configMaps: inputs.ByName(in.ConfigMaps), asked: map[types.NamespacedName]bool{},
-		files: map[string]routing.Authority{}, most: most,
+		files: map[string]routing.Authority{}, origins: map[fileOrigin]bool{}, most: most,
 		known: map[types.NamespacedName]authority{}, validation: map[*gatewayv1.FrontendTLSValidation]askedAuthority{},
 		read: map[string]int{}, kept: map[string]int{},
 	}
@@ -293,13 +293,26 @@ func (a *authorities) keep(namespace string, certificates [][]byte, origins []ro
 		known = made
 	}
 	for _, o := range origins {
-		if !slices.Contains(known.Origins, o) {
+		if key := (fileOrigin{made.File, o}); !a.origins[key] {
+			a.origins[key] = true
 			known.Origins = append(known.Origins, o)
 		}
 	}
-	slices.SortFunc(known.Origins, routing.Origin.Compare)
 	a.files[made.File] = known
 	return made.File, ""
+}
+
+// fileOrigin is a file of authorities, and an object that has some of them.
+type fileOrigin struct {
+	file string
+	routing.Origin
+}
+
+// sort sorts the origins of the files, once all are known.
+func (a *authorities) sort() {
+	for _, f := range a.files {
+		slices.SortFunc(f.Origins, routing.Origin.Compare)
+	}
 }
 
 // askClients finds whom the listeners of a Gateway ask for certificates, if they end TLS. Listeners whose

@@ -185,7 +185,7 @@ func (b *bind) connectionsOf(i int) []routing.ConnectionRoute {
 	l := b.of[i]
 	best := map[string]layout.Match{}
 	for _, m := range b.listeners[i].Matches { // the oldest first
-		if has, is := best[m.Host]; layout.Owner(b.listeners, m.Host) == i && (!is || layout.MoreSpecific(m.Of, has.Of) < 0) {
+		if has, is := best[m.Host]; b.owners.Of(m.Host) == i && (!is || layout.MoreSpecific(m.Of, has.Of) < 0) {
 			best[m.Host] = m
 		}
 	}

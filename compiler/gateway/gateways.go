@@ -26,6 +26,8 @@ type bind struct {
 	routing.Bind
 	listeners []layout.Listener
 	of        []*attach.Listener // in the same order
+	at        map[*attach.Listener]int
+	owners    layout.Owners
 }
 
 // gateways are those that are ours, with the ports that they open and what their listeners refer to.
@@ -58,6 +60,7 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 		}
 	}
 	sets := sorted(in.Sets)
+	setsOf := byParent(sets)
 	for _, o := range sorted(in.Gateways) {
 		if !ours[string(o.Value.Spec.GatewayClassName)] {
 			continue
@@ -68,8 +71,8 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 			}
 			continue
 		}
-		g := attach.NewGateway(o, setsFor(o.Ref, sets)...)
-		t.world.Gateways = append(t.world.Gateways, g)
+		g := attach.NewGateway(o, setsOf[o.Ref]...)
+		t.world.Add(g)
 		t.refuse(g)
 		t.refuseSets(g)
 		g.Judge()
@@ -80,9 +83,7 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 	place(t.world.Gateways, t.cfg.Addresses)
 	t.ports(sets)
 	for _, g := range t.world.Gateways {
-		for _, port := range g.Ports() {
-			t.open(g, port)
-		}
+		t.open(g)
 		if !g.Unplaced.Fine() {
 			t.report(diag.Error, g.Ref, g.Position("spec", "addresses"), g.Unplaced.Message+"; the Gateway is not served", "")
 		}
@@ -141,13 +142,18 @@ func (t *gateways) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 	}
 }
 
-// setsFor returns the ListenerSets that name a Gateway.
-func setsFor(g diag.Object, sets []inputs.Object[gatewayv1.ListenerSet]) []inputs.Object[gatewayv1.ListenerSet] {
-	return slices.DeleteFunc(slices.Clone(sets), func(s inputs.Object[gatewayv1.ListenerSet]) bool {
+// byParent returns the ListenerSets by the Gateways that they name.
+func byParent(sets []inputs.Object[gatewayv1.ListenerSet]) map[diag.Object][]inputs.Object[gatewayv1.ListenerSet] {
+	out := map[diag.Object][]inputs.Object[gatewayv1.ListenerSet]{}
+	for _, s := range sets {
 		ref := s.Value.Spec.ParentRef
 		to := attach.ReferenceOf("Gateway", s.Ref.Namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
-		return (ref.Group != nil && to.Group != attach.Group) || to.Kind != g.Kind || to.Namespace != g.Namespace || to.Name != g.Name
-	})
+		if ref.Group == nil || to.Group == attach.Group {
+			g := diag.Object{Kind: to.Kind, Namespace: to.Namespace, Name: to.Name}
+			out[g] = append(out[g], s)
+		}
+	}
+	return out
 }
 
 // unknownField says that an object has a field of a later version of the API.
@@ -204,12 +210,19 @@ func bindName(g *attach.Gateway, port int) string {
 	return fmt.Sprintf("%s/%s:%d", g.Ref.Namespace, g.Ref.Name, port)
 }
 
-// open makes the bind of a Gateway's port.
-func (t *gateways) open(g *attach.Gateway, port int) {
-	b := &bind{Bind: routing.Bind{Name: bindName(g, port), Port: port, Socket: port, Addresses: g.Addresses, Protocol: routing.HTTP}}
+// open makes the binds of a Gateway's ports.
+func (t *gateways) open(g *attach.Gateway) {
+	var opened []*bind
 	for _, l := range g.All() {
-		if !l.Serves() || int(l.Spec.Port) != port {
+		if !l.Serves() {
 			continue
+		}
+		port := int(l.Spec.Port)
+		b := t.binds[bindName(g, port)]
+		if b == nil {
+			b = &bind{Bind: routing.Bind{Name: bindName(g, port), Port: port, Socket: port, Addresses: g.Addresses, Protocol: routing.HTTP}, at: map[*attach.Listener]int{}}
+			t.binds[b.Name] = b
+			opened = append(opened, b)
 		}
 		listener := layout.Listener{Host: l.Host, Origin: l.Origin}
 		if l.Spec.Protocol != gatewayv1.HTTPProtocolType {
@@ -218,11 +231,14 @@ func (t *gateways) open(g *attach.Gateway, port int) {
 		if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
 			b.Protocol, b.Clients = routing.HTTPS, l.Clients
 		}
+		b.at[l] = len(b.of)
 		b.of, b.listeners, b.Origins = append(b.of, l), append(b.listeners, listener), append(b.Origins, l.Origin)
 	}
-	b.ServerNames = serverNames(b, func(l *attach.Listener) bool { return !l.RoutesConnections() })
-	b.Behind = b.takesRequests() && b.routesConnections()
-	t.binds[b.Name] = b
+	for _, b := range opened {
+		b.owners = layout.OwnersOf(b.listeners)
+		b.ServerNames = serverNames(b, func(l *attach.Listener) bool { return !l.RoutesConnections() })
+		b.Behind = b.takesRequests() && b.routesConnections()
+	}
 }
 
 // judge says what the status of the Gateways and their ListenerSets is to say, once the routes are attached.

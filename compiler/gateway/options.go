@@ -137,19 +137,38 @@ func (t *routes) bar(r *read) {
 
 // closeBarred closes what is barred, once all routes are attached.
 func (t *routes) closeBarred() {
+	if len(t.barred) == 0 {
+		return
+	}
+	barred, closed := map[string]*layout.HostSet{}, map[string]*layout.HostSet{} // by namespace
 	for _, x := range t.barred {
-		var w wants
-		for _, b := range t.binds {
-			for _, l := range b.listeners {
-				for i, m := range l.Matches {
-					if m.Rank.Namespace == x.namespace && (len(x.hosts) == 0 || slices.ContainsFunc(x.hosts, func(h string) bool { _, both := layout.Common(h, m.Host); return both })) {
-						l.Matches[i].Backend = w.addClosed(x.by)
-					}
+		if barred[x.namespace] == nil {
+			barred[x.namespace], closed[x.namespace] = &layout.HostSet{}, &layout.HostSet{}
+		}
+		if len(x.hosts) == 0 {
+			barred[x.namespace].Add("")
+		}
+		for _, h := range x.hosts {
+			barred[x.namespace].Add(h)
+		}
+	}
+	for _, b := range t.binds {
+		for _, l := range b.listeners {
+			for i, m := range l.Matches {
+				if hosts := barred[m.Rank.Namespace]; hosts != nil && hosts.Overlaps(m.Host) {
+					closed[m.Rank.Namespace].Add(m.Host)
+					l.Matches[i].Backend = closedBackend
 				}
 			}
 		}
-		t.backends.merge(w)
 	}
+	var w wants
+	for _, x := range t.barred {
+		if len(x.hosts) == 0 && closed[x.namespace].Overlaps("") || slices.ContainsFunc(x.hosts, closed[x.namespace].Overlaps) {
+			w.addClosed(x.by)
+		}
+	}
+	t.backends.merge(w)
 }
 
 // closedRule returns the matches of a rule that is not served, if options of the route protect it: else its requests

@@ -125,10 +125,10 @@ func (t *routes) matchesFor(r *read, u under) []layout.Match {
 
 // route attaches a route to the listeners that it names, and gives these its matches.
 func (t *routes) route(o route) {
-	var parents []gatewayv1.ParentReference
-	for _, ref := range o.Value.Spec.ParentRefs {
+	var parents []int // among its parentRefs
+	for i, ref := range o.Value.Spec.ParentRefs {
 		if t.world.Parent(o.Ref.Namespace, ref) != nil {
-			parents = append(parents, ref)
+			parents = append(parents, i)
 		}
 	}
 	if len(parents) == 0 {
@@ -149,13 +149,14 @@ func (t *routes) route(o route) {
 	gave := &given{read: r}
 	t.given[o.Ref] = gave
 	verdict := RouteVerdict{Ref: o.Ref}
-	for _, ref := range parents {
+	for _, i := range parents {
+		ref := o.Value.Spec.ParentRefs[i]
 		parent := t.world.Parent(o.Ref.Namespace, ref)
 		attachments, why := t.world.Attach(parent, ref, r.Route)
 		if r.Kind == "UDPRoute" {
 			why = r.refused // whatever the listeners are
 		} else if !why.Fine() {
-			t.report(diag.Warning, o.Ref, o.Position("spec", "parentRefs", slices.IndexFunc(o.Value.Spec.ParentRefs, func(p gatewayv1.ParentReference) bool { return sameParent(p, ref) })),
+			t.report(diag.Warning, o.Ref, o.Position("spec", "parentRefs", i),
 				fmt.Sprintf("the route is not attached to %s: %s", parent.By, why.Message), "")
 		}
 		closing := why.Fine() && len(r.matches) > 0 && (!r.refused.Fine() || t.cfg.Refused[o.Ref])
@@ -212,7 +213,7 @@ func (t *routes) give(a attach.Attachment, r *read) {
 	if b == nil || !a.Listener.Serves() {
 		return
 	}
-	l := &b.listeners[slices.Index(b.of, a.Listener)]
+	l := &b.listeners[b.at[a.Listener]]
 	connections, matches := "", t.matchesFor(r, t.under(a.Listener))
 	if r.isOfConnections() && len(a.Hosts) > 0 && len(r.matches) > 0 {
 		connections = t.connect(r, a.Listener)
@@ -284,7 +285,7 @@ func (t *routes) thin() {
 			ports = append(ports, t.binds[name].requests())
 		}
 	}
-	left := map[diag.Object]bool{}
+	left, verdicts := map[diag.Object]bool{}, t.verdicts.routes()
 	for _, l := range layout.Crowd(ports, layout.Size{Routes: t.cfg.MostRoutes, Bytes: t.cfg.MostRouteBytes}) {
 		left[l.Route] = true
 		r := t.given[l.Route]
@@ -301,7 +302,7 @@ func (t *routes) thin() {
 		for _, a := range r.attached {
 			a.Attached--
 		}
-		t.verdicts.refuse(l.Route, attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}, t.cfg.Fleet)
+		verdicts[l.Route].refuse(attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}, t.cfg.Fleet)
 	}
 	if len(left) == 0 {
 		return

@@ -117,6 +117,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	r.closeBarred()
 	g.judge()
 	verdicts.Policies = policies.verdicts()
+	g.authorities.sort()
 	g.authorities.warn(f)
 	r.backends.report(f)
 	model := modelOf(g, r.backends)
@@ -126,7 +127,12 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 }
 
 // findings collects the diagnostics of a translation.
-type findings struct{ found []diag.Diagnostic }
+type findings struct {
+	found []diag.Diagnostic
+	// known has the first so many of these, for addNew.
+	known map[diag.Diagnostic]bool
+	so    int
+}
 
 // report adds a finding.
 func (f *findings) report(severity diag.Severity, object diag.Object, at diag.Position, message, hint string) {
@@ -135,11 +141,19 @@ func (f *findings) report(severity diag.Severity, object diag.Object, at diag.Po
 
 // addNew adds findings that were not made yet.
 func (f *findings) addNew(found ...diag.Diagnostic) {
+	if f.known == nil {
+		f.known = map[diag.Diagnostic]bool{}
+	}
+	for ; f.so < len(f.found); f.so++ {
+		f.known[f.found[f.so]] = true
+	}
 	for _, d := range found {
-		if !slices.Contains(f.found, d) {
+		if !f.known[d] {
+			f.known[d] = true
 			f.found = append(f.found, d)
 		}
 	}
+	f.so = len(f.found)
 }
 
 // grants returns the ReferenceGrants that permit something. A grant with an unknown field permits nothing, since the field
@@ -177,6 +191,7 @@ func sortedBy[O, T any](objects []O, of func(O) inputs.Object[T]) []O {
 // modelOf returns what was collected, sorted.
 func modelOf(t *gateways, backends *backends) routing.Model {
 	var m routing.Model
+	verdicts := t.verdicts.routes()
 	for _, file := range slices.Sorted(maps.Keys(t.certificates.byFile)) {
 		c := t.certificates.byFile[file]
 		m.Certificates = append(m.Certificates, c)
@@ -199,7 +214,7 @@ func modelOf(t *gateways, backends *backends) routing.Model {
 		m.Hosts = append(m.Hosts, hosts...)
 		for _, o := range over {
 			t.report(diag.Error, o.Match.Origin.Object, o.Match.Origin.Position, o.String()+"; what comes after is not served", "use fewer matches for one path")
-			t.verdicts.partial(o.Match.Origin.Object, fmt.Sprintf("Dropped Rule %d: %s", o.Match.Rank.Rule, o))
+			verdicts[o.Match.Origin.Object].partial(fmt.Sprintf("Dropped Rule %d: %s", o.Match.Rank.Rule, o))
 		}
 	}
 	slices.SortFunc(m.Hosts, func(a, b routing.Host) int { return cmp.Compare(a.Key(), b.Key()) })

@@ -218,13 +218,18 @@ func partial(v attach.Verdict, generation int64) metav1.Condition {
 	}
 }
 
-// refuse says that a route is not accepted, by any parent that has accepted it.
-func (v Verdicts) refuse(route diag.Object, why attach.Verdict, fleet string) {
-	i := slices.IndexFunc(v.Routes, func(r RouteVerdict) bool { return r.Ref == route })
-	if i < 0 {
-		return
+// routes returns the verdicts on routes by their routes.
+func (v Verdicts) routes() map[diag.Object]RouteVerdict {
+	out := make(map[diag.Object]RouteVerdict, len(v.Routes))
+	for _, r := range v.Routes {
+		out[r.Ref] = r
 	}
-	for _, p := range v.Routes[i].Parents {
+	return out
+}
+
+// refuse says that a route is not accepted, by any parent that has accepted it.
+func (v RouteVerdict) refuse(why attach.Verdict, fleet string) {
+	for _, p := range v.Parents {
 		if accepted := &p.Conditions[0]; accepted.Status == metav1.ConditionTrue {
 			*accepted = condition(accepted.Type, accepted.Reason, why, accepted.ObservedGeneration)
 			accepted.Message = signed(fleet, accepted.Message)
@@ -233,16 +238,11 @@ func (v Verdicts) refuse(route diag.Object, why attach.Verdict, fleet string) {
 }
 
 // partial says that a part of a route is not served, unless that was said.
-func (v Verdicts) partial(route diag.Object, message string) {
-	for _, r := range v.Routes {
-		if r.Ref != route {
-			continue
-		}
-		for i := range r.Parents {
-			p := &r.Parents[i]
-			if Condition(p.Conditions, string(gatewayv1.RouteConditionPartiallyInvalid)).Type == "" {
-				p.Conditions = append(p.Conditions, partial(attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}, p.Conditions[0].ObservedGeneration))
-			}
+func (v RouteVerdict) partial(message string) {
+	for i := range v.Parents {
+		p := &v.Parents[i]
+		if Condition(p.Conditions, string(gatewayv1.RouteConditionPartiallyInvalid)).Type == "" {
+			p.Conditions = append(p.Conditions, partial(attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}, p.Conditions[0].ObservedGeneration))
 		}
 	}
 }

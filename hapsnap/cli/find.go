@@ -428,6 +428,13 @@ func clientOf(at kubeconfig.Options) (kubernetes.Interface, error) {
 	return client, nil
 }
 
+// Anybody who may create ConfigMaps in some namespace can make some that look like installations, as many and as large
+// as they like. So many are read and shown, and so many characters of their stores.
+const (
+	mostShown   = 20
+	mostOfStore = 100
+)
+
 // chosen returns what the only one of the installations says.
 func chosen(all []corev1.ConfigMap, at cluster) (settings, error) {
 	switch len(all) {
@@ -447,11 +454,19 @@ func chosen(all []corev1.ConfigMap, at cluster) (settings, error) {
 	}
 	var names []string
 	for _, m := range all {
-		names = append(names, fmt.Sprintf("%s/%s (%s)", m.Namespace, m.Name, m.Data["store"]))
+		store := []rune(m.Data["store"])
+		if len(store) > mostOfStore {
+			store = append(store[:mostOfStore:mostOfStore], '…')
+		}
+		names = append(names, fmt.Sprintf("%s/%s (%s)", m.Namespace, m.Name, string(store)))
 	}
 	slices.Sort(names)
-	return nil, process.WithHint(process.Usage("there are %d installations:\n\t%s", len(all), strings.Join(names, "\n\t")),
-		"choose one with --installation NAMESPACE/NAME, or with -n if it is alone in its namespace")
+	count := fmt.Sprint(len(all))
+	if len(names) > mostShown {
+		count, names = fmt.Sprintf("more than %d", mostShown), append(names[:mostShown], "…")
+	}
+	return nil, process.WithHint(process.Usage("there are %s installations:\n\t%s", count, strings.Join(names, "\n\t")),
+		"choose one with --installation NAMESPACE/NAME, or with -n if it is alone in its namespace; for good, with hapsnap context add edge --installation NAMESPACE/NAME")
 }
 
 func where(at cluster) string {
@@ -479,11 +494,17 @@ func installations(ctx context.Context, client kubernetes.Interface, at cluster)
 		return []corev1.ConfigMap{*m}, nil
 	}
 	list := func(namespace string) ([]corev1.ConfigMap, error) {
-		found, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: clientLabel})
-		if err != nil {
-			return nil, err
+		var all []corev1.ConfigMap
+		for page := (metav1.ListOptions{LabelSelector: clientLabel, Limit: mostShown + 1}); ; {
+			found, err := client.CoreV1().ConfigMaps(namespace).List(ctx, page)
+			if err != nil {
+				return nil, err
+			}
+			if all = append(all, found.Items...); len(all) > mostShown || found.Continue == "" {
+				return all, nil
+			}
+			page.Continue = found.Continue
 		}
-		return found.Items, nil
 	}
 	if at.namespace != "" {
 		all, err := list(at.namespace)

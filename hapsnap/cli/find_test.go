@@ -243,6 +243,23 @@ func TestInstallations(t *testing.T) {
 	}
 }
 
+// However many ConfigMaps somebody makes that look like installations, and whatever they say, the answer is short.
+func TestManyInstallations(t *testing.T) {
+	t.Parallel()
+	var objects []runtime.Object
+	for i := range 200 {
+		objects = append(objects, installation(fmt.Sprintf("t%03d", i), "a", strings.Repeat("é", 10_000)))
+	}
+	all, err := installations(t.Context(), fake.NewClientset(objects...), cluster{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = chosen(all, cluster{})
+	if err == nil || !strings.HasPrefix(err.Error(), "there are more than 20 installations:\n\tt000/a (éé") || len(err.Error()) > 6000 {
+		t.Errorf("it says %.200v", err)
+	}
+}
+
 // Contexts can be added, used, listed and removed. Their paths have the same meaning in another folder.
 func TestContexts(t *testing.T) {
 	t.Parallel()

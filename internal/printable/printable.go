@@ -3,8 +3,10 @@
 package printable
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -29,6 +31,30 @@ func Text(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// JSON returns a JSON document in which the characters that are not printable are escaped, as [Text] chooses them.
+// encoding/json leaves those above U+007E as they are, and some command a terminal too. The document says the same.
+func JSON(document []byte) []byte {
+	var out []byte
+	for i, r := range string(document) {
+		switch {
+		case r < utf8.RuneSelf && r != 0x7f, strconv.IsPrint(r):
+			if out != nil {
+				out = utf8.AppendRune(out, r)
+			}
+			continue
+		case out == nil:
+			out = append([]byte{}, document[:i]...)
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	if out == nil {
+		return document
+	}
+	return out
 }
 
 func isPrintable(s string) bool {

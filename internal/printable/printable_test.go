@@ -1,6 +1,9 @@
 package printable_test
 
 import (
+	"encoding/json"
+	"errors"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,6 +62,21 @@ func TestQuoted(t *testing.T) {
 	} {
 		if got := printable.Quoted(in); got != want {
 			t.Errorf("%.80q: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for in, want := range map[string]string{
+		"{\n  \"a\": \"café ✓\"\n}\n":     "{\n  \"a\": \"café ✓\"\n}\n",
+		"[\"\u009b31m \x7f \u202e é\"]\n": `["\u009b31m \u007f \u202e é"]` + "\n",
+		"[\"\U000e0001x\"]":               `["\udb40\udc01x"]`,
+		`["\u001b"]`:                      `["\u001b"]`,
+	} {
+		got := string(printable.JSON([]byte(in)))
+		var before, after any
+		if err := errors.Join(json.Unmarshal([]byte(in), &before), json.Unmarshal([]byte(got), &after)); got != want || err != nil || !reflect.DeepEqual(before, after) {
+			t.Errorf("JSON(%q) = %q, want %q, %v", in, got, want, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // days are the units that time.ParseDuration lacks.
@@ -187,10 +190,15 @@ func (f *OutputFlag) Wide() bool { return f.form == "wide" }
 func (f *OutputFlag) Write(w io.Writer, v any, text func(io.Writer) error) error {
 	switch f.form {
 	case "json":
-		encoder := json.NewEncoder(w)
+		var out bytes.Buffer
+		encoder := json.NewEncoder(&out)
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(v)
+		if err := encoder.Encode(v); err != nil {
+			return err
+		}
+		_, err := w.Write(printable.JSON(out.Bytes()))
+		return err
 	case "yaml":
 		data, err := yaml.Marshal(v)
 		if err != nil {

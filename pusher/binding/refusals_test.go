@@ -130,3 +130,21 @@ bind ipv4@10.0.0.1:8404 # not indented
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// The other address of a pod with two leads to HAProxy as the first one does, and so do the ports of its node.
+func TestOtherAddressesOfInstances(t *testing.T) {
+	t.Parallel()
+	s := Sources{bindings: &Bindings{prepared: map[snapshots.ID]Prepared{{}: {listeners: listenersOf([]byte("frontend f\n    bind *:80\n    bind 10.9.9.9:81\n"))}}}}
+	own := s.ownAddresses(map[string]Place{"edge-1": {
+		API: netip.MustParseAddrPort("10.0.0.11:5555"), Others: []netip.Addr{netip.MustParseAddr("fd00::11")},
+		Ports: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:8080")},
+	}})
+	want := []string{"10.0.0.11:5555", "10.0.0.11:80", "10.9.9.9:81", "192.0.2.1:8080", "[fd00::11]:5555", "[fd00::11]:80"}
+	var got []string
+	for at := range own {
+		got = append(got, at.String())
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("refused are %v, and not %v", got, want)
+	}
+}

@@ -179,10 +179,17 @@ func (s *Sources) Wanted() cluster.Wanted {
 	return all
 }
 
-// RefuseOwn refuses endpoints at the addresses of these Dataplane APIs, given by name of the instance,
-// and no others of earlier calls.
-func (s *Sources) RefuseOwn(apis map[string]netip.AddrPort, now time.Time) News {
-	changed := s.refusals.setOwn(s.ownAddresses(apis))
+// Place is where an instance is: the address of its Dataplane API, others of the same machine or pod, and
+// ports elsewhere that lead to it.
+type Place struct {
+	API    netip.AddrPort
+	Others []netip.Addr
+	Ports  []netip.AddrPort
+}
+
+// RefuseOwn refuses endpoints that are instances, given by their names, and no others of earlier calls.
+func (s *Sources) RefuseOwn(places map[string]Place, now time.Time) News {
+	changed := s.refusals.setOwn(s.ownAddresses(places))
 	if len(changed) == 0 {
 		return News{}
 	}
@@ -190,21 +197,30 @@ func (s *Sources) RefuseOwn(apis map[string]netip.AddrPort, now time.Time) News 
 }
 
 // ownAddresses returns the addresses of the instances' Dataplane APIs, and those at which their HAProxy
-// listens, for requests or with its statistics. Other ports of the same hosts are not refused: a pod
+// listens, for requests or with its statistics, with the ports of nodes that lead there. Other ports of the same hosts are not refused: a pod
 // in the network of the node may run beside HAProxy.
-func (s *Sources) ownAddresses(apis map[string]netip.AddrPort) map[netip.AddrPort]string {
+func (s *Sources) ownAddresses(places map[string]Place) map[netip.AddrPort]string {
 	own := map[netip.AddrPort]string{}
-	for name, at := range apis {
+	for _, name := range slices.Sorted(maps.Keys(places)) {
+		place := places[name]
+		addresses := append([]netip.Addr{place.API.Addr()}, place.Others...)
 		for _, p := range s.bindings.prepared {
 			for _, l := range p.listeners {
 				if l.address.IsValid() {
 					own[netip.AddrPortFrom(l.address, l.port)] = "HAProxy's own"
-				} else {
-					own[netip.AddrPortFrom(at.Addr(), l.port)] = "HAProxy's own, on " + name
+					continue
+				}
+				for _, a := range addresses {
+					own[netip.AddrPortFrom(a, l.port)] = "HAProxy's own, on " + name
 				}
 			}
 		}
-		own[at] = "the Dataplane API of " + name
+		for _, at := range place.Ports {
+			own[at] = "a port of the node of " + name
+		}
+		for _, a := range addresses {
+			own[netip.AddrPortFrom(a, place.API.Port())] = "the Dataplane API of " + name
+		}
 	}
 	return own
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/report"
@@ -388,7 +389,12 @@ func (w *watcher) show(s report.Status, now time.Time) error {
 			return err
 		}
 		w.last = string(key)
-		return json.NewEncoder(w.out).Encode(s)
+		line, err := json.Marshal(s)
+		if err != nil {
+			return err
+		}
+		_, err = w.out.Write(append(printable.JSON(line), '\n'))
+		return err
 	case w.page:
 		// The page is drawn where it was drawn before. Each line is erased to its end, and what was below as well, so
 		// that nothing flickers.

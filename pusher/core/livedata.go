@@ -2,6 +2,7 @@ package core
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
@@ -81,14 +82,27 @@ func (l *liveData) blindStart(now time.Time) bool {
 // refuseOwn refuses endpoints that have the address of an instance's Dataplane API.
 func (l *liveData) refuseOwn(now time.Time) {
 	if len(l.RefuseEndpoints) > 0 {
-		apis := map[string]netip.AddrPort{}
+		places := map[string]binding.Place{}
 		for i := range l.served() {
 			if at, known := i.address(); known {
-				apis[i.Name] = at
+				places[i.Name] = placeOf(at, i.Also)
 			}
 		}
-		l.takeNews(l.live.RefuseOwn(apis, now), now)
+		l.takeNews(l.live.RefuseOwn(places, now), now)
 	}
+}
+
+// placeOf returns where an instance is, by the address of its Dataplane API and what else leads to it.
+func placeOf(api netip.AddrPort, also string) binding.Place {
+	p := binding.Place{API: api}
+	for _, text := range strings.Fields(also) {
+		if at, err := netip.ParseAddrPort(text); err == nil {
+			p.Ports = append(p.Ports, netip.AddrPortFrom(at.Addr().Unmap(), at.Port()))
+		} else if address, err := netip.ParseAddr(text); err == nil {
+			p.Others = append(p.Others, address.Unmap())
+		}
+	}
+	return p
 }
 
 // troubleWithLive reports live data that is not known, not believed, or not used.

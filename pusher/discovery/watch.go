@@ -165,11 +165,37 @@ func instances(spec fleet.Pods, o objects) ([]fleet.Instance, error) {
 		i.Name, i.UID, i.Zone = pod.Name, string(pod.UID), zoneOf(spec, pod, o.nodes)
 		i.Draining = pod.DeletionTimestamp != nil
 		i.URL = spec.Scheme + "://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port)))
+		i.Also = alsoOf(pod)
 		out = append(out, i)
 	}
 	slices.SortFunc(out, func(a, b fleet.Instance) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return out, errors.Join(errs...)
+}
+
+// alsoOf returns what else leads to a pod: see [fleet.Instance].
+func alsoOf(pod *corev1.Pod) string {
+	var out []string
+	for _, ip := range pod.Status.PodIPs {
+		if ip.IP != pod.Status.PodIP {
+			out = append(out, ip.IP)
+		}
+	}
+	node := []string{pod.Status.HostIP}
+	for _, ip := range pod.Status.HostIPs {
+		node = append(node, ip.IP)
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, p := range c.Ports {
+			for _, ip := range node {
+				if ip != "" && p.HostPort != 0 {
+					out = append(out, net.JoinHostPort(ip, strconv.Itoa(int(p.HostPort))))
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), " ")
 }
 
 // isThere reports whether the pod has an address, and a container that may answer there.

@@ -103,6 +103,19 @@ func TestPodsWithAnAddressAreInstances(t *testing.T) {
 	}
 }
 
+// What else leads to a pod is known: its other address, and ports of its node.
+func TestWhatElseLeadsToAPod(t *testing.T) {
+	t.Parallel()
+	got, err := instances(spec(), seen(pod("a", "10.244.0.1", func(p *corev1.Pod) {
+		p.Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.1"}, {IP: "fd00::1"}}
+		p.Status.HostIP, p.Status.HostIPs = "192.0.2.1", []corev1.HostIP{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}}
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, HostPort: 80}, {Name: "https", ContainerPort: 8443}}
+	})))
+	if want := "192.0.2.1:80 [2001:db8::1]:80 fd00::1"; err != nil || len(got) != 1 || got[0].Also != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestPortsAndZones(t *testing.T) {
 	t.Parallel()
 	s := spec()

@@ -82,6 +82,9 @@ type Instance struct {
 	// Draining is set for a pod that terminates. It still serves its connections, and no longer belongs
 	// to the fleet.
 	Draining bool
+	// Also is what else leads to a pod, separated by spaces: its other addresses, and ports of its node such as
+	// "192.0.2.1:80". It is a text so that instances can be compared.
+	Also string
 }
 
 // The keys of Secrets where the file names none: those of the types

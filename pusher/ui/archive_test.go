@@ -142,3 +142,25 @@ func TestRoutesOfSeveralSnapshotsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// A comparison that waits for another one has read no snapshot: many that wait would hold a snapshot each, of up to 256 MB.
+func TestComparisonsThatWaitHoldNothing(t *testing.T) {
+	t.Parallel()
+	store := stored("global\n", "global\n    maxconn 1\n")
+	a := newArchive(t.Context(), store, func() {})
+	a.comparing <- struct{}{}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := a.compare(ctx, store.ids[0], store.ids[1]); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ended with %v", err)
+	}
+	for _, id := range store.ids {
+		if _, read := a.contents.get(id); read {
+			t.Errorf("%s was read", id)
+		}
+	}
+	<-a.comparing
+	if c, err := a.compare(t.Context(), store.ids[0], store.ids[1]); err != nil || len(c.report.Files) != 1 {
+		t.Errorf("%+v, %v", c.report, err)
+	}
+}

@@ -39,26 +39,31 @@ func (t touch) concerns(text string) bool {
 	return strings.Contains(t.objects, text) || strings.Contains(t.text, text) || strings.Contains(text, "/") && strings.Contains(t.text, strings.ReplaceAll(text, "/", "_"))
 }
 
-// compare compares two snapshots. One comparison is made at a time: large ones take memory.
+// compare compares two snapshots. One comparison is made at a time, and those that wait hold no snapshot: large ones
+// take memory.
 func (a *archive) compare(ctx context.Context, from, to snapshots.ID) (compared, error) {
 	key := [2]snapshots.ID{from, to}
 	c, ok := a.compared.get(key)
 	if ok {
 		return c, nil
 	}
-	x, err := a.snapshot(ctx, from)
-	if err != nil {
-		return c, gone(from, err)
-	}
-	y, err := a.snapshot(ctx, to)
-	if err != nil {
-		return c, gone(to, err)
+	if ctx.Value(nowait{}) != nil { // who does not wait learns at once that one of them was not read
+		if _, _, err := a.both(ctx, from, to); err != nil {
+			return c, err
+		}
 	}
 	select {
 	case a.comparing <- struct{}{}:
 		defer func() { <-a.comparing }()
 	case <-ctx.Done():
 		return c, fmt.Errorf("other comparisons take too long: %w", ctx.Err())
+	}
+	if c, ok := a.compared.get(key); ok { // another goroutine made it meanwhile
+		return c, nil
+	}
+	x, y, err := a.both(ctx, from, to)
+	if err != nil {
+		return c, err
 	}
 	d, err := difference.Compare(sideOf(x), sideOf(y))
 	if err != nil {
@@ -68,6 +73,17 @@ func (a *archive) compare(ctx context.Context, from, to snapshots.ID) (compared,
 	c.objects, c.inputs = changedObjects(x.Manifest.Provenance, y.Manifest.Provenance)
 	a.compared.put(key, c)
 	return c, nil
+}
+
+// both returns two snapshots.
+func (a *archive) both(ctx context.Context, from, to snapshots.ID) (x, y snapshots.Snapshot, err error) {
+	if x, err = a.snapshot(ctx, from); err != nil {
+		return x, y, gone(from, err)
+	}
+	if y, err = a.snapshot(ctx, to); err != nil {
+		return x, y, gone(to, err)
+	}
+	return x, y, nil
 }
 
 func sideOf(s snapshots.Snapshot) difference.Side {

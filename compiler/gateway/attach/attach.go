@@ -12,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
@@ -73,7 +74,7 @@ type Listener struct {
 	// Attached counts the routes that are attached.
 	Attached int
 
-	hosts map[string][]string // of the routes that are attached, by kind
+	hosts map[string]*layout.HostSet // of the routes that are attached, by kind
 }
 
 // Name tells the listener from others of its Gateway.
@@ -155,13 +156,16 @@ func NewGateway(o inputs.Object[gatewayv1.Gateway], sets ...inputs.Object[gatewa
 
 // Judge finds the listeners that cannot be together. Those of sets that were refused are in nobody's way.
 func (g *Gateway) Judge() {
+	before := rivals{}
 	g.conflicts()
-	before := slices.Clone(g.Listeners)
+	before.add(g.Listeners)
 	for _, s := range g.Sets {
 		if s.Refused.Fine() {
-			s.yield(before)
+			for _, l := range s.Listeners { // those of others were there before
+				before.judge(l)
+			}
 			s.conflicts()
-			before = append(before, s.Listeners...)
+			before.add(s.Listeners)
 		}
 	}
 }
@@ -260,29 +264,71 @@ func (l *Listener) kinds() {
 // conflicts finds listeners of one port that exclude each other. None of them serves. A listener that yields to that of
 // another owner causes no conflict.
 func (o *Owner) conflicts() {
-	var left []*Listener
+	among := rivals{}
+	among.add(o.Listeners)
 	for _, l := range o.Listeners {
 		if l.Conflicted.Fine() {
-			left = append(left, l)
+			among.judge(l)
 		}
 	}
-	for _, a := range left {
-		for _, b := range left {
-			if a != b {
-				a.conflict(b)
+}
+
+// rivals finds the first listener that another one cannot be together with, without a look at all of them: Gateways and
+// ListenerSets may bring tens of thousands. It has the first two of each protocol and of each hostname of a port, so that
+// one of them is not the other one itself.
+type rivals map[rivalKey][]rival
+
+// rivalKey has a protocol, or else a host.
+type rivalKey struct {
+	port     gatewayv1.PortNumber
+	protocol gatewayv1.ProtocolType
+	host     string
+}
+
+// rival is a listener, and how many of its port were there before.
+type rival struct {
+	*Listener
+	order int
+}
+
+// add adds the listeners that have no conflict so far.
+func (r rivals) add(listeners []*Listener) {
+	for _, l := range listeners {
+		if !l.Accepted.Fine() || !l.Conflicted.Fine() {
+			continue
+		}
+		all := rivalKey{port: l.Spec.Port, protocol: "*"}
+		order := 0
+		if last := r[all]; len(last) > 0 {
+			order = last[0].order + 1
+		}
+		r[all] = []rival{{l, order}}
+		for _, key := range []rivalKey{{port: l.Spec.Port, protocol: l.Spec.Protocol}, {port: l.Spec.Port, host: l.Host}} {
+			if len(r[key]) < 2 {
+				r[key] = append(r[key], rival{l, order})
 			}
 		}
 	}
 }
 
-// yield finds listeners that cannot be together with others, which were there before.
-func (o *Owner) yield(before []*Listener) {
-	for _, a := range o.Listeners {
-		for _, b := range before {
-			if b.Conflicted.Fine() {
-				a.conflict(b)
+// judge finds out whether a listener has a conflict.
+func (r rivals) judge(l *Listener) {
+	var first rival
+	consider := func(key rivalKey) {
+		for _, other := range r[key] {
+			if other.Listener != l && (first.Listener == nil || other.order < first.order) {
+				first = other
 			}
 		}
+	}
+	consider(rivalKey{port: l.Spec.Port, host: l.Host})
+	for protocol := range kindsOf {
+		if !together(l.Spec.Protocol, protocol) {
+			consider(rivalKey{port: l.Spec.Port, protocol: protocol})
+		}
+	}
+	if first.Listener != nil {
+		l.conflict(first.Listener)
 	}
 }
 
@@ -322,6 +368,21 @@ type World struct {
 	Gateways   []*Gateway
 	Namespaces map[string]labels.Set
 	Grants     []inputs.Object[gatewayv1.ReferenceGrant]
+
+	owners  map[diag.Object]*Owner
+	granted granted
+}
+
+// Add adds a Gateway with its ListenerSets.
+func (w *World) Add(g *Gateway) {
+	if w.owners == nil {
+		w.owners = map[diag.Object]*Owner{}
+	}
+	w.Gateways = append(w.Gateways, g)
+	w.owners[g.By] = &g.Owner
+	for _, s := range g.Sets {
+		w.owners[s.By] = &s.Owner
+	}
 }
 
 // Reference names an object that another one refers to.
@@ -345,7 +406,7 @@ func ReferenceOf(defaultKind, from string, group *gatewayv1.Group, kind *gateway
 
 // Certify finds the certificates of listeners. Of returns the certificate of a Secret, and says why there is none now: the
 // listener then still refers to it.
-func (w World) Certify(listeners []*Listener, of func(name, namespace string, origin routing.Origin) (routing.Certificate, string)) {
+func (w *World) Certify(listeners []*Listener, of func(name, namespace string, origin routing.Origin) (routing.Certificate, string)) {
 	for _, l := range listeners {
 		if l.Spec.TLS == nil || l.PassesOn() || !l.Accepted.Fine() {
 			continue
@@ -373,17 +434,56 @@ func (w World) Certify(listeners []*Listener, of func(name, namespace string, or
 
 // Permitted reports whether objects of a kind of the Gateway API in a namespace may refer to an object: it is in the same
 // namespace, or a ReferenceGrant in its namespace permits it.
-func (w World) Permitted(kind, namespace string, to Reference) bool {
+func (w *World) Permitted(kind, namespace string, to Reference) bool {
 	if to.Namespace == namespace {
 		return true
 	}
-	return slices.ContainsFunc(w.Grants, func(g inputs.Object[gatewayv1.ReferenceGrant]) bool {
-		return g.Ref.Namespace == to.Namespace &&
-			slices.ContainsFunc(g.Value.Spec.From, func(f gatewayv1.ReferenceGrantFrom) bool {
-				return f.Group == Group && string(f.Kind) == kind && string(f.Namespace) == namespace
-			}) &&
-			slices.ContainsFunc(g.Value.Spec.To, func(t gatewayv1.ReferenceGrantTo) bool {
-				return string(t.Group) == to.Group && string(t.Kind) == to.Kind && (t.Name == nil || *t.Name == "" || string(*t.Name) == to.Name)
-			})
-	})
+	if w.granted.from == nil {
+		w.granted = grantedBy(w.Grants)
+	}
+	names := w.granted.to(grantKey{to.Namespace, kind, namespace})
+	any := Reference{Group: to.Group, Kind: to.Kind, Namespace: to.Namespace}
+	return names[any] || names[to]
+}
+
+// granted finds the grants of a reference without a look at all of them. Some namespace may have tens of thousands.
+type granted struct {
+	from map[grantKey][]*gatewayv1.ReferenceGrant
+	// names are what some may refer to, once somebody asked; all objects of a kind if there is no name.
+	names map[grantKey]map[Reference]bool
+}
+
+// grantKey is who may refer to objects of a namespace: objects of a kind and a namespace.
+type grantKey struct{ in, kind, namespace string }
+
+func grantedBy(grants []inputs.Object[gatewayv1.ReferenceGrant]) granted {
+	out := granted{map[grantKey][]*gatewayv1.ReferenceGrant{}, map[grantKey]map[Reference]bool{}}
+	for _, g := range grants {
+		for _, f := range g.Value.Spec.From {
+			if f.Group == Group {
+				key := grantKey{g.Ref.Namespace, string(f.Kind), string(f.Namespace)}
+				out.from[key] = append(out.from[key], g.Value)
+			}
+		}
+	}
+	return out
+}
+
+// to returns what some may refer to.
+func (g granted) to(from grantKey) map[Reference]bool {
+	if known, is := g.names[from]; is || g.from[from] == nil {
+		return known
+	}
+	names := map[Reference]bool{}
+	for _, grant := range g.from[from] {
+		for _, t := range grant.Spec.To {
+			to := Reference{Group: string(t.Group), Kind: string(t.Kind), Namespace: from.in}
+			if t.Name != nil {
+				to.Name = string(*t.Name)
+			}
+			names[to] = true
+		}
+	}
+	g.names[from] = names
+	return names
 }

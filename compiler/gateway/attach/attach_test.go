@@ -82,7 +82,8 @@ func TestAttach(t *testing.T) {
 		"{name: same, port: 81, protocol: HTTP, hostname: a.example}",
 		"{name: none, port: 82, protocol: HTTP, allowedRoutes: {namespaces: {from: None}}}",
 		"{name: broken, port: 83, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector}}}")
-	w := attach.World{Gateways: []*attach.Gateway{g}, Namespaces: map[string]labels.Set{"team": {"team": "a"}}}
+	w := attach.World{Namespaces: map[string]labels.Set{"team": {"team": "a"}}}
+	w.Add(g)
 	for name, c := range map[string]struct {
 		namespace, ref string
 		hosts          []string
@@ -171,7 +172,8 @@ func TestSets(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	w := attach.World{Gateways: []*attach.Gateway{g}, Namespaces: map[string]labels.Set{"team": {"team": "a"}}}
+	w := attach.World{Namespaces: map[string]labels.Set{"team": {"team": "a"}}}
+	w.Add(g)
 	if w.Allows(g, "shop") || !w.Allows(g, "team") || w.Allows(gatewayOf(t, a), "shop") {
 		t.Error("ListenerSets are allowed that are not, or the other way round")
 	}

@@ -30,12 +30,12 @@ type Attachment struct {
 type Host struct{ Name, Of string }
 
 // Allows reports whether ListenerSets of a namespace may bring listeners.
-func (w World) Allows(g *Gateway, namespace string) bool {
+func (w *World) Allows(g *Gateway, namespace string) bool {
 	return gateways.AllowsSets(g.Value, namespace, w.Namespaces)
 }
 
 // Parent returns the Gateway of ours, or ListenerSet for one, that a route of a namespace names, or nil.
-func (w World) Parent(namespace string, ref gatewayv1.ParentReference) *Owner {
+func (w *World) Parent(namespace string, ref gatewayv1.ParentReference) *Owner {
 	kind := "Gateway"
 	if ref.Kind != nil {
 		kind = string(*ref.Kind)
@@ -47,22 +47,12 @@ func (w World) Parent(namespace string, ref gatewayv1.ParentReference) *Owner {
 		namespace = string(*ref.Namespace)
 	}
 	by := diag.Object{Kind: kind, Namespace: namespace, Name: string(ref.Name)}
-	for _, g := range w.Gateways {
-		if g.By == by {
-			return &g.Owner
-		}
-		for _, s := range g.Sets {
-			if s.By == by {
-				return &s.Owner
-			}
-		}
-	}
-	return nil
+	return w.owners[by]
 }
 
 // Attach returns the listeners of a Gateway or ListenerSet that a route is attached to by one of its
 // references, or else why there are none. One listener that takes the route is enough.
-func (w World) Attach(o *Owner, ref gatewayv1.ParentReference, r Route) ([]Attachment, Verdict) {
+func (w *World) Attach(o *Owner, ref gatewayv1.ParentReference, r Route) ([]Attachment, Verdict) {
 	var out []Attachment
 	named, allowed := false, false
 	for _, l := range o.Listeners {
@@ -103,10 +93,13 @@ func Settle(attachments []Attachment, r Route) ([]Attachment, Verdict) {
 	}
 	for _, a := range out {
 		if a.Listener.hosts == nil {
-			a.Listener.hosts = map[string][]string{}
+			a.Listener.hosts = map[string]*layout.HostSet{}
+		}
+		if a.Listener.hosts[r.Kind] == nil {
+			a.Listener.hosts[r.Kind] = &layout.HostSet{}
 		}
 		for _, h := range a.Hosts {
-			a.Listener.hosts[r.Kind] = append(a.Listener.hosts[r.Kind], h.Name)
+			a.Listener.hosts[r.Kind].Add(h.Name)
 		}
 	}
 	return out, Verdict{}
@@ -115,20 +108,15 @@ func Settle(attachments []Attachment, r Route) ([]Attachment, Verdict) {
 // contended reports whether routes of another kind have one of some hosts.
 func (l *Listener) contended(hosts []Host, kind string) bool {
 	for other, theirs := range l.hosts {
-		if other == kind {
-			continue
-		}
-		for _, h := range theirs {
-			if slices.ContainsFunc(hosts, func(mine Host) bool { _, both := layout.Common(mine.Name, h); return both }) {
-				return true
-			}
+		if other != kind && slices.ContainsFunc(hosts, func(mine Host) bool { return theirs.Overlaps(mine.Name) }) {
+			return true
 		}
 	}
 	return false
 }
 
 // allows reports whether routes of a namespace may attach to a listener.
-func (w World) allows(l *Listener, namespace string) bool {
+func (w *World) allows(l *Listener, namespace string) bool {
 	from, selector := gatewayv1.NamespacesFromSame, (*metav1.LabelSelector)(nil)
 	if l.Spec.AllowedRoutes != nil && l.Spec.AllowedRoutes.Namespaces != nil {
 		selector = l.Spec.AllowedRoutes.Namespaces.Selector

@@ -59,8 +59,9 @@ func Crowd(ports [][]Listener, most Size) []LeftOut {
 			c.ignored = losers
 		}
 		for _, listeners := range ports {
-			for i := range listeners {
-				c.places = append(c.places, c.place(listeners, i, out))
+			owners := OwnersOf(listeners)
+			for i, l := range listeners {
+				c.places = append(c.places, c.place(l, i, owners, out))
 			}
 		}
 		if round == 1 && !c.mayBeOver() {
@@ -116,12 +117,11 @@ type counted struct {
 }
 
 // place returns a listener without the routes that are out.
-func (c *crowd) place(listeners []Listener, i int, out map[diag.Object]bool) *place {
+func (c *crowd) place(l Listener, i int, owners Owners, out map[diag.Object]bool) *place {
 	if len(out) > 0 {
-		listeners = slices.Clone(listeners)
-		listeners[i].Matches = slices.DeleteFunc(slices.Clone(listeners[i].Matches), func(m Match) bool { return out[m.Origin.Object] })
+		l.Matches = slices.DeleteFunc(slices.Clone(l.Matches), func(m Match) bool { return out[m.Origin.Object] })
 	}
-	p := &place{byHost: byHostOf(listeners, i), chains: map[string][]string{}, hosts: map[string]*counted{}}
+	p := &place{byHost: byHostOf(l, i, owners), chains: map[string][]string{}, hosts: map[string]*counted{}}
 	for host, of := range p.byHost {
 		maps.DeleteFunc(of.whole, func(key routing.PathMatch, _ bool) bool { return !slices.ContainsFunc(of.byPath[key], c.ends) })
 		p.chains[host] = chainOf(host, p.byHost)

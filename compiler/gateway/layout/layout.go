@@ -13,6 +13,7 @@ package layout
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -88,16 +89,76 @@ func MoreSpecific(a, b string) int {
 	return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 }
 
-// Owner returns the listener that gets the requests for a host, or for all hosts of a wildcard: the most specific one whose
-// hostname covers all of it. It returns -1 if there is none.
-func Owner(listeners []Listener, host string) int {
-	best := -1
-	for i, l := range listeners {
-		if Takes(l.Host, host) && (best < 0 || MoreSpecific(l.Host, listeners[best].Host) < 0) {
-			best = i
+// Wider yields a host and the hosts that take all of its requests too, the most specific first.
+func Wider(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for yield(host) && host != "" {
+			host = wider(host)
 		}
 	}
-	return best
+}
+
+// wider returns the next less specific host that takes all requests of a host.
+func wider(host string) string {
+	labels := strings.TrimPrefix(host, ".")
+	if i := strings.IndexByte(labels, '.'); i >= 0 {
+		return labels[i:]
+	}
+	return ""
+}
+
+// Owners are the listeners of a port by their hosts.
+type Owners map[string]int
+
+// OwnersOf returns the owners of a port.
+func OwnersOf(listeners []Listener) Owners {
+	out := make(Owners, len(listeners))
+	for i, l := range listeners {
+		if _, taken := out[l.Host]; !taken {
+			out[l.Host] = i
+		}
+	}
+	return out
+}
+
+// Of returns the listener that gets the requests for a host, or for all hosts of a wildcard: the most specific one whose
+// hostname covers all of it. It returns -1 if there is none.
+func (o Owners) Of(host string) int {
+	for h := range Wider(host) {
+		if i, is := o[h]; is {
+			return i
+		}
+	}
+	return -1
+}
+
+// HostSet finds out whether a host has requests in common with one of many, without comparing it with each.
+type HostSet struct {
+	hosts, wider map[string]bool // wider are those that take all requests of one of the hosts
+}
+
+// Add adds a host.
+func (s *HostSet) Add(host string) {
+	if s.hosts == nil {
+		s.hosts, s.wider = map[string]bool{}, map[string]bool{}
+	}
+	s.hosts[host] = true
+	for h := range Wider(host) {
+		s.wider[h] = true
+	}
+}
+
+// Overlaps reports whether there is a host that has requests in common with a host: see [Common].
+func (s *HostSet) Overlaps(host string) bool {
+	if s.wider[host] {
+		return true
+	}
+	for h := range Wider(host) {
+		if s.hosts[h] {
+			return true
+		}
+	}
+	return false
 }
 
 // mostRoutes is how many routes one path of a host may have. Each position costs every request with
@@ -120,8 +181,9 @@ func (o Overfull) String() string {
 func Hosts(bind string, form routing.PathForm, listeners []Listener) ([]routing.Host, []Overfull) {
 	var out []routing.Host
 	var over []Overfull
+	owners := OwnersOf(listeners)
 	for i, l := range listeners {
-		byHost := byHostOf(listeners, i)
+		byHost := byHostOf(l, i, owners)
 		for host := range byHost {
 			chain := chainOf(host, byHost)
 			h := routing.Host{Bind: bind, Name: host, Form: form, Listener: l.Name, Origin: byHost[host].origin}
@@ -140,18 +202,17 @@ func Hosts(bind string, form routing.PathForm, listeners []Listener) ([]routing.
 	return out, over
 }
 
-// byHostOf returns the matches that a listener of a port has, by host.
-func byHostOf(listeners []Listener, i int) map[string]*paths {
-	l := listeners[i]
+// byHostOf returns the matches that the i-th listener of a port has, by host.
+func byHostOf(l Listener, i int, owners Owners) map[string]*paths {
 	byHost := map[string]*paths{l.Host: {origin: l.Origin}}
-	owners := map[string]int{}
+	known := map[string]bool{} // whether the listener has a host
 	for _, m := range l.Matches {
-		owner, known := owners[m.Host]
-		if !known {
-			owner = Owner(listeners, m.Host)
-			owners[m.Host] = owner
+		own, is := known[m.Host]
+		if !is {
+			own = owners.Of(m.Host) == i
+			known[m.Host] = own
 		}
-		if owner != i {
+		if !own {
 			continue // another listener has it
 		}
 		if byHost[m.Host] == nil {
@@ -169,24 +230,12 @@ func byHostOf(listeners []Listener, i int) map[string]*paths {
 // specific first.
 func chainOf(host string, byHost map[string]*paths) []string {
 	var out []string
-	for {
-		if byHost[host] != nil {
-			out = append(out, host)
+	for h := range Wider(host) {
+		if byHost[h] != nil {
+			out = append(out, h)
 		}
-		if host == "" {
-			return out
-		}
-		host = wider(host)
 	}
-}
-
-// wider returns the next less specific host that takes all requests of a host.
-func wider(host string) string {
-	labels := strings.TrimPrefix(host, ".")
-	if i := strings.IndexByte(labels, '.'); i >= 0 {
-		return labels[i:]
-	}
-	return ""
+	return out
 }
 
 // paths are the matches of one host, by path.

@@ -274,3 +274,46 @@ func TestOverfull(t *testing.T) {
 		t.Errorf("%d hosts, %v", len(hosts), over)
 	}
 }
+
+// A set of hosts overlaps with a host if one of them does.
+func TestHostSet(t *testing.T) {
+	t.Parallel()
+	g := rand.New(rand.NewPCG(1, 2))
+	names := []string{"", ".example", "a.example", ".a.example", "b.a.example", ".b.a.example", "c.b.a.example", ".b.example", "b.example", "xa.example"}
+	for range 20_000 {
+		var set layout.HostSet
+		var all []string
+		for range g.IntN(4) {
+			h := names[g.IntN(len(names))]
+			set.Add(h)
+			all = append(all, h)
+		}
+		host := names[g.IntN(len(names))]
+		want := slices.ContainsFunc(all, func(h string) bool { _, both := layout.Common(h, host); return both })
+		if got := set.Overlaps(host); got != want {
+			t.Fatalf("%q and %q: %v", all, host, got)
+		}
+	}
+}
+
+// The owner of a host is the most specific listener that takes all of it.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	g := rand.New(rand.NewPCG(3, 4))
+	names := []string{"", ".example", "a.example", ".a.example", "b.a.example", ".b.a.example", "c.b.a.example", ".b.example", "b.example"}
+	for range 20_000 {
+		var listeners []layout.Listener
+		for _, i := range g.Perm(len(names))[:g.IntN(5)] {
+			listeners = append(listeners, layout.Listener{Host: names[i]})
+		}
+		host, want := names[g.IntN(len(names))], -1
+		for i, l := range listeners {
+			if layout.Takes(l.Host, host) && (want < 0 || layout.MoreSpecific(l.Host, listeners[want].Host) < 0) {
+				want = i
+			}
+		}
+		if got := layout.OwnersOf(listeners).Of(host); got != want {
+			t.Fatalf("%q of %+v: %d, and not %d", host, listeners, got, want)
+		}
+	}
+}
