@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,7 +43,16 @@ func TestReadyFiles(t *testing.T) {
 			if err := os.WriteFile(file, written, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			rendered, err := Helm(t, "helm", "template", "hapsnap", Chart(t), "--namespace", "hapsnap", "--values", file, "--set", "haproxy.autoscaling.enabled=true,compiler.webhook.enabled=true")
+			// The pusher follows what the ready files beside this one deliver, and may make the channel of that store.
+			follows, err := Helm(t, "helm", "template", "hapsnap", Chart(t), "--namespace", "hapsnap", "--values", file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(follows, "--store=configmap:edge/shop") || !strings.Contains(follows, "hapsnap-pusher-create") || strings.Contains(follows, "hapsnap-store") {
+				t.Error("the pusher follows another store than configmap:edge/shop")
+			}
+			// A release with a compiler has what these tools ignore of it.
+			rendered, err := Helm(t, "helm", "template", "hapsnap", Chart(t), "--namespace", "hapsnap", "--values", file, "--set", "haproxy.autoscaling.enabled=true,compiler.enabled=true,compiler.webhook.enabled=true")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -314,6 +314,18 @@ func TestStoreURLsAreTaken(t *testing.T) {
 	}
 }
 
+// A registry may end with a slash. A kubelet refuses a name of an image with two of them.
+func TestRegistryWithASlash(t *testing.T) {
+	t.Parallel()
+	text, err := Template(t, "helm", "edge", "--set", "global.imageRegistry=registry.example/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "image: registry.example/hapsnap/pusher:") || strings.Contains(text, "registry.example//") {
+		t.Error("the names of images are not those of registry.example")
+	}
+}
+
 // Classes belong to compilers: a class in a release without a compiler would promise that Ingresses are served.
 func TestNoClassWithoutACompiler(t *testing.T) {
 	t.Parallel()

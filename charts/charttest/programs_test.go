@@ -90,6 +90,7 @@ func TestRolesAreThoseOfThePrograms(t *testing.T) {
 			if o, ok := v.component(t, "Deployment", "pusher"); ok {
 				args := specOf(t, o).Containers[0].Args
 				roles := printed(t, pusher.NewCommand(), "rbac", "--instances", written(t, v, "fleet", "fleet.yaml"), arg(args, "--store"), arg(args, "--state"), arg(args, "--status"), arg(args, "--lease"), arg(args, "--make-credentials"), arg(args, "--ui-compiler"), scopeOf(v.name),
+					"--create="+map[bool]string{true: "true", false: "false"}[v.name == "delivered"],
 					"--companions="+map[bool]string{true: "true", false: "false"}[v.name == "companions"], "--all-namespaces="+map[bool]string{true: "true", false: "false"}[slices.Contains(args, "--all-namespaces")])
 				got := granted(t, objects, accountOf(t, o))
 				if v.name != "everything" { // that variant has no limit

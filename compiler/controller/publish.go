@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
@@ -88,7 +89,11 @@ func (l *loop) publish(ctx context.Context) {
 	l.Status.published(l.previous, err, time.Now())
 	if err != nil {
 		l.republish.fail(time.Now())
-		l.Log.Error("snapshot not published, keeping it and trying again", "err", err, "in", l.republish.wait)
+		args := []any{"err", err, "in", l.republish.wait}
+		if hint := process.Hint(err); hint != "" {
+			args = append(args, "hint", hint)
+		}
+		l.Log.Error("snapshot not published, keeping it and trying again", args...)
 		return
 	}
 	l.rivals.ours = id

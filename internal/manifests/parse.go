@@ -35,7 +35,7 @@ func parseDocument(text []byte) *document {
 	}
 	switch {
 	case !errors.Is(err, io.EOF):
-		doc.problems = append(doc.problems, yamlProblem(err))
+		doc.problems = append(doc.problems, yamlProblem(text, err))
 	case len(root.Content) > 0:
 		doc.addValue(root.Content[0])
 	}
@@ -60,8 +60,15 @@ func parseStream(text []byte) *document {
 // yamlLine finds the line in an error of the YAML parser.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// yamlProblem turns an error of the YAML parser into a problem with a place.
-func yamlProblem(err error) Problem {
+// yamlProblem turns an error of the YAML parser into a problem with a place. The parser takes the bytes of UTF-16 for
+// control characters, or for one document in place of several, and its error would lead nowhere.
+func yamlProblem(text []byte, err error) Problem {
+	if bytes.IndexByte(text, 0) >= 0 {
+		return Problem{
+			Position: Position{Line: 1}, Message: "not YAML: the file is not UTF-8, and may be UTF-16, which PowerShell writes",
+			Hint: "write it as UTF-8, as with iconv -f UTF-16 -t UTF-8; this document was left out",
+		}
+	}
 	message := err.Error()
 	line := 1
 	if m := yamlLine.FindStringSubmatch(message); m != nil {

@@ -1,12 +1,14 @@
 package manifests
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
@@ -122,5 +124,21 @@ func TestMerge(t *testing.T) {
 	}
 	if p := merged.Problems[0]; p.Position.File != "a.yaml" || p.Name != "web" {
 		t.Errorf("%v", p)
+	}
+}
+
+// A file in UTF-16 is said to be one, with a byte order mark and without: the parser would take it for one document with
+// two values, or for control characters.
+func TestReadUTF16(t *testing.T) {
+	two := oneService + "---\n" + oneService
+	for name, mark := range map[string][]uint16{"with a mark": {0xfeff}, "without": nil} {
+		var text []byte
+		for _, unit := range append(mark, utf16.Encode([]rune(two))...) {
+			text = binary.LittleEndian.AppendUint16(text, unit)
+		}
+		set := ReadTexts(Text{"a.yaml", text})
+		if len(set.Problems) != 1 || !strings.Contains(set.Problems[0].Message, "UTF-16") {
+			t.Errorf("%s: %s", name, describe(set))
+		}
 	}
 }

@@ -151,7 +151,10 @@ func askPusher(ctx context.Context, address string) (report.Status, error) {
 
 func printStatus(w io.Writer, s report.Status, now time.Time) error {
 	line := func(name, format string, args ...any) { process.Label(w, name, format, args...) }
-	if s.Stale {
+	switch {
+	case s.Stale && now.Before(s.Updated):
+		line("updated", "%s", s.Silence(now))
+	case s.Stale:
 		line("updated", "%s ago: the pusher does not run, or cannot say so; nothing below is newer", process.Age(now.Sub(s.Updated)))
 	}
 	if s.Leader != "" {

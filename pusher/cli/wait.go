@@ -162,7 +162,7 @@ func (w waiting) until(ctx context.Context, g goal) (string, error) {
 		case failed != "":
 			return "", &process.ExitError{Code: process.ExitRolledBack, Err: errors.New(failed)}
 		case s.Stale:
-			last = fmt.Sprintf("the pusher said nothing since %s", s.Updated.UTC().Format(time.RFC3339))
+			last = s.Silence(time.Now())
 		default:
 			last = g.open(s)
 		}

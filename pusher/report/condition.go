@@ -266,15 +266,20 @@ const (
 	FreshPublished = 3 * publishAnyway
 )
 
+// ahead is how far the clock of the pusher may be ahead of the clock of who reads its status. Of a status that is
+// further in the future nobody can say how old it is.
+const ahead = FreshPublished
+
 // AsOf returns the status as seen at a time. If it is older than fresh, it is stale: the pusher that
-// wrote it does not run, or cannot write, and nothing is known of the fleet since.
+// wrote it does not run, or cannot write, and nothing is known of the fleet since. So is one of the future, which
+// would otherwise be fresh until then, whether its pusher runs or not.
 func (s Status) AsOf(now time.Time, fresh time.Duration) Status {
-	if s.Updated.IsZero() || now.Sub(s.Updated) <= fresh {
+	if age := now.Sub(s.Updated); s.Updated.IsZero() || age <= fresh && age >= -ahead {
 		return s
 	}
 	s.Stale = true
 	s.Conditions = slices.Clone(s.Conditions)
-	message := fmt.Sprintf("the pusher said nothing since %s", s.Updated.UTC().Format(time.RFC3339))
+	message := s.Silence(now)
 	for _, kind := range []string{TypeReady, TypeProgressing, TypeDegraded} {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: kind, Status: metav1.ConditionUnknown, Reason: ReasonStale, Message: message, LastTransitionTime: metav1.NewTime(s.Updated.UTC()),
@@ -282,4 +287,13 @@ func (s Status) AsOf(now time.Time, fresh time.Duration) Status {
 		})
 	}
 	return s
+}
+
+// Silence says of a stale status since when its pusher is silent.
+func (s Status) Silence(now time.Time) string {
+	at := s.Updated.UTC().Format(time.RFC3339)
+	if now.Before(s.Updated) {
+		return fmt.Sprintf("the pusher's clock said %s, which is in the future here, so that nobody can say how old this is: one of the clocks is wrong", at)
+	}
+	return "the pusher said nothing since " + at
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -241,6 +242,13 @@ func TestStaleStatus(t *testing.T) {
 	}
 	if got := s.AsOf(noon.Add(FreshPublished+time.Second), FreshPublished); !got.Stale || got.Ready().Status != metav1.ConditionUnknown || got.Ready().Reason != ReasonStale {
 		t.Errorf("an old one is %t, %v", got.Stale, got.Ready())
+	}
+	// A clock that is a little ahead is no fault. Of a status of tomorrow nobody can say whether its pusher runs.
+	if got := s.AsOf(noon.Add(-ahead), FreshState); got.Stale {
+		t.Errorf("one of a clock that is a little ahead: %v", got.Ready())
+	}
+	if got := s.AsOf(noon.Add(-ahead-time.Second), FreshState); !got.Stale || !strings.Contains(got.Ready().Message, "in the future") {
+		t.Errorf("one of the future is %t, %v", got.Stale, got.Ready())
 	}
 	if s.Ready().Status != metav1.ConditionTrue {
 		t.Error("the status itself was changed")

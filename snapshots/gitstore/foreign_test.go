@@ -3,9 +3,13 @@ package gitstore
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/transport"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -239,5 +243,35 @@ func TestNoRepository(t *testing.T) {
 	// The store does not wait: the repository will not appear by itself.
 	if _, _, err := s.Publish(t.Context(), storetest.Draft("a")); !errors.Is(err, ErrNoRepository) || strings.Contains(err.Error(), "tries") {
 		t.Errorf("publish: %v", err)
+	}
+}
+
+// A repository that cannot be read is not taken for one that is not there, although git says that of both. A link that
+// leads to itself stands for a folder whose mode forbids it, which root may read.
+func TestUnreadableRepository(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	if err := os.Remove(filepath.Join(r.path, "HEAD")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("HEAD", filepath.Join(r.path, "HEAD")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.open(t).View(t.Context())
+	if err == nil || errors.Is(err, ErrNoRepository) || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("view: %v", err)
+	}
+	if hint := process.Hint(err); !strings.Contains(hint, fmt.Sprint(os.Getuid())) {
+		t.Errorf("hint: %q", hint)
+	}
+}
+
+// The repository of another user, which git refuses, is answered with what to do.
+func TestRepositoryOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("unknown error: fatal: detected dubious ownership in repository at '/srv/edge.git'")
+	err := explain(refused, &transport.Endpoint{Protocol: "file", Path: "/srv/edge.git"})
+	if hint := process.Hint(err); !errors.Is(err, refused) || !strings.HasSuffix(hint, "git config --global --add safe.directory /srv/edge.git") {
+		t.Errorf("%v, hint: %q", err, hint)
 	}
 }

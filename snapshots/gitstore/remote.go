@@ -502,6 +502,9 @@ func explain(err error, e *transport.Endpoint) error {
 		return process.WithHint(fmt.Errorf("%w: %s", ErrUnknownHost, e.Host), "compare the output of ssh-keyscan with what the host publishes, and add it to the file of --git-known-hosts")
 	case key != nil, revoked, negotiation != nil && strings.Contains(negotiation.What, "host key"):
 		return process.WithHint(fmt.Errorf("%w: %s", ErrChangedHost, e.Host), "somebody may be in between; only if the host says that its key is new, replace it in the file of --git-known-hosts")
+	case e.Protocol == "file" && strings.Contains(err.Error(), "dubious ownership"): // git says so in words alone
+		return process.WithHint(err, "the repository belongs to another user than the one as whom this runs, which git refuses: give it to this user, or allow it with "+
+			process.ShellCommand("git", "config", "--global", "--add", "safe.directory", e.Path))
 	case e.Protocol == "ssh" && strings.Contains(err.Error(), "unable to authenticate"): // it has no type
 		return process.WithHint(fmt.Errorf("%w: SSH key", ErrDenied), "the public part of the key of --git-ssh-key must be allowed to read and write there")
 	default:

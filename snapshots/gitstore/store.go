@@ -63,6 +63,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -70,6 +71,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/transport"
@@ -292,14 +294,30 @@ func (s *Store) list(ctx context.Context) (refs, error) {
 	return r, err
 }
 
+// notFound returns the error for a repository that git does not find. Git says the same of one that cannot be read,
+// such as for its mode: that one must not be taken for one that is not there.
+func (s *Store) notFound() error {
+	missing := fmt.Errorf("list %s: %w", s, ErrNoRepository)
+	if s.endpoint.Protocol != "file" {
+		return missing
+	}
+	for _, head := range []string{"HEAD", ".git/HEAD"} {
+		f, err := os.Open(filepath.Join(s.endpoint.Path, head))
+		if err == nil {
+			_ = f.Close()
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return process.WithHint(fmt.Errorf("list %s: the git repository cannot be read: %w", s, err),
+				fmt.Sprintf("the user with the ID %d, as whom this runs, has to read it, and to write there to publish or to pin", os.Getuid()))
+		}
+	}
+	return process.WithHint(missing, process.ShellCommand("git", "init", "--bare", "--initial-branch="+s.options.Branch, s.endpoint.Path))
+}
+
 func (s *Store) listOnce(ctx context.Context) (refs, error) {
 	listing, err := s.remote.List(ctx)
 	if errors.Is(err, transport.ErrRepositoryNotFound) {
-		err := fmt.Errorf("list %s: %w", s, ErrNoRepository)
-		if s.endpoint.Protocol == "file" {
-			err = process.WithHint(err, process.ShellCommand("git", "init", "--bare", "--initial-branch="+s.options.Branch, s.endpoint.Path))
-		}
-		return refs{}, err
+		return refs{}, s.notFound()
 	}
 	if err != nil {
 		return refs{}, fmt.Errorf("list %s: %w", s, err)

@@ -76,7 +76,7 @@ annotations:
 {{/* An image. Arguments: root, image, tag. */}}
 {{- define "hapsnap.image" -}}
 {{- $registry := default .image.registry (dig "imageRegistry" "" (default dict .root.Values.global)) -}}
-{{- with $registry }}{{ . }}/{{ end }}{{ .image.repository }}:{{ default .tag .image.tag }}{{ with .image.digest }}@{{ . }}{{ end -}}
+{{- with $registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}:{{ default .tag .image.tag }}{{ with .image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
 {{- define "hapsnap.pullSecrets" -}}
