@@ -40,7 +40,7 @@ func TestFailureServerDeletedFromAWorker(t *testing.T) {
 func TestFailureServerDeletedHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, []string{"a"}, func(r *rig) {
-		r.options.InspectInterval = time.Hour
+		r.options.InspectInterval = 200 * time.Millisecond
 		r.rollout = "  rollout: {budget: {perInstance: 1, within: 1h}}\n"
 		r.writeFleet("a")
 		pods := newPods(r.t, "one", "two", "three")
@@ -50,6 +50,7 @@ func TestFailureServerDeletedHoldsUpNoOther(t *testing.T) {
 		r.settled([]string{"checked"}, pods, "one", "two")
 		workers := r.workers()
 		r.delete("a", "checked", pods["one"])
+		eventually(r.t, "it is found", func() bool { return !r.seen().Instances[0].InSync })
 		r.serve(pods, "web", "one", "two", "three")
 		r.serve(pods, "other", "three")
 		r.settled([]string{"checked"}, pods, "two", "three")
