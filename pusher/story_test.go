@@ -46,7 +46,7 @@ import (
 //	endpoints ADDRESS …;  endpoints of SERVICE ADDRESS …;  live FILE is gone | is empty | is broken;  live none
 //	certificate [for DURATION | without key];  identities KEY … | none (of the pusher that begins next);  confirm the loss | another loss
 //	a joins | leaves | refuses REVISION | refuses nothing | has API VERSION | has HAProxy VERSION
-//	a hangs | is gone | drops | loses | is full | answers STATUS | takes DURATION [METHOD PATH [TIMES]];  a is well
+//	a hangs | is gone | drops | loses | is full | answers STATUS | babbles html, nothing or JSON | takes DURATION [METHOD PATH [TIMES]];  a is well
 //	edit a OLD NEW;  put a FILE;  remove a FILES;  copy a;  restart a [from its copy];  reload a;  drain, ready a ADDRESS
 //	set OPTION DURATION;  policy LINE;  wait DURATION
 //

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -217,7 +218,8 @@ func (j *jobs) checked(i *instanceState, ev instance.Checked, now time.Time) {
 	if ev.Err != nil {
 		return // probes report an instance that is out of reach
 	}
-	found := slices.DeleteFunc(ev.Found, func(f preflight.Finding) bool { return f.Warning })
+	found := slices.DeleteFunc(slices.Clone(ev.Found), func(f preflight.Finding) bool { return f.Warning })
+	found = append(found, j.twin(i)...)
 	for _, f := range found {
 		if !slices.Contains(i.findings, f) {
 			j.tell(observe.Warn("instance is not set up well", "instance", i.Name, "check", f.Check, "err", f.Message, "hint", f.Hint), now)
@@ -225,6 +227,35 @@ func (j *jobs) checked(i *instanceState, ev instance.Checked, now time.Time) {
 	}
 	i.findings = found
 }
+
+// twin finds another instance that is the same: two names lead to one address, with one worker. Otherwise the instance that the second name
+// was meant for would get nothing, and be reported as in sync. That the address is the same is not enough, since a proxy may be there.
+func (j *jobs) twin(i *instanceState) []preflight.Finding {
+	at, known := i.address()
+	if !known || !i.reachable() {
+		return nil
+	}
+	twin := ""
+	for name, o := range j.instances {
+		if o == i || twin != "" && name > twin || !o.reachable() || o.info.PID != i.info.PID || o.info.LoadedNode() != i.info.LoadedNode() ||
+			o.started.Sub(i.started).Abs() > twinSlack {
+			continue
+		}
+		if other, ok := o.address(); ok && other == at {
+			twin = name
+		}
+	}
+	if twin == "" {
+		return nil
+	}
+	return []preflight.Finding{{
+		Check: "fleet", Message: fmt.Sprintf("%s has the same address, %s, and the same worker: both may be one instance", twin, at),
+		Hint: "see where their urls lead; an instance that neither leads to gets nothing",
+	}}
+}
+
+// twinSlack is by how much the beginnings of one worker may differ in two answers: its age is in whole seconds.
+const twinSlack = 2 * time.Second
 
 // free notes that the job on an instance has ended. If the instance has joined again since, its new
 // state, which inherited the job, is free too.

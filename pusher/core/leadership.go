@@ -110,9 +110,13 @@ func (l *leadership) tellRecord(i *instanceState, now time.Time) {
 	}
 	if why := i.foreign(); why != i.toldForeign {
 		if i.toldForeign = why; why != "" {
+			log := "worker was started from another configuration, it is to be reloaded"
+			if push.IsDamage(why) {
+				log = "worker was changed so that only a reload mends it, it is to be reloaded"
+			}
 			l.tell(observe.Event{
-				Bad: true, Log: "worker was started from another configuration, it is to be reloaded", Keys: []any{"reason", why, "pid", i.info.PID},
-				Reason: "ForeignWorker", Text: i.Name + ": " + push.ErrForeign.Error() + ": " + why, Instance: i.Name,
+				Bad: true, Log: log, Keys: []any{"reason", why, "pid", i.info.PID},
+				Reason: "ForeignWorker", Text: i.Name + ": " + push.ForeignText(why), Instance: i.Name,
 			}, now)
 		}
 	}

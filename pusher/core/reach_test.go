@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +78,40 @@ func TestEmptyStoreIsTold(t *testing.T) {
 	m.decision.Because = channel.BecauseNewest
 	if told(10 * time.Minute) {
 		t.Error("told although there is a snapshot")
+	}
+}
+
+// Two names of one instance are found by the address of the connections and by the worker. Instances behind one proxy are not taken for one.
+func TestTwoNamesOfOneInstance(t *testing.T) {
+	t.Parallel()
+	peer := netip.MustParseAddrPort("10.0.0.1:5555")
+	for _, c := range []struct {
+		name   string
+		peer   netip.AddrPort
+		pid    int
+		uptime time.Duration
+		twins  bool
+	}{
+		{"the same worker", peer, 7, 59 * time.Second, true},
+		{"another address", netip.MustParseAddrPort("10.0.0.2:5555"), 7, time.Minute, false},
+		{"another worker", peer, 8, time.Minute, false},
+		{"another worker with the same number", peer, 7, time.Hour, false},
+	} {
+		m := newMachine(State{}, noon)
+		for n, name := range []string{"edge-1", "edge-2"} {
+			i := &instanceState{Instance: fleet.Instance{Name: name, URL: "https://" + name + ":5555"}}
+			m.instances[name] = i
+			info, known := dataplane.RuntimeInfo{PID: 7, Node: "r1", Uptime: time.Minute}, instance.Known{Number: 1, Peer: peer}
+			if n == 1 {
+				info.PID, info.Uptime, known.Peer = c.pid, c.uptime, c.peer
+			}
+			about := instance.About{Ref: i.ref(), Known: known}
+			OfInstance{instance.Probed{About: about, Asked: noon, Info: info}}.apply(m, noon)
+			OfInstance{instance.Checked{About: about}}.apply(m, noon)
+		}
+		said := saidOf(m)
+		if twins := strings.Contains(said, "edge-1 has the same address, 10.0.0.1:5555"); twins != c.twins || len(m.instances["edge-2"].findings) > 0 != c.twins {
+			t.Errorf("%s: said %q, findings %v", c.name, said, m.instances["edge-2"].findings)
+		}
 	}
 }

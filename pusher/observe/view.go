@@ -201,7 +201,7 @@ func (v View) instance(i Instance) report.Instance {
 		s.Error, s.ErrorAt, s.Refused, s.Denied = report.Brief(i.Err), i.Since, i.Refused, errors.Is(i.Err, dataplane.ErrUnauthorized)
 	}
 	if s.Foreign != "" && s.Error == "" {
-		s.Error, s.ErrorAt = push.ErrForeign.Error()+": "+s.Foreign, i.Started
+		s.Error, s.ErrorAt = push.ForeignText(s.Foreign), i.Started
 	}
 	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
 	s.InSync = s.Reachable && !i.Unknown && s.Error == "" && !s.Running.IsZero() && s.Running == v.Target() &&

@@ -396,6 +396,8 @@ func stepsToServe(slots, want []bind.Server, have []Dynamic, addable func(backen
 		stops := c.from
 		stops.State = bind.SlotDrain
 		switch {
+		case c.gone():
+			continue // only a reload makes it again
 		case c.from.Weight != c.to.Weight:
 			return dynamicSteps{}, false
 		case !c.moves():
@@ -482,7 +484,8 @@ func (i runtime) setDynamic(ctx context.Context, want Wanted, have Running) (Run
 		d.State = bind.SlotDrain
 		have = have.withDynamic(d)
 	}
-	have.Deferred = len(changes(have.Servers, wanted)) > 0
+	left, _ := splitGone(changes(have.Servers, wanted))
+	have.Deferred = len(left) > 0
 	return have, true, nil
 }
 

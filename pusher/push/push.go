@@ -191,7 +191,7 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	}
 	switch {
 	case s.foreign != "":
-		p.done.Why = ErrForeign.Error() + ": " + s.foreign
+		p.done.Why = ForeignText(s.foreign)
 	case s.settled(p.want):
 		p.done.Info, p.done.Disk = s.info, digestOf(s.raw.Config)
 		return false, nil

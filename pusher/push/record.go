@@ -157,6 +157,32 @@ func (r *Record) judge(info dataplane.RuntimeInfo, asked time.Time, raw dataplan
 	return r.kept.Foreign
 }
 
+// deletedBySomebody begins what a [Record] says of a worker from which somebody deleted something that only another worker has.
+const deletedBySomebody = "somebody deleted "
+
+// damaged notes that somebody changed a worker in a way that only a reload mends, so that it counts as foreign.
+func (r *Record) damaged(info dataplane.RuntimeInfo, how string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.kept.Worker; w.PID == info.PID && w.Loaded == info.LoadedNode() && r.kept.Foreign == "" {
+		r.kept.Foreign = how
+	}
+}
+
+// IsDamage reports whether a worker is foreign because of what somebody did to it after it was started.
+func IsDamage(why string) bool { return strings.HasPrefix(why, deletedBySomebody) }
+
+// ForeignText says for people why a worker is foreign.
+func ForeignText(why string) string {
+	if IsDamage(why) {
+		return why
+	}
+	return ErrForeign.Error() + ": " + why
+}
+
 // wrote notes that the file is this pusher's now. If the worker was reloaded, it is this pusher's too,
 // and no worker runs what was on disk before.
 func (r *Record) wrote(marked, reloaded bool, now time.Time) {

@@ -32,6 +32,23 @@ type change struct {
 // moves reports whether the server gets another address.
 func (c change) moves() bool { return c.from.Address != c.to.Address || c.from.Port != c.to.Port }
 
+// gone reports whether the worker has no such server: somebody deleted it there.
+func (c change) gone() bool { return isGone(c.from) }
+
+func isGone(s bind.Server) bool { return s.State == "" && s.Address == "" }
+
+// splitGone returns the changes of servers that the worker has, and those of servers that somebody deleted there.
+func splitGone(list []change) (there, gone []change) {
+	for _, c := range list {
+		if c.gone() {
+			gone = append(gone, c)
+		} else {
+			there = append(there, c)
+		}
+	}
+	return there, gone
+}
+
 // onDisk reports whether the change shows in haproxy.cfg.
 func (c change) onDisk() bool { return lineOf(c.from) != lineOf(c.to) }
 
@@ -102,6 +119,9 @@ func replaced(servers []bind.Server, backends []span, by [][]bind.Server) []bind
 
 // undone is the error of a change after which the server is not what it was set to.
 func (c change) undone() error {
+	if c.gone() {
+		return notAsSetError(fmt.Sprintf("somebody deleted server %s/%s from the worker, which only a reload makes again", c.to.Backend, c.to.Name))
+	}
 	return notAsSetError(fmt.Sprintf("server %s/%s is %s at %s:%d, not %s at %s:%d as it was set",
 		c.to.Backend, c.to.Name, c.from.State, c.from.Address, c.from.Port, c.to.State, c.to.Address, c.to.Port))
 }

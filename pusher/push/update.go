@@ -222,7 +222,7 @@ func (i Instance) readBackAll(ctx context.Context, servers []bind.Server, backen
 		}
 		for n, s := range some {
 			f, ok := found[s.Name]
-			if !ok { // somebody deleted it: it is as none is, and the others are as they are
+			if !ok { // somebody deleted it: it is as none is, see isGone, and the others are as they are
 				some[n] = bind.Server{Backend: s.Backend, Name: s.Name, Weight: s.Weight}
 				continue
 			}
@@ -236,21 +236,57 @@ func (i Instance) readBackAll(ctx context.Context, servers []bind.Server, backen
 func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Running, error) {
 	var wanted []bind.Server
 	wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
-	list := changes(have.Servers, wanted)
+	list, gone := splitGone(changes(have.Servers, wanted))
 	if len(list) == 0 {
 		have.Deferred = false
-		return have, nil
+		return i.noteGone(ctx, gone, have, nil)
 	}
 	if i.defers(ctx, want, list, &have) {
 		if served, ok, err := (runtime{i}).setDynamic(ctx, want, have); ok {
-			return served, err
+			return i.noteGone(ctx, gone, served, err)
 		} else if len(served.Dynamic) > 0 {
 			have.Dynamic = served.Dynamic
 		}
 	}
 	have.Deferred = false
 	have, told, err := i.set(ctx, want, list, have)
-	return i.confirm(ctx, want, list, have, told, err)
+	have, err = i.confirm(ctx, want, list, have, told, err)
+	return i.noteGone(ctx, gone, have, err)
+}
+
+// withoutGone returns the servers of a worker without those that are gone: a confirmed list has what was wanted.
+func withoutGone(servers []bind.Server, gone []change) []bind.Server {
+	out := slices.Clone(servers)
+	for _, c := range gone {
+		out[c.at] = c.from
+	}
+	return out
+}
+
+// mostAsked is how many of the servers that are gone are asked for.
+const mostAsked = 10
+
+// noteGone notes in the [Record] that somebody deleted servers from the worker, so that the worker is replaced: no call of the API makes
+// a server of the configuration again, with its checks. That a list lacks a server is no proof, and a call for that server is asked to
+// say so too. Before, the others were changed: a post that names a server which is gone is refused as a whole.
+func (i Instance) noteGone(ctx context.Context, gone []change, have Running, err error) (Running, error) {
+	if len(gone) == 0 || have.Servers == nil || err != nil && !isOfOne(err) {
+		return have, err
+	}
+	have.Servers = withoutGone(have.Servers, gone)
+	for _, c := range gone[:min(len(gone), mostAsked)] {
+		server, askErr := i.API.SetServer(ctx, c.to.Backend, c.to.Name, dataplane.ServerChange{AdminState: string(c.to.State)})
+		switch {
+		case errors.Is(askErr, dataplane.ErrNotFound):
+			i.Record.damaged(have.Info, fmt.Sprintf("%sserver %s/%s from its worker", deletedBySomebody, c.to.Backend, c.to.Name))
+			return have, errors.Join(err, undone(gone))
+		case askErr != nil:
+			return have, errors.Join(err, askErr)
+		case server.Name == c.to.Name:
+			have.Servers[c.at] = read(c.from, server)
+		}
+	}
+	return have, errors.Join(err, undone(gone))
 }
 
 // confirm checks that the worker has the servers after a list of changes. If the changes
@@ -273,7 +309,8 @@ func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have 
 	}
 	wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 	for n, at := range touched {
-		if left := changes(found[n], at.of(wanted)); len(left) > 0 {
+		left := slices.DeleteFunc(changes(found[n], at.of(wanted)), func(c change) bool { return c.gone() && isGone(known[at.from+c.at]) })
+		if len(left) > 0 {
 			have.Servers = replaced(known, touched, found)
 			return have, left[0].undone()
 		}
@@ -487,11 +524,11 @@ func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Runnin
 	if !bind.SameNode(info.Node, want.Node) {
 		return have, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
-	var list []change
+	var list, gone []change
 	if info.PID == have.Info.PID && aligned(have.Servers, want.Servers) {
 		var wanted []bind.Server
 		wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
-		list = changes(have.Servers, wanted)
+		list, gone = splitGone(changes(have.Servers, wanted))
 	}
 	have, err = i.setByPost(ctx, want, list, have)
 	if err == nil {
@@ -499,6 +536,9 @@ func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Runnin
 	}
 	if len(list) > 0 {
 		have, err = i.confirm(ctx, Wanted{Node: want.Node, Servers: want.Servers}, list, have, nil, err)
+	}
+	if len(gone) > 0 && have.Servers != nil {
+		have.Servers = withoutGone(have.Servers, gone)
 	}
 	if err != nil || len(have.Leftovers()) == 0 {
 		return have, err

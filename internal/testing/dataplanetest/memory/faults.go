@@ -64,6 +64,10 @@ func (f *Instance) Serve(q *http.Request, givenUp <-chan struct{}, answered chan
 		<-givenUp
 		return
 	case ail.drops:
+	case ail.body != "":
+		w := httptest.NewRecorder()
+		_, _ = w.WriteString(ail.body)
+		answer = w.Result()
 	case ail.status != 0:
 		if ail.commits {
 			f.commitOnly(q)
@@ -93,6 +97,7 @@ type ailment struct {
 	commits             bool // the request is carried out, except for the reload
 	status              int
 	says                string
+	body                string // of a 200 that is not the answer
 }
 
 // take returns the first ailment for a request and counts it.
@@ -124,6 +129,11 @@ func parseAilment(words []string) (a ailment, err error) {
 		a.loses = true
 	case "ignores":
 		a.status, a.says = 200, ""
+	case "babbles":
+		n, a.body = 2, map[string]string{"html": "<html>a login page</html>", "nothing": " "}[words[1]]
+		if a.body == "" {
+			a.body = words[1] // null, [] and {} are JSON of another kind
+		}
 	case "cannot":
 		n, a.status, a.commits = 2, 400, true
 		a.says = "Reload failed: cannot reload: dial unix /run/m.sock: connect: no such file or directory"
