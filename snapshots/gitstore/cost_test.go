@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
@@ -101,6 +102,31 @@ func TestPushSeesFewTags(t *testing.T) {
 	}
 	if got := seen(); len(got) != 13 {
 		t.Errorf("a push of no tag sees %q", got)
+	}
+}
+
+// A push looks at no commit of an old tag: it does not even notice that one is gone.
+func TestPushLooksAtNoOldCommit(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	var ids []snapshots.ID
+	at := storetest.Draft("").Time
+	after := func(name string) snapshots.Draft { // commits in the order of their times, as always
+		d := storetest.Draft(name)
+		at = at.Add(time.Second)
+		d.Time = at
+		return d
+	}
+	for i := range 5 {
+		ids = append(ids, publish(t, s, after(fmt.Sprint("web", i))))
+	}
+	commit := r.git(t, "rev-parse", "refs/tags/edge/"+ids[1].String())
+	if err := os.Remove(filepath.Join(r.path, "objects", commit[:2], commit[2:])); err != nil {
+		t.Fatal(err)
+	}
+	if id := publish(t, s, after("next")); id.Revision != 6 {
+		t.Errorf("published %s", id)
 	}
 }
 

@@ -156,7 +156,8 @@ func hiding(updates []update) []string {
 		return nil
 	}
 	slices.Sort(folders)
-	var out []string
+	// While git checks a push, the repository is an alternate of the place where it keeps what was sent.
+	out := []string{"-c", "core.alternateRefsPrefixes=refs/heads/"}
 	for _, folder := range slices.Compact(folders) {
 		out = append(out, "-c", "receive.hideRefs="+folder)
 	}
