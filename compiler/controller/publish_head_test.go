@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
 // seen is a store that only lists.
@@ -119,5 +123,66 @@ func TestPublishAfterACorruptSnapshot(t *testing.T) {
 				t.Errorf("%d snapshots were read", s.reads)
 			}
 		})
+	}
+}
+
+// listed is a store that counts how often it was listed.
+type listed struct {
+	*dirstore.Store
+	lists int
+}
+
+func (s *listed) IDs(ctx context.Context) ([]snapshots.ID, error) {
+	s.lists++
+	return s.Store.IDs(ctx)
+}
+
+// A compiler lists the store before its first publish, and then only if somebody else published, or if the guard holds a
+// draft back. It publishes on top of what is there, always.
+func TestPublishListsTheStoreOnce(t *testing.T) {
+	t.Parallel()
+	s := &listed{Store: dirstore.Open(t.TempDir(), dirstore.Options{})}
+	if _, _, err := s.Publish(t.Context(), backends(20)); err != nil {
+		t.Fatal(err)
+	}
+	l := newLoop(Options{
+		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Status: &Status{}, Store: s, Leader: alone{},
+	})
+	l.Source.Config.ShrinkGuard = config.ShrinkGuard{LostPercent: 50, MinLost: 5}
+	publish := func(n int, revision uint64, lists int) {
+		t.Helper()
+		before := s.lists
+		draft := backends(n)
+		l.pending = &compiler.Result{Draft: draft, Artifact: render.Artifact{Files: draft.Files}}
+		l.timeline = BeginTimeline(t.Context(), noop.NewTracerProvider(), "test")
+		l.publish(t.Context())
+		ids, err := s.Store.IDs(t.Context())
+		if err != nil || ids[len(ids)-1].Revision != revision || s.lists-before != lists {
+			t.Errorf("%d backends: %v, %v after %d lists; want revision %d and %d lists", n, ids, err, s.lists-before, revision, lists)
+		}
+	}
+	other := func(n int) {
+		t.Helper()
+		if _, _, err := s.Publish(t.Context(), backends(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(21, 2, 1)
+	publish(22, 3, 0)
+	publish(22, 3, 0) // it is there
+	publish(23, 4, 0)
+	other(40)
+	publish(24, 6, 1)
+	publish(25, 7, 0)
+	other(26)
+	publish(26, 8, 1) // somebody else published the same
+	publish(27, 9, 0)
+	publish(3, 9, 1) // held back
+	other(4)
+	publish(3, 11, 1) // no longer
+	publish(5, 12, 0)
+	m, err := s.Get(t.Context(), l.previous.ID())
+	if err != nil || strings.Count(m.Manifest.Provenance.Trigger, "; compiler ") != 1 {
+		t.Errorf("the trigger is %q, %v", m.Manifest.Provenance.Trigger, err)
 	}
 }

@@ -74,10 +74,19 @@ type sighting struct {
 	since  time.Time
 }
 
-// try looks at the store, and publishes unless another writer is about to.
+// try publishes unless another writer is about to. The first try looks only at what the Store remembers.
 func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
-	l, err := p.list(ctx, everything)
+	if m := p.recall(); m != nil {
+		if next, ok := p.onMemory(ctx, m, d); ok {
+			return p.follow(ctx, m, next, d)
+		}
+	}
+	items, version, err := p.listItems(ctx, everything)
 	if err != nil {
+		return snapshots.ID{}, false, err
+	}
+	l := newListing(p.name, items)
+	if err := p.divide(&l); err != nil {
 		return snapshots.ID{}, false, err
 	}
 	if l.delivery != "" {
@@ -94,9 +103,7 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	if err != nil || !changed {
 		return head.ID, false, err
 	}
-	if revision := p.free(l, next.ID().Revision); revision != next.ID().Revision {
-		next = d.Number(revision, head.ID)
-	}
+	next = p.numbered(l, head, next, d)
 	if p.busy(l, time.Now()) {
 		return snapshots.ID{}, false, errBusy
 	}
@@ -106,7 +113,46 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	if err := p.beside(ctx, l, d.Time); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	sight, err := p.store(ctx, next, d.Companions)
+	signers, err := p.signers()
+	if err != nil {
+		return snapshots.ID{}, false, err
+	}
+	return p.follow(ctx, newMemory(p.name, items, version, signers), next, d)
+}
+
+// onMemory returns the snapshot that follows what a memory has, if there is nothing else to do. Anything unusual, and
+// every reason not to publish, is decided by what the store has now.
+func (p *publication) onMemory(ctx context.Context, m *memory, d snapshots.Draft) (snapshots.Snapshot, bool) {
+	l, err := p.listing(m)
+	if err != nil || l.delivery != "" || !l.status || l.head().id.IsZero() || len(l.staged)+len(l.intruding)+len(l.orphans()) > 0 {
+		return snapshots.Snapshot{}, false
+	}
+	head, err := p.verifiedHead(ctx, l)
+	if err != nil {
+		return snapshots.Snapshot{}, false
+	}
+	next, changed, err := sequence.Next(head, d)
+	if err != nil || !changed {
+		return snapshots.Snapshot{}, false
+	}
+	return p.numbered(l, head, next, d), true
+}
+
+// numbered gives a snapshot the revision that is free.
+func (p *publication) numbered(l listing, head sequence.Head, next snapshots.Snapshot, d snapshots.Draft) snapshots.Snapshot {
+	if revision := p.free(l, next.ID().Revision); revision != next.ID().Revision {
+		return d.Number(revision, head.ID)
+	}
+	return next
+}
+
+// follow writes a snapshot on top of what a memory has, and keeps the memory for the next publish.
+func (p *publication) follow(ctx context.Context, m *memory, next snapshots.Snapshot, d snapshots.Draft) (snapshots.ID, bool, error) {
+	f := p.followMemory(ctx, m)
+	if f != nil {
+		defer f.end()
+	}
+	sight, err := p.store(ctx, f, next, d.Companions)
 	if err != nil {
 		if apierrors.IsAlreadyExists(err) {
 			p.taken[next.ID().Revision]++
@@ -214,8 +260,9 @@ func (p *publication) sweep(ctx context.Context, l listing) error {
 }
 
 // store writes a snapshot: the manifest that claims the revision, the chunks, and
-// last the label that makes them a snapshot. It returns what they look like, see sightOf.
-func (p *publication) store(ctx context.Context, next snapshots.Snapshot, companions []snapshots.Companion) (string, error) {
+// last the label that makes them a snapshot. It returns what they look like, see sightOf. The follower, if there is one,
+// brings its memory up to date, which the Store then has.
+func (p *publication) store(ctx context.Context, f *follower, next snapshots.Snapshot, companions []snapshots.Companion) (string, error) {
 	files, err := pack(next)
 	if err != nil {
 		return "", err
@@ -240,20 +287,23 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot, compan
 	p.mine[manifest.UID] = true
 	// The parent must still be the newest. The name may be free because others published since, and deleted
 	// what they published. From now on, the claim prevents that.
-	ids, err := p.IDs(ctx)
+	l, followed, err := p.asOf(ctx, f, manifest)
 	if err != nil {
 		return "", err
 	}
-	if (channel.View{IDs: ids}).Head() != next.Manifest.Spec.Parent {
+	revision := next.ID().Revision
+	if l.head().id != next.Manifest.Spec.Parent || followed && p.free(l, revision) != revision {
 		return "", errMoved
 	}
 	var pieces []string
+	var written []metav1.ObjectMeta
 	for _, chunk := range d.chunks {
 		made, err := p.create(ctx, ownedBy(chunk, manifest.Name, manifest.UID))
 		if err != nil {
 			return "", err
 		}
 		pieces = append(pieces, pieceSight(made.Name, made.UID))
+		written = append(written, made.ObjectMeta)
 	}
 	for _, secret := range secrets {
 		if err := p.createSecret(ctx, secret, manifest.Name, manifest.UID); err != nil {
@@ -262,6 +312,12 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot, compan
 	}
 	if manifest, err = p.complete(ctx, manifest); err != nil {
 		return "", err
+	}
+	if followed {
+		for _, o := range append(written, manifest.ObjectMeta) { // the events about them will say so again
+			f.see(o, false)
+		}
+		p.memorize(f.memory)
 	}
 	return sightOf(manifest.UID, manifest.ResourceVersion, pieces), nil
 }

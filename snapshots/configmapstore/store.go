@@ -48,6 +48,11 @@
 // claim away when nothing was added to it for ten seconds; the last call of a slow writer then fails,
 // since the object that it changes is gone. After claiming, a writer checks whether its parent is still
 // the newest: retention may have freed the name of a revision long past.
+//
+// A writer lists the store once. From then on it remembers what it saw, claims the next revision, and reads
+// in a watch what happened up to its claim. So the check costs the same whatever the length of the history.
+// The watch must go on where the memory ends. If the API server no longer knows that far back, or forbids the
+// watch, the store is listed.
 package configmapstore
 
 import (
@@ -110,15 +115,17 @@ type Store struct {
 	log             *slog.Logger
 	signing         signing
 
-	mu       sync.Mutex    // guards head, sight and believed
+	mu       sync.Mutex    // guards head, sight, believed, memory and noWatch
 	head     sequence.Head // the newest snapshot that this Store wrote or verified
 	sight    string        // what its ConfigMaps looked like then, see sightOf
 	believed string        // the version of the channel that was accepted last
+	memory   *memory       // of the last publish; nil during one, and after one that failed
+	noWatch  bool          // the API server forbids the watch that memory needs
 	// reading is held while the channel is read. If two reads ran at once and the newer answer were
 	// believed first, the older one would look like a channel that went back.
 	reading sync.Mutex
 
-	patience time.Duration
+	patience, catchUp time.Duration
 	// step is called at each point where the process could be killed. Tests
 	// set it; an error from it ends the call there and then.
 	step func(string) error
@@ -177,8 +184,8 @@ func Open(o Options) (*Store, error) {
 		namespace: o.Namespace, name: o.Name, core: core, said: said, metadata: meta,
 		log:      cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		signing:  signing{key: o.Key, allowed: o.Allowed},
-		patience: patience,
-		step:     func(string) error { return nil },
+		patience: patience, catchUp: catchUp,
+		step: func(string) error { return nil },
 	}, nil
 }
 
@@ -220,6 +227,16 @@ const (
 // list returns the ConfigMaps of the store, or those that are selected. If there are none, it checks
 // that the namespace exists.
 func (s *Store) list(ctx context.Context, more string) (listing, error) {
+	items, _, err := s.listItems(ctx, more)
+	if err != nil {
+		return listing{}, err
+	}
+	l := newListing(s.name, items)
+	return l, s.divide(&l)
+}
+
+// listItems is list without an order. It also returns the version of what it lists.
+func (s *Store) listItems(ctx context.Context, more string) ([]metav1.PartialObjectMetadata, string, error) {
 	selector := labels.Set{NameLabel: s.name}.String() + more
 	found, err := s.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(s.namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -227,10 +244,9 @@ func (s *Store) list(ctx context.Context, more string) (listing, error) {
 		err = s.placed(ctx)
 	}
 	if err != nil {
-		return listing{}, fmt.Errorf("list %s: %w", s, because(ctx, err))
+		return nil, "", fmt.Errorf("list %s: %w", s, because(ctx, err))
 	}
-	l := newListing(s.name, found.Items)
-	return l, s.divide(&l)
+	return found.Items, found.ResourceVersion, nil
 }
 
 // mostOthers is how many manifests Others reads.
@@ -343,10 +359,11 @@ func Reading(namespace string) []rbacv1.PolicyRule {
 	}
 }
 
-// Writing returns the permissions that a writer of a store needs in its namespace.
+// Writing returns the permissions that a writer of a store needs in its namespace. A writer that may not watch lists all
+// snapshots for each publish.
 func Writing(namespace string) []rbacv1.PolicyRule {
 	rules := Reading(namespace)
-	rules[0].Verbs = []string{"create", "delete", "get", "list", "patch"}
+	rules[0].Verbs = []string{"create", "delete", "get", "list", "patch", "watch"}
 	return rules
 }
 

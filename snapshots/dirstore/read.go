@@ -111,7 +111,7 @@ func (s *Store) list() ([]snapshots.ID, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("read %s: not a directory", s)
 	}
-	entries, err := os.ReadDir(s.in(snapshotsDir))
+	entries, err := s.entries(s.in(snapshotsDir))
 	if err != nil && !missing(err) {
 		return nil, fmt.Errorf("read %s: %w", s, err)
 	}
@@ -265,7 +265,7 @@ func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.En
 	if _, err := s.list(); err != nil { // no store is made by its journal
 		return err
 	}
-	unlock, err := s.lock(ctx)
+	_, unlock, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}

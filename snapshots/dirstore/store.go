@@ -61,6 +61,8 @@ type Store struct {
 	// step is called at each point where the process could be killed. Tests
 	// set it; an error from it ends the call there and then.
 	step func(string) error
+	// entries returns what is in a folder, in no order. Tests count the calls.
+	entries func(folder string) ([]fs.DirEntry, error)
 }
 
 // Open names the directory of a store. Nothing is read or made.
@@ -68,7 +70,7 @@ func Open(path string, o Options) *Store {
 	return &Store{
 		path: filepath.Clean(path),
 		log:  cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
-		step: func(string) error { return nil },
+		step: func(string) error { return nil }, entries: entriesOf,
 	}
 }
 
@@ -88,12 +90,12 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 	if err := s.makeFolders(); err != nil {
 		return snapshots.ID{}, false, fmt.Errorf("make %s: %w", s, err)
 	}
-	unlock, err := s.lock(ctx)
+	newest, unlock, err := s.lock(ctx)
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
 	defer unlock()
-	head, err := s.verifiedHead()
+	head, err := s.verifiedHead(newest)
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
@@ -141,7 +143,7 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	if _, err := s.list(); err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx)
+	_, unlock, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -186,7 +188,7 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 	if _, err := s.list(); err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx)
+	_, unlock, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -216,12 +218,10 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 
 // verifiedHead returns the newest snapshot after verifying it. It skips that if this Store verified it before
 // and its files look the same; if not, they may be damaged.
-func (s *Store) verifiedHead() (sequence.Head, error) {
-	ids, err := s.list()
-	if err != nil || len(ids) == 0 {
-		return sequence.Head{}, err
+func (s *Store) verifiedHead(newest snapshots.ID) (sequence.Head, error) {
+	if newest.IsZero() {
+		return sequence.Head{}, nil
 	}
-	newest := ids[len(ids)-1]
 	sight := s.look(newest)
 	s.mu.Lock()
 	known, before := s.head, s.sight
@@ -309,21 +309,21 @@ func (s *Store) in(elements ...string) string {
 // missing reports whether err says that a file is not there.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// lock waits until no other writer holds the store, and removes what a killed writer left. The kernel
-// releases the lock when the process ends.
-func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
+// lock waits until no other writer holds the store, removes what a killed writer left, and returns the newest snapshot,
+// zero if there is none. The kernel releases the lock when the process ends.
+func (s *Store) lock(ctx context.Context) (newest snapshots.ID, unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("lock %s: %w", s, err)
+		return snapshots.ID{}, nil, fmt.Errorf("lock %s: %w", s, err)
 	}
 	lock, err := filelock.Wait(ctx, s.in(lockFile), 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", s, err)
+		return snapshots.ID{}, nil, fmt.Errorf("lock %s: %w", s, err)
 	}
-	if err := s.sweep(); err != nil {
+	if newest, err = s.sweep(); err != nil {
 		lock.Release()
-		return nil, fmt.Errorf("clean up %s: %w", s, err)
+		return snapshots.ID{}, nil, fmt.Errorf("clean up %s: %w", s, err)
 	}
-	return lock.Release, nil
+	return newest, lock.Release, nil
 }
 
 // temporary begins the names of what is being written or removed. Only the holder of the lock makes
@@ -375,24 +375,42 @@ func (s *Store) publish(ctx context.Context, from, to string) error {
 	return syncFolder(filepath.Dir(to))
 }
 
-// sweep removes what a writer left that was killed.
-func (s *Store) sweep() error {
+// sweep removes what a writer left that was killed, and returns the newest snapshot. It reads each folder once, which is
+// all that a publish does for each old snapshot: the time of a folder does not prove that nothing in it changed.
+func (s *Store) sweep() (newest snapshots.ID, err error) {
+	name := "" // of the newest
 	for _, folder := range []string{s.path, s.in(snapshotsDir)} {
-		entries, err := os.ReadDir(folder)
+		entries, err := s.entries(folder)
 		if err != nil && !missing(err) {
-			return err
+			return snapshots.ID{}, err
 		}
 		for _, entry := range entries {
-			if !strings.HasPrefix(entry.Name(), temporary) {
-				continue
+			switch {
+			case strings.HasPrefix(entry.Name(), temporary):
+				if err := os.RemoveAll(filepath.Join(folder, entry.Name())); err != nil {
+					return snapshots.ID{}, err
+				}
+				s.log.Info("removed a half-written file", "store", s.String(), "file", entry.Name())
+			case folder == s.path || !entry.IsDir() || len(entry.Name()) == len(name) && entry.Name() < name:
+				// No snapshot, or an older one: names of the same length are in the order of their revisions.
+			default:
+				if id, err := snapshots.ParseID(entry.Name()); err == nil && id.Compare(newest) > 0 {
+					newest, name = id, entry.Name()
+				}
 			}
-			if err := os.RemoveAll(filepath.Join(folder, entry.Name())); err != nil {
-				return err
-			}
-			s.log.Info("removed a half-written file", "store", s.String(), "file", entry.Name())
 		}
 	}
-	return nil
+	return newest, nil
+}
+
+// entriesOf returns what is in a folder, in no order.
+func entriesOf(folder string) ([]fs.DirEntry, error) {
+	f, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
 }
 
 // writeFile writes a file and its folders, and brings it to the disk. A zero

@@ -3,6 +3,7 @@ package dirstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,7 +42,7 @@ func TestWaitingForTheLock(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
 	holder, waiter := Open(path, Options{}), Open(path, Options{})
-	unlock, err := holder.lock(t.Context())
+	_, unlock, err := holder.lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +54,53 @@ func TestWaitingForTheLock(t *testing.T) {
 	unlock()
 	if _, published, err := waiter.Publish(t.Context(), storetest.Draft("a")); err != nil || !published {
 		t.Errorf("publish: published %v, %v", published, err)
+	}
+}
+
+// A publish reads the folder of snapshots once.
+func TestPublishReadsTheFolderOnce(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	s := Open(path, Options{})
+	var read []string
+	s.entries = func(folder string) ([]fs.DirEntry, error) {
+		read = append(read, folder)
+		return entriesOf(folder)
+	}
+	for n := range 20 {
+		read = nil
+		if id, published, err := s.Publish(t.Context(), storetest.Draft(fmt.Sprint("web", n))); err != nil || !published || id.Revision != uint64(n+1) {
+			t.Fatalf("%s, %t, %v", id, published, err)
+		}
+		if want := []string{path, filepath.Join(path, snapshotsDir)}; !slices.Equal(read, want) {
+			t.Fatalf("publish %d reads %q, want %q", n+1, read, want)
+		}
+	}
+}
+
+// The newest is found among names of any length, and of what is no snapshot.
+func TestNewestOfAnyLength(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	s := Open(path, Options{})
+	for _, name := range []string{
+		"r000009-ffffffffff", "r999999-0123456789", "r1000000-0123456789", "r000010-0123456789", "r1000000-0123456788", "r1000001-012345678X",
+		"z999999-0123456789", "zzzzzzzzzzzzzzzzzzz", "r9999999-0123456789.old",
+	} {
+		if err := os.MkdirAll(filepath.Join(path, snapshotsDir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(path, snapshotsDir, "r1000002-0123456789"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newest, unlock, err := s.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if ids, err := s.IDs(t.Context()); err != nil || newest.String() != "r1000000-0123456789" || ids[len(ids)-1] != newest {
+		t.Errorf("the newest is %s, and listed as %v, %v", newest, ids, err)
 	}
 }
 

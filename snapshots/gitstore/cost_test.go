@@ -3,11 +3,13 @@ package gitstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
@@ -23,8 +25,9 @@ func storesIn(t *testing.T, cache string) []string {
 	return found
 }
 
-// A publish is one listing and one push of the changes, whatever the length of the history. Nothing is fetched,
-// and nothing is kept on disk.
+// A publish is one listing and one push of the changes, whatever the length of the history. Only the first looks for
+// what is there once more. Nothing is fetched, and nothing is kept on disk. The listing has the branch, and the tag
+// that is on it.
 func TestPublishCostsTheSameAtAnyLength(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -35,8 +38,11 @@ func TestPublishCostsTheSameAtAnyLength(t *testing.T) {
 	for i := range n {
 		publish(t, s, storetest.Draft(fmt.Sprintf("web%02d", i), "maps/path.map", unchanged))
 	}
-	if m.lists != n || m.pushes != n || m.fetches != 0 {
+	if m.lists != n+1 || m.pushes != n || m.fetches != 0 {
 		t.Errorf("%d snapshots took %d lists, %d pushes and %d fetches", n, m.lists, m.pushes, m.fetches)
+	}
+	if most := slices.Max(m.references); most != 2 {
+		t.Errorf("the listings have %d references", m.references)
 	}
 	if tenth, last := m.packs[9], m.packs[n-1]; last > tenth+100 {
 		t.Errorf("the pack of the tenth snapshot has %d bytes, that of the last %d", tenth, last)
@@ -46,6 +52,112 @@ func TestPublishCostsTheSameAtAnyLength(t *testing.T) {
 	}
 	if found := storesIn(t, r.cache); len(found) != 0 {
 		t.Errorf("the writer keeps %v", found)
+	}
+}
+
+// The first publish of a process looks at the branch, fetches its tip, and looks for tags that are newer. It lists no
+// other tag.
+func TestFirstPublishListsFew(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	for i := range 12 {
+		publish(t, s, storetest.Draft(fmt.Sprint("web", i)))
+	}
+	fresh := r.open(t)
+	m := meddle(fresh)
+	id := publish(t, fresh, storetest.Draft("next"))
+	if id.Revision != 13 || !slices.Equal(m.references, []int{1, 2}) || m.fetches != 1 || m.pushes != 1 {
+		t.Errorf("%s took lists of %d references, %d fetches, %d pushes", id, m.references, m.fetches, m.pushes)
+	}
+}
+
+// The installed git shows a push the branches, and no tag that the push does not change.
+func TestPushSeesFewTags(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	var ids []snapshots.ID
+	for i := range 12 {
+		ids = append(ids, publish(t, s, storetest.Draft(fmt.Sprint("web", i))))
+	}
+	seen := func(ids ...snapshots.ID) []string {
+		var updates []update
+		for _, id := range ids {
+			updates = append(updates, update{name: s.names.tag(id)})
+		}
+		session, err := s.remote.(*wire).receivePack(t.Context(), updates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		advertised, err := session.AdvertisedReferencesContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Sorted(maps.Keys(advertised.References))
+	}
+	if got := seen(ids[3]); !slices.Equal(got, []string{"refs/heads/edge", "refs/tags/edge/" + ids[3].String()}) {
+		t.Errorf("a push of one tag sees %q", got)
+	}
+	if got := seen(); len(got) != 13 {
+		t.Errorf("a push of no tag sees %q", got)
+	}
+}
+
+// A push looks at no commit of an old tag: it does not even notice that one is gone.
+func TestPushLooksAtNoOldCommit(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	var ids []snapshots.ID
+	at := storetest.Draft("").Time
+	after := func(name string) snapshots.Draft { // commits in the order of their times, as always
+		d := storetest.Draft(name)
+		at = at.Add(time.Second)
+		d.Time = at
+		return d
+	}
+	for i := range 5 {
+		ids = append(ids, publish(t, s, after(fmt.Sprint("web", i))))
+	}
+	commit := r.git(t, "rev-parse", "refs/tags/edge/"+ids[1].String())
+	if err := os.Remove(filepath.Join(r.path, "objects", commit[:2], commit[2:])); err != nil {
+		t.Fatal(err)
+	}
+	if id := publish(t, s, after("next")); id.Revision != 6 {
+		t.Errorf("published %s", id)
+	}
+}
+
+// Tags are packed now and then, on which nothing depends.
+func TestTagsArePacked(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	fill(t, s, 2*packEvery-2)
+	m := meddle(s)
+	loose := func() int {
+		found, err := filepath.Glob(filepath.Join(r.path, "refs", "tags", "edge", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	for i, want := range []int{2*packEvery - 1, 0, 1} {
+		publish(t, s, storetest.Draft(fmt.Sprint("next", i)))
+		if got := loose(); got != want {
+			t.Errorf("after %d more, %d tags are not packed, want %d", i+1, got, want)
+		}
+	}
+	if v, err := r.open(t).View(t.Context()); err != nil || len(v.IDs) != 2*packEvery+1 || m.packings != 1 {
+		t.Errorf("%d snapshots, packed %d times, %v", len(v.IDs), m.packings, err)
+	}
+	// Where git cannot pack, it publishes.
+	write(t, filepath.Join(r.path, "packed-refs.lock"), nil)
+	fill(t, s, 3*packEvery-1)
+	if id := publish(t, s, storetest.Draft("locked")); id.Revision != 3*packEvery {
+		t.Errorf("published %s", id)
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 type meddler struct {
 	remote
 	lists, fetches, pushes int
+	references             []int // how many each listing had
+	packings               int
 	packs                  []int // their sizes
 	before, after          func(push int) error
 	listed                 func(list int, refs map[string]plumbing.Hash)
@@ -38,8 +40,24 @@ func meddle(s *Store) *meddler {
 func (m *meddler) List(ctx context.Context) (map[string]plumbing.Hash, error) {
 	m.lists++
 	refs, err := m.remote.List(ctx)
+	m.references = append(m.references, len(refs))
 	m.listed(m.lists, refs)
 	return refs, err
+}
+
+func (m *meddler) Some(ctx context.Context, prefixes ...string) (map[string]plumbing.Hash, bool) {
+	refs, ok := m.remote.Some(ctx, prefixes...)
+	if ok {
+		m.lists++
+		m.references = append(m.references, len(refs))
+		m.listed(m.lists, refs)
+	}
+	return refs, ok
+}
+
+func (m *meddler) Pack(ctx context.Context) error {
+	m.packings++
+	return m.remote.Pack(ctx)
 }
 
 func (m *meddler) Fetch(ctx context.Context, commit plumbing.Hash, depth int, into *filesystem.Storage) error {

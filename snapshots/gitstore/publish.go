@@ -54,11 +54,7 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID
 // publish makes one attempt. It adds the commit that it pushes to those that were tried before, since
 // any of them may turn out to have arrived.
 func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapshots.ID]plumbing.Hash) (snapshots.ID, bool, error) {
-	r, err := s.list(ctx)
-	if err != nil {
-		return snapshots.ID{}, false, err
-	}
-	parent, err := s.verifiedTip(ctx, r)
+	r, parent, err := s.newest(ctx, len(tried) > 0)
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
@@ -91,7 +87,62 @@ func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapsh
 		return snapshots.ID{}, false, fmt.Errorf("push %s: %w", made.ID, err)
 	}
 	s.tip, s.seen = made, made.ID
+	if made.ID.Revision%packEvery == 0 {
+		if err := s.remote.Pack(ctx); err != nil { // it is published nevertheless
+			s.options.Log.Info("cannot pack the tags of the repository, without which each publish takes longer than the one before", "store", s.String(), "err", err)
+		}
+	}
 	return made.ID, true, nil
+}
+
+// newest returns the newest snapshot, verified, and the references that a writer needs: the branches of the store, and
+// the tags that are not older than it. It lists all references if the repository cannot list some, if the caller wants
+// all, and if anything is not as the last writer left it: only a listing of all can tell what is missing.
+func (s *Store) newest(ctx context.Context, all bool) (refs, tip, error) {
+	if !all {
+		if r, t, ok := s.glance(ctx); ok {
+			return r, t, nil
+		}
+	}
+	r, err := s.list(ctx)
+	if err != nil {
+		return refs{}, tip{}, err
+	}
+	t, err := s.verifiedTip(ctx, r)
+	return r, t, err
+}
+
+// glance is newest for a branch that is at a snapshot, at the one that was seen last or at a newer one, without a tag
+// of one that is newer still. It reports false for any other.
+func (s *Store) glance(ctx context.Context) (refs, tip, bool) {
+	since := s.tip.ID
+	if since.IsZero() { // the first look says from where on tags matter
+		t, ok := s.peek(ctx)
+		if !ok {
+			return refs{}, tip{}, false
+		}
+		since = t.ID
+	}
+	found, ok := s.remote.Some(ctx, append(notOlder(s.names.folder(), since.Revision), s.names.branch().String())...)
+	if !ok {
+		return refs{}, tip{}, false
+	}
+	r := s.names.pick(found)
+	t, err := s.readTip(ctx, r)
+	if err != nil || t.bad != nil || t.ID.IsZero() || t.ID.Revision < since.Revision || s.advance(ctx, r, t) != nil {
+		return refs{}, tip{}, false
+	}
+	return r, t, true
+}
+
+// peek returns the tip of the branch, if it holds a snapshot.
+func (s *Store) peek(ctx context.Context) (tip, bool) {
+	found, ok := s.remote.Some(ctx, s.names.branch().String())
+	if !ok {
+		return tip{}, false
+	}
+	t, err := s.readTip(ctx, s.names.pick(found))
+	return t, err == nil && t.bad == nil && !t.ID.IsZero()
 }
 
 // errOthers is the error if a default branch would be created in a repository that has other branches.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -40,12 +41,17 @@ import (
 type remote interface {
 	// List returns all references; an empty repository has none.
 	List(ctx context.Context) (map[string]plumbing.Hash, error)
+	// Some returns the references that begin with one of the prefixes, and false if it cannot. It says nothing of why:
+	// the caller then calls List.
+	Some(ctx context.Context, prefixes ...string) (map[string]plumbing.Hash, bool)
 	// Fetch stores the commit of a reference with its history up to a depth: 1 is only the commit.
 	Fetch(ctx context.Context, commit plumbing.Hash, depth int, into *filesystem.Storage) error
 	// Push changes the references if each is what the update says it was:
 	// all or none where the repository is able to, in this order otherwise,
 	// up to the first that fails. After an error, any of them may have changed.
 	Push(ctx context.Context, updates []update, pack []byte) error
+	// Pack packs the tags, if the repository is on this host.
+	Pack(ctx context.Context) error
 }
 
 // update changes a reference from one hash to another; zero stands for none.
@@ -178,7 +184,7 @@ func (w *wire) Push(ctx context.Context, updates []update, pack []byte) error {
 // first of them otherwise. It returns the rest.
 func (w *wire) push(ctx context.Context, updates []update, pack []byte) ([]update, error) {
 	return within(ctx, w, func(ctx context.Context) (rest []update, err error) {
-		session, err := w.receivePack()
+		session, err := w.receivePack(ctx, updates)
 		if err != nil {
 			return nil, err
 		}
@@ -208,11 +214,13 @@ func (w *wire) push(ctx context.Context, updates []update, pack []byte) ([]updat
 	})
 }
 
+var errNoReport = errors.New("no report of what became of the push")
+
 // accepted returns an error unless the repository reports each update as made. Without a report, the outcome is
 // unknown.
 func accepted(report *packp.ReportStatus, updates []update) error {
 	if report == nil {
-		return errors.New("no report of what became of the push")
+		return errNoReport
 	}
 	if err := report.Error(); err != nil {
 		return err
@@ -231,7 +239,20 @@ func (w *wire) uploadPack() (transport.UploadPackSession, error) {
 	return t.NewUploadPackSession(endpoint, auth)
 }
 
-func (w *wire) receivePack() (transport.ReceivePackSession, error) {
+// pushing is a session for one push.
+type pushing interface {
+	AdvertisedReferencesContext(ctx context.Context) (*packp.AdvRefs, error)
+	ReceivePack(ctx context.Context, request *packp.ReferenceUpdateRequest) (*packp.ReportStatus, error)
+	io.Closer
+}
+
+func (w *wire) receivePack(ctx context.Context, updates []update) (pushing, error) {
+	if w.isLocal() {
+		session, err := w.pushLocally(ctx, updates)
+		if !errors.Is(err, exec.ErrNotFound) { // go-git finds git-receive-pack alone, too
+			return session, err
+		}
+	}
 	t, endpoint, auth, err := w.connection()
 	if err != nil {
 		return nil, err

@@ -30,9 +30,12 @@
 // histories, and negotiate by what is stored locally. Here a push is one pack, built in memory, with
 // the objects that the tip does not have, and a fetch asks for one commit at depth 1. So the thousandth
 // snapshot costs as much as the tenth. The bare repository on disk is a cache of this process alone. A
-// fresh one replaces it every 50 fetches, since go-git never packs or collects. The server itself looks
-// at every reference for each push, and at the objects that they name; that costs little if its gc packs
-// them, and if old snapshots are deleted.
+// fresh one replaces it every 50 fetches, since go-git never packs or collects.
+//
+// Of a repository on this host, a publish reads the branches of the store, and the tags that are not older than the
+// newest snapshot; git hides the others from the push. Only where something is not as the last writer left it, all are
+// listed. Every 64th revision the tags are packed. The server of another repository looks at every reference for each
+// listing and each push; that costs little if its gc packs them, and if old snapshots are deleted.
 //
 // A remote is a path, file://, https://, ssh://, or, on the same host only, http://. The git that is
 // installed serves paths and file://. Credentials are in files ([Credentials]), which are read for each

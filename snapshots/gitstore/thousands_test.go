@@ -3,6 +3,7 @@ package gitstore
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -21,10 +22,13 @@ func TestThousandsOfSnapshots(t *testing.T) {
 	for _, n := range []int{500, 3000} {
 		last := fill(t, writer, n)
 		history[n] = last
-		m.lists, m.pushes, m.fetches, m.packs = 0, 0, 0, nil
+		m.lists, m.pushes, m.fetches, m.packs, m.references = 0, 0, 0, nil, nil
 		use(t, writer, reader, fmt.Sprintf("at%d", n))
 		if m.lists != rounds || m.pushes != rounds || m.fetches > 1 {
 			t.Errorf("at %d: %d snapshots took %d lists, %d pushes and %d fetches", n, rounds, m.lists, m.pushes, m.fetches)
+		}
+		if most := slices.Max(m.references); most > 2 {
+			t.Errorf("at %d a listing has %d references", n, most)
 		}
 		if pack := m.packs[len(m.packs)-1]; pack > 2000 {
 			t.Errorf("at %d the pack of a snapshot has %d bytes", n, pack)

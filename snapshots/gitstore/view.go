@@ -278,6 +278,7 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 		if err := s.push(ctx, updates, nil); err != nil {
 			return fmt.Errorf("delete snapshots: %w", err)
 		}
+		s.last = refs{} // the names of what is gone take memory
 		return nil
 	})
 }
@@ -320,8 +321,11 @@ func (n names) journal() plumbing.ReferenceName {
 }
 
 func (n names) tag(id snapshots.ID) plumbing.ReferenceName {
-	return plumbing.NewTagReferenceName(string(n) + "/" + id.String())
+	return plumbing.ReferenceName(n.folder() + id.String())
 }
+
+// folder begins the names of all tags of the store.
+func (n names) folder() string { return plumbing.NewTagReferenceName(string(n) + "/").String() }
 
 // refs is a listing of the repository, as far as it concerns a store.
 type refs struct {
@@ -341,9 +345,8 @@ func (n names) pick(listing map[string]plumbing.Hash) refs {
 		journal: listing[n.journal().String()],
 		tags:    map[snapshots.ID]plumbing.Hash{},
 	}
-	folder := n.tag(snapshots.ID{}).String()
 	for name, hash := range listing {
-		if short, ok := strings.CutPrefix(name, folder); ok {
+		if short, ok := strings.CutPrefix(name, n.folder()); ok {
 			if id, err := snapshots.ParseID(short); err == nil {
 				r.tags[id] = hash
 			}
