@@ -8,8 +8,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// A pusher that is started with another store keeps what runs if that store does not hold it: it may be a misspelled branch. A person
-// who names a snapshot of it is heeded.
+// A pusher that is started with another store keeps what runs if that store does not hold it, since
+// the URL may have a misspelled branch. If a person then names a snapshot of that store, the pusher
+// rolls it out.
 func TestAnotherStore(t *testing.T) {
 	t.Parallel()
 	good, other := snapshots.ID{Revision: 7, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 1, Short: "bbbbbbbbbb"}

@@ -245,7 +245,7 @@ func TestSavedThoughNothingChanges(t *testing.T) {
 	}
 }
 
-// What an instance is forgiven, or forgotten for, while a step is saved holds after it too.
+// An instance that is forgotten while a step is being saved is still forgotten after the save.
 func TestForgottenWhileAStepIsSaved(t *testing.T) {
 	t.Parallel()
 	e, _, _ := proposing(t)
