@@ -29,7 +29,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// requestFlags are those of the verb explain request.
+// requestFlags are the flags of the verb explain request.
 type requestFlags struct {
 	sourceFlags
 	output  process.OutputFlag
@@ -76,24 +76,24 @@ shown beside the explanation. The exit code is 1 if the two do not agree.`,
 	flags.StringVar(&f.at, "at", "", "the snapshot that ran at a time, such as 'yesterday 14:03', '2h ago' or 2026-01-31T14:03:00Z")
 	flags.StringVar(&f.fleet, "fleet", "", "with --at, the fleet that is meant, where several ran different snapshots")
 	flags.BoolVar(&f.ask, "ask", true, "have a haproxy answer the request as well")
-	_ = cmd.RegisterFlagCompletionFunc("snapshot", process.Bounded(f.completeSnapshot)) // fails for unknown flags only
+	_ = cmd.RegisterFlagCompletionFunc("snapshot", process.Bounded(f.completeSnapshot)) // this only fails for unknown flags
 	return cmd
 }
 
-// explained is what a request is led through, and where that came from.
+// explained is the snapshot in which a request is followed, with its origin.
 type explained struct {
 	name     string
 	snapshot snapshots.Snapshot
-	artifact render.Artifact // zero of a snapshot
+	artifact render.Artifact // zero for a stored snapshot
 	objects  inputs.Inputs
 	secrets  []corev1.Secret
 	found    []diag.Diagnostic
 	config   config.Config
 	compiled bool
 	check    *validate.Checker // nil without a haproxy
-	unasked  string            // why there is none
-	chosen   string            // why this snapshot, if nobody named it
-	past     bool              // it is what answered at a time that is over, or not what runs now
+	unasked  string            // why check is nil
+	chosen   string            // why this snapshot was chosen, if nobody named it
+	past     bool              // the snapshot answered at an earlier time, or is not what runs now
 }
 
 func (f *requestFlags) run(cmd *cobra.Command, args []string, now time.Time) error {
@@ -122,7 +122,7 @@ func (f *requestFlags) run(cmd *cobra.Command, args []string, now time.Time) err
 	return nil
 }
 
-// read compiles what is named, or reads the snapshot.
+// read compiles the named manifests, or reads the snapshot.
 func (f *requestFlags) read(cmd *cobra.Command, now time.Time) (explained, error) {
 	if f.fleet != "" && f.at == "" {
 		return explained{}, process.Usage("--fleet is for --at")
@@ -163,7 +163,7 @@ func (f *requestFlags) compile(cmd *cobra.Command, now time.Time) (explained, er
 	}, nil
 }
 
-// report leads the request through, and says where all of it came from.
+// report follows the request, and says which objects wrote the lines and rules on its way.
 func (f *requestFlags) report(ctx context.Context, of explained, r request.Request) (requestReport, error) {
 	files := of.snapshot.Files
 	if r.Port == 0 {
@@ -198,13 +198,13 @@ func (f *requestFlags) report(ctx context.Context, of explained, r request.Reque
 		out.LeftOut = append(out.LeftOut, q.Kind+" "+q.Namespace+"/"+q.Name+": "+q.Reason)
 	}
 	if of.compiled {
-		out.LeftOut = nil // the diagnostics have been printed
+		out.LeftOut = nil // the diagnostics have been printed already
 		of.addOrigins(&out, r)
 	}
 	return out, f.have(ctx, of, r, &out)
 }
 
-// addOrigins says which objects wrote the lines, and which rules lost.
+// addOrigins adds which objects wrote the lines, and which rules lost.
 func (of explained) addOrigins(out *requestReport, r request.Request) {
 	wrote := func(l request.Line) []explain.Origin {
 		e, err := explain.Explain(explain.Place{File: l.File, Line: l.Line}, of.snapshot.Files, of.artifact, of.objects)
@@ -238,7 +238,7 @@ func (of explained) addOrigins(out *requestReport, r request.Request) {
 		},
 		Winners: func(object diag.Object, at diag.Position, field string) bool {
 			for _, l := range out.Lines {
-				if l.File == "maps/host.map" { // which all rules of the host wrote
+				if l.File == "maps/host.map" { // all rules of the host have written it
 					continue
 				}
 				for _, o := range out.wrote[l] {
@@ -251,7 +251,7 @@ func (of explained) addOrigins(out *requestReport, r request.Request) {
 			return false
 		},
 	}
-	out.Answer.Lost = nil // the rules say it better than the maps
+	out.Answer.Lost = nil // the rules say it better than the maps do
 	for _, c := range losers.Of(of.objects.Ingresses, r) {
 		out.Losers = append(out.Losers, loser{
 			Kind: c.Object.Kind, Namespace: c.Object.Namespace, Name: c.Object.Name, Field: c.Field, Rule: c.Rule, Reason: c.Reason,
@@ -260,7 +260,7 @@ func (of explained) addOrigins(out *requestReport, r request.Request) {
 	}
 }
 
-// have has a haproxy answer the request.
+// have makes a haproxy answer the request.
 func (f *requestFlags) have(ctx context.Context, of explained, r request.Request, out *requestReport) error {
 	switch {
 	case !f.ask:
@@ -304,8 +304,8 @@ func (f *requestFlags) have(ctx context.Context, of explained, r request.Request
 	return nil
 }
 
-// agrees reports whether a haproxy answered as the explanation says. In the sandbox every Service has a server that
-// answers, and rules that the explanation leaves open may have answered.
+// agrees reports whether a haproxy answered as the explanation says. In the sandbox, every Service has a server that
+// answers. If the explanation leaves rules open, these may have answered.
 func agrees(e requestReport, got asked) bool {
 	switch {
 	case got.Backend != "" && len(e.Among) > 0:
@@ -320,29 +320,29 @@ func agrees(e requestReport, got asked) bool {
 	return got.Status == e.Status || e.Status == 0 && got.Status == 503 && len(e.Services) == 0
 }
 
-// requestReport is what is printed of a request.
+// requestReport is what is printed about a request.
 type requestReport struct {
 	Request string `json:"request"`
-	In      string `json:"in"`               // manifests, a cluster, or a snapshot of a store
-	Chosen  string `json:"chosen,omitempty"` // why that snapshot, if nobody named it
+	In      string `json:"in"`               // manifests, a cluster, or a stored snapshot
+	Chosen  string `json:"chosen,omitempty"` // why this snapshot was chosen, if nobody named it
 	request.Answer
-	Secret   string          `json:"secret,omitempty"` // of the certificate
+	Secret   string          `json:"secret,omitempty"` // the Secret with the certificate
 	Services []serviceReport `json:"services"`
-	// EndpointsKnown says that the servers are those of now, or of the snapshot, and EndpointsFrom who says
-	// so. Otherwise EndpointsUnknown says why they are not.
+	// EndpointsKnown says that the servers are those of now, or of the snapshot. EndpointsFrom then says where they
+	// come from. Otherwise EndpointsUnknown says why they are not known.
 	EndpointsKnown   bool   `json:"endpointsKnown"`
 	EndpointsFrom    string `json:"endpointsFrom,omitempty"`
 	EndpointsUnknown string `json:"endpointsUnknown,omitempty"`
-	// EndpointsLater says that the servers are those of now, and the answer is that of another time.
+	// EndpointsLater says that the servers are those of now, while the answer is that of another time.
 	EndpointsLater bool `json:"endpointsLater,omitempty"`
-	// EndpointsElsewhere says that they are those of a cluster that the store is not in: the answer does not
+	// EndpointsElsewhere says that the servers are those of a cluster that does not have the store. The answer does not
 	// depend on them.
 	EndpointsElsewhere bool `json:"endpointsElsewhere,omitempty"`
-	// Origins says that objects are known; Wrote are those that wrote the lines.
+	// Origins says that the objects are known. Wrote are the objects that wrote the lines.
 	Origins bool        `json:"origins"`
 	Wrote   []wroteLine `json:"wrote,omitempty"`
 	Losers  []loser     `json:"losers,omitempty"`
-	LeftOut []string    `json:"leftOut,omitempty"` // of the snapshot
+	LeftOut []string    `json:"leftOut,omitempty"` // objects that the snapshot leaves out
 	Asked   *asked      `json:"asked,omitempty"`
 	Unasked string      `json:"unasked,omitempty"` // why no haproxy answered
 
@@ -354,7 +354,7 @@ type wroteLine struct {
 	Origins []explain.Origin `json:"origins"`
 }
 
-// loser is a rule that claims the request too.
+// loser is a rule that claims the request too, but does not win.
 type loser struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -367,7 +367,7 @@ type loser struct {
 	Column    int    `json:"column,omitempty"`
 }
 
-// asked is what a haproxy answered.
+// asked is the answer of a haproxy.
 type asked struct {
 	Status   int    `json:"status"`
 	Location string `json:"location,omitempty"`
@@ -376,7 +376,7 @@ type asked struct {
 	Agrees   bool   `json:"agrees"`
 }
 
-// who says in few words who answers.
+// who says in a few words who answers.
 func (r requestReport) who() string {
 	var services []string
 	for _, s := range r.Services {
@@ -385,7 +385,7 @@ func (r requestReport) who() string {
 	return r.Who(services)
 }
 
-// print prints places first on lines of their own, so that editors link them.
+// print prints positions on lines of their own, so that editors make links of them.
 func (r requestReport) print(w io.Writer) error {
 	fmt.Fprintln(w, r.Request)
 	say := func(label, text string) { sayRequest(w, label, text) }
@@ -459,7 +459,7 @@ func (r requestReport) print(w io.Writer) error {
 	return r.printAsked(w)
 }
 
-// sayRequest writes a line with a label, below whose text goes what does not fit the terminal.
+// sayRequest writes a line with a label. Text that does not fit the terminal continues below.
 func sayRequest(w io.Writer, label, text string) {
 	process.Hang(w, fmt.Sprintf("%-13s ", label), strings.Repeat(" ", 14), text)
 }
