@@ -222,7 +222,7 @@ func (j *Judge) compared(ctx context.Context, object diag.Object, before, after 
 
 // reviewOf is the review of an Ingress that waits for its verdict.
 type reviewOf struct {
-	ctx      context.Context // a queue of calls: each has its own deadline
+	ctx      context.Context //nolint:containedctx // a queue of calls: each has its own deadline
 	ingress  inputs.Object[networkingv1.Ingress]
 	mistakes []diag.Diagnostic // found in the object alone
 	done     chan outcomeOf    // takes one outcome

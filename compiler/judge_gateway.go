@@ -23,7 +23,7 @@ import (
 
 // gatewayReview is the review of an object of the Gateway API that waits for its verdict.
 type gatewayReview struct {
-	ctx    context.Context // as in reviewOf
+	ctx    context.Context //nolint:containedctx // as in reviewOf
 	ref    diag.Object
 	object metav1.Object
 	done   chan outcomeOf         // takes one outcome
