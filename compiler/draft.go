@@ -25,6 +25,63 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
+// draft makes the draft for a result.
+func (c *compilation) draft(r Result) (snapshots.Draft, error) {
+	// Objects with errors are quarantined, each with its first error.
+	var left []snapshots.Quarantined
+	seen := map[diag.Object]bool{{}: true}
+	for _, d := range r.Diagnostics {
+		if d.Severity != diag.Error || seen[d.Object] {
+			continue
+		}
+		seen[d.Object] = true
+		left = append(left, snapshots.Quarantined{
+			Kind: d.Object.Kind, Namespace: d.Object.Namespace, Name: d.Object.Name, Reason: d.Message,
+		})
+	}
+	d := snapshots.Draft{
+		Files: r.Artifact.Files, Certificates: r.Artifact.Certificates,
+		Quarantined: left, Time: c.in.Now,
+		Provenance: snapshots.Provenance{
+			CompilerVersion: c.in.CompilerVersion, HAProxyVersion: c.in.HAProxyVersion,
+			TemplatesDigest: c.in.Templates.Digest(), Inputs: c.in.Objects.Provenance(), Trigger: c.in.Trigger,
+		},
+	}
+	mode := c.in.Config.Certificates.RefMode()
+	// A reference names the version of the certificate that this compile saw. If it saw none that can be served, the
+	// version stays empty. Then a push does not use whatever the Secret contains by that time.
+	references := slices.Clone(d.Certificates)
+	for i, ref := range references {
+		if ref.Use != snapshots.UseCertificate || ref.Secret == (snapshots.SecretName{}) {
+			continue
+		}
+		references[i].Mode = mode
+		if ref.Observed != nil && mode != snapshots.ModeReference {
+			references[i].Version = ref.Observed.Version
+		}
+	}
+	d.Certificates = references
+	switch mode {
+	case snapshots.ModeSealed:
+		if err := seal(&d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals); err != nil {
+			return snapshots.Draft{}, err
+		}
+	case snapshots.ModeCompanion:
+		if err := accompany(&d, c.in.Objects); err != nil {
+			return snapshots.Draft{}, err
+		}
+	case snapshots.ModeReference, snapshots.ModeExact:
+	}
+	if c.in.Config.Endpoints == config.Recorded {
+		file, err := recordEndpoints(r.Artifact, c.in.Objects)
+		if err != nil {
+			return snapshots.Draft{}, err
+		}
+		d.Files = append(d.Files[:len(d.Files):len(d.Files)], file)
+	}
+	return d, nil
+}
+
 // recordEndpoints makes the file with the endpoints for an artifact.
 func recordEndpoints(a render.Artifact, in inputs.Inputs) (snapshots.File, error) {
 	named, err := endpointsOf(a, in)
