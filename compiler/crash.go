@@ -13,16 +13,17 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// A panic during a compile is a mistake of ours, or of a library, that some object triggers. The author of that object
-// must not be able to stop the compiler for everybody, again after each start. So a binary search finds the object,
-// and the compile leaves it out as if it were not there, since any code that reads it may panic. If the object
-// protects something, its whole namespace is left out: nothing is served without its protection.
+// A panic during a compile is a mistake of ours, or of a library, which some object triggers. The author of that object
+// must not be able to stop the compiler for everybody, again and again after each start. So a binary search finds the
+// object, and the compile leaves it out as if it did not exist, since any code that reads it may panic. If the object
+// protects something, all routes of its namespace are left out, so that nothing is served without its protection.
 
 // mostCrashes is how many objects are left out for panics in one compile. Finding one among n objects takes log2(n)
 // compiles.
 const mostCrashes = 8
 
-// crashes remembers objects that a compile panicked for, so that the next compile need not search for them.
+// crashes remembers the objects for which a compile panicked, so that the next compile does not have to search for
+// them.
 type crashes struct {
 	lock  sync.Mutex
 	known map[diag.Object]crashed
@@ -64,7 +65,7 @@ func (c *crashes) add(o anObject, said diag.Diagnostic) {
 	c.known[o.ref] = crashed{o.value, said}
 }
 
-// caught is [compileOnce] with a panic returned as a [process.PanicError].
+// caught is [compileOnce], but returns a panic as a [process.PanicError].
 func caught(ctx context.Context, in Input, check checker) (r Result, err error) {
 	err = process.Caught(func() error {
 		r, err = compileOnce(ctx, in, check)
@@ -73,8 +74,8 @@ func caught(ctx context.Context, in Input, check checker) (r Result, err error) 
 	return r, err
 }
 
-// crashing finds an object with which a compile panics, and without which, and without the objects that sort after it,
-// the compile does not.
+// crashing searches for an object that makes a compile panic. With only the objects that sort before it, the compile
+// does not panic. With this object in addition, it does.
 func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
 	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return a.ref.Compare(b.ref) })
 	n, err := boundary(len(all), func(n int) (bool, error) {
@@ -112,13 +113,13 @@ func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
 	return in
 }
 
-// anObject is one of any kind.
+// anObject is an object of any kind.
 type anObject struct {
 	ref         diag.Object
 	at          diag.Position
 	annotations map[string]string
-	value       any  // a pointer; the same pointer means the same content
-	routes      bool // whether it sends requests somewhere
+	value       any  // a pointer; as long as it is the same, the content is the same
+	routes      bool // whether the object sends requests somewhere
 }
 
 func refsOf(objects []anObject) []diag.Object {

@@ -25,7 +25,64 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// recordEndpoints makes the file of the endpoints of an artifact.
+// draft makes the draft for a result.
+func (c *compilation) draft(r Result) (snapshots.Draft, error) {
+	// Objects with errors are quarantined, each with its first error.
+	var left []snapshots.Quarantined
+	seen := map[diag.Object]bool{{}: true}
+	for _, d := range r.Diagnostics {
+		if d.Severity != diag.Error || seen[d.Object] {
+			continue
+		}
+		seen[d.Object] = true
+		left = append(left, snapshots.Quarantined{
+			Kind: d.Object.Kind, Namespace: d.Object.Namespace, Name: d.Object.Name, Reason: d.Message,
+		})
+	}
+	d := snapshots.Draft{
+		Files: r.Artifact.Files, Certificates: r.Artifact.Certificates,
+		Quarantined: left, Time: c.in.Now,
+		Provenance: snapshots.Provenance{
+			CompilerVersion: c.in.CompilerVersion, HAProxyVersion: c.in.HAProxyVersion,
+			TemplatesDigest: c.in.Templates.Digest(), Inputs: c.in.Objects.Provenance(), Trigger: c.in.Trigger,
+		},
+	}
+	mode := c.in.Config.Certificates.RefMode()
+	// A reference names the version of the certificate that this compile saw. If it saw none that can be served, the
+	// version stays empty. Then a push does not use whatever the Secret contains by that time.
+	references := slices.Clone(d.Certificates)
+	for i, ref := range references {
+		if ref.Use != snapshots.UseCertificate || ref.Secret == (snapshots.SecretName{}) {
+			continue
+		}
+		references[i].Mode = mode
+		if ref.Observed != nil && mode != snapshots.ModeReference {
+			references[i].Version = ref.Observed.Version
+		}
+	}
+	d.Certificates = references
+	switch mode {
+	case snapshots.ModeSealed:
+		if err := seal(&d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals); err != nil {
+			return snapshots.Draft{}, err
+		}
+	case snapshots.ModeCompanion:
+		if err := accompany(&d, c.in.Objects); err != nil {
+			return snapshots.Draft{}, err
+		}
+	case snapshots.ModeReference, snapshots.ModeExact:
+	}
+	if c.in.Config.Endpoints == config.Recorded {
+		file, err := recordEndpoints(r.Artifact, c.in.Objects)
+		if err != nil {
+			return snapshots.Draft{}, err
+		}
+		d.Files = append(d.Files[:len(d.Files):len(d.Files)], file)
+	}
+	return d, nil
+}
+
+// recordEndpoints makes the file with the endpoints for an artifact.
 func recordEndpoints(a render.Artifact, in inputs.Inputs) (snapshots.File, error) {
 	named, err := endpointsOf(a, in)
 	if err != nil {
@@ -38,8 +95,8 @@ func recordEndpoints(a render.Artifact, in inputs.Inputs) (snapshots.File, error
 	return snapshots.File{Path: snapshots.EndpointsFile, Content: content}, nil
 }
 
-// endpointsOf returns the endpoints that were seen of the Services that the
-// artifact has directives for, none included.
+// endpointsOf returns the endpoints of the Services that the artifact has directives for, as far as they are among the
+// inputs. A Service without endpoints is in the result too.
 func endpointsOf(a render.Artifact, in inputs.Inputs) (map[snapshots.ServicePort][]snapshots.Endpoint, error) {
 	directives, err := bind.Directives(snapshots.Snapshot{Files: a.Files}.Config())
 	if err != nil {
@@ -53,7 +110,7 @@ func endpointsOf(a render.Artifact, in inputs.Inputs) (map[snapshots.ServicePort
 	return named, nil
 }
 
-// certificates are those of the Secrets among the inputs, as they are served.
+// certificates finds the certificates of the Secrets among the inputs, as they are served.
 type certificates map[snapshots.SecretName]int
 
 func certificatesIn(in inputs.Inputs) certificates {
@@ -73,7 +130,7 @@ func (c certificates) of(in inputs.Inputs, name snapshots.SecretName) ([]byte, e
 	return live.Certificate(*in.Secrets[at].Value)
 }
 
-// accompany adds the certificates of a draft as companions, each version once.
+// accompany adds the certificates of a draft as companions. It adds each version once.
 func accompany(d *snapshots.Draft, in inputs.Inputs) error {
 	known, added := certificatesIn(in), map[string]bool{}
 	for _, ref := range d.Certificates {
@@ -90,7 +147,7 @@ func accompany(d *snapshots.Draft, in inputs.Inputs) error {
 	return nil
 }
 
-// seal adds the certificates of a draft to it, encrypted.
+// seal adds the certificates of a draft in encrypted form.
 func seal(d *snapshots.Draft, in inputs.Inputs, to []string, memo *sealMemo) error {
 	recipients, err := sealing.NewRecipients(to)
 	if err != nil {
@@ -112,8 +169,8 @@ func seal(d *snapshots.Draft, in inputs.Inputs, to []string, memo *sealMemo) err
 	return nil
 }
 
-// sealMemo remembers sealed certificates for the next compile. It holds those that the last two compiles used, and nothing
-// unencrypted. The nil memo remembers nothing.
+// sealMemo remembers sealed certificates for the next compile. It holds those that the last two compiles used, and
+// nothing unencrypted. A nil memo remembers nothing.
 type sealMemo struct{ before, now map[string][]byte }
 
 func newSealMemo() *sealMemo { return &sealMemo{now: map[string][]byte{}} }
@@ -148,12 +205,12 @@ func (m *sealMemo) seal(to sealing.Recipients, version string, read func() ([]by
 	return sealed, err
 }
 
-// privateOf returns the values of Secrets that must not be published. It uses all Secrets that were read, even in namespaces
-// from which nothing is compiled.
+// privateOf returns the values of Secrets that must not be published. It includes all Secrets that were read, even in
+// namespaces from which nothing is compiled.
 func privateOf(in Input) *leak.Index {
 	p := leak.Public{Knows: knownIn(in)}
 	for _, text := range in.Config.PublicSecrets {
-		if name, err := snapshots.ParseSecretName(text); err == nil { // as the configuration was checked
+		if name, err := snapshots.ParseSecretName(text); err == nil { // the configuration was checked, so this always holds
 			p.Secrets = append(p.Secrets, name)
 		}
 	}
@@ -164,12 +221,12 @@ func privateOf(in Input) *leak.Index {
 	return in.Secrets.Index(secrets, p)
 }
 
-// generatedNames matches names that hapsnap makes, such as those of cookies of sessions.
+// generatedNames matches names that hapsnap makes, such as names of session cookies.
 var generatedNames = regexp.MustCompile(`^hapsnap[-_][0-9a-z_-]+$`)
 
-// knownIn says what is known about a value without the Secrets. Harmless are names of objects and hosts, names that hapsnap
-// makes of them, and words of the shipped templates and of the default configuration. Values in an administrator's
-// templates or configuration are known from there.
+// knownIn says what is known about a value without the Secrets. A value is harmless if it is a name of an object or
+// host, a name that hapsnap makes of those, or a word of the shipped templates or the default configuration. A value in
+// an administrator's templates or configuration is known from there.
 func knownIn(in Input) func(value []byte) leak.Knowledge {
 	var names map[string]bool
 	var configured, usual []string
@@ -188,8 +245,7 @@ func knownIn(in Input) func(value []byte) leak.Knowledge {
 	}
 }
 
-// isName reports whether a value is a name, or made of names as those of backends, maps'
-// keys and files are.
+// isName reports whether a value is a name, or is made of names, as the names of backends, files and keys of maps are.
 func isName(names map[string]bool, value string) bool {
 	if names[value] {
 		return true
@@ -202,25 +258,25 @@ func isName(names map[string]bool, value string) bool {
 	return len(parts) > 1 && !slices.ContainsFunc(parts, func(part string) bool { return !isPart(part) })
 }
 
-// usualConfig is the configuration that says nothing, with all that follows from it.
+// usualConfig returns the empty configuration, with all defaults.
 func usualConfig() config.Config {
 	c := config.Default()
 	c.TLS = c.TLS.Effective()
 	return c
 }
 
-// textsIn returns the texts of a configuration.
+// textsIn returns all texts in a configuration.
 func textsIn(c config.Config) []string {
 	var fields map[string]any
 	if text, err := json.Marshal(c); err != nil || json.Unmarshal(text, &fields) != nil {
-		return nil // then fewer values are known, and more are refused
+		return nil // fewer values are known then, and more are refused
 	}
 	var out []string
 	inputs.EachField(fields, func(_ []any, text string) { out = append(out, text) })
 	return out
 }
 
-// namesIn returns the names of objects, of their namespaces and of hosts.
+// namesIn returns the names of objects, namespaces and hosts.
 func namesIn(in inputs.Inputs) map[string]bool {
 	out := map[string]bool{}
 	for _, i := range in.Provenance() {
@@ -266,8 +322,8 @@ func isShipped(value []byte) bool {
 	return found
 }
 
-// redacted returns diagnostics without private material, sorted. They get into the
-// manifest, into logs and into Events.
+// redacted returns diagnostics without private material, sorted. Diagnostics appear in the manifest, in logs and in
+// Events.
 func (c *compilation) redacted(ds []diag.Diagnostic) []diag.Diagnostic {
 	for i, d := range ds {
 		ds[i].Message, ds[i].Hint = c.private.Redact(d.Message, d.Object.Namespace), c.private.Redact(d.Hint, d.Object.Namespace)
@@ -275,18 +331,18 @@ func (c *compilation) redacted(ds []diag.Diagnostic) []diag.Diagnostic {
 	return diag.Sort(ds)
 }
 
-// checkDraft refuses a draft with a private key in what was added to the artifact, and
-// hides what is in the words of its manifest. What was added are addresses of endpoints,
-// which are nobody's secret. Names stay: everybody
-// knows those. So does the subject, which has names of objects, files and sections.
+// checkDraft refuses a draft if the files that were added to the artifact contain a private key. It also hides private
+// material in the words of the manifest. Other secret values do not matter in added files, which hold addresses of
+// endpoints. Names stay, since everybody knows them, and so does the subject, which has names of objects, files and
+// sections.
 func (c *compilation) checkDraft(r *Result) error {
 	var faults []render.Fault
 	for _, f := range r.Draft.Files {
 		if _, ok := r.Artifact.Origins[f.Path]; ok {
-			continue // it was checked before
+			continue // the artifact was checked before
 		}
 		for _, found := range c.private.Find(f.Content) {
-			if found.Secret.Key == "" { // a value may be there because a tenant wants it to be
+			if found.Secret.Key == "" { // a tenant may have put the value there on purpose
 				faults = append(faults, render.Fault{Message: fmt.Sprintf("%s would hold %s, and snapshots are kept where many can read them", f.Path, found.What)})
 			}
 		}
@@ -295,7 +351,7 @@ func (c *compilation) checkDraft(r *Result) error {
 		c.reportTemplates(faults)
 		r.Diagnostics = c.redacted(append(r.Diagnostics, c.reported...))
 		r.Draft = snapshots.Draft{}
-		return ErrTemplates // the configuration has it recorded
+		return ErrTemplates // the configuration says that endpoints are recorded
 	}
 	p := &r.Draft.Provenance
 	p.Trigger, p.Author = c.private.Redact(p.Trigger, ""), c.private.Redact(p.Author, "")

@@ -10,15 +10,16 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 )
 
-// An Ingress that is left out and protects something keeps its routes, closed. Closed routes may be at fault too: a path
-// or a host may be the value of a Secret, or the user's template may make lines of them that HAProxy refuses. Then they
-// are dropped, and the translation closes the routes of the same namespace that would get their requests (see
-// ingress.Config.Dropped). So no namespace can stop the publishing of others, and nothing that it protects is served.
+// If an Ingress protects something and is left out, its routes stay, but closed. Closed routes may be at fault too: a
+// path or a host may be the value of a Secret, or the user's template may make lines of them that HAProxy refuses. Then
+// they are dropped, and the translation closes those routes of the same namespace that would get their requests (see
+// ingress.Config.Dropped). So no namespace can prevent others from being published, and nothing is served without its
+// protection.
 
-// drop drops closed routes that are at fault, and reports whether there were any.
+// drop drops the closed routes that are at fault. It reports whether there were any.
 func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, error) {
 	if len(a.closed) == 0 {
-		return false, nil // as nearly always
+		return false, nil // nearly always
 	}
 	var at []culprit
 	alone := false
@@ -52,7 +53,7 @@ func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, e
 	return len(at) > 0, nil
 }
 
-// searchClosed finds the object whose closed routes cause the error, if there is one.
+// searchClosed finds the object whose closed routes cause the error, if there is such an object.
 func (c *compilation) searchClosed(ctx context.Context, closed []diag.Object, fault render.Fault) ([]culprit, error) {
 	passes := func(n int) (bool, error) {
 		except := givenUp{hosts: c.givenUp.hosts, routes: map[diag.Object]bool{}}
@@ -72,8 +73,8 @@ func (c *compilation) searchClosed(ctx context.Context, closed []diag.Object, fa
 	return []culprit{{closed[n], c.positionOf(closed[n]), fault}}, nil
 }
 
-// banish leaves out all objects of the namespaces of culprits that are already left out. It also releases their hosts and
-// drops their closed routes. It reports whether it changed anything. It is the last resort.
+// banish is the last resort, for culprits that are already left out. It leaves out all objects of their namespaces,
+// releases their hosts and drops their closed routes. It reports whether it changed anything.
 func (c *compilation) banish(culprits []culprit) bool {
 	before := len(c.out) + len(c.givenUp.hosts) + len(c.givenUp.routes)
 	for _, x := range culprits {
@@ -94,7 +95,7 @@ func (c *compilation) banish(culprits []culprit) bool {
 	return len(c.out)+len(c.givenUp.hosts)+len(c.givenUp.routes) > before
 }
 
-// dropRoutes drops the closed routes of an Ingress and reports it.
+// dropRoutes drops the closed routes of an Ingress, and reports that.
 func (c *compilation) dropRoutes(object diag.Object) {
 	if c.givenUp.routes[object] {
 		return
@@ -108,9 +109,9 @@ func (c *compilation) dropRoutes(object diag.Object) {
 }
 
 // releaseHosts releases the held hosts of Ingresses that are left out, if these hosts may be at fault now. It reports
-// whether there were any. HAProxy only looks up names of hosts, but the user's template may write them elsewhere. All hosts of a
-// namespace are released together, and those of every namespace if no single object is at fault. So this takes one round
-// for each namespace at most, and held hosts never prevent publishing.
+// whether there were any. HAProxy only looks up names of hosts, but the user's template may write them elsewhere. All
+// hosts of a namespace are released together. If no single object is at fault, those of every namespace are. So
+// releasing takes at most one round for each namespace, and held hosts never prevent publishing.
 func (c *compilation) releaseHosts(faults []render.Fault) bool {
 	var named []string
 	alone := false
@@ -139,20 +140,22 @@ func (c *compilation) releaseHosts(faults []render.Fault) bool {
 	return len(c.givenUp.hosts) > before
 }
 
-// Each round of leaving out objects costs a check of everything, and HAProxy reports some errors one by one. So the
-// rounds that a namespace may cause are bounded. After them the namespace loses objects, and the others do not wait.
+// Each round of leaving out objects takes a check of everything, and HAProxy reports some errors one by one. So the
+// number of rounds that a namespace may cause is limited. When its rounds are used up, the namespace loses objects, and
+// the others do not wait.
 const (
-	// patientRounds is in how many rounds the faulty objects of a namespace are left out one by one.
+	// patientRounds is how many rounds leave out the faulty objects of a namespace one by one.
 	patientRounds = 8
-	// siftingRounds is how many checks the bisection may take after that, which finds the sound ones among its other
-	// objects.
+	// siftingRounds is how many checks the bisection may take after that. It looks for the sound objects among the rest
+	// of the namespace.
 	siftingRounds = 32
-	// maxRounds bounds the rounds of a compile. After them every namespace with a faulty object is left out as a whole.
+	// maxRounds limits the rounds of a compile. After them, every namespace with a faulty object is left out as a
+	// whole.
 	maxRounds = 100
 )
 
-// overdrawn counts this round for the namespaces of culprits. It returns those that caused more rounds than they may,
-// sorted; or all of them, if the compile has no rounds left.
+// overdrawn counts this round for the namespaces of culprits. It returns the namespaces that have used up their rounds,
+// sorted. If the compile has no rounds left, it returns all of them.
 func (c *compilation) overdrawn(culprits []culprit, usedUp bool) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -169,8 +172,8 @@ func (c *compilation) overdrawn(culprits []culprit, usedUp bool) []string {
 	return out
 }
 
-// sift leaves out the objects of a namespace that have errors, and those that it cannot check with the given number of
-// checks.
+// sift finds the sound objects of a namespace by bisection. It leaves out the objects that have errors, and those that
+// it cannot check with the given number of checks.
 func (c *compilation) sift(ctx context.Context, namespace string, checks int) error {
 	all := c.objectsOf(namespace)
 	var kept, unsound []diag.Object
@@ -205,8 +208,7 @@ func (c *compilation) sift(ctx context.Context, namespace string, checks int) er
 	return nil
 }
 
-// concerns reports whether a fault may be that of an object of a namespace. A fault that names no object may be that of
-// any.
+// concerns reports whether an object of a namespace may be at fault. If the fault names no object, any object may be.
 func concerns(f render.Fault, namespace string) bool {
 	objects := toBlame(f)
 	for _, o := range objects {
@@ -217,12 +219,12 @@ func concerns(f render.Fault, namespace string) bool {
 	return len(objects) == 0
 }
 
-// objectsOf returns the objects of a namespace that are still in.
+// objectsOf returns the objects of a namespace that are not left out.
 func (c *compilation) objectsOf(namespace string) []diag.Object {
 	return slices.DeleteFunc(c.candidates(), func(o diag.Object) bool { return o.Namespace != namespace })
 }
 
-// positionOf returns where an object is.
+// positionOf returns the position of an object in its file.
 func (c *compilation) positionOf(object diag.Object) diag.Position {
 	in := c.in.Objects
 	for _, at := range []func(diag.Object) (diag.Position, bool){

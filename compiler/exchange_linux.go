@@ -2,7 +2,7 @@ package compiler
 
 import "golang.org/x/sys/unix"
 
-// exchange puts each of two paths into the place of the other, in one step.
+// exchange swaps two paths in one step.
 func exchange(a, b string) error {
 	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }

@@ -22,16 +22,16 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
-// Judge says what would happen to an object if it were written. It publishes nothing. Before the first compile it only
+// Judge says what would happen to an object if it were written. It publishes nothing. Until the first compile it only
 // judges what does not depend on other objects. Several goroutines may use it.
 //
-// The author of a review may have no right to read Secrets. So no verdict depends on the content of a Secret, or on
+// The author of a review may not be allowed to read Secrets. So no verdict depends on the content of a Secret, or on
 // whether a Secret exists.
 //
-// An Ingress is judged in three steps, each only if the one before found nothing. First it is checked alone
-// (ingress.Mistakes), without waiting. Then it is translated among the others. Then HAProxy checks its part of the
-// configuration alone (see judge_batch.go). Waiting reviews are judged together; each verdict is the same as if the
-// review were alone.
+// An Ingress is judged in three steps. Each step takes place only if the previous one found nothing. First the Ingress
+// is checked alone (ingress.Mistakes), which waits for nothing. Then it is translated together with the other objects.
+// Then HAProxy checks its part of the configuration alone (see judge_batch.go). Waiting reviews are judged together.
+// Each gets the same verdict as if it were judged alone.
 type Judge struct {
 	check    *validate.Checker
 	override func(*config.Config)
@@ -47,7 +47,7 @@ type Judge struct {
 	newest compiled
 }
 
-// compiled is what was compiled last, and the result.
+// compiled is the input of the last compile, and its result.
 type compiled struct {
 	source  Source
 	classes []inputs.Object[networkingv1.IngressClass]
@@ -55,16 +55,15 @@ type compiled struct {
 	err     error
 }
 
-// errTooEarly is said until something was compiled.
+// errTooEarly is the error until the first compile has ended.
 var errTooEarly = errors.New("nothing was compiled yet")
 
-// stuckAfter is how long no review may have been judged, while some waited, until those
-// that run out of time are not asked to come again.
+// stuckAfter is the time after which the judge counts as stuck, if reviews waited and none was judged. Reviews that run
+// out of time after that are not asked to come again.
 const stuckAfter = time.Minute
 
-// NewJudge returns a Judge for a loop. Override puts over a reviewed
-// configuration what is put over the one in use; it may be nil. The failure
-// policy is that of the source until something was compiled.
+// NewJudge returns a Judge for a loop. override puts the same values over a reviewed configuration that are put over
+// the one in use. It may be nil. Until the first compile, the failure policy is that of the source.
 func NewJudge(source Source, check *validate.Checker, override func(*config.Config)) *Judge {
 	if override == nil {
 		override = func(*config.Config) {}
@@ -75,8 +74,7 @@ func NewJudge(source Source, check *validate.Checker, override func(*config.Conf
 	}
 }
 
-// Compiled takes in what was compiled last, with the classes of Ingresses that there were, and what came of it. A nil
-// Judge takes nothing.
+// Compiled takes the result of the last compile, and the classes of Ingresses at that time. A nil Judge ignores it.
 func (j *Judge) Compiled(source Source, classes []inputs.Object[networkingv1.IngressClass], found []diag.Diagnostic, err error) {
 	if j == nil {
 		return
@@ -92,18 +90,17 @@ func (j *Judge) now() compiled {
 	return j.newest
 }
 
-// FailsClosed reports whether what cannot be judged is to be denied.
+// FailsClosed reports whether an object is denied if it cannot be judged.
 func (j *Judge) FailsClosed() bool {
 	return j.now().source.Config.Admission.FailurePolicy == config.FailClosed
 }
 
-// Ingress judges an Ingress. An Ingress that is not ours, or in a namespace that nothing is
-// read from, is accepted.
+// Ingress judges an Ingress. It accepts an Ingress that is not ours, or whose namespace is not read.
 func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admission.Verdict, error) {
 	newest := j.now()
 	rules := Input{Config: newest.source.Config, SecretsUnseen: true}.routing(nil)
 	if !ingress.IsOurs(ing, newest.classes, rules) {
-		if errors.Is(newest.err, errTooEarly) { // its class may be ours
+		if errors.Is(newest.err, errTooEarly) { // the class of the Ingress may be ours
 			return admission.Verdict{}, unable(errTooEarly)
 		}
 		return admission.Verdict{}, nil
@@ -114,8 +111,8 @@ func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admissi
 	}
 	mistakes := ingress.Mistakes(object, rules)
 	if errors.Is(newest.err, errTooEarly) {
-		// It may also be unknown which namespaces count. Then an Ingress that nobody would
-		// read is refused for its errors.
+		// It may also be unknown which namespaces are read. Then an Ingress with mistakes is refused even if nobody
+		// will read it.
 		return ofObject(object.Ref, mistakes, nil), unableIf(len(mistakes) == 0, errTooEarly)
 	}
 	if c := newest.source.Config; len(mistakes) > 0 && c.NamespaceSelector == "" {
@@ -135,16 +132,15 @@ func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admissi
 		case <-ctx.Done():
 			return j.outOfTime(r)
 		case turn <- struct{}{}:
-			turn = nil // what begins now goes on until nobody waits for it
+			turn = nil // batches go on until no review waits
 			go j.batches()
 		}
 	}
 }
 
-// outOfTime says why there is no verdict. If the verdict is only late, the client has to
-// send the object again, whatever the failure policy says: an Ingress must not get in
-// unchecked because others, or it itself, kept the judge busy. A judge that hangs follows
-// the failure policy.
+// outOfTime says why there is no verdict. If the verdict is only late, the client has to send the object again,
+// whatever the failure policy says. Otherwise an Ingress could get in unchecked because it, or another one, kept the
+// judge busy. If the judge is stuck, the failure policy decides.
 func (j *Judge) outOfTime(r *reviewOf) (admission.Verdict, error) {
 	if why := j.queue.why(r); why != nil {
 		return admission.Verdict{}, unable(why)
@@ -152,7 +148,8 @@ func (j *Judge) outOfTime(r *reviewOf) (admission.Verdict, error) {
 	return admission.Verdict{}, &admission.UnableError{Reason: "it ran out of time", Again: !j.queue.stuck(r, stuckAfter)}
 }
 
-// unable returns why there is no verdict, as a message for the author of the review. Only the log names other objects.
+// unable returns an error for the author of the review that says why there is no verdict. Only the log names other
+// objects.
 func unable(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return &admission.UnableError{Reason: "it ran out of time", Err: err, Again: true}
@@ -176,8 +173,8 @@ func unableIf(is bool, err error) error {
 	return nil
 }
 
-// Configuration judges a configuration, with the objects that are followed for
-// the one in use: what only the new one asks for is not there yet.
+// Configuration judges a configuration. It uses the objects that are watched for the configuration in use. Objects that
+// only the new configuration needs are missing.
 func (j *Judge) Configuration(ctx context.Context, document []byte) (admission.Verdict, error) {
 	newest := j.now()
 	c, found := config.Parse(admission.ConfigKey, document)
@@ -212,7 +209,7 @@ func (j *Judge) Configuration(ctx context.Context, document []byte) (admission.V
 	return v, unableIf(err != nil, err)
 }
 
-// compared compiles before and after a change, and says what the change means for an object.
+// compared compiles before and after a change, and returns what the change means for an object.
 func (j *Judge) compared(ctx context.Context, object diag.Object, before, after Input) (admission.Verdict, error) {
 	r, err := Compile(ctx, before, j.check)
 	was := compiled{found: r.Diagnostics, err: err}
@@ -223,16 +220,16 @@ func (j *Judge) compared(ctx context.Context, object diag.Object, before, after 
 	return verdict(object, was, r.Diagnostics, err)
 }
 
-// reviewOf is an Ingress that waits for its verdict.
+// reviewOf is the review of an Ingress that waits for its verdict.
 type reviewOf struct {
-	ctx      context.Context //nolint:containedctx // a queue of calls: each has its own time
+	ctx      context.Context //nolint:containedctx // a queue of calls: each has its own deadline
 	ingress  inputs.Object[networkingv1.Ingress]
-	mistakes []diag.Diagnostic // that were found on the object alone
-	done     chan outcomeOf    // takes one
+	mistakes []diag.Diagnostic // found in the object alone
+	done     chan outcomeOf    // takes one outcome
 
 	since time.Time
-	why   error                  // why it could not be judged yet
-	asked []types.NamespacedName // ConfigMaps that it names
+	why   error                  // why it could not be judged so far
+	asked []types.NamespacedName // ConfigMaps that the Ingress names
 }
 
 type outcomeOf struct {
@@ -240,11 +237,11 @@ type outcomeOf struct {
 	err     error
 }
 
-// reviewQueue are the reviews that wait, oldest first.
+// reviewQueue has the reviews that wait, oldest first.
 type reviewQueue struct {
 	mu      sync.Mutex
 	waiting []*reviewOf
-	late    time.Time // since when reviews have run out of time, without a verdict in between
+	late    time.Time // since when reviews have run out of time without a verdict
 }
 
 func (q *reviewQueue) add(ctx context.Context, ing inputs.Object[networkingv1.Ingress], mistakes []diag.Diagnostic) *reviewOf {
@@ -255,15 +252,15 @@ func (q *reviewQueue) add(ctx context.Context, ing inputs.Object[networkingv1.In
 	return r
 }
 
-// leave takes a review out, whether it was judged or not.
+// leave removes a review, whether or not it was judged.
 func (q *reviewQueue) leave(r *reviewOf) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = slices.DeleteFunc(q.waiting, func(o *reviewOf) bool { return o == r })
 }
 
-// take removes up to n reviews, from each namespace in turn, so that a namespace with many reviews does not delay the
-// others.
+// take removes up to n reviews. It takes from each namespace in turn, so that a namespace with many reviews does not
+// delay the others.
 func (q *reviewQueue) take(n int) []*reviewOf {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -295,7 +292,7 @@ func (q *reviewQueue) take(n int) []*reviewOf {
 	return out
 }
 
-// back puts reviews back that could not be judged yet, and says why.
+// back puts back reviews that could not be judged so far, and notes why.
 func (q *reviewQueue) back(reviews []*reviewOf, why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -311,7 +308,7 @@ func (q *reviewQueue) why(r *reviewOf) error {
 	return r.why
 }
 
-// asked returns the ConfigMaps that those ask for who wait for them.
+// asked returns the ConfigMaps for which reviews wait.
 func (q *reviewQueue) asked() routing.Asked {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -324,7 +321,7 @@ func (q *reviewQueue) asked() routing.Asked {
 	return routing.Asked{ConfigMaps: all}
 }
 
-// maxAskedFor bounds the ConfigMaps that are asked for at a time on behalf of reviews.
+// maxAskedFor limits how many ConfigMaps are watched at a time only because reviews name them.
 const maxAskedFor = 100
 
 // deliver gives a review its verdict.
@@ -336,11 +333,11 @@ func (q *reviewQueue) deliver(r *reviewOf, v admission.Verdict, err error) {
 	}
 	select {
 	case r.done <- outcomeOf{v, err}:
-	default: // it has one
+	default: // it has a verdict already
 	}
 }
 
-// stuck records that a review ran out of time, and reports whether all reviews did for so long.
+// stuck records that a review ran out of time. It reports whether all reviews have, for so long.
 func (q *reviewQueue) stuck(r *reviewOf, after time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -350,16 +347,16 @@ func (q *reviewQueue) stuck(r *reviewOf, after time.Duration) bool {
 	return time.Since(q.late) > after
 }
 
-// verdict says what the compile of a review means for the reviewed object; the zero Object is the configuration. Errors
-// that existed before do not count, except those of the object itself: an author who changes it has to fix it. An error
-// says that there is no verdict.
+// verdict says what the compile of a review means for the reviewed object. The zero Object stands for the
+// configuration. Errors that existed before do not count, except those of the object itself: an author who changes an
+// object has to fix it. If verdict returns an error, there is no verdict.
 func verdict(object diag.Object, before compiled, found []diag.Diagnostic, err error) (admission.Verdict, error) {
 	switch {
 	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp):
 		if before.err != nil {
 			return admission.Verdict{}, fmt.Errorf("nothing can be compiled at the moment: %w", before.err)
 		}
-		// The author of an Ingress must not learn about other objects or the templates.
+		// The author of an Ingress must not learn anything about other objects or the templates.
 		known := errorsOf(before.found)
 		faults := []diag.Diagnostic{{Severity: diag.Error, Message: "nothing could be compiled with this: " + err.Error()}}
 		for _, d := range found {
@@ -374,7 +371,7 @@ func verdict(object diag.Object, before compiled, found []diag.Diagnostic, err e
 	return ofObject(object, found, errorsOf(before.found)), nil
 }
 
-// ofObject says what findings mean for an object. Known errors existed before.
+// ofObject says what findings mean for an object. known are errors that existed before.
 func ofObject(object diag.Object, found []diag.Diagnostic, known map[diag.Diagnostic]bool) admission.Verdict {
 	var v admission.Verdict
 	for _, d := range found {
@@ -382,7 +379,7 @@ func ofObject(object diag.Object, found []diag.Diagnostic, known map[diag.Diagno
 		switch {
 		case object != diag.Object{} && d.Object == object:
 			if d.Position.File != "" {
-				continue // it is about the object in a file, which this one replaces
+				continue // the finding is about the object in a file, which the reviewed one replaces
 			}
 			d.Object = diag.Object{} // the reader knows which object it is
 			if isError && !d.Conflict {
@@ -391,11 +388,11 @@ func ofObject(object diag.Object, found []diag.Diagnostic, known map[diag.Diagno
 				v.Warnings = append(v.Warnings, d)
 			}
 		case isError && !known[d]:
-			v.Warnings = append(v.Warnings, d) // another object is harmed
+			v.Warnings = append(v.Warnings, d) // the review harms another object
 		}
 	}
 	if len(v.Faults) > 0 {
-		v.Warnings = nil // the object is not written
+		v.Warnings = nil // a denied object is not written, so warnings do not matter
 	}
 	return forAsker(object, v)
 }
@@ -411,16 +408,15 @@ func errorsOf(found []diag.Diagnostic) map[diag.Diagnostic]bool {
 	return out
 }
 
-// lossElsewhere is the one message if objects of other namespaces would be left out because
-// of this one.
+// lossElsewhere is the only message if the reviewed object would cause objects of other namespaces to be left out.
 var lossElsewhere = diag.Diagnostic{
 	Severity: diag.Error, Message: "an object of another namespace would lose something to this one",
 	Hint: "its author gets a message that says what; use a host or a path that nobody else has",
 }
 
-// forAsker removes from a verdict on an object what its author may have no right to know: the names of objects in other
-// namespaces, and what is wrong with them. Anybody who may create an Ingress can ask about any host, and leaves no trace.
-// The author of a configuration may know everything.
+// forAsker removes from a verdict what the author of the object may not be allowed to know: the names of objects in
+// other namespaces, and what is wrong with them. Anybody who may create an Ingress can ask about any host without
+// leaving a trace. The author of a configuration may know everything.
 func forAsker(object diag.Object, v admission.Verdict) admission.Verdict {
 	if (object == diag.Object{}) {
 		return v
@@ -429,7 +425,7 @@ func forAsker(object diag.Object, v admission.Verdict) admission.Verdict {
 	return v
 }
 
-// ownWords returns findings as an author in a namespace may read them.
+// ownWords returns findings in the form that an author in a namespace may read.
 func ownWords(namespace string, found []diag.Diagnostic) []diag.Diagnostic {
 	var out []diag.Diagnostic
 	for _, d := range found {
@@ -451,15 +447,14 @@ func ownWords(namespace string, found []diag.Diagnostic) []diag.Diagnostic {
 var (
 	// objectNames matches the kind, the namespace and the name of an object in a message.
 	objectNames = regexp.MustCompile(`\b(Ingress|Service|Secret|ConfigMap|EndpointSlice|Gateway|ListenerSet|[A-Z]+Route|BackendTLSPolicy) ([a-z0-9][a-z0-9-]*)/[a-z0-9][a-z0-9.:-]*`)
-	// namespaceNames matches what a message calls a namespace by name.
+	// namespaceNames matches a message's words for a namespace with its name.
 	namespaceNames = regexp.MustCompile(`\b(to|of|in|have|by|for|from) (?:the )?namespace ([a-z0-9][a-z0-9-]*)`)
-	// otherPlaces matches where an older claim stands.
+	// otherPlaces matches the position of an older claim.
 	otherPlaces = regexp.MustCompile(`;? ?the other is at \S+`)
 )
 
-// withoutNames removes the names of objects of other namespaces, and of these namespaces,
-// from a text. It looks only at the form of the text. If it depended on what exists, a name
-// that somebody guessed would give another text if it exists.
+// withoutNames removes the names of objects of other namespaces, and the names of these namespaces, from a text. It
+// only looks at the form of the text. If it looked at what exists, the answer would show whether a guessed name exists.
 func withoutNames(text, namespace string) string {
 	text = objectNames.ReplaceAllStringFunc(text, func(name string) string {
 		m := objectNames.FindStringSubmatch(name)

@@ -25,17 +25,17 @@ import (
 const (
 	// maxBatch is how many reviews are judged together.
 	maxBatch = 64
-	// maxBatchTime is how long that may take.
+	// maxBatchTime is how long a batch may take.
 	maxBatchTime = 30 * time.Second
-	// largeBytes and largePaths are the size from which an Ingress is judged separately, so that it does not delay
-	// others.
+	// largeBytes and largePaths are the sizes from which on an Ingress is judged separately, so
+	// that it does not delay others.
 	largeBytes, largePaths = 64 << 10, 200
-	// pollObjects is how often a review checks whether the objects that it asked for are known. The signal of a change
-	// goes to the loop of package compiler/controller alone.
+	// pollObjects is how often a review checks whether the objects that it asked for are known. It
+	// has to poll, since only the loop of package compiler/controller gets the signal of a change.
 	pollObjects = 20 * time.Millisecond
 )
 
-// batches judges the waiting reviews until there are none, and then gives up the turn.
+// batches judges the waiting reviews until there are none, and then ends its turn.
 func (j *Judge) batches() {
 	defer func() { <-j.turn }()
 	for {
@@ -47,13 +47,13 @@ func (j *Judge) batches() {
 	}
 }
 
-// batch judges some reviews together.
+// batch judges several reviews together.
 //
-// It translates each Ingress that has no errors of its own alone among the existing
-// objects, so that a verdict does not depend on what else is reviewed. Then one run of
-// HAProxy checks the parts of the configuration that all of them add. If HAProxy accepts
-// that, all are accepted. If not, HAProxy checks each part alone, so that no Ingress is
-// blamed for another one's error.
+// It translates each Ingress without errors of its own, together with the existing objects but
+// without the other reviews, so that no verdict depends on those. Then one run of HAProxy checks
+// all parts of the configuration that the reviewed Ingresses add. If HAProxy accepts that, all are
+// accepted. If not, HAProxy checks each part alone, so that no Ingress is blamed for an error of
+// another one.
 func (j *Judge) batch(reviews []*reviewOf) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxBatchTime)
 	defer cancel()
@@ -68,7 +68,7 @@ func (j *Judge) batch(reviews []*reviewOf) {
 	case errors.Is(err, inputs.ErrIncomplete):
 		j.queue.back(reviews, err)
 		j.ask(newest)
-		<-time.After(pollObjects) // Run handles notices of changes
+		<-time.After(pollObjects) // the loop handles notices of changes
 		return
 	case err != nil:
 		for _, r := range reviews {
@@ -88,19 +88,20 @@ func (j *Judge) batch(reviews []*reviewOf) {
 	j.together(ctx, w, ordinary)
 }
 
-// translate translates objects of the world.
+// translate translates objects as they would be in this world.
 func (w *world) translate(in inputs.Inputs) translated {
 	model, found := w.source.memories.Claims.Reader().Translate(in, w.input(in).routing(nil))
 	return translated{in: in, part: model, found: found}
 }
 
-// known returns the reviews whose named objects are all known. The others wait.
+// known returns the reviews for which all named objects are known. It puts the others back into the
+// queue.
 func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
 	var ready, later []*reviewOf
 	for _, r := range reviews {
 		r.asked = nil
 		if in, ok := w.with(r.ingress); ok && w.known != nil {
-			in.Ingresses = in.Ingresses[len(in.Ingresses)-1:] // it names the same objects, whatever else exists
+			in.Ingresses = in.Ingresses[len(in.Ingresses)-1:] // the Ingress names the same objects, whatever else exists
 			model, _ := w.source.memories.Claims.Reader().Translate(in, w.input(in).routing(nil))
 			r.asked = w.unknown(model.Asked.ConfigMaps)
 		}
@@ -123,7 +124,7 @@ func (j *Judge) ask(newest compiled) {
 	}
 }
 
-// isLarge reports whether an Ingress is to be judged beside the others.
+// isLarge reports whether an Ingress is judged separately because of its size.
 func isLarge(r *reviewOf) bool {
 	size, paths := 0, 0
 	for key, value := range r.ingress.Value.Annotations {
@@ -141,7 +142,7 @@ func isLarge(r *reviewOf) bool {
 	return size > largeBytes || paths > largePaths
 }
 
-// alone judges one review beside the batches, one at a time.
+// alone judges one large review while the batches go on. Only one is judged at a time.
 func (j *Judge) alone(r *reviewOf, w *world) {
 	select {
 	case j.slow <- struct{}{}:
@@ -164,7 +165,8 @@ func (j *Judge) alone(r *reviewOf, w *world) {
 	})
 }
 
-// guarded gives an error to all reviews without a verdict if a judgement panics. The panic must not end the process.
+// guarded runs a judgement. If it panics, all reviews without a verdict get an error, and the
+// process goes on.
 func (j *Judge) guarded(reviews []*reviewOf, do func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -176,7 +178,7 @@ func (j *Judge) guarded(reviews []*reviewOf, do func()) {
 	do()
 }
 
-// together judges reviews of ordinary size.
+// together judges reviews of Ingresses that are not large.
 func (j *Judge) together(ctx context.Context, w *world, reviews []*reviewOf) {
 	out := make([]*translated, len(reviews))
 	inParallel(len(reviews), func(i int) {
@@ -201,7 +203,7 @@ func (j *Judge) together(ctx context.Context, w *world, reviews []*reviewOf) {
 	})
 }
 
-// inParallel calls a function with 0 to n-1, on all processors.
+// inParallel calls a function for 0 to n-1, on all processors.
 func inParallel(n int, do func(i int)) {
 	var running sync.WaitGroup
 	places := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -215,8 +217,8 @@ func inParallel(n int, do func(i int)) {
 	running.Wait()
 }
 
-// among translates an Ingress among the others. If that decides, it delivers the verdict
-// and returns false.
+// among translates a reviewed Ingress together with the others. If that is enough for a verdict, it
+// delivers the verdict and returns false.
 func (j *Judge) among(w *world, r *reviewOf) (translated, bool) {
 	in, read := w.with(r.ingress)
 	if !read {
@@ -236,7 +238,8 @@ func (j *Judge) among(w *world, r *reviewOf) (translated, bool) {
 	return t, true
 }
 
-// among translates an Ingress among the others that matter for it; in is all with it.
+// among translates an Ingress together with the others that matter for it. in are all objects,
+// including the Ingress.
 func (w *world) among(in inputs.Inputs, ing inputs.Object[networkingv1.Ingress]) translated {
 	words := mentioned(in, ing.Ref.Namespace, ing.Value.Annotations)
 	var t translated
@@ -251,8 +254,8 @@ func (w *world) among(in inputs.Inputs, ing inputs.Object[networkingv1.Ingress])
 	return t
 }
 
-// mentioned are the words of annotations, of an Ingress and of the Services of its namespace,
-// that may be names of backends.
+// mentioned returns the words that may be names of backends, in annotations of an Ingress and of
+// the Services of its namespace.
 func mentioned(in inputs.Inputs, namespace string, annotations map[string]string) map[string]bool {
 	words := map[string]bool{}
 	add := func(annotations map[string]string) {
@@ -260,7 +263,7 @@ func mentioned(in inputs.Inputs, namespace string, annotations map[string]string
 			for _, word := range strings.FieldsFunc(value, func(r rune) bool {
 				return r <= ' ' || strings.ContainsRune(`(),;'"{}[]%=`, r)
 			}) {
-				if strings.Contains(word, "_") { // as the names of all backends do
+				if strings.Contains(word, "_") { // names of backends have one
 					words[word] = true
 				}
 			}
@@ -275,14 +278,15 @@ func mentioned(in inputs.Inputs, namespace string, annotations map[string]string
 	return words
 }
 
-// group are reviews whose parts of a configuration fit into one.
+// group is a set of reviews whose parts of a configuration fit into one configuration.
 type group struct {
 	model routing.Model
 	of    []translated
 }
 
-// addTo adds a review to the first group that it fits into. An administrator's templates may
-// write more for many than they would for each.
+// addTo adds a review to the first group into which it fits. If apart is set, it makes a group of
+// its own: an administrator's templates may write more for several Ingresses together than for
+// each.
 func addTo(groups []group, t translated, apart bool) []group {
 	for i, g := range groups {
 		if apart {
@@ -296,7 +300,7 @@ func addTo(groups []group, t translated, apart bool) []group {
 	return append(groups, group{t.part, []translated{t}})
 }
 
-// group has HAProxy check a group, and each review alone if HAProxy refuses the group.
+// group makes HAProxy check a group. If HAProxy refuses the group, it checks each review alone.
 func (j *Judge) group(ctx context.Context, w *world, g group) {
 	if len(g.of) == 1 {
 		j.separately(ctx, w, g.of[0])
@@ -329,21 +333,22 @@ func kept(of []translated, keep func(translated) bool) []translated {
 	return slices.DeleteFunc(slices.Clone(of), func(t translated) bool { return !keep(t) })
 }
 
-// joined makes a group of a part of one.
+// joined makes a group of translated reviews, whose parts fit together.
 func joined(of []translated) group {
 	g := group{of[0].part, of[:1]}
 	for _, t := range of[1:] {
-		g.model, _ = g.model.With(t.part) // they fitted before
+		g.model, _ = g.model.With(t.part) // addTo has checked that they fit
 		g.of = append(g.of[:len(g.of):len(g.of)], t)
 	}
 	return g
 }
 
-// publishable has HAProxy check a part of a configuration.
+// publishable makes HAProxy check a part of a configuration.
 func (j *Judge) publishable(ctx context.Context, w *world, model routing.Model, of []translated) (attempt, error) {
 	c := w.compilation(j, of[0].in)
 	return c.publishable(ctx, render.Input{Model: model, Config: w.source.Config, Objects: func() []render.Object {
-		// The shipped templates read the annotations of the objects of a backend alone.
+		// The shipped templates only read the annotations of objects of the backend that they
+		// write.
 		if w.overlaid {
 			return describe(of[0].in)
 		}
@@ -355,7 +360,7 @@ func (j *Judge) publishable(ctx context.Context, w *world, model routing.Model, 
 	}})
 }
 
-// compilation is one of objects of the world.
+// compilation returns a compilation of objects of the world.
 func (w *world) compilation(j *Judge, objects inputs.Inputs) *compilation {
 	in := w.input(objects)
 	return &compilation{
@@ -364,7 +369,7 @@ func (w *world) compilation(j *Judge, objects inputs.Inputs) *compilation {
 	}
 }
 
-// remembering is a check that remembers what HAProxy accepted, and asks only once about it.
+// remembering is a check that remembers what HAProxy accepted, and does not check the same again.
 type remembering struct {
 	check  checker
 	passed *passedMemo
@@ -390,7 +395,8 @@ func (r remembering) Check(ctx context.Context, in validate.Input) (validate.Ver
 	return v, err
 }
 
-// separately has HAProxy judge one review. What takes longer is judged beside the batches.
+// separately makes HAProxy judge one review. If that takes longer, the review is judged while the
+// batches go on.
 func (j *Judge) separately(ctx context.Context, w *world, t translated) {
 	v, decided, err := j.judged(ctx, w, t)
 	if decided || err != nil {
@@ -400,7 +406,8 @@ func (j *Judge) separately(ctx context.Context, w *world, t translated) {
 	go j.aside(w, t)
 }
 
-// aside judges a review by its namespace, one at a time.
+// aside judges a review by compiling its namespace, while the batches go on. Only one is judged at
+// a time.
 func (j *Judge) aside(w *world, t translated) {
 	select {
 	case j.slow <- struct{}{}:
@@ -420,8 +427,8 @@ func (j *Judge) deliver(r *reviewOf, v admission.Verdict, err error) {
 	j.queue.deliver(r, v, unableIf(err != nil, err))
 }
 
-// judged returns the verdict on one review, if HAProxy's faults are those of its own lines
-// alone. Else something else may be at fault, and it is not decided.
+// judged returns the verdict on one review if all faults that HAProxy finds are in lines of its
+// Ingress. Otherwise something else may be at fault, and decided is false.
 func (j *Judge) judged(ctx context.Context, w *world, t translated) (v admission.Verdict, decided bool, err error) {
 	object := t.review.ingress.Ref
 	a, err := j.publishable(ctx, w, t.part, []translated{t})
@@ -445,7 +452,8 @@ func (j *Judge) judged(ctx context.Context, w *world, t translated) (v admission
 	return admission.Verdict{}, false, nil
 }
 
-// withAndWithout returns the verdict on a review by comparing a compile of its namespace with it and one without it.
+// withAndWithout judges a review by comparing two compiles of its namespace: with the reviewed
+// Ingress and without it.
 func (j *Judge) withAndWithout(ctx context.Context, w *world, t translated) (admission.Verdict, error) {
 	object := t.review.ingress.Ref
 	before, after := ofNamespace(w.objects, object.Namespace), ofNamespace(t.in, object.Namespace)
@@ -457,7 +465,7 @@ func (j *Judge) withAndWithout(ctx context.Context, w *world, t translated) (adm
 	return forAsker(object, v), err
 }
 
-// ownFaults reports whether all faults are those of one object.
+// ownFaults reports whether all faults are in lines of one object.
 func ownFaults(faults []render.Fault, object diag.Object) bool {
 	return !slices.ContainsFunc(faults, func(f render.Fault) bool {
 		objects := toBlame(f)

@@ -17,27 +17,27 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// Objects of the Gateway API are judged like Ingresses. They are translated among the others that matter, and HAProxy
-// checks their parts of the configuration. Waiting reviews are judged together: the objects are read once for all of them,
-// and one check of HAProxy is enough if it accepts all parts.
+// Objects of the Gateway API are judged like Ingresses. They are translated together with the others that matter, and
+// HAProxy checks their parts of the configuration. Waiting reviews are judged together. The objects are read once for
+// all of them, and one check of HAProxy is enough if it accepts all parts.
 
-// gatewayReview is an object of the Gateway API that waits for its verdict.
+// gatewayReview is the review of an object of the Gateway API that waits for its verdict.
 type gatewayReview struct {
-	ctx    context.Context //nolint:containedctx // as in a reviewOf
+	ctx    context.Context //nolint:containedctx // as in reviewOf
 	ref    diag.Object
 	object metav1.Object
-	done   chan outcomeOf         // takes one
-	asked  []types.NamespacedName // ConfigMaps that it names, and of which nothing is known yet
+	done   chan outcomeOf         // takes one outcome
+	asked  []types.NamespacedName // ConfigMaps that the object names and that are not known yet
 }
 
-// gatewayQueue are the reviews that wait, oldest first.
+// gatewayQueue has the reviews that wait, oldest first.
 type gatewayQueue struct {
 	mu      sync.Mutex
 	waiting []*gatewayReview
-	busy    bool // somebody takes them
+	busy    bool // a goroutine takes reviews
 }
 
-// add adds a review, and reports whether nobody takes the reviews yet.
+// add adds a review. It reports whether no goroutine takes reviews yet.
 func (q *gatewayQueue) add(r *gatewayReview) (first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,7 +46,8 @@ func (q *gatewayQueue) add(r *gatewayReview) (first bool) {
 	return first
 }
 
-// take removes up to n reviews whose clients still wait. If there are none, it marks the queue as not being judged.
+// take removes up to n reviews whose clients still wait. If there are none, it notes that no goroutine takes reviews
+// any more.
 func (q *gatewayQueue) take(n int) []*gatewayReview {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -57,14 +58,14 @@ func (q *gatewayQueue) take(n int) []*gatewayReview {
 	return taken
 }
 
-// back puts reviews back that name what is not known yet.
+// back puts back reviews that name objects which are not known yet.
 func (q *gatewayQueue) back(reviews []*gatewayReview) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(slices.Clone(reviews), q.waiting...)
 }
 
-// asked returns the ConfigMaps that those ask for who wait for them.
+// asked returns the ConfigMaps for which reviews wait.
 func (q *gatewayQueue) asked() []types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,12 +81,12 @@ func (q *gatewayQueue) asked() []types.NamespacedName {
 func (r *gatewayReview) deliver(v admission.Verdict, err error) {
 	select {
 	case r.done <- outcomeOf{v, unableIf(err != nil, err)}:
-	default: // it has one
+	default: // it has a verdict already
 	}
 }
 
-// Gateway judges an object of the Gateway API. It accepts an object that belongs to no Gateway of ours, or whose namespace
-// is not read.
+// Gateway judges an object of the Gateway API. It accepts an object that belongs to no Gateway of ours, or whose
+// namespace is not read.
 func (j *Judge) Gateway(ctx context.Context, kind string, object metav1.Object) (admission.Verdict, error) {
 	newest := j.now()
 	if !newest.source.Config.GatewayAPI.Enabled {
@@ -95,7 +96,7 @@ func (j *Judge) Gateway(ctx context.Context, kind string, object metav1.Object) 
 		return admission.Verdict{}, unable(errTooEarly)
 	}
 	if created := object.GetCreationTimestamp(); created.IsZero() {
-		object.SetCreationTimestamp(metav1.NewTime(time.Now())) // it is older than nothing that is there
+		object.SetCreationTimestamp(metav1.NewTime(time.Now())) // a new object is younger than all that exist
 	}
 	r := &gatewayReview{ctx: ctx, object: object, done: make(chan outcomeOf, 1), ref: inputs.RefOf(inputs.GatewayVersion, kind, object.GetNamespace(), object.GetName())}
 	if j.gateways.add(r) {
@@ -109,19 +110,19 @@ func (j *Judge) Gateway(ctx context.Context, kind string, object metav1.Object) 
 	}
 }
 
-// gatewayBatches judges the reviews that wait until there are none.
+// gatewayBatches judges the waiting reviews until there are none.
 func (j *Judge) gatewayBatches() {
 	for {
 		reviews := j.gateways.take(maxBatch)
 		if len(reviews) == 0 {
-			j.ask(j.now()) // for nothing any more
+			j.ask(j.now()) // it asks for nothing now
 			return
 		}
 		j.gatewayBatch(reviews)
 	}
 }
 
-// guardedGateway has reviews without a verdict get an error if a judgement panics.
+// guardedGateway runs a judgement. If it panics, reviews without a verdict get an error.
 func guardedGateway(reviews []*gatewayReview, do func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -133,26 +134,26 @@ func guardedGateway(reviews []*gatewayReview, do func()) {
 	do()
 }
 
-// amongGateways is an object of the Gateway API among the others.
+// amongGateways is a reviewed object of the Gateway API together with the others.
 type amongGateways struct {
 	*gatewayReview
-	in, before inputs.Inputs // what matters of the objects, with it as it is to be, and as it was
-	part       routing.Model // that it brings
+	in, before inputs.Inputs // the objects that matter, with the reviewed one and as they were before
+	part       routing.Model // what the reviewed object adds
 	was        map[diag.Diagnostic]bool
 	found      []diag.Diagnostic
 }
 
-// gatewayBatch judges some reviews.
+// gatewayBatch judges several reviews.
 func (j *Judge) gatewayBatch(reviews []*gatewayReview) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxBatchTime)
 	defer cancel()
 	guardedGateway(reviews, func() {
 		newest := j.now()
 		w, err := j.world(ctx, newest)
-		if errors.Is(err, inputs.ErrIncomplete) { // of what reviews have asked for, perhaps
+		if errors.Is(err, inputs.ErrIncomplete) { // perhaps objects for which reviews have asked
 			j.gateways.back(reviews)
 			j.ask(newest)
-			<-time.After(pollObjects) // Run handles notices of changes
+			<-time.After(pollObjects) // the loop handles notices of changes
 			return
 		}
 		if err != nil {
@@ -172,7 +173,7 @@ func (j *Judge) gatewayBatch(reviews []*gatewayReview) {
 		j.gateways.back(later)
 		j.ask(newest)
 		if len(all) == 0 && len(later) > 0 {
-			<-time.After(pollObjects) // Run handles notices of changes
+			<-time.After(pollObjects) // the loop handles notices of changes
 		}
 		if j.acceptsAll(ctx, w, all) {
 			for _, t := range all {
@@ -186,9 +187,9 @@ func (j *Judge) gatewayBatch(reviews []*gatewayReview) {
 	})
 }
 
-// amongGateways translates an object among the others that matter for it. If that decides, it delivers the
-// verdict and returns nil. So it does if the object names a ConfigMap of which nothing is known yet, which the review
-// then asks for.
+// amongGateways translates an object together with the others that matter for it. If that is enough for a verdict, it
+// delivers the verdict and returns nil. It also returns nil if the object names a ConfigMap that is not known yet. The
+// review then asks for that ConfigMap.
 func (w *world) amongGateways(r *gatewayReview, ofIngresses routing.Model) *amongGateways {
 	t := &amongGateways{gatewayReview: r, before: w.objects}
 	t.before.Ingresses, t.before.Broken = nil, nil
@@ -197,7 +198,7 @@ func (w *world) amongGateways(r *gatewayReview, ofIngresses routing.Model) *amon
 	others := t.in.Gateway.Count()
 	t.in.Gateway.Add(r.object)
 	t.in = inputs.NewSelector(w.source.Config, w.objects.Namespaces).Objects(t.in)
-	if t.in.Gateway.Count() == others { // it is not read
+	if t.in.Gateway.Count() == others { // its namespace is not read
 		r.deliver(admission.Verdict{}, nil)
 		return nil
 	}
@@ -243,14 +244,14 @@ func (j *Judge) acceptsAll(ctx context.Context, w *world, all []*amongGateways) 
 	return err == nil && len(a.faults) == 0
 }
 
-// described is what templates can read of the object. The shipped ones read no others.
+// described returns what templates can read about the object. The shipped templates read nothing about other objects.
 func (t *amongGateways) described() []render.Object {
 	var one inputs.Inputs
 	one.Gateway.Add(t.object)
 	return describe(one)
 }
 
-// judgedGateway returns the verdict of HAProxy on one object.
+// judgedGateway returns HAProxy's verdict on one object.
 func (j *Judge) judgedGateway(ctx context.Context, w *world, t *amongGateways) (admission.Verdict, error) {
 	c := w.compilation(j, t.in)
 	objects := t.described

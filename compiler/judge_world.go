@@ -27,22 +27,21 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// world is what there is beside what is reviewed. It holds no Secrets.
+// world is everything that exists beside the reviewed object. It holds no Secrets.
 type world struct {
 	source    Source
 	objects   inputs.Inputs
 	templates *render.Set
 	version   string // of HAProxy
-	// countryFiles are those of the list of countries.
+	// countryFiles are the files with the list of countries.
 	countryFiles []access.CountryFile
-	// overlaid says that there are templates of an administrator, which may refer from
-	// anything to anything.
+	// overlaid says that there are templates of an administrator. In those, anything may refer to anything.
 	overlaid bool
-	// known are the ConfigMaps of which it is known whether they exist; nil means all.
+	// known are the ConfigMaps for which it is known whether they exist. If it is nil, that is known for all.
 	known map[types.NamespacedName]bool
-	// found are the errors that there are already.
+	// found are the errors that already exist.
 	found map[diag.Diagnostic]bool
-	scope *scope // nil: all is translated for each review
+	scope *scope // nil if everything is translated for each review
 }
 
 // world reads the objects. The error wraps [inputs.ErrIncomplete] while not all are known.
@@ -75,7 +74,7 @@ func (j *Judge) world(ctx context.Context, newest compiled) (*world, error) {
 	return w, err
 }
 
-// input is what a compile of objects is made from.
+// input returns the input for compiling objects.
 func (w *world) input(objects inputs.Inputs) Input {
 	return Input{
 		Objects: objects, Config: w.source.Config, Templates: w.templates, SecretsUnseen: true,
@@ -84,14 +83,14 @@ func (w *world) input(objects inputs.Inputs) Input {
 	}
 }
 
-// with returns the objects with an Ingress in place of the one with its name. It reports false if the namespace of the
-// Ingress is not read.
+// with returns the objects with a reviewed Ingress in place of the one with the same name. It returns false if the
+// namespace of the Ingress is not read.
 func (w *world) with(ing inputs.Object[networkingv1.Ingress]) (inputs.Inputs, bool) {
 	read := inputs.NewSelector(w.source.Config, w.objects.Namespaces).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ing}})
 	return replaced(w.objects, ing, read.Ingresses), len(read.Ingresses) > 0
 }
 
-// replaced returns objects with Ingresses in the place of the one of a name.
+// replaced returns objects in which other Ingresses replace the one with the name of ing.
 func replaced(in inputs.Inputs, ing inputs.Object[networkingv1.Ingress], by []inputs.Object[networkingv1.Ingress]) inputs.Inputs {
 	other := func(o inputs.Object[networkingv1.Ingress]) bool { return o.Ref == ing.Ref }
 	in.Ingresses = append(slices.DeleteFunc(slices.Clone(in.Ingresses), other), by...)
@@ -99,7 +98,7 @@ func replaced(in inputs.Inputs, ing inputs.Object[networkingv1.Ingress], by []in
 	return in
 }
 
-// unknown returns the ConfigMaps of which it is not known whether they exist.
+// unknown returns those ConfigMaps for which it is not known whether they exist.
 func (w *world) unknown(named []types.NamespacedName) []types.NamespacedName {
 	if w.known == nil {
 		return nil
@@ -115,7 +114,7 @@ func ofNamespace(in inputs.Inputs, namespace string) inputs.Inputs {
 	return in
 }
 
-// templateSets parses templates, and remembers those that were parsed last.
+// templateSets parses templates, and remembers the last ones.
 type templateSets struct {
 	mu    sync.Mutex
 	files render.Templates
@@ -136,7 +135,7 @@ func (s *templateSets) parse(files render.Templates) (*render.Set, error) {
 	return set, nil
 }
 
-// probeMemo remembers the errors of templates that do not depend on objects. See probe.go.
+// probeMemo remembers the errors of templates that occur whatever the objects are. See probe.go.
 type probeMemo struct {
 	mu     sync.Mutex
 	set    *render.Set
@@ -144,7 +143,7 @@ type probeMemo struct {
 	probed map[place]bool
 }
 
-// of gives a compilation the remembered errors of its templates.
+// of gives the remembered errors of its templates to a compilation.
 func (p *probeMemo) of(ctx context.Context, c *compilation) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,14 +158,13 @@ func (p *probeMemo) of(ctx context.Context, c *compilation) error {
 	return nil
 }
 
-// passedMemo remembers what HAProxy accepted, by its content: a review that is repeated
-// costs it nothing.
+// passedMemo remembers by its content what HAProxy accepted. So a repeated review takes no run of HAProxy.
 type passedMemo struct {
 	mu         sync.Mutex
 	young, old map[[sha256.Size]byte]bool
 }
 
-// mostPassed is how many a generation of a passedMemo keeps.
+// mostPassed is how many entries a generation of a passedMemo has.
 const mostPassed = 4096
 
 func (p *passedMemo) has(key [sha256.Size]byte) bool {
@@ -184,24 +182,24 @@ func (p *passedMemo) add(key [sha256.Size]byte) {
 	p.young[key] = true
 }
 
-// translated is an Ingress among the others.
+// translated is a reviewed Ingress after it was translated together with the others.
 type translated struct {
 	review *reviewOf
-	in     inputs.Inputs            // with it
-	part   routing.Model            // that it brings
-	before map[diag.Diagnostic]bool // the errors that there are without the review
+	in     inputs.Inputs            // the objects, including the reviewed one
+	part   routing.Model            // what the Ingress adds
+	before map[diag.Diagnostic]bool // the errors without the review
 	found  []diag.Diagnostic
 }
 
-// Most Ingresses do not affect each other. The findings on a reviewed Ingress, and its part of the configuration, only
-// depend on its namespace, on namespaces that share a host with it, and on those with routes without a host. The judge only
-// translates these, unless the result may depend on more: then it translates all. TestScopedReviews compares the results
-// with a translation of everything.
+// Most Ingresses do not affect each other. The findings about a reviewed Ingress, and its part of the configuration,
+// only depend on three kinds of namespaces: its own, those that share a host with it, and those that have routes
+// without a host. The judge translates only these, unless the result may depend on more. TestScopedReviews compares the
+// results with those of translating everything.
 
 // scope finds the namespaces that matter for a review.
 type scope struct {
-	byHost, below map[string][]string // namespaces with a host, and with one below a wildcard
-	always        []string            // namespaces with routes or a backend for hosts of others
+	byHost, below map[string][]string // namespaces that have a host, and that have one below a wildcard
+	always        []string            // namespaces with routes, or a backend, for hosts of others
 	ingresses     map[string][]inputs.Object[networkingv1.Ingress]
 	broken        map[string][]inputs.Object[networkingv1.Ingress]
 }
@@ -243,7 +241,7 @@ func (s *scope) take(ing inputs.Object[networkingv1.Ingress]) {
 	}
 }
 
-// namespaces returns those that matter for an Ingress under review.
+// namespaces returns the namespaces that matter for a reviewed Ingress.
 func (s *scope) namespaces(ing inputs.Object[networkingv1.Ingress]) map[string]bool {
 	out := map[string]bool{ing.Ref.Namespace: true}
 	add := func(lists ...[]string) {
@@ -254,7 +252,7 @@ func (s *scope) namespaces(ing inputs.Object[networkingv1.Ingress]) map[string]b
 	add(s.always)
 	hosts := ingress.HostNames(ing)
 	for _, own := range slices.Concat(s.ingresses[ing.Ref.Namespace], s.broken[ing.Ref.Namespace]) {
-		hosts = append(hosts, ingress.HostNames(own)...) // a limit of the namespace may be reached with it
+		hosts = append(hosts, ingress.HostNames(own)...) // the Ingress may reach a limit of its namespace
 	}
 	for _, host := range hosts {
 		add(s.byHost[host], s.byHost[hostname.WildcardOf(host)])
@@ -265,8 +263,7 @@ func (s *scope) namespaces(ing inputs.Object[networkingv1.Ingress]) map[string]b
 	return out
 }
 
-// scoped returns what of the world matters for an Ingress under review, and whether that is less
-// than all.
+// scoped returns the objects that matter for a reviewed Ingress. It also reports whether these are fewer than all.
 func (w *world) scoped(ing inputs.Object[networkingv1.Ingress]) (inputs.Inputs, bool) {
 	if w.overlaid || w.scope == nil || refersFreely(ing) {
 		return w.objects, false
@@ -284,14 +281,14 @@ func (w *world) scoped(ing inputs.Object[networkingv1.Ingress]) (inputs.Inputs, 
 		out.Broken = append(out.Broken, w.scope.broken[namespace]...)
 	}
 	if 2*len(out.Ingresses) > len(w.objects.Ingresses) || slices.ContainsFunc(out.Ingresses, refersFreely) {
-		return w.objects, false // which is translated already, or would cost as much
+		return w.objects, false // all objects are translated already, or scoping would save nothing
 	}
 	out.Services = ofNamespaces(out.Services, func(namespace string) bool { return namespaces[namespace] })
 	return out, true
 }
 
-// refersFreely reports whether an Ingress has an option that may refer to objects of other namespaces, or whose use by
-// others is counted there.
+// refersFreely reports whether an Ingress has an option that may refer to objects of other namespaces, or an option
+// whose uses are counted across namespaces.
 func refersFreely(ing inputs.Object[networkingv1.Ingress]) bool {
 	for _, name := range []string{options.PathType, "auth-url", "snippet"} {
 		if _, has := ing.Value.Annotations[options.Prefix+name]; has {
@@ -305,21 +302,20 @@ func ofNamespaces[T any](objects []inputs.Object[T], keep func(namespace string)
 	return slices.DeleteFunc(slices.Clone(objects), func(o inputs.Object[T]) bool { return !keep(o.Ref.Namespace) })
 }
 
-// Shared returns objects for a loop that a [Judge] looks at too.
+// Shared returns objects that a loop and a [Judge] can both use.
 func Shared(objects Objects) Objects { return &sharedObjects{Objects: objects} }
 
-// sharedObjects are the objects of a loop that a [Judge] looks at too. What a
-// review asks for by name is asked for beside what the loop does, as long as the
-// review goes on. The loop never waits for it.
+// sharedObjects are objects that a loop and a [Judge] both use. A review may ask for objects by name, in addition to
+// those of the loop, as long as it waits. The loop never waits for these.
 type sharedObjects struct {
 	Objects
 
 	mu             sync.Mutex
 	loop, reviewed routing.Asked
-	read           routing.Asked // what the loop asked for at its last reading
+	read           routing.Asked // what the loop had asked for when it last read
 }
 
-// Read is for the loop. It gives up what only reviews ask for, if that is not known yet.
+// Read is for the loop. If the objects that only reviews ask for are not known yet, Read gives them up.
 func (s *sharedObjects) Read(ctx context.Context, c config.Config) (inputs.Gathered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -347,7 +343,7 @@ func within(names, others []types.NamespacedName) bool {
 	return !slices.ContainsFunc(names, func(name types.NamespacedName) bool { return !slices.Contains(others, name) })
 }
 
-// ask makes the cluster watch what reviews ask for now, and stop watching what only earlier reviews asked for.
+// ask makes the cluster watch what reviews ask for now. It no longer watches what only earlier reviews asked for.
 func (s *sharedObjects) ask(named routing.Asked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -357,8 +353,7 @@ func (s *sharedObjects) ask(named routing.Asked) {
 	}
 }
 
-// known returns the ConfigMaps that are followed: of these a reading says whether they are
-// there.
+// known returns the ConfigMaps that are watched. Reading the objects then shows whether they exist.
 func (s *sharedObjects) known() map[types.NamespacedName]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

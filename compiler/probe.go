@@ -23,18 +23,18 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// place is a line of a template, and what is wrong with what it writes.
+// place is a line of a template, with the message about what it writes.
 type place struct {
 	template string
 	line     int
-	message  string // without names
+	message  string // the message without names
 }
 
-// quoted matches what HAProxy, or a check of values, quotes in a message: names,
-// mostly.
+// quoted matches what HAProxy, or a check of values, quotes in a message. Most of that is names.
 var quoted = regexp.MustCompile(`'[^']*'|"(?:[^"\\]|\\.)*"`)
 
-// listed matches a list of quoted words. Scripts can add keywords to those that HAProxy lists.
+// listed matches a list of quoted words. A message of HAProxy may list keywords, and scripts can
+// add some.
 var listed = regexp.MustCompile(`''(?:, '')+`)
 
 func placeOf(f render.Fault) place {
@@ -42,17 +42,18 @@ func placeOf(f render.Fault) place {
 	return place{f.Origin.Template, f.Origin.Line, message}
 }
 
-// ofTemplates returns the faults of an attempt that are those of a template,
-// whatever the object. If they were blamed on objects, every object would be
-// left out, and a configuration without any route be published. Such a fault
-// shows with an object that nobody wrote too, and no line that the template
-// wrote in the same place was accepted.
+// ofTemplates returns those faults of an attempt that are the fault of a template, whatever the
+// object. If objects were blamed for them, every object would be left out, and a configuration
+// without any route would be published. A fault is that of a template if it also occurs with an
+// object that nobody wrote, and if HAProxy accepted no other line that the template wrote in the
+// same place.
 func (c *compilation) ofTemplates(ctx context.Context, a attempt) ([]render.Fault, error) {
 	probed, err := c.probe(ctx)
 	if err != nil || len(probed) == 0 {
 		return nil, err
 	}
-	// A line of a template that wrote any line that is not at fault is accepted.
+	// If a line of a template wrote any line without a fault, that line of the template is
+	// accepted.
 	type output struct {
 		file string
 		line int
@@ -66,7 +67,7 @@ func (c *compilation) ofTemplates(ctx context.Context, a attempt) ([]render.Faul
 		number := 0
 		for line := range bytes.Lines(file.Content) {
 			number++
-			// An empty line is what a template ends with, and says nothing.
+			// An empty line, with which a template may end, proves nothing.
 			if len(bytes.TrimSpace(line)) > 0 && !refused[output{file.Path, number}] {
 				origin := a.artifact.Origin(file.Path, number)
 				accepted[place{template: origin.Template, line: origin.Line}] = true
@@ -82,10 +83,9 @@ func (c *compilation) ofTemplates(ctx context.Context, a attempt) ([]render.Faul
 	return out, nil
 }
 
-// probe compiles an object that nobody wrote, once, and returns what is wrong
-// with that. What fail refused does not count: a template may ask for an
-// annotation that the probe does not have. What a check of values refused does,
-// for all values of the probe are plain.
+// probe compiles objects that nobody wrote, once, and returns the faults. Faults of the template
+// function fail do not count, since a template may ask for an annotation that the probe does not
+// have. Faults of checks of values count, since all values of the probe are plain.
 func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
 	if c.probed != nil {
 		return c.probed, nil
@@ -119,8 +119,8 @@ func probeOrigin(kind string) routing.Origin {
 	return routing.Origin{Object: diag.Object{Kind: kind, Namespace: "hapsnap", Name: "probe"}}
 }
 
-// probeTogether are options that only have an effect together, or with a value other than
-// their example.
+// probeTogether are options that only have an effect together, or with another value than their
+// example.
 var probeTogether = []map[string]string{
 	{"backend-protocol": "h1-tls", "backend-sni": "probe.invalid", "backend-verify": "system"},
 	{"backend-protocol": "h1-tls", "backend-sni": "request-host"},
@@ -150,16 +150,16 @@ var probeTogether = []map[string]string{
 	{"agents": "bots, probe", "waf": "partial", "max-body-size": "1k"},
 }
 
-// These are the hosts of the Ingress whose connections are passed on, and of those that
-// share their routes with canaries.
+// The hosts of the Ingress whose connections are passed through, and of those that share their
+// routes with canaries.
 const (
 	probePassed  = "passed.probe.invalid"
 	probeShared  = "shared.probe.invalid"
 	probePattern = "pattern.probe.invalid"
 )
 
-// probeModels returns the models that the probe renders: one that has one of everything, and one for the lines that
-// templates only write if something is missing.
+// probeModels returns the models that the probe renders. One has everything once. The other is for
+// lines that templates only write if something is missing.
 func probeModels(cfg config.Config) []routing.Model {
 	bare := probeInputs()
 	bare.Ingresses = []inputs.Object[networkingv1.Ingress]{probeIngress(0, map[string]string{})}
@@ -167,8 +167,8 @@ func probeModels(cfg config.Config) []routing.Model {
 	return []routing.Model{probeModel(cfg), scarce}
 }
 
-// probeModel has one of everything: it is translated from an Ingress for each
-// option, with the option's own example, so that a new one is not forgotten.
+// probeModel has everything once. For each option it translates an Ingress with the option's own
+// example, so that nobody can forget a new option.
 func probeModel(cfg config.Config) routing.Model {
 	in := probeInputs()
 	in.Ingresses = append(in.Ingresses, probeIngress(0, nil))
@@ -185,7 +185,7 @@ func probeModel(cfg config.Config) routing.Model {
 		probeExpressions(len(in.Ingresses)+4), onHost(probeIngress(len(in.Ingresses)+5, nil), probePattern),
 		probeCanary(len(in.Ingresses)+6, probePattern, map[string]string{"canary-by-header": "X-Probe", "canary-by-header-pattern": "^probe$"}))
 	model, _ := ingress.Translate(in, probeConfig(cfg, probeTCP(cfg)))
-	// Hosts that the default backend does not answer for take Ingresses of several namespaces.
+	// Hosts for which the default backend does not answer, with Ingresses of several namespaces.
 	model.Held = append(model.Held, routing.Held{Name: "held.invalid", Closed: true, Origin: probeOrigin("Ingress")})
 	for i := range model.Hosts {
 		model.Hosts[i].Closed = model.Hosts[i].Name == ".probe.invalid"
@@ -193,7 +193,7 @@ func probeModel(cfg config.Config) routing.Model {
 	return withProbeGateway(model, cfg)
 }
 
-// probeCanary is an Ingress that shares the route of another one with the same host.
+// probeCanary returns an Ingress that shares the route of another one with the same host.
 func probeCanary(i int, host string, asked map[string]string) inputs.Object[networkingv1.Ingress] {
 	asked["canary"] = "true"
 	ing := onHost(probeIngress(i, asked), host)
@@ -201,7 +201,7 @@ func probeCanary(i int, host string, asked map[string]string) inputs.Object[netw
 	return ing
 }
 
-// probeExpressions is an Ingress with one path that is an expression and one that is not.
+// probeExpressions returns an Ingress with two paths, of which one is a regular expression.
 func probeExpressions(i int) inputs.Object[networkingv1.Ingress] {
 	ing := probeIngress(i, map[string]string{options.PathType: "Regex", "rewrite-path": `/\1`})
 	specific := networkingv1.PathTypeImplementationSpecific
@@ -210,7 +210,7 @@ func probeExpressions(i int) inputs.Object[networkingv1.Ingress] {
 	return ing
 }
 
-// probeInputs are the objects that Ingresses of the probe name.
+// probeInputs returns the objects that the Ingresses of the probe name.
 func probeInputs() inputs.Inputs {
 	named := func(kind, name string) diag.Object { return diag.Object{Kind: kind, Namespace: "hapsnap", Name: name} }
 	ports := []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -236,13 +236,14 @@ func probeInputs() inputs.Inputs {
 	}
 }
 
-// probePolicy is a policy of a firewall with fields.
+// probePolicy returns a firewall policy with some fields.
 func probePolicy(spec string) string {
 	return "apiVersion: " + snapshots.APIVersion + "\nkind: " + access.WAFPolicyKind + "\nspec: {" + spec + "}\n"
 }
 
-// withProbeAgents returns the configuration with the agents that the probe names: the example of the option, and one
-// beside it. What the administrator has under these names is not asked.
+// withProbeAgents returns the configuration with the agents that the probe names: the one in the
+// option's example, and another one. They replace agents of the administrator that have these
+// names.
 func withProbeAgents(cfg config.Config) config.Config {
 	asked := agents.Message{Name: "asked", Arguments: []agents.Argument{{Name: "body", Value: agents.Body}}}
 	bots := agents.Agent{
@@ -257,7 +258,8 @@ func withProbeAgents(cfg config.Config) config.Config {
 	return cfg
 }
 
-// probeConfig is the configuration for translating the probe. It allows everything that an administrator may forbid.
+// probeConfig returns the configuration for translating the probe. It allows everything that an
+// administrator may forbid.
 func probeConfig(cfg config.Config, tcp []config.TCPService) ingress.Config {
 	out := ingress.Config{
 		IngressClass: ingress.DefaultIngressClass, TrustsForwarded: true, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
@@ -291,7 +293,7 @@ func probeTCP(cfg config.Config) []config.TCPService {
 	}
 }
 
-// probeOptions are an option and what it needs, each with its example.
+// probeOptions returns an option and the options that it needs, each with its example.
 func probeOptions(o options.Option) map[string]string {
 	out := map[string]string{o.Name: o.Example}
 	for _, other := range options.All() {
@@ -304,15 +306,15 @@ func probeOptions(o options.Option) map[string]string {
 	return out
 }
 
-// onHost returns the Ingress for another host.
+// onHost returns a copy of the Ingress for another host.
 func onHost(ing inputs.Object[networkingv1.Ingress], host string) inputs.Object[networkingv1.Ingress] {
 	ing.Value.Spec.Rules, ing.Value.Spec.DefaultBackend = ing.Value.Spec.Rules[:1], nil
 	ing.Value.Spec.Rules[0].Host, ing.Value.Spec.TLS = host, nil
 	return ing
 }
 
-// probeIngress is the i-th Ingress that nobody wrote. Without options it has
-// everything that an Ingress can have besides.
+// probeIngress returns the i-th Ingress of the probe. Apart from the given options, it has
+// everything that an Ingress can have.
 func probeIngress(i int, asked map[string]string) inputs.Object[networkingv1.Ingress] {
 	class, host := ingress.DefaultIngressClass, fmt.Sprintf("p%d.probe.invalid", i)
 	prefix, exact := networkingv1.PathTypePrefix, networkingv1.PathTypeExact
@@ -341,9 +343,10 @@ func probeIngress(i int, asked map[string]string) inputs.Object[networkingv1.Ing
 	return inputs.Object[networkingv1.Ingress]{Ref: diag.Object{Kind: "Ingress", Namespace: ing.Namespace, Name: ing.Name}, Value: ing}
 }
 
-// checkPathTemplates warns of templates of a user that look paths up as they are sent, or pass on
-// CONNECT, such as a copy of the shipped ones from before these did not. What protects a path can be
-// walked around there by writing the path in another way, or through the tunnel, and nothing else shows that.
+// checkPathTemplates warns about templates of a user that look up paths as they are sent, or that
+// pass on CONNECT. An old copy of a shipped template does that. With such templates, a client can
+// evade the protection of a path: it writes the path in another way, or uses the tunnel. Nothing
+// else reports that.
 func checkPathTemplates(m routing.Model, a render.Artifact) []diag.Diagnostic {
 	var config []byte
 	for _, f := range a.Files {
@@ -364,7 +367,7 @@ func checkPathTemplates(m routing.Model, a render.Artifact) []diag.Diagnostic {
 	}
 	normalizes, guards := has("lua.hapsnap_path"), has("(maps/paths.map)")
 	if normalizes && guards {
-		return nil // as nearly always
+		return nil // nearly always
 	}
 	for _, h := range m.Hosts {
 		if len(h.Guards) == 0 {

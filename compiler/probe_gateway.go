@@ -13,11 +13,11 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// withProbeGateway returns the model of the probe with a Gateway, at ports that nothing else has, and with
-// routes that use everything that templates write for them.
+// withProbeGateway adds a Gateway to the model of the probe. The Gateway has ports that nothing else has, and routes
+// that use everything for which templates write something.
 func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 	in := probeInputs()
-	// Neither the configuration nor a listener of the model has these.
+	// Ports that neither the configuration nor a listener of the model has.
 	taken := cfg.Ports()
 	for _, l := range model.Listeners {
 		taken[l.Port] = l.Name
@@ -65,11 +65,11 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 		}},
 	}
 	part, _, _ := gateway.Translate(in, gateway.Config{Controller: probeController, Ports: cfg.Ports(), Form: routing.FormOf(cfg.Paths), SecretsUnseen: true})
-	joined, _ := model.With(part) // they share no name
+	joined, _ := model.With(part) // the two models share no names
 	return joined
 }
 
-// probeGuarded is a Gateway with options that protect something.
+// probeGuarded returns a Gateway with options that protect something.
 func probeGuarded(port gatewayv1.PortNumber) inputs.Object[gatewayv1.Gateway] {
 	ref := diag.Object{Kind: "Gateway", Namespace: "hapsnap", Name: "guarded"}
 	return inputs.Object[gatewayv1.Gateway]{Ref: ref, Value: &gatewayv1.Gateway{
@@ -80,7 +80,8 @@ func probeGuarded(port gatewayv1.PortNumber) inputs.Object[gatewayv1.Gateway] {
 	}}
 }
 
-// probeClients asks clients for certificates: at all ports for any one, and at some for that of an authority.
+// probeClients asks clients for certificates. At the strict ports it asks for one of an authority, at all others for
+// any certificate.
 func probeClients(strict ...gatewayv1.PortNumber) *gatewayv1.GatewayTLSConfig {
 	validation := func(mode gatewayv1.FrontendValidationModeType) gatewayv1.TLSConfig {
 		return gatewayv1.TLSConfig{Validation: &gatewayv1.FrontendTLSValidation{Mode: mode, CACertificateRefs: []gatewayv1.ObjectReference{{Kind: "ConfigMap", Name: "authorities"}}}}
@@ -92,7 +93,7 @@ func probeClients(strict ...gatewayv1.PortNumber) *gatewayv1.GatewayTLSConfig {
 	return &gatewayv1.GatewayTLSConfig{Frontend: out}
 }
 
-// probeAuthority is a certificate whose key nobody has.
+// probeAuthority is a certificate. Nobody has its key.
 const probeAuthority = `-----BEGIN CERTIFICATE-----
 MIIBiDCCAS2gAwIBAgIUL4QLUP/FSCJEK8Nj+3QjEiVHb50wCgYIKoZIzj0EAwIw
 GDEWMBQGA1UEAwwNcHJvYmUuaW52YWxpZDAgFw0yNjExMjMyMjEwMjNaGA8yMTI2
@@ -153,13 +154,13 @@ func probeRefs(services ...gatewayv1.ObjectName) []gatewayv1.HTTPBackendRef {
 	return out
 }
 
-// probeMirror copies a part of the requests.
+// probeMirror returns a filter that copies a share of the requests.
 func probeMirror(share int32) gatewayv1.HTTPRouteFilter {
 	to := probeRefs("canary")[0].BackendObjectReference
 	return gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{BackendRef: to, Percent: &share}}
 }
 
-// probeRules use conditions of every kind, splits, and filters that only routes of Gateways have.
+// probeRules returns rules with conditions of every kind, splits, and the filters that only routes of Gateways have.
 func probeRules() []gatewayv1.HTTPRouteRule {
 	path := func(value string) []gatewayv1.HTTPRouteMatch {
 		return []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Value: &value}}}

@@ -15,9 +15,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// settle leaves out objects until the rest can be published. HAProxy reports most errors of a file in one run, so that
-// one or two rounds are usual. It stops at the first error of some kinds. Then each faulty object takes a round: see
-// drop.go.
+// settle leaves out objects until the rest can be published. HAProxy reports most errors of a file in one run, so one
+// or two rounds are usual. For some kinds of errors HAProxy stops at the first one, and each faulty object takes a
+// round of its own, see drop.go.
 func (c *compilation) settle(ctx context.Context) (attempt, error) {
 	for round := 0; ; round++ {
 		a, err := c.tryHolding(ctx, c.out, c.givenUp)
@@ -46,7 +46,7 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 		if err != nil {
 			return a, err
 		}
-		if len(culprits) == 0 { // it fails without any object, too
+		if len(culprits) == 0 { // it fails even without any object
 			c.reportTemplates(a.faults)
 			return a, ErrTemplates
 		}
@@ -81,15 +81,16 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 	}
 }
 
-// culprit is an object and the fault that it causes.
+// culprit is an object, with the fault that it causes.
 type culprit struct {
 	object diag.Object
 	at     diag.Position
 	fault  render.Fault
 }
 
-// blame returns the objects to leave out for faults. These are the objects that are alone on a faulty line. If there are
-// none, it searches the objects of the first faulty line, and then all objects, for the one that makes the difference.
+// blame returns the objects to leave out because of faults. These are the objects that are alone on a faulty line. If
+// there are none, it searches for the object that makes the difference: first among the objects of the first faulty
+// line, then among all objects.
 func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culprit, error) {
 	var alone []culprit
 	for _, f := range faults {
@@ -114,23 +115,24 @@ func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culpr
 	return nil, nil
 }
 
-// suspicion is what is known of a message that HAProxy repeats when the object is left out whose line it named.
+// suspicion is what is known about a message that HAProxy repeats after the object was left out whose line the message
+// named.
 type suspicion struct {
-	blamed []diag.Object // that are not sure to be at fault
-	seen   int           // in how many rounds
+	blamed []diag.Object // who may not be at fault
+	seen   int           // in how many rounds the message occurred
 }
 
-// credulousRounds is after how many rounds with the same message it is tried whether those are at fault that it blamed. It is
-// a power of 2, and fewer than patientRounds.
+// credulousRounds is how many rounds with the same message pass before wronged checks the objects that were blamed. It
+// is a power of 2, and smaller than patientRounds.
 const credulousRounds = 4
 
-// number matches what differs between a message and the same one about another line.
+// number matches the parts in which a message differs from the same message about another line.
 var number = regexp.MustCompile(`\d+`)
 
-// wronged returns objects that were left out, or are about to be, for a fault that is not theirs. HAProxy names a line, and may
-// quote what a tenant wrote: if that ever passed for the place, the fault would stay, and in each round someone else stand
-// on the line. So of a message that comes again it tries, after 4 rounds, 8, 16 and so on, whether those that were blamed are
-// refused without all others.
+// wronged returns objects that were left out, or are about to be, for a fault that is not theirs. HAProxy names a line
+// in its messages, and may quote what a tenant wrote. If a quote were ever taken for the line, the fault would stay,
+// and each round would leave out another innocent object. So if a message is repeated, then after 4 rounds, 8, 16 and
+// so on, wronged compiles only the objects that were blamed. If HAProxy accepts these, they are not at fault.
 func (c *compilation) wronged(ctx context.Context, culprits []culprit) ([]diag.Object, error) {
 	now := map[string]bool{}
 	for _, x := range culprits {
@@ -166,7 +168,7 @@ func (c *compilation) wronged(ctx context.Context, culprits []culprit) ([]diag.O
 	return out, nil
 }
 
-// putBack takes objects in again that were left out for a fault that is not theirs.
+// putBack takes back objects that were left out for a fault that is not theirs.
 func (c *compilation) putBack(objects []diag.Object) {
 	isOne := func(o diag.Object) bool { return slices.Contains(objects, o) }
 	c.out = slices.DeleteFunc(c.out, isOne)
@@ -196,19 +198,20 @@ func toBlame(f render.Fault) []routing.Origin {
 	return out
 }
 
-// candidates returns the objects that templates see and that are not left out.
+// candidates returns the objects that templates read and that are not left out.
 func (c *compilation) candidates() []diag.Object {
 	var out []diag.Object
 	for _, o := range describe(c.in.Objects.Without(c.out...)) {
 		out = append(out, o.Object)
 	}
 	slices.SortFunc(out, diag.Object.Compare)
-	return slices.Compact(out) // an object may be there as itself and as content
+	return slices.Compact(out) // an object may occur as itself and as content of another one
 }
 
-// search finds an object with which the compile fails, and without which, and without the objects after it, the compile
-// passes. It finds nothing if the compile fails without all of them. If all objects are ConfigMaps with certificate
-// authorities, only faults of these count: no other object can be the cause of such a fault.
+// search finds an object that makes the compile fail. With this object and those before it, the compile fails; with
+// only those before it, it passes. search finds nothing if the compile fails without any of the objects. If all objects
+// are ConfigMaps with certificate authorities, only faults about those count, since no other object can cause such a
+// fault.
 func (c *compilation) search(ctx context.Context, objects []diag.Object, fault render.Fault) ([]culprit, error) {
 	authorities := !slices.ContainsFunc(objects, func(o diag.Object) bool { return o.Kind != "ConfigMap" })
 	counts := func(f render.Fault) bool {
@@ -225,8 +228,8 @@ func (c *compilation) search(ctx context.Context, objects []diag.Object, fault r
 	return []culprit{{objects[n], c.positionOf(objects[n]), fault}}, nil
 }
 
-// boundary returns an n for which the first n objects pass, and the first n+1 do not. All objects together must not pass.
-// It returns -1 if there are none, or if even no objects do not pass.
+// boundary returns an n for which the first n objects pass and the first n+1 do not. The caller knows that all objects
+// together do not pass. boundary returns -1 if there are no objects, or if it does not even pass without objects.
 func boundary(all int, passes func(n int) (bool, error)) (int, error) {
 	if all == 0 {
 		return -1, nil
@@ -234,7 +237,7 @@ func boundary(all int, passes func(n int) (bool, error)) (int, error) {
 	if ok, err := passes(0); err != nil || !ok {
 		return -1, err
 	}
-	good, bad := 0, all // the first good objects pass, the first bad ones do not
+	good, bad := 0, all // the first good objects pass, the first bad objects do not
 	for bad-good > 1 {
 		middle := (good + bad) / 2
 		ok, err := passes(middle)
@@ -250,7 +253,7 @@ func boundary(all int, passes func(n int) (bool, error)) (int, error) {
 	return good, nil
 }
 
-// leaveOut takes an object out of the following rounds and reports why.
+// leaveOut leaves an object out of the following rounds, and reports why.
 func (c *compilation) leaveOut(x culprit) {
 	if !slices.Contains(c.out, x.object) {
 		c.out = append(c.out, x.object)
@@ -271,15 +274,15 @@ func (c *compilation) leaveOut(x culprit) {
 	})
 }
 
-// ofOthers reports whether an object of another namespace contributed to a line. Readers of
-// this object's diagnostics must then not see the line.
+// ofOthers reports whether an object of another namespace contributed to a line. If so, readers of this object's
+// diagnostics must not see the line.
 func ofOthers(line render.LineOrigin, namespace string) bool {
 	return slices.ContainsFunc(line.Objects, func(o routing.Origin) bool { return o.Object.Namespace != namespace })
 }
 
-// positionOfValue returns the position of the annotation with the faulty value. For an object of a kind that only
-// templates read, it is the field that the fault names, or the only field with the value. Otherwise it is the position of
-// the object.
+// positionOfValue returns the position of the annotation with the faulty value. For an object that only templates read,
+// it is the position of the field that the fault names, or of the only field with the value. Otherwise it is the
+// position of the object.
 func (c *compilation) positionOfValue(x culprit) diag.Position {
 	for _, o := range c.in.Objects.Others {
 		if o.Ref == x.object {

@@ -29,36 +29,36 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// Source is what is compiled.
+// Source says what is compiled.
 type Source struct {
 	Objects   Objects
 	Templates string // a directory that overlays the shipped templates, or ""
 	Config    config.Config
 
-	// Stages is called at the beginning of each stage; nil is allowed.
+	// Stages is called at the beginning of each stage. It may be nil.
 	Stages Stages
 
 	memories Memories
-	crashes  *crashes // that earlier compiles panicked for, or nil
+	crashes  *crashes // objects for which earlier compiles panicked, or nil
 
 	unpublished bool
 }
 
-// Remembering returns a source whose compiles remember what they make, so that the next one only makes what differs. Its
-// copies share the memories, even with other objects, so they must compile one after the other.
+// Remembering returns a source whose compiles remember what they make, so that the next one makes only what differs.
+// Copies of the source share these memories, even if they have other objects. So they must compile one after the other.
 func (s Source) Remembering() Source {
 	s.memories = NewMemories()
-	if s.crashes == nil { // no panic spoils them
+	if s.crashes == nil { // a panic does not damage them
 		s.crashes = &crashes{}
 	}
 	return s
 }
 
-// Pieces returns how many pieces of files the templates wrote since the source began to remember, and how many pieces were
-// used again.
+// Pieces returns how many pieces of files the templates wrote since the source began to remember, and how many pieces
+// were used again.
 func (s Source) Pieces() (written, used int) { return s.memories.Rendered.Counts() }
 
-// Changes returns two channels that send when a compile may give another result.
+// Changes returns two channels. They receive a value when a compile may have another result.
 func (s Source) Changes(ctx context.Context, log *slog.Logger) (objects, templates <-chan struct{}) {
 	if s.Templates != "" {
 		templates = manifests.Watch(ctx, []string{s.Templates}, log)
@@ -67,7 +67,7 @@ func (s Source) Changes(ctx context.Context, log *slog.Logger) (objects, templat
 }
 
 // Once reads the objects and compiles them. It waits until all objects are known, which takes a while in a cluster. The
-// error is that of reading or of [Compile]; the diagnostics of the Result are complete in both cases.
+// error is that of reading, or of [Compile]. In both cases the Result has all diagnostics.
 func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, error) {
 	r, _, err := s.compile(ctx, check, now, trigger)
 	return r, err
@@ -78,7 +78,7 @@ func (s Source) WithObjects(ctx context.Context, check *validate.Checker, now ti
 	return s.compile(ctx, check, now, trigger)
 }
 
-// compile is [Source.WithObjects].
+// compile implements [Source.WithObjects].
 func (s Source) compile(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	r, in, err := s.Attempt(ctx, check, now, trigger)
 	if !errors.Is(err, inputs.ErrIncomplete) {
@@ -99,7 +99,7 @@ func (s Source) compile(ctx context.Context, check *validate.Checker, now time.T
 	return r, in, err
 }
 
-// Attempt compiles the objects that are known now. The error wraps [inputs.ErrIncomplete] if these are not all.
+// Attempt compiles the objects that are known now. The error wraps [inputs.ErrIncomplete] if not all are known.
 func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	_, end := s.Stages.Begin(ctx, StageRead)
 	in, err := s.read(ctx)
@@ -150,27 +150,27 @@ func (s Source) templates() (render.Templates, error) {
 	return shipped.Under(overlay), err
 }
 
-// Objects is where the Kubernetes objects of a compile come from: [Directory], or a
-// cluster. Its name, for people, is its String.
+// Objects is where the Kubernetes objects of a compile come from: a [Directory] or a cluster. String returns its name
+// for people.
 type Objects interface {
 	fmt.Stringer
-	// Read returns the objects that the configuration asks for, as they are now. The error wraps
-	// [inputs.ErrIncomplete] while not all of them are known yet. An error does not mean that there are no objects.
+	// Read returns the objects that the configuration asks for, as they are now. The error wraps [inputs.ErrIncomplete]
+	// while not all of them are known. An error does not mean that there are no objects.
 	Read(ctx context.Context, c config.Config) (inputs.Gathered, error)
-	// Complete takes the names that a compile looked for. It reports whether Read knew all of these objects, or knew
-	// that they do not exist. If not, the result of the compile must not be used, and [Objects.Changes] sends when the
-	// objects are known.
+	// Complete takes the names for which a compile looked. It reports whether Read had all of these objects, or knew
+	// that they do not exist. If not, the result of the compile must not be used. [Objects.Changes] sends a value when
+	// the objects are known.
 	Complete(named routing.Asked) bool
-	// Changes sends when the objects may differ from the last Read, once for any number of
-	// changes since the channel was last read. It ends with ctx.
+	// Changes returns a channel that receives a value when the objects may differ from the last Read: one value for any
+	// number of changes since the channel was last read. It stops when ctx is done.
 	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
 }
 
-// Directory is the objects in a directory of manifests, or in one file. It parses only what changed since the last time;
-// other objects keep their values.
+// Directory has the objects in a directory of manifests, or in one file. It only parses what has changed since the last
+// time. Other objects keep their values.
 type Directory struct {
 	path     string
-	mu       sync.Mutex // protects what follows
+	mu       sync.Mutex // protects the fields below
 	reader   manifests.Reader
 	gatherer inputs.Gatherer
 }
@@ -178,7 +178,7 @@ type Directory struct {
 // Files returns the objects in a directory of manifests, or in one file.
 func Files(path string) *Directory { return &Directory{path: path} }
 
-// Beside returns the objects in another directory. It does not parse texts again that this one has.
+// Beside returns the objects in another directory. Texts that this directory has too are not parsed again.
 func (d *Directory) Beside(path string) *Directory {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +188,7 @@ func (d *Directory) Beside(path string) *Directory {
 // String returns the path.
 func (d *Directory) String() string { return d.path }
 
-// Read reads the files. A file that cannot be read is an error, and so is a directory without any object: [ErrNothing].
+// Read reads the files. If a file cannot be read, that is an error. A directory without any object is [ErrNothing].
 func (d *Directory) Read(_ context.Context, c config.Config) (inputs.Gathered, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -199,7 +199,7 @@ func (d *Directory) Read(_ context.Context, c config.Config) (inputs.Gathered, e
 	return gatherFrom(&d.gatherer, d.path, set, c)
 }
 
-// Complete returns true: files are read as a whole.
+// Complete returns true, since files are read as a whole.
 func (*Directory) Complete(routing.Asked) bool { return true }
 
 // Changes watches the files.
@@ -207,21 +207,21 @@ func (d *Directory) Changes(ctx context.Context, log *slog.Logger) <-chan struct
 	return manifests.Watch(ctx, []string{d.path}, log)
 }
 
-// Given are objects that were read before, and do not change.
+// Given are objects that were read before and do not change.
 type Given struct {
-	Name string // where they come from, for people
+	Name string // says where they come from, for people
 	Set  manifests.Set
 }
 
 // String returns the name.
 func (g Given) String() string { return g.Name }
 
-// Read gathers the objects. Without any it is [ErrNothing].
+// Read gathers the objects. If there are none, the error is [ErrNothing].
 func (g Given) Read(_ context.Context, c config.Config) (inputs.Gathered, error) {
 	return gatherFrom(new(inputs.Gatherer), g.Name, g.Set, c)
 }
 
-// gatherFrom gathers the objects of a set. The name says where they come from.
+// gatherFrom gathers the objects of a set. The name says where they come from, for people.
 func gatherFrom(gatherer *inputs.Gatherer, name string, set manifests.Set, c config.Config) (out inputs.Gathered, err error) {
 	var ignored map[manifests.GVK]int
 	out.Objects, out.Found, ignored = gatherer.Gather(set, c.Kinds...)
@@ -236,15 +236,15 @@ func gatherFrom(gatherer *inputs.Gatherer, name string, set manifests.Set, c con
 	return out, err
 }
 
-// Complete returns true: there are no others.
+// Complete returns true, since there are no other objects.
 func (Given) Complete(routing.Asked) bool { return true }
 
 // Changes never sends.
 func (Given) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }
 
-// Side compiles the files as [Source.Once] does, into a side of a comparison that has their name. HAProxy checks one
-// backend of each text, since nothing is published; the same objects are left out. Without any EndpointSlice, the
-// endpoints of the side are unknown.
+// Side compiles the files like [Source.Once], into one side of a comparison, which has their name. Nothing is
+// published, so HAProxy checks only one of several backends with the same text. The same objects are left out as
+// otherwise. If there is no EndpointSlice, the endpoints of the side are unknown.
 func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time) (difference.Side, Result, error) {
 	s.unpublished = true
 	r, objects, err := s.compile(ctx, check, now, "diff")
@@ -258,7 +258,7 @@ func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time
 	return side, r, err
 }
 
-// Explain compiles the files as [Source.Side] does, and says where lines of the result come from. The error is that of
+// Explain compiles the files like [Source.Side], and says where lines of the result come from. The error is that of
 // Once, or a usage error if none of the lines exists.
 func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.Time, places ...explain.Place) ([]explain.Explanation, Result, error) {
 	s.unpublished = true
@@ -285,7 +285,7 @@ func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.T
 }
 
 // The stages of a compile and of its publication, in order. Translate, render and validate are repeated for each set of
-// objects that is tried.
+// objects that the compile tries.
 const (
 	StageRead      = "read"
 	StageTranslate = "translate"
@@ -295,17 +295,17 @@ const (
 	StagePublish   = "publish"
 )
 
-// StageNames are all of them.
+// StageNames are the names of all stages, in order.
 var StageNames = []string{StageRead, StageTranslate, StageRender, StageValidate, StageDraft, StagePublish}
 
-// stageTexts are what people read at a terminal while they wait.
+// stageTexts are what people at a terminal read while they wait.
 var stageTexts = map[string]string{
 	StageRead: "reading the objects", StageTranslate: "translating the objects", StageRender: "rendering the templates",
 	StageValidate: "checking with haproxy", StageDraft: "making the snapshot", StagePublish: "publishing to the store",
 }
 
-// Stages is called at the beginning of each stage. It returns the context for the stage, and a function to call at its
-// end. It decides nothing. A nil Stages does nothing.
+// Stages is called at the beginning of each stage. It returns the context for the stage, and a function to call at the
+// end of the stage. No result depends on it. A nil Stages does nothing.
 type Stages func(ctx context.Context, name string) (context.Context, func(err error))
 
 // Begin reports the beginning of a stage.
@@ -317,11 +317,11 @@ func (s Stages) Begin(ctx context.Context, name string) (context.Context, func(e
 	return s(ctx, name)
 }
 
-// mostCountryBytes bounds a file of the list of countries: a million networks take less.
+// mostCountryBytes is the largest size of a file of the list of countries. A million networks take less.
 const mostCountryBytes = 128 << 20
 
-// readCountryFiles reads the files of the list of countries, and all files in folders of it. A file that cannot be read or
-// is empty is an error: it may be a volume that is not mounted, or a download that failed.
+// readCountryFiles reads the files of the list of countries, including all files in its folders. A file that is empty
+// or cannot be read is an error: a volume may not be mounted, or a download may have failed.
 func readCountryFiles(paths []string) []access.CountryFile {
 	var out []access.CountryFile
 	for _, path := range paths {
@@ -338,7 +338,8 @@ func readCountryFiles(paths []string) []access.CountryFile {
 	return out
 }
 
-// countryFilesIn returns the files of a folder in order, without hidden ones; for a file, the file.
+// countryFilesIn returns the files of a folder in order, without hidden ones. If the path is a file, it returns that
+// file.
 func countryFilesIn(path string) (files []string, wrong string) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -387,7 +388,7 @@ func readCountryFile(path string) (text, wrong string) {
 	return string(data), ""
 }
 
-// whyUnread says why a file cannot be read, without its path, which the message begins with.
+// whyUnread says why a file cannot be read. It leaves out the path, with which the message begins.
 func whyUnread(err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "does not exist"

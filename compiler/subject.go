@@ -15,12 +15,12 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// maxNamed is how many objects a subject names.
+// maxNamed is the largest number of objects that a subject names.
 const maxNamed = 2
 
-// Subject says in a few words what a result changes against the files of the
-// snapshot before it, such as "+2 backends, ~1 route (Ingress shop/web)". The
-// zero Snapshot stands for none. It is "no change" only if both have the same content.
+// Subject says in a few words how a result differs from the snapshot before it, such as "+2 backends, ~1 route (Ingress
+// shop/web)". The zero Snapshot means that there is none before it. The result is "no change" only if both have the
+// same content.
 func Subject(previous snapshots.Snapshot, r Result) string {
 	was, is := differing(previous.Files, r.Draft.Files)
 	before, after := outline(was, previous.Manifest.Spec.Certificates), outline(is, r.Draft.Certificates)
@@ -31,7 +31,7 @@ func Subject(previous snapshots.Snapshot, r Result) string {
 		parts = append(parts, d.counts(kind)...)
 		changed = append(changed, d.units...)
 	}
-	if len(previous.Files) > 0 { // else all of them are new
+	if len(previous.Files) > 0 { // without a snapshot before, all of them are new
 		for _, kind := range []string{"section", "file"} {
 			parts = append(parts, compare(before[kind], after[kind]).names()...)
 		}
@@ -39,7 +39,7 @@ func Subject(previous snapshots.Snapshot, r Result) string {
 			parts = append(parts, "sealed to other recipients")
 		}
 	}
-	if len(parts) == 0 && len(previous.Files) > 0 { // then what follows from other parts says what is new
+	if len(parts) == 0 && len(previous.Files) > 0 { // say what changed in files that otherwise follow from other changes
 		d := compare(before["host"], after["host"])
 		parts, changed = d.hosts(), d.units
 	}
@@ -52,7 +52,7 @@ func Subject(previous snapshots.Snapshot, r Result) string {
 	return cmp.Or(strings.Join(parts, ", "), "no change") + objectsOf(changed, r.Artifact)
 }
 
-// rest returns which files and references to certificates differ, if no unit does.
+// rest returns which files and references to certificates differ. It is used if no unit differs.
 func rest(previous snapshots.Snapshot, d snapshots.Draft) []string {
 	whole := func(files []snapshots.File, certificates []snapshots.CertificateRef) map[string]unit {
 		out := map[string]unit{}
@@ -68,21 +68,21 @@ func rest(previous snapshots.Snapshot, d snapshots.Draft) []string {
 	return compare(whole(previous.Files, previous.Manifest.Spec.Certificates), whole(d.Files, d.Certificates)).names()
 }
 
-// unit is a part of a snapshot that changes as a whole.
+// unit is a part of a snapshot that is compared as a whole.
 type unit struct {
 	name, content string
 	file          string
-	first, last   int // lines of the file
+	first, last   int // its lines in the file
 }
 
-// excerpt is a file without some lines at its beginning, and perhaps at its end.
+// excerpt is a file without some lines at its beginning, and perhaps without some at its end.
 type excerpt struct {
 	snapshots.File
-	skipped int // lines
+	skipped int // how many lines are missing at the beginning
 }
 
-// differing returns the files of both sides that differ, from about the first line that does to the last one:
-// most changes are small, and most lines are not worth a look.
+// differing returns the files that differ between both sides, from about the first different line to the last one. Most
+// changes are small, so most lines need not be looked at.
 func differing(before, after []snapshots.File) (was, is []excerpt) {
 	old := map[string][]byte{}
 	for _, f := range before {
@@ -109,8 +109,8 @@ func differing(before, after []snapshots.File) (was, is []excerpt) {
 	return was, is
 }
 
-// commonParts returns how many bytes two texts have in common at their beginning and at their end, in whole
-// lines, or else in whole sections.
+// commonParts returns how many bytes two texts have in common at their beginning and at their end. It only counts whole
+// lines, or whole sections if bySection is set.
 func commonParts(a, b []byte, bySection bool) (head, tail int) {
 	ends := func(line []byte) bool {
 		_, begins := haproxycfg.BeginSection(haproxycfg.Line{Text: line})
@@ -121,7 +121,7 @@ func commonParts(a, b []byte, bySection bool) (head, tail int) {
 		head++
 	}
 	head = bytes.LastIndexByte(a[:head], '\n') + 1
-	if bySection { // the section that the first difference is in, or the one before it
+	if bySection { // begin at the section of the first difference, or at the one before it
 		for head > 0 {
 			start := bytes.LastIndexByte(a[:head-1], '\n') + 1
 			line := a[start : head-1]
@@ -143,14 +143,14 @@ func commonParts(a, b []byte, bySection bool) (head, tail int) {
 	}
 }
 
-// outline splits a snapshot into units, by kind and name.
+// outline divides a snapshot into units, by kind and name.
 func outline(files []excerpt, certificates []snapshots.CertificateRef) map[string]map[string]unit {
 	out := map[string]map[string]unit{}
 	add := func(kind string, u unit) {
 		if out[kind] == nil {
 			out[kind] = map[string]unit{}
 		}
-		if twin, ok := out[kind][u.name]; ok { // sections may have the same name, as defaults
+		if twin, ok := out[kind][u.name]; ok { // sections such as defaults may have the same name
 			u.content, u.first = twin.content+u.content, twin.first
 		}
 		out[kind][u.name] = u
@@ -164,10 +164,10 @@ func outline(files []excerpt, certificates []snapshots.CertificateRef) map[strin
 		case hostMap:
 			mapEntries(f, "host", add)
 		case "maps/rewrite.map", "maps/terminated_*", "files/https.crtlist", "files/sni_*":
-			// They follow from routes, filters and certificates.
+			// These follow from routes, filters and certificates.
 		default:
 			if snapshots.IsSealed(f.Path) {
-				continue // its certificate says what changed
+				continue // the certificate shows what changed
 			}
 			add("file", unit{name: f.Path, content: string(f.Content)})
 		}
@@ -181,7 +181,7 @@ func outline(files []excerpt, certificates []snapshots.CertificateRef) map[strin
 	return out
 }
 
-// generic names a file of a listener as those of every listener.
+// generic replaces the name of a listener in a path, so that the files of all listeners have the same name.
 func generic(path string) string {
 	for _, prefix := range []string{"maps/sni_", "maps/terminated_", "files/sni_"} {
 		if strings.HasPrefix(path, prefix) {
@@ -191,7 +191,7 @@ func generic(path string) string {
 	return path
 }
 
-// sections splits haproxy.cfg into sections. Backends are returned separately.
+// sections splits haproxy.cfg into sections. Backends have a kind of their own.
 func sections(f excerpt, add func(kind string, u unit)) {
 	for section := range haproxycfg.Sections(f.Content) {
 		kind := "section"
@@ -215,11 +215,11 @@ func sections(f excerpt, add func(kind string, u unit)) {
 	}
 }
 
-// hostMap has the hosts of all routes. Routes imply them, so a subject names them only if nothing else differs, such as for
-// an additional name of a host.
+// hostMap has the hosts of all routes. It changes with the routes, so a subject names hosts only if nothing else
+// differs. That happens if a host gets an additional name.
 const hostMap = "maps/host.map"
 
-// mapEntries splits a map into its entries.
+// mapEntries divides a map into its entries.
 func mapEntries(f excerpt, kind string, add func(kind string, u unit)) {
 	number := f.skipped
 	for line := range bytes.Lines(f.Content) {
@@ -234,7 +234,7 @@ func mapEntries(f excerpt, kind string, add func(kind string, u unit)) {
 // delta is what changed among the units of a kind.
 type delta struct {
 	added, removed, changed []string
-	units                   []unit // that exist now and did not, or are different
+	units                   []unit // units that are new or different
 }
 
 func compare(before, after map[string]unit) delta {
@@ -259,7 +259,7 @@ func compare(before, after map[string]unit) delta {
 	return d
 }
 
-// counts returns such as "+2 backends".
+// counts returns texts such as "+2 backends".
 func (d delta) counts(kind string) []string {
 	var out []string
 	for _, c := range []struct {
@@ -276,7 +276,7 @@ func (d delta) counts(kind string) []string {
 	return out
 }
 
-// names returns such as "~frontend http", for what there are few of.
+// names returns texts such as "~frontend http". It is for kinds with few units.
 func (d delta) names() []string {
 	var out []string
 	for _, c := range []struct {
@@ -290,7 +290,7 @@ func (d delta) names() []string {
 	return out
 }
 
-// hosts returns such as "+2 hosts", and names the host if there is one.
+// hosts returns texts such as "+2 hosts". It names the host if there is only one.
 func (d delta) hosts() []string {
 	parts := d.counts("host")
 	var named []string

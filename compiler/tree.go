@@ -14,12 +14,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// ErrNotOurs means that a directory must not be replaced, since it holds something else than a rendered snapshot.
+// ErrNotOurs means that a directory must not be replaced, since it holds something other than a rendered snapshot.
 var ErrNotOurs = errors.New("holds files that are not a rendered snapshot")
 
-// WriteTree writes the files of a draft to dir, with the manifest of revision 1, and replaces everything that was rendered
-// there before. It leaves out the draft's time and trace, so that the same inputs give the same bytes. Unchanged sealed
-// certificates keep their encrypted bytes.
+// WriteTree writes the files of a draft to dir, with the manifest of revision 1, and replaces everything that was
+// rendered there before. It leaves out the time and the trace of the draft, so that the same inputs give the same
+// bytes. Unchanged sealed certificates keep their encrypted bytes.
 func WriteTree(dir string, d snapshots.Draft) error {
 	d.Time, d.Provenance.Traceparent = time.Time{}, ""
 	d = d.WithSealed(readTree(dir))
@@ -38,8 +38,8 @@ func WriteTree(dir string, d snapshots.Draft) error {
 	return nil
 }
 
-// readTree returns what was rendered there before, zero if there is nothing, or not
-// all of it.
+// readTree returns the snapshot that was rendered there before. It returns the zero value if there is none, or if it is
+// not complete.
 func readTree(dir string) snapshots.Snapshot {
 	data, err := os.ReadFile(filepath.Join(dir, snapshots.ManifestFile))
 	if err != nil {
@@ -51,7 +51,7 @@ func readTree(dir string) snapshots.Snapshot {
 	}
 	s := snapshots.Snapshot{Manifest: manifest}
 	for _, f := range manifest.Spec.Files {
-		content, err := fs.ReadFile(os.DirFS(dir), f.Path) // refuses paths that lead out
+		content, err := fs.ReadFile(os.DirFS(dir), f.Path) // this refuses paths that lead out of dir
 		if err != nil {
 			return snapshots.Snapshot{}
 		}
@@ -66,8 +66,7 @@ func readTree(dir string) snapshots.Snapshot {
 // ours are the files and folders of a rendered snapshot.
 var ours = []string{snapshots.ManifestFile, snapshots.ConfigFile, snapshots.EndpointsFile, "maps", "files", "certs"}
 
-// checkOurs refuses a directory with anything in it that rendering did not put
-// there.
+// checkOurs refuses a directory that contains anything that rendering did not put there.
 func checkOurs(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -84,9 +83,9 @@ func checkOurs(dir string) error {
 	return nil
 }
 
-// replaceTree writes files beside dir and then replaces dir with them. It does so in one step if the file system can
-// exchange folders, so that readers of dir always find a whole one. It follows a symbolic link, which stays one. It removes
-// what a killed process left beside dir.
+// replaceTree writes files beside dir, and then replaces dir with them. If the file system can exchange folders, that
+// is one step, and readers of dir always find all files of one snapshot. If dir is a symbolic link, it stays one, and
+// its target is replaced. replaceTree also removes what a killed process left beside dir.
 func replaceTree(dir string, files []snapshots.File) error {
 	if target, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = target
@@ -95,7 +94,7 @@ func replaceTree(dir string, files []snapshots.File) error {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
 	}
-	if _, err := os.Stat(dir); err == nil { // else the one before may be among what was left
+	if _, err := os.Stat(dir); err == nil { // otherwise the previous one may be among what was left
 		scratch.Sweep(parent, prefix)
 	}
 	beside, err := scratch.Make(parent, prefix+"*")

@@ -1,12 +1,12 @@
 // Package cli holds the commands of the compiler: it turns flags into options, runs them, and
 // prints the result.
 //
-// [NewCommand] returns a tree of cobra commands. It may be the root of a program or
-// stand below another command, and any number of trees may exist in one process. What
-// a command needs of its program comes through cobra: the streams, set with SetIn,
-// SetOut and SetErr, and the context, given to ExecuteContext. Commands return their
-// errors, with the exit code in a [process.ExitError]; they neither print errors nor
-// end the process. process.Main does both.
+// [NewCommand] returns a tree of cobra commands. It may be the root of a program or stand
+// below another command, and one process may have any number of trees. Cobra passes to a
+// command what it needs of its program: the streams, set with SetIn, SetOut and SetErr, and
+// the context, given to ExecuteContext. Commands return their errors, with the exit code in
+// a [process.ExitError]. They neither print errors nor end the process; process.Main does
+// both.
 package cli
 
 import (
@@ -74,18 +74,18 @@ type sourceFlags struct {
 	gatewayController             string
 	endpoints                     string
 	addresses                     []string
-	places                        config.Places // of the file's fields
+	places                        config.Places // positions of the fields in the file
 	httpPort, httpsPort, status   int
 }
 
-// add declares all of them.
+// add declares all flags.
 func (f *sourceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file; without it the compiler reads a cluster")
 	f.cluster.add(cmd)
 	f.addHow(cmd)
 }
 
-// addHow declares those that say how manifests are compiled.
+// addHow declares the flags that say how manifests are compiled.
 func (f *sourceFlags) addHow(cmd *cobra.Command) {
 	flags, d := cmd.Flags(), config.Default()
 	flags.StringVar(&f.templates, "templates", "", "directory of templates, which replace shipped templates of the same name or add to them")
@@ -103,8 +103,8 @@ func (f *sourceFlags) addHow(cmd *cobra.Command) {
 	flags.IntVar(&f.status, "status-port", d.Status.Port, "port where HAProxy answers /healthz, /ready and /metrics; 0 for none")
 }
 
-// source returns what the flags say. Faults of the configuration file are
-// printed. A cluster is read until ctx is done.
+// source returns what the flags say. It prints faults of the configuration file. A cluster
+// is watched until ctx is done.
 func (f *sourceFlags) source(ctx context.Context, flags *pflag.FlagSet, stderr io.Writer, log *slog.Logger) (compiler.Source, error) {
 	c, err := f.configuration(ctx, flags, stderr, log)
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *sourceFlags) source(ctx context.Context, flags *pflag.FlagSet, stderr i
 	return compiler.Source{Objects: objects, Templates: f.templates, Config: c}, err
 }
 
-// objects returns where the objects come from.
+// objects returns the source of the objects.
 func (f *sourceFlags) objects(ctx context.Context, log *slog.Logger) (compiler.Objects, error) {
 	switch {
 	case f.manifests != "" && f.cluster.kubeconfig != "" && !f.cluster.forStore:
@@ -131,7 +131,7 @@ func (f *sourceFlags) objects(ctx context.Context, log *slog.Logger) (compiler.O
 	return follow(ctx, connection, log), nil
 }
 
-// configuration reads the configuration and puts the flags over it.
+// configuration reads the configuration, and overrides it with the flags.
 func (f *sourceFlags) configuration(ctx context.Context, flags *pflag.FlagSet, stderr io.Writer, log *slog.Logger) (config.Config, error) {
 	c := config.Default()
 	name, data, err := f.configurationText(ctx, log)
@@ -154,8 +154,8 @@ func (f *sourceFlags) configuration(ctx context.Context, flags *pflag.FlagSet, s
 	return c, nil
 }
 
-// configurationText returns the configuration as it is written, and its name, or no
-// name if none is named.
+// configurationText returns the configuration as it is written, and its name. Both are
+// empty if no configuration is named.
 func (f *sourceFlags) configurationText(ctx context.Context, log *slog.Logger) (name string, data []byte, err error) {
 	switch {
 	case f.config != "" && f.cluster.configMap != "":
@@ -168,8 +168,8 @@ func (f *sourceFlags) configurationText(ctx context.Context, log *slog.Logger) (
 	return "", nil, nil
 }
 
-// checker finds the haproxy that checks, and has it judge the configuration.
-// What it refuses is printed.
+// checker finds the haproxy that checks, and makes it check the configuration. It prints
+// what haproxy refuses.
 func (f *sourceFlags) checker(ctx context.Context, c config.Config, stderr io.Writer) (*validate.Checker, error) {
 	check, err := validate.Find(ctx, f.haproxy)
 	if err != nil {
@@ -186,7 +186,7 @@ func (f *sourceFlags) checker(ctx context.Context, c config.Config, stderr io.Wr
 	return check, nil
 }
 
-// override puts the flags that were given over a configuration.
+// override overrides a configuration with the flags that were given.
 func (f *sourceFlags) override(flags *pflag.FlagSet, c *config.Config) {
 	for name, set := range map[string]func(){
 		"ingress-class":               func() { c.IngressClass = f.ingressClass },
@@ -206,8 +206,8 @@ func (f *sourceFlags) override(flags *pflag.FlagSet, c *config.Config) {
 	}
 }
 
-// unpublishable returns why nothing came of a compile, or nil. What the
-// diagnostics say already is not said again.
+// unpublishable returns why a compile gave no snapshot, or nil. It does not repeat what the
+// diagnostics say.
 func unpublishable(err error) error {
 	switch {
 	case errors.Is(err, compiler.ErrTemplates):
@@ -220,7 +220,7 @@ func unpublishable(err error) error {
 	return err
 }
 
-// printDiagnostics prints what was found, for people and their editors.
+// printDiagnostics prints diagnostics for people and their editors.
 func printDiagnostics(w io.Writer, found []diag.Diagnostic) {
 	for _, d := range found {
 		fmt.Fprintln(w, d)
@@ -230,57 +230,57 @@ func printDiagnostics(w io.Writer, found []diag.Diagnostic) {
 // clusterFlags say which cluster is read.
 type clusterFlags struct {
 	kubeconfig, context string
-	forStore            bool // that is where the store is, and objects may be in files
+	forStore            bool // the cluster is where the store is, and the objects may be in files
 	configMap           string
-	setting             *cluster.Setting // in that ConfigMap, once it is read
-	logs                sync.Once        // the library of Kubernetes does, from then on
+	setting             *cluster.Setting // the content of that ConfigMap, once it is read
+	logs                sync.Once        // the Kubernetes library logs to the compiler's log from then on
 }
 
-// add declares them.
+// add declares all flags.
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	f.addConnection(cmd)
 	cmd.Flags().StringVar(&f.configMap, "config-map", "", "ConfigMap of the cluster, as namespace/name, with a CompilerConfig under the key "+cluster.SettingKey+", instead of --config")
 }
 
-// addConnection declares those that say how to reach it.
+// addConnection declares the flags that say how to reach the cluster.
 func (f *clusterFlags) addConnection(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster to read, and a store in it; the default in a pod is the pod's own cluster")
 	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
 }
 
-// store returns what it takes to open a store, which may be in the cluster.
+// store returns the options for opening a store, which may be in the cluster.
 func (f *clusterFlags) store(o stores.Options, log *slog.Logger) stores.Options {
 	o.Cluster = f.options("")
 	return o.WithLog(log)
 }
 
-// options returns how the cluster is reached, with a context of the kubeconfig in the
-// place of that of the flags, unless it is empty.
+// options returns how to reach the cluster. If kubeContext is not empty, it replaces the
+// context of the flags.
 func (f *clusterFlags) options(kubeContext string) kubeconfig.Options {
 	return kubeconfig.Options{File: f.kubeconfig, Context: cmp.Or(kubeContext, f.context), UserAgent: "hapsnap-compiler/" + process.Version()}
 }
 
-// wanted reports whether a cluster is to be read, where no files are named.
+// wanted reports whether a cluster is read if no files are named.
 func (f *clusterFlags) wanted() bool { return f.kubeconfig != "" || kubeconfig.Inside() }
 
-// connect prepares the connection to the cluster, with a context of the kubeconfig
-// in the place of that of the flags, unless it is empty.
+// connect prepares the connection to the cluster. If kubeContext is not empty, it replaces
+// the context of the flags.
 func (f *clusterFlags) connect(kubeContext string, log *slog.Logger) (cluster.Connection, error) {
-	// There is one logger for all of client-go, and whatever runs reads it.
+	// All of client-go has only one logger, and goroutines that already run read it.
 	f.logs.Do(func() { klog.SetSlogLogger(log) })
 	c, err := cluster.Connect(f.options(kubeContext))
 	return c, process.WithHint(err, "name a kubeconfig file with --kubeconfig, or manifests with -f")
 }
 
-// follow reads the cluster from now on, until ctx is done.
+// follow watches the cluster until ctx is done.
 func follow(ctx context.Context, c cluster.Connection, log *slog.Logger) *cluster.Cluster {
 	followed := cluster.New(c)
 	go followed.Run(ctx, log)
 	return followed
 }
 
-// configuration waits for the configuration in the ConfigMap, which is followed from
-// now on, until ctx is done.
+// configuration waits for the configuration in the ConfigMap. It watches the ConfigMap
+// until ctx is done.
 func (f *clusterFlags) configuration(ctx context.Context, log *slog.Logger) (name string, data []byte, err error) {
 	configMap, err := objectname.Parse(f.configMap)
 	if err != nil {
@@ -295,12 +295,13 @@ func (f *clusterFlags) configuration(ctx context.Context, log *slog.Logger) (nam
 	return f.setting.First(ctx)
 }
 
-// warnings returns the log of a verb that ends when it is done: what is in its way.
+// warnings returns the log for a verb that ends when its work is done. It only has what
+// hinders the verb.
 func warnings(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// examples are what each verb is used for.
+// examples say what each verb is used for.
 var examples = map[string][]string{
 	"render":          {"render -f manifests -o out", "render -f manifests --config config.yaml -o 'git+file:///srv/edge.git?branch=edge'"},
 	"run":             {"run -f manifests --store dir:snapshots", "run --kubeconfig ~/.kube/config --store configmap:edge/snapshots"},

@@ -19,7 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// diffFlags are those of the verb diff.
+// diffFlags are the flags of the verb diff.
 type diffFlags struct {
 	sourceFlags
 	output   process.OutputFlag
@@ -58,7 +58,7 @@ than a comment may be.`,
 	return cmd
 }
 
-// differ is the exit code for sides that are not the same, as git has it.
+// differ is the exit code if the sides differ, as with git.
 const differ = 1
 
 func (f *diffFlags) run(cmd *cobra.Command, a, b string) error {
@@ -93,7 +93,8 @@ func (f *diffFlags) run(cmd *cobra.Command, a, b string) error {
 	return nil
 }
 
-// newFindings returns what was found in the second side and not in the first, wherever it stands there.
+// newFindings returns the findings about the second side that the first side does not have.
+// Positions do not matter.
 func newFindings(before, after []diag.Diagnostic) []string {
 	key := func(d diag.Diagnostic) string { return d.Object.String() + "\x00" + d.Message }
 	known := map[string]bool{}
@@ -109,14 +110,14 @@ func newFindings(before, after []diag.Diagnostic) []string {
 	return out
 }
 
-// side is one of the two, with what its lines came from if it was compiled.
+// side is one side of the comparison. If it was compiled, it has the origins of its lines.
 type side struct {
 	difference.Side
 	result compiler.Result
 }
 
-// reportOf is the report of a difference, with the objects that wrote the line
-// that decides.
+// reportOf returns the report of a difference, with the objects that wrote the line that
+// decides.
 func reportOf(d difference.Difference, a, b side) difference.Report {
 	r := d.Report(a.Name, b.Name)
 	if r.Decides == nil {
@@ -136,16 +137,16 @@ func reportOf(d difference.Difference, a, b side) difference.Report {
 	return r
 }
 
-// sideReader reads the sides of a comparison. What compiling needs is found
-// out once, and only if there is something to compile.
+// sideReader reads the sides of a comparison. It prepares compiling once, and only if a
+// side has to be compiled.
 type sideReader struct {
 	flags  *diffFlags
 	cmd    *cobra.Command
 	now    time.Time
-	source *compiler.Source // nil until there is something to compile
+	source *compiler.Source // nil until something has to be compiled
 	check  *validate.Checker
-	end    func()              // of checks
-	files  *compiler.Directory // that was read last
+	end    func()              // the end of the time for checks
+	files  *compiler.Directory // the directory that was read last
 }
 
 // read reads the side that a person named.
@@ -164,7 +165,8 @@ func (r *sideReader) read(name string) (side, error) {
 	return r.compile(objects)
 }
 
-// objects tells a cluster from files. What exists as a file is one.
+// objects returns the objects of files or of a cluster. If the name exists as a file, it
+// means the file.
 func (r *sideReader) objects(name string) (compiler.Objects, error) {
 	word, kubeContext, _ := strings.Cut(name, ":")
 	if word != "cluster" || exists(name) {
@@ -182,8 +184,8 @@ func (r *sideReader) objects(name string) (compiler.Objects, error) {
 	return follow(r.cmd.Context(), connection, log), nil
 }
 
-// parseSide tells a stored snapshot, STORE@REVISION, from manifests, for which
-// revision is empty. What exists as a file or directory is manifests.
+// parseSide distinguishes a stored snapshot, STORE@REVISION, from manifests, for which
+// revision is empty. If the name exists as a file or directory, it means manifests.
 func parseSide(name string, exists func(path string) bool) (store, revision string, err error) {
 	if exists(name) {
 		return "", "", nil
@@ -202,7 +204,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// redacted returns the URL of a store without the parts that could hold a password.
+// redacted returns the URL of a store without the parts that may hold a password.
 func redacted(url string) string {
 	if i := strings.LastIndexByte(url, '@'); i >= 0 {
 		scheme, _, _ := strings.Cut(url, ":")
@@ -211,7 +213,7 @@ func redacted(url string) string {
 	return url
 }
 
-// compile compiles objects, and prints what was found.
+// compile compiles objects, and prints the diagnostics.
 func (r *sideReader) compile(objects compiler.Objects) (side, error) {
 	stderr := r.cmd.ErrOrStderr()
 	if r.check == nil {
@@ -233,7 +235,7 @@ func (r *sideReader) compile(objects compiler.Objects) (side, error) {
 	return side{compiled, result}, unpublishable(err)
 }
 
-// storedSide reads a snapshot.
+// storedSide reads a snapshot from a store.
 func storedSide(ctx context.Context, url, revision string, o stores.Options) (side, error) {
 	s, name, err := storedSnapshot(ctx, url, o, func(store stores.Store, ids []snapshots.ID) (snapshots.ID, error) {
 		return findID(store, ids, revision)
@@ -244,7 +246,7 @@ func storedSide(ctx context.Context, url, revision string, o stores.Options) (si
 	return side{Side: difference.Side{Name: name, Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}}, nil
 }
 
-// findID returns the snapshot that a person named.
+// findID returns the ID of the snapshot that a person named.
 func findID(store stores.Store, ids []snapshots.ID, revision string) (snapshots.ID, error) {
 	id, ok := snapshots.FindID(ids, revision)
 	if !ok {
@@ -253,7 +255,8 @@ func findID(store stores.Store, ids []snapshots.ID, revision string) (snapshots.
 	return id, nil
 }
 
-// storedSnapshot reads the snapshot of a store that choose returns, and its name with that of the store.
+// storedSnapshot reads the snapshot of a store that choose returns. It also returns its
+// name, including that of the store.
 func storedSnapshot(ctx context.Context, url string, o stores.Options, choose func(stores.Store, []snapshots.ID) (snapshots.ID, error)) (snapshots.Snapshot, string, error) {
 	store, err := stores.Open(ctx, url, o)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// explainFlags are those of the verb explain.
+// explainFlags are the flags of the verb explain.
 type explainFlags struct {
 	sourceFlags
 	output process.OutputFlag
@@ -83,10 +83,10 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// maxOrigins is how many origins are printed of a line that many objects share.
+// maxOrigins is the largest number of origins that are printed for a line that many objects share.
 const maxOrigins = 20
 
-// printExplanation prints positions first, so that editors link them.
+// printExplanation prints positions first, so that editors make links of them.
 func printExplanation(w io.Writer, e explain.Explanation) error {
 	fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text), " "))
 	if e.Template != nil {
@@ -104,7 +104,7 @@ func printExplanation(w io.Writer, e explain.Explanation) error {
 	return nil
 }
 
-// originLine has the form of a diagnostic.
+// originLine returns an origin in the form of a diagnostic.
 func originLine(o explain.Origin) string {
 	message := o.Field
 	if o.Value != "" {

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +27,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// requestFlags are those of the verb explain request.
+// requestFlags are the flags of the verb explain request.
 type requestFlags struct {
 	sourceFlags
 	output  process.OutputFlag
@@ -76,24 +74,24 @@ shown beside the explanation. The exit code is 1 if the two do not agree.`,
 	flags.StringVar(&f.at, "at", "", "the snapshot that ran at a time, such as 'yesterday 14:03', '2h ago' or 2026-01-31T14:03:00Z")
 	flags.StringVar(&f.fleet, "fleet", "", "with --at, the fleet that is meant, where several ran different snapshots")
 	flags.BoolVar(&f.ask, "ask", true, "have a haproxy answer the request as well")
-	_ = cmd.RegisterFlagCompletionFunc("snapshot", process.Bounded(f.completeSnapshot)) // fails for unknown flags only
+	_ = cmd.RegisterFlagCompletionFunc("snapshot", process.Bounded(f.completeSnapshot)) // this only fails for unknown flags
 	return cmd
 }
 
-// explained is what a request is led through, and where that came from.
+// explained is the snapshot in which a request is followed, with its origin.
 type explained struct {
 	name     string
 	snapshot snapshots.Snapshot
-	artifact render.Artifact // zero of a snapshot
+	artifact render.Artifact // zero for a stored snapshot
 	objects  inputs.Inputs
 	secrets  []corev1.Secret
 	found    []diag.Diagnostic
 	config   config.Config
 	compiled bool
 	check    *validate.Checker // nil without a haproxy
-	unasked  string            // why there is none
-	chosen   string            // why this snapshot, if nobody named it
-	past     bool              // it is what answered at a time that is over, or not what runs now
+	unasked  string            // why check is nil
+	chosen   string            // why this snapshot was chosen, if nobody named it
+	past     bool              // the snapshot answered at an earlier time, or is not what runs now
 }
 
 func (f *requestFlags) run(cmd *cobra.Command, args []string, now time.Time) error {
@@ -122,7 +120,7 @@ func (f *requestFlags) run(cmd *cobra.Command, args []string, now time.Time) err
 	return nil
 }
 
-// read compiles what is named, or reads the snapshot.
+// read compiles the named manifests, or reads the snapshot.
 func (f *requestFlags) read(cmd *cobra.Command, now time.Time) (explained, error) {
 	if f.fleet != "" && f.at == "" {
 		return explained{}, process.Usage("--fleet is for --at")
@@ -163,7 +161,7 @@ func (f *requestFlags) compile(cmd *cobra.Command, now time.Time) (explained, er
 	}, nil
 }
 
-// report leads the request through, and says where all of it came from.
+// report follows the request, and says which objects wrote the lines and rules on its way.
 func (f *requestFlags) report(ctx context.Context, of explained, r request.Request) (requestReport, error) {
 	files := of.snapshot.Files
 	if r.Port == 0 {
@@ -198,13 +196,13 @@ func (f *requestFlags) report(ctx context.Context, of explained, r request.Reque
 		out.LeftOut = append(out.LeftOut, q.Kind+" "+q.Namespace+"/"+q.Name+": "+q.Reason)
 	}
 	if of.compiled {
-		out.LeftOut = nil // the diagnostics have been printed
+		out.LeftOut = nil // the diagnostics have been printed already
 		of.addOrigins(&out, r)
 	}
 	return out, f.have(ctx, of, r, &out)
 }
 
-// addOrigins says which objects wrote the lines, and which rules lost.
+// addOrigins adds which objects wrote the lines, and which rules lost.
 func (of explained) addOrigins(out *requestReport, r request.Request) {
 	wrote := func(l request.Line) []explain.Origin {
 		e, err := explain.Explain(explain.Place{File: l.File, Line: l.Line}, of.snapshot.Files, of.artifact, of.objects)
@@ -238,7 +236,7 @@ func (of explained) addOrigins(out *requestReport, r request.Request) {
 		},
 		Winners: func(object diag.Object, at diag.Position, field string) bool {
 			for _, l := range out.Lines {
-				if l.File == "maps/host.map" { // which all rules of the host wrote
+				if l.File == "maps/host.map" { // all rules of the host have written it
 					continue
 				}
 				for _, o := range out.wrote[l] {
@@ -251,7 +249,7 @@ func (of explained) addOrigins(out *requestReport, r request.Request) {
 			return false
 		},
 	}
-	out.Answer.Lost = nil // the rules say it better than the maps
+	out.Answer.Lost = nil // the rules say it better than the maps do
 	for _, c := range losers.Of(of.objects.Ingresses, r) {
 		out.Losers = append(out.Losers, loser{
 			Kind: c.Object.Kind, Namespace: c.Object.Namespace, Name: c.Object.Name, Field: c.Field, Rule: c.Rule, Reason: c.Reason,
@@ -260,7 +258,7 @@ func (of explained) addOrigins(out *requestReport, r request.Request) {
 	}
 }
 
-// have has a haproxy answer the request.
+// have makes a haproxy answer the request.
 func (f *requestFlags) have(ctx context.Context, of explained, r request.Request, out *requestReport) error {
 	switch {
 	case !f.ask:
@@ -304,8 +302,8 @@ func (f *requestFlags) have(ctx context.Context, of explained, r request.Request
 	return nil
 }
 
-// agrees reports whether a haproxy answered as the explanation says. In the sandbox every Service has a server that
-// answers, and rules that the explanation leaves open may have answered.
+// agrees reports whether a haproxy answered as the explanation says. In the sandbox, every Service has a server that
+// answers. If the explanation leaves rules open, these may have answered.
 func agrees(e requestReport, got asked) bool {
 	switch {
 	case got.Backend != "" && len(e.Among) > 0:
@@ -318,173 +316,4 @@ func agrees(e requestReport, got asked) bool {
 		return false
 	}
 	return got.Status == e.Status || e.Status == 0 && got.Status == 503 && len(e.Services) == 0
-}
-
-// requestReport is what is printed of a request.
-type requestReport struct {
-	Request string `json:"request"`
-	In      string `json:"in"`               // manifests, a cluster, or a snapshot of a store
-	Chosen  string `json:"chosen,omitempty"` // why that snapshot, if nobody named it
-	request.Answer
-	Secret   string          `json:"secret,omitempty"` // of the certificate
-	Services []serviceReport `json:"services"`
-	// EndpointsKnown says that the servers are those of now, or of the snapshot, and EndpointsFrom who says
-	// so. Otherwise EndpointsUnknown says why they are not.
-	EndpointsKnown   bool   `json:"endpointsKnown"`
-	EndpointsFrom    string `json:"endpointsFrom,omitempty"`
-	EndpointsUnknown string `json:"endpointsUnknown,omitempty"`
-	// EndpointsLater says that the servers are those of now, and the answer is that of another time.
-	EndpointsLater bool `json:"endpointsLater,omitempty"`
-	// EndpointsElsewhere says that they are those of a cluster that the store is not in: the answer does not
-	// depend on them.
-	EndpointsElsewhere bool `json:"endpointsElsewhere,omitempty"`
-	// Origins says that objects are known; Wrote are those that wrote the lines.
-	Origins bool        `json:"origins"`
-	Wrote   []wroteLine `json:"wrote,omitempty"`
-	Losers  []loser     `json:"losers,omitempty"`
-	LeftOut []string    `json:"leftOut,omitempty"` // of the snapshot
-	Asked   *asked      `json:"asked,omitempty"`
-	Unasked string      `json:"unasked,omitempty"` // why no haproxy answered
-
-	wrote map[request.Line][]explain.Origin
-}
-
-type wroteLine struct {
-	request.Line
-	Origins []explain.Origin `json:"origins"`
-}
-
-// loser is a rule that claims the request too.
-type loser struct {
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	Field     string `json:"field"`
-	Rule      string `json:"rule"`
-	Reason    string `json:"reason"`
-	File      string `json:"file,omitempty"`
-	Line      int    `json:"line,omitempty"`
-	Column    int    `json:"column,omitempty"`
-}
-
-// asked is what a haproxy answered.
-type asked struct {
-	Status   int    `json:"status"`
-	Location string `json:"location,omitempty"`
-	Backend  string `json:"backend,omitempty"`
-	Service  string `json:"service,omitempty"`
-	Agrees   bool   `json:"agrees"`
-}
-
-// who says in few words who answers.
-func (r requestReport) who() string {
-	var services []string
-	for _, s := range r.Services {
-		services = append(services, s.Service)
-	}
-	return r.Who(services)
-}
-
-// print prints places first on lines of their own, so that editors link them.
-func (r requestReport) print(w io.Writer) error {
-	fmt.Fprintln(w, r.Request)
-	say := func(label, text string) { sayRequest(w, label, text) }
-	line := func(l request.Line) { fmt.Fprintf(w, "  %s:%d: %s\n", l.File, l.Line, l.Text) }
-	origins := func(l request.Line) {
-		for i, o := range r.wrote[l] {
-			if i == 3 {
-				fmt.Fprintf(w, "    and %d more, which -o json lists\n", len(r.wrote[l])-i)
-				return
-			}
-			fmt.Fprintf(w, "    %s\n", originLine(o))
-		}
-	}
-	section := func(label string, lines []request.Line) {
-		if len(lines) > 0 {
-			fmt.Fprintln(w, label)
-		}
-		for _, l := range lines {
-			line(l)
-			origins(l)
-		}
-	}
-	say("answered by", r.who())
-	say("in", r.In)
-	if r.Chosen != "" {
-		say("", r.Chosen)
-	}
-	if r.PassedOn && strings.Contains(r.Request, " https://") {
-		say("TLS", "is passed on to the Service as it is")
-	}
-	if c := r.Certificate; c != nil {
-		of := c.File
-		if r.Secret != "" && r.Secret != "/" {
-			of += ", of Secret " + r.Secret
-		}
-		if c.Default {
-			of += ", the default: no line names the host"
-		}
-		say("certificate", of)
-	}
-	if r.Path != "" {
-		say("path", r.Path+", in the form in which paths are compared")
-	}
-	section("listener", []request.Line{r.Listener})
-	section("lines of maps", r.Lines)
-	if r.Rule != nil {
-		section("decided by", []request.Line{*r.Rule})
-	}
-	section("options", r.Options)
-	r.printServers(w)
-	section("not certain: these rules may answer first", r.Unsure)
-	section("lost: lines that match too, and are less specific", r.Lost)
-	if len(r.Losers) > 0 {
-		fmt.Fprintln(w, "lost: rules that claim the request too")
-	}
-	for _, l := range r.Losers {
-		process.Hang(w, "  ", "    ", diag.Diagnostic{
-			Severity: diag.Error, Message: l.Rule + ": " + l.Reason, Position: diag.Position{File: l.File, Line: l.Line, Column: l.Column, Field: l.Field},
-			Object: diag.Object{Kind: l.Kind, Namespace: l.Namespace, Name: l.Name},
-		}.String())
-	}
-	for i, text := range r.LeftOut {
-		if i == 0 {
-			fmt.Fprintln(w, "left out of the snapshot")
-		}
-		process.Hang(w, "  ", "    ", text)
-	}
-	if !r.Origins {
-		say("objects", "a snapshot does not say which objects wrote its lines; with -f or --kubeconfig they are shown")
-	}
-	return r.printAsked(w)
-}
-
-// sayRequest writes a line with a label, below whose text goes what does not fit the terminal.
-func sayRequest(w io.Writer, label, text string) {
-	process.Hang(w, fmt.Sprintf("%-13s ", label), strings.Repeat(" ", 14), text)
-}
-
-func (r requestReport) printAsked(w io.Writer) error {
-	var text string
-	switch a := r.Asked; {
-	case a == nil && r.Unasked == "":
-		return nil
-	case a == nil:
-		text = "not by a haproxy: " + r.Unasked
-	default:
-		answer := fmt.Sprint("HAProxy itself, status ", a.Status)
-		if a.Backend != "" {
-			answer = fmt.Sprintf("backend %s, status %d", a.Backend, a.Status)
-		}
-		switch {
-		case !a.Agrees:
-			text = "a haproxy that runs it gave ANOTHER answer: " + answer + "; believe it, and report this"
-		case r.Status == 503 && a.Backend != "":
-			text = "a haproxy that runs it, with a server for every Service, sent it to the same backend"
-		default:
-			text = "a haproxy that runs it gave the same answer: " + answer
-		}
-	}
-	sayRequest(w, "checked", text)
-	return nil
 }

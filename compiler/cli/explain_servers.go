@@ -27,30 +27,30 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// serversTimeout is how long a cluster may take to say which servers there are: the rest of the
-// explanation does not need them.
+// serversTimeout is how long the cluster may take to return the servers. The rest of the explanation does not need
+// them.
 const serversTimeout = 10 * time.Second
 
-// serverBook says which endpoints Services have: by the manifests, by the snapshot, or by the cluster,
-// which is asked for those Services alone that somebody wants to know of.
+// serverBook knows the endpoints of Services. They come from the manifests, from the snapshot, or from the cluster. It
+// asks the cluster only about the Services that the explanation mentions.
 type serverBook struct {
 	directives []bind.Directive
-	fixed      []byte // the configuration, which may have servers of its own
+	fixed      []byte // the configuration, which may have fixed servers
 
-	endpoints map[snapshots.ServicePort][]snapshots.Endpoint // that are known
-	all       bool                                           // what is not among them has none
+	endpoints map[snapshots.ServicePort][]snapshots.Endpoint // the known endpoints
+	all       bool                                           // Services that are not in endpoints have none
 	from      string                                         // where they come from, for people
-	client    kubernetes.Interface                           // nil: no cluster is asked
-	missing   map[snapshots.ServicePort]bool                 // whose Services the cluster has not
+	client    kubernetes.Interface                           // nil if no cluster is asked
+	missing   map[snapshots.ServicePort]bool                 // ports whose Services are not in the cluster
 	why       string                                         // why something is not known
 	past      bool                                           // what answered then is explained, and the servers are those of now
 	elsewhere bool                                           // the cluster is not the one that the store is in: its servers decide nothing
 }
 
-// Where endpoints come from that are a file of the snapshot, and how the name of a cluster begins.
+// What from says for endpoints in a file of the snapshot, and how it begins for a cluster.
 const recordedFrom, clusterFrom = "the snapshot", "cluster "
 
-// serverBook opens the book for what is explained.
+// serverBook returns the book for what is explained.
 func (f *requestFlags) serverBook(of explained, directives []bind.Directive) (*serverBook, error) {
 	book := &serverBook{directives: directives, fixed: of.snapshot.Config(), why: "the pusher joins the endpoints of the Service"}
 	var err error
@@ -76,7 +76,7 @@ func (f *requestFlags) serverBook(of explained, directives []bind.Directive) (*s
 	return book, nil
 }
 
-// asked returns a client of the cluster, and its name. It sends nothing.
+// asked returns a client of the cluster, and the name of the cluster. It sends nothing.
 func (f *requestFlags) asked() (kubernetes.Interface, string, error) {
 	config, err := f.cluster.options("").Load()
 	if err != nil {
@@ -89,7 +89,7 @@ func (f *requestFlags) asked() (kubernetes.Interface, string, error) {
 	return client, clusterFrom + config.Host, nil
 }
 
-// of returns the endpoints of a Service, and whether they are known.
+// of returns the endpoints of a Service port, and whether they are known.
 func (b *serverBook) of(ctx context.Context, port snapshots.ServicePort) ([]snapshots.Endpoint, bool) {
 	if known, ok := b.endpoints[port]; ok || b.all || b.client == nil {
 		return known, ok || b.all
@@ -112,12 +112,12 @@ func (b *serverBook) of(ctx context.Context, port snapshots.ServicePort) ([]snap
 			return nil, false
 		}
 	}
-	b.endpoints[port] = found // also if it has none
+	b.endpoints[port] = found // even if there are none
 	return found, true
 }
 
-// usable returns how many servers a backend has. Each Service counts as one if its endpoints are not known, or are those
-// of another time or cluster than the explanation.
+// usable returns how many servers each backend has. A Service counts as one server if its endpoints are not known, or
+// are those of another time or cluster than the explanation.
 func (b *serverBook) usable(ctx context.Context) func(string) int {
 	fixed := request.Servers(b.fixed)
 	return func(backend string) int {
@@ -146,7 +146,7 @@ func (b *serverBook) severalIn(backend string) bool {
 	return n > 1
 }
 
-// describe writes the Services of the backend that answers, with their servers, into a report.
+// describe adds the Services of the answering backend, with their servers, to a report.
 func (b *serverBook) describe(ctx context.Context, out *requestReport) {
 	out.EndpointsKnown = true
 	missing := 0
@@ -175,7 +175,7 @@ type serviceReport struct {
 	Service   string               `json:"service"`
 	Weight    int                  `json:"weight"`
 	Endpoints []snapshots.Endpoint `json:"endpoints"`
-	Missing   bool                 `json:"missing,omitempty"` // the cluster was asked, and has no such Service
+	Missing   bool                 `json:"missing,omitempty"` // the cluster was asked and has no such Service
 }
 
 func (r requestReport) printServers(w io.Writer) {

@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// stored reads the snapshot that is named, that ran at a time, or that is the newest.
+// stored reads a snapshot: the one that is named, the one that ran at a time, or the newest.
 func (f *requestFlags) stored(cmd *cobra.Command, now time.Time) (explained, error) {
 	ctx := cmd.Context()
 	out := explained{past: f.at != ""}
@@ -67,7 +67,7 @@ func (f *requestFlags) completeSnapshot(cmd *cobra.Command, _ []string, _ string
 	return append(stores.Described(cmd.Context(), store, ids), cobra.CompletionWithDesc(snapshots.Newest, "the newest")), directive
 }
 
-// ranThen returns the snapshot that ran at a time, and how that is known.
+// ranThen returns the snapshot that ran at a time, and says how that is known.
 func (f *requestFlags) ranThen(ctx context.Context, store stores.Store, ids []snapshots.ID, now time.Time) (snapshots.ID, string, error) {
 	at, err := process.ParseTime(f.at, now)
 	if err != nil {
@@ -97,7 +97,8 @@ func (f *requestFlags) ranThen(ctx context.Context, store stores.Store, ids []sn
 	return ran.Snapshot, chosen, nil
 }
 
-// fleetOf returns what ran in the fleet that is meant. Fleets that ran the same are as one.
+// fleetOf returns what ran in the fleet that is meant. Fleets that ran the same snapshot count as
+// one.
 func (f *requestFlags) fleetOf(running map[string]channel.Running) (string, channel.Running, error) {
 	if f.fleet != "" {
 		ran, ok := running[f.fleet]
@@ -112,7 +113,7 @@ func (f *requestFlags) fleetOf(running map[string]channel.Running) (string, chan
 	differ := false
 	for _, fleet := range slices.Sorted(maps.Keys(running)) {
 		ran := running[fleet]
-		if ran.Snapshot.IsZero() { // its first rollout was under way
+		if ran.Snapshot.IsZero() { // the first rollout of the fleet was under way
 			continue
 		}
 		if len(all) == 0 {
@@ -141,7 +142,7 @@ func newestAt(ctx context.Context, store stores.Store, ids []snapshots.ID, at ti
 	return snapshots.ID{}, process.WithHint(process.Usage("%s holds no snapshot from before %s", store, at.Format(time.RFC3339)), "its oldest one is "+ids[0].String())
 }
 
-// isCurrent reports whether a snapshot is the newest, or the one that should run.
+// isCurrent reports whether a snapshot is the newest one, or the one that should run.
 func isCurrent(ctx context.Context, store stores.Store, ids []snapshots.ID, id snapshots.ID, now time.Time) bool {
 	if id == ids[len(ids)-1] {
 		return true
@@ -150,7 +151,7 @@ func isCurrent(ctx context.Context, store stores.Store, ids []snapshots.ID, id s
 	return err == nil && channel.Want(view, now).ID == id
 }
 
-// newestOf returns the newest snapshot, and says so if it is not what should run.
+// newestOf returns the newest snapshot. If another one should run, it says so.
 func newestOf(ctx context.Context, store stores.Store, ids []snapshots.ID, now time.Time) (snapshots.ID, string) {
 	newest := ids[len(ids)-1]
 	view, err := store.View(ctx)

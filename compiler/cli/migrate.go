@@ -20,7 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// migrateFlags are those of the verb migrate.
+// migrateFlags are the flags of the verb migrate.
 type migrateFlags struct {
 	migrate.Options
 	manifests, output string
@@ -106,17 +106,17 @@ func (f *migrateFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// gatewayFlags are those of the verb migrate that go with --to gateway.
+// gatewayFlags are the flags of the verb migrate that go with --to gateway.
 type gatewayFlags struct {
 	name, class, ingressClass, config string
 	http, https                       int
 	without                           []string
 }
 
-// gatewayFlagNames are their names.
+// gatewayFlagNames are the names of gatewayFlags.
 var gatewayFlagNames = []string{"gateway", "gateway-class", "ingress-class", "http-port", "https-port", "without", "config"}
 
-// given returns the first of the flags that was given, or "".
+// given returns the first of these flags that was given, or "".
 func (f *gatewayFlags) given(flags *pflag.FlagSet) string {
 	for _, name := range gatewayFlagNames {
 		if flags.Changed(name) {
@@ -160,7 +160,7 @@ func (f *gatewayFlags) options(cmd *cobra.Command) (gatewayapi.Options, error) {
 	}, nil
 }
 
-// toGateway prints what Ingresses become as Gateways and routes.
+// toGateway prints the Gateways and routes that Ingresses become.
 func (f *migrateFlags) toGateway(cmd *cobra.Command) error {
 	o, err := f.gateway.options(cmd)
 	if err != nil {
@@ -188,10 +188,10 @@ func (f *migrateFlags) toGateway(cmd *cobra.Command) error {
 	return nil
 }
 
-// writeGateway writes what Ingresses became, and says how many they were.
+// writeGateway writes what the Ingresses became, and says how many objects there are.
 func (f *migrateFlags) writeGateway(cmd *cobra.Command, o gatewayapi.Options, result gatewayapi.Result) error {
 	if f.output == "" {
-		_, _ = cmd.OutOrStdout().Write(result.Manifests) // who reads it may have gone
+		_, _ = cmd.OutOrStdout().Write(result.Manifests) // the reader may be gone
 	} else {
 		const name = "gateway.yaml"
 		if err := (migrate.Result{Files: []migrate.File{{Path: name, Content: result.Manifests}}}).Write(f.output); err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// rbacFlags are those of the verb rbac.
+// rbacFlags are the flags of the verb rbac.
 type rbacFlags struct {
 	sourceFlags
 	leader        election.Flags
@@ -111,7 +111,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	}
 	reading := kubewatch.Rules(plan, cluster.Concern, connection.Resource)
 	if f.cluster.setting != nil {
-		name, _ := objectname.Parse(f.cluster.configMap) // which was read under it
+		name, _ := objectname.Parse(f.cluster.configMap) // the ConfigMap was read under this name
 		query := []kubewatch.Query{cluster.ConfigMapQuery(name)}
 		reading = rbac.Join(reading, kubewatch.Rules(query, func(kubewatch.Query) string { return "configuration" }, nil)...)
 	}
@@ -130,7 +130,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// scoped returns the configuration of a compiler that reads no more than the scope.
+// scoped returns the configuration of a compiler that reads nothing outside the scope.
 func (f *rbacFlags) scoped(c config.Config, scope rbac.Scope, log *slog.Logger) (config.Config, error) {
 	if scope.Named && f.manifests == "" && !f.cluster.wanted() {
 		return c, process.WithHint(process.Usage("--scope=named: nothing says what is named"), "use -f or --kubeconfig")
@@ -149,8 +149,8 @@ func (f *rbacFlags) scoped(c config.Config, scope rbac.Scope, log *slog.Logger) 
 	return c, nil
 }
 
-// plan returns what is watched. Unless the names count that there are now, what is read by
-// name is read whole.
+// plan returns what is watched. Objects that are read by name are watched as a whole,
+// unless the names of now should count.
 func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config, scope rbac.Scope) ([]kubewatch.Query, error) {
 	if !scope.Named {
 		for _, w := range []*kinds.Watched{&c.Secrets, &c.ConfigMaps} {
@@ -174,7 +174,7 @@ func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config, scope rbac.Scope) 
 	return cluster.Plan(c, result.Named), unpublishable(err)
 }
 
-// grant puts what is read and what is written into the roles.
+// grant adds what is read and what is written to the roles.
 func (f *rbacFlags) grant(r *rbac.Roles, c config.Config, reading []rbac.Grant) error {
 	lease := types.NamespacedName{Namespace: r.Account.Namespace, Name: usualLease}
 	if f.leader.Lease != "" {
@@ -194,7 +194,7 @@ func (f *rbacFlags) grant(r *rbac.Roles, c config.Config, reading []rbac.Grant) 
 		return err
 	}
 	if len(c.Namespaces) > 0 {
-		// Events on what is in no namespace are there.
+		// Events about objects without a namespace are in this namespace.
 		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "events", Namespace: metav1.NamespaceDefault, Rules: events.Rules()})
 	}
 	secret, made, err := f.webhook.checkMade()
@@ -228,7 +228,7 @@ func (f *rbacFlags) grant(r *rbac.Roles, c config.Config, reading []rbac.Grant) 
 	return nil
 }
 
-// grantGateways grants what it takes to write the status of objects of the Gateway API.
+// grantGateways grants what is needed to write the status of objects of the Gateway API.
 func (f *rbacFlags) grantGateways(r *rbac.Roles, c config.Config, tenants rbac.Scope) error {
 	if !c.GatewayAPI.Enabled {
 		return nil

@@ -24,7 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// renderFlags are those of the verb render.
+// renderFlags are the flags of the verb render.
 type renderFlags struct {
 	sourceFlags
 	log        process.LogOptions
@@ -93,7 +93,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	tracers, flush := tracing.Start(cmd.Context(), service, log)
 	defer flush()
 	timeline := controller.BeginTimeline(tracing.Continue(cmd.Context(), os.Getenv("TRACEPARENT")), tracers, "render")
-	defer timeline.Dropped("error") // unless it ends otherwise
+	defer timeline.Dropped("error") // unless the compile ends otherwise
 	source.Stages = timeline.Stage
 	result, err := source.Once(timeline.Within(cmd.Context()), check, time.Now(), "render")
 	timeline.Compiled(result, err)
@@ -111,13 +111,13 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if err := f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, store); err != nil {
 		return err
 	}
-	if process.Terminal(stderr) { // scripts take what is on stderr for something that is wrong
+	if process.Terminal(stderr) { // scripts take output on stderr for an error
 		fmt.Fprintln(stderr, summary(controller.StoredReport(result.Draft.Number(1, snapshots.ID{}))))
 	}
 	return nil
 }
 
-// summary says in a line what a snapshot holds, and what it does not.
+// summary says on one line what a snapshot contains, and what it leaves out.
 func summary(r controller.Report) string {
 	leftOut := "nothing"
 	if n := len(r.Found); n > 0 {
@@ -126,8 +126,8 @@ func summary(r controller.Report) string {
 	return holds(r.Head) + "; " + leftOut + " left out"
 }
 
-// destination opens the store that is the output, nil for a plain directory: what cannot be
-// one is refused before anything is compiled.
+// destination opens the store for the output, or returns nil for a plain directory. It
+// refuses what cannot be a store before anything is compiled.
 func (f *renderFlags) destination(ctx context.Context, log *slog.Logger) (stores.Store, error) {
 	switch {
 	case f.output == "":
@@ -140,7 +140,7 @@ func (f *renderFlags) destination(ctx context.Context, log *slog.Logger) (stores
 	return stores.Open(ctx, f.output, o)
 }
 
-// verdict returns why nothing is to be written, or nil.
+// verdict returns why nothing should be written, or nil.
 func (f *renderFlags) verdict(r compiler.Result, err error) error {
 	if err != nil {
 		return unpublishable(err)
@@ -151,7 +151,7 @@ func (f *renderFlags) verdict(r compiler.Result, err error) error {
 	return nil
 }
 
-// write brings the result where it belongs.
+// write writes the result to the store or the directory.
 func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *controller.Timeline, r compiler.Result, g config.ShrinkGuard, store stores.Store) error {
 	if store == nil {
 		r.Draft.Subject = compiler.Subject(snapshots.Snapshot{}, r)
@@ -177,8 +177,8 @@ func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *con
 	return err
 }
 
-// companions refuses a configuration that keeps certificates beside the snapshot where
-// that cannot be.
+// companions refuses a configuration that keeps certificates beside the snapshot, if the
+// output cannot have any.
 func companions(c config.Config, store string) error {
 	if c.Certificates.Mode != config.CompanionCertificates || stores.InCluster(store) {
 		return nil
@@ -187,7 +187,7 @@ func companions(c config.Config, store string) error {
 		"publish to configmap:NAMESPACE/NAME, or set certificates.mode: sealed")
 }
 
-// isStore tells the URL of a store from a plain directory.
+// isStore reports whether an output is the URL of a store and not a plain directory.
 func isStore(output string) bool {
 	scheme, _, ok := strings.Cut(output, ":")
 	return ok && !strings.ContainsAny(scheme, "/.\\")

@@ -37,7 +37,7 @@ import (
 // service is the name of the program in traces.
 const service = "hapsnap-compiler"
 
-// runFlags are those of the verb run.
+// runFlags are the flags of the verb run.
 type runFlags struct {
 	sourceFlags
 	log     process.LogOptions
@@ -50,7 +50,7 @@ type runFlags struct {
 	options controller.Options
 
 	fleetStatus string
-	report      string // the Secret of --report-secret
+	report      string // the Secret that --report-secret names
 }
 
 func runCommand() *cobra.Command {
@@ -152,8 +152,8 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	return f.serve(cmd.Context(), o, log)
 }
 
-// serve runs the compiler, the servers for health, metrics, status and reviews, and, if the compiler follows a cluster,
-// what writes to the cluster.
+// serve runs the compiler, and the servers for health, metrics, status and reviews. If the compiler follows a cluster,
+// serve also runs everything that writes to the cluster.
 func (f *runFlags) serve(ctx context.Context, o controller.Options, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -187,7 +187,7 @@ func (f *runFlags) serve(ctx context.Context, o controller.Options, log *slog.Lo
 	return err
 }
 
-// addWriters runs what writes to the cluster, if one is followed.
+// addWriters runs everything that writes to the cluster, if the compiler follows one.
 func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *controller.Options, registry prometheus.Registerer) error {
 	if _, follows := o.Source.Objects.(*cluster.Cluster); !follows {
 		return nil
@@ -210,7 +210,7 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *con
 	}
 	o.Leader, o.Announcer = w.leader, w.announcer
 	group.Go(func() error { return w.run(ctx) })
-	if name, ok, _ := reportSecret(f.report); ok { // it was checked
+	if name, ok, _ := reportSecret(f.report); ok { // the flag was checked
 		client, err := kubernetes.NewForConfig(connection.Config)
 		if err != nil {
 			return fmt.Errorf("connect to %s: %w", connection.Name, err)
@@ -242,8 +242,8 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *con
 	return nil
 }
 
-// fleet returns the status of the fleet, nil if none is named and the store is not in a cluster, beside
-// which it would be.
+// fleet returns the status of the fleet. It returns nil if no status is named and the store is not in a cluster, since
+// the status would be beside it.
 func (f *runFlags) fleet(connection cluster.Connection) (*cluster.FleetStatus, error) {
 	name, ok, err := fleetStatus(f.fleetStatus, f.store)
 	if err != nil || !ok {
@@ -276,10 +276,10 @@ func fleetStatus(flag, store string) (name types.NamespacedName, ok bool, err er
 // leaseHelp is the help text of --lease.
 const leaseHelp = "Lease, as namespace/name, by which one of the compilers for the same store is elected; by default hapsnap-compiler in the pod's namespace, or in default"
 
-// namespaceFile says in a pod in which namespace it is.
+// namespaceFile is a file in every pod that has the name of its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// usualLease is the Lease if none is named.
+// usualLease is the name of the Lease if none is given.
 const usualLease = "hapsnap-compiler"
 
 // leaseName returns the name of the Lease.
@@ -293,14 +293,14 @@ func leaseName(f election.Flags) (types.NamespacedName, error) {
 	})
 }
 
-// writers are what a compiler has that follows a cluster: its part in the
-// election, and what tells the objects.
+// writers are the parts of a compiler that write to the cluster it follows: the election, and the announcer, which
+// writes to objects.
 type writers struct {
 	leader    *election.Elector
 	announcer *announce.Announcer
 }
 
-// newWriters prepares them. They need no connection yet.
+// newWriters prepares the writers. They need no connection yet.
 func newWriters(f election.Flags, c cluster.Connection, fleet *cluster.FleetStatus, registry prometheus.Registerer, log *slog.Logger) (writers, error) {
 	client, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -330,7 +330,7 @@ func newWriters(f election.Flags, c cluster.Connection, fleet *cluster.FleetStat
 	return writers{leader, announce.New(o)}, nil
 }
 
-// run runs both until ctx is done and the Lease is given back.
+// run runs both until ctx is done and the Lease is released.
 func (w writers) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return w.leader.Run(ctx) })
@@ -338,24 +338,23 @@ func (w writers) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// webhookFlags are those of the admission webhook.
+// webhookFlags are the flags of the admission webhook.
 type webhookFlags struct {
 	address, certDir, configMap, clientCA string
 	clientNames                           []string
 	secret, registration                  string
 }
 
-// defaultWebhookAddress has the port that webhooks have by custom.
+// defaultWebhookAddress has the usual port of webhooks.
 const defaultWebhookAddress = ":9443"
 
-// addMade adds the flags about a certificate that the compiler makes.
+// addMade adds the flags for a certificate that the compiler makes.
 func (f *webhookFlags) addMade(flags *pflag.FlagSet, with string) {
 	flags.StringVar(&f.secret, "webhook-secret", "", with+"Secret, as NAMESPACE/NAME, that the elected compiler fills with a certificate for reviews if it has no data, and renews; it is what is mounted as --webhook-cert-dir")
 	flags.StringVar(&f.registration, "webhook-configuration", "", "ValidatingWebhookConfiguration whose Services the certificate in --webhook-secret is for, and which is told of its authority")
 }
 
-// checkMade returns the Secret with the certificate that the compiler makes; ok is false
-// if it makes none.
+// checkMade returns the Secret with the certificate that the compiler makes. ok is false if it makes none.
 func (f *webhookFlags) checkMade() (secret types.NamespacedName, ok bool, err error) {
 	if f.secret == "" && f.registration == "" {
 		return secret, false, nil
@@ -369,7 +368,7 @@ func (f *webhookFlags) checkMade() (secret types.NamespacedName, ok bool, err er
 	return secret, true, nil
 }
 
-// maker returns what fills the Secret with the certificate, nil if it is filled by others.
+// maker returns what makes the certificate and fills the Secret. It returns nil if others do that.
 func (f *webhookFlags) maker(c *rest.Config, log *slog.Logger) (*credentials.Maker, error) {
 	secret, ok, err := f.checkMade()
 	if !ok {
@@ -389,10 +388,10 @@ func (f *webhookFlags) maker(c *rest.Config, log *slog.Logger) (*credentials.Mak
 	}), nil
 }
 
-// enabled reports whether there are to be reviews.
+// enabled reports whether the compiler answers reviews.
 func (f *webhookFlags) enabled() bool { return f.certDir != "" }
 
-// check returns a usage error for flags that do not fit.
+// check returns a usage error for flags that do not go together.
 func (f *webhookFlags) check() error {
 	if _, _, err := f.checkMade(); err != nil {
 		return err
@@ -413,17 +412,17 @@ func (f *webhookFlags) check() error {
 	return nil
 }
 
-// webhook is the server, or none.
+// webhook is a server for reviews, or none.
 type webhook struct {
-	server *admission.Server // nil: none
+	server *admission.Server // nil for none
 }
 
-// start starts the server if there is to be one.
+// start starts the server if the flags ask for one.
 func (f *webhookFlags) start(ctx context.Context, judge *compiler.Judge, metrics prometheus.Registerer, log *slog.Logger) (webhook, error) {
 	if !f.enabled() {
 		return webhook{}, nil
 	}
-	configMap, _ := objectname.Parse(f.configMap) // which was checked, or is empty
+	configMap, _ := objectname.Parse(f.configMap) // the name was checked, or is empty
 	server, err := admission.Start(ctx, admission.Options{
 		Address: f.address, CertDir: f.certDir, ClientCA: f.clientCA, ClientNames: f.clientNames, ConfigMap: configMap,
 		Judge: judge, Metrics: metrics, Log: log,
@@ -439,7 +438,7 @@ func (w webhook) ready() error {
 	return w.server.Ready()
 }
 
-// wait waits for the end of the server.
+// wait waits until the server has ended.
 func (w webhook) wait() {
 	if w.server != nil {
 		w.server.Wait()

@@ -24,7 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// statusFlags are those of the verb status.
+// statusFlags are the flags of the verb status.
 type statusFlags struct {
 	address, store string
 	opening        stores.Options
@@ -76,7 +76,7 @@ otherwise 1 if the compiler is not ready, or another compiler publishes to its s
 	return cmd
 }
 
-// report asks the compiler or the store, or compiles manifests.
+// report asks a compiler or a store, or compiles manifests.
 func (f *statusFlags) report(cmd *cobra.Command) (controller.Report, error) {
 	ctx := cmd.Context()
 	switch {
@@ -85,7 +85,7 @@ func (f *statusFlags) report(cmd *cobra.Command) (controller.Report, error) {
 	case f.manifests != "" && (f.address != "" || f.store != ""):
 		return controller.Report{}, process.WithHint(process.Usage("manifests are named, and what was published too"), "use one of --address, --store and -f")
 	case f.manifests != "":
-		// What is wrong with the manifests is in the report.
+		// The report has what is wrong with the manifests.
 		source, err := f.source(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), slog.New(slog.DiscardHandler))
 		if err != nil {
 			return controller.Report{}, err
@@ -126,7 +126,7 @@ func (f *statusFlags) print(w io.Writer, r controller.Report, now time.Time) {
 	p.findings(r)
 }
 
-// exitCode returns the code of --exit-code.
+// exitCode returns the exit code with --exit-code.
 func exitCode(r controller.Report) int {
 	c := r.Compiler
 	switch {
@@ -140,11 +140,11 @@ func exitCode(r controller.Report) int {
 
 const (
 	statusPath    = process.StatusPath
-	statusTimeout = 10 * time.Second // for a compiler to answer
+	statusTimeout = 10 * time.Second // how long a compiler may take to answer
 )
 
-// serveStatus answers what askCompiler asks. Anybody may reach the port. So only clients on the same host, or in the same
-// pod, get the names of objects and what is wrong with them, which may depend on values of Secrets.
+// serveStatus answers the requests of askCompiler. Anybody may reach the port. So only clients on the same host, or in
+// the same pod, get the names of objects and what is wrong with them, since that may depend on values of Secrets.
 func serveStatus(s *controller.Status, objects compiler.Objects) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r := s.Report()
@@ -153,7 +153,7 @@ func serveStatus(s *controller.Status, objects compiler.Objects) http.Handler {
 			r = r.ForAnybody()
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(r) // the client is gone
+		_ = json.NewEncoder(w).Encode(r) // if it fails, the client is gone
 	})
 }
 
@@ -175,7 +175,7 @@ func interrupted(objects compiler.Objects) []controller.WatchReport {
 	return out
 }
 
-// askCompiler asks a compiler that runs.
+// askCompiler asks a running compiler.
 func askCompiler(ctx context.Context, address string) (controller.Report, error) {
 	var r controller.Report
 	if err := process.AskStatus(ctx, address, statusTimeout, &r); err != nil {
@@ -218,7 +218,7 @@ func printReport(w io.Writer, r controller.Report, now time.Time) {
 	p.findings(r)
 }
 
-// findings writes what was left out.
+// findings writes which objects were left out.
 func (p *reportPrinter) findings(r controller.Report) {
 	for _, f := range r.Found {
 		name, since := "left out", ""
@@ -238,13 +238,13 @@ func (p *reportPrinter) findings(r controller.Report) {
 	}
 }
 
-// reportPrinter writes a line for each thing that is known.
+// reportPrinter writes a line for each known thing.
 type reportPrinter struct {
 	to  io.Writer
 	now time.Time
 }
 
-// line writes a line; what does not fit, and further lines of the text, stand below it.
+// line writes a line with a name. Further lines of the text, and text that does not fit, stand below it.
 func (p *reportPrinter) line(name, format string, args ...any) {
 	process.Label(p.to, name, format, args...)
 }
@@ -258,7 +258,7 @@ func (p *reportPrinter) head(h controller.HeadReport) {
 	p.line("holds", "%s", holds(h))
 }
 
-// holds says how much a snapshot holds.
+// holds says how much a snapshot contains.
 func holds(h controller.HeadReport) string {
 	return fmt.Sprintf("%s with servers, %s, %s", plural(h.Backends, "backend"), plural(h.Hosts, "host"), plural(h.Certificates, "certificate"))
 }
@@ -313,12 +313,12 @@ func (p *reportPrinter) refused(c controller.ConfigReport) {
 	}
 }
 
-// text is a finding as it is printed elsewhere.
+// text returns a finding in its usual printed form.
 func (p *reportPrinter) text(f controller.Finding) string {
 	return strings.ReplaceAll(f.Diagnostic().String(), "\t", "")
 }
 
-// plural returns such as "2 hosts".
+// plural returns texts such as "2 hosts".
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -328,7 +328,7 @@ func plural(n int, what string) string {
 
 const reportSecretHelp = "Secret, as NAMESPACE/NAME, in which the compiler that leads writes what /status tells clients on its own host: objects that are left out, why, and what to do. The page of the pusher shows it (--ui-compiler secret:NAMESPACE/NAME)"
 
-// reportSecret returns the Secret of --report-secret; ok is false if there is none.
+// reportSecret returns the Secret that --report-secret names. ok is false if it names none.
 func reportSecret(flag string) (name types.NamespacedName, ok bool, err error) {
 	if flag == "" {
 		return name, false, nil
@@ -339,7 +339,7 @@ func reportSecret(flag string) (name types.NamespacedName, ok bool, err error) {
 	return name, true, nil
 }
 
-// checkReport returns a usage error for a --report-secret that cannot be written.
+// checkReport returns a usage error if the Secret of --report-secret cannot be written.
 func (f *runFlags) checkReport(objects compiler.Objects) error {
 	_, wanted, err := reportSecret(f.report)
 	if _, follows := objects.(*cluster.Cluster); wanted && !follows {
@@ -348,29 +348,29 @@ func (f *runFlags) checkReport(objects compiler.Objects) error {
 	return err
 }
 
-// How often a reporter looks whether there is something new to write, how old what it wrote may become, and how
-// long a write may take.
+// How often a reporter looks for something new to write, how old a written report may become, and how long a write may
+// take.
 const (
 	reportPace    = 5 * time.Second
 	reportAge     = time.Minute
 	reportTimeout = 10 * time.Second
 )
 
-// reporter writes the report of the compiler that leads: names of objects, and what is wrong with them, are for
-// those who may read the Secret. No report is written before something was compiled, so that a compiler that has
-// just started does not say that nothing is left out.
+// reporter writes the report of the leading compiler into a Secret. The report has names of objects, and what is wrong
+// with them, which only those may read who may read the Secret. The reporter writes nothing before the first compile.
+// Otherwise a compiler that has just started would report that nothing is left out.
 type reporter struct {
 	report  func() controller.Report
 	leading func() bool
 	write   func(ctx context.Context, report []byte, at time.Time) error
 	log     *slog.Logger
 
-	last   *controller.Report // what was written last, without the time of the last compile; nil for nothing
-	at     time.Time          // when
+	last   *controller.Report // the last written report, without the time of the last compile; nil for none
+	at     time.Time          // when last was written
 	failed string             // the error of the last write, which is logged once
 }
 
-// run writes until ctx is done.
+// run writes reports until ctx is done.
 func (r *reporter) run(ctx context.Context) {
 	ticker := time.NewTicker(reportPace)
 	defer ticker.Stop()
@@ -384,7 +384,7 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// once writes what is new, and what is old once more, by which readers see that the compiler runs.
+// once writes a new report. It also writes an old report again, so that readers see that the compiler runs.
 func (r *reporter) once(ctx context.Context, now time.Time) {
 	report := r.report()
 	if !r.leading() || report.Compiler.Ingresses == nil && report.Compiler.CompileError == "" {
@@ -392,7 +392,7 @@ func (r *reporter) once(ctx context.Context, now time.Time) {
 		return
 	}
 	of := *report.Compiler
-	of.LastSuccess, of.Gateway = time.Time{}, nil // Within leaves out the second
+	of.LastSuccess, of.Gateway = time.Time{}, nil // Within leaves out Gateway
 	untimed := &controller.Report{Head: report.Head, Found: report.Found, Withheld: report.Withheld, Compiler: &of}
 	if now.Sub(r.at) < reportAge && reflect.DeepEqual(untimed, r.last) {
 		return
@@ -402,7 +402,7 @@ func (r *reporter) once(ctx context.Context, now time.Time) {
 		r.log.Error("the report of the compiler cannot be written", "err", err)
 		return
 	}
-	text, _ := json.Marshal(report) // it was marshalled before
+	text, _ := json.Marshal(report) // it has been marshalled before
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if err := r.write(ctx, text, now); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// testFlags are those of the verb test.
+// testFlags are the flags of the verb test.
 type testFlags struct {
 	output       process.OutputFlag
 	haproxy, run string
@@ -73,7 +73,7 @@ func (f *testFlags) test(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// find returns the tests to run. What is wrong with any is printed.
+// find returns the tests to run. It prints what is wrong with any of them.
 func (f *testFlags) find(stderr io.Writer, paths []string) ([]assert.Test, error) {
 	wanted, err := regexp.Compile(f.run)
 	if err != nil {
@@ -102,7 +102,7 @@ func (f *testFlags) find(stderr io.Writer, paths []string) ([]assert.Test, error
 	return named, nil
 }
 
-// testReport is what is printed of tests.
+// testReport is what is printed about tests.
 type testReport struct {
 	Passed int              `json:"passed"`
 	Failed int              `json:"failed"`

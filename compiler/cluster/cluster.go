@@ -19,32 +19,25 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Cluster is the objects of a cluster. Nothing is known of them until [Cluster.Run]
@@ -150,179 +143,6 @@ func some(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// Plan returns what is watched for a configuration after a compile looked for these names, sorted.
-func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
-	var out []kubewatch.Query
-	add := func(namespaces []string, q kubewatch.Query) {
-		if len(namespaces) == 0 {
-			namespaces = []string{""}
-		}
-		for _, q.Namespace = range namespaces {
-			out = append(out, q)
-		}
-	}
-	if c.GatewayAPI.Fleet == "" {
-		add(c.Namespaces, kubewatch.Query{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"})
-		add(nil, kubewatch.Query{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"})
-	}
-	add(c.Namespaces, kubewatch.Query{APIVersion: "v1", Kind: "Service"})
-	if c.Endpoints == config.Recorded {
-		add(c.Namespaces, kubewatch.Query{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"})
-	}
-	if c.NamespaceSelector != "" || slices.ContainsFunc(c.Kinds, func(k kinds.Kind) bool { return k.NamespaceSelector != "" }) {
-		add(nil, kubewatch.Query{APIVersion: "v1", Kind: "Namespace"})
-	}
-	if c.GatewayAPI.Enabled {
-		for _, kind := range inputs.GatewayKinds() {
-			q := kubewatch.Query{APIVersion: inputs.GatewayVersion, Kind: kind.Name, Optional: true}
-			if kind.EveryNamespace {
-				add(nil, q)
-			} else {
-				add(c.Namespaces, q)
-			}
-		}
-		for _, name := range inputs.GatewayDefinitions() {
-			add(nil, kubewatch.Query{APIVersion: inputs.DefinitionVersion, Kind: inputs.DefinitionKind, Name: name})
-		}
-		add(nil, kubewatch.Query{APIVersion: "v1", Kind: "Namespace"}) // by whose labels listeners let routes in
-	}
-	out = append(out, watched(c, "Secret", c.Secrets, asked.Secrets)...)
-	out = append(out, watched(c, "ConfigMap", c.ConfigMaps, asked.ConfigMaps)...)
-	for _, k := range c.Kinds {
-		add(k.Namespaces, kubewatch.Query{
-			APIVersion: k.APIVersion, Kind: k.Kind, Labels: k.LabelSelector, Fields: k.FieldSelector,
-			Optional: k.Optional, Content: true, Drop: strings.Join(k.Drop, " "),
-		})
-	}
-	slices.SortFunc(out, kubewatch.Query.Compare)
-	return slices.Compact(out)
-}
-
-// Concern says what a query of a plan is for, as the name of a role does.
-func Concern(q kubewatch.Query) string {
-	if q.APIVersion == inputs.GatewayVersion && !q.Content {
-		if kind, _ := inputs.GatewayKindOf(q.Kind); kind.EveryNamespace {
-			return "classes"
-		}
-		return "gateways"
-	}
-	if q.APIVersion == inputs.DefinitionVersion && q.Name != "" {
-		return "definitions"
-	}
-	switch q.Kind {
-	case "IngressClass":
-		return "classes"
-	case "Ingress", "Service", "EndpointSlice":
-		return "routes"
-	case "Namespace", "Secret", "ConfigMap":
-		if q.APIVersion == "v1" {
-			return strings.ToLower(q.Kind) + "s"
-		}
-	}
-	return "kinds"
-}
-
-// watched returns the queries for a kind of which not all objects are read.
-func watched(c config.Config, kind string, w kinds.Watched, names []types.NamespacedName) []kubewatch.Query {
-	var out []kubewatch.Query
-	if w.Watch == kinds.WatchNamed {
-		for _, name := range names {
-			if len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, name.Namespace) {
-				out = append(out, kubewatch.Query{APIVersion: "v1", Kind: kind, Namespace: name.Namespace, Name: name.Name})
-			}
-		}
-		return out
-	}
-	namespaces := c.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{""}
-	}
-	for _, namespace := range namespaces {
-		out = append(out, kubewatch.Query{APIVersion: "v1", Kind: kind, Namespace: namespace, Labels: w.LabelSelector})
-	}
-	return out
-}
-
-// SettingKey is the key of a ConfigMap under which a configuration is.
-const SettingKey = "config.yaml"
-
-// ConfigMapQuery is what is watched of a single ConfigMap.
-func ConfigMapQuery(name types.NamespacedName) kubewatch.Query {
-	return kubewatch.Query{APIVersion: "v1", Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}
-}
-
-// configMap is a ConfigMap that is watched. Nothing is known about it until Run runs.
-type configMap struct {
-	query   kubewatch.Query
-	watches *kubewatch.Set
-}
-
-func newConfigMap(c Connection, name types.NamespacedName) configMap {
-	m := configMap{query: ConfigMapQuery(name), watches: newSet(c)}
-	m.watches.Plan([]kubewatch.Query{m.query})
-	return m
-}
-
-// Run follows the ConfigMap until ctx is done.
-func (m configMap) Run(ctx context.Context, log *slog.Logger) { m.watches.Run(ctx, log) }
-
-// state returns the ConfigMap, or nil if none exists or is known; whether that is certain; and the error that prevents it.
-func (m configMap) state() (object *corev1.ConfigMap, synced bool, trouble error) {
-	m.watches.Read(func(list []kubewatch.QueryState) {
-		for _, state := range list { // the one, or none once Run has ended
-			synced, trouble = state.Synced, state.Err
-			object, _ = state.Objects[types.NamespacedName{Namespace: m.query.Namespace, Name: m.query.Name}].(*corev1.ConfigMap)
-		}
-	})
-	return object, synced, trouble
-}
-
-// Setting is a ConfigMap that holds the configuration of a compiler. Nothing is known
-// of it until its Run runs.
-type Setting struct{ configMap }
-
-// NewSetting returns the Setting in a ConfigMap of a cluster.
-func NewSetting(c Connection, name types.NamespacedName) *Setting {
-	return &Setting{newConfigMap(c, name)}
-}
-
-// Read returns the configuration, and the name that it has in diagnostics. The error
-// wraps [inputs.ErrIncomplete] while nothing is known of the ConfigMap yet, or
-// [fs.ErrNotExist] if there is none, or none with the key.
-func (s *Setting) Read(context.Context) (name string, data []byte, err error) {
-	name = s.query.String() + " " + SettingKey
-	object, synced, trouble := s.state()
-	if !synced {
-		return name, nil, fmt.Errorf("read configuration: %s: %w", s.query, errors.Join(inputs.ErrIncomplete, trouble))
-	}
-	if object == nil {
-		return name, nil, fmt.Errorf("read configuration: %s: %w", s.query, fs.ErrNotExist)
-	}
-	text, exists := object.Data[SettingKey]
-	if !exists {
-		return name, nil, fmt.Errorf("read configuration: %s: key %s: %w", s.query, SettingKey, fs.ErrNotExist)
-	}
-	return name, []byte(text), nil
-}
-
-// First waits until something is known of the ConfigMap, and returns it as Read does.
-func (s *Setting) First(ctx context.Context) (name string, data []byte, err error) {
-	for {
-		name, data, err = s.Read(ctx)
-		if !errors.Is(err, inputs.ErrIncomplete) {
-			return name, data, err
-		}
-		select {
-		case <-ctx.Done():
-			return name, nil, errors.Join(ctx.Err(), err)
-		case <-s.watches.Changes():
-		}
-	}
-}
-
-// Changes sends when the ConfigMap may be different from what was read.
-func (s *Setting) Changes(context.Context, *slog.Logger) <-chan struct{} { return s.watches.Changes() }
-
 // What the metrics are called, and say.
 var (
 	watchesDescription  = prometheus.NewDesc("hapsnap_compiler_watches", "Lists of objects of the cluster that are watched, by kind.", []string{"kind"}, nil)
@@ -371,51 +191,6 @@ func (c *Cluster) Troubles() []Trouble {
 		}
 	})
 	return out
-}
-
-// FleetStatus is the ConfigMap in which a pusher says what the workers of its fleet run. Nothing is
-// known of it until its Run runs.
-type FleetStatus struct{ configMap }
-
-// NewFleetStatus returns the FleetStatus in a ConfigMap of a cluster.
-func NewFleetStatus(c Connection, name types.NamespacedName) *FleetStatus {
-	return &FleetStatus{newConfigMap(c, name)}
-}
-
-// Changes sends when the ConfigMap may be different from what was read.
-func (s *FleetStatus) Changes() <-chan struct{} { return s.watches.Changes() }
-
-// fresh is how old a status may be. A pusher writes one each minute, whatever happens.
-const fresh = 5 * time.Minute
-
-// FleetReport is what a pusher has said.
-type FleetReport struct {
-	Workers snapshots.Workers
-	// Stopped says that the pusher rolls nothing out until somebody acts.
-	Stopped bool
-}
-
-// Read returns what a pusher has said lately. The error says why nothing is known.
-func (s *FleetStatus) Read(now time.Time) (FleetReport, error) {
-	object, _, trouble := s.state()
-	text, told := "", false
-	if object != nil {
-		text, told = object.Data[snapshots.WorkersKey]
-	}
-	switch {
-	case !told && trouble != nil:
-		return FleetReport{}, fmt.Errorf("%s cannot be read: %w", s.query, trouble)
-	case !told:
-		return FleetReport{}, fmt.Errorf("no pusher has written yet what the instances run into %s", s.query)
-	}
-	if updated, err := time.Parse(time.RFC3339, object.Data["updated"]); err != nil || now.Sub(updated) > fresh {
-		return FleetReport{}, fmt.Errorf("no pusher has written lately what the instances run into %s", s.query)
-	}
-	workers, err := snapshots.ParseWorkers(text)
-	if err != nil {
-		return FleetReport{}, fmt.Errorf("%s: %w", s.query, err)
-	}
-	return FleetReport{Workers: workers, Stopped: object.Data["phase"] == "Degraded"}, nil
 }
 
 // Connection is how an API server is reached.

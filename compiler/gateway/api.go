@@ -15,19 +15,19 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// release is the release of the Gateway API whose types are read, such as "v1.6". Its patches change no field.
+// release is the release of the Gateway API whose types the compiler uses, such as "v1.6". Its patches change no field.
 var release = consts.BundleVersion[:strings.LastIndex(consts.BundleVersion, ".")]
 
-// api is what the CustomResourceDefinitions say of a cluster's Gateway API.
+// api is what the CustomResourceDefinitions of a cluster say about its Gateway API.
 type api struct {
-	// bundles are the versions of their bundles, sorted; "" for a definition without a version. If it is empty, nothing
-	// is known.
+	// bundles are the versions in the definitions, sorted, with "" for a definition without a version. If there are
+	// none, nothing is known.
 	bundles []string
-	// unread says that some of them may not be read.
+	// unread says that the compiler may not read some of the definitions.
 	unread bool
-	// experimental says that all of them are of the experimental channel.
+	// experimental says that all definitions are of the experimental channel.
 	experimental bool
-	// served are the versions of each kind that there is.
+	// served are the versions of each kind that the cluster serves.
 	served map[string][]string
 }
 
@@ -44,19 +44,19 @@ func apiOf(in inputs.Inputs) api {
 	return out
 }
 
-// reads reports whether objects of a kind can be read: those of v1.
+// reads reports whether objects of a kind can be read. The compiler reads version v1.
 func (a api) reads(kind string) bool {
 	return len(a.bundles) == 0 || a.unread || slices.Contains(a.served[kind], "v1")
 }
 
-// unsupportedBundle reports whether a bundle is of another release than the types that are read.
+// unsupportedBundle reports whether a version belongs to another release than the types that the compiler uses.
 func unsupportedBundle(bundle string) bool {
 	patch, is := strings.CutPrefix(bundle, release+".")
 	return !is || patch == "" || strings.Trim(patch, "0123456789") != ""
 }
 
-// version returns the condition of a class that says whether the cluster's version of the API is supported. If it is not,
-// objects are still read, as well as this release can.
+// version returns the condition of a class that says whether the cluster's version of the API is supported. If it is
+// not, objects are still read, as far as the types of this release allow.
 func (a api) version(generation int64) metav1.Condition {
 	c := metav1.Condition{Type: string(gatewayv1.GatewayClassConditionStatusSupportedVersion), ObservedGeneration: generation}
 	switch {
@@ -81,7 +81,7 @@ func (a api) unsupported() string {
 	return fmt.Sprintf("the CustomResourceDefinitions are of %s, and %s is supported", strings.Join(named, " and "), release)
 }
 
-// warnings are what an operator has to know of the cluster's version, sorted.
+// warnings returns what an operator should know about the cluster's version, sorted.
 func (a api) warnings() []diag.Diagnostic {
 	const install = "install the CustomResourceDefinitions of "
 	var out []diag.Diagnostic
@@ -115,8 +115,8 @@ func (a api) warnings() []diag.Diagnostic {
 
 const policyKind = "BackendTLSPolicy"
 
-// supported are the features that the status of a class claims (GEP-2162), in the order of their names.
-// The official conformance suite runs the tests of those and of no others.
+// supported are the features that the status of a class claims (GEP-2162), in the order of their names. The official
+// conformance suite runs only the tests of these.
 var supported = []features.FeatureName{
 	features.SupportBackendTLSPolicy,
 	features.SupportGRPCRoute,
@@ -166,8 +166,8 @@ var supported = []features.FeatureName{
 	features.SupportTLSRouteModeTerminate,
 }
 
-// experimental are the features that need fields of the experimental channel. TLSRouteModeMixed needs none,
-// and the suite wants the listeners of who does not claim it to be in conflict.
+// experimental are the features that need fields of the experimental channel. TLSRouteModeMixed needs none. But if a
+// class does not claim it, the suite expects that the listeners conflict.
 var experimental = func() map[features.FeatureName]bool {
 	out := map[features.FeatureName]bool{}
 	for _, f := range features.AllFeatures.UnsortedList() {
@@ -176,8 +176,8 @@ var experimental = func() map[features.FeatureName]bool {
 	return out
 }()
 
-// supportedFeatures are those of a class. Gateways have addresses, and Services, only if the configuration
-// gives them some; and what the cluster has no kinds and fields for, it is not told.
+// supportedFeatures returns the features that a class claims. Gateways have addresses and Services only if the
+// configuration says so. Features for which the cluster lacks kinds or fields are left out.
 func (c Config) supportedFeatures(of api) []gatewayv1.SupportedFeature {
 	var out []gatewayv1.SupportedFeature
 	for _, name := range supported {

@@ -24,19 +24,19 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Invalid is the backend of requests whose backend cannot be had: it answers 500.
+// Invalid is the backend for requests whose own backend cannot be used. It answers 500.
 const Invalid = "hapsnap_invalid"
 
-// unavailable is the backend of calls whose backend cannot be had: without servers it answers 503.
+// unavailable is the backend for gRPC calls whose own backend cannot be used. It has no servers, so it answers 503.
 const unavailable = "hapsnap_unavailable:grpc"
 
-// weight of the Service of a backend.
+// weight is the weight of the Service in a backend of one Service.
 const weight = 100
 
-// backends are those that routes lead to, by name.
+// backends are the backends to which routes lead, by name.
 type backends struct {
 	byName map[string]*routing.Backend
-	// ofConnections are those of whole connections.
+	// ofConnections are the backends for whole connections.
 	ofConnections map[string]*routing.Backend
 	splits        map[string]routing.Split
 	demands       map[string]*demand // by the name of a backend
@@ -52,30 +52,30 @@ type backendOrigin struct {
 	routing.Origin
 }
 
-// notes are on Services: those whose annotations cannot be followed, and those that a policy speaks for, too.
+// notes are about Services: whose annotations cannot be used, and whose annotations a policy replaces.
 type notes struct {
 	closed    map[diag.Object]diag.Position
 	overruled map[diag.Object]overruling
 }
 
-// overruling is what a policy says in place of annotations.
+// overruling is the policy that replaces annotations.
 type overruling struct {
 	by diag.Object
 	at diag.Position
 }
 
-// wants are the backends and splits that a rule leads to, and what it found of Services.
+// wants are the backends and splits to which a rule leads, and notes about Services.
 type wants struct {
 	backends, ofConnections []wanted
 	splits                  []routing.Split
 	notes
 }
 
-// wanted is a backend, and who wants it.
+// wanted is a backend, and the rule that wants it.
 type wanted struct {
 	routing.Backend
 	by     routing.Origin
-	demand *demand // of options, nil for none
+	demand *demand // what its options need, nil without options
 }
 
 func newBackends(taker *access.Taker, tell func(...diag.Diagnostic)) *backends {
@@ -86,7 +86,7 @@ func newBackends(taker *access.Taker, tell func(...diag.Diagnostic)) *backends {
 	}
 }
 
-// merge takes in what a rule wants.
+// merge adds what a rule wants.
 func (b *backends) merge(w wants) {
 	for _, x := range w.backends {
 		b.add(b.byName, x)
@@ -108,7 +108,7 @@ func (b *backends) add(to map[string]*routing.Backend, x wanted) {
 	known := to[x.Name]
 	if known == nil {
 		known = &x.Backend
-		known.Origins = slices.Clip(known.Origins) // which claims have
+		known.Origins = slices.Clip(known.Origins) // claims share the Origins
 		to[x.Name] = known
 		for _, o := range known.Origins {
 			b.origins[backendOrigin{known, o}] = true
@@ -120,13 +120,13 @@ func (b *backends) add(to map[string]*routing.Backend, x wanted) {
 	}
 }
 
-// add returns the name of a backend that is wanted.
+// add adds a wanted backend, and returns its name.
 func (w *wants) add(made routing.Backend, origin routing.Origin) string {
 	w.backends = append(w.backends, wanted{Backend: made, by: origin})
 	return made.Name
 }
 
-// report says what does not hold of the annotations of Services.
+// report reports annotations of Services that have no effect.
 func (b *backends) report(f *findings) {
 	for service, o := range b.overruled {
 		f.report(diag.Warning, service, o.at, fmt.Sprintf("what its annotations say of TLS to its servers does not hold for routes of Gateways: %s does", o.by), "remove them")
@@ -137,18 +137,18 @@ func (b *backends) report(f *findings) {
 	}
 }
 
-// reference is what a backendRef leads to.
+// reference is the target of a backendRef.
 type reference struct {
 	weight  int
-	name    string // of a backend without filters
+	name    string // the name of a backend without filters
 	target  routing.Target
 	service inputs.Object[corev1.Service]
 	port    corev1.ServicePort
 	use     use
-	problem *problem // why requests are answered 500
+	problem *problem // why requests get the answer 500
 }
 
-// refer finds what a backendRef of a route leads to.
+// refer finds the target of a route's backendRef.
 func (s *source) refer(route attach.Route, ref gatewayv1.BackendRef) reference {
 	out, namespace := reference{weight: 1}, route.Namespace
 	if ref.Weight != nil {
@@ -194,7 +194,7 @@ func (s *source) refer(route attach.Route, ref gatewayv1.BackendRef) reference {
 	return out
 }
 
-// take returns the name of the backend with some options for the target of a reference. Equal backends are one.
+// take returns the name of the backend for the target of a reference, with these filters. Equal backends are one.
 func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *wants, origin routing.Origin) string {
 	made := routing.Backend{Targets: []routing.Target{ref.target}, Filters: filters}
 	shows, grpc := r.serve(&made, ref, w, true), r.isGRPC()
@@ -237,9 +237,10 @@ func (r *reader) take(ref reference, filters []policy.Filter, todo work, w *want
 	return made.Name
 }
 
-// serve applies what the Service says of how it is spoken to, and a policy for it. What needs more than the
-// Service is not supported here, nor is what protects it, unless the backend is guarded: then nothing is served. It
-// reports whether servers are shown a certificate.
+// serve applies to a backend what the Service says about how to speak to it, and a policy for the Service. Options that
+// need more than the Service are not supported here, and options that protect the Service only if the backend is
+// guarded. With unsupported options, nothing is served. serve reports whether HAProxy shows a certificate to the
+// servers.
 func (r *reader) serve(made *routing.Backend, ref reference, w *wants, guarded bool) bool {
 	var port options.Values
 	if ref.port.AppProtocol != nil {
@@ -264,11 +265,11 @@ func (r *reader) serve(made *routing.Backend, ref reference, w *wants, guarded b
 		deny(made)
 		return false
 	}
-	_, filters := settings.Ways() // the others are in the layer of the Service
+	_, filters := settings.Ways() // the other filters are in the layer of the Service
 	made.Filters = append(made.Filters[:len(made.Filters):len(made.Filters)], filters...)
 	shows := shows(&settings.Upstream, by, r.shown)
 	if !guarded {
-		settings.Upstream.Affinity = nil // copies are of no session
+		settings.Upstream.Affinity = nil // copied requests belong to no session
 	}
 	if settings.Upstream != (policy.Upstream{}) {
 		made.Upstream = &settings.Upstream
@@ -276,7 +277,7 @@ func (r *reader) serve(made *routing.Backend, ref reference, w *wants, guarded b
 	return shows
 }
 
-// close notes that the annotations of a Service cannot be followed.
+// close notes that the annotations of a Service cannot be used.
 func (w *wants) close(r reference) {
 	if w.closed == nil {
 		w.closed = map[diag.Object]diag.Position{}
@@ -284,7 +285,7 @@ func (w *wants) close(r reference) {
 	w.closed[r.service.Ref] = r.service.Position("metadata", "annotations")
 }
 
-// without removes the annotations of a Service for TLS to its servers if a policy applies, and records that.
+// without removes the annotations of a Service for TLS to its servers if a policy applies, and notes that.
 func (w *wants) without(offered options.Values, by *serversTLS, r reference) options.Values {
 	if by == nil {
 		return offered
@@ -299,8 +300,8 @@ func (w *wants) without(offered options.Values, by *serversTLS, r reference) opt
 	return left
 }
 
-// shows has servers spoken to as a policy says, if there is one, and shown the certificate of a Gateway, if
-// it has one and they are spoken to over TLS. It reports whether they are.
+// shows makes HAProxy speak to servers as a policy says, if there is one. If the Gateway has a client certificate and
+// the servers are spoken to over TLS, they are shown that certificate. shows reports whether they are.
 func shows(u *policy.Upstream, by *serversTLS, shown string) bool {
 	if by != nil {
 		u.TLS = by.tls
@@ -314,8 +315,8 @@ func shows(u *policy.Upstream, by *serversTLS, shown string) bool {
 	return true
 }
 
-// split returns the name of the split that distributes the requests of a rule, or of the backend if there is only one. The
-// name does not depend on the weights.
+// split returns the name of the split that distributes the requests of a rule. If there is only one backend, it returns
+// the name of that backend. The name does not depend on the weights.
 func (w *wants) split(shares []routing.Share, prefix string, origin routing.Origin) string {
 	merged := map[string]int{}
 	for _, s := range shares {
@@ -339,7 +340,7 @@ func (w *wants) split(shares []routing.Share, prefix string, origin routing.Orig
 	return name
 }
 
-// model gives a model what its hosts and listeners lead to, sorted.
+// model adds everything to which hosts and listeners lead to a model, sorted.
 func (b *backends) model(m *routing.Model) {
 	used := map[string]bool{}
 	for _, h := range m.Hosts {
@@ -364,7 +365,7 @@ func (b *backends) model(m *routing.Model) {
 			used[share.Backend] = true
 		}
 	}
-	// A backend serves nothing while an object that its options name is missing or wrong.
+	// A backend serves nothing while an object that its options name is missing or cannot be used.
 	for _, name := range slices.Sorted(maps.Keys(b.demands)) {
 		d := b.demands[name]
 		if !used[name] {
@@ -397,7 +398,7 @@ func (b *backends) model(m *routing.Model) {
 	m.Backends, m.ConnectionBackends = those(b.byName, used), those(b.ofConnections, used)
 }
 
-// those returns the backends that are used, sorted.
+// those returns the used backends, sorted.
 func those(byName map[string]*routing.Backend, used map[string]bool) []routing.Backend {
 	var out []routing.Backend
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
@@ -418,14 +419,14 @@ func digest(of ...any) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// sessionName is what the name of a cookie may be made of.
+// sessionName matches the names that a session cookie may have.
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-// mostSession is the longest life of a session, of which HAProxy writes the beginning into the cookie.
+// mostSession is the longest life of a session. HAProxy writes the start of the session into the cookie.
 const mostSession = 365 * 24 * time.Hour
 
-// sessionsOf returns the session persistence of a rule, or nil. A rule with several backends has none: HAProxy picks one of
-// them for each request, whatever cookie that has, so sessions would not stay.
+// sessionsOf returns the session persistence of a rule, or nil. A rule with several backends has none: HAProxy picks a
+// backend for each request without looking at the cookie, so sessions would not stay at one backend.
 func sessionsOf(rule gatewayv1.HTTPRouteRule) (*policy.Affinity, *problem) {
 	in := rule.SessionPersistence
 	if in == nil {
@@ -466,7 +467,7 @@ func sessionsOf(rule gatewayv1.HTTPRouteRule) (*policy.Affinity, *problem) {
 	return out, nil
 }
 
-// keepSessions gives a backend the cookie that a rule, or else its Service, asks for.
+// keepSessions gives a backend the cookie for which the rule asks, or if it does not ask, the Service.
 func keepSessions(upstream policy.Upstream, ofRule *policy.Affinity, ref reference) policy.Upstream {
 	if ofRule != nil {
 		upstream.Affinity = ofRule

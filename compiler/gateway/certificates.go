@@ -25,25 +25,25 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// certificates are those of Secrets.
+// certificates are the certificates of Secrets.
 type certificates struct {
 	secrets map[types.NamespacedName]inputs.Object[corev1.Secret]
-	unseen  bool                           // no Secret is looked at
-	now     time.Time                      // zero for none
-	warn    func(...diag.Diagnostic)       // each once
-	byFile  map[string]routing.Certificate // that were asked for
+	unseen  bool                           // no Secret is read
+	now     time.Time                      // zero if expiry does not count
+	warn    func(...diag.Diagnostic)       // reports each diagnostic once
+	byFile  map[string]routing.Certificate // the certificates that were asked for
 }
 
 func newCertificates(secrets []inputs.Object[corev1.Secret], cfg Config, warn func(...diag.Diagnostic)) *certificates {
 	return &certificates{secrets: inputs.ByName(secrets), unseen: cfg.SecretsUnseen, now: cfg.Now, warn: warn, byFile: map[string]routing.Certificate{}}
 }
 
-// served is [certificates.certificate] for clients.
+// served is like [certificates.certificate], for certificates that clients get.
 func (t *certificates) served(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
 	c, why = t.certificate(name, namespace, origin)
 	if c.Observed != nil {
 		secret := t.secrets[types.NamespacedName(c.Secret)]
-		data, _ := live.Certificate(*secret.Value) // as it was observed
+		data, _ := live.Certificate(*secret.Value) // the observation says that there is one
 		t.warn(access.CertificateWarnings(secret, *c.Observed, t.now, pem.ServingOf(data).Faults(t.now), "clients get the fallback certificate")...)
 	}
 	if why == absent {
@@ -52,11 +52,11 @@ func (t *certificates) served(name, namespace string, origin routing.Origin) (c 
 	return c, why
 }
 
-// absent says of a Secret that it is not there.
+// absent says that a Secret does not exist.
 const absent = "does not exist here"
 
-// certificate returns the certificate of a Secret, and why it cannot be served now. The model still refers to it: the push
-// of a snapshot reads the Secret, which may be fixed by then.
+// certificate returns the certificate of a Secret, and says why it cannot be served now. The model refers to it anyway,
+// since the pusher reads the Secret when it pushes a snapshot, and the Secret may be mended by then.
 func (t *certificates) certificate(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
 	secret := snapshots.SecretName{Namespace: namespace, Name: name}
 	c = routing.Certificate{File: routing.CertificateFile(secret), Secret: secret, Origin: origin}
@@ -83,8 +83,9 @@ func (t *certificates) certificate(name, namespace string, origin routing.Origin
 	return c, why
 }
 
-// serverNames returns which clients of some listeners of a bind get which certificates. HAProxy takes a wildcard for one
-// label. So each name of a certificate that only its listener takes is there too.
+// serverNames returns which clients of some listeners of a port get which certificates. A wildcard in HAProxy stands
+// for only one label, while that of a listener stands for any number. So the result also has each name of a certificate
+// that only a listener's wildcard matches.
 func serverNames(b *bind, some func(*attach.Listener) bool) []routing.ServerName {
 	byHost := map[string]*routing.ServerName{}
 	add := func(host string, l *attach.Listener, file string) {
@@ -131,13 +132,14 @@ func serverNames(b *bind, some func(*attach.Listener) bool) []routing.ServerName
 	return out
 }
 
-// mostAuthorityBytes bounds the authorities of one port or policy. All that browsers trust have 220 KiB.
+// mostAuthorityBytes is the largest size of the authorities for one port or policy. All authorities that browsers trust
+// have 220 KiB together.
 const mostAuthorityBytes = 256 << 10
 
-// authoritiesKey is where a ConfigMap has them.
+// authoritiesKey is the key of the authorities in a ConfigMap.
 const authoritiesKey = "ca.crt"
 
-// authorities are the certificate authorities of ConfigMaps, each set of them once.
+// authorities are the certificate authorities of ConfigMaps, each set only once.
 type authorities struct {
 	world      *attach.World
 	configMaps map[types.NamespacedName]inputs.Object[corev1.ConfigMap]
@@ -146,23 +148,23 @@ type authorities struct {
 	asked      map[types.NamespacedName]bool
 	files      map[string]routing.Authority
 	origins    map[fileOrigin]bool // of the files
-	// known is what was read, once, and validation what comes of what Gateways ask of clients.
+	// known are the ConfigMaps that were read. validation has the results for what Gateways ask of clients.
 	known      map[types.NamespacedName]authority
 	validation map[*gatewayv1.FrontendTLSValidation]askedAuthority
-	// read are the bytes of ConfigMaps by their namespaces, and kept those of files by the namespace of who
-	// asked first. Most is how many each may be.
+	// read counts the bytes of ConfigMaps by their namespaces. kept counts the bytes of files by the namespace that
+	// asked first. most is the limit for both.
 	read, kept map[string]int
 	most       int
 }
 
-// authority is what a ConfigMap has: certificates in PEM, or why there are none.
+// authority is the content of a ConfigMap: certificates in PEM, or the reason why there are none.
 type authority struct {
 	certificates [][]byte
 	origin       routing.Origin
 	why          string
 }
 
-// askedAuthority is a file, and what is wrong with references.
+// askedAuthority is the file for a set of references, and what is wrong with them.
 type askedAuthority struct {
 	file string
 	why  attach.Verdict
@@ -180,8 +182,8 @@ func newAuthorities(in inputs.Inputs, world *attach.World, most int) *authoritie
 	}
 }
 
-// authority returns the file of the authorities that an object refers to, and what is wrong with a reference.
-// Those that lead nowhere are left out; the file is "" if none is left.
+// authority returns the file with the authorities to which an object refers, and says what is wrong with the
+// references. It leaves out references that lead nowhere. If none is left, file is "".
 func (a *authorities) authority(by diag.Object, refs []attach.Reference, invalidKind string) (file string, why attach.Verdict) {
 	var all [][]byte
 	var origins []routing.Origin
@@ -222,8 +224,8 @@ func (a *authorities) authority(by diag.Object, refs []attach.Reference, invalid
 	return file, why
 }
 
-// warn reports the authorities on whose account HAProxy trusts nothing: they are intermediate ones, and the
-// files that have them lack what has signed them.
+// warn reports intermediate authorities in files that do not have the authorities which signed them. HAProxy trusts
+// nothing because of such an authority.
 func (a *authorities) warn(f *findings) {
 	said := map[string]bool{}
 	for _, file := range slices.Sorted(maps.Keys(a.files)) {
@@ -267,7 +269,8 @@ func (a *authorities) parse(name types.NamespacedName) authority {
 	return authority{certificates: certificates[:len(certificates)-1], origin: routing.Origin{Object: c.Ref, Position: c.Position(at...), Field: manifests.FieldPath(at)}}
 }
 
-// keep makes a file of certificates for a namespace, each once, or says why there is none.
+// keep makes a file of certificates for a namespace, with each certificate once. Otherwise it says why there is no
+// file.
 func (a *authorities) keep(namespace string, certificates [][]byte, origins []routing.Origin) (file, why string) {
 	var text []byte
 	seen := map[string]bool{}
@@ -302,21 +305,21 @@ func (a *authorities) keep(namespace string, certificates [][]byte, origins []ro
 	return made.File, ""
 }
 
-// fileOrigin is a file of authorities, and an object that has some of them.
+// fileOrigin is a file of authorities, with one of the objects that the authorities come from.
 type fileOrigin struct {
 	file string
 	routing.Origin
 }
 
-// sort sorts the origins of the files, once all are known.
+// sort sorts the origins of the files. It runs once all are known.
 func (a *authorities) sort() {
 	for _, f := range a.files {
 		slices.SortFunc(f.Origins, routing.Origin.Compare)
 	}
 }
 
-// askClients finds whom the listeners of a Gateway ask for certificates, if they end TLS. Listeners whose
-// authorities cannot be had are not served.
+// askClients finds out which listeners of a Gateway ask clients for certificates. Only listeners that end TLS do.
+// Listeners whose authorities cannot be used are not served.
 func (t *gateways) askClients(g *attach.Gateway) {
 	if g.Value.Spec.TLS == nil || g.Value.Spec.TLS.Frontend == nil {
 		return
@@ -363,8 +366,7 @@ func (t *gateways) askClients(g *attach.Gateway) {
 	}
 }
 
-// insecure reports whether a port of a Gateway may take clients without a valid certificate though it asks
-// for one.
+// insecure reports whether a port of a Gateway accepts clients without a valid certificate although it asks for one.
 func insecure(g *attach.Gateway) bool {
 	if g.Value.Spec.TLS == nil || g.Value.Spec.TLS.Frontend == nil {
 		return false

@@ -17,31 +17,31 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// claims is what a route and the objects that it refers to ask for, independent of other routes. Attaching the route
-// decides how much of this it gets. Claims are never changed once they are made, since translations share them: see
-// [Memo].
+// claims is what a route and the objects to which it refers ask for, whatever other routes there are. When the route is
+// attached, it is decided how much of this it gets. Claims never change once they are made, since translations share
+// them, see [Memo].
 type claims struct {
 	inputs.Object[gatewayv1.HTTPRoute]
 	attach.Route
 	rules []ruleClaims
-	// uses are what the rules lead to.
+	// uses are the Services to which the rules lead.
 	uses []use
 	// references are those of a route of connections.
 	references []reference
-	// refused says why no rule of the route is served, and resolved which reference leads to nothing.
+	// refused says why no rule of the route is served. resolved says which reference leads nowhere.
 	refused, resolved attach.Verdict
 	found             []diag.Diagnostic
-	// own are the options of the route, and options these with the defaults of its Gateway. Its backends are its own if it
-	// has some.
+	// own are the options of the route. options also have the defaults of its Gateway. If there are any, the route has
+	// backends of its own.
 	own, options options.Values
 }
 
-// ruleClaims are those of a rule: its matches and what these lead to, or why there are none.
+// ruleClaims are the claims of a rule: its matches with their backends, or why it has none.
 type ruleClaims struct {
 	wants
 	matches []layout.Match
 	problem *problem
-	// bytes are those of the options and filters in its backends.
+	// bytes is the length of the options and filters in its backends.
 	bytes int
 }
 
@@ -52,8 +52,8 @@ type reader struct {
 	under
 }
 
-// claimsOf reads a route. U says which client certificate the Gateway shows to servers, if any, and which objects
-// above the route have options. It is a pure function of the route, of these, and of the answers of the source.
+// claimsOf reads a route. u says which client certificate the Gateway shows to servers, if any, and which objects above
+// the route have options. claimsOf is a pure function of the route, of u, and of the answers of the source.
 func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], u under) *claims {
 	r := reader{source: s, under: u, claims: &claims{Object: o, Route: attach.Route{Kind: o.Ref.Kind, Namespace: o.Ref.Namespace}}}
 	if field := inputs.UnknownField(o.Value); field != "" {
@@ -73,7 +73,7 @@ func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], u under) *claims 
 		r.readConnections()
 		return r.claims
 	}
-	// The problems of options together are said once, without a Service.
+	// Problems between options are reported once, without a Service.
 	own, problems := options.Read(options.OnRoute, r.Value.Annotations)
 	_, more, closed := options.Resolve(own)
 	own.Closed = own.Closed || closed
@@ -103,12 +103,12 @@ func claimsOf(s *source, o inputs.Object[gatewayv1.HTTPRoute], u under) *claims 
 	return r.claims
 }
 
-// report adds a finding on the route.
+// report adds a finding about the route.
 func (c *claims) report(severity diag.Severity, at diag.Position, message, hint string) {
 	c.found = append(c.found, diag.Diagnostic{Severity: severity, Object: c.Ref, Position: at, Message: message, Hint: hint})
 }
 
-// rule returns the matches of a rule, or why there are none, and adds what they lead to.
+// rule returns the matches of a rule, or why there are none. It adds everything to which they lead.
 func (r *reader) rule(i int, rule gatewayv1.HTTPRouteRule, w *wants) ([]layout.Match, *problem) {
 	matches, p := matchesOf(rule, r.form)
 	if p != nil {
@@ -149,13 +149,13 @@ func (r *reader) rule(i int, rule gatewayv1.HTTPRouteRule, w *wants) ([]layout.M
 	return r.layOut(i, matches, origin, to), nil
 }
 
-// originOf is where a rule stands.
+// originOf returns the origin of a rule.
 func (c *claims) originOf(rule int) routing.Origin {
 	at := []any{"spec", "rules", rule}
 	return routing.Origin{Object: c.Ref, Position: c.Position(at...), Field: manifests.FieldPath(at)}
 }
 
-// layOut returns matches of a rule as package layout has them, with the backends that they lead to.
+// layOut returns the matches of a rule in the form of package layout, with the backends to which they lead.
 func (c *claims) layOut(rule int, matches []match, origin routing.Origin, to []string) []layout.Match {
 	var out []layout.Match
 	for n, m := range matches {
@@ -167,11 +167,11 @@ func (c *claims) layOut(rule int, matches []match, origin routing.Origin, to []s
 	return out
 }
 
-// isGRPC reports whether servers are spoken to over HTTP/2.
+// isGRPC reports whether HAProxy speaks HTTP/2 to the servers of the route.
 func (c *claims) isGRPC() bool { return c.Kind == "GRPCRoute" }
 
-// invalid returns the backend of requests that cannot be served. For a call, 503 means that it is
-// unavailable, and 500 would mean nothing.
+// invalid returns the backend for requests that cannot be served. A gRPC call is answered with 503, which means
+// unavailable to its client. The answer 500 would mean nothing to it.
 func (r *reader) invalid(w *wants, origin routing.Origin) string {
 	if r.isGRPC() {
 		return w.add(routing.Backend{Name: unavailable}, origin)
@@ -179,7 +179,7 @@ func (r *reader) invalid(w *wants, origin routing.Origin) string {
 	return w.add(routing.Backend{Name: Invalid, Filters: []policy.Filter{policy.Answer{Status: 500}}}, origin)
 }
 
-// destination returns the backend or split of a match of a rule.
+// destination returns the backend or split for a match of a rule.
 func (r *reader) destination(rule gatewayv1.HTTPRouteRule, m match, todo work, each []work, w *wants, origin routing.Origin) (string, *problem) {
 	closed := func(p *problem) string {
 		r.resolve(p)
@@ -246,14 +246,14 @@ func (r *reader) destination(rule gatewayv1.HTTPRouteRule, m match, todo work, e
 	return w.split(shares, prefix+r.key(), origin), nil
 }
 
-// use records the target of a permitted reference.
+// use notes the target of a permitted reference.
 func (c *claims) use(found reference) {
 	if found.use.service.Name != "" && !slices.Contains(c.uses, found.use) {
 		c.uses = append(c.uses, found.use)
 	}
 }
 
-// specRules returns the rules of a route. One without any has one that leads nowhere.
+// specRules returns the rules of a route. A route without rules has one rule that leads nowhere.
 func (c *claims) specRules() []gatewayv1.HTTPRouteRule {
 	if len(c.Value.Spec.Rules) == 0 {
 		return []gatewayv1.HTTPRouteRule{{}}
@@ -261,7 +261,7 @@ func (c *claims) specRules() []gatewayv1.HTTPRouteRule {
 	return c.Value.Spec.Rules
 }
 
-// lost says what happens to the requests for a reference that leads to nothing.
+// lost says what happens to the requests for a reference that leads nowhere.
 func (c *claims) lost() string {
 	if c.isOfConnections() {
 		return "connections for it are closed"
@@ -269,7 +269,7 @@ func (c *claims) lost() string {
 	return "requests for it are not served"
 }
 
-// resolve records a reference that leads to nothing, and reports it once.
+// resolve notes a reference that leads nowhere, and reports it once.
 func (c *claims) resolve(p *problem) {
 	if c.resolved.Fine() {
 		c.resolved = attach.Verdict{Reason: p.reason, Message: p.message}

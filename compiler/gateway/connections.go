@@ -16,7 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// closing is the backend of connections whose backend cannot be had: without servers they are closed.
+// closing is the backend for connections whose own backend cannot be used. It has no servers, so connections are
+// closed.
 const closing = "hapsnap_unavailable:tcp"
 
 func connectionRoute[T any](o inputs.Object[T], meta metav1.ObjectMeta, common gatewayv1.CommonRouteSpec) inputs.Object[gatewayv1.HTTPRoute] {
@@ -31,13 +32,13 @@ func refsAsHTTP(refs []gatewayv1.BackendRef) gatewayv1.HTTPRouteRule {
 	return rule
 }
 
-// isOfConnections reports whether connections are routed as wholes.
+// isOfConnections reports whether the route is for whole connections.
 func (c *claims) isOfConnections() bool {
 	return c.Kind == "TLSRoute" || c.Kind == "TCPRoute" || c.Kind == "UDPRoute"
 }
 
-// readConnections reads the rule of a route of connections. It has one match for all connections; the listener decides
-// where it leads.
+// readConnections reads the rule of a route of connections. The rule has one match for all connections. The listener
+// decides where that match leads.
 func (r *reader) readConnections() {
 	refuse := func(reason gatewayv1.RouteConditionReason, path []any, message string) {
 		r.refused = attach.Verdict{Reason: string(reason), Message: message}
@@ -69,8 +70,8 @@ func (r *reader) readConnections() {
 	}
 }
 
-// connect returns the backend or split of a route of connections for a listener. It is made anew each time, since it also
-// depends on the listener, and there are few of them.
+// connect returns the backend or split of a route of connections for a listener. It is made again each time, since it
+// also depends on the listener, and there are few of them.
 func (t *routes) connect(r *read, l *attach.Listener) string {
 	var w wants
 	defer func() { t.backends.merge(w) }()
@@ -101,9 +102,9 @@ func connectionSuffix(encrypted bool) string {
 	return ":tcp"
 }
 
-// connections returns the name of the backend of connections of a listener to what a reference leads to.
-// Encrypted ones are passed on as they are. What needs more than the Service, and what protects it and
-// cannot, closes it.
+// connections returns the name of the backend for connections of a listener to the target of a reference. Encrypted
+// connections are passed on without ending TLS. The backend is closed if the Service has options that need more than
+// the Service, or options that protect it and have no effect for connections.
 func (s *source) connections(r reference, l *attach.Listener, w *wants, origin routing.Origin) string {
 	made := routing.Backend{Name: r.name + connectionSuffix(l.PassesOn()), Targets: []routing.Target{r.target}}
 	offered, _ := options.Read(options.OnService, r.service.Value.Annotations)
@@ -134,12 +135,12 @@ func (w *wants) closing(origin routing.Origin) string {
 	return closing
 }
 
-// routesConnections reports whether a port has a listener of connections.
+// routesConnections reports whether the port has a listener of connections.
 func (b *bind) routesConnections() bool {
 	return slices.ContainsFunc(b.of, (*attach.Listener).RoutesConnections)
 }
 
-// requests returns the listeners with their matches of requests. Listeners of connections have none.
+// requests returns the listeners with their matches for requests. Listeners of connections have no such matches.
 func (b *bind) requests() []layout.Listener {
 	out := slices.Clone(b.listeners)
 	for i, l := range b.of {
@@ -150,12 +151,12 @@ func (b *bind) requests() []layout.Listener {
 	return out
 }
 
-// takesRequests reports whether a port has a listener of requests.
+// takesRequests reports whether the port has a listener of requests.
 func (b *bind) takesRequests() bool {
 	return slices.ContainsFunc(b.of, func(l *attach.Listener) bool { return !l.RoutesConnections() })
 }
 
-// listener returns a port with listeners of connections as a model has it.
+// listener returns a port with listeners of connections in the form of the model.
 func (b *bind) listener() routing.Listener {
 	out := routing.Listener{
 		Name: routing.ListenerName(b.Name), Port: b.Port, Protocol: routing.TCP, Bind: b.Name, Addresses: b.Addresses, Origins: b.Origins,
@@ -178,13 +179,13 @@ func (b *bind) listener() routing.Listener {
 	return out
 }
 
-// connectionsOf returns the routes of a listener of connections. Among routes for one host, the one with the most specific
-// hostname wins, and then the oldest. The listener's own host is always among the hosts, so that no other listener gets
-// its connections.
+// connectionsOf returns the routes of a listener of connections. If several routes have the same host, the one with the
+// most specific hostname wins, and then the oldest. The listener's own host is always among the hosts, so that no other
+// listener gets its connections.
 func (b *bind) connectionsOf(i int) []routing.ConnectionRoute {
 	l := b.of[i]
 	best := map[string]layout.Match{}
-	for _, m := range b.listeners[i].Matches { // the oldest first
+	for _, m := range b.listeners[i].Matches { // the oldest come first
 		if has, is := best[m.Host]; b.owners.Of(m.Host) == i && (!is || layout.MoreSpecific(m.Of, has.Of) < 0) {
 			best[m.Host] = m
 		}

@@ -21,16 +21,16 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// bind is a port of a Gateway with the listeners that serve there.
+// bind is a port of a Gateway, with the listeners that serve on it.
 type bind struct {
 	routing.Bind
 	listeners []layout.Listener
-	of        []*attach.Listener // in the same order
+	of        []*attach.Listener // the same listeners, in the same order
 	at        map[*attach.Listener]int
 	owners    layout.Owners
 }
 
-// gateways are those that are ours, with the ports that they open and what their listeners refer to.
+// gateways are our Gateways, with the ports that they open and the objects to which their listeners refer.
 type gateways struct {
 	*findings
 	cfg          Config
@@ -42,13 +42,13 @@ type gateways struct {
 	levels       map[diag.Object]*level // Gateways and ListenerSets with options
 }
 
-// place finds the Gateways that are ours, and opens their ports. The older one gets a port.
+// place finds our Gateways and opens their ports. If two ask for the same port, the older one gets it.
 func (t *gateways) place(in inputs.GatewayAPI, of api) {
 	ours := map[string]bool{}
 	for _, c := range sorted(in.Classes) {
 		if string(c.Value.Spec.ControllerName) == t.cfg.Controller {
 			ours[c.Ref.Name] = c.Value.Spec.ParametersRef == nil
-			if t.cfg.Fleet == "" { // the other compilers of a class leave it to that one
+			if t.cfg.Fleet == "" { // only the compiler without a fleet writes the status of classes
 				t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c, t.cfg, of))
 			}
 			for _, w := range of.warnings() {
@@ -101,9 +101,9 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 	}
 }
 
-// ports assigns the shared ports, those of Gateways without an address of their own. Listeners of Gateways come first, then
-// those of ListenerSets of any Gateway; among these the older one wins. So a new ListenerSet takes no port from a served
-// Gateway, and a listener whose authorities are missing for a while keeps its port.
+// ports assigns the shared ports, which Gateways without an address of their own have. Listeners of Gateways come
+// before those of ListenerSets, whatever their Gateway. Among these, the older one wins. So a new ListenerSet takes no
+// port from a served Gateway, and a listener keeps its port while its authorities are missing for a while.
 func (t *gateways) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 	taken := map[int]string{}
 	maps.Copy(taken, t.cfg.Ports)
@@ -142,7 +142,7 @@ func (t *gateways) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 	}
 }
 
-// byParent returns the ListenerSets by the Gateways that they name.
+// byParent groups the ListenerSets by the Gateway that each names.
 func byParent(sets []inputs.Object[gatewayv1.ListenerSet]) map[diag.Object][]inputs.Object[gatewayv1.ListenerSet] {
 	out := map[diag.Object][]inputs.Object[gatewayv1.ListenerSet]{}
 	for _, s := range sets {
@@ -156,12 +156,12 @@ func byParent(sets []inputs.Object[gatewayv1.ListenerSet]) map[diag.Object][]inp
 	return out
 }
 
-// unknownField says that an object has a field of a later version of the API.
+// unknownField returns the message for a field of a later version of the API.
 func unknownField(field string) string {
 	return "the field " + field + " is not known to this version"
 }
 
-// refuse leaves out a Gateway that asks for something unsupported.
+// refuse leaves out a Gateway that asks for something that is not supported.
 func (t *gateways) refuse(g *attach.Gateway) {
 	var why attach.Verdict
 	spec := g.Value.Spec
@@ -186,7 +186,7 @@ func (t *gateways) refuse(g *attach.Gateway) {
 	t.report(diag.Error, g.Ref, g.Position("spec"), why.Message+"; the Gateway is not served", "")
 }
 
-// refuseSets leaves out the ListenerSets that a Gateway does not allow.
+// refuseSets leaves out the ListenerSets that the Gateway does not allow.
 func (t *gateways) refuseSets(g *attach.Gateway) {
 	for _, s := range g.Sets {
 		unguarded := t.readLevel(s.Ref, s.Position, s.Value.Annotations)
@@ -241,7 +241,8 @@ func (t *gateways) open(g *attach.Gateway) {
 	}
 }
 
-// judge says what the status of the Gateways and their ListenerSets is to say, once the routes are attached.
+// judge decides what the status of the Gateways and their ListenerSets should say. It runs after the routes are
+// attached.
 func (t *gateways) judge() {
 	for _, g := range t.world.Gateways {
 		v := GatewayVerdict{Ref: g.Ref}
@@ -273,22 +274,22 @@ func (t *gateways) judge() {
 	}
 }
 
-// pool gives addresses to Gateways.
+// pool has the addresses for Gateways.
 type pool struct {
 	networks []netip.Prefix
-	taken    map[netip.Addr]string // by whom
+	taken    map[netip.Addr]string // the Gateways that have them
 }
 
-// place gives every Gateway addresses of its own, if the configuration has some to give. First those keep
-// theirs that have them by their status, so that no other Gateway moves them; then those get theirs that
-// name them, and then the others the first ones that are free. Among equals the older one is first.
+// place gives every Gateway an address of its own, if the configuration has addresses. First, Gateways keep the
+// addresses that are in their status, so that no other Gateway takes these. Then Gateways that name addresses get
+// those. Then all others get the first free address. In each of these steps, older Gateways come first.
 func place(gateways []*attach.Gateway, networks []netip.Prefix) {
 	if len(networks) == 0 {
 		return
 	}
 	p := pool{networks: networks, taken: map[netip.Addr]string{}}
 	for _, g := range gateways {
-		// A Gateway keeps what its status says that it has, unless it names something else.
+		// A Gateway keeps the addresses in its status, unless it names others.
 		if !g.Refused.Fine() {
 			continue
 		}
@@ -319,7 +320,7 @@ func place(gateways []*attach.Gateway, networks []netip.Prefix) {
 	}
 }
 
-// named returns the addresses that a Gateway names. One without a value stands for any.
+// named returns the addresses that a Gateway names. An address without a value means any address, and is left out.
 func named(g *attach.Gateway) []string {
 	var out []string
 	for _, a := range g.Value.Spec.Addresses {
@@ -349,7 +350,7 @@ func (p pool) take(g *attach.Gateway, addresses []netip.Addr) {
 	}
 }
 
-// usable returns addresses that a Gateway may have, or why it may not.
+// usable returns the addresses in texts, or says why the Gateway may not have them.
 func (p pool) usable(texts []string) ([]netip.Addr, attach.Verdict) {
 	var out []netip.Addr
 	for _, text := range texts {
@@ -367,29 +368,28 @@ func (p pool) usable(texts []string) ([]netip.Addr, attach.Verdict) {
 	return out, attach.Verdict{}
 }
 
-// Services says which Services are made for Gateways.
+// Services says which Services the compiler makes for Gateways.
 type Services struct {
 	Enabled bool
-	// Labels and Annotations are the keys that a Gateway may bring to its Service: whole keys,
-	// "example.com/*" or "*".
+	// Labels and Annotations are the keys that a Gateway may give to its Service: whole keys, "example.com/*" or "*".
 	Labels, Annotations []string
 }
 
-// gatewayServiceMark is an annotation of all of these, which says whose they are: see package announce.
+// gatewayServiceMark is an annotation of all of these Services that says who made them, see package announce.
 const gatewayServiceMark = "gateway.hapsnap.dev/controller"
 
-// Service is the Service that a Gateway is to have in its namespace (GEP-1762).
+// Service is the Service that a Gateway should have in its namespace (GEP-1762).
 type Service struct {
 	Name                string
 	Labels, Annotations map[string]string
-	// Ports are those of the listeners that are served. If there are none, no Service is made, and an existing one stays: a
-	// mistake in a listener must not release the address of a load balancer.
+	// Ports are the ports of the listeners that are served. If there are none, no Service is made, and an existing one
+	// stays: a mistake in a listener must not release the address of a load balancer.
 	Ports []int
-	// Addresses are those of the Gateway, where HAProxy listens on these ports.
+	// Addresses are the addresses of the Gateway, at which HAProxy listens on these ports.
 	Addresses []string
 }
 
-// service returns the Service of a Gateway, nil if there is to be none.
+// service returns the Service that a Gateway should have, or nil.
 func (t *gateways) service(g *attach.Gateway) *Service {
 	labels, annotations := brought(g.Value.Spec.Infrastructure)
 	if !t.cfg.Services.Enabled {
@@ -424,7 +424,7 @@ func brought(i *gatewayv1.GatewayInfrastructure) (labels, annotations map[string
 	return labels, annotations
 }
 
-// bring copies what a Gateway may bring, and reports the rest.
+// bring copies the labels or annotations that a Gateway may give to its Service, and reports the others.
 func (t *gateways) bring(g *attach.Gateway, field string, from map[string]string, allowed []string, to map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(from)) {
 		if configured.MayBring(key, allowed) {
@@ -435,7 +435,7 @@ func (t *gateways) bring(g *attach.Gateway, field string, from map[string]string
 	}
 }
 
-// serviceName returns NAME-CLASS. If that is no valid name of a Service, it returns a name that begins like it and ends
+// serviceName returns NAME-CLASS. If that is not a valid name of a Service, the result begins in the same way and ends
 // with a digest.
 func serviceName(gateway, class string) string {
 	name := gateway + "-" + class
@@ -449,7 +449,7 @@ func serviceName(gateway, class string) string {
 	return shortened(plain, name)
 }
 
-// labelValue is a name as the value of a label.
+// labelValue returns a name in the form of a label's value.
 func labelValue(name string) string {
 	if len(name) <= validation.LabelValueMaxLength {
 		return name
@@ -457,7 +457,7 @@ func labelValue(name string) string {
 	return shortened(name, name)
 }
 
-// shortened cuts a text to 63 characters with a digest of the whole.
+// shortened cuts a text to 63 characters, of which the last are a digest of whole.
 func shortened(text, whole string) string {
 	sum := sha256.Sum256([]byte(whole))
 	digest := hex.EncodeToString(sum[:4])

@@ -12,19 +12,19 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// match is a match of a rule, free of hosts.
+// match is a match of a rule, without hosts.
 type match struct {
 	routing.PathMatch
 	conditions []routing.Condition
 }
 
-// isPattern reports whether the path is an expression.
+// isPattern reports whether the path is a regular expression.
 func (m match) isPattern() bool {
 	return len(m.conditions) > 0 && m.conditions[0].Of == routing.PathPattern
 }
 
-// matchesOf returns the matches of a rule; none in the rule stands for every request. The problem says
-// which part is not supported.
+// matchesOf returns the matches of a rule. A rule without matches takes every request. The problem says which part is
+// not supported.
 func matchesOf(rule gatewayv1.HTTPRouteRule, form routing.PathForm) ([]match, *problem) {
 	if len(rule.Matches) == 0 {
 		return []match{{PathMatch: routing.PathMatch{Type: routing.Prefix}}}, nil
@@ -59,7 +59,7 @@ func matchOf(in gatewayv1.HTTPRouteMatch, form routing.PathForm) (match, *proble
 		}
 		name := strings.ToLower(string(h.Name))
 		if headers[name] {
-			continue // only the first one of a name counts, says the specification
+			continue // the specification says that only the first one with a name counts
 		}
 		headers[name] = true
 		c, p := conditionOf(name, h.Value, string(kind), routing.Header, routing.HeaderPattern)
@@ -86,8 +86,8 @@ func matchOf(in gatewayv1.HTTPRouteMatch, form routing.PathForm) (match, *proble
 	return out, nil
 }
 
-// isToken are the names of headers and parameters that can be written into rules. The API allows a few
-// more characters, which mean something to HAProxy there.
+// isToken matches names of headers and parameters that can be written into rules. The API allows a few more characters,
+// which have a meaning for HAProxy.
 var isToken = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
 func conditionOf(name, value, kind string, exact, pattern routing.Part) (routing.Condition, *problem) {
@@ -107,9 +107,9 @@ func conditionOf(name, value, kind string, exact, pattern routing.Part) (routing
 	return routing.Condition{}, unsupported("type %q is not supported", kind)
 }
 
-// patternOf returns an expression that takes whole values. HAProxy compares it with no more than 1024
-// bytes of a value: a longer one matches nothing, so that no expression takes what was cut off. With (?i)
-// at its beginning case does not count.
+// patternOf returns an expression that matches whole values. HAProxy compares it with at most 1024 bytes of a value. A
+// longer value matches nothing, so no expression matches only the beginning of a value. If the expression begins with
+// (?i), case does not count.
 func patternOf(text string) (string, *problem) {
 	const anyCase = "(?i)"
 	plain, flags := text, ""
@@ -150,7 +150,7 @@ func pathOf(in *gatewayv1.HTTPPathMatch, form routing.PathForm) (match, *problem
 	return match{}, unsupported("type %q is not supported", kind)
 }
 
-// checkPath says why a path cannot be matched. The API server refuses most of these.
+// checkPath says why a path cannot be matched. The API server already refuses most such paths.
 func checkPath(path string) *problem {
 	if !strings.HasPrefix(path, "/") {
 		return unsupported("path %q does not begin with a slash", path)
@@ -169,7 +169,7 @@ func checkPath(path string) *problem {
 	return nil
 }
 
-// problem is why a rule, or a reference in it, is not what it says. Path leads to it.
+// problem is the reason why a rule, or a reference in it, does not have its effect. Path is the path of the field.
 type problem struct {
 	reason, message string
 	path            []any
@@ -179,14 +179,14 @@ func unsupported(format string, args ...any) *problem {
 	return &problem{reason: string(gatewayv1.RouteReasonUnsupportedValue), message: fmt.Sprintf(format, args...)}
 }
 
-// in puts the problem below a field.
+// in moves the path of the problem below a field.
 func (p *problem) in(path ...any) *problem {
 	p.path = append(append([]any{}, path...), p.path...)
 	return p
 }
 
-// asHTTP returns a GRPCRoute as the HTTPRoute that takes the same requests: a call of a method is a
-// request for the path /SERVICE/METHOD.
+// asHTTP returns a GRPCRoute as an HTTPRoute that takes the same requests. A call of a method is a request for the path
+// /SERVICE/METHOD.
 func asHTTP(o inputs.Object[gatewayv1.GRPCRoute]) inputs.Object[gatewayv1.HTTPRoute] {
 	in := o.Value
 	out := &gatewayv1.HTTPRoute{TypeMeta: in.TypeMeta, ObjectMeta: in.ObjectMeta}
@@ -204,7 +204,7 @@ func asHTTP(o inputs.Object[gatewayv1.GRPCRoute]) inputs.Object[gatewayv1.HTTPRo
 	return inputs.Object[gatewayv1.HTTPRoute]{Ref: o.Ref, Value: out, At: o.At}
 }
 
-// callOf returns the match of a call.
+// callOf returns the match for a call.
 func callOf(in gatewayv1.GRPCRouteMatch) gatewayv1.HTTPRouteMatch {
 	var out gatewayv1.HTTPRouteMatch
 	for _, h := range in.Headers {
@@ -221,7 +221,7 @@ func callOf(in gatewayv1.GRPCRouteMatch) gatewayv1.HTTPRouteMatch {
 	return out
 }
 
-// callPath returns the path of a call. Nothing that is left out is compared.
+// callPath returns the match for the path of a call. Parts that the match leaves out are not compared.
 func callPath(m gatewayv1.GRPCMethodMatch) *gatewayv1.HTTPPathMatch {
 	kind := gatewayv1.GRPCMethodMatchExact
 	if m.Type != nil {
@@ -240,7 +240,7 @@ func callPath(m gatewayv1.GRPCMethodMatch) *gatewayv1.HTTPPathMatch {
 	const some = "[^/]+"
 	switch {
 	case kind != gatewayv1.GRPCMethodMatchExact && kind != gatewayv1.GRPCMethodMatchRegularExpression:
-		return path(gatewayv1.PathMatchType(kind), "/") // which is not supported
+		return path(gatewayv1.PathMatchType(kind), "/") // this kind is not supported
 	case service == "" && method == "":
 		return nil
 	case kind == gatewayv1.GRPCMethodMatchExact && method == "":

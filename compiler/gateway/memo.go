@@ -18,25 +18,25 @@ import (
 )
 
 // Memo remembers the claims of the routes of the last translation for the next one. Claims are used again only if
-// everything that they were made of is the same: the route, and every answer of the [source], through which claims see
-// all other objects. Objects are the same if their values are at the same address, since nobody changes a value among
-// the inputs.
+// everything is the same that they were made from: the route, and every answer of the [source], which is the only
+// access of claims to other objects. Objects count as the same if their values are at the same address, since nobody
+// changes a value among the inputs.
 //
-// Claims hold nothing that depends on several routes, or on listeners. Each translation decides that anew: attachment,
+// Claims have nothing that depends on several routes, or on listeners. Each translation decides that again: attachment,
 // the limits of a namespace, the order of matches, and where connections lead.
 //
 // A Memo holds what one translation used, and nothing older. Several goroutines may use it at the same time. A nil Memo
 // remembers nothing.
 type Memo struct {
 	last         atomic.Pointer[memory]
-	readOnly     *Memo // whose memory is used, and not changed
+	readOnly     *Memo // its memory is used, and not changed
 	made, reused atomic.Int64
 }
 
 // NewMemo returns a Memo that remembers nothing.
 func NewMemo() *Memo { return &Memo{} }
 
-// Reader returns a Memo that uses what this one remembers, and does not change it.
+// Reader returns a Memo that uses what this one remembers, but does not change it.
 func (m *Memo) Reader() *Memo {
 	if m == nil {
 		return nil
@@ -44,37 +44,37 @@ func (m *Memo) Reader() *Memo {
 	return &Memo{readOnly: m}
 }
 
-// Counts returns how many claims were made since the Memo was, and how many were there already.
+// Counts returns how many claims were made since the Memo was made, and how many were used again.
 func (m *Memo) Counts() (made, reused int64) { return m.made.Load(), m.reused.Load() }
 
-// memory is what one translation used. It is not changed once it is a Memo's.
+// memory is what one translation used. It does not change once it belongs to a Memo.
 type memory struct {
 	form routing.PathForm
-	// sharedServices are as in a source.
+	// sharedServices are like those in a source.
 	sharedServices []string
 	inspection     access.Inspection
 	known          map[spot]remembered
 }
 
-// spot is the key of remembered claims: a route by the address of its value, and what the claims are made for.
+// spot is the key of remembered claims: a route, by the address of its value, and for what the claims were made.
 type spot struct {
 	route any
-	under string // the key of it
+	under string // the key of an under
 }
 
-// remembered are claims, and the answers that they were made of, in the order in which they were given.
+// remembered are claims, and the questions from whose answers they were made, in their order.
 type remembered struct {
 	claims *claims
 	asked  []asking
 }
 
-// route is a route of any kind as an HTTPRoute.
+// route is a route of any kind, in the form of an HTTPRoute.
 type route struct {
 	inputs.Object[gatewayv1.HTTPRoute]
 	of any // the object itself, by its address
 }
 
-// claimer returns the claims of one translation. It makes those that are not remembered.
+// claimer returns the claims for one translation. It makes those that are not remembered.
 type claimer struct {
 	memo   *Memo
 	source *source
@@ -96,7 +96,7 @@ func (m *Memo) claimer(s *source) *claimer {
 	return c
 }
 
-// routes returns the routes of all kinds, the oldest first.
+// routes returns the routes of all kinds, oldest first.
 func (c *claimer) routes(in inputs.GatewayAPI) []route {
 	var all []route
 	for _, o := range in.HTTPRoutes {
@@ -109,7 +109,7 @@ func (c *claimer) routes(in inputs.GatewayAPI) []route {
 		}
 		all = append(all, route{asHTTP(o), o.Value})
 	}
-	// Routes of connections are read as HTTPRoutes that have the same parents, hosts and backends: see
+	// Routes of connections are read as HTTPRoutes with the same parents, hosts and backends, see
 	// [reader.readConnections].
 	var connections []route
 	for _, o := range in.TLSRoutes {
@@ -133,9 +133,9 @@ func (c *claimer) routes(in inputs.GatewayAPI) []route {
 	return sortedBy(append(all, connections...), func(r route) inputs.Object[gatewayv1.HTTPRoute] { return r.Object })
 }
 
-// of returns the claims of a route: the remembered ones if every question still has the same answer, else new ones. It
-// asks the questions in their first order, since some answers depend on earlier questions, such as whether a namespace
-// has too many authorities. So the answers are the same with a Memo and without.
+// of returns the claims of a route. It returns the remembered ones if every question still has the same answer, and
+// otherwise makes new ones. It asks the questions in their first order, since some answers depend on earlier questions,
+// such as whether a namespace has too many authorities. So the answers are the same with and without a Memo.
 func (c *claimer) of(r route, u under) *claims {
 	at := spot{r.of, u.key()}
 	if known, is := c.now.known[at]; is {
@@ -157,12 +157,12 @@ func (c *claimer) of(r route, u under) *claims {
 	return made.claims
 }
 
-// source gives claims access to what a route refers to, and records each question with its answer. Claims see nothing
-// else.
+// source gives claims access to the objects to which a route refers, and records each question with its answer. Claims
+// see no other objects.
 type source struct {
 	form routing.PathForm
-	// sharedServices are those of the configuration that may be asked for authentication, and inspection says which
-	// agents may be asked about requests.
+	// sharedServices are the Services that all namespaces may ask for authentication. inspection says which agents may
+	// be asked about requests. Both come from the configuration.
 	sharedServices []string
 	inspection     access.Inspection
 	world          *attach.World
@@ -171,7 +171,7 @@ type source struct {
 	asked          []asking
 }
 
-// asking is a question and its answer.
+// asking is a question with its answer.
 type asking struct {
 	of any // the question: a grantOf, a Service or a portOf
 	is any // the answer
@@ -183,14 +183,14 @@ type grantOf struct {
 	to              attach.Reference
 }
 
-// portOf is the question how servers of a port of a Service are spoken to.
+// portOf is the question how to speak to the servers of a Service port.
 type portOf struct {
 	service types.NamespacedName
 	port    string
 }
 
-// serversTLS is what a BackendTLSPolicy says of servers: how they are spoken to, or nil if nothing may be
-// sent to them.
+// serversTLS is what a BackendTLSPolicy says about servers: how to speak to them. tls is nil if nothing may be sent to
+// them.
 type serversTLS struct {
 	ref diag.Object
 	tls *policy.TLS
@@ -201,13 +201,13 @@ func (s *source) permitted(kind, namespace string, to attach.Reference) bool {
 	return answered[bool](s, grantOf{kind, namespace, to})
 }
 
-// service returns a Service.
+// service returns a Service, if it exists.
 func (s *source) service(name types.NamespacedName) (inputs.Object[corev1.Service], bool) {
 	found := answered[*corev1.Service](s, name)
 	return s.services[name], found != nil
 }
 
-// policy returns what a policy says of a port of a Service, nil if none does.
+// policy returns what a policy says about a port of a Service, nil if there is no policy.
 func (s *source) policy(service types.NamespacedName, port string) *serversTLS {
 	return answered[*serversTLS](s, portOf{service, port})
 }
@@ -219,7 +219,7 @@ func answered[T any](s *source, question any) T {
 	return is
 }
 
-// answer answers a question.
+// answer returns the present answer to a question.
 func (s *source) answer(question any) any {
 	switch q := question.(type) {
 	case grantOf:
@@ -234,7 +234,7 @@ func (s *source) answer(question any) any {
 	return (*serversTLS)(nil)
 }
 
-// repeats reports whether a question has the answer that it had.
+// repeats reports whether a question still has the same answer.
 func (s *source) repeats(a asking) bool {
 	now := s.answer(a.of)
 	if was, ok := a.is.(*serversTLS); ok {

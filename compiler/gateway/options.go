@@ -21,19 +21,20 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// demand is what the options of a backend name, and what is to be had before anything is served.
+// demand is what the options of a backend need before it serves anything.
 type demand struct {
 	lists []access.Lists
 	users []*access.Users
-	// policies are those of the filters that look for attacks.
+	// policies are the policies of the filters that look for attacks.
 	policies []*access.Policy
 	found    []diag.Diagnostic
-	// refused says that what protects cannot be had, such as the Service that is to be asked for authentication.
+	// refused says that something that protects the backend cannot be used, such as the Service that should be asked
+	// for authentication.
 	refused bool
 }
 
-// misplaced reports the options on an object of a kind that has none, and returns why it is not served if one of them would
-// protect something.
+// misplaced reports options on an object of a kind that cannot have any. If one of them would protect something, it
+// returns why the object is not served.
 func misplaced(o diag.Object, annotations map[string]string, at func(path ...any) diag.Position, report func(severity diag.Severity, at diag.Position, message, hint string)) string {
 	problems, protects := options.Misplaced(o.Kind, annotations)
 	for _, p := range problems {
@@ -45,8 +46,8 @@ func misplaced(o diag.Object, annotations map[string]string, at func(path ...any
 	return fmt.Sprintf("an annotation protects something, and a %s has no options", o.Kind)
 }
 
-// ask gives a backend of a route what the options of the route ask for, before what its rule does. The filters of the
-// Service follow those of the rule.
+// ask gives a backend of a route what the options of the route ask for. That comes before what the rule does. The
+// filters of the Service come after those of the rule.
 func (r *reader) ask(made *routing.Backend, ref reference, w *wants) *demand {
 	byService := levelOfService(ref)
 	if !r.needsOwn() && byService == nil || len(made.Targets) == 0 {
@@ -59,7 +60,7 @@ func (r *reader) ask(made *routing.Backend, ref reference, w *wants) *demand {
 	offered, _ := options.Read(options.OnService, ref.service.Value.Annotations)
 	var tls *policy.TLS
 	if made.Upstream != nil {
-		tls = made.Upstream.TLS // of a policy, perhaps
+		tls = made.Upstream.TLS // a policy may have set it
 	}
 	both, _, _ := options.Resolve(r.options.Inherit(port), offered)
 	out := r.protect(made, w, byService)
@@ -70,11 +71,12 @@ func (r *reader) ask(made *routing.Backend, ref reference, w *wants) *demand {
 	return out
 }
 
-// needsOwn reports whether the route has backends of its own: options ask for something, its own or those of its Gateway.
+// needsOwn reports whether the route has backends of its own, because options ask for something: its own, or those of
+// its Gateway.
 func (r *reader) needsOwn() bool { return r.options.NeedsBackend() || len(r.levels) > 0 }
 
-// protect gives a backend what options do with requests: who may send them, and what becomes of these before the filters
-// of a rule. What the Service protects, if there is one, holds besides.
+// protect gives a backend what options do with requests before the filters of a rule: who may send them, and how they
+// are changed. The protection of the Service, if there is one, applies in addition.
 func (r *reader) protect(made *routing.Backend, w *wants, service *level) *demand {
 	out, layers := &demand{}, r.layers()
 	if service != nil {
@@ -90,7 +92,7 @@ func (r *reader) protect(made *routing.Backend, w *wants, service *level) *deman
 	return out
 }
 
-// servicePort returns what a port of a Service leads to that is asked for authentication.
+// servicePort returns the target of a port of a Service that is asked for authentication.
 func servicePort(service inputs.Object[corev1.Service], number int) access.Port {
 	port := gatewayv1.PortNumber(number)
 	all := source{services: map[types.NamespacedName]inputs.Object[corev1.Service]{{Namespace: service.Ref.Namespace, Name: service.Ref.Name}: service}, world: &attach.World{}}
@@ -100,11 +102,11 @@ func servicePort(service inputs.Object[corev1.Service], number int) access.Port 
 	if found.problem != nil {
 		return access.Port{Message: found.problem.message}
 	}
-	// That of Ingresses has the plain name, and may lose other headers of clients.
+	// The backend for Ingresses has the plain name, and may remove other headers of clients.
 	return access.Port{Name: found.name + ":routes", Targets: []routing.Target{found.target}}
 }
 
-// closedBackend is the backend of routes whose options protect them and cannot be followed: without servers it
+// closedBackend is the backend of routes with options that protect them and cannot be used. It has no servers, so it
 // answers 503.
 const closedBackend = routing.Unavailable + ":options"
 
@@ -122,20 +124,20 @@ func (t *routes) closeRefused(r *read) {
 	t.backends.merge(w)
 }
 
-// barred is a host that is closed for the routes of a namespace: one of them protects something there, and even its closed
-// matches are dropped. Usually only routes of its namespace lead to what it protects.
+// barred is a host that is closed for the routes of a namespace. One of these routes protects something there, and even
+// its closed matches are dropped. Usually, only routes of its namespace lead to what it protects.
 type barred struct {
 	namespace string
 	hosts     []string
 	by        routing.Origin
 }
 
-// bar closes the hosts of a route that protects something for the other routes of its namespace.
+// bar closes the hosts of a route that protects something, for the other routes of its namespace.
 func (t *routes) bar(r *read) {
 	t.barred = append(t.barred, barred{r.Object.Ref.Namespace, r.Hosts, routing.Origin{Object: r.Ref, Position: r.Position("spec"), Field: "spec"}})
 }
 
-// closeBarred closes what is barred, once all routes are attached.
+// closeBarred closes the barred hosts, after all routes are attached.
 func (t *routes) closeBarred() {
 	if len(t.barred) == 0 {
 		return
@@ -171,8 +173,8 @@ func (t *routes) closeBarred() {
 	t.backends.merge(w)
 }
 
-// closedRule returns the matches of a rule that is not served, if options of the route protect it: else its requests
-// might match a rule that does not.
+// closedRule returns the matches of a rule that is not served, if options of the route protect it. Without them, its
+// requests might match a rule without that protection.
 func (r *reader) closedRule(i int, rule gatewayv1.HTTPRouteRule, w *wants) []layout.Match {
 	if !r.own.Protect() {
 		return nil
@@ -185,7 +187,7 @@ func (r *reader) closedRule(i int, rule gatewayv1.HTTPRouteRule, w *wants) []lay
 	return r.layOut(i, matches, origin, slices.Repeat([]string{w.addClosed(origin)}, len(matches)))
 }
 
-// redirect returns the backend that redirects as filters say, after what the options of the route do.
+// redirect returns the backend that redirects as filters say, after the options of the route had their effect.
 func (r *reader) redirect(filters []policy.Filter, w *wants, origin routing.Origin) string {
 	made := routing.Backend{Filters: filters}
 	if !r.needsOwn() {
@@ -198,23 +200,23 @@ func (r *reader) redirect(filters []policy.Filter, w *wants, origin routing.Orig
 	return made.Name
 }
 
-// deny makes a backend answer 503, since what protects it is missing, or would do something else than its author asked
-// for. It removes everything else from the backend.
+// deny makes a backend answer 503 and removes everything else from it. It is for a backend whose protection is missing,
+// or would do something other than its author asked for.
 func deny(b *routing.Backend) {
 	b.Targets, b.Filters, b.Protection, b.Upstream = nil, nil, nil, nil
 }
 
-// level is an object whose options hold for all requests that come by it, or go to it, besides those of the route: a
-// Gateway, a ListenerSet, or a Service.
+// level is an object whose options apply to all requests that come through it, or go to it, in addition to those of the
+// route. It is a Gateway, a ListenerSet or a Service.
 type level struct {
 	ref      diag.Object
 	at       func(path ...any) diag.Position
-	protects options.Values // what no route loosens
-	defaults options.Values // what a route may say in another way
-	key      string         // tells it from another object, and another version of it
+	protects options.Values // no route can weaken this
+	defaults options.Values // a route may set this differently
+	key      string         // differs between objects, and between versions of an object
 }
 
-// levelOf reads the options of an object, and returns nil if it has none.
+// levelOf reads the options of an object. It returns nil if the object has none.
 func levelOf(on options.Place, ref diag.Object, at func(path ...any) diag.Position, annotations map[string]string) (*level, []options.Problem) {
 	values, problems := options.Read(on, annotations)
 	if len(problems) == 0 && !values.NeedsBackend() {
@@ -235,25 +237,25 @@ func levelOf(on options.Place, ref diag.Object, at func(path ...any) diag.Positi
 	return out, slices.Concat(problems, more[0])
 }
 
-// spot is where an option stands.
+// spot returns the position of an option.
 func (l *level) spot(option string) access.Spot {
 	at := []any{"metadata", "annotations", options.Prefix + option}
 	return access.Spot{Origin: routing.Origin{Object: l.ref, Position: l.at(at...), Field: manifests.FieldPath(at)}, Title: "annotation " + options.Prefix + option}
 }
 
-// origin is where its options stand.
+// origin returns the position of the options.
 func (l *level) origin() routing.Origin {
 	return routing.Origin{Object: l.ref, Position: l.at("metadata", "annotations"), Field: "metadata.annotations"}
 }
 
-// under is what claims of a route are made for: how servers know the Gateway, and the objects whose options hold, the
-// outermost first.
+// under says for what the claims of a route are made: the client certificate that the Gateway shows to servers, and the
+// objects whose options apply, the outermost first.
 type under struct {
 	shown  string
 	levels []*level
 }
 
-// key tells one from another.
+// key returns a text that differs between two of these.
 func (u under) key() string {
 	out := []string{u.shown}
 	for _, l := range u.levels {
@@ -262,8 +264,8 @@ func (u under) key() string {
 	return strings.Join(out, "|")
 }
 
-// readLevel reads the options of a Gateway or a ListenerSet. It returns why nothing is served by it if one of them
-// protects something and cannot be used.
+// readLevel reads the options of a Gateway or a ListenerSet. If one of them protects something and cannot be used, it
+// returns why the object serves nothing.
 func (t *gateways) readLevel(ref diag.Object, at func(path ...any) diag.Position, annotations map[string]string) string {
 	l, problems := levelOf(options.OnGateway, ref, at, annotations)
 	for _, p := range problems {
@@ -281,7 +283,7 @@ func (t *gateways) readLevel(ref diag.Object, at func(path ...any) diag.Position
 	return ""
 }
 
-// under returns what claims of routes of a listener are made for.
+// under returns for what the claims of routes of a listener are made.
 func (t *routes) under(l *attach.Listener) under {
 	out := under{shown: l.Gateway.Shown}
 	for _, ref := range []diag.Object{l.Gateway.Ref, l.Owner.By} {
@@ -292,8 +294,8 @@ func (t *routes) under(l *attach.Listener) under {
 	return out
 }
 
-// unguarded reports whether a listener routes connections that its Gateway or ListenerSet protects, which nothing here
-// can do for connections, and says so.
+// unguarded reports whether a listener routes connections although its Gateway or ListenerSet has options that protect.
+// These have no effect for connections. unguarded also adds a finding.
 func (t *routes) unguarded(l *attach.Listener) bool {
 	u := t.under(l)
 	i := slices.IndexFunc(u.levels, func(x *level) bool { return x.protects.Protect() })
@@ -309,22 +311,22 @@ func (t *routes) unguarded(l *attach.Listener) bool {
 	return true
 }
 
-// layer is what one object protects.
+// layer is the protection that one object asks for.
 type layer struct {
 	settings options.Settings
 	asks     access.Asker
-	// all says that all of its filters apply, and not only those that authenticate. last says that they come after those of
-	// the rule: a route must not change what a Service learns about a user.
+	// all says that all filters of the object apply, not only those that authenticate. last says that they come after
+	// those of the rule, since a route must not change what a Service learns about a user.
 	all, last bool
 }
 
-// asker names what options of an object name.
+// asker returns an asker for the options of an object.
 func (r *reader) asker(namespace string, spot func(option string) access.Spot) access.Asker {
 	return access.Asker{Namespace: namespace, Spot: spot, SharedServices: r.sharedServices, Inspection: r.inspection, Service: r.service, Port: servicePort}
 }
 
-// layers returns what protects a backend of a route, the outermost first: the route's Gateway, its ListenerSet and the
-// route itself.
+// layers returns the layers that protect a backend of a route, the outermost first: the Gateway of the route, its
+// ListenerSet, and the route itself.
 func (r *reader) layers() []layer {
 	var out []layer
 	for _, l := range r.levels {
@@ -337,7 +339,7 @@ func (r *reader) layers() []layer {
 	return append(out, layer{settings: settings, asks: r.asker(r.Route.Namespace, r.spotOf), all: true})
 }
 
-// spotOf is where an option stands that the route has, or has from its Gateway or ListenerSet.
+// spotOf returns the position of an option of the route, which may come from its Gateway or ListenerSet.
 func (r *reader) spotOf(option string) access.Spot {
 	if !r.own.Has(option) {
 		for _, l := range slices.Backward(r.levels) {
@@ -349,7 +351,7 @@ func (r *reader) spotOf(option string) access.Spot {
 	return (&level{ref: r.Ref, at: r.Position}).spot(option)
 }
 
-// join gives a backend what several layers ask for, all of which hold.
+// join gives a backend the protection of several layers, all of which apply.
 func (out *demand) join(made *routing.Backend, layers []layer, w *wants) {
 	var first, last []policy.Filter
 	var all policy.Protection
@@ -407,7 +409,7 @@ func (out *demand) join(made *routing.Backend, layers []layer, w *wants) {
 	}
 }
 
-// smaller returns the smaller limit, where 0 is none.
+// smaller returns the smaller limit. 0 means no limit.
 func smaller(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -415,7 +417,8 @@ func smaller(a, b int64) int64 {
 	return min(a, b)
 }
 
-// levelOfService returns what the annotations of a Service ask for besides how it is spoken to, or nil.
+// levelOfService returns what the annotations of a Service ask for, besides how to speak to it. It returns nil if they
+// ask for nothing else.
 func levelOfService(ref reference) *level {
 	l, _ := levelOf(options.OnService, ref.service.Ref, ref.service.Position, ref.service.Value.Annotations)
 	if l == nil || !l.protects.Protect() {

@@ -17,37 +17,38 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/policy"
 )
 
-// backendTLS is a BackendTLSPolicy. It is looked at once a route leads to a Service that it targets: others
+// backendTLS is a BackendTLSPolicy. It is read only if a route leads to a Service that it targets, since other policies
 // are for other programs.
 type backendTLS struct {
 	inputs.Object[gatewayv1.BackendTLSPolicy]
 	judged bool
-	// tls is how servers are spoken to; nil if nothing may be sent to them.
+	// tls says how to speak to servers. It is nil if nothing may be sent to them.
 	tls                *policy.TLS
 	accepted, resolved attach.Verdict
-	// ancestors are the Gateways of routes to its targets, by name.
+	// ancestors are the Gateways of the routes to its targets, by name.
 	ancestors map[diag.Object]*ancestor
 }
 
-// ancestor is what a policy does for a Gateway.
+// ancestor is the effect of a policy for a Gateway.
 type ancestor struct {
-	// holds says that it is that of a target; conflict and missing say of another one why it is not.
+	// holds says that the policy applies to one of its targets. conflict and missing say why it does not apply to
+	// another one.
 	holds             bool
 	conflict, missing string
 }
 
-// target is what a policy applies to: all ports of a Service, or the port with a name.
+// target is what a policy applies to: all ports of a Service, or the port with this name.
 type target struct {
 	service types.NamespacedName
 	port    string
 }
 
-// use is what a route leads to.
+// use is a Service port to which a route leads.
 type use struct {
 	service types.NamespacedName
-	// found is the Service, nil if there is none, or it has no such port.
+	// found is the Service. It is nil if the Service or the port does not exist.
 	found *corev1.Service
-	port  string // its name
+	port  string // the name of the port
 }
 
 // policies are the BackendTLSPolicies.
@@ -56,9 +57,9 @@ type policies struct {
 	cfg         Config
 	world       *attach.World
 	authorities *authorities
-	// first has the policy that applies to a target: the oldest.
+	// first has the policy that applies to each target, which is the oldest.
 	first map[target]*backendTLS
-	// by has all that target a Service, the oldest first, with the ports.
+	// by has all policies that target a Service, oldest first, with the ports.
 	by map[types.NamespacedName][]targeted
 }
 
@@ -73,7 +74,7 @@ func newPolicies(f *findings, cfg Config, world *attach.World, a *authorities, i
 		p := &backendTLS{Object: o, ancestors: map[diag.Object]*ancestor{}}
 		for _, ref := range o.Value.Spec.TargetRefs {
 			if ref.Group != "" || ref.Kind != "Service" {
-				continue // somebody else's
+				continue // it is for another program
 			}
 			to := target{service: types.NamespacedName{Namespace: o.Ref.Namespace, Name: string(ref.Name)}}
 			if ref.SectionName != nil {
@@ -100,7 +101,8 @@ func (p *policies) of(service types.NamespacedName, port string) *backendTLS {
 	return found
 }
 
-// judge reads a policy. What is not supported is not ignored: then nothing is sent to the servers.
+// judge reads a policy. If it has something that is not supported, nothing is sent to the servers, since ignoring that
+// would be unsafe.
 func (p *policies) judge(b *backendTLS) {
 	if b.judged {
 		return
@@ -147,7 +149,7 @@ func (p *policies) judge(b *backendTLS) {
 	}
 }
 
-// note records the Gateway of a route to a port of a Service.
+// note notes the Gateway of a route to a port of a Service.
 func (p *policies) note(g *attach.Gateway, u use) {
 	for _, by := range p.by[u.service] {
 		missing := ""
@@ -177,7 +179,7 @@ func (p *policies) note(g *attach.Gateway, u use) {
 	}
 }
 
-// verdicts are what the status of policies is to say that are for something of ours.
+// verdicts returns what the status of the policies should say that apply to something of ours.
 func (p *policies) verdicts() []PolicyVerdict {
 	seen := map[*backendTLS]bool{}
 	for _, list := range p.by {
@@ -191,7 +193,7 @@ func (p *policies) verdicts() []PolicyVerdict {
 	for _, b := range slices.SortedFunc(maps.Keys(seen), func(a, b *backendTLS) int { return a.Ref.Compare(b.Ref) }) {
 		p.judge(b)
 		v := PolicyVerdict{Ref: b.Ref}
-		for _, g := range p.world.Gateways { // the oldest first
+		for _, g := range p.world.Gateways { // the oldest come first
 			a := b.ancestors[g.Ref]
 			if a == nil {
 				continue
@@ -211,7 +213,7 @@ func (p *policies) verdicts() []PolicyVerdict {
 	return out
 }
 
-// conditions are those of a policy for a Gateway.
+// conditions returns the conditions of a policy for a Gateway.
 func (b *backendTLS) conditions(a *ancestor, fleet string) []metav1.Condition {
 	accepted := b.accepted
 	switch {
@@ -231,7 +233,7 @@ func (b *backendTLS) conditions(a *ancestor, fleet string) []metav1.Condition {
 	}
 }
 
-// tell says what is wrong with a policy.
+// tell reports what is wrong with a policy.
 func (p *policies) tell(b *backendTLS) {
 	conflicts := map[string]bool{}
 	holds := false

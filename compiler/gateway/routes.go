@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// routes are those of all kinds: which listeners they are attached to, and what they bring there.
+// routes attaches the routes of all kinds to listeners, and has what they bring there.
 type routes struct {
 	*findings
 	cfg      Config
@@ -28,34 +28,34 @@ type routes struct {
 	binds    map[string]*bind
 	verdicts *Verdicts
 	levels   map[diag.Object]*level
-	matches  map[string]size // that were counted, by namespace
+	matches  map[string]size // how many were counted, by namespace
 	barred   []barred
-	parts    map[string]map[string]bool // that conditions look at, by namespace
-	// optionBytes are those of rules, by namespace.
+	parts    map[string]map[string]bool // the parts of requests that conditions look at, by namespace
+	// optionBytes is the length of the options of rules, by namespace.
 	optionBytes map[string]int
-	// given are the routes that listeners have matches of.
+	// given are the routes whose matches were given to listeners.
 	given map[diag.Object]*given
 }
 
-// given is a route whose matches listeners have, and those that count it as attached.
+// given is a route whose matches were given to listeners, with the listeners that count it as attached.
 type given struct {
 	*read
 	attached []*attach.Listener
 }
 
-// read is a route of one translation: its claims, as far as they are served.
+// read is a route in one translation: its claims, as far as they are served.
 type read struct {
 	*claims
 	of      any // the object itself, by its address
 	matches []layout.Match
 	left    map[int]bool // rules that are left out
-	// under are the matches for Gateways that ask for something, by the key of that.
+	// under are the matches for Gateways with options or a client certificate, by the key of the under.
 	under map[string][]layout.Match
 	// refused says why no rule of the route is served, and dropped why some are not.
 	refused, dropped attach.Verdict
 }
 
-// read takes what the rules of a route lead to.
+// read returns what the rules of a route lead to.
 func (t *routes) read(o route) *read {
 	r := &read{claims: t.claimer.of(o, under{}), of: o.of, left: map[int]bool{}, under: map[string][]layout.Match{}}
 	t.found = append(t.found, r.found...)
@@ -70,14 +70,14 @@ func (t *routes) read(o route) *read {
 		}
 		if p != nil {
 			r.left[i] = true
-			own := *p // which claims have
+			own := *p // claims share the problem
 			p = own.in("spec", "rules", i)
 			t.report(diag.Error, o.Ref, o.Position(p.path...), p.message+"; the rule is not served", "")
 			if r.dropped.Fine() {
 				r.dropped = attach.Verdict{Reason: p.reason, Message: fmt.Sprintf("Dropped Rule %d: %s: %s", i, manifests.FieldPath(p.path), p.message)}
 			}
 			if rule.problem == nil {
-				if r.own.Protect() { // it has not even closed matches
+				if r.own.Protect() { // not even its closed matches are served
 					t.bar(r)
 				}
 				continue
@@ -90,7 +90,7 @@ func (t *routes) read(o route) *read {
 		r.refused, r.dropped = r.dropped, attach.Verdict{}
 	}
 	if r.isOfConnections() && r.refused.Fine() {
-		// A route of connections has one match, which takes all of them.
+		// A route of connections has one match, for all connections.
 		at := []any{"spec", "rules", 0}
 		r.matches = []layout.Match{{
 			PathMatch: routing.PathMatch{Type: routing.Prefix}, Origin: routing.Origin{Object: r.Ref, Position: r.Position(at...), Field: manifests.FieldPath(at)},
@@ -100,7 +100,8 @@ func (t *routes) read(o route) *read {
 	return r
 }
 
-// matchesFor returns the matches of a route for Gateways that show a certificate to servers over TLS, or have options.
+// matchesFor returns the matches of a route for Gateways that show a certificate to servers over TLS, or that have
+// options.
 func (t *routes) matchesFor(r *read, u under) []layout.Match {
 	key := u.key()
 	if key == "" || r.isOfConnections() {
@@ -114,7 +115,7 @@ func (t *routes) matchesFor(r *read, u under) []layout.Match {
 	}
 	var out []layout.Match
 	for i, rule := range t.claimer.of(route{r.Object, r.of}, u).rules {
-		if !r.left[i] || len(rule.matches) > 0 && rule.problem != nil { // what is wrong was said
+		if !r.left[i] || len(rule.matches) > 0 && rule.problem != nil { // what is wrong was reported
 			t.backends.merge(rule.wants)
 			out = append(out, rule.matches...)
 		}
@@ -123,7 +124,7 @@ func (t *routes) matchesFor(r *read, u under) []layout.Match {
 	return out
 }
 
-// route attaches a route to the listeners that it names, and gives these its matches.
+// route attaches a route to the listeners that it names, and gives its matches to them.
 func (t *routes) route(o route) {
 	var parents []int // among its parentRefs
 	for i, ref := range o.Value.Spec.ParentRefs {
@@ -132,7 +133,7 @@ func (t *routes) route(o route) {
 		}
 	}
 	if len(parents) == 0 {
-		return // somebody else's
+		return // it is for other programs
 	}
 	if scope := o.Value.Spec.UseDefaultGateways; scope != "" && scope != gatewayv1.GatewayDefaultScopeNone {
 		t.report(diag.Warning, o.Ref, o.Position("spec", "useDefaultGateways"), "default Gateways are not supported: the route is attached to those of its parentRefs alone", "")
@@ -154,7 +155,7 @@ func (t *routes) route(o route) {
 		parent := t.world.Parent(o.Ref.Namespace, ref)
 		attachments, why := t.world.Attach(parent, ref, r.Route)
 		if r.Kind == "UDPRoute" {
-			why = r.refused // whatever the listeners are
+			why = r.refused // for any listener
 		} else if !why.Fine() {
 			t.report(diag.Warning, o.Ref, o.Position("spec", "parentRefs", i),
 				fmt.Sprintf("the route is not attached to %s: %s", parent.By, why.Message), "")
@@ -206,7 +207,7 @@ func sameParent(a, b gatewayv1.ParentReference) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// give adds the matches of a route to a listener.
+// give gives the matches of a route to a listener.
 func (t *routes) give(a attach.Attachment, r *read) {
 	name := bindName(a.Listener.Gateway, int(a.Listener.Spec.Port))
 	b := t.binds[name]
@@ -229,11 +230,11 @@ func (t *routes) give(a attach.Attachment, r *read) {
 	}
 }
 
-// mostParts is how many names of headers and parameters, and expressions, the routes of a namespace may
-// look at: each costs every request with conditions.
+// mostParts is the largest number of names of headers and parameters, and of expressions, that the routes of a
+// namespace may look at. Each takes time in every request with conditions.
 const mostParts = 64
 
-// size is what matches take in HAProxy's maps.
+// size is the size of matches in HAProxy's maps.
 type size struct{ matches, bytes int }
 
 func sizeOf(attachments []attach.Attachment, matches []layout.Match) size {
@@ -276,7 +277,7 @@ func (t *routes) bound(r *read, attachments []attach.Attachment) attach.Verdict 
 	return attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}
 }
 
-// thin leaves out the youngest routes of namespaces whose matches become too many when they are laid out: see
+// thin leaves out the youngest routes of namespaces that have too many matches after these are laid out, see
 // [layout.Crowd].
 func (t *routes) thin() {
 	var ports [][]layout.Listener
@@ -315,7 +316,7 @@ func (t *routes) thin() {
 	}
 }
 
-// costly records the parts of requests that matches look at, and says which one is too many.
+// costly notes the parts of requests that matches look at. If there are too many, it says which part is one too many.
 func (t *routes) costly(namespace string, matches []layout.Match) *problem {
 	known := t.parts[namespace]
 	if known == nil {
@@ -341,7 +342,7 @@ func (t *routes) costly(namespace string, matches []layout.Match) *problem {
 	return nil
 }
 
-// wordy counts the bytes that a rule adds to backends, and says when there are too many.
+// wordy counts the bytes that a rule adds to backends. It says when there are too many.
 func (t *routes) wordy(namespace string, bytes int) *problem {
 	if t.cfg.MostOptionBytes > 0 && t.optionBytes[namespace]+bytes > t.cfg.MostOptionBytes {
 		return unsupported("the options and filters of the routes of the namespace %s have more than %d bytes in HAProxy's backends (limits.namespaceOptionBytes of the configuration)", namespace, t.cfg.MostOptionBytes)
@@ -350,7 +351,7 @@ func (t *routes) wordy(namespace string, bytes int) *problem {
 	return nil
 }
 
-// count returns how many backends a rule leads to.
+// count returns to how many backends a rule leads.
 func (w *wants) count() int {
 	names := map[string]bool{}
 	for _, b := range w.backends {
@@ -359,7 +360,7 @@ func (w *wants) count() int {
 	return len(names)
 }
 
-// optionBytes returns those of the options of a route.
+// optionBytes returns the length of the options of a route.
 func (c *claims) optionBytes() int {
 	n := 0
 	for name, value := range c.Value.Annotations {
@@ -370,7 +371,7 @@ func (c *claims) optionBytes() int {
 	return n
 }
 
-// filterBytes returns those of the filters of a rule and its backendRefs.
+// filterBytes returns the length of the filters of a rule and its backendRefs.
 func filterBytes(rule gatewayv1.HTTPRouteRule) int {
 	lists := [][]gatewayv1.HTTPRouteFilter{rule.Filters}
 	for _, ref := range rule.BackendRefs {
@@ -379,7 +380,7 @@ func filterBytes(rule gatewayv1.HTTPRouteRule) int {
 	n := 0
 	for _, filters := range lists {
 		if len(filters) > 0 {
-			text, _ := json.Marshal(filters) // about what they take there
+			text, _ := json.Marshal(filters) // about their length in the configuration
 			n += len(text)
 		}
 	}

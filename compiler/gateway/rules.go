@@ -17,8 +17,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 )
 
-// work is what a rule does with its requests, besides choosing servers. Rewrite is for each prefix
-// that the rule matches.
+// work is what a rule does with its requests, besides choosing servers. The rewrite is made for each prefix that the
+// rule matches.
 type work struct {
 	filters  []policy.Filter
 	rewrite  *gatewayv1.HTTPPathModifier
@@ -27,7 +27,7 @@ type work struct {
 	retry    *retry
 	sessions *policy.Affinity
 	mirrors  []gatewayv1.HTTPRequestMirrorFilter
-	// closed says why requests are answered 500.
+	// closed says why requests get the answer 500.
 	closed *problem
 }
 
@@ -81,7 +81,7 @@ func (w *work) add(f gatewayv1.HTTPRouteFilter) *problem {
 	return unsupported("the filter %s is not supported", f.Type).in("type")
 }
 
-// below is [problem.in] for a problem that may be nil.
+// below is [problem.in], but also takes nil.
 func (p *problem) below(path ...any) *problem {
 	if p == nil {
 		return nil
@@ -89,7 +89,7 @@ func (p *problem) below(path ...any) *problem {
 	return p.in(path...)
 }
 
-// edit adds the changes of headers: what is removed, then what is set, then what is added.
+// edit adds changes of headers. Headers are removed first, then set, then added.
 func (w *work) edit(of policy.Message, in gatewayv1.HTTPHeaderFilter) *problem {
 	var edits []policy.HeaderEdit
 	names := map[string]bool{}
@@ -131,15 +131,15 @@ func (w *work) edit(of policy.Message, in gatewayv1.HTTPHeaderFilter) *problem {
 	return nil
 }
 
-// originForm is an origin in which stars stand for any labels.
+// originForm matches an origin in which a star stands for any number of labels.
 var originForm = regexp.MustCompile(`^https?://[A-Za-z0-9.*-]+(:[0-9]{1,5})?$`)
 
-// cors lets browsers read answers for pages of other origins. With credentials, a star is replaced by the value that the
-// browser sent, since browsers then give the star no meaning.
+// cors lets browsers read answers for pages of other origins. With credentials, browsers give a star no meaning, so it
+// is replaced by the value that the browser sent.
 func (w *work) cors(in gatewayv1.HTTPCORSFilter) *problem {
 	out := policy.CORS{AnswerAll: true, Credentials: in.AllowCredentials != nil && *in.AllowCredentials, MaxAge: int(in.MaxAge)}
 	if out.MaxAge == 0 {
-		out.MaxAge = 5 // as the schema has it
+		out.MaxAge = 5 // the default of the schema
 	}
 	for i, origin := range in.AllowOrigins {
 		switch {
@@ -227,7 +227,7 @@ func (w *work) redirected(in gatewayv1.HTTPRequestRedirectFilter) *problem {
 	return w.path(in.Path).below("path")
 }
 
-// path records how the path changes.
+// path notes how the path changes.
 func (w *work) path(in *gatewayv1.HTTPPathModifier) *problem {
 	if in == nil {
 		return nil
@@ -254,7 +254,7 @@ func (w *work) path(in *gatewayv1.HTTPPathModifier) *problem {
 	return nil
 }
 
-// filtersFor returns the filters for requests that a match takes.
+// filtersFor returns the filters for the requests of a match.
 func (w work) filtersFor(m match) ([]policy.Filter, *problem) {
 	out := append([]policy.Filter{}, w.filters...)
 	if w.rewrite != nil {
@@ -277,7 +277,7 @@ func (w work) filtersFor(m match) ([]policy.Filter, *problem) {
 	return out, nil
 }
 
-// replaced returns the filter that replaces a prefix, by whole elements.
+// replaced returns the filter that replaces a prefix of whole path elements.
 func replaced(prefix, to string) policy.RewritePath {
 	if to == "" {
 		return policy.RewritePath{Pattern: "^" + regexp.QuoteMeta(prefix) + "/?(.*)$", Replacement: `/\1`}
@@ -285,20 +285,20 @@ func replaced(prefix, to string) policy.RewritePath {
 	return policy.RewritePath{Pattern: "^" + regexp.QuoteMeta(prefix) + "(/.*)?$", Replacement: to + `\1`}
 }
 
-// retry says how often a request is sent again, and after what.
+// retry says how often a request is sent again, and after which failures.
 type retry struct {
 	attempts int
-	on       string // as in a policy.Upstream
+	on       string // in the form of policy.Upstream
 }
 
-// retriable are the status codes that every HAProxy knows to retry after.
+// retriable are the status codes after which every supported HAProxy can retry.
 var retriable = []gatewayv1.HTTPRouteRetryStatusCode{401, 403, 404, 408, 425, 500, 501, 502, 503, 504}
 
-// Attempts where a rule does not say how many, and the most that it may say.
+// The number of attempts if a rule does not set it, and the largest number that a rule may set.
 const usualAttempts, mostAttempts = 3, 100
 
-// retryOf returns the retries of a rule. HAProxy does not wait before a retry, and has no limit for all of them together:
-// settings that need either are not accepted.
+// retryOf returns the retries of a rule. HAProxy does not wait before a retry, and has no limit for all retries
+// together. So settings that need either are not accepted.
 func retryOf(rule gatewayv1.HTTPRouteRule) (*retry, *problem) {
 	in := rule.Retry
 	if in == nil {
@@ -327,14 +327,14 @@ func retryOf(rule gatewayv1.HTTPRouteRule) (*retry, *problem) {
 	return out, retriesFit(rule.Timeouts, out.attempts)
 }
 
-// retriesFit says why a request and its retries may take longer than the rule allows for all of them.
+// retriesFit returns a problem if a request and its retries may take longer than the rule allows for all of them.
 func retriesFit(in *gatewayv1.HTTPRouteTimeouts, attempts int) *problem {
 	if in == nil || in.Request == nil {
 		return nil
 	}
 	request, err := time.ParseDuration(string(*in.Request))
 	if err != nil || request == 0 {
-		return nil // no limit: others are refused with the timeouts
+		return nil // there is no limit; other values are refused with the timeouts
 	}
 	if in.BackendRequest != nil {
 		each, err := time.ParseDuration(string(*in.BackendRequest))
@@ -345,8 +345,8 @@ func retriesFit(in *gatewayv1.HTTPRouteTimeouts, attempts int) *problem {
 	return unsupported("a request with its retries may take longer than timeouts.request: timeouts.backendRequest has to fit into it %d times", attempts+1).in("retry", "attempts")
 }
 
-// timeoutOf returns how long a server may take: the smaller timeout of the rule, or "" if it has none. "No limit" becomes
-// the longest time that HAProxy can wait.
+// timeoutOf returns how long a server may take. That is the smaller timeout of the rule, or "" if it has none. "No
+// limit" becomes the longest time that HAProxy can wait.
 func timeoutOf(in *gatewayv1.HTTPRouteTimeouts) (policy.Duration, *problem) {
 	if in == nil {
 		return "", nil
@@ -377,8 +377,8 @@ func timeoutOf(in *gatewayv1.HTTPRouteTimeouts) (policy.Duration, *problem) {
 	return policy.Duration(fmt.Sprintf("%dms", least.Milliseconds())), nil
 }
 
-// mirrored returns the filters that copy requests of a rule, or of one of its backendRefs. A mirror that leads to nothing is
-// left out and reported; the requests are served.
+// mirrored returns the filters that copy requests of a rule, or of one of its backendRefs. A mirror that leads nowhere
+// is left out and reported, and the requests are served.
 func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.Filter, *problem) {
 	var out []policy.Filter
 	for _, m := range todo.mirrors {
@@ -402,7 +402,7 @@ func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.F
 			continue
 		}
 		if share.Numerator > 0 {
-			// Nothing is done to copies of requests.
+			// Filters and options do not apply to copies of requests.
 			made, suffix := routing.Backend{Targets: []routing.Target{found.target}}, "0"
 			if r.serve(&made, found, w, false) {
 				suffix = digest([]policy.Filter(nil), policy.Duration(""), false, r.shown)
@@ -415,7 +415,7 @@ func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.F
 	return out, nil
 }
 
-// shareOf returns how many requests are copied.
+// shareOf returns which share of the requests is copied.
 func shareOf(m gatewayv1.HTTPRequestMirrorFilter) (policy.Mirror, *problem) {
 	out := policy.Mirror{Numerator: 100, Denominator: 100}
 	switch {
@@ -435,8 +435,8 @@ func shareOf(m gatewayv1.HTTPRequestMirrorFilter) (policy.Mirror, *problem) {
 	return out, nil
 }
 
-// placeMirrors gives the mirrors of all backends the socket by which copies come. It is named after the first port
-// of a Gateway.
+// placeMirrors gives the mirrors of all backends the socket on which copies arrive. It is named after the first port of
+// a Gateway.
 func placeMirrors(m *routing.Model) {
 	if len(m.Binds) == 0 {
 		return
@@ -446,7 +446,7 @@ func placeMirrors(m *routing.Model) {
 		if !slices.ContainsFunc(b.Filters, func(f policy.Filter) bool { _, is := f.(policy.Mirror); return is }) {
 			continue
 		}
-		m.Backends[i].Filters = slices.Clone(b.Filters) // which claims have, too
+		m.Backends[i].Filters = slices.Clone(b.Filters) // claims share the filters
 		for j, f := range b.Filters {
 			if mirror, ok := f.(policy.Mirror); ok {
 				if mirror.Port = first.Socket; len(first.Addresses) > 0 {

@@ -1,19 +1,20 @@
-// Package gateway translates the objects of the Gateway API into a part of a model of package routing, and says what their
-// status should be. It is pure, and the order of the inputs does not matter.
+// Package gateway translates the objects of the Gateway API into a part of a model of package routing, and decides what
+// their status should say. It is pure, and the order of the inputs does not matter.
 //
-// The claims of a route (claims.go) are what it and the objects that it refers to ask for. Making them is a pure function,
-// and the next translation uses them again (memo.go). Then the route is attached (routes.go). The results are merged:
-// binds with their listeners (gateways.go) and backends (backends.go).
+// The claims of a route (claims.go) are what the route and the objects to which it refers ask for. They are made by a
+// pure function, and the next translation uses them again (memo.go). Then the route is attached (routes.go). The
+// results are merged: binds with their listeners (gateways.go) and backends (backends.go).
 //
-// Package attach decides what may attach to what, and package layout which match gets a request.
+// Package attach decides what may attach to what, and package layout decides which match gets a request.
 //
 // # Decisions
 //
-// Nothing unsupported is ignored: a rule with an unsupported field is dropped, and the status of the route says so. A
+// Nothing unsupported is ignored. A rule with an unsupported field is dropped, and the status of the route says so. A
 // route without a remaining rule is not accepted. A rule whose backend is missing answers 500.
 //
-// A rule with filters has its own backends, one for each prefix that a filter replaces: after a fall-through, the key that
-// HAProxy found is not what the route matched.
+// A rule with filters has backends of its own, one for each prefix that a filter replaces. HAProxy may first find a
+// longer prefix whose conditions do not hold, and then fall through to this rule. So the key that it found need not be
+// the prefix that the rule matched.
 package gateway
 
 import (
@@ -42,48 +43,50 @@ import (
 type Config struct {
 	// Controller is the controllerName of the GatewayClasses that are ours.
 	Controller string
-	// Fleet is the fleet whose Gateways are translated, as namespace/name. If empty, these are the Gateways without a fleet.
+	// Fleet is the fleet whose Gateways are translated, as namespace/name. If it is empty, the Gateways without a fleet
+	// are translated.
 	Fleet string
-	// Addresses are those from which each Gateway gets its own. If there are none, Gateways share the addresses of the
-	// configuration, and their ports.
+	// Addresses are the networks from which each Gateway gets an address of its own. If there are none, Gateways share
+	// the addresses of the configuration, and the ports.
 	Addresses []netip.Prefix
-	// Services are those that are made for Gateways.
+	// Services says which Services are made for Gateways.
 	Services Services
-	// Ports are the ports that Gateways cannot have, and what uses them. AllowedPorts are those that they may have, as numbers
-	// and ranges; if empty, all others.
+	// Ports are the ports that Gateways cannot have, with what uses them. AllowedPorts are the ports that they may
+	// have, as numbers and ranges. If it is empty, they may have all others.
 	Ports        map[int]string
 	AllowedPorts []string
-	// Form is the one in which paths are compared.
+	// Form is the form in which paths are compared.
 	Form routing.PathForm
 	// SecretsUnseen says that the translation reads no Secret, and reports none as missing.
 	SecretsUnseen bool
-	// Now is the time by which certificates are reported as expired, and nothing else; zero reports none.
+	// Now is the time for reporting expired certificates. It decides nothing else. The zero time reports none.
 	Now time.Time
-	// Access says what options of routes may name, and SharedAuthServices are those, as namespace/name, that every
-	// namespace may ask for authentication.
+	// Access says what options of routes may name. SharedAuthServices are the Services, as namespace/name, that every
+	// namespace may use for authentication.
 	Access             access.Config
 	SharedAuthServices []string
-	// Refused are routes that are left out and protect something: their matches answer 503. If a route is Dropped too,
-	// other routes of its namespace for the same hosts answer 503 instead.
+	// Refused are routes that are left out and protect something. Their matches answer 503. If a route is Dropped as
+	// well, other routes of its namespace for the same hosts answer 503 instead.
 	Refused, Dropped map[diag.Object]bool
-	// MostRoutes is how many matches, once for each of their hosts, the routes of a namespace may have;
-	// 0 is no limit.
+	// MostRoutes is how many matches the routes of a namespace may have, each counted once for each of its hosts. 0
+	// means no limit.
 	MostRoutes int
-	// MostRouteBytes is how many bytes the hosts, paths and conditions of these may have, and MostOptionBytes how many
-	// the options and filters of its routes, once for each backend that has them; 0 is no limit.
+	// MostRouteBytes is how many bytes the hosts, paths and conditions of these matches may have. MostOptionBytes is
+	// how many bytes the options and filters of its routes may have, counted once for each backend that has them. 0
+	// means no limit.
 	MostRouteBytes, MostOptionBytes int
-	// MostAuthorityBytes is how many bytes the certificate authorities may have that objects of a namespace
-	// ask for; 0 is no limit.
+	// MostAuthorityBytes is how many bytes the certificate authorities may have for which objects of a namespace ask. 0
+	// means no limit.
 	MostAuthorityBytes int
 }
 
-// Translate returns what Gateways that are ours and their routes add to a model, the findings on them, sorted, and what
-// their status should say. It is a pure function, and the order of the inputs does not matter.
+// Translate returns what our Gateways and their routes add to a model, the findings about them, sorted, and what their
+// status should say. It is a pure function, and the order of the inputs does not matter.
 func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, Verdicts) {
 	return (*Memo)(nil).Translate(in, cfg)
 }
 
-// Translate is the function [Translate], but reuses the claims that the Memo remembers. A compile calls this method.
+// Translate is the function [Translate], but uses claims that the Memo remembers. A compile calls this method.
 func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, Verdicts) {
 	if len(in.Gateway.Classes) == 0 {
 		return routing.Model{}, nil, Verdicts{}
@@ -109,7 +112,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	for _, o := range r.claimer.routes(in.Gateway) {
 		r.route(o)
 	}
-	// What was used is remembered, and nothing else.
+	// The Memo now has what this translation used, and nothing else.
 	if r.claimer.memo != nil && r.claimer.memo.readOnly == nil {
 		r.claimer.memo.last.Store(&r.claimer.now)
 	}
@@ -139,7 +142,7 @@ func (f *findings) report(severity diag.Severity, object diag.Object, at diag.Po
 	f.found = append(f.found, diag.Diagnostic{Severity: severity, Object: object, Position: at, Message: message, Hint: hint})
 }
 
-// addNew adds findings that were not made yet.
+// addNew adds those findings that are not there yet.
 func (f *findings) addNew(found ...diag.Diagnostic) {
 	if f.known == nil {
 		f.known = map[diag.Diagnostic]bool{}
@@ -156,8 +159,8 @@ func (f *findings) addNew(found ...diag.Diagnostic) {
 	f.so = len(f.found)
 }
 
-// grants returns the ReferenceGrants that permit something. A grant with an unknown field permits nothing, since the field
-// may be a limit of a later version.
+// grants returns the ReferenceGrants that permit something. A grant with an unknown field permits nothing, since the
+// field may be a restriction of a later version.
 func (f *findings) grants(in []inputs.Object[gatewayv1.ReferenceGrant]) []inputs.Object[gatewayv1.ReferenceGrant] {
 	return slices.DeleteFunc(slices.Clone(in), func(g inputs.Object[gatewayv1.ReferenceGrant]) bool {
 		field := inputs.UnknownField(g.Value)
@@ -168,7 +171,7 @@ func (f *findings) grants(in []inputs.Object[gatewayv1.ReferenceGrant]) []inputs
 	})
 }
 
-// sorted returns objects by age and name, each name once.
+// sorted returns the objects by age and name, with each name once.
 func sorted[T any](objects []inputs.Object[T]) []inputs.Object[T] {
 	return sortedBy(objects, func(o inputs.Object[T]) inputs.Object[T] { return o })
 }
@@ -188,7 +191,7 @@ func sortedBy[O, T any](objects []O, of func(O) inputs.Object[T]) []O {
 	})
 }
 
-// modelOf returns what was collected, sorted.
+// modelOf returns the collected results, sorted.
 func modelOf(t *gateways, backends *backends) routing.Model {
 	var m routing.Model
 	verdicts := t.verdicts.routes()

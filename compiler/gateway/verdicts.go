@@ -14,8 +14,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// Verdicts are what the status of objects should say, by age and name of the objects. Conditions have no time. Programmed
-// is missing if it depends on what HAProxy runs: only listeners and Gateways that are not served have it, as false.
+// Verdicts are what the status of objects should say, by age and name of the objects. Conditions have no time. The
+// condition Programmed is missing if it depends on what HAProxy runs. Only listeners and Gateways that are not served
+// have it, as false.
 type Verdicts struct {
 	Classes  []ClassVerdict
 	Gateways []GatewayVerdict
@@ -23,11 +24,12 @@ type Verdicts struct {
 	Routes   []RouteVerdict
 	Policies []PolicyVerdict
 	// Others are Gateways of our classes that name another fleet, with what their status says until the compiler of
-	// that fleet answers. The compiler without a fleet has them.
+	// that fleet answers. Only the compiler without a fleet has them.
 	Others []GatewayVerdict
 }
 
-// otherVerdict says that nobody has answered. The name of the fleet may be misspelled, and no compiler is of such a fleet.
+// otherVerdict says that no compiler has answered. The name of the fleet may be misspelled, or no compiler has such a
+// fleet.
 func otherVerdict(g inputs.Object[gatewayv1.Gateway], fleet string) GatewayVerdict {
 	out := GatewayVerdict{Ref: g.Ref}
 	for _, kind := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
@@ -45,7 +47,7 @@ type ClassVerdict struct {
 	Status gatewayv1.GatewayClassStatus
 }
 
-// GatewayVerdict is the status of a Gateway, and its Service, nil if there is to be none.
+// GatewayVerdict is the status of a Gateway, with the Service that it should have, or nil.
 type GatewayVerdict struct {
 	Ref     diag.Object
 	Status  gatewayv1.GatewayStatus
@@ -70,7 +72,7 @@ type PolicyVerdict struct {
 	Ancestors []gatewayv1.PolicyAncestorStatus
 }
 
-// ObjectStatus is what the status of an object is to say, for people and for programs.
+// ObjectStatus is what the status of an object should say, for people and for programs.
 type ObjectStatus struct {
 	Object string `json:"object"` // as Kind namespace/name
 	Status any    `json:"status"`
@@ -97,7 +99,7 @@ func (v Verdicts) Statuses() []ObjectStatus {
 	return out
 }
 
-// condition returns a condition that is true, unless there is something to say.
+// condition returns a condition that is true, or false with the reason if there is one.
 func condition(kind, reason string, v attach.Verdict, generation int64) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: generation}
 	if !v.Fine() {
@@ -120,8 +122,8 @@ func classVerdict(c inputs.Object[gatewayv1.GatewayClass], cfg Config, of api) C
 	}}
 }
 
-// referenceConditions say whether the objects that a Gateway refers to exist, and whether it accepts clients without a
-// certificate although it asks for one.
+// referenceConditions say whether the objects exist to which a Gateway refers. They also say whether the Gateway
+// accepts clients without a certificate although it asks for one.
 func referenceConditions(g *attach.Gateway) []metav1.Condition {
 	resolved := g.Resolved
 	for _, l := range g.Listeners {
@@ -140,8 +142,8 @@ func referenceConditions(g *attach.Gateway) []metav1.Condition {
 	return out
 }
 
-// ownerConditions are those of a Gateway or a ListenerSet. Both have the same types and reasons, except the reason if no
-// listener is served.
+// ownerConditions returns the conditions of a Gateway or a ListenerSet. Both have the same types and reasons, except
+// the reason if no listener is served.
 func ownerConditions(o *attach.Owner, unplaced attach.Verdict, unserved string, generation int64) []metav1.Condition {
 	serves, all := false, true
 	for _, l := range o.Listeners {
@@ -196,7 +198,7 @@ func listenerVerdict(l *attach.Listener, generation int64) gatewayv1.ListenerSta
 	return out
 }
 
-// verdict is what the status of a route says of one parent.
+// verdict returns what the status of a route should say about one parent.
 func (r *read) verdict(ref gatewayv1.ParentReference, why attach.Verdict, cfg Config) gatewayv1.RouteParentStatus {
 	generation := r.Value.Generation
 	out := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: gatewayv1.GatewayController(cfg.Controller), Conditions: []metav1.Condition{
@@ -210,7 +212,7 @@ func (r *read) verdict(ref gatewayv1.ParentReference, why attach.Verdict, cfg Co
 	return out
 }
 
-// partial is the condition that a part of a route is not served.
+// partial returns the condition that a part of a route is not served.
 func partial(v attach.Verdict, generation int64) metav1.Condition {
 	return metav1.Condition{
 		Type: string(gatewayv1.RouteConditionPartiallyInvalid), Status: metav1.ConditionTrue,
@@ -218,7 +220,7 @@ func partial(v attach.Verdict, generation int64) metav1.Condition {
 	}
 }
 
-// routes returns the verdicts on routes by their routes.
+// routes returns the verdict on each route.
 func (v Verdicts) routes() map[diag.Object]RouteVerdict {
 	out := make(map[diag.Object]RouteVerdict, len(v.Routes))
 	for _, r := range v.Routes {
@@ -227,7 +229,7 @@ func (v Verdicts) routes() map[diag.Object]RouteVerdict {
 	return out
 }
 
-// refuse says that a route is not accepted, by any parent that has accepted it.
+// refuse says that the route is not accepted, for all parents that have accepted it.
 func (v RouteVerdict) refuse(why attach.Verdict, fleet string) {
 	for _, p := range v.Parents {
 		if accepted := &p.Conditions[0]; accepted.Status == metav1.ConditionTrue {
@@ -237,7 +239,7 @@ func (v RouteVerdict) refuse(why attach.Verdict, fleet string) {
 	}
 }
 
-// partial says that a part of a route is not served, unless that was said.
+// partial says that a part of the route is not served, unless its status already says so.
 func (v RouteVerdict) partial(message string) {
 	for i := range v.Parents {
 		p := &v.Parents[i]
@@ -247,7 +249,7 @@ func (v RouteVerdict) partial(message string) {
 	}
 }
 
-// Condition returns one of several conditions by its type, zero if it is missing.
+// Condition returns the condition of a type, or the zero value if it is missing.
 func Condition(all []metav1.Condition, kind string) metav1.Condition {
 	i := slices.IndexFunc(all, func(c metav1.Condition) bool { return c.Type == kind })
 	if i < 0 {
@@ -256,8 +258,8 @@ func Condition(all []metav1.Condition, kind string) metav1.Condition {
 	return all[i]
 }
 
-// signed is a message of a compiler that has a fleet: it names the fleet. All compilers of a class have one
-// controllerName, so that nothing else tells whose word an entry of a status is.
+// signed returns a message that names the fleet of this compiler, if it has one. All compilers of a class have the same
+// controllerName. Nothing else says which of them wrote an entry of a status.
 func signed(fleet, message string) string {
 	if fleet == "" {
 		return message
@@ -267,7 +269,7 @@ func signed(fleet, message string) string {
 
 var signature = regexp.MustCompile(`\(fleet ([^()\s]+)\)$`)
 
-// signer returns the fleet whose compiler has signed a message, or "".
+// signer returns the fleet of the compiler that signed a message, or "".
 func signer(message string) string {
 	if m := signature.FindStringSubmatch(message); m != nil {
 		return m[1]
@@ -275,18 +277,19 @@ func signer(message string) string {
 	return ""
 }
 
-// Elsewhere says which entries of a status are those of compilers of other fleets. Each compiler leaves what
-// the others have written.
+// Elsewhere says which entries of a status belong to compilers of other fleets. A compiler does not change the entries
+// of others.
 type Elsewhere struct {
-	// Fleet is that of this compiler, as namespace/name, or "".
+	// Fleet is the fleet of this compiler, as namespace/name, or "".
 	Fleet string
-	// Reads reports whether objects of a namespace are read.
+	// Reads reports whether the compiler reads objects of a namespace.
 	Reads func(namespace string) bool
 	In    inputs.GatewayAPI
 }
 
-// Has reports whether another compiler is responsible for an entry about a Gateway or ListenerSet, whose condition Accepted
-// has a message. If the Gateway or ListenerSet is gone, the compiler without a fleet removes the entries of all compilers.
+// Has reports whether another compiler is responsible for an entry about a Gateway or ListenerSet. The message is that
+// of the condition Accepted in the entry. If the Gateway or ListenerSet is gone, the compiler without a fleet removes
+// the entries of all compilers.
 func (e Elsewhere) Has(about diag.Object, message string) bool {
 	if signer(message) == e.Fleet {
 		return false

@@ -18,18 +18,18 @@ import (
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
-// backends are the backends of requests, by name, and what their options name.
+// backends are the backends of requests, by name, with what their options name.
 type backends struct {
 	*findings
 	certs    *certificates
 	access   *access.Taker
 	byName   map[string]*routing.Backend
-	replaced map[string]bool // no route of the Ingress leads there since a canary shares its requests
-	closed   map[string]bool // something that is to protect the backend cannot be had
+	replaced map[string]bool // no route of the Ingress leads there, because a canary shares its requests
+	closed   map[string]bool // something that protects the backend is missing or cannot be used
 }
 
-// take returns the name of the backend that the merged Ingress sends requests to, and makes
-// the backend if it is new. It reports the problem of a backend once for each Ingress.
+// take returns the name of the backend to which the merged Ingress sends requests. It makes the backend if it is new.
+// It reports the problem of a backend once for each Ingress.
 func (t *backends) take(d demand, m *merging) string {
 	name := m.nameOf(d)
 	b := t.byName[name]
@@ -41,7 +41,7 @@ func (t *backends) take(d demand, m *merging) string {
 			t.applyOptions(b, d.options, m)
 		}
 	}
-	// The claims of one Ingress are merged after those of the other, so that this one is the last.
+	// All claims of one Ingress are merged before those of the next one, so this Ingress would be the last.
 	if n := len(b.Origins); n > 0 && b.Origins[n-1].Object == m.Ref {
 		return name
 	}
@@ -54,8 +54,8 @@ func (t *backends) take(d demand, m *merging) string {
 	return name
 }
 
-// applyOptions gives a new backend what its Ingress and its Service ask for. If a part that protects something is missing
-// or wrong, the backend gets no targets, so that it answers 503.
+// applyOptions gives a new backend what its Ingress and its Service ask for. If something that protects the backend is
+// missing or wrong, the backend gets no targets, so it answers 503.
 func (t *backends) applyOptions(b *routing.Backend, o *backendOptions, m *merging) {
 	t.add(o.found...)
 	if o.plain {
@@ -80,8 +80,8 @@ func (t *backends) applyOptions(b *routing.Backend, o *backendOptions, m *mergin
 	t.certs.takeForServers(o.secrets)
 }
 
-// authenticate adds the list of users and the authentication service that the options name, and reports
-// whether both can be used.
+// authenticate adds the list of users and the authentication service that the options name. It returns false if the
+// service cannot be used.
 func (t *backends) authenticate(o *backendOptions, m *merging) bool {
 	if o.users != nil {
 		t.access.Users(*o.users)
@@ -106,9 +106,9 @@ func (t *backends) authenticate(o *backendOptions, m *merging) bool {
 	return true
 }
 
-// protecting reports whether a backend refuses requests that another backend might serve: because of
-// who sent them, because of how many there are, or all of them. A limit on the size of bodies does not
-// count, and neither do changes to answers. Closed says that the Ingress answers 503 everywhere.
+// protecting reports whether a backend refuses requests that another backend might serve. It may refuse them because of
+// who sent them, because there are too many, or it may refuse all. A limit on the size of bodies does not count, and
+// neither do changes to answers. closed says that the Ingress answers 503 everywhere.
 func (t *backends) protecting(backend string, closed bool) bool {
 	b := t.byName[backend]
 	if backend == routing.Unavailable {
@@ -128,7 +128,7 @@ func (t *backends) protecting(backend string, closed bool) bool {
 	})
 }
 
-// refuses reports whether a line of a snippet may keep requests out.
+// refuses reports whether a line of a snippet may refuse requests.
 func refuses(line routing.SnippetLine) bool {
 	words := haproxycfg.Line{Text: []byte(line.Text())}.Texts()
 	return len(words) > 1 && slices.Contains([]string{"deny", "tarpit", "reject", "silent-drop", "auth", "return", "redirect"}, words[1]) ||
@@ -152,8 +152,7 @@ func (t *backends) variant(from *routing.Backend, main claim, name string, targe
 	}
 }
 
-// dropReplaced removes the backends that no route leads to any more since canaries share their
-// requests.
+// dropReplaced removes the backends to which no route leads any more because canaries share their requests.
 func (t *backends) dropReplaced(hosts *hosts) {
 	if len(t.replaced) == 0 {
 		return
@@ -174,7 +173,7 @@ func (t *backends) dropReplaced(hosts *hosts) {
 	}
 }
 
-// modelBackends returns backends as the model has them.
+// modelBackends returns backends in the form of the model.
 func modelBackends(backends map[string]*routing.Backend) []routing.Backend {
 	var out []routing.Backend
 	for _, name := range slices.Sorted(maps.Keys(backends)) {
@@ -194,22 +193,22 @@ type canaries struct {
 	resolver resolver
 	hosts    *hosts
 	backends *backends
-	aliases  map[diag.Object][]string         // of Ingresses
-	parts    map[string]map[decidingPart]bool // that canaries decide by, by namespace
+	aliases  map[diag.Object][]string         // the aliases of Ingresses
+	parts    map[string]map[decidingPart]bool // by namespace, what its canaries decide by
 }
 
-// mostCanaryParts is how many names of headers and cookies, and expressions, the canaries of a namespace may decide by:
-// HAProxy has a rule for each, which every request with a canary pays for, whoever has that canary. Values of a header
-// cost nothing.
+// mostCanaryParts is the largest number of names of headers and cookies, and of expressions, by which the canaries of a
+// namespace may decide. HAProxy has a rule for each. Every request to a route with a canary takes time for all of these
+// rules, whoever owns the canary. Values of a header take none.
 const mostCanaryParts = 64
 
-// decidingPart is what HAProxy has one rule for. Pattern is "" for what is compared as a whole.
+// decidingPart is a part of requests for which HAProxy has one rule. pattern is "" if whole values are compared.
 type decidingPart struct {
 	of            routing.Part
 	name, pattern string
 }
 
-// decidingParts returns what a canary decides by.
+// decidingParts returns the parts by which a canary decides.
 func decidingParts(c options.Canary) []decidingPart {
 	var out []decidingPart
 	switch {
@@ -231,9 +230,9 @@ type canary struct {
 	options.Canary
 }
 
-// canary adds a canary to the routes that it shares. All others must have been
-// added before. What it sends requests to has the backends' options of those
-// who have the routes: it is no way around what protects them.
+// canary adds a canary to the routes that it shares. All Ingresses that are not canaries must have been added before.
+// Requests to the canary are treated with the backend options of the Ingresses that have the routes, so nobody can use
+// a canary to evade what protects them.
 func (t *canaries) canary(c *claims) {
 	t.add(c.found...)
 	if c.canary == nil {
@@ -265,7 +264,7 @@ func (t *canaries) canary(c *claims) {
 	}
 }
 
-// share adds a canary to one route, under all names of its host, and reports whether it could.
+// share adds a canary to one route, under all names of its host. It returns false if that is not possible.
 func (t *canaries) share(c canary, host string, p path) bool {
 	match, taken := t.sharedMatch(host, p)
 	at := p.origin
@@ -303,8 +302,8 @@ func (t *canaries) share(c canary, host string, p path) bool {
 	return true
 }
 
-// sharedMatch returns the match that a path of a canary shares. One that is
-// ImplementationSpecific means what it means to the Ingress that has the route.
+// sharedMatch returns the match of the route that a path of a canary shares. An ImplementationSpecific path has the
+// meaning that it has for the Ingress with the route.
 func (t *canaries) sharedMatch(host string, p path) (routing.PathMatch, bool) {
 	for _, exact := range []bool{false, true} {
 		form := routing.NormalForm
@@ -343,8 +342,8 @@ func (t *canaries) canaryTarget(c canary, main claim, d demand) (resolved, bool)
 	return r, t.canaryProtocol(c, main, served[0], r.targets[0]) && usable
 }
 
-// canaryProtocol reports a canary whose endpoints speak another protocol than
-// those of the route, and whether the canary can be used.
+// canaryProtocol reports a canary whose endpoints speak another protocol than those of the route. It returns false if
+// the canary cannot be used.
 func (t *canaries) canaryProtocol(c canary, main claim, served, own routing.Target) bool {
 	_, asked := main.by.annotations[options.Prefix+"backend-protocol"]
 	mainService, _ := t.resolver.service(serviceOf(served))
@@ -365,8 +364,8 @@ func serviceOf(target routing.Target) types.NamespacedName {
 	return types.NamespacedName{Namespace: target.Service.Namespace, Name: target.Service.Service}
 }
 
-// canaryOptions reports the options of a canary and its Service that the Ingress with the route does not have. It returns
-// whether the canary can be used.
+// canaryOptions reports options of a canary and its Service that the Ingress with the route does not have. It returns
+// false if the canary cannot be used.
 func (t *canaries) canaryOptions(c canary, main claim, served, own types.NamespacedName) bool {
 	usable := true
 	of := main.by.Ref.String()
@@ -393,9 +392,8 @@ func (t *canaries) canaryOptions(c canary, main claim, served, own types.Namespa
 	return usable
 }
 
-// sharedRoutes returns the routes that a canary adds before one, and the
-// backend that the route then leads to. The header decides first, then the
-// cookie, then the weight.
+// sharedRoutes returns the routes that a canary adds before a route, and the backend to which that route then leads.
+// The header decides first, then the cookie, then the weight.
 func (t *canaries) sharedRoutes(c canary, main claim, target resolved, at routing.Origin) (before []routing.Route, backend string) {
 	from := t.backends.byName[main.backend]
 	alone := from.Name + "_" + serviceAndPort(target)
@@ -430,13 +428,12 @@ func (t *canaries) sharedRoutes(c canary, main claim, target resolved, at routin
 	return before, split
 }
 
-// serviceAndPort ends the name of a backend that has another Service than its
-// Ingress says.
+// serviceAndPort returns the end of the name of a backend with another Service than its Ingress names.
 func serviceAndPort(r resolved) string {
 	return strings.TrimPrefix(r.name, r.targets[0].Service.Namespace+"_")
 }
 
-// weighable reports whether a backend can share requests by weight.
+// weighable reports whether a backend can share its requests by weight.
 func (t *canaries) weighable(c canary, b *routing.Backend, shares []routing.Target) bool {
 	var message, hint string
 	switch {

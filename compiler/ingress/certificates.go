@@ -23,17 +23,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// certificates are those of Secrets that are named, whatever for.
+// certificates are the certificates of all Secrets that are named, for any purpose.
 type certificates struct {
 	*findings
 	secrets inputs.Lookup[corev1.Secret]
 	cfg     *Config
 	files   map[string]*routing.Certificate // by file
-	kinds   map[string]string               // of their keys, by file
+	kinds   map[string]string               // the kinds of their keys, by file
 	observe func(*corev1.Secret) *observation
 }
 
-// wherePushed says where a Secret with a certificate has to be that is not here.
+// wherePushed says where a Secret with a certificate has to be if it is not among the objects.
 func (t *certificates) wherePushed() string {
 	if t.cfg.CertificatesAsSeen {
 		return ""
@@ -41,8 +41,8 @@ func (t *certificates) wherePushed() string {
 	return " where snapshots are pushed"
 }
 
-// takeDefault takes the certificate for everybody else, if the configuration names one, and returns
-// its file.
+// takeDefault takes the certificate for hosts without one, if the configuration names it. It returns the file of the
+// certificate.
 func (t *certificates) takeDefault() string {
 	name := t.cfg.DefaultCertificate
 	if name == (snapshots.SecretName{}) {
@@ -59,11 +59,12 @@ func (t *certificates) takeDefault() string {
 	return c.File
 }
 
-// hostsWithout says what happens to hosts while their Secret cannot be used.
+// hostsWithout says what hosts get while their Secret cannot be used.
 const hostsWithout = "hosts that name this Secret get the default certificate"
 
-// of returns the certificate of a Secret, and makes and checks it if it is new. Without says in messages what happens
-// while the Secret cannot be used. Missing reports, in the first call only, that the Secret does not exist.
+// of returns the certificate of a Secret. It makes and checks the certificate if it is new. without says for messages
+// what happens while the Secret cannot be used. missing reports that the Secret does not exist; it is only set in the
+// first call.
 func (t *certificates) of(name snapshots.SecretName, named routing.Origin, without string) (c *routing.Certificate, missing bool) {
 	file := routing.CertificateFile(name)
 	if c := t.files[file]; c != nil {
@@ -82,15 +83,14 @@ func (t *certificates) of(name snapshots.SecretName, named routing.Origin, witho
 	}
 	c.Observed, t.kinds[file] = &observed.ObservedCertificate, observed.kind
 	var refused []string
-	if without != ofServers { // what is shown to servers is no certificate of a server
+	if without != ofServers { // a client certificate for servers is not checked as a server certificate
 		refused = observed.serving.Faults(t.cfg.Now)
 	}
 	t.add(access.CertificateWarnings(secret, observed.ObservedCertificate, t.cfg.Now, refused, "its hosts get the default certificate")...)
 	return c, false
 }
 
-// takeAuthority returns the certificate authorities of a Secret that an Ingress names
-// for its clients.
+// takeAuthority returns the certificate authorities in the Secret that an Ingress names for its clients.
 func (t *certificates) takeAuthority(by ownership.Claimant, name snapshots.SecretName, named routing.Origin) *routing.Certificate {
 	c, missing := t.authorityOf(name, named)
 	if missing {
@@ -100,10 +100,9 @@ func (t *certificates) takeAuthority(by ownership.Claimant, name snapshots.Secre
 	return c
 }
 
-// authorityOf returns the certificate authorities of a Secret, which it makes and
-// checks if they are new. Without them nobody is let in, for a snapshot that is
-// pushed without its authorities is given some that signed nothing. Missing says
-// that the Secret is not here, once.
+// authorityOf returns the certificate authorities of a Secret. It makes and checks them if they are new. Without them
+// no client is accepted: a snapshot that is pushed without its authorities gets an authority that signed nothing.
+// missing reports that the Secret does not exist; it is only set in the first call.
 func (t *certificates) authorityOf(name snapshots.SecretName, named routing.Origin) (c *routing.Certificate, missing bool) {
 	file := routing.AuthorityFile(name)
 	if c := t.files[file]; c != nil {
@@ -121,11 +120,11 @@ func (t *certificates) authorityOf(name snapshots.SecretName, named routing.Orig
 	return c, false
 }
 
-// observation is what there is to say of the certificate in a Secret, whenever it is asked. Nobody changes it.
+// observation is what can be said about the certificate in a Secret at any time. It never changes.
 type observation struct {
 	snapshots.ObservedCertificate
 
-	kind    string // of its key
+	kind    string // the kind of its key
 	serving pem.Serving
 	err     error // why it cannot be served
 }
@@ -139,8 +138,8 @@ func observe(secret *corev1.Secret) *observation {
 	return &observation{ObservedCertificate: snapshots.ObservedCertificate(leaf), kind: keyKind(data), serving: pem.ServingOf(data), err: err}
 }
 
-// keyKind names the kind of key of a certificate, "" if that cannot be told.
-// HAProxy chooses by it among the certificates of a host.
+// keyKind names the kind of key of a certificate. It returns "" if that is not known. HAProxy chooses among the
+// certificates of a host by the kind of key.
 func keyKind(data []byte) string {
 	block, _ := stdpem.Decode(data)
 	if block == nil {
@@ -153,14 +152,14 @@ func keyKind(data []byte) string {
 	return leaf.PublicKeyAlgorithm.String()
 }
 
-// reportSecret adds a finding on a Secret.
+// reportSecret adds a finding about a Secret.
 func (t *certificates) reportSecret(severity diag.Severity, secret inputs.Object[corev1.Secret], message, hint string) {
 	t.add(diag.Diagnostic{
 		Severity: severity, Position: secret.Position("data", corev1.TLSCertKey), Object: secret.Ref, Message: message, Hint: hint,
 	})
 }
 
-// takeForServers takes the Secrets that TLS towards servers needs.
+// takeForServers takes the Secrets that are needed for TLS to servers.
 func (t *certificates) takeForServers(demands []secretDemand) {
 	for _, d := range demands {
 		var missing bool
@@ -175,28 +174,28 @@ func (t *certificates) takeForServers(demands []secretDemand) {
 	}
 }
 
-// serverNames are the hosts that TLS clients ask for, and what they get.
+// serverNames are the hosts for which TLS clients ask, and the certificates that they get.
 type serverNames struct {
 	*findings
 	owners  *ownership.Owners
 	certs   *certificates
-	hosts   map[string]*virtualHost // of the merge
+	hosts   map[string]*virtualHost // the hosts of the merge
 	tls     map[string]*tlsClaim
 	clients map[string]*clientClaim
 }
 
-// clientClaim is what the clients of a host are asked for when they connect, and
-// the Ingress that said so first.
+// clientClaim says which certificate the clients of a host are asked for when they connect, and which Ingress said so
+// first.
 type clientClaim struct {
 	by        ownership.Claimant
 	authority snapshots.SecretName
-	required  bool // by all Ingresses that ask for it
+	required  bool // all Ingresses that ask for a certificate require one
 	origin    routing.Origin
 }
 
-// askClients makes HAProxy ask the clients of an Ingress's hosts for certificates. It asks when they connect, before there is
-// a request, so that a host has one authority for all paths. It reports whether the authority is missing or wrong: then
-// the routes are closed.
+// askClients makes HAProxy ask the clients of an Ingress's hosts for certificates. HAProxy asks when they connect,
+// before there is a request, so a host has one authority for all of its paths. askClients returns true if the authority
+// is missing or wrong. The routes are then closed.
 func (t *serverNames) askClients(c *claims, aliases []string) (refused bool) {
 	asked := c.clients
 	if asked.Authority == "" || c.values.Closed {
@@ -254,15 +253,15 @@ func (t *serverNames) clientCheck(host string) *routing.ClientCheck {
 	return &routing.ClientCheck{Authority: routing.AuthorityFile(claim.authority), Required: claim.required && (h == nil || !h.open)}
 }
 
-// tlsClaim is what serves a TLS host: the Secrets that one Ingress named for it,
-// in its order. Several are for clients of different kinds of keys.
+// tlsClaim has the Secrets that one Ingress names for a TLS host, in the order of the Ingress. Several Secrets are for
+// clients that support different kinds of keys.
 type tlsClaim struct {
 	by      ownership.Claimant
 	secrets []snapshots.SecretName
 	origin  routing.Origin
 }
 
-// take takes one host for a Secret, unless an older Ingress has it.
+// take claims a host for a Secret, unless an older Ingress has it.
 func (t *serverNames) take(by ownership.Claimant, entry tlsEntry, host string, at routing.Origin) {
 	secret, claim := entry.secret, t.tls[host]
 	switch {
@@ -277,8 +276,8 @@ func (t *serverNames) take(by ownership.Claimant, entry tlsEntry, host string, a
 			"name the same Secret in both"+winnerAt(claim.origin))
 		return
 	}
-	// It is referenced even if it cannot be served as it is here: it is joined when a snapshot is pushed, and may
-	// be mended by then.
+	// The model refers to the certificate even if it cannot be served now. The pusher reads the Secret when it pushes a
+	// snapshot, and the certificate may be mended by then.
 	c, missing := t.certs.of(secret, entry.named, hostsWithout)
 	if missing {
 		t.certs.report(diag.Warning, by, entry.named.Position, fmt.Sprintf("Secret %s does not exist here", secret),
@@ -293,8 +292,8 @@ func (t *serverNames) take(by ownership.Claimant, entry tlsEntry, host string, a
 	}
 }
 
-// sameKind reports a certificate that is for the same clients as an earlier one
-// of the host. HAProxy takes the first that it reads, in the order of files.
+// sameKind reports a certificate whose key is of the same kind as that of an earlier certificate of the host. HAProxy
+// uses the first of these that it reads, in the order of files.
 func (t *serverNames) sameKind(by ownership.Claimant, host string, earlier []snapshots.SecretName, c *routing.Certificate, at routing.Origin) {
 	for _, secret := range earlier {
 		other := t.certs.files[routing.CertificateFile(secret)]
@@ -312,8 +311,7 @@ func (t *serverNames) sameKind(by ownership.Claimant, host string, earlier []sna
 	}
 }
 
-// model gives certificates their hosts, and returns those that need more
-// than that, sorted.
+// model assigns hosts to certificates. It returns the hosts that need a line of their own, sorted.
 func (t *serverNames) model() []routing.ServerName {
 	var out []routing.ServerName
 	names := t.tlsNames()
@@ -361,8 +359,7 @@ func (t *serverNames) tlsNames() []string {
 	return slices.Compact(names)
 }
 
-// filesOf returns the certificates of a host: those that were named for it, or
-// for the wildcard that matches it.
+// filesOf returns the certificates of a host. They were named for the host, or for the wildcard that matches it.
 func (t *serverNames) filesOf(host string) []string {
 	if claim := t.tls[host]; claim != nil {
 		return claim.files()
@@ -390,7 +387,7 @@ func (t *serverNames) tlsOrigin(host string) routing.Origin {
 	return routing.Origin{}
 }
 
-// files returns the certificates of a claim, in the order of their files.
+// files returns the files of the certificates in a claim, sorted.
 func (c *tlsClaim) files() []string {
 	out := make([]string, len(c.secrets))
 	for i, secret := range c.secrets {
@@ -400,16 +397,16 @@ func (c *tlsClaim) files() []string {
 	return out
 }
 
-// maxExcept is how many hosts a wildcard can leave out: they share its line of a
-// crt-list, which HAProxy limits to 2048 words and 64 KiB. The names that are
-// left over get the wildcard's certificate if its key is of another kind.
+// maxExcept is how many hosts a wildcard can leave out. They share its line of the crt-list, which HAProxy limits to
+// 2048 words and 64 KiB. A host that does not fit gets the wildcard's certificate, unless its own has the same kind of
+// key.
 const (
 	maxExcept      = 1000
 	maxExceptBytes = 48 << 10
 )
 
-// except returns the names below a wildcard that are not its own: those with
-// other certificates, and those whose clients are asked for others, or for none.
+// except returns the names below a wildcard to which it does not apply. These have other certificates, or their clients
+// are asked for other certificates or for none.
 func (t *serverNames) except(wildcard routing.ServerName, below []string) []string {
 	var checked, others []string
 	for _, name := range below {

@@ -20,23 +20,24 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// claims is what one Ingress asks for, whatever others there are: whether it gets that is decided
-// when the claims of all are merged. Nothing of it is changed once it is made, since translations
-// share it.
+// claims is what one Ingress asks for, whatever other Ingresses there are. When the claims of all
+// are merged, it is decided whether the Ingress gets it. Claims never change once they are made,
+// since translations share them.
 type claims struct {
 	ownership.Claimant
 	annotations map[string]string
 
-	// faults are what keeps the Ingress from being used at all. Then there is nothing more.
+	// faults are the reasons why the Ingress cannot be used at all. If there are any, the claims
+	// have nothing else.
 	faults []diag.Diagnostic
-	// unusable are the paths that cannot be matched, and why.
+	// unusable are the paths that cannot be matched, with the reasons.
 	unusable map[pathAt]diag.Diagnostic
-	// foreignCanary says that it is a canary to another controller, and not to us.
+	// foreignCanary has findings if the Ingress is a canary for another controller, but not for us.
 	foreignCanary []diag.Diagnostic
 
 	wishes
-	found    []diag.Diagnostic // on its options
-	foreign  []diag.Diagnostic // on annotations of other controllers
+	found    []diag.Diagnostic // about its options
+	foreign  []diag.Diagnostic // about annotations of other controllers
 	rules    []rule
 	fallback *fallback
 	tls      []tlsEntry
@@ -45,23 +46,23 @@ type claims struct {
 
 // wishes are what the options of an Ingress ask for beyond its spec.
 type wishes struct {
-	values options.Values // of the Ingress, and those of its class that it has not
+	values options.Values // of the Ingress, and for options that it does not set, of its class
 	class  *parameters    // nil if the class has none
-	// needsOwnBackend says that its requests need a backend of their own.
+	// needsOwnBackend says that requests to the Ingress need a backend of their own.
 	needsOwnBackend bool
-	aliases         []string // as far as it may have them
+	aliases         []string // as far as the Ingress may have them
 	exactPaths      bool
-	// expressions says that paths which are ImplementationSpecific are expressions.
+	// expressions says that ImplementationSpecific paths are regular expressions.
 	expressions bool
 	paths       options.Paths
 	pathRules   pathRules
-	// passthrough says that TLS connections are passed on as they are.
+	// passthrough says that TLS connections are passed on without ending TLS.
 	passthrough bool
-	// closed says that an annotation of another controller protects something.
+	// closed says that an annotation of another controller would protect something.
 	closed bool
-	// clients says which certificates TLS clients must show.
+	// clients says which certificates TLS clients must present.
 	clients options.Clients
-	// sorry is the Service for routes whose own has no usable endpoint.
+	// sorry is the Service for routes whose own Service has no usable endpoint.
 	sorry       policy.ServiceRef
 	redirectWWW bool
 	ruleHosts   []string // each once
@@ -69,14 +70,14 @@ type wishes struct {
 	withoutHost string
 }
 
-// rule is a rule with its host as it is written, and as the model names it.
+// rule is a rule with its host as it is written and as the model names it.
 type rule struct {
 	host, key string
-	origin    routing.Origin // of the host
+	origin    routing.Origin // the position of the host
 	paths     []path
 }
 
-// path is a path of a rule.
+// path is a path in a rule.
 type path struct {
 	at      pathAt
 	text    string // as it is written
@@ -84,7 +85,7 @@ type path struct {
 	match   routing.PathMatch // in the form that the Ingress asks for
 	origin  routing.Origin
 	backend demand
-	// passed is the backend for TLS connections that are passed through, nil if they are not.
+	// passed is the backend for TLS connections that are passed through, or nil.
 	passed *connectionDemand
 }
 
@@ -97,13 +98,13 @@ type fallback struct {
 // tlsEntry is an entry of spec.tls that names a Secret.
 type tlsEntry struct {
 	secret snapshots.SecretName
-	named  routing.Origin // where the Secret is
+	named  routing.Origin // the position of the Secret's name
 	hosts  []tlsHost
 	found  []diag.Diagnostic
 }
 
 type tlsHost struct {
-	host   string // normal
+	host   string // in normal form
 	origin routing.Origin
 }
 
@@ -138,8 +139,8 @@ func claimsOf(s source) *claims {
 	return c
 }
 
-// closedClaimsOf returns what is closed of an Ingress that cannot be used as it is, and that
-// protects something: as far as it is sound, and without backends. It is a pure function.
+// closedClaimsOf returns the routes to close of an Ingress that protects something and cannot be
+// used as it is. It returns those parts that are sound, without backends. It is a pure function.
 func closedClaimsOf(s source) *claims {
 	ing := s.ingress
 	c := &claims{Claimant: claimantOf(ing), annotations: ing.Value.Annotations}
@@ -156,7 +157,7 @@ func closedClaimsOf(s source) *claims {
 		c.fallback = &fallback{originOf(ing, "spec", "defaultBackend"), none(networkingv1.IngressBackend{}, []any{"spec", "defaultBackend"})}
 	}
 	if len(validation.IsDNS1123Label(ing.Ref.Namespace)) > 0 {
-		return c // no Secret is there, and no file may have such a name
+		return c // there is no such Secret, and no file may have such a name
 	}
 	rules := slices.Clone(ing.Value.Spec.Rules)
 	for i, r := range rules {
@@ -176,8 +177,8 @@ func closedClaimsOf(s source) *claims {
 	return c
 }
 
-// soundTLS returns a tls entry with its hosts as far as they are sound, so that clients whose
-// requests are refused are not shown another certificate too.
+// soundTLS returns a tls entry with only its sound hosts. Clients whose requests are refused should
+// still get the right certificate.
 func soundTLS(ing ingress, entry networkingv1.IngressTLS) (networkingv1.IngressTLS, bool) {
 	v := validator{ing: ing}
 	if v.tlsEntry(networkingv1.IngressTLS{SecretName: entry.SecretName}); len(v.found) > 0 {
@@ -198,7 +199,7 @@ func soundHost(ing ingress, host string) bool {
 	return len(v.found) == 0
 }
 
-// soundPaths returns a rule with those paths that can be matched.
+// soundPaths returns a rule with only those paths that can be matched.
 func soundPaths(ing ingress, rule networkingv1.IngressRule, expressions bool) networkingv1.IngressRule {
 	if rule.HTTP == nil {
 		return rule
@@ -214,7 +215,7 @@ func soundPaths(ing ingress, rule networkingv1.IngressRule, expressions bool) ne
 	return rule
 }
 
-// rule returns the rule at a place of the spec.
+// rule returns the i-th rule of the spec.
 func (s source) rule(c *claims, i int, r networkingv1.IngressRule, demandOf func(networkingv1.IngressBackend, []any) demand) rule {
 	out := rule{host: r.Host, key: hostname.Of(r.Host), origin: originOf(s.ingress, "spec", "rules", i, "host")}
 	if r.HTTP == nil {
@@ -232,8 +233,8 @@ func (s source) rule(c *claims, i int, r networkingv1.IngressRule, demandOf func
 	return out
 }
 
-// matchIn returns what a path matches of those in a form. ImplementationSpecific is a prefix
-// unless the Ingress says that it is exact, and an empty path is the root.
+// matchIn returns what a path matches if paths are compared in this form. An ImplementationSpecific
+// path is a prefix, unless the Ingress says that it is exact. An empty path is the root.
 func (p path) matchIn(exact bool, form routing.PathForm) routing.PathMatch {
 	text := form.Of(orSlash(p.text))
 	if p.kind == networkingv1.PathTypeExact || (exact && p.kind == networkingv1.PathTypeImplementationSpecific) {
@@ -251,8 +252,8 @@ func orSlash(path string) string {
 	return path
 }
 
-// addTLS adds the hosts of one entry of spec.tls for its Secret. An entry without a Secret asks
-// for the default certificate, which every host gets.
+// addTLS adds the hosts of one entry of spec.tls for its Secret. An entry without a Secret asks for
+// the default certificate, which every host can get.
 func (s source) addTLS(c *claims, i int, entry networkingv1.IngressTLS) {
 	if entry.SecretName == "" {
 		return
@@ -270,7 +271,7 @@ func (s source) addTLS(c *claims, i int, entry networkingv1.IngressTLS) {
 			fmt.Sprintf("Secret %s is not used: neither the tls entry nor a rule names a host", out.secret), "list the hosts in tls.hosts"))
 	}
 	for j, host := range hosts {
-		if host == "" { // left out by soundTLS
+		if host == "" { // soundTLS left it out
 			continue
 		}
 		out.hosts = append(out.hosts, tlsHost{hostname.Normal(host), originOf(s.ingress, positions(j)...)})
@@ -278,7 +279,7 @@ func (s source) addTLS(c *claims, i int, entry networkingv1.IngressTLS) {
 	c.tls = append(c.tls, out)
 }
 
-// addWishes takes in the annotations of the Ingress.
+// addWishes adds what the annotations of the Ingress ask for.
 func (s source) addWishes(c *claims) {
 	ing := s.ingress
 	values, problems := options.Read(options.OnIngress, ing.Value.Annotations)
@@ -294,10 +295,10 @@ func (s source) addWishes(c *claims) {
 	}
 	c.pathRules = s.pathRules(options.Paths{})
 	if values.First() == "" {
-		return // as most
+		return // most Ingresses have none
 	}
 	settings, alone, _ := options.Resolve(values)
-	if !c.needsOwnBackend { // else it is said with a backend
+	if !c.needsOwnBackend { // otherwise a backend has these findings
 		c.found = append(c.found, problemsOf(ing.Ref, ing.Position, alone[0])...)
 	}
 	if settings.CountsForwarded() && !s.scope.trustsForwarded && !values.Inherits("forwarded-for") {
@@ -321,15 +322,16 @@ func (s source) addWishes(c *claims) {
 	c.aliases = settings.Aliases
 }
 
-// pathRules is what an Ingress says of the paths of its hosts.
+// pathRules is what an Ingress says about the paths of its hosts.
 type pathRules struct {
 	form       routing.PathForm
-	said       bool // by an option
+	said       bool // an option says so
 	unsafe     config.UnsafePaths
 	parameters config.PathParameters
 }
 
-// pathRules returns what holds for the Ingress: its options, or the configuration.
+// pathRules returns the rules that apply to the Ingress, from its options or from the
+// configuration.
 func (s source) pathRules(asked options.Paths) pathRules {
 	said := s.scope.paths
 	if asked.Normalize != nil {
@@ -343,8 +345,8 @@ func (s source) pathRules(asked options.Paths) pathRules {
 	}
 }
 
-// addCanary takes in what a canary asks for: it shares the routes of another Ingress, and has
-// its options.
+// addCanary adds what a canary asks for. A canary shares the routes of another Ingress, and has the
+// options of that Ingress.
 func (s source) addCanary(c *claims) {
 	ing := s.ingress
 	values, problems := options.Read(options.OnIngress, ing.Value.Annotations)

@@ -17,16 +17,16 @@ import (
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
-// The annotation that named an Ingress's class before there was a field.
+// The annotation that named the class of an Ingress before there was a field for it.
 const classAnnotation = "kubernetes.io/ingress.class"
 
 // classes knows which class belongs to which controller.
 type classes struct {
 	cfg         Config
-	controllers map[string]string // of the IngressClass objects, by name
+	controllers map[string]string // the controllers of the IngressClass objects, by name
 	isDefault   bool              // a class of ours is the default
-	hasDefault  bool              // any class is
-	unnamed     string            // the class of Ingresses of ours that name none
+	hasDefault  bool              // any class is the default
+	unnamed     string            // the class of our Ingresses that name none
 }
 
 func newClasses(objects []inputs.Object[networkingv1.IngressClass], cfg Config) classes {
@@ -42,7 +42,7 @@ func newClasses(objects []inputs.Object[networkingv1.IngressClass], cfg Config) 
 	return c
 }
 
-// nameOf returns the name of the class that an Ingress of ours has.
+// nameOf returns the name of the class that one of our Ingresses has.
 func (c classes) nameOf(ing ingress) string {
 	field := ""
 	if name := ing.Value.Spec.IngressClassName; name != nil {
@@ -56,7 +56,7 @@ func (classes) named(ing ingress) string {
 	return classes{}.nameOf(ing)
 }
 
-// claim reports whether an Ingress is ours, and what its author should know.
+// claim reports whether an Ingress is ours. It also returns what the author should know about that.
 func (c classes) claim(ing ingress) (bool, []diag.Diagnostic) {
 	annotation, field := ing.Value.Annotations[classAnnotation], ""
 	if name := ing.Value.Spec.IngressClassName; name != nil {
@@ -83,7 +83,7 @@ func (c classes) claim(ing ingress) (bool, []diag.Diagnostic) {
 		"set ingressClassName: "+c.cfg.IngressClass)
 }
 
-// IsOurs reports whether this compiler is responsible for an Ingress, by its class.
+// IsOurs reports whether this compiler is responsible for an Ingress, according to its class.
 func IsOurs(ing *networkingv1.Ingress, objects []inputs.Object[networkingv1.IngressClass], cfg Config) bool {
 	ours, _ := newClasses(objects, cfg.withDefaults()).claim(ingress{Value: ing})
 	return ours
@@ -95,7 +95,7 @@ type Census struct {
 	Others   []ClassCount `json:"others,omitempty"` // the most frequent class first
 }
 
-// ClassCount is how many Ingresses have a class, which is "" for those without one.
+// ClassCount is how many Ingresses have a class. The name is "" for those without one.
 type ClassCount struct {
 	Class     string `json:"class"`
 	Ingresses int    `json:"ingresses"`
@@ -133,11 +133,11 @@ func (c Census) Other() int {
 	return n
 }
 
-// mostClasses is how many classes a census names.
+// mostClasses is the largest number of classes that a census names.
 const mostClasses = 5
 
-// String says it to people, such as "3 Ingresses compiled; 41 of other classes not looked at:
-// nginx 40, internal 1".
+// String returns a text for people, such as "3 Ingresses compiled; 41 of other classes not looked
+// at: nginx 40, internal 1".
 func (c Census) String() string {
 	text := fmt.Sprintf("%d Ingresses compiled", c.Compiled)
 	if c.Compiled == 1 {
@@ -156,7 +156,8 @@ func (c Census) String() string {
 	return fmt.Sprintf("%s; %d of other classes not looked at: %s", text, c.Other(), strings.Join(named, ", "))
 }
 
-// Warning returns a warning if there are Ingresses but none is compiled, with a hint; else nil.
+// Warning returns a warning with a hint if there are Ingresses but none is compiled. Otherwise it
+// returns nil.
 func (c Census) Warning(cfg Config) []diag.Diagnostic {
 	if c.Compiled > 0 || len(c.Others) == 0 {
 		return nil
@@ -169,8 +170,8 @@ func (c Census) Warning(cfg Config) []diag.Diagnostic {
 	return []diag.Diagnostic{{Severity: diag.Warning, Message: "none of the Ingresses is compiled, and every request is answered with 404: " + c.String(), Hint: hint}}
 }
 
-// strangers returns a warning on an IngressClass that has the name of our class but belongs to another controller, if no
-// class belongs to ours: its Ingresses are not compiled.
+// strangers returns a warning about an IngressClass that has the name of our class but belongs to
+// another controller, if no class belongs to ours. Ingresses of that class are not compiled.
 func (c classes) strangers(objects []inputs.Object[networkingv1.IngressClass]) []diag.Diagnostic {
 	var out []diag.Diagnostic
 	for _, o := range objects {
@@ -188,8 +189,8 @@ func (c classes) strangers(objects []inputs.Object[networkingv1.IngressClass]) [
 	return out
 }
 
-// isOurs reports whether the class in the field is ours. Its IngressClass
-// decides; manifests without any go by the name alone.
+// isOurs reports whether the class in the field is ours. The IngressClass decides that. If there is
+// no IngressClass at all, as often among manifests, the name decides.
 func (c classes) isOurs(name string) bool {
 	if controller, ok := c.controllers[name]; ok {
 		return controller == c.cfg.ControllerClass
@@ -197,8 +198,8 @@ func (c classes) isOurs(name string) bool {
 	return len(c.controllers) == 0 && name == c.cfg.IngressClass
 }
 
-// isOursByAnnotation reports whether the class in the annotation is ours,
-// which needs no IngressClass.
+// isOursByAnnotation reports whether the class in the annotation is ours. That does not need an
+// IngressClass.
 func (c classes) isOursByAnnotation(name string) bool {
 	controller, ok := c.controllers[name]
 	return name == c.cfg.IngressClass || (ok && controller == c.cfg.ControllerClass)
@@ -213,22 +214,22 @@ func (c classes) warnIf(condition bool, ing ingress, path []any, message, hint s
 	}}
 }
 
-// annotationPath is the place of an option in an object.
+// annotationPath returns the path to an annotation in an object.
 func annotationPath(name string) []any {
 	return []any{"metadata", "annotations", options.Prefix + name}
 }
 
-// parameters are what an IngressClass gives to its Ingresses: the options of a
-// ConfigMap. Those that cannot be had may protect something, and are closed.
+// parameters are what an IngressClass gives to its Ingresses: the options in a ConfigMap. If the
+// options cannot be used, the Ingresses are closed, since an option may protect something.
 type parameters struct {
-	origin routing.Origin // the IngressClass, or the ConfigMap once it is found
+	origin routing.Origin // the IngressClass; the ConfigMap once it is found
 	values options.Values
-	source inputs.Object[corev1.ConfigMap] // of no value until it is found
+	source inputs.Object[corev1.ConfigMap] // its Value is nil until it is found
 	class  inputs.Object[networkingv1.IngressClass]
 	found  []diag.Diagnostic
 }
 
-// originOf returns the ConfigMap and the place of an annotation's default.
+// originOf returns the ConfigMap, with the position of the default for an annotation.
 func (p *parameters) originOf(annotation string) routing.Origin {
 	key := annotation
 	if _, ok := p.source.Value.Data[key]; !ok {
@@ -270,7 +271,7 @@ func parametersOf(class inputs.Object[networkingv1.IngressClass], configMaps inp
 	return p
 }
 
-// problems returns findings on the parameters of a class.
+// problems returns findings about the parameters of a class.
 func (p *parameters) problems(problems []options.Problem) []diag.Diagnostic {
 	var out []diag.Diagnostic
 	for _, x := range problems {
@@ -281,7 +282,7 @@ func (p *parameters) problems(problems []options.Problem) []diag.Diagnostic {
 	return out
 }
 
-// isLike reports whether other parameters are made of the same objects.
+// isLike reports whether other parameters are made from the same objects.
 func (p *parameters) isLike(o *parameters) bool {
 	if p == nil || o == nil {
 		return p == o
@@ -289,7 +290,7 @@ func (p *parameters) isLike(o *parameters) bool {
 	return p.class.Value == o.class.Value && p.source.Value == o.source.Value
 }
 
-// problemsOf returns findings on the annotations of an object.
+// problemsOf returns findings about the annotations of an object.
 func problemsOf(object diag.Object, at func(...any) diag.Position, problems []options.Problem) []diag.Diagnostic {
 	var out []diag.Diagnostic
 	for _, p := range problems {
@@ -300,7 +301,8 @@ func problemsOf(object diag.Object, at func(...any) diag.Position, problems []op
 	return out
 }
 
-// askedProblems returns findings on the options of an Ingress, which may be those of its class.
+// askedProblems returns findings about the options of an Ingress, some of which may come from its
+// class.
 func askedProblems(ing ingress, class *parameters, problems []options.Problem) []diag.Diagnostic {
 	var own, inherited []options.Problem
 	for _, p := range problems {
@@ -317,8 +319,8 @@ func askedProblems(ing ingress, class *parameters, problems []options.Problem) [
 	return out
 }
 
-// newestDefault returns the name of the class of ours that Ingresses without one
-// have: of several defaults the newest, as the API server has it.
+// newestDefault returns the name of our class for Ingresses that name none. If several of our
+// classes are the default, it is the newest one, as in the API server.
 func newestDefault(objects []inputs.Object[networkingv1.IngressClass], controller string) string {
 	defaults := slices.DeleteFunc(slices.Clone(objects), func(o inputs.Object[networkingv1.IngressClass]) bool {
 		return o.Value.Spec.Controller != controller || o.Value.Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true"

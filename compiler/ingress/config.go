@@ -30,82 +30,82 @@ const (
 
 // Config says which Ingresses are translated.
 type Config struct {
-	// IngressClass is the class that is ours by its name.
+	// IngressClass is the name of the class that is ours.
 	IngressClass string
-	// ControllerClass is the spec.controller of the IngressClass objects that
-	// are ours.
+	// ControllerClass is the spec.controller of those IngressClass objects that are ours.
 	ControllerClass string
-	// WatchWithoutClass takes Ingresses that name no class, even if no class
-	// of ours is the default.
+	// WatchWithoutClass includes Ingresses that name no class, even if no class of ours is
+	// the default.
 	WatchWithoutClass bool
-	// SharedLists are the ConfigMaps, as namespace/name, whose lists of networks
-	// every namespace may name.
+	// SharedLists are the ConfigMaps, as namespace/name, with lists of networks that every
+	// namespace may use.
 	SharedLists []string
 	// ExternalNames says which Services of type ExternalName are served.
 	ExternalNames ExternalNames
-	// Countries are the ConfigMaps of the list of countries, each as namespace/name, and
-	// CountryHeader says that endpoints get the country in a header. CountryMemo remembers the list, or is nil.
+	// Countries are the ConfigMaps with the list of countries, each as namespace/name.
+	// CountryHeader says that endpoints get the country in a header. CountryMemo remembers
+	// the list; it may be nil.
 	Countries     []string
 	CountryHeader bool
 	CountryMemo   *access.CountryMemo
-	// CountryFiles are the files of the list, as they were read.
+	// CountryFiles are the files of the list, with their content.
 	CountryFiles []access.CountryFile
-	// ErrorPages is the ConfigMap of error pages, as namespace/name, or "".
+	// ErrorPages is the ConfigMap with the error pages, as namespace/name, or "".
 	ErrorPages string
-	// SharedAuthServices are the Services, as namespace/name, that every
-	// namespace may ask for authentication.
+	// SharedAuthServices are the Services, as namespace/name, that every namespace may use
+	// for authentication.
 	SharedAuthServices []string
 	// Inspection says which agents may be asked about requests.
 	Inspection access.Inspection
-	// DefaultCertificate is the Secret whose certificate is served where no other
-	// fits, if it has a name.
+	// DefaultCertificate is the Secret with the certificate that is served if no other
+	// fits. The zero name means none.
 	DefaultCertificate snapshots.SecretName
-	// CertificatesAsSeen says that certificates are those that are seen now, not those
-	// that the Secrets hold when a snapshot is pushed.
+	// CertificatesAsSeen says that certificates are served as the compiler sees them now,
+	// and not as the Secrets are when a snapshot is pushed.
 	CertificatesAsSeen bool
 	// Refused are Ingresses that are left out because of an error that HAProxy or a template found. They are treated like
 	// Ingresses that break a rule of the API: if they protect something, their routes are closed.
 	Refused map[diag.Object]bool
-	// Dropped are those of the Refused whose routes cannot even be closed.
+	// Dropped are the Refused Ingresses whose closed routes are dropped as well.
 	Dropped map[diag.Object]bool
-	// Released are namespaces whose Refused Ingresses do not hold their hosts either.
+	// Released are the namespaces whose Refused Ingresses do not hold their hosts.
 	Released map[string]bool
-	// Paths says how paths are compared; zero is the default.
+	// Paths says how paths are compared. The zero value is the default.
 	Paths config.Paths
 	// IgnoreForeign says that annotations of other controllers are not reported.
 	IgnoreForeign bool
-	// OwnedHosts gives the paths of a host to its owner alone, and to those who share
-	// it: by SharedHosts, or by what the owner says.
+	// OwnedHosts gives the paths of a host only to its owner, and to namespaces with which
+	// the host is shared: by SharedHosts, or by the owner.
 	OwnedHosts  bool
 	SharedHosts []config.SharedHost
-	// ReservedDomains are those that only some namespaces may have hosts in.
+	// ReservedDomains are domains in which only some namespaces may have hosts.
 	ReservedDomains []config.ReservedDomain
-	// AllowHeaders are the names of headers that clients may send though endpoints may trust
-	// them.
+	// AllowHeaders are the names of headers that clients may send although endpoints may
+	// trust them.
 	AllowHeaders []string
-	// TrustsForwarded says that HAProxy trusts headers of proxies in some networks.
+	// TrustsForwarded says that HAProxy trusts the headers of proxies in some networks.
 	TrustsForwarded bool
-	// Limits bound what a namespace may ask for; zero ones do not.
+	// Limits are the limits for a namespace. Zero means no limit.
 	Limits config.Limits
-	// Snippets are the namespaces whose Ingresses may bring lines of haproxy.cfg.
+	// Snippets are the namespaces whose Ingresses may add lines to haproxy.cfg.
 	Snippets config.Namespaces
-	// HTTPSPort is that of the listener for HTTPS; 0 is none.
+	// HTTPSPort is the port of the listener for HTTPS, or 0 for none.
 	HTTPSPort int
-	// Ports are those of the listeners for requests and of the status page, and
-	// what they are called. No Service may open them.
+	// Ports are the ports of the listeners for requests and of the status page, with their
+	// names. No Service may open them.
 	Ports map[int]string
-	// TCPServices and TCPAnnotations say which other ports there are.
+	// TCPServices and TCPAnnotations say which other ports are opened.
 	TCPServices    []config.TCPService
 	TCPAnnotations config.TCPAnnotations
-	// SecretsUnseen says that the translation reads no Secret, and that no finding depends on one: the reader of the
-	// findings may have no right to read Secrets.
+	// SecretsUnseen says that the translation reads no Secret, and that no finding depends
+	// on one. The reader of the findings may not be allowed to read Secrets.
 	SecretsUnseen bool
-	// Now is when the translation is made. It decides which certificates are
-	// reported as expired, and nothing else; zero reports none.
+	// Now is the time of the translation. It only decides which certificates are reported
+	// as expired. The zero time reports none.
 	Now time.Time
 }
 
-// withDefaults fills what is empty.
+// withDefaults sets the empty fields to their defaults.
 func (c Config) withDefaults() Config {
 	if c.IngressClass == "" {
 		c.IngressClass = DefaultIngressClass
@@ -119,23 +119,23 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// maxErrorPage is how many bytes a page may have. HAProxy keeps an answer with its headers in a buffer of 16 KiB, and
-// answers 500 if it does not fit.
+// maxErrorPage is the largest size of a page in bytes. HAProxy keeps an answer with its
+// headers in a buffer of 16 KiB, and answers 500 if the answer does not fit.
 const maxErrorPage = 12 << 10
 
-// pageStatuses are the statuses that HAProxy, or a rule of ours, answers with an
-// error page.
+// pageStatuses are the statuses for which HAProxy, or a rule of ours, answers with an error
+// page.
 var pageStatuses = []int{400, 401, 403, 404, 405, 407, 408, 410, 411, 413, 421, 422, 425, 429, 500, 501, 502, 503, 504}
 
-// pageTypes are the content types by the end of a key.
+// pageTypes are the content types, by the end of a key.
 var pageTypes = map[string]string{
 	"html": "text/html; charset=utf-8", "txt": "text/plain; charset=utf-8", "json": "application/json", "xml": "application/xml",
 }
 
 var pageForm = regexp.MustCompile(`^([1-5][0-9]{2})(?:\.(html|txt|json|xml))?$`)
 
-// errorPages reads the ConfigMap of the error pages. A page that cannot be used
-// is reported, and harms no other.
+// errorPages reads the ConfigMap with the error pages. A page that cannot be used is
+// reported, and the others are used.
 func errorPages(of string, configMaps inputs.Lookup[corev1.ConfigMap], f *findings) []routing.ErrorPage {
 	namespace, name, named := strings.Cut(of, "/")
 	if !named {
@@ -175,7 +175,8 @@ func (f *findings) reportPage(pages inputs.Object[corev1.ConfigMap], field, key,
 	})
 }
 
-// readErrorPage reads one key of the ConfigMap, or says what is wrong with it.
+// readErrorPage reads one key of the ConfigMap. Otherwise it says what is wrong with the
+// page.
 func readErrorPage(key, body string) (page routing.ErrorPage, message, hint string) {
 	m := pageForm.FindStringSubmatch(key)
 	if m == nil {
@@ -198,7 +199,7 @@ func readErrorPage(key, body string) (page routing.ErrorPage, message, hint stri
 	return page, "", ""
 }
 
-// sniff tells JSON from HTML.
+// sniff returns the content type of a page, JSON or HTML.
 func sniff(body string) string {
 	if strings.HasPrefix(strings.TrimSpace(body), "{") && json.Valid([]byte(body)) {
 		return "json"

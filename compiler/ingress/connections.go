@@ -25,27 +25,26 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// claimant is what asks for a port: an entry of the configuration or a Service.
+// claimant asks for a port. It is an entry of the configuration, or a Service.
 type claimant struct {
-	name   string // in what others are told
+	name   string // its name in messages for others
 	origin routing.Origin
 	report func(severity diag.Severity, field, message, hint string)
 }
 
-// wish is what a claimant asks of a port. The words for its fields are those that
-// the claimant knows.
+// wish is what a claimant asks of a port. In messages, its fields have the names that the claimant uses.
 type wish struct {
 	by      claimant
 	port    int
 	service types.NamespacedName
-	target  string // the name or number of the Service's port; "" finds it
+	target  string // the name or number of the Service's port; "" if the Service decides
 	hosts   []string
-	secret  snapshots.SecretName // zero: TLS does not end here
+	secret  snapshots.SecretName // zero if TLS does not end here
 	trusted []netip.Prefix
 	send    int // the version of the PROXY protocol, or 0
 }
 
-// connections are the ports for connections, and the TLS connections that are passed on as they are.
+// connections are the ports for connections, and the TLS connections that are passed through.
 type connections struct {
 	*findings
 	cfg       *Config
@@ -57,8 +56,7 @@ type connections struct {
 	backends  map[string]*routing.Backend
 }
 
-// connectionListener is a listener that is being collected, and who has its
-// routes.
+// connectionListener is a listener while it is made, with the owners of its routes.
 type connectionListener struct {
 	trusted []netip.Prefix
 	by      claimant
@@ -70,8 +68,8 @@ type connectionClaim struct {
 	route routing.ConnectionRoute
 }
 
-// tcpServices opens the ports that are asked for. The configuration comes before
-// Services, then the older Service before the younger.
+// tcpServices opens the ports that are asked for. The configuration takes precedence over Services, and older Services
+// over younger ones.
 func (t *connections) tcpServices(services []inputs.Object[corev1.Service]) {
 	for i, entry := range t.cfg.TCPServices {
 		t.claimPort(configuredWish(t.findings, i, entry))
@@ -90,7 +88,7 @@ func (t *connections) tcpServices(services []inputs.Object[corev1.Service]) {
 	}
 }
 
-// configuredWish is what an entry of the configuration asks for.
+// configuredWish returns what an entry of the configuration asks for.
 func configuredWish(f *findings, i int, entry config.TCPService) wish {
 	namespace, name, port := entry.Target()
 	secretNamespace, secret := entry.CertificateSecret()
@@ -109,14 +107,14 @@ func configuredWish(f *findings, i int, entry config.TCPService) wish {
 	}
 }
 
-// annotatedService opens the ports that a Service asks for, if it may. If any of its options for them cannot be used, it
-// opens none.
+// annotatedService opens the ports that a Service asks for, if it may. If one of its options for them cannot be used,
+// it opens none.
 func (t *connections) annotatedService(s inputs.Object[corev1.Service]) {
 	values, problems := options.Read(options.OnService, s.Value.Annotations)
 	t.add(problemsOf(s.Ref, s.Position, problems)...)
 	for name := range s.Value.Annotations {
 		if option, ok := strings.CutPrefix(name, options.Prefix+"tcp-"); ok && !values.Has("tcp-"+option) {
-			return // which was reported
+			return // this was reported
 		}
 	}
 	settings, _, _ := options.Resolve(values)
@@ -161,7 +159,7 @@ func (t *connections) annotatedService(s inputs.Object[corev1.Service]) {
 	}
 }
 
-// mayOpen reports whether a Service may open a port, and tells it if not.
+// mayOpen reports whether a Service may open a port. If not, it adds a finding.
 func (t *connections) mayOpen(by claimant, namespace string, port int) bool {
 	allowed := t.cfg.TCPAnnotations
 	listener, taken := t.cfg.Ports[port]
@@ -180,7 +178,7 @@ func (t *connections) mayOpen(by claimant, namespace string, port int) bool {
 	return false
 }
 
-// claimPort claims the connections of a port for a Service, except those that another object has.
+// claimPort claims the connections to a port for a Service, except those that another object already has.
 func (t *connections) claimPort(w wish) {
 	trusted := slices.SortedFunc(slices.Values(w.trusted), netip.Prefix.Compare)
 	l := t.listeners[w.port]
@@ -205,8 +203,9 @@ func (t *connections) claimPort(w wish) {
 		return
 	}
 	t.listeners[w.port] = l
-	// Wishes for one port of a Service share the backend, unless they send the client's address differently: the
-	// first part of the name, which no namespace can be before three more parts, tells them apart.
+	// The wishes for one port of a Service share a backend, unless they send the client's address in different ways.
+	// The first part of the name tells these backends apart. It cannot be mistaken for a namespace, since three more
+	// parts follow.
 	prefix := "tcp"
 	if w.send > 0 {
 		prefix = fmt.Sprintf("tcp-v%d", w.send)
@@ -250,7 +249,7 @@ func fieldOf(host string) string {
 	return "tcp-sni"
 }
 
-// connectionsOf names connections in a message.
+// connectionsOf returns words for some connections, for a message.
 func connectionsOf(port int, host string) string {
 	if host == "" {
 		return fmt.Sprintf("port %d is", port)
@@ -258,7 +257,7 @@ func connectionsOf(port int, host string) string {
 	return fmt.Sprintf("host %s of port %d is", host, port)
 }
 
-// modelListeners returns the listeners as the model has them.
+// modelListeners returns the listeners in the form of the model.
 func (t *connections) modelListeners() []routing.Listener {
 	out := t.passthroughListener()
 	for port, l := range t.listeners {
@@ -275,10 +274,10 @@ func (t *connections) modelListeners() []routing.Listener {
 	return out
 }
 
-// closesConnections is what becomes of connections that lead nowhere.
+// closesConnections says what happens to connections that lead nowhere.
 const closesConnections = "; its connections are closed"
 
-// connectionBackend returns the backend of a demand for connections, which it makes if it is new.
+// connectionBackend returns the backend for a demand for connections. It makes the backend if it is new.
 func (t *connections) connectionBackend(d *connectionDemand, origin routing.Origin) *routing.Backend {
 	b := t.backends[d.backend.Name]
 	if b == nil {
@@ -298,7 +297,7 @@ func (t *connections) connectionBackend(d *connectionDemand, origin routing.Orig
 	return b
 }
 
-// resolveTarget finds the port of the Service that a wish leads to.
+// resolveTarget finds the Service port to which a wish leads.
 func (t *connections) resolveTarget(w wish, service inputs.Object[corev1.Service], exists bool) resolved {
 	if !exists {
 		return resolved{name: backendName(w.service, orPort(w)), finding: finding{
@@ -322,7 +321,7 @@ func orPort(w wish) string {
 	return w.target
 }
 
-// portFor returns the only port of a Service, or else the wanted one.
+// portFor returns the port of a Service: the only one, or if there are several, the wanted one.
 func portFor(ports []corev1.ServicePort, wanted int32) int32 {
 	if len(ports) == 1 {
 		return ports[0].Port
@@ -330,8 +329,8 @@ func portFor(ports []corev1.ServicePort, wanted int32) int32 {
 	return wanted
 }
 
-// connectionCertificate returns the file of a wish's certificate, which is
-// referenced even if it cannot be served as it is here.
+// connectionCertificate returns the file with the certificate for a wish. The model refers to it even if it cannot be
+// served now.
 func (t *connections) connectionCertificate(w wish) string {
 	const without = "connections get the default certificate"
 	c, missing := t.certs.of(w.secret, w.by.origin, without)
@@ -351,23 +350,23 @@ func (t *connections) connectionCertificate(w wish) string {
 // passthroughOption names the option in findings about connections that are passed through.
 const passthroughOption = "annotation " + options.Prefix + "ssl-passthrough "
 
-// hostClaim is the first object with a host. It decides about the TLS connections for the host: with a backend, they are
-// passed through to it.
+// hostClaim is the first object with a host. It decides what happens to TLS connections for the host. If it names a
+// backend, they are passed through to it.
 type hostClaim struct {
 	by      ownership.Claimant
 	backend string
 	origin  routing.Origin
 }
 
-// take decides about the TLS connections for a host that a rule names. They belong to the oldest Ingress with the host in
-// the namespace that owns the host, since only one Ingress can decide where a host's connections end. Passes says that the
-// Ingress wants them passed through.
+// take decides what happens to TLS connections for a host that a rule names. Only one Ingress can decide where a host's
+// connections end. That is the oldest Ingress with the host in the namespace that owns the host. passes says that the
+// Ingress wants the connections passed through.
 func (t *connections) take(by ownership.Claimant, r rule, passes bool) {
 	at, host, key := r.origin, r.host, r.key
 	winner, taken := t.hosts.passed[key]
 	standing, owner := t.hosts.owners.StandingOf(by.Ref.Namespace, key)
 	if standing == ownership.Owns && taken && owner != nil && winner.by.Ref.Namespace != by.Ref.Namespace {
-		taken = false // another namespace had it only until an Ingress of the owner came
+		taken = false // another namespace had it until an Ingress of the owner came
 	}
 	switch {
 	case !taken && standing != ownership.Owns:
@@ -392,7 +391,7 @@ func (t *connections) take(by ownership.Claimant, r rule, passes bool) {
 	}
 }
 
-// passOn returns the backend for connections of a host, "" if there can be none.
+// passOn returns the backend for the connections of a host, "" if there can be none.
 func (t *connections) passOn(by ownership.Claimant, r rule) string {
 	at, host := r.origin, r.host
 	switch {
@@ -417,12 +416,11 @@ func (t *connections) passOn(by ownership.Claimant, r rule) string {
 	return t.connectionBackend(r.paths[root].passed, at).Name
 }
 
-// passthroughListener returns the listener for HTTPS, if any connection to it is
-// passed on. Hosts that are not, but that one which is has a wildcard for, are
-// among its routes.
+// passthroughListener returns the listener for HTTPS if it passes any connection through. Its routes also include hosts
+// that are not passed through, if a wildcard above them is.
 func (t *connections) passthroughListener() []routing.Listener {
 	l := routing.Listener{Name: "https", Port: t.cfg.HTTPSPort, Protocol: routing.HTTPS}
-	// A host in which the wildcard that matches it has no say ends its TLS connections here.
+	// The TLS connections of a host end here if the wildcard that matches it does not decide about it.
 	for _, host := range t.hosts.owners.Apart() {
 		if _, known := t.hosts.passed[host]; known {
 			continue

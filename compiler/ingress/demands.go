@@ -14,32 +14,31 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// demand is what an Ingress wants to send requests to.
+// demand is a backend to which an Ingress wants to send requests.
 type demand struct {
 	resolved
 	origin routing.Origin
-	// problem says why there are no targets, nil if there are. What becomes of the requests is
-	// not said yet.
+	// problem says why there are no targets. It is nil if there are. It does not say yet what happens to the requests.
 	problem *diag.Diagnostic
-	// options are what the backend is to have; nil for a canary's.
+	// options are what the backend should have. They are nil for a canary.
 	options *backendOptions
 }
 
-// backendOptions is what the Ingress and the Service want of a backend. Secrets and ConfigMaps
-// are named, and not looked at.
+// backendOptions is what the Ingress and the Service ask of a backend. It only names Secrets and ConfigMaps, and does
+// not read them.
 type backendOptions struct {
 	found   []diag.Diagnostic
-	origins []routing.Origin // whose options the backend has, besides its Ingress
-	// plain says that there are none.
+	origins []routing.Origin // origins of the options, besides the Ingress itself
+	// plain says that there are no options.
 	plain bool
-	// closed says that a part that protects something cannot be had, whatever there is.
+	// closed says that something that protects the backend cannot be used, whatever other objects there are.
 	closed  bool
 	lists   access.Lists
 	users   *access.Users
 	auth    *access.Service
 	policy  *access.Policy
 	snippet []routing.SnippetLine
-	// refused says why the lines of a snippet are not allowed, or an agent may not be asked.
+	// refused says why the lines of a snippet are not allowed, or why an agent may not be asked.
 	refused  *diag.Diagnostic
 	filters  []policy.Filter
 	protects *policy.Protection
@@ -47,25 +46,25 @@ type backendOptions struct {
 	secrets  []secretDemand
 }
 
-// secretDemand is a Secret that the TLS towards servers needs.
+// secretDemand is a Secret that is needed for TLS to servers.
 type secretDemand struct {
 	secret    snapshots.SecretName
 	authority bool
 	spot      access.Spot
-	without   string // what is so while it is not there
+	without   string // what happens while the Secret does not exist
 }
 
-// asker are the objects whose options a backend carries: an Ingress, and the Service that it leads
-// to if that exists; or the Service alone. They are of one namespace.
+// asker has the objects whose options a backend gets: an Ingress, with the Service to which it leads if that exists, or
+// the Service alone. Both are in one namespace.
 type asker struct {
 	namespace string
 	ingress   *ingress
 	class     *parameters
 	service   *service
-	values    []options.Values // of the Ingress, of the Service
+	values    []options.Values // of the Ingress, then of the Service
 }
 
-// spot returns the object and the place of an option's value that holds.
+// spot returns the object and the position of the value that applies for an option.
 func (a asker) spot(option string) access.Spot {
 	giver := options.Giver(option, a.values...)
 	if giver == 0 && a.class != nil && a.values[0].Inherits(option) {
@@ -81,21 +80,20 @@ func (a asker) spot(option string) access.Spot {
 	return access.Spot{Origin: originOf(*a.ingress, annotationPath(option)...), Title: title}
 }
 
-// secret names a Secret of the namespace of the objects.
+// secret names a Secret in the namespace of the objects.
 func (a asker) secret(name string) snapshots.SecretName {
 	return snapshots.SecretName{Namespace: a.namespace, Name: name}
 }
 
-// demandMaker makes the demands of one Ingress: the options of a backend once for all paths.
+// demandMaker makes the demands of one Ingress. It reads the options of a backend once for all paths.
 type demandMaker struct {
 	source
 	wishes  *wishes
 	options map[string]*backendOptions
 }
 
-// demand returns what a backend of the Ingress leads to. The same port by name and by number is the
-// same backend, except that an Ingress which asks for something of its requests has backends of its
-// own.
+// demand returns the backend to which a reference of the Ingress leads. References to the same port by name and by
+// number lead to the same backend. An Ingress that asks for something of its requests has backends of its own.
 func (m demandMaker) demand(ref networkingv1.IngressBackend, at []any) demand {
 	r := m.resolver().resolve(m.ingress.Ref.Namespace, ref)
 	if ref.Service != nil {
@@ -122,8 +120,8 @@ func (s source) plainDemand(r resolved, at []any) demand {
 	return d
 }
 
-// optionsOf returns what the Ingress and its Service want of a new backend. If a part of it that
-// protects something cannot be had, nothing is served.
+// optionsOf returns what the Ingress and its Service ask of a new backend. If something that protects the backend
+// cannot be used, the backend serves nothing.
 func (m demandMaker) optionsOf(r resolved) *backendOptions {
 	out := &backendOptions{}
 	service, exists := m.service(r.service)
@@ -134,7 +132,7 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 		out.found = problemsOf(service.Ref, service.Position, problems)
 	}
 	if r.name == routing.Unavailable || (!m.wishes.needsOwnBackend && !offered.NeedsBackend() && !r.port.NeedsBackend()) {
-		out.plain = true // what cannot be named is one for all
+		out.plain = true // all references that lead nowhere share one backend
 		return out
 	}
 	by := asker{namespace: m.ingress.Ref.Namespace, ingress: &m.ingress, class: m.wishes.class, values: []options.Values{m.wishes.values.Inherit(r.port), offered}}
@@ -183,7 +181,7 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 	return out
 }
 
-// asks returns an asker as package access has it.
+// asks returns an asker in the form of package access.
 func (s source) asks(by asker) access.Asker {
 	return access.Asker{
 		Namespace: by.namespace, Spot: by.spot, SharedServices: s.scope.sharedAuthServices, Inspection: s.scope.inspection, Service: s.service,
@@ -195,7 +193,7 @@ func (s source) asks(by asker) access.Asker {
 	}
 }
 
-// addSnippet adds the lines that the Ingress brings, if it may bring any.
+// addSnippet adds the lines of haproxy.cfg that the Ingress brings, if it may bring any.
 func (m demandMaker) addSnippet(out *backendOptions, lines []policy.Line) {
 	if len(lines) == 0 {
 		return
@@ -213,7 +211,7 @@ func (m demandMaker) addSnippet(out *backendOptions, lines []policy.Line) {
 	}
 }
 
-// nameCookie names the cookie of sessions.
+// nameCookie gives the session cookie its name.
 func nameCookie(u *policy.Upstream, r resolved) {
 	if u.Affinity == nil {
 		return
@@ -226,12 +224,12 @@ func nameCookie(u *policy.Upstream, r resolved) {
 	u.Affinity = &named
 }
 
-// ofServers says what endpoints get while the client certificate for them cannot be used.
+// ofServers says what happens while the client certificate for servers cannot be used.
 const ofServers = "endpoints get a certificate that nobody trusts"
 
-// nameSecrets sets the files of the Secrets that TLS to servers needs, and returns these Secrets. It sets them even if the
-// Secrets cannot be used now, since they may be fixed when the snapshot is pushed. Until then no server is accepted
-// without authorities, and servers get a certificate that nobody trusts.
+// nameSecrets sets the files of the Secrets that are needed for TLS to servers, and returns these Secrets. It also sets
+// the files of Secrets that cannot be used now, since they may be mended when the snapshot is pushed. Until then no
+// server is accepted without authorities, and servers get a certificate that nobody trusts.
 func nameSecrets(u *policy.Upstream, secrets options.ServerSecrets, by asker) []secretDemand {
 	if secrets.Authorities == "" && secrets.Certificate == "" {
 		return nil
@@ -250,7 +248,7 @@ func nameSecrets(u *policy.Upstream, secrets options.ServerSecrets, by asker) []
 	return out
 }
 
-// connectionDemand is a backend that should get whole connections.
+// connectionDemand is a backend for whole connections.
 type connectionDemand struct {
 	backend routing.Backend // without origins
 	origins []routing.Origin
@@ -260,9 +258,9 @@ type connectionDemand struct {
 	secrets []secretDemand
 }
 
-// passOn returns the demand for the backend that gets the TLS connections which an Ingress passes through. Its name begins
-// with "tls_". Names of other backends begin with a namespace, which has no underscore. The findings of the route say what
-// is wrong with it.
+// passOn returns the demand for the backend of TLS connections that an Ingress passes through. The name begins with
+// "tls_". Names of other backends begin with a namespace, which contains no underscore. The findings about the route
+// say what is wrong with it.
 func (s source) passOn(c *claims, ref networkingv1.IngressBackend) *connectionDemand {
 	r := s.resolver().resolve(s.ingress.Ref.Namespace, ref)
 	if ref.Service == nil {
@@ -275,8 +273,8 @@ func (s source) passOn(c *claims, ref networkingv1.IngressBackend) *connectionDe
 	return d
 }
 
-// addOptions gives a backend what its Service, and an Ingress that passes TLS connections on to it,
-// ask for.
+// addOptions gives a backend for connections what its Service asks for, and what an Ingress that passes TLS connections
+// through to it asks for.
 func (d *connectionDemand) addOptions(service service, asked options.Values, ing *ingress, class *parameters) {
 	offered, said := options.Read(options.OnService, service.Value.Annotations)
 	settings, problems, closed := options.ForConnections(ing != nil, asked, offered)

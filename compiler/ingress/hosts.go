@@ -15,27 +15,26 @@ import (
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
-// hosts says who has which host, and which routes it has.
+// hosts says who has which host, and which routes each host has.
 type hosts struct {
 	*findings
 	cfg    *Config
 	owners *ownership.Owners
 	byName map[string]*virtualHost
-	routed map[string]bool // a rule or an alias names the host
-	held   []*outline      // Ingresses that are left out, and protect nothing
-	// passed says who decides what becomes of the TLS connections for a host.
+	routed map[string]bool // hosts that a rule or an alias names
+	held   []*outline      // Ingresses that are left out and protect nothing
+	// passed says who decides what happens to the TLS connections for a host.
 	passed map[string]hostClaim
-	// fallback is the default backend of all Ingresses, nil if none has one.
+	// fallback is the default backend for all Ingresses, nil if none has one.
 	fallback *claim
 }
 
-// guarding says that a route protects something, so that its host is guarded.
+// guarding says how a route that protects something guards its host.
 type guarding struct {
 	unsafe, parameters bool
 }
 
-// guards returns the guards of a host, by namespace. A closed host has a backend for the requests that
-// no route takes.
+// guards returns the guards of a host, by namespace. A closed host has a backend for requests that match no route.
 func (t *hosts) guards(name string, closed bool) []routing.Guard {
 	h := t.byName[name]
 	byNamespace := map[string]*routing.Guard{}
@@ -84,7 +83,7 @@ func (t *hosts) guards(name string, closed bool) []routing.Guard {
 	return slices.Clip(out[:len(out):len(out)])
 }
 
-// ownerNamespace returns the namespace that has a host.
+// ownerNamespace returns the namespace that owns a host.
 func (t *hosts) ownerNamespace(host string) string {
 	if o := t.owners.First(host); o != nil {
 		return o.Namespace()
@@ -92,7 +91,7 @@ func (t *hosts) ownerNamespace(host string) string {
 	return t.byName[host].origin.Object.Namespace
 }
 
-// findOwners finds the owner of each host. The Ingresses are ours, oldest first.
+// findOwners finds the owner of each host. The Ingresses are ours, the oldest first.
 func (t *hosts) findOwners(ingresses []*candidate) {
 	for _, ing := range ingresses {
 		for _, h := range ing.hosts {
@@ -103,7 +102,7 @@ func (t *hosts) findOwners(ingresses []*candidate) {
 	}
 }
 
-// reportStrange reports that an Ingress names a host which it may not have.
+// reportStrange reports that an Ingress names a host that it may not have.
 func (t *hosts) reportStrange(by ownership.Claimant, at diag.Position, subject, host string, o *ownership.Owner) {
 	if o == nil {
 		t.report(diag.Error, by, at, fmt.Sprintf("%s is not used: host %s is in a domain that is reserved for other namespaces", subject, host),
@@ -115,8 +114,8 @@ func (t *hosts) reportStrange(by ownership.Claimant, at diag.Position, subject, 
 		fmt.Sprintf("use a host of your own, or have namespace %s add %sshare-host: %s to its Ingress%s", o.Namespace(), options.Prefix, by.Ref.Namespace, winnerAt(o.Origin())))
 }
 
-// mayDecide reports whether an Ingress may set something that only the owner of a host may set. If not,
-// it adds a finding, in which what names the setting.
+// mayDecide reports whether an Ingress may set something that only the owner of a host may set. If not, it adds a
+// finding, in which what names the setting.
 func (t *hosts) mayDecide(by ownership.Claimant, at diag.Position, what, host string) bool {
 	s, o := t.owners.StandingOf(by.Ref.Namespace, hostname.Of(host))
 	if s == ownership.Owns {
@@ -132,8 +131,8 @@ func (t *hosts) mayDecide(by ownership.Claimant, at diag.Position, what, host st
 	return false
 }
 
-// tellOwners reports to the owner of each host, once, which other namespaces have paths of it or hosts
-// below its wildcard without being among those it shares the host with.
+// tellOwners tells the owner of each host, once, which other namespaces have paths of the host, or hosts below its
+// wildcard, although the host is not shared with them.
 func (t *hosts) tellOwners() {
 	below := map[string][]string{} // by wildcard
 	for _, host := range slices.Sorted(maps.Keys(t.byName)) {
@@ -175,8 +174,8 @@ func (t *hosts) tellTaken(o *ownership.Owner, what string, taken []string, hint 
 	t.report(diag.Warning, o.By, o.By.Position(o.Path...), what+": "+strings.Join(taken, ", ")+more, hint)
 }
 
-// hold keeps the hosts of an Ingress that is left out in the model. Requests for them that no route takes
-// get 404, instead of a rule without a host of another Ingress.
+// hold keeps the hosts of an Ingress that is left out in the model. Requests for them that match no route get 404.
+// Otherwise a rule without a host of another Ingress would answer them.
 func (t *hosts) hold(o *outline) {
 	t.eachServed(o, func(s ownership.Standing, host string, origin routing.Origin) {
 		if t.byName[host] == nil {
@@ -189,8 +188,7 @@ func (t *hosts) hold(o *outline) {
 	})
 }
 
-// eachServed calls do with every sound host that a rule or an alias of an Ingress names and that the
-// Ingress may have.
+// eachServed calls do for every sound host that a rule or an alias of the Ingress names, if the Ingress may have it.
 func (t *hosts) eachServed(o *outline, do func(s ownership.Standing, host string, origin routing.Origin)) {
 	for _, h := range o.hosts {
 		if s, _ := t.owners.StandingOf(o.Ref.Namespace, h.name); !h.tls && s != ownership.Strange {
@@ -199,10 +197,10 @@ func (t *hosts) eachServed(o *outline, do func(s ownership.Standing, host string
 	}
 }
 
-// heldHosts returns the hosts that have no routes and that no other Ingress may serve: hosts of Ingresses
-// that HAProxy refuses; where hosts are owned, hosts for which an older Ingress has only a certificate;
-// and reserved domains. Only their names reach a template, and the names are valid in DNS. If the
-// template still makes lines of them that HAProxy refuses, [Config].Released leaves them out.
+// heldHosts returns the hosts that have no routes and that no other Ingress may serve. These are hosts of Ingresses
+// that HAProxy refuses, and reserved domains. If hosts are owned, they include hosts for which an older Ingress has
+// only a certificate. Templates only see the names of these hosts, and the names are valid in DNS. If a template still
+// makes lines of them that HAProxy refuses, [Config].Released leaves them out.
 func (t *hosts) heldHosts() []routing.Held {
 	held := map[string]routing.Held{}
 	add := func(host string, origin routing.Origin) {
@@ -247,20 +245,19 @@ func (t *hosts) heldHosts() []routing.Held {
 	return out
 }
 
-// isReleased reports whether the model must not even name a host of an owner: its Ingress is left out,
-// and that name may be why HAProxy refused it.
+// isReleased reports whether even the name of a host must not be in the model. That is so if the Ingress of its owner
+// is left out, and HAProxy may have refused that name.
 func (t *hosts) isReleased(o *ownership.Owner) bool {
 	return t.cfg.Refused[o.By.Ref] && t.cfg.Released[o.Namespace()]
 }
 
-// isClosed reports whether the default backend must not answer for a host. Held says that a rule for the
-// host was left out.
+// isClosed reports whether the default backend must not answer for a host. held says that a rule for the host was left
+// out.
 func (t *hosts) isClosed(host string, held bool) bool {
 	return t.fallback != nil && t.owners.IsClosedTo(t.fallback.by.Ref.Namespace, host, held)
 }
 
-// model returns a virtual host as the model has it. It gives backends the prefixes that their filters
-// replace.
+// model returns a virtual host in the form of the model. It also tells backends which prefixes their filters replace.
 func (t *hosts) model(name string, backends map[string]*routing.Backend) routing.Host {
 	h := t.byName[name]
 	out := routing.Host{Name: name, Form: h.form, Origin: h.origin}
@@ -290,7 +287,7 @@ func (t *hosts) model(name string, backends map[string]*routing.Backend) routing
 	return out
 }
 
-// reportUnreached reports expressions of a host that get no request since a prefix takes them all.
+// reportUnreached reports expressions of a host that get no request because a prefix takes all of them.
 func (t *hosts) reportUnreached(name string, above map[string]literalPrefixes) {
 	h := t.byName[name]
 	for _, e := range h.expressions {
@@ -307,7 +304,7 @@ func (t *hosts) reportUnreached(name string, above map[string]literalPrefixes) {
 	}
 }
 
-// claimOf returns the claim that has a route, or the zero claim.
+// claimOf returns the claim that has a route, or the zero value.
 func (t *hosts) claimOf(host string, match routing.PathMatch) claim {
 	h := t.byName[hostname.Of(host)]
 	if h == nil {
@@ -316,9 +313,9 @@ func (t *hosts) claimOf(host string, match routing.PathMatch) claim {
 	return h.routes[match]
 }
 
-// expressionRoutes returns the expressions of a host in the order in which they are tried: by
-// namespace, that of the oldest Ingress first, so that nobody takes the requests of an older
-// one; of a namespace, the longest first, as ingress-nginx does.
+// expressionRoutes returns the expressions of a host in the order in which HAProxy tries them. Namespaces come in the
+// order of their oldest Ingress, so that none takes requests of an older one. Within a namespace the longest expression
+// is first, as with ingress-nginx.
 func (h *virtualHost) expressionRoutes(above map[string]literalPrefixes) []routing.ExpressionRoute {
 	oldest := map[string]ownership.Claimant{}
 	var matches []routing.PathMatch
@@ -353,17 +350,17 @@ func (h *virtualHost) expressionRoutes(above map[string]literalPrefixes) []routi
 	return out
 }
 
-// literalPrefixes are what every path begins with that an expression matches, and the prefixes of the host that
-// take all such paths, in their order.
+// literalPrefixes has the texts with which every path begins that an expression matches. It also has the prefixes of
+// the host that take all such paths, in their order.
 type literalPrefixes struct {
 	literal  string
 	prefixes []routing.PathMatch
 }
 
-// prefixesAbove returns the prefixes above each expression of a host, by its path. It looks the beginnings of an
-// expression up among the prefixes: a tenant may have thousands of these, and of expressions many.
+// prefixesAbove returns the prefixes above each expression of a host, by its path. It looks up the beginnings of an
+// expression among the prefixes, since a tenant may have thousands of prefixes and many expressions.
 func (h *virtualHost) prefixesAbove() map[string]literalPrefixes {
-	byPath := map[string][]routing.PathMatch{} // in lower case
+	byPath := map[string][]routing.PathMatch{} // the keys are in lower case
 	for match := range h.routes {
 		if match.Type == routing.Prefix {
 			path := strings.ToLower(match.Path)
@@ -388,9 +385,9 @@ func (h *virtualHost) prefixesAbove() map[string]literalPrefixes {
 	return out
 }
 
-// precedes reports whether an expression with a literal beginning comes before a prefix above it. It does if the
-// prefix is of the same Ingress, or shorter and of the same namespace. So an expression takes no requests from
-// another namespace, nor from a path as long as its literal beginning.
+// precedes reports whether an expression with a literal beginning comes before a prefix above it. It does if the prefix
+// is of the same Ingress, or if it is shorter and of the same namespace. So an expression takes no requests from
+// another namespace, and none from a path as long as its literal beginning.
 func (h *virtualHost) precedes(expression routing.PathMatch, literal string, prefix routing.PathMatch) bool {
 	e, p := h.routes[expression].by.Ref, h.routes[prefix].by.Ref
 	if e == p {
@@ -400,5 +397,5 @@ func (h *virtualHost) precedes(expression routing.PathMatch, literal string, pre
 	return e.Namespace == p.Namespace && strings.HasPrefix(literal, below) && len(literal) > len(below)
 }
 
-// mostTold is how many paths or hosts of others a finding lists for the owner of a host.
+// mostTold is how many paths or hosts of others a finding for the owner of a host lists.
 const mostTold = 5

@@ -17,13 +17,13 @@ import (
 	"github.com/hapsnap/hapsnap/internal/urlpath"
 )
 
-// Objects of absurd size only harm their own namespace: an Ingress that exceeds a limit is left out. The oldest Ingresses
-// are kept, so that a new one never replaces one that is served. A left-out Ingress that protects something is closed, and
-// its hosts are held. The same limits apply again to these closed routes and held hosts, so that the demands of a
-// namespace are always bounded.
+// Objects that are too large only harm their own namespace: an Ingress that exceeds a limit is left out. The oldest
+// Ingresses are kept, so a new one never replaces one that is served. If an Ingress that is left out protects
+// something, it is closed, and its hosts are held. The same limits apply again to closed routes and held hosts, so the
+// size of what a namespace asks for is always limited.
 
-// limit takes the Ingresses, oldest first, and cuts those that exceed a limit to what may still be closed. It says of each
-// of them why it is left out.
+// limit goes through the Ingresses, oldest first, and cuts those that exceed a limit to what can still be closed. For
+// each of them it notes why it is left out.
 func limit(ingresses []*candidate, limits config.Limits) {
 	used, closed := map[string]size{}, map[string]size{}
 	for _, c := range ingresses {
@@ -55,7 +55,7 @@ func limit(ingresses []*candidate, limits config.Limits) {
 	}
 }
 
-// overLimit says which limit an Ingress is over, if any; all is the size of its namespace with it.
+// overLimit says which limit an Ingress exceeds, if any. all is the size of its namespace, including this Ingress.
 func overLimit(limits config.Limits, s, all size, namespace string) (message, hint string) {
 	for _, l := range []struct {
 		most, has      int
@@ -76,18 +76,18 @@ func overLimit(limits config.Limits, s, all size, namespace string) (message, hi
 	return "", ""
 }
 
-// size is what an Ingress asks of a compile.
+// size is the size of what an Ingress asks for.
 type size struct {
-	routes, text int // text is the bytes of their hosts and paths
-	longest      int // of one of them
-	bytes        int // of options
+	routes, text int // text is the length of their hosts and paths
+	longest      int // the length of the longest of them
+	bytes        int // the length of the options
 }
 
 func (s size) plus(o size) size {
 	return size{s.routes + o.routes, s.text + o.text, max(s.longest, o.longest), s.bytes + o.bytes}
 }
 
-// addRoutes adds those of a path of hosts.
+// addRoutes adds the routes of a path for some hosts.
 func (s *size) addRoutes(hosts []string, path string) {
 	text := len(path)
 	if !routing.IsPlainPath(path) {
@@ -100,7 +100,7 @@ func (s *size) addRoutes(hosts []string, path string) {
 	}
 }
 
-// optionBytes returns how many bytes the options have of an object.
+// optionBytes returns how many bytes the options of an object have.
 func optionBytes(annotations map[string]string) int {
 	n := 0
 	for name, value := range annotations {
@@ -111,8 +111,8 @@ func optionBytes(annotations map[string]string) int {
 	return n
 }
 
-// expandedBytes returns how many bytes of options the backends of an Ingress have, of which it
-// says own many by itself.
+// expandedBytes returns how many bytes of options the backends of an Ingress have together. own is the length of the
+// options that the Ingress itself sets.
 func (s source) expandedBytes(own int) int {
 	ing := s.ingress
 	seen := map[networkingv1.IngressServiceBackend]bool{}
@@ -143,8 +143,8 @@ func (s source) expandedBytes(own int) int {
 	return n
 }
 
-// cut returns an Ingress with no more than so many of its routes, the first ones, and of its tls
-// entries none that is beyond them. Its value is shared, so that what changes is copied.
+// cut returns an Ingress with only the first routes, and with only those tls entries that fit into the same number. The
+// value is shared with others, so what changes is copied.
 func cut(ing ingress, routes int) ingress {
 	value := *ing.Value
 	value.Spec.Rules, value.Spec.TLS = nil, nil
@@ -172,16 +172,16 @@ func cut(ing ingress, routes int) ingress {
 	return ing
 }
 
-// clientsHeaders are the headers, in lower case, that clients usually send themselves, so that endpoints do not trust
-// their values. A Service that authenticates requests may answer with one of them, such as Authorization. On routes
-// without authentication the client still sets it.
+// clientsHeaders are the headers, in lower case, that clients usually set themselves, so that endpoints do not trust
+// them. An authentication service may answer with such a header, for example Authorization. On routes without
+// authentication, clients may still set it.
 var clientsHeaders = map[string]bool{
 	"authorization": true, "cookie": true, "accept": true, "accept-encoding": true, "accept-language": true, "content-type": true,
 	"origin": true, "referer": true, "user-agent": true, "x-requested-with": true, "x-request-id": true, "x-csrf-token": true, "x-xsrf-token": true,
 }
 
-// answerHeaders returns the names, in lower case, of the headers that filters take from the answer
-// of a service that is asked for authentication.
+// answerHeaders returns the names, in lower case, of the headers that filters take from the answer of an authentication
+// service.
 func answerHeaders(filters []policy.Filter) map[string]bool {
 	names := map[string]bool{}
 	for _, f := range filters {
@@ -194,16 +194,16 @@ func answerHeaders(filters []policy.Filter) map[string]bool {
 	return names
 }
 
-// reserveHeaders removes headers from requests on all routes to a Service: those in which an authentication service, used by
-// some of these routes, names the user. Endpoints do not see by which route a request came, and would trust a header that
-// a client wrote.
+// reserveHeaders protects the headers in which an authentication service names the user. It removes them from requests
+// on all routes to a Service if some of these routes use such an authentication service. Endpoints do not see by which
+// route a request came, and would trust a header that a client wrote.
 func reserveHeaders(backends map[string]*routing.Backend, allow []string) {
 	all := slices.Collect(maps.Values(backends))
 	reserve(all, all, allow)
 }
 
-// ReserveHeaders does the same for given backends, with the headers that any of the other backends for the same Services
-// sets. It is for backends of Gateways and Ingresses that lead to the same Service.
+// ReserveHeaders does the same for some backends, with the headers that the other backends for the same Services set.
+// It is for Services to which both Gateways and Ingresses lead.
 func ReserveHeaders(backends, ofIngresses []routing.Backend, allow []string) {
 	var to, from []*routing.Backend
 	for i := range backends {
@@ -215,7 +215,7 @@ func ReserveHeaders(backends, ofIngresses []routing.Backend, allow []string) {
 	reserve(to, from, allow)
 }
 
-// reserve has backends remove headers that others of the same Service set.
+// reserve makes backends remove headers that other backends of the same Service set.
 func reserve(backends, by []*routing.Backend, allow []string) {
 	allowed := map[string]bool{}
 	for _, name := range allow {
@@ -236,7 +236,7 @@ func reserve(backends, by []*routing.Backend, allow []string) {
 		}
 	}
 	if len(reserved) == 0 {
-		return // as mostly
+		return // nearly always
 	}
 	for _, b := range backends {
 		names := map[string]bool{}
@@ -244,7 +244,7 @@ func reserve(backends, by []*routing.Backend, allow []string) {
 			maps.Copy(names, reserved[serviceOf(target)])
 		}
 		for own := range answerHeaders(b.Filters) {
-			delete(names, own) // its filter removes them itself
+			delete(names, own) // its own filter removes them
 		}
 		if len(names) > 0 {
 			b.Filters = append([]policy.Filter{policy.ReservedHeaders{Names: slices.Sorted(maps.Keys(names))}}, b.Filters...)

@@ -14,24 +14,25 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
-// Memo remembers the claims of the Ingresses of the last translation for the next one, and what that found in Secrets
-// with certificates. Claims are used again only if everything that they were made of is the same: the Ingress, the parts
-// of the configuration in a [scope], its class with its parameters, and the Services that it asked for, whether they
-// existed or not. Objects are the same if their values are at the same address, since nobody changes a value among the
-// inputs. Their resourceVersion does not tell: the Ingress of an admission review has that of the Ingress that it updates.
+// Memo remembers the claims of the Ingresses of the last translation for the next one, and what that translation found
+// in Secrets with certificates. Claims are used again only if everything is the same that they were made from: the
+// Ingress, the parts of the configuration in a [scope], the class with its parameters, and the Services that the
+// Ingress names, whether they exist or not. Objects count as the same if their values are at the same address, since
+// nobody changes a value among the inputs. A resourceVersion would not be enough: the Ingress in an admission review
+// has that of the Ingress which it updates.
 //
 // A Memo holds what one translation used, and nothing older. Several goroutines may use it at the same time. A nil Memo
 // remembers nothing.
 type Memo struct {
 	last         atomic.Pointer[memory]
-	readOnly     *Memo // whose memory is used, and not changed
+	readOnly     *Memo // its memory is used, and not changed
 	made, reused atomic.Int64
 }
 
 // NewMemo returns a Memo that remembers nothing.
 func NewMemo() *Memo { return &Memo{} }
 
-// Reader returns a Memo that uses what this one remembers, and does not change it. It is for translations of objects that
+// Reader returns a Memo that uses what this one remembers, but does not change it. It is for translating objects that
 // are not in the cluster, such as an Ingress under review.
 func (m *Memo) Reader() *Memo {
 	if m == nil {
@@ -40,24 +41,24 @@ func (m *Memo) Reader() *Memo {
 	return &Memo{readOnly: m}
 }
 
-// Counts returns how many claims were made since the Memo was, and how many were there already.
+// Counts returns how many claims were made since the Memo was made, and how many were used again.
 func (m *Memo) Counts() (made, reused int64) { return m.made.Load(), m.reused.Load() }
 
-// memory is what one translation used. It is not changed once it is a Memo's.
+// memory is what one translation used. It does not change once it belongs to a Memo.
 type memory struct {
 	scope        scope
 	known        map[place]remembered
 	certificates map[*corev1.Secret]*observation
 }
 
-// place is the key of remembered claims. Whether they still apply, [claimer.applies] decides.
+// place is the key of remembered claims. [claimer.applies] decides whether they still apply.
 type place struct {
 	value  *networkingv1.Ingress
 	kind   kind
-	routes int // how many of its routes count; allRoutes if it is not cut
+	routes int // how many routes count; allRoutes if the Ingress is not cut
 }
 
-// kind is what of an Ingress is remembered.
+// kind says what is remembered of an Ingress.
 type kind int
 
 const (
@@ -69,7 +70,7 @@ const (
 // allRoutes says that an Ingress is not cut.
 const allRoutes = math.MinInt
 
-// remembered is an outline or claims, and what they were made of besides the Ingress.
+// remembered is an outline or claims, with everything besides the Ingress from which it was made.
 type remembered struct {
 	made      any
 	className string
@@ -77,17 +78,17 @@ type remembered struct {
 	asked     []asking
 }
 
-// asking is the name of a Service that was asked for, and the Service; nil if there was none.
+// asking is the name of a Service, and the Service that was found, nil for none.
 type asking struct {
 	name  types.NamespacedName
 	found *corev1.Service
 }
 
-// claimer returns the claims of one translation. It makes those that are not remembered.
+// claimer returns the claims for one translation. It makes those that are not remembered.
 type claimer struct {
 	memo    *Memo
 	before  map[place]remembered
-	certs   map[*corev1.Secret]*observation // as certificates of memory
+	certs   map[*corev1.Secret]*observation // like certificates in memory
 	now     memory
 	classes classes
 	classOf map[string]*parameters
@@ -121,8 +122,8 @@ func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	return c
 }
 
-// observe describes the certificate in a Secret. The Memo remembers the answer: reading a thousand keys takes longer than
-// translating ten thousand Ingresses.
+// observe describes the certificate in a Secret. The Memo remembers the result, since reading a thousand keys takes
+// longer than translating ten thousand Ingresses.
 func (c *claimer) observe(secret *corev1.Secret) *observation {
 	o, ok := c.certs[secret]
 	if !ok {
@@ -149,7 +150,8 @@ func (c *claimer) remember() {
 	}
 }
 
-// of returns an outline or claims of an Ingress: the remembered ones if they still apply, else what build makes.
+// of returns an outline or claims of an Ingress. It returns the remembered ones if they still apply, otherwise those
+// that build makes.
 func of[T any](c *claimer, ing ingress, kind kind, routes int, build func(source) *T) *T {
 	at := place{ing.Value, kind, routes}
 	className := c.classes.nameOf(ing)
@@ -182,14 +184,14 @@ func of[T any](c *claimer, ing ingress, kind kind, routes int, build func(source
 	return made
 }
 
-// count counts claims; outlines are not counted.
+// count counts claims. It does not count outlines.
 func (c *claimer) count(kind kind, of func(*Memo) *atomic.Int64) {
 	if kind != outlines {
 		of(c.memo).Add(1)
 	}
 }
 
-// applies reports whether what is remembered would be made again.
+// applies reports whether making the remembered claims again would give the same.
 func (c *claimer) applies(r remembered, className string, class *parameters) bool {
 	if r.className != className || !r.class.isLike(class) {
 		return false
@@ -200,17 +202,17 @@ func (c *claimer) applies(r remembered, className string, class *parameters) boo
 	})
 }
 
-// candidate is an Ingress of ours.
+// candidate is one of our Ingresses.
 type candidate struct {
 	*outline
 	claimer *claimer
 	ing     ingress
-	routes  int              // how many of its routes count
-	broken  bool             // it breaks its schema
-	over    *diag.Diagnostic // a limit that it exceeds
+	routes  int              // how many routes count
+	broken  bool             // the Ingress breaks its schema
+	over    *diag.Diagnostic // the limit that it exceeds
 }
 
-// cut limits the routes of the Ingress that count.
+// cut limits how many routes of the Ingress count.
 func (x *candidate) cut(routes int) {
 	x.routes = routes
 	x.outline = of(x.claimer, x.ing, outlines, routes, outlineOf)
@@ -224,8 +226,8 @@ func (x *candidate) closedClaims() *claims {
 	return of(x.claimer, x.ing, closedRoutes, x.routes, closedClaimsOf)
 }
 
-// candidates returns the Ingresses that are ours, in the order in which they get what they claim. It reports what
-// authors of other Ingresses should know.
+// candidates returns our Ingresses in the order in which they get what they claim. It also reports what authors of
+// other Ingresses should know.
 func (c *claimer) candidates(in inputs.Inputs, t *merge) []*candidate {
 	var ours []*candidate
 	add := func(ing ingress, broken bool) {

@@ -1,40 +1,37 @@
 // Package ingress translates Ingress objects into the model of package routing.
 //
-// Translation is a pure function of the objects. If two objects claim the same thing, the older one
-// gets it; of two with the same age, the first by namespace/name. The other one gets a finding. An
-// object that cannot be translated gets a finding and harms only itself.
+// Translation is a pure function of the objects. If two objects claim the same thing, the older one gets it. If both
+// have the same age, the first by namespace/name gets it. The other one gets a finding. An object that cannot be
+// translated gets a finding, and harms only itself.
 //
-// Translation has two phases. The claims of an Ingress (claims.go, demands.go) are what it asks for,
-// whatever other Ingresses there are: hosts, routes, backends with their options, certificates,
-// and findings. They are a pure function of the Ingress, of the Services that it names, of its class
-// and of a part of the configuration; they name Secrets and ConfigMaps, and do not read them. The
-// merge (merge.go) takes the claims of all Ingresses, oldest first, and decides who gets what. It
-// reads no Ingress. Types of their own collect the results: hosts with their owners and routes
-// (hosts.go, routes.go), backends and what their options name, and canaries (backends.go),
-// ports for connections (connections.go), and certificates by server name (certificates.go).
+// Translation has two phases. First, the claims of each Ingress are made (claims.go, demands.go). They say what the
+// Ingress asks for, whatever other Ingresses there are: hosts, routes, backends with their options, certificates, and
+// findings. They are a pure function of the Ingress, the Services that it names, its class, and a part of the
+// configuration. They name Secrets and ConfigMaps, but do not read them. Then the merge (merge.go) goes through the
+// claims of all Ingresses, oldest first, and decides who gets what. It reads no Ingress. Types of their own collect the
+// results: hosts with their owners and routes (hosts.go, routes.go), backends with what their options name, and
+// canaries (backends.go), ports for connections (connections.go), and certificates by server name (certificates.go).
 //
 // # Decisions
 //
-// The next translation reuses the claims of unchanged objects, and finds them by the address of the
-// object's value in memory. The version of an object is no key: the Ingress of an admission review has
-// the version of the one that it updates, and other content. Before claims are reused, everything else
-// that they were made of is compared; a source gives access to nothing else.
+// The next translation uses the claims of unchanged objects again. It finds them by the address of the object's value
+// in memory. The version of an object cannot be the key, since the Ingress in an admission review has the version of
+// the Ingress which it updates, but other content. Before claims are used again, everything else is compared that they
+// were made from. A source gives access to nothing more.
 //
-// The merge decides everything that depends on other objects: aliases, passthrough, the form in which
-// paths of a host are compared, limits of a namespace, whether clients of a host can be asked for
-// certificates. The claims hold the backends of an Ingress with their options, and the merge closes a
-// backend whose options cannot be had.
+// The merge decides everything that depends on other objects: aliases, passthrough, the form in which paths of a host
+// are compared, the limits of a namespace, and whether clients of a host can be asked for certificates. The claims have
+// the backends of an Ingress with their options. The merge closes a backend whose options cannot be used.
 //
-// A canary uses the backends of the Ingress whose routes it shares, with other targets. So it cannot
-// lack the protection of that Ingress. Options that only the canary or its Service has are refused.
+// A canary uses the backends of the Ingress whose routes it shares, with other targets. So it always has the protection
+// of that Ingress. Options that only the canary or its Service has are refused.
 //
-// The session cookie has its own name for each Service port. Browsers send the cookies of a host with
-// all of its paths, so that under one name the Services of a host would overwrite each other's
-// sessions.
+// The session cookie has a name of its own for each Service port. Browsers send a host's cookies for all of its paths.
+// If all Services of a host used one name, they would overwrite each other's sessions.
 //
-// The oldest Ingress with a host decides what happens to the host's TLS connections, since the host is
-// all that HAProxy knows of a request before TLS ends. A host whose TLS ends at HAProxy keeps that
-// even if a wildcard above it is passed through.
+// The oldest Ingress with a host decides what happens to the host's TLS connections, since HAProxy only knows the host
+// of a request before TLS ends. If the TLS connections of a host end at HAProxy, they still do if a wildcard above the
+// host is passed through.
 package ingress
 
 import (
@@ -53,15 +50,15 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// Translate returns what the Ingresses that are ours mean, and the findings on them, sorted. It is a pure function, and
-// the order of the inputs does not matter. An Ingress that breaks a rule of the API is left out; if it protects something,
-// its routes answer 503. A path that cannot be matched is left out alone. If two Ingresses claim the same, the older one
-// gets it.
+// Translate returns what our Ingresses mean, and the findings about them, sorted. It is a pure function, and the order
+// of the inputs does not matter. An Ingress that breaks a rule of the API is left out. If it protects something, its
+// routes answer 503. If a path cannot be matched, only that path is left out. If two Ingresses claim the same, the
+// older one gets it.
 func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic) {
 	return (*Memo)(nil).Translate(in, cfg)
 }
 
-// Translate is the function [Translate], but reuses the claims that the Memo remembers. A compile calls this method.
+// Translate is the function [Translate], but uses claims that the Memo remembers. A compile calls this method.
 func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic) {
 	t := newMerge(in, cfg.withDefaults())
 	claimer := m.claimer(in, t)
@@ -75,7 +72,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 			t.hosts.held = append(t.hosts.held, c.outline)
 			continue
 		}
-		if c.broken { // what is wrong with it was said when it was read
+		if c.broken { // reading it has reported what is wrong with it
 			t.close(c)
 			continue
 		}
@@ -118,8 +115,8 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	return model, bounded(t.all)
 }
 
-// merge makes the model of one call of [Translate] from the claims of all Ingresses, oldest first. It
-// decides what depends on several Ingresses, and looks up the Secrets and ConfigMaps that claims name.
+// merge makes the model for one call of [Translate] from the claims of all Ingresses, oldest first. It decides
+// everything that depends on several Ingresses, and looks up the Secrets and ConfigMaps that claims name.
 type merge struct {
 	*findings
 	cfg         Config
@@ -132,26 +129,26 @@ type merge struct {
 	configMaps  inputs.Lookup[corev1.ConfigMap]
 	asked       func() routing.Asked
 
-	merging merging // the Ingress whose claims are merged now
+	merging merging // the Ingress whose claims are being merged
 
 	aliases     map[diag.Object][]string
-	expressions map[string]int          // how many, by namespace
-	closed      []diag.Object           // Ingresses whose routes answer 503: see [merge.close]
-	barred      map[barring]diag.Object // by which dropped Ingress: see [merge.bar]
+	expressions map[string]int          // how many there are, by namespace
+	closed      []diag.Object           // Ingresses whose routes answer 503, see [merge.close]
+	barred      map[barring]diag.Object // hosts that are closed because of a dropped Ingress, see [merge.bar]
 }
 
 // merging is the state while the claims of one Ingress are merged.
 type merging struct {
 	*claims
-	aliases []string // that it may have
-	// closed says that the Ingress cannot be translated: its routes answer 503, so that no other Ingress gets their
+	aliases []string // those that the Ingress may have
+	// closed says that the Ingress cannot be translated. Its routes answer 503, so that no other Ingress gets their
 	// requests.
 	closed bool
-	// refused says that the required TLS client certificates cannot be checked: its routes answer 503.
+	// refused says that required TLS client certificates cannot be checked. The routes answer 503.
 	refused bool
 	// protects says that paths which cannot be matched are closed.
 	protects bool
-	// exactPaths and expressions are those of the claims; both are false for what is closed.
+	// exactPaths and expressions are those of the claims. Both are false for an Ingress that is closed.
 	exactPaths, expressions bool
 }
 
@@ -159,26 +156,24 @@ type merging struct {
 type virtualHost struct {
 	origin routing.Origin
 	form   routing.PathForm
-	// held says that a rule for the host was left out, so that more than its routes are its
-	// owner's.
+	// held says that a rule for the host was left out. So the owner has more than the routes that are there.
 	held   bool
-	open   bool // an Ingress of its owner serves it to clients without a certificate too
+	open   bool // an Ingress of the owner also serves clients without a certificate
 	routes map[routing.PathMatch]claim
-	// expressions are the paths of routes that are some.
+	// expressions are the paths of routes that are regular expressions.
 	expressions []string
 }
 
-// claim is a route or default backend, and the Ingress that has it.
+// claim is a route or default backend, with the Ingress that has it.
 type claim struct {
 	by      *claims
 	backend string
 	origin  routing.Origin
 	guard   guarding
-	// before are routes for the same path that are tried first, and sharedBy is
-	// the canary that they are for.
+	// before are routes for the same path that are tried first. sharedBy is the canary to which they belong.
 	before   []routing.Route
 	sharedBy *claims
-	// fallback is the backend for when the others have no usable server, or "".
+	// fallback is the backend that is used while the others have no usable server, or "".
 	fallback string
 }
 
@@ -216,15 +211,15 @@ func newMerge(in inputs.Inputs, cfg Config) *merge {
 	return t
 }
 
-// leftOut reports whether an Ingress is refused and gets no routes: it protects nothing, or even its closed routes are
-// refused.
+// leftOut reports whether an Ingress is refused and gets no routes. That is so if it protects nothing, or if even its
+// closed routes are refused.
 func (t *merge) leftOut(o *outline) bool {
 	return t.cfg.Dropped[o.Ref] || t.cfg.Refused[o.Ref] && o.protects == ""
 }
 
-// close makes the routes of an Ingress that is left out answer 503 if it protects something, and holds its hosts.
-// Otherwise its requests might match a route of another Ingress, which does not protect them. A canary has no routes of
-// its own to close.
+// close handles an Ingress that is left out. If the Ingress protects something, its routes answer 503, and its hosts
+// are held. Otherwise its requests might match a route of another Ingress, which does not protect them. A canary has no
+// routes of its own that could be closed.
 func (t *merge) close(c *candidate) {
 	if c.protects != "" && !c.isCanary {
 		t.report(diag.Warning, c.Claimant, c.protectsAt,
@@ -241,12 +236,12 @@ func (t *merge) close(c *candidate) {
 
 // A dropped Ingress protects something, but HAProxy or a check refuses even its closed routes. So it has no routes, and
 // its requests match other routes. Only routes of its own namespace lead to the Services that it protects. So the merge
-// closes those routes of that namespace that may match these requests. Other namespaces lose nothing.
+// closes those routes of that namespace that these requests may match. Other namespaces lose nothing.
 
-// barring is a host that is closed to Ingresses of a namespace.
+// barring is a host that is closed for the Ingresses of a namespace.
 type barring struct{ host, namespace string }
 
-// bar collects the hosts of dropped Ingresses, each with the namespace whose routes for it are closed.
+// bar collects the hosts of dropped Ingresses, each with the namespace whose routes for the host are closed.
 func (t *merge) bar(ingresses []*candidate) {
 	for _, ing := range ingresses {
 		if !t.cfg.Dropped[ing.Ref] || ing.isCanary || ing.protects == "" {
@@ -257,7 +252,7 @@ func (t *merge) bar(ingresses []*candidate) {
 				t.barred[barring{host, ing.Ref.Namespace}] = ing.Ref
 			}
 		}
-		bar("") // the routes without a host, and the default backend
+		bar("") // routes without a host, and the default backend
 		for _, h := range ing.hosts {
 			bar(h.name)
 			bar(hostname.WildcardOf(h.name))
@@ -265,8 +260,8 @@ func (t *merge) bar(ingresses []*candidate) {
 	}
 }
 
-// closeBarred closes the routes of the merged Ingress for a host of the model, if a dropped Ingress of its namespace had
-// that host. The function that it returns ends this.
+// closeBarred closes the routes of the merged Ingress for a host of the model, if a dropped Ingress of its namespace
+// had that host. The caller calls end when it has added these routes.
 func (t *merge) closeBarred(host string, at diag.Position) (end func()) {
 	by, barred := t.barred[barring{host, t.merging.Ref.Namespace}]
 	was := t.merging.closed
@@ -280,12 +275,12 @@ func (t *merge) closeBarred(host string, at diag.Position) (end func()) {
 	return func() { t.merging.closed = was }
 }
 
-// originOf returns an object and the place of a field in it.
+// originOf returns the origin of a field in an object.
 func originOf[T any](o inputs.Object[T], path ...any) routing.Origin {
 	return routing.Origin{Object: o.Ref, Position: o.Position(path...), Field: manifests.FieldPath(path)}
 }
 
-// model returns what was collected, sorted.
+// model returns the collected results, sorted.
 func (t *merge) model() routing.Model {
 	m := routing.Model{Asked: t.asked(), Closed: t.closed, ErrorPages: t.pages}
 	reserveHeaders(t.backends.byName, t.cfg.AllowHeaders)

@@ -20,28 +20,28 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// targetWeight is the weight of a Service that is alone in its backend.
+// targetWeight is the weight of a Service that has its backend for itself.
 const targetWeight = 100
 
-// resolved is what a backend of an Ingress leads to. Without targets, finding
-// says why.
+// resolved is the Service port to which a backend of an Ingress leads. If there are no
+// targets, finding says why.
 type resolved struct {
 	name    string
 	service types.NamespacedName
 	targets []routing.Target
-	// port are the options that the Service's port stands for by itself.
+	// port are the options that follow from the Service's port itself.
 	port    options.Values
 	finding finding
 }
 
-// finding is something to say of a field of a backend.
+// finding is a message about a field of a backend.
 type finding struct {
 	severity      diag.Severity
-	field         []any // within the backend
+	field         []any // its path within the backend
 	message, hint string
 }
 
-// resolver finds what backends of Ingresses lead to.
+// resolver finds the Service ports to which backends of Ingresses lead.
 type resolver struct {
 	names   ExternalNames
 	service serviceFinder
@@ -49,7 +49,7 @@ type resolver struct {
 
 func (s source) resolver() resolver { return resolver{s.scope.externalNames, s.service} }
 
-// resolve finds the Service port that a backend in a namespace names.
+// resolve finds the Service port that a backend names, for a namespace.
 func (f resolver) resolve(namespace string, ref networkingv1.IngressBackend) resolved {
 	if ref.Service == nil {
 		return resolved{name: routing.Unavailable, finding: finding{
@@ -73,7 +73,7 @@ func (f resolver) resolve(namespace string, ref networkingv1.IngressBackend) res
 	return f.port(service.Value, name, ref.Service.Port, asked)
 }
 
-// port finds the port on a Service that exists.
+// port finds a port of a Service that exists.
 func (f resolver) port(service *corev1.Service, name types.NamespacedName, ref networkingv1.ServiceBackendPort, asked string) resolved {
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return f.external(service, name, ref, asked)
@@ -90,8 +90,8 @@ func (f resolver) port(service *corev1.Service, name types.NamespacedName, ref n
 	return r
 }
 
-// portOf finds the TCP port that an Ingress names, and the name or number that
-// stands for it.
+// portOf finds the TCP port that an Ingress names. key is the name or number of the port in
+// names of backends.
 func portOf(ports []corev1.ServicePort, ref networkingv1.ServiceBackendPort) (port corev1.ServicePort, key string, ok bool) {
 	for _, port := range ports {
 		isIt := port.Name == ref.Name
@@ -105,7 +105,7 @@ func portOf(ports []corev1.ServicePort, ref networkingv1.ServiceBackendPort) (po
 	return corev1.ServicePort{}, "", false
 }
 
-// noPort is a backend whose Service lacks the port.
+// noPort returns the result for a Service that does not have the port.
 func noPort(service *corev1.Service, name types.NamespacedName, asked string) resolved {
 	return resolved{name: backendName(name, asked), finding: finding{
 		diag.Warning, []any{"service", "port"},
@@ -113,14 +113,14 @@ func noPort(service *corev1.Service, name types.NamespacedName, asked string) re
 	}}
 }
 
-// backendName names the backend of a Service port. Neither part can hold an
-// underscore or a dot, so that no two are confused, nor with those of a single
-// Ingress, whose name follows a dot.
+// backendName returns the name of the backend for a Service port. The parts contain neither
+// underscores nor dots, so no two backends get the same name. Backends of a single Ingress
+// have the name of the Ingress after a dot.
 func backendName(service types.NamespacedName, port string) string {
 	return service.Namespace + "_" + service.Name + "_" + port
 }
 
-// portsHint lists the ports that a Service has.
+// portsHint lists the ports of a Service.
 func portsHint(ports []corev1.ServicePort) string {
 	if len(ports) == 0 {
 		return "it has no ports"
@@ -139,22 +139,22 @@ func portsHint(ports []corev1.ServicePort) string {
 	return "it has " + strings.Join(names, ", ")
 }
 
-// ExternalNames says which names Services of type ExternalName may lead to.
+// ExternalNames says to which names Services of type ExternalName may lead.
 type ExternalNames struct {
-	// Refuse serves none.
+	// Refuse serves no such Service.
 	Refuse bool
-	// Domains are those that may be led to, "*." standing for any number of
-	// labels. Without any, every name may that is not internal.
+	// Domains are the names to which such Services may lead. "*." stands for any number of
+	// labels. If there are none, they may lead to every name that is not internal.
 	Domains []string
 }
 
-// metadata are the names in clouds of the service that gives a machine its credentials.
+// metadata are the names of the services in clouds that give machines their credentials.
 var metadata = []string{
 	"metadata.google.internal", "metadata.goog", "instance-data.ec2.internal", "metadata.azure.internal", "metadata.tencentyun.com",
 }
 
-// check says what keeps a name in lower case from being led to by a Service of
-// a namespace. It is about names: which addresses they have is not known here.
+// check says why a Service of a namespace may not lead to a name, which is in lower case.
+// It only looks at names, since the addresses of a name are not known here.
 func (e ExternalNames) check(namespace, name string) (message, hint string) {
 	const listed = "; if it is meant, list it in externalNames.domains of the compiler's configuration"
 	switch {
@@ -181,8 +181,8 @@ func (e ExternalNames) check(namespace, name string) (message, hint string) {
 	return "", ""
 }
 
-// isBelow reports whether a name is the domain, or below it if that begins with
-// "*.".
+// isBelow reports whether a name is the domain. If the domain begins with "*.", it reports
+// whether the name is below it.
 func isBelow(name, domain string) bool {
 	if suffix, ok := strings.CutPrefix(domain, "*"); ok {
 		return strings.HasSuffix(name, suffix)
@@ -190,9 +190,9 @@ func isBelow(name, domain string) bool {
 	return name == domain
 }
 
-// leavesNamespace reports whether a name is one of the cluster's own, other than
-// that of a Service in the namespace. The domain of the cluster is not known, so
-// that NAME.NAMESPACE.svc is looked for anywhere but at the start.
+// leavesNamespace reports whether a name belongs to the cluster, but is not the name of a
+// Service in the namespace. The domain of the cluster is not known, so leavesNamespace
+// looks for NAME.NAMESPACE.svc anywhere but at the beginning.
 func leavesNamespace(name, namespace string) bool {
 	labels := strings.Split(name, ".")
 	for i, label := range labels {
@@ -204,7 +204,7 @@ func leavesNamespace(name, namespace string) bool {
 	return strings.HasSuffix(name, ".cluster.local")
 }
 
-// external finds what a Service of type ExternalName leads to.
+// external finds the target of a Service of type ExternalName.
 func (f resolver) external(service *corev1.Service, name types.NamespacedName, ref networkingv1.ServiceBackendPort, asked string) resolved {
 	host := hostname.Normal(service.Spec.ExternalName)
 	if message, hint := f.names.check(name.Namespace, host); message != "" {
@@ -225,8 +225,8 @@ func (f resolver) external(service *corev1.Service, name types.NamespacedName, r
 	return resolved{name: backendName(name, key), targets: []routing.Target{target}}
 }
 
-// externalPort returns the port to connect to, and its name or number. A Service
-// of type ExternalName need not list its ports: then the Ingress names it.
+// externalPort returns the port to connect to, and its name or number. A Service of type
+// ExternalName need not list its ports. If it lists none, the Ingress names the port.
 func externalPort(ports []corev1.ServicePort, ref networkingv1.ServiceBackendPort) (key string, port int) {
 	if len(ports) == 0 {
 		return strconv.Itoa(int(ref.Number)), int(ref.Number)

@@ -19,16 +19,16 @@ import (
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
-// The most expressions of a host and of a namespace, and the most steps that those of a host
-// may take together on one path.
+// The largest number of expressions of a host and of a namespace, and of steps that the expressions of a host may take
+// together for one path.
 const (
 	mostExpressionsOfHost      = 64
 	mostExpressionsOfNamespace = 512
 	mostExpressionSteps        = 250_000
 )
 
-// merge adds what one valid Ingress asks for, as far as no older one has it. Paths that cannot be matched
-// are left out.
+// merge adds what one valid Ingress asks for, except what an older one already has. It leaves out paths that cannot be
+// matched.
 func (t *merge) merge(c *claims, protects bool) {
 	t.begin(c, protects)
 	t.add(c.foreign...)
@@ -37,9 +37,9 @@ func (t *merge) merge(c *claims, protects bool) {
 	t.mergeDefault()
 	t.mergeRules()
 	t.mergeTLS()
-	// The same names with www. before them, or without it, redirect to the hosts of the Ingress. An Ingress that
-	// names such a host in a rule, or as an alias, keeps it, however young it is: a host that is served is not
-	// redirected.
+	// The same names with www. before them, or without it, redirect to the hosts of the Ingress. If any Ingress names
+	// such a host in a rule, or as an alias, that Ingress keeps the host, however young it is. A host that is served is
+	// not redirected.
 	if !t.merging.redirectWWW || t.merging.closed {
 		return
 	}
@@ -54,7 +54,7 @@ func (t *merge) merge(c *claims, protects bool) {
 		if !t.hosts.mayDecide(by.Claimant, at.Position, "annotation redirect-www", host) || !t.hosts.mayDecide(by.Claimant, at.Position, "annotation redirect-www", from) {
 			continue
 		}
-		// Names of Services hold no underscore, so that no other backend has this name.
+		// Names of Services contain no underscore, so no other backend has this name.
 		backend := "hapsnap_www_" + host
 		t.backends.byName[backend] = &routing.Backend{Name: backend, Filters: []policy.Filter{policy.HostRedirect{Host: host, Code: 308}}, Origins: []routing.Origin{at}}
 		h := &virtualHost{origin: at, form: t.formOf(from), routes: map[routing.PathMatch]claim{}}
@@ -63,7 +63,7 @@ func (t *merge) merge(c *claims, protects bool) {
 	}
 }
 
-// begin begins to merge the claims of an Ingress, and finds out which aliases it may have.
+// begin begins to merge the claims of an Ingress. It also finds out which aliases the Ingress may have.
 func (t *merge) begin(c *claims, protects bool) {
 	t.merging = merging{claims: c, protects: protects, exactPaths: c.exactPaths, expressions: c.expressions}
 	t.add(c.found...)
@@ -96,8 +96,8 @@ func (t *merge) mergeTLS() {
 	}
 }
 
-// mergeDefault takes the default backend of the Ingress, unless an older one gave it: there is one for
-// all Ingresses together.
+// mergeDefault takes the default backend of the Ingress, unless an older Ingress has one. All Ingresses together have
+// only one.
 func (t *merge) mergeDefault() {
 	by, f := t.merging.claims, t.merging.fallback
 	if f == nil {
@@ -115,8 +115,8 @@ func (t *merge) mergeDefault() {
 	}
 }
 
-// rule adds the routes of one rule, for its host and the aliases of the Ingress. The model knows a host
-// without paths too: its requests get the default backend, and not the rules of others.
+// rule adds the routes of one rule, for its host and for the aliases of the Ingress. A host without paths is in the
+// model too. Its requests get the default backend, and do not match rules of other Ingresses.
 func (t *merge) rule(r rule) {
 	t.ruleOf(r)
 	if r.host == "" {
@@ -147,7 +147,7 @@ func (t *merge) ruleOf(r rule) {
 	}
 	servesAll := t.merging.clients.Authority == "" && !t.merging.closed && !t.merging.values.Closed // clients without a certificate too
 	host.open = host.open || standing == ownership.Owns && servesAll
-	// Another Ingress may say how the paths of the host are compared.
+	// Another Ingress may decide how the paths of the host are compared.
 	rules, holds := t.merging.pathRules, host.form
 	if rules.said && rules.form != holds {
 		option := "path-parameters"
@@ -170,15 +170,15 @@ func (t *merge) ruleOf(r rule) {
 	}
 }
 
-// denyPath answers 503 to the requests that an unusable path of a protecting Ingress may have been meant
-// for. They would otherwise match a shorter path of another Ingress.
+// denyPath makes requests answer 503 that may have been meant for an unusable path of an Ingress that protects
+// something. They would otherwise match a shorter path of another Ingress.
 func (t *merge) denyPath(r rule, p path) {
 	if t.merging.expressions && p.isSpecific() {
 		t.denyExpression(r, p)
 		return
 	}
 	if p = p.as(routing.AsRequested(p.text)); len(p.text) > routing.MaxPath {
-		return // no request has it
+		return // no request has such a path
 	}
 	was := t.merging.closed
 	t.merging.closed = true
@@ -186,21 +186,21 @@ func (t *merge) denyPath(r rule, p path) {
 	t.merging.closed = was
 }
 
-// as returns a path with another text.
+// as returns the path with another text.
 func (p path) as(text string) path {
 	p.text, p.match = text, routing.PathMatch{}
 	return p
 }
 
-// matchOf returns what a path of the merged Ingress matches, if paths are compared in a form.
+// matchOf returns what a path of the merged Ingress matches, if paths are compared in this form.
 func (t *merge) matchOf(p path, form routing.PathForm) routing.PathMatch {
 	if p.match.Type != "" && form == t.merging.pathRules.form && t.merging.exactPaths == t.merging.claims.exactPaths {
-		return p.match // as nearly always
+		return p.match // nearly always
 	}
 	return p.matchIn(t.merging.exactPaths, form)
 }
 
-// route adds one route unless its match is taken.
+// route adds one route, unless its match is taken.
 func (t *merge) route(r rule, p path) {
 	host, by := t.hosts.byName[r.key], t.merging.claims
 	match := t.matchOf(p, host.form)
@@ -233,8 +233,8 @@ func (t *merge) route(r rule, p path) {
 	t.reportLost(diag.Error, by.Claimant, winner.by.Claimant, p.origin.Position, what+" is not used: it was taken by "+winner.by.Precedes(by.Claimant), hint)
 }
 
-// modelRoutes returns the routes of a claim in the order in which they are tried. Where there is
-// a fallback, all others go on to the next one while they have no usable server.
+// modelRoutes returns the routes of a claim in the order in which HAProxy tries them. If there is a fallback, requests
+// go on to the next route while the others have no usable server.
 func (c claim) modelRoutes() []routing.Route {
 	out := append(slices.Clone(c.before), routing.Route{Backend: c.backend, Protects: c.guard.unsafe, Origin: c.origin})
 	if c.fallback == "" {
@@ -246,9 +246,9 @@ func (c claim) modelRoutes() []routing.Route {
 	return append(out, routing.Route{Backend: c.fallback, Protects: c.guard.unsafe, Origin: c.origin})
 }
 
-// fallbackOf returns the backend with the options of a route's backend and the endpoints of the fallback
-// Service. It returns "" if the Ingress has no fallback Service, and if the route answers 503 whatever
-// endpoints there are: what is closed stays closed.
+// fallbackOf returns the backend with the options of a route's backend and the endpoints of the fallback Service. It
+// returns "" if the Ingress has no fallback Service. It also returns "" if the route answers 503 whatever endpoints
+// there are, since a closed route stays closed.
 func (t *merge) fallbackOf(c claim) string {
 	by, ref := t.merging.claims, t.merging.sorry
 	if ref.Name == "" || t.merging.closed || t.backends.closed[c.backend] || c.backend == routing.Unavailable {
@@ -301,8 +301,8 @@ func otherName(host string) string {
 	return "www." + host
 }
 
-// expression returns the match of a path that is an expression, and false if there are too many
-// expressions: then the path is left out, or closed if the Ingress protects something.
+// expression returns the match of a path that is a regular expression. It returns false if there are too many
+// expressions. The path is then left out, or closed if the Ingress protects something.
 func (t *merge) expression(r rule, host *virtualHost, p path) (routing.PathMatch, bool) {
 	match := routing.PathMatch{Type: routing.Expression, Path: p.text}
 	if _, taken := host.routes[match]; taken {
@@ -333,8 +333,8 @@ func (t *merge) expression(r rule, host *virtualHost, p path) (routing.PathMatch
 	return match, false
 }
 
-// denyExpression answers 503 to the requests that an expression may have been meant for, unless another
-// path of the host has them.
+// denyExpression makes requests answer 503 that may have been meant for an expression, unless another path of the host
+// takes them.
 func (t *merge) denyExpression(r rule, p path) {
 	was, host := t.merging, t.hosts.byName[r.key]
 	t.merging.closed, t.merging.expressions, t.merging.exactPaths = true, false, false
@@ -347,7 +347,7 @@ func (t *merge) denyExpression(r rule, p path) {
 	t.merging = was
 }
 
-// nameOf returns the name of the backend that a demand of the Ingress leads to.
+// nameOf returns the name of the backend for a demand of the Ingress.
 func (m *merging) nameOf(d demand) string {
 	if m.closed {
 		return routing.Unavailable
@@ -355,7 +355,7 @@ func (m *merging) nameOf(d demand) string {
 	return d.name
 }
 
-// guardFor returns how the merged Ingress guards a host on which it has a route to a backend.
+// guardFor returns how the merged Ingress guards a host, if its route leads to this backend.
 func (t *merge) guardFor(backend string, form routing.PathForm) guarding {
 	rules := t.merging.pathRules
 	if rules.unsafe != config.RejectUnsafe || !t.backends.protecting(backend, t.merging.closed) {
@@ -365,8 +365,8 @@ func (t *merge) guardFor(backend string, form routing.PathForm) guarding {
 	return guarding{unsafe: true, parameters: !matched}
 }
 
-// formOf returns the form in which paths of a host are compared. The merged Ingress, the oldest
-// with routes of the host, chooses the form if it is the owner's; otherwise the configuration does.
+// formOf returns the form in which paths of a host are compared. If the merged Ingress belongs to the owner of the
+// host, it decides, since it is the oldest with routes of the host. Otherwise the configuration decides.
 func (t *merge) formOf(host string) routing.PathForm {
 	if o := t.hosts.owners.First(host); o != nil && o.Namespace() != t.merging.Ref.Namespace {
 		return routing.FormOf(t.cfg.Paths)

@@ -25,19 +25,19 @@ type (
 	service = inputs.Object[corev1.Service]
 )
 
-// source holds everything that the claims of an Ingress are made of. Claims only name Secrets and ConfigMaps; the merge
-// looks them up.
+// source has everything from which the claims of an Ingress are made. Claims only name Secrets and ConfigMaps; the
+// merge looks them up.
 type source struct {
 	ingress ingress
 	scope   *scope
-	// className is the class of the Ingress, and class the parameters of that class, or nil.
+	// className is the class of the Ingress, and class has the parameters of that class, or is nil.
 	className string
 	class     *parameters
 	// service finds the Services that the Ingress names.
 	service serviceFinder
 }
 
-// scope is the part of the configuration that claims depend on.
+// scope is the part of the configuration on which claims depend.
 type scope struct {
 	paths                          config.Paths
 	snippets                       config.Namespaces
@@ -57,35 +57,35 @@ func scopeOf(c Config) scope {
 // serviceFinder finds Services by name.
 type serviceFinder func(types.NamespacedName) (service, bool)
 
-// outline is what is known of an Ingress at a glance: enough to say who has which host, and
-// whether the Ingress is within its limits.
+// outline is a short description of an Ingress. It is enough to decide who has which host, and whether the Ingress is
+// within its limits.
 type outline struct {
 	ownership.Claimant
 
 	hosts    []namedHost
-	shared   []string // namespaces that it shares its hosts with
+	shared   []string // namespaces with which it shares its hosts
 	size     size
 	isCanary bool
-	// protects says what protects something, "" if nothing does, and where that stands.
+	// protects names what protects something, "" if nothing does. protectsAt is its position.
 	protects   string
 	protectsAt diag.Position
 }
 
-// namedHost is a sound host of the model that an Ingress names, and where.
+// namedHost is a sound host that an Ingress names, as the model names it, with its path in the object.
 type namedHost struct {
 	name string
 	path []any
-	tls  bool // in spec.tls
+	tls  bool // the host is named in spec.tls
 }
 
 func claimantOf(ing ingress) ownership.Claimant {
 	return ownership.Claimant{Ref: ing.Ref, Created: ing.Value.CreationTimestamp, At: ing.At}
 }
 
-// outlineOf looks at an Ingress. It is a pure function.
+// outlineOf returns the outline of an Ingress. It is a pure function.
 func outlineOf(s source) *outline {
 	shared, aliases := hostOptions(s.ingress)
-	// Each Ingress counts as one route at least.
+	// Each Ingress counts as at least one route.
 	ing := s.ingress
 	var total size
 	for _, rule := range ing.Value.Spec.Rules {
@@ -115,7 +115,7 @@ func outlineOf(s source) *outline {
 	return o
 }
 
-// protected returns what protects something of an Ingress, or of its class, and where that stands.
+// protected names what protects something, in the Ingress or in its class, and returns its position.
 func (s source) protected() (what string, at diag.Position) {
 	ing := s.ingress
 	if name := options.Protects(ing.Value.Annotations); name != "" {
@@ -130,17 +130,17 @@ func (s source) protected() (what string, at diag.Position) {
 	return "", diag.Position{}
 }
 
-// report returns a finding on the Ingress.
+// report returns a finding about the Ingress.
 func (s source) report(severity diag.Severity, at diag.Position, message, hint string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: severity, Position: at, Object: s.ingress.Ref, Message: message, Hint: hint}
 }
 
-// hostOptions returns with whom an Ingress shares its hosts, and its aliases.
+// hostOptions returns the namespaces with which an Ingress shares its hosts, and its aliases.
 func hostOptions(ing ingress) (shared, aliases []string) {
 	_, hasAliases := ing.Value.Annotations[options.Prefix+"server-alias"]
 	_, hasShared := ing.Value.Annotations[options.Prefix+"share-host"]
 	if !hasAliases && !hasShared {
-		return nil, nil // as most
+		return nil, nil // most Ingresses have none
 	}
 	values, _ := options.Read(options.OnIngress, ing.Value.Annotations)
 	settings, _, _ := options.Resolve(values)
@@ -150,7 +150,7 @@ func hostOptions(ing ingress) (shared, aliases []string) {
 	return settings.ShareHost, settings.Aliases
 }
 
-// hostsOf returns every sound host that an Ingress names, as the model names it, and where.
+// hostsOf returns every sound host that an Ingress names, as the model names it, with its path in the object.
 func hostsOf(ing ingress, aliases []string) []namedHost {
 	var out []namedHost
 	add := func(host string, tls bool, path ...any) {
@@ -172,8 +172,8 @@ func hostsOf(ing ingress, aliases []string) []namedHost {
 	return out
 }
 
-// HostNames returns the names, as a [routing.Model] has them, of the sound hosts that an Ingress
-// names, aliases included; "" for a rule without a host.
+// HostNames returns the names of the sound hosts that an Ingress names, including aliases, as a [routing.Model] has
+// them. A rule without a host gives "".
 func HostNames(ing inputs.Object[networkingv1.Ingress]) []string {
 	_, aliases := hostOptions(ing)
 	var out []string
@@ -200,9 +200,10 @@ func ruleHosts(rules []networkingv1.IngressRule) []string {
 }
 
 // addForeign reports the annotations of other controllers on an Ingress, which have no effect here. Somebody may change
-// the class of an Ingress by hand, or make hapsnap take over the class of another controller. Then routes that such an
-// annotation protected would be open to everybody. So an Ingress with an annotation that refuses requests is closed, until
-// an option of ours does the same, or the configuration says to ignore foreign annotations.
+// the class of an Ingress by hand, or let hapsnap take over the class of another controller. Then routes that such an
+// annotation protected would be open to everybody. So an Ingress with an annotation that refuses requests is closed. It
+// stays closed until an option of ours does the same, or until the configuration says that foreign annotations are
+// ignored.
 func (s source) addForeign(c *claims) {
 	if s.scope.ignoreForeign {
 		return
@@ -211,9 +212,9 @@ func (s source) addForeign(c *claims) {
 	c.foreign = append(c.foreign, s.patterns(c.expressions)...)
 }
 
-// foreignCanary returns the findings on an Ingress that is a canary for another controller but not for us; nil for all
-// other Ingresses. Such an Ingress gets no routes. As an ordinary Ingress that is older, or first by name, it would take all
-// requests of the routes that it should share, without their protection.
+// foreignCanary returns findings about an Ingress that is a canary for another controller but not for us. It returns
+// nil for all other Ingresses. Such an Ingress gets no routes. If it were treated as an ordinary Ingress, and were
+// older or first by name, it would take all requests of the routes that it should share, without their protection.
 func (s source) foreignCanary() []diag.Diagnostic {
 	ing := s.ingress
 	if s.scope.ignoreForeign || len(ing.Value.Annotations) == 0 {
@@ -230,13 +231,13 @@ func (s source) foreignCanary() []diag.Diagnostic {
 		"use "+options.Prefix+"canary, as compiler migrate does"))
 }
 
-// foreignFindings returns the findings on annotations of other controllers, and whether one of them protects something.
-// Then says in the messages what happens to the Ingress.
+// foreignFindings returns findings about annotations of other controllers, and whether one of them protects something.
+// then says for the messages what happens to the Ingress.
 func (s source) foreignFindings(then string) (found []diag.Diagnostic, protects bool) {
 	ing := s.ingress
 	for _, u := range migrate.FindUnheeded(ing.Value.Annotations) {
 		if slices.Contains(u.Instead, options.Prefix+"canary") {
-			continue // see foreignCanary
+			continue // foreignCanary reports it
 		}
 		severity, message := diag.Warning, fmt.Sprintf("annotation %s of %s is not obeyed", u.Annotation, u.Controller)
 		if u.Protects {
@@ -255,8 +256,8 @@ func (s source) foreignFindings(then string) (found []diag.Diagnostic, protects 
 	return found, protects
 }
 
-// patterns reports paths that are regular expressions to another controller, and are
-// matched letter by letter here.
+// patterns reports paths that another controller treats as regular expressions, and that are compared as plain texts
+// here.
 func (s source) patterns(expressions bool) []diag.Diagnostic {
 	ing := s.ingress
 	if expressions || !migrate.HasPatterns(ing.Value.Annotations) {
@@ -278,8 +279,8 @@ func (s source) patterns(expressions bool) []diag.Diagnostic {
 	return found
 }
 
-// foreignProtection returns an annotation of another controller that protects an Ingress and is
-// not obeyed, "" if there is none.
+// foreignProtection returns an annotation of another controller that protects an Ingress and has no effect here. It
+// returns "" if there is none.
 func (s source) foreignProtection() string {
 	if s.scope.ignoreForeign {
 		return ""
@@ -292,13 +293,12 @@ func (s source) foreignProtection() string {
 	return ""
 }
 
-// usesExpressions reports whether the paths of an Ingress that are ImplementationSpecific are
-// expressions.
+// usesExpressions reports whether ImplementationSpecific paths of the Ingress are regular expressions.
 func (s source) usesExpressions() bool {
 	class := s.class
 	text, own := s.ingress.Value.Annotations[options.Prefix+options.PathType]
 	if !own && class == nil {
-		return false // as most
+		return false // most Ingresses do not
 	}
 	var values options.Values
 	if own {

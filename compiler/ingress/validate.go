@@ -21,21 +21,21 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// validate returns the rules of the API that an Ingress breaks, and ours on
-// what may reach a map. An API server holds to its own before anybody sees the
-// object; manifests are checked here. Paths that the API takes and we cannot match are
-// apart: they alone are left out, by their place in the rules.
+// validate returns the rules that an Ingress breaks: those of the API, and ours for texts
+// that get into a map. An API server checks its own rules before anybody sees the object,
+// but manifests are checked only here. If the API accepts a path that we cannot match, only
+// that path is left out. Such paths are returned separately, by their place in the rules.
 func validate(ing ingress, expressions bool) ([]diag.Diagnostic, map[pathAt]diag.Diagnostic) {
 	look := validator{ing: ing, expressions: expressions, only: true}
 	if look.all(); len(look.found) == 0 && len(look.unusable) == 0 {
-		return nil, nil // as most
+		return nil, nil // most Ingresses break none
 	}
 	v := validator{ing: ing, expressions: expressions}
 	v.all()
 	return v.found, v.unusable
 }
 
-// all judges the whole Ingress.
+// all checks the whole Ingress.
 func (v *validator) all() {
 	spec := v.ing.Value.Spec
 	if len(spec.Rules) == 0 && spec.DefaultBackend == nil {
@@ -52,22 +52,23 @@ func (v *validator) all() {
 	}
 }
 
-// pathAt is the place of a path: of which rule, and which of its paths, from 0.
+// pathAt is the place of a path: the number of the rule, and that of the path in it, from
+// 0.
 type pathAt struct{ rule, path int }
 
 type validator struct {
 	ing ingress
-	// expressions says that paths which are ImplementationSpecific are expressions.
+	// expressions says that ImplementationSpecific paths are regular expressions.
 	expressions bool
-	// only says that it is only of interest whether anything is found, and not where: to
-	// name the place of every field takes longer than to judge it.
+	// only says that positions do not matter, but only whether there is any finding. Making
+	// the position of every field takes longer than checking the fields.
 	only bool
 
 	found    []diag.Diagnostic
 	unusable map[pathAt]diag.Diagnostic
 }
 
-// add reports the field at path.
+// add reports the field at a path.
 func (v *validator) add(message, hint string, path ...any) {
 	v.found = append(v.found, diag.Diagnostic{
 		Severity: diag.Error, Position: v.ing.Position(path...), Object: v.ing.Ref, Message: message, Hint: hint,
@@ -174,7 +175,7 @@ func (v *validator) host(host string, path ...any) {
 	}
 }
 
-// sub returns the path of a field below a path, unless that is of no interest.
+// sub returns the path of a field below another path, unless positions do not matter.
 func (v *validator) sub(path []any, steps ...any) []any {
 	if v.only {
 		return nil
@@ -182,7 +183,7 @@ func (v *validator) sub(path []any, steps ...any) []any {
 	return sub(path, steps...)
 }
 
-// sub returns the path of a field below a path.
+// sub returns the path of a field below another path.
 func sub(path []any, steps ...any) []any { return append(slices.Clone(path), steps...) }
 
 // checkPath says which rule of the API a path breaks.
@@ -210,16 +211,17 @@ func checkPath(path string, pathType networkingv1.PathType) (message, hint strin
 	return "", ""
 }
 
-// Mistakes returns the errors of an Ingress that are there whatever else there is, sorted:
+// Mistakes returns the errors of an Ingress that do not depend on other objects, sorted:
 // fields that break a rule of the API, paths that cannot be matched, values of options, and
-// what another controller would have protected. It costs next to nothing. An Ingress without
-// any may still be at fault beside others, or for HAProxy.
+// protection that only another controller would provide. It takes next to no time. An
+// Ingress without such errors may still be wrong together with other objects, or for
+// HAProxy.
 func Mistakes(ing inputs.Object[networkingv1.Ingress], cfg Config) []diag.Diagnostic {
 	scope := scopeOf(cfg.withDefaults())
 	s := source{ingress: ing, scope: &scope, service: func(types.NamespacedName) (service, bool) { return service{}, false }}
 	found, unusable := validate(ing, s.usesExpressions())
 	if _, own := ing.Value.Annotations[options.Prefix+options.PathType]; !own {
-		// Its class may say that paths are expressions.
+		// The class of the Ingress may say that paths are expressions.
 		_, asExpressions := validate(ing, true)
 		maps.DeleteFunc(unusable, func(at pathAt, _ diag.Diagnostic) bool { _, wrong := asExpressions[at]; return !wrong })
 	}
@@ -232,18 +234,18 @@ func Mistakes(ing inputs.Object[networkingv1.Ingress], cfg Config) []diag.Diagno
 	return diag.Sort(slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Severity != diag.Error }))
 }
 
-// findings collects what is to be said of objects.
+// findings collects findings about objects.
 type findings struct{ all []diag.Diagnostic }
 
 func (f *findings) add(found ...diag.Diagnostic) { f.all = append(f.all, found...) }
 
-// report adds a finding on an object.
+// report adds a finding about an object.
 func (f *findings) report(severity diag.Severity, by ownership.Claimant, at diag.Position, message, hint string) {
 	f.add(diag.Diagnostic{Severity: severity, Position: at, Object: by.Ref, Message: message, Hint: hint})
 }
 
-// reportLost adds a finding on an object that claims what the winner has; that
-// may be the same object.
+// reportLost adds a finding about an object that claims what the winner has. Both may be
+// the same object.
 func (f *findings) reportLost(severity diag.Severity, by, winner ownership.Claimant, at diag.Position, message, hint string) {
 	f.add(diag.Diagnostic{Severity: severity, Position: at, Object: by.Ref, Message: message, Hint: hint, Conflict: winner.Ref != by.Ref})
 }
@@ -256,7 +258,7 @@ func ofHost(host string) string {
 	return " of host " + host
 }
 
-// winnerAt names the place of an older claim, if it is known.
+// winnerAt returns the position of an older claim, if it is known.
 func winnerAt(o routing.Origin) string {
 	if at := o.Position.String(); at != "" {
 		return "; the other is at " + at
@@ -264,11 +266,13 @@ func winnerAt(o routing.Origin) string {
 	return ""
 }
 
-// mostFindings is how many findings on one object are reported. Each becomes an Event and a line of the log: thousands of
-// them for one object would hide those of other objects.
+// mostFindings is how many findings about one object are reported. Each becomes an Event
+// and a line of the log. Thousands of them for one object would hide those of other
+// objects.
 const mostFindings = 100
 
-// bounded sorts findings, and leaves out those of an object beyond the limit. Its last one says how many more there are.
+// bounded sorts findings, and leaves out those of an object beyond the limit. The last one
+// says how many more there are.
 func bounded(found []diag.Diagnostic) []diag.Diagnostic {
 	found = diag.Sort(found)
 	count := map[diag.Object]int{}
@@ -276,7 +280,7 @@ func bounded(found []diag.Diagnostic) []diag.Diagnostic {
 		count[d.Object]++
 	}
 	seen := map[diag.Object]int{}
-	more := map[diag.Object]int{} // where in out
+	more := map[diag.Object]int{} // the index in out
 	out := found[:0:0]
 	for _, d := range found {
 		switch seen[d.Object]++; {
@@ -295,23 +299,23 @@ func bounded(found []diag.Diagnostic) []diag.Diagnostic {
 	return out
 }
 
-// stickyCookie is what browsers tell cookies of a host apart by.
+// stickyCookie identifies a cookie of a host, as browsers do.
 type stickyCookie struct{ name, path string }
 
-// stickyClaim is a route whose sessions stay with servers of a Service.
+// stickyClaim is a route whose sessions stay with the servers of a Service.
 type stickyClaim struct {
 	claim
 	cookie  stickyCookie
 	service snapshots.ServicePort
 }
 
-// reportSharedCookies reports routes of a host whose cookie is also that of another
-// Service: each answer gives the browser a cookie that the other does not know.
+// reportSharedCookies reports routes of a host that use the same cookie for different
+// Services. Each Service then overwrites the cookie of the other.
 func (f *findings) reportSharedCookies(hosts map[string]*virtualHost, backends map[string]*routing.Backend) {
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		owners := map[stickyCookie]stickyClaim{}
 		reported := map[diag.Object]bool{}
-		var sticky []stickyClaim // those of the oldest Ingress first
+		var sticky []stickyClaim // the routes of the oldest Ingress first
 		for _, c := range hosts[host].routes {
 			b := backends[c.backend]
 			if b == nil || b.Upstream == nil || b.Upstream.Affinity == nil || len(b.Targets) == 0 {

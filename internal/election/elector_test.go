@@ -13,10 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
@@ -298,4 +300,16 @@ func TestTheRulesAreEnough(t *testing.T) {
 	if _, err := client.CoordinationV1().Leases(namespace).Get(t.Context(), "another", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("another Lease: %v", err)
 	}
+}
+
+// permitted returns a connection for a service account that has the permissions of the rules, in one namespace,
+// and no others.
+func permitted(t *testing.T, server *kubetest.Server, namespace string, rules []rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	kubeconfig := server.Grant(t, namespace, "compiler", rules)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
 }

@@ -28,63 +28,65 @@ import (
 )
 
 // Bindings joins the snapshots in use with live data, and caches what does not change with every
-// endpoint. The node, which shows whether a reload is needed, changes only with the number of slots
-// and with Secrets.
+// endpoint. The name of a node shows whether a worker needs a reload. It changes only with Secrets
+// and with the number of slots.
 type Bindings struct {
 	binder bind.Binder
 	slots  bind.Slots
 	live   bind.Live
 	from   Source
-	// offered are the certificates that the Secrets hold. renewals says which earlier ones are served
-	// in their place.
+	// offered are the certificates that the Secrets hold. renewals says which earlier certificates
+	// are served in their place.
 	offered  map[snapshots.SecretName][]byte
 	renewals renewals
-	// expiry is the expiry of the live certificates.
+	// expiry says when the live certificates expire.
 	expiry expiry[snapshots.SecretName]
-	// secrets are the versions of the offered certificates. versionExpiry is the expiry of the versions
-	// that were read.
+	// secrets are the versions of the offered certificates. versionExpiry says when the versions
+	// expire that were read.
 	secrets       versions
 	versionExpiry expiry[string]
 
-	// What Assign has to do: assign everything, assign these Services, and end the drains that are due.
+	// What Assign still has to do: assign everything, assign the slots of these Services, end the
+	// drains that are due.
 	stale   bool
 	changed map[snapshots.ServicePort]bool
 	due     time.Time
-	// moved is when the endpoints of a backend changed, for changes in the last hour. A process that
-	// has just started finds the changes since the previous one.
+	// moved says when the endpoints of each backend changed, for changes in the last hour. After a
+	// restart, it has the changes since the previous process saved its slots.
 	moved map[string]time.Time
-	// refusals are for recorded endpoints.
+	// refusals decides which recorded endpoints are refused.
 	refusals Refusals
-	// read reports whether the endpoints of a namespace are known. With nil they all are.
+	// read reports whether the endpoints of a namespace are known. If it is nil, those of all
+	// namespaces are.
 	read func(namespace string) bool
 
-	expiries int // counts the changes of when certificates expire
+	expiries int // counts the changes of the times when certificates expire
 	shapes   int // counts the changes that can change a node
 	record   func(RecordedNode)
-	replay   *Replay // nil: nodes are bound
+	replay   *Replay // nil if nodes are bound and not replayed
 	prepared map[snapshots.ID]Prepared
 	nodes    map[nodeKey]Node
 }
 
-// nodeKey names a snapshot on instances with a layout.
+// nodeKey names a snapshot together with the layout of the instances that get it.
 type nodeKey struct {
 	id     snapshots.ID
 	layout bind.Layout
 }
 
-// Node is what is known of a snapshot bound for instances with a layout.
+// Node is what is known about a snapshot that is bound for instances of a layout.
 type Node struct {
 	shapes       int
 	Name         string
 	shape        snapshots.Digest
-	Entries      snapshots.Digest // of maps
+	Entries      snapshots.Digest // the entries of its maps
 	Missing      []bind.Need
 	Certificates push.Known
 	Files        []push.Stored
 	Err          error
 }
 
-// New begins with the slots that the previous pusher assigned.
+// New returns bindings that begin with the slots which the previous pusher assigned.
 func New(slots bind.Slots, from Source, r Refusals) *Bindings {
 	return &Bindings{
 		slots: slots, from: from, refusals: r, changed: map[snapshots.ServicePort]bool{},
@@ -93,13 +95,13 @@ func New(slots bind.Slots, from Source, r Refusals) *Bindings {
 	}
 }
 
-// Of returns what is known of a snapshot in use. It returns false if it was not read.
+// Of returns the prepared form of a snapshot in use. It returns false if the snapshot was not read.
 func (b *Bindings) Of(id snapshots.ID) (Prepared, bool) {
 	p, atHand := b.prepared[id]
 	return p, atHand
 }
 
-// All returns what is known of the snapshots in use that were read, sorted.
+// All returns the prepared forms of the snapshots in use that were read, sorted.
 func (b *Bindings) All() iter.Seq2[snapshots.ID, Prepared] {
 	return func(yield func(snapshots.ID, Prepared) bool) {
 		for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
@@ -141,7 +143,7 @@ func (b *Bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 	return changed
 }
 
-// setLive takes new live data, and reports whether something of Secrets changed.
+// setLive takes new live data, and reports whether the content of a Secret changed.
 func (b *Bindings) setLive(live bind.Live, now time.Time) bool {
 	live.Expired, live.ExpiredVersions, live.Versions, live.Unread = b.live.Expired, b.live.ExpiredVersions, b.live.Versions, b.live.Unread
 	offered := !maps.EqualFunc(b.offered, live.Certificates, bytes.Equal)
@@ -161,7 +163,7 @@ func (b *Bindings) setLive(live bind.Live, now time.Time) bool {
 	return changed
 }
 
-// sameSecrets reports whether all data from Secrets is the same.
+// sameSecrets reports whether both have the same data from Secrets.
 func sameSecrets(a, b bind.Live) bool {
 	return maps.EqualFunc(a.Certificates, b.Certificates, bytes.Equal) &&
 		maps.EqualFunc(a.Authorities, b.Authorities, bytes.Equal) &&
@@ -170,7 +172,7 @@ func sameSecrets(a, b bind.Live) bool {
 }
 
 // binding returns a snapshot and the inputs for binding it for an instance. It returns false if the
-// snapshot was not read, or what it needs is not known yet.
+// snapshot was not read, or if something that it needs is not known yet.
 func (b *Bindings) binding(id snapshots.ID, layout bind.Layout) (snapshots.Snapshot, bind.Inputs, bool) {
 	p, ok := b.prepared[id]
 	slots := b.slots
@@ -178,19 +180,20 @@ func (b *Bindings) binding(id snapshots.ID, layout bind.Layout) (snapshots.Snaps
 		slots = p.Slots
 	}
 	live := b.live
-	live.Endpoints = nil // which change, and are all in the slots
+	live.Endpoints = nil // the slots have all endpoints, and binding does not need them
 	return p.Snapshot, bind.Inputs{Live: live, Slots: slots, Layout: layout}, ok && p.Known
 }
 
-// Unknown reports whether a snapshot was read, but not yet all that it needs of the cluster.
+// Unknown reports whether a snapshot was read, but not yet everything that it needs from the
+// cluster.
 func (b *Bindings) Unknown(id snapshots.ID) bool {
 	p, atHand := b.prepared[id]
 	return atHand && !p.Known
 }
 
-// RuntimeUpdate reports whether a worker that runs one snapshot as it is bound now can be brought to
-// another without a reload. Snapshots with other certificates need a reload, so that HAProxy checks
-// these before the snapshot counts as applied.
+// RuntimeUpdate reports whether a worker that runs one snapshot, as it is bound now, can change to
+// another one without a reload. If the certificates differ, it needs a reload: HAProxy then checks
+// the new ones before the snapshot counts as applied.
 func (b *Bindings) RuntimeUpdate(node string, from, to snapshots.ID, layout bind.Layout) bool {
 	x, known := b.Node(from, layout)
 	y, also := b.Node(to, layout)
@@ -199,7 +202,7 @@ func (b *Bindings) RuntimeUpdate(node string, from, to snapshots.ID, layout bind
 		maps.Equal(x.Certificates, y.Certificates)
 }
 
-// Node returns what the worker of an instance should name for the snapshot.
+// Node returns the node that the worker of an instance should name for the snapshot.
 func (b *Bindings) Node(id snapshots.ID, layout bind.Layout) (Node, bool) {
 	key := nodeKey{id, layout}
 	snapshot, binding, ok := b.binding(id, layout)
@@ -252,8 +255,9 @@ func (b *Bindings) learn(s cluster.Status) {
 	}
 }
 
-// Unbound is a snapshot for an instance, with the inputs for binding it as they were when that was
-// decided. Binding is slow for a large snapshot, so the job of an effect does it. Unbound is a value.
+// Unbound is a snapshot for an instance, with the inputs for binding it at the time of the
+// decision. Binding a large snapshot is slow, so the job that carries out the effect does it.
+// Unbound is a value.
 type Unbound struct {
 	ID       snapshots.ID
 	binder   *bind.Binder
@@ -262,7 +266,7 @@ type Unbound struct {
 	known    bool
 }
 
-// Unbound returns a snapshot for an instance with the inputs that are known now.
+// Unbound returns a snapshot for an instance, with the current inputs.
 func (b *Bindings) Unbound(id snapshots.ID, layout bind.Layout) Unbound {
 	snapshot, inputs, known := b.binding(id, layout)
 	return Unbound{ID: id, binder: &b.binder, snapshot: snapshot, inputs: inputs, known: known}
@@ -276,10 +280,10 @@ func (u Unbound) Bind() (bind.Bound, error) {
 	return u.binder.Bind(u.snapshot, u.inputs)
 }
 
-// errAbsent is the error of BindWhole.
+// errAbsent is the error of BindWhole if a certificate is missing.
 var errAbsent = errors.New("a certificate that it names is missing")
 
-// BindWhole is Bind for a push that must not leave out a certificate.
+// BindWhole is Bind for a push, which must not leave out a certificate.
 func (u Unbound) BindWhole() (bind.Bound, error) {
 	bound, err := u.Bind()
 	if err == nil && len(bound.Absent) > 0 {
@@ -288,8 +292,8 @@ func (u Unbound) BindWhole() (bind.Bound, error) {
 	return bound, err
 }
 
-// Assign gives the live endpoints their slots, and reports whether the table changed. Apart from a few
-// copies, it costs only what the changes need.
+// Assign gives the live endpoints their slots, and reports whether any slot changed. Apart from a
+// few copies, its cost depends on the changes only.
 func (b *Bindings) Assign(now time.Time, drain time.Duration) bool {
 	drained := !b.due.IsZero() && !now.Before(b.due)
 	switch {
@@ -315,19 +319,19 @@ func (b *Bindings) Assign(now time.Time, drain time.Duration) bool {
 	return changed
 }
 
-// longestMoved is how long changes of endpoints are remembered.
+// longestMoved is how long a change of endpoints is remembered.
 const longestMoved = time.Hour
 
-// noteMoved notes that the endpoints of a backend changed. It ignores a backend that is new in the
-// slots.
+// noteMoved notes that the endpoints of a backend changed. It ignores a backend that had no slots
+// before.
 func (b *Bindings) noteMoved(key bind.SlotKey, old, group []bind.Slot, now time.Time) {
 	if _, had := b.slots[key]; had && !slices.Equal(old, group) {
 		b.moved[key.Backend] = now
 	}
 }
 
-// nextDrain returns when the next drain of a slot ends. If the drain should have ended, but the
-// endpoints of the backend are not known, it returns a later time to look again.
+// nextDrain returns when the next drain of a slot ends. If a drain is over but the endpoints of its
+// backend are not known, it returns a later time, at which the bindings look again.
 func (b *Bindings) nextDrain(now time.Time) time.Time {
 	due, drains := b.slots.NextDrain()
 	if drains && !due.After(now) {
@@ -398,8 +402,8 @@ func (b *Bindings) assignSome(services map[snapshots.ServicePort]bool, now time.
 	return true
 }
 
-// directives returns the directives of all snapshots in use. Snapshots share the slots of backends
-// that they have in common.
+// directives returns the directives of all snapshots in use. If several snapshots have a backend in
+// common, they share its slots.
 func (b *Bindings) directives() []bind.Directive {
 	var out []bind.Directive
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
@@ -410,7 +414,7 @@ func (b *Bindings) directives() []bind.Directive {
 	return out
 }
 
-// joining returns those directives that join some Services.
+// joining returns those directives that get the endpoints of some Services.
 func (b *Bindings) joining(services map[snapshots.ServicePort]bool) []bind.Directive {
 	var out []bind.Directive
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
@@ -426,7 +430,8 @@ func (b *Bindings) joining(services map[snapshots.ServicePort]bool) []bind.Direc
 	return out
 }
 
-// assignable leaves out directives whose endpoints are not known. They keep their slots, if any.
+// assignable returns the directives whose endpoints are known. All others keep their slots, if they
+// have any.
 func (b *Bindings) assignable(directives []bind.Directive) []bind.Directive {
 	if b.read == nil {
 		return directives

@@ -10,21 +10,21 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// fetchRetry is the wait after a snapshot that could not be read.
+// fetchRetry is the wait after a failed read of a snapshot.
 const (
 	fetchRetry = 2 * time.Second
-	// KeepRetry is the wait after one that could not be kept on this machine's disk.
+	// KeepRetry is the wait after a failed try to keep a snapshot on this machine's disk.
 	KeepRetry = 10 * time.Second
 )
 
-// Cache holds the snapshots in use, in memory and on this host's disk: the pusher still needs the
-// snapshots that run if the store is gone or has lost them.
+// Cache holds the snapshots in use, in memory and on this host's disk. The pusher still needs the running snapshots if
+// the store is gone or has lost them.
 type Cache struct {
 	dir    string
 	have   map[snapshots.ID]snapshots.Snapshot
 	asked  map[snapshots.ID]bool
 	failed map[snapshots.ID]missing
-	// unkept are in memory, but not on disk.
+	// unkept are snapshots in memory that could not be kept on disk.
 	unkept map[snapshots.ID]missing
 }
 
@@ -33,13 +33,13 @@ type NotKeptError struct{ Cause error }
 
 func (e *NotKeptError) Error() string { return e.Cause.Error() }
 
-// missing is a snapshot that could not be read.
+// missing says why a snapshot could not be read or kept, and when to try again.
 type missing struct {
 	err error
 	at  time.Time
 }
 
-// NewCache returns a cache with no snapshots yet, whose folder on disk is dir; "" is none.
+// NewCache returns an empty cache. dir is its folder on disk, "" for none.
 func NewCache(dir string) *Cache {
 	return &Cache{
 		dir: dir, have: map[snapshots.ID]snapshots.Snapshot{},
@@ -48,7 +48,7 @@ func NewCache(dir string) *Cache {
 	}
 }
 
-// Get returns a snapshot, if it is in memory.
+// Get returns a snapshot if it is in memory.
 func (l *Cache) Get(id snapshots.ID) (snapshots.Snapshot, bool) {
 	s, have := l.have[id]
 	return s, have
@@ -63,7 +63,7 @@ func (l *Cache) Unreadable(id snapshots.ID) bool {
 	return failed
 }
 
-// Failures returns why snapshots could not be read, in order.
+// Failures returns why snapshots could not be read, in the order of the snapshots.
 func (l *Cache) Failures() []error { return failuresOf(l.failed) }
 
 func failuresOf(failed map[snapshots.ID]missing) []error {
@@ -89,12 +89,12 @@ func (l *Cache) Due(needed []snapshots.ID, now time.Time) []snapshots.ID {
 	return out
 }
 
-// Reading returns the snapshots that are being read, or kept on disk again.
+// Reading returns the snapshots that are being read, or being kept on disk again.
 func (l *Cache) Reading() []snapshots.ID {
 	return slices.SortedFunc(maps.Keys(l.asked), snapshots.ID.Compare)
 }
 
-// Take notes how reading a snapshot ended.
+// Take takes the result of reading a snapshot.
 func (l *Cache) Take(id snapshots.ID, s snapshots.Snapshot, err error, now time.Time) {
 	delete(l.asked, id)
 	delete(l.unkept, id)
@@ -110,7 +110,7 @@ func (l *Cache) Take(id snapshots.ID, s snapshots.Snapshot, err error, now time.
 	l.have[id] = s
 }
 
-// Keep drops the snapshots that are not needed.
+// Keep drops the snapshots that are not needed, and returns them.
 func (l *Cache) Keep(needed map[snapshots.ID]bool) (dropped []snapshots.ID) {
 	for id := range l.have {
 		if !needed[id] {
@@ -149,8 +149,8 @@ func (l *Cache) Trouble() error {
 	return nil
 }
 
-// ToDecrypt returns the snapshots in use that carry certificates which were not decrypted, and notes
-// that they are being decrypted. Decrypted certificates stay in memory.
+// ToDecrypt returns the snapshots in use that carry certificates which are not decrypted yet. It notes that they are
+// being decrypted. Decrypted certificates stay in memory.
 func (s *Sources) ToDecrypt(now time.Time) []snapshots.Snapshot {
 	var out []snapshots.Snapshot
 	for _, id := range s.bindings.unopened() {
@@ -184,7 +184,7 @@ func newDecryptions() *decryptions {
 	return &decryptions{asked: map[snapshots.ID]bool{}, failed: map[snapshots.ID]missing{}}
 }
 
-// due reports whether a snapshot should be decrypted now, and notes that it is.
+// due reports whether a snapshot should be decrypted now, and notes that it is being decrypted.
 func (o *decryptions) due(id snapshots.ID, now time.Time) bool {
 	if m, failed := o.failed[id]; o.asked[id] || (failed && now.Sub(m.at) < fetchRetry) {
 		return false
@@ -193,7 +193,7 @@ func (o *decryptions) due(id snapshots.ID, now time.Time) bool {
 	return true
 }
 
-// take notes how decrypting a snapshot ended.
+// take takes the result of decrypting a snapshot.
 func (o *decryptions) take(id snapshots.ID, err error, now time.Time) {
 	delete(o.asked, id)
 	delete(o.failed, id)

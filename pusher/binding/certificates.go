@@ -14,13 +14,13 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// renewals says which certificate is served when a Secret holds another one than before. A certificate
-// that is not valid now does not replace one that is. It does so once it is valid, or the earlier one
+// renewals decides which certificate is served when a Secret holds another one than before. If the earlier certificate
+// is valid and the new one is not, the earlier one stays. It is replaced once the new one is valid, or the earlier one
 // is no longer valid.
 type renewals struct {
 	offered map[snapshots.SecretName]dated // what the Secrets hold
 	served  map[snapshots.SecretName]dated
-	next    time.Time // when to look again; zero is never
+	next    time.Time // when to look again; zero means never
 }
 
 // dated is a certificate with the time in which it is valid. The times are zero if they are not known.
@@ -38,8 +38,8 @@ func (d dated) validAt(now time.Time) bool {
 	return !now.Before(d.from) && (d.to.IsZero() || !now.After(d.to))
 }
 
-// settle returns the certificates to serve at a time, given those that the Secrets hold, and the next
-// renewals. It parses only new certificates.
+// settle returns the certificates to serve now and the next renewals, given the certificates that the Secrets hold. It
+// parses only new certificates.
 func (r renewals) settle(certificates map[snapshots.SecretName][]byte, now time.Time) (map[snapshots.SecretName][]byte, renewals) {
 	next := renewals{offered: make(map[snapshots.SecretName]dated, len(certificates)), served: make(map[snapshots.SecretName]dated, len(certificates))}
 	out := make(map[snapshots.SecretName][]byte, len(certificates))
@@ -61,15 +61,15 @@ func (r renewals) settle(certificates map[snapshots.SecretName][]byte, now time.
 	return out, next
 }
 
-// lookAgain notes a future time at which something changes.
+// lookAgain notes a time in the future at which something changes.
 func (r *renewals) lookAgain(now, at time.Time) {
 	if at.After(now) && (r.next.IsZero() || at.Before(r.next)) {
 		r.next = at
 	}
 }
 
-// fault returns what is wrong with the validity of a Secret's certificate, nil for nothing. withExpiry
-// reports that the served certificate has expired.
+// fault returns what is wrong with the validity of a Secret's certificate, or nil. If the served certificate has
+// expired, withExpiry reports that instead.
 func (r renewals) fault(name snapshots.SecretName, now time.Time) error {
 	offered, served := r.offered[name], r.served[name]
 	const day = "2006-01-02 15:04 UTC"
@@ -84,15 +84,15 @@ func (r renewals) fault(name snapshots.SecretName, now time.Time) error {
 	return nil
 }
 
-// expiry knows when certificates expire. No event comes then, so the pusher has to look.
+// expiry knows when certificates expire. No event says so, and the pusher has to look again at that time.
 type expiry[K comparable] struct {
 	certificates map[K][]byte
 	ends         map[K]time.Time
 	issuers      map[K]string
-	next         time.Time // when to look again; zero is never
+	next         time.Time // when to look again; zero means never
 }
 
-// follow returns the expiry of other certificates. It parses only new ones.
+// follow returns the expiry for other certificates. It parses only new ones.
 func (x expiry[K]) follow(certificates map[K][]byte) expiry[K] {
 	ends, issuers := make(map[K]time.Time, len(certificates)), make(map[K]string, len(certificates))
 	for name, data := range certificates {
@@ -105,7 +105,7 @@ func (x expiry[K]) follow(certificates map[K][]byte) expiry[K] {
 	return expiry[K]{certificates: certificates, ends: ends, issuers: issuers}
 }
 
-// at returns the certificates that are expired at a time, and the expiry with the time when the next
+// at returns the certificates that have expired by a time. It also returns the expiry with the time at which the next
 // one expires.
 func (x expiry[K]) at(now time.Time) (map[K]bool, expiry[K]) {
 	out := map[K]bool{}
@@ -135,13 +135,13 @@ func (b *Bindings) Expire(now time.Time) {
 	}
 }
 
-// Expiries returns when the served certificates expire, zero if that is not known, and a number that
-// changes with them. Nobody changes the map later.
+// Expiries returns when the served certificates expire, and a number that changes whenever these times do. A time is
+// zero if it is not known. The map does not change after it is returned.
 func (b *Bindings) Expiries() (ends map[snapshots.SecretName]time.Time, version int) {
 	return b.expiry.ends, b.expiries
 }
 
-// Issuers returns who issued the served certificates. Nobody changes the map later.
+// Issuers returns who issued the served certificates. The map does not change after it is returned.
 func (b *Bindings) Issuers() map[snapshots.SecretName]string { return b.expiry.issuers }
 
 func passed(at, now time.Time) bool { return !at.IsZero() && now.After(at) }
@@ -157,8 +157,7 @@ func (b *Bindings) lookAtExpiry(now time.Time) {
 	}
 }
 
-// withExpiry adds to the faults of a need that its certificate is expired, or not valid
-// yet.
+// withExpiry adds a fault to those of a need if its certificate has expired or is not valid yet.
 func (b *Bindings) withExpiry(need bind.Need, faults []error, now time.Time) []error {
 	if fault := b.renewals.fault(need.Secret, now); fault != nil && need.Use == snapshots.UseCertificate {
 		faults = append(slices.Clone(faults), fault)
@@ -173,13 +172,13 @@ func (b *Bindings) withExpiry(need bind.Need, faults []error, now time.Time) []e
 	return append(faults, errors.New("it expired on "+end.UTC().Format("2006-01-02")))
 }
 
-// versions knows which version of a certificate each Secret holds. It parses only new ones.
+// versions knows which version of a certificate each Secret holds. It parses only new certificates.
 type versions struct {
 	certificates map[snapshots.SecretName][]byte
 	of           map[snapshots.SecretName]string
 }
 
-// follow returns the versions of other certificates.
+// follow returns the versions for other certificates.
 func (v versions) follow(certificates map[snapshots.SecretName][]byte) versions {
 	of := make(map[snapshots.SecretName]string, len(certificates))
 	for name, data := range certificates {
@@ -192,7 +191,7 @@ func (v versions) follow(certificates map[snapshots.SecretName][]byte) versions 
 	return versions{certificates, of}
 }
 
-// addVersions takes certificates that snapshots carry.
+// addVersions takes certificates that a snapshot carries.
 func (b *Bindings) addVersions(found map[string][]byte, now time.Time) {
 	next := maps.Clone(b.live.Versions)
 	if next == nil {
@@ -202,8 +201,8 @@ func (b *Bindings) addVersions(found map[string][]byte, now time.Time) {
 	b.keepVersions(next, now)
 }
 
-// gatherVersions takes the versions that snapshots name exactly from the Secrets, and drops those that
-// no snapshot in use names. A version that is no longer in its Secret stays as long as it is named.
+// gatherVersions takes from the Secrets the versions of certificates that snapshots name, and drops those that no
+// snapshot in use names. A named version stays even if the Secret no longer has it.
 func (b *Bindings) gatherVersions(now time.Time) {
 	next := map[string][]byte{}
 	for _, p := range b.prepared {
@@ -239,11 +238,11 @@ func (b *Bindings) absent(id snapshots.ID) []snapshots.CertificateRef {
 	})
 }
 
-// Complete reports whether all certificates that a snapshot names by version are known, so that an
-// instance without them can get the snapshot.
+// Complete reports whether all certificates that a snapshot names by version are known. Only then can an instance
+// without them get the snapshot.
 func (b *Bindings) Complete(id snapshots.ID) bool { return len(b.absent(id)) == 0 }
 
-// unopened returns the snapshots that carry certificates which were not decrypted.
+// unopened returns the snapshots that carry certificates which are not decrypted yet.
 func (b *Bindings) unopened() []snapshots.ID {
 	var out []snapshots.ID
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
@@ -254,8 +253,8 @@ func (b *Bindings) unopened() []snapshots.ID {
 	return out
 }
 
-// OtherVersions returns errors about Secrets that do not hold the version that a snapshot names
-// exactly, with the consequence.
+// OtherVersions returns an error for each Secret that does not hold the version that a snapshot names. The error says
+// what follows from that.
 func (b *Bindings) OtherVersions() []error {
 	var errs []error
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
@@ -277,8 +276,8 @@ func (b *Bindings) OtherVersions() []error {
 	return errs
 }
 
-// expiredVersion returns when the certificate of a Secret that snapshots in use carry or name expired,
-// zero if it did not.
+// expiredVersion returns when the certificate of a Secret expired that snapshots in use carry or name by version. It
+// returns zero if the certificate has not expired.
 func (b *Bindings) expiredVersion(secret snapshots.SecretName) time.Time {
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
 		for _, ref := range b.prepared[id].versions {

@@ -22,82 +22,81 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// lossGuard decides which losses of endpoints to believe. Directories and clusters have
-// the same rules:
+// lossGuard decides which losses of endpoints to believe. The rules are the same for directories
+// and clusters:
 //
-//  1. What the source says is believed at once. It says that a Service has no
-//     endpoints when its EndpointSlices exist and have none (it was scaled to zero,
-//     or its pods are not ready), when a watch reports that they were deleted, and when all
-//     workloads that the Service selects exist and should have no replicas.
-//  2. A Service is *lost* if the source has nothing of it any more: its file is gone, or
-//     a list came without it. A deletion looks like this. So does a mount that failed,
-//     half of a copy, a wrong path, or an API server with another store. A few losses are
-//     believed, since deletions are common. They are not believed if half of all
-//     endpoints, or all of a namespace, are lost within a minute. Then the guard keeps
-//     the known endpoints, also those that were lost first in that minute, since files
-//     vanish one after another.
-//  3. The loss of all endpoints of a namespace is believed if the source still has other
-//     Services of that namespace, since it then still reads the namespace. For half of
-//     all endpoints that is no proof: Services vanish from a directory together with
-//     their slices.
-//  4. Endpoints are kept until the source says something of their Service, until a person
-//     confirms the loss, or until no snapshot in use has the Service. They are kept even
-//     if others come back, since a mount may come back in parts. Meanwhile they count as
-//     lost, so that a doubtful source is not believed bit by bit.
+//  1. What the source says is believed at once. The source says that a Service has no endpoints in
+//     three ways: the Service has EndpointSlices without endpoints (it was scaled to zero, or its
+//     pods are not ready), a watch reports that its EndpointSlices were deleted, or all workloads
+//     that the Service selects exist and should have no replicas.
+//  2. A Service is *lost* if the source no longer has anything about it: its file is gone, or a
+//     list came without it. That happens when somebody deletes it. It also happens with a mount
+//     that failed, a half-finished copy, a wrong path, or an API server with another store. A few
+//     losses are believed, since deletions are common. They are not believed if half of all
+//     endpoints, or all endpoints of a namespace, are lost within a minute. Then the guard keeps
+//     the known endpoints. It also keeps those that were lost first in that minute, since files
+//     disappear one after another.
+//  3. The loss of all endpoints of a namespace is believed if the source still has other Services
+//     of that namespace, since it then still reads the namespace. For half of all endpoints that
+//     proves nothing: Services disappear from a directory together with their slices.
+//  4. Endpoints are kept until the source says something about their Service, until a person
+//     confirms the loss, or until no snapshot in use has the Service. They are kept even if others
+//     come back, since a mount may come back in parts. Meanwhile they count as lost, so that the
+//     guard does not believe a doubtful source bit by bit.
 //
-// The guard counts endpoints and not Services, since a fleet with one large Service is
-// empty without it. It counts only Services that snapshots in use join. What it keeps
-// survives a restart: the state has the names, and its slots have the endpoints, so that
-// a new pusher begins with what the last one knew.
+// The guard counts endpoints and not Services, since a fleet with one large Service is empty
+// without it. It counts only Services whose endpoints snapshots in use have. What it keeps survives
+// a restart: the state has the names of the Service ports, and its slots have the endpoints. So a
+// new pusher begins with what the previous one knew.
 //
-// Keeping too much costs little, since addresses of pods that are gone fail their health
-// checks. Keeping too little empties a fleet.
+// Keeping too many endpoints does little harm, since addresses of pods that are gone fail their
+// health checks. Keeping too few empties a fleet.
 //
-// The zero value is ready. It is a value: its methods return another one, and share
-// nothing that is written to.
+// The zero value is ready to use. A lossGuard is a value: its methods return a new one, and never
+// write to what both share.
 type lossGuard struct {
 	kept   map[snapshots.ServicePort]bool // ports whose endpoints are kept
 	recent map[snapshots.ServicePort]loss
-	// blind: a new pusher finds no EndpointSlice at all, though instances run with
+	// blind is set if a new pusher finds no EndpointSlice at all although the instances run with
 	// endpoints.
 	blind bool
-	since time.Time // that something is kept, or blind is set
+	since time.Time // since when something is kept, or blind is set
 }
 
-// KeptEndpoints is the part of a lossGuard that is in the state.
+// KeptEndpoints is the part of a lossGuard that is saved in the state.
 type KeptEndpoints struct {
 	Services []string  `json:"services,omitempty"`
 	Blind    bool      `json:"blind,omitempty"`
 	Since    time.Time `json:"since"`
 }
 
-// loss is a loss that was believed a short while ago.
+// loss is a loss that was believed less than lossWindow ago.
 type loss struct {
 	at        time.Time
 	endpoints []snapshots.Endpoint
 	saying    saying
 }
 
-// saying is what a source says of the endpoints of a Service.
+// saying is what a source says about the endpoints of a Service.
 type saying int
 
 const (
 	said     saying = iota // the source has some, or says that there are none
-	unsaid                 // the source has nothing of the Service
-	unlisted               // likewise, and has other Services of the namespace
+	unsaid                 // the source has nothing about the Service
+	unlisted               // like unsaid, but the source has other Services of the namespace
 )
 
-// lossWindow is the time in which losses count as one.
+// lossWindow is the time within which losses count as one.
 const lossWindow = time.Minute
 
-// report is what a source says of a Service port.
+// report is what a source says about a Service port.
 type report struct {
 	endpoints []snapshots.Endpoint // nil for none
 	saying    saying
 }
 
-// take returns the changes of the known endpoints after reports, nil for none, and the next guard.
-// Services that are not used do not count.
+// take returns how the known endpoints change after reports, nil for no changes, and the next
+// guard. Services that are not used do not count.
 func (g lossGuard) take(known map[snapshots.ServicePort][]snapshots.Endpoint, reports map[snapshots.ServicePort]report, used func(snapshots.ServicePort) bool, now time.Time) (lossGuard, map[snapshots.ServicePort][]snapshots.Endpoint) {
 	next, changes := g.clone(), map[snapshots.ServicePort][]snapshots.Endpoint{}
 	maps.DeleteFunc(next.recent, func(_ snapshots.ServicePort, l loss) bool { return now.Sub(l.at) > lossWindow })
@@ -137,7 +136,7 @@ func (g lossGuard) take(known map[snapshots.ServicePort][]snapshots.Endpoint, re
 // lossCount is how many endpoints there were, and how many of them are lost.
 type lossCount struct {
 	all, lost int
-	unsaid    bool // some of the lost are unsaid
+	unsaid    bool // the source says nothing about some of the lost
 }
 
 func (t lossCount) with(n int, lost, unsaid bool) lossCount {
@@ -147,7 +146,7 @@ func (t lossCount) with(n int, lost, unsaid bool) lossCount {
 	return t
 }
 
-// doubtful returns the recent losses that are not believed.
+// doubtful returns the recent losses that the guard does not believe.
 func (g lossGuard) doubtful(known map[snapshots.ServicePort][]snapshots.Endpoint, used func(snapshots.ServicePort) bool) []snapshots.ServicePort {
 	if len(g.recent) == 0 {
 		return nil
@@ -176,8 +175,8 @@ func (g lossGuard) doubtful(known map[snapshots.ServicePort][]snapshots.Endpoint
 	return out
 }
 
-// confirm returns the guard after a person confirmed that the kept endpoints are gone, and the changes
-// of the known endpoints.
+// confirm handles a person's confirmation that the kept endpoints are gone. It returns the next
+// guard, and how the known endpoints change.
 func (g lossGuard) confirm() (lossGuard, map[snapshots.ServicePort][]snapshots.Endpoint) {
 	changes := map[snapshots.ServicePort][]snapshots.Endpoint{}
 	for port := range g.kept {
@@ -186,7 +185,7 @@ func (g lossGuard) confirm() (lossGuard, map[snapshots.ServicePort][]snapshots.E
 	return lossGuard{}, changes
 }
 
-// at notes since when something is kept.
+// at sets the time since when something is kept.
 func (g lossGuard) at(now time.Time) lossGuard {
 	switch {
 	case len(g.kept) == 0 && !g.blind:
@@ -197,8 +196,8 @@ func (g lossGuard) at(now time.Time) lossGuard {
 	return g
 }
 
-// name returns a name for the endpoints that are kept now. Another set gets another name, so that a
-// person confirms what they saw and nothing later. It is "" if nothing is kept.
+// name returns a name for the set of endpoints that are kept now, "" for none. Another set has
+// another name. So a person confirms what they have seen, and nothing that came later.
 func (g lossGuard) name() string {
 	if g.since.IsZero() {
 		return ""
@@ -213,7 +212,7 @@ func (g lossGuard) ports() []snapshots.ServicePort {
 	return slices.SortedFunc(maps.Keys(g.kept), snapshots.ServicePort.Compare)
 }
 
-// saved returns what the state holds of the guard, nil for nothing.
+// saved returns the part of the guard that the state keeps, nil for nothing.
 func (g lossGuard) saved() *KeptEndpoints {
 	if g.since.IsZero() {
 		return nil
@@ -225,7 +224,7 @@ func (g lossGuard) saved() *KeptEndpoints {
 	return &k
 }
 
-// Check returns an error if the value cannot be read.
+// Check returns an error if the saved value cannot be read.
 func (k *KeptEndpoints) Check() error {
 	_, err := k.guard()
 	return err
@@ -259,8 +258,8 @@ func (g lossGuard) clone() lossGuard {
 	return g
 }
 
-// knownEndpoints returns the endpoints in a slot table, which the previous pusher knew. It leaves out
-// those that were gone and being drained.
+// knownEndpoints returns the endpoints in slots, which the previous pusher knew. It leaves out
+// draining endpoints.
 func knownEndpoints(slots bind.Slots) map[snapshots.ServicePort][]snapshots.Endpoint {
 	out := map[snapshots.ServicePort][]snapshots.Endpoint{}
 	for key, group := range slots {
@@ -279,16 +278,16 @@ func knownEndpoints(slots bind.Slots) map[snapshots.ServicePort][]snapshots.Endp
 	return out
 }
 
-// evidence is what else a directory says of Services without endpoints. It is used only if endpoints
-// are missing.
+// evidence is what else a directory says about Services without endpoints. It is used only if
+// endpoints are missing.
 type evidence struct {
 	sliced map[types.NamespacedName]bool // Services that have EndpointSlices
 	other  func() otherObjects
 }
 
-// otherObjects are objects that can show that a Service has no endpoints.
+// otherObjects are objects that can show that a Service should have no endpoints.
 type otherObjects struct {
-	services  map[types.NamespacedName]labels.Set // and whom they select
+	services  map[types.NamespacedName]labels.Set // and which pods they select
 	speaksOf  map[string]bool                     // namespaces with Services
 	workloads map[string][]workload               // by namespace
 }
@@ -303,7 +302,7 @@ func newEvidence(set manifests.Set, sliced map[types.NamespacedName]bool) eviden
 	return evidence{sliced, sync.OnceValue(func() otherObjects { return otherObjectsIn(set) })}
 }
 
-// of returns what the directory says of a Service port without endpoints.
+// of returns what the directory says about a Service port without endpoints.
 func (v evidence) of(port snapshots.ServicePort) saying {
 	name := types.NamespacedName{Namespace: port.Namespace, Name: port.Service}
 	if v.sliced[name] {
@@ -323,9 +322,9 @@ func (v evidence) of(port snapshots.ServicePort) saying {
 	return unsaid
 }
 
-// scaledToZero reports whether the directory has workloads that a Service selects, and all of them
-// should have no pods. A directory without such workloads proves nothing: objects of any kind may make
-// pods.
+// scaledToZero reports whether the directory has workloads that the Service selects, and none of
+// them should have pods. A directory without such workloads proves nothing, since objects of other
+// kinds may make pods.
 func (o otherObjects) scaledToZero(namespace string, selector labels.Set) bool {
 	selected := 0
 	for _, w := range o.workloads[namespace] {
@@ -339,14 +338,14 @@ func (o otherObjects) scaledToZero(namespace string, selector labels.Set) bool {
 	return selected > 0
 }
 
-// otherObjectsIn reads the other objects. It ignores those that cannot be decoded.
+// otherObjectsIn reads these objects from a set. It ignores objects that cannot be decoded.
 func otherObjectsIn(set manifests.Set) otherObjects {
 	out := otherObjects{services: map[types.NamespacedName]labels.Set{}, speaksOf: map[string]bool{}, workloads: map[string][]workload{}}
 	for _, o := range set.Objects {
 		switch o.GVK() {
 		case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
 			var s corev1.Service
-			_ = o.Decode(&s) // a faulty one exists, too
+			_ = o.Decode(&s) // a faulty Service exists, too
 			out.services[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = s.Spec.Selector
 			out.speaksOf[o.Namespace] = true
 		case manifests.GVK{APIVersion: "v1", Kind: "Pod"}:
@@ -362,7 +361,7 @@ func otherObjectsIn(set manifests.Set) otherObjects {
 				} `json:"spec"`
 			}
 			pods := int32(1)
-			_ = o.Decode(&w) // what fits is enough
+			_ = o.Decode(&w) // use what can be decoded
 			if w.Spec.Replicas != nil {
 				pods = *w.Spec.Replicas
 			}
@@ -372,26 +371,26 @@ func otherObjectsIn(set manifests.Set) otherObjects {
 	return out
 }
 
-// losses is what is known of the losses of a source; see lossGuard.
+// losses is what is known about the losses of a source, see lossGuard.
 type losses struct {
 	guard lossGuard
-	// seeds are the Service ports whose endpoints are known only from the state: the source has said
-	// nothing of them yet.
+	// seeds are the Service ports whose endpoints are known only from the state, because the source
+	// has not said anything about them yet.
 	seeds map[snapshots.ServicePort]bool
-	// remembers is set if the state had a slot table.
+	// remembers is set if the state had slots.
 	remembers bool
-	// sighted is set once the source has shown that it is not empty, or may be empty.
+	// sighted is set once the source has shown that it is not empty, or that it may be empty.
 	sighted   bool
 	read      bool // the source was read in full
-	sliceless bool // it has not one EndpointSlice
-	// doubted are Secrets of a cluster that were missing in a list, and when.
+	sliceless bool // the source has no EndpointSlice at all
+	// doubted are Secrets of a cluster that were missing in a list, with the time of that list.
 	doubted map[snapshots.SecretName]time.Time
 }
 
-// newLosses begins with what the previous pusher knew.
+// newLosses returns losses that begin with what the previous pusher knew.
 func newLosses(kept *KeptEndpoints, known map[snapshots.ServicePort][]snapshots.Endpoint, remembers bool) losses {
 	l := losses{seeds: map[snapshots.ServicePort]bool{}, doubted: map[snapshots.SecretName]time.Time{}, remembers: remembers}
-	l.guard, _ = kept.guard() // the state was read
+	l.guard, _ = kept.guard() // Check has already read it
 	l.guard.blind = false     // Blind finds that out again
 	for port := range known {
 		l.seeds[port] = true
@@ -399,7 +398,7 @@ func newLosses(kept *KeptEndpoints, known map[snapshots.ServicePort][]snapshots.
 	return l
 }
 
-// doubtSecrets removes Secrets that were missing in a list from a change, and notes them.
+// doubtSecrets removes Secrets that were missing in a list from the change, and remembers them.
 func (l *losses) doubtSecrets(c *cluster.Change, now time.Time) {
 	for name, s := range c.Secrets {
 		delete(l.doubted, name)
@@ -415,7 +414,7 @@ func (g lossGuard) keepsIn(namespace string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(g.kept)), func(p snapshots.ServicePort) bool { return p.Namespace == namespace })
 }
 
-// takeReports takes what the source reports of Service ports, as far as the guard believes it.
+// takeReports takes what the source reports about Service ports, as far as the guard believes it.
 func (s *Sources) takeReports(reports map[snapshots.ServicePort]report, now time.Time) News {
 	for port := range reports {
 		delete(s.losses.seeds, port)
@@ -425,7 +424,7 @@ func (s *Sources) takeReports(reports map[snapshots.ServicePort]report, now time
 	return s.change(changes)
 }
 
-// change changes the known endpoints.
+// change applies changes to the known endpoints.
 func (s *Sources) change(changes map[snapshots.ServicePort][]snapshots.Endpoint) News {
 	var n News
 	for port, endpoints := range changes {
@@ -439,8 +438,8 @@ func (s *Sources) change(changes map[snapshots.ServicePort][]snapshots.Endpoint)
 	return n
 }
 
-// joined returns a function that reports whether a snapshot in use joins the endpoints
-// of a Service port. A port in the slots counts: its snapshot may be read soon.
+// joined returns a function that reports whether a snapshot in use has the endpoints of a Service
+// port. A port in the slots counts too, since its snapshot may be read soon.
 func (s *Sources) joined() func(snapshots.ServicePort) bool {
 	var all map[snapshots.ServicePort]bool
 	return func(port snapshots.ServicePort) bool {
@@ -459,7 +458,7 @@ func (s *Sources) joined() func(snapshots.ServicePort) bool {
 	}
 }
 
-// reportsOfChange returns the reports of a change of a cluster.
+// reportsOfChange turns a change of a cluster into reports about Service ports.
 func (s *Sources) reportsOfChange(c cluster.Change) map[snapshots.ServicePort]report {
 	out := make(map[snapshots.ServicePort]report, len(c.Endpoints))
 	for port, endpoints := range c.Endpoints {
@@ -470,7 +469,7 @@ func (s *Sources) reportsOfChange(c cluster.Change) map[snapshots.ServicePort]re
 	for _, of := range []map[snapshots.ServicePort]bool{s.losses.seeds, s.losses.guard.kept} {
 		for port := range of {
 			if _, told := c.Endpoints[port]; !told && c.Seen[types.NamespacedName{Namespace: port.Namespace, Name: port.Service}] {
-				out[port] = report{} // the Service has slices, and none of its endpoints is there
+				out[port] = report{} // the Service has slices, but no endpoint of this port
 			}
 		}
 	}
@@ -485,9 +484,10 @@ func (s *Sources) reportsOfChange(c cluster.Change) map[snapshots.ServicePort]re
 	return out
 }
 
-// Blind reports whether a new pusher finds no EndpointSlice at all, although the instances run with
-// endpoints: a wrong path, an empty mount, another cluster. Then the pusher changes nothing. If the
-// state has no slot table, instancesHave says whether they do; see [Sources.MayHaveEndpoints].
+// Blind reports whether a new pusher finds no EndpointSlice at all although the instances run with
+// endpoints. The reason may be a wrong path, an empty mount or another cluster. The pusher then
+// changes nothing. If the state has no slots, instancesHave says whether the instances run with
+// endpoints; see [Sources.MayHaveEndpoints].
 func (s *Sources) Blind(instancesHave func() bool, now time.Time) bool {
 	l := &s.losses
 	if l.sighted || !l.read || s.bindings.from == FromSnapshots {
@@ -503,15 +503,15 @@ func (s *Sources) Blind(instancesHave func() bool, now time.Time) bool {
 	return l.guard.blind
 }
 
-// MayHaveEndpoints reports whether an instance that runs a snapshot may have endpoints: it runs
-// one of ours.
+// MayHaveEndpoints reports whether an instance that runs this snapshot may have endpoints. It may
+// if the snapshot has live endpoints, or if the pusher has not read the snapshot.
 func (s *Sources) MayHaveEndpoints(running snapshots.ID) bool {
 	p, atHand := s.bindings.prepared[running]
 	return !running.IsZero() && (!atHand || len(p.Directives) > 0 && !p.Recorded)
 }
 
-// Confirm believes the loss that a person named, and returns how many Service ports it concerned. The
-// endpoints that were kept when the person gave the order are dropped.
+// Confirm carries out a person's confirmation of a loss, and returns how many Service ports it
+// concerned. It drops the endpoints that were kept when the person gave the order.
 func (s *Sources) Confirm(loss string) (n News, services int, confirmed bool) {
 	if loss == "" || loss != s.losses.guard.name() {
 		return News{}, 0, false
@@ -522,8 +522,9 @@ func (s *Sources) Confirm(loss string) (n News, services int, confirmed bool) {
 	return s.change(changes), services, true
 }
 
-// Kept returns the losses that are not believed: their name, for a person to confirm, since when
-// there are some, and the Service ports whose endpoints are kept. The name is "" if there are none.
+// Kept returns the losses that the guard does not believe: the name by which a person can confirm
+// them, since when there are some, and the Service ports whose endpoints are kept. The name is ""
+// if there are none.
 func (s *Sources) Kept() (name string, since time.Time, ports []string) {
 	g := s.losses.guard
 	return g.name(), g.since, texts(g.ports())
@@ -535,7 +536,7 @@ func (s *Sources) Lost() int { return len(s.losses.guard.kept) }
 // Saved returns the part of the losses that the state keeps, nil for nothing.
 func (s *Sources) Saved() *KeptEndpoints { return s.losses.guard.saved() }
 
-// LossTrouble returns an error that says whose endpoints are kept, nil for none.
+// LossTrouble returns an error that says whose endpoints are kept, nil if none are.
 func (s *Sources) LossTrouble() error {
 	g := s.losses.guard
 	if g.since.IsZero() {

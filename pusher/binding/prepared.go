@@ -21,12 +21,12 @@ type Source int
 
 // The sources of endpoints.
 const (
-	FromDirectory Source = iota // always live ones
-	FromSnapshots               // always recorded ones
-	FromCluster                 // recorded ones if the snapshot has some, otherwise live ones
+	FromDirectory Source = iota // always live endpoints
+	FromSnapshots               // always recorded endpoints
+	FromCluster                 // recorded endpoints if the snapshot has some, otherwise live ones
 )
 
-// recorded reports whether a snapshot gets its recorded endpoints.
+// recorded reports whether a snapshot is bound to its recorded endpoints.
 func (f Source) recorded(s snapshots.Snapshot) bool {
 	_, has := s.File(snapshots.EndpointsFile)
 	return f == FromSnapshots || f == FromCluster && has
@@ -37,23 +37,24 @@ type Prepared struct {
 	Snapshot     snapshots.Snapshot
 	Directives   []bind.Directive
 	Needs        []bind.Need
-	versions     []snapshots.CertificateRef // that name one
-	Certificates []push.Stored              // as instances have them
-	Recorded     bool                       // its endpoints are
-	Slots        bind.Slots                 // of recorded endpoints, else nil
+	versions     []snapshots.CertificateRef // the references that name a version
+	Certificates []push.Stored              // by their names on instances
+	Recorded     bool                       // its endpoints are the recorded ones
+	Slots        bind.Slots                 // the slots of recorded endpoints, otherwise nil
 	Servers      []bind.Server
 	Dynamic      map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
-	// wants is what it needs of a cluster. Known is set once that was read, as far as it can be.
+	// wants is what the snapshot needs from a cluster. Known is set once that was read, as far as the pusher may read
+	// it.
 	wants         cluster.Wanted
-	listeners     []listener       // of HAProxy, with it
-	refused       RefusedEndpoints // of those that are recorded
+	listeners     []listener       // where HAProxy listens with this snapshot
+	refused       RefusedEndpoints // the recorded endpoints that are refused
 	Known         bool
-	Lacks         []string      // what it needs and the pusher cannot have; core/needs.go has the rules
+	Lacks         []string      // what the snapshot needs that the pusher cannot have; core/needs.go has the rules
 	HardStopAfter time.Duration // see [rollout.Seen.HardStopAfter]
 	Err           error
 
-	byService map[snapshots.ServicePort][]int // the directives that join one
-	places    []int                           // where the servers of each directive begin, and the end
+	byService map[snapshots.ServicePort][]int // by Service, the directives that get its endpoints
+	places    []int                           // where the servers of each directive begin, and where the last ones end
 }
 
 // prepare prepares a snapshot. It leaves out recorded endpoints that are refused.
@@ -100,14 +101,14 @@ func prepare(s snapshots.Snapshot, recorded bool, r *Refusals) Prepared {
 	return p
 }
 
-// Wanted returns what a snapshot needs of the cluster that has its endpoints and Secrets.
+// Wanted returns what a snapshot needs from the cluster that has its endpoints and Secrets.
 func Wanted(s snapshots.Snapshot) (cluster.Wanted, error) {
 	p := prepare(s, FromCluster.recorded(s), &Refusals{})
 	return p.wants, p.Err
 }
 
-// carries reports whether the certificate of a Secret comes with the snapshot, or was
-// left out of it because there was none.
+// carries reports whether the certificate of a Secret comes with the snapshot. It also returns true if the compiler
+// left it out because there was none.
 func (p Prepared) carries(secret snapshots.SecretName) bool {
 	return slices.ContainsFunc(p.Snapshot.Manifest.Spec.Certificates, func(ref snapshots.CertificateRef) bool {
 		return ref.Secret == secret && (ref.Mode == snapshots.ModeSealed || ref.Mode == snapshots.ModeCompanion)
@@ -126,8 +127,8 @@ func (p *Prepared) bindAll(slots bind.Slots) {
 	p.places = append(p.places, at)
 }
 
-// bindSome binds the servers of backends that join some Services again. Their numbers of slots must
-// not have changed.
+// bindSome binds again the servers of backends that get the endpoints of some Services. The number of slots of these
+// backends must not have changed.
 func (p *Prepared) bindSome(slots bind.Slots, services map[snapshots.ServicePort]bool) {
 	fresh := slices.Clone(p.Servers) // others may use the previous list
 	bound := map[string]bool{}
@@ -151,7 +152,7 @@ func (p *Prepared) bindSome(slots bind.Slots, services map[snapshots.ServicePort
 	}
 }
 
-// backend returns the range of the directives of the backend that has the nth.
+// backend returns the range of the directives that are in the same backend as the nth directive.
 func (p *Prepared) backend(n int) (first, end int) {
 	first, end = n, n+1
 	for first > 0 && p.Directives[first-1].Backend == p.Directives[n].Backend {
@@ -163,8 +164,8 @@ func (p *Prepared) backend(n int) (first, end int) {
 	return first, end
 }
 
-// hardStopAfter returns how long a worker with this haproxy.cfg may live after it was replaced, zero
-// if the file does not say so. HAProxy takes the last of several lines.
+// hardStopAfter returns how long a worker with this haproxy.cfg may live after it was replaced. It returns zero if the
+// file does not say so. If several lines do, HAProxy uses the last one.
 func hardStopAfter(config []byte) time.Duration {
 	var most time.Duration
 	for section := range haproxycfg.Sections(config) {
@@ -180,7 +181,7 @@ func hardStopAfter(config []byte) time.Duration {
 	return most
 }
 
-// timeUnits are the units of HAProxy's times, longer words first.
+// timeUnits are HAProxy's units of time, those with longer names first.
 var timeUnits = []struct {
 	word string
 	unit time.Duration
@@ -189,8 +190,8 @@ var timeUnits = []struct {
 	{"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
 }
 
-// ConfigTime reads a time as HAProxy does, in milliseconds unless it names a unit. It returns zero if
-// the text is not a time.
+// ConfigTime reads a time like HAProxy. Without a unit it is in milliseconds. ConfigTime returns zero if the text is
+// not a time.
 func ConfigTime(text string) time.Duration {
 	unit := time.Millisecond
 	for _, u := range timeUnits {
@@ -217,12 +218,11 @@ func certificatesOf(s snapshots.Snapshot) (out []push.Stored) {
 	return out
 }
 
-// ErrNoSource says that a snapshot has live endpoints, or something of Secrets, and there is no source
+// ErrNoSource is the error of a snapshot that needs live endpoints or content of Secrets, for a pusher without a source
 // of these.
 var ErrNoSource = errors.New("has no source of live endpoints and Secrets (--live or --kubeconfig)")
 
-// sourceless reports whether a snapshot has servers, or something of Secrets, that are only known at
-// run time, and there is no source of these.
+// sourceless reports whether the pusher has no source for live endpoints or content of Secrets that the snapshot needs.
 func (f Source) sourceless(s snapshots.Snapshot) bool {
 	if f != FromSnapshots {
 		return false
@@ -237,8 +237,8 @@ func (f Source) sourceless(s snapshots.Snapshot) bool {
 	return err == nil && slices.ContainsFunc(needs, func(n bind.Need) bool { return n.Secret != (snapshots.SecretName{}) })
 }
 
-// NeedsSource reports whether a snapshot cannot be pushed without a source of live
-// endpoints and Secrets: a cluster, or a directory with manifests.
+// NeedsSource reports whether a snapshot can only be pushed with a source of live endpoints and Secrets: a cluster, or
+// a directory with manifests.
 func NeedsSource(s snapshots.Snapshot) bool { return FromSnapshots.sourceless(s) }
 
 // VersionsOf returns the references of a snapshot that name a version of a certificate.

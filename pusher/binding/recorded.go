@@ -30,11 +30,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// The form of live data in an event log. In place of a Secret's content it has digests. A replay uses
-// placeholders, the same one for the same digest. The log has the nodes that were bound, so that a
-// replay binds nothing.
+// The form of live data in an event log. The log has digests where a Secret has content. A replay uses placeholders
+// instead, one for each digest. The log also has the nodes that were bound, so a replay binds nothing.
 
-// Digest returns the digest of a secret in one event log. In other logs it differs.
+// Digest returns the digest of a secret in one event log. The same secret has another digest in another log.
 type Digest func(secret []byte) string
 
 // RecordedObjects is [Objects] without secrets.
@@ -51,20 +50,20 @@ type RecordedObjects struct {
 	Users        []RecordedSecret       `json:"users,omitempty"`
 	Values       []RecordedSecret       `json:"values,omitempty"`
 	Faults       []RecordedFaults       `json:"faults,omitempty"`
-	// What else the directory says of Services without endpoints.
+	// What else the directory says about Services without endpoints.
 	Sliced    []types.NamespacedName `json:"sliced,omitempty"`
 	Services  []RecordedService      `json:"services,omitempty"`
 	Workloads []RecordedWorkload     `json:"workloads,omitempty"`
 }
 
-// RecordedEndpoints are the endpoints of a Service port, none if all are gone.
+// RecordedEndpoints are the endpoints of a Service port. There are none if all are gone.
 type RecordedEndpoints struct {
 	Service   snapshots.ServicePort `json:"service"`
 	Endpoints []snapshots.Endpoint  `json:"endpoints,omitempty"`
 	Unsaid    bool                  `json:"unsaid,omitempty"`
 }
 
-// RecordedSecret is something of a Secret, as a digest.
+// RecordedSecret is a value of a Secret, as a digest.
 type RecordedSecret struct {
 	Secret snapshots.SecretName `json:"secret"`
 	Key    string               `json:"key,omitempty"`
@@ -74,7 +73,7 @@ type RecordedSecret struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// RecordedFaults are the faults of something that a Secret should hold.
+// RecordedFaults are the faults of a value that a Secret should hold.
 type RecordedFaults struct {
 	Need   bind.Need `json:"need"`
 	Faults []string  `json:"faults"`
@@ -86,7 +85,7 @@ type RecordedService struct {
 	Selector labels.Set           `json:"selector,omitempty"`
 }
 
-// RecordedWorkload is something that has pods.
+// RecordedWorkload is a workload, which has pods.
 type RecordedWorkload struct {
 	Namespace string     `json:"namespace"`
 	Labels    labels.Set `json:"labels,omitempty"`
@@ -136,7 +135,7 @@ func (r *RecordedObjects) recordOthers(o otherObjects) {
 	}
 }
 
-// trueNames returns the names that are set, in order.
+// trueNames returns the names whose value is true, sorted.
 func trueNames[N comparable](of map[N]bool, compare func(a, b N) int) []N {
 	var out []N
 	for _, name := range slices.SortedFunc(maps.Keys(of), compare) {
@@ -178,16 +177,16 @@ type RecordedChange struct {
 	Status    *cluster.Status        `json:"status,omitempty"`
 }
 
-// RecordedObject is a Secret of a cluster.
+// RecordedObject is a Secret of a cluster in an event log.
 type RecordedObject struct {
 	Secret snapshots.SecretName `json:"secret"`
 	UID    types.UID            `json:"uid,omitempty"`
 	Type   corev1.SecretType    `json:"type,omitempty"`
-	// Gone is set if it was deleted, Missing if it was missing in a list.
+	// Gone is set if the Secret was deleted, Missing if it was missing in a list.
 	Gone    bool             `json:"gone,omitempty"`
 	Missing bool             `json:"missing,omitempty"`
 	Keys    []RecordedSecret `json:"keys,omitempty"`
-	// Certificate is the usable certificate, if there is one.
+	// Certificate is the usable certificate of the Secret, if it has one.
 	Certificate *RecordedSecret `json:"certificate,omitempty"`
 }
 
@@ -220,7 +219,7 @@ func RecordChange(c cluster.Change, digest Digest) RecordedChange {
 	return out
 }
 
-// RecordedNode is a node as it was bound.
+// RecordedNode is a node that was bound.
 type RecordedNode struct {
 	Snapshot     snapshots.ID     `json:"snapshot"`
 	Layout       bind.Layout      `json:"layout"`
@@ -236,24 +235,24 @@ type RecordedNode struct {
 // RecordNodes calls a function with each node that is bound from now on.
 func (b *Bindings) RecordNodes(to func(RecordedNode)) { b.record = to }
 
-// Replay has the nodes of a log, and placeholders for certificates.
+// Replay has the nodes of a log, and makes placeholders for certificates.
 type Replay struct {
-	nodes        map[nodeKey][]RecordedNode // not used yet
-	last         map[nodeKey]RecordedNode   // used last
+	nodes        map[nodeKey][]RecordedNode // nodes that the replay has not used yet
+	last         map[nodeKey]RecordedNode   // the node that was used last
 	certificates map[string][]byte          // by digest
 }
 
-// Replay makes the bindings take their nodes from a log from now on, and returns the replay to fill.
+// Replay makes the bindings take their nodes from a log from now on. It returns the replay, which the caller fills.
 func (b *Bindings) Replay() *Replay {
 	r := &Replay{nodes: map[nodeKey][]RecordedNode{}, last: map[nodeKey]RecordedNode{}, certificates: map[string][]byte{}}
 	b.replay = r
 	return r
 }
 
-// errNotRecorded is the error for a node that a log does not have: the replay differs from the run.
+// errNotRecorded is the error for a node that the log does not have, because the replay differs from the run.
 var errNotRecorded = errors.New("the log does not have this node")
 
-// Give gives the replay a node of the log.
+// Give adds a node of the log to the replay.
 func (r *Replay) Give(n RecordedNode) {
 	key := nodeKey{n.Snapshot, n.Layout}
 	r.nodes[key] = append(r.nodes[key], n)
@@ -404,17 +403,17 @@ type Objects struct {
 	bind.Live
 	Slices   int           // how many EndpointSlices there are
 	problems []string      // objects that could not be used
-	faulty   []SecretFault // of them, in Secrets of a cluster
+	faulty   []SecretFault // parts of Secrets of a cluster that cannot be used
 	broken   map[snapshots.SecretName]bool
-	// faults are for content of Secrets whose use only a snapshot tells.
+	// faults are the faults of values whose use only a snapshot tells.
 	faults   map[bind.Need][]error
 	secrets  map[snapshots.SecretName]bool
 	evidence evidence
-	unsure   bool // something could not be parsed, which may hold absent objects
+	unsure   bool // something could not be parsed, and may hold the objects that seem absent
 }
 
-// WatchObjects reads the directory now and whenever changed receives, and sends its objects, until ctx
-// is done.
+// WatchObjects reads the directory and sends its objects: at once, and whenever changed receives a value. It returns
+// when ctx is done.
 func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send func(Objects, error)) {
 	var reader manifests.Reader
 	for {
@@ -432,7 +431,7 @@ func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send
 	}
 }
 
-// translate picks the EndpointSlices and Secrets from a set of objects.
+// translate reads the EndpointSlices and Secrets in a set of objects.
 func translate(set manifests.Set) Objects {
 	var endpointSlices []discoveryv1.EndpointSlice
 	var secrets []corev1.Secret
@@ -469,8 +468,8 @@ func translate(set manifests.Set) Objects {
 	return out
 }
 
-// decodeInto appends an object. If the object breaks its schema, that is a problem, and its previous
-// content is kept.
+// decodeInto appends an object to a list. If the object breaks its schema, decodeInto notes a problem, and the previous
+// content stays in use.
 func decodeInto[T any](out *Objects, o manifests.Object, list *[]T) {
 	var v T
 	if faults := o.Decode(&v); len(faults) > 0 {
@@ -481,7 +480,7 @@ func decodeInto[T any](out *Objects, o manifests.Object, list *[]T) {
 	*list = append(*list, namespaced(v, o))
 }
 
-// namespaced gives an object the namespace that the manifest left out.
+// namespaced sets the namespace of an object if its manifest left it out.
 func namespaced[T any](v T, o manifests.Object) T {
 	switch v := any(&v).(type) {
 	case *discoveryv1.EndpointSlice:
@@ -492,11 +491,10 @@ func namespaced[T any](v T, o manifests.Object) T {
 	return v
 }
 
-// mergeLive returns the live data to use after a read, with the previous endpoints: lossGuard decides
-// about the new ones. If a Secret is broken now, its last usable certificate stays in use. Its
-// authorities, users and values do not: the present content says who may pass. Absent data is kept if
-// something could not be parsed, which may hold it, if all EndpointSlices are absent too, and in
-// namespaces whose endpoints are kept.
+// mergeLive returns the live data to use after a read. It leaves the endpoints as they were, since lossGuard decides
+// about those. If a Secret is broken now, its last usable certificate stays in use. Its authorities, users and values
+// do not stay, since the present content says who may pass. Absent data stays in three cases: something could not be
+// parsed and may hold the data, all EndpointSlices are absent too, or endpoints of the namespace are kept.
 func mergeLive(old, read Objects, doubted func(namespace string) bool) Objects {
 	nothing := read.Slices == 0 && old.Slices > 0
 	doubt := func(name snapshots.SecretName) bool {
@@ -515,7 +513,7 @@ func mergeLive(old, read Objects, doubted func(namespace string) bool) Objects {
 	return read
 }
 
-// withAbsent returns what was read, with the previous entries that are absent now and should be kept.
+// withAbsent returns what was read, together with those previous entries that are absent now and should be kept.
 func withAbsent[K comparable, V any](read, old map[K]V, keep func(K) bool) map[K]V {
 	out := maps.Clone(read)
 	for key, value := range old {

@@ -13,26 +13,25 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// Refusals refuses endpoints that EndpointSlices may not name. A refused endpoint is not a loss, since
-// the source has it: a Service whose endpoints are all refused has no endpoints.
+// Refusals refuses endpoints that no EndpointSlice may name. A refused endpoint is not a loss, since the source still
+// has it. A Service whose endpoints are all refused has no endpoints.
 type Refusals struct {
 	live.Refusal
-	offered map[snapshots.ServicePort][]snapshots.Endpoint // as the source has them
+	offered map[snapshots.ServicePort][]snapshots.Endpoint // the endpoints of the source, refused ones included
 	refused RefusedEndpoints
-	// counts is how many endpoints of each port are used. cut has the ports with more endpoints than
-	// that.
+	// counts says how many endpoints of each port are used. cut has the ports that have more endpoints than that.
 	counts map[snapshots.ServicePort]int
 	cut    map[snapshots.ServicePort]bool
 }
 
-// The most endpoints of a port of a Service, and of a namespace. An EndpointSlice may name any number,
-// and each becomes a line of haproxy.cfg and a server with health checks, on every instance.
+// The largest number of endpoints of a Service port, and of a namespace. An EndpointSlice may name any number, and each
+// endpoint becomes a line of haproxy.cfg and a server with health checks on every instance.
 const (
 	mostOfService   = 5_000
 	mostOfNamespace = 25_000
 )
 
-// NewRefusals refuses endpoints in networks, apart from allowed ones.
+// NewRefusals returns refusals of endpoints in some networks, except in the allowed ones.
 func NewRefusals(networks, allowed []netip.Prefix) Refusals {
 	r := Refusals{
 		offered: map[snapshots.ServicePort][]snapshots.Endpoint{}, refused: RefusedEndpoints{},
@@ -42,11 +41,11 @@ func NewRefusals(networks, allowed []netip.Prefix) Refusals {
 	return r
 }
 
-// RefusedEndpoints are the refused endpoints by port of a Service.
+// RefusedEndpoints are the refused endpoints, by Service port.
 type RefusedEndpoints map[snapshots.ServicePort][]live.Refused
 
-// recorded divides the recorded endpoints of a snapshot. It ignores the addresses of instances, which
-// may change while the snapshot does not.
+// recorded divides the recorded endpoints of a snapshot into used and refused ones. It does not look at the addresses
+// of instances, which may change while the snapshot stays the same.
 func (r *Refusals) recorded(endpoints map[snapshots.ServicePort][]snapshots.Endpoint) (used map[snapshots.ServicePort][]snapshots.Endpoint, refused RefusedEndpoints) {
 	alone := NewRefusals(r.Networks, r.Allowed)
 	return alone.filter(endpoints), alone.refused
@@ -61,8 +60,8 @@ func (r *Refusals) filterAll(endpoints map[snapshots.ServicePort][]snapshots.End
 	return r.filter(endpoints)
 }
 
-// filter returns the endpoints to use of ports that changed, and of other ports of their namespaces
-// that had too many.
+// filter returns the endpoints to use, for ports that changed and for other ports of their namespaces that had too
+// many.
 func (r *Refusals) filter(changed map[snapshots.ServicePort][]snapshots.Endpoint) map[snapshots.ServicePort][]snapshots.Endpoint {
 	out := make(map[snapshots.ServicePort][]snapshots.Endpoint, len(changed))
 	namespaces := map[string]bool{}
@@ -107,8 +106,7 @@ func (r *Refusals) filter(changed map[snapshots.ServicePort][]snapshots.Endpoint
 	return out
 }
 
-// setOwn takes the addresses of the instances, and returns the endpoints to use of ports for which
-// that makes a difference.
+// setOwn takes the addresses of the instances. It returns the endpoints to use for the ports that this concerns.
 func (r *Refusals) setOwn(own map[netip.AddrPort]string) map[snapshots.ServicePort][]snapshots.Endpoint {
 	if maps.Equal(own, r.Own) {
 		return nil
@@ -125,17 +123,17 @@ func (r *Refusals) setOwn(own map[netip.AddrPort]string) map[snapshots.ServicePo
 	return r.filter(differ)
 }
 
-// listener is an address and a port that HAProxy listens at. The zero address is all addresses.
+// listener is an address and a port at which HAProxy listens. The zero address stands for all addresses.
 type listener struct {
 	address netip.Addr
 	port    uint16
 }
 
-// mostListeners bounds how many listeners of a configuration count.
+// mostListeners is the largest number of listeners of a configuration that count.
 const mostListeners = 256
 
-// listenersOf returns the addresses at which HAProxy listens with a configuration, each once. It leaves
-// out addresses with variables.
+// listenersOf returns the addresses at which HAProxy listens with this configuration, each once. It leaves out
+// addresses with variables.
 func listenersOf(config []byte) []listener {
 	var out []listener
 	for line := range haproxycfg.Lines(config) {

@@ -18,24 +18,24 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// Sources is what is known of live data: the endpoints of Services, and what Secrets hold. It gives
-// the bindings the part that it believes.
+// Sources is what is known about live data: the endpoints of Services, and the content of Secrets. It passes to the
+// bindings what it believes.
 type Sources struct {
 	bindings *Bindings
 	known    Objects
-	// read is set once a snapshot may be bound: the directory was read. A cluster need not be read as a
-	// whole, since each snapshot waits for what it needs.
+	// read is set once snapshots may be bound, because the directory was read. A cluster need not be read as a whole,
+	// since each snapshot waits for what it needs.
 	read     bool
 	fallback []byte
-	secrets  secretSet // of a cluster
+	secrets  secretSet // the Secrets of a cluster
 	refusals Refusals
-	waiting  waiting // for the cluster
-	losses   losses  // of endpoints, and whether they are believed
+	waiting  waiting // what was not read from the cluster yet
+	losses   losses  // which endpoints were lost, and whether that is believed
 	// decryptions are the snapshots whose certificates are being decrypted, or could not be decrypted.
 	decryptions *decryptions
 }
 
-// NewSources begins with what the previous pusher knew: its slots, and the Service ports whose
+// NewSources returns sources that begin with what the previous pusher knew: its slots, and the Service ports whose
 // endpoints it kept.
 func NewSources(b *Bindings, r Refusals, kept *KeptEndpoints, fallback []byte, now time.Time) *Sources {
 	s := &Sources{bindings: b, fallback: fallback, secrets: secretSet{}, refusals: r, read: b.from != FromDirectory, decryptions: newDecryptions()}
@@ -45,11 +45,10 @@ func NewSources(b *Bindings, r Refusals, kept *KeptEndpoints, fallback []byte, n
 	return s
 }
 
-// News is what changed in live data.
+// News says what has changed in live data.
 type News struct {
 	Changes []EndpointsChange
-	// Endpoints and Secrets are the times of each change of endpoints, and of the content of Secrets,
-	// as far as the source has them.
+	// Endpoints and Secrets say when endpoints, and the content of Secrets, were changed, as far as the source tells.
 	Endpoints, Secrets []time.Time
 }
 
@@ -113,8 +112,8 @@ func (s *Sources) TakeCluster(change cluster.Change, now time.Time) News {
 	return n
 }
 
-// takeSecrets takes Secrets that changed, and returns the times of changes that concern a snapshot. If
-// a Secret is broken now, its last usable certificate stays in use.
+// takeSecrets takes Secrets that changed, and returns the times of the changes that concern a snapshot. If a Secret is
+// broken now, its last usable certificate stays in use.
 func (s *Sources) takeSecrets(change cluster.Change, now time.Time) []time.Time {
 	for name, secret := range change.Secrets {
 		if secret == nil {
@@ -132,12 +131,12 @@ func (s *Sources) takeSecrets(change cluster.Change, now time.Time) []time.Time 
 	return nil
 }
 
-// secretPatience is how long a Secret is kept that was missing in a list. Meanwhile it may turn out
-// that its namespace lost its endpoints as well.
+// secretPatience is how long a Secret stays that was missing in a list. Within that time it may turn out that the
+// namespace has lost its endpoints as well.
 const secretPatience = 5 * time.Second
 
-// SettleSecrets forgets the Secrets that were missing in a list. It keeps them while endpoints of their
-// namespace are kept, since both may have been lost together.
+// SettleSecrets forgets Secrets that were missing in a list. It keeps them while endpoints of their namespace are kept,
+// since both may have been lost together.
 func (s *Sources) SettleSecrets(now time.Time) {
 	gone := cluster.Change{Secrets: map[snapshots.SecretName]*corev1.Secret{}}
 	for name, at := range s.losses.doubted {
@@ -151,7 +150,7 @@ func (s *Sources) SettleSecrets(now time.Time) {
 	}
 }
 
-// Use brings the bindings in line with the snapshots in use, and reports whether they changed.
+// Use brings the bindings in line with the snapshots in use. It reports whether the bindings changed.
 func (s *Sources) Use(have map[snapshots.ID]snapshots.Snapshot, now time.Time) (n News, changed bool) {
 	if !s.bindings.use(have) {
 		return News{}, false
@@ -159,12 +158,12 @@ func (s *Sources) Use(have map[snapshots.ID]snapshots.Snapshot, now time.Time) (
 	s.bindings.gatherVersions(now)
 	s.bindings.stale = true
 	if len(s.losses.guard.kept) > 0 {
-		n = s.takeReports(nil, now) // perhaps no snapshot uses kept endpoints any more
+		n = s.takeReports(nil, now) // the kept endpoints may no longer be used by any snapshot
 	}
 	return n, true
 }
 
-// Wanted returns what the snapshots in use need of a cluster.
+// Wanted returns what the snapshots in use need from a cluster.
 func (s *Sources) Wanted() cluster.Wanted {
 	var all cluster.Wanted
 	for _, id := range slices.SortedFunc(maps.Keys(s.bindings.prepared), snapshots.ID.Compare) {
@@ -187,7 +186,8 @@ type Place struct {
 	Ports  []netip.AddrPort
 }
 
-// RefuseOwn refuses endpoints that are instances, given by their names, and no others of earlier calls.
+// RefuseOwn refuses endpoints that lead to these instances, given by the name of the instance. The places of earlier
+// calls no longer count.
 func (s *Sources) RefuseOwn(places map[string]Place, now time.Time) News {
 	changed := s.refusals.setOwn(s.ownAddresses(places))
 	if len(changed) == 0 {
@@ -196,9 +196,9 @@ func (s *Sources) RefuseOwn(places map[string]Place, now time.Time) News {
 	return s.takeReports(s.reportsOfChange(cluster.Change{Endpoints: changed}), now)
 }
 
-// ownAddresses returns the addresses of the instances' Dataplane APIs, and those at which their HAProxy
-// listens, for requests or with its statistics, with the ports of nodes that lead there. Other ports of the same hosts are not refused: a pod
-// in the network of the node may run beside HAProxy.
+// ownAddresses returns the addresses of the instances' Dataplane APIs, the addresses at which their HAProxy listens
+// for requests or with its statistics, and the ports of nodes that lead there. Other ports of the same hosts are not
+// refused, since a pod in the node's network may run beside HAProxy.
 func (s *Sources) ownAddresses(places map[string]Place) map[netip.AddrPort]string {
 	own := map[netip.AddrPort]string{}
 	for _, name := range slices.Sorted(maps.Keys(places)) {
@@ -225,7 +225,7 @@ func (s *Sources) ownAddresses(places map[string]Place) map[netip.AddrPort]strin
 	return own
 }
 
-// Refused returns all refused endpoints, of live data and of snapshots in use.
+// Refused returns all refused endpoints, those of live data and those recorded in snapshots in use.
 func (s *Sources) Refused() RefusedEndpoints {
 	all := maps.Clone(s.refusals.refused)
 	for _, id := range slices.SortedFunc(maps.Keys(s.bindings.prepared), snapshots.ID.Compare) {
@@ -234,13 +234,13 @@ func (s *Sources) Refused() RefusedEndpoints {
 	return all
 }
 
-// FaultsOf returns what is wrong with something that a Secret should hold: faults in its content, and
-// that its certificate has expired or is not valid yet.
+// FaultsOf returns what is wrong with a value that a Secret should hold. That is a fault in its content, or a
+// certificate that has expired or is not valid yet.
 func (s *Sources) FaultsOf(need bind.Need, now time.Time) []error {
 	return s.bindings.withExpiry(need, s.known.faults[need], now)
 }
 
-// Problems says which live objects cannot be used, nil for none.
+// Problems says which live objects cannot be used. It returns nil if there are none.
 func (s *Sources) Problems() error {
 	var problems []error
 	for _, p := range s.known.problems {
@@ -249,7 +249,7 @@ func (s *Sources) Problems() error {
 	return errors.Join(problems...)
 }
 
-// SecretFault is something of a Secret that cannot be used.
+// SecretFault is a part of a Secret that cannot be used.
 type SecretFault struct {
 	Secret snapshots.SecretName
 	Fault  string
@@ -261,8 +261,8 @@ func (s *Sources) Faulty() []SecretFault { return s.known.faulty }
 // SecretUID returns the UID of a Secret of a cluster, "" if it is not known.
 func (s *Sources) SecretUID(name snapshots.SecretName) types.UID { return s.secrets[name].uid }
 
-// Ready reports whether a snapshot may be bound: the directory was read. With a cluster it is always
-// true, since each snapshot waits for what it needs.
+// Ready reports whether snapshots may be bound, because the directory was read. With a cluster it always returns true,
+// since each snapshot waits for what it needs.
 func (s *Sources) Ready() bool { return s.read }
 
 // ClusterTrouble returns why a cluster cannot be watched, or nil.
@@ -273,7 +273,7 @@ func (s *Sources) Endpoints() map[snapshots.ServicePort][]snapshots.Endpoint {
 	return s.known.Endpoints
 }
 
-// waiting is what was not read from the cluster yet, and since when.
+// waiting says what was not read from the cluster yet, and since when.
 type waiting struct {
 	status cluster.Status
 	since  time.Time
@@ -289,13 +289,12 @@ func (w *waiting) take(s cluster.Status, now time.Time) {
 	w.status = s
 }
 
-// shortWait is how long the first read of something in the cluster may take before that counts as
-// trouble.
+// shortWait is how long the first read of something in the cluster may take. A longer read counts as trouble.
 const shortWait = 2 * time.Second
 
-// WaitTrouble returns an error about what was not read from the cluster, if that takes long. It leaves
-// out what the pusher may not read, which counts as lacking: a restart does not help, and it must not
-// keep a pusher from being ready.
+// WaitTrouble returns an error about what was not read from the cluster, if that takes long. It leaves out what the
+// pusher may not read. That counts as lacking: a restart would not help, and it must not keep the pusher from being
+// ready.
 func (s *Sources) WaitTrouble(now time.Time) error {
 	w := s.waiting
 	onlyRefused := len(w.status.Refused) == len(w.status.Waits)
@@ -305,15 +304,15 @@ func (s *Sources) WaitTrouble(now time.Time) error {
 	return nil
 }
 
-// secretSet is the parsed content of each Secret of a cluster. If one changes, the others' keys need
-// not be parsed again.
+// secretSet is the parsed content of each Secret of a cluster. If one Secret changes, the keys of the others need not
+// be parsed again.
 type secretSet map[snapshots.SecretName]secretData
 
 // secretData is the parsed content of one Secret.
 type secretData struct {
 	uid         types.UID
 	certificate []byte // nil for none
-	fault       error  // why there is none, or why it is the previous one
+	fault       error  // why there is none, or why it is an earlier one
 	more        live.Secrets
 }
 
@@ -331,7 +330,7 @@ func (d secretData) follow(s corev1.Secret) secretData {
 	return out
 }
 
-// live returns what the Secrets hold together.
+// live returns the content of all Secrets.
 func (set secretSet) live() Objects {
 	out := Objects{faults: map[bind.Need][]error{}}
 	out.Certificates, out.Authorities = map[snapshots.SecretName][]byte{}, map[snapshots.SecretName][]byte{}
@@ -353,10 +352,10 @@ func (set secretSet) live() Objects {
 	return out
 }
 
-// NewlyUnread returns the Services of a snapshot that the last good one does not have, that are in
-// namespaces that may not be read, and that have no endpoints known before: they would get no servers.
-// It leaves out namespaces that the last good snapshot does not use, which the snapshot lacks anyway.
-// The texts follow "the pusher".
+// NewlyUnread returns the Services of a snapshot that would get no servers, because nobody knows their endpoints and
+// the pusher may not read their namespaces. It leaves out Services that the last good snapshot has. It also leaves out
+// namespaces that the last good snapshot does not use, since the snapshot lacks these anyway. The texts follow the
+// words "the pusher".
 func (s *Sources) NewlyUnread(wanted, good Prepared) []string {
 	return newlyUnread(wanted, good, s.waiting.status.Unread, s.known.Endpoints)
 }

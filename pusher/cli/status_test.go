@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 )
 
 func TestDescribeWaits(t *testing.T) {
@@ -269,5 +271,48 @@ func TestWatchAsJSON(t *testing.T) {
 	}
 	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 3 || !strings.HasPrefix(lines[1], `{"updated":"2026-11-22T12:00:01Z"`) {
 		t.Errorf("%d lines:\n%s", len(lines), &out)
+	}
+}
+
+// A terminating pod is shown below the instances, and is none of them.
+func TestStatusShowsWhatDrains(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	is := func(name string) report.Instance {
+		return report.Instance{Name: name, Reachable: true, InSync: true, Running: snapshots.ID{Revision: 1, Short: "0123456789"}}
+	}
+	both := report.Status{Updated: now, Instances: []report.Instance{is("edge-0"), is("edge-1")}}
+	drains := report.Status{Updated: now, Instances: both.Instances[:1], Draining: both.Instances[1:]}
+	gone := report.Status{Updated: now, Instances: both.Instances[:1]}
+	var out bytes.Buffer
+	if err := printStatus(&out, drains, now); err != nil {
+		t.Fatal(err)
+	}
+	table := strings.Split(strings.TrimSpace(out.String()[strings.Index(out.String(), "INSTANCE"):]), "\n")
+	if len(table) != 3 || !strings.Contains(table[1], " yes ") || !strings.HasPrefix(table[2], "edge-1 ") || !strings.Contains(table[2], " draining ") {
+		t.Errorf("the table is\n%s", strings.Join(table, "\n"))
+	}
+	for _, c := range []struct {
+		old, now report.Status
+		want     string
+	}{{both, drains, "edge-1: drains"}, {drains, gone, "edge-1: left the fleet"}, {both, gone, "edge-1: left the fleet"}, {drains, drains, ""}} {
+		if got := strings.Join(changesOf(c.old, c.now), "; "); got != c.want {
+			t.Errorf("it says %q, want %q", got, c.want)
+		}
+	}
+}
+
+// A status that is not written until a person changes something is a trouble of the pusher: who reads the old one takes it for true.
+func TestStatusThatAPersonHasToMend(t *testing.T) {
+	t.Parallel()
+	for hint, err := range map[string]error{
+		"--status":           configmapstore.OtherWriterError{By: "another"},
+		"pusher rbac prints": fmt.Errorf("%w: forbidden", configmapstore.ErrStatusDenied),
+		"":                   errors.New("the API server is away"),
+	} {
+		got := hintedStatus(fmt.Errorf("write the status: %w", err))
+		if _, is := errors.AsType[report.UnwritableError](got); is != (hint != "") || !strings.Contains(got.Error(), hint) {
+			t.Errorf("%v became %v", err, got)
+		}
 	}
 }

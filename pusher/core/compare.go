@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// HAProxy's defaults for checks.
+// The values that HAProxy uses for checks if the section sets none.
 const (
 	defaultInter = 2 * time.Second
 	defaultFall  = 3
@@ -56,7 +56,7 @@ func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend
 	return c.out
 }
 
-// comparing is a comparison in progress.
+// comparing holds a comparison of two configurations while it is made.
 type comparing struct {
 	was, is outline
 	out     map[string]rollout.Backend
@@ -137,7 +137,7 @@ func (c *comparing) files(was, is []snapshots.File) {
 	}
 }
 
-// reached marks the backends that lines name. A line that names none concerns all.
+// reached marks the backends that lines name. A line that names no backend concerns all of them.
 func (c *comparing) reached(lines []string) {
 	for _, line := range lines {
 		named := false
@@ -146,7 +146,7 @@ func (c *comparing) reached(lines []string) {
 				b.Reached, named = true, true
 				c.out[word] = b
 			}
-			named = named || c.is.backends[word] != nil // a new one
+			named = named || c.is.backends[word] != nil // a backend that only the target has
 		}
 		c.all = c.all || (!named && strings.TrimSpace(line) != "")
 	}

@@ -36,10 +36,12 @@ func decide(view channel.View, failed []rollout.Failure, now time.Time) decision
 	return decision{d, intentOf(d, view.Channel)}
 }
 
-// inKnownStore remembers what was seen of the store, and returns the decision. If the pusher was started with another store, which does
-// not hold what the fleet runs, that may be a misspelled branch or the store of another fleet: then what runs is held until a person
-// names a snapshot. A copy of the store holds it, and so does one to which the same inputs were compiled. If this pusher cannot read
-// what runs either, it goes on with the store: no endpoint would reach an instance meanwhile.
+// inKnownStore returns the decision, and remembers what the pusher has seen of the store. If the pusher was started
+// with a different store, that store may not hold the snapshot that the fleet runs: its URL may have a misspelled
+// branch, or name the store of another fleet. Then the instances keep what they run until a person names a snapshot. A
+// copy of the old store holds the snapshot, and so does a store to which the same inputs were compiled. If the pusher
+// cannot read the running snapshot from anywhere, it rolls out what the new store has. Otherwise no change of an
+// endpoint would reach an instance until somebody acts.
 func (m *Machine) inKnownStore(d decision, now time.Time) decision {
 	if !m.viewRead {
 		return d
@@ -105,13 +107,14 @@ func wishes(c channel.Channel, now time.Time) []rollout.Wish {
 	return out
 }
 
-// digestLike returns a digest that begins like the one in the snapshot's name. Only its short form
-// may be compared.
+// digestLike returns a digest that begins like the one in the name of the snapshot. Callers may only compare its short
+// form.
 func digestLike(id snapshots.ID) snapshots.Digest {
 	return snapshots.Digest("sha256:" + id.Short + strings.Repeat("0", 64-len(id.Short)))
 }
 
-// followOverride reports an override that expired. The channel does not change then, so nothing else shows it.
+// followOverride reports an override that has expired. The channel does not change at that moment, so nothing else
+// reports it.
 func (m *Machine) followOverride(now time.Time) {
 	if !m.viewRead || !m.leadership.leadsFleet(now) {
 		return
@@ -124,8 +127,8 @@ func (m *Machine) followOverride(now time.Time) {
 	if sameOverride(was, inForce) {
 		return
 	}
-	// If a person ended the override before its time, it is gone from the channel or replaced. An expired one
-	// may have been removed from the channel since.
+	// If a person ended the override before its time, the channel has another override or none. An expired override may
+	// have been removed from the channel since.
 	if inForce == nil && !now.Before(was.Expires) && (there == nil || sameOverride(was, there)) {
 		text := fmt.Sprintf("the override to %s%s has expired", was.Snapshot, channel.Said(was.By, ""))
 		m.tell(observe.Event{Log: "override has expired", Keys: []any{"by", was.By}, Reason: "OverrideExpired", Text: text, Snapshot: was.Snapshot}, now)
@@ -162,7 +165,7 @@ func order(o *channel.Order) rollout.Order {
 type rejecting struct {
 	*world
 	underWay bool
-	after    time.Time // not before
+	after    time.Time // the next try is not before this time
 }
 
 // reject begins to write a failure into the channel if the channel does not show it yet.

@@ -23,10 +23,10 @@ type Event interface {
 	String() string
 }
 
-// OfInstance is an event of package instance.
+// OfInstance is an event of package instance, about one instance.
 type OfInstance struct{ instance.Event }
 
-// ViewRead is the end of a look into the store.
+// ViewRead is the result of reading the store.
 type ViewRead struct {
 	View channel.View
 	Err  error
@@ -38,7 +38,7 @@ func (v ViewRead) String() string {
 	return observe.Describe("store read", "newest", v.View.Head(), "snapshots", len(v.View.IDs), "err", v.Err)
 }
 
-// LiveRead is the end of a read of the directory with live objects.
+// LiveRead is the result of reading the directory with live objects.
 type LiveRead struct {
 	Live binding.Objects
 	Err  error
@@ -50,7 +50,7 @@ func (l LiveRead) String() string {
 	return observe.Describe("live objects read", "services", len(l.Live.Endpoints), "certificates", len(l.Live.Certificates), "err", l.Err)
 }
 
-// FleetRead is the end of a read of the fleet's file.
+// FleetRead is the result of reading the file of the fleet.
 type FleetRead struct {
 	Fleet fleet.Fleet
 	Err   error
@@ -62,7 +62,7 @@ func (f FleetRead) String() string {
 	return observe.Describe("fleet read", "fleet", f.Fleet.Name, "instances", len(f.Fleet.Instances), "err", f.Err)
 }
 
-// PodsFound is the list of pods that discovery found.
+// PodsFound lists the pods that discovery found.
 type PodsFound struct {
 	Of    fleet.Pods
 	Found []fleet.Instance
@@ -75,7 +75,7 @@ func (p PodsFound) String() string {
 	return observe.Describe("pods found", "pods", len(p.Found), "err", p.Err)
 }
 
-// CredentialsMade says what keeps credentials from being made or used, if that has changed.
+// CredentialsMade says why credentials cannot be made or used, or that they can be again.
 type CredentialsMade struct {
 	Of  fleet.Pods
 	Err error
@@ -91,15 +91,15 @@ func (c CredentialsMade) String() string {
 	return observe.Describe("credentials looked at", "err", c.Err)
 }
 
-// StatusWritten says what keeps the status from being written where people read it, if that has
-// changed.
+// StatusWritten says why the status cannot be written where people read it, or that it can be
+// again.
 type StatusWritten struct{ Err error }
 
 func (s StatusWritten) apply(m *Machine, now time.Time) { m.trouble("status", s.Err, now) }
 
 func (s StatusWritten) String() string { return observe.Describe("status written", "err", s.Err) }
 
-// ClusterChanged is what changed in the cluster since the last time.
+// ClusterChanged says what has changed in the cluster since the previous ClusterChanged.
 type ClusterChanged struct{ Change cluster.Change }
 
 func (c ClusterChanged) apply(m *Machine, now time.Time) { m.liveData.takeCluster(c.Change, now) }
@@ -108,14 +108,14 @@ func (c ClusterChanged) String() string {
 	return observe.Describe("cluster changed", "services", len(c.Change.Endpoints), "secrets", len(c.Change.Secrets), "status", c.Change.Status != nil)
 }
 
-// LeaderSeen says that the leader has changed, as far as this pusher knows.
+// LeaderSeen names the leader, when this pusher sees another one than before.
 type LeaderSeen struct{ Holder string }
 
 func (l LeaderSeen) apply(m *Machine, _ time.Time) { m.holder = l.Holder }
 
 func (l LeaderSeen) String() string { return observe.Describe("leader seen", "holder", l.Holder) }
 
-// SnapshotRead is the end of reading a snapshot, or of keeping it on disk again.
+// SnapshotRead is the result of reading a snapshot, or of another try to keep it on disk.
 type SnapshotRead struct {
 	ID       snapshots.ID
 	Snapshot snapshots.Snapshot
@@ -130,15 +130,15 @@ func (s SnapshotRead) String() string {
 	return observe.Describe("snapshot read", "snapshot", s.ID, "err", s.Err)
 }
 
-// SnapshotsForgotten is the end of removing snapshots from this host's disk.
+// SnapshotsForgotten says that the removal of snapshots from this host's disk has ended.
 type SnapshotsForgotten struct{}
 
 func (SnapshotsForgotten) apply(m *Machine, _ time.Time) { m.supply.forgetting = nil }
 
 func (SnapshotsForgotten) String() string { return "snapshots forgotten" }
 
-// CertificatesOpened is the end of decrypting the certificates that a snapshot carries. Found has
-// them by version.
+// CertificatesOpened is the result of decrypting the certificates that a snapshot carries. Found
+// has them by version.
 type CertificatesOpened struct {
 	ID    snapshots.ID
 	Found map[string][]byte
@@ -153,7 +153,7 @@ func (c CertificatesOpened) String() string {
 	return observe.Describe("certificates opened", "snapshot", c.ID, "certificates", len(c.Found), "err", c.Err)
 }
 
-// RejectionWritten is the end of noting a failed snapshot in the channel.
+// RejectionWritten is the result of writing the rejection of a snapshot into the channel.
 type RejectionWritten struct {
 	ID  snapshots.ID
 	Err error
@@ -168,16 +168,16 @@ func (r RejectionWritten) String() string {
 	return observe.Describe("rejection written", "snapshot", r.ID, "err", r.Err)
 }
 
-// SaveEnded is the end of saving the state.
+// SaveEnded is the result of saving the state.
 type SaveEnded struct {
 	Err error
-	// Taken is set if it failed because another pusher has taken the state.
+	// Taken is set if the save failed because another pusher has taken the state.
 	Taken bool
 }
 
 func (v SaveEnded) String() string { return observe.Describe("save ended", "err", v.Err) }
 
-// Raised is the end of raising the term.
+// Raised is the result of raising the term.
 type Raised struct {
 	RaiseTerm
 	Term  int64
@@ -249,8 +249,8 @@ func (w WriteRejection) Edit(c channel.Channel, digest snapshots.Digest) channel
 	return c.Reject(rejectionOf(w.Failure, digest, w.Fleet))
 }
 
-// WatchPods looks for the pods of a fleet, nil for none, and ends the previous WatchPods. It sends
-// [PodsFound] for each change.
+// WatchPods looks for the pods of a fleet, and ends the previous WatchPods. Without Pods it only
+// does the latter. It sends [PodsFound] for each change.
 type WatchPods struct{ Pods *fleet.Pods }
 
 func (w WatchPods) String() string {

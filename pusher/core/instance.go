@@ -18,15 +18,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// instanceState is what is known of one instance. It is a value: package instance has the client.
+// instanceState is what is known about one instance. It is a value: package instance has the
+// client.
 //
 // [rollout.State] has what outlives the worker of an instance: what was pushed to it last, and what
-// a rollout changed. It is saved before a push begins. Most of instanceState is found out again after
-// a restart; kept is the rest.
+// a rollout changed. The pusher saves that before a push begins. After a restart the pusher learns
+// most of instanceState from the instance again. The rest is saved as kept.
 type instanceState struct {
 	fleet.Instance
-	joined int            // counts the connections under its name
-	known  instance.Known // of its haproxy.cfg and its worker, as of the last event
+	joined int            // the number of this connection, see membership.joins
+	known  instance.Known // what the last event said of its haproxy.cfg and its worker
 
 	asked     bool // has answered, or failed to answer, at least once
 	info      dataplane.RuntimeInfo
@@ -40,48 +41,48 @@ type instanceState struct {
 	// matters are the wanted snapshot, the target of the rollout and the good one, in this order.
 	matters []snapshots.ID
 
-	repairs  []time.Time      // the last ones of files and servers, oldest first
+	repairs  []time.Time      // when its files and servers were repaired lately, oldest first
 	conflict *report.Conflict // the current repair conflict over files and servers
 
-	// busy is the kind of job under way, "" for none. ended is when the last one ended: answers to
-	// earlier probes may be out of date.
+	// busy is the kind of job under way, "" for none. ended is when the last job ended. The answer
+	// to a probe that began earlier may be out of date.
 	busy  work
 	ended time.Time
 
-	checked  bool                // since it came into reach
-	findings []preflight.Finding // what is wrong with how it is set up
+	checked  bool                // a check has begun since it became reachable
+	findings []preflight.Finding // what is wrong with its setup
 
-	samples  samples // of its statistics
+	samples  samples // its statistics
 	sampling bool
 	sampled  time.Time
 
 	claimed     claim
 	claimAfter  time.Time
-	claimFailed bool // jobError is that of the claim
+	claimFailed bool // jobError says why the claim failed
 	toldLed     string
 	toldForeign string
 
 	running        push.Running // what its worker is known to have
 	compared       comparison
-	comparedOnDisk comparison // as compared, of the servers that the file on disk has
+	comparedOnDisk comparison // like compared, for the servers in the file on disk
 	certificates   certificateComparison
 	garbage        []push.Stored // files to be removed
-	garbageSince   time.Time     // there was none before
-	collected      time.Time     // when files were last begun to be removed
-	collectAfter   time.Time     // not before
-	reviewed       review        // the last one of its files
+	garbageSince   time.Time     // since when there is garbage
+	collected      time.Time     // when the last removal of files began
+	collectAfter   time.Time     // no removal begins before this time
+	reviewed       review        // the last review of its files
 	persisted      time.Time
 	persistTook    time.Duration
 	tidied         time.Time
-	lastWork       work      // the last that ended
-	inspectAfter   time.Time // the next inspection
-	inspections    int       // how many there were
-	needsReload    string    // the digest of a snapshot that its worker could not be changed to
+	lastWork       work      // the kind of the last job that ended
+	inspectAfter   time.Time // no inspection begins before this time
+	inspections    int       // how many inspections it had
+	needsReload    string    // the digest of a snapshot to which only a reload can bring its worker
 	jobError       string
 	jobErrorAt     time.Time
 	jobFailures    int
 	jobNotBefore   time.Time
-	attempted      liveWants  // of the last update that began
+	attempted      liveWants  // what the last update tried to give the worker
 	stuck          *liveWants // what the last update could not give the worker, nil if it could
 }
 
@@ -104,25 +105,25 @@ func (i *instanceState) snapshot() snapshots.ID {
 	return named
 }
 
-// named is the parsed name of a node. A turn needs it many times.
+// named caches the parsed name of a node, which a turn needs many times.
 type named struct {
 	node  string
 	id    snapshots.ID
-	known bool // it names a snapshot
+	known bool // the node names a snapshot
 }
 
 func (i *instanceState) reachable() bool { return i.asked && i.err == nil }
 
-// comparison caches the comparison of two lists of servers. They may be thousands long, and rarely
-// change.
+// comparison caches whether two lists of servers are the same. The lists may have thousands of
+// servers, and rarely change.
 type comparison struct {
-	have, want *bind.Server // the first of each
+	have, want *bind.Server // the first server of each list
 	same       bool
 }
 
-// certificateComparison caches whether a worker has all certificates that it needs, of which there may be thousands.
-// Neither map changes after it is made, so they are compared by address. This value holds both, so that no other map
-// can get the address of one of them.
+// certificateComparison caches whether a worker has all certificates that it needs. There may be
+// thousands of them. Neither map changes after it is made, so the maps are compared by address. The
+// cache keeps both maps, so that no other map can get the address of one of them.
 type certificateComparison struct {
 	have, want push.Known
 	same       bool
@@ -170,7 +171,7 @@ func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 	return !i.comparedOnDisk.same
 }
 
-// seen is the instance as the rollout sees it.
+// seen returns what the rollout needs to know about the instance.
 func (i *instanceState) seen(stale bool) rollout.Seen {
 	return rollout.Seen{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
@@ -178,13 +179,12 @@ func (i *instanceState) seen(stale bool) rollout.Seen {
 	}
 }
 
-// ref names the instance in effects and events.
+// ref returns the reference by which effects and events name the instance.
 func (i *instanceState) ref() instance.Ref {
 	return instance.Ref{Name: i.Name, UID: i.UID, Joined: i.joined}
 }
 
-// override returns what its worker runs if a push changed it without a reload. It is zero if that was
-// another worker.
+// override returns what the worker runs, if a push has changed this worker without a reload.
 func (i *instanceState) override() push.Override {
 	if i.info.PID != 0 && i.info.Loaded == "" {
 		return push.Override{}
@@ -192,17 +192,17 @@ func (i *instanceState) override() push.Override {
 	return i.known.Override
 }
 
-// foreign says how its worker was started from another configuration than the pusher wrote, "" if it
-// was not.
+// foreign says in which way the worker was started from another configuration than the pusher
+// wrote. It returns "" if the pusher wrote it.
 func (i *instanceState) foreign() string { return i.known.Record.Foreign(i.info) }
 
-// ledByOther reports whether another pusher leads it.
+// ledByOther reports whether another pusher leads the instance.
 func (i *instanceState) ledByOther() bool { return i.known.Record.LedByOther() }
 
-// takeProbe takes an answer of the instance, or the error, and when it was asked.
+// takeProbe takes the answer to a probe, or the error. The probe began at the time asked.
 func (i *instanceState) takeProbe(info dataplane.RuntimeInfo, err error, asked, now time.Time) {
 	if i.busy == workPush || asked.Before(i.ended) {
-		return // the job knows better
+		return // the result of the job is newer than this answer
 	}
 	if (i.err == nil) != (err == nil) || !i.asked {
 		i.since = now
@@ -217,8 +217,8 @@ func (i *instanceState) takeProbe(info dataplane.RuntimeInfo, err error, asked, 
 	i.takeInfo(info, asked)
 }
 
-// takeInfo takes what the worker said of itself. If it is another worker, it drops what was known of
-// the previous one.
+// takeInfo takes what the worker said about itself. If it is another worker than before, takeInfo
+// drops what was known about the previous one.
 func (i *instanceState) takeInfo(info dataplane.RuntimeInfo, asked time.Time) {
 	if now := (answer{info, asked}); now.ofAnother(i.lastAnswer()) {
 		i.running, i.started, i.inspectAfter, i.needsReload, i.stuck = i.running.Another(), now.started(), asked, "", nil
@@ -234,7 +234,7 @@ func (i *instanceState) begin(w work) { i.busy = w }
 
 // liveWants is the live data that a worker should have.
 type liveWants struct {
-	servers      *bind.Server // the first of the list, which is replaced when one changes
+	servers      *bind.Server // the first server of the list; the list is replaced if a server in it changes
 	entries      snapshots.Digest
 	certificates push.Known
 }
@@ -251,7 +251,7 @@ func wantsOf(servers []bind.Server, entries snapshots.Digest, certificates push.
 	return out
 }
 
-// end notes how a job ended. It is not for pushes, which the rollout tries again.
+// end notes how a job ended. Pushes do not use it, since the rollout tries them again.
 func (i *instanceState) end(err error, retry time.Duration, now time.Time) {
 	i.lastWork, i.busy, i.ended = i.busy, "", now
 	if err == nil {
@@ -281,13 +281,13 @@ func (i *instanceState) address() (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()), at.IsValid()
 }
 
-// answer is what a worker said of itself, and when it was asked.
+// answer is what a worker said about itself, and when it was asked.
 type answer struct {
 	dataplane.RuntimeInfo
 	asked time.Time
 }
 
-// started returns when the worker began, or later. See [push.Process.Started].
+// started returns when the worker began, or a later time. See [push.Process.Started].
 func (a answer) started() time.Time { return a.worker().Started() }
 
 func (a answer) worker() push.Process { return push.ProcessOf(a.RuntimeInfo, a.asked) }
@@ -295,23 +295,24 @@ func (a answer) worker() push.Process { return push.ProcessOf(a.RuntimeInfo, a.a
 // ofAnother reports whether this answer is from another worker than the last one.
 func (a answer) ofAnother(last answer) bool { return a.worker().OtherThan(last.worker()) }
 
-// kept is the part of the state about one instance, apart from the rollout.
+// kept is the part of the state that concerns one instance, apart from the rollout.
 type kept struct {
-	// Of is the UID of its pod, "" without a pod.
+	// Of is the UID of the pod, "" if the instance has no pod.
 	Of string `json:"of,omitempty"`
-	// Override is what its worker runs if a push changed it at run time.
+	// Override is what the worker runs, if a push changed it at run time.
 	Override push.Override `json:"alias,omitzero"`
-	// Record says what its worker was started from, and whether this state's pusher wrote its file.
+	// Record says what the worker was started from, and whether the pusher with this state wrote
+	// its file.
 	Record push.Remembered `json:"record,omitzero"`
-	// ManualDrains are the servers that somebody else took out of traffic.
+	// ManualDrains are the servers that somebody took out of traffic by hand.
 	ManualDrains []push.ManualDrain `json:"byHand,omitempty"`
-	// Repairs are the times of the last repairs of files and servers, oldest first.
+	// Repairs are the times at which files and servers were repaired lately, oldest first.
 	Repairs []time.Time `json:"repairs,omitempty"`
 	// Conflict is the current repair conflict over files and servers.
 	Conflict *report.Conflict `json:"fight,omitempty"`
 }
 
-// remembered returns what the state keeps of an instance.
+// remembered returns what the state keeps about an instance.
 func remembered(i *instanceState) kept {
 	return kept{
 		Of: i.UID, Override: i.override(), Record: i.known.Record.Remembered, ManualDrains: i.running.ManualDrains, Repairs: i.repairs, Conflict: i.conflict,

@@ -38,8 +38,9 @@ func (j *jobs) beginPush(p rollout.Push, now time.Time) {
 	})
 }
 
-// beginApproved begins the pushes whose state is saved. A push waits for a job under way on its
-// instance. It is not begun if what the step decided on has changed.
+// beginApproved begins the pushes whose state is saved. If a job is under way on the instance, the
+// push waits for it. The push is dropped if the conditions have changed under which the step
+// decided on it.
 func (j *jobs) beginApproved(may bool, now time.Time) {
 	var waiting []approval
 	for _, a := range j.saving.approved {
@@ -56,7 +57,7 @@ func (j *jobs) beginApproved(may bool, now time.Time) {
 	j.saving.approved = waiting
 }
 
-// beginWork begins the work that the instances need apart from the rollout.
+// beginWork begins the work that instances need and the rollout does not decide on.
 func (j *jobs) beginWork(now time.Time) {
 	for _, name := range j.names() {
 		i := j.instances[name]
@@ -97,7 +98,7 @@ func (j *jobs) beginUpdate(i *instanceState) {
 	})
 }
 
-// updateDraining brings the workers of instances that drain up to date.
+// updateDraining gives the workers of draining instances current live data.
 func (j *jobs) updateDraining(now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(j.draining)) {
 		i := j.draining[name]
@@ -109,18 +110,18 @@ func (j *jobs) updateDraining(now time.Time) {
 	}
 }
 
-// wanted returns what the worker should have, for the snapshot that it runs.
+// wanted returns what the worker should have according to the snapshot that it runs.
 func (j *jobs) wanted(i *instanceState) push.Wanted {
 	n, _ := j.bindings.Node(i.snapshot(), i.Layout)
 	p, _ := j.bindings.Of(i.snapshot())
 	return push.Wanted{Node: n.Name, Servers: p.Servers, Dynamic: p.Dynamic, Certificates: n.Certificates, Entries: n.Entries}
 }
 
-// apply takes what the event says of the instance, and how the effect ended.
+// apply takes what the event says about the instance, and how the effect ended.
 func (v OfInstance) apply(m *Machine, now time.Time) {
 	about := v.From()
 	i := m.instanceOf(about.Ref)
-	// Events may overtake one another.
+	// Events may arrive in another order than they were sent.
 	if about.Known.Number > i.known.Number {
 		i.known = about.Known
 	}
@@ -167,7 +168,8 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	if i.Draining {
 		return
 	}
-	// Report once for each change that an instance cannot be reached, refuses the credentials, or answers again.
+	// Tell people once when an instance becomes unreachable, refuses the credentials, or answers
+	// again.
 	denied := func(err error) bool { return errors.Is(err, dataplane.ErrUnauthorized) }
 	same := asked && (before == nil) == (i.err == nil) && denied(before) == denied(i.err)
 	switch {
@@ -181,8 +183,8 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	default:
 		j.tell(observe.Warn("instance cannot be reached, rollouts go on without it", "instance", i.Name, "url", i.URL, "err", i.err, "hint", reachHint(i.err)), now)
 	}
-	// An instance that answers for the first time, or again, is checked for conditions under which a push would
-	// fail. Nothing waits for the check.
+	// When an instance answers for the first time, or again, the pusher checks it for conditions
+	// under which a push would fail. Nothing waits for that check.
 	switch {
 	case !i.reachable():
 		i.checked = false
@@ -212,11 +214,11 @@ func isRefused(err error) bool {
 	return refused
 }
 
-// checked keeps the findings of a check, and logs new ones. It ignores warnings, which only the verb
-// check prints.
+// checked keeps the findings of a check, and logs those that are new. It ignores warnings, which
+// only the command `check` prints.
 func (j *jobs) checked(i *instanceState, ev instance.Checked, now time.Time) {
 	if ev.Err != nil {
-		return // probes report an instance that is out of reach
+		return // probes report that the instance is unreachable
 	}
 	found := slices.DeleteFunc(slices.Clone(ev.Found), func(f preflight.Finding) bool { return f.Warning })
 	found = append(found, j.twin(i)...)
@@ -228,8 +230,9 @@ func (j *jobs) checked(i *instanceState, ev instance.Checked, now time.Time) {
 	i.findings = found
 }
 
-// twin finds another instance that is the same: two names lead to one address, with one worker. Otherwise the instance that the second name
-// was meant for would get nothing, and be reported as in sync. That the address is the same is not enough, since a proxy may be there.
+// twin finds another instance that is the same one: both names lead to one address and to one worker. Without this
+// finding, the instance that the second name was meant for would get nothing, and be reported as in sync. The same
+// address alone proves nothing, since a proxy may be there.
 func (j *jobs) twin(i *instanceState) []preflight.Finding {
 	at, known := i.address()
 	if !known || !i.reachable() {
@@ -257,8 +260,8 @@ func (j *jobs) twin(i *instanceState) []preflight.Finding {
 // twinSlack is by how much the beginnings of one worker may differ in two answers: its age is in whole seconds.
 const twinSlack = 2 * time.Second
 
-// free notes that the job on an instance has ended. If the instance has joined again since, its new
-// state, which inherited the job, is free too.
+// free notes that the job on an instance has ended. If the instance has joined again meanwhile, its
+// new state has inherited the job, and is free too.
 func (j *jobs) free(i *instanceState, now time.Time) {
 	i.busy, i.ended = "", now
 	if current := j.instances[i.Name]; current != nil && current != i && current.UID == i.UID {
@@ -272,7 +275,7 @@ func (j *jobs) ended(i *instanceState, w work, err error, now time.Time) {
 		err = nil // the process is about to end
 	}
 	if err == nil && i.stuck != nil && j.needsOf(i).differs() {
-		i.lastWork, i.busy, i.ended = i.busy, "", now // what the last update could not do is still to be done, and told
+		i.lastWork, i.busy, i.ended = i.busy, "", now // the rest of the last update is still to be done, and its error still to be shown
 	} else {
 		i.end(err, j.PollInterval, now)
 	}
@@ -285,8 +288,8 @@ func (j *jobs) ended(i *instanceState, w work, err error, now time.Time) {
 	}
 }
 
-// claimEnded takes the end of a claim. A failed claim does not keep other work from beginning, unless
-// another pusher leads the instance.
+// claimEnded takes the result of a claim. After a failed claim other work may begin, unless another
+// pusher leads the instance.
 func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Time) {
 	err := ev.Err
 	j.free(i, now)
@@ -303,7 +306,7 @@ func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Tim
 		return
 	}
 	i.claimAfter = now.Add(claimRetry)
-	if !i.ledByOther() { // tellRecord reports that once
+	if !i.ledByOther() { // if another pusher leads it, tellRecord reports that
 		j.tell(observe.Warn("cannot note on an instance that this pusher leads it, trying again", "instance", i.Name, "term", ev.Term, "err", err), now)
 	}
 	if !j.leadership.outranked(i, err) {
@@ -312,17 +315,17 @@ func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Tim
 	j.leadership.notLed(i, err)
 }
 
-// pushEnded takes the end of a push.
+// pushEnded takes the result of a push.
 func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) {
 	done, err := p.Done, p.Err
 	r := rollout.Result{Instance: p.Push.Instance, Snapshot: p.Push.Snapshot, Outcome: p.Outcome(), PID: done.Info.PID, Reloaded: done.Reloaded}
 	j.free(i, now)
 	if current := j.instances[p.Push.Instance]; current != nil && current.UID != i.UID {
-		return // the push was to an earlier pod of this name, which is gone
+		return // the push was to an earlier pod with this name, which is gone
 	}
 	keys := append([]any{"instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", p.Push.Purpose.Why(), "took", p.Took.Round(time.Millisecond)}, p.Change.Logged()...)
-	// Remember the change that a push of a wave made. A push that found nothing to do made none, and one that
-	// could not be bound has none.
+	// Remember what a push of a wave changed. A push that found nothing to do has changed nothing,
+	// and a push that could not be bound has no change to remember.
 	took := done.Reloaded || err != nil || p.Change.Class != bind.Reload
 	if p.Push.Purpose == rollout.Wave && took && !p.Change.Snapshot.IsZero() {
 		j.changes = report.WithChange(j.changes, p.Change, j.state.Rollout.Rollout)
@@ -353,8 +356,8 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 // pushFailed notes what a failed push means for an instance.
 func (j *jobs) pushFailed(i *instanceState, p instance.PushEnded) {
 	if p.Push.AtRuntime {
-		// The worker was not changed, or only in part, and the file on disk may be ahead of it. After the second
-		// failure the snapshot needs a reload.
+		// The worker was not changed, or only in part, and the file on disk may already have the
+		// snapshot. After a second failure the snapshot needs a reload.
 		if errors.Is(p.Err, push.ErrNeedsReload) || j.state.Rollout.Instances[p.Push.Instance].Failures > 0 {
 			i.needsReload = p.Push.Snapshot.Short
 		}
@@ -371,7 +374,8 @@ func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time
 	i.asked, i.err = true, nil
 	i.takeInfo(done.Info, now)
 	if done.Reloaded {
-		// Forget failures with the worker before. A failed claim concerns the disk, and stays.
+		// Forget failures with the previous worker. A failed claim concerns the disk, so it is not
+		// forgotten.
 		if !i.claimFailed {
 			i.jobError, i.jobErrorAt = "", time.Time{}
 		}
@@ -388,13 +392,13 @@ func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time
 	i.running.Disk, i.inspectAfter = done.Disk, now.Add(j.InspectInterval)
 }
 
-// updateEnded takes the end of an update of the running worker.
+// updateEnded takes the result of an update of the running worker.
 func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Time) {
 	have := u.Have
 	i.stuck = nil
 	j.ended(i, workUpdate, u.Err, now)
 	if have.Info.PID != 0 {
-		i.takeInfo(have.Info, u.Began) // the worker was asked later than that; too early is on the safe side
+		i.takeInfo(have.Info, u.Began) // the worker answered later than that; a time that is too early does no harm
 	}
 	j.noteManualDrains(i, have.ManualDrains, now)
 	j.lost(have.Lost, now)
@@ -417,7 +421,7 @@ func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Ti
 	}
 }
 
-// persistEnded takes the end of a write of servers to disk.
+// persistEnded takes the result of writing servers to disk.
 func (j *jobs) persistEnded(i *instanceState, p instance.PersistEnded, now time.Time) {
 	j.ended(i, workPersist, p.Err, now)
 	i.persisted, i.persistTook = now, p.Took
@@ -433,7 +437,7 @@ func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.
 	}
 	j.tell(observe.Worked{Kind: string(workCollect), Failed: failed != nil}, now)
 	if current := j.instances[i.Name]; current != nil && current.UID != i.UID {
-		return // it was an earlier pod of this name, which is gone
+		return // the files were on an earlier pod with this name, which is gone
 	}
 	j.free(i, now)
 	i.reviewed, i.garbageSince = review{}, time.Time{}
@@ -454,7 +458,7 @@ func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.
 	j.tell(observe.Info("files removed that nothing needs", "instance", i.Name, "files", len(c.Removed)), now)
 }
 
-// inspectEnded takes the end of an inspection.
+// inspectEnded takes the result of an inspection.
 func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.Time) {
 	j.ended(i, workInspect, n.Err, now)
 	i.inspectAfter = now.Add(j.InspectInterval)
@@ -490,7 +494,7 @@ func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.
 	}
 }
 
-// mendEnded takes the end of a repair of files.
+// mendEnded takes the result of a repair of files.
 func (j *jobs) mendEnded(i *instanceState, m instance.MendEnded, now time.Time) {
 	j.ended(i, workMend, m.Err, now)
 	i.running.Disk, i.running.Written, i.persisted = m.Disk, m.Servers, now
@@ -517,7 +521,7 @@ func (k kept) judge(faults []push.Fault, now time.Time) (next kept, repair bool)
 	return k, repair
 }
 
-// noteManualDrains reports servers that somebody else took out of traffic, or gave back.
+// noteManualDrains reports servers that somebody took out of traffic by hand, or put back.
 func (j *jobs) noteManualDrains(i *instanceState, drains []push.ManualDrain, now time.Time) {
 	for _, d := range drains {
 		if !slices.Contains(i.running.ManualDrains, d) {

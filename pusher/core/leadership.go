@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxRaises bounds how often the term is raised above that of others. A pusher that keeps writing
-	// higher terms has a state of its own, and is not a former leader.
+	// maxRaises bounds how often the term is raised above that of other pushers. A pusher that
+	// keeps writing higher terms has a state of its own, and is not a former leader.
 	maxRaises = 3
 )
 
@@ -24,10 +24,10 @@ type leadership struct {
 	raised int // how often the term was raised
 }
 
-// outranked handles an error that says that an instance has a later term. Either another pusher
-// leads by now, or this pusher's state was made anew after that term. It requests a higher term,
-// which fails if another pusher has taken the state. It returns false if the error says something
-// else, or if the term was raised too often.
+// outranked handles the error that an instance has a later term. Either another pusher leads by
+// now, or the state of this pusher was created anew after that term. outranked requests a higher
+// term; that request fails if another pusher has taken the state. It returns false for any other
+// error, and if the term was raised too often.
 func (l *leadership) outranked(i *instanceState, err error) bool {
 	by, ok := errors.AsType[push.OutrankedError](err)
 	if !ok || by.By <= l.term.number || l.raised >= maxRaises {
@@ -55,8 +55,9 @@ func (l *leadership) beginClaims(now time.Time) {
 	}
 }
 
-// notLed handles an error that says that another pusher leads an instance. The instance is claimed
-// again later. All others are claimed again at once, because that pusher may have taken them too.
+// notLed handles the error that another pusher leads an instance. This pusher claims the instance
+// again later. It claims all other instances again at once, because the other pusher may have taken
+// them too.
 func (l *leadership) notLed(i *instanceState, err error) {
 	if _, led := errors.AsType[push.LedByOtherError](err); !led {
 		return
@@ -70,9 +71,9 @@ func (l *leadership) notLed(i *instanceState, err error) {
 	}
 }
 
-// leadsFleet reports whether this pusher may decide for the fleet. It may not while another pusher
-// leads an instance and this one leads none: then it came second, and the two would overwrite each
-// other. If it leads some instances, it leaves the others alone.
+// leadsFleet reports whether this pusher may decide for the fleet. If another pusher leads some
+// instances and this one leads none, then this one came second, and the two would overwrite each
+// other. If this pusher leads some instances, it may decide, and leaves the others alone.
 func (l *leadership) leadsFleet(now time.Time) bool {
 	var led []string
 	by, own := "", false
@@ -93,8 +94,8 @@ func (l *leadership) leadsFleet(now time.Time) bool {
 	return false
 }
 
-// tellRecord reports, once each, that another pusher leads an instance, and that its worker was
-// started from another configuration.
+// tellRecord reports that another pusher leads an instance, and that the worker was started from a
+// configuration that this pusher did not write. It reports each only once.
 func (l *leadership) tellRecord(i *instanceState, now time.Time) {
 	led := i.ledByOther()
 	if who := i.known.Record.LeaderText(); led && i.toldLed != who {

@@ -14,7 +14,7 @@ import (
 // liveData follows endpoints and certificates.
 type liveData struct{ *world }
 
-// takeLive takes what was read of the live objects.
+// takeLive takes the live objects that were read from a directory.
 func (l *liveData) takeLive(read binding.Objects, err error, now time.Time) {
 	if err == nil {
 		l.takeNews(l.live.TakeRead(read, now), now)
@@ -22,13 +22,13 @@ func (l *liveData) takeLive(read binding.Objects, err error, now time.Time) {
 	l.trouble("live", err, now)
 }
 
-// takeCluster takes what changed in the cluster.
+// takeCluster takes what has changed in the cluster.
 func (l *liveData) takeCluster(change cluster.Change, now time.Time) {
 	l.takeNews(l.live.TakeCluster(change, now), now)
 }
 
-// takeNews reports what changed in live data. Package observe counts the changes, and measures how
-// long they take to reach all instances.
+// takeNews reports changes of live data. Package observe counts them, and measures how long they
+// take to reach all instances.
 func (l *liveData) takeNews(n binding.News, now time.Time) {
 	for _, c := range n.Changes {
 		l.tell(observe.EndpointsChanged{Service: c.Port, Old: c.Before, Next: c.After}, now)
@@ -41,15 +41,15 @@ func (l *liveData) takeNews(n binding.News, now time.Time) {
 	}
 }
 
-// followCluster begins to watch what the snapshots in use need of the cluster.
+// followCluster begins to watch the objects of the cluster that the snapshots in use need.
 func (l *liveData) followCluster() {
 	if l.Source == binding.FromCluster {
 		l.begin(FollowCluster{l.live.Wanted()})
 	}
 }
 
-// confirmLosses carries out an order in the channel: endpoints that were kept when the person gave
-// it are believed to be gone.
+// confirmLosses carries out a person's order in the channel: endpoints that the pusher kept at the
+// time of the order are now taken as gone.
 func (l *liveData) confirmLosses(now time.Time) {
 	c := l.view.Channel.Spec.ConfirmEndpoints
 	if c == nil {
@@ -69,7 +69,7 @@ func (l *liveData) blindStart(now time.Time) bool {
 	return l.live.Blind(func() bool {
 		for i := range l.served() {
 			if !i.reachable() && i.Draining {
-				continue // its node may be gone for good
+				continue // the node of its pod may be gone for good
 			}
 			if !i.reachable() || l.live.MayHaveEndpoints(i.snapshot()) {
 				return true

@@ -75,7 +75,7 @@ type Machine struct {
 	reporting  *reporting
 }
 
-// Settings are what the machine needs to know and no event changes.
+// Settings are what the machine needs to know and what no event changes.
 type Settings struct {
 	// Source is where endpoints come from.
 	Source binding.Source `json:"source"`
@@ -157,14 +157,14 @@ func (m *Machine) Take(now time.Time, events ...Event) {
 	}
 }
 
-// Told returns the facts since the last call.
+// Told returns the facts that were collected since the previous call.
 func (m *Machine) Told() []observe.Told {
 	out := m.facts
 	m.facts = nil
 	return out
 }
 
-// Shown returns what people should see of the last step.
+// Shown returns what people should see after the last step.
 func (m *Machine) Shown() (observe.View, report.Status) {
 	return m.reporting.shown, m.reporting.reported
 }

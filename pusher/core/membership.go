@@ -18,9 +18,9 @@ import (
 // membership decides which instances are in the fleet.
 type membership struct {
 	*world
-	listed []fleet.Instance // in the file
+	listed []fleet.Instance // in the fleet's file
 	found  []fleet.Instance // among the pods
-	joins  int              // counts connections
+	joins  int              // how many connections were made so far
 }
 
 // takeFleet takes the fleet's file. The pusher connects anew to instances that changed.
@@ -44,7 +44,7 @@ func (m *membership) takeFleet(f fleet.Fleet, err error, now time.Time) {
 	m.gather(now)
 }
 
-// takePolicy takes the rollout policy of the fleet's file. Flags come first.
+// takePolicy takes the rollout policy of the fleet's file. Flags override it.
 func (m *membership) takePolicy(p rollout.Policy, now time.Time) {
 	if len(m.Waves) > 0 {
 		p.Waves = m.Waves
@@ -58,7 +58,8 @@ func (m *membership) takePolicy(p rollout.Policy, now time.Time) {
 	m.policy = p
 }
 
-// takePods takes the pods that are instances. With an error and no list, the known ones stay.
+// takePods takes the list of pods that are instances. With an error and no list, the known pods
+// stay.
 func (m *membership) takePods(of fleet.Pods, found []fleet.Instance, err error, now time.Time) {
 	if m.pods == nil || *m.pods != of {
 		return // the fleet's file names other pods by now
@@ -71,7 +72,7 @@ func (m *membership) takePods(of fleet.Pods, found []fleet.Instance, err error, 
 	m.gather(now)
 }
 
-// gather lets new instances join the fleet, and those that are gone leave.
+// gather lets new instances join the fleet, and removes those that are gone.
 func (m *membership) gather(now time.Time) {
 	var members []fleet.Instance
 	named, drain := map[string]bool{}, map[string]fleet.Instance{}
@@ -79,7 +80,7 @@ func (m *membership) gather(now time.Time) {
 		switch {
 		case spec.Draining:
 			drain[spec.Name] = spec
-		case !named[spec.Name]: // the file comes first
+		case !named[spec.Name]: // an instance in the file takes precedence over a pod of its name
 			named[spec.Name] = true
 			members = append(members, spec)
 		}
@@ -115,7 +116,7 @@ func (m *membership) gather(now time.Time) {
 	}
 }
 
-// renew begins to use other credentials for an instance. Work under way goes on, with the new ones.
+// renew begins to use other credentials for an instance. Work under way goes on with the new ones.
 func (m *membership) renew(i *instanceState, spec fleet.Instance, now time.Time) {
 	if err := instance.Valid(spec); err != nil {
 		m.trouble("fleet", err, now)
@@ -143,7 +144,7 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 		m.tell(observe.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL), now)
 	case same:
 		m.change(func(s rollout.State) rollout.State { return s.Forgive(spec.Name) })
-		i.busy = old.busy // its job ends as it began
+		i.busy = old.busy // its job goes on, and ends as usual
 		before, i.known = remembered(old), old.known
 		i.running.Disk = old.running.Disk
 	default:
@@ -233,6 +234,6 @@ func (m *membership) leave(i *instanceState) {
 	delete(m.instances, i.Name)
 	m.sorted = nil
 	if i.UID != "" {
-		delete(m.state.Uploads, i.Name) // they went with the pod
+		delete(m.state.Uploads, i.Name) // the files are gone with the pod
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// workFor returns the work that an instance needs. Only kinds of work that have to wait depend on now.
+// workFor returns the work that an instance needs. It uses now for kinds of work that have to wait.
 func (w *world) workFor(i *instanceState, now time.Time) work { return classify(w.needsOf(i), now) }
 
 func (w *world) needsOf(i *instanceState) instanceNeeds {
@@ -21,7 +21,8 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 	s := instanceNeeds{
 		Busy: i.busy != "" || w.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.Err == nil,
 		SameNode: n.Name != "" && n.Name == i.info.Node || bind.SameNode(n.Name, i.info.Node), NotBefore: i.jobNotBefore,
-		// While somebody else keeps changing its files, writing servers to disk would be a repair, and repairs stopped.
+		// While somebody else keeps changing the instance's files, repairs have stopped. Writing
+		// servers to disk would be a repair.
 		Persisted: i.running.Persisted || i.conflict != nil && slices.ContainsFunc(i.conflict.Faults, push.Fault.OnDisk), PersistAfter: i.persisted.Add(w.PersistInterval),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: w.overdue(i), InspectAfter: i.inspectAfter,
 	}
@@ -39,15 +40,15 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		if i.stuck != nil && s.differs() {
 			s.Stuck = i.stuck.equal(wantsOf(servers, n.Entries, n.Certificates))
 			if !s.Stuck && i.lastWork == workUpdate {
-				s.NotBefore = time.Time{} // what changed meanwhile is another's, and does not wait
+				s.NotBefore = time.Time{} // newer changes did not fail, so they do not wait
 			}
 		}
 	}
 	return s
 }
 
-// overdue reports whether the files to remove from an instance have waited so long that other work
-// has to wait for them. An undo never waits.
+// overdue reports whether files have waited so long to be removed from an instance that other work
+// has to wait for that. An undo never waits.
 func (w *world) overdue(i *instanceState) bool {
 	r := w.state.Rollout.Rollout
 	return len(i.garbage) > 0 && i.reviewed.at.Sub(i.garbageSince) >= collectPatience && (r == nil || r.Phase != rollout.Undoing)
@@ -70,7 +71,8 @@ func (w *world) claimedAndJudged(i *instanceState) bool {
 	return i.claimed == claim{true, w.term.number} && i.known.Record.Judged(i.info, i.infoAsked)
 }
 
-// lacks returns what the wanted snapshot needs, the pusher cannot have, and the snapshot has to wait for.
+// lacks returns what the wanted snapshot has to wait for: what it needs, and the pusher cannot
+// have.
 func (w *world) lacks() []string {
 	wanted, atHand := w.bindings.Of(w.decision.ID)
 	if !atHand {
@@ -84,8 +86,8 @@ func (w *world) lacks() []string {
 	return out
 }
 
-// The pusher knows before the first wave what a snapshot needs and it cannot have. These are the
-// rules:
+// Before the first wave, the pusher finds out what a snapshot needs that it cannot have. These are
+// the rules:
 //
 //   - A snapshot with live endpoints, or with something of Secrets, cannot be bound without a source
 //     of live data. It waits, even if a person named it, and the instances keep what they run.
@@ -101,11 +103,12 @@ func (w *world) lacks() []string {
 //   - A missing Secret (404) does not count: its owner may add it later.
 //   - The fleet is not Healthy while a snapshot in use lacks anything, whatever was decided.
 
-// lacking is lacks for a snapshot that is wanted for a reason, with the last good one.
+// lacking is lacks for a wanted snapshot and the last good one. because is the reason why it is
+// wanted.
 func lacking(wanted, good binding.Prepared, because channel.Reason) []string {
 	switch {
 	case !wanted.Known:
-		return wanted.Lacks // it cannot be bound
+		return wanted.Lacks // without a source it cannot be bound
 	case because != channel.BecauseNewest:
 		return nil
 	}
@@ -113,7 +116,7 @@ func lacking(wanted, good binding.Prepared, because channel.Reason) []string {
 	return slices.DeleteFunc(slices.Clone(wanted.Lacks), func(lack string) bool { return slices.Contains(good.Lacks, lack) })
 }
 
-// some joins the first few of several texts.
+// some joins the first few texts, and says how many more there are.
 func some(list []string) string {
 	const most = 3
 	if more := len(list) - most; more > 0 {
@@ -122,10 +125,10 @@ func some(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// work is a kind of work on an instance: work that it needs, or the job under way.
+// work is a kind of work on an instance. It names what the instance needs, or the job under way.
 type work string
 
-// The kinds of work. classify returns all but the last three. The rollout begins reloads.
+// The kinds of work. classify returns all but the last three. A reload is begun by the rollout.
 const (
 	workNothing work = "nothing"
 	workReload  work = "reload"
@@ -143,8 +146,8 @@ const (
 	workMend work = "mend"
 )
 
-// instanceNeeds says what an instance has and lacks of the snapshot that it runs, bound to current
-// live data.
+// instanceNeeds compares what an instance has with what it needs: the snapshot that it runs, bound
+// to current live data.
 type instanceNeeds struct {
 	Busy, Reachable bool
 	// Bound is set if the snapshot that it runs was read and could be bound.
@@ -213,14 +216,14 @@ func classify(s instanceNeeds, now time.Time) work {
 // differs reports whether the worker lacks live data.
 func (s instanceNeeds) differs() bool { return !s.SameServers || !s.SameMaps || !s.SameCertificates }
 
-// urgent reports whether writing the file comes before changing the worker. Writing the file gives
-// the worker its servers too, but takes long for a large configuration. So the worker is changed
-// first, but only once: then the file is written even if the servers keep changing.
+// urgent reports whether the pusher writes the file before it changes the worker. Writing the file
+// gives the worker its servers too, but takes long for a large configuration. So the pusher changes
+// the worker first, but only once. After that it writes the file even if the servers keep changing.
 func (s instanceNeeds) urgent() bool { return s.SameServers || s.Updated }
 
 // inSync reports whether the worker needs no change, and the file on disk is not due for one. It
-// does not matter whether the instance is busy. A file that may be written later does not count,
-// unless some backend would serve nothing from it.
+// does not matter whether the instance is busy. If the file may be written later, the instance is
+// in sync nevertheless, unless some backend would serve nothing from the file.
 func inSync(s instanceNeeds) bool {
 	if s.Unserved {
 		return false
@@ -229,14 +232,14 @@ func inSync(s instanceNeeds) bool {
 	return classify(s, time.Time{}) == workNothing
 }
 
-// arrived reports whether the worker has all live data, even while the instance is busy: a job that
-// writes the file may not have changed the worker yet. An instance that is out of reach, or whose
-// snapshot cannot be bound, counts as having it.
+// arrived reports whether the worker has all live data. It returns false while a job writes the
+// file, since that job may not have changed the worker yet. An instance that is unreachable, or
+// whose snapshot cannot be bound, counts as having the data.
 func arrived(s instanceNeeds) bool {
 	return !s.Reachable || !s.Bound || s.SameNode && s.SameServers && s.SameMaps && s.SameCertificates
 }
 
-// pending says for people what is missing for the instance to be in sync.
+// pending returns a text for people: what is missing for the instance to be in sync.
 func (s instanceNeeds) pending(w work) string {
 	switch w {
 	case workReload:
@@ -277,7 +280,7 @@ func deferral(took, persistInterval time.Duration) time.Duration {
 	return min(max(least, 4*took), persistInterval)
 }
 
-// claim says whether an instance's disk names this pusher as the leader, and in which term.
+// claim says whether the disk of an instance names this pusher as the leader, and in which term.
 type claim struct {
 	made bool
 	term int64

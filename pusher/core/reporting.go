@@ -24,12 +24,12 @@ import (
 type reporting struct {
 	*world
 	emptiness     emptiness             // of backends
-	lacking       int                   // how many things snapshots in use need and the pusher cannot have
-	soonest       soonest               // the certificates that expire first
-	missedSecrets []binding.SecretFault // what running snapshots need and Secrets lack
-	saidEmpty     time.Time             // when the log said last that there is no snapshot
+	lacking       int                   // how many things the snapshots in use need that the pusher cannot have
+	soonest       soonest               // the certificates that expire soonest
+	missedSecrets []binding.SecretFault // what running snapshots need that is missing in Secrets
+	saidEmpty     time.Time             // when the log last said that there is no snapshot
 	shown         observe.View
-	reported      report.Status // of shown
+	reported      report.Status // the status that was made of shown
 	traffic       traffic
 }
 
@@ -42,7 +42,8 @@ func (r *reporting) look(now time.Time) {
 // status returns the current status.
 func (r *reporting) status(now time.Time) report.Status { return r.seen(now).Status(r.conditions()) }
 
-// conditions returns the last reported conditions, after a restart those in the state.
+// conditions returns the last reported conditions. After a restart, these are the ones in the saved
+// state.
 func (r *reporting) conditions() []metav1.Condition {
 	if r.reported.Conditions != nil {
 		return r.reported.Conditions
@@ -50,7 +51,7 @@ func (r *reporting) conditions() []metav1.Condition {
 	return r.state.Status.Conditions
 }
 
-// soonest caches the certificates that expire first, until the certificates change.
+// soonest caches the certificates that expire soonest, until the certificates change.
 type soonest struct {
 	version int
 	list    []observe.Expiry
@@ -63,8 +64,8 @@ func (r *reporting) expiries() []observe.Expiry {
 	return r.soonest.list
 }
 
-// trafficOf adds up the traffic of backends. It returns a new map each time that it adds up, since
-// views keep the previous one.
+// trafficOf adds up the traffic of backends. It makes a new map each time, since views keep the
+// previous one.
 func (r *reporting) trafficOf(now time.Time) map[string]observe.Traffic {
 	if r.traffic.by != nil && now.Sub(r.traffic.made) < trafficPace {
 		return r.traffic.by
@@ -76,7 +77,8 @@ func (r *reporting) trafficOf(now time.Time) map[string]observe.Traffic {
 	return r.traffic.by
 }
 
-// serversUp returns how many servers of each backend are up, by the last sample of each running worker.
+// serversUp returns how many servers of each backend are up, according to the last sample of each
+// running worker.
 func (r *reporting) serversUp(now time.Time) []rollout.ServersUp {
 	var out []rollout.ServersUp
 	for _, name := range r.names() {
@@ -88,7 +90,7 @@ func (r *reporting) serversUp(now time.Time) []rollout.ServersUp {
 	return out
 }
 
-// seen returns the view that people should see.
+// seen returns what people should see now.
 func (r *reporting) seen(now time.Time) observe.View {
 	var unusable []observe.Unusable
 	for _, b := range slices.Concat(r.live.Faulty(), r.missedSecrets) {
@@ -128,7 +130,7 @@ func (r *reporting) seen(now time.Time) observe.View {
 	return v
 }
 
-// seenOf returns the view of one instance.
+// seenOf returns what people should see about one instance.
 func (r *reporting) seenOf(i *instanceState) observe.Instance {
 	out := observe.Instance{
 		Name: i.Name, Zone: i.Zone, UID: i.UID, Reachable: i.reachable(), Refused: isRefused(i.err), Err: i.err, Since: i.since,
@@ -148,8 +150,9 @@ func (r *reporting) seenOf(i *instanceState) observe.Instance {
 	return out
 }
 
-// doing names the job under way for the status. It leaves out inspections. Every instance has one each minute, so the
-// status of a large fleet, and the state with it, would be written all the time although nothing changes.
+// doing returns the name of the job under way for the status. It leaves out inspections. Every
+// instance has one each minute. If the status named them, the status of a large fleet, and the
+// state with it, would be written all the time although nothing changes.
 func doing(busy work) string {
 	if busy == workInspect {
 		return ""
@@ -157,7 +160,7 @@ func doing(busy work) string {
 	return string(busy)
 }
 
-// keptStatus returns the kept endpoints for the status, nil if there are none.
+// keptStatus returns the kept endpoints for the status, or nil if there are none.
 func (r *reporting) keptStatus() *report.Kept {
 	name, since, ports := r.live.Kept()
 	if name == "" {
@@ -166,10 +169,10 @@ func (r *reporting) keptStatus() *report.Kept {
 	return &report.Kept{Loss: name, Since: since, Count: len(ports), Services: ports[:min(len(ports), mostKept)]}
 }
 
-// mostKept is how many Service ports the status lists.
+// mostKept is the largest number of Service ports that the status lists.
 const mostKept = 100
 
-// troubleWithReach reports that no instance of the fleet can be reached.
+// troubleWithReach reports that no instance of the fleet is reachable.
 func (r *reporting) troubleWithReach(now time.Time) {
 	names := r.names()
 	var first error
@@ -189,7 +192,7 @@ func (r *reporting) troubleWithReach(now time.Time) {
 // emptyRepeats is how often the log says that there is no snapshot.
 const emptyRepeats = time.Minute
 
-// sayEmpty repeats in the log that the store holds no snapshot: it may be the wrong store.
+// sayEmpty repeats in the log that the store holds no snapshot, since it may be the wrong store.
 func (r *reporting) sayEmpty(now time.Time) {
 	if !r.viewRead || r.decision.Because != channel.BecauseEmpty {
 		r.saidEmpty = time.Time{}
@@ -202,7 +205,7 @@ func (r *reporting) sayEmpty(now time.Time) {
 	}
 }
 
-// troubleWithNeeds reports what the snapshots in use need and the pusher cannot have.
+// troubleWithNeeds reports what the snapshots in use need that the pusher cannot have.
 func (r *reporting) troubleWithNeeds(now time.Time) {
 	needing := map[string][]string{}
 	for id, p := range r.bindings.All() {
@@ -229,8 +232,8 @@ func (r *reporting) troubleWithNeeds(now time.Time) {
 	r.trouble(report.AboutNeeds, errors.New(text), now)
 }
 
-// troubleWithSecrets reports what the running snapshots need and Secrets lack, and faults in Secrets
-// that are used.
+// troubleWithSecrets reports what the running snapshots need that is missing in Secrets, and faults
+// in the Secrets that are used.
 func (r *reporting) troubleWithSecrets(now time.Time) {
 	needed := map[bind.Need]bool{} // true if it is missing
 	for _, i := range r.instances {
@@ -252,8 +255,9 @@ func (r *reporting) troubleWithSecrets(now time.Time) {
 	r.trouble("secrets", errors.Join(errs...), now)
 }
 
-// secretTrouble returns what is wrong with something that a Secret should hold, with the
-// consequence, or nil. The faults are those that were found in the Secret.
+// secretTrouble returns an error that says what is wrong with a value that a Secret should hold,
+// and what follows from that. It returns nil if nothing is wrong. The faults are those that were
+// found in the Secret.
 func secretTrouble(need bind.Need, missing bool, faults []error) error {
 	if !missing {
 		if len(faults) == 0 {
@@ -277,7 +281,7 @@ func secretTrouble(need bind.Need, missing bool, faults []error) error {
 	return fmt.Errorf("the fallback certificate is served: Secret %s has no usable certificate%s", need.Secret, why)
 }
 
-// inShort joins the first few faults.
+// inShort joins the first few faults into a text.
 func inShort(faults []error) string {
 	const most = 3
 	var out []string
@@ -291,8 +295,9 @@ func inShort(faults []error) string {
 }
 
 // troubleWithSignatures reports snapshots that are newer than all accepted ones and not signed with
-// an accepted key: somebody put them there, or a key is missing in the configuration. It ignores
-// older snapshots, which may be from before signatures were required.
+// an accepted key. Either somebody else put them into the store, or a key is missing in the
+// configuration. It ignores older snapshots, which may be from a time before signatures were
+// required.
 func (r *reporting) troubleWithSignatures(now time.Time) {
 	newer := refusedAbove(r.view)
 	if len(newer) == 0 {
@@ -318,11 +323,11 @@ func refusedAbove(v channel.View) []channel.Refused {
 	return out
 }
 
-// mostEmpty is how many backends without servers the status lists.
+// mostEmpty is the largest number of backends without servers that the status lists.
 const mostEmpty = 100
 
-// withoutEndpoints returns the backends of the directives, with true for those without an endpoint in
-// any slot. An endpoint that is gone and drains does not count.
+// withoutEndpoints returns the backends that the directives name. The value is true for a backend
+// whose slots hold no endpoint. A draining endpoint does not count.
 func withoutEndpoints(directives []bind.Directive, slots bind.Slots) map[string]bool {
 	out := map[string]bool{}
 	for _, d := range directives {
@@ -354,8 +359,8 @@ func newEmptiness(before *report.Backends) emptiness {
 	return out
 }
 
-// follow returns the backends without a server up now. Down has, by instance, the backends of which
-// no server passes its checks.
+// follow returns the backends that have no server up now. For each instance, down has the backends
+// of which no server passes its checks.
 func (x *emptiness) follow(down map[string][]string, now time.Time) *report.Backends {
 	out := report.Backends{All: len(x.empty)}
 	on := map[string][]string{}
@@ -394,8 +399,9 @@ func (x *emptiness) follow(down map[string][]string, now time.Time) *report.Back
 	return &out
 }
 
-// backendsStatus returns the backends without a server up: of the snapshot that should run, or, while
-// it waits, of the last good one. It returns nil while neither was read.
+// backendsStatus returns the backends without a server up. It looks at the snapshot that should
+// run, or, while that snapshot waits, at the last good one. It returns nil until one of them is
+// read.
 func (r *reporting) backendsStatus(now time.Time) *report.Backends {
 	id := r.target()
 	if p, atHand := r.bindings.Of(id); !atHand || !p.Known || len(r.lacks()) > 0 {

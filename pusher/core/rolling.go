@@ -30,8 +30,9 @@ func (r *rolling) takeStep(now time.Time) {
 	waits = r.waitForNeeds(waits)
 	switch {
 	case sameJSON(next, r.state.Rollout), len(pushes) == 0 && onlyClocks(next, r.state.Rollout):
-		// A wave without a member that can be pushed to, or a soak that waits for an instance, moves its beginning
-		// in every step. Proposing each of these steps would save the state all the time. The next save has it.
+		// A step changes only times if a wave has no member that can be pushed to, or if a soak
+		// waits for an instance. Such steps follow each other all the time. They are not proposed,
+		// since each proposal saves the state. The next save includes them.
 		r.state.Rollout, r.waits = next, waits
 		r.results, r.reloads = nil, map[string]int{}
 	case r.saving.mayPropose(now):
@@ -71,8 +72,8 @@ func (r *rolling) rolloutInput(now time.Time) rollout.Observation {
 	return o
 }
 
-// compared returns how the backends of the last good snapshot differ in the snapshot that is rolled
-// out, or will be. It returns nil if one of the two was not read.
+// compared returns how the backends of the last good snapshot differ from those of the snapshot
+// that is being rolled out, or will be. It returns nil if one of the two was not read.
 func (r *rolling) compared() (map[string]rollout.Backend, snapshots.ID) {
 	good, target := r.state.Rollout.Good, r.decision.ID
 	if r := r.state.Rollout.Rollout; r != nil {
@@ -103,12 +104,12 @@ func (r *rolling) waitForNeeds(waits []rollout.Wait) []rollout.Wait {
 	return waits
 }
 
-// runtimeUpdates returns the snapshots to which an instance can be brought without a reload.
+// runtimeUpdates returns the snapshots to which the instance can change without a reload.
 func (r *rolling) runtimeUpdates(i *instanceState) []snapshots.ID {
 	var out []snapshots.ID
 	from := i.snapshot()
 	if i.foreign() != "" {
-		return nil // what it runs is not the snapshot that it names
+		return nil // the worker does not run the snapshot that it names
 	}
 	for _, id := range i.matters {
 		if id.Short != from.Short && id.Short != i.needsReload && r.bindings.RuntimeUpdate(i.info.Node, from, id, i.Layout) {
@@ -118,8 +119,8 @@ func (r *rolling) runtimeUpdates(i *instanceState) []snapshots.ID {
 	return out
 }
 
-// knowRunning reports whether the snapshots that the instances run were read, as far as the store
-// has them. Without them it is not known whether another snapshot needs a reload.
+// knowRunning reports whether the pusher has read the snapshots that the instances run, as far as
+// the store has them. Without them it does not know whether another snapshot needs a reload.
 func (r *rolling) knowRunning() bool {
 	for _, i := range r.instances {
 		id := i.snapshot()
@@ -131,8 +132,8 @@ func (r *rolling) knowRunning() bool {
 	return true
 }
 
-// onlyClocks reports whether a step only moved times: the beginning of a wave, a soak or a count, or when an instance
-// was touched or lost.
+// onlyClocks reports whether a step only changed times: when a wave, a soak or a count began, or
+// when an instance was touched or lost.
 func onlyClocks(next, current rollout.State) bool {
 	if next.Rollout == nil || current.Rollout == nil || len(next.Rollout.Touched) != len(current.Rollout.Touched) {
 		return false
@@ -154,8 +155,8 @@ func onlyClocks(next, current rollout.State) bool {
 	return sameJSON(next, current)
 }
 
-// sameJSON reports whether two values have the same JSON. It is quick if they are equal, as they
-// nearly always are.
+// sameJSON reports whether two values have the same JSON. It is fast if the values are equal, and
+// they nearly always are.
 func sameJSON(a, b any) bool {
 	if reflect.DeepEqual(a, b) {
 		return true
@@ -165,7 +166,7 @@ func sameJSON(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// backendsCompared remembers how the backends of two snapshots compare.
+// backendsCompared caches how the backends of two snapshots differ.
 type backendsCompared struct {
 	good, target snapshots.ID
 	backends     map[string]rollout.Backend

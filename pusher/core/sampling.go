@@ -12,18 +12,18 @@ import (
 // sampling asks instances for statistics.
 type sampling struct {
 	*world
-	backends []string // of the last sample, kept once for all instances that have the same
+	backends []string // of the last sample; instances that have the same backends share the list
 }
 
-// How often the pusher asks instances for statistics, which are long with many backends: a few times
-// in a soak time, and seldom without a rollout.
+// How often the pusher asks instances for statistics: a few times in a soak time, and seldom
+// without a rollout. Statistics are long if there are many backends.
 const (
 	samplesPerSoak = 5
 	slowestSample  = 10 * time.Second
 	idleSample     = time.Minute
 )
 
-// samplePace returns how often to ask for statistics, 0 for never.
+// samplePace returns how often to ask for statistics, or 0 for never.
 func samplePace(p rollout.Policy, poll time.Duration, busy bool) time.Duration {
 	switch {
 	case p.Gate.Off || p.Soak <= 0:
@@ -34,7 +34,8 @@ func samplePace(p rollout.Policy, poll time.Duration, busy bool) time.Duration {
 	return max(poll, min(2*p.Soak, idleSample))
 }
 
-// beginSampling asks those instances for statistics that were not asked within the pace.
+// beginSampling asks for the statistics of those instances whose last sample is older than the
+// pace.
 func (s *sampling) beginSampling(now time.Time) {
 	pace := samplePace(s.policy, s.PollInterval, s.state.Rollout.Rollout != nil)
 	if pace == 0 {
@@ -68,7 +69,8 @@ func (s *sampling) sampled(i *instanceState, ev instance.Sampled, now time.Time)
 // samples are the statistics of one worker, oldest first.
 type samples []rollout.Sample
 
-// add returns the samples with one more. It drops those of another worker and those that are too old.
+// add returns the samples with a new one. It drops those of another worker and those that are too
+// old.
 func (s samples) add(n rollout.Sample) samples {
 	s = slices.DeleteFunc(slices.Clone(s), func(o rollout.Sample) bool {
 		return o.PID != n.PID || o.Requests > n.Requests || n.At.Sub(o.At) > instance.Past
@@ -77,21 +79,21 @@ func (s samples) add(n rollout.Sample) samples {
 		s[i].Up = rollout.ServersUp{}
 	}
 	for i := range s[:max(0, len(s)-1)] {
-		s[i].Served = nil // rates need the last two only, and there may be many backends
+		s[i].Served = nil // rates only need the last two samples, and there may be many backends
 	}
 	return append(s, n)
 }
 
-// traffic is what the backends of a fleet serve.
+// traffic is the traffic of the backends of a fleet.
 type traffic struct {
 	made time.Time
 	by   map[string]observe.Traffic
 }
 
-// trafficPace is the least time between two sums of the traffic.
+// trafficPace is the shortest time between two sums of the traffic.
 const trafficPace = 2 * time.Second
 
-// add adds the counts of a worker: its errors so far, and the rates between its last two samples.
+// add adds the counts of one worker: its errors so far, and the rates between its last two samples.
 func (t traffic) add(s samples, now time.Time) {
 	if len(s) == 0 {
 		return
@@ -118,8 +120,8 @@ func (t traffic) add(s samples, now time.Time) {
 	}
 }
 
-// last returns the newest sample with the traffic before it: since the oldest sample. If the worker
-// started recently, or there is only one sample, it is the traffic since the start.
+// last returns the newest sample with the traffic since the oldest sample. If the worker started
+// recently, or if there is only one sample, it has the traffic since the start.
 func (s samples) last(started time.Time) rollout.Sample {
 	if len(s) == 0 {
 		return rollout.Sample{}

@@ -21,14 +21,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// The state is saved before anything begins that a successor must know of. Nothing else waits for
-// the save:
+// The machine saves its state before it begins anything that its successor must know about. Nothing
+// else waits for the save:
 //
 //   - A step of the rollout is proposed: its state is saved, and only then do its pushes begin. Until
 //     then there is no other step. If the save fails, the next step starts again from what is known
 //     by then.
-//   - Changes of endpoints and certificates at run time, probes, claims and inspections do not wait:
-//     a successor finds out on the instances what the state would say of them.
+//   - Changes of endpoints and certificates at run time, probes, claims and inspections do not
+//     wait. A successor can ask the instances for everything that the state would say about those.
 //
 // Once the state is saved, the pushes of the step are approved. A later turn begins an approved push
 // only if the channel still asks for the same, and the instance can be pushed to. Otherwise the next
@@ -43,10 +43,10 @@ type saving struct {
 	began     time.Time // when the operation under way began
 	saved     time.Time // when the last save ended
 	retry     retrying
-	approved  []approval // pushes of saved steps that have not begun
-	raise     *RaiseTerm // begins once nothing is under way
+	approved  []approval // pushes of saved steps, not begun yet
+	raise     *RaiseTerm // is requested, and begins when nothing is under way
 	raising   *RaiseTerm // is under way
-	unsaved   int        // how many groups of slots are not saved, since the state would not fit
+	unsaved   int        // how many groups of slots are left out, because the state was too large
 }
 
 // proposal is a step of the rollout whose state is not saved yet.
@@ -54,21 +54,22 @@ type proposal struct {
 	next     rollout.State
 	waits    []rollout.Wait
 	pushes   []approval
-	results  int // how many of the world's results it took
+	results  int // how many of the world's results the step has taken
 	reloads  map[string]int
 	proposed time.Time
 }
 
-// approval is a push of a step, with the instance and the decision that the step saw.
+// approval is a push of a step, with the instance and the decision that the step was based on.
 type approval struct {
 	rollout.Push
 	on       instance.Ref
 	decision decision
 }
 
-// holds reports whether the decision is still the one that the step saw, and its snapshot is not
-// rejected. A newer snapshot makes no difference. The next step decides how the rollout gives way to
-// it; and if many are published while a slow store saves, no push would ever begin.
+// holds reports whether the decision is still the one that the step was based on, and the snapshot
+// is not rejected. The push is still valid if there is a newer snapshot: the next step decides how
+// the rollout gives way to it. Otherwise no push would ever begin if many snapshots are published
+// while a slow store saves.
 func (a approval) holds(now decision, view channel.View) bool {
 	was := a.decision
 	if was.Intent != now.Intent || was.Hold != now.Hold || a.Purpose == rollout.Wave && slices.Contains(rejected(view), a.Snapshot.Short) {
@@ -77,8 +78,8 @@ func (a approval) holds(now decision, view channel.View) bool {
 	return was.ID == now.ID || was.Because == channel.BecauseNewest && now.ID.Revision > was.ID.Revision
 }
 
-// reserved is how long an instance is kept free for a push of a proposal. If the state store takes
-// longer, other work begins, and the push follows it.
+// reserved is how long an instance is kept free for a push whose step is being saved. If the save
+// takes longer, other work begins, and the push begins after it.
 const reserved = 250 * time.Millisecond
 
 // reservedFor reports whether an instance is kept free for a push.
@@ -110,7 +111,7 @@ func (s *saving) propose(next rollout.State, pushes []rollout.Push, waits []roll
 	s.reloads = map[string]int{}
 	view := s.view
 	view.Runs = runs(next)
-	after := decide(view, next.Failed, now) // what is decided once this step is taken, if nothing else changes
+	after := decide(view, next.Failed, now) // the decision after this step, if nothing else changes
 	for _, push := range pushes {
 		p.pushes = append(p.pushes, approval{push, s.instances[push.Instance].ref(), after})
 	}
@@ -133,7 +134,7 @@ func (s *saving) settle(p *proposal, err error, now time.Time) {
 	s.state.Rollout, s.waits = p.next, p.waits
 	s.results = s.results[p.results:]
 	for _, event := range observe.RolloutEvents(old, p.next) {
-		if event.Instance == "" || s.instances[event.Instance] != nil { // not if the instance has left
+		if event.Instance == "" || s.instances[event.Instance] != nil { // the instance has not left
 			s.tell(event, now)
 		}
 	}
@@ -163,8 +164,9 @@ func (s *saving) encoded(now time.Time) ([]byte, error) {
 // ErrStateTooLarge is the error of a state that its store cannot take.
 var ErrStateTooLarge = errors.New("the state does not fit into its store")
 
-// slotsThatFit returns the slots without the largest groups, as many as were found not to fit. A rollout, or a pin, does not wait for
-// somebody to have fewer endpoints. After a restart, the servers of these groups are assigned anew.
+// slotsThatFit returns the slots without the largest groups. It leaves out as many groups as had to
+// go for the state to fit. So no rollout and no pin waits until somebody has fewer endpoints. After
+// a restart, the servers of the groups that were left out get new slots.
 func (s *saving) slotsThatFit(slots bind.Slots) bind.Slots {
 	if s.unsaved == 0 {
 		return slots
@@ -179,7 +181,7 @@ func (s *saving) slotsThatFit(slots bind.Slots) bind.Slots {
 	return out
 }
 
-// leaveSlotsOut has the next save leave out more slots, and returns false if there are none left.
+// leaveSlotsOut makes the next save leave out more slots. It returns false if there are none left.
 func (s *saving) leaveSlotsOut() bool {
 	slots, _ := s.bindings.Table()
 	if s.unsaved >= len(slots) {
@@ -197,18 +199,19 @@ func (s *saving) beginSave(now time.Time) {
 	s.begin(SaveState{data, err})
 }
 
-// lastSave is [Machine.LastSave]. It drops a proposed step, of which nothing has begun.
+// lastSave is [Machine.LastSave]. It drops a step that is only proposed: none of its pushes has
+// begun.
 func (s *saving) lastSave(now time.Time) SaveState {
 	s.proposed = nil
 	data, err := s.encoded(now)
 	return SaveState{data, err}
 }
 
-// keepState begins to save the state if that is due, or to raise the term if that was requested.
+// keepState begins to save the state if that is due, or to raise the term if that is requested.
 func (s *saving) keepState(now time.Time) {
 	beat, soonest := s.saveIntervals()
 	switch age := now.Sub(s.saved); {
-	case s.underWay && now.Sub(s.began) > SaveTimeout+time.Second: // the timeout did not end it either
+	case s.underWay && now.Sub(s.began) > SaveTimeout+time.Second: // the timeout did not end the save
 		s.trouble("state", ErrStateHangs, now)
 	case s.underWay:
 	case s.raise != nil:
@@ -220,7 +223,8 @@ func (s *saving) keepState(now time.Time) {
 	}
 }
 
-// saveIntervals returns how often the state is saved without a change, and how soon after the last save with one.
+// saveIntervals returns how often the state is saved without a change, and the shortest time
+// between two saves if it changes.
 func (s *saving) saveIntervals() (beat, soonest time.Duration) {
 	if s.StateElsewhere {
 		return heartbeatElsewhere, saveIntervalElsewhere
@@ -253,9 +257,9 @@ func (v SaveEnded) apply(m *Machine, now time.Time) {
 	}
 }
 
-// retrying is when to try again after a failure. Each failure in a row doubles the wait.
+// retrying says when to try again after a failure. Each failure in a row doubles the wait.
 type retrying struct {
-	at   time.Time // zero: at once
+	at   time.Time // the zero time means at once
 	wait time.Duration
 }
 
@@ -265,7 +269,7 @@ const (
 	lastSaveRetry  = 10 * time.Second
 )
 
-// after returns the retry after a try that ended with an error, or with none.
+// after returns the next retry. The error is that of the try that just ended, nil if it succeeded.
 func (r retrying) after(err error, now time.Time) retrying {
 	if err == nil {
 		return retrying{}
@@ -281,36 +285,36 @@ const stateKind = "PusherState"
 type State struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// ID tells this state from any other. It is random. The pusher writes it to each instance that it
-	// leads.
+	// ID tells this state from any other. It is random. The pusher writes it to each instance that
+	// it leads.
 	ID      string        `json:"id,omitempty"`
 	Status  report.Status `json:"status"`
 	Rollout rollout.State `json:"rollout"`
 	Slots   bind.Slots    `json:"slots,omitempty"`
-	// Seen is what was seen of the store and accepted.
+	// Seen is what this pusher has seen of the store and accepted.
 	Seen channel.Seen `json:"seen,omitzero"`
-	// Override is the one in force, kept until its end was reported.
+	// Override is the override in force. It stays here until the pusher has reported its end.
 	Override *channel.Override `json:"override,omitempty"`
-	// Kept are the Service ports whose endpoints stay in the slots although the source lists none.
+	// Kept are the Service ports that keep their endpoints in slots although the source lists none.
 	Kept *binding.KeptEndpoints `json:"kept,omitempty"`
-	// Uploads lists the files that were uploaded to each instance. Of certificates it has only those
-	// that some snapshot in use does not need. They are saved in Certificates: older pushers do not
-	// expect certificates among Uploads, and would remove them while they are in use. Uploads are not
-	// in Instances because those of an instance that left are kept for a day, and its entry in
-	// Instances is removed at once.
+	// Uploads lists the files that were uploaded to each instance. Of the certificates it has only
+	// those that some snapshot in use does not need. They are saved in the field Certificates,
+	// since older pushers do not expect certificates among Uploads, and would remove them while
+	// they are in use. Uploads are a field of their own because those of an instance that left are
+	// kept for a day, while its entry in Instances is removed at once.
 	Uploads      map[string][]Upload `json:"uploads,omitempty"`
 	Certificates map[string][]Upload `json:"certificates,omitempty"`
-	// Instances holds everything else that is kept about each instance.
+	// Instances holds everything else that is kept about instances, by name.
 	Instances map[string]kept `json:"instances,omitempty"`
 }
 
-// ErrNotState is returned for data in the place of the state that is not a readable state. The
-// pusher never starts with a new state then: it would forget what failed and what is under way.
+// ErrNotState is the error for data that should be a state, but cannot be read as one. The pusher
+// then never starts with a new state, since it would forget what failed and what is under way.
 var ErrNotState = errors.New("it is no state that this pusher can read")
 
-// ParseState reads the state that was kept in a place; nil is a new state. It ignores unknown fields,
-// and the next save drops them, so that a pusher can be replaced by an older version. A state that
-// older versions must not read has another apiVersion.
+// ParseState reads a state. The place says where the data was kept, for errors. Without data it
+// returns a new state. It ignores unknown fields, and the next save drops them, so that an older
+// version can replace a pusher. A state that older versions must not read has another apiVersion.
 func ParseState(data []byte, place string) (State, error) {
 	if data == nil {
 		return State{APIVersion: snapshots.APIVersion, Kind: stateKind, Uploads: map[string][]Upload{}}, nil
@@ -353,7 +357,8 @@ func checkState(data []byte, place string) error {
 	return nil
 }
 
-// ParseStatus returns the status in a state that was read from a place.
+// ParseStatus returns the status in a saved state. The place says where the data was kept, for
+// errors.
 func ParseStatus(data []byte, place string) (report.Status, error) {
 	if err := checkState(data, place); err != nil {
 		return report.Status{}, err
@@ -376,8 +381,8 @@ func (s State) Encoded() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// InUse returns the snapshots that a pusher with this state may need from its store, and what for. An instance may
-// already run the snapshot of a push that was begun.
+// InUse returns the snapshots that a pusher with this state may need from its store, and the
+// purpose of each. A push that has begun counts, since the instance may already run its snapshot.
 func (s State) InUse() map[snapshots.ID]string {
 	reasons := map[snapshots.ID][]string{}
 	add := func(id snapshots.ID, reason string, args ...any) {

@@ -17,9 +17,9 @@ import (
 type supply struct {
 	*world
 	liveData *liveData
-	pruning  bool // slots that no snapshot in use has should be dropped
-	// forgetting is set while unneeded snapshots are removed from this host's disk. The snapshots in it
-	// stay, and no others are read meanwhile.
+	pruning  bool // the slots that no snapshot in use has should be dropped
+	// forgetting is set while unneeded snapshots are removed from this host's disk. It holds the snapshots that stay.
+	// The pusher reads no others meanwhile.
 	forgetting map[snapshots.ID]bool
 	toForget   bool // some snapshots on disk should be removed
 }
@@ -29,7 +29,7 @@ type supply struct {
 func (s *supply) readSnapshots(now time.Time) {
 	needed := s.inUse()
 	may := slices.DeleteFunc(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), func(id snapshots.ID) bool {
-		return s.forgetting != nil && !s.forgetting[id] // what is read now might be removed at once
+		return s.forgetting != nil && !s.forgetting[id] // a snapshot that is read now might be removed at once
 	})
 	for _, id := range s.snapshotCache.Due(may, now) {
 		s.begin(ReadSnapshot{id})
@@ -58,9 +58,9 @@ func (s *supply) readSnapshots(now time.Time) {
 		s.liveData.takeNews(n, now)
 		s.liveData.followCluster()
 	}
-	// Slots of backends that no snapshot in use has are dropped, also between waves: an undo goes to a snapshot
-	// in use. Pruning waits for snapshots that were not read yet. It does not wait for a snapshot that some
-	// instance runs, if the store cannot supply it and nothing else needs it.
+	// Slots that no snapshot in use has are dropped, even between waves: if the rollout is undone, the fleet returns to
+	// a snapshot in use. Pruning waits until all of these snapshots are read. It does not wait for a snapshot that some
+	// instance runs if the store cannot supply it and nothing else needs it.
 	if !s.pruning {
 		return
 	}
@@ -75,7 +75,7 @@ func (s *supply) readSnapshots(now time.Time) {
 	s.bindings.Prune()
 }
 
-// assignSlots brings the slot table in line with the endpoints, when that is due.
+// assignSlots brings the slots in line with the endpoints, if that is due.
 func (s *supply) assignSlots(now time.Time) {
 	if s.live.Ready() && s.bindings.Assign(now, s.DrainTime) {
 		s.dirty = true
@@ -83,14 +83,14 @@ func (s *supply) assignSlots(now time.Time) {
 	}
 }
 
-// openSnapshots begins to decrypt the certificates that the snapshots in use carry. They stay in
+// openSnapshots begins to decrypt the certificates that the snapshots in use carry. Decrypted certificates stay in
 // memory.
 func (s *supply) openSnapshots(now time.Time) {
 	for _, sealed := range s.live.ToDecrypt(now) {
 		s.begin(OpenCertificates{sealed})
 	}
-	// Report certificates that cannot be decrypted, and those that were renewed although a snapshot names
-	// their earlier version.
+	// Report certificates that cannot be decrypted, and those that were renewed although a snapshot names an earlier
+	// version.
 	var errs []error
 	for _, err := range s.live.DecryptFailures() {
 		if !s.Identity && errors.Is(err, sealing.ErrNotForUs) {
@@ -104,5 +104,5 @@ func (s *supply) openSnapshots(now time.Time) {
 	s.trouble("certificates", errors.Join(errs...), now)
 }
 
-// errNoIdentity is the hint for a pusher without a file of identities.
+// errNoIdentity is the hint for a pusher that has no file of identities.
 var errNoIdentity = errors.New("no file of identities is named with --age-identity")

@@ -10,31 +10,31 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// The bounds on unneeded files on an instance, which no snapshot in use needs. Files over them are
-// removed at any age, the oldest first.
+// Limits for the files on an instance that no snapshot in use needs. Files over the limits are
+// removed whatever their age, the oldest first.
 const (
-	// keptGenerations is how many generations of unneeded files stay. The files of a generation became
-	// unneeded together. So a return to one of the last snapshots uploads nothing.
+	// keptGenerations is how many generations of unneeded files stay. The files of one generation
+	// became unneeded together. So a return to a recent snapshot uploads nothing.
 	keptGenerations = 4
 	// keptUnneeded is how many unneeded files stay.
 	keptUnneeded = 256
-	// forgottenUnneeded is how many files are remembered that an instance does not remove. Those beyond
-	// stay on its disk for somebody else to remove.
+	// forgottenUnneeded is how many files the pusher remembers that an instance does not remove. It
+	// forgets those beyond that number, and they stay on the disk until somebody removes them.
 	forgottenUnneeded = 2 * keptUnneeded
 )
 
-// The times of removing files.
+// When files are removed.
 const (
 	collectRetry    = time.Minute      // after a failure
-	collectPatience = 10 * time.Second // after which removing comes before other work
+	collectPatience = 10 * time.Second // after this time, removing files comes before other work
 	reviewInterval  = time.Minute      // while the same snapshots are in use
 	reviewPace      = time.Second
 	// uploadsOfAbsent is how long the uploads of an instance that left the fleet are remembered.
 	uploadsOfAbsent = 24 * time.Hour
 )
 
-// Upload is a file on an instance. Unneeded is the time since which no snapshot in use needs it, zero
-// while one needs it.
+// Upload is a file on an instance. Unneeded says since when no snapshot in use needs the file. It
+// is the zero time while a snapshot needs it.
 type Upload struct {
 	push.Stored
 	Unneeded time.Time `json:"unneeded,omitzero"`
@@ -69,18 +69,18 @@ func splitUploads(all map[string][]Upload) (files, certificates map[string][]Upl
 	return files, certificates
 }
 
-// uploads tracks which files are on the disks of instances, and since when nothing needs them.
+// uploads tracks the files on the disks of instances, and since when nothing needs each of them.
 type uploads struct {
 	*world
 	reviewed time.Time
 }
 
-// mostCertificates is how many certificates a push notes at most. A snapshot may have thousands, and
-// the state should stay small. Certificates beyond that stay on the disk.
+// mostCertificates is the largest number of certificates that a push notes. A snapshot may have
+// thousands, and the state should stay small. Certificates over that number stay on the disk.
 const mostCertificates = 2 * keptUnneeded
 
-// certificatesLeft returns the certificates of the snapshot that an instance runs which the next
-// snapshot does not need. The pusher wrote them, because the worker was started from its file.
+// certificatesLeft returns the certificates that the instance's current snapshot needs and the next
+// one does not. The pusher wrote them, because the worker was started from its file.
 func (u *uploads) certificatesLeft(i *instanceState, next snapshots.ID) []push.Stored {
 	running, known := u.bindings.Of(i.snapshot())
 	if !known || i.foreign() != "" {
@@ -90,7 +90,7 @@ func (u *uploads) certificatesLeft(i *instanceState, next snapshots.ID) []push.S
 	return notIn(running.Certificates, pushed.Certificates)
 }
 
-// notIn returns the certificates that are not among others, mostCertificates at most.
+// notIn returns those certificates of a list that are not among others, mostCertificates at most.
 func notIn(list, others []push.Stored) (out []push.Stored) {
 	among := make(map[push.Stored]bool, len(others))
 	for _, c := range others {
@@ -104,8 +104,9 @@ func notIn(list, others []push.Stored) (out []push.Stored) {
 	return out
 }
 
-// noteCertificates notes the certificates that a push wrote, even if it failed, and that the last
-// good snapshot does not need. Certificates that somebody else put there are never noted or removed.
+// noteCertificates notes the certificates that a push wrote and that the last good snapshot does
+// not need. It does so even if the push failed. Certificates that somebody else put there are never
+// noted or removed.
 func (u *uploads) noteCertificates(i *instanceState, pushed snapshots.ID, written []push.Stored) {
 	good, known := u.bindings.Of(u.state.Rollout.Good)
 	if !known || pushed == u.state.Rollout.Good {
@@ -117,14 +118,14 @@ func (u *uploads) noteCertificates(i *instanceState, pushed snapshots.ID, writte
 	}
 }
 
-// review is when the files of an instance were reviewed, and which snapshots were in use then.
+// review says when the files of an instance were reviewed, and which snapshots were in use then.
 type review struct {
 	at   time.Time
 	used []snapshots.ID
 }
 
-// reviewFiles notes since when uploads are unneeded. It returns as garbage those that have been
-// unneeded for long enough, and those over the bounds.
+// reviewFiles notes since when each upload is unneeded. As garbage it returns those that have been
+// unneeded for long enough, and those over the limits.
 func reviewFiles(list []Upload, needed map[push.Stored]bool, now time.Time, after time.Duration) (next []Upload, garbage []push.Stored) {
 	next = slices.Clone(list)
 	var unneeded []Upload
@@ -152,8 +153,8 @@ func reviewFiles(list []Upload, needed map[push.Stored]bool, now time.Time, afte
 	return next, garbage
 }
 
-// forgetStuck drops the oldest unneeded files from the list if too many of them became unneeded
-// before the last removal began, and are still there.
+// forgetStuck shortens the list if an instance does not remove its files. It drops the oldest files
+// that became unneeded before the last removal began and are still there.
 func forgetStuck(list []Upload, before time.Time) []Upload {
 	var stuck []time.Time
 	for _, u := range list {
@@ -187,15 +188,16 @@ func (u *uploads) noteUploads(pushes []rollout.Push) {
 	}
 }
 
-// reviewUploads finds out which files the instances no longer need: whenever the snapshots in use
-// change, and once in a while. It does so between waves too, since one rollout may follow another for
-// hours.
+// reviewUploads finds out which files the instances no longer need. It does so whenever the
+// snapshots in use change, and from time to time. It also does so between waves, since one rollout
+// may follow another for hours.
 func (u *uploads) reviewUploads(now time.Time) {
 	if now.Sub(u.reviewed) < reviewPace {
 		return
 	}
 	u.reviewed = now
-	// The last snapshot pushed to an instance may be there, even if the push failed.
+	// The instance may have files of the snapshot that was last pushed to it, even if that push
+	// failed.
 	may := make(map[string][]snapshots.ID, len(u.instances))
 	for name, i := range u.instances {
 		if id := i.snapshot(); slices.Contains(u.view.IDs, id) {
@@ -220,7 +222,7 @@ func (u *uploads) reviewUploads(now time.Time) {
 		}
 		needed, ok := u.neededFiles(i, used, may[name])
 		if !ok {
-			continue // until the snapshot that it runs can be bound
+			continue // until the snapshot that the instance runs can be bound
 		}
 		i.reviewed = review{now, used}
 		next, garbage := reviewFiles(u.state.Uploads[name], needed, now, u.CollectAfter)
@@ -228,7 +230,7 @@ func (u *uploads) reviewUploads(now time.Time) {
 			u.state.Uploads[name], u.dirty = next, true
 		}
 		if i.busy == workCollect {
-			continue // files that are being removed are unneeded, and the next review finds the rest
+			continue // the files that are being removed were unneeded; the next review finds the rest
 		}
 		if i.garbage = garbage; len(garbage) == 0 {
 			i.garbageSince = time.Time{}
@@ -239,8 +241,8 @@ func (u *uploads) reviewUploads(now time.Time) {
 	u.forgetAbsent(now)
 }
 
-// neededFiles returns the files that the snapshots in use need on an instance. It returns false while
-// a snapshot that the instance may have cannot be bound, or one in use is still being read.
+// neededFiles returns the files that the snapshots in use need on an instance. It returns false if
+// a snapshot that the instance may have cannot be bound, or while a snapshot in use is being read.
 func (u *uploads) neededFiles(i *instanceState, used, may []snapshots.ID) (needed map[push.Stored]bool, ok bool) {
 	needed = map[push.Stored]bool{}
 	for _, id := range used {
@@ -255,7 +257,7 @@ func (u *uploads) neededFiles(i *instanceState, used, may []snapshots.ID) (neede
 			needed[f] = true
 		}
 	}
-	for _, name := range i.override().Maps { // the names by which the worker knows its maps
+	for _, name := range i.override().Maps { // the worker knows its maps by these names
 		needed[push.Stored{Kind: bind.MapFile, Name: name}] = true
 	}
 	return needed, true

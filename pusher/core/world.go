@@ -20,11 +20,12 @@ const (
 	firstAnswers = 10 * time.Second // how long the machine waits for the first answers of instances
 	heartbeat    = 5 * time.Second  // how often the state, with the status, is saved without a change
 	saveInterval = 250 * time.Millisecond
-	// A state in a cluster is saved less often: each save writes the whole Secret. A pusher whose state another one took learns that
-	// from a save too, and the status counts as old after report.FreshState.
+	// A state in a cluster is saved less often, since each save writes the whole Secret. It has to
+	// be saved often enough nevertheless: a pusher learns from a save that another one has taken
+	// its state, and the status counts as old after report.FreshState.
 	heartbeatElsewhere    = 10 * time.Second
 	saveIntervalElsewhere = time.Second
-	// SaveTimeout is how long saving may take.
+	// SaveTimeout is how long a save may take.
 	SaveTimeout = 5 * time.Second
 )
 
@@ -34,16 +35,16 @@ type world struct {
 	Settings
 	started time.Time
 
-	// What events said of the fleet, the store, and who leads.
+	// The fleet, the store and the leader, according to events.
 	policy            rollout.Policy
 	instances         map[string]*instanceState
-	sorted            []string                  // their names, during a turn in which nobody has joined or left
+	sorted            []string                  // the names of the instances, during a turn in which none has joined or left
 	draining          map[string]*instanceState // pods that terminate, see membership.go
 	fleetName         string                    // in its file
 	pods              *fleet.Pods               // which pods to look for, nil for none
 	podsRead          bool                      // pods were read at least once
 	view              channel.View
-	viewRead, rewound bool // rewound: the store, or its channel, is behind what was seen of it
+	viewRead, rewound bool // rewound: the store, or its channel, is behind what the pusher has already seen
 	term              term
 	holder            string // the last known leader, "" without an election
 
@@ -64,29 +65,29 @@ type world struct {
 	troubles observe.Troubles
 	dirty    bool // the state has changes that should be saved soon
 
-	effects []Effect       // decided, and not begun yet
-	facts   []observe.Told // not handed to the runner yet
+	effects []Effect       // decided in this step, to be started by the runner
+	facts   []observe.Told // to be handed to the runner
 }
 
-// term is the time in which this pusher leads. The zero value is for a pusher without others beside
-// it.
+// term is the time in which this pusher leads. The zero value is for a pusher that runs alone.
 type term struct {
 	number int64
 	fenced bool // the files on instances name the leader and its term
 }
 
-// begin adds an effect, which the runner starts after the turn.
+// begin adds an effect. The runner starts it after the turn.
 func (w *world) begin(x Effect) { w.effects = append(w.effects, x) }
 
 // do is begin for an effect on an instance.
 func (w *world) do(x instance.Effect) { w.begin(OnInstance{x}) }
 
-// tell adds a fact, which observe reports to people after the turn.
+// tell adds a fact. Package observe reports it to people after the turn.
 func (w *world) tell(f observe.Fact, now time.Time) {
 	w.facts = append(w.facts, observe.Told{Fact: f, At: now})
 }
 
-// trouble notes an error that keeps the pusher from its work, or, with nil, its end.
+// trouble notes an error that keeps the pusher from a part of its work. A nil error means that it
+// is over.
 func (w *world) trouble(about string, err error, now time.Time) {
 	if t, changed := w.troubles.Set(about, err, now); changed {
 		w.tell(t, now)
@@ -94,14 +95,15 @@ func (w *world) trouble(about string, err error, now time.Time) {
 	}
 }
 
-// lost reports changes of map entries that an instance acknowledged and did not make.
+// lost reports changes of map entries that an instance confirmed but did not make.
 func (w *world) lost(n int, now time.Time) {
 	if n > 0 {
 		w.tell(observe.EntriesLost(n), now)
 	}
 }
 
-// names returns the instances' names, sorted. A turn needs them many times, and sorts them once when it begins.
+// names returns the sorted names of the instances. A turn needs them many times, so they are sorted
+// once, at its beginning.
 func (w *world) names() []string {
 	if w.sorted != nil {
 		return w.sorted
@@ -110,7 +112,7 @@ func (w *world) names() []string {
 }
 
 // instanceOf returns the instance that an event is about. If that instance has left or joined again
-// since, it returns a new value that nothing else refers to, so what is written to it has no effect.
+// meanwhile, it returns a new value that nothing else refers to, and writing to it has no effect.
 func (w *world) instanceOf(r instance.Ref) *instanceState {
 	for _, of := range []map[string]*instanceState{w.instances, w.draining} {
 		if i := of[r.Name]; i != nil && i.ref() == r {
@@ -122,28 +124,30 @@ func (w *world) instanceOf(r instance.Ref) *instanceState {
 	return i
 }
 
-// known reports whether the members of the fleet are known. A fleet of pods without a single pod
-// counts as unknown: a rollout would succeed at once.
+// known reports whether the pusher knows the instances of the fleet. A fleet of pods without a
+// single pod counts as unknown, since a rollout to it would succeed at once.
 func (w *world) known() bool {
 	return w.pods == nil || (w.podsRead && len(w.instances) > 0)
 }
 
-// traceparent returns the trace in which a snapshot was published. It is "" without a trace, or if
-// the snapshot is not in the cache.
+// traceparent returns the trace in which a snapshot was published. It returns "" if there is no
+// trace, or if the snapshot is not in the cache.
 func (w *world) traceparent(id snapshots.ID) string {
 	s, _ := w.snapshotCache.Get(id)
 	return s.Manifest.Provenance.Traceparent
 }
 
-// target returns what the fleet should run in the end.
+// target returns the snapshot that the fleet should run in the end.
 func (w *world) target() snapshots.ID {
 	return observe.View{Decision: w.decision.Decision, Rollout: w.state.Rollout}.Target()
 }
 
-// unknown reports whether a snapshot was read, but not yet all that it needs of the cluster.
+// unknown reports whether a snapshot was read, but not yet everything that it needs from the
+// cluster.
 func (w *world) unknown(id snapshots.ID) bool { return w.bindings.Unknown(id) }
 
-// rollouts returns the state of the rollout, and, if one is being saved, the proposed state.
+// rollouts returns the state of the rollout. If a step is being saved, it returns its state as
+// well.
 func (w *world) rollouts() []rollout.State {
 	if p := w.proposed; p != nil {
 		return []rollout.State{w.state.Rollout, p.next}
@@ -151,7 +155,8 @@ func (w *world) rollouts() []rollout.State {
 	return []rollout.State{w.state.Rollout}
 }
 
-// change changes the state of the rollout outside of a step, and also the proposed state.
+// change changes the state of the rollout outside of a step. If a step is being saved, it changes
+// that state too.
 func (w *world) change(how func(rollout.State) rollout.State) {
 	w.state.Rollout = how(w.state.Rollout)
 	if p := w.proposed; p != nil {
@@ -178,8 +183,8 @@ func (w *world) inUse() map[snapshots.ID]bool {
 	return needed
 }
 
-// usedOn returns the snapshots in use on one instance, sorted: what the fleet should run, what it
-// returns to, and what the instance may have itself.
+// usedOn returns the snapshots in use on one instance, sorted: the one that the fleet should run,
+// the one that it would return to, and those that the instance may have.
 func (w *world) usedOn(may []snapshots.ID) []snapshots.ID {
 	used := append([]snapshots.ID{w.decision.ID, w.state.Rollout.Good}, may...)
 	if r := w.state.Rollout.Rollout; r != nil {

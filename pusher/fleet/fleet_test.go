@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -48,4 +50,59 @@ func TestReadOfPods(t *testing.T) {
 	if diff := cmp.Diff(&want, got.Pods); diff != "" {
 		t.Errorf("read otherwise (-want +got):\n%s", diff)
 	}
+}
+
+// The example in the documentation has every field, and can be read.
+func TestDocumentedFleetIsRead(t *testing.T) {
+	page, err := os.ReadFile("../../docs/explanation/rollout.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the page has no example")
+	}
+	f, err := Read(write(t, example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Instances) != 1 || len(f.Rollout.Waves) != 3 || f.Rollout.Soak == nil || f.Rollout.Budget == nil || f.Rollout.Gate == nil || len(f.Rollout.Blackouts) != 2 {
+		t.Errorf("the example is read as %+v", f)
+	}
+}
+
+// The reference has every field of the file.
+func TestFieldsAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reference/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := fieldsOf(reflect.TypeFor[spec]())
+	if len(names) < 15 {
+		t.Fatalf("only the fields %q were found", names)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/reference/fleet.md does not name the field `%s`", name)
+		}
+	}
+}
+
+// fieldsOf returns the names of all of our fields in a type. Kubernetes documents those of its own types.
+func fieldsOf(t reflect.Type) []string {
+	switch {
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer:
+		return fieldsOf(t.Elem())
+	case t.Kind() != reflect.Struct || strings.HasPrefix(t.PkgPath(), "k8s.io/"):
+		return nil
+	}
+	var names []string
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+		names = append(names, fieldsOf(t.Field(i).Type)...)
+	}
+	return names
 }

@@ -22,20 +22,20 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// Event is something that people may want to hear of: in the log, by a webhook and as a
-// Kubernetes Event, from one source.
+// Event is something that people may want to know. It appears in the log, in a webhook post and as
+// a Kubernetes Event, each made from this value.
 type Event struct {
 	Bad      bool   // a person may have to act
-	Log      string // its message in the log, "" for none
-	Keys     []any  // of the log, besides snapshot and instance
+	Log      string // the message in the log, "" for none
+	Keys     []any  // for the log, besides snapshot and instance
 	Notice   notify.Event
-	Reason   string // of the Kubernetes Event, "" for none
+	Reason   string // the reason of the Kubernetes Event, "" for none
 	Text     string // for people
 	Snapshot snapshots.ID
 	Instance string
 }
 
-// tell logs and posts the event. A Kubernetes Event follows with the next view.
+// tell logs the event and posts it to the webhook. The Kubernetes Event follows with the next view.
 func (v Event) tell(o *Observer, at time.Time) {
 	if v.Log != "" {
 		log := o.options.Log.Info
@@ -67,7 +67,7 @@ func (v Event) String() string {
 	return strings.Join(slices.DeleteFunc([]string{v.Log, v.Reason, v.Text}, func(s string) bool { return s == "" }), ": ")
 }
 
-// RolloutEvents returns the events of a step of the rollout.
+// RolloutEvents returns the events that follow from a step of the rollout.
 func RolloutEvents(old, next rollout.State) []Event {
 	return slices.Concat(failures(old, next), conflicts(old, next), course(old, next), stops(old.Rollout, next.Rollout))
 }
@@ -92,8 +92,8 @@ func failures(old, next rollout.State) []Event {
 	return out
 }
 
-// conflicts returns events for the beginning and the end of repair conflicts: somebody else keeps
-// changing the snapshot that an instance runs.
+// conflicts returns events for the beginning and the end of repair conflicts, in which somebody
+// else keeps changing the snapshot that an instance runs.
 func conflicts(old, next rollout.State) []Event {
 	var out []Event
 	for _, name := range slices.Sorted(maps.Keys(next.Repairs)) {
@@ -109,7 +109,7 @@ func conflicts(old, next rollout.State) []Event {
 	return out
 }
 
-// RepairsStop is the event of an instance that is no longer repaired.
+// RepairsStop returns the event for an instance whose repairs have stopped.
 func RepairsStop(instance string, id snapshots.ID, why string) Event {
 	return Event{
 		Bad: true, Log: "repairs stop", Keys: []any{"reason", why}, Notice: notify.RepairsStop, Reason: "RepairsStop",
@@ -117,7 +117,7 @@ func RepairsStop(instance string, id snapshots.ID, why string) Event {
 	}
 }
 
-// RepairsGoOn is the event of an instance that is repaired again.
+// RepairsGoOn returns the event for an instance whose repairs go on again.
 func RepairsGoOn(instance string) Event {
 	return Event{
 		Log: "repairs go on", Notice: notify.RepairsGoOn, Reason: "RepairsGoOn", Text: instance + ": repairs go on", Instance: instance,
@@ -188,13 +188,13 @@ func stops(old, is *rollout.Rollout) []Event {
 	return out
 }
 
-// The actions of Kubernetes Events: of something that happened, and of a lasting state.
+// The actions of Kubernetes Events: one for what has happened, one for a lasting state.
 const (
 	rollingOut = "Rollout"
 	watching   = "Watch"
 )
 
-// objects has the Kubernetes Events to make.
+// objects collects what becomes Kubernetes Events.
 type objects struct {
 	happened []Event        // since the last call of Say
 	holding  []events.Event // as of the last call of Say
@@ -203,15 +203,14 @@ type objects struct {
 // Unusable is a part of a Secret that cannot be used.
 type Unusable struct {
 	Secret snapshots.SecretName
-	UID    types.UID // of the Secret, "" where it is no object of a cluster, or not there
+	UID    types.UID // of the Secret, "" if there is no such object in the cluster
 	Fault  string
 }
 
 // Refused are the refused endpoints, by port of a Service.
 type Refused map[snapshots.ServicePort][]live.Refused
 
-// say passes on the Kubernetes Events of what has happened and of lasting states, if there are new
-// ones.
+// say passes on Kubernetes Events for what has happened and for lasting states, if these changed.
 func (o *Observer) say(v View, s report.Status) {
 	happened := o.objects.happened
 	o.objects.happened = nil
@@ -235,8 +234,8 @@ func (o *Observer) say(v View, s report.Status) {
 	o.options.Events.Say(slices.Clone(holding), once)
 }
 
-// pod returns the pod of an instance. If the instance is no pod, it returns a zero value, which stands
-// for the fleet.
+// pod returns the pod of an instance. If the instance is not a pod, it returns the zero value,
+// which stands for the fleet.
 func (v View) pod(name string) corev1.ObjectReference {
 	n := slices.IndexFunc(v.Instances, func(i Instance) bool { return i.Name == name })
 	if n < 0 || v.Instances[n].UID == "" || !v.Pods {
@@ -245,8 +244,8 @@ func (v View) pod(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: v.PodNamespace, Name: name, UID: types.UID(v.Instances[n].UID)}
 }
 
-// troubleOnInstances returns Events for instances that are refused, or have been out of reach for a
-// while. Their text stays the same as long as that lasts.
+// troubleOnInstances returns Events for instances that are refused, or that have been unreachable
+// for a while. The text stays the same as long as that lasts.
 func (v View) troubleOnInstances(instances []report.Instance) []events.Event {
 	var out []events.Event
 	for _, i := range instances {
@@ -268,7 +267,8 @@ func (v View) troubleOnInstances(instances []report.Instance) []events.Event {
 	return out
 }
 
-// troubleOnSecrets returns Events for parts of existing Secrets that cannot be used.
+// troubleOnSecrets returns Events for parts of Secrets that cannot be used. Only Secrets that exist
+// get one.
 func (v View) troubleOnSecrets() []events.Event {
 	var out []events.Event
 	for _, b := range v.Unusable {
@@ -292,12 +292,13 @@ func (r Refused) Count() int {
 	return n
 }
 
-// mostRefusalsSaid bounds the Events about refused endpoints of Services, and mostAddressesSaid the
-// addresses in one.
+// mostRefusalsSaid is the largest number of Events about refused endpoints, and mostAddressesSaid
+// the largest number of addresses in one of them.
 const mostRefusalsSaid, mostAddressesSaid = 100, 20
 
-// Events returns an Event for each Service with refused endpoints. It does not say what is at an
-// address: somebody who may write EndpointSlices could find out where proxies listen.
+// Events returns an Event for each Service with refused endpoints. The Event does not say what is
+// at an address. Otherwise somebody who may write EndpointSlices could find out where HAProxy and
+// its API listen.
 func (r Refused) Events() []events.Event {
 	var out []events.Event
 	for _, port := range slices.SortedFunc(maps.Keys(r), snapshots.ServicePort.Compare) {

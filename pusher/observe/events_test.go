@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
 // Log lines, posts and Events of a step come from the same facts.
@@ -176,5 +178,22 @@ func TestTroublesThatDifferInNumbersAreOneLine(t *testing.T) {
 	trouble("long", errors.New(strings.Repeat("z", 10*report.LongestError)), now)
 	if n := len(troubles["long"].Error); n > report.LongestError+len("…") {
 		t.Errorf("%d bytes are kept", n)
+	}
+}
+
+// Events name a limited number of refused Services and addresses.
+func TestRefusalEventsAreBounded(t *testing.T) {
+	t.Parallel()
+	refused := Refused{}
+	for n := range mostRefusalsSaid + 1 {
+		var list []live.Refused
+		for i := range 1000 {
+			list = append(list, live.Refused{Endpoint: snapshots.Endpoint{Address: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String(), Port: 80}})
+		}
+		refused[snapshots.ServicePort{Namespace: "bad", Service: fmt.Sprint("s", n)}] = list
+	}
+	all := refused.Events()
+	if len(all) != mostRefusalsSaid || len(all[0].Note) > 1000 || !strings.Contains(all[0].Note, "and 980 more") {
+		t.Errorf("%d Events, the first %v", len(all), all[:1])
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// countedJobs are the kinds of jobs on instances that are counted, besides pushes.
+// countedJobs are the kinds of jobs on instances that have a counter, besides pushes.
 var countedJobs = []string{"update", "persist", "collect", "inspect", "mend", "claim"}
 
 // metrics are the metrics of a pusher.
@@ -142,8 +142,8 @@ func (m *metrics) observe(v View, s report.Status) {
 	}
 }
 
-// The gauges. Their label for an instance is not called instance, since Prometheus uses that label for
-// the process that it scrapes.
+// The gauges. Their label for an instance is not called instance, since Prometheus uses that label for the process that
+// it scrapes.
 var (
 	instanceInSyncDescription = prometheus.NewDesc("hapsnap_pusher_instance_in_sync",
 		"1 while the instance runs what is wanted, with today's servers and certificates, else 0.", []string{"name"}, nil)
@@ -163,15 +163,15 @@ var (
 		"For how long a snapshot has been pinned; 0 while none is, or where the pin does not say.", nil, nil)
 )
 
-// gauges are values that change with the time alone and so are not in the status, and values of each
-// instance, which go when it leaves.
+// gauges are made of two kinds of values: values that change as time passes, and so are not in the status, and values
+// of single instances, which have to disappear when the instance leaves.
 type gauges struct {
 	mu     sync.Mutex
 	inSync map[string]bool
 	left   rollout.Left
 	pinAge time.Duration
 	live   liveGauges
-	// expiries are for the certificates that expire first.
+	// expiries are the certificates that expire soonest.
 	expiries []Expiry
 }
 
@@ -181,12 +181,12 @@ type Expiry struct {
 	At     time.Time
 }
 
-// MostExpiries is how many certificates have a metric with their expiry. Tenants make certificates, and
-// must not make any number of metrics.
+// MostExpiries is how many certificates have a metric with their expiry. Tenants make certificates, and must not be
+// able to make any number of metrics.
 const MostExpiries = 100
 
-// SoonestExpiries returns the certificates that expire first, [MostExpiries] at most. It leaves out
-// those whose expiry is not known.
+// SoonestExpiries returns the certificates that expire soonest, [MostExpiries] at most. It leaves out those whose
+// expiry is not known.
 func SoonestExpiries(ends map[snapshots.SecretName]time.Time) []Expiry {
 	out := make([]Expiry, 0, len(ends))
 	for name, at := range ends {
@@ -234,7 +234,7 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- expiryDescription
 }
 
-// Collect implements [prometheus.Collector], with the values that were set last.
+// Collect implements [prometheus.Collector]. It sends the values that were set last.
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -264,7 +264,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	tell(emptyDescription, float64(g.live.failingChecks), "checks")
 }
 
-// pinAge returns how long a channel has had its pin.
+// pinAge returns for how long the channel has had its pin.
 func pinAge(c channel.Channel, now time.Time) time.Duration {
 	if p := c.Spec.Pin; p != nil && !p.At.IsZero() {
 		return max(0, now.Sub(p.At))
@@ -281,10 +281,10 @@ const (
 // propagation measures how long changes in a cluster take to reach all instances.
 type propagation struct {
 	seen    []time.Time            // changes of endpoints that have not changed servers yet
-	pending map[string][]time.Time // on their way, by kind
+	pending map[string][]time.Time // changes on their way to the instances, by kind
 }
 
-// maxPropagating bounds how many changes are pending while an instance cannot take them.
+// maxPropagating is the largest number of changes that are pending while an instance cannot take them.
 const maxPropagating = 1000
 
 // begin notes changes that instances should get.
@@ -296,7 +296,7 @@ func (s *propagation) begin(kind string, since []time.Time) {
 	s.pending[kind] = append(s.pending[kind], since[:min(len(since), max(room, 0))]...)
 }
 
-// observe records the times of changes that all reachable instances have by now.
+// observe records how long changes took that all reachable instances now have.
 func (s *propagation) observe(instances []Instance, m *metrics, now time.Time) {
 	s.seen = nil
 	if len(s.pending) == 0 {
@@ -315,20 +315,20 @@ func (s *propagation) observe(instances []Instance, m *metrics, now time.Time) {
 	s.pending = nil
 }
 
-// tallyInterval is how often the sum of changes of endpoints is logged. There may be many a second.
+// tallyInterval is how often the sum of endpoint changes is logged. There may be many changes a second.
 const tallyInterval = 10 * time.Second
 
-// tally sums up the changes of endpoints since it was last logged.
+// tally sums up the changes of endpoints since they were last logged.
 type tally struct {
-	since          time.Time // of the first change, zero for none
+	since          time.Time // when the first of them happened, zero if there are none
 	services       map[snapshots.ServicePort]bool
 	added, removed int
-	instances      map[string]bool // changed at run time since then
+	instances      map[string]bool // the instances that got changes at run time
 }
 
 // change notes a change of the endpoints of a Service.
 func (t *tally) change(port snapshots.ServicePort, old, next []snapshots.Endpoint, now time.Time) {
-	added, removed := without(next, old), without(old, next) // a draining one counts as gone
+	added, removed := without(next, old), without(old, next) // a draining endpoint counts as gone
 	if added+removed == 0 {
 		return
 	}
@@ -339,7 +339,7 @@ func (t *tally) change(port snapshots.ServicePort, old, next []snapshots.Endpoin
 	t.added, t.removed = t.added+added, t.removed+removed
 }
 
-// without counts the endpoints that take traffic by one list and do not by the other.
+// without counts the endpoints that take traffic in one list and do not in the other.
 func without(list, other []snapshots.Endpoint) (n int) {
 	for _, e := range list {
 		if !e.Draining && !slices.Contains(other, e) {
@@ -349,14 +349,14 @@ func without(list, other []snapshots.Endpoint) (n int) {
 	return n
 }
 
-// changed notes an instance that got the changes.
+// changed notes that an instance got the changes.
 func (t *tally) changed(instance string) {
 	if !t.since.IsZero() {
 		t.instances[instance] = true
 	}
 }
 
-// log logs the changes once the interval is over.
+// log logs the sum when the interval is over.
 func (t *tally) log(log *slog.Logger, now time.Time) {
 	if t.since.IsZero() || now.Sub(t.since) < tallyInterval {
 		return

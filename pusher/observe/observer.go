@@ -1,9 +1,9 @@
 // Package observe reports what a pusher does: its status, metrics, log lines, Kubernetes Events,
 // notifications and spans.
 //
-// The machine of package core decides; this package reports. At the end of a turn the machine makes a
-// [View], a plain value, and [View.Status] turns it into a status of package report. Facts say what
-// happened within a turn. No decision depends on this package, and nothing in it changes what an
+// The machine of package core decides; this package reports. At the end of a turn, the machine makes a [View], which is
+// a plain value. [View.Status] turns it into a status of package report. Facts say what happened within a turn. No
+// decision depends on this package, and nothing in it changes what an instance gets.
 // instance gets.
 package observe
 
@@ -28,12 +28,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Events makes Kubernetes Events on objects of a cluster. Events without an object are about the
-// fleet. See package announce.
+// Events makes Kubernetes Events on objects of a cluster. An Event without an object is about the fleet. See package
+// announce.
 type Events interface {
 	// Run makes Events until ctx is done.
 	Run(ctx context.Context)
-	// Say replaces the lasting states and adds what has happened once. It waits for nothing.
+	// Say replaces the lasting states, and adds what has happened once. It waits for nothing.
 	Say(lasting, once []events.Event)
 }
 
@@ -61,7 +61,7 @@ type Observer struct {
 	spans       spans
 	objects     objects
 	logged      map[string]loggedTrouble
-	notified    map[string]bool  // troubles of which people were notified
+	notified    map[string]bool  // troubles about which people were notified
 	reporter    *report.Reporter // nil without Options.Report
 }
 
@@ -77,8 +77,7 @@ func New(o Options) *Observer {
 	return out
 }
 
-// Jobs returns functions that have to run as long as the observer is used, each in a goroutine of its
-// own.
+// Jobs returns functions that have to run as long as the observer is used. Each needs a goroutine of its own.
 func (o *Observer) Jobs() []func(context.Context) {
 	var out []func(context.Context)
 	if o.options.Events != nil {
@@ -119,7 +118,7 @@ func (o *Observer) Took(turn time.Duration) { o.metrics.turns.Observe(turn.Secon
 // End ends the spans that are open.
 func (o *Observer) End() { o.spans.end("interrupted", nil) }
 
-// Fact is something that happened and that people should hear of. It is a value.
+// Fact is something that happened and that people should know. It is a value.
 type Fact interface {
 	// tell reports the fact.
 	tell(o *Observer, at time.Time)
@@ -127,13 +126,13 @@ type Fact interface {
 	String() string
 }
 
-// Told is a fact and when it happened.
+// Told is a fact with the time when it happened.
 type Told struct {
 	Fact
 	At time.Time
 }
 
-// Pushed is the end of a push.
+// Pushed says that a push has ended.
 type Pushed struct {
 	Instance string
 	Snapshot snapshots.ID
@@ -141,7 +140,7 @@ type Pushed struct {
 	Outcome  rollout.Outcome
 	Reloaded bool
 	Took     time.Duration
-	// Change is the change that it made, if that is known. Error says how it failed, "" if it did not.
+	// Change is what the push changed, if that is known. Error says why it failed, "" if it succeeded.
 	Change report.Change
 	Error  string
 }
@@ -156,7 +155,7 @@ func (p Pushed) tell(o *Observer, _ time.Time) {
 
 func (p Pushed) String() string { return fmt.Sprintf("pushed %s reloaded=%t", p.Outcome, p.Reloaded) }
 
-// Worked is the end of another job on an instance.
+// Worked says that another job on an instance has ended.
 type Worked struct {
 	Kind   string
 	Failed bool
@@ -172,7 +171,7 @@ func (w Worked) tell(o *Observer, _ time.Time) {
 
 func (w Worked) String() string { return fmt.Sprintf("worked %s failed=%t", w.Kind, w.Failed) }
 
-// EntriesLost is how many changes of map entries an instance acknowledged and did not make.
+// EntriesLost is how many changes of map entries an instance confirmed but did not make.
 type EntriesLost int
 
 func (n EntriesLost) tell(o *Observer, _ time.Time) { o.metrics.lost.Add(float64(n)) }
@@ -200,10 +199,10 @@ func (u InstanceUpdated) tell(o *Observer, _ time.Time) { o.tally.changed(u.Inst
 
 func (u InstanceUpdated) String() string { return "updated " + u.Instance }
 
-// ChangesSeen has the times of changes of endpoints, which may concern no snapshot.
+// ChangesSeen has the times of changes of endpoints. Some of them may concern no snapshot.
 type ChangesSeen struct{ Since []time.Time }
 
-func (c ChangesSeen) tell(o *Observer, _ time.Time) { // They may concern no snapshot.
+func (c ChangesSeen) tell(o *Observer, _ time.Time) {
 	o.propagation.seen = append(o.propagation.seen, c.Since...)
 }
 
@@ -211,10 +210,10 @@ func (c ChangesSeen) String() string {
 	return fmt.Sprintf("changes of endpoints seen: %d", len(c.Since))
 }
 
-// ServersChanged says that the changes of the last ChangesSeen concern servers.
+// ServersChanged says that the changes of the last ChangesSeen concern servers of a snapshot.
 type ServersChanged struct{}
 
-func (ServersChanged) tell(o *Observer, _ time.Time) { // They concern servers.
+func (ServersChanged) tell(o *Observer, _ time.Time) {
 	o.propagation.begin(propagationEndpoints, o.propagation.seen)
 	o.propagation.seen = nil
 }
@@ -230,8 +229,8 @@ func (c SecretsChanged) tell(o *Observer, _ time.Time) {
 
 func (c SecretsChanged) String() string { return fmt.Sprintf("Secrets changed: %d", len(c.Since)) }
 
-// Describe returns the text of an event: what happened, then keys and values as in the log. It leaves
-// out keys with an empty value.
+// Describe returns the text of an event or effect: what happened, then keys and values as in the log. It leaves out
+// keys with an empty value.
 func Describe(what string, keys ...any) string {
 	var b strings.Builder
 	b.WriteString(what)
@@ -252,10 +251,10 @@ func Describe(what string, keys ...any) string {
 	return b.String()
 }
 
-// Troubles are the present troubles, by topic.
+// Troubles are the current troubles, by topic.
 type Troubles map[string]report.Trouble
 
-// Set notes a trouble, or, with nil, its end. It returns the change, and whether there is one.
+// Set notes a trouble, or its end if err is nil. It returns the change, and whether there is one.
 func (t Troubles) Set(about string, err error, now time.Time) (TroubleChanged, bool) {
 	was, known := t[about]
 	text := report.Brief(err)
@@ -283,14 +282,14 @@ func (t Troubles) list() []report.Trouble {
 	return out
 }
 
-// TroubleChanged says that a trouble has begun, has another reason now, or is over.
+// TroubleChanged says that a trouble has begun, has a new reason, or is over.
 type TroubleChanged struct {
 	About string
-	Error string // "" for one that is over
+	Error string // "" if it is over
 	Since time.Time
 }
 
-// troubleMessages say for the log what the pusher cannot do, and what it does meanwhile.
+// troubleMessages are log messages that say what the pusher cannot do, and what it does meanwhile.
 var troubleMessages = map[string]string{
 	"another store":         "the store is another one than before, instances keep what they run",
 	"cache":                 "cannot keep snapshots on this machine, trying again",
@@ -316,10 +315,10 @@ var troubleMessages = map[string]string{
 	report.AboutSigned:      "the newest snapshot is not signed by anybody on the lists, it is not run",
 }
 
-// TroubleMessage returns what the log says of a trouble.
+// TroubleMessage returns the log message for a trouble.
 func TroubleMessage(about string) string { return cmp.Or(troubleMessages[about], "something is wrong") }
 
-// troubleRepeats is the least time between two log lines about a trouble whose reason changes.
+// troubleRepeats is the shortest time between two log lines about a trouble whose reason changes.
 const troubleRepeats = time.Minute
 
 // tell logs that a trouble has begun or is over, and, not too often, that its reason has changed.
@@ -343,14 +342,13 @@ func (t TroubleChanged) String() string {
 	return fmt.Sprintf("trouble: %s: %s", t.About, t.Error)
 }
 
-// loggedTrouble is the last log line about a trouble.
+// loggedTrouble is the last trouble that was logged for a topic.
 type loggedTrouble struct {
 	at   time.Time
 	text string
 }
 
-// sameAs reports whether a text differs only in numbers, such as in a time or the name of a temporary
-// file.
+// sameAs reports whether a text is the same apart from numbers, such as times or names of temporary files.
 func (l loggedTrouble) sameAs(text string) bool {
 	return withoutNumbers(l.text) == withoutNumbers(text)
 }
@@ -364,7 +362,7 @@ func withoutNumbers(text string) string {
 	}, text)
 }
 
-// tellAfter is how long a trouble lasts before people are notified. Most are over by then.
+// tellAfter is how long a trouble lasts before people are notified. Most troubles are over by then.
 const tellAfter = time.Minute
 
 // notifyOfTroubles notifies people of troubles that have lasted for a while.

@@ -14,22 +14,22 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// tracerName names the spans' origin.
+// tracerName names the origin of the spans.
 const tracerName = "github.com/hapsnap/hapsnap/pusher"
 
 // spans has the spans of the current rollout. A rollout continues the trace of the compile that
-// published its snapshot. After a restart of the pusher its spans begin again in the same trace. One
+// published its snapshot. If the pusher restarts, it begins new spans in the same trace. Only one
 // goroutine uses it.
 type spans struct {
 	tracer  trace.Tracer
 	target  snapshots.ID
-	started time.Time // of the rollout
+	started time.Time // when the rollout began
 	step    step
-	// The spans are nil if there is none.
+	// The spans are nil if there is no rollout.
 	rollout, part trace.Span
 }
 
-// step is a part of a rollout that has a span: a wave, or the undoing.
+// step is a part of a rollout that has a span of its own: a wave, or the undo.
 type step struct {
 	undoing bool
 	wave    int
@@ -42,7 +42,7 @@ func (s step) String() string {
 	return "wave"
 }
 
-// follow begins and ends spans according to the state. Traceparent is that of the target, and known
+// follow begins and ends spans according to the state. traceparent is that of the target, and known
 // says whether the target was read.
 func (t *spans) follow(s rollout.State, traceparent string, known bool) {
 	r := s.Rollout
@@ -73,7 +73,7 @@ func within(span trace.Span) context.Context {
 	return trace.ContextWithSpan(context.Background(), span)
 }
 
-// outcome says how the rollout ended, which is an error if it failed.
+// outcome says how the rollout ended. It returns an error if the rollout failed.
 func (t *spans) outcome(s rollout.State) (result string, err error) {
 	switch {
 	case t.part != nil && t.step.undoing:
@@ -107,9 +107,9 @@ func (t *spans) end(result string, err error) {
 	t.rollout, t.part, t.target = nil, nil, snapshots.ID{}
 }
 
-// PushSpan begins the span of a push, and returns a context with it. A push of a rollout is in the
-// trace of the rollout. Any other push is a trace of its own with a link to the trace in which its
-// snapshot was published, perhaps weeks ago.
+// PushSpan begins the span of a push, and returns a context with it. A push of a rollout belongs to
+// the trace of the rollout. Any other push has a trace of its own, with a link to the trace in
+// which its snapshot was published, perhaps weeks ago.
 func (o *Observer) PushSpan(ctx context.Context, p rollout.Push, traceparent string) context.Context {
 	t := &o.spans
 	options := []trace.SpanStartOption{trace.WithAttributes(
@@ -141,8 +141,8 @@ func linked(traceparent string) trace.SpanStartOption {
 	return trace.WithLinks(trace.Link{SpanContext: c})
 }
 
-// EndJob ends the span in the context of a push or an update. Of an error it records the text for
-// people, which contains no secrets.
+// EndJob ends the span in the context of a push or an update. If there is an error, it records the
+// text for people, which contains no secrets.
 func EndJob(ctx context.Context, reloaded bool, outcome rollout.Outcome, err error) {
 	span := trace.SpanFromContext(ctx)
 	kind := "runtime"

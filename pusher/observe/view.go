@@ -27,11 +27,11 @@ type View struct {
 	Term   int64
 	// Fleet is the name of the fleet.
 	Fleet string
-	// Decision says what should run. StoreRead is set once the store was read, and Rewound while it is
-	// behind what was seen of it before.
+	// Decision says what should run. StoreRead is set once the store was read. Rewound is set while the store is behind
+	// what the pusher has already seen.
 	Decision           channel.Decision
 	StoreRead, Rewound bool
-	// Snapshots are those of the store, Newest is the newest of them.
+	// Snapshots are those of the store. Newest is the newest of them.
 	Snapshots []snapshots.ID
 	Newest    snapshots.ID
 	Rollout   rollout.State
@@ -40,21 +40,22 @@ type View struct {
 	Troubles  Troubles
 	Kept      *report.Kept
 	Backends  *report.Backends
-	// Instances are those of the fleet, by name. Some are pods of a namespace if Pods is set.
+	// Instances are those of the fleet, sorted by name. Pods is set if some of them are pods of a namespace.
 	Instances    []Instance
-	Draining     []Instance // pods of the fleet that terminate, which no wave and no count includes
+	Draining     []Instance // pods of the fleet that terminate, and count neither for waves nor for the size of the fleet
 	Pods         bool
 	PodNamespace string
 
-	// Waves are the waves of a rollout, Soak is how long each is watched, and Gate has the figures that the
-	// gate compares, nil while there are none.
+	// Waves are the waves of a rollout. Soak is how long each wave is watched. Gate has the figures that the gate
+	// compares, nil while there are none.
 	Waves []rollout.WaveSize
 	Soak  time.Duration
 	Gate  *rollout.Figures
-	// Endpoints are the endpoints from which servers are made, nil while they are not known. The next step may
-	// change the map, so keep a copy.
+	// Endpoints are the endpoints from which servers are made, nil while they are not known. The next step may change
+	// the map, so a reader has to copy it.
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
-	// CertificateEnds are when the certificates in Secrets expire, and Issuers who issued them. The maps do not change.
+	// CertificateEnds says when the certificates in Secrets expire, and Issuers who issued them. The maps do not
+	// change.
 	CertificateEnds map[snapshots.SecretName]time.Time
 	Issuers         map[snapshots.SecretName]string
 	// Traffic is the traffic of the backends that have some.
@@ -62,65 +63,67 @@ type View struct {
 	// Up says how many servers of each backend are up, for each instance with a recent sample.
 	Up []rollout.ServersUp
 
-	// Channel is what people said should run. Budget is what is left of the budget of reloads.
+	// Channel is what people said should run. Budget is the rest of the budget of reloads.
 	Channel channel.Channel
 	Budget  rollout.Left
-	// Lacking is how many things snapshots in use need and the pusher cannot have. KeptPorts is how many
-	// Service ports have kept endpoints.
+	// Lacking is how many things the snapshots in use need that the pusher cannot have. KeptPorts is how many Service
+	// ports have kept endpoints.
 	Lacking, KeptPorts int
-	// Expiries are the certificates that expire first.
+	// Expiries are the certificates that expire soonest.
 	Expiries []Expiry
 	Refused  Refused
 	Unusable []Unusable
-	// Traceparent is the trace of the target of the rollout, if TargetAtHand is set.
+	// Traceparent is the trace of the target of the rollout. It is known if TargetAtHand is set.
 	Traceparent  string
 	TargetAtHand bool
 }
 
-// Instance is what a pusher knows of one instance.
+// Instance is what a pusher knows about one instance.
 type Instance struct {
 	Name, Zone   string
-	UID          string // of its pod, "" without one
+	UID          string // of its pod, "" without a pod
 	Reachable    bool
-	Refused      bool      // for its version
-	Err          error     // why it is out of reach, or refused
-	Since        time.Time // of being in reach, or out of it
+	Refused      bool      // because of its version
+	Err          error     // why it is unreachable, or refused
+	Since        time.Time // since when it is reachable, or unreachable
 	Running      snapshots.ID
 	Info         dataplane.RuntimeInfo
-	Started      time.Time // when its worker did
+	Started      time.Time // when its worker began
 	Foreign      string
 	LedBy        string
 	ManualDrains []push.ManualDrain
 	Findings     []preflight.Finding
-	Conflict     *report.Conflict // over files and servers, nil for none
-	// Doing is the job under way, "" for an inspection. Pushing and Updating are two kinds.
+	Conflict     *report.Conflict // the repair conflict over files and servers, nil for none
+	// Doing is the job under way, "" for none and for an inspection. Pushing and Updating are set for two kinds of
+	// jobs.
 	Doing             string
 	Pushing, Updating bool
 	// JobError is the error of the last job other than a push, "" if it succeeded.
 	JobError   string
 	JobErrorAt time.Time
-	// Unclaimed is set until it is claimed. Unknown is set while something that its snapshot needs is not
-	// known.
+	// Unclaimed is set until the instance is claimed. Unknown is set while the pusher does not know everything that its
+	// snapshot needs.
 	Unclaimed, Unknown bool
-	// UpToDate is set if it has the current servers and certificates of the snapshot that it runs. If
-	// not, Ahead says what is missing.
+	// UpToDate is set if the instance has the current servers and certificates of its snapshot. Otherwise Ahead says
+	// what is missing.
 	UpToDate bool
 	Ahead    string
-	// Arrived is set if its worker has all live data, even while it is busy, or if nothing waits for it.
+	// Arrived is set if the worker has all live data, or if nothing waits for this instance. It is set even while the
+	// instance is busy.
 	Arrived bool
 }
 
-// Traffic is what a backend serves, on all instances together.
+// Traffic is the traffic of a backend, on all instances together.
 type Traffic struct {
-	// Rate is how many requests a second came between the last two samples of the workers, and ErrorRate how
-	// many answers a second were 5xx.
+	// Rate is how many requests per second came between the last two samples of the workers. ErrorRate is how many
+	// answers per second were 5xx.
 	Rate      float64 `json:"requestsPerSecond"`
 	ErrorRate float64 `json:"errorsPerSecond"`
-	// Errors are the answers with 5xx since each worker began.
+	// Errors is how many answers were 5xx since each worker began.
 	Errors int64 `json:"errors"`
 }
 
-// Target returns what the fleet should run in the end.
+// Target returns the snapshot that the fleet should run in the end.
 func (v View) Target() snapshots.ID {
 	if v.Decision.Hold {
 		return v.Rollout.Good
@@ -128,7 +131,7 @@ func (v View) Target() snapshots.ID {
 	return v.Decision.ID
 }
 
-// Status returns the status for a view. Before are the conditions of the previous status.
+// Status returns the status for a view. before are the conditions of the previous status.
 func (v View) Status(before []metav1.Condition) report.Status {
 	waits := slices.Clone(v.Waits)
 	for i, w := range waits {
@@ -212,7 +215,7 @@ func (v View) instance(i Instance) report.Instance {
 	return s
 }
 
-// draining is instance for a draining one. It ignores what the fleet should run.
+// draining returns the status of a draining instance, without what the fleet should run.
 func (v View) draining(i Instance) report.Instance {
 	s := report.Instance{
 		Name: i.Name, Zone: i.Zone, Reachable: i.Reachable, Since: i.Since.UTC().Truncate(time.Second),
@@ -225,7 +228,7 @@ func (v View) draining(i Instance) report.Instance {
 	return s
 }
 
-// pending says why an instance is not in sync although nothing failed.
+// pending says why an instance is not in sync, if nothing has failed.
 func (v View) pending(i Instance) string {
 	target := v.Target()
 	switch {
@@ -245,7 +248,7 @@ func (v View) pending(i Instance) string {
 	return i.Ahead
 }
 
-// Standby is the status of a pusher that does not push.
+// Standby returns the status of a pusher that does not push.
 func Standby(holder string, leads bool, troubles map[string]report.Trouble, before []metav1.Condition, now time.Time) report.Status {
 	s := report.Status{Updated: now.UTC().Truncate(time.Second), Standby: true, Leader: holder, Instances: []report.Instance{}}
 	_, unheard := troubles["election"]

@@ -15,8 +15,8 @@ import (
 // termMark begins the line in which a haproxy.cfg names the term in which it was written.
 const termMark = "# hapsnap term "
 
-// OutrankedError is returned for a change by a pusher whose term is over: one of a later
-// term was there.
+// OutrankedError is the error of a change by a pusher whose term is over, because the
+// instance already has a later term.
 type OutrankedError struct{ Term, By int64 }
 
 func (e OutrankedError) Error() string {
@@ -33,31 +33,31 @@ func (e OutrankedError) Error() string {
 // The API protects only haproxy.cfg in that way. Files, and the certificates, servers and
 // maps of the running worker, are protected only by leads, which is called before each
 // change.
-//
 // Each haproxy.cfg also says which pusher wrote it. A pusher does not change an instance
+// that another pusher leads, see [LedByOtherError].
 // that another one leads, see [LedByOtherError].
 type Fence struct {
-	term     atomic.Int64 // 0: there are no terms
+	term     atomic.Int64 // 0 if there are no terms
 	leads    func() error
 	pusher   Pusher
-	host     string // that it runs on, for people; "": it is not said
+	host     string // the host of this pusher, for people; "" writes none
 	takeOver bool
 }
 
-// NewFence returns the fence of a term, which is 0 for a pusher whose state has none. Leads
-// returns why this pusher may not act at the moment, or nil.
+// NewFence returns the fence of a term. The term is 0 for a pusher whose state has no
+// terms. leads returns why this pusher may not act at the moment, or nil.
 func NewFence(term int64, leads func() error) *Fence {
 	f := &Fence{leads: leads}
 	f.term.Store(term)
 	return f
 }
 
-// Sign writes the pusher's mark together with the term. With takeOver it replaces the mark
-// of any other pusher that leads the instances.
+// Sign makes the fence write the pusher's mark together with the term. With takeOver, that
+// mark replaces the mark of any other pusher that leads the instances.
 func (f *Fence) Sign(p Pusher, takeOver bool) { f.pusher, f.takeOver = p, takeOver }
 
-// On adds a line to each haproxy.cfg with the time and the host that wrote it. It is for people who find that
-// another pusher leads an instance.
+// On adds a line to each haproxy.cfg that says when it was written, and on which host. It
+// is for people who find that another pusher leads an instance.
 func (f *Fence) On(host string) { f.host = host }
 
 // Raise sets a later term.
@@ -67,11 +67,12 @@ func (f *Fence) Raise(term int64) { f.term.Store(term) }
 // date.
 func (f *Fence) Around(api API, record *Record) API { return fenced{api, f, record} }
 
-// Claim writes the term into an instance's haproxy.cfg, unless it is there. The worker does
-// not notice. After that a former leader can no longer post.
+// Claim writes the term into an instance's haproxy.cfg if it is not there. The worker does
+// not notice. After that, a former leader can no longer post.
 //
-// Claim leaves a file that somebody else edited to [Instance.Mend]: with a new checksum of
-// the API the edit would not show any more.
+// Claim does not write to a file that somebody else edited. [Instance.Mend] repairs such a
+// file. If Claim wrote to it, the API would give the file a new checksum, and the edit
+// would no longer be visible.
 func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
 	api = f.Around(api, record)
 	var err error
@@ -95,15 +96,16 @@ func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
 	return fmt.Errorf("claim instance: %w", err)
 }
 
-// isChanged reports whether the file differs from what a pusher wrote. It ignores what the API holds in
-// memory.
+// isChanged reports whether the file differs from what a pusher wrote. What the API holds
+// in memory does not matter.
 func isChanged(raw dataplane.Raw, record *Record) bool {
 	raw.Version = readVersion(raw.Config)
 	return foreignText(raw, record.Remembered().Marked) != ""
 }
 
-// claims reports whether an instance with this haproxy.cfg needs no claim. Without terms
-// that is also so if no pusher ever wrote the file, since the first push will.
+// claims reports whether an instance with this haproxy.cfg needs no claim. If there are no
+// terms, an instance needs none either if no pusher ever wrote its file, since the first
+// push will write the mark.
 func (f *Fence) claims(config []byte) bool {
 	term := f.term.Load()
 	m, found := markOf(config)

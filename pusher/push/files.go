@@ -21,8 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// storages are the storages of the API in the order of uploads: a file comes after those
-// that it may name.
+// storages are the storages of the API in the order of uploads. A file comes after the files that it may name.
 var storages = []struct {
 	kind    bind.FileKind
 	storage dataplane.Storage
@@ -32,11 +31,11 @@ var storages = []struct {
 	{bind.MapFile, dataplane.Maps},
 }
 
-// Known holds the SHA-256 of certificates on the instance, by path, as far as it is known:
-// the API does not show the content of certificates.
+// Known holds the SHA-256 of the certificates on the instance, by path, as far as it is known. The API does not show
+// the content of certificates.
 type Known map[string][32]byte
 
-// reading says whether HAProxy is to read all files anew.
+// reading says whether HAProxy will read all files again.
 type reading bool
 
 const (
@@ -44,10 +43,10 @@ const (
 	readsFiles reading = true
 )
 
-// upload writes the files that are missing on the instance's disk or have another content
-// there. The running worker does not notice. A certificate that is known to be there is looked at if HAProxy is to read it: somebody
-// may have replaced it. One of which nobody knows is looked at, too; if the API says the same of it, it stays, and is not known: the worker
-// has to say what it serves.
+// upload writes the files that are missing on the instance's disk or have another content there. The running worker
+// does not notice. If HAProxy will read the files, upload also checks the certificates that are known to be there,
+// since somebody may have replaced one. It always checks a certificate that nobody knows. If the API describes that
+// certificate as it should be, upload leaves it, and it stays unknown until the worker says what it serves.
 func (i Instance) upload(ctx context.Context, files []bind.File, known Known, then reading) error {
 	for _, s := range storages {
 		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
@@ -72,7 +71,7 @@ func (i Instance) upload(ctx context.Context, files []bind.File, known Known, th
 				return fmt.Errorf("upload %s: %w", f.Name, err)
 			}
 		}
-		if empty { // only now the API shows where it keeps files
+		if empty { // now that there is a file, the API shows where it keeps files
 			if _, err := i.list(ctx, s.storage); err != nil {
 				return err
 			}
@@ -81,7 +80,7 @@ func (i Instance) upload(ctx context.Context, files []bind.File, known Known, th
 	return nil
 }
 
-// list returns the files of a storage, by name, if they are where they should be.
+// list returns the files of a storage, by name. It returns an error if they are not in the expected directory.
 func (i Instance) list(ctx context.Context, s dataplane.Storage) (map[string]dataplane.File, error) {
 	files, err := i.API.Files(ctx, s)
 	if err == nil && i.Layout != (bind.Layout{}) {
@@ -97,8 +96,8 @@ func (i Instance) list(ctx context.Context, s dataplane.Storage) (map[string]dat
 	return out, nil
 }
 
-// create writes a file that the storage does not list. It may exist nevertheless: after an
-// upload whose answer was lost, or if a certificate does not parse.
+// create writes a file that the storage does not list. The file may exist nevertheless: the answer to an earlier upload
+// may have been lost, and the API does not list a certificate that it cannot parse.
 func (i Instance) create(ctx context.Context, s dataplane.Storage, f bind.File, known Known) error {
 	err := i.API.CreateFile(ctx, s, f.Name, f.Content)
 	if errors.Is(err, dataplane.ErrConflict) {
@@ -107,7 +106,7 @@ func (i Instance) create(ctx context.Context, s dataplane.Storage, f bind.File, 
 	return known.note(s, f, err)
 }
 
-// replace writes a file that exists, unless it has the content already.
+// replace writes a file that exists, unless it already has the content.
 func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File, known Known, then reading) error {
 	same, err := i.same(ctx, s, f, known, then)
 	switch {
@@ -135,8 +134,8 @@ func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, kn
 	return i.looksTheSame(ctx, f)
 }
 
-// looksTheSame compares what the API says of a certificate on disk with the one that is wanted: its size, its dates, and mostly a
-// serial number. One that the API cannot read is damaged.
+// looksTheSame compares a certificate on disk with the wanted one, by what the API says about it: its size, its dates,
+// and usually a serial number. If the API cannot read the certificate, it is damaged.
 func (i Instance) looksTheSame(ctx context.Context, f bind.File) (bool, error) {
 	found, err := i.API.Certificate(ctx, f.Name)
 	if e, ok := errors.AsType[*dataplane.Error](err); ok && e.Status == http.StatusInternalServerError {
@@ -187,8 +186,8 @@ func certificatesIn(data []byte) (out []*x509.Certificate) {
 	return out
 }
 
-// Hashes returns what is known of the certificates of a bound snapshot once they are on an
-// instance, which may have others than the bound snapshot in the place of those that are held.
+// Hashes returns the hashes of the certificates of a bound snapshot, as they are known once the snapshot is on an
+// instance. It leaves out held certificates, for which the instance may have another version.
 func Hashes(b bind.Bound) Known {
 	out := make(Known)
 	for _, f := range b.Files {
@@ -199,8 +198,7 @@ func Hashes(b bind.Bound) Known {
 	return out
 }
 
-// In reports whether the certificates in k are known to be there too, with the same
-// content.
+// In reports whether all certificates in k are known to be there, with the same content.
 func (k Known) In(there Known) bool {
 	for path, hash := range k {
 		if have, ok := there[path]; !ok || have != hash {
@@ -210,8 +208,7 @@ func (k Known) In(there Known) bool {
 	return true
 }
 
-// rotate replaces the certificates whose content changed. If one cannot be replaced, the
-// others still are.
+// rotate replaces the certificates whose content changed. If one cannot be replaced, it goes on with the others.
 func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	have.Certificates = maps.Clone(have.Certificates)
 	if have.Certificates == nil {
@@ -278,7 +275,8 @@ func (i Instance) rotateOne(ctx context.Context, f bind.File, info dataplane.Run
 	return info, i.served(ctx, f)
 }
 
-// served returns [errNotServed] unless the worker has this certificate, or says no fingerprint of it.
+// served returns [errNotServed] if the worker has another certificate. If the worker reports no fingerprint, it returns
+// nil.
 func (i Instance) served(ctx context.Context, f bind.File) error {
 	found, err := i.API.RuntimeCertificate(ctx, f.Path)
 	if errors.Is(err, dataplane.ErrNotFound) || err == nil && found.Fingerprint != "" && !isOf(found, f) {
@@ -288,19 +286,19 @@ func (i Instance) served(ctx context.Context, f bind.File) error {
 }
 
 const (
-	// mostAtRunTime is how many bytes of a certificate, with its chain and key, a worker is given at run time. They
-	// have to fit into a buffer of HAProxy, of 16 KiB, with the command: HAProxy 3.2.0 ends with all of its workers over one that
-	// does not, and others refuse it.
+	// mostAtRunTime is the largest size in bytes of a certificate, with its chain and key, that is given to a running
+	// worker. The certificate and the command have to fit into a buffer of HAProxy, which has 16 KiB. If they do not
+	// fit, HAProxy 3.2.0 ends with all of its workers, and other versions refuse the certificate.
 	mostAtRunTime = 15000
-	// betweenRotations is between two reloads of an instance for such certificates, whatever their owner does with them.
+	// betweenRotations is the shortest time between two reloads of an instance for such certificates, however often
+	// their owner changes them.
 	betweenRotations = 10 * time.Minute
 )
 
-// errRotatesLater is why a certificate that takes a reload has to wait.
+// errRotatesLater is the error of a certificate that needs a reload and has to wait for it.
 var errRotatesLater = fmt.Errorf("it is larger than %d bytes, so that it takes a reload, and the last one for such a certificate was less than %s ago", mostAtRunTime, betweenRotations)
 
-// rotateByReload writes certificates that are too large to be given to a worker at run time, and has HAProxy read them by one
-// reload.
+// rotateByReload writes the certificates that are too large for a running worker. One reload makes HAProxy read them.
 func (i Instance) rotateByReload(ctx context.Context, want bind.Bound, large []bind.File, have Running) (Running, error) {
 	if time.Since(have.RotatedByReload) < betweenRotations {
 		return have, fmt.Errorf("rotate %s: %w", large[0].Name, errRotatesLater)
@@ -335,12 +333,13 @@ func (i Instance) rotateByReload(ctx context.Context, want bind.Bound, large []b
 	return have, errors.Join(failed...)
 }
 
-// errNotServed is the error of a worker that was given a certificate, and has another one.
+// errNotServed is the error of a worker that has another certificate than it was given.
 var errNotServed = errors.New("the worker still has another certificate")
 
-// mayServe reports whether the worker has this certificate, by its fingerprint. HAProxy says no fingerprint of a certificate with some
-// hundred names, whose description does not fit its buffer. Then that on disk tells, which is written with the worker's: to
-// give it to the worker once more would take a reload, since it does not fit either.
+// mayServe reports whether the worker has this certificate, judged by the fingerprint. HAProxy reports no fingerprint
+// of a certificate with some hundred names, because the description does not fit into its buffer. For such a
+// certificate mayServe looks at the disk, where the pusher writes it together with the worker's. Giving it to the
+// worker again would take a reload, since the certificate does not fit into the buffer either.
 func (i Instance) mayServe(ctx context.Context, f bind.File) bool {
 	found, err := i.API.RuntimeCertificate(ctx, f.Path)
 	if err == nil && found.Fingerprint == "" {
@@ -350,7 +349,7 @@ func (i Instance) mayServe(ctx context.Context, f bind.File) bool {
 	return err == nil && isOf(found, f)
 }
 
-// isOf reports whether what the worker says of a certificate is said of this one, by its fingerprint.
+// isOf reports whether the fingerprint that the worker reports is the one of this certificate.
 func isOf(found dataplane.File, f bind.File) bool {
 	list := certificatesIn(f.Content)
 	if len(list) == 0 {
@@ -361,9 +360,8 @@ func isOf(found dataplane.File, f bind.File) bool {
 	return fingerprint == hex.EncodeToString(old[:]) || fingerprint == hex.EncodeToString(now[:])
 }
 
-// ErrDirectory is the error of an instance whose API keeps files in another directory than
-// its entry in the Fleet says. HAProxy would not find them, whatever the snapshot is, so
-// the instance is at fault.
+// ErrDirectory is the error of an instance whose API keeps files in another directory than the Fleet says. HAProxy
+// would not find the files of any snapshot, so the instance is at fault.
 var ErrDirectory = errors.New("the API keeps files in another directory")
 
 // DirectoryError says where the API keeps the files of a storage, and where the pusher
@@ -381,9 +379,9 @@ func (e *DirectoryError) Error() string {
 
 func (e *DirectoryError) Unwrap() error { return ErrDirectory }
 
-// CheckDirectory compares the directory of a storage, from which paths in haproxy.cfg are
-// made, with the paths that the API lists. An empty list says nothing, so upload a file
-// first. The error is a [DirectoryError].
+// CheckDirectory compares the directory of a storage with the paths that the API lists. Paths in haproxy.cfg are made
+// from that directory. An empty list shows no path, so the caller uploads a file first. The error is a
+// [DirectoryError].
 func CheckDirectory(s dataplane.Storage, layout bind.Layout, listed []dataplane.File) error {
 	field, want := directory(s, layout)
 	for _, f := range listed {
@@ -394,7 +392,7 @@ func CheckDirectory(s dataplane.Storage, layout bind.Layout, listed []dataplane.
 	return nil
 }
 
-// directory returns the field of the Fleet for a storage, and its value.
+// directory returns the field of the Fleet that sets the directory of a storage, and its value.
 func directory(s dataplane.Storage, layout bind.Layout) (field, path string) {
 	switch s {
 	case dataplane.Maps:
@@ -412,11 +410,10 @@ type Stored struct {
 	Name string        `json:"name"`
 }
 
-// Remove deletes files that nothing needs any more, and returns those that are gone. The
-// caller has to know that nothing needs them. The API itself keeps only files that
-// haproxy.cfg names by their path (these stay, without an error), but not those that a
-// crt-list names. Certificates that the running worker has, or that the file on disk names,
-// stay as well.
+// Remove deletes files that nothing needs any more, and returns those that are gone. The caller has to know that
+// nothing needs them: the API itself only protects files that haproxy.cfg names by their path, not those that a
+// crt-list names. Remove leaves protected files where they are, without an error. It also leaves the certificates that
+// the running worker has, or that the file on disk names.
 func (i Instance) Remove(ctx context.Context, files []Stored) (removed []Stored, err error) {
 	var inUse func(name string) bool
 	for _, f := range files {
@@ -445,9 +442,9 @@ func (i Instance) Remove(ctx context.Context, files []Stored) (removed []Stored,
 	return removed, nil
 }
 
-// certificatesInUse returns a function that reports whether a certificate, by its name, is
-// in use on the instance: the running worker has loaded it, or haproxy.cfg on disk names it
-// or its directory, or a crt-list there does. It returns an error if it cannot find out.
+// certificatesInUse returns a function that reports whether a certificate is in use on the instance, by its name. It is
+// in use if the running worker has loaded it, or if haproxy.cfg on disk, or a crt-list there, names it or its
+// directory. certificatesInUse returns an error if it cannot find out.
 func (i Instance) certificatesInUse(ctx context.Context) (func(name string) bool, error) {
 	loaded, err := i.API.RuntimeCertificates(ctx)
 	if err != nil {
@@ -483,7 +480,7 @@ func wordsOf(text []byte) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'[]", r) })
 }
 
-// namesDirectory reports whether a directory is named. HAProxy loads all files in it then.
+// namesDirectory reports whether one of the words is the directory. HAProxy then loads all files in it.
 func namesDirectory(words []string, dir string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return path.Clean(word) == path.Clean(dir) })
 }

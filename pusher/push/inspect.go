@@ -17,8 +17,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxInspected is how many backends, and how many certificates, an inspection asks for,
-// since each takes a call. The next inspection continues with others.
+// maxInspected is how many backends, and how many certificates, one inspection looks at,
+// since each takes a call. The next inspection continues with the following ones.
 const maxInspected = 100
 
 // Digest is the SHA-256 of a haproxy.cfg on an instance's disk, without the lines in which
@@ -39,8 +39,8 @@ type Fault struct {
 	Found string `json:"found"`
 }
 
-// OnDisk reports whether it is of a file. The others are of servers, maps and certificates in the worker, which the next update
-// sees to.
+// OnDisk reports whether the fault is in a file. Other faults are in servers, maps and
+// certificates of the worker, and the next update corrects those.
 func (f Fault) OnDisk() bool {
 	kind, _, _ := strings.Cut(f.What, " ")
 	return kind != "server" && kind != "map" && kind != "certificate"
@@ -54,15 +54,15 @@ type Inspection struct {
 	// Running is what the worker has. It includes servers with wrong settings, so that the
 	// next [Instance.Update] sets them.
 	Running Running
-	// Faults are the differences. A server that somebody else took out of traffic is not
-	// one.
+	// Faults are the differences. A server that somebody took out of traffic by hand is not
+	// a fault.
 	Faults []Fault
 }
 
 // Inspect compares what is on the instance with what was bound, and changes nothing. It
-// looks at the file on disk, the files beside it, the entries of maps, and some certificates and the servers of
-// some backends, others in each round. Have is what is known of the worker, which runs what
-// was bound.
+// looks at the file on disk, the files beside it and the entries of maps. It also looks at
+// some of the certificates, and at the servers of some backends; each round looks at
+// others. have is what is known about the worker, which runs what was bound.
 func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, round int) (Inspection, error) {
 	out := Inspection{Running: have}
 	s, err := i.look(ctx)
@@ -77,7 +77,7 @@ func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, ro
 	} else {
 		out.Running.Disk = digestOf(s.raw.Config)
 	}
-	// What cannot be asked about one object does not keep the others from being looked at.
+	// An error about one object does not end the inspection of the others.
 	missing, err := i.inspectFiles(ctx, want.Files, have.Certificates, round)
 	out.Faults = append(out.Faults, missing...)
 	for _, look := range []func() error{
@@ -96,7 +96,7 @@ func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, ro
 // inspectMaps reads the entries of the maps. The next update corrects them.
 func (i Instance) inspectMaps(ctx context.Context, want bind.Bound, out *Inspection) error {
 	if len(want.Maps) == 0 || out.Running.Maps != want.Entries {
-		return nil // the next update corrects them
+		return nil // the next update reads and corrects them
 	}
 	files, err := runtime{i}.loadedMaps(ctx, want.Maps)
 	if errors.Is(err, errUnseen) && out.Running.Info.Loaded == "" {
@@ -122,15 +122,15 @@ func (i Instance) inspectMaps(ctx context.Context, want bind.Bound, out *Inspect
 }
 
 // inspectDisk compares the file on disk with what was written there, and with what the API
-// remembers. If that is not known, it compares with what was bound, which the API writes in
-// its own way.
+// has in memory. If the digest of what was written is not known, it compares the file with
+// what was bound. The API writes that in its own form.
 func inspectDisk(s sight, want bind.Bound, known Digest) (Fault, bool) {
 	found := digestOf(s.raw.Config)
 	edited := s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config)
 	switch {
 	case known != (Digest{}) && found == known && s.disk.version != s.memory:
-		// A reload that somebody else asked for failed: the API put the file back, and the
-		// next change by anybody would write the failed text to disk again.
+		// A reload that somebody else asked for has failed. The API put the file back, and
+		// the next change by anybody would write the failed text to disk again.
 		return Fault{
 			What: "the memory of the Dataplane API", Want: fmt.Sprintf("version %d, which is on disk", s.disk.version),
 			Found: fmt.Sprintf("version %d", s.memory),
@@ -143,8 +143,8 @@ func inspectDisk(s sight, want bind.Bound, known Digest) (Fault, bool) {
 	return Fault{What: "haproxy.cfg on disk", Want: "what was written for " + want.Node, Found: foreignWords(s.raw.Config, want.Config)}, true
 }
 
-// foreignWords returns which lines the text on disk has and the wanted one has not, by
-// section and first word only, since the rest may be a secret.
+// foreignWords says which lines the text on disk has and the wanted text does not. It names
+// only the section and the first word of each line, since the rest may be a secret.
 func foreignWords(found, want []byte) string {
 	const most = 3
 	ours := map[string]int{}
@@ -175,8 +175,9 @@ func foreignWords(found, want []byte) string {
 	return "another text, in " + printable.Text(strings.Join(words, ", "))
 }
 
-// inspectFiles returns the files that are missing or have another content. A certificate that the worker is not known to have is for the next
-// update to write.
+// inspectFiles returns the files that are missing or have another content. It does not
+// check a certificate that the worker is not known to have, since the next update writes
+// it.
 func (i Instance) inspectFiles(ctx context.Context, files []bind.File, known Known, round int) ([]Fault, error) {
 	var faults []Fault
 	var failed []error
@@ -195,12 +196,12 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, known Kno
 			same := false
 			switch {
 			case ok && f.Held:
-				same = true // whatever it is
+				same = true // held: any version counts
 			case ok && s.kind == bind.CertificateFile && (n < from || n >= to || known[f.Path] != sum(f.Content)):
-				same = true // as far as the list shows
+				same = true // the list shows it, and this round checks no more
 			case ok:
 				if s.kind == bind.CertificateFile {
-					same, err = i.looksTheSame(ctx, f) // whatever is known of earlier writes
+					same, err = i.looksTheSame(ctx, f) // earlier writes do not count, since somebody may have replaced it
 				} else {
 					same, err = i.same(ctx, s.storage, f, nil, readsFiles)
 				}
@@ -210,7 +211,7 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, known Kno
 					if !isOfOne(err) {
 						return faults, err
 					}
-					failed, same = append(failed, err), true // as far as is known
+					failed, same = append(failed, err), true // nothing is known against it
 				}
 			}
 			if !same {
@@ -221,8 +222,9 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, known Kno
 	return faults, several(failed)
 }
 
-// inspectCertificates asks the worker for the fingerprints of some certificates, of those that it is known to have. Somebody
-// may have replaced one there, or the file before the worker read it. The next update puts them back.
+// inspectCertificates asks the worker for the fingerprints of some of the certificates that
+// it is known to have. Somebody may have replaced a certificate in the worker, or its file
+// before the worker read it. The next update puts the certificates back.
 func (i Instance) inspectCertificates(ctx context.Context, want bind.Bound, out *Inspection, round int) error {
 	known := out.Running.Certificates
 	mine := slices.DeleteFunc(slices.Clone(want.Files), func(f bind.File) bool {
@@ -234,7 +236,7 @@ func (i Instance) inspectCertificates(ctx context.Context, want bind.Bound, out 
 	for _, f := range mine[from:to] {
 		found, err := i.API.RuntimeCertificate(ctx, f.Path)
 		if errors.Is(err, dataplane.ErrNotFound) {
-			continue // the worker loaded none of that name
+			continue // the worker has loaded no certificate of that name
 		}
 		if err != nil {
 			err = fmt.Errorf("inspect %s in the worker: %w", f.Name, err)
@@ -254,7 +256,7 @@ func (i Instance) inspectCertificates(ctx context.Context, want bind.Bound, out 
 	return several(failed)
 }
 
-// part returns which of a number of things are inspected in a round.
+// part returns the range of things to inspect in a round, out of n.
 func part(n, round int) (from, to int) {
 	parts := max(1, (n+maxInspected-1)/maxInspected)
 	from = (round % parts) * maxInspected
@@ -277,7 +279,7 @@ func (i Instance) inspectServers(ctx context.Context, want bind.Bound, out *Insp
 	backends := spans(have.Servers)
 	from, end := part(len(backends), round)
 	some, err := i.readBackAll(ctx, have.Servers, backends[from:end], func(found []Dynamic) {
-		for _, d := range found { // that somebody left there
+		for _, d := range found { // somebody left it there
 			*have = have.withDynamic(d)
 		}
 	})
@@ -307,8 +309,8 @@ func describe(s bind.Server) string {
 	return fmt.Sprintf("%s at %s:%d", s.State, s.Address, s.Port)
 }
 
-// Mend uploads the files that an inspection missed and writes the text to disk. The worker
-// does not notice. It returns the digest of the file on disk.
+// Mend uploads the files that an inspection found missing, and writes the text to disk. The
+// worker does not notice. It returns the digest of the file on disk.
 func (i Instance) Mend(ctx context.Context, want bind.Bound, known Known) (Digest, error) {
 	if err := i.upload(ctx, want.Files, known, readsFiles); err != nil {
 		return Digest{}, err
@@ -320,11 +322,11 @@ func (i Instance) Mend(ctx context.Context, want bind.Bound, known Known) (Diges
 	return disk, err
 }
 
-// uptimeSlack is by how much the reported age of a worker may be off: it is in whole
-// seconds, and a little older than the answer.
+// uptimeSlack is the largest error in the reported age of a worker. The age is in whole
+// seconds, and is determined a little before the answer.
 const uptimeSlack = 3 * time.Second
 
-// Process is what the worker of an instance reported about itself at a time.
+// Process is what the worker of an instance said about itself at a time.
 type Process struct {
 	PID    int           `json:"pid"`
 	Loaded string        `json:"loaded"` // the node of what it loaded
@@ -332,7 +334,7 @@ type Process struct {
 	Asked  time.Time     `json:"asked"`
 }
 
-// ProcessOf returns the report of a time.
+// ProcessOf returns what the worker said about itself when it was asked.
 func ProcessOf(info dataplane.RuntimeInfo, asked time.Time) Process {
 	return Process{PID: info.PID, Loaded: info.LoadedNode(), Uptime: info.Uptime, Asked: asked}
 }
@@ -342,11 +344,11 @@ func ProcessOf(info dataplane.RuntimeInfo, asked time.Time) Process {
 // time out of its age (seen with 2.6).
 func (w Process) Started() time.Time { return w.Asked.Add(-w.Uptime) }
 
-// OtherThan reports whether another worker than the last one gave this report. After a
-// container was restarted the new worker may have the same PID and the same node. It is
-// then younger than the last one would be by now, and no older than the time since the last
-// report. A machine under load loses a little of a worker's age from look to look, which
-// may add up.
+// OtherThan reports whether this report is from another worker than the last one. After a
+// restart of the container, the new worker may have the same PID and the same node. It is
+// then younger than the last worker would be by now, and no older than the time since the
+// last report. On a machine under load, each report may understate the age of a worker a
+// little more.
 func (w Process) OtherThan(last Process) bool {
 	passed := w.Asked.Sub(last.Asked)
 	switch {
@@ -358,26 +360,27 @@ func (w Process) OtherThan(last Process) bool {
 	return w.Uptime <= passed+time.Second // it is reported in whole seconds
 }
 
-// Override says what a worker runs since it was changed at run time. Such a worker still
-// names the snapshot that it was loaded with, since HAProxy cannot change that name in a
-// worker. What it was changed to has been read back, and is the same on disk.
+// Override says what a worker runs after it was changed at run time. Such a worker still
+// names the snapshot that it loaded, since HAProxy cannot change that name in a running
+// worker. The pusher has read back from the worker what it changed. The file on disk has
+// the same.
 type Override struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"` // by the pusher's clock
 	Loaded  string    `json:"loaded"`  // its node
-	Runs    string    `json:"runs"`    // the node of what it runs
-	// Maps are the files that it has loaded and knows its maps by.
+	Runs    string    `json:"runs"`    // the node of the snapshot that it runs
+	// Maps are the files from which the worker loaded its maps, and by which it names them.
 	Maps []string `json:"maps,omitempty"`
 }
 
-// startSlack is by how much the start of a worker may be off: its age is in whole seconds,
-// and the clocks of machines on which pushers run one after the other may differ. It need
-// not be exact. At worst a worker with the same PID that loaded the same snapshot has its
-// maps brought to what the other one had.
+// startSlack is the largest error in the start time of a worker. The age of a worker is in
+// whole seconds, and the clocks of two machines on which pushers run one after the other
+// may differ. The value need not be exact. If it is too large, then at worst another worker
+// with the same PID and the same loaded snapshot gets the map entries of the former one.
 const startSlack = time.Minute
 
-// of reports whether the override belongs to the worker that gave this answer when it was
-// asked. After a container was restarted another worker may have the same PID.
+// of reports whether the override belongs to the worker that answered with info. After a
+// restart of the container, another worker may have the same PID.
 func (o Override) of(info dataplane.RuntimeInfo, asked time.Time) bool {
 	return o.Runs != "" && o.PID == info.PID && o.Loaded == info.Node && !asked.Add(-info.Uptime).After(o.Started.Add(startSlack))
 }
@@ -389,7 +392,7 @@ type RunningOverride struct {
 	value Override
 }
 
-// Get returns the override; it is zero if the worker runs what it names.
+// Get returns the override. It is zero if the worker runs the snapshot that it names.
 func (r *RunningOverride) Get() Override {
 	if r == nil {
 		return Override{}
@@ -409,8 +412,8 @@ func (r *RunningOverride) Set(o Override) {
 	r.value = o
 }
 
-// applied returns what a worker said of itself, with the override in place of the node that
-// it names.
+// applied returns what a worker said about itself. If the worker has an override, Node is
+// what the override says.
 func (r *RunningOverride) applied(info dataplane.RuntimeInfo, asked time.Time) dataplane.RuntimeInfo {
 	if r == nil {
 		return info
@@ -435,8 +438,8 @@ func (i Instance) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error
 	return info, nil
 }
 
-// setOverride notes that the worker runs what was bound. It clears the override if that is
-// what the worker loaded.
+// setOverride notes that the worker runs what was bound. If the worker has loaded exactly
+// that, setOverride removes the override.
 func (i Instance) setOverride(info dataplane.RuntimeInfo, want bind.Bound, maps []string) {
 	loaded := info.LoadedNode()
 	if bind.SameNode(loaded, want.Node) {
@@ -447,12 +450,12 @@ func (i Instance) setOverride(info dataplane.RuntimeInfo, want bind.Bound, maps 
 }
 
 // ErrDescriptors is the error of an instance whose HAProxy may not open as many files as a
-// worker of the snapshot would need. Such a worker does not start, and neither does HAProxy
-// when it is restarted. The instance is at fault, not the snapshot.
+// worker of the snapshot needs. Such a worker does not start, and a restarted HAProxy does
+// not start either. The instance is at fault, not the snapshot.
 var ErrDescriptors = errors.New("too few file descriptors")
 
-// checkDescriptors compares the files that a worker needs at least with those that it may
-// open, as far as that is known. It runs before anything is written.
+// checkDescriptors compares the number of files that a worker needs at least with the
+// number that it may open, if that is known. It runs before anything is written.
 func checkDescriptors(want, runs bind.Descriptors, p dataplane.Process) error {
 	least := want.Least()
 	if limit := want.HardLimit; limit > 0 && least > limit {
@@ -467,8 +470,9 @@ func checkDescriptors(want, runs bind.Descriptors, p dataplane.Process) error {
 }
 
 // processLimit returns how many files the running worker may open. HAProxy reports how many
-// it may come to use. If its configuration leaves maxconn to HAProxy, that is as many as it
-// may open, or fd-hard-limit. Otherwise it is what it needs, and its limit is not known.
+// it may come to use. If its configuration does not set maxconn, HAProxy uses all that it
+// may open, or fd-hard-limit. Otherwise HAProxy reports what it needs, and the limit is not
+// known.
 func processLimit(runs bind.Descriptors, p dataplane.Process) (limit int, known bool) {
 	limit = p.Sockets + 1 // HAProxy rounds down to pairs
 	return limit, p.Sockets > 0 && runs.MaxConn == 0 && (runs.HardLimit == 0 || limit < runs.HardLimit)

@@ -12,22 +12,22 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxMapCalls limits the entries that are set or deleted one by one, since each takes a
-// call. Beyond that a reload is faster.
+// maxMapCalls limits how many entries are set or deleted one by one, since each takes a
+// call. A reload is faster if there are more.
 const maxMapCalls = 500
 
-// errMaps is returned if the maps of the worker do not get the wanted entries. errUnseen is
-// returned if the API does not know them, because HAProxy loaded them from a folder that is
-// not the API's; then they can be neither changed nor read.
+// errMaps is the error of maps in the worker that do not get the wanted entries. errUnseen
+// is the error if the API does not know these maps, because HAProxy loaded them from
+// another folder than the API uses. The API can then neither change nor read them.
 var (
 	errMaps   = errors.New("maps of the worker")
 	errUnseen = fmt.Errorf("%w: the Dataplane API does not know", errMaps)
 )
 
-// setMaps gives the maps of the worker the wanted entries. It reads them back: an entry
-// that was acknowledged and is missing is set once more, and counted. It returns the files
-// by which the worker knows its maps. The error wraps errMaps if the only problem is that
-// entries do not stay.
+// setMaps gives the maps of the worker the wanted entries, and reads them back. If the API
+// confirmed an entry that is missing, setMaps sets it once more, and counts it. It returns
+// the files by which the worker names its maps. The error wraps errMaps if the only problem
+// is that entries are missing afterwards.
 func (i runtime) setMaps(ctx context.Context, want []bind.Map) (files []string, lost int, err error) {
 	if len(want) == 0 {
 		return nil, 0, nil
@@ -36,7 +36,7 @@ func (i runtime) setMaps(ctx context.Context, want []bind.Map) (files []string, 
 		return nil, 0, err
 	}
 	const tries = 2
-	var trouble error // of the last try, after which the state is not known
+	var trouble error // the error of the last try, after which the content of the maps is not known
 	for try := 0; ; try++ {
 		list, err := i.compareMaps(ctx, want, files)
 		if err != nil || len(list) == 0 {
@@ -55,14 +55,15 @@ func (i runtime) setMaps(ctx context.Context, want []bind.Map) (files []string, 
 		}
 		trouble = i.changeMaps(ctx, list)
 		if trouble != nil && !isUncertain(trouble) && !errors.Is(trouble, dataplane.ErrNotFound) {
-			return files, lost, trouble // if something is not found, somebody else was faster
+			return files, lost, trouble // if an entry is not found, somebody else was faster
 		}
 	}
 }
 
-// addFirst adds the new entries of the wanted maps to those of the worker, if new entries are all that the wanted maps have
-// more or other than the running ones. With entries that change or go, the worker would run a mix of both for as long as the file
-// takes. Began is set if entries may have been added.
+// addFirst adds the new entries of the wanted maps to those of the worker. It does so only
+// if the wanted maps differ from the running ones in nothing but new entries. If entries
+// changed or were deleted as well, the worker would run a mix of both snapshots until the
+// file is written. began is set if entries may have been added.
 func (i runtime) addFirst(ctx context.Context, want, running []bind.Map) (began bool, err error) {
 	var grown []bind.Map
 	for _, m := range want {
@@ -95,7 +96,8 @@ func (i runtime) addFirst(ctx context.Context, want, running []bind.Map) (began 
 	return true, i.changeMaps(ctx, list)
 }
 
-// entriesOfMap returns the entries of a bound map as the API has those of a worker.
+// entriesOfMap returns the entries of a bound map in the form in which the API reports
+// those of a worker.
 func entriesOfMap(m bind.Map) []dataplane.MapEntry {
 	out := make([]dataplane.MapEntry, 0, len(m.Entries))
 	for _, e := range m.Entries {
@@ -104,7 +106,7 @@ func entriesOfMap(m bind.Map) []dataplane.MapEntry {
 	return out
 }
 
-// loadedMaps returns the file that the worker has loaded for each of the maps.
+// loadedMaps returns, for each of the maps, the file from which the worker has loaded it.
 func (i runtime) loadedMaps(ctx context.Context, want []bind.Map) ([]string, error) {
 	names, err := i.API.RuntimeMaps(ctx)
 	if err != nil {
@@ -121,7 +123,7 @@ func (i runtime) loadedMaps(ctx context.Context, want []bind.Map) ([]string, err
 	return out, nil
 }
 
-// compareMaps returns the changes that are needed.
+// compareMaps returns the changes that bring the worker's maps to the wanted entries.
 func (i runtime) compareMaps(ctx context.Context, want []bind.Map, files []string) ([]mapChange, error) {
 	var out []mapChange
 	calls := 0
@@ -142,9 +144,10 @@ func (i runtime) compareMaps(ctx context.Context, want []bind.Map, files []strin
 	return out, nil
 }
 
-// changeMaps adds, sets and deletes entries, in this order, so that a request finds the old
-// or the new entry. A map that is looked up later gets its entries before one that leads to
-// it: the configuration names the maps in the order of its look-ups.
+// changeMaps adds, sets and deletes entries, in this order, so that a request always finds
+// the old or the new entry. The configuration names maps in the order in which HAProxy
+// looks them up. A map gets its entries before the maps that are looked up earlier and lead
+// to it.
 func (i runtime) changeMaps(ctx context.Context, list []mapChange) error {
 	for _, c := range slices.Backward(list) {
 		for _, entries := range payloads(c.add) {
@@ -170,16 +173,16 @@ func (i runtime) changeMaps(ctx context.Context, list []mapChange) error {
 	return nil
 }
 
-// mapChange is what gives one map of the worker the wanted entries.
+// mapChange gives one map of the worker the wanted entries.
 type mapChange struct {
-	source, name string // in the snapshot, and in the worker
+	source, name string // its names in the snapshot, and in the worker
 	add, set     []dataplane.MapEntry
 	del          []string
 }
 
 func (c mapChange) count() int { return len(c.add) + len(c.set) + len(c.del) }
 
-// String names one of the entries that are wrong.
+// String names one of the wrong entries.
 func (c mapChange) String() string {
 	switch {
 	case len(c.add) > 0:
@@ -192,10 +195,10 @@ func (c mapChange) String() string {
 	return ""
 }
 
-// changeMap returns the change from some entries of a map to the wanted ones. A key may
-// have two entries if both are wanted.
+// changeMap returns the change from the entries that a map has to the wanted ones. A key
+// may have two entries if both are wanted.
 func changeMap(want bind.Map, name string, have []dataplane.MapEntry) mapChange {
-	if odd := want.OddKeys(); len(odd) > 0 { // only a reload changes them
+	if odd := want.OddKeys(); len(odd) > 0 { // only a reload changes these
 		have = slices.DeleteFunc(slices.Clone(have), func(e dataplane.MapEntry) bool { return odd[e.Key] })
 	}
 	out := mapChange{source: want.Source, name: name}
@@ -226,7 +229,7 @@ func changeMap(want bind.Map, name string, have []dataplane.MapEntry) mapChange 
 	return out
 }
 
-// payloads distributes entries over commands.
+// payloads distributes entries over several commands.
 func payloads(entries []dataplane.MapEntry) (out [][]dataplane.MapEntry) {
 	size := 0
 	for _, e := range entries {
@@ -240,17 +243,17 @@ func payloads(entries []dataplane.MapEntry) (out [][]dataplane.MapEntry) {
 	return out
 }
 
-// Before version 3.4 the API changes addresses only with a post of the whole configuration,
-// which takes longer the larger it is. With such an API a new endpoint serves at once from
-// a dynamic server, which HAProxy adds to the backend at run time. The next post gives its
-// slot the address, and the dynamic server is deleted. An endpoint that goes is always
-// drained in its slot, with a call of its own.
+// Before version 3.4, the API changes addresses only when the whole configuration is
+// posted. That takes longer the larger the configuration is. With such an API, a new
+// endpoint is served at once by a dynamic server: HAProxy adds that server to the backend
+// at run time. The next post gives the slot its address, and the dynamic server is deleted.
+// If an endpoint goes, its slot is always drained by a call of its own.
 
-// runtime changes servers and map entries in the worker that runs, without a reload.
+// runtime changes servers and map entries in the running worker, without a reload.
 type runtime struct{ Instance }
 
-// dynamicPrefix begins the names of dynamic servers, and of no others: slots are named s1
-// and so on.
+// dynamicPrefix begins the names of dynamic servers, and of no other servers. Slots are
+// named s1, s2 and so on.
 const dynamicPrefix = "hapsnap-"
 
 // IsDynamic reports, by its name, whether a server of a worker is a dynamic server of this
@@ -265,8 +268,8 @@ type Dynamic struct {
 	State         bind.SlotState
 }
 
-// dynamicFor returns the dynamic server for the future content of a slot. Its name contains
-// the address, so that adding it twice has the effect of once.
+// dynamicFor returns the dynamic server that serves what a slot will hold. The name
+// contains the address, so adding the server twice has the same effect as adding it once.
 func dynamicFor(s bind.Server) Dynamic {
 	return Dynamic{
 		Backend: s.Backend, Name: fmt.Sprintf("%s%s-%s-%d", dynamicPrefix, s.Name, s.Address, s.Port),
@@ -287,8 +290,8 @@ func dynamicOf(backend string, list []dataplane.Server) []Dynamic {
 	return out
 }
 
-// DynamicServers returns the settings of dynamic servers by backend, for backends that can
-// have some.
+// DynamicServers returns the settings of dynamic servers by backend. It leaves out backends
+// that can have none.
 func DynamicServers(config []byte, directives []bind.Directive) map[string]dataplane.DynamicServer {
 	out := map[string]dataplane.DynamicServer{}
 	for backend, words := range bind.DynamicBackends(config, directives) {
@@ -299,9 +302,9 @@ func DynamicServers(config []byte, directives []bind.Directive) map[string]datap
 	return out
 }
 
-// dynamicSettings reads the settings of a server line in the form that the API takes for a
-// dynamic server. It returns false if a setting cannot be expressed exactly. It leaves out
-// those of health checks, which a dynamic server does not have.
+// dynamicSettings reads the settings of a server line in the form in which the API takes
+// them for a dynamic server. It returns false if a setting cannot be expressed exactly. It
+// leaves out the settings of health checks, since a dynamic server has none.
 func dynamicSettings(words []string) (s dataplane.DynamicServer, ok bool) {
 	for len(words) > 0 {
 		word, rest := words[0], words[1:]
@@ -377,19 +380,18 @@ func isPlain(word string) bool {
 	})
 }
 
-// dynamicSteps make a worker serve the wanted servers while its slots cannot get other
-// addresses.
+// dynamicSteps make a worker serve the wanted servers without new addresses for its slots.
 type dynamicSteps struct {
-	adds   []Dynamic // that are to be ready
-	states []change  // of slots
+	adds   []Dynamic // to be added and made ready
+	states []change  // of slots, without their addresses
 	drains []Dynamic
 }
 
 func (s dynamicSteps) none() bool { return len(s.adds)+len(s.states)+len(s.drains) == 0 }
 
 // stepsToServe returns the steps from the worker's servers to the wanted ones. It returns
-// false if only a post can do it: a weight changes, or a backend can have no dynamic
-// server.
+// false if only a post can do that, because a weight changes or a backend can have no
+// dynamic servers.
 func stepsToServe(slots, want []bind.Server, have []Dynamic, addable func(backend string) bool) (steps dynamicSteps, ok bool) {
 	var needed []Dynamic
 	for _, c := range changes(slots, want) {
@@ -427,8 +429,9 @@ func stepsToServe(slots, want []bind.Server, have []Dynamic, addable func(backen
 	return steps, true
 }
 
-// Serves reports whether the worker is known to serve what is wanted: it has the servers,
-// or dynamic servers and drained slots do what the next post will do.
+// Serves reports whether the worker is known to serve what is wanted. Either it has the
+// wanted servers, or dynamic servers and drained slots have the same effect until the next
+// post.
 func (r Running) Serves(want []bind.Server) bool {
 	if !r.Deferred || len(r.Servers) != len(want) {
 		return r.Has(want)
@@ -445,7 +448,7 @@ func (r Running) Leftovers() []Dynamic {
 	})
 }
 
-// setDynamic makes the worker serve what is wanted with dynamic servers. It returns false
+// setDynamic uses dynamic servers to make the worker serve what is wanted. It returns false
 // if that needs a post.
 func (i runtime) setDynamic(ctx context.Context, want Wanted, have Running) (Running, bool, error) {
 	wanted, _ := keepDrained(want.Servers, have.ManualDrains)
@@ -489,7 +492,7 @@ func (i runtime) setDynamic(ctx context.Context, want Wanted, have Running) (Run
 	return have, true, nil
 }
 
-// mayDrain reports whether a server that was set to drain may be in that state: see [read].
+// mayDrain reports whether a server that should drain may be draining, see [read].
 func mayDrain(found, want bind.Server) bool {
 	return want.State == bind.SlotDrain && found.State == bind.SlotSpare
 }
@@ -509,12 +512,12 @@ func (i runtime) addDynamic(ctx context.Context, settings dataplane.DynamicServe
 		err = fmt.Errorf("server %s/%s is %s at %s:%d", d.Backend, d.Name, found.AdminState, found.Address, found.Port)
 	}
 	if err != nil {
-		d.State = bind.SlotSpare // it may exist, and has to be deleted
+		d.State = bind.SlotSpare // the server may exist, and then has to be deleted
 	}
 	return have.withDynamic(d), err
 }
 
-// withDynamic returns what is known, with the current state of a dynamic server.
+// withDynamic returns what is known about the worker, with a new state of a dynamic server.
 func (r Running) withDynamic(d Dynamic) Running {
 	r.Dynamic = append(slices.DeleteFunc(slices.Clone(r.Dynamic), d.same), d)
 	return r

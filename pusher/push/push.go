@@ -1,29 +1,31 @@
-// Package push brings one instance to run one bound snapshot, and keeps its running worker
-// on today's servers and certificates without a reload.
+// Package push brings one instance to run one bound snapshot. It then keeps the servers and
+// certificates of the running worker current, without a reload.
 //
-// Every function can be called again at any point, also after a call was interrupted: each
-// looks first, does only what is missing, and looks again. In particular it never posts a
-// configuration again because an answer was lost; it finds out what became of the post.
+// Every function can be called again at any point, even after an interrupted call. Each
+// looks at the instance, does what is missing, and looks again. In particular, no function
+// posts a configuration again because an answer was lost: it first finds out whether the
+// post took effect.
 //
-// The worker, which names its snapshot, and the file on disk prove that a snapshot was
-// applied. A 2xx of the API proves nothing.
+// A snapshot counts as applied if the worker names it and the file on disk has it. A 2xx
+// answer of the API proves nothing.
 //
 // The functions call the API and decide for one instance only. The caller decides which
-// instance gets what, and when. The caller also makes sure that no two calls for one
-// instance overlap.
+// instance gets what, and when. The caller also makes sure that calls for one instance do
+// not overlap.
 //
 // # Decisions
 //
-// A change of an endpoint costs only what its Service has: the slots and servers of its
-// backends are assigned again, and the others are copied. From version 3.4 of the API on it
-// takes two calls: one asks what the worker is, the other changes it. A new endpoint takes
-// a third call, which sets its health to up. Otherwise the state of the checks of the
-// slot's previous endpoint would keep it down for seconds. The answer to a change has the
-// server as the API then reads it from the worker, and that is the proof. Inspections find
-// what somebody else does to other servers. The snapshot is bound as a whole only when its
-// text is posted. Among 1,000 backends two calls take 2.5 times as long as the call that
-// makes the change alone (BenchmarkEndpoint in pusher/core). The version of the API is asked for
-// again only after a change fell short, as the answer shows.
+// The cost of a changed endpoint depends on its Service only: the slots and servers of its
+// backends are assigned again, and the others are copied. With version 3.4 of the API and
+// later, the change takes two calls. The first asks for the state of the worker, the second
+// makes the change. A new endpoint takes a third call, which sets its health to up.
+// Otherwise the server would stay down for seconds, because of the checks of the slot's
+// previous endpoint. The answer to a change holds the server as the API reads it from the
+// worker afterwards, and that is the proof. Inspections find what somebody else does to
+// other servers. The whole snapshot is bound only when its text is posted. Among 1,000
+// backends, two calls take 2.5 times as long as the changing call alone (BenchmarkEndpoint
+// in pusher/core). The version of the API is asked for again only if an answer shows that a
+// change did not take effect.
 package push
 
 import (
@@ -38,16 +40,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxTries is how often a push looks and tries before it gives up, after a conflict with
-// another writer or a lost answer.
+// maxTries is how often a push tries before it gives up, after a conflict with another
+// writer or a lost answer.
 const maxTries = 3
 
 var errNotOnDisk = errors.New("the file on disk is not what was posted")
 
-// momentOfReload is how long HAProxy may have no worker that answers during a reload.
+// momentOfReload is how long no worker may answer during a reload.
 const momentOfReload = 2 * time.Second
 
-// timeToLook is the least time that a look at an instance may take.
+// timeToLook is the shortest time that a look at an instance is given.
 const timeToLook = 5 * time.Second
 
 // Done is the result of a successful push.
@@ -59,20 +61,20 @@ type Done struct {
 	Reloaded bool
 	// Disk is the digest of the file on disk.
 	Disk Digest
-	// Lost counts entries of maps that were acknowledged but were missing.
+	// Lost counts entries of maps that the API confirmed but that were missing.
 	Lost int
 	// Running is what the worker has, if it was changed at run time.
 	Running Running
-	// Why says what the reload was for, if the worker named the snapshot already.
+	// Why says why a reload was needed, if the worker already named the snapshot.
 	Why string
 }
 
-// Push makes the instance run what was bound, and its file on disk say the same. If both
-// are so already, it changes nothing. It uploads missing files first, and updates known.
+// Push makes the instance run what was bound, and writes the same to its disk. If both are
+// so already, it changes nothing. It first uploads missing files, and notes them in known.
 //
 // If HAProxy refuses the configuration or does not start with it, the error wraps
-// [ErrRefused]. The old worker keeps running, and the file and the memory of the API are
-// restored to what it runs, with the text of good if that is what runs.
+// [ErrRefused]. The old worker keeps running. The file and the memory of the API are
+// restored to what that worker runs. If good is what it runs, they get the text of good.
 func (i Instance) Push(ctx context.Context, want bind.Bound, good *bind.Bound, known Known) (Done, error) {
 	if err := checkText(want.Config); err != nil {
 		return Done{}, err
@@ -89,7 +91,7 @@ func (i Instance) Push(ctx context.Context, want bind.Bound, good *bind.Bound, k
 		}
 	}
 	if err == nil {
-		_, err = p.prove(ctx) // the last try found something to look at
+		_, err = p.prove(ctx) // the last try may have succeeded
 	}
 	return p.done, err
 }
@@ -101,12 +103,12 @@ type attempt struct {
 	good  *bind.Bound
 	known Known
 	done  Done
-	// until returns how long the last reload may take.
+	// until is when the last reload has to be over.
 	until time.Time
 }
 
-// wait polls until the last reload is over, for at least a moment, however often it is
-// called. It does not wait longer for an instance that does not answer.
+// wait polls until the last reload has to be over, and for a moment at least. All calls of
+// wait share that deadline. An instance that does not answer does not extend it.
 func (p *attempt) wait(ctx context.Context, done func(ctx context.Context) (bool, error)) (bool, error) {
 	i := p.Instance
 	i.ReloadTimeout = min(p.ReloadTimeout, max(time.Until(p.until), momentOfReload))
@@ -121,22 +123,23 @@ func (p *attempt) wait(ctx context.Context, done func(ctx context.Context) (bool
 	})
 }
 
-// lookInTime looks, and waits for answers until the last reload is over, or as long as it
-// takes to read a large configuration.
+// lookInTime looks at the instance. It waits for answers until the last reload has to be
+// over, or for the time that reading a large configuration takes.
 func (p *attempt) lookInTime(ctx context.Context) (sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(time.Until(p.until), timeToLook))
 	defer cancel()
 	return p.look(ctx)
 }
 
-// sight is the state of an instance at one time.
+// sight is the state of an instance at the time of a look.
 type sight struct {
 	info   dataplane.RuntimeInfo
 	raw    dataplane.Raw
 	disk   text
-	memory int64 // the version in the API's memory
+	memory int64 // the version of the configuration in the API's memory
 	// changed says why the file is not what a pusher wrote. foreign says why the worker was
-	// not started from what a pusher wrote. Both are "" if that is not so, or not known.
+	// not started from what a pusher wrote. Each is "" if there is no such reason, or it is
+	// not known.
 	changed, foreign string
 }
 
@@ -162,7 +165,8 @@ func (i Instance) Judge(ctx context.Context) error {
 	return err
 }
 
-// WorkerInfo asks the worker. While HAProxy replaces it, or the API beside it, nobody answers for a moment.
+// WorkerInfo asks the worker about itself. While HAProxy replaces the worker, or the API
+// restarts, nobody answers for a moment, and WorkerInfo asks again.
 func (i Instance) WorkerInfo(ctx context.Context) (info dataplane.RuntimeInfo, err error) {
 	i.ReloadTimeout = min(i.ReloadTimeout, momentOfReload)
 	_, _ = i.poll(ctx, func() (bool, error) {
@@ -172,18 +176,20 @@ func (i Instance) WorkerInfo(ctx context.Context) (info dataplane.RuntimeInfo, e
 	return info, err
 }
 
-// isMomentary reports whether an error is one of the moment in which the worker is replaced, or the API beside it.
+// isMomentary reports whether an error may be due to a worker that is being replaced, or to
+// an API that restarts.
 func isMomentary(err error) bool {
 	return errors.Is(err, dataplane.ErrRuntime) || errors.Is(err, dataplane.ErrUnreachable)
 }
 
-// settled reports whether worker, disk and memory agree with what was bound.
+// settled reports whether the worker, the disk and the API's memory agree with what was
+// bound.
 func (s sight) settled(b bind.Bound) bool {
 	return bind.SameNode(s.info.Node, b.Node) && s.disk.holds(b) && s.disk.version == s.memory
 }
 
-// once looks and does what is missing. It returns true if another look may help, and no
-// permanent failure is known.
+// once looks at the instance and does what is missing. It returns true if another look may
+// help, and no permanent failure is known.
 func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	s, err := p.lookInTime(ctx)
 	if err != nil {
@@ -202,19 +208,20 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 		}
 		return true, errNotOnDisk
 	case s.disk.holdsNode(p.want):
-		// The text was posted but does not run: its reload is under way, or was lost when
-		// the API restarted.
+		// The text was posted, but the worker does not run it. Either its reload is under
+		// way, or the reload was lost when the API restarted.
 		if done, err := p.arrive(ctx, s); done || err != nil {
 			return done && err == nil, err
 		}
 	default:
 		p.done.Why = outgrown(s.disk, s.info, p.want)
 	}
-	// The instance may run what is wanted, from what is known of the worker and of the configuration that it runs.
-	// If the API does not report that, HAProxy will decide.
+	// Whether the instance can run the wanted snapshot follows from what is known about the
+	// worker and the configuration that it runs. If the API does not report that, HAProxy
+	// will decide.
 	var process dataplane.Process
 	var runs bind.Descriptors
-	if s.disk.node == s.info.LoadedNode() { // else the text on disk is not the worker's
+	if s.disk.node == s.info.LoadedNode() { // otherwise the text on disk is not what the worker runs
 		var err error
 		if process, err = p.API.Process(ctx); err != nil {
 			process = dataplane.Process{}
@@ -255,18 +262,18 @@ func (p *attempt) load(ctx context.Context, before sight) (again bool, err error
 	}
 }
 
-// resolve finds out what became of a post whose answer was lost or is unclear. It waits as
-// long as the reload may still be under way.
+// resolve finds out whether a post took effect, after its answer was lost or was unclear.
+// It waits as long as the reload may still be under way.
 func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again bool, err error) {
 	var now sight
 	_, err = p.wait(ctx, func(ctx context.Context) (bool, error) {
 		s, err := p.look(ctx)
 		if err != nil {
-			return false, ctx.Err() // it may have returned before the time is up
+			return false, ctx.Err() // the instance may answer again before the time is up
 		}
 		now = s
 		if before.foreign != "" && s.memory == before.memory {
-			return true, nil // both name the same: another try is refused if this one still succeeds
+			return true, nil // both texts have the same node; if the post still succeeds, another post is refused for its version
 		}
 		return (bind.SameNode(s.info.Node, p.want.Node) && s.foreign == "") || !s.disk.holdsNode(p.want), nil
 	})
@@ -277,15 +284,16 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 		p.done.Reloaded = now.info.PID != before.info.PID
 		return true, nil
 	case now.memory > before.memory && now.disk.version != now.memory:
-		// The post was committed, its reload failed and the file was put back.
+		// The post was written, its reload failed, and the API put the file back.
 		return false, p.refuseReload(ctx, before, cause)
 	default:
 		return true, cause
 	}
 }
 
-// arrive waits until the worker names what was posted. A worker of somebody else's
-// configuration may have named it before.
+// arrive waits until the worker names what was posted. If the former worker was started
+// from somebody else's configuration, it may already have had that name. Then arrive waits
+// for another worker.
 func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
 	return p.wait(ctx, func(ctx context.Context) (bool, error) {
 		info, err := p.RuntimeInfo(ctx)
@@ -298,7 +306,7 @@ func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
 	})
 }
 
-// prove checks that everything is as it should be, and changes nothing.
+// prove checks that the instance runs what was bound, and changes nothing.
 func (p *attempt) prove(ctx context.Context) (sight, error) {
 	s, err := p.lookInTime(ctx)
 	if err != nil {
@@ -316,7 +324,7 @@ func (p *attempt) prove(ctx context.Context) (sight, error) {
 	return s, nil
 }
 
-// verify checks that the worker and the file are what was posted.
+// verify checks that the worker and the file on disk have what was posted.
 func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Posted) (again bool, err error) {
 	text := readText(posted.Config)
 	if want := readText(p.want.Config); !bind.SameNode(text.end, p.want.Node) || text.sections != want.sections {
@@ -339,7 +347,7 @@ func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Pos
 	return false, nil
 }
 
-// isUncertain reports whether it is not known after an error what was changed.
+// isUncertain reports whether an error leaves open what was changed.
 func isUncertain(err error) bool {
 	return errors.Is(err, dataplane.ErrUnknownOutcome) || errors.Is(err, dataplane.ErrUnavailable) ||
 		errors.Is(err, dataplane.ErrConflict)
@@ -347,8 +355,8 @@ func isUncertain(err error) bool {
 
 func sum(data []byte) [32]byte { return sha256.Sum256(data) }
 
-// refuseReload undoes the effects of a failed reload. A reload also fails if HAProxy could
-// not be asked to reload, which is not the snapshot's fault.
+// refuseReload restores the instance after a failed reload. A reload also fails if the API
+// could not ask HAProxy to reload, which is not the snapshot's fault.
 func (p *attempt) refuseReload(ctx context.Context, before sight, cause error) error {
 	if _, err := p.RuntimeInfo(ctx); errors.Is(err, dataplane.ErrRuntime) {
 		return fmt.Errorf("%w: %w", err, cause)
@@ -363,8 +371,8 @@ func (p *attempt) refuseReload(ctx context.Context, before sight, cause error) e
 	return refused
 }
 
-// refused returns the error of a configuration that HAProxy refused. If HAProxy refuses the
-// previous configuration as well, the instance is at fault, whatever the message says.
+// refused returns the error for a configuration that HAProxy refused. If HAProxy also
+// refuses the previous configuration, the instance is at fault, whatever the message says.
 func (p *attempt) refused(ctx context.Context, before sight, cause error) error {
 	if hint, ok := instanceFault(cause.Error(), string(p.want.Config), string(p.lastGood(before))); ok {
 		return &instanceError{cause, hint}
@@ -378,8 +386,8 @@ func (p *attempt) refused(ctx context.Context, before sight, cause error) error 
 	return fmt.Errorf("%w: %w", ErrRefused, cause)
 }
 
-// undamage returns to the last good text after the API lost a part of what was posted,
-// which the worker now runs.
+// undamage returns to the last good text. It is for an API that lost a part of what was
+// posted, so that the worker runs an incomplete text.
 func (p *attempt) undamage(ctx context.Context, before sight, want, got int) error {
 	refused := fmt.Errorf("%w: the Dataplane API kept %d of %d sections", ErrRefused, got, want)
 	version, err := p.version(ctx)
@@ -392,9 +400,9 @@ func (p *attempt) undamage(ctx context.Context, before sight, want, got int) err
 	return refused
 }
 
-// heal makes the file and the API's memory say what the worker runs. After a failed reload
-// the API puts an older file back, but keeps the failed text in memory: the next change by
-// anybody would commit it again.
+// heal makes the file and the API's memory match what the worker runs. After a failed
+// reload, the API puts an older file back but keeps the failed text in its memory. The next
+// change by anybody would write the failed text to disk again.
 func (p *attempt) heal(ctx context.Context, before sight) error {
 	good := p.lastGood(before)
 	want := readText(good)
@@ -416,8 +424,8 @@ func (p *attempt) heal(ctx context.Context, before sight) error {
 	return errors.New("somebody else keeps changing it")
 }
 
-// lastGood returns the text of what ran before: the bound snapshot, with today's servers,
-// otherwise what was on disk.
+// lastGood returns the text of what ran before. If that is the good snapshot, it returns
+// that with current servers, otherwise the text that was on disk.
 func (p *attempt) lastGood(before sight) []byte {
 	if p.good != nil && bind.SameNode(p.good.Node, before.info.Node) {
 		return p.good.Config
@@ -439,12 +447,12 @@ func (i Instance) version(ctx context.Context) (int64, error) {
 	return raw.Version, err
 }
 
-// dropTransactions removes the transactions of refused posts. Each is a whole copy of its text on the
-// instance's disk, and the API does not remove it.
+// dropTransactions removes the transactions of refused posts. Each holds a whole copy of
+// its text on the instance's disk, and the API does not remove it.
 func (i Instance) dropTransactions(ctx context.Context) {
 	all, err := i.API.Transactions(ctx)
 	if err != nil {
-		return // the next push removes it
+		return // the next push removes the rest
 	}
 	for _, t := range all {
 		if slices.Contains([]string{"failed", "outdated"}, t.Status) {
@@ -453,8 +461,8 @@ func (i Instance) dropTransactions(ctx context.Context) {
 	}
 }
 
-// poll calls done until it returns true or an error. After the reload timeout it returns
-// false.
+// poll calls done until it returns true or an error. It returns false when the reload
+// timeout is over.
 func (i Instance) poll(ctx context.Context, done func() (bool, error)) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.ReloadTimeout)
 	defer cancel()
@@ -485,7 +493,7 @@ type Configuration interface {
 	DeleteTransaction(ctx context.Context, id string) error
 }
 
-// Worker is the part that speaks to the running worker.
+// Worker is the part that reports on the running worker and changes its servers.
 type Worker interface {
 	Info(ctx context.Context) (dataplane.APIInfo, error)
 	RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error)
@@ -532,7 +540,8 @@ type Servers interface {
 	DynamicServerAPI
 }
 
-// API is what this package needs of an instance. [dataplane.Client] is one.
+// API is the part of an instance's Dataplane API that this package uses. [dataplane.Client]
+// implements it.
 type API interface {
 	Maps
 	Configuration
@@ -543,15 +552,15 @@ type API interface {
 
 // ErrRefused is the error of a snapshot that cannot run on the instance: HAProxy refused
 // it, or did not start with it. Another try would end the same way. All other errors, such
-// as [ErrInstance], are about the instance and say nothing about the snapshot.
+// as [ErrInstance], concern the instance and say nothing about the snapshot.
 var ErrRefused = errors.New("refused")
 
-// ErrElsewhere is returned if the worker runs another configuration than the caller
-// expected. Nothing was changed then.
+// ErrElsewhere is the error of a worker that runs another configuration than the caller
+// expected. Nothing was changed.
 var ErrElsewhere = errors.New("the worker runs another configuration")
 
-// ErrForeign is returned if the worker was started from another configuration than the
-// pusher wrote for it, whatever snapshot it names.
+// ErrForeign is the error of a worker that was started from another configuration than the
+// pusher wrote, whatever snapshot it names.
 var ErrForeign = errors.New("its worker was started from another configuration")
 
 // Instance is one instance to push to.
@@ -559,14 +568,16 @@ type Instance struct {
 	API API
 	// ReloadTimeout is how long a reload may take.
 	ReloadTimeout time.Duration
-	// Poll is the interval of looks while waiting. Zero means a quarter of a second.
+	// Poll is the time between two looks while a function waits. Zero means a quarter of a
+	// second.
 	Poll time.Duration
-	// Override says what the worker runs if that is not what it names. Nil means that it
-	// always runs what it names.
+	// Override says what the worker runs if it was changed at run time. If Override is nil,
+	// the worker always runs what it names.
 	Override *RunningOverride
-	// Record knows what the worker was started from. With nil every worker counts as ours.
+	// Record knows from what configuration the worker was started. If Record is nil, each
+	// worker counts as started from the pusher's file.
 	Record *Record
-	// Layout is where files should be, which is compared with where the API keeps them. The
+	// Layout is where files should be. It is compared with where the API keeps them. The
 	// zero value turns the comparison off.
 	Layout bind.Layout
 }

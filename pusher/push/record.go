@@ -13,72 +13,71 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// startSlackOfWorker is by how much the start of a worker may be off: its age is reported in whole
-// seconds.
+// startSlackOfWorker is the largest error in the start of a worker. The age of a worker is reported in whole seconds.
 const startSlackOfWorker = time.Second
 
-// errNotRead is the error of a change before the instance's haproxy.cfg was read: it may say
-// that another pusher leads the instance.
+// errNotRead is the error of a change before the instance's haproxy.cfg was read. The file may say that another pusher
+// leads the instance.
 var errNotRead = errors.New("it is not known yet which pusher leads the instance")
 
-// LedByOtherError is returned for a change that a pusher may not make, because another pusher wrote the
-// instance's haproxy.cfg.
+// LedByOtherError is the error of a change that this pusher may not make, because another pusher wrote the instance's
+// haproxy.cfg.
 type LedByOtherError struct{ By Pusher }
 
 func (e LedByOtherError) Error() string {
 	return fmt.Sprintf("another pusher leads it: %s. If that one is gone for good, start this one with --take-over", e.By)
 }
 
-// Remembered is what is kept of an instance's [Record] over restarts.
+// Remembered is the part of an instance's [Record] that is kept over restarts.
 type Remembered struct {
-	// Marked is set once this state's pusher wrote the instance's haproxy.cfg.
+	// Marked is set once a pusher with this state has written the instance's haproxy.cfg.
 	Marked bool `json:"marked,omitempty"`
-	// Worker is the last worker that was judged. Foreign says how it was started from another
-	// configuration than the pusher wrote, "" if it was not.
+	// Worker is the last worker that was judged. Foreign says in which way it was started from another configuration
+	// than the pusher wrote, "" if it was started from that.
 	Worker  Process `json:"worker,omitzero"`
 	Foreign string  `json:"foreign,omitempty"`
-	// Former is the pusher that this one replaced. Follows is the version on which its last haproxy.cfg
-	// was posted. After a failed reload the API puts such a file back.
+	// Former is the pusher that this one replaced. Follows is the version of the configuration on which Former's last
+	// haproxy.cfg was posted. After a failed reload, the API puts such a file back.
 	Former  Pusher `json:"former,omitzero"`
 	Follows int64  `json:"follows,omitempty"`
 }
 
-// Record is what is known of one instance's haproxy.cfg and of what its worker was started from. A
-// worker names what it loaded in a line that anybody can copy. So the pusher judges it by what was on
-// disk when it began, as far as that was seen: at each look, and before anything is repaired. A nil
-// Record knows nothing, and takes each worker for ours.
+// Record is what is known about one instance's haproxy.cfg, and about the configuration from which its worker was
+// started. A worker names what it loaded by a line that anybody can copy. So the pusher judges a worker by what was on
+// disk when the worker began. It knows that as far as it has looked: at each look, and before it repairs anything. A
+// nil Record knows nothing, and treats each worker as started from the pusher's file.
 type Record struct {
 	mu   sync.Mutex
 	kept Remembered
 	// read is set once this process has read the file, and claimed once the file had this pusher's mark.
 	read, claimed bool
-	led           *LedByOtherError // by the last look at the file
-	// writer says when and where the pusher that leads the instance wrote, if its file said so when it was
-	// first seen. It does not change with each later write, and neither do messages to people.
+	led           *LedByOtherError // set by the last look at the file
+	// writer says when and where the leading pusher wrote the file, as the file said when it was first seen. It does
+	// not change when that pusher writes again, so messages to people do not change either.
 	writer string
-	// clean is when the file was last seen, or left, as a pusher wrote it. From then on
-	// until `to` another text was, or may have been, on disk; what says which. A zero
-	// `to` says that it still is, where there is a what.
+	// clean is when the file last was as a pusher wrote it: when it was seen so, or when it was written. Between from
+	// and to, another text was on disk, or may have been. what describes that text. If to is zero while what is set,
+	// that text is still there.
 	clean, from, to time.Time
 	what            string
 }
 
-// NewRecord returns the record of an instance, with what was remembered of it.
+// NewRecord returns the record of an instance, with what was kept about it.
 func NewRecord(kept Remembered) *Record { return &Record{kept: kept} }
 
-// RecordView is what a [Record] knew at a time. It is a value.
+// RecordView is what a [Record] knew at one time. It is a value.
 type RecordView struct {
 	// Remembered is what the state keeps.
 	Remembered Remembered `json:"remembered,omitzero"`
-	// Claimed is set if this process saw or left the file with this pusher's mark.
+	// Claimed is set if this process has seen the file with this pusher's mark, or has written it.
 	Claimed bool `json:"claimed,omitempty"`
-	// Leader is the pusher that leads the instance instead of this one, zero for none.
+	// Leader is the other pusher that leads the instance, zero if there is none.
 	Leader Pusher `json:"leader,omitzero"`
-	// Wrote says when and where that pusher wrote, if its file said so when it was first seen.
+	// Wrote says when and where Leader wrote the file, as the file said when it was first seen.
 	Wrote string `json:"wrote,omitempty"`
 }
 
-// LeaderText says for people who leads the instance.
+// LeaderText tells people who leads the instance.
 func (v RecordView) LeaderText() string {
 	if v.Wrote == "" {
 		return v.Leader.String()
@@ -86,7 +85,7 @@ func (v RecordView) LeaderText() string {
 	return v.Leader.String() + ", which wrote it at " + v.Wrote
 }
 
-// View returns what is known by now.
+// View returns what is known now.
 func (r *Record) View() RecordView {
 	if r == nil {
 		return RecordView{}
@@ -106,13 +105,13 @@ func (r *Record) Remembered() Remembered { return r.View().Remembered }
 // LedByOther reports whether another pusher leads the instance.
 func (v RecordView) LedByOther() bool { return v.Leader != Pusher{} }
 
-// Judged reports whether it is known what the worker was started from.
+// Judged reports whether it is known from what configuration the worker was started.
 func (v RecordView) Judged(info dataplane.RuntimeInfo, asked time.Time) bool {
 	return !ProcessOf(info, asked).OtherThan(v.Remembered.Worker)
 }
 
-// Foreign says why a worker was started from another configuration than the pusher wrote,
-// "" if it was not, or is not judged yet.
+// Foreign says in which way a worker was started from another configuration than the pusher wrote. It returns "" if it
+// was started from that, or is not judged yet.
 func (v RecordView) Foreign(info dataplane.RuntimeInfo) string {
 	if v.Remembered.Worker.PID != info.PID || v.Remembered.Worker.Loaded != info.LoadedNode() {
 		return ""
@@ -120,7 +119,7 @@ func (v RecordView) Foreign(info dataplane.RuntimeInfo) string {
 	return v.Remembered.Foreign
 }
 
-// heard takes what a worker said of itself. It ignores a worker that was not judged yet.
+// heard takes what a worker said about itself. It ignores a worker that is not judged yet.
 func (r *Record) heard(info dataplane.RuntimeInfo, asked time.Time) {
 	if r == nil {
 		return
@@ -132,9 +131,8 @@ func (r *Record) heard(info dataplane.RuntimeInfo, asked time.Time) {
 	}
 }
 
-// judge says how a worker was started from another configuration, "" if it was not. It judges by the
-// file right after the worker was asked, and by what was on disk since the last answer of the previous
-// worker.
+// judge says in which way a worker was started from another configuration, "" if it was not. It judges by the file as
+// it was right after the worker was asked, and by what was on disk since the last answer of the previous worker.
 func (r *Record) judge(info dataplane.RuntimeInfo, asked time.Time, raw dataplane.Raw) (foreign string) {
 	if r == nil {
 		return ""
@@ -157,7 +155,8 @@ func (r *Record) judge(info dataplane.RuntimeInfo, asked time.Time, raw dataplan
 	return r.kept.Foreign
 }
 
-// deletedBySomebody begins what a [Record] says of a worker from which somebody deleted something that only another worker has.
+// deletedBySomebody is how the reason begins with which a [Record] calls a worker foreign from which somebody deleted
+// something. Only a new worker has it again.
 const deletedBySomebody = "somebody deleted "
 
 // damaged notes that somebody changed a worker in a way that only a reload mends, so that it counts as foreign.
@@ -183,8 +182,8 @@ func ForeignText(why string) string {
 	return ErrForeign.Error() + ": " + why
 }
 
-// wrote notes that the file is this pusher's now. If the worker was reloaded, it is this pusher's too,
-// and no worker runs what was on disk before.
+// wrote notes that the pusher has written the file. If the worker was reloaded, it was started from this file, and what
+// was on disk before no longer matters.
 func (r *Record) wrote(marked, reloaded bool, now time.Time) {
 	if r == nil {
 		return
@@ -203,11 +202,11 @@ func (r *Record) wrote(marked, reloaded bool, now time.Time) {
 	}
 }
 
-// admit reads the file, and returns a [LedByOtherError] if another pusher leads the instance: the one
-// whose mark is in the file. This pusher may take the instance over if the mark has the id of its
-// state, since a state can be moved; if the mark names the place of its state, since a state can be
-// lost; or if a person says so. It may do so only when it meets the instance: a pusher that changes
-// the mark later is alive.
+// admit reads the file, and returns a [LedByOtherError] if it has the mark of another pusher, because that pusher leads
+// the instance. This pusher may take the instance over in three cases: the mark has the id of its state, since a state
+// can be moved to another place; the mark has the place of its state, since a state can be lost; or a person has
+// ordered it. It may do so only before it has claimed the instance. If the mark changes later, the other pusher is
+// alive.
 func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool, now time.Time) error {
 	if r == nil {
 		return nil
@@ -230,7 +229,7 @@ func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool,
 		r.led, r.read = &LedByOtherError{m.Pusher}, true
 		return *r.led
 	case !found || m.Pusher == own:
-	case m.Pusher == r.kept.Former && m.follows <= r.kept.Follows: // put back by the API
+	case m.Pusher == r.kept.Former && m.follows <= r.kept.Follows: // the API put that file back
 	case r.claimed, m.State != own.State && !takeOver && (m.Place != own.Place || r.kept.Marked):
 		r.led, r.read = &LedByOtherError{m.Pusher}, true
 		return *r.led
@@ -241,11 +240,11 @@ func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool,
 		r.kept.Marked, r.claimed = true, true
 	}
 	r.read = true
-	// Note how long another text may have been there.
+	// Note how long another text may have been on disk.
 	what := foreignText(raw, r.kept.Marked)
 	switch {
 	case what == "" && r.what != "" && r.to.IsZero():
-		r.to = now // somebody put it back
+		r.to = now // somebody has put the file back
 	case what != "" && r.what == "":
 		r.what, r.from, r.to = what, r.clean, time.Time{}
 	case what != "":
@@ -276,8 +275,8 @@ func (r *Record) may() error {
 // pusherMark begins the line by which a haproxy.cfg says which pusher wrote it.
 const pusherMark = "# hapsnap pusher "
 
-// Pusher tells one pusher from another: by the id of its state, which is random, and by the
-// place where it keeps that state. The zero value writes no mark.
+// Pusher identifies a pusher: by the id of its state, which is random, and by the place where it keeps that state. The
+// zero value writes no mark.
 type Pusher struct {
 	State string `json:"state"`
 	Place string `json:"place"`
@@ -286,33 +285,33 @@ type Pusher struct {
 // String names a pusher for people.
 func (p Pusher) String() string { return fmt.Sprintf("%s (state %s)", p.Place, p.State) }
 
-// mark is what a haproxy.cfg says of its writer.
+// mark is what a haproxy.cfg says about its writer.
 type mark struct {
 	Pusher
-	// follows is the version of the configuration on which the text was posted. The API increments the
-	// version with each change, also by others, and when it notices that somebody edited the file. So a
-	// text that is still as it was posted has the next version.
+	// follows is the version of the configuration on which the text was posted. The API increments the version with
+	// each change by anybody, and when it notices that somebody edited the file. So a text that nobody has changed
+	// since it was posted has the version after follows.
 	follows int64
 }
 
-// line returns the line that says so.
+// line returns the line that holds the mark.
 func (m mark) line() string {
 	return fmt.Sprintf("%s%s %s follows %d\n", pusherMark, m.State, oneWord(m.Place), m.follows)
 }
 
 // wroteMark begins the line in which a haproxy.cfg says when and where it was written. It begins like a mark, so that
-// an older pusher, which only knows marks, removes it with the header. It has another number of words, so that it is
-// not read as a mark.
+// an older pusher, which only knows marks, removes it with the header. It has a different number of words than a mark,
+// so no pusher reads it as one.
 const wroteMark = pusherMark + "wrote this at "
 
-// wroteLine returns that line.
+// wroteLine returns the line that begins with wroteMark.
 func wroteLine(at time.Time, host string) string {
 	return fmt.Sprintf("%s%s on %s\n", wroteMark, at.UTC().Format(time.RFC3339), oneWord(host))
 }
 
 // wroteOf returns when and where a haproxy.cfg was written, for people, or "" if it does not say so.
 func wroteOf(config []byte) string {
-	const longest = 253 // of a host's name
+	const longest = 253 // the longest name of a host
 	for l := range haproxycfg.Lines(config) {
 		if !bytes.HasPrefix(l.Text, []byte("#")) {
 			return ""
@@ -329,7 +328,7 @@ func wroteOf(config []byte) string {
 	return ""
 }
 
-// markOf returns the mark of a haproxy.cfg. It stands before everything but other comments.
+// markOf returns the mark of a haproxy.cfg. Only other comments may stand before it.
 func markOf(config []byte) (mark, bool) {
 	for l := range haproxycfg.Lines(config) {
 		line := l.Text
@@ -345,7 +344,7 @@ func markOf(config []byte) (mark, bool) {
 	return mark{}, false
 }
 
-// oneWord returns a text without what would end a word or a line.
+// oneWord removes everything from a text that would end a word or a line.
 func oneWord(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r >= 0x7f {
@@ -355,8 +354,8 @@ func oneWord(text string) string {
 	}, text)
 }
 
-// foreignText says why a haproxy.cfg is not what a pusher wrote, "" if it is. It is also "" if the file
-// has no mark and marked says that no pusher ever marked it.
+// foreignText says in which way a haproxy.cfg differs from what a pusher wrote. It returns "" if it does not differ,
+// and if it has no mark and marked says that no pusher ever marked it.
 func foreignText(raw dataplane.Raw, marked bool) string {
 	m, found := markOf(raw.Config)
 	version := readVersion(raw.Config)
@@ -369,13 +368,13 @@ func foreignText(raw dataplane.Raw, marked bool) string {
 		return "it was edited after it was written"
 	case version != m.follows+1:
 		return fmt.Sprintf("it was changed after it was written: it is version %d, and was version %d", version, m.follows+1)
-	case raw.Version > version: // below it while a post is under way: the file is written first
+	case raw.Version > version: // while a post is under way, raw.Version is lower: the file is written first
 		return fmt.Sprintf("it was changed and put back: it is version %d, and the Dataplane API holds version %d", version, raw.Version)
 	}
 	return ""
 }
 
-// readVersion returns the version that a haproxy.cfg says it has, -1 for none.
+// readVersion returns the version that a haproxy.cfg names, or -1 if it names none.
 func readVersion(config []byte) int64 {
 	for l := range haproxycfg.Lines(config) {
 		line := l.Text

@@ -10,19 +10,19 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// ErrNeedsReload is returned if a change at run time cannot bring the worker to what was
-// bound. The worker may have been changed in part by then.
+// ErrNeedsReload is the error if no change at run time can bring the worker to what was bound. The
+// worker may already be changed in part.
 var ErrNeedsReload = errors.New("it takes a reload")
 
-// ApplyAtRuntime makes the worker run what was bound without a reload. The snapshot that it
-// runs has to allow that. It writes the file on disk first, so that any reload runs the
-// same. From then on [Instance.RuntimeInfo] names what was bound as the worker's node. Have
-// is what is known of the worker. Certificates are left to [Instance.Update].
+// ApplyAtRuntime makes the worker run what was bound without a reload. The snapshot that the worker
+// runs has to allow that. The file on disk is written first, so that any reload runs the same.
+// Afterwards [Instance.RuntimeInfo] reports what was bound as the worker's node. have is what is
+// known about the worker. ApplyAtRuntime does not change certificates; [Instance.Update] does.
 //
 // If the maps only get new entries, as for a new host, the worker gets them before the file is
-// written. The API has HAProxy check the file first, which takes half a second for 1,000 Ingresses
-// with their certificates, and the new host does not wait for it. If the file is not written, the
-// entries are taken away again.
+// written. So the new host does not wait until HAProxy has checked the file, which takes half a
+// second for 1,000 Ingresses with their certificates. If the file cannot be written, the entries
+// are removed again.
 func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, have Running, known Known) (Done, error) {
 	if running.Shape != want.Shape {
 		c := bind.Classify(running, want)
@@ -49,7 +49,7 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 		have.Disk, err = i.write(ctx, want, running, s, known)
 	}
 	if err != nil {
-		if began { // if it fails, the next update of the worker does it
+		if began { // if this fails, the next update of the worker removes the entries
 			_, _, _ = runtime{i}.setMaps(ctx, running.Maps)
 		}
 		return Done{}, err
@@ -57,7 +57,7 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 	have.Written = want.Servers
 	done, err := i.change(ctx, want, have)
 	if err != nil && !errors.Is(err, ErrElsewhere) {
-		// It restores the name that the worker has. If that fails too, the next push waits
+		// Restore the text that names what the worker runs. If that fails too, the next push waits
 		// for a reload that nobody asked for, and then asks for one.
 		_, _ = i.post(ctx, running.Config, nil)
 	}
@@ -70,7 +70,7 @@ func (i Instance) write(ctx context.Context, want, running bind.Bound, s sight, 
 		return Digest{}, err
 	}
 	if s.disk.holds(want) && s.disk.version == s.memory {
-		return digestOf(s.raw.Config), nil // an earlier try did
+		return digestOf(s.raw.Config), nil // an earlier try has written it
 	}
 	disk, err := i.post(ctx, want.Config, nil)
 	if errors.Is(err, dataplane.ErrValidation) {
@@ -81,9 +81,9 @@ func (i Instance) write(ctx context.Context, want, running bind.Bound, s sight, 
 	return disk, err
 }
 
-// before returns what the worker has, servers included. If it has to read them, only the
-// file on disk knows their weights, and an earlier try may have been interrupted after it
-// wrote that file. So the weights that change are set in any case.
+// before returns what the worker has, including its servers. If it has to read the servers, it
+// finds their weights only in the file on disk. An earlier try may have been interrupted after it
+// wrote that file. So the weights that change count as unknown, and are set in any case.
 func (i Instance) before(ctx context.Context, want, running bind.Bound, have Running, info dataplane.RuntimeInfo) (Running, error) {
 	known := have.Servers != nil && have.Info.PID == info.PID && aligned(have.Servers, want.Servers)
 	have.Info, have.Lost = info, 0
@@ -105,8 +105,8 @@ func (i Instance) before(ctx context.Context, want, running bind.Bound, have Run
 // unknownWeight is a weight that no server can have.
 const unknownWeight = -1
 
-// change changes the maps and servers of the worker. The worker must be the same process
-// afterwards.
+// change changes the maps and servers of the worker. It returns an error if the worker is another
+// process afterwards.
 func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Done, error) {
 	files, lost, err := runtime{i}.setMaps(ctx, want.Maps)
 	if err != nil {
@@ -132,7 +132,8 @@ func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Do
 	return Done{Info: info, Disk: have.Disk, Lost: lost, Running: have}, err
 }
 
-// asVain says that it takes a reload if another try to change maps would fail the same way.
+// asVain marks an error as one that needs a reload, if another try to change maps would fail the
+// same way.
 func asVain(err error) error {
 	for _, class := range []error{errMaps, dataplane.ErrNotFound, dataplane.ErrRejected, dataplane.ErrUnsupported} {
 		if errors.Is(err, class) {
@@ -142,8 +143,8 @@ func asVain(err error) error {
 	return err
 }
 
-// DropDynamicServers deletes the dynamic servers that the worker no longer needs. It leaves a server that
-// still has connections, which gets no new ones, for the next call.
+// DropDynamicServers deletes the dynamic servers that the worker no longer needs. A server that
+// still has connections gets no new ones, and is left for the next call.
 func (i Instance) DropDynamicServers(ctx context.Context, have Running) (Running, error) {
 	var failed []error
 	for _, d := range have.Leftovers() {

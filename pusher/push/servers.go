@@ -11,8 +11,8 @@ import (
 )
 
 // Loaded returns the servers as a worker has them right after it loaded the bound
-// configuration. A configuration cannot say that a slot is drained, so such a slot is in
-// maintenance, at its address.
+// configuration. A configuration cannot say that a slot is drained. Such a slot has its
+// address, but is in maintenance.
 func Loaded(servers []bind.Server) []bind.Server {
 	out := slices.Clone(servers)
 	for i := range out {
@@ -49,11 +49,11 @@ func splitGone(list []change) (there, gone []change) {
 	return there, gone
 }
 
-// onDisk reports whether the change shows in haproxy.cfg.
+// onDisk reports whether the change alters haproxy.cfg.
 func (c change) onDisk() bool { return lineOf(c.from) != lineOf(c.to) }
 
 // changes returns the changes from the known servers to the wanted ones, in their order.
-// The lists hold the same servers, as all bindings of one shape do.
+// Both lists hold the same servers, since all bindings of one shape do.
 func changes(known, want []bind.Server) []change {
 	var out []change
 	for n, s := range want {
@@ -64,12 +64,12 @@ func changes(known, want []bind.Server) []change {
 	return out
 }
 
-// aligned reports whether two lists hold the same servers in the same places.
+// aligned reports whether two lists hold the same servers in the same order.
 func aligned(a, b []bind.Server) bool {
 	return slices.EqualFunc(a, b, func(x, y bind.Server) bool { return x.Name == y.Name && x.Backend == y.Backend })
 }
 
-// span is the range of a backend's servers, which stand together.
+// span is the range of one backend's servers, which follow each other in the list.
 type span struct{ from, to int }
 
 func (s span) of(servers []bind.Server) []bind.Server {
@@ -88,8 +88,8 @@ func spans(servers []bind.Server) []span {
 	return out
 }
 
-// spansOf returns the ranges of the backends that the changes are in. Its cost depends on
-// these only.
+// spansOf returns the ranges of the backends in which servers change. It only looks at
+// these backends.
 func spansOf(servers []bind.Server, list []change) []span {
 	var out []span
 	for _, c := range list {
@@ -108,7 +108,8 @@ func spansOf(servers []bind.Server, list []change) []span {
 	return out
 }
 
-// replaced returns a copy of the servers with those of some backends replaced.
+// replaced returns a copy of the servers in which the servers of some backends are
+// replaced.
 func replaced(servers []bind.Server, backends []span, by [][]bind.Server) []bind.Server {
 	out := slices.Clone(servers)
 	for n, at := range backends {
@@ -117,7 +118,7 @@ func replaced(servers []bind.Server, backends []span, by [][]bind.Server) []bind
 	return out
 }
 
-// undone is the error of a change after which the server is not what it was set to.
+// undone is the error of a change if the server does not have what was set.
 func (c change) undone() error {
 	if c.gone() {
 		return notAsSetError(fmt.Sprintf("somebody deleted server %s/%s from the worker, which only a reload makes again", c.to.Backend, c.to.Name))
@@ -126,27 +127,27 @@ func (c change) undone() error {
 		c.to.Backend, c.to.Name, c.from.State, c.from.Address, c.from.Port, c.to.State, c.to.Address, c.to.Port))
 }
 
-// notAsSetError is the error of a server that is not what it was set to.
+// notAsSetError is the error of a server that does not have what was set.
 type notAsSetError string
 
 func (e notAsSetError) Error() string { return string(e) }
 
 // readyFirst returns the changes in the order in which to make them. Servers that start to
-// take traffic come before those that stop. Otherwise a backend all of whose endpoints are
-// replaced would have no server in between.
+// take traffic come before those that stop. Otherwise a backend would have no server for a
+// moment if all of its endpoints are replaced.
 func readyFirst(list []change) []change {
 	stops := func(c change) bool { return c.to.State != bind.SlotReady }
 	begin := slices.DeleteFunc(slices.Clone(list), stops)
 	return append(begin, slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !stops(c) })...)
 }
 
-// actions returns the runtime actions of the changes. A slot stops taking traffic before it
-// loses its address, and gets one before it takes traffic.
+// actions returns the runtime actions that make the changes. A slot stops taking traffic
+// before its address changes, and gets the new address before it takes traffic again.
 //
-// It gets the address in maintenance. Checks of a drained slot go on, against an address
-// that no endpoint has any more. A slot that was found down would have to pass several
-// checks before it serves its new endpoint. A server that leaves maintenance is up until a
-// check fails.
+// A slot gets its address while it is in maintenance. While a slot is drained, HAProxy
+// keeps checking the address, which no endpoint has any more. If the checks found the slot
+// down, the new endpoint would have to pass several checks before it is served. A server
+// that leaves maintenance is up until a check fails.
 func actions(list []change) []dataplane.RuntimeAction {
 	var out []dataplane.RuntimeAction
 	for _, c := range readyFirst(list) {
@@ -174,11 +175,11 @@ func actions(list []change) []dataplane.RuntimeAction {
 	return out
 }
 
-// calls returns the calls of a change, in the same order, for APIs that set addresses at
-// once. The API does not put a server into maintenance that it reports to be in
-// maintenance, although it may be drained (see [read]). So the call that makes a server
-// ready also sets its health to up, until its checks say otherwise; HAProxy gets the health
-// first.
+// calls returns the calls that make a change, in the same order, for APIs that set
+// addresses at once. The API does not put a server into maintenance that it already reports
+// to be there. That report may be wrong, since such a server may be drained (see [read]).
+// So the call that makes a server ready also sets its health to up, until its checks say
+// otherwise. HAProxy applies the health first.
 func (c change) calls() []dataplane.ServerChange {
 	state := dataplane.ServerChange{AdminState: string(c.to.State)}
 	address := dataplane.ServerChange{Address: c.to.Address, Port: c.to.Port}
@@ -194,15 +195,15 @@ func (c change) calls() []dataplane.ServerChange {
 	return []dataplane.ServerChange{address, state}
 }
 
-// reweighs reports whether the change is one of weight, for which the API has no call.
+// reweighs reports whether a weight changes. The API has no call for that.
 func reweighs(list []change) bool {
 	return slices.ContainsFunc(list, func(c change) bool { return c.from.Weight != c.to.Weight })
 }
 
-// readdresses reports whether a change is one of address.
+// readdresses reports whether an address changes.
 func readdresses(list []change) bool { return slices.ContainsFunc(list, change.moves) }
 
-// answers are servers as the worker had them after the calls that changed them.
+// answers are servers as the worker had them after the calls that changed them, by name.
 type answers map[serverKey]dataplane.Server
 
 // to reports whether each of the changed servers has an answer.
@@ -221,15 +222,15 @@ func (a answers) update(servers []bind.Server) []bind.Server {
 	return out
 }
 
-// read updates one server with what the API reports of it.
+// read updates what is known about one server with what the API reports.
 //
-// The API reads the admin state, which HAProxy prints in decimal, as hexadecimal. So it
-// reports a drained server that was disabled in the configuration, as every slot that was
-// spare when the worker started, as in maintenance. A server that is up is not in
-// maintenance, unless it has no endpoint's address: the API cannot put such a server into
-// maintenance, and without health checks it is up for ever. The weight stays as it was
-// known: the API reports it only from 3.4 on, and then also if it comes from a
-// default-server line and is not ours.
+// The API reads the admin state as a hexadecimal number, but HAProxy prints it in decimal.
+// So if a drained server was disabled in the configuration, the API reports it as in
+// maintenance. That concerns every slot that was spare when the worker started. A server
+// that is up is not in maintenance, except if it has no endpoint's address: the API cannot
+// put such a server into maintenance, and without health checks it stays up. read keeps the
+// known weight. The API reports weights only from 3.4 on, and then also those that come
+// from a default-server line and are not ours.
 func read(s bind.Server, found dataplane.Server) bind.Server {
 	s.Address, s.Port, s.State = found.Address, found.Port, bind.SlotState(found.AdminState)
 	nobody := s.Address == bind.SpareAddress && s.Port == bind.SparePort
@@ -239,8 +240,8 @@ func read(s bind.Server, found dataplane.Server) bind.Server {
 	return s
 }
 
-// believe assumes that the servers are what they were set to, as far as the API does not
-// report it: the weight, and whether a server that is down is drained or in maintenance.
+// believe assumes that servers have what was set, as far as the API does not report it.
+// That concerns the weight, and whether a server that is down is drained or in maintenance.
 func believe(servers, want []bind.Server) {
 	for n, s := range want {
 		servers[n].Weight = s.Weight
@@ -250,19 +251,19 @@ func believe(servers, want []bind.Server) {
 	}
 }
 
-// HAProxy 3.0 and later acknowledge a new address of a server before the server has it: a
-// task of the worker sets it a moment later, on a busy machine much later. A server that is
-// made ready in between takes requests to the address of a spare slot, or of a pod that is
-// gone, and a request that tries several such servers fails. So a server is made ready only
-// once the worker is seen to have its address.
+// HAProxy 3.0 and later confirm a new address before the server has it. A task of the
+// worker sets the address a moment later, or much later on a busy machine. If the server is
+// made ready in between, it sends requests to the address of a spare slot, or of a pod that
+// is gone. A request that tries several such servers fails. So a server is made ready only
+// after the worker has reported its address.
 const (
 	addressPatience = 2 * time.Second
 	addressPoll     = 2 * time.Millisecond
 )
 
-// stages splits changes in two. The second stage may begin when the worker has the
-// addresses of the first. First, servers that take no traffic get their addresses. Then
-// those that should take traffic start to, and after them others stop.
+// stages divides changes into two stages. In the first stage, servers that take no traffic
+// get their addresses. The second stage begins when the worker has these addresses: first
+// the servers that should take traffic start to, then others stop.
 func stages(list []change) (first, then []change) {
 	for _, c := range list {
 		between := c.between()
@@ -276,7 +277,7 @@ func stages(list []change) (first, then []change) {
 	return first, then
 }
 
-// between returns the server between the two stages of its change.
+// between returns the server as it is after the first stage of its change.
 func (c change) between() bind.Server {
 	serves, served := c.to.State == bind.SlotReady, c.from.State == bind.SlotReady
 	between := c.to
@@ -291,8 +292,8 @@ func (c change) between() bind.Server {
 	return between
 }
 
-// place gives a server its address. It returns the server as the worker reports it once it
-// has the address, or when patience ends.
+// place gives a server its address, and waits until the worker reports that address, or
+// until patience ends. It returns the server as the worker reports it then.
 func (i runtime) place(ctx context.Context, s bind.Server, call dataplane.ServerChange, patience time.Duration) (dataplane.Server, error) {
 	var server dataplane.Server
 	there, err := i.patiently(ctx, patience, func() (bool, error) {
@@ -311,7 +312,7 @@ func (i runtime) place(ctx context.Context, s bind.Server, call dataplane.Server
 	return server, err
 }
 
-// find reads a server from the worker; it is zero if there is none.
+// find reads a server from the worker. It returns the zero value if there is none.
 func (i runtime) find(ctx context.Context, s bind.Server) (dataplane.Server, error) {
 	list, err := i.API.Servers(ctx, s.Backend)
 	if at := slices.IndexFunc(list, func(found dataplane.Server) bool { return found.Name == s.Name }); at >= 0 && err == nil {
@@ -320,8 +321,8 @@ func (i runtime) find(ctx context.Context, s bind.Server) (dataplane.Server, err
 	return dataplane.Server{}, err
 }
 
-// placed waits until the worker has the addresses of changes that were made, since it
-// acknowledges some of them early. It returns the changes after which it has not.
+// placed waits until the worker has the addresses that were set, since it confirms some of
+// them too early. It returns the changes whose addresses the worker still does not have.
 func (i runtime) placed(ctx context.Context, known []bind.Server, list []change) (unplaced []change, err error) {
 	list = slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !c.moves() })
 	touched := spansOf(known, list)
@@ -342,7 +343,8 @@ func (i runtime) placed(ctx context.Context, known []bind.Server, list []change)
 	return unplaced, err
 }
 
-// patiently calls done until it returns true or an error, or patience ends; once at least.
+// patiently calls done until it returns true or an error, or until patience ends. It calls
+// done at least once.
 func (i runtime) patiently(ctx context.Context, patience time.Duration, done func() (bool, error)) (bool, error) {
 	if patience == 0 {
 		return done()
@@ -352,8 +354,8 @@ func (i runtime) patiently(ctx context.Context, patience time.Duration, done fun
 }
 
 // ManualDrain is a server that somebody other than this program drained or put into
-// maintenance. Updates leave it in that state until somebody makes it ready again, or
-// its endpoint leaves.
+// maintenance. Updates leave the server in that state until somebody makes it ready again,
+// or until its endpoint goes.
 type ManualDrain struct {
 	Backend string         `json:"backend"`
 	Server  string         `json:"server"`
@@ -371,8 +373,8 @@ func (d ManualDrain) holds(s bind.Server) bool {
 	return d.Backend == s.Backend && d.Server == s.Name && d.Address == s.Address && d.Port == s.Port
 }
 
-// keepDrained returns the wanted servers with those that were drained manually in the state
-// that they were given, and the drains that still apply.
+// keepDrained returns the wanted servers, in which manually drained servers keep their
+// state, and the drains that still apply.
 func keepDrained(want []bind.Server, drains []ManualDrain) ([]bind.Server, []ManualDrain) {
 	if len(drains) == 0 {
 		return want, nil
@@ -389,10 +391,10 @@ func keepDrained(want []bind.Server, drains []ManualDrain) ([]bind.Server, []Man
 	return out, kept
 }
 
-// updateDrains returns the manual drains after an inspection. Known are the servers as they
-// were, found are the same servers in the same order as they are now. If a server was ready
-// at the same address and we did not change it, somebody else took it out of traffic. If
-// one was taken out and is ready again, somebody gave it back.
+// updateDrains returns the manual drains after an inspection. known are the servers as they
+// were, and found are the same servers in the same order as they are now. If a server was
+// ready, has the same address and was not changed by us, somebody took it out of traffic.
+// If a manually drained server is ready again, somebody put it back.
 func updateDrains(drains []ManualDrain, known, found []bind.Server, ours []change) []ManualDrain {
 	changed := make(map[serverKey]bool, len(ours))
 	for _, c := range ours {

@@ -16,11 +16,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxLine is the length from which on the API silently drops a line and everything after
-// it.
+// maxLine is the shortest length of a line that the API silently drops, with everything
+// after it.
 const maxLine = 65536
 
-// checkText refuses a configuration that the API would accept and damage.
+// checkText refuses a configuration that the API would accept and then damage.
 func checkText(config []byte) error {
 	for line := range haproxycfg.Lines(config) {
 		if len(line.Text) >= maxLine {
@@ -30,8 +30,8 @@ func checkText(config []byte) error {
 	return nil
 }
 
-// text is what a haproxy.cfg says about itself, in the wording of this project or of the
-// API, which reorders and reindents it.
+// text is what a haproxy.cfg says about itself. It reads both the text of this project and
+// that of the API, which reorders and indents lines differently.
 type text struct {
 	version  int64 // of the "# _version=N" line, -1 if there is none
 	node     string
@@ -48,7 +48,7 @@ type serverLine struct {
 	disabled bool
 }
 
-// same reports whether two lines put a server into the same state. If one of them has no
+// same reports whether two lines put a server into the same state. If one line has no
 // weight, weights are not compared.
 func (l serverLine) same(o serverLine) bool {
 	return l.address == o.address && l.disabled == o.disabled && (l.weight == o.weight || l.weight < 0 || o.weight < 0)
@@ -85,7 +85,7 @@ func readText(config []byte) text {
 	return t
 }
 
-// readComment reads the lines that are comments to HAProxy.
+// readComment reads a line that is a comment to HAProxy.
 func (t *text) readComment(line string) {
 	if number, ok := strings.CutPrefix(line, versionMark); ok {
 		if v, err := strconv.ParseInt(number, 10, 64); err == nil {
@@ -97,8 +97,8 @@ func (t *text) readComment(line string) {
 	}
 }
 
-// readServer reads a server line from its address on. It returns false if that is not an IP
-// address and a port, since such a server is not ours.
+// readServer reads a server line from its address on. It returns false if the address is
+// not an IP address with a port, since such a server is not ours.
 func readServer(words []string) (serverLine, bool) {
 	address, err := netip.ParseAddrPort(words[0])
 	l := serverLine{address: address, weight: -1}
@@ -115,8 +115,8 @@ func readServer(words []string) (serverLine, bool) {
 	return l, err == nil
 }
 
-// lineOf returns the line of a server in a bound configuration. It has no weight, since a
-// backend with one directive has none.
+// lineOf returns the line of a server in a bound configuration. It has a weight even if the
+// line in the file has none.
 func lineOf(s bind.Server) serverLine {
 	ip, _ := netip.ParseAddr(s.Address)
 	return serverLine{
@@ -125,7 +125,7 @@ func lineOf(s bind.Server) serverLine {
 	}
 }
 
-// holds reports whether the text is all of what was bound, with its servers.
+// holds reports whether the text is complete and is what was bound, with its servers.
 func (t text) holds(b bind.Bound) bool {
 	return t.holdsNode(b) && t.holdsServers(b.Servers)
 }
@@ -144,9 +144,9 @@ func (t text) holdsServers(servers []bind.Server) bool {
 	return true
 }
 
-// withoutHeader returns a text of the API without the lines that it puts first, which name
-// another version than a post of it will get, and without the term and the mark of the
-// pusher that wrote it.
+// withoutHeader returns a text of the API without its header. The header has the lines of
+// the API, which name another version than a post of the text will get, and the term and
+// the mark of the pusher that wrote it.
 func withoutHeader(config []byte) []byte {
 	for bytes.HasPrefix(config, []byte("# _")) || bytes.HasPrefix(config, []byte(termMark)) || bytes.HasPrefix(config, []byte(pusherMark)) {
 		_, config, _ = bytes.Cut(config, []byte("\n"))
@@ -160,14 +160,14 @@ func (t text) sameAs(o text) bool {
 	return t.node == o.node && t.end == o.end && maps.EqualFunc(t.servers, o.servers, serverLine.same)
 }
 
-// Unserved reports whether a HAProxy that starts from the file on disk would serve nothing
-// in some backend that the wanted servers serve: no server that is ready on disk has the
-// address of an endpoint that is ready now. Both lists hold the same servers in the same
-// order, those of a backend together. Disk is nil if nobody knows what the file says, which
-// counts as the worst case.
+// Unserved reports whether some backend would serve nothing if HAProxy started from the
+// file on disk, although the wanted servers serve it. That is so if no server that is ready
+// on disk has the address of an endpoint that is ready now. Both lists hold the same
+// servers in the same order, and those of a backend follow each other. disk is nil if the
+// content of the file is not known, which counts as the worst case.
 //
-// Servers of weight 0 take no traffic. A server on disk with the address of an endpoint
-// that is draining does not count, since the endpoint is about to go.
+// Servers of weight 0 take no traffic. A server on disk with the address of a draining
+// endpoint does not count, since that endpoint is about to go.
 func Unserved(disk, want []bind.Server) bool {
 	if len(disk) != len(want) {
 		return len(want) > 0
@@ -215,7 +215,7 @@ func takesTraffic(s bind.Server) bool {
 }
 
 // written returns the servers as the file on disk has them, in the order of the wanted
-// ones. A server that is not in the file is in maintenance there.
+// ones. A server that is missing in the file counts as in maintenance.
 func (t text) written(want []bind.Server) []bind.Server {
 	out := make([]bind.Server, len(want))
 	for n, s := range want {
@@ -238,8 +238,8 @@ func (t text) written(want []bind.Server) []bind.Server {
 }
 
 // outgrown says why a worker that runs the snapshot in another shape has to be replaced,
-// judged by the text on its disk. It is "" if that is not another shape of the snapshot. If
-// several backends have other slots it names the first.
+// judged by the text on its disk. It returns "" if the text is not the same snapshot in
+// another shape. If the slots of several backends differ, it names the first one.
 func outgrown(disk text, info dataplane.RuntimeInfo, want bind.Bound) string {
 	running, shape, err := bind.ParseNode(info.Node)
 	wanted, wantedShape, wantErr := bind.ParseNode(want.Node)
@@ -277,12 +277,12 @@ func outgrown(disk text, info dataplane.RuntimeInfo, want bind.Bound) string {
 }
 
 // ErrInstance is the error of an instance that cannot take a snapshot for a reason of its
-// own: HAProxy does not find a file that was uploaded, lacks a permission, or lacks
-// descriptors, memory or disk. Another instance may take the snapshot, so this says nothing
-// about it. [ErrDirectory] is another such error.
+// own. HAProxy does not find a file that was uploaded, lacks a permission, or lacks
+// descriptors, memory or disk. Another instance may be able to take the snapshot, so the
+// error says nothing about it. [ErrDirectory] is another such error.
 var ErrInstance = errors.New("the instance is at fault")
 
-// instanceError is an [ErrInstance] with a hint what to look at.
+// instanceError is an [ErrInstance] with a hint for people.
 type instanceError struct {
 	cause error
 	hint  string
@@ -293,9 +293,9 @@ func (e *instanceError) Error() string {
 }
 func (e *instanceError) Is(target error) bool { return target == ErrInstance }
 
-// faults are messages of HAProxy and the API that mean a fault of the instance, with a hint
-// what to look at. One of them is enough, since a missing file causes errors in other lines
-// too.
+// faults are messages of HAProxy and the API that show a fault of the instance, each with a
+// hint for people. One such message is enough, since a missing file also causes errors in
+// other lines.
 var faults = []struct {
 	said *regexp.Regexp
 	hint string
@@ -336,10 +336,10 @@ var (
 	bindSection = regexp.MustCompile(`(?i)(?:binding|starting) .*?(?:frontend|listen|proxy|backend) (\S+?):`)
 )
 
-// instanceFault decides from the messages of a refused configuration whether the instance
-// is at fault, and what to look at. A port that cannot be opened is the fault of the
-// instance if the previous configuration opened it with the same lines, otherwise of the
-// new configuration.
+// instanceFault decides from the messages about a refused configuration whether the
+// instance is at fault, and returns a hint for people. A port that cannot be opened is the
+// fault of the instance if the previous configuration opened it with the same lines.
+// Otherwise it is the fault of the new configuration.
 func instanceFault(said, want, before string) (hint string, ok bool) {
 	lines := findings(said)
 	if len(lines) == 0 {
@@ -350,7 +350,7 @@ func instanceFault(said, want, before string) (hint string, ok bool) {
 			if section := bindSection.FindStringSubmatch(line); section != nil && sameBinds(section[1], want, before) {
 				return "HAProxy had this port open before: another process may have it there, or HAProxy may not open it any more", true
 			}
-			continue // also if it is a matter of permission
+			continue // even if a permission is the reason
 		}
 		for _, f := range faults {
 			if f.said.MatchString(line) {
@@ -390,29 +390,29 @@ func binds(section, config string) []string {
 	return out
 }
 
-// The lengths in bytes to which messages are cut: a message in which no line stands out,
-// and what HAProxy said was wrong.
+// The lengths in bytes to which messages are cut: a message without a line that gives the
+// reason, and the lines of HAProxy that give it.
 const (
 	maxGist = 400
 	maxSaid = 2000
 )
 
-// alert matches a line in which HAProxy says why it did not start, and finding one that the
-// API quotes when HAProxy refused a configuration.
+// alert matches a line in which HAProxy says why it did not start. finding matches a line
+// that the API quotes when HAProxy refused a configuration.
 var (
 	alert   = regexp.MustCompile(`\[ALERT\]\s*(?:\(\d+\))?\s*:\s*(?:config : )?(.*)`)
 	finding = regexp.MustCompile(`msg="((?:[^"\\]|\\.)*)"`)
-	// noise matches alerts that are consequences of another error, that HAProxy's processes
-	// write when they end, or that are warnings.
+	// noise matches alerts that follow from another error, alerts of HAProxy's processes
+	// that end, and warnings.
 	noise = regexp.MustCompile(`(?i)error\(s\) found in|fatal errors found in|failed to start their listeners|cannot transfer the fd|` +
 		`sockpair|exit-on-failure|current worker .*exited|former worker .*exited|all workers exited|process exited with code|loading failure|failed to load worker|don't mix both usage`)
 )
 
-// Gist returns the part of an error that a person needs, on one line. Of the many lines
-// that HAProxy writes when it does not start, these are the ones that say why.
+// Gist returns the part of an error that a person needs, on one line. HAProxy writes many
+// lines when it does not start, of which some say why.
 func Gist(err error) string {
 	text := err.Error()
-	if known, ok := err.(interface{ Gist() string }); ok { // of an event log
+	if known, ok := err.(interface{ Gist() string }); ok { // an error that was read from an event log
 		return known.Gist()
 	}
 	said, prefix, hint := findings(text), ErrRefused.Error(), ""
@@ -441,7 +441,7 @@ func findings(text string) []string {
 	return said
 }
 
-// shortened cuts the text to a number of bytes.
+// shortened cuts a text to a number of bytes.
 func shortened(text string, most int) string {
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "…"

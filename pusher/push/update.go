@@ -16,18 +16,18 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxActions limits how many actions one post carries in a header.
+// maxActions is the largest number of actions that the header of one post carries.
 const maxActions = 256
 
-// manyChanges is the number of changes from which on one post, which costs as much as the
-// whole configuration, is cheaper than a call for each server.
+// manyChanges is the number of changes from which on one post is cheaper than a call for
+// each server. The cost of a post depends on the size of the whole configuration.
 const manyChanges = 50
 
-// quickPost is how many servers a configuration may have for a post of it to be quick: up
-// to about 50 milliseconds with versions 3.2 to 3.4 of the Dataplane API.
+// quickPost is the largest number of servers with which a post is quick: about 50
+// milliseconds with versions 3.2 to 3.4 of the Dataplane API.
 const quickPost = 400
 
-// Running is what is known of a worker.
+// Running is what is known about a worker.
 type Running struct {
 	// Servers are the servers of the worker, nil if they have to be read.
 	Servers []bind.Server
@@ -36,68 +36,72 @@ type Running struct {
 	// Written are the servers as the file on disk has them, nil if that is not known.
 	Written []bind.Server
 	// Dynamic are the servers that were added to those of the configuration. Deferred is
-	// set while they stand in for addresses that slots get with the next post.
+	// set while dynamic servers serve addresses that slots get with the next post.
 	Dynamic  []Dynamic
 	Deferred bool
-	// Certificates are the certificates that the worker serves, by path. Unrotated are those that it was given by a
-	// reload, and does not serve nevertheless: another reload would change nothing.
+	// Certificates are the certificates that the worker serves, by path. Unrotated are
+	// certificates that the worker still did not serve after a reload, so another reload
+	// would change nothing.
 	Certificates, Unrotated Known
-	// RotatedByReload is when the worker was last replaced for certificates that are too large to be given to it at run time.
+	// RotatedByReload is when the worker was last replaced for certificates that are too
+	// large to be given to a running worker.
 	RotatedByReload time.Time
 	// Maps is a digest of the entries of the worker's maps, as [bind.Bound].Entries is. It
 	// is "" if they have to be read.
 	Maps snapshots.Digest
-	// Lost counts the entries of maps that were acknowledged in one update but were
+	// Lost counts entries of maps that the API confirmed in one update but that were
 	// missing.
 	Lost int
 	// Info describes the worker when it was last asked.
 	Info dataplane.RuntimeInfo
-	// Reloaded is set by an update that had to replace the worker because of a certificate.
+	// Reloaded is set by an update that had to replace the worker for a certificate.
 	Reloaded bool
-	// ManualDrains are the servers that somebody else took out of traffic.
+	// ManualDrains are the servers that somebody took out of traffic by hand.
 	ManualDrains []ManualDrain
 	// Disk is the digest of the file on disk when it was last written, zero if that is not
 	// known.
 	Disk Digest
 
-	api string // the version of the API, "" if that has to be read
+	api string // the version of the API, "" if it has to be read
 }
 
-// Wanted is what a worker should have of a snapshot that it runs.
+// Wanted is what a worker should have, according to the snapshot that it runs.
 type Wanted struct {
 	Node    string
 	Servers []bind.Server
 	// Dynamic are the settings of dynamic servers by backend, see [DynamicServers].
 	Dynamic map[string]dataplane.DynamicServer
-	// Certificates are the certificates that it should serve.
+	// Certificates are the certificates that the worker should serve.
 	Certificates Known
-	// Entries is a digest of the entries of its maps, see [bind.Bound].
+	// Entries is a digest of the entries of the maps, see [bind.Bound].
 	Entries snapshots.Digest
-	// Bind returns all that was bound. For a large snapshot that takes long, so it is
-	// called only for the text and the contents of certificates.
+	// Bind returns everything that was bound. That takes long for a large snapshot, so Bind
+	// is called only for the text and for the contents of certificates.
 	Bind func() (bind.Bound, error)
 }
 
-// Has reports whether the worker is known to have these servers, apart from those
-// that somebody else took out of traffic.
+// Has reports whether the worker is known to have these servers. Servers that somebody took
+// out of traffic by hand do not count.
 func (r Running) Has(want []bind.Server) bool {
 	wanted, _ := keepDrained(want, r.ManualDrains)
 	same := len(wanted) > 0 && len(r.Servers) == len(wanted) && &r.Servers[0] == &wanted[0]
 	return r.Servers != nil && (same || slices.Equal(r.Servers, wanted))
 }
 
-// Another returns what is still known after another worker took this one's place.
+// Another returns what is still known after another worker has replaced this one.
 func (r Running) Another() Running {
 	return Running{ManualDrains: r.ManualDrains, Disk: r.Disk, RotatedByReload: r.RotatedByReload}
 }
 
 // Update gives the worker the servers, map entries and certificates that were bound,
-// without a reload if possible. The worker has to run the shape that was bound. It returns
-// what the worker has now, also with an error. If the worker's servers are known, it takes
-// one call besides those for the changes, whose answers are the proof.
+// without a reload if possible. The worker has to run the shape that was bound. Update
+// returns what the worker has now, even with an error. If the worker's servers are known,
+// Update makes one call in addition to those that change something. The answers to those
+// calls are the proof.
 //
-// Before version 3.4 the API changes addresses only together with the file on disk. From
-// then on it does so at once, and [Instance.WriteServers] has to follow.
+// Before version 3.4, the API changes addresses only together with the file on disk. Later
+// versions change them at once, and the caller has to call [Instance.WriteServers]
+// afterwards.
 func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Running, error) {
 	want.Bind = sync.OnceValues(want.Bind)
 	info, err := i.RuntimeInfo(ctx)
@@ -121,7 +125,7 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 	}
 	have, serversErr := i.setServers(ctx, want, have)
 	if serversErr != nil {
-		have.api = "" // it may be an older version by now
+		have.api = "" // the API may be an older version now
 		if !isOfOne(serversErr) {
 			return have, serversErr
 		}
@@ -138,8 +142,8 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 	return have, errors.Join(serversErr, mapsErr, err)
 }
 
-// isOfOne reports whether an error says something about one object, such as a server, and not about the whole instance: what has to
-// do with other objects can still be done.
+// isOfOne reports whether an error concerns only one object, such as a server, and not the
+// whole instance. Then other objects can still be changed.
 func isOfOne(err error) bool {
 	if _, ok := errors.AsType[notAsSetError](err); ok {
 		return true
@@ -149,9 +153,9 @@ func isOfOne(err error) bool {
 		!errors.Is(err, dataplane.ErrUnauthorized) && !errors.Is(err, dataplane.ErrTooMany) && !errors.Is(err, dataplane.ErrRuntime)
 }
 
-// keepMaps gives the maps of the worker their entries. If that fails and the worker has an
-// override, it removes the override, since only a reload from what it loaded can help then.
-// A worker without an override has the entries from what it loaded, also if the API cannot
+// keepMaps gives the maps of the worker their entries. If that fails for a worker with an
+// override, it removes the override, since only a reload from what the worker loaded can
+// help then. A worker without an override has loaded its entries, even if the API cannot
 // read them.
 func (i Instance) keepMaps(ctx context.Context, want Wanted, have Running) (Running, error) {
 	if have.Maps == want.Entries {
@@ -175,8 +179,8 @@ func (i Instance) keepMaps(ctx context.Context, want Wanted, have Running) (Runn
 	return have, err
 }
 
-// readAll reads all servers of the worker. Their weights come from the file; if it has
-// none, there are none to set.
+// readAll reads all servers of the worker. It takes their weights from the file. If the
+// file has none, there are none to set.
 func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Running, error) {
 	raw, err := i.API.Raw(ctx)
 	if err != nil {
@@ -195,7 +199,7 @@ func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Runni
 	if err != nil {
 		return have, err
 	}
-	bound := bind.Bound{Node: want.Node, Servers: want.Servers} // all that is compared
+	bound := bind.Bound{Node: want.Node, Servers: want.Servers} // holds compares nothing else
 	have.Servers, have.Persisted = slices.Concat(found...), disk.holds(bound) && disk.version == raw.Version
 	have.Written = disk.written(want.Servers)
 	return have, nil
@@ -206,7 +210,7 @@ func (i Instance) readBack(ctx context.Context, servers []bind.Server, backends 
 	return i.readBackAll(ctx, servers, backends, func([]Dynamic) {})
 }
 
-// readBackAll is readBack that also returns dynamic servers.
+// readBackAll is readBack that also passes on the dynamic servers that it finds.
 func (i Instance) readBackAll(ctx context.Context, servers []bind.Server, backends []span, dynamic func([]Dynamic)) ([][]bind.Server, error) {
 	var out [][]bind.Server
 	for _, at := range backends {
@@ -222,7 +226,7 @@ func (i Instance) readBackAll(ctx context.Context, servers []bind.Server, backen
 		}
 		for n, s := range some {
 			f, ok := found[s.Name]
-			if !ok { // somebody deleted it: it is as none is, see isGone, and the others are as they are
+			if !ok { // somebody deleted the server: it counts as gone, see isGone, and the other servers are read
 				some[n] = bind.Server{Backend: s.Backend, Name: s.Name, Weight: s.Weight}
 				continue
 			}
@@ -289,8 +293,8 @@ func (i Instance) noteGone(ctx context.Context, gone []change, have Running, err
 	return have, errors.Join(err, undone(gone))
 }
 
-// confirm checks that the worker has the servers after a list of changes. If the changes
-// failed, it returns their error.
+// confirm checks that the worker has the servers after a list of changes. err is the error
+// of the changes, which confirm returns.
 func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have Running, told answers, err error) (Running, error) {
 	wanted, _ := keepDrained(want.Servers, have.ManualDrains)
 	known, touched := have.Servers, spansOf(wanted, list)
@@ -315,13 +319,13 @@ func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have 
 			return have, left[0].undone()
 		}
 	}
-	have.Servers = wanted // the same list, which is quickly compared
+	have.Servers = wanted // returning the same list makes later comparisons fast
 	return have, nil
 }
 
-// outcome returns the servers of some backends after changes: from the answers, which the
-// API reads from the worker after a change, or, if one is missing, as the worker reports
-// them now.
+// outcome returns the servers of some backends after changes. It takes them from the
+// answers to the changes, which the API reads from the worker. If an answer is missing, it
+// asks the worker.
 func (i Instance) outcome(ctx context.Context, known []bind.Server, backends []span, list []change, told answers) ([][]bind.Server, error) {
 	if !told.to(list) {
 		return i.readBack(ctx, known, backends)
@@ -333,19 +337,20 @@ func (i Instance) outcome(ctx context.Context, known []bind.Server, backends []s
 	return out, nil
 }
 
-// set makes the changes, by a call for each, whose answers show the result, or by one post
-// of everything.
+// set makes the changes. It makes a call for each, whose answer shows the result, or one
+// post of everything.
 func (i Instance) set(ctx context.Context, want Wanted, list []change, have Running) (Running, answers, error) {
 	if len(list) < manyChanges && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
 		if len(want.Servers) <= quickPost && have.Written != nil && Unserved(have.Written, want.Servers) {
-			// The file can come first. If it cannot be written, the worker is changed
+			// The file can be written first. If that fails, the worker is changed
 			// nevertheless.
 			if posted, err := i.setBoundByPost(ctx, want, list, have); err == nil {
 				return posted, nil, nil
 			}
 			have.Written, have.Disk = nil, Digest{}
 		}
-		// A post that succeeded before this process started may have written them.
+		// A successful post from before this process started may have written these
+		// servers.
 		have.Persisted = have.Persisted && (!slices.ContainsFunc(list, change.onDisk) || slices.Equal(have.Written, want.Servers))
 		told, err := i.setDirectly(ctx, list)
 		return have, told, err
@@ -363,14 +368,15 @@ func (i Instance) setBoundByPost(ctx context.Context, want Wanted, list []change
 	return i.setByPost(ctx, bound, list, have)
 }
 
-// defers reports whether slots get addresses only with a post that is not quick.
+// defers reports whether slots have to wait for their addresses, because they need a post
+// and that post takes long.
 func (i Instance) defers(ctx context.Context, want Wanted, list []change, have *Running) bool {
 	return len(want.Servers) > quickPost && len(want.Dynamic) > 0 && (have.Deferred || readdresses(list)) && !i.setsAddresses(ctx, have)
 }
 
 // setsAddresses reports whether the API changes addresses in the worker. Older versions
-// answer the same call with 200 and leave the address unchanged, so in doubt it is not
-// made. The version is asked for once: what is set is read back.
+// answer such a call with 200 and do not change the address, so the call is not made in
+// doubt. The version is asked for once, since what is set is read back anyway.
 func (i Instance) setsAddresses(ctx context.Context, have *Running) bool {
 	if have.api == "" {
 		info, err := i.API.Info(ctx)
@@ -392,9 +398,10 @@ func atLeast34(version string) bool {
 	return err1 == nil && err2 == nil && (major > 3 || (major == 3 && minor >= 4))
 }
 
-// setDirectly changes one server after the other. It returns the answers to the last call
-// for each, or an error without answers. Where a server cannot be changed, nothing more is changed in its backend, and everything
-// in the others: a backend is of one tenant.
+// setDirectly changes one server after the other. It returns the answer to the last call
+// for each server, or an error without answers. If a server cannot be changed, setDirectly
+// changes nothing more in its backend, but goes on with the other backends, since a backend
+// belongs to one tenant.
 func (i Instance) setDirectly(ctx context.Context, list []change) (answers, error) {
 	told, failed := answers{}, map[string]bool{}
 	var errs []error
@@ -415,7 +422,7 @@ func (i Instance) setDirectly(ctx context.Context, list []change) (answers, erro
 				return nil, err
 			}
 			if err != nil {
-				failed[c.to.Backend], patience = true, 0 // others do not wait for as long once more
+				failed[c.to.Backend], patience = true, 0 // do not wait as long for the other servers
 				errs = append(errs, err)
 				break
 			}
@@ -428,7 +435,7 @@ func (i Instance) setDirectly(ctx context.Context, list []change) (answers, erro
 	return told, nil
 }
 
-// several joins errors, the first of many.
+// several joins the first few errors, and says how many more there are.
 func several(errs []error) error {
 	const most = 3
 	if more := len(errs) - most; more > 0 {
@@ -437,8 +444,8 @@ func several(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// setServer makes a call. A server that tracks another one takes its health from there, so
-// its health cannot be set; then the other fields are set without it.
+// setServer makes a call. If a server tracks another one, its health cannot be set, since
+// it has the health of that server. setServer then sets only the other fields.
 func (i Instance) setServer(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
 	server, err := i.API.SetServer(ctx, s.Backend, s.Name, call)
 	if call.Up && errors.Is(err, dataplane.ErrUnavailable) {
@@ -449,8 +456,8 @@ func (i Instance) setServer(ctx context.Context, s bind.Server, call dataplane.S
 }
 
 // setByPost posts the text without a reload, with the changes for the worker. Servers take
-// traffic only once the worker is seen to have their addresses, see [stages]. It returns
-// the digest of the file on disk. It also runs if only the file has to change.
+// traffic only after the worker has reported their addresses, see [stages]. It returns the
+// digest of the file on disk. It also runs if only the file has to change.
 func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change, before Running) (have Running, failed error) {
 	have = before
 	have.Persisted, have.Written, have.Disk = false, nil, Digest{}
@@ -465,7 +472,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 		if err != nil {
 			return have, err
 		}
-		if len(unplaced) > 0 { // the others go on
+		if len(unplaced) > 0 { // the other changes go on
 			then = slices.DeleteFunc(then, func(c change) bool {
 				return slices.ContainsFunc(unplaced, func(u change) bool { return u.to.Backend == c.to.Backend })
 			})
@@ -492,7 +499,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 	return have, err
 }
 
-// undone returns the errors of changes after which servers are not what they were set to.
+// undone returns the errors of changes whose servers do not have what was set.
 func undone(list []change) error {
 	errs := make([]error, 0, len(list))
 	for _, c := range list {
@@ -501,7 +508,8 @@ func undone(list []change) error {
 	return several(errs)
 }
 
-// postActions posts the text once, or as often as all actions need.
+// postActions posts the text. It posts it several times if one post cannot carry all
+// actions.
 func (i Instance) postActions(ctx context.Context, config []byte, all []dataplane.RuntimeAction) (disk Digest, err error) {
 	for first := true; first || len(all) > 0; first = false {
 		n := min(len(all), maxActions)
@@ -513,9 +521,9 @@ func (i Instance) postActions(ctx context.Context, config []byte, all []dataplan
 	return disk, nil
 }
 
-// WriteServers writes the text to disk, for a worker that runs its shape. If it is known which
-// servers the worker has, it also changes these, after the file is written. It returns what
-// the worker has now, also with an error.
+// WriteServers writes the text to disk. The worker has to run the shape of the text. If its
+// servers are known, WriteServers changes them too, after the file is written. It returns
+// what the worker has now, even with an error.
 func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
@@ -546,8 +554,8 @@ func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Runnin
 	return i.DropDynamicServers(ctx, have)
 }
 
-// WriteText writes the text to disk, for a worker that runs it already, and returns the
-// digest of the file.
+// WriteText writes the text to disk, and returns the digest of the file. The worker has to
+// run that text already.
 func (i Instance) WriteText(ctx context.Context, want bind.Bound) (Digest, error) {
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
@@ -560,7 +568,7 @@ func (i Instance) WriteText(ctx context.Context, want bind.Bound) (Digest, error
 }
 
 // post writes the text without a reload. It may try again after a conflict, since only the
-// worker's own snapshot is ever posted this way.
+// snapshot that the worker runs is ever posted this way.
 func (i Instance) post(ctx context.Context, config []byte, list []dataplane.RuntimeAction) (Digest, error) {
 	var err error
 	for range maxTries {

@@ -71,3 +71,12 @@ func processes(t *testing.T, dir string) []string {
 	}
 	return found
 }
+
+var cluster Shared
+
+func TestMain(m *testing.M) {
+	if ran, code := runAsOrphanage(); ran {
+		os.Exit(code)
+	}
+	os.Exit(Main(m, &cluster))
+}
