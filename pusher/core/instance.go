@@ -173,10 +173,14 @@ func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 
 // seen returns what the rollout needs to know about the instance.
 func (i *instanceState) seen(stale bool) rollout.Seen {
-	return rollout.Seen{
+	seen := rollout.Seen{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
 		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Foreign: i.foreign() != "", Sample: i.samples.last(i.started), Died: i.died,
 	}
+	if i.err != nil && i.info.PID != 0 { // it answered before
+		seen.Away = i.since
+	}
+	return seen
 }
 
 // ref returns the reference by which effects and events name the instance.

@@ -297,11 +297,25 @@ func (t *step) soak() {
 	t.pushWave()
 }
 
-// lostMost reports whether more instances went out of reach during the rollout than can be reached. Were it to end now, all of them
-// would get the target at once when they are back, after a few had it. Instances that were away before do not count.
+// awayFor is how long an instance that went out of reach before a rollout began may be expected back.
+const awayFor = time.Hour
+
+// lostMost reports whether more instances are expected back than can be reached. Were the rollout to end now, all of them would get the
+// target at once when they are back, after a few had it. An instance is expected back if it went out of reach during the rollout, or
+// less than an hour ago. Before any snapshot was good, the others may never have been there.
 func (t *step) lostMost() bool {
 	reached, away := t.reach()
-	return min(away, t.Rollout.Reached-reached) > reached
+	expected := min(away, t.Rollout.Reached-reached)
+	if !t.Good.IsZero() {
+		recent := 0
+		for _, i := range t.o.Instances {
+			if !i.Reachable && !i.Away.IsZero() && t.now.Sub(i.Away) < awayFor {
+				recent++
+			}
+		}
+		expected = max(expected, recent)
+	}
+	return expected > reached
 }
 
 // reach counts the instances that can be reached, and those that cannot.

@@ -487,6 +487,8 @@ type Seen struct {
 	// Died is when the worker was last seen to be replaced for an unknown reason, zero for
 	// never.
 	Died time.Time
+	// Away is since when it is out of reach, zero if it is not, or if that is not known.
+	Away time.Time
 }
 
 // Backend is what is known of a backend of the last good snapshot.

@@ -217,7 +217,7 @@ func (s *sim) event(verb string, args []string) error {
 		}
 	case "down", "up":
 		for _, name := range args {
-			s.fleet[name].up = verb == "up"
+			s.fleet[name].up, s.fleet[name].away = verb == "up", s.now
 		}
 	case "restarts": // NAME …: a new worker with what is on disk
 		for _, name := range args {
@@ -276,6 +276,7 @@ type simInstance struct {
 	pid     int
 	started time.Time
 	died    time.Time
+	away    time.Time // when it was down
 	counted Counters
 	by      map[string]int64
 	down    []string
@@ -353,6 +354,9 @@ func (s *sim) observe() Observation {
 			seen.Running, seen.PID, seen.Stale, seen.Started = i.running, i.pid, i.stale, i.started
 			seen.Died = i.died
 			seen.WithoutReload = []snapshots.ID{i.light}
+		}
+		if !i.up {
+			seen.Away = i.away
 		}
 		if i.up && s.sampled {
 			seen.Sample = i.sample(s.now)
