@@ -41,7 +41,6 @@ require (
 	golang.org/x/tools v0.51.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
-	hapsnap.dev/previous/coreruleset/v4 v4.22.0
 	helm.sh/helm/v4 v4.3.1
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
@@ -166,7 +165,3 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
-
-// The rules that agents carry besides the newest (policy.PreviousRulesVersion). A module can be had in one version
-// under one name.
-replace hapsnap.dev/previous/coreruleset/v4 => github.com/corazawaf/coraza-coreruleset/v4 v4.22.0

@@ -164,15 +164,16 @@ func TestUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		"no manifests":  {[]string{"render", "-o", "x"}, process.ExitUsage, "use -f DIR"},
-		"no output":     {[]string{"render", "-f", dir}, process.ExitUsage, "no output is named"},
-		"no store":      {[]string{"run", "-f", dir}, process.ExitUsage, "no store is named"},
-		"unknown store": {[]string{"run", "-f", dir, "--store", "ftp://x", "--haproxy", haproxy()}, process.ExitUsage, "git+file:///PATH"},
-		"argument":      {[]string{"render", "x"}, process.ExitUsage, "compiler render --help"},
-		"port":          {[]string{"render", "-f", dir, "-o", "x", "--http-port", "70000"}, process.ExitUsage, "spec.http.port: 70000 is not a port"},
-		"configuration": {[]string{"render", "-f", dir, "-o", "x", "--config", bad}, process.ExitInvalid, bad + ":3:8: spec.prot: unknown field"},
-		"no haproxy":    {[]string{"render", "-f", dir, "-o", "x", "--haproxy", "no-such-haproxy"}, process.ExitFailure, "no-such-haproxy is not on PATH"},
-		"no directory":  {[]string{"render", "-f", filepath.Join(dir, "none"), "-o", "x", "--haproxy", haproxy()}, process.ExitFailure, "no such file or directory"},
+		"no manifests":    {[]string{"render", "-o", "x"}, process.ExitUsage, "use -f DIR"},
+		"no output":       {[]string{"render", "-f", dir}, process.ExitUsage, "no output is named"},
+		"standard output": {[]string{"render", "-f", dir, "-o", "-"}, process.ExitUsage, "cannot be printed"},
+		"no store":        {[]string{"run", "-f", dir}, process.ExitUsage, "no store is named"},
+		"unknown store":   {[]string{"run", "-f", dir, "--store", "ftp://x", "--haproxy", haproxy()}, process.ExitUsage, "git+file:///PATH"},
+		"argument":        {[]string{"render", "x"}, process.ExitUsage, "compiler render --help"},
+		"port":            {[]string{"render", "-f", dir, "-o", "x", "--http-port", "70000"}, process.ExitUsage, "spec.http.port: 70000 is not a port"},
+		"configuration":   {[]string{"render", "-f", dir, "-o", "x", "--config", bad}, process.ExitInvalid, bad + ":3:8: spec.prot: unknown field"},
+		"no haproxy":      {[]string{"render", "-f", dir, "-o", "x", "--haproxy", "no-such-haproxy"}, process.ExitFailure, "no-such-haproxy is not on PATH"},
+		"no directory":    {[]string{"render", "-f", filepath.Join(dir, "none"), "-o", "x", "--haproxy", haproxy()}, process.ExitFailure, "no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -132,6 +132,8 @@ func (f *renderFlags) destination(ctx context.Context, log *slog.Logger) (stores
 	switch {
 	case f.output == "":
 		return nil, process.WithHint(process.Usage("no output is named"), "use -o DIR, or -o with a store such as dir:PATH")
+	case f.output == "-": // elsewhere this is standard output; here it would be a folder that is hard to remove
+		return nil, process.WithHint(process.Usage("-o -: the output is several files, and cannot be printed"), "use -o DIR; ./- if it has that name")
 	case !isStore(f.output) && stores.LikeGit(f.output) == "":
 		return nil, nil
 	}

@@ -26,6 +26,22 @@ func TestModule(t *testing.T) {
 	}
 }
 
+// `go install` of a program at a version works only if go.mod replaces and excludes nothing.
+func TestProgramsCanBeInstalled(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", "../../go.mod").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Replace, Exclude []any }
+	if err := json.Unmarshal(out, &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Replace) > 0 || len(file.Exclude) > 0 {
+		t.Errorf("go.mod replaces %v and excludes %v", file.Replace, file.Exclude)
+	}
+}
+
 // violations are packages, and what the rules say of them.
 var violations = []struct {
 	name     string

@@ -18,9 +18,9 @@ import (
 	"github.com/corazawaf/coraza/v3/experimental"
 	"github.com/corazawaf/coraza/v3/types"
 	"golang.org/x/sync/singleflight"
-	previous "hapsnap.dev/previous/coreruleset/v4"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/waf/agent/previous"
 	"github.com/hapsnap/hapsnap/waf/policy"
 )
 

@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	coreruleset "github.com/corazawaf/coraza-coreruleset/v4"
-	previous "hapsnap.dev/previous/coreruleset/v4"
+
+	"github.com/hapsnap/hapsnap/waf/agent/previous"
 )
 
-// The versions that messages and snapshots name are those of the rules in go.mod.
+// The versions that messages and snapshots name are those of the rules that agents carry.
 func TestRulesVersions(t *testing.T) {
 	t.Parallel()
 	for version, files := range map[string]fs.FS{RulesVersion: coreruleset.FS, PreviousRulesVersion: previous.FS} {
