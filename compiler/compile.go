@@ -40,6 +40,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -209,4 +210,102 @@ type compilation struct {
 	givenUp    givenUp // what even closed routes and held hosts do not keep
 
 	secrets, configMaps map[types.NamespacedName]bool // for which translations looked
+}
+
+// mostAuthorityBytes is how many bytes the certificate authorities of a namespace may have. Each snapshot contains
+// them, they hardly compress, and a store keeps a hundred snapshots. Five authorities have about 10 KiB.
+const mostAuthorityBytes = 512 << 10
+
+// gateways returns the configuration for translating Gateways. Ports and lists that Ingresses use count towards the
+// limits of Gateways.
+func (in Input) gateways(model routing.Model) gateway.Config {
+	ports := in.Config.Ports()
+	for _, l := range model.Listeners {
+		if _, taken := ports[l.Port]; !taken {
+			ports[l.Port] = "the listener " + l.Name
+		}
+	}
+	c := in.Config.GatewayAPI
+	services := gateway.Services{Enabled: c.Services.Enabled, Labels: c.Services.Labels, Annotations: c.Services.Annotations}
+	who := access.Config{
+		SharedLists:   in.Config.Shared.NetworkLists,
+		MostListBytes: in.Config.Limits.NamespaceListBytes,
+		Counted:       model.NetworkLists,
+		Countries:     in.Config.Countries.ConfigMaps,
+		CountryMemo:   in.Countries,
+		CountryFiles:  in.CountryFiles,
+		SecretsUnseen: in.SecretsUnseen,
+		Inspection:    in.inspection(),
+	}
+	return gateway.Config{
+		Controller:         c.ControllerName,
+		Fleet:              c.Fleet,
+		Addresses:          c.Networks(),
+		Services:           services,
+		Ports:              ports,
+		AllowedPorts:       c.Ports,
+		Form:               routing.FormOf(in.Config.Paths),
+		Access:             who,
+		SharedAuthServices: in.Config.Shared.AuthServices,
+		SecretsUnseen:      in.SecretsUnseen,
+		Now:                in.Now,
+		MostRoutes:         in.Config.Limits.NamespaceRoutes,
+		MostRouteBytes:     in.Config.Limits.NamespaceRouteBytes,
+		MostOptionBytes:    in.Config.Limits.NamespaceOptionBytes,
+		MostAuthorityBytes: mostAuthorityBytes,
+	}
+}
+
+// routing returns the configuration for translating Ingresses.
+func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
+	return ingress.Config{
+		Refused:            refused,
+		SecretsUnseen:      in.SecretsUnseen,
+		OwnedHosts:         in.Config.Hosts == config.OwnHosts,
+		Limits:             in.Config.Limits,
+		SharedHosts:        in.Config.SharedHosts,
+		ReservedDomains:    in.Config.ReservedDomains,
+		Paths:              in.Config.Paths,
+		IgnoreForeign:      in.Config.ForeignAnnotations == config.IgnoreForeign,
+		ErrorPages:         in.Config.ErrorPages,
+		Countries:          in.Config.Countries.ConfigMaps,
+		CountryHeader:      in.Config.Countries.Header != "",
+		CountryMemo:        in.Countries,
+		CountryFiles:       in.CountryFiles,
+		SharedLists:        in.Config.Shared.NetworkLists,
+		SharedAuthServices: in.Config.Shared.AuthServices,
+		Inspection:         in.inspection(),
+		IngressClass:       in.Config.IngressClass,
+		ControllerClass:    in.Config.ControllerClass,
+		WatchWithoutClass:  in.Config.WatchIngressWithoutClass,
+		Now:                in.Now,
+		ExternalNames:      ingress.ExternalNames{Refuse: in.Config.ExternalNames.Policy == config.RefuseExternalNames, Domains: in.Config.ExternalNames.Domains},
+		Snippets:           in.Config.Snippets.Namespaces,
+		TrustsForwarded:    in.Config.Forwarded.Trusts(),
+		AllowHeaders:       in.Config.Forwarded.AllowHeaders,
+		HTTPSPort:          in.Config.HTTPS.Port,
+		Ports:              in.Config.Ports(),
+		TCPServices:        in.Config.TCPServices,
+		TCPAnnotations:     in.Config.TCPAnnotations,
+		DefaultCertificate: defaultCertificate(in.Config),
+		CertificatesAsSeen: in.Config.Certificates.RefMode() != snapshots.ModeReference,
+	}
+}
+
+// inspection returns which agents HAProxy may ask about requests.
+func (in Input) inspection() access.Inspection {
+	return access.Inspection{
+		Agents: in.Config.Agents, WAF: in.Config.WAF.Enabled(), SharedPolicies: in.Config.Shared.WAFPolicies,
+		MostPolicies: in.Config.Limits.NamespaceWAFPolicies, MostPolicyBytes: in.Config.Limits.NamespaceOptionBytes,
+		Buffer: in.Config.BufferSize.Bytes(), Wait: string(in.Config.Timeouts.HTTPRequest),
+	}
+}
+
+// IngressConfig returns what a configuration says about translating Ingresses.
+func IngressConfig(c config.Config) ingress.Config { return Input{Config: c}.routing(nil) }
+
+// defaultCertificate returns the Secret with the default certificate, or the zero name.
+func defaultCertificate(c config.Config) snapshots.SecretName {
+	name, _ := objectname.Parse(c.HTTPS.DefaultCertificate) // the name was checked, or is empty
+	return snapshots.SecretName(name)
 }
