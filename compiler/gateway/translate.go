@@ -75,6 +75,8 @@ type Config struct {
 	// MostAuthorityBytes is how many bytes the certificate authorities may have that objects of a namespace
 	// ask for; 0 is no limit.
 	MostAuthorityBytes int
+	// MostPorts is how many ports the listeners of a namespace may open; 0 is no limit.
+	MostPorts int
 }
 
 // Translate returns what Gateways that are ours and their routes add to a model, the findings on them, sorted, and what
@@ -94,7 +96,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 		world.Namespaces[n.Ref.Name] = n.Value.Labels
 	}
 	g := &gateways{
-		findings: f, cfg: cfg, world: world, verdicts: verdicts, binds: map[string]*bind{}, levels: map[diag.Object]*level{},
+		findings: f, cfg: cfg, world: world, verdicts: verdicts, binds: map[string]*bind{}, levels: map[diag.Object]*level{}, opened: map[string]map[string]bool{},
 		certificates: newCertificates(in.Secrets, cfg, f.addNew), authorities: newAuthorities(in, world, cfg.MostAuthorityBytes),
 	}
 	g.place(in.Gateway, apiOf(in))
