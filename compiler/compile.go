@@ -253,6 +253,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 		MostRouteBytes:     in.Config.Limits.NamespaceRouteBytes,
 		MostOptionBytes:    in.Config.Limits.NamespaceOptionBytes,
 		MostAuthorityBytes: mostAuthorityBytes,
+		MostPorts:          in.Config.Limits.NamespacePorts,
 	}
 }
 

@@ -313,6 +313,9 @@ type Limits struct {
 	// NamespaceWAFPolicies limits the ConfigMaps with policies of a namespace that hapsnap.dev/waf names. Each
 	// costs an agent memory, and time when it is first seen. Those in shared.wafPolicies do not count.
 	NamespaceWAFPolicies int `json:"namespaceWAFPolicies"`
+	// NamespacePorts limits the ports that listeners in the Gateways and ListenerSets of a namespace open, at all addresses
+	// together. Each takes file descriptors of HAProxy, which does not start without enough of them.
+	NamespacePorts int `json:"namespacePorts"`
 }
 
 func (l Limits) check(f field.Errors) {
@@ -328,6 +331,7 @@ func (l Limits) check(f field.Errors) {
 		{"namespaceOptionBytes", l.NamespaceOptionBytes},
 		{"namespaceListBytes", l.NamespaceListBytes},
 		{"namespaceWAFPolicies", l.NamespaceWAFPolicies},
+		{"namespacePorts", l.NamespacePorts},
 	} {
 		if field.value < 0 {
 			f.At(field.name).Add(fmt.Sprintf("%d is not a limit", field.value), "use 1 or more, or 0 for none")

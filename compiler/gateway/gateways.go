@@ -39,7 +39,8 @@ type gateways struct {
 	authorities  *authorities
 	binds        map[string]*bind // by name
 	verdicts     *Verdicts
-	levels       map[diag.Object]*level // Gateways and ListenerSets with options
+	levels       map[diag.Object]*level     // Gateways and ListenerSets with options
+	opened       map[string]map[string]bool // ports that were counted, by namespace
 }
 
 // place finds our Gateways and opens their ports. If two ask for the same port, the older one gets it.
@@ -103,7 +104,8 @@ func (t *gateways) place(in inputs.GatewayAPI, of api) {
 
 // ports assigns the shared ports, which Gateways without an address of their own have. Listeners of Gateways come
 // before those of ListenerSets, whatever their Gateway. Among these, the older one wins. So a new ListenerSet takes no
-// port from a served Gateway, and a listener keeps its port while its authorities are missing for a while.
+// port from a served Gateway, and a listener keeps its port while its authorities are missing for a while. In the same
+// order, each namespace gets as many ports as it may have, shared or not.
 func (t *gateways) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 	taken := map[int]string{}
 	maps.Copy(taken, t.cfg.Ports)
@@ -113,14 +115,18 @@ func (t *gateways) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 				l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is not one of gatewayAPI.ports in the configuration", l.Spec.Port)}
 			}
 		}
-		if len(g.Addresses) > 0 || !g.Unplaced.Fine() {
+		if !g.Unplaced.Fine() {
 			return
 		}
-		own := g.Ref.String()
+		own, shared := g.Ref.String(), len(g.Addresses) == 0
 		for _, l := range listeners {
-			if by, is := taken[int(l.Spec.Port)]; is && by != own && l.Accepted.Fine() {
+			if by, is := taken[int(l.Spec.Port)]; is && by != own && shared && l.Accepted.Fine() {
 				l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is that of %s", l.Spec.Port, by)}
 			}
+			t.count(l)
+		}
+		if !shared {
+			return
 		}
 		for _, l := range listeners {
 			if l.KeepsPort() {
@@ -139,6 +145,23 @@ func (t *gateways) ports(sets []inputs.Object[gatewayv1.ListenerSet]) {
 		if s := of[o.Ref]; s != nil {
 			claim(s.Gateway, s.Listeners)
 		}
+	}
+}
+
+// count counts the ports of a namespace, and refuses a listener with one too many.
+func (t *gateways) count(l *attach.Listener) {
+	if !l.Accepted.Fine() || !l.Conflicted.Fine() || !l.Owner.Refused.Fine() || !l.Gateway.Refused.Fine() {
+		return
+	}
+	namespace, port := l.Owner.By.Namespace, bindName(l.Gateway, int(l.Spec.Port))
+	switch of := t.opened[namespace]; {
+	case of[port]:
+	case t.cfg.MostPorts > 0 && len(of) >= t.cfg.MostPorts:
+		l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the listeners of the namespace %s open more than %d ports (limits.namespacePorts of the configuration)", namespace, t.cfg.MostPorts)}
+	case of == nil:
+		t.opened[namespace] = map[string]bool{port: true}
+	default:
+		of[port] = true
 	}
 }
 

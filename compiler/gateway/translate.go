@@ -78,6 +78,8 @@ type Config struct {
 	// MostAuthorityBytes is how many bytes the certificate authorities may have for which objects of a namespace ask. 0
 	// means no limit.
 	MostAuthorityBytes int
+	// MostPorts is how many ports the listeners of a namespace may open; 0 is no limit.
+	MostPorts int
 }
 
 // Translate returns what our Gateways and their routes add to a model, the findings about them, sorted, and what their
@@ -97,7 +99,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 		world.Namespaces[n.Ref.Name] = n.Value.Labels
 	}
 	g := &gateways{
-		findings: f, cfg: cfg, world: world, verdicts: verdicts, binds: map[string]*bind{}, levels: map[diag.Object]*level{},
+		findings: f, cfg: cfg, world: world, verdicts: verdicts, binds: map[string]*bind{}, levels: map[diag.Object]*level{}, opened: map[string]map[string]bool{},
 		certificates: newCertificates(in.Secrets, cfg, f.addNew), authorities: newAuthorities(in, world, cfg.MostAuthorityBytes),
 	}
 	g.place(in.Gateway, apiOf(in))

@@ -192,6 +192,36 @@ func TestAllowedPorts(t *testing.T) {
 	}
 }
 
+// A namespace may open so many ports, and the youngest beyond that are not served. Those of others are not counted, and
+// neither are more listeners of a port.
+func TestPortsOfANamespace(t *testing.T) {
+	t.Parallel()
+	own := object("Gateway", "one", "{gatewayClassName: hapsnap, allowedListeners: {namespaces: {from: All}}, listeners: [{name: a, port: 8000, protocol: HTTP}, {name: b, port: 8000, protocol: HTTP, hostname: b.example}]}")
+	set := object("ListenerSet", "more", "{parentRef: {name: one, namespace: shop}, listeners: [{name: c, port: 8001, protocol: HTTP}, {name: d, port: 8002, protocol: HTTP}]}")
+	objects := gathered(t, class+own+set+strings.NewReplacer("name: more, namespace: shop", "name: more, namespace: other", "800", "900").Replace(set))
+	for _, addresses := range [][]netip.Prefix{nil, {netip.MustParsePrefix("192.0.2.1/32")}} {
+		for most, want := range map[int]string{0: "", 1: "c d", 2: "d", 3: ""} {
+			of := usual
+			of.Addresses, of.MostPorts = addresses, most
+			_, _, v := gateway.Translate(objects, of)
+			var refused []string
+			for _, s := range v.Sets {
+				for _, l := range s.Status.Listeners {
+					if s.Ref.Namespace == "shop" && strings.Contains(conditionsOf(l.Conditions), "!Accepted=PortUnavailable") {
+						refused = append(refused, string(l.Name))
+					}
+				}
+			}
+			if got := strings.Join(refused, " "); got != want {
+				t.Errorf("%v, %d ports: refused are %q, and not %q", addresses, most, got, want)
+			}
+			if c := v.Gateways[0].Status.Listeners; !strings.Contains(conditionsOf(c[0].Conditions)+conditionsOf(c[1].Conditions), "Accepted=Accepted") {
+				t.Errorf("%d ports: %v", most, c)
+			}
+		}
+	}
+}
+
 // A set without a listener of its own is neither accepted nor attached. All parts of the status say why.
 func TestSetsInConflict(t *testing.T) {
 	t.Parallel()
