@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -201,10 +200,6 @@ func (t *routes) route(o route) {
 	if !t.cfg.Refused[o.Ref] {
 		t.verdicts.Routes = append(t.verdicts.Routes, verdict)
 	}
-}
-
-func sameParent(a, b gatewayv1.ParentReference) bool {
-	return equality.Semantic.DeepEqual(a, b)
 }
 
 // give gives the matches of a route to a listener.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -106,53 +105,53 @@ func wantChain(t *testing.T, s *Store, n int) {
 // that no longer is.
 func TestOthersWriteBetween(t *testing.T) {
 	t.Parallel()
-	others := func(t *testing.T, p *place, n int) (ids []snapshots.ID) {
-		t.Helper()
+	others := func(p *place, n int) (ids []snapshots.ID) {
+		p.Helper()
 		for i := range n {
-			ids = append(ids, publish(t, p.open(), storetest.Draft(fmt.Sprint("other", i))))
+			ids = append(ids, publish(p.T, p.open(), storetest.Draft(fmt.Sprint("other", i))))
 		}
 		return ids
 	}
 	for name, test := range map[string]struct {
-		between func(t *testing.T, p *place, ids []snapshots.ID)
+		between func(p *place, ids []snapshots.ID)
 		draft   string
 		want    uint64
 	}{
-		"another writer publishes":                             {func(t *testing.T, p *place, _ []snapshots.ID) { others(t, p, 1) }, "next", 5},
-		"another writer publishes, and the content is old now": {func(t *testing.T, p *place, _ []snapshots.ID) { others(t, p, 1) }, "web2", 5},
-		"another writer publishes, and deletes its first": {func(t *testing.T, p *place, _ []snapshots.ID) {
-			ids := others(t, p, 3)
-			if err := p.open().Delete(t.Context(), ids[:2]...); err != nil {
-				t.Error(err)
+		"another writer publishes":                             {func(p *place, _ []snapshots.ID) { others(p, 1) }, "next", 5},
+		"another writer publishes, and the content is old now": {func(p *place, _ []snapshots.ID) { others(p, 1) }, "web2", 5},
+		"another writer publishes, and deletes its first": {func(p *place, _ []snapshots.ID) {
+			ids := others(p, 3)
+			if err := p.open().Delete(p.Context(), ids[:2]...); err != nil {
+				p.Error(err)
 			}
 		}, "next", 7},
-		"all but the newest are deleted": {func(t *testing.T, p *place, ids []snapshots.ID) {
-			if err := p.open().Delete(t.Context(), ids[:2]...); err != nil {
-				t.Error(err)
+		"all but the newest are deleted": {func(p *place, ids []snapshots.ID) {
+			if err := p.open().Delete(p.Context(), ids[:2]...); err != nil {
+				p.Error(err)
 			}
 		}, "next", 4},
-		"the newest is deleted by hand": {func(t *testing.T, p *place, _ []snapshots.ID) {
-			if err := p.client.Delete(t.Context(), p.object("edge-r000003")); err != nil {
-				t.Error(err)
+		"the newest is deleted by hand": {func(p *place, _ []snapshots.ID) {
+			if err := p.client.Delete(p.Context(), p.object("edge-r000003")); err != nil {
+				p.Error(err)
 			}
 		}, "web2", 3},
-		"a chunk of the newest is deleted by hand": {func(t *testing.T, p *place, _ []snapshots.ID) {
+		"a chunk of the newest is deleted by hand": {func(p *place, _ []snapshots.ID) {
 			for _, o := range p.objects(partChunk) {
 				if strings.HasPrefix(o.Name, "edge-r000003-") {
-					if err := p.client.Delete(t.Context(), &o); err != nil {
-						t.Error(err)
+					if err := p.client.Delete(p.Context(), &o); err != nil {
+						p.Error(err)
 					}
 				}
 			}
 		}, "web2", 4},
-		"a dead writer leaves a claim": {func(t *testing.T, p *place, _ []snapshots.ID) {
-			_, _, _ = p.doomed("before complete edge-r000004").Publish(t.Context(), storetest.Draft("dead"))
+		"a dead writer leaves a claim": {func(p *place, _ []snapshots.ID) {
+			_, _, _ = p.doomed("before complete edge-r000004").Publish(p.Context(), storetest.Draft("dead"))
 		}, "next", 4},
-		"an object takes the name": {func(t *testing.T, p *place, _ []snapshots.ID) {
+		"an object takes the name": {func(p *place, _ []snapshots.ID) {
 			o := &corev1.ConfigMap{}
 			o.Namespace, o.Name = p.namespace, "edge-r000004"
-			if err := p.client.Create(t.Context(), o); err != nil {
-				t.Error(err)
+			if err := p.client.Create(p.Context(), o); err != nil {
+				p.Error(err)
 			}
 		}, "next", 5},
 	} {
@@ -164,7 +163,7 @@ func TestOthersWriteBetween(t *testing.T) {
 			for n := range 3 {
 				ids = append(ids, publish(t, s, storetest.Draft(fmt.Sprint("web", n))))
 			}
-			test.between(t, p, ids)
+			test.between(p, ids)
 			if id := publish(t, s, storetest.Draft(test.draft)); id.Revision != test.want {
 				t.Errorf("published %s, want revision %d", id, test.want)
 			}
@@ -209,7 +208,7 @@ func TestWithoutAWatch(t *testing.T) {
 			if name == forbidden {
 				rules := Writing(p.namespace)
 				rules[0].Verbs = slices.DeleteFunc(rules[0].Verbs, func(verb string) bool { return verb == "watch" })
-				config = p.configOf("writer", []rbacv1.PolicyRule(rules))
+				config = p.configOf("writer", rules)
 			}
 			c := countCalls(config)
 			c.meet = meet

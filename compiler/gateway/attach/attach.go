@@ -442,8 +442,8 @@ func (w *World) Permitted(kind, namespace string, to Reference) bool {
 		w.granted = grantedBy(w.Grants)
 	}
 	names := w.granted.to(grantKey{to.Namespace, kind, namespace})
-	any := Reference{Group: to.Group, Kind: to.Kind, Namespace: to.Namespace}
-	return names[any] || names[to]
+	ofKind := Reference{Group: to.Group, Kind: to.Kind, Namespace: to.Namespace}
+	return names[ofKind] || names[to]
 }
 
 // granted finds the grants of a reference without a look at all of them. Some namespace may have tens of thousands.
