@@ -79,7 +79,7 @@ func TestPublishMakesAsManyCallsAtAnyLength(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("publish %d of a process: %v, want %v", n+1, got, want)
 		}
-		if m := s.memory; m == nil || len(m.open) > 6 || len(m.settled) != n+1-1 || len(m.owners) != len(m.settled) {
+		if m := s.past.memory; m == nil || len(m.open) > 6 || len(m.settled) != n+1-1 || len(m.owners) != len(m.settled) {
 			t.Fatalf("after %d the memory is %+v", n+1, m)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,7 +118,7 @@ var errForgotten = errors.New("the newest of the remembered snapshots is gone")
 
 // listing returns the listing of what is open, and settles what is old. The error is errForgotten if older snapshots
 // matter again.
-func (s *Store) listing(m *memory) (listing, error) {
+func (m *memory) listing(s *Store) (listing, error) {
 	var items []metav1.PartialObjectMetadata
 	for _, o := range m.open {
 		items = append(items, o)
@@ -126,7 +127,7 @@ func (s *Store) listing(m *memory) (listing, error) {
 	if err := s.divide(&l); err != nil {
 		return listing{}, err
 	}
-	signers, err := s.signers()
+	signers, err := s.signing.signers()
 	if err != nil {
 		return listing{}, err
 	}
@@ -139,27 +140,47 @@ func (s *Store) listing(m *memory) (listing, error) {
 }
 
 // signers returns the fingerprint of the list of signers, "" without one.
-func (s *Store) signers() (string, error) {
-	if !s.signing.allowed.Enabled() {
+func (s *signing) signers() (string, error) {
+	if !s.allowed.Enabled() {
 		return "", nil
 	}
-	list, err := s.signing.allowed.Fingerprint()
+	list, err := s.allowed.Fingerprint()
 	return fmt.Sprint(list), err
 }
 
-// recall takes the memory out of the Store, if it has one. Who published puts it back.
-func (s *Store) recall() *memory {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := s.memory
-	s.memory = nil
+// past keeps the memory between the publishes of a Store. Publishes may run at once.
+type past struct {
+	mu      sync.Mutex
+	memory  *memory // of the last publish; nil during one, and after one that failed
+	noWatch bool    // the API server does not do the watch that a memory needs
+}
+
+// recall takes the memory out, if there is one. Who published puts it back.
+func (p *past) recall() *memory {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.memory
+	p.memory = nil
 	return m
 }
 
-func (s *Store) memorize(m *memory) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.memory = m
+func (p *past) memorize(m *memory) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory = m
+}
+
+func (p *past) canWatch() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.noWatch
+}
+
+// neverWatch makes each publish list all snapshots from now on.
+func (p *past) neverWatch() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noWatch = true
 }
 
 // catchUp is how long a writer waits for its own claim in a watch. It takes milliseconds; after that the store is
@@ -173,12 +194,9 @@ type follower struct {
 	stop   context.CancelFunc
 }
 
-// followMemory begins a watch where a memory ends, nil if it cannot: the store is then listed.
-func (s *Store) followMemory(ctx context.Context, m *memory) *follower {
-	s.mu.Lock()
-	unable := s.noWatch
-	s.mu.Unlock()
-	if unable || m.version == "" {
+// follow begins a watch of a store where the memory of it ends, nil if it cannot: the store is then listed.
+func (m *memory) follow(ctx context.Context, s *Store) *follower {
+	if m.version == "" || !s.past.canWatch() {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -189,16 +207,14 @@ func (s *Store) followMemory(ctx context.Context, m *memory) *follower {
 	}
 	stop()
 	if apierrors.IsForbidden(err) {
-		s.neverWatch("the compiler may not watch ConfigMaps; apply the roles that compiler rbac prints")
+		neverWatch(s, "the compiler may not watch ConfigMaps; apply the roles that compiler rbac prints")
 	}
 	return nil
 }
 
-// neverWatch makes each publish list all snapshots from now on.
-func (s *Store) neverWatch(why string) {
-	s.mu.Lock()
-	s.noWatch = true
-	s.mu.Unlock()
+// neverWatch makes each publish to a store list all snapshots from now on, and logs why.
+func neverWatch(s *Store, why string) {
+	s.past.neverWatch()
 	s.log.Info("each publish lists all snapshots", "store", s.String(), "why", why)
 }
 
@@ -243,12 +259,12 @@ func (p *publication) asOf(ctx context.Context, f *follower, claim *corev1.Confi
 		err := f.until(within, claim)
 		cancel()
 		if err == nil {
-			if l, err := p.listing(f.memory); err == nil {
+			if l, err := f.memory.listing(p.Store); err == nil {
 				return l, true, nil
 			}
 		}
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			p.neverWatch("a watch of ConfigMaps says nothing of what was created")
+			neverWatch(p.Store, "a watch of ConfigMaps says nothing of what was created")
 		}
 	}
 	l, err = p.list(ctx, readable)

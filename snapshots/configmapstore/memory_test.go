@@ -104,7 +104,7 @@ func TestMemoryAtRandom(t *testing.T) {
 			w.change(head)
 		}
 		want := newListing("edge", w.all())
-		got, err := s.listing(w.memory)
+		got, err := w.memory.listing(s)
 		if err != nil {
 			forgotten++
 			anew()

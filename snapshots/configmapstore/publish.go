@@ -76,7 +76,7 @@ type sighting struct {
 
 // try publishes unless another writer is about to. The first try looks only at what the Store remembers.
 func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
-	if m := p.recall(); m != nil {
+	if m := p.past.recall(); m != nil {
 		if next, ok := p.onMemory(ctx, m, d); ok {
 			return p.follow(ctx, m, next, d)
 		}
@@ -113,7 +113,7 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	if err := p.beside(ctx, l, d.Time); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	signers, err := p.signers()
+	signers, err := p.signing.signers()
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
@@ -123,7 +123,7 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 // onMemory returns the snapshot that follows what a memory has, if there is nothing else to do. Anything unusual, and
 // every reason not to publish, is decided by what the store has now.
 func (p *publication) onMemory(ctx context.Context, m *memory, d snapshots.Draft) (snapshots.Snapshot, bool) {
-	l, err := p.listing(m)
+	l, err := m.listing(p.Store)
 	if err != nil || l.delivery != "" || !l.status || l.head().id.IsZero() || len(l.staged)+len(l.intruding)+len(l.orphans()) > 0 {
 		return snapshots.Snapshot{}, false
 	}
@@ -148,7 +148,7 @@ func (p *publication) numbered(l listing, head sequence.Head, next snapshots.Sna
 
 // follow writes a snapshot on top of what a memory has, and keeps the memory for the next publish.
 func (p *publication) follow(ctx context.Context, m *memory, next snapshots.Snapshot, d snapshots.Draft) (snapshots.ID, bool, error) {
-	f := p.followMemory(ctx, m)
+	f := m.follow(ctx, p.Store)
 	if f != nil {
 		defer f.end()
 	}
@@ -317,7 +317,7 @@ func (p *publication) store(ctx context.Context, f *follower, next snapshots.Sna
 		for _, o := range append(written, manifest.ObjectMeta) { // the events about them will say so again
 			f.see(o, false)
 		}
-		p.memorize(f.memory)
+		p.past.memorize(f.memory)
 	}
 	return sightOf(manifest.UID, manifest.ResourceVersion, pieces), nil
 }

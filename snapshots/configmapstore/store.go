@@ -115,12 +115,11 @@ type Store struct {
 	log             *slog.Logger
 	signing         signing
 
-	mu       sync.Mutex    // guards head, sight, believed, memory and noWatch
+	mu       sync.Mutex    // guards head, sight and believed
 	head     sequence.Head // the newest snapshot that this Store wrote or verified
 	sight    string        // what its ConfigMaps looked like then, see sightOf
 	believed string        // the version of the channel that was accepted last
-	memory   *memory       // of the last publish; nil during one, and after one that failed
-	noWatch  bool          // the API server forbids the watch that memory needs
+	past     past          // what publishes remember of the store
 	// reading is held while the channel is read. If two reads ran at once and the newer answer were
 	// believed first, the older one would look like a channel that went back.
 	reading sync.Mutex
