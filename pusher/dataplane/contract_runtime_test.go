@@ -4,10 +4,12 @@ package dataplane_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -309,5 +311,50 @@ backend counted
 				t.Errorf("with s3 in %s the backends are %+v, %v, want one as %+v", state, backends, err, want)
 			}
 		}
+	}
+}
+
+// checkClosed closes two frontends on the worker's socket, and takes a certificate out of a crt-list.
+func checkClosed(t *testing.T, s *subject) {
+	ctx := t.Context()
+	if err := s.CreateFile(ctx, dataplane.Certificates, "listed.pem", certificate(t, "a.example.com", 0x11)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateFile(ctx, dataplane.Certificates, "default.pem", certificate(t, "b.example.com", 0x12)); err != nil {
+		t.Fatal(err)
+	}
+	listed, list := filepath.Join(s.dirs.Certificates, "listed.pem"), filepath.Join(s.dirs.General, "tls.crtlist")
+	if err := s.CreateFile(ctx, dataplane.General, "tls.crtlist", []byte(listed+" a.example.com\n")); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, name := range []string{"open", "paused", "shut"} {
+		fmt.Fprintf(&text, "\nfrontend %s\n  mode http\n  bind unix@%s/%s.sock ssl crt %s crt-list %s\n", name, s.run, name, filepath.Join(s.dirs.Certificates, "default.pem"), list)
+	}
+	s.post(t, s.config("n1", text.String()), dataplane.PostOptions{ForceReload: true})
+	if c, err := s.RuntimeCertificate(ctx, listed); err != nil || c.Unused {
+		t.Errorf("before: %+v, %v", c, err)
+	}
+	for _, command := range []string{"disable frontend paused", "shutdown frontend shut", "del ssl crt-list " + list + " " + listed} {
+		if answer, err := s.command(command); err != nil {
+			t.Fatalf("%s: %s: %v", command, answer, err)
+		}
+	}
+	frontends, err := s.FrontendStatistics(ctx)
+	for _, want := range []dataplane.FrontendStatistics{{Name: "open"}, {Name: "paused", Paused: true}, {Name: "shut", Shut: true}} {
+		if err != nil || !slices.Contains(frontends, want) {
+			t.Errorf("the frontends are %+v, %v, want one as %+v", frontends, err, want)
+		}
+	}
+	if c, err := s.RuntimeCertificate(ctx, listed); err != nil || !c.Unused {
+		t.Errorf("out of the list: %+v, %v", c, err)
+	}
+	if answer, err := s.command("del ssl cert " + listed); err != nil {
+		t.Fatalf("%s: %v", answer, err)
+	}
+	_, err = s.RuntimeCertificate(ctx, listed)
+	wantError(t, err, dataplane.ErrNotFound)
+	if loaded, err := s.RuntimeCertificates(ctx); err != nil || len(loaded) != 1 || filepath.Base(loaded[0]) != "default.pem" {
+		t.Errorf("the worker has %q, %v", loaded, err)
 	}
 }

@@ -69,6 +69,7 @@ func runContract(t *testing.T, start func(*testing.T) *subject) {
 		"certificates are rotated live":           checkRotation,
 		"files in use stay":                       checkFilesInUse,
 		"maps that surprise":                      checkMapSurprises,
+		"what somebody closed or took out":        checkClosed,
 		"servers":                                 checkServers,
 		"answers to changes of servers":           checkServerAnswers,
 		"runtime actions":                         checkRuntimeActions,
@@ -95,6 +96,8 @@ type subject struct {
 	run  string // a folder with a short path, for sockets
 	pid  func() (int, error)
 	kill func() // ends HAProxy
+	// command sends a command to the socket of the worker, as a person does.
+	command func(text string) (string, error)
 }
 
 const username, password = "admin", "secret"
@@ -125,6 +128,7 @@ func newSubject(t *testing.T, i *dataplanetest.Instance, url string) *subject {
 	}
 	return &subject{
 		Client: c, url: url, dirs: i.Dirs, run: filepath.Dir(i.MasterSocket()), pid: i.WorkerPID, kill: i.KillHAProxy,
+		command: i.Socket,
 	}
 }
 

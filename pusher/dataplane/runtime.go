@@ -388,6 +388,9 @@ type FrontendStatistics struct {
 	Name string
 	// Requests and Errors (responses with 5xx) count HTTP. Connections are connections of clients.
 	Requests, Errors, Connections int64
+	// Paused and Shut are set if the frontend takes no connections. Only a new worker opens a frontend that was
+	// shut down.
+	Paused, Shut bool
 }
 
 // BackendStatistics are the state and the counters of a backend.
@@ -426,7 +429,10 @@ func (c *Client) FrontendStatistics(ctx context.Context) ([]FrontendStatistics, 
 	bodies, err := c.statistics(ctx, "frontend")
 	out := make([]FrontendStatistics, 0, len(bodies))
 	for _, b := range bodies {
-		out = append(out, FrontendStatistics{b.Name, b.Stats.Requests, b.Stats.Errors, b.Stats.Connections})
+		out = append(out, FrontendStatistics{
+			Name: b.Name, Requests: b.Stats.Requests, Errors: b.Stats.Errors, Connections: b.Stats.Connections,
+			Paused: b.Stats.Status == "PAUSED", Shut: b.Stats.Status == "STOP",
+		})
 	}
 	return out, err
 }

@@ -39,6 +39,8 @@ type File struct {
 	// Fingerprint is the SHA-256 of the certificate, or else its SHA-1, in hexadecimal. Storages do not say
 	// it.
 	Fingerprint string
+	// Unused is set if the worker has loaded the certificate, and serves it nowhere.
+	Unused bool
 }
 
 type fileBody struct {
@@ -50,10 +52,11 @@ type fileBody struct {
 	NotAfter    string `json:"not_after"`
 	SHA1        string `json:"sha1_finger_print"`
 	SHA256      string `json:"sha256_finger_print"`
+	Status      string `json:"status"`
 }
 
 func (b fileBody) file() File {
-	f := File{Name: b.StorageName, Path: b.File, Size: b.Size, Serial: b.Serial, Fingerprint: b.SHA256}
+	f := File{Name: b.StorageName, Path: b.File, Size: b.Size, Serial: b.Serial, Fingerprint: b.SHA256, Unused: b.Status == "Unused"}
 	if f.Fingerprint == "" {
 		f.Fingerprint = b.SHA1
 	}

@@ -45,6 +45,8 @@ type fake struct {
 	maps map[string][]dataplane.MapEntry // of the worker
 	lose int                             // how many changes of maps have no effect
 
+	frontends []dataplane.FrontendStatistics
+
 	served   map[string]string // certificates that the worker serves, by path
 	loaded   []string          // names of certificates that the worker has
 	unlisted error             // why the list cannot be read
@@ -279,6 +281,10 @@ func (f *fake) RuntimeCertificate(_ context.Context, path string) (dataplane.Fil
 }
 
 func (f *fake) RuntimeCertificates(context.Context) ([]string, error) { return f.loaded, f.unlisted }
+
+func (f *fake) FrontendStatistics(context.Context) ([]dataplane.FrontendStatistics, error) {
+	return f.frontends, nil
+}
 
 func (f *fake) RuntimeMaps(context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(f.maps)), nil

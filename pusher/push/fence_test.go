@@ -163,6 +163,7 @@ func (f *fake) edited() {
 var readers = map[string]bool{
 	"Raw": true, "Info": true, "RuntimeInfo": true, "Reload": true, "Servers": true, "Files": true, "ReadFile": true,
 	"Certificate": true, "RuntimeCertificate": true, "RuntimeCertificates": true, "RuntimeMaps": true, "MapEntries": true, "Transactions": true, "Process": true,
+	"FrontendStatistics": true,
 }
 
 // A pusher changes nothing if it does not lead, if another pusher leads the instance, or if it does not know

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -60,9 +61,10 @@ type Inspection struct {
 }
 
 // Inspect compares what is on the instance with what was bound, and changes nothing. It
-// looks at the file on disk, the files beside it and the entries of maps. It also looks at
-// some of the certificates, and at the servers of some backends; each round looks at
-// others. have is what is known about the worker, which runs what was bound.
+// looks at the file on disk, the files beside it, the entries of maps and the frontends. It
+// also looks at some of the certificates, and at the servers of some backends; each round
+// looks at others. It notes in the [Record] what only a reload repairs. have is what is
+// known about the worker, which runs what was bound.
 func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, round int) (Inspection, error) {
 	out := Inspection{Running: have}
 	s, err := i.look(ctx)
@@ -84,6 +86,7 @@ func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, ro
 		func() error { return i.inspectCertificates(ctx, want, &out, round) },
 		func() error { return i.inspectMaps(ctx, want, &out) },
 		func() error { return i.inspectServers(ctx, want, &out, round) },
+		func() error { return i.inspectFrontends(ctx, want, have.Info) },
 	} {
 		if err != nil && !isOfOne(err) {
 			return out, err
@@ -232,11 +235,20 @@ func (i Instance) inspectCertificates(ctx context.Context, want bind.Bound, out 
 		return f.Kind != bind.CertificateFile || f.Held || !ok || have != sum(f.Content)
 	})
 	from, to := part(len(mine), round)
+	listed := listedIn(want)
 	var failed []error
 	for _, f := range mine[from:to] {
 		found, err := i.API.RuntimeCertificate(ctx, f.Path)
-		if errors.Is(err, dataplane.ErrNotFound) {
+		absent := errors.Is(err, dataplane.ErrNotFound)
+		if absent && !listed[f.Path] {
 			continue // the worker has loaded no certificate of that name
+		}
+		if absent {
+			absent, err = i.notLoaded(ctx, f)
+		}
+		if absent || err == nil && found.Unused && listed[f.Path] {
+			i.Record.damaged(out.Running.Info, fmt.Sprintf("%sdeleted certificate %s, or its entry in a crt-list, from its worker", bySomebody, f.Name))
+			continue
 		}
 		if err != nil {
 			err = fmt.Errorf("inspect %s in the worker: %w", f.Name, err)
@@ -254,6 +266,75 @@ func (i Instance) inspectCertificates(ctx context.Context, want bind.Bound, out 
 		out.Faults = append(out.Faults, Fault{What: "certificate " + f.Name, Want: "that of the snapshot", Found: "another one"})
 	}
 	return several(failed)
+}
+
+// notLoaded reports whether the worker lists certificates, and this is not among them. That
+// it has no answer about one certificate is no proof.
+func (i Instance) notLoaded(ctx context.Context, f bind.File) (bool, error) {
+	loaded, err := i.API.RuntimeCertificates(ctx)
+	named := func(file string) bool { return path.Base(file) == f.Name }
+	return len(loaded) > 0 && !slices.ContainsFunc(loaded, named), err
+}
+
+// listedIn returns the paths that the crt-lists of a configuration name. The worker serves
+// each of these certificates.
+func listedIn(want bind.Bound) map[string]bool {
+	out := map[string]bool{}
+	words := wordsOf(want.Config)
+	for _, f := range want.Files {
+		if f.Kind != bind.GeneralFile || !strings.HasSuffix(f.Source, ".crtlist") || !slices.Contains(words, f.Path) {
+			continue
+		}
+		for line := range strings.Lines(string(f.Content)) {
+			if fields := strings.Fields(line); len(fields) > 0 {
+				out[fields[0]] = true
+			}
+		}
+	}
+	return out
+}
+
+// closedPatience is how long a frontend may be closed before that counts as done by
+// somebody. A worker closes its frontends for a moment while another one cannot be started.
+const closedPatience = 5 * time.Second
+
+// inspectFrontends asks whether all frontends of the worker take connections. Somebody may
+// have disabled or shut down one of them. The API cannot open it again.
+func (i Instance) inspectFrontends(ctx context.Context, want bind.Bound, info dataplane.RuntimeInfo) error {
+	var closed dataplane.FrontendStatistics
+	i.ReloadTimeout = min(i.ReloadTimeout, closedPatience)
+	open, err := i.poll(ctx, func() (bool, error) {
+		list, err := i.API.FrontendStatistics(ctx)
+		at := slices.IndexFunc(list, func(f dataplane.FrontendStatistics) bool {
+			return (f.Paused || f.Shut) && hasFrontend(want.Config, f.Name)
+		})
+		if err == nil && at >= 0 {
+			closed = list[at]
+		}
+		return at < 0, err
+	})
+	if open || err != nil {
+		return err
+	}
+	now, err := i.WorkerInfo(ctx)
+	if err == nil && now.PID == info.PID {
+		how := "disabled"
+		if closed.Shut {
+			how = "shut down"
+		}
+		i.Record.damaged(info, fmt.Sprintf("%s%s frontend %s of its worker", bySomebody, how, closed.Name))
+	}
+	return err
+}
+
+// hasFrontend reports whether a configuration has a frontend or a listen section of a name.
+func hasFrontend(config []byte, name string) bool {
+	for line := range haproxycfg.Lines(config) {
+		if s, begins := haproxycfg.BeginSection(line); begins && s.Name == name && (s.Keyword == "frontend" || s.Keyword == "listen") {
+			return true
+		}
+	}
+	return false
 }
 
 // part returns the range of things to inspect in a round, out of n.

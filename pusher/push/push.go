@@ -540,6 +540,11 @@ type Servers interface {
 	DynamicServerAPI
 }
 
+// Statistics is the part that says what the worker counts.
+type Statistics interface {
+	FrontendStatistics(ctx context.Context) ([]dataplane.FrontendStatistics, error)
+}
+
 // API is the part of an instance's Dataplane API that this package uses. [dataplane.Client]
 // implements it.
 type API interface {
@@ -548,6 +553,7 @@ type API interface {
 	Servers
 	Files
 	Certificates
+	Statistics
 }
 
 // ErrRefused is the error of a snapshot that cannot run on the instance: HAProxy refused

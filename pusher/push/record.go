@@ -155,9 +155,9 @@ func (r *Record) judge(info dataplane.RuntimeInfo, asked time.Time, raw dataplan
 	return r.kept.Foreign
 }
 
-// deletedBySomebody is how the reason begins with which a [Record] calls a worker foreign from which somebody deleted
-// something. Only a new worker has it again.
-const deletedBySomebody = "somebody deleted "
+// bySomebody is how the reason begins with which a [Record] calls a worker foreign that somebody changed so that only a
+// new worker has everything again.
+const bySomebody = "somebody "
 
 // damaged notes that somebody changed a worker in a way that only a reload mends, so that it counts as foreign.
 func (r *Record) damaged(info dataplane.RuntimeInfo, how string) {
@@ -172,7 +172,7 @@ func (r *Record) damaged(info dataplane.RuntimeInfo, how string) {
 }
 
 // IsDamage reports whether a worker is foreign because of what somebody did to it after it was started.
-func IsDamage(why string) bool { return strings.HasPrefix(why, deletedBySomebody) }
+func IsDamage(why string) bool { return strings.HasPrefix(why, bySomebody) }
 
 // ForeignText says for people why a worker is foreign.
 func ForeignText(why string) string {

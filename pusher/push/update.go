@@ -282,7 +282,7 @@ func (i Instance) noteGone(ctx context.Context, gone []change, have Running, err
 		server, askErr := i.API.SetServer(ctx, c.to.Backend, c.to.Name, dataplane.ServerChange{AdminState: string(c.to.State)})
 		switch {
 		case errors.Is(askErr, dataplane.ErrNotFound):
-			i.Record.damaged(have.Info, fmt.Sprintf("%sserver %s/%s from its worker", deletedBySomebody, c.to.Backend, c.to.Name))
+			i.Record.damaged(have.Info, fmt.Sprintf("%sdeleted server %s/%s from its worker", bySomebody, c.to.Backend, c.to.Name))
 			return have, errors.Join(err, undone(gone))
 		case askErr != nil:
 			return have, errors.Join(err, askErr)

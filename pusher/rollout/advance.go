@@ -83,6 +83,7 @@ func (t *step) unhealthy(h *Touch, seen Seen) string {
 	if !seen.Reachable {
 		if h.Lost.IsZero() {
 			h.Lost = t.now
+			h.Lapses++
 		}
 		if gone := t.now.Sub(h.Lost); gone > t.Grace {
 			return fmt.Sprintf("out of reach for %s after it got %s", gone.Round(time.Second), h.Snapshot)
@@ -255,9 +256,16 @@ func (t *step) soak() {
 		t.pushWave()
 		return
 	}
+	if t.takeAnother() {
+		r.Phase, r.Members = Pushing, nil
+		t.pushWave()
+		return
+	}
+	unsteady, steady := t.unsteady()
 	for _, h := range r.Touched {
 		pushing := t.Instances[h.Instance].Push != nil && !t.hangs(h.Instance)
-		if h.Snapshot == r.Target && ((h.Applied && !h.Lost.IsZero()) || pushing) {
+		lost := h.Applied && !h.Lost.IsZero() && !(h.comesAndGoes() && steady >= len(unsteady))
+		if h.Snapshot == r.Target && (lost || pushing) {
 			if r.Interrupted.IsZero() {
 				r.Since, r.Interrupted = t.now, t.now
 			}
@@ -295,6 +303,43 @@ func (t *step) soak() {
 	r.Wave++
 	r.Deaths = nil
 	t.pushWave()
+}
+
+// mostLapses is how often an instance with the target may go out of reach before a soak no longer waits for it.
+// Otherwise one instance that comes and goes would keep the snapshot from all others.
+const mostLapses = 3
+
+// comesAndGoes reports whether the instance has gone out of reach too often since it got the target.
+func (h Touch) comesAndGoes() bool { return h.Lapses > mostLapses }
+
+// unsteady returns the instances with the target that come and go, and counts the others that have it. If there
+// are at least as many others, the soak does not wait for those that come and go. If not, the target may be the
+// cause, and the soak waits until they stay.
+func (t *step) unsteady() (names []string, steady int) {
+	for _, h := range t.Rollout.Touched {
+		switch {
+		case !t.has(h.Instance):
+		case h.comesAndGoes():
+			names = append(names, h.Instance)
+		default:
+			steady++
+		}
+	}
+	return names, steady
+}
+
+// takeAnother reports whether the only instance with the target comes and goes, and another one can get it.
+func (t *step) takeAnother() bool {
+	names, steady := t.unsteady()
+	if len(names) != 1 || steady > 0 || t.vouched() || t.o.Hold || t.paused() {
+		return false
+	}
+	all, _ := t.candidates()
+	if !slices.ContainsFunc(all, func(c candidate) bool { return !c.done && c.ready }) {
+		return false
+	}
+	t.note(names[0] + ": goes out of reach again and again, so another instance is tried")
+	return true
 }
 
 // awayFor is how long an instance that went out of reach before a rollout began may be expected back.

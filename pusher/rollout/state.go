@@ -125,7 +125,9 @@ type Touch struct {
 	// Found is set if the instance had the snapshot before anything was pushed to it.
 	Found bool `json:"found,omitempty"`
 	// Lost is since when the instance is unreachable, zero if it is reachable.
-	Lost time.Time `json:"lost,omitzero"`
+	// Lapses is how often it went out of reach since it got the snapshot.
+	Lapses int       `json:"lapses,omitempty"`
+	Lost   time.Time `json:"lost,omitzero"`
 	// Undone is set when the instance is back on the last good snapshot.
 	Undone bool `json:"undone,omitempty"`
 }

@@ -48,6 +48,7 @@ type Secret struct {
 	namespace, name, holder string
 
 	term  int64
+	tried int64          // the last term that Raise tried to write; the answer may have been lost
 	taken int64          // the term that it was taken in
 	last  *corev1.Secret // as it was read or written last
 
@@ -87,7 +88,7 @@ func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Tak
 		}
 		switch written, failed := s.write(ctx, next); {
 		case failed == nil:
-			s.term, s.taken, s.last, s.certificate = kept.Term+1, kept.Term+1, written, certificate
+			s.term, s.tried, s.taken, s.last, s.certificate = kept.Term+1, kept.Term+1, kept.Term+1, written, certificate
 			return Taken{State: kept.State, Fallback: certificate, Secrets: secrets, Unmoved: err, Term: s.term}, nil
 		case !isOthers(failed):
 			return Taken{}, s.failed("take", failed)
@@ -143,6 +144,7 @@ func (s *Secret) KeepSecrets(ctx context.Context, data []byte) error {
 	failed := func(err error) error {
 		return fmt.Errorf("keep what was read in Secrets in Secret %s/%s: %w", of.namespace, of.name, err)
 	}
+	var conflict error
 	for range maxTries {
 		found, err := of.find(ctx)
 		if err != nil {
@@ -159,14 +161,13 @@ func (s *Secret) KeepSecrets(ctx context.Context, data []byte) error {
 		}
 		next := with(found, s.taken, s.holder)
 		next.Data[keySecrets] = data
-		switch _, err := of.write(ctx, next); {
-		case err == nil:
+		if _, conflict = of.write(ctx, next); conflict == nil {
 			return nil
-		case !isOthers(err):
-			return failed(err)
+		} else if !isOthers(conflict) {
+			return failed(conflict)
 		}
 	}
-	return failed(ErrTaken)
+	return failed(conflict)
 }
 
 // Save keeps a state, or returns [ErrTaken].
@@ -183,6 +184,7 @@ func (s *Secret) Save(ctx context.Context, state []byte) error {
 // before the Secret was made again.
 func (s *Secret) Raise(ctx context.Context, above int64) (term int64, err error) {
 	term = max(s.term, above) + 1
+	s.tried = term
 	err = s.change(ctx, "raise the term of", func(next *corev1.Secret) { next.Data = with(next, term, s.holder).Data })
 	if err != nil {
 		return s.term, err
@@ -196,34 +198,36 @@ func (s *Secret) Release() {}
 
 // change writes a change on top of the last write. If the cluster has something else, the answer to a
 // write may have been lost, or somebody may have changed something that does not concern a pusher, such
-// as a label.
+// as a label. The error is [ErrTaken] only if another pusher has the state, and not if every try meets a
+// conflict.
 func (s *Secret) change(ctx context.Context, verb string, edit func(next *corev1.Secret)) error {
 	base := s.last
+	var err error
 	for range maxTries {
 		next := base.DeepCopy()
 		edit(next)
-		written, err := s.write(ctx, next)
-		if err == nil {
+		var written *corev1.Secret
+		if written, err = s.write(ctx, next); err == nil {
 			s.last = written
 			return nil
 		}
 		if !isOthers(err) {
 			return s.failed(verb, err)
 		}
-		found, err := s.find(ctx)
+		found, unread := s.find(ctx)
 		switch {
-		case err != nil:
-			return s.failed(verb, err)
+		case unread != nil:
+			return s.failed(verb, unread)
 		case found.ResourceVersion == "": // deleted: what this pusher has is all there is
 			base = base.DeepCopy()
 			base.ObjectMeta = found.ObjectMeta
-		case !isOf(found, s.term, s.holder) && !isOf(found, termIn(next), s.holder):
+		case !isOf(found, s.term, s.holder) && !isOf(found, s.tried, s.holder):
 			return s.failed(verb, ErrTaken)
 		default:
 			base = found
 		}
 	}
-	return s.failed(verb, ErrTaken)
+	return s.failed(verb, err)
 }
 
 func termIn(s *corev1.Secret) int64 {

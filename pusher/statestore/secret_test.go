@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -442,6 +443,64 @@ func TestLostAnswers(t *testing.T) {
 	}
 	p.save(one, "third")
 	p.wantState("third")
+}
+
+// If the answer to a raise was lost, a save is still recognized as this pusher's own.
+func TestSavedAfterALostRaise(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	client := &lossy{Client: p.secrets(p.config)}
+	one := New(client, p.namespace, "edge", "one")
+	p.take(one)
+	client.lost = 1
+	if _, err := one.Raise(t.Context(), 7); err == nil || errors.Is(err, ErrTaken) {
+		t.Errorf("error is %v", err)
+	}
+	p.save(one, "first")
+	p.wantState("first")
+	if term, err := one.Raise(t.Context(), 7); err != nil || term != 8 {
+		t.Errorf("raised to %d: %v", term, err)
+	}
+	p.save(one, "second")
+	p.take(p.pusher("two"))
+	if err := one.Save(t.Context(), []byte("late")); !errors.Is(err, ErrTaken) {
+		t.Errorf("the one before saves: %v", err)
+	}
+}
+
+// conflicting answers writes with a conflict.
+type conflicting struct {
+	Client
+	left int
+}
+
+func (c *conflicting) Update(ctx context.Context, s *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error) {
+	if c.left > 0 {
+		c.left--
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, s.Name, errors.New("the object has been modified"))
+	}
+	return c.Client.Update(ctx, s, o)
+}
+
+// However many conflicts there are, a pusher that still has the state was not replaced. It saves later.
+func TestConflictsAreNoSuccessor(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	client := &conflicting{Client: p.secrets(p.config)}
+	one := New(client, p.namespace, "edge", "one")
+	p.take(one)
+	for what, write := range map[string]func() error{
+		"save":         func() error { return one.Save(t.Context(), []byte("lost")) },
+		"raise":        func() error { _, err := one.Raise(t.Context(), 7); return err },
+		"keep Secrets": func() error { return one.KeepSecrets(t.Context(), []byte("secrets")) },
+	} {
+		client.left = maxTries
+		if err := write(); !apierrors.IsConflict(err) || errors.Is(err, ErrTaken) {
+			t.Errorf("%s: error is %v", what, err)
+		}
+	}
+	p.save(one, "first")
+	p.wantState("first")
 }
 
 // A state that is too large for a Secret is refused, and the former one stays.
