@@ -534,10 +534,11 @@ type Maps interface {
 	DeleteMapEntry(ctx context.Context, name, key string) error
 }
 
-// Servers is the part that changes servers in the running worker.
+// Servers is the part that changes servers in the running worker, and says what it counts.
 type Servers interface {
 	Worker
 	DynamicServerAPI
+	Statistics
 }
 
 // Statistics is the part that says what the worker counts.
@@ -553,7 +554,6 @@ type API interface {
 	Servers
 	Files
 	Certificates
-	Statistics
 }
 
 // ErrRefused is the error of a snapshot that cannot run on the instance: HAProxy refused
