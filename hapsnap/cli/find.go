@@ -342,14 +342,33 @@ func (f *finder) fromCluster(cmd *cobra.Command, lacking func() bool) error {
 	if err != nil {
 		return fmt.Errorf("no store is named, and none was found: %w", err)
 	}
+	if err := mayHaveToken(flags, at, found); err != nil {
+		return err
+	}
 	needsState := needsWholeState(cmd)
 	out := maps.Clone(found)
 	delete(out, statusSetting)
+	delete(out, foundIn)
 	state := flags.Lookup("state")
 	if place := found[statusSetting]; place != "" && !needsState && state != nil && !state.Changed {
 		out["state"] = place
 	}
 	return apply(flags, out, "the cluster")
+}
+
+// mayHaveToken returns why a token must not be sent to the store that was found. Whoever may create ConfigMaps in
+// some namespace can make the only one with the label, and name a server of their own as the store. So a token only goes to a
+// store that the user chose, or that is named in a namespace that the user chose.
+func mayHaveToken(flags *pflag.FlagSet, at cluster, found settings) error {
+	token := flags.Lookup("git-token-file")
+	if token == nil || token.Value.String() == "" || at.namespace != "" || at.installation != "" || !strings.HasPrefix(found["store"], "git+http") {
+		return nil
+	}
+	if flag := flags.Lookup("store"); flag != nil && flag.Changed {
+		return nil
+	}
+	return process.WithHint(process.Usage("ConfigMap %s names the store %s, and nobody chose it: the token of %s is not sent there", found[foundIn], found["store"], token.Value),
+		"if it is the right one: --installation "+found[foundIn]+"; for good, hapsnap context add edge --installation "+found[foundIn])
 }
 
 // lacks reports whether a verb needs a store or a state that is not named.
@@ -443,7 +462,7 @@ func chosen(all []corev1.ConfigMap, at cluster) (settings, error) {
 	case 1:
 		// What a ConfigMap may say is where things are, and no credentials, which are the user's own.
 		m := all[0]
-		s := settings{"store": m.Data["store"], "state": m.Data["state"]}
+		s := settings{"store": m.Data["store"], "state": m.Data["state"], foundIn: m.Namespace + "/" + m.Name}
 		if place := m.Data[statusSetting]; place != "" {
 			s[statusSetting] = place
 		}
@@ -479,6 +498,9 @@ func where(at cluster) string {
 // statusSetting names the ConfigMap with the status of the fleet. Verbs that only look take it in the
 // place of the state, which is in a Secret.
 const statusSetting = "status"
+
+// foundIn names the ConfigMap that the other settings come from.
+const foundIn = "installation"
 
 // installations returns the ConfigMaps of the installations that may be meant.
 func installations(ctx context.Context, client kubernetes.Interface, at cluster) ([]corev1.ConfigMap, error) {

@@ -146,6 +146,51 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// A token goes to no server that only a ConfigMap names, which anybody may have made. It goes where the user chose the store,
+// the ConfigMap or its namespace.
+func TestTokensGoWhereTheUserSaid(t *testing.T) {
+	t.Parallel()
+	evil := settings{"store": "git+https://evil.example/x.git?branch=edge", "state": "secret:tenant/x", foundIn: "tenant/mine"}
+	token := map[string]string{"HAPSNAP_GIT_TOKEN_FILE": "/token"}
+	for name, c := range map[string]struct {
+		finding
+		args    []string
+		refused bool
+	}{
+		"a token of the environment":        {finding{found: evil, env: token}, nil, true},
+		"a token of a flag":                 {finding{found: evil}, []string{"--git-token-file", "/token"}, true},
+		"a token of a context":              {finding{found: evil, config: "current: a\ncontexts: {a: {git-token-file: /token}}\n"}, nil, true},
+		"no token":                          {finding{found: evil}, nil, false},
+		"a ConfigMap that the user chose":   {finding{found: evil, env: token}, []string{"--installation", "tenant/mine"}, false},
+		"a namespace that the user chose":   {finding{found: evil, env: token}, []string{"-n", "tenant"}, false},
+		"one that a context chose":          {finding{found: evil, env: token, config: "current: a\ncontexts: {a: {installation: tenant/mine}}\n"}, nil, false},
+		"a store that the user chose":       {finding{found: evil, env: token}, []string{"--store", "git+https://git.example/edge.git"}, false},
+		"a store that needs no token":       {finding{found: settings{"store": "configmap:edge/shop", foundIn: "edge/client"}, env: token}, nil, false},
+		"a key, which is not sent to hosts": {finding{found: settings{"store": "git+ssh://git@evil.example/x", foundIn: "tenant/mine"}, env: map[string]string{"HAPSNAP_GIT_SSH_KEY": "/key"}}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := halfVerbs()["gc"] // it also needs a state, so that the cluster is asked when the store was given
+			c.finder(t).attach(cmd)
+			if err := cmd.ParseFlags(append([]string{"--kubeconfig", "/k"}, c.args...)); err != nil {
+				t.Fatal(err)
+			}
+			cmd.SetContext(t.Context())
+			cmd.SetErr(io.Discard)
+			err := c.finder(t).fill(cmd, nil)
+			if refused := err != nil; refused != c.refused {
+				t.Fatalf("refused: %t (%v), want %t", refused, err, c.refused)
+			}
+			if err != nil && (!strings.Contains(err.Error(), "the token of /token is not sent there") || !strings.Contains(process.Hint(err), "--installation tenant/mine")) {
+				t.Errorf("it says %v, with the hint %q", err, process.Hint(err))
+			}
+			if store := cmd.Flags().Lookup("store").Value.String(); c.refused && store != "" {
+				t.Errorf("the store is %s", store)
+			}
+		})
+	}
+}
+
 // An error about a place names it.
 func TestPlacesThatAreWrong(t *testing.T) {
 	t.Parallel()
@@ -236,7 +281,7 @@ func TestInstallations(t *testing.T) {
 				}
 				return
 			}
-			if found["store"] != c.want || found["state"] != "secret:x/y" || len(found) != 2 {
+			if found["store"] != c.want || found["state"] != "secret:x/y" || len(found) != 3 || found[foundIn] == "" {
 				t.Errorf("found %v, want the store %s", found, c.want)
 			}
 		})
