@@ -103,7 +103,8 @@ type Options struct {
 	// DrainTime is how long the server of an endpoint that is gone is drained.
 	DrainTime time.Duration
 	// PersistInterval is the least time between two writes of servers that were changed at run time to
-	// the file on an instance's disk.
+	// the file on an instance's disk. It is longer for an instance where a write takes long: nine times that, and two
+	// minutes at most.
 	PersistInterval time.Duration
 	// InspectInterval is how often the pusher compares the files on an instance's disk and the servers
 	// in its worker with what it left there.

@@ -23,7 +23,7 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		SameNode: n.Name != "" && n.Name == i.info.Node || bind.SameNode(n.Name, i.info.Node), NotBefore: i.jobNotBefore,
 		// While somebody else keeps changing the instance's files, repairs have stopped. Writing
 		// servers to disk would be a repair.
-		Persisted: i.running.Persisted || i.conflict != nil && slices.ContainsFunc(i.conflict.Faults, push.Fault.OnDisk), PersistAfter: i.persisted.Add(w.PersistInterval),
+		Persisted: i.running.Persisted || i.conflict != nil && slices.ContainsFunc(i.conflict.Faults, push.Fault.OnDisk), PersistAfter: i.persisted.Add(betweenWrites(i.persistTook, w.PersistInterval)),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: w.overdue(i), InspectAfter: i.inspectAfter,
 	}
 	if s.Bound && s.SameNode {
@@ -271,6 +271,14 @@ func (s instanceNeeds) pending(w work) string {
 
 // tidyInterval is the wait before another try to delete dynamic servers that had connections.
 const tidyInterval = 5 * time.Second
+
+// betweenWrites returns the least time between two writes of servers to disk. Before the API stores the file, it has
+// HAProxy check it, which takes seconds for a large configuration. An endpoint that changes meanwhile waits for that, since an
+// instance has one job at a time. So writes take at most a tenth of the time, and the disk may be further behind.
+func betweenWrites(took, persistInterval time.Duration) time.Duration {
+	const most = 2 * time.Minute
+	return max(min(9*took, most), persistInterval)
+}
 
 // deferral returns the least time between two posts that give slots the addresses which dynamic
 // servers serve meanwhile. So these posts take at most a fifth of the time, and an endpoint is

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/binding"
 )
 
 func TestClassify(t *testing.T) {
@@ -48,6 +50,25 @@ func TestClassify(t *testing.T) {
 
 // An instance stays in sync while it is written to or inspected, unless its worker is replaced or other servers
 // are wanted meanwhile.
+// However long the API takes to check a file, writes of endpoints to disk take at most a tenth of the time, unless that is
+// longer than two minutes.
+func TestWritesLeaveTimeForEndpoints(t *testing.T) {
+	t.Parallel()
+	const interval = 5 * time.Second
+	for took, want := range map[time.Duration]time.Duration{
+		0: interval, 100 * time.Millisecond: interval, 3 * time.Second: 27 * time.Second, time.Minute: 2 * time.Minute,
+	} {
+		if got := betweenWrites(took, interval); got != want {
+			t.Errorf("after a write that took %s the next one waits %s, want %s", took, got, want)
+		}
+	}
+	w, i, now := &world{Settings: Settings{PersistInterval: interval}, bindings: new(binding.Bindings)}, &instanceState{}, time.Now()
+	i.persisted, i.persistTook = now, 3*time.Second
+	if after := w.needsOf(i).PersistAfter.Sub(now); after != 27*time.Second {
+		t.Errorf("the next write waits %s", after)
+	}
+}
+
 func TestInSync(t *testing.T) {
 	whole := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true, PersistAfter: noon, InspectAfter: noon}
 	tests := map[string]struct {
