@@ -16,7 +16,7 @@ import (
 // endpointRows are the rows about endpoints.
 var endpointRows = []row{
 	{name: "endpoint", what: "an endpoint replaced by another, from the event until the worker has it", limit: "the three calls that this takes, made bare", goal: 1.3, unit: seconds, most: 10_000, measure: shown("endpoint", oneEndpoint)},
-	{name: "endpoint-slow", what: "the slowest of a hundred such changes", limit: "their median", goal: 3, unit: seconds, most: 10_000, measure: shown("endpoint-slow", oneEndpoint)},
+	{name: "endpoint-slow", what: "the slow ones of a thousand such changes: 99 of 100 take less", limit: "their median", goal: 3, unit: seconds, most: 10_000, measure: shown("endpoint-slow", oneEndpoint)},
 	{name: "endpoints-rate", what: "a thousand endpoints changed in each of five seconds, on three instances: what is left to do then", limit: oneSecond, goal: 1, unit: seconds, most: 10_000, measure: shown("endpoints-rate", manyEndpoints)},
 	{name: "endpoints-storm", what: "every Service has another endpoint at once, on three instances, until all have them", limit: "a millisecond for each", goal: 1, unit: seconds, most: 10_000, measure: shown("endpoints-storm", manyEndpoints)},
 	{name: "endpoints-others", what: "the endpoint of another Service meanwhile, the slowest of them", limit: oneSecond, goal: 1, unit: seconds, most: 10_000, measure: shown("endpoints-others", manyEndpoints)},
@@ -24,7 +24,7 @@ var endpointRows = []row{
 
 // The changes of endpoints in the rows about many.
 const (
-	oneByOne     = 100 // for the slowest of them
+	oneByOne     = 1000 // for the slow ones among them
 	perSecond    = 1000
 	forSeconds   = 5
 	batch        = 10 * time.Millisecond // of changes that come at the same time
@@ -155,7 +155,7 @@ func oneEndpoint(ctx context.Context, w *world) (showing, error) {
 		}
 		took = append(took, time.Since(began))
 	}
-	slow := Cell{Limit: median(took).Seconds(), Work: slices.Max(took).Seconds(), Turns: oneByOne}
+	slow := Cell{Limit: median(took).Seconds(), Work: slices.Sorted(slices.Values(took))[len(took)*99/100].Seconds(), Turns: oneByOne}
 	return showing{"endpoint": first, "endpoint-slow": slow}, nil
 }
 
