@@ -17,6 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
@@ -326,11 +327,18 @@ func isShipped(value []byte) bool {
 	return found
 }
 
+// mostWords is how many characters a message or a hint may have.
+const mostWords = 2000
+
 // redacted returns diagnostics without private material, sorted. Diagnostics appear in the manifest, in logs and in
 // Events.
+//
+// It shortens both: they may quote a line of a megabyte, which a log and a report would hold. What is cut first would not
+// be found any more, so that comes last.
 func (c *compilation) redacted(ds []diag.Diagnostic) []diag.Diagnostic {
 	for i, d := range ds {
-		ds[i].Message, ds[i].Hint = c.private.Redact(d.Message, d.Object.Namespace), c.private.Redact(d.Hint, d.Object.Namespace)
+		ds[i].Message = process.Shorten(c.private.Redact(d.Message, d.Object.Namespace), mostWords)
+		ds[i].Hint = process.Shorten(c.private.Redact(d.Hint, d.Object.Namespace), mostWords)
 	}
 	return diag.Sort(ds)
 }

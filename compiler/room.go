@@ -30,22 +30,6 @@ const (
 	roomForOthers = 512 << 10
 )
 
-// allowance returns how much each of several parties may have if all together may have so much. Nobody loses anything
-// if all fits. Otherwise, those lose something that have most.
-func allowance(sizes []int, all int) int {
-	sizes = slices.Sorted(slices.Values(sizes))
-	for i, size := range sizes {
-		if share := all / (len(sizes) - i); size > share {
-			return share
-		}
-		all -= size
-	}
-	if len(sizes) == 0 {
-		return 0
-	}
-	return sizes[len(sizes)-1]
-}
-
 // referenceSize returns how many bytes a reference takes in a manifest, without the names in its certificate. A sealed
 // certificate also has a file, which the manifest lists.
 func referenceSize(r snapshots.CertificateRef, mode snapshots.CertificateMode) int {
@@ -94,7 +78,7 @@ func (c *compilation) crowded(a render.Artifact, model routing.Model) []render.F
 		users[object].size += sizes[cert.File]
 		all[object.Namespace] += sizes[cert.File]
 	}
-	share := allowance(slices.Collect(maps.Values(all)), roomForReferences)
+	share := diag.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
 	born := c.born()
 	youngest := slices.SortedFunc(maps.Keys(users), func(a, b diag.Object) int {
 		return cmp.Or(born[b].Compare(born[a]), b.Compare(a))
@@ -138,7 +122,7 @@ func withFewerNames(references []snapshots.CertificateRef, mode snapshots.Certif
 			sizes[i] = sizeOfNames(r.Observed.Names)
 		}
 	}
-	most := allowance(sizes, max(0, min(room, roomForNames)))
+	most := diag.Allowance(sizes, max(0, min(room, roomForNames)))
 	out := slices.Clone(references)
 	for i, r := range out {
 		if sizes[i] > most {
@@ -181,7 +165,7 @@ func withoutSome(left []snapshots.Quarantined) []snapshots.Quarantined {
 		}
 		sizes[q.Namespace] += sizeOf(out[i])
 	}
-	most := allowance(slices.Collect(maps.Values(sizes)), roomForLeftOut)
+	most := diag.Allowance(slices.Collect(maps.Values(sizes)), roomForLeftOut)
 	used, omitted := map[string]int{}, map[string]int{}
 	out = slices.DeleteFunc(out, func(q snapshots.Quarantined) bool {
 		used[q.Namespace] += sizeOf(q)

@@ -190,20 +190,14 @@ func TestLeftOutFitIntoTheManifest(t *testing.T) {
 	}
 }
 
-func TestAllowance(t *testing.T) {
+// A fault in a line of a megabyte does not fill the log and the report. What is private is found before the text is cut.
+func TestMessagesAreShort(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		sizes []int
-		all   int
-		want  int
-	}{
-		{nil, 10, 0},
-		{[]int{3, 5, 2}, 10, 5},
-		{[]int{3, 6, 2}, 10, 5},
-		{[]int{100, 1, 90}, 21, 10},
-	} {
-		if got := allowance(c.sizes, c.all); got != c.want {
-			t.Errorf("%v of %d: %d, want %d", c.sizes, c.all, got, c.want)
+	c := compilation{private: privateOf(Input{})}
+	long := strings.Repeat("a", 1<<20)
+	for _, d := range c.redacted([]diag.Diagnostic{{Message: long, Hint: "short"}, {Message: "short", Hint: long}}) {
+		if len(d.Message)+len(d.Hint) > mostWords+20 || !strings.Contains(d.Message+d.Hint, "short") {
+			t.Errorf("a message has %d bytes, and its hint %d", len(d.Message), len(d.Hint))
 		}
 	}
 }
