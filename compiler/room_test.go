@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -199,5 +200,30 @@ func TestMessagesAreShort(t *testing.T) {
 		if len(d.Message)+len(d.Hint) > mostWords+20 || !strings.Contains(d.Message+d.Hint, "short") {
 			t.Errorf("a message has %d bytes, and its hint %d", len(d.Message), len(d.Hint))
 		}
+	}
+}
+
+// Neither does it cost everybody's compile minutes to find the field of an object with very many values.
+func TestFieldAmongVeryMany(t *testing.T) {
+	t.Parallel()
+	var values []any
+	var line strings.Builder
+	for i := range 100_000 {
+		values = append(values, fmt.Sprint("value", i))
+		fmt.Fprint(&line, "other", i, " ")
+	}
+	line.WriteString("value77777")
+	object := diag.Object{Kind: "Widget", Namespace: "evil", Name: "w"}
+	var c compilation
+	c.in.Objects.Others = []inputs.Object[unstructured.Unstructured]{{
+		Ref: object, Value: &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"list": values}}},
+	}}
+	began := time.Now()
+	at := c.positionOfValue(culprit{object: object, fault: render.Fault{Text: line.String()}})
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if !strings.Contains(at.Field, "77777") {
+		t.Errorf("the field is %q", at.Field)
 	}
 }
