@@ -135,6 +135,9 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 	_, end := c.in.Stages.Begin(ctx, StageRender)
 	artifact, faults := c.in.Templates.Render(in)
 	end(nil)
+	if len(faults) == 0 {
+		faults = c.crowded(artifact, in.Model)
+	}
 	if len(faults) > 0 {
 		return attempt{faults: faults}, nil
 	}

@@ -111,6 +111,7 @@ type Result struct {
 	Draft       snapshots.Draft
 	Artifact    render.Artifact
 	Diagnostics []diag.Diagnostic // sorted
+	LeftOut     int               // how many objects have errors; the Draft may list fewer
 	Ignored     string            // like Input.Ignored
 	Ingresses   ingress.Census    // how many Ingresses of each class there are
 	// Named are the Secrets and ConfigMaps that the compile looked for, whether or not they are among the objects.
@@ -186,6 +187,7 @@ func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
 	if err != nil {
 		return r, err
 	}
+	r.LeftOut = len(leftOut(r.Diagnostics))
 	_, end := in.Stages.Begin(ctx, StageDraft)
 	r.Draft, err = c.draft(r)
 	if err == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
@@ -25,23 +26,27 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// draft makes the draft for a result.
-func (c *compilation) draft(r Result) (snapshots.Draft, error) {
-	// Objects with errors are quarantined, each with its first error.
-	var left []snapshots.Quarantined
+// leftOut returns the objects with errors, each with its first error.
+func leftOut(found []diag.Diagnostic) []snapshots.Quarantined {
+	var out []snapshots.Quarantined
 	seen := map[diag.Object]bool{{}: true}
-	for _, d := range r.Diagnostics {
+	for _, d := range found {
 		if d.Severity != diag.Error || seen[d.Object] {
 			continue
 		}
 		seen[d.Object] = true
-		left = append(left, snapshots.Quarantined{
+		out = append(out, snapshots.Quarantined{
 			Kind: d.Object.Kind, Namespace: d.Object.Namespace, Name: d.Object.Name, Reason: d.Message,
 		})
 	}
+	return out
+}
+
+// draft makes the draft for a result.
+func (c *compilation) draft(r Result) (snapshots.Draft, error) {
 	d := snapshots.Draft{
 		Files: r.Artifact.Files, Certificates: r.Artifact.Certificates,
-		Quarantined: left, Time: c.in.Now,
+		Quarantined: withoutSome(leftOut(r.Diagnostics)), Time: c.in.Now,
 		Provenance: snapshots.Provenance{
 			CompilerVersion: c.in.CompilerVersion, HAProxyVersion: c.in.HAProxyVersion,
 			TemplatesDigest: c.in.Templates.Digest(), Inputs: c.in.Objects.Provenance(), Trigger: c.in.Trigger,
@@ -60,7 +65,7 @@ func (c *compilation) draft(r Result) (snapshots.Draft, error) {
 			references[i].Version = ref.Observed.Version
 		}
 	}
-	d.Certificates = references
+	d.Certificates = withFewerNames(references, mode)
 	switch mode {
 	case snapshots.ModeSealed:
 		if err := seal(&d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals); err != nil {
@@ -322,11 +327,18 @@ func isShipped(value []byte) bool {
 	return found
 }
 
+// mostWords is how many characters a message or a hint may have.
+const mostWords = 2000
+
 // redacted returns diagnostics without private material, sorted. Diagnostics appear in the manifest, in logs and in
 // Events.
+//
+// It shortens both: they may quote a line of a megabyte, which a log and a report would hold. What is cut first would not
+// be found any more, so that comes last.
 func (c *compilation) redacted(ds []diag.Diagnostic) []diag.Diagnostic {
 	for i, d := range ds {
-		ds[i].Message, ds[i].Hint = c.private.Redact(d.Message, d.Object.Namespace), c.private.Redact(d.Hint, d.Object.Namespace)
+		ds[i].Message = process.Shorten(c.private.Redact(d.Message, d.Object.Namespace), mostWords)
+		ds[i].Hint = process.Shorten(c.private.Redact(d.Hint, d.Object.Namespace), mostWords)
 	}
 	return diag.Sort(ds)
 }

@@ -293,10 +293,13 @@ func (c *compilation) positionOfValue(x culprit) diag.Position {
 				}
 				return o.Position(steps...)
 			}
-			words := strings.Fields(x.fault.Text)
+			words := map[string]bool{} // a line and an object may have 100,000
+			for word := range strings.FieldsSeq(x.fault.Text) {
+				words[word] = true
+			}
 			var found [][]any
 			inputs.EachField(o.Value.Object, func(path []any, text string) {
-				if text != "" && (text == x.fault.Value || slices.Contains(words, text)) {
+				if text != "" && (text == x.fault.Value || words[text]) && len(found) < 2 {
 					found = append(found, slices.Clone(path))
 				}
 			})

@@ -283,6 +283,12 @@ func TestRefusals(t *testing.T) {
 		{"no port in the Service", append(ready, "--set", "haproxy.service.http.enabled=false,haproxy.service.https.enabled=false"), "haproxy.service has no port"},
 		{"metrics of HAProxy that are off", append(ready, "--set", "monitoring.podMonitor.enabled=true,compiler.config.status.prometheus.enabled=false"), "monitoring.podMonitor: HAProxy has no metrics"},
 		{"a password in the store's URL", append(ready, "--set", "store.url=git+https://bot:s3cr3t@git.example/edge.git"), "store.git.tokenKey"},
+		{"a port that is none", append(ready, "--set", "compiler.config.http.port=70000"), "port 70000/TCP of HAProxy's pods, which is http: use 1 to 65535"},
+		{"a status port that is none", append(ready, "--set", "compiler.config.status.port=70000"), "compiler.config.status.port is 70000: use 1 to 65535"},
+		{"a port of the Service that is none", append(ready, "--set", "haproxy.service.extraPorts[0].name=x,haproxy.service.extraPorts[0].port=70000"), "port 70000/TCP of the traffic Service, which is x: use 1 to 65535"},
+		{"a typo in the store's URL", append(ready, "--set", "store.url=git+https://git.example/edge.git?brnch=x"), `store.url: "brnch=x" is not known after ?`},
+		{"no schedule", append(ready, "--set", "store.gc.schedule=daily"), `store.gc.schedule is "daily": use five fields`},
+		{"a minute too late", append(ready, "--set", "store.gc.schedule=61 3 * * *"), `store.gc.schedule is "61 3 * * *"`},
 		{"a name that is too long", append(ready, "--set", "store.namespace="+strings.Repeat("a", 64)), "is longer than 63 characters"},
 		{"typo", append(ready, "--set", "haproxy.servise.type=NodePort"), "servise"},
 		{"typo at the top", append(ready, "--set", "compilers.replicas=1"), "compilers"},
@@ -304,10 +310,20 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// Kubernetes takes these schedules.
+func TestSchedulesAreTaken(t *testing.T) {
+	t.Parallel()
+	for _, schedule := range []string{"@daily", "@every 12h", "*/15 3,4 1-7 JAN-MAR mon", "0 0 31 12 0", "5 4-20/2 ? * *"} {
+		if _, err := Template(t, "helm", "edge", "--set-json", fmt.Sprintf("store.gc.schedule=%q", schedule)); err != nil {
+			t.Errorf("%s: %v", schedule, err)
+		}
+	}
+}
+
 // A user name in the URL of a store is not a password, and neither are a port and an @ in a path.
 func TestStoreURLsAreTaken(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"git+ssh://git@git.example/edge.git", "git+https://bot@git.example:8443/edge.git?branch=a", "git+https://git.example:8443/a@b/edge.git"} {
+	for _, url := range []string{"git+ssh://git@git.example/edge.git", "git+https://bot@git.example:8443/edge.git?branch=a", "git+https://git.example/edge.git?branch=a&review=b&deliver=c/d", "git+https://git.example:8443/a@b/edge.git"} {
 		if _, err := Template(t, "helm", "edge", "--set", "store.url="+url); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}

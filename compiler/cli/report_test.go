@@ -115,8 +115,9 @@ func TestReportFitsIntoASecret(t *testing.T) {
 	var whole controller.Report
 	whole.Compiler = &controller.CompilerReport{Ready: true}
 	for range 10_000 {
-		whole.Found = append(whole.Found, controller.Finding{Kind: "Ingress", Reason: strings.Repeat("\"", 100)})
+		whole.Found = append(whole.Found, controller.Finding{Kind: "Ingress", Namespace: "evil", Reason: strings.Repeat("\"", 100)})
 	}
+	whole.Found = append(whole.Found, controller.Finding{Kind: "Ingress", Namespace: "shop", Name: "web", Reason: "is left out"})
 	got, err := whole.Within(configmapstore.MaxReport)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,10 @@ func TestReportFitsIntoASecret(t *testing.T) {
 	if len(text) > configmapstore.MaxReport || len(text) < configmapstore.MaxReport*9/10 {
 		t.Errorf("the report has %d bytes, and there is room for %d", len(text), configmapstore.MaxReport)
 	}
-	if len(got.Found) == 0 || len(got.Found)+got.Withheld != len(whole.Found) || !got.Compiler.Ready {
+	if last := got.Found[len(got.Found)-1]; last.Namespace != "shop" {
+		t.Errorf("the findings of one namespace displace those of another; the last one is %v", last)
+	}
+	if len(got.Found)+got.Withheld != len(whole.Found) || !got.Compiler.Ready {
 		t.Errorf("it has %d findings, and says that %d have no room", len(got.Found), got.Withheld)
 	}
 }

@@ -120,7 +120,7 @@ func (m *metrics) compiled(took time.Duration, r compiler.Result, err error) {
 	m.duration.Observe(took.Seconds())
 	m.compiles.WithLabelValues(resultOf(r, err)).Inc()
 	if m.failed = err != nil; !m.failed {
-		m.quarantined.Set(float64(len(r.Draft.Quarantined)))
+		m.quarantined.Set(float64(r.LeftOut))
 		m.read(r)
 	}
 }
@@ -132,7 +132,7 @@ func resultOf(r compiler.Result, err error) string {
 		return "templates"
 	case err != nil:
 		return "error"
-	case len(r.Draft.Quarantined) > 0:
+	case r.LeftOut > 0:
 		return "quarantined"
 	}
 	return "ok"

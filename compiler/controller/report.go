@@ -2,6 +2,7 @@ package controller
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -46,7 +47,8 @@ func (r Report) ForAnybody() Report {
 }
 
 // Within returns the report with as many findings as fit into a number of bytes of JSON, and the number of the
-// others. It is without what the status of objects of the Gateway API is to say, which those have.
+// others, which are of the namespaces with most findings. The report is without what the status of objects of the
+// Gateway API is to say, which those have.
 func (r Report) Within(most int) (Report, error) {
 	out := r
 	out.Found = []Finding{}
@@ -59,14 +61,20 @@ func (r Report) Within(most int) (Report, error) {
 		return Report{}, err
 	}
 	most -= len(rest)
+	sizes, all := make([]int, len(r.Found)), map[string]int{}
 	for i, f := range r.Found {
 		text, err := json.Marshal(f)
 		if err != nil {
 			return Report{}, err
 		}
-		if most -= len(text) + len(","); most < 0 {
-			out.Withheld += len(r.Found) - i
-			break
+		sizes[i] = len(text) + len(",")
+		all[f.Namespace] += sizes[i]
+	}
+	share, used := diag.Allowance(slices.Collect(maps.Values(all)), max(0, most)), map[string]int{}
+	for i, f := range r.Found {
+		if used[f.Namespace] += sizes[i]; used[f.Namespace] > share {
+			out.Withheld++
+			continue
 		}
 		out.Found = append(out.Found, f)
 	}

@@ -73,7 +73,7 @@ func (t *Timeline) Compiled(r compiler.Result, err error) {
 	t.root.SetAttributes(
 		attribute.String("hapsnap.result", resultOf(r, err)),
 		attribute.Int("hapsnap.objects", len(r.Draft.Provenance.Inputs)),
-		attribute.Int("hapsnap.quarantined", len(r.Draft.Quarantined)))
+		attribute.Int("hapsnap.quarantined", r.LeftOut))
 	if err != nil {
 		tracing.End(t.root, err)
 	}

@@ -156,6 +156,15 @@ func (e *Elector) unused() <-chan struct{} {
 	return e.idle
 }
 
+// about returns what the log says about an error of the Lease.
+func (e *Elector) about(err error) []any {
+	out := []any{"lease", e.lease(), "err", err}
+	if apierrors.IsForbidden(err) {
+		out = append(out, "hint", fmt.Sprintf("name one that the account may write with --lease=NAMESPACE/NAME, or apply the role that '%s rbac --lease=%s' prints", e.options.Program, e.lease()))
+	}
+	return out
+}
+
 // read records how reading the Lease went. That the Lease does not exist yet is no error.
 func (e *Elector) read(err error) {
 	if apierrors.IsNotFound(err) {
@@ -164,7 +173,7 @@ func (e *Elector) read(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil && e.failed == nil {
-		e.options.Log.Warn("cannot read the lease, trying again", "lease", e.lease(), "err", err)
+		e.options.Log.Warn("cannot read the lease, trying again", e.about(err)...)
 	}
 	e.failed = err
 }
@@ -175,7 +184,7 @@ func (e *Elector) after(sent time.Time, record resourcelock.LeaderElectionRecord
 	defer e.mu.Unlock()
 	if err != nil {
 		if e.failed == nil {
-			e.options.Log.Warn("cannot write the lease, trying again", "lease", e.lease(), "err", err)
+			e.options.Log.Warn("cannot write the lease, trying again", e.about(err)...)
 		}
 		e.failed = err
 		return

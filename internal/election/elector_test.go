@@ -302,6 +302,50 @@ func TestTheRulesAreEnough(t *testing.T) {
 	}
 }
 
+// An account that may not write the Lease is told which flag names another one, and which command prints the role.
+func TestAForbiddenLeaseSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	server := cluster.Server(t)
+	namespace := server.Namespace(t)
+	client, err := kubernetes.NewForConfig(permitted(t, server, namespace, election.Rules("another")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := make(lines, 1)
+	e, err := election.New(election.Options{
+		Program: "compiler", Leases: client.CoordinationV1(), Namespace: namespace, Name: "compiler", Identity: election.Identity("compiler"),
+		Log: slog.New(slog.NewTextHandler(said, nil)), Metrics: prometheus.NewRegistry(),
+		Times: election.Times{LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	line := <-said
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"cannot read the lease", "--lease=NAMESPACE/NAME", "compiler rbac --lease=" + namespace + "/compiler"} {
+		if !strings.Contains(line, want) {
+			t.Errorf("%q is not in %s", want, line)
+		}
+	}
+}
+
+// lines takes the lines of a log while there is room.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
 // permitted returns a connection for a service account that has the permissions of the rules, in one namespace,
 // and no others.
 func permitted(t *testing.T, server *kubetest.Server, namespace string, rules []rbacv1.PolicyRule) *rest.Config {

@@ -94,9 +94,11 @@ type QueryState struct {
 // Forbidden reports whether the API server refuses to let the query be read.
 func (s QueryState) Forbidden() bool { return apierrors.IsForbidden(s.Err) }
 
-// Trouble returns Err, unless it only says that the cluster does not know an optional kind.
+// Trouble returns Err, unless it only says that the cluster does not know an optional kind. It is trouble if objects of
+// that kind are held: they did not go with the kind, so a version of its definition is not served any more, and whoever
+// starts anew will not know them.
 func (s QueryState) Trouble() error {
-	if _, unknown := errors.AsType[unknownError](s.Err); unknown && s.Query.Optional {
+	if _, unknown := errors.AsType[unknownError](s.Err); unknown && s.Query.Optional && s.Count == 0 {
 		return nil
 	}
 	return s.Err

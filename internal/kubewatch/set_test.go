@@ -280,7 +280,9 @@ func TestWhatIsInTheWay(t *testing.T) {
 		"a definition goes": {queries: []Query{later}, steps: func(s *stand) {
 			s.expect("at first", "a=1 b=1")
 			s.change(func() { s.listing, s.watched, s.absent = errNotFound, errNotFound, true })
-			s.expect("gone", "a=1 absent b=1")
+			s.expect("gone", "a=1 absent b=1 trouble: the cluster does not know Later of example.com/v1")
+			s.expectLogged("watch interrupted, keeping the objects known so far", 2)
+			s.expectLogged("optional kind", 0)
 			s.change(func() { s.listing, s.watched, s.absent = nil, nil, false; delete(s.objects, "a") })
 			s.expect("back", "b=1")
 		}},

@@ -170,7 +170,7 @@ func (w *watcher) failed(err error) {
 	}
 	_, unknown := errors.AsType[unknownError](err)
 	w.absent = w.absent || unknown // until it was listed
-	if w.err = err; unknown && w.query.Optional {
+	if w.err = err; unknown && w.query.Optional && len(w.objects) == 0 {
 		w.log.Info("the cluster does not know an optional kind", "objects", w.query.String(), "of", w.query.APIVersion)
 	} else {
 		w.log.Warn("watch interrupted, keeping the objects known so far", "objects", w.query.String(), "err", err)

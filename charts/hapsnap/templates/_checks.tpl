@@ -47,8 +47,14 @@
 {{- end -}}
 {{- $_ := set $opened $port "waf.port" -}}
 {{- end -}}
+{{- if gt (include "hapsnap.statusPort" . | int) 65535 -}}
+{{- fail (printf "compiler.config.status.port is %s: use 1 to 65535" (include "hapsnap.statusPort" .)) -}}
+{{- end -}}
 {{- range include "hapsnap.trafficPorts" . | fromYamlArray -}}
 {{- $port := printf "%d/%s" (int .port) .protocol -}}
+{{- if or (lt (int .port) 0) (gt (int .port) 65535) -}}
+{{- fail (printf "port %s of HAProxy's pods, which is %s: use 1 to 65535" $port .name) -}}
+{{- end -}}
 {{- if hasKey $opened $port -}}
 {{- fail (printf "port %s of HAProxy's pods is %s and %s: give each a port of its own, or name it once. For a Gateway at 80 or 443 set compiler.config.http.port or compiler.config.https.port to another, or to 0" $port (get $opened $port) .name) -}}
 {{- end -}}
@@ -58,6 +64,9 @@
 {{- $offered := dict -}}
 {{- range include "hapsnap.servicePorts" . | fromYamlArray -}}
 {{- $port := printf "%d/%s" (int .port) (default "TCP" .protocol) -}}
+{{- if or (lt (int .port) 1) (gt (int .port) 65535) -}}
+{{- fail (printf "port %s of the traffic Service, which is %s: use 1 to 65535" $port .name) -}}
+{{- end -}}
 {{- if hasKey $offered $port -}}
 {{- fail (printf "port %s of the traffic Service is %s and %s: change haproxy.service" $port (get $offered $port) .name) -}}
 {{- end -}}
@@ -65,6 +74,25 @@
 {{- end -}}
 {{- if not $offered -}}
 {{- fail "haproxy.service has no port, as none of HAProxy's is open, or offered: set haproxy.service.enabled to false, or open one" -}}
+{{- end -}}
+{{- end -}}
+{{- with $v.store.url -}}
+{{- range splitList "&" (regexReplaceAll "^[^?]*\\??" . "") -}}
+{{- if and . (not (regexMatch "^(branch|review|deliver)=." .)) -}}
+{{- fail (printf "store.url: %q is not known after ?. There can be branch=NAME, review=NAME and deliver=NAMESPACE/NAME" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $v.store.gc.enabled -}}
+{{- $of := "(\\*|\\?|%[1]s(-%[1]s)?)(/[0-9]+)?" -}}
+{{- $fields := list -}}
+{{- range list "[0-5]?[0-9]" "([01]?[0-9]|2[0-3])" "(0?[1-9]|[12][0-9]|3[01])" "(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)" "([0-6]|sun|mon|tue|wed|thu|fri|sat)" -}}
+{{- $one := printf $of . -}}
+{{- $fields = append $fields (printf "%[1]s(,%[1]s)*" $one) -}}
+{{- end -}}
+{{- $form := printf "^\\s*(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every [0-9a-z.]+)|%s)\\s*$" (join "\\s+" $fields) -}}
+{{- if not (regexMatch $form (lower $v.store.gc.schedule)) -}}
+{{- fail (printf "store.gc.schedule is %q: use five fields as for cron, minute, hour, day, month and weekday, such as \"17 3 * * *\", or a word such as @daily" $v.store.gc.schedule) -}}
 {{- end -}}
 {{- end -}}
 {{- with $v.haproxy.autoscaling -}}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -165,5 +166,32 @@ func TestObjectsThatAreThere(t *testing.T) {
 	_, err := gatewayapi.Directory(".", standard())
 	if exists, is := errors.AsType[*gatewayapi.ExistsError](err); !is || fmt.Sprint(exists.Objects) != "[Gateway infra/web]" {
 		t.Error(err)
+	}
+}
+
+// An Ingress with thousands of paths that lead to as many Services takes seconds. The same test shows that paths to one
+// Service are joined.
+func TestManyPaths(t *testing.T) {
+	const many = 6000
+	var paths []string
+	manifests := service("shop", "web")
+	for n := range many {
+		manifests += service("shop", fmt.Sprint("w", n))
+		paths = append(paths, fmt.Sprintf("/p%d Prefix w%d", n, n), fmt.Sprintf("/q%d Prefix web", n))
+	}
+	directory(t, []byte(manifests+ingressOf("i", "a.example", "", paths...)))
+	o := standard()
+	o.HTTPSPort = 0
+	began := time.Now()
+	result, err := gatewayapi.Directory(".", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	const joined = (many + 63) / 64
+	if got := strings.Count(string(result.Manifests), "backendRefs:"); got != many+joined {
+		t.Errorf("there are %d rules, want %d", got, many+joined)
 	}
 }

@@ -211,7 +211,7 @@ func (m *mover) ofHost(hosts map[string]*virtualHost, h *virtualHost) []piece {
 		}
 	}
 	var owners []diag.Object
-	rules := map[diag.Object][2][]rule{}
+	rules := map[diag.Object]*[2]ruleList{}
 	if m.otherForm(h.Host) || m.lacks(h.Host) || m.leavesOpen(h.Host) {
 		root := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchPathPrefix), Value: new("/")}}
 		closed := []rule{{HTTPRouteRule: gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{root}}}}
@@ -219,22 +219,22 @@ func (m *mover) ofHost(hosts map[string]*virtualHost, h *virtualHost) []piece {
 	}
 	for _, g := range groupsOf(h.Host) {
 		owner := g.owner()
-		if _, known := rules[owner]; !known {
-			owners = append(owners, owner)
-		}
 		both := rules[owner]
+		if both == nil {
+			both = &[2]ruleList{}
+			rules[owner], owners = both, append(owners, owner)
+		}
 		for i, secure := range []bool{false, true} {
 			more := m.rulesOf(h.Host, g, secure)
 			for n := range more {
 				more[n].alone = more[n].alone || g.Type == routing.Expression
 			}
-			both[i] = merged(both[i], more)
+			both[i].add(more)
 		}
-		rules[owner] = both
 	}
 	var out []piece
 	for _, owner := range owners {
-		out = append(out, pieces(owner, h.Name, rules[owner], plain, secure)...)
+		out = append(out, pieces(owner, h.Name, [2][]rule{rules[owner][0].rules, rules[owner][1].rules}, plain, secure)...)
 	}
 	return out
 }
@@ -257,20 +257,31 @@ func pieces(owner diag.Object, host string, rules [2][]rule, plain, secure []str
 	return out
 }
 
-// merged adds rules to others. Rules that do the same are joined.
-func merged(all, more []rule) []rule {
+// ruleList is a list of rules. Rules that do the same are joined.
+type ruleList struct {
+	rules []rule
+	open  map[string]int // by what a rule does: the last one that others may be joined to
+}
+
+// add adds rules.
+func (l *ruleList) add(more []rule) {
 	for _, r := range more {
-		i := -1
-		if !r.alone && !replacesPrefix(r) {
-			i = slices.IndexFunc(all, func(o rule) bool { return !o.alone && o.same(r) && len(o.Matches) < mostMatches })
-		}
-		if i < 0 {
-			all = append(all, r)
+		if r.alone || replacesPrefix(r) {
+			l.rules = append(l.rules, r)
 			continue
 		}
-		all[i].Matches = append(slices.Clone(all[i].Matches), r.Matches...)
+		does := r.does()
+		if i, known := l.open[does]; known && len(l.rules[i].Matches) < mostMatches {
+			all := l.rules[i].Matches
+			l.rules[i].Matches = append(all[:len(all):len(all)], r.Matches...)
+			continue
+		}
+		if l.open == nil {
+			l.open = map[string]int{}
+		}
+		l.open[does] = len(l.rules)
+		l.rules = append(l.rules, r)
 	}
-	return all
 }
 
 // replacesPrefix reports whether a rule replaces the prefix that it matches. The API allows such a rule one

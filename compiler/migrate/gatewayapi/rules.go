@@ -87,13 +87,15 @@ type rule struct {
 	alone bool
 }
 
-// same reports whether two rules do the same with their requests.
-func (r rule) same(o rule) bool {
-	r.Matches, o.Matches = nil, nil
-	a, _ := json.Marshal(r.HTTPRouteRule) // these types can always be encoded
-	b, _ := json.Marshal(o.HTTPRouteRule)
-	return string(a) == string(b)
+// does says, for comparing, what a rule does with its requests.
+func (r rule) does() string {
+	r.Matches = nil
+	text, _ := json.Marshal(r.HTTPRouteRule) // these types can always be encoded
+	return string(text)
 }
+
+// same reports whether two rules do the same with their requests.
+func (r rule) same(o rule) bool { return r.does() == o.does() }
 
 // rulesOf returns the rules for a path of a host.
 func (m *mover) rulesOf(h routing.Host, g group, secure bool) []rule {

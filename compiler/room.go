@@ -1,0 +1,185 @@
+package compiler
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// A manifest has a largest size, and a snapshot whose manifest is larger cannot be published. Tenants fill it with
+// references to certificates, with the names in these, and with objects that are left out. So each of the three has a
+// part of the manifest, and a namespace that takes more than others loses what does not fit.
+
+const (
+	// roomForReferences is for references to certificates. 20,000 usual ones fit.
+	roomForReferences = 7 << 20
+	// roomForLeftOut is for the objects that are left out. roomForNames is for the names in certificates, if references
+	// leave so much. A store in ConfigMaps only takes a manifest of 900 KiB, compressed, and what tenants make up hardly
+	// compresses.
+	roomForLeftOut = 256 << 10
+	roomForNames   = 512 << 10
+	// roomForOthers is what the rest of the manifest takes at least.
+	roomForOthers = 512 << 10
+)
+
+// referenceSize returns how many bytes a reference takes in a manifest, without the names in its certificate. A sealed
+// certificate also has a file, which the manifest lists.
+func referenceSize(r snapshots.CertificateRef, mode snapshots.CertificateMode) int {
+	size := 64 + len(r.File) + len(r.Secret.Namespace) + len(r.Secret.Name)
+	if r.Use != snapshots.UseCertificate {
+		return size + 14
+	}
+	if r.Observed != nil {
+		size += 145
+	}
+	switch mode {
+	case snapshots.ModeSealed:
+		size += 100 + 140 + len(r.File)
+	case snapshots.ModeExact, snapshots.ModeCompanion:
+		size += 100
+	case snapshots.ModeReference:
+	}
+	return size
+}
+
+// crowded returns a fault for each object that names certificates for which the manifest has no room. These are the
+// youngest objects of the namespaces that name most.
+func (c *compilation) crowded(a render.Artifact, model routing.Model) []render.Fault {
+	mode := c.in.Config.Certificates.RefMode()
+	sizes, total := map[string]int{}, 0 // by file
+	for _, ref := range a.Certificates {
+		sizes[ref.File] = referenceSize(ref, mode)
+		total += sizes[ref.File]
+	}
+	if total <= roomForReferences {
+		return nil // nearly always
+	}
+	type user struct {
+		origin routing.Origin
+		size   int
+	}
+	users, all := map[diag.Object]*user{}, map[string]int{}
+	for _, cert := range model.Certificates {
+		object := cert.Origin.Object
+		if object.Namespace == "" || object.Kind == "Secret" { // the configuration names it
+			continue
+		}
+		if users[object] == nil {
+			users[object] = &user{origin: cert.Origin}
+		}
+		users[object].size += sizes[cert.File]
+		all[object.Namespace] += sizes[cert.File]
+	}
+	share := diag.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
+	born := c.born()
+	youngest := slices.SortedFunc(maps.Keys(users), func(a, b diag.Object) int {
+		return cmp.Or(born[b].Compare(born[a]), b.Compare(a))
+	})
+	var out []render.Fault
+	for _, object := range youngest {
+		if all[object.Namespace] <= share {
+			continue
+		}
+		all[object.Namespace] -= users[object].size
+		out = append(out, render.Fault{
+			Message: fmt.Sprintf("is left out: the certificates that namespace %s names do not fit into a snapshot", object.Namespace),
+			Hint:    "name fewer Secrets, or have more hosts in each certificate; the oldest objects of a namespace are kept",
+			Origin:  render.LineOrigin{Objects: []routing.Origin{users[object].origin}},
+		})
+	}
+	return out
+}
+
+// born returns when the objects were created that may name certificates.
+func (c *compilation) born() map[diag.Object]time.Time {
+	out := map[diag.Object]time.Time{}
+	for _, o := range c.in.Objects.Ingresses {
+		out[o.Ref] = o.Value.CreationTimestamp.Time
+	}
+	for _, o := range c.in.Objects.Services {
+		out[o.Ref] = o.Value.CreationTimestamp.Time
+	}
+	for _, o := range c.in.Objects.Gateway.Each() {
+		out[o.Ref] = o.Value.GetCreationTimestamp().Time
+	}
+	return out
+}
+
+// withFewerNames returns references with fewer of the names in their certificates, if not all fit.
+func withFewerNames(references []snapshots.CertificateRef, mode snapshots.CertificateMode) []snapshots.CertificateRef {
+	sizes, room := make([]int, len(references)), snapshots.MaxManifest-roomForOthers-roomForLeftOut
+	for i, r := range references {
+		room -= referenceSize(r, mode)
+		if r.Observed != nil {
+			sizes[i] = sizeOfNames(r.Observed.Names)
+		}
+	}
+	most := diag.Allowance(sizes, max(0, min(room, roomForNames)))
+	out := slices.Clone(references)
+	for i, r := range out {
+		if sizes[i] > most {
+			observed := *r.Observed
+			for n := range observed.Names {
+				if sizeOfNames(observed.Names[:n+1]) > most {
+					observed.Names = observed.Names[:n]
+					break
+				}
+			}
+			out[i].Observed = &observed
+		}
+	}
+	return out
+}
+
+// sizeOfNames returns how many bytes names take in a manifest.
+func sizeOfNames(names []string) int {
+	size := 0
+	for _, name := range names {
+		size += 12 + len(name)
+	}
+	return size
+}
+
+// mostReason is the largest size of a reason in a manifest.
+const mostReason = 1 << 10
+
+// withoutSome returns the objects to list in a manifest. If they do not fit, the last ones of the namespaces with most
+// are replaced with an entry that says how many there are.
+func withoutSome(left []snapshots.Quarantined) []snapshots.Quarantined {
+	sizes := map[string]int{}
+	sizeOf := func(q snapshots.Quarantined) int {
+		return 80 + len(q.Kind) + len(q.Namespace) + len(q.Name) + 2*len(q.Reason)
+	}
+	out := slices.Clone(left)
+	for i, q := range out {
+		if len(q.Reason) > mostReason {
+			out[i].Reason = process.Shorten(q.Reason, mostReason)
+		}
+		sizes[q.Namespace] += sizeOf(out[i])
+	}
+	most := diag.Allowance(slices.Collect(maps.Values(sizes)), roomForLeftOut)
+	used, omitted := map[string]int{}, map[string]int{}
+	out = slices.DeleteFunc(out, func(q snapshots.Quarantined) bool {
+		used[q.Namespace] += sizeOf(q)
+		if used[q.Namespace] > most {
+			omitted[q.Namespace]++
+			return true
+		}
+		return false
+	})
+	for _, namespace := range slices.Sorted(maps.Keys(omitted)) {
+		out = append(out, snapshots.Quarantined{
+			Kind: "Namespace", Name: namespace,
+			Reason: fmt.Sprintf("%d more objects with errors are not listed here; compiler status lists them", omitted[namespace]),
+		})
+	}
+	return out
+}

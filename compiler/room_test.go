@@ -1,0 +1,229 @@
+package compiler
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	stdpem "encoding/pem"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/testing/worlds"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/templates"
+)
+
+// content is a check that accepts everything.
+type content struct{}
+
+func (content) Check(context.Context, validate.Input) (validate.Verdict, error) {
+	return validate.Verdict{}, nil
+}
+
+// withTLS adds an Ingress with tls entries, each of a host and a Secret.
+func withTLS(in *inputs.Inputs, name string, age time.Duration, secrets ...string) {
+	class := "hapsnap"
+	ing := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "evil", Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1_000_000, 0).Add(-age)),
+	}}
+	ing.Spec.IngressClassName = &class
+	for _, secret := range secrets {
+		ing.Spec.TLS = append(ing.Spec.TLS, networkingv1.IngressTLS{Hosts: []string{secret[len(secret)-11:] + ".example"}, SecretName: secret})
+	}
+	ing.Spec.DefaultBackend = &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+	in.Ingresses = append(in.Ingresses, inputs.Object[networkingv1.Ingress]{Ref: diag.Object{Kind: "Ingress", Namespace: "evil", Name: name}, Value: ing})
+}
+
+// published compiles, and returns the result with the manifest of the snapshot.
+func published(t *testing.T, in inputs.Inputs) (Result, []byte) {
+	t.Helper()
+	files, err := render.Shipped(templates.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, _ := render.Parse(files)
+	cfg := config.Default()
+	cfg.TrustFileAges = true
+	r, err := Compile(t.Context(), Input{Objects: in, Config: cfg, Templates: set, Now: time.Unix(0, 0)}, content{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := r.Draft.Number(1, snapshots.ID{}).Manifest.Marshal()
+	if err != nil {
+		t.Fatal("nothing can be published: ", err)
+	}
+	return r, manifest
+}
+
+// A namespace that names more certificates than a manifest has room for loses its youngest objects, and everything else
+// is published.
+func TestReferencesFitIntoTheManifest(t *testing.T) {
+	t.Parallel()
+	in := worlds.Ingresses(10)
+	long := strings.Repeat("s", 200)
+	for n, age := range []time.Duration{3 * time.Hour, time.Hour, 2 * time.Hour} {
+		var secrets []string
+		for i := range 9000 {
+			secrets = append(secrets, fmt.Sprintf("%s-%d%010d", long, n, i))
+		}
+		withTLS(&in, fmt.Sprint("i", n), age, secrets...)
+	}
+	r, _ := published(t, in)
+	var left []string
+	for _, q := range r.Draft.Quarantined {
+		left = append(left, q.Namespace+"/"+q.Name)
+	}
+	slices.Sort(left)
+	if got, want := strings.Join(left, " "), "evil/i1 evil/i2"; got != want {
+		t.Errorf("left out are %s, want %s", got, want)
+	}
+	if len(r.Draft.Certificates) < 9000 {
+		t.Errorf("%d certificates are left, and those of the oldest Ingress fit", len(r.Draft.Certificates))
+	}
+}
+
+// crowdedCertificate returns a Secret's content with a certificate for this many long names.
+func crowdedCertificate(t *testing.T, names int) map[string][]byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1_000_000, 0)}
+	for i := range names {
+		template.DNSNames = append(template.DNSNames, fmt.Sprintf("%s%d.example", strings.Repeat(strings.Repeat("a", 60)+".", 3), i))
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]byte{
+		"tls.crt": stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: der}),
+		"tls.key": stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	}
+}
+
+// Certificates with very many names do not fill the manifest, nor a message. Usual certificates keep their names.
+func TestNamesFitIntoTheManifest(t *testing.T) {
+	t.Parallel()
+	in := worlds.Ingresses(1)
+	crowded, usual := crowdedCertificate(t, 3000), crowdedCertificate(t, 2)
+	var secrets []string
+	for i := range 16 {
+		name, data := fmt.Sprintf("secret-%011d", i), crowded
+		if i == 7 {
+			data = usual
+		}
+		secrets = append(secrets, name)
+		in.Secrets = append(in.Secrets, inputs.Object[corev1.Secret]{
+			Ref:   diag.Object{Kind: "Secret", Namespace: "evil", Name: name},
+			Value: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: name}, Type: corev1.SecretTypeTLS, Data: data},
+		})
+	}
+	withTLS(&in, "i", 0, secrets...)
+	r, manifest := published(t, in)
+	if len(manifest) > 600<<10 {
+		t.Errorf("the manifest has %d bytes", len(manifest))
+	}
+	seen := 0
+	for _, c := range r.Draft.Certificates {
+		if c.Observed == nil {
+			continue
+		}
+		seen++
+		if n := len(c.Observed.Names); n == 0 || (c.Secret.Name == "secret-00000000007") != (n == 2) {
+			t.Errorf("%s has %d names", c.Secret, n)
+		}
+	}
+	if seen != len(secrets)+1 { // worlds has one, too
+		t.Errorf("%d certificates were seen, and there are %d", seen, len(secrets)+1)
+	}
+	for _, d := range r.Diagnostics {
+		if len(d.Message) > 2000 {
+			t.Errorf("a message of %d bytes: %.100s", len(d.Message), d.Message)
+		}
+	}
+}
+
+// A namespace with very many faulty objects does not displace those of others from the manifest, which says how many it
+// does not list.
+func TestLeftOutFitIntoTheManifest(t *testing.T) {
+	t.Parallel()
+	var left []snapshots.Quarantined
+	for i := range 50_000 {
+		left = append(left, snapshots.Quarantined{Kind: "Ingress", Namespace: "evil", Name: fmt.Sprint("i", i), Reason: strings.Repeat("x", i%3000)})
+	}
+	left = append(left, snapshots.Quarantined{Kind: "Ingress", Namespace: "shop", Name: "web", Reason: "faulty"})
+	out, size := withoutSome(left), 0
+	for _, q := range out {
+		size += 80 + len(q.Name) + len(q.Namespace) + len(q.Kind) + len(q.Reason)
+	}
+	n := len(out)
+	if size > roomForLeftOut+1000 || n < 100 || out[n-2].Namespace != "shop" {
+		t.Errorf("%d objects with %d bytes, at the end %v", n, size, out[n-2])
+	}
+	want := fmt.Sprintf("%d more objects with errors are not listed here; compiler status lists them", 50_000-(n-2))
+	if last := out[n-1]; last.Kind != "Namespace" || last.Name != "evil" || last.Reason != want {
+		t.Errorf("the last entry is %v, want %q", last, want)
+	}
+	if few := left[:100]; len(withoutSome(few)) != 100 {
+		t.Error("objects that fit are not listed")
+	}
+}
+
+// A fault in a line of a megabyte does not fill the log and the report. What is private is found before the text is cut.
+func TestMessagesAreShort(t *testing.T) {
+	t.Parallel()
+	c := compilation{private: privateOf(Input{})}
+	long := strings.Repeat("a", 1<<20)
+	for _, d := range c.redacted([]diag.Diagnostic{{Message: long, Hint: "short"}, {Message: "short", Hint: long}}) {
+		if len(d.Message)+len(d.Hint) > mostWords+20 || !strings.Contains(d.Message+d.Hint, "short") {
+			t.Errorf("a message has %d bytes, and its hint %d", len(d.Message), len(d.Hint))
+		}
+	}
+}
+
+// Neither does it cost everybody's compile minutes to find the field of an object with very many values.
+func TestFieldAmongVeryMany(t *testing.T) {
+	t.Parallel()
+	var values []any
+	var line strings.Builder
+	for i := range 100_000 {
+		values = append(values, fmt.Sprint("value", i))
+		fmt.Fprint(&line, "other", i, " ")
+	}
+	line.WriteString("value77777")
+	object := diag.Object{Kind: "Widget", Namespace: "evil", Name: "w"}
+	var c compilation
+	c.in.Objects.Others = []inputs.Object[unstructured.Unstructured]{{
+		Ref: object, Value: &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"list": values}}},
+	}}
+	began := time.Now()
+	at := c.positionOfValue(culprit{object: object, fault: render.Fault{Text: line.String()}})
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if !strings.Contains(at.Field, "77777") {
+		t.Errorf("the field is %q", at.Field)
+	}
+}
