@@ -358,7 +358,7 @@ func (b inbox) watchFleet(ctx context.Context, o Options, files []string) {
 		changed := o.watch(watching, files...)
 		for watched := files; slices.Equal(watched, files); {
 			// Read after the watch began, so that no change is missed.
-			f, err := fleet.Read(o.Fleet)
+			f, err := fleet.ReadAgain(o.Fleet)
 			b.sendUntil(ctx, core.FleetRead{Fleet: f, Err: err})
 			if len(f.Files) > 0 {
 				files = f.Files

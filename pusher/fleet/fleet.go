@@ -287,22 +287,38 @@ type directories struct {
 	General      string `json:"general,omitempty"`
 }
 
-// Read reads a fleet from a file. The error is an [InvalidError] if the file itself is wrong.
+// Read reads a fleet from a file. The error is an [InvalidError] if the file itself is wrong. A password file may be
+// empty: then only its instance cannot be used.
 func Read(file string) (Fleet, error) {
+	fleet, _, err := read(file)
+	return fleet, err
+}
+
+// ReadAgain is Read for a fleet that is known. It also refuses password files without a password: some programs empty a
+// file before they write it, and the password that was in it until then still counts.
+func ReadAgain(file string) (Fleet, error) {
+	fleet, blank, err := read(file)
+	if err == nil && len(blank) > 0 {
+		return Fleet{Files: fleet.Files}, blank
+	}
+	return fleet, err
+}
+
+func read(file string) (_ Fleet, blank InvalidError, _ error) {
 	set, err := manifests.Read(file)
 	if err != nil {
-		return Fleet{}, err
+		return Fleet{}, nil, err
 	}
 	object, faults := only(set, file)
 	if len(faults) > 0 {
-		return Fleet{}, faults
+		return Fleet{}, nil, faults
 	}
 	var d document
 	for _, e := range object.Decode(&d) {
 		faults = append(faults, Fault{e.Position, e.Error(), e.Hint})
 	}
 	if len(faults) > 0 {
-		return Fleet{}, faults
+		return Fleet{}, nil, faults
 	}
 	r := reader{object: object, dir: filepath.Dir(file)}
 	fleet := Fleet{Name: cmp.Or(d.Name, DefaultName), Files: []string{file}}
@@ -318,9 +334,9 @@ func Read(file string) (Fleet, error) {
 	fleet.Files = append(fleet.Files, r.files...)
 	slices.SortFunc(fleet.Instances, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
 	if len(r.faults) > 0 {
-		return Fleet{Files: fleet.Files}, r.faults
+		return Fleet{Files: fleet.Files}, nil, r.faults
 	}
-	return fleet, nil
+	return fleet, r.blank, nil
 }
 
 // only returns the single object of the file.
@@ -348,6 +364,7 @@ type reader struct {
 	object manifests.Object
 	dir    string
 	faults InvalidError
+	blank  InvalidError // files without a password
 	files  []string
 }
 
@@ -368,6 +385,9 @@ func (r *reader) instance(n int, i instance) Instance {
 		r.fault("", fmt.Sprintf("instance %s has both password and passwordFile", i.Name), at("passwordFile")...)
 	case i.PasswordFile != "":
 		out.Password = strings.TrimRight(r.file(i.Name, i.PasswordFile, at("passwordFile")), "\r\n")
+		if strings.TrimSpace(out.Password) == "" {
+			r.blank = append(r.blank, Fault{r.object.Position(at("passwordFile")...), fmt.Sprintf("instance %s: %s holds no password", i.Name, i.PasswordFile), "write the password into it"})
+		}
 	}
 	return out
 }

@@ -150,3 +150,23 @@ func TestReadOfNothingIsNoFleet(t *testing.T) {
 		t.Errorf("error is %v, want one that says that nothing is known", err)
 	}
 }
+
+// An empty password file makes only its own instance useless at the start. Later, the fleet known so far stays.
+func TestReadAgainRefusesNoPassword(t *testing.T) {
+	file := write(t, head+"  instances:\n  - {name: a, url: 'http://x', passwordFile: a}\n  - {name: b, url: 'http://y', password: p}\n")
+	for content, want := range map[string]string{"": ":7:46: Fleet: instance a: a holds no password", " \n": "holds no password", "hidden\n": ""} {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "a"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := Read(file); err != nil || len(f.Instances) != 2 {
+			t.Errorf("with %q at the start: %+v, %v", content, f, err)
+		}
+		f, err := ReadAgain(file)
+		if want == "" && (err != nil || f.Instances[0].Password != "hidden") {
+			t.Errorf("with a password: %+v, %v", f, err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want) || len(f.Files) != 2) {
+			t.Errorf("with %q: %+v, %v", content, f, err)
+		}
+	}
+}

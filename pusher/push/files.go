@@ -208,18 +208,26 @@ func (k Known) In(there Known) bool {
 	return true
 }
 
-// rotate replaces the certificates whose content changed. If one cannot be replaced, it goes on with the others.
+// rotatesFor is how long an update goes on to replace certificates. The worker gets changed servers with the next update.
+const rotatesFor = 2 * time.Second
+
+// rotate replaces the certificates whose content changed. If one cannot be replaced, it goes on with the others. After
+// [rotatesFor] it leaves the rest to the next update, unless one failed: what follows an error waits for longer.
 func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	have.Certificates = maps.Clone(have.Certificates)
 	if have.Certificates == nil {
 		have.Certificates = make(Known)
 	}
+	began := time.Now()
 	var failed []error
 	var large []bind.File
 	for _, f := range want.Files {
 		hash, known := have.Certificates[f.Path]
 		if f.Kind != bind.CertificateFile || f.Held || (known && hash == sum(f.Content)) {
 			continue
+		}
+		if len(failed) == 0 && time.Since(began) >= rotatesFor {
+			return have, nil
 		}
 		if !known && i.mayServe(ctx, f) {
 			have.Certificates.remember(f)

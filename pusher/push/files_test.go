@@ -1,6 +1,7 @@
 package push
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/certinfo"
@@ -252,4 +254,56 @@ func TestPushSaysThatDescriptorsAreTooFew(t *testing.T) {
 	if !errors.Is(err, ErrDescriptors) || errors.Is(err, ErrRefused) || len(f.calls) > 0 {
 		t.Errorf("error %v, calls %q", err, f.calls)
 	}
+}
+
+// slow is an instance whose API takes its time for each certificate.
+type slow struct{ *fake }
+
+func (s slow) RotateCertificate(ctx context.Context, name string, pem []byte) (bool, string, error) {
+	<-time.After(300 * time.Millisecond)
+	s.served["/ssl/"+name] = string(pem)
+	return s.fake.RotateCertificate(ctx, name, pem)
+}
+
+// When many certificates are renewed at once, endpoints do not wait for all of them.
+func TestEndpointsAmidManyCertificates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.version, f.served = "v3.4.2", map[string]string{}
+		at := func(address string) bind.Bound {
+			return bound(1, []bind.Server{server("s1", address, bind.SlotReady)})
+		}
+		f.put(at("10.0.0.1"))
+		f.load()
+		f.servers = asServers(at("10.0.0.1").Servers...)
+		have := Running{Servers: at("10.0.0.1").Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}, Certificates: Known{}}
+		var files []bind.File
+		content := nameless(t, time.Minute)
+		for n := range 20 {
+			name := fmt.Sprintf("%02d.pem", n)
+			files = append(files, bind.File{Kind: bind.CertificateFile, Name: name, Path: "/ssl/" + name, Content: []byte(content)})
+			have.Certificates["/ssl/"+name] = sum([]byte("old"))
+		}
+		i := Instance{API: slow{f}, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}, ReloadTimeout: time.Second}
+		for turn := 1; ; turn++ {
+			next := at(fmt.Sprintf("10.0.0.%d", turn+1))
+			next.Files = append(next.Files, files...)
+			want := wanted(next)
+			want.Certificates = Hashes(next)
+			began := time.Now()
+			var err error
+			if have, err = i.Update(t.Context(), want, have); err != nil || !have.Has(next.Servers) {
+				t.Fatalf("turn %d: servers are %+v, and the error is %v", turn, have.Servers, err)
+			}
+			if took := time.Since(began); took > rotatesFor+time.Second {
+				t.Fatalf("turn %d took %s", turn, took)
+			}
+			if want.Certificates.In(have.Certificates) {
+				return
+			}
+			if turn == len(files) {
+				t.Fatal("they are never all replaced")
+			}
+		}
+	})
 }

@@ -39,13 +39,21 @@ func (t *step) advance() {
 }
 
 // watch is the gate: every instance that has the target must keep naming it, with the same worker. An instance
-// with a push under way is skipped, as it is about to change.
+// with a push under way is skipped, as it is about to change. What the caller changes in a running worker may replace
+// it, so that nothing is held against an instance meanwhile. But the soak waits if it does not answer: a worker that
+// hangs also holds up the work on it.
 func (t *step) watch() {
 	r := t.Rollout
 	for i := range r.Touched {
 		h := &r.Touched[i]
 		seen := t.seen[h.Instance]
-		if h.Snapshot != r.Target || seen.Busy || t.Instances[h.Instance].Push != nil {
+		if h.Snapshot != r.Target || t.Instances[h.Instance].Push != nil {
+			continue
+		}
+		if seen.Busy {
+			if h.Applied && !seen.Reachable {
+				t.lose(h)
+			}
 			continue
 		}
 		if !h.Applied {
@@ -81,10 +89,7 @@ const startSlack = 3 * time.Second
 // unhealthy returns what is wrong with an instance that has the target, "" if nothing is.
 func (t *step) unhealthy(h *Touch, seen Seen) string {
 	if !seen.Reachable {
-		if h.Lost.IsZero() {
-			h.Lost = t.now
-			h.Lapses++
-		}
+		t.lose(h)
 		if gone := t.now.Sub(h.Lost); gone > t.Grace {
 			return fmt.Sprintf("out of reach for %s after it got %s", gone.Round(time.Second), h.Snapshot)
 		}
@@ -104,6 +109,14 @@ func (t *step) unhealthy(h *Touch, seen Seen) string {
 		return fmt.Sprintf("its worker %d was replaced by another of that number while it should have been stable", h.PID)
 	}
 	return ""
+}
+
+// lose notes since when an instance with the target is out of reach.
+func (t *step) lose(h *Touch) {
+	if h.Lost.IsZero() {
+		h.Lost = t.now
+		h.Lapses++
+	}
 }
 
 // pushWave begins the pushes of the wave, and ends it when every member has the snapshot or

@@ -219,6 +219,10 @@ func (s *sim) event(verb string, args []string) error {
 		for _, name := range args {
 			s.fleet[name].up, s.fleet[name].away = verb == "up", s.now
 		}
+	case "works", "idle": // NAME …: the caller changes something in the worker, or has ended that
+		for _, name := range args {
+			s.fleet[name].busy = verb == "works"
+		}
 	case "restarts": // NAME …: a new worker with what is on disk
 		for _, name := range args {
 			s.fleet[name].pid += 1000
@@ -270,6 +274,7 @@ type sim struct {
 type simInstance struct {
 	zone    string
 	up      bool
+	busy    bool
 	stale   bool
 	light   snapshots.ID
 	running snapshots.ID
@@ -349,7 +354,7 @@ func (s *sim) observe() Observation {
 		s.obs.Compared = r.Target
 	}
 	for name, i := range s.fleet {
-		seen := Seen{Name: name, Zone: i.zone, Reachable: i.up}
+		seen := Seen{Name: name, Zone: i.zone, Reachable: i.up, Busy: i.busy}
 		if i.up {
 			seen.Running, seen.PID, seen.Stale, seen.Started = i.running, i.pid, i.stale, i.started
 			seen.Died = i.died

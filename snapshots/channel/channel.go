@@ -21,9 +21,12 @@ package channel
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -287,7 +290,30 @@ func Parse(data []byte) (Channel, error) {
 	if c.APIVersion != snapshots.APIVersion || c.Kind != Kind {
 		return Channel{}, fmt.Errorf("%w: it is %q %q, not %s %s", ErrInvalid, c.APIVersion, c.Kind, snapshots.APIVersion, Kind)
 	}
+	if err := checkWhole(data); err != nil {
+		return Channel{}, err
+	}
 	return c, c.check()
+}
+
+// checkWhole refuses a channel whose spec, or an entry of it, has no value. A file that was cut after "spec:" or "pin:"
+// looks like that, and would unpin a fleet. An empty channel is written as "spec: {}".
+func checkWhole(data []byte) error {
+	var said struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if err := yaml.Unmarshal(data, &said); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if said.Spec == nil {
+		return fmt.Errorf("%w: it has no spec, as if it had been cut off; write \"spec: {}\" if nothing is pinned", ErrInvalid)
+	}
+	for _, key := range slices.Sorted(maps.Keys(said.Spec)) {
+		if said.Spec[key] == nil {
+			return fmt.Errorf("%w: spec.%s has no value, as if the file had been cut off; delete its line if it should not be there", ErrInvalid, key)
+		}
+	}
+	return nil
 }
 
 // check refuses entries that have no effect although they look as if they had.

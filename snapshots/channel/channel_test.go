@@ -86,6 +86,9 @@ func TestChannelRefuses(t *testing.T) {
 		"a rejection of half a hash":  head + "  rejected: [{digest: \"sha256:00\", snapshot: r000001-0000000001}]\n",
 		"one word twice":              head + "  requireApproval: true\n  requireApproval: false\n",
 		"a pin that is a list":        head + "  pin: []\n",
+		"a file cut before its spec":  "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nmetadata:\n",
+		"a file cut after its spec":   head,
+		"a file cut before the pin":   head + "  pin:\n",
 		"a rejection without content": head + "  rejected: [{snapshot: r000001-0000000001}]\n",
 	} {
 		if c, err := Parse([]byte(text)); !errors.Is(err, ErrInvalid) {
