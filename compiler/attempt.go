@@ -136,7 +136,7 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 	artifact, faults := c.in.Templates.Render(in)
 	end(nil)
 	if len(faults) == 0 {
-		faults = c.crowded(artifact, in.Model)
+		faults = crowded(c.in, artifact, in.Model)
 	}
 	if len(faults) > 0 {
 		return attempt{faults: faults}, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -52,8 +53,8 @@ func referenceSize(r snapshots.CertificateRef, mode snapshots.CertificateMode) i
 
 // crowded returns a fault for each object that names certificates for which the manifest has no room. These are the
 // youngest objects of the namespaces that name most.
-func (c *compilation) crowded(a render.Artifact, model routing.Model) []render.Fault {
-	mode := c.in.Config.Certificates.RefMode()
+func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
+	mode := in.Config.Certificates.RefMode()
 	sizes, total := map[string]int{}, 0 // by file
 	for _, ref := range a.Certificates {
 		sizes[ref.File] = referenceSize(ref, mode)
@@ -79,9 +80,9 @@ func (c *compilation) crowded(a render.Artifact, model routing.Model) []render.F
 		all[object.Namespace] += sizes[cert.File]
 	}
 	share := diag.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
-	born := c.born()
+	ages := born(in.Objects)
 	youngest := slices.SortedFunc(maps.Keys(users), func(a, b diag.Object) int {
-		return cmp.Or(born[b].Compare(born[a]), b.Compare(a))
+		return cmp.Or(ages[b].Compare(ages[a]), b.Compare(a))
 	})
 	var out []render.Fault
 	for _, object := range youngest {
@@ -99,15 +100,15 @@ func (c *compilation) crowded(a render.Artifact, model routing.Model) []render.F
 }
 
 // born returns when the objects were created that may name certificates.
-func (c *compilation) born() map[diag.Object]time.Time {
+func born(objects inputs.Inputs) map[diag.Object]time.Time {
 	out := map[diag.Object]time.Time{}
-	for _, o := range c.in.Objects.Ingresses {
+	for _, o := range objects.Ingresses {
 		out[o.Ref] = o.Value.CreationTimestamp.Time
 	}
-	for _, o := range c.in.Objects.Services {
+	for _, o := range objects.Services {
 		out[o.Ref] = o.Value.CreationTimestamp.Time
 	}
-	for _, o := range c.in.Objects.Gateway.Each() {
+	for _, o := range objects.Gateway.Each() {
 		out[o.Ref] = o.Value.GetCreationTimestamp().Time
 	}
 	return out
