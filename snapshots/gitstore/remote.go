@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
@@ -513,6 +514,8 @@ func explain(err error, e *transport.Endpoint) error {
 		return process.WithHint(fmt.Errorf("%w: 401", ErrDenied), httpHint(e.User))
 	case errors.Is(err, transport.ErrAuthorizationFailed):
 		return process.WithHint(fmt.Errorf("%w: 403", ErrDenied), "the token is known there, and must be allowed to read and write this repository")
+	case strings.HasPrefix(e.Protocol, "http") && notGit(err):
+		return process.WithHint(fmt.Errorf("the server does not answer like git: %w", err), "look at the URL of the store in a browser: another service, a proxy or a page for logging in may be there; a token is named by --git-token-file")
 	case authority:
 		return process.WithHint(err, "nobody whom this machine trusts has signed the certificate of "+e.Host+": name a file with its authority by --git-ca-file")
 	case invalid.Cert != nil && invalid.Reason == x509.Expired:
@@ -531,6 +534,13 @@ func explain(err error, e *transport.Endpoint) error {
 	default:
 		return err
 	}
+}
+
+// notGit reports whether a server answered with something else than the list of references of a repository, such as a
+// page in HTML.
+func notGit(err error) bool {
+	_, unexpected := errors.AsType[*packp.ErrUnexpectedData](err)
+	return unexpected || errors.Is(err, packp.ErrEmptyInput) || errors.Is(err, pktline.ErrInvalidPktLen) || strings.Contains(err.Error(), pktline.ErrInvalidPktLen.Error())
 }
 
 // httpHint is the hint if the server refuses the user.

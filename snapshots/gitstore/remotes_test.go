@@ -3,6 +3,7 @@ package gitstore
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -168,6 +169,31 @@ func mute(t *testing.T) string {
 }
 
 // If a server hangs, a call ends with its context. Without a deadline, it ends after the store's own patience.
+// A server that answers with a page, as for logging in, is said to be none of git. What it says is no empty repository.
+func TestServersThatAnswerWithAPage(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"<!DOCTYPE html><html><title>Log in</title></html>\n", "{}", "", "001e# service=git-upload-pack\n<html>"} {
+		r := newRepository(t)
+		server := newWebServer(t, r)
+		s := r.open(t, server.at)
+		if _, _, err := s.Publish(t.Context(), storetest.Draft("a")); err != nil {
+			t.Fatal(err)
+		}
+		answer := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, page)
+			return true
+		}
+		server.meddle.Store(&answer)
+		view, err := r.open(t, server.at).View(t.Context())
+		if err == nil {
+			t.Errorf("%q is a view of %d snapshots", page, len(view.IDs))
+		} else if !strings.Contains(err.Error(), "does not answer like git") || !strings.Contains(process.Hint(err), "browser") {
+			t.Errorf("%q: %v, hint %q", page, err, process.Hint(err))
+		}
+	}
+}
+
 func TestServersThatHang(t *testing.T) {
 	t.Parallel()
 	keys := newSSHServer(t)
