@@ -151,8 +151,8 @@ generate: ## write schemas, references and other generated files anew
 fresh: ## fail when a generated file is stale, as `make test` does later
 	go test -count=1 -run '$(FRESH)' $(GENERATED)
 
-.PHONY: check
 # The suite of the Gateway API mostly waits, so that other tests run beside it.
+.PHONY: check
 check: format lint tidy build ## everything that CI checks
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-3.0 conformance

@@ -187,9 +187,10 @@ func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	r.LeftOut = len(leftOut(r.Diagnostics))
+	left := leftOut(r.Diagnostics)
+	r.LeftOut = len(left)
 	_, end := in.Stages.Begin(ctx, StageDraft)
-	r.Draft, err = c.draft(r)
+	r.Draft, err = c.draft(r, left)
 	if err == nil {
 		err = c.checkDraft(&r)
 	}

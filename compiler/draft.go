@@ -42,11 +42,11 @@ func leftOut(found []diag.Diagnostic) []snapshots.Quarantined {
 	return out
 }
 
-// draft makes the draft for a result.
-func (c *compilation) draft(r Result) (snapshots.Draft, error) {
+// draft makes the draft for a result without the objects that are left out.
+func (c *compilation) draft(r Result, left []snapshots.Quarantined) (snapshots.Draft, error) {
 	d := snapshots.Draft{
 		Files: r.Artifact.Files, Certificates: r.Artifact.Certificates,
-		Quarantined: withoutSome(leftOut(r.Diagnostics)), Time: c.in.Now,
+		Quarantined: withoutSome(left), Time: c.in.Now,
 		Provenance: snapshots.Provenance{
 			CompilerVersion: c.in.CompilerVersion, HAProxyVersion: c.in.HAProxyVersion,
 			TemplatesDigest: c.in.Templates.Digest(), Inputs: c.in.Objects.Provenance(), Trigger: c.in.Trigger,

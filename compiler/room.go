@@ -55,13 +55,16 @@ func referenceSize(r snapshots.CertificateRef, mode snapshots.CertificateMode) i
 // youngest objects of the namespaces that name most.
 func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 	mode := in.Config.Certificates.RefMode()
-	sizes, total := map[string]int{}, 0 // by file
+	total := 0
 	for _, ref := range a.Certificates {
-		sizes[ref.File] = referenceSize(ref, mode)
-		total += sizes[ref.File]
+		total += referenceSize(ref, mode)
 	}
 	if total <= roomForReferences {
 		return nil // nearly always
+	}
+	sizes := make(map[string]int, len(a.Certificates)) // by file
+	for _, ref := range a.Certificates {
+		sizes[ref.File] = referenceSize(ref, mode)
 	}
 	type user struct {
 		origin routing.Origin
@@ -149,7 +152,7 @@ func sizeOfNames(names []string) int {
 	return size
 }
 
-// mostReason is the largest size of a reason in a manifest.
+// mostReason is how many characters a reason in a manifest may have.
 const mostReason = 1 << 10
 
 // withoutSome returns the objects to list in a manifest. If they do not fit, the last ones of the namespaces with most
@@ -161,9 +164,7 @@ func withoutSome(left []snapshots.Quarantined) []snapshots.Quarantined {
 	}
 	out := slices.Clone(left)
 	for i, q := range out {
-		if len(q.Reason) > mostReason {
-			out[i].Reason = process.Shorten(q.Reason, mostReason)
-		}
+		out[i].Reason = process.Shorten(q.Reason, mostReason)
 		sizes[q.Namespace] += sizeOf(out[i])
 	}
 	most := diag.Allowance(slices.Collect(maps.Values(sizes)), roomForLeftOut)

@@ -2,13 +2,8 @@ package compiler
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	stdpem "encoding/pem"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/testing/worlds"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 	"github.com/hapsnap/hapsnap/templates"
 )
 
@@ -101,26 +97,12 @@ func TestReferencesFitIntoTheManifest(t *testing.T) {
 // crowdedCertificate returns a Secret's content with a certificate for this many long names.
 func crowdedCertificate(t *testing.T, names int) map[string][]byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1_000_000, 0)}
-	for i := range names {
-		template.DNSNames = append(template.DNSNames, fmt.Sprintf("%s%d.example", strings.Repeat(strings.Repeat("a", 60)+".", 3), i))
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return map[string][]byte{
-		"tls.crt": stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: der}),
-		"tls.key": stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}
+	return pemtest.TLSSecret(t, func(c *x509.Certificate) {
+		c.NotAfter = time.Unix(1_000_000, 0)
+		for i := range names {
+			c.DNSNames = append(c.DNSNames, fmt.Sprintf("%s%d.example", strings.Repeat(strings.Repeat("a", 60)+".", 3), i))
+		}
+	})
 }
 
 // Certificates with very many names do not fill the manifest, nor a message. Usual certificates keep their names.

@@ -1,13 +1,8 @@
 package ingress_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
 var (
@@ -28,20 +24,8 @@ var (
 // keyPair returns a certificate for some names, and its key.
 func keyPair(t *testing.T, names ...string) (certificate, key []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: names, NotBefore: born, NotAfter: expires}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+	pair := pairOf(t, func(c *x509.Certificate) { c.DNSNames = names })
+	return pair["tls.crt"], pair["tls.key"]
 }
 
 func secretOf(data map[string][]byte) inputs.Object[corev1.Secret] {
@@ -154,24 +138,10 @@ func TestCertificatesOfOneKind(t *testing.T) {
 // pairOf returns a certificate for h0.example.com and its key.
 func pairOf(t *testing.T, change func(*x509.Certificate)) map[string][]byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"h0.example.com"}, NotBefore: born, NotAfter: expires}
-	change(template)
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return map[string][]byte{
-		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}
+	return pemtest.TLSSecret(t, func(c *x509.Certificate) {
+		c.DNSNames, c.NotBefore, c.NotAfter = []string{"h0.example.com"}, born, expires
+		change(c)
+	})
 }
 
 // HAProxy serves any certificate. If clients would refuse it, there is a finding on the Secret.

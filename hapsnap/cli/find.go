@@ -367,7 +367,7 @@ func mayHaveToken(flags *pflag.FlagSet, at cluster, found settings) error {
 	if flag := flags.Lookup("store"); flag != nil && flag.Changed {
 		return nil
 	}
-	return process.WithHint(process.Usage("ConfigMap %s names the store %s, and nobody chose it: the token of %s is not sent there", found[foundIn], found["store"], token.Value),
+	return process.WithHint(process.Usage("ConfigMap %s names the store %s, and nobody chose it: the token of %s is not sent there", found[foundIn], process.Shorten(found["store"], mostOfStore), token.Value),
 		"if it is the right one: --installation "+found[foundIn]+"; for good, hapsnap context add edge --installation "+found[foundIn])
 }
 
@@ -473,11 +473,7 @@ func chosen(all []corev1.ConfigMap, at cluster) (settings, error) {
 	}
 	var names []string
 	for _, m := range all {
-		store := []rune(m.Data["store"])
-		if len(store) > mostOfStore {
-			store = append(store[:mostOfStore:mostOfStore], '…')
-		}
-		names = append(names, fmt.Sprintf("%s/%s (%s)", m.Namespace, m.Name, string(store)))
+		names = append(names, fmt.Sprintf("%s/%s (%s)", m.Namespace, m.Name, process.Shorten(m.Data["store"], mostOfStore)))
 	}
 	slices.Sort(names)
 	count := fmt.Sprint(len(all))

@@ -540,7 +540,7 @@ func explain(err error, e *transport.Endpoint) error {
 // page in HTML.
 func notGit(err error) bool {
 	_, unexpected := errors.AsType[*packp.ErrUnexpectedData](err)
-	return unexpected || errors.Is(err, packp.ErrEmptyInput) || errors.Is(err, pktline.ErrInvalidPktLen) || strings.Contains(err.Error(), pktline.ErrInvalidPktLen.Error())
+	return unexpected || errors.Is(err, packp.ErrEmptyInput) || errors.Is(err, pktline.ErrInvalidPktLen)
 }
 
 // httpHint is the hint if the server refuses the user.

@@ -76,6 +76,23 @@ func SelfSigned(tb testing.TB, name string, key crypto.Signer) []byte {
 	return append(Certify(tb, name, key, nil), KeyPEM(tb, key)...)
 }
 
+// TLSSecret returns the content of a Secret with a new EC key and a certificate that is signed with it. The function says
+// what the certificate is for.
+func TLSSecret(tb testing.TB, describe func(*x509.Certificate)) map[string][]byte {
+	tb.Helper()
+	key := newKey(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	describe(template)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return map[string][]byte{
+		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		"tls.key": KeyPEM(tb, key),
+	}
+}
+
 // Block returns PEM data of one block, whose content need not be what its type says.
 func Block(kind, content string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)})
