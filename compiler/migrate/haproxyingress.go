@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
 // haproxyIngress returns the dialect of haproxy-ingress.github.io. Services may have its annotations of the
@@ -25,6 +27,8 @@ func haproxyIngress() Dialect {
 				ingressHSTS(c)
 			}
 		},
+		defaults: []diag.Diagnostic{configMapUnread("HAProxy Ingress",
+			"allowlist-source-range, denylist-source-range, auth-url, auth-secret, auth-tls-secret, limit-connections, limit-rps, waf, config-frontend and config-backend")},
 	}
 }
 

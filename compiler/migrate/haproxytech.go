@@ -3,6 +3,8 @@ package migrate
 import (
 	"fmt"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
 // haproxytech returns the dialect of HAProxy Technologies' controller. Services may have most of its
@@ -12,6 +14,8 @@ func haproxytech() Dialect {
 		Name: "HAProxy Kubernetes Ingress Controller (haproxy.org)", Prefixes: []string{"haproxy.org/", "haproxy.com/"}, Classes: []string{"haproxy"},
 		Remarks: "Annotations with the prefix `ingress.kubernetes.io/` count as those of HAProxy Ingress, below. Settings of its ConfigMap go into the CompilerConfig.",
 		Rules:   rules(techRouting(), techServers(), techProtection(), techHeaders(), techOthers()),
+		defaults: []diag.Diagnostic{configMapUnread("the HAProxy Kubernetes Ingress Controller",
+			"allow-list, whitelist, deny-list, blacklist, auth-type, client-ca, rate-limit-requests, frontend-config-snippet and backend-config-snippet")},
 	}
 }
 
@@ -38,6 +42,7 @@ func techRouting() []Rule {
 		mapped("ssl-passthrough", "ssl-passthrough", map[string]string{"true": "true", "false": ""}),
 	), without("Make an Ingress for what the condition matches, or a canary.", "route-acl"),
 		without("Redirects to HTTPS go to the port that clients see; redirect to another one with `redirect`.", "ssl-redirect-port"),
+		without("Set options of the Ingress or Service for what the custom resource says.", "cr-backend"),
 		needless("An Ingress with options has backends of its own.", "standalone-backend"))
 }
 

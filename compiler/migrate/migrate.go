@@ -69,7 +69,7 @@ func Directory(dir string, o Options) (Result, error) {
 	for _, name := range files {
 		content, changed, err := manifests.EditFile(name, func(object *yaml.Node, before int) bool {
 			changed, findings := Rewrite(object, o)
-			for _, f := range findings {
+			for _, f := range append(findings, beside(object)...) {
 				r.Findings = append(r.Findings, f.diagnostic(name, before))
 			}
 			if changed {
@@ -84,8 +84,10 @@ func Directory(dir string, o Options) (Result, error) {
 			r.Files = append(r.Files, File{relative(dir, name), content})
 		}
 	}
-	if o.set.ofNginx && r.Objects > 0 {
-		r.Findings = append(r.Findings, nginxDefaults...)
+	for _, d := range Dialects() {
+		if o.set.served[d.Name] {
+			r.Findings = append(r.Findings, d.defaults...)
+		}
 	}
 	r.Findings = diag.Sort(r.Findings)
 	return r, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/migrate"
 	"github.com/hapsnap/hapsnap/compiler/options"
@@ -244,5 +246,25 @@ func TestWriteRemovesLeftovers(t *testing.T) {
 	}
 	if _, err := os.Stat(young); err != nil {
 		t.Error(err)
+	}
+}
+
+// Entries that are suggested for tcpServices are such as the compiler reads.
+func TestSuggestedEntriesAreRead(t *testing.T) {
+	t.Parallel()
+	golden, err := os.ReadFile(filepath.Join("testdata", "beside.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := regexp.MustCompile(`(?m)write into spec of the CompilerConfig: (tcpServices: \[\{.*\}\])`).FindAllStringSubmatch(string(golden), -1)
+	if len(entries) != 5 {
+		t.Fatalf("%d entries, want 5", len(entries))
+	}
+	filled := strings.NewReplacer("NETWORKS", "10.0.0.0/8", "VERSION", "1", "NAMESPACE/NAME", "shop/tls")
+	for _, e := range entries {
+		text := "apiVersion: hapsnap.dev/v1alpha1\nkind: CompilerConfig\nspec:\n  " + filled.Replace(e[1]) + "\n"
+		if _, found := config.Parse("config.yaml", []byte(text)); len(found) > 0 {
+			t.Errorf("%s: %s", text, found[0])
+		}
 	}
 }

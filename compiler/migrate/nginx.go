@@ -25,15 +25,13 @@ func nginx() Dialect {
 			"`forwarded-for-header` is always X-Forwarded-For. See [headers.md](headers.md).",
 		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxRest(), nginxOthers()),
 		always: func(c *call) {
-			if c.object.set != nil {
-				c.object.set.ofNginx = true
-			}
 			pathsOfHost(c)
 			certificatesOfHost(c)
 			if c.object.hasTLS && c.value("ssl-redirect") != "false" && !c.has("force-ssl-redirect") && !c.passesThrough() {
 				c.set("ssl-redirect", "308")
 			}
 		},
+		defaults: nginxDefaults,
 	}
 }
 
@@ -310,8 +308,7 @@ func nginxOrigins(c *call) {
 	cors("enable-cors", nginxCORS)(c)
 }
 
-// nginxDefaults are things that ingress-nginx does for every Ingress by default, and hapsnap does not. They are
-// reported once, and not for each object.
+// nginxDefaults are things that ingress-nginx does for every Ingress by default, and hapsnap does not.
 var nginxDefaults = []diag.Diagnostic{
 	{
 		Severity: diag.Warning,
@@ -323,9 +320,5 @@ var nginxDefaults = []diag.Diagnostic{
 		Message:  "ingress-nginx waits 60 s for the next part of an answer, and for that of a WebSocket; hapsnap waits as timeouts of the CompilerConfig says",
 		Hint:     "compare timeouts.server and timeouts.tunnel in docs/reference/configuration.md",
 	},
-	{
-		Severity: diag.Warning,
-		Message:  "the ConfigMap of ingress-nginx is not read; whitelist-source-range, denylist-source-range, block-cidrs, block-user-agents, block-referers, global-auth-url, enable-modsecurity and server-snippet in it protect all Ingresses",
-		Hint:     "look there; allow-list, deny-list and auth-url can be parameters of the class",
-	},
+	configMapUnread("ingress-nginx", "whitelist-source-range, denylist-source-range, block-cidrs, block-user-agents, block-referers, global-auth-url, enable-modsecurity and server-snippet"),
 }

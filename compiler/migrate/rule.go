@@ -31,6 +31,16 @@ type Dialect struct {
 	// always is called for every Ingress of the dialect, whatever its annotations. It translates defaults of
 	// the controller.
 	always func(*call)
+	// defaults say what else the controller does for every Ingress. They are reported once, and not for each object.
+	defaults []diag.Diagnostic
+}
+
+// configMapUnread says that the ConfigMap of a controller is not read, and which of its keys protect all Ingresses.
+func configMapUnread(controller, keys string) diag.Diagnostic {
+	return diag.Diagnostic{
+		Severity: diag.Warning, Message: "the ConfigMap of " + controller + " is not read; " + keys + " in it protect all Ingresses",
+		Hint: "look there; allow-list, deny-list and auth-url can be parameters of the class",
+	}
 }
 
 // Rule translates annotations that belong together.
@@ -341,7 +351,10 @@ A value that turns something off, such as ` + "`false`" + `, is removed without 
 
 The migration checks every annotation that it writes against the compiler's own
 [options](annotations.md), and lists those that they would refuse instead of writing them. It does not
-read the other controller's ConfigMap: see [the configuration](configuration.md).
+read the other controller's ConfigMap: see [the configuration](configuration.md). It lists the ports of
+ConfigMaps for TCP and UDP, with the entries of [tcpServices](configuration.md#tcpservices) for them, and
+the custom resources of the API group haproxy.org, with exit code 3: what these serve and protect is not
+translated.
 
 While hapsnap serves an Ingress, it reports each annotation of these controllers that none of the
 Ingress's own options replaces. If such an annotation protects something, the routes of the Ingress

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"encoding/base64"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ type Set struct {
 	ports      map[string]map[string]string // numbers by name, by NAMESPACE/NAME of the Service
 	configMaps map[string]map[string]string // data, by NAMESPACE/NAME
 	users      map[string]string            // the key auth of Secrets, by NAMESPACE/NAME
-	ofNginx    bool                         // an Ingress of ingress-nginx was found
+	served     map[string]bool              // the dialects whose controllers may serve an Ingress, by name
 }
 
 // setRoute is one path of an Ingress.
@@ -31,7 +32,7 @@ type setRoute struct {
 
 // readSet reads the objects of files.
 func readSet(files []string) (*Set, error) {
-	s := &Set{ports: map[string]map[string]string{}, configMaps: map[string]map[string]string{}, users: map[string]string{}}
+	s := &Set{ports: map[string]map[string]string{}, configMaps: map[string]map[string]string{}, users: map[string]string{}, served: map[string]bool{}}
 	for _, name := range files {
 		_, _, err := manifests.EditFile(name, func(object *yaml.Node, _ int) bool {
 			s.add(object)
@@ -69,6 +70,10 @@ func (s *Set) add(n *yaml.Node) {
 
 func (s *Set) addIngress(n *yaml.Node, namespace, name string) {
 	annotations := mapping(child(child(n, "metadata"), "annotations"))
+	class := cmp.Or(annotations[classAnnotation], text(child(n, "spec"), "ingressClassName"))
+	for _, d := range served(class, annotations) {
+		s.served[d.Name] = true
+	}
 	for _, rule := range items(child(child(n, "spec"), "rules")) {
 		for _, p := range items(child(child(rule, "http"), "paths")) {
 			service := child(child(p, "backend"), "service")
@@ -78,6 +83,22 @@ func (s *Set) addIngress(n *yaml.Node, namespace, name string) {
 			})
 		}
 	}
+}
+
+// served returns the dialects whose annotations an Ingress has, and without any those that its class is usual for.
+func served(class string, annotations map[string]string) []Dialect {
+	var spoken, usual []Dialect
+	for _, d := range Dialects() {
+		if values, _ := d.read(annotations); len(values) > 0 {
+			spoken = append(spoken, d)
+		} else if d.hasClass(class) {
+			usual = append(usual, d)
+		}
+	}
+	if len(spoken) > 0 {
+		return spoken
+	}
+	return usual
 }
 
 // portOf returns the number or the name of a backend's port.
