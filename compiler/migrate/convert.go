@@ -57,7 +57,10 @@ func (d Dialect) convert(o *object) change {
 	if d.always != nil && o.kind == "Ingress" && (len(values) > 0 || d.isAlone(o.class)) {
 		out.take(d.apply(o, Rule{convert: d.always}, values), full)
 	}
-	known := map[string]bool{}
+	known, unknown := map[string]bool{}, "is not known"
+	if len(d.Rules) == 0 {
+		unknown = "is of " + d.Name + ", and is not translated"
+	}
 	for _, r := range d.Rules {
 		used := slices.DeleteFunc(slices.Clone(r.From), func(name string) bool { return len(full[name]) == 0 })
 		for _, name := range r.From {
@@ -76,7 +79,7 @@ func (d Dialect) convert(o *object) change {
 			continue
 		}
 		if !known[name] {
-			out.found = append(out.found, found{finding{diag.Error, name, "is not known", "look up what it does, and see docs/reference/annotations.md"}, full[name][0]})
+			out.found = append(out.found, found{finding{diag.Error, name, unknown, "look up what it does, and see docs/reference/annotations.md"}, full[name][0]})
 		}
 	}
 	return out
@@ -256,6 +259,10 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 		return Unheeded{}, false
 	}
 	name := strings.TrimPrefix(key, d.Prefixes[i])
+	if len(d.Rules) == 0 {
+		protects := slices.Contains(d.protects, name) || slices.Contains(d.snippets, name) && mayRefuse(annotations[key])
+		return Unheeded{Annotation: key, Controller: d.Name, Protects: protects, Note: "see docs/reference/annotations.md for an option that does the same"}, true
+	}
 	u := Unheeded{Annotation: key, Controller: d.Name, Protects: slices.Contains(protectsAlone, name) || slices.Contains(snippets, name) && mayRefuse(annotations[key])}
 	known := u.Protects || slices.Contains(snippets, name)
 	for _, r := range d.Rules {

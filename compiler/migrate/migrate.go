@@ -213,7 +213,7 @@ func Rewrite(n *yaml.Node, o Options) (changed bool, findings []Finding) {
 // its class, and the other controller goes on serving it.
 func (x *rewriting) moves(changes []change) bool {
 	isTheirs := func(c change) bool { return len(c.added)+len(c.removed)+len(c.found) > 0 }
-	hasTheirClass := slices.ContainsFunc(Dialects(), func(d Dialect) bool { return d.hasClass(x.object.class) })
+	hasTheirClass := slices.ContainsFunc(Dialects(), func(d Dialect) bool { return len(d.Rules) > 0 && d.hasClass(x.object.class) })
 	if x.options.Class == "" || x.object.kind != "Ingress" || (!slices.ContainsFunc(changes, isTheirs) && !hasTheirClass) {
 		return false
 	}
@@ -224,8 +224,10 @@ func (x *rewriting) moves(changes []change) bool {
 	return !left
 }
 
-// Dialects returns all known dialects.
-func Dialects() []Dialect { return []Dialect{nginx(), haproxytech(), haproxyIngress()} }
+// Dialects returns all known dialects. Those at the end have no rules.
+func Dialects() []Dialect {
+	return append([]Dialect{nginx(), haproxytech(), haproxyIngress()}, strangers()...)
+}
 
 // rewriting is one call of [Rewrite].
 type rewriting struct {

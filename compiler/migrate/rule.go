@@ -31,6 +31,9 @@ type Dialect struct {
 	// always is called for every Ingress of the dialect, whatever its annotations. It translates defaults of
 	// the controller.
 	always func(*call)
+	// protects and snippets are for a controller without rules: its annotations that refuse requests, and those with
+	// configuration, which may.
+	protects, snippets []string
 	// defaults say what else the controller does for every Ingress. They are reported once, and not for each object.
 	defaults []diag.Diagnostic
 }
@@ -314,14 +317,36 @@ func inSeconds(value, otherwise string) string {
 func Document() string {
 	var b strings.Builder
 	b.WriteString(head)
+	var others strings.Builder
 	for _, d := range Dialects() {
+		if len(d.Rules) == 0 {
+			closing := "–"
+			if all := slices.Concat(d.protects, d.snippets); len(all) > 0 {
+				closing = "`" + strings.Join(all, "`, `") + "`"
+			}
+			fmt.Fprintf(&others, "| %s | `%s` | %s |\n", d.Name, strings.Join(d.Prefixes, "`, `"), closing)
+			continue
+		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\nPrefixes: `%s`.\n\n| annotation | here | | note |\n|---|---|---|---|\n", d.Name, d.Remarks, strings.Join(d.Prefixes, "`, `"))
 		for _, r := range d.Rules {
 			b.WriteString(r.row())
 		}
 	}
+	b.WriteString(othersHead + others.String())
 	return b.String()
 }
+
+// othersHead begins the section about controllers without rules.
+const othersHead = `
+## Other controllers
+
+The annotations of these are not translated. The migration lists each with an error, and the Ingress keeps its
+class. If hapsnap serves such an Ingress all the same, its routes answer 503 while it has one of the last column,
+snippets if they may refuse requests.
+
+| controller | prefixes | annotations that protect |
+|---|---|---|
+`
 
 const head = `# Migration from other ingress controllers
 

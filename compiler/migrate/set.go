@@ -89,7 +89,7 @@ func (s *Set) addIngress(n *yaml.Node, namespace, name string) {
 func served(class string, annotations map[string]string) []Dialect {
 	var spoken, usual []Dialect
 	for _, d := range Dialects() {
-		if values, _ := d.read(annotations); len(values) > 0 {
+		if values, _ := d.read(annotations); len(values) > 0 && len(d.Rules) > 0 {
 			spoken = append(spoken, d)
 		} else if d.hasClass(class) {
 			usual = append(usual, d)

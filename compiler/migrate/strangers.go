@@ -1,0 +1,39 @@
+package migrate
+
+// strangers returns the dialects of controllers whose annotations are not translated. An Ingress with one of them is
+// reported and keeps its class, and its routes are closed if the annotation protects something: nobody should
+// learn from a break-in that a change of the class left the protection behind.
+func strangers() []Dialect {
+	return []Dialect{
+		{
+			Name: "F5 NGINX Ingress Controller", Prefixes: []string{"nginx.org/", "nginx.com/", "appprotect.f5.com/", "appprotectdos.f5.com/"},
+			protects: []string{"basic-auth-secret", "jwt-key", "policies", "limit-req-rate", "app-protect-enable", "app-protect-policy", "app-protect-dos-resource"},
+			snippets: []string{"server-snippets", "location-snippets"},
+		},
+		{
+			Name: "Traefik", Prefixes: []string{"traefik.ingress.kubernetes.io/"}, Classes: []string{"traefik"},
+			protects: []string{"router.middlewares", "router.tls.options"},
+		},
+		{
+			Name: "AWS Load Balancer Controller", Prefixes: []string{"alb.ingress.kubernetes.io/"}, Classes: []string{"alb"},
+			protects: []string{"inbound-cidrs", "security-groups", "security-group-prefix-lists", "auth-type", "jwt-validation", "mutual-authentication", "waf-acl-id", "wafv2-acl-arn"},
+		},
+		{
+			Name: "Application Gateway Ingress Controller", Prefixes: []string{"appgw.ingress.kubernetes.io/"}, Classes: []string{"azure-application-gateway"},
+			protects: []string{"waf-policy-for-path", "use-private-ip"},
+		},
+		{
+			Name: "Kong Ingress Controller", Prefixes: []string{"konghq.com/"}, Classes: []string{"kong"},
+			protects: []string{"plugins"},
+		},
+		{
+			Name: "Apache APISIX Ingress Controller", Prefixes: []string{"k8s.apisix.apache.org/"}, Classes: []string{"apisix"},
+			protects: []string{"allowlist-source-range", "blocklist-source-range", "http-allow-methods", "http-block-methods", "auth-type", "auth-uri", "enable-csrf", "plugin-config-name"},
+		},
+		{
+			Name: "Skipper", Prefixes: []string{"zalando.org/"}, Classes: []string{"skipper"},
+			protects: []string{"skipper-filter", "skipper-routes", "ratelimit"},
+		},
+		{Name: "Contour", Prefixes: []string{"projectcontour.io/"}, Classes: []string{"contour"}},
+	}
+}
