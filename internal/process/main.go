@@ -38,7 +38,7 @@ const (
 	ExitInvalid     = 3   // the input is invalid
 	ExitRolledBack  = 4   // a rollout failed and was rolled back
 	ExitTimedOut    = 5   // what was waited for did not come in time
-	ExitInterrupted = 130 // by SIGINT or SIGTERM, before the work was done
+	ExitInterrupted = 130 // by SIGINT, SIGTERM or SIGHUP, before the work was done
 )
 
 // ExitError is an error with an exit code of its own. Err may be nil, if the error was already printed.
@@ -91,11 +91,15 @@ func Hint(err error) string {
 }
 
 // Main runs a command line until it ends or the process is asked to stop, and
-// returns the exit code. SIGINT and SIGTERM cancel the command's context; a
-// second signal ends the process at once. Errors are printed to stderr here,
-// and nowhere else.
+// returns the exit code. SIGINT, SIGTERM and SIGHUP cancel the command's context; a
+// second signal ends the process at once. Under nohup a SIGHUP does nothing. Errors
+// are printed to stderr here, and nowhere else.
 func Main(root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP) // the terminal was closed: the work ends as usual, and a Lease is given back
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -104,6 +108,29 @@ func Main(root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	report(root.ErrOrStderr(), root.Name(), err)
 	return Code(ctx, err)
+}
+
+// Interruptible computes a value, and returns the error of ctx as soon as that ends. It is for long computations
+// that look at no context. What compute does after that is lost, so it may write nothing.
+func Interruptible[T any](ctx context.Context, compute func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := compute()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		if ctx.Err() == nil {
+			return r.value, r.err
+		}
+	case <-ctx.Done():
+	}
+	var nothing T
+	return nothing, ctx.Err()
 }
 
 // Code returns the exit code for the error of a command that ran under ctx.

@@ -8,8 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +70,26 @@ func TestMainEscapesErrors(t *testing.T) {
 	Main(root)
 	if want := "tool: the server says: \\x1b[2J\n\tmöre\n\thint: a\\u202eb\n"; stderr.String() != want {
 		t.Errorf("stderr = %q, want %q", stderr.String(), want)
+	}
+}
+
+// A closed terminal ends a command as SIGTERM does, also in the middle of a computation that looks at no context.
+func TestMainEndsWithSignals(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		root := &cobra.Command{Use: "tool", RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := syscall.Kill(os.Getpid(), s); err != nil {
+				return err
+			}
+			_, err := Interruptible(cmd.Context(), func() (int, error) {
+				<-t.Context().Done()
+				return 1, nil
+			})
+			return err
+		}}
+		root.SetArgs(nil)
+		if code := Main(root); code != ExitInterrupted {
+			t.Errorf("%s: exit code %d, want %d", s, code, ExitInterrupted)
+		}
 	}
 }
 
