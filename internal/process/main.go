@@ -5,6 +5,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -104,10 +105,39 @@ func Main(root *cobra.Command) int {
 	context.AfterFunc(ctx, stop)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
+	out := &output{to: root.OutOrStdout()}
+	root.SetOut(out)
 	brief()
 	err := root.ExecuteContext(ctx)
+	if e, printed := errors.AsType[*ExitError](err); out.failure() != nil && (err == nil || printed && e.Err == nil) {
+		err = out.failure()
+	}
 	report(root.ErrOrStderr(), root.Name(), err)
 	return Code(ctx, err)
+}
+
+// output is standard output. It keeps the first error, since commands do not look at each line that they write, and
+// somebody who sent the output to a file on a full disk would take a part of it for the whole.
+type output struct {
+	to   io.Writer
+	lock sync.Mutex
+	err  error
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	n, err := o.to.Write(text)
+	if err != nil && !errors.Is(err, syscall.EPIPE) { // a reader that is gone wants no more
+		o.lock.Lock()
+		o.err = cmp.Or(o.err, err)
+		o.lock.Unlock()
+	}
+	return n, err
+}
+
+func (o *output) failure() error {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	return o.err
 }
 
 // Interruptible computes a value, and returns the error of ctx as soon as that ends. It is for long computations
