@@ -137,7 +137,7 @@ const mostListeners = 256
 func listenersOf(config []byte) []listener {
 	var out []listener
 	for line := range haproxycfg.Lines(config) {
-		at := 0 // the word with the addresses
+		var at int // the word with the addresses
 		switch haproxycfg.FirstWord(line.Text) {
 		case "bind":
 			at = 1
