@@ -369,6 +369,10 @@ func TestWebhookIsAskedAboutGateways(t *testing.T) {
 		if asked := strings.Contains(text, "resources: ["+strings.Join(judged, ", ")+"]\n    operations: [CREATE, UPDATE]\n"); asked != enabled {
 			t.Errorf("gatewayAPI.enabled=%v: asked %v", enabled, asked)
 		}
+		want := map[bool]int{false: 1, true: 2}[enabled]
+		if got := strings.Count(text, `expression: "!has(object.metadata.deletionTimestamp)"`); got != want {
+			t.Errorf("gatewayAPI.enabled=%v: %d webhooks let go of objects that are being deleted, not %d", enabled, got, want)
+		}
 	}
 }
 

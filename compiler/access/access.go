@@ -264,7 +264,7 @@ func CertificateWarnings(secret inputs.Object[corev1.Secret], observed snapshots
 		warn("the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it; until then "+until)
 	}
 	for _, fault := range refused {
-		warn(fmt.Sprintf("the certificate for %s %s", someNames(observed.Names), fault), "it is served, and clients may refuse it; put one for a server there")
+		warn(fmt.Sprintf("the certificate for %s %s", someNames(observed.Names), fault), "it is served, and clients may refuse it; put one there that they accept, with its chain")
 	}
 	return out
 }

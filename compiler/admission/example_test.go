@@ -15,15 +15,8 @@ import (
 
 // The example registers the address and the kinds of the server. It fails as the configuration does by default.
 func TestExample(t *testing.T) {
-	text, err := os.ReadFile("../../examples/admission/webhook.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var c admissionregistrationv1.ValidatingWebhookConfiguration
-	first, _, _ := bytes.Cut(text, []byte("\n---\n"))
-	if err := yaml.UnmarshalStrict(first, &c); err != nil {
-		t.Fatal(err)
-	}
+	readExample(t, &c)
 	asked := map[string]bool{}
 	for _, w := range c.Webhooks {
 		if got := *w.ClientConfig.Service.Path; got != Path {
@@ -46,5 +39,17 @@ func TestExample(t *testing.T) {
 	}
 	if !maps.Equal(asked, want) {
 		t.Errorf("asked about %v", asked)
+	}
+}
+
+func readExample(t *testing.T, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/admission/webhook.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := bytes.Cut(text, []byte("\n---\n"))
+	if err := yaml.UnmarshalStrict(first, c); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -9,12 +9,15 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
@@ -89,6 +92,52 @@ func TestRegistration(t *testing.T) {
 	}
 	if again, err := r.Client.Get(t.Context(), "edge", metav1.GetOptions{}); err != nil || again.ResourceVersion != found.ResourceVersion {
 		t.Errorf("it was written again: %v", err)
+	}
+}
+
+// With the failure policy Fail and no compiler nothing is let in. Objects that are being deleted can lose their
+// finalizers, so namespaces can go.
+func TestNobodyAnswersAboutADeletion(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	var c admissionregistrationv1.ValidatingWebhookConfiguration
+	readExample(t, &c)
+	c.Name = namespace
+	fail := admissionregistrationv1.Fail
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		w.FailurePolicy = &fail
+		w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+		w.ClientConfig.Service.Name = "nobody"
+	}
+	ingress := func(name string, finalizers ...string) *networkingv1.Ingress {
+		return &networkingv1.Ingress{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers},
+			Spec:       networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "a.example"}}},
+		}
+	}
+	going := ingress("going", "example.com/balancer")
+	if err := server.Client().Create(t.Context(), going); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Client().Create(t.Context(), &c); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "nothing is let in", func() error {
+		err := server.Client().Create(t.Context(), ingress("new"), kube.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			return fmt.Errorf("the answer is %v", err)
+		}
+		return nil
+	})
+	if err := server.Client().Delete(t.Context(), going); err != nil {
+		t.Fatal(err)
+	}
+	before := kube.MergeFrom(going.DeepCopy())
+	going.Finalizers = nil
+	if err := server.Client().Patch(t.Context(), going, before); err != nil {
+		t.Error(err)
 	}
 }
 

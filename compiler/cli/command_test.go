@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,6 +183,23 @@ func TestUsage(t *testing.T) {
 				t.Errorf("exit code %d, %q, want %d with %q", code, stderr, c.code, c.want)
 			}
 		})
+	}
+}
+
+// What migrate does looks at no context, and may take a minute. It ends all the same.
+func TestMigrateIsInterrupted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	manifests(t, dir, "/")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, args := range [][]string{{"migrate", "-f", dir}, {"migrate", "-f", dir, "--to", "gateway"}} {
+		root := NewCommand()
+		root.SetArgs(args)
+		root.SetErr(io.Discard)
+		if err := root.ExecuteContext(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v: %v", args, err)
+		}
 	}
 }
 

@@ -81,14 +81,16 @@ func (f *migrateFlags) run(cmd *cobra.Command) error {
 	if given := f.gateway.given(cmd.Flags()); given != "" {
 		return process.WithHint(process.Usage("--%s is for --to gateway", given), "use --to gateway")
 	}
-	result, err := migrate.Directory(f.manifests, f.Options)
+	result, err := process.Interruptible(cmd.Context(), func() (migrate.Result, error) {
+		return migrate.Directory(f.manifests, f.Options)
+	})
 	if err != nil {
 		return err
 	}
 	printDiagnostics(cmd.ErrOrStderr(), result.Findings)
 	verb := "would be rewritten"
 	if f.output != "" {
-		if err := result.Write(f.output); err != nil {
+		if err := result.Write(cmd.Context(), f.output); err != nil {
 			return err
 		}
 		verb = "rewritten"
@@ -166,7 +168,9 @@ func (f *migrateFlags) toGateway(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	result, err := gatewayapi.Directory(f.manifests, o)
+	result, err := process.Interruptible(cmd.Context(), func() (gatewayapi.Result, error) {
+		return gatewayapi.Directory(f.manifests, o)
+	})
 	if several, is := errors.AsType[*gatewayapi.ClassesError](err); is {
 		return process.WithHint(process.Usage("%w", several), "name one with --ingress-class; each gets a Gateway of its own")
 	}
@@ -194,7 +198,7 @@ func (f *migrateFlags) writeGateway(cmd *cobra.Command, o gatewayapi.Options, re
 		_, _ = cmd.OutOrStdout().Write(result.Manifests) // the reader may be gone
 	} else {
 		const name = "gateway.yaml"
-		if err := (migrate.Result{Files: []migrate.File{{Path: name, Content: result.Manifests}}}).Write(f.output); err != nil {
+		if err := (migrate.Result{Files: []migrate.File{{Path: name, Content: result.Manifests}}}).Write(cmd.Context(), f.output); err != nil {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), name)

@@ -14,6 +14,7 @@
 package migrate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,9 +112,12 @@ func relative(dir, name string) string {
 }
 
 // Write writes the files below a directory, which may be the one that was read.
-// Each is replaced as a whole or not at all.
-func (r Result) Write(dir string) error {
+// Each is replaced as a whole or not at all. If ctx ends, the remaining files stay as they are.
+func (r Result) Write(ctx context.Context, dir string) error {
 	for _, f := range r.Files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		// The new file has the permissions of the old one.
 		path := filepath.Join(dir, f.Path)
 		mode := fs.FileMode(0o644)

@@ -1,6 +1,8 @@
 package migrate_test
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -98,7 +100,7 @@ func migrated(t *testing.T, o migrate.Options) []txtar.File {
 	for _, f := range result.Files {
 		out = append(out, txtar.File{Name: "out/" + filepath.ToSlash(f.Path), Data: f.Content})
 	}
-	if err := result.Write("in"); err != nil {
+	if err := result.Write(t.Context(), "in"); err != nil {
 		t.Fatal(err)
 	}
 	again, err := migrate.Directory("in", o)
@@ -238,7 +240,15 @@ func TestWriteRemovesLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	result := migrate.Result{Files: []migrate.File{{Path: "web.yaml", Content: []byte("x: y\n")}}}
-	if err := result.Write(dir); err != nil {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := result.Write(ended, dir); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupted write: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "web.yaml")); err == nil {
+		t.Error("an interrupted write goes on")
+	}
+	if err := result.Write(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(old); err == nil {

@@ -4,9 +4,13 @@ package kubeconfig
 
 import (
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,7 +34,46 @@ func (o Options) Load() (*rest.Config, error) {
 	}
 	config.UserAgent = o.UserAgent
 	config.QPS = -1 // the API server limits clients fairly; single Secrets may be many
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return repeating{next} })
 	return config, nil
+}
+
+// repeating repeats reads that the server answers with a fault of its own, such as "etcdserver: request timed out":
+// one publication takes ten calls, and one fault in each ten would have most of them fail. client-go repeats
+// what the server asks to repeat, by Retry-After. Writes are not repeated, since one may have been carried out.
+type repeating struct{ http.RoundTripper }
+
+// pauses are the times before reads are repeated.
+var pauses = []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 900 * time.Millisecond}
+
+// RoundTrip implements [http.RoundTripper].
+func (t repeating) RoundTrip(r *http.Request) (*http.Response, error) {
+	for _, pause := range pauses {
+		response, err := t.RoundTripper.RoundTrip(r)
+		if err != nil || r.Method != http.MethodGet || !passing(response) {
+			return response, err
+		}
+		select {
+		case <-r.Context().Done():
+			return response, nil
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // it spreads clients
+		}
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again
+		_ = response.Body.Close()
+	}
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// WrappedRoundTripper gives client-go the connections to close.
+func (t repeating) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
+
+// passing reports whether an answer is a fault of the server that may pass soon.
+func passing(r *http.Response) bool {
+	switch r.StatusCode {
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return r.Header.Get("Retry-After") == ""
+	}
+	return false
 }
 
 func (o Options) load() (*rest.Config, error) {

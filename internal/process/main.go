@@ -5,6 +5,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -38,7 +39,7 @@ const (
 	ExitInvalid     = 3   // the input is invalid
 	ExitRolledBack  = 4   // a rollout failed and was rolled back
 	ExitTimedOut    = 5   // what was waited for did not come in time
-	ExitInterrupted = 130 // by SIGINT or SIGTERM, before the work was done
+	ExitInterrupted = 130 // by SIGINT, SIGTERM or SIGHUP, before the work was done
 )
 
 // ExitError is an error with an exit code of its own. Err may be nil, if the error was already printed.
@@ -91,19 +92,75 @@ func Hint(err error) string {
 }
 
 // Main runs a command line until it ends or the process is asked to stop, and
-// returns the exit code. SIGINT and SIGTERM cancel the command's context; a
-// second signal ends the process at once. Errors are printed to stderr here,
-// and nowhere else.
+// returns the exit code. SIGINT, SIGTERM and SIGHUP cancel the command's context; a
+// second signal ends the process at once. Under nohup a SIGHUP does nothing. Errors
+// are printed to stderr here, and nowhere else.
 func Main(root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP) // the terminal was closed: the work ends as usual, and a Lease is given back
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
+	out := &output{to: root.OutOrStdout()}
+	root.SetOut(out)
 	brief()
 	err := root.ExecuteContext(ctx)
+	if e, printed := errors.AsType[*ExitError](err); out.failure() != nil && (err == nil || printed && e.Err == nil) {
+		err = out.failure()
+	}
 	report(root.ErrOrStderr(), root.Name(), err)
 	return Code(ctx, err)
+}
+
+// output is standard output. It keeps the first error, since commands do not look at each line that they write, and
+// somebody who sent the output to a file on a full disk would take a part of it for the whole.
+type output struct {
+	to   io.Writer
+	lock sync.Mutex
+	err  error
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	n, err := o.to.Write(text)
+	if err != nil && !errors.Is(err, syscall.EPIPE) { // a reader that is gone wants no more
+		o.lock.Lock()
+		o.err = cmp.Or(o.err, err)
+		o.lock.Unlock()
+	}
+	return n, err
+}
+
+func (o *output) failure() error {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	return o.err
+}
+
+// Interruptible computes a value, and returns the error of ctx as soon as that ends. It is for long computations
+// that look at no context. What compute does after that is lost, so it may write nothing.
+func Interruptible[T any](ctx context.Context, compute func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := compute()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		if ctx.Err() == nil {
+			return r.value, r.err
+		}
+	case <-ctx.Done():
+	}
+	var nothing T
+	return nothing, ctx.Err()
 }
 
 // Code returns the exit code for the error of a command that ran under ctx.

@@ -8,8 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +70,58 @@ func TestMainEscapesErrors(t *testing.T) {
 	Main(root)
 	if want := "tool: the server says: \\x1b[2J\n\tmöre\n\thint: a\\u202eb\n"; stderr.String() != want {
 		t.Errorf("stderr = %q, want %q", stderr.String(), want)
+	}
+}
+
+// A command whose output does not fit on the disk fails, whether or not it looks at each line. A reader that is gone
+// is no failure.
+func TestMainNoticesLostOutput(t *testing.T) {
+	for _, test := range []struct {
+		lost, err error
+		code      int
+		want      string
+	}{
+		{syscall.ENOSPC, nil, ExitFailure, "tool: no space left on device\n"},
+		{syscall.ENOSPC, Invalid(nil), ExitFailure, "tool: no space left on device\n"},
+		{syscall.ENOSPC, Usage("other"), ExitUsage, "tool: other\n"},
+		{syscall.EPIPE, nil, ExitOK, ""},
+	} {
+		var stderr bytes.Buffer
+		root := &cobra.Command{Use: "tool", RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintln(cmd.OutOrStdout(), "a line")
+			return test.err
+		}}
+		root.SetArgs(nil)
+		root.SetOut(failing{test.lost})
+		root.SetErr(&stderr)
+		if code := Main(root); code != test.code || stderr.String() != test.want {
+			t.Errorf("%v and %v: exit code %d, %q", test.lost, test.err, code, stderr.String())
+		}
+	}
+}
+
+// failing is a file that cannot be written.
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// A closed terminal ends a command as SIGTERM does, also in the middle of a computation that looks at no context.
+func TestMainEndsWithSignals(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		root := &cobra.Command{Use: "tool", RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := syscall.Kill(os.Getpid(), s); err != nil {
+				return err
+			}
+			_, err := Interruptible(cmd.Context(), func() (int, error) {
+				<-t.Context().Done()
+				return 1, nil
+			})
+			return err
+		}}
+		root.SetArgs(nil)
+		if code := Main(root); code != ExitInterrupted {
+			t.Errorf("%s: exit code %d, want %d", s, code, ExitInterrupted)
+		}
 	}
 }
 

@@ -159,6 +159,9 @@ func fileOf(w io.Writer) *os.File {
 	if a, ok := w.(*aside); ok {
 		w = a.to
 	}
+	if o, ok := w.(*output); ok {
+		w = o.to
+	}
 	f, _ := w.(*os.File)
 	return f
 }

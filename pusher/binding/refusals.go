@@ -132,51 +132,69 @@ type listener struct {
 // mostListeners is the largest number of listeners of a configuration that count.
 const mostListeners = 256
 
-// listenersOf returns the addresses at which HAProxy listens with this configuration, each once. It leaves out
-// addresses with variables.
+// listenersOf returns the addresses at which HAProxy listens with this configuration, each once: those of its
+// frontends, of its runtime API and of its peers. It leaves out addresses with variables.
 func listenersOf(config []byte) []listener {
 	var out []listener
 	for line := range haproxycfg.Lines(config) {
-		if haproxycfg.FirstWord(line.Text) != "bind" || len(out) >= mostListeners {
+		var at int // the word with the addresses
+		switch haproxycfg.FirstWord(line.Text) {
+		case "bind":
+			at = 1
+		case "stats", "peer":
+			at = 2
+		default:
 			continue
 		}
 		words := line.Texts()
-		if len(words) < 2 {
+		if len(words) <= at || words[0] == "stats" && words[1] != "socket" {
 			continue
 		}
-		for _, at := range strings.Split(words[1], ",") {
-			if l, ok := parseListener(at); ok && !slices.Contains(out, l) {
-				out = append(out, l)
+		for _, address := range strings.Split(words[at], ",") {
+			for _, l := range parseListeners(address) {
+				if len(out) < mostListeners && !slices.Contains(out, l) {
+					out = append(out, l)
+				}
 			}
 		}
 	}
 	return out
 }
 
-// parseListener reads an address of the keyword bind, such as ":80", "*:80", "10.0.0.1:80",
-// "ipv6@[::]:80" or "quic4@:443".
-func parseListener(text string) (listener, bool) {
+// parseListeners reads an address of the keyword bind, such as ":80", "*:80", "10.0.0.1:80",
+// "ipv6@[::]:80" or "quic4@:443", or a range of ports, such as ":9100-9199".
+func parseListeners(text string) []listener {
 	if _, rest, ok := strings.Cut(text, "@"); ok {
 		text = rest
 	}
 	i := strings.LastIndexByte(text, ':')
 	if i < 0 {
-		return listener{}, false
+		return nil
 	}
-	port, err := strconv.ParseUint(text[i+1:], 10, 16)
-	if err != nil || port == 0 {
-		return listener{}, false
+	low, high, isRange := strings.Cut(text[i+1:], "-")
+	if !isRange {
+		high = low
 	}
-	host := strings.Trim(text[:i], "[]")
-	if host == "" || host == "*" {
-		return listener{port: uint16(port)}, true
+	first, err := strconv.ParseUint(low, 10, 16)
+	if err != nil || first == 0 {
+		return nil
 	}
-	address, err := netip.ParseAddr(host)
+	last, err := strconv.ParseUint(high, 10, 16)
 	if err != nil {
-		return listener{}, false
+		return nil
+	}
+	host, address := strings.Trim(text[:i], "[]"), netip.Addr{}
+	if host != "" && host != "*" {
+		if address, err = netip.ParseAddr(host); err != nil {
+			return nil
+		}
 	}
 	if address.IsUnspecified() {
 		address = netip.Addr{}
 	}
-	return listener{address.Unmap(), uint16(port)}, true
+	var out []listener
+	for port := first; port <= last && len(out) < mostListeners; port++ {
+		out = append(out, listener{address.Unmap(), uint16(port)}) //nolint:gosec // it was read as 16 bits
+	}
+	return out
 }

@@ -108,6 +108,12 @@ func TestRefusalsOfTooManyEndpoints(t *testing.T) {
 func TestListeners(t *testing.T) {
 	t.Parallel()
 	const text = `
+global
+    stats socket /run/haproxy/stats.sock mode 600 level admin
+    stats socket ipv4@*:9999 level admin
+    stats timeout 2m
+peers edge
+    peer edge-1 10.0.0.1:10000
 frontend http
     bind :80
     bind *:80 # once
@@ -118,7 +124,9 @@ bind ipv4@10.0.0.1:8404 # not indented
     bind ${ADDRESS}:9000
     bind :${PORT}
     bind unix@/run/socket
-    bind :9100-9200
+    bind :9100-9102
+    bind :9300-9200
+    stats uri /stats
     bind
     binding :77
 `
@@ -126,7 +134,7 @@ bind ipv4@10.0.0.1:8404 # not indented
 	for _, l := range listenersOf([]byte(text)) {
 		got += fmt.Sprintf("%s %d, ", l.address, l.port)
 	}
-	if want := "invalid IP 80, invalid IP 8080, invalid IP 8081, 10.0.0.1 8404, 2001:db8::1 443, "; got != want {
+	if want := "invalid IP 9999, 10.0.0.1 10000, invalid IP 80, invalid IP 8080, invalid IP 8081, 10.0.0.1 8404, 2001:db8::1 443, invalid IP 9100, invalid IP 9101, invalid IP 9102, "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

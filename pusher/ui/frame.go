@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -14,7 +15,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -355,8 +359,35 @@ type rendered struct {
 // renderPart executes the template of a part. Pages and streams both use it.
 func renderPart(p part, data any) (rendered, error) {
 	var out bytes.Buffer
-	if err := pages().ExecuteTemplate(&out, p.name, data); err != nil {
+	if err := pages().ExecuteTemplate(readable{&out}, p.name, data); err != nil {
 		return rendered{}, err
 	}
 	return rendered{p.name, p.class, template.HTML(strings.TrimSpace(out.String()))}, nil //nolint:gosec // html/template made it
+}
+
+// readable writes HTML, and escapes the characters that html/template leaves and nobody sees: control characters, and
+// those that turn the text after them around or hide. Otherwise the text of a tenant, or the name of an author, could
+// make a line read as another one. It gets whole characters, as html/template writes whole texts.
+type readable struct{ io.Writer }
+
+func (w readable) Write(html []byte) (int, error) {
+	out := html
+	if i := bytes.IndexFunc(html, unseen); i >= 0 {
+		out = append([]byte{}, html[:i]...)
+		for _, r := range string(html[i:]) {
+			if unseen(r) {
+				out = append(out, printable.Text(string(r))...)
+			} else {
+				out = utf8.AppendRune(out, r)
+			}
+		}
+	}
+	_, err := w.Writer.Write(out)
+	return len(html), err
+}
+
+// unseen reports whether a character is shown as nothing, or only changes what others look like. Line ends and tabs
+// belong to the page.
+func unseen(r rune) bool {
+	return r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }

@@ -221,7 +221,7 @@ func (s *Server) page(w http.ResponseWriter, a address) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(m.code)
 	f := framed{Title: m.title, Channel: s.source.Channel, Frame: m.parts[:len(frameParts)], Parts: m.parts[len(frameParts):], Live: m.code == http.StatusOK, Event: event}
-	if err := pages().ExecuteTemplate(w, "frame", f); err != nil {
+	if err := pages().ExecuteTemplate(readable{w}, "frame", f); err != nil {
 		s.log.Debug("page not sent", "err", err) // an error means that the viewer is gone
 	}
 }

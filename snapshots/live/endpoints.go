@@ -118,9 +118,13 @@ func deref[T any](p *T, unset T) T {
 	return *p
 }
 
-// DefaultRefused are networks in which no endpoint may be: this host, the link, broadcast, and the unspecified
-// address. IPv6 addresses that embed a refused IPv4 address are refused too.
+// DefaultRefused are networks in which no endpoint may be: this host, the link, broadcast, the unspecified
+// address, and the services of clouds that give machines their credentials. IPv6 addresses that embed a refused IPv4
+// address are refused too.
 var DefaultRefused = []netip.Prefix{
+	// Most clouds have these services in 169.254.0.0/16. These are the others: Alibaba, Azure, Oracle, AWS and Google.
+	netip.MustParsePrefix("100.100.100.200/32"), netip.MustParsePrefix("168.63.129.16/32"), netip.MustParsePrefix("192.0.0.192/32"),
+	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("fd20:ce::254/128"),
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
 	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),

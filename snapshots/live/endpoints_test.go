@@ -132,6 +132,8 @@ func TestRefusal(t *testing.T) {
 		"::": true, "::1": true, "fe80::1": true, "ff02::1": true,
 		"::ffff:127.0.0.1": true, "::ffff:0:127.0.0.1": true, "::127.0.0.1": true, "64:ff9b::7f00:1": true, "64:ff9b:1::7f00:1": true, "2002:7f00:1::": true,
 		"2001:0:1:2:3:4:80ff:fffe": true, "64:ff9b::a9fe:a9fe": true, "2002:a9fe:a9fe::1": true, "::ffff:10.1.2.3": false,
+		"100.100.100.200": true, "64:ff9b::6464:64c8": true, "168.63.129.16": true, "192.0.0.192": true, "fd00:ec2::254": true, "fd00:ec2::23": true, "fd20:ce::254": true,
+		"100.100.100.201": false, "fd00:ec3::1": false, "fd20:ce::1": false,
 		"10.96.0.1": true, "64:ff9b::a60:1": true,
 		"10.0.0.11": true, "::ffff:10.0.0.11": true, "64:ff9b::a00:b": true,
 	} {

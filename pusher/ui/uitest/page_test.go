@@ -145,7 +145,7 @@ func listen(t *testing.T, address string, handler http.Handler) *httptest.Server
 // evil are names that would change the page if they were not escaped.
 var evil = []string{
 	`<script>window.pwned=1</script>`, `"><img/src=x/onerror=window.pwned=1>`, `'onmouseover='window.pwned=1`, `javascript:window.pwned=1`, `{{.}}`, `</title></style></textarea><svg/onload=window.pwned=1>`,
-	"\u202e\u0000\u001b[31m", "&lt;b&gt;", strings.Repeat("W", 300),
+	"\u202e\u0000\u001b[31m", "&lt;b&gt;", strings.Repeat("W", 2_000),
 }
 
 // hostile is a world in which every name is evil.
@@ -192,6 +192,7 @@ func hostile(t *testing.T, b *browsertest.Browser) {
 	w.latest.Set(f)
 	p := b.Page(t, browsertest.Options{})
 	p.Expect("404 (Not Found)")
+	p.Expect("414 (Request URI Too Long)") // of the longest name
 	p.Open(w.server.URL)
 	var links []string
 	p.Eval("[...document.querySelectorAll('main a[href^=\"/\"]')].map((a) => a.getAttribute('href'))", &links)
@@ -207,6 +208,14 @@ func hostile(t *testing.T, b *browsertest.Browser) {
 		}
 		if strings.Contains(p.Text("main"), "cannot be shown") {
 			t.Errorf("%s: %s", path, p.Text("main"))
+		}
+		if !p.Is(`!/[\u0001-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069]/.test(document.documentElement.innerHTML)`) {
+			t.Errorf("%s: a name turns the text around", path)
+		}
+		if !p.Is("document.documentElement.scrollWidth <= document.documentElement.clientWidth") {
+			var wide []string
+			p.Eval("[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest('.scroll')).map((e) => e.tagName + '.' + e.className + '#' + e.id).slice(0, 9)", &wide)
+			t.Errorf("%s: a name makes the page wide: %v", path, wide)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -254,11 +255,15 @@ func WithoutRoot(authorities []byte) map[string]string {
 type Serving struct {
 	notBefore time.Time
 	always    []string
+	// issuer is the authority in the chain that expires first, except for roots, which clients do not take from
+	// a server.
+	issuer        string
+	issuerExpires time.Time
 }
 
-// ServingOf reads the first certificate of PEM data.
+// ServingOf reads the first certificate of PEM data, and its chain.
 func ServingOf(data []byte) Serving {
-	block, _ := pem.Decode(data)
+	block, rest := pem.Decode(data)
 	if block == nil {
 		return Serving{}
 	}
@@ -273,15 +278,31 @@ func ServingOf(data []byte) Serving {
 	if leaf.BasicConstraintsValid && leaf.IsCA {
 		s.always = append(s.always, "is that of a certificate authority")
 	}
+	for _, block := range pemBlocks(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || bytes.Equal(c.RawIssuer, c.RawSubject) {
+			continue
+		}
+		if s.issuerExpires.IsZero() || c.NotAfter.Before(s.issuerExpires) {
+			s.issuer, s.issuerExpires = c.Subject.String(), c.NotAfter
+		}
+	}
 	return s
 }
 
 // Faults returns, in words for people, the reasons why clients refuse the certificate at a time.
 func (s Serving) Faults(now time.Time) []string {
-	if !now.IsZero() && now.Before(s.notBefore) {
-		return slices.Insert(slices.Clone(s.always), 0, "is not valid before "+s.notBefore.UTC().Format("2006-01-02 15:04 UTC"))
+	if now.IsZero() {
+		return s.always
 	}
-	return s.always
+	out := slices.Clone(s.always)
+	if now.Before(s.notBefore) {
+		out = slices.Insert(out, 0, "is not valid before "+s.notBefore.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+	if !s.issuerExpires.IsZero() && now.After(s.issuerExpires) {
+		out = append(out, fmt.Sprintf("has a chain with the authority %q, which expired on %s", s.issuer, s.issuerExpires.UTC().Format(time.DateOnly)))
+	}
+	return out
 }
 
 // forServers reports whether a certificate may be used by a server. A certificate without usages may be

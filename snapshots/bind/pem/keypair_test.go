@@ -13,6 +13,7 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,25 @@ func TestKeysAreWrittenAnew(t *testing.T) {
 		want := append(bytes.Clone(certificate), pem.EncodeToMemory(&pem.Block{Type: tt.kind, Bytes: []byte(tt.want)})...)
 		if tt.der == tt.want || err != nil || !bytes.Equal(joined, want) {
 			t.Errorf("%s: %v, %s", name, err, joined)
+		}
+	}
+}
+
+// Clients refuse a certificate whose chain has expired, although it is valid itself. They do not take a root from a
+// server.
+func TestExpiredChain(t *testing.T) {
+	root := pemtest.NewAuthority(t)
+	middle := root.Authority(t, "middle")
+	certificate, key := pemtest.PEMOf(t, middle.Sign(t, "a.example", func(c *x509.Certificate) { c.NotAfter = c.NotAfter.AddDate(1, 0, 0) }))
+	expires := middle.Certificate.NotAfter
+	want := `has a chain with the authority "CN=middle", which expired on ` + expires.UTC().Format(time.DateOnly)
+	for chain, says := range map[string][]string{middle.PEM + root.PEM: {want}, root.PEM: nil, "": nil} {
+		s := ServingOf([]byte(certificate + chain + key))
+		if got := s.Faults(expires.Add(time.Minute)); !slices.Equal(got, says) {
+			t.Errorf("it says %q, want %q", got, says)
+		}
+		if got := append(s.Faults(expires.Add(-time.Minute)), s.Faults(time.Time{})...); len(got) > 0 {
+			t.Errorf("before, it says %q", got)
 		}
 	}
 }
