@@ -183,8 +183,9 @@ const (
 	// and Argo CD by default, repeat an object in an annotation, and all annotations together may have
 	// 256 KiB.
 	deliveredPiece = 180 << 10
-	// maxChunks is how many chunks a manifest may name.
-	maxChunks = maxPieces*maxPiece/deliveredPiece + 1
+	// maxChunks is how many chunks with files a manifest may name, and maxManifestChunks how many with itself.
+	maxChunks         = maxPieces*maxPiece/deliveredPiece + 1
+	maxManifestChunks = maxManifest/deliveredPiece + 1
 )
 
 // deliver are the annotations of delivered objects. An object outlives the Application, as history
@@ -243,19 +244,19 @@ func missing(manifest *corev1.ConfigMap, chunk string) error {
 	return fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, chunk)
 }
 
-// pieceOf returns the content of a chunk. Tools that make ConfigMaps of files put bytes that happen to
-// be UTF-8 under data.
-func pieceOf(chunk *corev1.ConfigMap) []byte {
-	if text, found := chunk.Data[pieceKey]; found {
+// pieceOf returns the content of a chunk, or of a manifest. Tools that make ConfigMaps of files put bytes that happen
+// to be UTF-8 under data.
+func pieceOf(o *corev1.ConfigMap, key string) []byte {
+	if text, found := o.Data[key]; found {
 		return []byte(text)
 	}
-	return chunk.BinaryData[pieceKey]
+	return o.BinaryData[key]
 }
 
 // whole reports whether all chunks of a delivered snapshot are there.
 func (l *listing) whole(store string, id snapshots.ID, count string) bool {
 	n, err := strconv.Atoi(count)
-	if err != nil || n < 1 || n > maxChunks {
+	if err != nil || n < 1 || n > maxChunks+maxManifestChunks {
 		return false
 	}
 	for i := range n {
