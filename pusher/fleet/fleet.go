@@ -343,6 +343,9 @@ const mostNamed = 20
 // about the fleet's file itself.
 func read(file string) (_ Fleet, blank, unusable InvalidError, _ error) {
 	set, err := manifests.Read(file)
+	if why, ok := errors.AsType[*os.PathError](err); ok {
+		return Fleet{}, nil, nil, fmt.Errorf("read the file of the fleet: %w", why)
+	}
 	if err != nil {
 		return Fleet{}, nil, nil, err
 	}
