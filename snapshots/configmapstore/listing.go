@@ -45,6 +45,7 @@ type listing struct {
 	// verified. intruding are staged ones.
 	refused, intruding []stored
 	status             bool                   // the status is there
+	given              uint64                 // the last revision that was given, as far as the status says
 	chunks             map[types.UID][]string // by the manifest that owns them
 	pieces             map[types.UID][]string // the same chunks as pieceSight names them
 
@@ -72,7 +73,10 @@ func newListing(store string, items []metav1.PartialObjectMetadata) listing {
 		}
 	}
 	for _, o := range items {
-		l.status = l.status || o.Name == statusName(store)
+		if o.Name == statusName(store) {
+			given, _ := snapshots.ParseID(o.Annotations[NewestAnnotation]) // what is no ID says nothing
+			l.status, l.given = true, given.Revision
+		}
 		if o.Labels[PartLabel] == partManifest {
 			l.addManifest(store, o)
 		}
@@ -323,6 +327,10 @@ const partStatus = "status"
 // DeliveredKey is the key, in the ConfigMap of a status, of the snapshot that was delivered last. The delivery
 // writes this key, and the reader writes all others.
 const DeliveredKey = "delivered"
+
+// NewestAnnotation, on the ConfigMap of a status, is the snapshot that was published last. If somebody deletes that
+// snapshot, its revision is not given to another one.
+const NewestAnnotation = "hapsnap.dev/newest"
 
 // statusManager is the field manager of readers that write their status. Argo CD and Flux, which own
 // the fields that they deliver, leave its fields alone.

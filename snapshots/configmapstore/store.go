@@ -4,7 +4,7 @@
 //	edge-r000123              snapshot.yaml, and the names of its chunks; immutable
 //	edge-r000123-3f2a91c4-000 a piece of a tar.gz with the other files, or of a large snapshot.yaml; immutable
 //	edge-channel              what people say should run, in a key for each of its fields
-//	edge-status               the status of the reader, and what was delivered
+//	edge-status               the status of the reader, what was delivered, and which snapshot was published last
 //
 // The last two are made with the first snapshot, so that readers need not make anything.
 //
