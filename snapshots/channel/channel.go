@@ -241,7 +241,9 @@ func (c Channel) Reject(r Rejection) Channel {
 const roomForRejections = 256 << 10
 
 // size returns about how many bytes a rejection takes.
-func (r Rejection) size() int { return 250 + len(r.Reason) + strings.Count(r.Reason, "\n")*4 + len(r.Fleet) }
+func (r Rejection) size() int {
+	return 250 + len(r.Reason) + strings.Count(r.Reason, "\n")*4 + len(r.Fleet)
+}
 
 // Retry returns the channel without any rejection of the content, and whether there was
 // one.
