@@ -178,6 +178,7 @@ func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
 		givenUp: givenUp{hosts: map[string]bool{}, routes: map[diag.Object]bool{}},
 	}
 	good, err := c.settle(ctx)
+	c.reportMistakes()
 	census := ingress.CensusOf(in.Objects, in.routing(nil))
 	good.found = append(good.found, census.Warning(in.routing(nil))...)
 	r := Result{
@@ -206,8 +207,10 @@ type compilation struct {
 	private  *leak.Index
 	out      []diag.Object     // the objects that are left out
 	reported []diag.Diagnostic // why they are left out
-	probed   map[place]bool    // nil until it is needed
-	rounds   map[string]int    // how many rounds the objects of each namespace have caused
+	// blamed are the objects that are left out for a line of a template, by line and kind.
+	blamed map[templateLine]map[diag.Object]bool
+	probed map[place]bool // nil until it is needed
+	rounds map[string]int // how many rounds the objects of each namespace have caused
 	// suspicions are about messages that HAProxy repeats. The keys are the messages without numbers.
 	suspicions map[string]*suspicion
 	givenUp    givenUp // what even closed routes and held hosts do not keep

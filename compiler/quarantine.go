@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -261,6 +262,14 @@ func (c *compilation) leaveOut(x culprit) {
 	hint := x.fault.Hint
 	if place := (diag.Position{File: x.fault.Origin.Template, Line: x.fault.Origin.Line}).String(); place != "" {
 		hint = "written by " + place
+		line := templateLine{x.fault.Origin.Template, x.fault.Origin.Line, x.object.Kind}
+		if c.blamed == nil {
+			c.blamed = map[templateLine]map[diag.Object]bool{}
+		}
+		if c.blamed[line] == nil {
+			c.blamed[line] = map[diag.Object]bool{}
+		}
+		c.blamed[line][x.object] = true
 		if x.fault.Text != "" && !ofOthers(x.fault.Origin, x.object.Namespace) {
 			hint = fmt.Sprintf("in the line %q, written by %s", x.fault.Text, place)
 		}
@@ -272,6 +281,42 @@ func (c *compilation) leaveOut(x culprit) {
 	c.reported = append(c.reported, diag.Diagnostic{
 		Severity: diag.Error, Position: at, Object: x.object, Message: x.fault.Message, Hint: hint,
 	})
+}
+
+// templateLine is a line of a template, and the kind of the objects that it writes.
+type templateLine struct {
+	template string
+	line     int
+	kind     string
+}
+
+// fewForMistake is how many objects of a kind, which are all that there are, tell that the template is wrong, not they.
+const fewForMistake = 3
+
+// reportMistakes reports each line of a template for which all objects of a kind are left out. The objects say so too, and
+// each for itself, but it is the template that somebody has to mend.
+func (c *compilation) reportMistakes() {
+	if len(c.blamed) == 0 {
+		return
+	}
+	left := map[string]bool{}
+	for _, o := range c.candidates() {
+		left[o.Kind] = true
+	}
+	byPlace := func(a, b templateLine) int {
+		return cmp.Or(cmp.Compare(a.template, b.template), cmp.Compare(a.line, b.line), cmp.Compare(a.kind, b.kind))
+	}
+	for _, line := range slices.SortedFunc(maps.Keys(c.blamed), byPlace) {
+		objects := c.blamed[line]
+		if left[line.kind] || len(objects) < fewForMistake {
+			continue
+		}
+		c.reported = append(c.reported, diag.Diagnostic{
+			Severity: diag.Warning, Position: diag.Position{File: line.template, Line: line.line},
+			Message: fmt.Sprintf("%d objects of kind %s are left out for what this line writes, and none is left", len(objects), line.kind),
+			Hint:    "mend this line, if not all of them are wrong",
+		})
+	}
 }
 
 // ofOthers reports whether an object of another namespace contributed to a line. If so, readers of this object's

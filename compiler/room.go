@@ -23,8 +23,7 @@ const (
 	// roomForReferences is for references to certificates. 20,000 usual ones fit.
 	roomForReferences = 7 << 20
 	// roomForLeftOut is for the objects that are left out. roomForNames is for the names in certificates, if references
-	// leave so much. A store in ConfigMaps only takes a manifest of 900 KiB, compressed, and what tenants make up hardly
-	// compresses.
+	// leave so much. What tenants make up hardly compresses, and a store in ConfigMaps needs one more for each 900 KiB.
 	roomForLeftOut = 256 << 10
 	roomForNames   = 512 << 10
 	// roomForOthers is what the rest of the manifest takes at least.

@@ -279,14 +279,15 @@ func typed(kind string, object any) (any, error) {
 // Seen is what the watches know.
 type Seen struct {
 	World
-	// Missing says what was never listed yet. Then nothing can be decided.
-	Missing error
+	// Missing says what was never listed yet. Then nothing can be decided. Starting is set if nothing prevents it.
+	Missing  error
+	Starting bool
 	// Stale says what is not watched at present. Then no absence is certain.
 	Stale error
 }
 
 func seen(s *kubewatch.Set) Seen {
-	out := Seen{World: World{Namespaces: map[string]labels.Set{}}}
+	out := Seen{World: World{Namespaces: map[string]labels.Set{}}, Starting: true}
 	s.Read(func(states []kubewatch.QueryState) {
 		if len(states) == 0 {
 			out.Missing = errors.New("nothing is watched yet")
@@ -296,6 +297,7 @@ func seen(s *kubewatch.Set) Seen {
 			optional := q.Query.Optional && apierrors.IsNotFound(q.Err) // the cluster does not know the kind
 			if !q.Synced && !q.Absent && !optional {
 				out.Missing = errors.Join(out.Missing, waits(q.Query, trouble))
+				out.Starting = out.Starting && trouble == nil
 			} else if trouble != nil && !optional {
 				out.Stale = errors.Join(out.Stale, waits(q.Query, trouble))
 			}

@@ -309,6 +309,9 @@ func TestFleetIsMade(t *testing.T) {
 	shop := r.server.Namespace(t)
 	r.ask(shop, "pay", "pay", 80)
 	r.whole(shop, "pay")
+	if said := r.said.String(); strings.Contains(said, "cannot make fleets") { // it only starts
+		t.Errorf("the start is logged as trouble:\n%s", said)
+	}
 	if got := fmt.Sprint(r.ports(shop, "pay")); got != "[80]" {
 		t.Errorf("the Service has the ports %s", got)
 	}

@@ -103,6 +103,8 @@ type provisioner struct {
 	mu     sync.Mutex
 	health error // why it cannot do anything at present
 
+	warned string // the trouble that was logged last
+
 	made   map[types.NamespacedName]Record // nil: not read in this term
 	states map[types.NamespacedName]*state
 	read   time.Time                       // when the records were
@@ -165,6 +167,7 @@ func (p *provisioner) ready() error {
 
 // loop takes a turn whenever something has changed, and when something is due.
 func (p *provisioner) loop(ctx context.Context) {
+	began := time.Now()
 	wait := time.Duration(0)
 	for {
 		timer := time.NewTimer(wait)
@@ -180,7 +183,11 @@ func (p *provisioner) loop(ctx context.Context) {
 		timer.Stop()
 		next, err := p.turn(ctx)
 		p.mu.Lock()
-		if err != nil && ctx.Err() == nil && (p.health == nil || p.health.Error() != err.Error()) {
+		switch _, starting := errors.AsType[startingError](err); {
+		case err == nil:
+			p.warned = ""
+		case ctx.Err() == nil && p.warned != err.Error() && (!starting || time.Since(began) > startTime):
+			p.warned = err.Error()
 			p.Log.Warn("cannot make fleets, trying again", "err", err)
 		}
 		p.health = err
@@ -190,6 +197,12 @@ func (p *provisioner) loop(ctx context.Context) {
 		}
 	}
 }
+
+// startingError says what is not listed yet, though nothing prevents that. It is logged only if it takes long.
+type startingError struct{ error }
+
+// startTime is how long that may take after the start. It takes milliseconds.
+const startTime = 15 * time.Second
 
 func settled(ctx context.Context) {
 	select {
@@ -201,7 +214,10 @@ func settled(ctx context.Context) {
 // turn makes all fleets what Gateways ask for, and returns when the next turn is due without a change.
 func (p *provisioner) turn(ctx context.Context) (next time.Duration, err error) {
 	seen := seen(p.watch)
-	if seen.Missing != nil {
+	switch {
+	case seen.Missing != nil && seen.Starting:
+		return retryFirst, startingError{seen.Missing}
+	case seen.Missing != nil:
 		return retryFirst, seen.Missing
 	}
 	ctx, end, leading := p.leader.Term(ctx)

@@ -247,7 +247,7 @@ func (l *eventLog) members(list []fleet.Instance) []loggedMember {
 			u.User = nil
 			address = u.String()
 		}
-		credentials := fmt.Sprintf("%q %q %q", i.Username, i.Password, fmt.Sprint(i.TLS))
+		credentials := fmt.Sprintf("%q %q %q", i.Username, i.Password, fmt.Sprint(i.TLS)+i.Unknown)
 		out = append(out, loggedMember{i.Name, address, i.Zone, i.UID, i.Layout, l.digest([]byte(credentials)), i.Draining, i.Also})
 	}
 	return out

@@ -65,8 +65,8 @@ func runTerm(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	instances, err := fleet.Read(o.Fleet)
-	if err != nil {
+	instances, err := fleet.ReadAgain(o.Fleet, nil)
+	if err != nil && len(instances.Instances) == 0 && instances.Pods == nil {
 		return err
 	}
 	if s.ID == "" {
@@ -232,7 +232,7 @@ func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 		wholefile.RemoveTemporaries(r.cache(), temporaryAge, "*.json")
 	}
 	r.take(core.FleetRead{Fleet: instances})
-	r.inbox.start(func() { r.inbox.watchFleet(ctx, r.Options, instances.Files) })
+	r.inbox.start(func() { r.inbox.watchFleet(ctx, r.Options, instances) })
 	r.inbox.start(func() { r.inbox.watchStore(ctx, r.Options) })
 	switch r.endpointsFrom() {
 	case binding.FromSnapshots:
@@ -352,14 +352,18 @@ func (r *runner) takeWaiting() {
 }
 
 // watchFleet reads the fleet's file again when it or a password file changes.
-func (b inbox) watchFleet(ctx context.Context, o Options, files []string) {
+func (b inbox) watchFleet(ctx context.Context, o Options, known fleet.Fleet) {
+	files := known.Files
 	for ctx.Err() == nil {
 		watching, cancel := context.WithCancel(ctx)
 		changed := o.watch(watching, files...)
 		for watched := files; slices.Equal(watched, files); {
 			// Read after the watch began, so that no change is missed.
-			f, err := fleet.ReadAgain(o.Fleet)
+			f, err := fleet.ReadAgain(o.Fleet, known.Instances)
 			b.sendUntil(ctx, core.FleetRead{Fleet: f, Err: err})
+			if f.Name != "" {
+				known = f
+			}
 			if len(f.Files) > 0 {
 				files = f.Files
 			}
@@ -475,7 +479,7 @@ type candidate struct {
 
 // run leads whenever this pusher is elected, until ctx is done.
 func (c *candidate) run(ctx context.Context) error {
-	if _, err := fleet.Read(c.Fleet); err != nil {
+	if f, err := fleet.ReadAgain(c.Fleet, nil); err != nil && len(f.Instances) == 0 && f.Pods == nil {
 		return err
 	}
 	look := time.NewTicker(time.Second)

@@ -1,7 +1,6 @@
 package announce
 
 import (
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,29 +25,30 @@ type gatewayObject struct {
 func (g *gatewayStatuses) objects() []gatewayObject {
 	var out []gatewayObject
 	fleet := g.running()
+	classes, gateways, sets := byRef(g.in.Classes), byRef(g.in.Gateways), byRef(g.in.Sets)
 	for _, v := range g.said.Classes {
-		if o, ok := find(g.in.Classes, v.Ref); ok {
+		if o, ok := classes[v.Ref]; ok {
 			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.Class(there, v.Status, now)
 			}})
 		}
 	}
 	for _, v := range g.said.Gateways {
-		if o, ok := find(g.in.Gateways, v.Ref); ok {
+		if o, ok := gateways[v.Ref]; ok {
 			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.Gateway(there, g.ofGateway(v, o.Value, fleet, there), now)
 			}})
 		}
 	}
 	for _, v := range g.said.Others {
-		if o, ok := find(g.in.Gateways, v.Ref); ok {
+		if o, ok := gateways[v.Ref]; ok {
 			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.Other(there, v.Status, now)
 			}})
 		}
 	}
 	for _, v := range g.said.Sets {
-		if o, ok := find(g.in.Sets, v.Ref); ok {
+		if o, ok := sets[v.Ref]; ok {
 			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.ListenerSet(there, ofSet(v, o.Value, fleet, there), now)
 			}})
@@ -84,12 +84,13 @@ func (g *gatewayStatuses) policyObjects() []gatewayObject {
 	return out
 }
 
-func find[T any](list []inputs.Object[T], ref diag.Object) (inputs.Object[T], bool) {
-	i := slices.IndexFunc(list, func(o inputs.Object[T]) bool { return o.Ref == ref })
-	if i < 0 {
-		return inputs.Object[T]{}, false
+// byRef returns objects by what names them. There may be thousands, and each is looked for.
+func byRef[T any](list []inputs.Object[T]) map[diag.Object]inputs.Object[T] {
+	out := make(map[diag.Object]inputs.Object[T], len(list))
+	for _, o := range list {
+		out[o.Ref] = o
 	}
-	return list[i], true
+	return out
 }
 
 // routeObject is a route. If it names none of our Gateways any more, it loses the status that we wrote when it did.

@@ -141,8 +141,9 @@ func serviceTasks(in inputs.Inputs, c config.Config, said gateway.Verdicts, leas
 	twice = map[types.UID]string{}
 	asked := map[types.NamespacedName]bool{} // Gateways whose Services are known
 	var owners, others []serviceTask
+	gateways := byRef(in.Gateway.Gateways)
 	for _, v := range said.Gateways {
-		o, ok := find(in.Gateway.Gateways, v.Ref)
+		o, ok := gateways[v.Ref]
 		if !ok || v.Service == nil || o.Value.UID == "" || o.Value.DeletionTimestamp != nil {
 			continue
 		}

@@ -7,9 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
@@ -136,5 +138,22 @@ func TestStatusesAreWrittenOnce(t *testing.T) {
 	m.keep(inputs.Inputs{})
 	if len(m) > 0 {
 		t.Error("an Ingress that is gone is remembered")
+	}
+}
+
+// Statuses of very many Gateways are collected in a time that grows with their number, not with its square.
+func TestStatusesOfManyGateways(t *testing.T) {
+	t.Parallel()
+	const n = 60_000
+	var g gatewayStatuses
+	for i := range n {
+		ref := diag.Object{Kind: "Gateway", Namespace: "a-namespace-with-a-name", Name: fmt.Sprintf("a-gateway-with-a-name-%06d", i)}
+		g.in.Gateways = append(g.in.Gateways, inputs.Object[gatewayv1.Gateway]{Ref: ref, Value: &gatewayv1.Gateway{}})
+		g.said.Gateways = append(g.said.Gateways, gateway.GatewayVerdict{Ref: ref})
+	}
+	began := time.Now()
+	got := len(g.objects())
+	if took := time.Since(began); got != n || took > 3*time.Second {
+		t.Errorf("%d statuses take %s", got, took)
 	}
 }

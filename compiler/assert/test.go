@@ -2,6 +2,7 @@ package assert
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -189,6 +190,9 @@ func Find(paths ...string) ([]Test, []diag.Diagnostic, error) {
 	seen := map[string]bool{}
 	for _, path := range paths {
 		files, err := manifests.Files(path)
+		if why, ok := errors.AsType[*os.PathError](err); ok {
+			return nil, nil, fmt.Errorf("read tests: %w", why)
+		}
 		if err != nil {
 			return nil, nil, err
 		}

@@ -25,7 +25,8 @@ import (
 //
 //   - If a compiler in another place replaces our snapshot, it is an error at once. A snapshot from the same place may be
 //     what a former leader sent before its term ended, or may come from the process that a rolling update replaces. It is
-//     an error if the same process does it again after we published once more.
+//     an error if the same process does it again after we published once more. Without a Lease it is also an error if we
+//     still run at the next look: nobody replaces us then, and who has no change of its own would never publish again.
 //   - The compiler that began first goes on. The other one stops once the first replaced its snapshots twice: somebody
 //     added it later, and it serves nobody yet. If both went on, hosts would come and go. If both stopped, changes of the
 //     one that serves would stop too.
@@ -143,6 +144,9 @@ type rivals struct {
 	times   map[string]int          // how often each of them replaced our snapshots
 	counted map[string]snapshots.ID // which snapshot of ours each replaced last
 	current *RivalReport            // nil: none
+	// doubt is a process at our place without a Lease that replaced our snapshot once, and doubted is when we saw that.
+	doubt   *RivalReport
+	doubted time.Time
 }
 
 // term begins a term.
@@ -186,15 +190,31 @@ func (r *rivals) meet(head snapshots.Snapshot, inputs []snapshots.Input, now tim
 		r.times[who]++
 	}
 	again := r.times[who] > 1
-	if same && !again {
-		return false
-	}
-	before := r.current
-	r.current = &RivalReport{
+	found := &RivalReport{
 		Run: other.run, Since: other.began, Machine: other.machine, Objects: other.objects, Configuration: other.configuration,
 		Same: other.configuration == r.own.configuration, Snapshot: id, Yields: again && !r.own.before(other), Until: now.Add(rivalQuiet),
 	}
+	r.doubt = nil
+	if same && !again {
+		if !r.elected {
+			r.doubt, r.doubted = found, now
+		}
+		return false
+	}
+	before := r.current
+	r.current = found
 	return before == nil || before.Run != other.run || before.Yields != r.current.Yields
+}
+
+// stillRuns reports whether there is another process at our place, now that we look again and its snapshot is still the
+// newest.
+func (r *rivals) stillRuns(newest snapshots.ID, now time.Time) bool {
+	if r.doubt == nil || r.doubt.Snapshot != newest || now.Sub(r.doubted) < headInterval/2 {
+		return false
+	}
+	r.current, r.doubt = r.doubt, nil
+	r.current.Until = now.Add(rivalQuiet)
+	return true
 }
 
 // samePlace reports whether a mark may be that of an earlier process, or of one with the same Lease. The names of two
@@ -220,7 +240,11 @@ func (l *loop) meet(head snapshots.Snapshot, now time.Time) {
 	} else {
 		inputs = l.previous.Manifest.Provenance.Inputs
 	}
-	news := l.rivals.meet(head, inputs, now)
+	l.tellRival(l.rivals.meet(head, inputs, now), now)
+}
+
+// tellRival says who else publishes, in the log only if that is new.
+func (l *loop) tellRival(news bool, now time.Time) {
 	rival := l.rivals.current
 	l.Status.rival(rival, now)
 	if news {
@@ -311,6 +335,9 @@ func (l *loop) verifyHead(ctx context.Context) {
 		if head, err := l.Store.Get(ctx, newest); err == nil {
 			l.meet(head, time.Now())
 		}
+	}
+	if l.rivals.stillRuns(newest, time.Now()) {
+		l.tellRival(true, time.Now())
 	}
 	if _, only := l.Leader.(alone); only || l.Status.Ready() != nil || l.pending != nil {
 		return

@@ -112,6 +112,31 @@ func TestTheSecondOfTwoCompilersStops(t *testing.T) {
 	}
 }
 
+// Another process at the same place may be the one that replaces this one. If this one still runs at the next look, two
+// publish, also where this one has nothing new to publish.
+func TestAProcessAtTheSamePlaceThatStays(t *testing.T) {
+	t.Parallel()
+	for _, elected := range []bool{false, true} {
+		c := &contest{now: time.Now()}
+		first := c.start("one", "host-a", elected, "1")
+		c.turn(first, 1)
+		second := c.start("one", "host-a", elected, "1")
+		second.own.configuration = "0123456789"
+		c.turn(second, 2)
+		if first.meet(c.head, first.inputs, c.now) || first.current != nil || first.stillRuns(c.head.ID(), c.now) {
+			t.Errorf("%+v is reported at once", first.current)
+		}
+		c.now = c.now.Add(headInterval)
+		if first.stillRuns(first.ours, c.now) {
+			t.Error("a snapshot that is not the newest is reported")
+		}
+		told := first.stillRuns(c.head.ID(), c.now)
+		if told == elected || told && (first.current.Same || first.current.Yields || first.current.Run != second.own.run) || first.stillRuns(c.head.ID(), c.now) {
+			t.Errorf("with a Lease %v: told %v, %+v", elected, told, first.current)
+		}
+	}
+}
+
 // Something that is not a second compiler stops nothing, and is not reported as one.
 func TestWhatIsNoSecondCompiler(t *testing.T) {
 	t.Parallel()

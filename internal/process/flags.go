@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/internal/printable"
+	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
 // days are the units that time.ParseDuration lacks.
@@ -200,7 +200,7 @@ func (f *OutputFlag) Write(w io.Writer, v any, text func(io.Writer) error) error
 		_, err := w.Write(printable.JSON(out.Bytes()))
 		return err
 	case "yaml":
-		data, err := yaml.Marshal(v)
+		data, err := yamltext.Printable(v)
 		if err != nil {
 			return fmt.Errorf("print YAML: %w", err)
 		}

@@ -18,11 +18,16 @@ import (
 // of how long it has done so.
 const silence = time.Second
 
+// longSilence is how long a verb prints nothing before a log or a script gets a line about what it does. There is only
+// one such line.
+var longSilence = 15 * time.Second
+
 // Progress shows what a verb does, on the last line of a terminal. It appears after a second in which the verb
 // printed nothing, and disappears when the verb prints something or ends.
 type Progress struct {
 	to    io.Writer
 	began time.Time
+	plain bool // it is no terminal
 
 	lock  sync.Mutex
 	doing string
@@ -34,8 +39,8 @@ type Progress struct {
 type progressKey struct{}
 
 // AddProgress makes verbs of a program show what they do, by verb, without the name of the program. The text is
-// what they do at first; with "" they show nothing before a call of [Doing]. The line is shown on stderr, and
-// only if that is a terminal that can rewrite a line, so that scripts and logs do not get it.
+// what they do at first; with "" they show nothing before a call of [Doing]. The line is shown on stderr. If that is no
+// terminal that can rewrite a line, such as for scripts, it gets one line, and only of a verb that prints nothing for long.
 func AddProgress(root *cobra.Command, first map[string]string) {
 	for _, verb := range root.Commands() {
 		for _, cmd := range append([]*cobra.Command{verb}, verb.Commands()...) {
@@ -46,10 +51,7 @@ func AddProgress(root *cobra.Command, first map[string]string) {
 			run := cmd.RunE
 			cmd.RunE = func(cmd *cobra.Command, args []string) error {
 				out, errs := cmd.OutOrStdout(), cmd.ErrOrStderr()
-				if !Terminal(errs) {
-					return run(cmd, args)
-				}
-				p := newProgress(errs, doing)
+				p := newProgress(errs, doing, !Terminal(errs))
 				defer p.end()
 				cmd.SetOut(&aside{out, p})
 				cmd.SetErr(&aside{errs, p})
@@ -76,26 +78,38 @@ func Doing(ctx context.Context, format string, args ...any) bool {
 	if p.shown != "" && !p.ended {
 		p.draw()
 	}
-	return true
+	return !p.plain
 }
 
-func newProgress(to io.Writer, doing string) *Progress {
-	p := &Progress{to: to, began: time.Now(), doing: doing}
+func newProgress(to io.Writer, doing string, plain bool) *Progress {
+	p := &Progress{to: to, began: time.Now(), doing: doing, plain: plain}
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	p.timer = time.AfterFunc(silence, p.tick)
+	p.timer = time.AfterFunc(p.silence(), p.tick)
 	return p
+}
+
+func (p *Progress) silence() time.Duration {
+	if p.plain {
+		return longSilence
+	}
+	return silence
 }
 
 // tick shows the line, and for how long the verb has been running.
 func (p *Progress) tick() {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	if p.ended {
+	switch {
+	case p.ended:
 		return
+	case p.plain && p.doing != "":
+		_, _ = fmt.Fprintf(p.to, "still %s, after %s\n", p.doing, time.Since(p.began).Truncate(time.Second)) // as in draw
+		p.ended = true
+	case !p.plain:
+		p.draw()
 	}
-	p.draw()
-	p.timer.Reset(silence)
+	p.timer.Reset(p.silence())
 }
 
 // draw replaces the line on the terminal. The new line is shorter than the terminal is wide, since a line that
@@ -149,7 +163,7 @@ func (a *aside) Write(text []byte) (int, error) {
 	defer a.progress.lock.Unlock()
 	a.progress.erase()
 	if !a.progress.ended {
-		a.progress.timer.Reset(silence)
+		a.progress.timer.Reset(a.progress.silence())
 	}
 	return a.to.Write(text)
 }

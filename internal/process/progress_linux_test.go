@@ -91,13 +91,40 @@ func TestNoProgress(t *testing.T) {
 	}
 }
 
+// A script or a log gets one line of a verb that prints nothing for long, and says no more.
+func TestProgressWithoutATerminal(t *testing.T) {
+	var out, errs bytes.Buffer
+	root := &cobra.Command{Use: "program"}
+	root.AddCommand(&cobra.Command{Use: "verb", RunE: func(cmd *cobra.Command, _ []string) error {
+		pass(10 * time.Second)
+		fmt.Fprintln(cmd.OutOrStdout(), "a part of the answer")
+		pass(10 * time.Second)
+		seen := Doing(cmd.Context(), "waiting for the server")
+		pass(time.Hour)
+		fmt.Fprintln(cmd.OutOrStdout(), "seen:", seen)
+		return nil
+	}})
+	AddProgress(root, map[string]string{"verb": "opening the store"})
+	root.SetArgs([]string{"verb"})
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	synctest.Test(t, func(t *testing.T) {
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if out.String() != "a part of the answer\nseen: false\n" || errs.String() != "still waiting for the server, after 25s\n" {
+		t.Errorf("got %q and %q", out.String(), errs.String())
+	}
+}
+
 // Tables and colours are those of the terminal, also while a line is shown.
 func TestProgressKeepsTheTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("COLUMNS", "")
 	t.Setenv("NO_COLOR", "")
 	screen := terminal.Open(t, 77)
-	p := newProgress(screen.File, "waiting")
+	p := newProgress(screen.File, "waiting", false)
 	defer p.end()
 	if got := StyleOf(On(io.Discard, &aside{screen.File, p}, false)); got != (Style{Width: 77, Colour: true}) {
 		t.Errorf("%+v", got)

@@ -4,8 +4,11 @@ package yamltext
 
 import (
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 )
@@ -40,4 +43,45 @@ func escape(text string) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// Printable is Marshal for people: each character that [printable.Text] would escape, such as one that reverses the text
+// that is shown, is an escape of YAML. It reads back as the same value.
+func Printable(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	// The writer of YAML only escapes what YAML refuses, and chooses quotes for that. So each such character is written
+	// as a control character, which it escapes, with a mark that is nowhere else and the number of the character.
+	mark := '\ue000'
+	for strings.ContainsRune(string(text), mark) {
+		mark++
+	}
+	var b strings.Builder
+	escape := func(r rune) { fmt.Fprintf(&b, `\u0001%c%08x`, mark, r) }
+	for rest := string(text); rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		switch {
+		case strings.HasPrefix(rest, `\u2028`), strings.HasPrefix(rest, `\u2029`): // as encoding/json writes two of them
+			size = len(`\u2028`)
+			escape('\u2028' + rune(rest[size-1]-'8'))
+		case r == '\\':
+			size = 2
+			b.WriteString(rest[:size])
+		case r == mark || strconv.IsPrint(r) || r < 0x20:
+			b.WriteRune(r)
+		default:
+			escape(r)
+		}
+		rest = rest[size:]
+	}
+	if b.Len() == len(text) {
+		return yaml.JSONToYAML(text)
+	}
+	written, err := yaml.JSONToYAML([]byte(b.String()))
+	if err != nil {
+		return nil, err
+	}
+	return regexp.MustCompile(fmt.Sprintf(`\\x01%c([0-9a-f]{8})`, mark)).ReplaceAll(written, []byte(`\U$1`)), nil
 }

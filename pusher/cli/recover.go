@@ -157,7 +157,7 @@ const askTimeout = 10 * time.Second
 
 // ask asks an instance for its worker.
 func ask(ctx context.Context, i fleet.Instance) (dataplane.RuntimeInfo, error) {
-	client, err := dataplane.New(dataplane.Options{URL: i.URL, Username: i.Username, Password: i.Password, TLS: i.TLS})
+	client, err := dataplane.New(i.Access())
 	if err != nil {
 		return dataplane.RuntimeInfo{}, fmt.Errorf("instance %s: %w", i.Name, err)
 	}

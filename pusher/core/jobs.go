@@ -198,6 +198,8 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 func reachHint(err error) string {
 	text := err.Error()
 	switch {
+	case strings.Contains(text, "credentials are not known"):
+		return "write them into the file that the Fleet names; nothing is sent without them"
 	case strings.Contains(text, "certificate has expired"):
 		return "its certificate has to be renewed, or a clock is wrong"
 	case strings.Contains(text, "unknown authority"):

@@ -23,10 +23,11 @@ type membership struct {
 	joins  int              // how many connections were made so far
 }
 
-// takeFleet takes the fleet's file. The pusher connects anew to instances that changed.
+// takeFleet takes the fleet's file. The pusher connects anew to instances that changed. With an error and no fleet, the
+// known one stays. With an error and a fleet, the error is about the credentials of some of its instances.
 func (m *membership) takeFleet(f fleet.Fleet, err error, now time.Time) {
 	m.trouble("fleet", err, now)
-	if err != nil {
+	if err != nil && f.Name == "" {
 		return
 	}
 	m.takePolicy(f.Rollout.Apply(rollout.DefaultPolicy()), now)
@@ -171,7 +172,7 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 
 // sameBut reports whether nothing of an instance changed except its credentials.
 func (i *instanceState) sameBut(spec fleet.Instance) bool {
-	spec.Username, spec.Password, spec.TLS = i.Username, i.Password, i.TLS
+	spec.Username, spec.Password, spec.TLS, spec.Unknown = i.Username, i.Password, i.TLS, i.Unknown
 	return i.Instance == spec
 }
 

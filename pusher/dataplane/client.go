@@ -36,6 +36,8 @@ type Options struct {
 	URL string
 	// Username and Password are sent with each request (basic authentication).
 	Username, Password string
+	// Unknown says why the credentials are not known, and is "" if they are. If they are not, no call is made.
+	Unknown string
 	// TLS is for https.
 	TLS TLS
 	// HTTP makes the requests. TLS above does not apply to it. Its transport must not retry writes. If it is
@@ -55,8 +57,8 @@ type Client struct {
 
 // access is what requests are made with. Renew replaces it.
 type access struct {
-	username, password string
-	http               *http.Client
+	username, password, unknown string
+	http                        *http.Client
 }
 
 // New returns a client. It makes no request.
@@ -78,7 +80,7 @@ func New(o Options) (*Client, error) {
 // Renew replaces the credentials, also for work that is under way. A request that was sent before ends with
 // the old ones. The URL stays.
 func (c *Client) Renew(o Options) error {
-	a := &access{username: o.Username, password: o.Password, http: o.HTTP}
+	a := &access{username: o.Username, password: o.Password, unknown: o.Unknown, http: o.HTTP}
 	if a.http == nil {
 		config, err := o.TLS.config()
 		if err != nil {

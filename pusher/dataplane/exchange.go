@@ -63,6 +63,9 @@ func (c *Client) do(ctx context.Context, k call) (answer, error) {
 }
 
 func (c *Client) exchange(ctx context.Context, k call, access *access) (answer, error) {
+	if access.unknown != "" {
+		return answer{}, &Error{Op: k.op, Message: "its credentials are not known: " + access.unknown, kind: ErrUnreachable}
+	}
 	var connected atomic.Bool
 	// If the API had closed a kept connection, Go tries again with a new one, provided that nothing was
 	// written or the method is safe. So the last attempt decides whether there was a connection.

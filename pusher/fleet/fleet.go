@@ -74,7 +74,10 @@ type Instance struct {
 	Username string
 	Password string
 	TLS      dataplane.TLS
-	Zone     string
+	// Unknown says why the password or what TLS takes is not known, and is "" if it is. The instance belongs to the
+	// fleet, and is not contacted.
+	Unknown string
+	Zone    string
 	// UID is that of the pod, "" for an instance of the file. Another pod of the same
 	// name is another instance.
 	UID    string
@@ -85,6 +88,11 @@ type Instance struct {
 	// Also is what else leads to a pod, separated by spaces: its other addresses, and ports of its node such as
 	// "192.0.2.1:80". It is a text so that instances can be compared.
 	Also string
+}
+
+// Access returns the options of a client for the instance.
+func (i Instance) Access() dataplane.Options {
+	return dataplane.Options{URL: i.URL, Username: i.Username, Password: i.Password, TLS: i.TLS, Unknown: i.Unknown}
 }
 
 // The keys of Secrets where the file names none: those of the types
@@ -287,38 +295,70 @@ type directories struct {
 	General      string `json:"general,omitempty"`
 }
 
-// Read reads a fleet from a file. The error is an [InvalidError] if the file itself is wrong. A password file may be
-// empty: then only its instance cannot be used.
+// Read reads a fleet from a file. The error is an [InvalidError] if the file itself is wrong, or a file that it names. A
+// password file may be empty: then only its instance cannot be used.
 func Read(file string) (Fleet, error) {
-	fleet, _, err := read(file)
-	return fleet, err
-}
-
-// ReadAgain is Read for a fleet that is known. It also refuses password files without a password: some programs empty a
-// file before they write it, and the password that was in it until then still counts.
-func ReadAgain(file string) (Fleet, error) {
-	fleet, blank, err := read(file)
-	if err == nil && len(blank) > 0 {
-		return Fleet{Files: fleet.Files}, blank
+	fleet, _, unusable, err := read(file)
+	if err == nil && len(unusable) > 0 {
+		return Fleet{Files: fleet.Files}, unusable
 	}
 	return fleet, err
 }
 
-func read(file string) (_ Fleet, blank InvalidError, _ error) {
-	set, err := manifests.Read(file)
+// ReadAgain is Read for a fleet whose instances are known, none at the start. If files that an instance names are missing,
+// unusable, or without a password, the instance keeps the credentials that it is known with, and is not contacted if there
+// are none. ReadAgain returns the whole fleet then, with an error that names those instances: some programs empty a file
+// before they write it. If it knows no credentials of any instance in the file, it returns no fleet.
+func ReadAgain(file string, known []Instance) (Fleet, error) {
+	fleet, blank, unusable, err := read(file)
 	if err != nil {
-		return Fleet{}, nil, err
+		return fleet, err
+	}
+	usable := fleet.Pods != nil || len(unusable) == 0
+	for n := range fleet.Instances {
+		i := &fleet.Instances[n]
+		same := func(k Instance) bool { return k.Name == i.Name && k.UID == "" && k.Unknown == "" }
+		if at := slices.IndexFunc(known, same); i.Unknown != "" && at >= 0 {
+			i.Username, i.Password, i.TLS, i.Unknown = known[at].Username, known[at].Password, known[at].TLS, ""
+		}
+		usable = usable || i.Unknown == ""
+	}
+	faults := slices.Concat(blank, unusable)
+	if len(faults) == 0 {
+		return fleet, nil
+	}
+	if len(faults) > mostNamed {
+		faults = append(faults[:mostNamed:mostNamed], Fault{faults[mostNamed].Position, fmt.Sprintf("%d more files cannot be used", len(faults)-mostNamed), ""})
+	}
+	if !usable {
+		return Fleet{Files: fleet.Files}, faults
+	}
+	return fleet, faults
+}
+
+// mostNamed is how many files that cannot be used an error names.
+const mostNamed = 20
+
+// read returns the fleet with the faults of files that hold no password, and of files that cannot be used. The error is
+// about the fleet's file itself.
+func read(file string) (_ Fleet, blank, unusable InvalidError, _ error) {
+	set, err := manifests.Read(file)
+	if why, ok := errors.AsType[*os.PathError](err); ok {
+		return Fleet{}, nil, nil, fmt.Errorf("read the file of the fleet: %w", why)
+	}
+	if err != nil {
+		return Fleet{}, nil, nil, err
 	}
 	object, faults := only(set, file)
 	if len(faults) > 0 {
-		return Fleet{}, nil, faults
+		return Fleet{}, nil, nil, faults
 	}
 	var d document
 	for _, e := range object.Decode(&d) {
 		faults = append(faults, Fault{e.Position, e.Error(), e.Hint})
 	}
 	if len(faults) > 0 {
-		return Fleet{}, nil, faults
+		return Fleet{}, nil, nil, faults
 	}
 	r := reader{object: object, dir: filepath.Dir(file)}
 	fleet := Fleet{Name: cmp.Or(d.Name, DefaultName), Files: []string{file}}
@@ -334,9 +374,9 @@ func read(file string) (_ Fleet, blank InvalidError, _ error) {
 	fleet.Files = append(fleet.Files, r.files...)
 	slices.SortFunc(fleet.Instances, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
 	if len(r.faults) > 0 {
-		return Fleet{Files: fleet.Files}, nil, r.faults
+		return Fleet{Files: fleet.Files}, nil, nil, append(r.faults, r.unusable...)
 	}
-	return fleet, r.blank, nil
+	return fleet, r.blank, r.unusable, nil
 }
 
 // only returns the single object of the file.
@@ -361,11 +401,12 @@ func only(set manifests.Set, file string) (manifests.Object, InvalidError) {
 
 // reader translates the document and collects what is wrong with it.
 type reader struct {
-	object manifests.Object
-	dir    string
-	faults InvalidError
-	blank  InvalidError // files without a password
-	files  []string
+	object   manifests.Object
+	dir      string
+	faults   InvalidError
+	blank    InvalidError // files without a password
+	unusable InvalidError // other files that instances name
+	files    []string
 }
 
 func (r *reader) fault(hint, message string, at ...any) {
@@ -379,15 +420,20 @@ func (r *reader) instance(n int, i instance) Instance {
 	}
 	out := Instance{Name: i.Name, URL: i.URL, Username: i.Username, Password: i.Password, Zone: i.Zone}
 	out.Layout = r.layout(i.Directories, at("directories"))
+	before := len(r.unusable)
 	out.TLS = r.tls(i, at("tls"))
 	switch {
 	case i.Password != "" && i.PasswordFile != "":
 		r.fault("", fmt.Sprintf("instance %s has both password and passwordFile", i.Name), at("passwordFile")...)
 	case i.PasswordFile != "":
 		out.Password = strings.TrimRight(r.file(i.Name, i.PasswordFile, at("passwordFile")), "\r\n")
-		if strings.TrimSpace(out.Password) == "" {
-			r.blank = append(r.blank, Fault{r.object.Position(at("passwordFile")...), fmt.Sprintf("instance %s: %s holds no password", i.Name, i.PasswordFile), "write the password into it"})
+		if len(r.unusable) == before && strings.TrimSpace(out.Password) == "" {
+			out.Unknown = i.PasswordFile + " holds no password"
+			r.blank = append(r.blank, Fault{r.object.Position(at("passwordFile")...), fmt.Sprintf("instance %s: %s", i.Name, out.Unknown), "write the password into it"})
 		}
+	}
+	if len(r.unusable) > before {
+		out.Unknown = strings.TrimPrefix(r.unusable[before].Message, fmt.Sprintf("instance %s: ", i.Name))
 	}
 	return out
 }
@@ -395,7 +441,7 @@ func (r *reader) instance(n int, i instance) Instance {
 // tls reads what HTTPS takes. Nothing of it makes sense for plain HTTP.
 func (r *reader) tls(i instance, at []any) dataplane.TLS {
 	below := func(field string) []any { return append(slices.Clone(at), field) }
-	before := len(r.faults)
+	before := len(r.unusable)
 	out := dataplane.TLS{
 		CA:          r.file(i.Name, i.TLS.CAFile, below("caFile")),
 		Certificate: r.file(i.Name, i.TLS.CertificateFile, below("certificateFile")),
@@ -408,9 +454,9 @@ func (r *reader) tls(i instance, at []any) dataplane.TLS {
 		r.fault("use an https url", fmt.Sprintf("instance %s has tls, and a url without it", i.Name), at...)
 	case (given.CertificateFile == "") != (given.KeyFile == ""):
 		r.fault("", fmt.Sprintf("instance %s has only one of certificateFile and keyFile", i.Name), at...)
-	case len(r.faults) == before: // else a file is missing, which is said
+	case len(r.unusable) == before: // else a file is missing, which is said
 		if err := out.Check(); err != nil {
-			r.fault("", fmt.Sprintf("instance %s: %v", i.Name, err), at...)
+			r.unusable = append(r.unusable, Fault{r.object.Position(at...), fmt.Sprintf("instance %s: %v", i.Name, err), ""})
 		}
 	}
 	return out
@@ -449,7 +495,10 @@ func (r *reader) file(instance, name string, at []any) string {
 		if pathErr := new(os.PathError); errors.As(err, &pathErr) {
 			err = pathErr.Err
 		}
-		r.fault("name the file that holds it; the path is relative to that of the Fleet", fmt.Sprintf("instance %s: read %s: %v", instance, name, err), at...)
+		r.unusable = append(r.unusable, Fault{
+			r.object.Position(at...), fmt.Sprintf("instance %s: read %s: %v", instance, name, err),
+			"name the file that holds it; the path is relative to that of the Fleet",
+		})
 	}
 	return string(data)
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,22 +152,56 @@ func TestReadOfNothingIsNoFleet(t *testing.T) {
 	}
 }
 
-// An empty password file makes only its own instance useless at the start. Later, the fleet known so far stays.
-func TestReadAgainRefusesNoPassword(t *testing.T) {
-	file := write(t, head+"  instances:\n  - {name: a, url: 'http://x', passwordFile: a}\n  - {name: b, url: 'http://y', password: p}\n")
-	for content, want := range map[string]string{"": ":7:46: Fleet: instance a: a holds no password", " \n": "holds no password", "hidden\n": ""} {
-		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "a"), []byte(content), 0o600); err != nil {
+// A password file that is empty or missing harms only its own instance, which keeps the password that was in it. An instance
+// that is new is in the fleet, and has nothing to be contacted with. If no file is there, no fleet is read.
+func TestReadAgainKeepsPasswords(t *testing.T) {
+	entries := "  - {name: a, url: 'http://x', username: u, passwordFile: a}\n  - {name: b, url: 'http://y', passwordFile: b}\n"
+	file := write(t, head+"  instances:\n"+entries)
+	put := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if f, err := Read(file); err != nil || len(f.Instances) != 2 {
-			t.Errorf("with %q at the start: %+v, %v", content, f, err)
+	}
+	remove := func(names ...string) {
+		for _, name := range names {
+			if err := os.Remove(filepath.Join(filepath.Dir(file), name)); err != nil {
+				t.Error(err)
+			}
 		}
-		f, err := ReadAgain(file)
-		if want == "" && (err != nil || f.Instances[0].Password != "hidden") {
-			t.Errorf("with a password: %+v, %v", f, err)
+	}
+	var known []Instance
+	told := func(f Fleet) string {
+		var out []string
+		for _, i := range f.Instances {
+			out = append(out, fmt.Sprintf("%s=%s%s", i.Name, i.Password, i.Unknown))
 		}
-		if want != "" && (err == nil || !strings.Contains(err.Error(), want) || len(f.Files) != 2) {
-			t.Errorf("with %q: %+v, %v", content, f, err)
+		return strings.Join(out, " ")
+	}
+	for _, step := range []struct {
+		does           func()
+		fleet, problem string
+	}{
+		{func() {}, "", "instance a: read a: no such file or directory"},
+		{func() { put("a", "") }, "", ":7:59: Fleet: instance a: a holds no password"},
+		{func() { put("a", "hidden\n") }, "a=hidden b=read b: no such file or directory", ":8:46: Fleet: instance b: read b: no such file or directory"},
+		{func() { put("b", "other") }, "a=hidden b=other", ""},
+		{func() { put("a", " \n") }, "a=hidden b=other", "instance a: a holds no password"},
+		{func() { put("b", "changed") }, "a=hidden b=changed", "instance a: a holds no password"},
+		{func() {
+			put("fleet.yaml", head+"  instances:\n"+entries+"  - {name: c, url: 'http://z', passwordFile: c}\n")
+		}, "a=hidden b=changed c=read c: no such file or directory", "instance c"},
+		{func() { remove("a", "b") }, "a=hidden b=changed c=read c: no such file or directory", "instance b"},
+		{func() { put("fleet.yaml", head+"  instances: [{name: d, url: 'http://d', passwordFile: d}]\n") }, "", "instance d"},
+		{func() { put("fleet.yaml", "") }, "", "there are 0 objects"},
+	} {
+		step.does()
+		f, err := ReadAgain(file, known)
+		if told(f) != step.fleet || (err == nil) != (step.problem == "") || err != nil && !strings.Contains(err.Error(), step.problem) {
+			t.Errorf("got %q and %v, want %q and %q", told(f), err, step.fleet, step.problem)
+		}
+		if f.Name != "" {
+			known = f.Instances
 		}
 	}
 }

@@ -92,7 +92,9 @@ func (c *connection) about() About {
 
 // access returns the options of an instance's client.
 func (s *Connections) access(spec fleet.Instance) dataplane.Options {
-	return dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS, HTTP: s.options.HTTP}
+	out := spec.Access()
+	out.HTTP = s.options.HTTP
+	return out
 }
 
 // Valid returns an error if no client can be made for an instance.

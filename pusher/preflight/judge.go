@@ -334,7 +334,7 @@ func Check(ctx context.Context, instances []fleet.Instance, limit time.Duration)
 
 func checkOne(ctx context.Context, spec fleet.Instance) Instance {
 	out := Instance{Name: spec.Name, URL: spec.URL, Findings: []Finding{}}
-	client, err := dataplane.New(dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS})
+	client, err := dataplane.New(spec.Access())
 	if err != nil {
 		out.Findings = append(out.Findings, Finding{Check: "reachable", Message: err.Error(), Hint: "mend it in the Fleet"})
 		return out

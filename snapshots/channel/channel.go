@@ -218,12 +218,31 @@ func (c Channel) Approve(id snapshots.ID) Channel {
 }
 
 // Reject returns the channel with the content rejected. It replaces an earlier rejection of
-// the content for the same fleet, or for all fleets.
+// the content for the same fleet, or for all fleets. It forgets the oldest failures if they are very many.
 func (c Channel) Reject(r Rejection) Channel {
 	r.At = stableTime(r.At)
 	c = c.withoutRejections(func(old Rejection) bool { return old.Digest == r.Digest && old.Fleet == r.Fleet })
 	c.Spec.Rejected = append(c.Spec.Rejected, r)
-	return c
+	room := roomForRejections
+	for _, old := range c.Spec.Rejected {
+		room -= old.size()
+	}
+	return c.withoutRejections(func(old Rejection) bool {
+		if room >= 0 || !old.Failed || old == r {
+			return false
+		}
+		room += old.size()
+		return true
+	})
+}
+
+// roomForRejections is how many bytes rejections may take. If rollouts failed so often that more would be there, the
+// oldest of these failures are forgotten, so that a pin always fits. What people rejected stays.
+const roomForRejections = 256 << 10
+
+// size returns about how many bytes a rejection takes.
+func (r Rejection) size() int {
+	return 250 + len(r.Reason) + strings.Count(r.Reason, "\n")*4 + len(r.Fleet)
 }
 
 // Retry returns the channel without any rejection of the content, and whether there was

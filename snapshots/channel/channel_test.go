@@ -310,3 +310,24 @@ func TestAcceptedRewindNamesWhatIsGone(t *testing.T) {
 		}
 	}
 }
+
+// Failures of thousands of rollouts leave room for a pin: the oldest are forgotten. What people rejected stays.
+func TestFailuresLeaveRoom(t *testing.T) {
+	c := Channel{}.Reject(Rejection{Digest: digestN(0), Snapshot: idN(0), Reason: "by a person"})
+	const n = 1500
+	for i := 1; i <= n; i++ {
+		c = c.Reject(Rejection{Digest: digestN(i), Snapshot: idN(i), Fleet: "edge", Failed: true, Good: idN(0), Reason: strings.Repeat("it said no\n", 30), At: noon})
+	}
+	data, err := c.Pinned(Pin{Snapshot: idN(1), By: "ann", At: noon}).Marshal()
+	if err != nil || len(data) > MaxSize/2 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	if _, kept := c.Rejection(idN(0)); !kept {
+		t.Error("what a person rejected is forgotten")
+	}
+	for i := n - 100; i <= n; i++ {
+		if _, kept := c.Rejection(idN(i)); !kept {
+			t.Errorf("the failure %d of %d is forgotten", i, n)
+		}
+	}
+}

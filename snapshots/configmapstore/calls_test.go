@@ -72,9 +72,9 @@ func TestPublishMakesAsManyCallsAtAnyLength(t *testing.T) {
 	s := p.open()
 	for n := range 30 {
 		publish(t, s, storetest.Draft(fmt.Sprint("web", n)))
-		got, want := c.take(), []string{"PATCH", "POST", "POST", "WATCH"}
+		got, want := c.take(), []string{"PATCH", "PATCH", "POST", "POST", "WATCH"}
 		if n == 0 { // it also verifies the newest
-			want = []string{"GET", "GET", "LIST", "PATCH", "POST", "POST", "WATCH"}
+			want = []string{"GET", "GET", "LIST", "PATCH", "PATCH", "POST", "POST", "WATCH"}
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("publish %d of a process: %v, want %v", n+1, got, want)
@@ -134,7 +134,22 @@ func TestOthersWriteBetween(t *testing.T) {
 			if err := p.client.Delete(p.Context(), p.object("edge-r000003")); err != nil {
 				p.Error(err)
 			}
-		}, "web2", 3},
+		}, "web2", 4},
+		"the newest is deleted by hand, and another writer publishes": {func(p *place, _ []snapshots.ID) {
+			if err := p.client.Delete(p.Context(), p.object("edge-r000003")); err != nil {
+				p.Error(err)
+			}
+			if id := others(p, 1)[0]; id.Revision != 4 {
+				p.Errorf("the other writer gives %s", id)
+			}
+		}, "next", 5},
+		"the status claims a revision that leaves no room": {func(p *place, _ []snapshots.ID) {
+			o := p.object(statusName("edge"))
+			o.Annotations[NewestAnnotation] = snapshots.ID{Revision: snapshots.MaxRevision, Short: "0123456789"}.String()
+			if err := p.client.Update(p.Context(), o); err != nil {
+				p.Error(err)
+			}
+		}, "next", 4},
 		"a chunk of the newest is deleted by hand": {func(p *place, _ []snapshots.ID) {
 			for _, o := range p.objects(partChunk) {
 				if strings.HasPrefix(o.Name, "edge-r000003-") {

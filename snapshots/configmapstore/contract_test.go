@@ -1,6 +1,7 @@
 package configmapstore
 
 import (
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,11 +78,11 @@ func (p *place) tamper(id snapshots.ID, path string) {
 		p.replace(manifest)
 		return
 	}
-	m, err := unpackManifest(manifest.Data, manifest.BinaryData)
+	m, err := snapshots.ParseManifest([]byte(manifest.Data[manifestKey]))
 	if err != nil {
 		p.Fatal(err)
 	}
-	names := chunkNames(manifest.Data)
+	names := strings.Fields(manifest.Data[chunksKey])
 	if len(names) != 1 {
 		p.Fatal("there is more than one chunk to tamper with")
 	}

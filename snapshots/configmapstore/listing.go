@@ -45,6 +45,7 @@ type listing struct {
 	// verified. intruding are staged ones.
 	refused, intruding []stored
 	status             bool                   // the status is there
+	given              uint64                 // the last revision that was given, as far as the status says
 	chunks             map[types.UID][]string // by the manifest that owns them
 	pieces             map[types.UID][]string // the same chunks as pieceSight names them
 
@@ -72,7 +73,10 @@ func newListing(store string, items []metav1.PartialObjectMetadata) listing {
 		}
 	}
 	for _, o := range items {
-		l.status = l.status || o.Name == statusName(store)
+		if o.Name == statusName(store) {
+			given, _ := snapshots.ParseID(o.Annotations[NewestAnnotation]) // what is no ID says nothing
+			l.status, l.given = true, given.Revision
+		}
 		if o.Labels[PartLabel] == partManifest {
 			l.addManifest(store, o)
 		}
@@ -183,8 +187,9 @@ const (
 	// and Argo CD by default, repeat an object in an annotation, and all annotations together may have
 	// 256 KiB.
 	deliveredPiece = 180 << 10
-	// maxChunks is how many chunks a manifest may name.
-	maxChunks = maxPieces*maxPiece/deliveredPiece + 1
+	// maxChunks is how many chunks with files a manifest may name, and maxManifestChunks how many with itself.
+	maxChunks         = maxPieces*maxPiece/deliveredPiece + 1
+	maxManifestChunks = maxManifest/deliveredPiece + 1
 )
 
 // deliver are the annotations of delivered objects. An object outlives the Application, as history
@@ -243,19 +248,19 @@ func missing(manifest *corev1.ConfigMap, chunk string) error {
 	return fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, chunk)
 }
 
-// pieceOf returns the content of a chunk. Tools that make ConfigMaps of files put bytes that happen to
-// be UTF-8 under data.
-func pieceOf(chunk *corev1.ConfigMap) []byte {
-	if text, found := chunk.Data[pieceKey]; found {
+// pieceOf returns the content of a chunk, or of a manifest. Tools that make ConfigMaps of files put bytes that happen
+// to be UTF-8 under data.
+func pieceOf(o *corev1.ConfigMap, key string) []byte {
+	if text, found := o.Data[key]; found {
 		return []byte(text)
 	}
-	return chunk.BinaryData[pieceKey]
+	return o.BinaryData[key]
 }
 
 // whole reports whether all chunks of a delivered snapshot are there.
 func (l *listing) whole(store string, id snapshots.ID, count string) bool {
 	n, err := strconv.Atoi(count)
-	if err != nil || n < 1 || n > maxChunks {
+	if err != nil || n < 1 || n > maxChunks+maxManifestChunks {
 		return false
 	}
 	for i := range n {
@@ -322,6 +327,10 @@ const partStatus = "status"
 // DeliveredKey is the key, in the ConfigMap of a status, of the snapshot that was delivered last. The delivery
 // writes this key, and the reader writes all others.
 const DeliveredKey = "delivered"
+
+// NewestAnnotation, on the ConfigMap of a status, is the snapshot that was published last. If somebody deletes that
+// snapshot, its revision is not given to another one.
+const NewestAnnotation = "hapsnap.dev/newest"
 
 // statusManager is the field manager of readers that write their status. Argo CD and Flux, which own
 // the fields that they deliver, leave its fields alone.

@@ -241,7 +241,7 @@ func TestDeliveredAsText(t *testing.T) {
 	for name, o := range map[string]*corev1.ConfigMap{
 		"text": {Data: map[string]string{pieceKey: "piece"}}, "bytes": {BinaryData: map[string][]byte{pieceKey: []byte("piece")}},
 	} {
-		if got := string(pieceOf(o)); got != "piece" {
+		if got := string(pieceOf(o, pieceKey)); got != "piece" {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

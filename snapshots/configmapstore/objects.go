@@ -41,6 +41,9 @@ const (
 	manifestGzKey = snapshots.ManifestFile + ".gz" // replaces the manifest if that is too large
 	chunksKey     = "chunks"                       // the names of the chunks, a line each, in order
 	pieceKey      = "files.tar.gz"
+	// manifestChunksKey has the names of the chunks with the compressed manifest, if that is too large too. These
+	// come after the other chunks, and have their piece under manifestGzKey.
+	manifestChunksKey = "manifestChunks"
 )
 
 // keep are the annotations that make Argo CD and Flux leave objects alone that are in no repository of
@@ -74,24 +77,30 @@ type draft struct {
 func newDraft(store string, s snapshots.Snapshot, p packed, attempt string) draft {
 	id := s.ID()
 	var d draft
-	var names []string
-	for i, piece := range p.pieces {
-		o := part(store, chunkName(store, id.Revision, attempt, i), partChunk)
-		o.Labels[SnapshotLabel] = id.String()
-		o.BinaryData = map[string][]byte{pieceKey: piece}
-		o.Immutable = new(true)
-		d.chunks = append(d.chunks, o)
-		names = append(names, o.Name)
+	chunksOf := func(pieces [][]byte, key string) string {
+		var names strings.Builder
+		for _, piece := range pieces {
+			o := part(store, chunkName(store, id.Revision, attempt, len(d.chunks)), partChunk)
+			o.Labels[SnapshotLabel] = id.String()
+			o.BinaryData = map[string][]byte{key: piece}
+			o.Immutable = new(true)
+			d.chunks = append(d.chunks, o)
+			names.WriteString(o.Name + "\n")
+		}
+		return names.String()
 	}
 	d.manifest = part(store, manifestName(store, id.Revision), partManifest)
 	d.manifest.Labels[SnapshotLabel] = id.String()
 	d.manifest.Labels[StateLabel] = stateStaged
 	d.manifest.Annotations[DigestAnnotation] = string(s.Manifest.Spec.Digest)
-	d.manifest.Data = map[string]string{chunksKey: strings.Join(names, "\n") + "\n"}
-	if p.manifestGz != nil {
-		d.manifest.BinaryData = map[string][]byte{manifestGzKey: p.manifestGz}
-	} else {
+	d.manifest.Data = map[string]string{chunksKey: chunksOf(p.pieces, pieceKey)}
+	switch len(p.manifestGz) {
+	case 0:
 		d.manifest.Data[manifestKey] = string(p.manifest)
+	case 1:
+		d.manifest.BinaryData = map[string][]byte{manifestGzKey: p.manifestGz[0]}
+	default:
+		d.manifest.Data[manifestChunksKey] = chunksOf(p.manifestGz, manifestGzKey)
 	}
 	d.manifest.Immutable = new(true)
 	return d
@@ -123,6 +132,8 @@ const (
 	// maxPieces limits a snapshot to 28 MiB, compressed: etcd holds 2 GiB of everything by default, and
 	// a history is many snapshots.
 	maxPieces = 32
+	// maxManifest limits a compressed manifest. Names that are made up hardly compress, and get a little longer.
+	maxManifest = snapshots.MaxManifest + snapshots.MaxManifest/100
 	// maxRatio is how many bytes a byte of the archive may expand to, where the result exceeds
 	// smallArchive. gzip gets to a thousand with one byte that is repeated, and to 41 with the
 	// configuration of 10,000 Ingresses with four options each, whose sections are all alike. The ratio
@@ -134,7 +145,7 @@ const (
 // packed is a snapshot as it is put into ConfigMaps.
 type packed struct {
 	manifest   []byte
-	manifestGz []byte   // in place of the manifest, if that is too large for a ConfigMap
+	manifestGz [][]byte // pieces of it, compressed, if it is too large for a ConfigMap
 	pieces     [][]byte // of the tar.gz with the files
 }
 
@@ -152,15 +163,16 @@ func packInto(s snapshots.Snapshot, piece int) (packed, error) {
 	if err != nil {
 		return packed{}, fmt.Errorf("compress files: %w", err)
 	}
-	n := max(1, (len(archive)+piece-1)/piece)
-	p := packed{manifest: manifest, pieces: slices.Collect(slices.Chunk(archive, (len(archive)+n-1)/n))}
+	p := packed{manifest: manifest, pieces: divided(archive, piece)}
 	if len(manifest) > piece {
-		if p.manifestGz, err = compress(manifest); err != nil {
+		whole, err := compress(manifest)
+		if err != nil {
 			return packed{}, fmt.Errorf("compress manifest: %w", err)
 		}
+		p.manifestGz = divided(whole, piece)
 	}
-	if len(archive) > maxPieces*maxPiece || len(p.manifestGz) > maxPiece {
-		return packed{}, tooLarge(s, manifest, len(archive))
+	if len(archive) > maxPieces*maxPiece {
+		return packed{}, tooLarge(s, len(archive))
 	}
 	if _, err := unpackedSize(s.Manifest.Spec.Files, len(archive)); err != nil { // it would not be read
 		return packed{}, fmt.Errorf("%w: %w", sequence.ErrRefused, err)
@@ -168,11 +180,16 @@ func packInto(s snapshots.Snapshot, piece int) (packed, error) {
 	return p, nil
 }
 
-func tooLarge(s snapshots.Snapshot, manifest []byte, size int) error {
-	files := append(slices.Clone(s.Files), snapshots.File{Path: snapshots.ManifestFile, Content: manifest})
+// divided divides data into pieces of at most so many bytes, all of about the same size.
+func divided(data []byte, piece int) [][]byte {
+	n := max(1, (len(data)+piece-1)/piece)
+	return slices.Collect(slices.Chunk(data, (len(data)+n-1)/n))
+}
+
+func tooLarge(s snapshots.Snapshot, size int) error {
 	return process.WithHint(
-		fmt.Errorf("%w: it has %d bytes, compressed, and a snapshot in ConfigMaps may have %d, its manifest %d; the largest files: %s",
-			sequence.ErrRefused, size, maxPieces*maxPiece, maxPiece, snapshots.Largest(files)),
+		fmt.Errorf("%w: it has %d bytes, compressed, and a snapshot in ConfigMaps may have %d; the largest files: %s",
+			sequence.ErrRefused, size, maxPieces*maxPiece, snapshots.Largest(s.Files)),
 		"publish it to a git store")
 }
 
@@ -200,22 +217,13 @@ func tarGz(files []snapshots.File) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// unpackManifest reads the manifest from the values of its ConfigMap.
-func unpackManifest(data map[string]string, binary map[string][]byte) (snapshots.Manifest, error) {
-	text, err := manifestText(data, binary)
-	if err != nil {
-		return snapshots.Manifest{}, err
+// unpackManifest returns snapshot.yaml from the pieces of it, compressed.
+func unpackManifest(pieces [][]byte) ([]byte, error) {
+	var readers []io.Reader
+	for _, piece := range pieces {
+		readers = append(readers, bytes.NewReader(piece))
 	}
-	return snapshots.ParseManifest(text)
-}
-
-// manifestText returns snapshot.yaml, from the values of its ConfigMap.
-func manifestText(data map[string]string, binary map[string][]byte) ([]byte, error) {
-	text, found := data[manifestKey]
-	if found {
-		return []byte(text), nil
-	}
-	z, err := gzip.NewReader(bytes.NewReader(binary[manifestGzKey]))
+	z, err := gzip.NewReader(io.MultiReader(readers...))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
 	}
@@ -291,6 +299,3 @@ func unpackFile(t *tar.Reader, listed snapshots.FileDigest) (snapshots.File, err
 	content, err := io.ReadAll(t)
 	return snapshots.File{Path: listed.Path, Content: content}, err
 }
-
-// chunkNames reads the names of the chunks.
-func chunkNames(data map[string]string) []string { return strings.Fields(data[chunksKey]) }

@@ -69,11 +69,124 @@ func TestLargeManifest(t *testing.T) {
 	if len(p.manifest) <= maxPiece || o.Data[manifestKey] != "" || len(o.BinaryData[manifestGzKey]) > maxPiece {
 		t.Errorf("the manifest has %d bytes: %d and %d in the ConfigMap", len(p.manifest), len(o.Data[manifestKey]), len(o.BinaryData[manifestGzKey]))
 	}
-	if got, err := unpackManifest(o.Data, o.BinaryData); err != nil || len(got.Spec.Quarantined) != 20_000 {
-		t.Errorf("%d objects, %v", len(got.Spec.Quarantined), err)
+	if text, err := unpackManifest([][]byte{o.BinaryData[manifestGzKey]}); err != nil || string(text) != string(p.manifest) {
+		t.Errorf("it is read as %d bytes, %v", len(text), err)
 	}
-	if _, err := unpackManifest(o.Data, nil); !errors.Is(err, snapshots.ErrCorrupt) {
+	if _, err := unpackManifest(nil); !errors.Is(err, snapshots.ErrCorrupt) {
 		t.Errorf("no manifest: %v", err)
+	}
+}
+
+// incompressible returns a draft whose manifest has more than a megabyte, compressed: its names are made up.
+func incompressible(backend string) snapshots.Draft {
+	d := storetest.Draft(backend)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 6500 {
+		name := make([]byte, 250)
+		for i := range name {
+			name[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[random.IntN(36)]
+		}
+		d.Certificates = append(d.Certificates, snapshots.CertificateRef{
+			File: fmt.Sprintf("certs/%s.pem", name[:230]), Secret: snapshots.SecretName{Namespace: "evil", Name: string(name)}, Mode: snapshots.ModeReference,
+		})
+	}
+	return d
+}
+
+// A manifest that hardly compresses is in several ConfigMaps. A writer that is killed at any moment leaves all of it, or
+// nothing that a reader sees. It is deleted with all of its pieces, and is corrupt if one is missing.
+func TestManifestInSeveralConfigMaps(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	d := incompressible("web")
+	want, err := d.Number(1, snapshots.ID{}).Manifest.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	readable := func() []snapshots.ID {
+		t.Helper()
+		ids, err := p.open().IDs(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			s, err := p.open().Get(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := s.Manifest.Marshal(); err != nil || string(got) != string(want) {
+				t.Errorf("%s has a manifest of %d bytes, want %d: %v", id, len(got), len(want), err)
+			}
+		}
+		return ids
+	}
+	killed, errKilled := 0, errors.New("killed")
+	for ; len(readable()) == 0; killed++ {
+		left := killed
+		s := p.open()
+		s.step = func(what string) error {
+			if strings.Contains(what, "delete") { // of what the writer before left
+				return nil
+			}
+			if left--; left < 0 {
+				return errKilled
+			}
+			return nil
+		}
+		if _, _, err := s.Publish(t.Context(), d); err != nil && !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+	}
+	if killed < 10 {
+		t.Errorf("it is published after %d steps", killed)
+	}
+	id := d.Number(1, snapshots.ID{}).ID()
+	next := publish(t, p.open(), storetest.Draft("b"))
+	chunks := p.objects(partChunk)
+	if len(chunks) != 4 {
+		t.Errorf("there are %d chunks", len(chunks))
+	}
+	names := strings.Fields(p.object(manifestName("edge", 1)).Data[manifestChunksKey])
+	if err := p.client.Delete(t.Context(), p.object(names[1])); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.open().Manifest(t.Context(), id); !errors.Is(err, snapshots.ErrCorrupt) || !strings.Contains(err.Error(), names[1]) {
+		t.Errorf("without a piece: %v", err)
+	}
+	if err := p.open().Delete(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if left := p.objects(partChunk); len(left) != 1 || left[0].Labels[SnapshotLabel] != next.String() {
+		t.Errorf("%d chunks are left", len(left))
+	}
+	if _, err := p.open().Manifest(t.Context(), id); !errors.Is(err, snapshots.ErrNotFound) {
+		t.Errorf("deleted: %v", err)
+	}
+}
+
+// Such a manifest can be delivered too, and is a snapshot when all of it has arrived.
+func TestManifestInSeveralConfigMapsDelivered(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s := incompressible("web").Number(1, snapshots.ID{})
+	objects := p.objectsOf(s)
+	for _, o := range objects {
+		size := 0
+		for _, piece := range o.BinaryData {
+			size += len(piece)
+		}
+		if size > deliveredPiece {
+			t.Errorf("%s has %d bytes", o.Name, size)
+		}
+	}
+	for _, o := range objects {
+		if _, err := p.open().Manifest(t.Context(), s.ID()); !errors.Is(err, snapshots.ErrNotFound) && o.Labels[PartLabel] != partStatus {
+			t.Errorf("before %s arrives: %v", o.Name, err)
+		}
+		p.deliver(o)
+	}
+	if got, err := p.open().Get(t.Context(), s.ID()); err != nil || len(got.Manifest.Spec.Certificates) != len(s.Manifest.Spec.Certificates) {
+		t.Errorf("delivered: %v", err)
 	}
 }
 

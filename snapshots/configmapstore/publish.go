@@ -163,11 +163,11 @@ func (p *publication) follow(ctx context.Context, m *memory, next snapshots.Snap
 	return next.ID(), true, nil
 }
 
-// maxSkip is how far ahead a snapshot without an accepted signature may be to still be made way for. Otherwise
-// one with the last possible revision would leave no room for more snapshots.
+// maxSkip is how far ahead a snapshot without an accepted signature, or one that was deleted, may be to still be made
+// way for. Otherwise one with the last possible revision would leave no room for more snapshots.
 const maxSkip = 1_000_000
 
-// free returns the first revision, from the given one on, that comes after all that are there, also
+// free returns the first revision, from the given one on, that comes after all that are or were there, also
 // those without an accepted signature, and whose name no object has that is no snapshot at all.
 func (p *publication) free(l listing, from uint64) uint64 {
 	revision := from
@@ -175,6 +175,9 @@ func (p *publication) free(l listing, from uint64) uint64 {
 		if s.id.Revision >= revision && s.id.Revision-from < maxSkip {
 			revision = s.id.Revision + 1
 		}
+	}
+	if l.given >= revision && l.given-from < maxSkip {
+		revision = l.given + 1
 	}
 	for p.taken[revision] > 1 && !l.names(revision) {
 		revision++
@@ -313,6 +316,9 @@ func (p *publication) store(ctx context.Context, f *follower, next snapshots.Sna
 	if manifest, err = p.complete(ctx, manifest); err != nil {
 		return "", err
 	}
+	if err := p.note(ctx, next.ID()); err != nil {
+		return "", err
+	}
 	if followed {
 		for _, o := range append(written, manifest.ObjectMeta) { // the events about them will say so again
 			f.see(o, false)
@@ -320,6 +326,19 @@ func (p *publication) store(ctx context.Context, f *follower, next snapshots.Sna
 		p.past.memorize(f.memory)
 	}
 	return sightOf(manifest.UID, manifest.ResourceVersion, pieces), nil
+}
+
+// note writes down which snapshot was published last. That it is published does not depend on it.
+func (p *publication) note(ctx context.Context, id snapshots.ID) error {
+	if err := p.step("before note " + id.String()); err != nil {
+		return err
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, NewestAnnotation, id)
+	if _, err := p.core.ConfigMaps(p.namespace).Patch(ctx, statusName(p.name), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		p.log.Warn("if this snapshot is deleted by hand before the next one is published, that one gets the same number",
+			"store", p.String(), "snapshot", id.String(), "err", because(ctx, err))
+	}
+	return p.step("after note " + id.String())
 }
 
 // verifiedHead returns the newest snapshot after verifying it, unless this Store did so before and its

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,10 +71,11 @@ func (s *Store) manifest(ctx context.Context, id snapshots.ID) (*corev1.ConfigMa
 	if err != nil {
 		return nil, snapshots.Manifest{}, err
 	}
-	text, err := manifestText(o.Data, o.BinaryData)
-	if err == nil {
-		err = s.vouch(o, id, text)
+	text, err := s.manifestText(ctx, o)
+	if err != nil {
+		return nil, snapshots.Manifest{}, s.unlessDeleted(ctx, id, fmt.Errorf("read snapshot %s: %w", id, err))
 	}
+	err = s.vouch(o, id, text)
 	var manifest snapshots.Manifest
 	if err == nil {
 		manifest, err = snapshots.ParseManifest(text)
@@ -107,25 +109,9 @@ func (s *Store) find(ctx context.Context, id snapshots.ID) (*corev1.ConfigMap, e
 
 // read returns the snapshot of a manifest, verified.
 func (s *Store) read(ctx context.Context, o *corev1.ConfigMap, manifest snapshots.Manifest) (snapshots.Snapshot, error) {
-	names := chunkNames(o.Data)
-	if len(names) > maxChunks {
-		return snapshots.Snapshot{}, fmt.Errorf("%w: it has %d chunks", snapshots.ErrCorrupt, len(names))
-	}
-	var pieces [][]byte
-	packed := 0
-	for _, name := range names {
-		chunk, err := s.get(ctx, name)
-		if apierrors.IsNotFound(err) {
-			return snapshots.Snapshot{}, missing(o, name)
-		}
-		if err != nil {
-			return snapshots.Snapshot{}, err
-		}
-		piece := pieceOf(chunk)
-		if packed += len(piece); packed > maxPieces*maxPiece { // the same one may be named again and again
-			return snapshots.Snapshot{}, fmt.Errorf("%w: its chunks have more than %d bytes", snapshots.ErrCorrupt, maxPieces*maxPiece)
-		}
-		pieces = append(pieces, piece)
+	pieces, err := s.pieces(ctx, o, chunksKey, maxChunks, pieceKey, maxPieces*maxPiece)
+	if err != nil {
+		return snapshots.Snapshot{}, err
 	}
 	files, err := unpackFiles(manifest, pieces)
 	if err != nil {
@@ -133,6 +119,48 @@ func (s *Store) read(ctx context.Context, o *corev1.ConfigMap, manifest snapshot
 	}
 	snapshot := snapshots.Snapshot{Manifest: manifest, Files: files}
 	return snapshot, snapshot.Verify()
+}
+
+// manifestText returns snapshot.yaml of a snapshot, from the ConfigMap of its manifest, or from the chunks that this
+// names.
+func (s *Store) manifestText(ctx context.Context, o *corev1.ConfigMap) ([]byte, error) {
+	if text, found := o.Data[manifestKey]; found {
+		return []byte(text), nil
+	}
+	if o.Data[manifestChunksKey] == "" {
+		return unpackManifest([][]byte{pieceOf(o, manifestGzKey)})
+	}
+	pieces, err := s.pieces(ctx, o, manifestChunksKey, maxManifestChunks, manifestGzKey, maxManifest)
+	if err != nil {
+		return nil, err
+	}
+	return unpackManifest(pieces)
+}
+
+// pieces returns what the chunks hold under a key that a manifest names under names. It refuses more than most chunks,
+// and more than room bytes.
+func (s *Store) pieces(ctx context.Context, manifest *corev1.ConfigMap, names string, most int, key string, room int) ([][]byte, error) {
+	chunks := strings.Fields(manifest.Data[names])
+	if len(chunks) > most {
+		return nil, fmt.Errorf("%w: it has %d chunks", snapshots.ErrCorrupt, len(chunks))
+	}
+	var out [][]byte
+	packed := 0
+	for _, name := range chunks {
+		chunk, err := s.get(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return nil, missing(manifest, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		piece := pieceOf(chunk, key)
+		if packed += len(piece); packed > room { // the same one may be named again and again
+			return nil, fmt.Errorf("%w: its chunks have more than %d bytes", snapshots.ErrCorrupt, room)
+		}
+		out = append(out, piece)
+	}
+	return out, nil
 }
 
 // unlessDeleted returns err, or an error that says the snapshot is not there if it was deleted while it

@@ -228,7 +228,10 @@ func (s *Store) Signature(ctx context.Context, id snapshots.ID) (signature.Findi
 	if !s.signing.allowed.Enabled() {
 		return found, nil
 	}
-	text, err := manifestText(o.Data, o.BinaryData)
+	text, err := s.manifestText(ctx, o)
+	if err != nil && !errors.Is(err, snapshots.ErrCorrupt) {
+		return signature.Finding{}, s.unlessDeleted(ctx, id, fmt.Errorf("read signature of %s: %w", id, err))
+	}
 	if err == nil {
 		err = s.vouch(o, id, text)
 	}

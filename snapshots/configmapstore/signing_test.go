@@ -204,7 +204,7 @@ func TestForgedSnapshotsAreNobodys(t *testing.T) {
 // signAs signs a manifest for a store.
 func (s signed) signAs(o *corev1.ConfigMap, key, store string) {
 	s.Helper()
-	text, err := manifestText(o.Data, o.BinaryData)
+	text, err := s.place.open().manifestText(s.Context(), o)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -2,9 +2,9 @@
 // has
 //
 //	edge-r000123              snapshot.yaml, and the names of its chunks; immutable
-//	edge-r000123-3f2a91c4-000 a piece of a tar.gz with the other files; immutable
+//	edge-r000123-3f2a91c4-000 a piece of a tar.gz with the other files, or of a large snapshot.yaml; immutable
 //	edge-channel              what people say should run, in a key for each of its fields
-//	edge-status               the status of the reader, and what was delivered
+//	edge-status               the status of the reader, what was delivered, and which snapshot was published last
 //
 // The last two are made with the first snapshot, so that readers need not make anything.
 //
@@ -90,7 +90,7 @@ import (
 const patience = 10 * time.Second
 
 // longest is how long writing a whole snapshot may take, in units of patience, from the creation of its
-// manifest: 32 chunks at a second each, and as much again.
+// manifest: 32 chunks with files and 10 of the manifest at a second each, and half as much again.
 const longest = 6
 
 // Options configure a store. Only Log may be left out.

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -68,6 +70,7 @@ type wire struct {
 	credentials Credentials
 	patience    time.Duration
 	web         transport.Transport // keeps connections, also those of another CAFile; nil unless http
+	pace        pace
 	step        func(string) error
 }
 
@@ -283,12 +286,16 @@ func within[T any](ctx context.Context, w *wire, f func(context.Context) (T, err
 		value T
 		err   error
 	}
+	if err := w.pace.wait(time.Now()); err != nil {
+		var none T
+		return none, err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, w.patience, fmt.Errorf("%w within %s", errSilent, w.patience))
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
 		value, err := f(ctx)
-		done <- result{value, explain(err, w.endpoint)}
+		done <- result{value, w.pace.note(explain(err, w.endpoint), err, time.Now())}
 	}()
 	select {
 	case r := <-done:
@@ -300,6 +307,85 @@ func within[T any](ctx context.Context, w *wire, f func(context.Context) (T, err
 		var none T
 		return none, context.Cause(ctx)
 	}
+}
+
+// pace keeps to what a server answers that wants fewer requests: nothing is sent to it for as long as it says, and for
+// longer each time if it does not say.
+type pace struct {
+	mu     sync.Mutex
+	until  time.Time
+	pause  time.Duration // the last one that the server did not name
+	answer string
+}
+
+// The pauses after an answer 429 without a time, and the longest one that a server may ask for: a wrong time there must
+// not keep changes from instances for days.
+const (
+	firstPause = 10 * time.Second
+	mostPause  = 5 * time.Minute
+)
+
+// errBusy means that the server wants fewer requests.
+var errBusy = errors.New("the git server wants fewer requests")
+
+// wait returns an error if nothing may be sent yet.
+func (p *pace) wait(now time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if left := p.until.Sub(now); left > 0 {
+		return p.busy(left)
+	}
+	return nil
+}
+
+func (p *pace) busy(left time.Duration) error {
+	return process.WithHint(fmt.Errorf("%w: it answered %s, and is asked again in %s", errBusy, p.answer, (left+time.Second-1).Truncate(time.Second)),
+		"if this goes on, have programs ask it less often (--poll-interval), or have the limit raised there")
+}
+
+// note takes the outcome of a call, and what it was explained as, which it returns unless the server wants fewer requests.
+func (p *pace) note(explained, err error, now time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer, ok := errors.AsType[*githttp.Err](err)
+	if unexpected, wrapped := errors.AsType[*plumbing.UnexpectedError](err); wrapped { // it does not unwrap
+		answer, ok = errors.AsType[*githttp.Err](unexpected.Err)
+	}
+	status := 0
+	if ok {
+		status = answer.StatusCode()
+	}
+	after := time.Duration(0)
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		after = retryAfter(answer.Response.Header.Get("Retry-After"), now)
+	}
+	switch {
+	case after > 0:
+	case status == http.StatusTooManyRequests:
+		p.pause = max(firstPause, 2*p.pause)
+		after = p.pause
+	default:
+		if err == nil {
+			p.pause = 0
+		}
+		return explained
+	}
+	after, p.answer = min(after, mostPause), strconv.Itoa(status)
+	p.pause = min(p.pause, mostPause)
+	p.until = now.Add(after)
+	return p.busy(after)
+}
+
+// retryAfter reads the header, which has seconds or a time. It returns 0 if there is none.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	return max(0, at.Sub(now))
 }
 
 // Credentials name files with what a remote repository asks for, and with what it
@@ -451,7 +537,7 @@ func again(err error) error {
 // final reports whether only a person, or the caller, can help.
 func final(err error) bool {
 	_, killed := errors.AsType[stopped](err)
-	return killed || isCorrupt(err) || isRefused(err) || errors.Is(err, errSilent) || errors.Is(err, ErrForeign) || errors.Is(err, ErrRewound) ||
+	return killed || isCorrupt(err) || isRefused(err) || errors.Is(err, errSilent) || errors.Is(err, errBusy) || errors.Is(err, ErrForeign) || errors.Is(err, ErrRewound) ||
 		errors.Is(err, ErrNoRepository) || errors.Is(err, sequence.ErrRefused) || errors.Is(err, snapshots.ErrUntrusted) || errors.Is(err, signature.ErrNoKey) || errors.Is(err, snapshots.ErrMoved)
 }
 

@@ -168,7 +168,6 @@ func mute(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// If a server hangs, a call ends with its context. Without a deadline, it ends after the store's own patience.
 // A server that answers with a page, as for logging in, is said to be none of git. What it says is no empty repository.
 func TestServersThatAnswerWithAPage(t *testing.T) {
 	t.Parallel()
@@ -194,6 +193,54 @@ func TestServersThatAnswerWithAPage(t *testing.T) {
 	}
 }
 
+// A server that wants fewer requests gets none for as long as it says, at most for some minutes, and for longer each time
+// if it does not say. Nothing is tried ten times.
+func TestServersThatAreBusy(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	server := newWebServer(t, r)
+	s := r.open(t, server.at)
+	publish(t, s, storetest.Draft("a"))
+	now := time.Now()
+	in := func(d time.Duration) string { return now.Add(d).UTC().Format(http.TimeFormat) }
+	for _, test := range []struct {
+		status     int
+		after      string
+		least, max time.Duration // 0: another request is sent at once
+	}{
+		{429, "60", 59 * time.Second, time.Minute}, {503, in(time.Minute), 50 * time.Second, time.Minute}, {429, "999999999", 299 * time.Second, 5 * time.Minute},
+		{429, "", 9 * time.Second, 10 * time.Second}, {429, "soon", 19 * time.Second, 20 * time.Second}, {503, "", 0, 0}, {500, "60", 0, 0},
+	} {
+		answer := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+			if test.after != "" {
+				w.Header().Set("Retry-After", test.after)
+			}
+			w.WriteHeader(test.status)
+			return true
+		}
+		server.meddle.Store(&answer)
+		before := server.asked.Load()
+		_, err := s.View(t.Context())
+		if err == nil || errors.Is(err, errBusy) != (test.max > 0) {
+			t.Errorf("%d, %q: %v", test.status, test.after, err)
+		}
+		_, _, err = s.Publish(t.Context(), storetest.Draft("b"))
+		asked := server.asked.Load() - before
+		pace := &s.remote.(*wire).pace
+		if left := time.Until(pace.until); test.max > 0 && (asked != 1 || left < test.least-10*time.Second || left > test.max || !strings.Contains(err.Error(), "is asked again in")) {
+			t.Errorf("%d, %q: it is asked %d times, and again in %s: %v", test.status, test.after, asked, left, err)
+		} else if test.max == 0 && asked < 2 {
+			t.Errorf("%d, %q: it is asked %d times", test.status, test.after, asked)
+		}
+		pace.until = time.Time{} // the time is over
+	}
+	server.meddle.Store(nil)
+	if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 || s.remote.(*wire).pace.pause != 0 {
+		t.Errorf("published %s", id)
+	}
+}
+
+// If a server hangs, a call ends with its context. Without a deadline, it ends after the store's own patience.
 func TestServersThatHang(t *testing.T) {
 	t.Parallel()
 	keys := newSSHServer(t)
