@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -390,6 +391,20 @@ func (a *whole) ok(ctx context.Context, e edge, host string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
+// rest waits until so many rollouts are done, and nobody works at the last one any more.
+func (a *whole) rest(ctx context.Context, rollouts int) error {
+	pusher := a.programs[len(a.programs)-1]
+	err := pusher.until(ctx, func() bool {
+		text, _ := os.ReadFile(pusher.said.Name())
+		return strings.Count(string(text), `msg="rollout done"`) >= rollouts
+	})
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	return errors.Join(err, ctx.Err())
+}
+
 // newHost measures a host more on a Service that is served, from the write to the first answer. It is
 // the slowest of several, and fails if an instance reloads.
 func newHost(store func(w *world) string) func(context.Context, *world) (Cell, error) {
@@ -405,10 +420,8 @@ func newHost(store func(w *world) string) func(context.Context, *world) (Cell, e
 		}
 		var took []time.Duration
 		for n := range newHosts {
-			select { // the compiler is not at the change before
-			case <-ctx.Done():
-				return Cell{}, ctx.Err()
-			case <-time.After(time.Second):
+			if err := a.rest(ctx, n+1); err != nil {
+				return Cell{}, err
 			}
 			began := time.Now()
 			if err := a.host(ctx, fmt.Sprintf("new-%d.example", n)); err != nil {

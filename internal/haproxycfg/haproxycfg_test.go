@@ -2,6 +2,7 @@ package haproxycfg_test
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -151,4 +152,45 @@ func FuzzLines(f *testing.F) {
 			t.Errorf("the sections of %q have other lines", text)
 		}
 	})
+}
+
+// A line that begins a section is read by its words, however it is written.
+func TestBeginSectionReadsWords(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	named := 0
+	for range 20_000 {
+		text := []byte(randomLine(random)[:random.IntN(2)] + "backend" + randomLine(random) + "\n")
+		if random.IntN(2) == 0 {
+			text = []byte("defaults " + pieces[random.IntN(4)] + " " + []string{"", "from", "from a"}[random.IntN(3)])
+		}
+		words, _ := haproxycfg.Words(text)
+		got, begins := haproxycfg.BeginSection(haproxycfg.Line{Number: 1, Text: text})
+		if want := len(words) > 0 && slices.Contains(haproxycfg.SectionKeywords, words[0].Text); begins != want {
+			t.Fatalf("%q begins a section: %t, want %t", text, begins, want)
+		}
+		if !begins {
+			continue
+		}
+		want := haproxycfg.Section{Keyword: words[0].Text}
+		if len(words) > 1 {
+			want.Name = words[1].Text
+			named++
+		}
+		for i, w := range words[1:] {
+			if w.Text == "from" && i+2 < len(words) {
+				want.From = words[i+2].Text
+				if i == 0 && want.Keyword == "defaults" {
+					want.Name = ""
+				}
+				break
+			}
+		}
+		if got.Keyword != want.Keyword || got.Name != want.Name || got.From != want.From {
+			t.Fatalf("%q is %s %q from %q, want %s %q from %q", text, got.Keyword, got.Name, got.From, want.Keyword, want.Name, want.From)
+		}
+	}
+	if named < 1000 {
+		t.Errorf("only %d have a name", named)
+	}
 }

@@ -24,6 +24,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 )
 
 // SectionKeywords are the words that begin a section in HAProxy 2.6 to 3.4. An older HAProxy takes a newer
@@ -109,8 +110,13 @@ func (s Section) HasServers() bool { return s.Keyword == "backend" || s.Keyword 
 // BeginSection reads a line that begins a section, and reports whether it does.
 // The section has no lines yet.
 func BeginSection(l Line) (Section, bool) {
-	if word, ok := plainFirst(l.Text); ok && !isSectionKeyword[string(word)] {
-		return Section{}, false // nearly all lines; nothing is allocated
+	if word, ok := plainFirst(l.Text); ok {
+		if !isSectionKeyword[string(word)] {
+			return Section{}, false // nearly all lines; nothing is allocated
+		}
+		if name, ok := onlyName(l.Text, word); ok {
+			return Section{Keyword: string(word), Name: string(name), Head: l}, true
+		}
 	}
 	words := l.Words()
 	if len(words) == 0 || !isSectionKeyword[words[0].Text] {
@@ -127,6 +133,14 @@ func BeginSection(l Line) (Section, bool) {
 		}
 	}
 	return s, true
+}
+
+// onlyName returns the word behind the first one of a line, if it is the last one and nothing in it has to be resolved, as
+// in nearly all lines that begin a section.
+func onlyName(line, first []byte) ([]byte, bool) {
+	rest := bytes.TrimSuffix(line[bytes.Index(line, first)+len(first):], []byte("\n"))
+	name := bytes.Trim(rest, " \t")
+	return name, len(name) > 0 && len(rest) > len(name) && IsBlank(rest[0]) && !bytes.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf || !isPlain(byte(r)) })
 }
 
 // Sections yields the sections of a text in order. Lines before the first section

@@ -229,6 +229,9 @@ func readOutline(config []byte) outline {
 // writtenWords returns the words of a line as they are written, with one space between them. For a
 // comment it returns "", unless it is a directive.
 func writtenWords(line haproxycfg.Line) string {
+	if text := bytes.Trim(line.Text, " \t\n"); len(text) > 0 && isPlain(text) {
+		return string(text) // nearly all lines
+	}
 	if line.First() == "" {
 		if words := strings.Fields(string(line.Text)); len(words) > 0 && words[0] == "#hapsnap" {
 			return strings.Join(words, " ")
@@ -240,6 +243,11 @@ func writtenWords(line haproxycfg.Line) string {
 		out = append(out, string(line.Text[word.Start:word.End]))
 	}
 	return strings.Join(out, " ")
+}
+
+// isPlain reports whether a line without blanks around it is its words, with one space between them.
+func isPlain(line []byte) bool {
+	return line[0] != '[' && !bytes.ContainsAny(line, "\"'\\#$\t\v\f\r\n\x00") && !bytes.Contains(line, []byte("  "))
 }
 
 // lines returns the lines of the section, those of its defaults first.
@@ -293,10 +301,12 @@ func (s *configSection) isCommon() bool {
 func (s *configSection) checkTime() time.Duration {
 	inter, fall := time.Duration(0), 0
 	for _, line := range s.lines() {
-		words := strings.Fields(line)
-		if words[0] != "server" && words[0] != "default-server" && words[0] != "#hapsnap" && words[0] != "server-template" {
+		switch first, _, _ := strings.Cut(line, " "); first {
+		case "server", "default-server", "#hapsnap", "server-template":
+		default:
 			continue
 		}
+		words := strings.Fields(line)
 		for i, word := range words[:len(words)-1] {
 			switch word {
 			case "inter":

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -232,5 +234,36 @@ func TestWithChange(t *testing.T) {
 	}
 	if len(again) != report.KeptChanges || again[report.KeptChanges-1].Snapshot.Revision != 2*report.KeptChanges+9 {
 		t.Errorf("%d are kept, the last is %s", len(again), again[len(again)-1].Snapshot)
+	}
+}
+
+// The words of a line that is plain are the line itself.
+func TestPlainLinesAreTheirWords(t *testing.T) {
+	t.Parallel()
+	plain := 0
+	for _, text := range []string{
+		"server a 10.0.0.1:80 check", "http-request deny if { path /a,b }", "log-format %[src]", "a", "é ü", "a  b", "a\tb", "a\\ b", `a "b c"`, "a 'b'",
+		"a # b", "#hapsnap servers x", "# x", "[scope]", "a [b]", "a $B", `"$B"`, "a\rb", "a\vb", "a\u00a0", "",
+	} {
+		for _, around := range [][2]string{{"", ""}, {"    ", "\n"}, {"\t", " \n"}, {"", "\r\n"}} {
+			line := haproxycfg.Line{Text: []byte(around[0] + text + around[1])}
+			var words []string
+			for _, w := range line.Words() {
+				words = append(words, string(line.Text[w.Start:w.End]))
+			}
+			if trimmed := bytes.Trim(line.Text, " \t\n"); len(trimmed) > 0 && isPlain(trimmed) {
+				plain++
+			}
+			want := strings.Join(words, " ")
+			if text == "#hapsnap servers x" {
+				want = text
+			}
+			if got := writtenWords(line); got != want {
+				t.Errorf("%q is %q, want %q", line.Text, got, want)
+			}
+		}
+	}
+	if plain < 20 {
+		t.Errorf("only %d lines are plain", plain)
 	}
 }
