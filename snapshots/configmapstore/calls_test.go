@@ -101,17 +101,26 @@ func wantChain(t *testing.T, s *Store, n int) {
 	}
 }
 
+// others has so many other writers publish.
+func others(p *place, n int) (ids []snapshots.ID) {
+	p.Helper()
+	for i := range n {
+		ids = append(ids, publish(p.T, p.open(), storetest.Draft(fmt.Sprint("other", i))))
+	}
+	return ids
+}
+
+// deleteNewest deletes the third snapshot, as people do.
+func deleteNewest(p *place) {
+	if err := p.client.Delete(p.Context(), p.object("edge-r000003")); err != nil {
+		p.Error(err)
+	}
+}
+
 // What others did since a writer published last counts: no revision is given twice, and nothing is taken for published
 // that no longer is.
 func TestOthersWriteBetween(t *testing.T) {
 	t.Parallel()
-	others := func(p *place, n int) (ids []snapshots.ID) {
-		p.Helper()
-		for i := range n {
-			ids = append(ids, publish(p.T, p.open(), storetest.Draft(fmt.Sprint("other", i))))
-		}
-		return ids
-	}
 	for name, test := range map[string]struct {
 		between func(p *place, ids []snapshots.ID)
 		draft   string
@@ -130,15 +139,9 @@ func TestOthersWriteBetween(t *testing.T) {
 				p.Error(err)
 			}
 		}, "next", 4},
-		"the newest is deleted by hand": {func(p *place, _ []snapshots.ID) {
-			if err := p.client.Delete(p.Context(), p.object("edge-r000003")); err != nil {
-				p.Error(err)
-			}
-		}, "web2", 4},
+		"the newest is deleted by hand": {func(p *place, _ []snapshots.ID) { deleteNewest(p) }, "web2", 4},
 		"the newest is deleted by hand, and another writer publishes": {func(p *place, _ []snapshots.ID) {
-			if err := p.client.Delete(p.Context(), p.object("edge-r000003")); err != nil {
-				p.Error(err)
-			}
+			deleteNewest(p)
 			if id := others(p, 1)[0]; id.Revision != 4 {
 				p.Errorf("the other writer gives %s", id)
 			}

@@ -328,7 +328,7 @@ const partStatus = "status"
 // writes this key, and the reader writes all others.
 const DeliveredKey = "delivered"
 
-// NewestAnnotation, on the ConfigMap of a status, is the snapshot that was published last. If somebody deletes that
+// NewestAnnotation is, on the ConfigMap of a status, the snapshot that was published last. If somebody deletes that
 // snapshot, its revision is not given to another one.
 const NewestAnnotation = "hapsnap.dev/newest"
 
