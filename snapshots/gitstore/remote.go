@@ -361,6 +361,8 @@ func (p *pace) note(explained, err error, now time.Time) error {
 	}
 	switch {
 	case after > 0:
+	case status == http.StatusTooManyRequests && p.until.After(now): // of a request that was under way
+		after = p.until.Sub(now)
 	case status == http.StatusTooManyRequests:
 		p.pause = max(firstPause, 2*p.pause)
 		after = p.pause

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
@@ -237,6 +239,13 @@ func TestServersThatAreBusy(t *testing.T) {
 	server.meddle.Store(nil)
 	if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 || s.remote.(*wire).pace.pause != 0 {
 		t.Errorf("published %s", id)
+	}
+	// The answers to requests that were under way at once count once.
+	p, refusal := &pace{}, &githttp.Err{Response: &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{}}}
+	for range 3 {
+		if err := p.note(refusal, refusal, now); !errors.Is(err, errBusy) || p.until.Sub(now) != firstPause {
+			t.Errorf("at once: until %s, %v", p.until.Sub(now), err)
+		}
 	}
 }
 
