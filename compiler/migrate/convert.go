@@ -261,6 +261,7 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 	name := strings.TrimPrefix(key, d.Prefixes[i])
 	if len(d.Rules) == 0 {
 		protects := slices.Contains(d.protects, name) || slices.Contains(d.snippets, name) && mayRefuse(annotations[key])
+		protects = protects && (d.idle == nil || !d.idle(name, annotations[key]))
 		return Unheeded{Annotation: key, Controller: d.Name, Protects: protects, Note: "see docs/reference/annotations.md for an option that does the same"}, true
 	}
 	u := Unheeded{Annotation: key, Controller: d.Name, Protects: slices.Contains(protectsAlone, name) || slices.Contains(snippets, name) && mayRefuse(annotations[key])}

@@ -34,6 +34,8 @@ type Dialect struct {
 	// protects and snippets are for a controller without rules: its annotations that refuse requests, and those with
 	// configuration, which may.
 	protects, snippets []string
+	// idle reports whether one of protects refuses nobody with its value. It may be nil.
+	idle func(name, value string) bool
 	// defaults say what else the controller does for every Ingress. They are reported once, and not for each object.
 	defaults []diag.Diagnostic
 }
@@ -342,7 +344,8 @@ const othersHead = `
 
 The annotations of these are not translated. The migration lists each with an error, and the Ingress keeps its
 class. If hapsnap serves such an Ingress all the same, its routes answer 503 while it has one of the last column,
-snippets if they may refuse requests.
+snippets if they may refuse requests. ` + "`inbound-cidrs` with `0.0.0.0/0`, and `mutual-authentication` without `verify`," + ` refuse
+nobody.
 
 | controller | prefixes | annotations that protect |
 |---|---|---|

@@ -1,5 +1,7 @@
 package migrate
 
+import "strings"
+
 // strangers returns the dialects of controllers whose annotations are not translated. An Ingress with one of them is
 // reported and keeps its class, and its routes are closed if the annotation protects something: nobody should
 // learn from a break-in that a change of the class left the protection behind.
@@ -17,6 +19,15 @@ func strangers() []Dialect {
 		{
 			Name: "AWS Load Balancer Controller", Prefixes: []string{"alb.ingress.kubernetes.io/"}, Classes: []string{"alb"},
 			protects: []string{"inbound-cidrs", "security-groups", "security-group-prefix-lists", "auth-type", "jwt-validation", "mutual-authentication", "waf-acl-id", "wafv2-acl-arn"},
+			idle: func(name, value string) bool {
+				switch name {
+				case "inbound-cidrs": // a list of which each lets somebody in
+					return strings.Contains(","+strings.ReplaceAll(value, " ", "")+",", ",0.0.0.0/0,")
+				case "mutual-authentication": // the other modes let everybody in
+					return !strings.Contains(value, "verify")
+				}
+				return false
+			},
 		},
 		{
 			Name: "Application Gateway Ingress Controller", Prefixes: []string{"appgw.ingress.kubernetes.io/"}, Classes: []string{"azure-application-gateway"},
