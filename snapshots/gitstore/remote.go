@@ -339,7 +339,7 @@ func (p *pace) wait(now time.Time) error {
 }
 
 func (p *pace) busy(left time.Duration) error {
-	return process.WithHint(fmt.Errorf("%w: it answered %s, and is asked again in %s", errBusy, p.answer, (left+time.Second-1).Truncate(time.Second)),
+	return process.WithHint(fmt.Errorf("%w: it answered %s, and may be asked again in %s", errBusy, p.answer, (left+time.Second-1).Truncate(time.Second)),
 		"if this goes on, have programs ask it less often (--poll-interval), or have the limit raised there")
 }
 
