@@ -131,6 +131,18 @@ func TestNobodyAnswersAboutADeletion(t *testing.T) {
 		}
 		return nil
 	})
+	// Nobody gets past the webhook with a deletionTimestamp of their own, since the API server takes none from clients.
+	own := metav1.Now()
+	forged := ingress("forged", "example.com/balancer")
+	forged.DeletionTimestamp = &own
+	if err := server.Client().Create(t.Context(), forged); err == nil {
+		t.Error("an Ingress with a deletionTimestamp is let in")
+	}
+	forged = going.DeepCopy()
+	forged.DeletionTimestamp, forged.Spec.Rules[0].Host = &own, "b.example"
+	if err := server.Client().Update(t.Context(), forged); err == nil {
+		t.Error("a change with a deletionTimestamp is let in")
+	}
 	if err := server.Client().Delete(t.Context(), going); err != nil {
 		t.Fatal(err)
 	}

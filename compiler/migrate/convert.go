@@ -260,8 +260,16 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 	}
 	name := strings.TrimPrefix(key, d.Prefixes[i])
 	if len(d.Rules) == 0 {
+		note := "see docs/reference/annotations.md for an option that does the same"
+		if to := d.stands[name]; to != "" {
+			if options.Stands(to, annotations) {
+				return Unheeded{}, false
+			}
+			note = "use " + options.Prefix + to
+		}
 		protects := slices.Contains(d.protects, name) || slices.Contains(d.snippets, name) && mayRefuse(annotations[key])
-		return Unheeded{Annotation: key, Controller: d.Name, Protects: protects, Note: "see docs/reference/annotations.md for an option that does the same"}, true
+		protects = protects && (d.idle == nil || !d.idle(name, annotations[key]))
+		return Unheeded{Annotation: key, Controller: d.Name, Protects: protects, Note: note}, true
 	}
 	u := Unheeded{Annotation: key, Controller: d.Name, Protects: slices.Contains(protectsAlone, name) || slices.Contains(snippets, name) && mayRefuse(annotations[key])}
 	known := u.Protects || slices.Contains(snippets, name)

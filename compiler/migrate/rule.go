@@ -34,6 +34,10 @@ type Dialect struct {
 	// protects and snippets are for a controller without rules: its annotations that refuse requests, and those with
 	// configuration, which may.
 	protects, snippets []string
+	// stands has, for some of protects, our option that does the same.
+	stands map[string]string
+	// idle reports whether one of protects refuses nobody with its value. It may be nil.
+	idle func(name, value string) bool
 	// defaults say what else the controller does for every Ingress. They are reported once, and not for each object.
 	defaults []diag.Diagnostic
 }
@@ -322,7 +326,13 @@ func Document() string {
 		if len(d.Rules) == 0 {
 			closing := "–"
 			if all := slices.Concat(d.protects, d.snippets); len(all) > 0 {
-				closing = "`" + strings.Join(all, "`, `") + "`"
+				for i, name := range all {
+					all[i] = "`" + name + "`"
+					if to := d.stands[name]; to != "" {
+						all[i] += " (`" + options.Prefix + to + "`)"
+					}
+				}
+				closing = strings.Join(all, ", ")
 			}
 			fmt.Fprintf(&others, "| %s | `%s` | %s |\n", d.Name, strings.Join(d.Prefixes, "`, `"), closing)
 			continue
@@ -341,8 +351,9 @@ const othersHead = `
 ## Other controllers
 
 The annotations of these are not translated. The migration lists each with an error, and the Ingress keeps its
-class. If hapsnap serves such an Ingress all the same, its routes answer 503 while it has one of the last column,
-snippets if they may refuse requests.
+class. If hapsnap serves such an Ingress all the same, its routes answer 503 while it has one of the last column
+without the option in brackets, snippets if they may refuse requests. ` + "`inbound-cidrs` with `0.0.0.0/0`, and `mutual-authentication` without `verify`," + ` refuse
+nobody.
 
 | controller | prefixes | annotations that protect |
 |---|---|---|

@@ -133,9 +133,10 @@ type listener struct {
 const mostListeners = 256
 
 // listenersOf returns the addresses at which HAProxy listens with this configuration, each once: those of its
-// frontends, of its runtime API and of its peers. It leaves out addresses with variables.
+// frontends, of its runtime API and of its peers. It leaves out addresses with variables. Ranges of ports come last, so
+// that a large one takes no room from others.
 func listenersOf(config []byte) []listener {
-	var out []listener
+	var out, ranges []listener
 	for line := range haproxycfg.Lines(config) {
 		var at int // the word with the addresses
 		switch haproxycfg.FirstWord(line.Text) {
@@ -151,11 +152,17 @@ func listenersOf(config []byte) []listener {
 			continue
 		}
 		for _, address := range strings.Split(words[at], ",") {
-			for _, l := range parseListeners(address) {
-				if len(out) < mostListeners && !slices.Contains(out, l) {
-					out = append(out, l)
-				}
+			switch found := parseListeners(address); {
+			case len(found) > 1:
+				ranges = append(ranges, found...)
+			case len(found) == 1 && len(out) < mostListeners && !slices.Contains(out, found[0]):
+				out = append(out, found[0])
 			}
+		}
+	}
+	for _, l := range ranges {
+		if len(out) < mostListeners && !slices.Contains(out, l) {
+			out = append(out, l)
 		}
 	}
 	return out

@@ -137,6 +137,9 @@ bind ipv4@10.0.0.1:8404 # not indented
 	if want := "invalid IP 9999, 10.0.0.1 10000, invalid IP 80, invalid IP 8080, invalid IP 8081, 10.0.0.1 8404, 2001:db8::1 443, invalid IP 9100, invalid IP 9101, invalid IP 9102, "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	if all := listenersOf([]byte("frontend f\n    bind :20000-30000\n    bind :8404\n")); len(all) != mostListeners || all[0].port != 8404 {
+		t.Errorf("a range of ports leaves no room for others: %d, %v", len(all), all[0])
+	}
 }
 
 // The other address of a pod with two leads to HAProxy as the first one does, and so do the ports of its node.

@@ -133,14 +133,14 @@ func (f *recoverFlags) node(ctx context.Context, done *recovered) (string, error
 		known = status.Instances[n]
 	}
 	if f.fleet != "" {
-		file, err := fleet.Read(f.fleet)
-		if err != nil {
-			return "", err
-		}
+		file, fault := fleet.ReadAgain(f.fleet, nil) // files of other instances do not matter
 		if n := slices.IndexFunc(file.Instances, func(i fleet.Instance) bool { return i.Name == f.instance }); n >= 0 {
 			done.Asked = true
 			info, err := ask(ctx, file.Instances[n])
 			return known.Names(info), err // which needs no state
+		}
+		if fault != nil {
+			return "", fault
 		}
 	}
 	if stateErr != nil {

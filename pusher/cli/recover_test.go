@@ -51,6 +51,15 @@ func TestRecover(t *testing.T) {
 	fails(process.ExitFailure, "does not name a snapshot", "--from-instance", "edge-2")
 	fails(process.ExitFailure, "the pusher has not kept it", "--from-instance", "edge-3")
 	fails(process.ExitUsage, "there is no instance edge-4", "--from-instance", "edge-4")
+	// What is wrong with the files of another instance does not matter.
+	instances := filepath.Join(t.TempDir(), "fleet.yaml")
+	text := "apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  instances:\n  - {name: edge-1, url: 'http://127.0.0.1:1'}\n  - {name: edge-2, url: 'https://x', tls: {caFile: none}}\n"
+	if err := os.WriteFile(instances, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fails(process.ExitFailure, "ask instance edge-1: ", "--from-instance", "edge-1", "--instances", instances)
+	fails(process.ExitFailure, "its credentials are not known: read none", "--from-instance", "edge-2", "--instances", instances)
+	fails(process.ExitFailure, "instance edge-2: read none", "--from-instance", "edge-4", "--instances", instances)
 
 	for _, published := range []string{"published: edge-1 runs it as", "the store holds it: edge-1 runs it as"} {
 		expect(t, published+" "+ids[1].String(), "recover", "--from-instance", "edge-1", "--store", "dir:"+path, "--state", state)

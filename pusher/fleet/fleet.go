@@ -298,32 +298,39 @@ type directories struct {
 // Read reads a fleet from a file. The error is an [InvalidError] if the file itself is wrong, or a file that it names. A
 // password file may be empty: then only its instance cannot be used.
 func Read(file string) (Fleet, error) {
-	fleet, _, unusable, err := read(file)
-	if err == nil && len(unusable) > 0 {
-		return Fleet{Files: fleet.Files}, unusable
+	fleet, r, err := read(file)
+	if err == nil && len(r.unusable) > 0 {
+		return Fleet{Files: fleet.Files}, r.unusable
 	}
 	return fleet, err
 }
 
 // ReadAgain is Read for a fleet whose instances are known, none at the start. If files that an instance names are missing,
-// unusable, or without a password, the instance keeps the credentials that it is known with, and is not contacted if there
-// are none. ReadAgain returns the whole fleet then, with an error that names those instances: some programs empty a file
-// before they write it. If it knows no credentials of any instance in the file, it returns no fleet.
+// unusable, or without a password, the instance keeps what it is known with in place of them, provided that it has the same
+// URL: nobody else may get its password. It is not contacted if nothing is known. ReadAgain returns the whole fleet then,
+// with an error that names those instances: some programs empty a file before they write it. If files are missing or
+// unusable, and it knows no credentials of any instance in the file, it returns no fleet.
 func ReadAgain(file string, known []Instance) (Fleet, error) {
-	fleet, blank, unusable, err := read(file)
+	fleet, r, err := read(file)
 	if err != nil {
 		return fleet, err
 	}
-	usable := fleet.Pods != nil || len(unusable) == 0
+	usable := fleet.Pods != nil || len(r.unusable) == 0
 	for n := range fleet.Instances {
 		i := &fleet.Instances[n]
-		same := func(k Instance) bool { return k.Name == i.Name && k.UID == "" && k.Unknown == "" }
+		same := func(k Instance) bool { return k.Name == i.Name && k.URL == i.URL && k.UID == "" && k.Unknown == "" }
 		if at := slices.IndexFunc(known, same); i.Unknown != "" && at >= 0 {
-			i.Username, i.Password, i.TLS, i.Unknown = known[at].Username, known[at].Password, known[at].TLS, ""
+			if r.lacks[i.Name].password {
+				i.Username, i.Password = known[at].Username, known[at].Password
+			}
+			if r.lacks[i.Name].tls {
+				i.TLS = known[at].TLS
+			}
+			i.Unknown = ""
 		}
 		usable = usable || i.Unknown == ""
 	}
-	faults := slices.Concat(blank, unusable)
+	faults := slices.Concat(r.blank, r.unusable)
 	if len(faults) == 0 {
 		return fleet, nil
 	}
@@ -339,28 +346,28 @@ func ReadAgain(file string, known []Instance) (Fleet, error) {
 // mostNamed is how many files that cannot be used an error names.
 const mostNamed = 20
 
-// read returns the fleet with the faults of files that hold no password, and of files that cannot be used. The error is
-// about the fleet's file itself.
-func read(file string) (_ Fleet, blank, unusable InvalidError, _ error) {
+// read returns the fleet, and the reader with the faults of files that hold no password, and of files that cannot be used.
+// The error is about the fleet's file itself.
+func read(file string) (Fleet, *reader, error) {
 	set, err := manifests.Read(file)
 	if why, ok := errors.AsType[*os.PathError](err); ok {
-		return Fleet{}, nil, nil, fmt.Errorf("read the file of the fleet: %w", why)
+		return Fleet{}, nil, fmt.Errorf("read the file of the fleet: %w", why)
 	}
 	if err != nil {
-		return Fleet{}, nil, nil, err
+		return Fleet{}, nil, err
 	}
 	object, faults := only(set, file)
 	if len(faults) > 0 {
-		return Fleet{}, nil, nil, faults
+		return Fleet{}, nil, faults
 	}
 	var d document
 	for _, e := range object.Decode(&d) {
 		faults = append(faults, Fault{e.Position, e.Error(), e.Hint})
 	}
 	if len(faults) > 0 {
-		return Fleet{}, nil, nil, faults
+		return Fleet{}, nil, faults
 	}
-	r := reader{object: object, dir: filepath.Dir(file)}
+	r := &reader{object: object, dir: filepath.Dir(file), lacks: map[string]lacks{}}
 	fleet := Fleet{Name: cmp.Or(d.Name, DefaultName), Files: []string{file}}
 	fleet.Rollout = r.rollout(d.Spec.Rollout)
 	for n, i := range d.Spec.Instances {
@@ -374,9 +381,9 @@ func read(file string) (_ Fleet, blank, unusable InvalidError, _ error) {
 	fleet.Files = append(fleet.Files, r.files...)
 	slices.SortFunc(fleet.Instances, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
 	if len(r.faults) > 0 {
-		return Fleet{Files: fleet.Files}, nil, nil, append(r.faults, r.unusable...)
+		return Fleet{Files: fleet.Files}, nil, append(r.faults, r.unusable...)
 	}
-	return fleet, r.blank, r.unusable, nil
+	return fleet, r, nil
 }
 
 // only returns the single object of the file.
@@ -406,8 +413,12 @@ type reader struct {
 	faults   InvalidError
 	blank    InvalidError // files without a password
 	unusable InvalidError // other files that instances name
+	lacks    map[string]lacks
 	files    []string
 }
+
+// lacks says which credentials of an instance are not known.
+type lacks struct{ password, tls bool }
 
 func (r *reader) fault(hint, message string, at ...any) {
 	r.faults = append(r.faults, Fault{r.object.Position(at...), message, hint})
@@ -421,13 +432,18 @@ func (r *reader) instance(n int, i instance) Instance {
 	out := Instance{Name: i.Name, URL: i.URL, Username: i.Username, Password: i.Password, Zone: i.Zone}
 	out.Layout = r.layout(i.Directories, at("directories"))
 	before := len(r.unusable)
-	out.TLS = r.tls(i, at("tls"))
+	var lacking lacks
+	if out.TLS = r.tls(i, at("tls")); len(r.unusable) > before {
+		lacking.tls, out.TLS = true, dataplane.TLS{} // a half of it would be no usable one
+	}
 	switch {
 	case i.Password != "" && i.PasswordFile != "":
 		r.fault("", fmt.Sprintf("instance %s has both password and passwordFile", i.Name), at("passwordFile")...)
 	case i.PasswordFile != "":
+		read := len(r.unusable)
 		out.Password = strings.TrimRight(r.file(i.Name, i.PasswordFile, at("passwordFile")), "\r\n")
-		if len(r.unusable) == before && strings.TrimSpace(out.Password) == "" {
+		lacking.password = strings.TrimSpace(out.Password) == ""
+		if lacking.password && len(r.unusable) == read {
 			out.Unknown = i.PasswordFile + " holds no password"
 			r.blank = append(r.blank, Fault{r.object.Position(at("passwordFile")...), fmt.Sprintf("instance %s: %s", i.Name, out.Unknown), "write the password into it"})
 		}
@@ -435,6 +451,7 @@ func (r *reader) instance(n int, i instance) Instance {
 	if len(r.unusable) > before {
 		out.Unknown = strings.TrimPrefix(r.unusable[before].Message, fmt.Sprintf("instance %s: ", i.Name))
 	}
+	r.lacks[i.Name] = lacking
 	return out
 }
 
@@ -443,9 +460,9 @@ func (r *reader) tls(i instance, at []any) dataplane.TLS {
 	below := func(field string) []any { return append(slices.Clone(at), field) }
 	before := len(r.unusable)
 	out := dataplane.TLS{
-		CA:          r.file(i.Name, i.TLS.CAFile, below("caFile")),
-		Certificate: r.file(i.Name, i.TLS.CertificateFile, below("certificateFile")),
-		Key:         r.file(i.Name, i.TLS.KeyFile, below("keyFile")),
+		CA:          r.filled(i.Name, i.TLS.CAFile, below("caFile")),
+		Certificate: r.filled(i.Name, i.TLS.CertificateFile, below("certificateFile")),
+		Key:         r.filled(i.Name, i.TLS.KeyFile, below("keyFile")),
 		ServerName:  i.TLS.ServerName,
 	}
 	switch given := i.TLS; {
@@ -476,6 +493,17 @@ func (r *reader) directory(given, usual string, at []any) string {
 		r.fault("", fmt.Sprintf("%q is not an absolute directory", dir), at...)
 	}
 	return path.Clean(dir)
+}
+
+// filled reads a file that must not be empty. Without this check, an authority that somebody emptied would be replaced
+// by those of the system.
+func (r *reader) filled(instance, name string, at []any) string {
+	before := len(r.unusable)
+	data := r.file(instance, name, at)
+	if name != "" && strings.TrimSpace(data) == "" && len(r.unusable) == before {
+		r.unusable = append(r.unusable, Fault{r.object.Position(at...), fmt.Sprintf("instance %s: %s is empty", instance, name), "leave it out if there is none"})
+	}
+	return data
 }
 
 // file reads a file, whose path counts from the fleet's file. None is empty.

@@ -1,8 +1,10 @@
 package fleet
 
 import (
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -203,5 +206,50 @@ func TestReadAgainKeepsPasswords(t *testing.T) {
 		if f.Name != "" {
 			known = f.Instances
 		}
+	}
+}
+
+// In place of what is missing an instance keeps what it was known with, under the same URL. The rest counts as it is now.
+// If nothing is known in its place, nothing is used by half, so that a client can be made and the instance is in the fleet.
+func TestReadAgainKeepsOnlyWhatIsMissing(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	server.Close()
+	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	file := write(t, "")
+	put := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var known []Instance
+	for _, step := range []struct{ instance, password, authority, want string }{
+		{"url: 'https://x', username: u, passwordFile: p, tls: {caFile: ca}", "one", "no PEM", "u one  false the authorities hold no certificate in PEM"},
+		{"url: 'https://x', username: u, passwordFile: p, tls: {caFile: ca, serverName: edge}", "one", authority, "u one edge true "},
+		{"url: 'https://x', username: v, passwordFile: p, tls: {serverName: other}", "", authority, "u one other false "},
+		{"url: 'https://x', username: u, passwordFile: p, tls: {caFile: ca, serverName: edge}", "one", authority, "u one edge true "},
+		{"url: 'https://x', username: w, passwordFile: p, tls: {caFile: ca, serverName: edge}", "two", " \n", "w two edge true "},
+		{"url: 'https://x', username: w, passwordFile: p, tls: {caFile: ca, serverName: edge}", "", "no PEM", "w two edge true "},
+		{"url: 'https://y', username: w, passwordFile: p", "", authority, "w   false p holds no password"},
+		{"url: 'https://y', username: w, passwordFile: p, tls: {caFile: ca}", "three", "no PEM", "w three  false the authorities hold no certificate in PEM"},
+		{"url: 'https://y', username: w, passwordFile: p, tls: {caFile: ca}", "three", "", "w three  false ca is empty"},
+		{"url: 'https://y', username: w, passwordFile: p, tls: {certificateFile: ca, keyFile: none}", "three", authority, "w three  false read none: no such file or directory"},
+		{"url: 'https://y', username: w, passwordFile: p, tls: {caFile: ca}", "three", authority, "w three  true "},
+	} {
+		put("fleet.yaml", head+"  instances:\n  - {name: b, url: 'http://b'}\n  - {name: a, "+step.instance+"}\n")
+		put("p", step.password)
+		put("ca", step.authority)
+		f, err := ReadAgain(file, known)
+		if len(f.Instances) != 2 {
+			t.Fatalf("%s: %d instances, %v", step.instance, len(f.Instances), err)
+		}
+		i := f.Instances[0]
+		if got := fmt.Sprint(i.Username, " ", i.Password, " ", i.TLS.ServerName, " ", i.TLS.CA == authority, " ", i.Unknown); got != step.want {
+			t.Errorf("%s: got %q, want %q: %v", step.instance, got, step.want, err)
+		}
+		if _, err := dataplane.New(i.Access()); err != nil {
+			t.Errorf("%s: %v", step.instance, err)
+		}
+		known = f.Instances
 	}
 }

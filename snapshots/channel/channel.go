@@ -223,22 +223,44 @@ func (c Channel) Reject(r Rejection) Channel {
 	r.At = stableTime(r.At)
 	c = c.withoutRejections(func(old Rejection) bool { return old.Digest == r.Digest && old.Fleet == r.Fleet })
 	c.Spec.Rejected = append(c.Spec.Rejected, r)
-	room := roomForRejections
-	for _, old := range c.Spec.Rejected {
-		room -= old.size()
-	}
-	return c.withoutRejections(func(old Rejection) bool {
-		if room >= 0 || !old.Failed || old == r {
-			return false
-		}
-		room += old.size()
-		return true
-	})
+	return c.withinRoom()
 }
 
-// roomForRejections is how many bytes rejections may take. If rollouts failed so often that more would be there, the
-// oldest of these failures are forgotten, so that a pin always fits. What people rejected stays.
-const roomForRejections = 256 << 10
+// roomForFailures is how many bytes failures of rollouts may take, so that a pin always fits. If there are so many that
+// they would take more, the oldest first lose their reasons; then the oldest are forgotten. The last failure of each fleet
+// stays: it keeps that fleet from trying the same snapshot again. What people rejected stays, and takes no room.
+const roomForFailures = 256 << 10
+
+// withinRoom returns the channel, which shares no rejections with another one, with failures that take no more room.
+func (c Channel) withinRoom() Channel {
+	over, last := -roomForFailures, map[string]int{}
+	for i, r := range c.Spec.Rejected {
+		if r.Failed {
+			over += r.size()
+			last[r.Fleet] = i
+		}
+	}
+	for i := range c.Spec.Rejected[:len(c.Spec.Rejected)-1] {
+		if r := &c.Spec.Rejected[i]; over > 0 && r.Failed {
+			over -= r.size()
+			r.Reason = ""
+			over += r.size()
+		}
+	}
+	if over <= 0 {
+		return c
+	}
+	all := c.Spec.Rejected
+	c.Spec.Rejected = nil
+	for i, r := range all {
+		if over > 0 && r.Failed && last[r.Fleet] != i {
+			over -= r.size()
+			continue
+		}
+		c.Spec.Rejected = append(c.Spec.Rejected, r)
+	}
+	return c
+}
 
 // size returns about how many bytes a rejection takes.
 func (r Rejection) size() int {

@@ -311,9 +311,11 @@ func TestAcceptedRewindNamesWhatIsGone(t *testing.T) {
 	}
 }
 
-// Failures of thousands of rollouts leave room for a pin: the oldest are forgotten. What people rejected stays.
+// Failures of thousands of rollouts leave room for a pin: the oldest lose their reasons, and then are forgotten, except for
+// the last one of each fleet. What people rejected stays, and takes no room from failures.
 func TestFailuresLeaveRoom(t *testing.T) {
 	c := Channel{}.Reject(Rejection{Digest: digestN(0), Snapshot: idN(0), Reason: "by a person"})
+	c = c.Reject(Rejection{Digest: digestN(2000), Snapshot: idN(2000), Fleet: "other", Failed: true, Good: idN(0), At: noon})
 	const n = 1500
 	for i := 1; i <= n; i++ {
 		c = c.Reject(Rejection{Digest: digestN(i), Snapshot: idN(i), Fleet: "edge", Failed: true, Good: idN(0), Reason: strings.Repeat("it said no\n", 30), At: noon})
@@ -325,9 +327,18 @@ func TestFailuresLeaveRoom(t *testing.T) {
 	if _, kept := c.Rejection(idN(0)); !kept {
 		t.Error("what a person rejected is forgotten")
 	}
-	for i := n - 100; i <= n; i++ {
-		if _, kept := c.Rejection(idN(i)); !kept {
-			t.Errorf("the failure %d of %d is forgotten", i, n)
+	for i := n - 900; i <= n; i++ {
+		if r, kept := c.Rejection(idN(i)); !kept || i == n && r.Reason == "" {
+			t.Errorf("the failure %d of %d is forgotten: %+v", i, n, r)
 		}
+	}
+	if _, kept := c.RejectionFor(idN(2000), "other"); !kept {
+		t.Error("the last failure of another fleet is forgotten, which tries it again")
+	}
+	for i := range 1000 {
+		c = c.Reject(Rejection{Digest: digestN(3000 + i), Snapshot: idN(3000 + i), Reason: strings.Repeat("no ", 100)})
+	}
+	if r, kept := c.RejectionFor(idN(n), "edge"); !kept || r.Reason == "" {
+		t.Error("what people rejected takes the room of failures")
 	}
 }

@@ -339,7 +339,7 @@ func (p *pace) wait(now time.Time) error {
 }
 
 func (p *pace) busy(left time.Duration) error {
-	return process.WithHint(fmt.Errorf("%w: it answered %s, and is asked again in %s", errBusy, p.answer, (left+time.Second-1).Truncate(time.Second)),
+	return process.WithHint(fmt.Errorf("%w: it answered %s, and may be asked again in %s", errBusy, p.answer, (left+time.Second-1).Truncate(time.Second)),
 		"if this goes on, have programs ask it less often (--poll-interval), or have the limit raised there")
 }
 
@@ -361,6 +361,8 @@ func (p *pace) note(explained, err error, now time.Time) error {
 	}
 	switch {
 	case after > 0:
+	case status == http.StatusTooManyRequests && p.until.After(now): // of a request that was under way
+		after = p.until.Sub(now)
 	case status == http.StatusTooManyRequests:
 		p.pause = max(firstPause, 2*p.pause)
 		after = p.pause

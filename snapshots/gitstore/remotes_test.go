@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
@@ -227,7 +229,7 @@ func TestServersThatAreBusy(t *testing.T) {
 		_, _, err = s.Publish(t.Context(), storetest.Draft("b"))
 		asked := server.asked.Load() - before
 		pace := &s.remote.(*wire).pace
-		if left := time.Until(pace.until); test.max > 0 && (asked != 1 || left < test.least-10*time.Second || left > test.max || !strings.Contains(err.Error(), "is asked again in")) {
+		if left := time.Until(pace.until); test.max > 0 && (asked != 1 || left < test.least-10*time.Second || left > test.max || !strings.Contains(err.Error(), "may be asked again in")) {
 			t.Errorf("%d, %q: it is asked %d times, and again in %s: %v", test.status, test.after, asked, left, err)
 		} else if test.max == 0 && asked < 2 {
 			t.Errorf("%d, %q: it is asked %d times", test.status, test.after, asked)
@@ -237,6 +239,13 @@ func TestServersThatAreBusy(t *testing.T) {
 	server.meddle.Store(nil)
 	if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 || s.remote.(*wire).pace.pause != 0 {
 		t.Errorf("published %s", id)
+	}
+	// The answers to requests that were under way at once count once.
+	p, refusal := &pace{}, &githttp.Err{Response: &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{}}}
+	for range 3 {
+		if err := p.note(refusal, refusal, now); !errors.Is(err, errBusy) || p.until.Sub(now) != firstPause {
+			t.Errorf("at once: until %s, %v", p.until.Sub(now), err)
+		}
 	}
 }
 
