@@ -66,7 +66,7 @@ func runTerm(ctx context.Context, o Options) error {
 		return err
 	}
 	instances, err := fleet.ReadAgain(o.Fleet, nil)
-	if err != nil && len(instances.Instances) == 0 && instances.Pods == nil {
+	if err != nil && instances.Name == "" {
 		return err
 	}
 	if s.ID == "" {
@@ -479,7 +479,7 @@ type candidate struct {
 
 // run leads whenever this pusher is elected, until ctx is done.
 func (c *candidate) run(ctx context.Context) error {
-	if f, err := fleet.ReadAgain(c.Fleet, nil); err != nil && len(f.Instances) == 0 && f.Pods == nil {
+	if f, err := fleet.ReadAgain(c.Fleet, nil); err != nil && f.Name == "" {
 		return err
 	}
 	look := time.NewTicker(time.Second)

@@ -58,7 +58,7 @@ func (d Dialect) convert(o *object) change {
 		out.take(d.apply(o, Rule{convert: d.always}, values), full)
 	}
 	known, unknown := map[string]bool{}, "is not known"
-	if len(d.Rules) == 0 {
+	if !d.translates() {
 		unknown = "is of " + d.Name + ", and is not translated"
 	}
 	for _, r := range d.Rules {
@@ -123,8 +123,11 @@ func (d Dialect) read(annotations map[string]string) (values map[string]string, 
 
 // isAlone reports whether only this dialect uses a class by default.
 func (d Dialect) isAlone(class string) bool {
-	return d.hasClass(class) && !slices.ContainsFunc(Dialects(), func(o Dialect) bool { return o.Name != d.Name && o.hasClass(class) })
+	return d.hasClass(class) && !slices.ContainsFunc(dialects, func(o Dialect) bool { return o.Name != d.Name && o.hasClass(class) })
 }
+
+// translates reports whether annotations of the dialect are translated. The others are only known.
+func (d Dialect) translates() bool { return len(d.Rules) > 0 }
 
 func (d Dialect) hasClass(class string) bool { return slices.Contains(d.Classes, class) }
 
@@ -259,7 +262,7 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 		return Unheeded{}, false
 	}
 	name := strings.TrimPrefix(key, d.Prefixes[i])
-	if len(d.Rules) == 0 {
+	if !d.translates() {
 		note := "see docs/reference/annotations.md for an option that does the same"
 		if to := d.stands[name]; to != "" {
 			if options.Stands(to, annotations) {

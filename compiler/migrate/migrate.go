@@ -85,7 +85,7 @@ func Directory(dir string, o Options) (Result, error) {
 			r.Files = append(r.Files, File{relative(dir, name), content})
 		}
 	}
-	for _, d := range Dialects() {
+	for _, d := range dialects {
 		if o.set.served[d.Name] {
 			r.Findings = append(r.Findings, d.defaults...)
 		}
@@ -188,7 +188,7 @@ func Rewrite(n *yaml.Node, o Options) (changed bool, findings []Finding) {
 		return false, nil
 	}
 	var changes []change
-	for _, d := range Dialects() {
+	for _, d := range dialects {
 		c := d.convert(x.object)
 		for _, f := range c.found {
 			x.report(f)
@@ -217,7 +217,7 @@ func Rewrite(n *yaml.Node, o Options) (changed bool, findings []Finding) {
 // its class, and the other controller goes on serving it.
 func (x *rewriting) moves(changes []change) bool {
 	isTheirs := func(c change) bool { return len(c.added)+len(c.removed)+len(c.found) > 0 }
-	hasTheirClass := slices.ContainsFunc(Dialects(), func(d Dialect) bool { return len(d.Rules) > 0 && d.hasClass(x.object.class) })
+	hasTheirClass := slices.ContainsFunc(dialects, func(d Dialect) bool { return d.translates() && d.hasClass(x.object.class) })
 	if x.options.Class == "" || x.object.kind != "Ingress" || (!slices.ContainsFunc(changes, isTheirs) && !hasTheirClass) {
 		return false
 	}
@@ -250,12 +250,8 @@ func (x *rewriting) read() bool {
 	if kind != "Ingress" && kind != "Service" {
 		return false
 	}
-	namespace := text(metadata, "namespace")
-	if namespace == "" {
-		namespace = "default"
-	}
-	x.ref = diag.Object{Kind: kind, Namespace: namespace, Name: text(metadata, "name")}
-	x.object = &object{kind: kind, namespace: namespace, name: x.ref.Name, set: x.options.set, annotations: map[string]string{}}
+	x.ref = objectOf(x.node, kind)
+	x.object = &object{kind: kind, namespace: x.ref.Namespace, name: x.ref.Name, set: x.options.set, annotations: map[string]string{}}
 	annotations := child(metadata, "annotations")
 	for i := 0; annotations != nil && i+1 < len(annotations.Content); i += 2 {
 		x.object.annotations[annotations.Content[i].Value] = annotations.Content[i+1].Value

@@ -322,8 +322,8 @@ func Document() string {
 	var b strings.Builder
 	b.WriteString(head)
 	var others strings.Builder
-	for _, d := range Dialects() {
-		if len(d.Rules) == 0 {
+	for _, d := range dialects {
+		if !d.translates() {
 			closing := "–"
 			if all := slices.Concat(d.protects, d.snippets); len(all) > 0 {
 				for i, name := range all {

@@ -88,8 +88,8 @@ func (s *Set) addIngress(n *yaml.Node, namespace, name string) {
 // served returns the dialects whose annotations an Ingress has, and without any those that its class is usual for.
 func served(class string, annotations map[string]string) []Dialect {
 	var spoken, usual []Dialect
-	for _, d := range Dialects() {
-		if values, _ := d.read(annotations); len(values) > 0 && len(d.Rules) > 0 {
+	for _, d := range dialects {
+		if values, _ := d.read(annotations); len(values) > 0 && d.translates() {
 			spoken = append(spoken, d)
 		} else if d.hasClass(class) {
 			usual = append(usual, d)
