@@ -297,7 +297,7 @@ var troubleMessages = map[string]string{
 	"channel":               "cannot write the channel, trying again",
 	"cluster":               "cannot watch the cluster, the endpoints and Secrets known so far stay in use",
 	"endpoints":             "endpoints are refused, their Services go without them",
-	"fleet":                 "cannot use the file of the fleet, the fleet known so far stays",
+	"fleet":                 "cannot use the file of the fleet, or a file that it names: what was known of it so far stays",
 	"live":                  "cannot read endpoints and Secrets, those known so far stay in use",
 	"live objects":          "some endpoints or Secrets cannot be used",
 	"pods":                  "cannot read the pods, the instances known so far stay",
