@@ -131,7 +131,7 @@ func (b *Bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 	}
 	for id, s := range have {
 		if _, ok := b.prepared[id]; !ok {
-			p := prepare(s, b.from.recorded(s), &b.refusals)
+			p := prepare(s, b.configOf(s), b.from.recorded(s), &b.refusals)
 			p.Known = b.from != FromCluster
 			if b.from.sourceless(s) {
 				p.Known, p.Lacks = false, []string{ErrNoSource.Error()}
@@ -141,6 +141,16 @@ func (b *Bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 		}
 	}
 	return changed
+}
+
+// configOf returns what the haproxy.cfg of a snapshot says, from another snapshot with the same one if there is any.
+func (b *Bindings) configOf(s snapshots.Snapshot) ofConfig {
+	for _, p := range b.prepared {
+		if bytes.Equal(p.Snapshot.Config(), s.Config()) {
+			return p.ofConfig
+		}
+	}
+	return readConfig(s.Config())
 }
 
 // setLive takes new live data, and reports whether the content of a Secret changed.

@@ -34,39 +34,53 @@ func (f Source) recorded(s snapshots.Snapshot) bool {
 
 // Prepared is the part of binding a snapshot that does not depend on an instance.
 type Prepared struct {
-	Snapshot     snapshots.Snapshot
-	Directives   []bind.Directive
+	Snapshot snapshots.Snapshot
+	ofConfig
 	Needs        []bind.Need
 	versions     []snapshots.CertificateRef // the references that name a version
 	Certificates []push.Stored              // by their names on instances
 	Recorded     bool                       // its endpoints are the recorded ones
 	Slots        bind.Slots                 // the slots of recorded endpoints, otherwise nil
 	Servers      []bind.Server
-	Dynamic      map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
 	// wants is what the snapshot needs from a cluster. Known is set once that was read, as far as the pusher may read
 	// it.
-	wants         cluster.Wanted
-	listeners     []listener       // where HAProxy listens with this snapshot
-	refused       RefusedEndpoints // the recorded endpoints that are refused
-	Known         bool
-	Lacks         []string      // what the snapshot needs that the pusher cannot have; core/needs.go has the rules
-	HardStopAfter time.Duration // see [rollout.Seen.HardStopAfter]
-	Err           error
+	wants   cluster.Wanted
+	refused RefusedEndpoints // the recorded endpoints that are refused
+	Known   bool
+	Lacks   []string // what the snapshot needs that the pusher cannot have; core/needs.go has the rules
+	Err     error
 
-	byService map[snapshots.ServicePort][]int // by Service, the directives that get its endpoints
-	places    []int                           // where the servers of each directive begin, and where the last ones end
+	places []int // where the servers of each directive begin, and where the last ones end
 }
 
-// prepare prepares a snapshot. It leaves out recorded endpoints that are refused.
-func prepare(s snapshots.Snapshot, recorded bool, r *Refusals) Prepared {
-	p := Prepared{Snapshot: s, Recorded: recorded, versions: VersionsOf(s), Certificates: certificatesOf(s), HardStopAfter: hardStopAfter(s.Config()), listeners: listenersOf(s.Config())}
-	if p.Directives, p.Err = bind.Directives(s.Config()); p.Err != nil {
-		return p
+// ofConfig is what a haproxy.cfg alone says. Snapshots that differ in their maps only share it.
+type ofConfig struct {
+	Directives    []bind.Directive
+	Dynamic       map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
+	HardStopAfter time.Duration                      // see [rollout.Seen.HardStopAfter]
+	listeners     []listener                         // where HAProxy listens
+	byService     map[snapshots.ServicePort][]int    // by Service, the directives that get its endpoints
+	unreadable    error
+}
+
+func readConfig(config []byte) ofConfig {
+	c := ofConfig{HardStopAfter: hardStopAfter(config), listeners: listenersOf(config)}
+	if c.Directives, c.unreadable = bind.Directives(config); c.unreadable != nil {
+		return c
 	}
-	p.Dynamic = push.DynamicServers(s.Config(), p.Directives)
-	p.byService = map[snapshots.ServicePort][]int{}
-	for n, d := range p.Directives {
-		p.byService[d.Service] = append(p.byService[d.Service], n)
+	c.Dynamic = push.DynamicServers(config, c.Directives)
+	c.byService = map[snapshots.ServicePort][]int{}
+	for n, d := range c.Directives {
+		c.byService[d.Service] = append(c.byService[d.Service], n)
+	}
+	return c
+}
+
+// prepare prepares a snapshot, of which its haproxy.cfg has been read. It leaves out recorded endpoints that are refused.
+func prepare(s snapshots.Snapshot, c ofConfig, recorded bool, r *Refusals) Prepared {
+	p := Prepared{Snapshot: s, ofConfig: c, Recorded: recorded, versions: VersionsOf(s), Certificates: certificatesOf(s), Err: c.unreadable}
+	if p.Err != nil {
+		return p
 	}
 	p.Needs, p.Err = bind.Needs(s.Config(), s.Manifest.Spec.Certificates)
 	var wants cluster.Wanted
@@ -103,7 +117,7 @@ func prepare(s snapshots.Snapshot, recorded bool, r *Refusals) Prepared {
 
 // Wanted returns what a snapshot needs from the cluster that has its endpoints and Secrets.
 func Wanted(s snapshots.Snapshot) (cluster.Wanted, error) {
-	p := prepare(s, FromCluster.recorded(s), &Refusals{})
+	p := prepare(s, readConfig(s.Config()), FromCluster.recorded(s), &Refusals{})
 	return p.wants, p.Err
 }
 

@@ -63,7 +63,8 @@ func TestRefusalsOfRecordedEndpoints(t *testing.T) {
 		if given {
 			r = NewRefusals(live.DefaultRefused, nil)
 		}
-		p := prepare(d.Number(1, snapshots.ID{}), true, &r)
+		s := d.Number(1, snapshots.ID{})
+		p := prepare(s, readConfig(s.Config()), true, &r)
 		if p.Err != nil || observe.Refused(p.refused).Count() != want || strings.Contains(fmt.Sprint(p.Servers), loop.Address) != (want == 0) {
 			t.Errorf("given %v: refused %v, servers %v, %v", given, p.refused, p.Servers, p.Err)
 		}
@@ -145,7 +146,7 @@ bind ipv4@10.0.0.1:8404 # not indented
 // The other address of a pod with two leads to HAProxy as the first one does, and so do the ports of its node.
 func TestOtherAddressesOfInstances(t *testing.T) {
 	t.Parallel()
-	s := Sources{bindings: &Bindings{prepared: map[snapshots.ID]Prepared{{}: {listeners: listenersOf([]byte("frontend f\n    bind *:80\n    bind 10.9.9.9:81\n"))}}}}
+	s := Sources{bindings: &Bindings{prepared: map[snapshots.ID]Prepared{{}: {ofConfig: readConfig([]byte("frontend f\n    bind *:80\n    bind 10.9.9.9:81\n"))}}}}
 	own := s.ownAddresses(map[string]Place{"edge-1": {
 		API: netip.MustParseAddrPort("10.0.0.11:5555"), Others: []netip.Addr{netip.MustParseAddr("fd00::11")},
 		Ports: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:8080")},

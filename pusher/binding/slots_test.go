@@ -175,7 +175,8 @@ func TestWantedOfACluster(t *testing.T) {
 		if recorded {
 			want.Namespaces = nil
 		}
-		if diff := cmp.Diff(want, prepare(d.Number(1, snapshots.ID{}), recorded, &Refusals{}).wants); diff != "" {
+		s := d.Number(1, snapshots.ID{})
+		if diff := cmp.Diff(want, prepare(s, readConfig(s.Config()), recorded, &Refusals{}).wants); diff != "" {
 			t.Errorf("recorded %v (-want +got):\n%s", recorded, diff)
 		}
 	}

@@ -24,7 +24,7 @@ func TestNewlyUnread(t *testing.T) {
 		"the namespace may be read":          {services: []snapshots.ServicePort{web, api}, readable: true},
 	} {
 		prepare := func(services ...snapshots.ServicePort) Prepared {
-			p := Prepared{Recorded: test.recorded, Lacks: []string{text}, byService: map[snapshots.ServicePort][]int{}}
+			p := Prepared{Recorded: test.recorded, Lacks: []string{text}, ofConfig: ofConfig{byService: map[snapshots.ServicePort][]int{}}}
 			for n, s := range services {
 				p.byService[s], p.wants.Namespaces = []int{n}, []string{s.Namespace}
 			}

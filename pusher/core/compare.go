@@ -25,7 +25,11 @@ const (
 // names differs. It is Reached by a change of frontends or maps that concerns requests to it. A
 // changed line of a frontend that names no backend, such as of a header, concerns all backends.
 func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend {
-	was, is := readOutline(good.Config()), readOutline(target.Config())
+	was := readOutline(good.Config())
+	is := was // where only maps and other files change
+	if !bytes.Equal(good.Config(), target.Config()) {
+		is = readOutline(target.Config())
+	}
 	c := comparing{was: was, is: is, out: map[string]rollout.Backend{}}
 	common := was.common() != is.common()
 	for name, s := range was.backends {
