@@ -382,10 +382,9 @@ func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time
 			i.jobError, i.jobErrorAt = "", time.Time{}
 		}
 		i.jobFailures, i.jobNotBefore = 0, time.Time{}
-		i.running = push.Running{
-			Servers: push.Loaded(p.Want.Servers), Persisted: true, Written: p.Want.Servers, Certificates: p.Certificates, Maps: p.Want.Entries,
-			Info: done.Info, ManualDrains: i.running.ManualDrains, RotatedByReload: i.running.RotatedByReload,
-		}
+		i.running = i.running.Another()
+		i.running.Servers, i.running.Persisted, i.running.Written = push.Loaded(p.Want.Servers), true, p.Want.Servers
+		i.running.Certificates, i.running.Maps, i.running.Info = p.Certificates, p.Want.Entries, done.Info
 	}
 	if p.Push.AtRuntime {
 		j.noteManualDrains(i, done.Running.ManualDrains, now)

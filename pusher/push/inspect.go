@@ -370,7 +370,7 @@ func (i Instance) inspectServers(ctx context.Context, want bind.Bound, out *Insp
 	found := replaced(have.Servers, backends[from:end], some)
 	wanted, _ := keepDrained(want.Servers, have.ManualDrains)
 	believe(found, wanted)
-	have.ManualDrains = updateDrains(have.ManualDrains, have.Servers, found, nil)
+	*have = have.noteDrains(have.Servers, found, nil)
 	wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 	known := have.Servers
 	have.Servers = found

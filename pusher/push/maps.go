@@ -468,7 +468,7 @@ func (i runtime) setDynamic(ctx context.Context, want Wanted, have Running) (Run
 	}
 	told, err := i.setDirectly(ctx, steps.states)
 	if err != nil {
-		return have, true, err
+		return have.withUnanswered(steps.states, err), true, err
 	}
 	known := have.Servers
 	have.Servers = slices.Clone(known)

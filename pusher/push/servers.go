@@ -2,7 +2,9 @@ package push
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -391,26 +393,58 @@ func keepDrained(want []bind.Server, drains []ManualDrain) ([]bind.Server, []Man
 	return out, kept
 }
 
-// updateDrains returns the manual drains after an inspection. known are the servers as they
+// longestUnanswered is how long the API may take to carry out a call after its client has given up. A post first has
+// HAProxy check the configuration, and changes servers after that.
+const longestUnanswered = 10 * time.Minute
+
+// withUnanswered notes the servers of changes if it is open what becomes of their call: the API may still take one of them
+// out of traffic after another call has made it ready.
+func (r Running) withUnanswered(list []change, err error) Running {
+	if !errors.Is(err, dataplane.ErrUnknownOutcome) {
+		return r
+	}
+	now := time.Now()
+	noted := maps.Clone(r.unanswered)
+	if noted == nil {
+		noted = make(map[serverKey]time.Time, len(list))
+	}
+	maps.DeleteFunc(noted, func(_ serverKey, until time.Time) bool { return now.After(until) })
+	for _, c := range list {
+		noted[serverKey{c.to.Backend, c.to.Name}] = now.Add(longestUnanswered)
+	}
+	r.unanswered = noted
+	return r
+}
+
+// noteDrains updates the manual drains after an inspection. known are the servers as they
 // were, and found are the same servers in the same order as they are now. If a server was
 // ready, has the same address and was not changed by us, somebody took it out of traffic.
-// If a manually drained server is ready again, somebody put it back.
-func updateDrains(drains []ManualDrain, known, found []bind.Server, ours []change) []ManualDrain {
+// If a manually drained server is ready again, somebody put it back. A server that a call
+// without an answer may have changed is ours once: it is made ready again. If somebody takes it
+// out then, it stays out.
+func (r Running) noteDrains(known, found []bind.Server, ours []change) Running {
 	changed := make(map[serverKey]bool, len(ours))
 	for _, c := range ours {
 		changed[serverKey{c.to.Backend, c.to.Name}] = true
 	}
-	out := slices.Clone(drains)
+	out := slices.Clone(r.ManualDrains)
 	for n, was := range known {
 		is := found[n]
-		if was.State == is.State || was.Address != is.Address || was.Port != is.Port || changed[serverKey{is.Backend, is.Name}] {
+		key := serverKey{is.Backend, is.Name}
+		if was.State == is.State || was.Address != is.Address || was.Port != is.Port || changed[key] {
 			continue
 		}
 		held := slices.ContainsFunc(out, func(d ManualDrain) bool { return d.holds(is) })
 		out = slices.DeleteFunc(out, func(d ManualDrain) bool { return d.holds(is) })
-		if is.State != bind.SlotReady && (was.State == bind.SlotReady || held) {
+		switch until, open := r.unanswered[key]; {
+		case is.State == bind.SlotReady || was.State != bind.SlotReady && !held:
+		case open && !held && !time.Now().After(until):
+			r.unanswered = maps.Clone(r.unanswered)
+			delete(r.unanswered, key)
+		default:
 			out = append(out, ManualDrain{is.Backend, is.Name, is.Address, is.Port, is.State})
 		}
 	}
-	return out
+	r.ManualDrains = out
+	return r
 }

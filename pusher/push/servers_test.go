@@ -167,9 +167,9 @@ func TestNotice(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := updateDrains(test.drains, []bind.Server{test.was}, []bind.Server{test.is}, test.list)
-			if !slices.Equal(got, test.want) {
-				t.Errorf("drains are %v, want %v", got, test.want)
+			got := Running{ManualDrains: test.drains}.noteDrains([]bind.Server{test.was}, []bind.Server{test.is}, test.list)
+			if !slices.Equal(got.ManualDrains, test.want) {
+				t.Errorf("drains are %v, want %v", got.ManualDrains, test.want)
 			}
 		})
 	}

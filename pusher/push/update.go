@@ -63,6 +63,8 @@ type Running struct {
 	Disk Digest
 
 	api string // the version of the API, "" if it has to be read
+	// unanswered are the servers that a call without an answer changes. The map is not changed.
+	unanswered map[serverKey]time.Time
 }
 
 // Wanted is what a worker should have, according to the snapshot that it runs.
@@ -90,7 +92,7 @@ func (r Running) Has(want []bind.Server) bool {
 
 // Another returns what is still known after another worker has replaced this one.
 func (r Running) Another() Running {
-	return Running{ManualDrains: r.ManualDrains, Disk: r.Disk, RotatedByReload: r.RotatedByReload}
+	return Running{ManualDrains: r.ManualDrains, Disk: r.Disk, RotatedByReload: r.RotatedByReload, unanswered: r.unanswered}
 }
 
 // Update gives the worker the servers, map entries and certificates that were bound,
@@ -309,7 +311,7 @@ func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have 
 	}
 	for n, at := range touched {
 		believe(found[n], at.of(wanted))
-		have.ManualDrains = updateDrains(have.ManualDrains, at.of(known), found[n], list)
+		have = have.noteDrains(at.of(known), found[n], list)
 	}
 	wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 	for n, at := range touched {
@@ -344,16 +346,17 @@ func (i Instance) set(ctx context.Context, want Wanted, list []change, have Runn
 		if len(want.Servers) <= quickPost && have.Written != nil && Unserved(have.Written, want.Servers) {
 			// The file can be written first. If that fails, the worker is changed
 			// nevertheless.
-			if posted, err := i.setBoundByPost(ctx, want, list, have); err == nil {
+			posted, err := i.setBoundByPost(ctx, want, list, have)
+			if err == nil {
 				return posted, nil, nil
 			}
-			have.Written, have.Disk = nil, Digest{}
+			have.Written, have.Disk, have.unanswered = nil, Digest{}, posted.unanswered
 		}
 		// A successful post from before this process started may have written these
 		// servers.
 		have.Persisted = have.Persisted && (!slices.ContainsFunc(list, change.onDisk) || slices.Equal(have.Written, want.Servers))
 		told, err := i.setDirectly(ctx, list)
-		return have, told, err
+		return have.withUnanswered(list, err), told, err
 	}
 	have, err := i.setBoundByPost(ctx, want, list, have)
 	return have, nil, err
@@ -465,7 +468,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 	var err error
 	if len(first) > 0 {
 		if have.Disk, err = i.postActions(ctx, want.Config, actions(first)); err != nil {
-			return have, err
+			return have.withUnanswered(first, err), err
 		}
 		have.Written = want.Servers
 		unplaced, err := (runtime{i}).placed(ctx, have.Servers, first)
@@ -481,12 +484,12 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
 			_, err = i.setDirectly(ctx, then)
 			have.Persisted = err == nil
-			return have, err
+			return have.withUnanswered(then, err), err
 		}
 	}
 	if have.Disk, err = i.postActions(ctx, want.Config, actions(then)); err != nil {
 		have.Written = nil
-		return have, err
+		return have.withUnanswered(then, err), err
 	}
 	have.Written = want.Servers
 	if readdresses(then) {

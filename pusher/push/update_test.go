@@ -290,6 +290,47 @@ func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	}
 }
 
+// The API carries a post out after the pusher has given it up, and has made the changes by calls of their own. What
+// that takes out of traffic is not taken for somebody's wish, or the endpoint would never be served again.
+func TestLatePostIsNobodysWish(t *testing.T) {
+	t.Parallel()
+	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), spare("s2")})
+	next := bound(1, []bind.Server{spare("s1"), server("s2", "10.0.0.2", bind.SlotReady)})
+	f := newFake(t)
+	f.version = "v3.4.2"
+	f.put(old)
+	f.load()
+	f.servers = asServers(old.Servers...)
+	f.post = func(string, dataplane.PostOptions) (dataplane.Posted, error) {
+		return dataplane.Posted{}, classed{dataplane.ErrUnknownOutcome}
+	}
+	i := Instance{API: f, ReloadTimeout: time.Second}
+	have := Running{Servers: old.Servers, Written: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+	have, err := i.Update(t.Context(), wanted(next), have)
+	if err != nil || !have.Has(next.Servers) {
+		t.Fatalf("%v: %+v", err, have.Servers)
+	}
+	inspected := func() Inspection {
+		found := Inspection{Running: have}
+		if err := i.inspectServers(t.Context(), next, &found, 0); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	f.servers["web"][1].AdminState, f.servers["web"][1].OperationalState = "maint", "down" // the post
+	found := inspected()
+	if len(found.Running.ManualDrains) > 0 || len(found.Faults) != 1 {
+		t.Errorf("manual drains: %v, faults: %+v", found.Running.ManualDrains, found.Faults)
+	}
+	if have, err = i.Update(t.Context(), wanted(next), found.Running); err != nil || f.servers["web"][1].AdminState != "ready" {
+		t.Errorf("%v: %+v", err, f.servers["web"])
+	}
+	f.servers["web"][1].AdminState, f.servers["web"][1].OperationalState = "maint", "down" // somebody
+	if found = inspected(); len(found.Running.ManualDrains) != 1 || len(found.Faults) != 0 {
+		t.Errorf("manual drains: %v, faults: %+v", found.Running.ManualDrains, found.Faults)
+	}
+}
+
 // mute is a fake whose answers to changes are empty.
 type mute struct{ *fake }
 
