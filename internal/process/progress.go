@@ -81,6 +81,27 @@ func Doing(ctx context.Context, format string, args ...any) bool {
 	return !p.plain
 }
 
+// Pause lets a while pass, such as one that a server asks for, and has people see what the verb that runs under ctx waits
+// for. It returns false at once if ctx ends before the while is over, or is not that of a verb: a program that keeps
+// running decides itself when to try again.
+func Pause(ctx context.Context, d time.Duration, format string, args ...any) bool {
+	p, ok := ctx.Value(progressKey{}).(*Progress)
+	if end, bounded := ctx.Deadline(); !ok || bounded && time.Until(end) <= d {
+		return false
+	}
+	p.lock.Lock()
+	before := p.doing
+	p.lock.Unlock()
+	Doing(ctx, format, args...)
+	defer Doing(ctx, "%s", before)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
 func newProgress(to io.Writer, doing string, plain bool) *Progress {
 	p := &Progress{to: to, began: time.Now(), doing: doing, plain: plain}
 	p.lock.Lock()

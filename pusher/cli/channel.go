@@ -64,6 +64,8 @@ type channelChange struct {
 	Takes  *takes `json:"takes,omitempty"`
 	// Reverted says who will undo this, if somebody will.
 	Reverted string `json:"reverted,omitempty"`
+	// Unusable says why what is wanted from now on cannot be run, if that is so.
+	Unusable string `json:"unusable,omitempty"`
 
 	does            act
 	before, follows channel.Decision
@@ -113,6 +115,9 @@ func (f *channelFlags) act(cmd *cobra.Command, store stores.Store, edit channelE
 		if done.Takes, err = f.takes(cmd, store, done); err != nil {
 			return err
 		}
+	}
+	if wanted := done.follows.ID; !wanted.IsZero() && (wanted != done.before.ID || wanted == done.does.snapshot) {
+		done.Unusable = unusable(cmd.Context(), store, wanted)
 	}
 	done.warn(cmd.ErrOrStderr())
 	if err := answer(done); err != nil || !f.waits.wait || f.dryRun {
@@ -249,10 +254,23 @@ func revertedBy(ctx context.Context, store stores.Store) (string, error) {
 	return s.ChannelManager(ctx)
 }
 
-// warn says that a change will not last.
+// unusable says why pushers will not run a snapshot, "" if nothing is known of that. A store that does not answer now is no
+// reason.
+func unusable(ctx context.Context, store stores.Store, id snapshots.ID) string {
+	_, err := store.Manifest(ctx, id)
+	if errors.Is(err, snapshots.ErrUntrusted) || errors.Is(err, snapshots.ErrCorrupt) {
+		return err.Error()
+	}
+	return ""
+}
+
+// warn says that a change will not last, or that nothing comes of it.
 func (c channelChange) warn(w io.Writer) {
 	if c.Reverted != "" {
 		fmt.Fprintf(w, "warning: %s manages the channel, and will undo this\n\thint: change the channel there, or take it out of what is delivered\n", c.Reverted)
+	}
+	if c.Unusable != "" {
+		fmt.Fprintf(w, "warning: pushers that find the same keep what they run: %s\n\thint: pusher verify says which snapshots can be run\n", c.Unusable)
 	}
 }
 

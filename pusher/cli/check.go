@@ -71,7 +71,7 @@ The exit code is 1 if an instance has an error. Warnings do not count.`,
 // instances returns the instances of a fleet's file, and those that are pods now.
 func (f *clusterFlags) instances(ctx context.Context, file string, limit time.Duration) ([]fleet.Instance, error) {
 	spec, err := fleet.Read(file)
-	if err != nil {
+	if err != nil && spec.Name == "" { // with a name, only some instances cannot be used: the check says so of each
 		return nil, err
 	}
 	all := spec.Instances

@@ -77,6 +77,7 @@ var firstDone = map[string]string{
 	"check": "asking the instances", "status": "reading the status", "wait": "reading the status", "recover": "asking the instance",
 	"history": "reading the store", "audit": "reading the store", "show": "reading the store", "diff": "reading the store",
 	"verify": "reading the store", "gc": "reading the store",
+	"pause": "reading the store", "resume": "reading the store", "sign": "reading the store", "accept-rewind": "reading the store", "confirm-endpoints": "reading the store",
 	"pin": "reading the store", "unpin": "reading the store", "override": "reading the store", "rollback": "reading the store",
 	"approve": "reading the store", "reject": "reading the store", "retry": "reading the store", "promote": "reading the store", "abort": "reading the store",
 }

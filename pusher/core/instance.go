@@ -175,7 +175,10 @@ func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 func (i *instanceState) seen(stale bool) rollout.Seen {
 	seen := rollout.Seen{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
-		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Foreign: i.foreign() != "", Sample: i.samples.last(i.started), Died: i.died,
+		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Sample: i.samples.last(i.started), Died: i.died,
+	}
+	if why := i.foreign(); why != "" {
+		seen.Foreign = push.ForeignText(why)
 	}
 	if i.err != nil && i.info.PID != 0 { // it answered before
 		seen.Away = i.since

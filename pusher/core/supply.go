@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
@@ -53,7 +54,7 @@ func (s *supply) readSnapshots(now time.Time) {
 			errs = append(errs, p.Err)
 		}
 	}
-	s.trouble("snapshots", errors.Join(errs...), now)
+	s.trouble(report.AboutSnapshots, errors.Join(errs...), now)
 	if n, changed := s.live.Use(s.snapshotCache.All(), now); changed {
 		s.liveData.takeNews(n, now)
 		s.liveData.followCluster()

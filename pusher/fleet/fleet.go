@@ -295,12 +295,13 @@ type directories struct {
 	General      string `json:"general,omitempty"`
 }
 
-// Read reads a fleet from a file. The error is an [InvalidError] if the file itself is wrong, or a file that it names. A
-// password file may be empty: then only its instance cannot be used.
+// Read reads a fleet from a file. The error is an [InvalidError] if the file itself is wrong, or a file that it names. In the
+// latter case Read returns the fleet, too: only the instances that name such a file cannot be used. A password file may be
+// empty, with the same consequence.
 func Read(file string) (Fleet, error) {
 	fleet, r, err := read(file)
 	if err == nil && len(r.unusable) > 0 {
-		return Fleet{Files: fleet.Files}, r.unusable
+		return fleet, r.unusable
 	}
 	return fleet, err
 }
@@ -390,7 +391,8 @@ func read(file string) (Fleet, *reader, error) {
 func only(set manifests.Set, file string) (manifests.Object, InvalidError) {
 	var faults InvalidError
 	for _, p := range set.Problems {
-		faults = append(faults, Fault{p.Position, p.Message, p.Hint})
+		advice, _, _ := strings.Cut(p.Hint, "this document was left out") // which is all there is
+		faults = append(faults, Fault{p.Position, p.Message, strings.TrimSuffix(advice, "; ")})
 	}
 	hint := fmt.Sprintf("the file holds one object: apiVersion: %s, kind: %s", snapshots.APIVersion, Kind)
 	if len(faults) == 0 && len(set.Objects) != 1 {

@@ -304,7 +304,7 @@ var troubleMessages = map[string]string{
 	"pusher":                "another pusher leads instances, nothing is written to them",
 	"secrets":               "some Secrets that snapshots name cannot be used",
 	"size of the state":     "the state is too large for where it is kept, a part of it is not saved",
-	"snapshots":             "cannot read a snapshot, it is not rolled out",
+	report.AboutSnapshots:   "cannot read a snapshot, it is not rolled out",
 	"state":                 "cannot save the state, nothing new is pushed until it is saved",
 	"status":                "cannot write the status where people read it",
 	"store":                 "cannot read the store, instances keep what they run",

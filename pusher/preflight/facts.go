@@ -47,6 +47,9 @@ type Facts struct {
 	URL, Username, Password string
 	Layout                  bind.Layout
 
+	// Unknown says why the credentials are not known, and is "" if they are. The API is not asked without them.
+	Unknown string
+
 	// Reached is nil if the API answered. Otherwise nothing else is known.
 	Reached    error
 	Supported  error
@@ -124,7 +127,7 @@ var (
 // Gather asks an instance. With write it also tries what a push will do, and leaves
 // nothing behind.
 func Gather(ctx context.Context, api API, spec fleet.Instance, write bool) Facts {
-	f := Facts{URL: spec.URL, Username: spec.Username, Password: spec.Password, Layout: spec.Layout}
+	f := Facts{URL: spec.URL, Username: spec.Username, Password: spec.Password, Layout: spec.Layout, Unknown: spec.Unknown}
 	info, err := api.Info(ctx)
 	if f.Reached = err; err != nil && !errors.Is(err, dataplane.ErrNotFound) {
 		return f

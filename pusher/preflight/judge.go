@@ -49,6 +49,9 @@ func judgeReached(f Facts) Finding {
 	out := Finding{Check: "reachable", Message: f.Reached.Error()}
 	text := f.Reached.Error()
 	switch {
+	case f.Unknown != "":
+		out.Check, out.Message = "credentials", f.Unknown
+		out.Hint = "write what is missing into this file, or name the file that holds it; the path is relative to that of the Fleet"
 	case errors.Is(f.Reached, dataplane.ErrUnauthorized):
 		out.Check = "credentials"
 		out.Hint = fmt.Sprintf("the API does not take the user %q with this password: compare with user: in its dataplaneapi.yml", f.Username)

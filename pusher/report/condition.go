@@ -109,6 +109,12 @@ func (s Status) judge(c Condition) (phase Phase, reason, message string) {
 	if s.Channel.Hold {
 		return s.held()
 	}
+	// What cannot be read, such as a pinned snapshot without an accepted signature, does not arrive.
+	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool {
+		return t.About == AboutSnapshots && !c.Wanted.IsZero() && strings.Contains(t.Error, c.Wanted.String())
+	}); i >= 0 && c.Running < c.Instances {
+		return Degraded, troubleReason(s.Troubles[i]), s.Troubles[i].Error
+	}
 	if r := s.Rollout; r != nil {
 		return Progressing, ReasonRollingOut, fmt.Sprintf("%s: %d of %d instances, wave %d is %s", r.Target, c.Running, c.Instances, r.Wave, r.Phase)
 	}

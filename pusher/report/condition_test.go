@@ -28,6 +28,7 @@ func TestCondition(t *testing.T) {
 		return Channel{Because: because, Hold: true, Message: message, Newest: newest}
 	}
 	trouble := func(about string) []Trouble { return []Trouble{{About: about, Error: "it is gone"}} }
+	unread := []Trouble{{About: AboutSnapshots, Error: "read snapshot r000004-0123456789: it has no signature"}}
 	failed := []rollout.Failure{{Snapshot: newest, Reason: "edge-1: refused:\nmore"}}
 	sick := runs(newest, newest)
 	sick[1].Error = "no route to host"
@@ -52,6 +53,9 @@ func TestCondition(t *testing.T) {
 		"another failed":       {Status{Channel: wanted, Instances: runs(newest), Rejected: []rollout.Failure{{Snapshot: old}}}, "Healthy 1 of 1 instances run r000005-0123456789"},
 		"an instance is ill":   {Status{Channel: wanted, Instances: sick}, "Degraded edge-2: no route to host"},
 		"the store is gone":    {Status{Channel: wanted, Instances: runs(newest), Troubles: trouble("store")}, "Degraded store: it is gone"},
+		"the pin is unsigned":  {Status{Channel: is(old, channel.BecausePin, "r4 is pinned"), Instances: runs(newest), Troubles: unread, Rollout: &Rollout{Target: newest, Phase: rollout.Pushing}}, "Degraded read snapshot r000004-0123456789: it has no signature"},
+		"another is unsigned":  {Status{Channel: wanted, Instances: runs(old), Troubles: unread}, "Progressing 0 of 1 instances run r000005-0123456789"},
+		"all run what is lost": {Status{Channel: is(old, channel.BecausePin, "r4 is pinned"), Instances: runs(old), Troubles: unread}, "Suspended r4 is pinned"},
 		"a Secret is gone":     {Status{Channel: wanted, Instances: runs(newest), Troubles: trouble("certificates")}, "Healthy 1 of 1 instances run r000005-0123456789"},
 	} {
 		got := c.status.Condition()

@@ -109,6 +109,7 @@ type Rollout struct {
 const (
 	AboutKept        = "live endpoints" // endpoints that are kept
 	AboutNeeds       = "needs"          // what snapshots need and the pusher cannot have
+	AboutSnapshots   = "snapshots"      // snapshots that cannot be read or bound
 	AboutSigned      = "signatures"     // snapshots that nobody who may has signed
 	AboutReach       = "instances"      // a fleet of which nobody can be reached
 	AboutCredentials = "credentials"    // Secrets that the pusher is to fill and renew

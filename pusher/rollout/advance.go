@@ -57,7 +57,7 @@ func (t *step) watch() {
 			continue
 		}
 		if !h.Applied {
-			if seen.Reachable && seen.Running == r.Target && !seen.Foreign {
+			if seen.Reachable && seen.Running == r.Target && seen.Foreign == "" {
 				t.backAlive(h, seen)
 				h.Applied, h.PID, h.At = true, seen.PID, t.now
 			}
@@ -101,8 +101,8 @@ func (t *step) unhealthy(h *Touch, seen Seen) string {
 		return fmt.Sprintf("runs another configuration than %s, which it had", h.Snapshot)
 	case seen.Running != h.Snapshot:
 		return fmt.Sprintf("runs %s instead of %s, which it had", seen.Running, h.Snapshot)
-	case seen.Foreign:
-		return fmt.Sprintf("its worker names %s, which it had, and was started from another configuration", h.Snapshot)
+	case seen.Foreign != "":
+		return fmt.Sprintf("it names %s, which it had, but %s", h.Snapshot, seen.Foreign)
 	case seen.PID != h.PID:
 		return fmt.Sprintf("its worker %d was replaced by %d while it should have been stable", h.PID, seen.PID)
 	case seen.Started.After(h.At.Add(startSlack)):

@@ -18,8 +18,8 @@ func (t *step) catchUp() {
 		}
 		switch {
 		case id.IsZero():
-		case (i.Running != id || i.Foreign) && t.inConflict(i, id):
-		case i.Running != id || i.Foreign:
+		case (i.Running != id || i.Foreign != "") && t.inConflict(i, id):
+		case i.Running != id || i.Foreign != "":
 			t.push(i.Name, id, CatchUp)
 		case i.Stale && t.mayReshape():
 			t.push(i.Name, id, Reshape)
@@ -32,7 +32,7 @@ func (t *step) catchUp() {
 func (t *step) forget() {
 	for _, seen := range t.o.Instances {
 		i := t.Instances[seen.Name]
-		if i.Push == nil && i.Refused.IsZero() && seen.Reachable && !seen.Stale && !seen.Foreign && !seen.Running.IsZero() && seen.Running == t.settled(seen) {
+		if i.Push == nil && i.Refused.IsZero() && seen.Reachable && !seen.Stale && seen.Foreign == "" && !seen.Running.IsZero() && seen.Running == t.settled(seen) {
 			delete(t.Instances, seen.Name)
 			t.settleConflict(seen.Name)
 		}
@@ -166,8 +166,8 @@ func (t *step) inConflict(i Seen, id snapshots.ID) bool {
 	if next.InConflict() && !r.InConflict() {
 		next.Found = "another configuration"
 		switch {
-		case i.Foreign:
-			next.Found = "a worker that names it and was started from another configuration"
+		case i.Foreign != "":
+			next.Found = fmt.Sprintf("%s, but %s", i.Running, i.Foreign)
 		case !i.Running.IsZero():
 			next.Found = i.Running.String()
 		}
@@ -192,11 +192,20 @@ const shakyFor = 10 * time.Minute
 // died handles an instance that lost its worker after it got the target, or that stays unreachable. One such
 // instance in a wave counts as its own problem: machines restart, and processes are killed. The wave continues
 // with the same instance if it is back, and with another one otherwise. The second one counts against the
-// target, unless a worker also died with what ran before.
+// target, unless a worker also died with what ran before. What somebody else did to workers never counts against it: the
+// instance is pushed to again. If that goes on, the rollout pauses.
 func (t *step) died(h *Touch, seen Seen, reason string) {
 	r := t.Rollout
-	r.Deaths = append(r.Deaths, Death{h.Instance, h.PID})
-	if len(r.Deaths) > 1 {
+	foreign := seen.Reachable && seen.Foreign != ""
+	r.Deaths = append(r.Deaths, Death{h.Instance, h.PID, foreign})
+	crashes := slices.DeleteFunc(slices.Clone(r.Deaths), func(d Death) bool { return d.Foreign })
+	switch {
+	case foreign && len(r.Deaths)-len(crashes) > maxRepairs:
+		t.pause(h.Instance + ": " + reason + innocent(alike))
+		r.Deaths = crashes
+		t.resettle(h, seen)
+		return
+	case !foreign && len(crashes) > 1:
 		if other, old := t.oldDied(h); old {
 			t.pause(fmt.Sprintf("%s: %s; %s", h.Instance, reason, other))
 			t.resettle(h, seen)
@@ -217,7 +226,7 @@ func (t *step) died(h *Touch, seen Seen, reason string) {
 func (t *step) resettle(h *Touch, seen Seen) {
 	r := t.Rollout
 	h.Lost = time.Time{}
-	if seen.Reachable && seen.Running == r.Target && !seen.Foreign {
+	if seen.Reachable && seen.Running == r.Target && seen.Foreign == "" {
 		h.PID, h.At = seen.PID, t.now
 		return
 	}

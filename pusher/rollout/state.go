@@ -95,10 +95,12 @@ type Rollout struct {
 	Deaths []Death `json:"deaths,omitempty"`
 }
 
-// Death is a worker that an instance lost.
+// Death is a worker that an instance lost. Foreign is set if somebody else replaced or damaged it, for which the target is
+// not to blame.
 type Death struct {
 	Instance string `json:"instance"`
 	PID      int    `json:"pid"`
+	Foreign  bool   `json:"foreign,omitempty"`
 }
 
 // Touch is an instance that a rollout may have changed. It is part of the rollout and not of the instance: an
@@ -482,8 +484,9 @@ type Seen struct {
 	Sample Sample
 	// WithoutReload are the snapshots to which its worker can be brought without a reload.
 	WithoutReload []snapshots.ID
-	// Foreign is set if its worker names Running, but was started from another configuration.
-	Foreign bool
+	// Foreign says what somebody else did if its worker names Running and is not what the caller started: it was started
+	// from another configuration, or damaged. It is "" if nothing is known of that.
+	Foreign string
 	// Stale is set when Running, joined with today's live data, needs a reload.
 	Stale bool
 	// Died is when the worker was last seen to be replaced for an unknown reason, zero for

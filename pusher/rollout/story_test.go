@@ -228,6 +228,10 @@ func (s *sim) event(verb string, args []string) error {
 			s.fleet[name].pid += 1000
 			s.fleet[name].started, s.fleet[name].died, s.fleet[name].counted = s.now, s.now, Counters{}
 		}
+	case "damaged": // NAME …: somebody else changes the worker such that only a reload mends it
+		for _, name := range args {
+			s.fleet[name].foreign = "somebody disabled its frontend"
+		}
 	case "recycled": // NAME …: a new worker with the PID of the old one
 		for _, name := range args {
 			s.fleet[name].started, s.fleet[name].died, s.fleet[name].counted = s.now, s.now, Counters{}
@@ -286,6 +290,7 @@ type simInstance struct {
 	by      map[string]int64
 	down    []string
 	flapped []string
+	foreign string // what somebody else did to its worker
 }
 
 // simBegin is when stories begin. The first workers started then.
@@ -319,7 +324,7 @@ func (s *sim) add(name, zone string) {
 // take makes the instance load what was pushed to it, unless it has already.
 func (s *sim) take(name string) (reloaded bool) {
 	i := s.fleet[name]
-	reloaded = i.running != s.pending[name].Snapshot || i.stale
+	reloaded = i.running != s.pending[name].Snapshot || i.stale || i.foreign != ""
 	if s.pending[name].AtRuntime {
 		reloaded = false
 	}
@@ -327,7 +332,7 @@ func (s *sim) take(name string) (reloaded bool) {
 		i.pid++
 		i.started, i.counted = s.now, Counters{}
 	}
-	i.running, i.stale = s.pending[name].Snapshot, false
+	i.running, i.stale, i.foreign = s.pending[name].Snapshot, false, ""
 	return reloaded
 }
 
@@ -357,7 +362,7 @@ func (s *sim) observe() Observation {
 		seen := Seen{Name: name, Zone: i.zone, Reachable: i.up, Busy: i.busy}
 		if i.up {
 			seen.Running, seen.PID, seen.Stale, seen.Started = i.running, i.pid, i.stale, i.started
-			seen.Died = i.died
+			seen.Died, seen.Foreign = i.died, i.foreign
 			seen.WithoutReload = []snapshots.ID{i.light}
 		}
 		if !i.up {

@@ -2,6 +2,7 @@
 //
 //	PATH/snapshots/r000123-9f3ac01b2d/   haproxy.cfg, snapshot.yaml, maps/ …
 //	PATH/channel.yaml                    what people say should run
+//	PATH/.newest                         the snapshot that was published last
 //
 // It promises that a reader never sees half of anything: a snapshot is written beside the others under
 // a name that begins with a dot, brought to the disk, and then renamed; so is the channel. A writer
@@ -40,6 +41,9 @@ const (
 	snapshotsDir = "snapshots"
 	channelFile  = "channel.yaml"
 	lockFile     = ".lock"
+	// newestFile has the ID of the snapshot that was published last. If somebody removes that snapshot's folder, its
+	// revision is not given to another one.
+	newestFile = ".newest"
 )
 
 // Options configure a store. The zero value is fine.
@@ -103,6 +107,9 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 	if err != nil || !changed {
 		return head.ID, false, err
 	}
+	if given := s.given(); given >= next.ID().Revision && given-next.ID().Revision < maxSkip {
+		next = d.Number(given+1, head.ID)
+	}
 	if err := s.write(ctx, next, d.Time); err != nil {
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // others need the room until the next writer comes
 			_ = os.RemoveAll(s.in(snapshotsDir, temporary+next.ID().String()))
@@ -110,7 +117,34 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 		return snapshots.ID{}, false, fmt.Errorf("write snapshot %s: %w", next.ID(), err)
 	}
 	s.remember(sequence.HeadOf(next), s.look(next.ID()))
+	if err := s.step("before note " + next.ID().String()); err != nil {
+		return snapshots.ID{}, false, err
+	}
+	if err := s.note(next.ID(), d.Time); err != nil { // it is published nevertheless
+		s.log.Warn("if this snapshot is removed by hand before the next one is published, that one gets the same number",
+			"store", s.String(), "snapshot", next.ID().String(), "err", err)
+	}
 	return next.ID(), true, nil
+}
+
+// note writes down which snapshot was published last.
+func (s *Store) note(id snapshots.ID, written time.Time) error {
+	file := s.in(temporary + newestFile)
+	if err := writeFile(file, []byte(id.String()+"\n"), written); err != nil {
+		return err
+	}
+	return os.Rename(file, s.in(newestFile))
+}
+
+// maxSkip is how far ahead a snapshot that was removed may be to still be made way for. Otherwise one with the last
+// possible revision would leave no room for more snapshots.
+const maxSkip = 1_000_000
+
+// given returns the last revision that was given, as far as the store says. What is no ID says nothing.
+func (s *Store) given() uint64 {
+	data, _ := readFile(os.DirFS(s.path), newestFile, 100)
+	id, _ := snapshots.ParseID(strings.TrimSpace(string(data)))
+	return id.Revision
 }
 
 // makeFolders makes the folders of the store, and brings to the disk that they are there.

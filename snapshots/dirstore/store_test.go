@@ -104,6 +104,43 @@ func TestNewestOfAnyLength(t *testing.T) {
 	}
 }
 
+// No number is given twice if somebody removes the newest snapshot, nor if the store was written by a version that noted
+// none. A note that leaves no room, or is none, is ignored.
+func TestNoNumberIsGivenTwice(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	for n, test := range []struct {
+		content, note string
+		remove        bool // the newest snapshot
+		want          uint64
+	}{
+		{"a", "", false, 1}, {"b", "", false, 2}, {"c", "", true, 3}, {"d", "", true, 4}, {"b", "", true, 5},
+		{"c", "r18446744073709551614-0123456789", false, 6}, {"d", "r000007-x", false, 7}, {"e", "none", true, 7}, {"f", "r000002-0123456789", false, 8},
+	} {
+		s := Open(path, Options{})
+		ids, err := s.IDs(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.remove {
+			if err := os.RemoveAll(filepath.Join(path, snapshotsDir, ids[len(ids)-1].String())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if file := filepath.Join(path, newestFile); test.note == "none" {
+			err = os.Remove(file)
+		} else if test.note != "" {
+			err = os.WriteFile(file, []byte(test.note), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, published, err := s.Publish(t.Context(), storetest.Draft(test.content)); err != nil || !published || id.Revision != test.want {
+			t.Errorf("publish %d: %s, %t, %v", n+1, id, published, err)
+		}
+	}
+}
+
 // The first writer creates the directory. Other files in it do no harm.
 func TestDirectory(t *testing.T) {
 	t.Parallel()

@@ -277,11 +277,22 @@ func (w *wire) connection() (transport.Transport, *transport.Endpoint, transport
 	return t, endpoint, auth, err
 }
 
-// within runs f and returns when it does, or when ctx ends or patience does. Not
+// within runs f, as once does. If the server wants fewer requests, a verb waits as long as it says and asks again, for a
+// minute in all: people type a pin while much goes on. Such an answer means that nothing was done.
+func within[T any](ctx context.Context, w *wire, f func(context.Context) (T, error)) (T, error) {
+	for {
+		value, err := once(ctx, w, f)
+		if !errors.Is(err, errBusy) || !w.pace.passes(ctx, time.Now()) {
+			return value, err
+		}
+	}
+}
+
+// once runs f and returns when it does, or when ctx ends or patience does. Not
 // every transport keeps to ctx: the handshake with an SSH server, or waiting for a
 // hook of a local repository that outlives its killed parent, goes on. It is then
 // left to itself, and must not share what the caller uses afterwards.
-func within[T any](ctx context.Context, w *wire, f func(context.Context) (T, error)) (T, error) {
+func once[T any](ctx context.Context, w *wire, f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -316,6 +327,7 @@ type pace struct {
 	until  time.Time
 	pause  time.Duration // the last one that the server did not name
 	answer string
+	waited time.Duration // by a verb, see passes
 }
 
 // The pauses after an answer 429 without a time, and the longest one that a server may ask for: a wrong time there must
@@ -324,6 +336,23 @@ const (
 	firstPause = 10 * time.Second
 	mostPause  = 5 * time.Minute
 )
+
+// mostWaited is how long a verb waits in all for a server that wants fewer requests.
+const mostWaited = time.Minute
+
+// passes waits until the server may be asked again. It returns false at once if that is too long for a verb, or if ctx
+// is not that of a verb.
+func (p *pace) passes(ctx context.Context, now time.Time) bool {
+	p.mu.Lock()
+	left := max(0, p.until.Sub(now))
+	may := p.waited+left <= mostWaited
+	if may {
+		p.waited += left
+	}
+	answer := p.answer
+	p.mu.Unlock()
+	return may && process.Pause(ctx, left, "waiting %s, since the git server wants fewer requests: it answered %s", (left+time.Second-1).Truncate(time.Second), answer)
+}
 
 // errBusy means that the server wants fewer requests.
 var errBusy = errors.New("the git server wants fewer requests")

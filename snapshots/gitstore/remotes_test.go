@@ -12,9 +12,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -246,6 +249,62 @@ func TestServersThatAreBusy(t *testing.T) {
 		if err := p.note(refusal, refusal, now); !errors.Is(err, errBusy) || p.until.Sub(now) != firstPause {
 			t.Errorf("at once: until %s, %v", p.until.Sub(now), err)
 		}
+	}
+}
+
+// A verb waits until a server that wants fewer requests may be asked again, and says so: a minute in all. Nobody else
+// waits: a program that keeps running tries again by itself.
+func TestVerbsWaitForServersThatAreBusy(t *testing.T) {
+	for _, test := range []struct {
+		verb          bool
+		after         string
+		refusals      int
+		deadline, end time.Duration
+		busy          bool
+	}{
+		{verb: true, refusals: 2, end: 30 * time.Second},
+		{verb: true, refusals: 3, end: 30 * time.Second, busy: true},
+		{verb: true, after: "60", refusals: 1, end: time.Minute},
+		{verb: true, after: "61", refusals: 1, busy: true},
+		{verb: true, refusals: 1, deadline: 5 * time.Second, busy: true},
+		{refusals: 1, busy: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, left := t.Context(), test.refusals
+			if test.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, test.deadline)
+				defer cancel()
+			}
+			w, refusal := &wire{endpoint: &transport.Endpoint{}, patience: patience}, &githttp.Err{Response: &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{}}}
+			refusal.Response.Header.Set("Retry-After", test.after)
+			began := time.Now()
+			ask := func(ctx context.Context) error {
+				_, err := within(ctx, w, func(context.Context) (struct{}, error) {
+					if left--; left >= 0 {
+						return struct{}{}, refusal
+					}
+					return struct{}{}, nil
+				})
+				return err
+			}
+			verb := &cobra.Command{Use: "pin", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error { return ask(cmd.Context()) }}
+			program := &cobra.Command{Use: "program"}
+			program.AddCommand(verb)
+			if test.verb {
+				process.AddProgress(program, map[string]string{"pin": "reading the store"})
+			}
+			var errs strings.Builder
+			program.SetArgs([]string{"pin"})
+			program.SetErr(&errs)
+			err := program.ExecuteContext(ctx)
+			if took := time.Since(began); took != test.end || errors.Is(err, errBusy) != test.busy || (err != nil) != test.busy {
+				t.Errorf("%+v: %v after %s", test, err, took)
+			}
+			if said := strings.Contains(errs.String(), "still waiting 20s, since the git server wants fewer requests: it answered 429"); said != (test.refusals > 1) {
+				t.Errorf("%+v: it says %q", test, errs.String())
+			}
+		})
 	}
 }
 
