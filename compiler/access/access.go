@@ -24,6 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -69,7 +70,7 @@ func NewTaker(secrets inputs.Lookup[corev1.Secret], configMaps inputs.Lookup[cor
 		}
 	}
 	return &Taker{
-		users:    &userlists{add: add, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}},
+		users:    &userlists{add: add, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}, costs: map[snapshots.SecretName]time.Duration{}, positions: map[snapshots.SecretName]diag.Position{}},
 		lists:    lists,
 		policies: &policies{add: add, configMaps: configMaps, cfg: cfg.Inspection, read: map[types.NamespacedName]*WAFPolicy{}, named: map[string]int{}, bytes: map[string]int{}},
 	}
@@ -100,6 +101,8 @@ type userlists struct {
 	secrets       inputs.Lookup[corev1.Secret]
 	secretsUnseen bool
 	lists         map[snapshots.SecretName]*routing.Userlist
+	costs         map[snapshots.SecretName]time.Duration
+	positions     map[snapshots.SecretName]diag.Position
 }
 
 // take gives the users of a Secret a list. It is there even if the Secret is not: then it has no
@@ -119,7 +122,8 @@ func (u *userlists) take(d Users) {
 			report := func(severity diag.Severity, message, hint string) {
 				u.add(diag.Diagnostic{Severity: severity, Position: at, Object: secret.Ref, Message: message, Hint: hint})
 			}
-			_, problems, ok := live.Users(*secret.Value)
+			users, problems, ok := live.Users(*secret.Value)
+			u.costs[d.secret], u.positions[d.secret] = htpasswd.Cost(users), at
 			if !ok {
 				report(diag.Error, "has no key "+bind.UsersKey+" with users", "nobody gets in until it has: write lines as htpasswd -B does")
 			}
@@ -143,6 +147,13 @@ func (u *userlists) take(d Users) {
 // model returns the lists of users as the model has them.
 func (u *userlists) model() []routing.Userlist {
 	var out []routing.Userlist
+	for _, name := range live.TooCostly(u.costs) {
+		secret, _ := u.secrets.Find(types.NamespacedName(name))
+		u.add(diag.Diagnostic{
+			Severity: diag.Error, Position: u.positions[name], Object: secret.Ref, Message: "key " + bind.UsersKey + ": " + live.ErrHashes.Error(),
+			Hint: "nobody gets in by these users: use hashes that are less costly, such as of htpasswd -B -C 5",
+		})
+	}
 	for _, list := range u.lists {
 		slices.SortFunc(list.Origins, routing.Origin.Compare)
 		list.Origins = slices.Compact(list.Origins)

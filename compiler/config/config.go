@@ -144,8 +144,9 @@ type Config struct {
 	Snippets Snippets `json:"snippets"`
 	// ForeignAnnotations says what happens to Ingresses with annotations of other
 	// controllers that hapsnap does not follow. With close, each is reported, and if such
-	// an annotation protects something, the routes of the Ingress answer 503. With ignore,
-	// they are not reported.
+	// an annotation protects something, the routes of the Ingress answer 503. So do the
+	// routes of Ingresses to a Service with one that protects, if its controller reads
+	// Services. With ignore, they are not reported.
 	ForeignAnnotations ForeignAnnotations `json:"foreignAnnotations"`
 	// Hosts says what happens when Ingresses of several namespaces name the same host. The
 	// host belongs to the namespace of the oldest Ingress, which decides about the

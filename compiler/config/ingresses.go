@@ -11,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/internal/objectname"
+	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
 // HostPolicy says which paths of a host namespaces other than its owner get.
@@ -178,8 +179,22 @@ type ExternalNames struct {
 	// Domains are the names that Services may lead to; "*." matches any number of labels,
 	// as in *.example.com. If empty, all names are served except those that lead into the
 	// cluster or to the machine: localhost, names of one label, Services of other
-	// namespaces, and the metadata services of clouds. A listed name is always served.
+	// namespaces, and the metadata services of clouds. Nobody then gets an answer from the
+	// machine itself, its link, or such a metadata service, whatever name led there. A listed
+	// name is always served, wherever it leads.
 	Domains []string `json:"domains"`
+}
+
+// Withheld returns the networks from which no answer is passed on, since anybody may have a name server of their own
+// that names an address there. There are none if an administrator has listed the names.
+func (e ExternalNames) Withheld() (out []string) {
+	if len(e.Domains) > 0 {
+		return nil
+	}
+	for _, network := range live.DefaultRefused {
+		out = append(out, network.String())
+	}
+	return out
 }
 
 // ExternalNamePolicy says whether Services of type ExternalName are served.

@@ -126,12 +126,14 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 	out := &backendOptions{}
 	service, exists := m.service(r.service)
 	var offered options.Values
+	var foreign []diag.Diagnostic
 	if exists {
 		var problems []options.Problem
 		offered, problems = options.Read(options.OnService, service.Value.Annotations)
-		out.found = problemsOf(service.Ref, service.Position, problems)
+		foreign = m.foreignOfService(service, m.ingress.Value.Annotations)
+		out.found = append(problemsOf(service.Ref, service.Position, problems), foreign...)
 	}
-	if r.name == routing.Unavailable || (!m.wishes.needsOwnBackend && !offered.NeedsBackend() && !r.port.NeedsBackend()) {
+	if r.name == routing.Unavailable || (len(foreign) == 0 && !m.wishes.needsOwnBackend && !offered.NeedsBackend() && !r.port.NeedsBackend()) {
 		out.plain = true // all references that lead nowhere share one backend
 		return out
 	}
@@ -140,7 +142,7 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 		by.service = &service
 	}
 	settings, problems, closed := options.Resolve(by.values...)
-	out.closed = closed
+	out.closed = closed || len(foreign) > 0
 	out.found = append(out.found, askedProblems(m.ingress, m.wishes.class, problems[0])...)
 	if exists {
 		out.found = append(out.found, problemsOf(service.Ref, service.Position, problems[1])...)
@@ -269,6 +271,8 @@ func (s source) passOn(c *claims, ref networkingv1.IngressBackend) *connectionDe
 	d := &connectionDemand{backend: routing.Backend{Name: "tls_" + r.name + "." + s.ingress.Ref.Name, Targets: r.targets}}
 	if service, exists := s.service(types.NamespacedName{Namespace: s.ingress.Ref.Namespace, Name: ref.Service.Name}); exists {
 		d.addOptions(service, c.values, &s.ingress, c.class)
+		foreign := s.foreignOfService(service, s.ingress.Value.Annotations)
+		d.found, d.closed = append(d.found, foreign...), d.closed || len(foreign) > 0
 	}
 	return d
 }

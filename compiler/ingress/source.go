@@ -256,6 +256,26 @@ func (s source) foreignFindings(then string) (found []diag.Diagnostic, protects 
 	return found, protects
 }
 
+// foreignOfService reports the annotations of a Service by which another controller refuses requests. They close the
+// routes of an Ingress to it as those of the Ingress itself do.
+func (s source) foreignOfService(to service, ofIngress map[string]string) (found []diag.Diagnostic) {
+	if s.scope.ignoreForeign || len(to.Value.Annotations) == 0 {
+		return nil
+	}
+	for _, u := range migrate.FindUnheededOfService(to.Value.Annotations, ofIngress) {
+		hint := "if it means nothing here, remove it, or set foreignAnnotations: ignore"
+		if len(u.Instead) > 0 {
+			hint = "use " + strings.Join(u.Instead, ", ") + ", as compiler migrate does; " + hint
+		}
+		found = append(found, diag.Diagnostic{
+			Severity: diag.Error, Position: to.Position("metadata", "annotations", u.Annotation), Object: to.Ref,
+			Message: fmt.Sprintf("annotation %s of %s is not obeyed, and it protects something; the routes of Ingresses to this Service answer 503", u.Annotation, u.Controller),
+			Hint:    hint,
+		})
+	}
+	return found
+}
+
 // patterns reports paths that another controller treats as regular expressions, and that are compared as plain texts
 // here.
 func (s source) patterns(expressions bool) []diag.Diagnostic {

@@ -242,6 +242,27 @@ func FindUnheeded(annotations map[string]string) []Unheeded {
 	return out
 }
 
+// FindUnheededOfService returns those annotations of a Service by which other controllers refuse requests, and that
+// neither an option of the Service stands for nor one of the Ingress that leads to it.
+func FindUnheededOfService(annotations, ofIngress map[string]string) []Unheeded {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(annotations)), obeyedOnServices) {
+		return nil // as most
+	}
+	all := maps.Clone(ofIngress)
+	maps.DeleteFunc(all, func(key, _ string) bool { return !strings.HasPrefix(key, options.Prefix) })
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, annotations)
+	return slices.DeleteFunc(FindUnheeded(all), func(u Unheeded) bool { return !u.Protects || !obeyedOnServices(u.Annotation) })
+}
+
+func obeyedOnServices(key string) bool {
+	return slices.ContainsFunc(dialects, func(d Dialect) bool {
+		return d.ofServices && slices.ContainsFunc(d.Prefixes, func(p string) bool { return strings.HasPrefix(key, p) })
+	})
+}
+
 // HasPatterns reports whether annotations of another controller make the paths of an
 // Ingress regular expressions.
 func HasPatterns(annotations map[string]string) bool {

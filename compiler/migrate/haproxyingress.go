@@ -12,7 +12,7 @@ import (
 // scope Backend too.
 func haproxyIngress() Dialect {
 	return Dialect{
-		Name: "HAProxy Ingress (haproxy-ingress.github.io)", Prefixes: []string{"haproxy-ingress.github.io/", "ingress.kubernetes.io/"}, Classes: []string{"haproxy"},
+		Name: "HAProxy Ingress (haproxy-ingress.github.io)", Prefixes: []string{"haproxy-ingress.github.io/", "ingress.kubernetes.io/"}, Classes: []string{"haproxy"}, ofServices: true,
 		Remarks: "This controller redirects hosts with `tls` to HTTPS, and sends Strict-Transport-Security, by default; so do the annotations that are written here. " +
 			"Keys of the scope Global go into the CompilerConfig; those of an IngressClass's parameters into the ConfigMap that ours names.",
 		Rules: rules(ingressRouting(), ingressServers(), ingressSessions(), ingressTLS(), ingressProtection(), ingressHeaders(), ingressOthers()),

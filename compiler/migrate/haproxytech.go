@@ -11,7 +11,7 @@ import (
 // annotations too.
 func haproxytech() Dialect {
 	return Dialect{
-		Name: "HAProxy Kubernetes Ingress Controller (haproxy.org)", Prefixes: []string{"haproxy.org/", "haproxy.com/"}, Classes: []string{"haproxy"},
+		Name: "HAProxy Kubernetes Ingress Controller (haproxy.org)", Prefixes: []string{"haproxy.org/", "haproxy.com/"}, Classes: []string{"haproxy"}, ofServices: true,
 		Remarks: "Annotations with the prefix `ingress.kubernetes.io/` count as those of HAProxy Ingress, below. Settings of its ConfigMap go into the CompilerConfig.",
 		Rules:   rules(techRouting(), techServers(), techProtection(), techHeaders(), techOthers()),
 		defaults: []diag.Diagnostic{configMapUnread("the HAProxy Kubernetes Ingress Controller",

@@ -26,6 +26,8 @@ type Dialect struct {
 	Rules   []Rule
 	// ignoresEmpty is set if the controller ignores an annotation without a value.
 	ignoresEmpty bool
+	// ofServices is set if the controller obeys annotations of Services, too, that refuse requests.
+	ofServices bool
 	// complete is set if there is a rule for every annotation that the controller reads. It ignores all others.
 	complete bool
 	// always is called for every Ingress of the dialect, whatever its annotations. It translates defaults of
@@ -394,7 +396,9 @@ translated.
 
 While hapsnap serves an Ingress, it reports each annotation of these controllers that none of the
 Ingress's own options replaces. If such an annotation protects something, the routes of the Ingress
-answer 503, so that a change of the class by hand exposes nothing. The setting
+answer 503, so that a change of the class by hand exposes nothing. So do the routes of Ingresses to a
+Service with an annotation that protects something for a controller that reads those of Services: Kong, AWS
+and the two of HAProxy. The setting
 ` + "`foreignAnnotations: ignore`" + ` of the configuration turns that off.
 `
 

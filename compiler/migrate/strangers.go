@@ -18,7 +18,7 @@ func strangers() []Dialect {
 			protects: []string{"router.middlewares", "router.tls.options"},
 		},
 		{
-			Name: "AWS Load Balancer Controller", Prefixes: []string{"alb.ingress.kubernetes.io/"}, Classes: []string{"alb"},
+			Name: "AWS Load Balancer Controller", Prefixes: []string{"alb.ingress.kubernetes.io/"}, Classes: []string{"alb"}, ofServices: true,
 			protects: []string{"inbound-cidrs", "security-groups", "security-group-prefix-lists", "auth-type", "jwt-validation", "mutual-authentication", "waf-acl-id", "wafv2-acl-arn"},
 			stands:   map[string]string{"inbound-cidrs": "allow-list", "mutual-authentication": "client-ca-secret"},
 			idle: func(name, value string) bool {
@@ -36,7 +36,7 @@ func strangers() []Dialect {
 			protects: []string{"waf-policy-for-path", "use-private-ip"},
 		},
 		{
-			Name: "Kong Ingress Controller", Prefixes: []string{"konghq.com/"}, Classes: []string{"kong"},
+			Name: "Kong Ingress Controller", Prefixes: []string{"konghq.com/"}, Classes: []string{"kong"}, ofServices: true,
 			protects: []string{"plugins"},
 		},
 		{

@@ -50,8 +50,8 @@ func serverOptions() []Option {
 		}, statuses, func(s *Settings, v string) { s.Upstream.Check.Status = v }),
 		define(Option{
 			Name: "health-check-interval", Group: Backends, On: onBoth, Value: valueDuration, Example: "2s", Default: "`5s`",
-			Summary: "The time between two checks of an endpoint.",
-		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.Check.Interval = v }),
+			Summary: "The time between two checks of an endpoint, at least `1s`.",
+		}, checkInterval, func(s *Settings, v policy.Duration) { s.Upstream.Check.Interval = v }),
 		define(Option{
 			Name: "health-check-timeout", Group: Backends, On: onBoth, Value: valueDuration, Example: "1s", Default: "the interval",
 			Summary: "How long a check may take after it connected.",

@@ -112,6 +112,7 @@ func TestProblems(t *testing.T) {
 		"list without key":  {options.OnIngress, "deny-list", "@geo", `: "@geo" is not the name of a list; the routes that it protects answer 503`, "use @CONFIGMAP/KEY, or @NAMESPACE/CONFIGMAP/KEY"},
 		"number":            {options.OnIngress, "rate-limit", "+5", `: "+5" is not a number; the routes that it protects answer 503`, "use a whole number from 1 to 1000000000"},
 		"too long a time":   {options.OnIngress, "timeout-server", "25d", `: "25d" is too long`, "use 24d at most"},
+		"checks too often":  {options.OnIngress, "health-check-interval", "999ms", `: "999ms" is too short`, "use 1s at least: each HAProxy checks each endpoint as often"},
 		"other scheme":      {options.OnIngress, "redirect", "javascript://x/", `: "javascript://x/" is not a location`, "use a path, or a URL with http or https"},
 		"other host":        {options.OnIngress, "redirect", "//evil.example", `: "//evil.example" is not a path`, "use one that begins with one slash, such as /app"},
 		"group":             {options.OnIngress, "rewrite-path", `^/(a) /\2`, `: "/\\2" refers to \2, which is no group of the expression`, `use \1 for the first group in parentheses`},

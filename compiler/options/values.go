@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -357,6 +358,15 @@ func duration(text string) (policy.Duration, error) {
 		return "", fault("is too long", "use 24d at most")
 	}
 	return d, nil
+}
+
+// checkInterval reads the time between two checks. HAProxy connects to each endpoint as often, and a namespace may have
+// 25,000 of them.
+func checkInterval(text string) (policy.Duration, error) {
+	if t, err := time.ParseDuration(text); err == nil && t < time.Second {
+		return "", fault("is too short", "use 1s at least: each HAProxy checks each endpoint as often")
+	}
+	return duration(text)
 }
 
 var sizeForm = regexp.MustCompile(`^([1-9][0-9]{0,11})([kmg]?)$`)

@@ -1,6 +1,7 @@
 package routingtest
 
 import (
+	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -79,6 +80,7 @@ func TestRow66ExternalName(t *testing.T) {
 	e := startWith(t, yaml, func(c *config.Config) {
 		c.DNS.Nameservers = []string{dns.address}
 		c.DNS.Refresh = "100ms"
+		c.ExternalNames.Domains = []string{"*.partner.test"} // which may lead to this machine
 	})
 	clean(t, e)
 	for host, want := range map[string]string{"moving": "one", "listed": "two", "number": "two", "optioned": "two"} {
@@ -90,6 +92,46 @@ func TestRow66ExternalName(t *testing.T) {
 	becomes(t, e, "moving.example", "two")
 	dns.set("gone.partner.test", addresses[0])
 	becomes(t, e, "gone.example", "one")
+}
+
+// A name of a tenant may lead to the machine itself or to a metadata service, whenever its name server likes. Nobody gets
+// an answer from there, unless an administrator has listed the name.
+func TestRow66AddressesOfTheMachine(t *testing.T) {
+	t.Parallel()
+	addresses, port := twins(t, [2]string{"secret", "other"})
+	dns := newNameserver(t)
+	dns.set("web.partner.test", addresses[0])
+	yaml := externalService("web", "web.partner.test", "", fmt.Sprint(port)) +
+		externalService("tunnel", "web.partner.test", "", fmt.Sprint(port), "ssl-passthrough", "true")
+	for name, listed := range map[string]bool{"any name": false, "a listed name": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := startWith(t, yaml, func(c *config.Config) {
+				c.DNS.Nameservers, c.DNS.Refresh = []string{dns.address}, "100ms"
+				if listed {
+					c.ExternalNames.Domains = []string{"*.partner.test"}
+				}
+			})
+			clean(t, e)
+			want, said := "no address of this name may be reached", "EOF"
+			if listed { // the server answers the client's hello by HTTP
+				want, said = "", "first record does not look like a TLS handshake"
+			}
+			await(t, func() error {
+				if got := e.get(t, "web.example", "/"); got.body != want || (got.Header.Get("X-Echo") == "secret") != listed {
+					return fmt.Errorf("%s %q, want %q", got.Status, got.body, want)
+				}
+				return nil
+			})
+			await(t, func() error {
+				c := tls.Client(dial(t, "127.0.0.1", e.https, ""), &tls.Config{ServerName: "tunnel.example", InsecureSkipVerify: true})
+				if err := c.HandshakeContext(t.Context()); err == nil || !strings.Contains(err.Error(), said) {
+					return fmt.Errorf("%v, want %s", err, said)
+				}
+				return nil
+			})
+		})
+	}
 }
 
 // Without a name server that answers, HAProxy starts as usual, and serves the rest.

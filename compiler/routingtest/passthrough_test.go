@@ -217,8 +217,9 @@ func TestPassthroughRefused(t *testing.T) {
 	younger := passed("younger", "taken.example P / inside")
 	younger.age = 1
 	late := ingress{name: "late", age: 1, rules: []string{"first.example P /x a"}}
-	e := start(t, serviceYAML("shop", "a", mirror(t, "a", nil))+serviceYAML("shop", "inside", inside)+all([]ingress{
-		passed("paths", "paths.example P / inside"), passed("deep", "deep.example P /x a"), passed("all", "- P / a"),
+	e := start(t, serviceYAML("shop", "a", mirror(t, "a", nil))+serviceYAML("shop", "inside", inside)+
+		strings.Replace(serviceYAML("shop", "kong", inside), "name: kong}", "name: kong, annotations: {konghq.com/plugins: key-auth}}", 1)+all([]ingress{
+		passed("kongs", "kong.example P / kong"), passed("paths", "paths.example P / inside"), passed("deep", "deep.example P /x a"), passed("all", "- P / a"),
 		{name: "older", rules: []string{"taken.example P / a"}}, younger,
 		passed("first", "first.example P / inside"), late,
 		passed("closed", "closed.example P / inside", "rate-limit", "10"),
@@ -227,7 +228,7 @@ func TestPassthroughRefused(t *testing.T) {
 	}))
 	for host, want := range map[string]string{
 		"paths.example": "inside", "deep.example": "a", "taken.example": "a", "first.example": "inside",
-		"closed.example": "refused", "gone.example": "refused", "header.example": "inside",
+		"closed.example": "refused", "gone.example": "refused", "header.example": "inside", "kong.example": "refused",
 	} {
 		t.Run(host, func(t *testing.T) {
 			t.Parallel()

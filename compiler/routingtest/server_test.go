@@ -288,7 +288,7 @@ func TestBackendTLSChecks(t *testing.T) {
 	with := func(name, secret string, protocol string) string {
 		return served(t, name, []int{port}, "backend-protocol", protocol, "backend-ca-secret", secret, "backend-client-secret", "edge", "backend-sni", "web.internal",
 			// The interval limits the handshakes of checks too.
-			"health-check-path", "/healthz", "health-check-interval", "500ms", "health-check-timeout", "10s", "health-check-fall", "2")
+			"health-check-path", "/healthz", "health-check-interval", checkInterval, "health-check-timeout", "10s", "health-check-fall", "2")
 	}
 	e := start(t, authoritySecret("ours", ours.pem)+authoritySecret("theirs", theirs.pem)+ours.secret(t, "", "edge", "edge")+
 		with("good", "ours", "h1-tls")+with("bad", "theirs", "h1-tls"))

@@ -36,6 +36,8 @@ backend web
     source 10.0.0.9
     server s1 192.0.2.1:1 weight 100 ssl verify required sni str('a b') # x
     server s2 db.example.net:5432 resolvers dns
+    acl hapsnap_withheld bc_dst -m ip 127.0.0.0/8
+    acl office src 127.0.0.0/8
 `
 	after = `
 global
@@ -63,6 +65,8 @@ backend web
 
     server s1 ours:web/s1 weight 100 ssl verify none sni str('a b') no-check no-agent-check
     server s2 ours:web/s2 resolvers dns no-check no-agent-check
+    acl hapsnap_withheld always_false
+    acl office src 127.0.0.0/8
 `
 )
 

@@ -1,14 +1,20 @@
 package binding
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
 func TestMergeLive(t *testing.T) {
@@ -78,5 +84,24 @@ func TestMergeLiveSecrets(t *testing.T) {
 				t.Errorf("merged otherwise (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The Secrets of a cluster come one by one; what their users cost is counted together.
+func TestUsersOfAClusterAreCountedTogether(t *testing.T) {
+	set := secretSet{}
+	for _, name := range []string{"a", "b"} {
+		s := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string][]byte{}}
+		for i := range 12 {
+			s.Data["auth"] = fmt.Appendf(s.Data["auth"], "user%d:$2y$12$%s\n", i, strings.Repeat("a", 53))
+		}
+		set[snapshots.SecretName{Namespace: "shop", Name: name}] = secretData{}.follow(s)
+	}
+	for range 2 { // it leaves the Secrets as they are
+		got := set.live()
+		faults := got.faults[bind.Need{Use: snapshots.UseUsers, Secret: snapshots.SecretName{Namespace: "shop", Name: "b"}}]
+		if len(got.Users) != 1 || len(faults) != 13 || !errors.Is(faults[0], live.ErrHashes) {
+			t.Errorf("%d Secrets with users, and of b %v", len(got.Users), faults)
+		}
 	}
 }

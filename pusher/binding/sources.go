@@ -14,7 +14,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
-	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -332,9 +331,9 @@ func (d secretData) follow(s corev1.Secret) secretData {
 
 // live returns the content of all Secrets.
 func (set secretSet) live() Objects {
-	out := Objects{faults: map[bind.Need][]error{}}
-	out.Certificates, out.Authorities = map[snapshots.SecretName][]byte{}, map[snapshots.SecretName][]byte{}
-	out.Users, out.Values = map[snapshots.SecretName][]htpasswd.User{}, map[bind.SecretKey]string{}
+	var out Objects
+	out.Certificates = map[snapshots.SecretName][]byte{}
+	all := live.GatherSecrets(nil)
 	for _, name := range slices.SortedFunc(maps.Keys(set), snapshots.SecretName.Compare) {
 		d := set[name]
 		if d.certificate != nil {
@@ -344,11 +343,14 @@ func (set secretSet) live() Objects {
 			out.problems = append(out.problems, d.fault.Error())
 			out.faulty = append(out.faulty, SecretFault{name, d.fault.Error()})
 		}
-		maps.Copy(out.Authorities, d.more.Authorities)
-		maps.Copy(out.Users, d.more.Users)
-		maps.Copy(out.Values, d.more.Values)
-		maps.Copy(out.faults, d.more.Problems)
+		maps.Copy(all.Authorities, d.more.Authorities)
+		maps.Copy(all.Users, d.more.Users)
+		maps.Copy(all.Values, d.more.Values)
+		maps.Copy(all.UserCosts, d.more.UserCosts)
+		maps.Copy(all.Problems, d.more.Problems)
 	}
+	all.BoundUsers()
+	out.Authorities, out.Users, out.Values, out.faults = all.Authorities, all.Users, all.Values, all.Problems
 	return out
 }
 

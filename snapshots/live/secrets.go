@@ -25,6 +25,8 @@ type Secrets struct {
 	Authorities map[snapshots.SecretName][]byte
 	Users       map[snapshots.SecretName][]htpasswd.User
 	Values      map[bind.SecretKey]string
+	// UserCosts say how long HAProxy takes to load the hashes of Users.
+	UserCosts map[snapshots.SecretName]time.Duration
 	// Problems say why authorities and users cannot be used, or how costly they are. They hold nothing of the
 	// Secrets except names of users.
 	Problems map[bind.Need][]error
@@ -35,7 +37,7 @@ type Secrets struct {
 func GatherSecrets(secrets []corev1.Secret) Secrets {
 	out := Secrets{
 		Authorities: map[snapshots.SecretName][]byte{}, Users: map[snapshots.SecretName][]htpasswd.User{},
-		Values: map[bind.SecretKey]string{}, Problems: map[bind.Need][]error{},
+		Values: map[bind.SecretKey]string{}, Problems: map[bind.Need][]error{}, UserCosts: map[snapshots.SecretName]time.Duration{},
 	}
 	for _, secret := range secrets {
 		name := snapshots.SecretName{Namespace: secret.Namespace, Name: secret.Name}
@@ -48,14 +50,62 @@ func GatherSecrets(secrets []corev1.Secret) Secrets {
 				out.Problems[need] = append(out.Problems[need], p)
 			}
 			if len(users) > 0 {
-				out.Users[name] = users
+				out.Users[name], out.UserCosts[name] = users, htpasswd.Cost(users)
 			}
 		}
 		for key := range keys(secret) {
 			out.addValue(bind.SecretKey{Secret: name, Key: key}, secret)
 		}
 	}
+	out.BoundUsers()
 	return out
+}
+
+// The longest times that HAProxy may take to load the hashes of a namespace, and of all namespaces. A reload that takes
+// longer than the pusher waits for it has failed, for everybody, whatever it should have brought.
+const (
+	maxHashesOfNamespace = 5 * time.Second
+	maxHashesOfAll       = 20 * time.Second
+)
+
+// ErrHashes is why the users of a Secret are left out that [TooCostly] returns.
+var ErrHashes = fmt.Errorf("the hashes of this namespace are too costly to load with those of its other Secrets: those of a namespace may take %s, "+
+	"and if those of all namespaces take more than %s, less", maxHashesOfNamespace, maxHashesOfAll)
+
+// TooCostly returns the Secrets whose users are left out, since HAProxy would take too long to load their hashes: the
+// last by name of a namespace with too many. If all namespaces together have too many, those with most lose theirs.
+func TooCostly(costs map[snapshots.SecretName]time.Duration) []snapshots.SecretName {
+	totals := map[string]time.Duration{}
+	for name, cost := range costs {
+		totals[name.Namespace] += cost
+	}
+	most, left := maxHashesOfNamespace, maxHashesOfAll
+	for i, total := range slices.Sorted(maps.Values(totals)) {
+		most = min(maxHashesOfNamespace, left/time.Duration(len(totals)-i))
+		if total > most {
+			break
+		}
+		left -= total
+	}
+	var out []snapshots.SecretName
+	used := map[string]time.Duration{}
+	for _, name := range slices.SortedFunc(maps.Keys(costs), snapshots.SecretName.Compare) {
+		if used[name.Namespace]+costs[name] > most {
+			out = append(out, name)
+			continue
+		}
+		used[name.Namespace] += costs[name]
+	}
+	return out
+}
+
+// BoundUsers takes away the users that are too costly together, as the problem [ErrHashes].
+func (s *Secrets) BoundUsers() {
+	for _, name := range TooCostly(s.UserCosts) {
+		delete(s.Users, name)
+		need := bind.Need{Use: snapshots.UseUsers, Secret: name}
+		s.Problems[need] = append([]error{ErrHashes}, s.Problems[need]...)
+	}
 }
 
 func (s *Secrets) addAuthorities(name snapshots.SecretName, secret corev1.Secret) {

@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	stdpem "encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -64,6 +65,48 @@ func TestGatherSecrets(t *testing.T) {
 		{Use: snapshots.UseUsers, Secret: name("auth")}:    "line 2: user bob has no hash that HAProxy can check",
 		{Use: snapshots.UseUsers, Secret: name("no-auth")}: "line 1: user bob has no hash that HAProxy can check",
 	})
+}
+
+// HAProxy tries each hash when it loads the configuration, so that what a namespace may have is bounded.
+func TestCostlyUsers(t *testing.T) {
+	t.Parallel()
+	name := func(text string) snapshots.SecretName {
+		namespace, secret, _ := strings.Cut(text, "/")
+		return snapshots.SecretName{Namespace: namespace, Name: secret}
+	}
+	for _, tt := range []struct {
+		about string
+		costs map[string]int // seconds
+		want  []string
+	}{
+		{"within the bounds", map[string]int{"a/x": 3, "a/y": 2, "b/x": 5, "c/x": 5, "d/x": 5}, nil},
+		{"too many of a namespace", map[string]int{"a/x": 3, "a/y": 3, "a/z": 2, "b/x": 5}, []string{"a/y"}},
+		{"too many together", map[string]int{"a/x": 5, "b/x": 5, "c/x": 4, "c/y": 1, "d/x": 5, "e/x": 1, "f/x": 2}, []string{"a/x", "b/x", "c/y", "d/x"}},
+	} {
+		costs := map[snapshots.SecretName]time.Duration{}
+		for text, seconds := range tt.costs {
+			costs[name(text)] = time.Duration(seconds) * time.Second
+		}
+		var got []string
+		for _, n := range TooCostly(costs) {
+			got = append(got, n.String())
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.about, diff)
+		}
+	}
+	auth := func(secret string) corev1.Secret {
+		lines := ""
+		for i := range 12 {
+			lines += fmt.Sprintf("user%d:$2y$12$%s\n", i, strings.Repeat("a", 53))
+		}
+		return corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: secret}, StringData: map[string]string{"auth": lines}}
+	}
+	got := GatherSecrets([]corev1.Secret{auth("a"), auth("b")})
+	need := bind.Need{Use: snapshots.UseUsers, Secret: name("shop/b")}
+	if len(got.Users) != 1 || len(got.Users[name("shop/a")]) != 12 || len(got.Problems[need]) != 13 || !errors.Is(got.Problems[need][0], ErrHashes) {
+		t.Errorf("%d Secrets with users, and of shop/b %v", len(got.Users), got.Problems[need])
+	}
 }
 
 func checkFaults(t *testing.T, got map[bind.Need][]error, want map[bind.Need]string) {

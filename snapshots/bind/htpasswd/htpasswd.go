@@ -52,7 +52,7 @@ func (p Problem) Error() string {
 // SHA-256 and SHA-512 crypt, yescrypt, MD5 crypt ($1$), and the traditional 13 characters. It leaves out a user
 // with any other hash, and one whose hash takes too long to check. It also leaves out a user whose name
 // occurred before, is not printable ASCII, or holds a space, '#', '$', a quotation mark or a backslash. It
-// returns the others in order.
+// returns the others in order. Of very many problems it returns the first, and the number of the others.
 func Parse(data []byte) ([]User, []Problem) {
 	p := parser{seen: map[string]bool{}}
 	number := 0
@@ -63,14 +63,31 @@ func Parse(data []byte) ([]User, []Problem) {
 			p.line(number, text)
 		}
 	}
+	if p.more > 0 {
+		p.problems = append(p.problems, Problem{Line: p.last, Message: fmt.Sprintf("is the last of %d more that have problems", p.more)})
+	}
 	return p.users, p.problems
 }
+
+// Cost returns how long HAProxy takes to load the hashes of users that [Parse] returned.
+func Cost(users []User) (cost time.Duration) {
+	for _, u := range users {
+		c, _ := hashCost(u.Hash)
+		cost += c
+	}
+	return cost
+}
+
+// mostProblems is how many problems of a file are told one by one: a Secret has room for 300,000 lines.
+const mostProblems = 100
 
 type parser struct {
 	seen     map[string]bool
 	cost     time.Duration // of all users so far
 	users    []User
 	problems []Problem
+	more     int // lines with problems that are not told
+	last     int // the last of them
 }
 
 func (p *parser) line(number int, text string) {
@@ -97,8 +114,12 @@ func (p *parser) line(number int, text string) {
 			problem = p.admit(problem, User{name, hash}, cost)
 		}
 	}
-	if problem.Message != "" {
+	switch {
+	case problem.Message == "":
+	case len(p.problems) < mostProblems:
 		p.problems = append(p.problems, problem)
+	default:
+		p.more, p.last = p.more+1, number
 	}
 }
 
@@ -163,7 +184,8 @@ const (
 	// maxHash is the longest time that a hash may take: more would hold up all connections of a thread, and the
 	// loading of the configuration.
 	maxHash = 500 * time.Millisecond
-	// maxHashes is the longest time that all hashes of a Secret may take together.
+	// maxHashes is the longest time that all hashes of a Secret may take together. Package live has those of
+	// namespaces.
 	maxHashes = 5 * time.Second
 )
 

@@ -95,6 +95,14 @@ func TestHtpasswdHasATimeToLoad(t *testing.T) {
 	}
 }
 
+func TestVeryManyProblems(t *testing.T) {
+	t.Parallel()
+	users, problems := Parse([]byte(strings.Repeat("x\n", 300_000) + "alice:" + htpasswdtest.Hashes["MD5"] + "\n" + strings.Repeat("x\n", 10)))
+	if n := len(problems); len(users) != 1 || n != 101 || problems[100].Error() != "line 300011 is the last of 299910 more that have problems" {
+		t.Errorf("%d users, %d problems, the last: %v", len(users), n, problems[n-1])
+	}
+}
+
 func TestHashCosts(t *testing.T) {
 	t.Parallel()
 	for kind, hash := range htpasswdtest.Hashes {

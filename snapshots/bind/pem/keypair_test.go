@@ -49,6 +49,9 @@ func TestCheckKeyPair(t *testing.T) {
 		{"an encrypted key", append(bytes.Clone(ec), pemtest.Block("ENCRYPTED PRIVATE KEY", "junk")...), ErrEncryptedKey},
 		{"a key encrypted as of old", append(bytes.Clone(ec), "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n"...), ErrEncryptedKey},
 		{"a short RSA key", pemtest.SelfSigned(t, "a.example", pemtest.WeakKey()), ErrWeak},
+		{"the longest RSA key, of another", append(bytes.Clone(ec), rsaKeyOf(t, 8192)...), ErrKeyMismatch},
+		{"a longer RSA key", append(bytes.Clone(ec), rsaKeyOf(t, 8194)...), ErrLongKey},
+		{"a key that would take long to read", append(bytes.Clone(ec), pemtest.Block("RSA PRIVATE KEY", strings.Repeat("x", 16385))...), ErrLongKey},
 		{"a chain with a short RSA key", bytes.Join([][]byte{ec, pemtest.Certify(t, "issuer", pemtest.WeakKey(), nil), pemtest.KeyPEM(t, pemtest.ECKey())}, nil), ErrWeak},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -56,6 +59,32 @@ func TestCheckKeyPair(t *testing.T) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 		})
+	}
+}
+
+// rsaKeyOf returns an RSA key of this many bits, whose primes are none: it would take long to find some.
+func rsaKeyOf(t *testing.T, bits uint) []byte {
+	t.Helper()
+	one, e := big.NewInt(1), big.NewInt(65537)
+	limit := new(big.Int).Lsh(one, bits/2)
+	for below := int64(1); ; below += 2 {
+		p := new(big.Int).Sub(limit, big.NewInt(below))
+		q := new(big.Int).Sub(p, new(big.Int).Rsh(limit, 2))
+		p1, q1 := new(big.Int).Sub(p, one), new(big.Int).Sub(q, one)
+		d := new(big.Int).ModInverse(e, new(big.Int).Mul(p1, q1))
+		if d == nil {
+			continue
+		}
+		der, err := asn1.Marshal(struct {
+			Version               int
+			N                     *big.Int
+			E                     int
+			D, P, Q, Dp, Dq, Qinv *big.Int
+		}{0, new(big.Int).Mul(p, q), 65537, d, p, q, new(big.Int).Mod(d, p1), new(big.Int).Mod(d, q1), new(big.Int).ModInverse(q, p)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pemtest.Block("RSA PRIVATE KEY", string(der))
 	}
 }
 
