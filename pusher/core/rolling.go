@@ -45,7 +45,7 @@ func (r *rolling) takeStep(now time.Time) {
 func (r *rolling) rolloutInput(now time.Time) rollout.Observation {
 	_, storeGone := r.troubles["store"]
 	want, atHand := r.snapshotCache.Get(r.decision.ID)
-	atHand = atHand && len(r.lacks()) == 0 && r.bindings.Complete(r.decision.ID) && !r.unknown(r.decision.ID) && r.knowRunning()
+	atHand = atHand && len(r.lacks()) == 0 && r.bindings.Complete(r.decision.ID) && !r.bindings.AwaitsCluster(r.decision.ID) && r.knowRunning()
 	o := rollout.Observation{
 		Intent: r.decision.Intent, MayWait: r.decision.Because == channel.BecauseNewest, Hold: r.decision.Hold || storeGone || !atHand,
 		Wishes:  wishes(r.view.Channel, now),
