@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
@@ -220,7 +221,7 @@ func (r *reporting) troubleWithNeeds(now time.Time) {
 	}
 	lacks := slices.Sorted(maps.Keys(needing))
 	ids := needing[lacks[0]]
-	text := fmt.Sprintf("the pusher %s (needed by %s)", some(lacks), strings.Join(ids[max(0, len(ids)-2):], " and "))
+	text := fmt.Sprintf("the pusher %s (needed by %s)", printable.Few(lacks, mostLacks), strings.Join(ids[max(0, len(ids)-2):], " and "))
 	if waiting := r.lacks(); len(waiting) > 0 {
 		text += fmt.Sprintf("; %s waits for it, and what runs is left as it is", r.decision.ID)
 	} else {

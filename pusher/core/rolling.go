@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -98,7 +99,7 @@ func (r *rolling) compared() (map[string]rollout.Backend, snapshots.ID) {
 func (r *rolling) waitForNeeds(waits []rollout.Wait) []rollout.Wait {
 	if lacks := r.lacks(); len(lacks) > 0 && !r.decision.Hold {
 		waits = append(slices.Clone(waits), rollout.Wait{
-			For: fmt.Sprintf("what %s needs, since the pusher %s", r.decision.ID, some(lacks)),
+			For: fmt.Sprintf("what %s needs, since the pusher %s", r.decision.ID, printable.Few(lacks, mostLacks)),
 		})
 	}
 	return waits
