@@ -26,6 +26,11 @@ type Side struct {
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
 }
 
+// SideOf returns a snapshot as a side under a name.
+func SideOf(name string, s snapshots.Snapshot) Side {
+	return Side{Name: name, Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}
+}
+
 // Verdict says what it takes to bring a fleet from one side to the other. It is what [bind.Classify]
 // says of the sides as they are bound, as far as that is known without an instance.
 type Verdict = bind.Verdict
