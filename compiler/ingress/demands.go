@@ -129,7 +129,7 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 	if exists {
 		var problems []options.Problem
 		offered, problems = options.Read(options.OnService, service.Value.Annotations)
-		out.found = problemsOf(service.Ref, service.Position, problems)
+		out.found = options.Diagnostics(service.Ref, service.Position, problems)
 	}
 	if r.name == routing.Unavailable || (!m.wishes.needsOwnBackend && !offered.NeedsBackend() && !r.port.NeedsBackend()) {
 		out.plain = true // all references that lead nowhere share one backend
@@ -143,7 +143,7 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 	out.closed = closed
 	out.found = append(out.found, askedProblems(m.ingress, m.wishes.class, problems[0])...)
 	if exists {
-		out.found = append(out.found, problemsOf(service.Ref, service.Position, problems[1])...)
+		out.found = append(out.found, options.Diagnostics(service.Ref, service.Position, problems[1])...)
 	}
 	if m.wishes.class != nil {
 		out.origins = append(out.origins, m.wishes.class.origin)
@@ -278,11 +278,11 @@ func (s source) passOn(c *claims, ref networkingv1.IngressBackend) *connectionDe
 func (d *connectionDemand) addOptions(service service, asked options.Values, ing *ingress, class *parameters) {
 	offered, said := options.Read(options.OnService, service.Value.Annotations)
 	settings, problems, closed := options.ForConnections(ing != nil, asked, offered)
-	d.found = append(d.found, problemsOf(service.Ref, service.Position, said)...)
+	d.found = append(d.found, options.Diagnostics(service.Ref, service.Position, said)...)
 	if ing != nil {
-		d.found = append(d.found, problemsOf(ing.Ref, ing.Position, problems[0])...)
+		d.found = append(d.found, options.Diagnostics(ing.Ref, ing.Position, problems[0])...)
 	}
-	d.found = append(d.found, problemsOf(service.Ref, service.Position, problems[1])...)
+	d.found = append(d.found, options.Diagnostics(service.Ref, service.Position, problems[1])...)
 	if name := offered.First(); name != "" {
 		d.origins = append(d.origins, originOf(service, "metadata", "annotations", name))
 	}
