@@ -69,17 +69,12 @@ func (s Source) Changes(ctx context.Context, log *slog.Logger) (objects, templat
 // Once reads the objects and compiles them. It waits until all objects are known, which takes a while in a cluster. The
 // error is that of reading, or of [Compile]. In both cases the Result has all diagnostics.
 func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, error) {
-	r, _, err := s.compile(ctx, check, now, trigger)
+	r, _, err := s.WithObjects(ctx, check, now, trigger)
 	return r, err
 }
 
 // WithObjects is Once, but also returns the objects, including those of other classes.
 func (s Source) WithObjects(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
-	return s.compile(ctx, check, now, trigger)
-}
-
-// compile implements [Source.WithObjects].
-func (s Source) compile(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	r, in, err := s.Attempt(ctx, check, now, trigger)
 	if !errors.Is(err, inputs.ErrIncomplete) {
 		return r, in, err
@@ -247,7 +242,7 @@ func (Given) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil
 // otherwise. If there is no EndpointSlice, the endpoints of the side are unknown.
 func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time) (difference.Side, Result, error) {
 	s.unpublished = true
-	r, objects, err := s.compile(ctx, check, now, "diff")
+	r, objects, err := s.WithObjects(ctx, check, now, "diff")
 	if err != nil {
 		return difference.Side{}, r, err
 	}
@@ -262,7 +257,7 @@ func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time
 // Once, or a usage error if none of the lines exists.
 func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.Time, places ...explain.Place) ([]explain.Explanation, Result, error) {
 	s.unpublished = true
-	r, objects, err := s.compile(ctx, check, now, "explain")
+	r, objects, err := s.WithObjects(ctx, check, now, "explain")
 	if err != nil {
 		return nil, r, err
 	}

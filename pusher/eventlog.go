@@ -65,8 +65,8 @@ type eventLog struct {
 	at        time.Time // of first
 	key       [32]byte  // of digests
 	nodes     []binding.RecordedNode
-	servers   map[string]serverLists
-	passwords []string // of the fleet; no text may contain them
+	servers   map[string]serverLists // by the name of the instance
+	passwords []string               // of the fleet; no text may contain them
 	log       *slog.Logger
 	failed    bool
 }
@@ -121,6 +121,10 @@ func (l *eventLog) step(m *core.Machine, now time.Time, taken []core.Event) []co
 		line.Effects = append(line.Effects, x.String())
 	}
 	l.add(line)
+	// Pods come and go under ever new names. Without its last lists, the next line of an instance has whole ones.
+	if view, _ := m.Shown(); len(l.servers) > 2*(1+len(view.Instances)+len(view.Draining)) {
+		clear(l.servers)
+	}
 	return effects
 }
 

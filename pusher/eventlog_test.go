@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,6 +18,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -57,6 +60,22 @@ func TestEventLogOfARealRun(t *testing.T) {
 	}
 	if info, err := os.Stat(r.options.EventLog); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v, %v", info.Mode(), err)
+	}
+}
+
+// The log keeps nothing of pods that are gone, however many there were.
+func TestEventLogForgetsPods(t *testing.T) {
+	t.Parallel()
+	var lines eventLines
+	l := newEventLog(lines.add, core.Settings{}, core.State{}, slog.New(slog.DiscardHandler), noon)
+	m := core.New(core.Settings{}, core.State{}, nil, noon)
+	for n := range 100 {
+		about := instance.About{Ref: instance.Ref{Name: fmt.Sprintf("edge-%d", n), UID: fmt.Sprint(n), Joined: n}}
+		have := push.Running{Servers: []bind.Server{{Backend: "shop", Name: "s1"}}}
+		l.step(m, noon.Add(time.Duration(n)*time.Second), []core.Event{core.OfInstance{Event: instance.UpdateEnded{About: about, Have: have}}})
+	}
+	if len(l.servers) > 3 {
+		t.Errorf("the servers of %d instances are kept, and the fleet has none", len(l.servers))
 	}
 }
 

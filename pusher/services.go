@@ -122,7 +122,7 @@ func (s *services) trace(ctx context.Context, x instance.Effect) context.Context
 	case instance.Push:
 		return s.observer.PushSpan(ctx, x.Push, x.Traceparent)
 	case instance.Update:
-		return s.observer.UpdateSpan(ctx, x.Name, x.Running, x.Traceparent)
+		return s.observer.UpdateSpan(ctx, x.Name, x.Snapshot, x.Traceparent)
 	}
 	return ctx
 }

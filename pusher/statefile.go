@@ -74,19 +74,6 @@ func (o Options) cache() string {
 	return o.Cache
 }
 
-// readState reads a state file. If there is none, it returns a new state. A file that cannot be read
-// is an error, since a pusher that forgets its state is not safe.
-func readState(file string) (core.State, error) {
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return core.ParseState(nil, file)
-	}
-	if err != nil {
-		return core.State{}, fmt.Errorf("read state: %w", err)
-	}
-	return core.ParseState(data, file)
-}
-
 // saveState saves a state before the machine exists.
 func saveState(ctx context.Context, k StateStore, s core.State) error {
 	data, err := s.Encoded()

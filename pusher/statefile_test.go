@@ -9,11 +9,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
+
+// readState returns the state in a file, or a new one if there is no file.
+func readState(file string) (core.State, error) {
+	data, err := readFile(file)
+	if err != nil && !errors.Is(err, ErrNoState) {
+		return core.State{}, err
+	}
+	return core.ParseState(data, file)
+}
 
 func TestStateFile(t *testing.T) {
 	r1 := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}

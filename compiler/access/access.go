@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
@@ -264,6 +264,9 @@ func (n *networkLists) model() []routing.NetworkList {
 	return out
 }
 
+// mostNames is how many of the names that a certificate is for a message lists.
+const mostNames = 3
+
 // CertificateWarnings returns what is to be said of a certificate that can be used, at a time, or zero for none: that it
 // has expired, until when something else happens, and why clients refuse it though HAProxy serves it.
 func CertificateWarnings(secret inputs.Object[corev1.Secret], observed snapshots.ObservedCertificate, now time.Time, refused []string, until string) []diag.Diagnostic {
@@ -275,19 +278,7 @@ func CertificateWarnings(secret inputs.Object[corev1.Secret], observed snapshots
 		warn("the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it; until then "+until)
 	}
 	for _, fault := range refused {
-		warn(fmt.Sprintf("the certificate for %s %s", someNames(observed.Names), fault), "it is served, and clients may refuse it; put one there that they accept, with its chain")
+		warn(fmt.Sprintf("the certificate for %s %s", cmp.Or(printable.Few(observed.Names, mostNames), "no name"), fault), "it is served, and clients may refuse it; put one there that they accept, with its chain")
 	}
 	return out
-}
-
-// someNames lists the first of the names that a certificate is for.
-func someNames(names []string) string {
-	const most = 3
-	switch {
-	case len(names) == 0:
-		return "no name"
-	case len(names) > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-	}
-	return strings.Join(names, ", ")
 }

@@ -151,7 +151,7 @@ func FindService(s *options.Settings, by Asker) *Service {
 		return refuse(r.Message, r.Hint)
 	}
 	values, problems := options.Read(options.OnService, service.Value.Annotations)
-	out.Found = problemsOf(service, problems)
+	out.Found = options.Diagnostics(service.Ref, service.Position, problems)
 	settings, _, closed := options.Resolve(values)
 	if u := settings.Upstream; closed || u.TLS != nil || (u.Protocol != "" && u.Protocol != policy.HTTP1) || u.ProxyProtocol != 0 {
 		return refuse(fmt.Sprintf("Service %s is spoken to in another way than HTTP/1.1 in the clear", name),
@@ -167,14 +167,6 @@ func FindService(s *options.Settings, by Asker) *Service {
 	out.Backend = routing.Backend{Name: a.Backend, Targets: r.Targets}
 	if upstream != (policy.Upstream{}) {
 		out.Backend.Upstream = &upstream
-	}
-	return out
-}
-
-func problemsOf(o inputs.Object[corev1.Service], problems []options.Problem) []diag.Diagnostic {
-	var out []diag.Diagnostic
-	for _, p := range problems {
-		out = append(out, diag.Diagnostic{Severity: p.Severity, Position: o.Position("metadata", "annotations", p.Annotation), Object: o.Ref, Message: p.Message, Hint: p.Hint})
 	}
 	return out
 }

@@ -243,7 +243,7 @@ func storedSide(ctx context.Context, url, revision string, o stores.Options) (si
 	if err != nil {
 		return side{}, err
 	}
-	return side{Side: difference.Side{Name: name, Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}}, nil
+	return side{Side: difference.SideOf(name, s)}, nil
 }
 
 // findID returns the ID of the snapshot that a person named.

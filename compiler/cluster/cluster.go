@@ -38,6 +38,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // Cluster is the objects of a cluster. Nothing is known of them until [Cluster.Run]
@@ -80,7 +81,7 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 	c.watches.Read(func(list []kubewatch.QueryState) {
 		for _, s := range list {
 			if !settled(s) {
-				missing = append(missing, waits(s))
+				missing = append(missing, s.Text())
 			}
 		}
 		if len(missing) > 0 {
@@ -96,7 +97,7 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 		}
 	})
 	if len(missing) > 0 {
-		return inputs.Gathered{}, fmt.Errorf("%w: %s", inputs.ErrIncomplete, some(missing))
+		return inputs.Gathered{}, fmt.Errorf("%w: %s", inputs.ErrIncomplete, printable.Few(missing, maxShown))
 	}
 	selector := inputs.NewSelector(cfg, in.Namespaces)
 	return inputs.Gathered{Objects: selector.Objects(in)}, nil
@@ -124,24 +125,8 @@ func settled(s kubewatch.QueryState) bool {
 	return s.Synced || s.Absent && s.Query.Optional || s.Query.Name != "" && s.Forbidden()
 }
 
-// waits says what the compiler waits for.
-func waits(s kubewatch.QueryState) string {
-	if s.Err == nil {
-		return s.Query.String()
-	}
-	return fmt.Sprintf("%s (%v)", s.Query, s.Err)
-}
-
 // maxShown is how many things a message lists.
 const maxShown = 5
-
-// some lists the first of many things.
-func some(texts []string) string {
-	if more := len(texts) - maxShown; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(texts[:maxShown], ", "), more)
-	}
-	return strings.Join(texts, ", ")
-}
 
 // What the metrics are called, and say.
 var (

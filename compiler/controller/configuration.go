@@ -75,9 +75,9 @@ type reconfiguration struct {
 	unread  bool
 }
 
-// configuration returns the channel that sends when the configuration may have changed. It also makes the loop read the
+// watchConfiguration returns the channel that sends when the configuration may have changed. It also makes the loop read the
 // configuration at once, since it may have changed before.
-func (l *loop) configuration(ctx context.Context) <-chan struct{} {
+func (l *loop) watchConfiguration(ctx context.Context) <-chan struct{} {
 	if l.Configuration == nil {
 		return nil
 	}

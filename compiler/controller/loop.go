@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) error {
 	l := newLoop(o)
 	objects, templates := o.Source.Changes(ctx, o.Log)
 	l.elected(ctx, time.Now())
-	configuration := l.configuration(ctx)
+	configuration := l.watchConfiguration(ctx)
 	var countries countryWatch
 	l.debounce.change(time.Now())
 	for {
@@ -120,7 +120,7 @@ type loop struct {
 	Options
 	metrics   *metrics
 	debounce  debounce
-	reread    retry // when to compile again after an error
+	recompile retry // when to compile again after an error
 	pending   *compiler.Result
 	from      inputs.Inputs      // what the last compile read
 	timeline  *Timeline          // of pending, or of what was published last
@@ -132,9 +132,10 @@ type loop struct {
 	rivals    rivals
 	verify    time.Time // when to look at the head of the store; zero means never
 	config    reconfiguration
-	reported  []diag.Diagnostic
-	ignored   string
-	classes   string // of Ingresses that are not compiled, as logged last
+	// What was logged last: diagnostics, objects of kinds that are not compiled, and classes of Ingresses that are not.
+	reported []diag.Diagnostic
+	ignored  string
+	classes  string
 }
 
 // idle is how long the loop sleeps if there is nothing to wait for.
@@ -162,7 +163,7 @@ func newLoop(o Options) *loop {
 // wake returns when there is something to do next.
 func (l *loop) wake() time.Time {
 	next := time.Now().Add(idle)
-	times := []time.Time{l.config.reread.at, l.debounce.due(), l.reread.at}
+	times := []time.Time{l.config.reread.at, l.debounce.due(), l.recompile.at}
 	if l.leads {
 		times = append(times, l.republish.at, l.verify, l.rivals.until())
 	}
@@ -179,14 +180,14 @@ func (l *loop) turn(ctx context.Context) {
 	if due(l.config.reread.at, time.Now()) {
 		l.reconfigure(ctx)
 	}
-	if now := time.Now(); due(l.debounce.due(), now) || due(l.reread.at, now) {
+	if now := time.Now(); due(l.debounce.due(), now) || due(l.recompile.at, now) {
 		first := l.debounce.begin()
 		l.metrics.begins(first, now)
 		l.compile(ctx, first)
 		l.debounce.end(time.Now())
 	}
 	if l.leads && due(l.rivals.until(), time.Now()) {
-		// If it comes back, it is known.
+		// The counts of its snapshots stay: if it publishes again, it is reported at once.
 		l.Log.Info("the other compiler has published nothing for long, it is taken for gone", "machine", l.rivals.current.Machine, "snapshot", l.rivals.current.Snapshot.String())
 		l.rivals.current = nil
 		l.metrics.rivals.Set(0)
@@ -219,7 +220,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	if errors.Is(err, inputs.ErrIncomplete) {
 		timeline.Dropped("incomplete")
 		// A change of the objects ends the wait.
-		l.reread.reset()
+		l.recompile.reset()
 		l.Status.waiting(err)
 		l.Log.Info("compile waits", "for", err)
 		return
@@ -229,7 +230,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		return
 	}
 	l.Judge.Compiled(l.Source, objects.Classes, result.Diagnostics, err)
-	l.report(result)
+	l.logFindings(result)
 	timeline.Compiled(result, err)
 	l.metrics.compiled(time.Since(began), result, err)
 	l.metrics.spent(timeline.spent())
@@ -238,15 +239,15 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	switch {
 	case errors.Is(err, compiler.ErrTemplates), errors.Is(err, compiler.ErrGaveUp), errors.Is(err, compiler.ErrNothing):
 		l.Log.Error("cannot compile, the published snapshot stays", "err", err)
-		l.reread.reset()
+		l.recompile.reset()
 	case err != nil:
-		l.reread.fail(time.Now())
-		l.Log.Error("cannot compile now, trying again", "err", err, "in", l.reread.wait)
+		l.recompile.fail(time.Now())
+		l.Log.Error("cannot compile now, trying again", "err", err, "in", l.recompile.wait)
 	default:
 		if l.config.former != nil {
 			l.accept(time.Now())
 		}
-		l.reread.reset()
+		l.recompile.reset()
 		l.replacePending(&result, objects, timeline)
 		l.republish.now(time.Now())
 	}
@@ -282,8 +283,8 @@ func (l *loop) trigger() string {
 	return "change"
 }
 
-// report logs what is new among the diagnostics and the kinds ignored.
-func (l *loop) report(r compiler.Result) {
+// logFindings logs what is new among the diagnostics, the ignored kinds and the classes that are not compiled.
+func (l *loop) logFindings(r compiler.Result) {
 	if l.ignored != r.Ignored && r.Ignored != "" {
 		l.Log.Info("objects of kinds that are not compiled were passed over", "objects", r.Ignored)
 	}

@@ -140,7 +140,7 @@ func (l *loop) publishOnHead(ctx context.Context, r *compiler.Result) (id snapsh
 
 // publishOn is publishOnHead for what [head] returned.
 func (l *loop) publishOn(ctx context.Context, previous snapshots.Snapshot, newest snapshots.ID, r *compiler.Result) (id snapshots.ID, published bool, err error) {
-	l.meet(previous, time.Now())
+	l.observeHead(previous, time.Now())
 	l.previous = previous
 	if err := l.yields(previous, r.Draft); err != nil {
 		return snapshots.ID{}, false, err

@@ -162,9 +162,9 @@ func (r *rivals) until() time.Time {
 	return r.current.Until
 }
 
-// meet checks who made the newest snapshot of the store, and reports whether that says something new about another
+// observe checks who made the newest snapshot of the store, and reports whether that says something new about another
 // compiler. The inputs are those of our last compile.
-func (r *rivals) meet(head snapshots.Snapshot, inputs []snapshots.Input, now time.Time) bool {
+func (r *rivals) observe(head snapshots.Snapshot, inputs []snapshots.Input, now time.Time) bool {
 	other, marked := parseMark(head.Manifest.Provenance.Trigger)
 	if !marked || other.run == r.own.run {
 		return false
@@ -231,8 +231,8 @@ func (r *rivals) samePlace(other mark, theirs, ours []snapshots.Input) bool {
 	return slices.ContainsFunc(ours, func(in snapshots.Input) bool { return known[in.UID] }) || len(ours) == 0
 }
 
-// meet checks whether another compiler made the newest snapshot, and reports it once.
-func (l *loop) meet(head snapshots.Snapshot, now time.Time) {
+// observeHead checks whether another compiler made the newest snapshot, and reports it once.
+func (l *loop) observeHead(head snapshots.Snapshot, now time.Time) {
 	l.rivals.own.configuration = configurationDigest(l.Source.Config)
 	var inputs []snapshots.Input
 	if l.pending != nil {
@@ -240,11 +240,11 @@ func (l *loop) meet(head snapshots.Snapshot, now time.Time) {
 	} else {
 		inputs = l.previous.Manifest.Provenance.Inputs
 	}
-	l.tellRival(l.rivals.meet(head, inputs, now), now)
+	l.reportRival(l.rivals.observe(head, inputs, now), now)
 }
 
-// tellRival says who else publishes, in the log only if that is new.
-func (l *loop) tellRival(news bool, now time.Time) {
+// reportRival says who else publishes, in the log only if that is new.
+func (l *loop) reportRival(news bool, now time.Time) {
 	rival := l.rivals.current
 	l.Status.rival(rival, now)
 	if news {
@@ -333,11 +333,11 @@ func (l *loop) verifyHead(ctx context.Context) {
 	}
 	if !l.rivals.ours.IsZero() && newest != l.rivals.seen {
 		if head, err := l.Store.Get(ctx, newest); err == nil {
-			l.meet(head, time.Now())
+			l.observeHead(head, time.Now())
 		}
 	}
 	if l.rivals.stillRuns(newest, time.Now()) {
-		l.tellRival(true, time.Now())
+		l.reportRival(true, time.Now())
 	}
 	if _, only := l.Leader.(alone); only || l.Status.Ready() != nil || l.pending != nil {
 		return

@@ -43,7 +43,7 @@ func (c *contest) turn(k *contestant, count int) (published bool) {
 	if until := k.until(); !until.IsZero() && !c.now.Before(until) {
 		k.current = nil
 	}
-	k.meet(c.head, k.inputs, c.now)
+	k.observe(c.head, k.inputs, c.now)
 	if k.current != nil && k.current.Yields {
 		return false
 	}
@@ -123,7 +123,7 @@ func TestAProcessAtTheSamePlaceThatStays(t *testing.T) {
 		second := c.start("one", "host-a", elected, "1")
 		second.own.configuration = "0123456789"
 		c.turn(second, 2)
-		if first.meet(c.head, first.inputs, c.now) || first.current != nil || first.stillRuns(c.head.ID(), c.now) {
+		if first.observe(c.head, first.inputs, c.now) || first.current != nil || first.stillRuns(c.head.ID(), c.now) {
 			t.Errorf("%+v is reported at once", first.current)
 		}
 		c.now = c.now.Add(headInterval)

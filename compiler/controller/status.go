@@ -15,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -142,13 +143,14 @@ func (s *Status) judge(now time.Time) {
 			reason, message = reasonLeftOut, fmt.Sprintf("%s; %d objects or parts of them are left out", message, len(s.found))
 		}
 	}
+	message, _, _ = strings.Cut(message, "\n")
 	set := func(kind string, so bool) {
 		status := metav1.ConditionFalse
 		if so {
 			status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&s.conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: firstBytes(message, longestCondition), LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second)),
+			Type: kind, Status: status, Reason: reason, Message: printable.Shortened(message, longestCondition), LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second)),
 			ObservedGeneration: int64(s.head.Snapshot.Revision), //nolint:gosec // revisions are counted from 1
 		})
 	}
@@ -159,14 +161,6 @@ func (s *Status) judge(now time.Time) {
 
 // longestCondition is how many bytes a message of a condition has.
 const longestCondition = 300
-
-func firstBytes(text string, most int) string {
-	text, _, _ = strings.Cut(text, "\n")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
-}
 
 func text(err error) string {
 	if err == nil {

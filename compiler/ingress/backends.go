@@ -380,7 +380,7 @@ func (t *canaries) canaryOptions(c canary, main claim, served, own types.Namespa
 	canaryService, _ := t.resolver.service(own)
 	mainService, _ := t.resolver.service(served)
 	_, problems := options.Read(options.OnService, canaryService.Value.Annotations)
-	t.add(problemsOf(canaryService.Ref, canaryService.Position, problems)...)
+	t.add(options.Diagnostics(canaryService.Ref, canaryService.Position, problems)...)
 	for _, name := range options.Different(canaryService.Value.Annotations, mainService.Value.Annotations, main.by.annotations) {
 		usable = false
 		t.add(diag.Diagnostic{

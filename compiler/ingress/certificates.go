@@ -18,6 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/live"
@@ -287,18 +288,9 @@ func (t *serverNames) take(by ownership.Claimant, entry tlsEntry, host string, a
 	claim.secrets = append(claim.secrets, secret)
 	if o := c.Observed; o != nil && !hostname.Covers(o.Names, host) {
 		t.report(diag.Warning, by, at.Position,
-			fmt.Sprintf("the certificate in Secret %s is not for host %s but for %s", secret, host, firstOf(o.Names)),
+			fmt.Sprintf("the certificate in Secret %s is not for host %s but for %s", secret, host, printable.Few(o.Names, 5)),
 			"clients will refuse it; renew it for this host")
 	}
-}
-
-// firstOf lists some names in a text. A certificate may have 50,000.
-func firstOf(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more names", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // sameKind reports a certificate whose key is of the same kind as that of an earlier certificate of the host. HAProxy

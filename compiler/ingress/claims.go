@@ -283,7 +283,7 @@ func (s source) addTLS(c *claims, i int, entry networkingv1.IngressTLS) {
 func (s source) addWishes(c *claims) {
 	ing := s.ingress
 	values, problems := options.Read(options.OnIngress, ing.Value.Annotations)
-	c.found = append(c.found, problemsOf(ing.Ref, ing.Position, problems)...)
+	c.found = append(c.found, options.Diagnostics(ing.Ref, ing.Position, problems)...)
 	if s.class != nil {
 		values = values.Inherit(s.class.values)
 	}
@@ -299,7 +299,7 @@ func (s source) addWishes(c *claims) {
 	}
 	settings, alone, _ := options.Resolve(values)
 	if !c.needsOwnBackend { // otherwise a backend has these findings
-		c.found = append(c.found, problemsOf(ing.Ref, ing.Position, alone[0])...)
+		c.found = append(c.found, options.Diagnostics(ing.Ref, ing.Position, alone[0])...)
 	}
 	if settings.CountsForwarded() && !s.scope.trustsForwarded && !values.Inherits("forwarded-for") {
 		c.found = append(c.found, s.report(diag.Warning, ing.Position(annotationPath("forwarded-for")...),
@@ -350,7 +350,7 @@ func (s source) pathRules(asked options.Paths) pathRules {
 func (s source) addCanary(c *claims) {
 	ing := s.ingress
 	values, problems := options.Read(options.OnIngress, ing.Value.Annotations)
-	c.found = problemsOf(ing.Ref, ing.Position, problems)
+	c.found = options.Diagnostics(ing.Ref, ing.Position, problems)
 	if !values.Has("canary") {
 		return
 	}

@@ -290,17 +290,6 @@ func (p *parameters) isLike(o *parameters) bool {
 	return p.class.Value == o.class.Value && p.source.Value == o.source.Value
 }
 
-// problemsOf returns findings about the annotations of an object.
-func problemsOf(object diag.Object, at func(...any) diag.Position, problems []options.Problem) []diag.Diagnostic {
-	var out []diag.Diagnostic
-	for _, p := range problems {
-		out = append(out, diag.Diagnostic{
-			Severity: p.Severity, Position: at("metadata", "annotations", p.Annotation), Object: object, Message: p.Message, Hint: p.Hint,
-		})
-	}
-	return out
-}
-
 // askedProblems returns findings about the options of an Ingress, some of which may come from its
 // class.
 func askedProblems(ing ingress, class *parameters, problems []options.Problem) []diag.Diagnostic {
@@ -312,7 +301,7 @@ func askedProblems(ing ingress, class *parameters, problems []options.Problem) [
 			own = append(own, p)
 		}
 	}
-	out := problemsOf(ing.Ref, ing.Position, own)
+	out := options.Diagnostics(ing.Ref, ing.Position, own)
 	if class != nil {
 		out = append(out, class.problems(inherited)...)
 	}

@@ -111,7 +111,7 @@ func configuredWish(f *findings, i int, entry config.TCPService) wish {
 // it opens none.
 func (t *connections) annotatedService(s inputs.Object[corev1.Service]) {
 	values, problems := options.Read(options.OnService, s.Value.Annotations)
-	t.add(problemsOf(s.Ref, s.Position, problems)...)
+	t.add(options.Diagnostics(s.Ref, s.Position, problems)...)
 	for name := range s.Value.Annotations {
 		if option, ok := strings.CutPrefix(name, options.Prefix+"tcp-"); ok && !values.Has("tcp-"+option) {
 			return // this was reported

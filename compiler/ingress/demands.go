@@ -131,7 +131,7 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 		var problems []options.Problem
 		offered, problems = options.Read(options.OnService, service.Value.Annotations)
 		foreign = m.foreignOfService(service, m.ingress.Value.Annotations)
-		out.found = append(problemsOf(service.Ref, service.Position, problems), foreign...)
+		out.found = append(options.Diagnostics(service.Ref, service.Position, problems), foreign...)
 	}
 	if r.name == routing.Unavailable || (len(foreign) == 0 && !m.wishes.needsOwnBackend && !offered.NeedsBackend() && !r.port.NeedsBackend()) {
 		out.plain = true // all references that lead nowhere share one backend
@@ -145,7 +145,7 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 	out.closed = closed || len(foreign) > 0
 	out.found = append(out.found, askedProblems(m.ingress, m.wishes.class, problems[0])...)
 	if exists {
-		out.found = append(out.found, problemsOf(service.Ref, service.Position, problems[1])...)
+		out.found = append(out.found, options.Diagnostics(service.Ref, service.Position, problems[1])...)
 	}
 	if m.wishes.class != nil {
 		out.origins = append(out.origins, m.wishes.class.origin)
@@ -282,11 +282,11 @@ func (s source) passOn(c *claims, ref networkingv1.IngressBackend) *connectionDe
 func (d *connectionDemand) addOptions(service service, asked options.Values, ing *ingress, class *parameters) {
 	offered, said := options.Read(options.OnService, service.Value.Annotations)
 	settings, problems, closed := options.ForConnections(ing != nil, asked, offered)
-	d.found = append(d.found, problemsOf(service.Ref, service.Position, said)...)
+	d.found = append(d.found, options.Diagnostics(service.Ref, service.Position, said)...)
 	if ing != nil {
-		d.found = append(d.found, problemsOf(ing.Ref, ing.Position, problems[0])...)
+		d.found = append(d.found, options.Diagnostics(ing.Ref, ing.Position, problems[0])...)
 	}
-	d.found = append(d.found, problemsOf(service.Ref, service.Position, problems[1])...)
+	d.found = append(d.found, options.Diagnostics(service.Ref, service.Position, problems[1])...)
 	if name := offered.First(); name != "" {
 		d.origins = append(d.origins, originOf(service, "metadata", "annotations", name))
 	}

@@ -227,7 +227,7 @@ func Mistakes(ing inputs.Object[networkingv1.Ingress], cfg Config) []diag.Diagno
 	}
 	found = slices.Concat(found, slices.Collect(maps.Values(unusable)))
 	_, problems := options.Read(options.OnIngress, ing.Value.Annotations)
-	found = append(found, problemsOf(ing.Ref, ing.Position, problems)...)
+	found = append(found, options.Diagnostics(ing.Ref, ing.Position, problems)...)
 	var c claims
 	s.addForeign(&c)
 	found = append(found, c.foreign...)

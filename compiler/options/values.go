@@ -24,6 +24,18 @@ type Problem struct {
 	Inherited bool
 }
 
+// Diagnostics returns problems as diagnostics of the object that has the annotations. The function at returns the
+// position of a field of it.
+func Diagnostics(object diag.Object, at func(path ...any) diag.Position, problems []Problem) []diag.Diagnostic {
+	var out []diag.Diagnostic
+	for _, p := range problems {
+		out = append(out, diag.Diagnostic{
+			Severity: p.Severity, Position: at("metadata", "annotations", p.Annotation), Object: object, Message: p.Message, Hint: p.Hint,
+		})
+	}
+	return out
+}
+
 // Values are the options of one object.
 type Values struct {
 	// Closed says that an option which protects something cannot be used.

@@ -93,6 +93,9 @@ type wish struct {
 	once  bool      // it is not repeated while it holds
 }
 
+// stale reports whether an Event to be said once is so old that the API server would have deleted it by now.
+func (w wish) stale(now time.Time) bool { return w.once && now.Sub(w.since) >= forget }
+
 // record says what was written of an Event.
 type record struct {
 	at    time.Time
@@ -136,13 +139,13 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 		add(e, true)
 	}
 	// An Event to be said once that was not written yet stays, unless the same action found something else
-	// wrong with its object.
+	// wrong with its object, or it is stale: a process that does not lead for months writes none.
 	faulty := map[subject]bool{}
 	for _, e := range lasting {
 		faulty[e.subject()] = true
 	}
 	for _, w := range l.wishes {
-		if _, left := before[w.name]; left && w.once && l.said[w.name].at.Before(w.since) && !faulty[w.subject()] {
+		if _, left := before[w.name]; left && w.once && l.said[w.name].at.Before(w.since) && !faulty[w.subject()] && !w.stale(now) {
 			next = append(next, w)
 		}
 	}
@@ -158,6 +161,7 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 	for _, w := range l.wishes {
 		switch r, said := l.said[w.name]; {
+		case w.stale(now):
 		case !said:
 			return w, 0, true
 		case r.at.Before(w.since) && now.Sub(r.at) >= pause:

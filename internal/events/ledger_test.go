@@ -77,3 +77,24 @@ func TestWhatIsOverIsNotSaid(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A process that does not lead writes nothing. What it could have said once two hours ago it forgets, and does not say
+// when it leads at last.
+func TestOldNewsIsNotSaid(t *testing.T) {
+	t.Parallel()
+	l := ledger{said: map[string]record{}}
+	begin := time.Unix(1e9, 0)
+	for n := range 100 {
+		l.wish([]Event{said("api", "bad")}, []Event{accepted(fmt.Sprintf("web-%03d", n))}, begin.Add(time.Duration(n)*time.Hour))
+	}
+	if len(l.wishes) > 3 {
+		t.Errorf("%d Events are kept, want one that holds, and those of two hours", len(l.wishes))
+	}
+	if got := fmt.Sprint(l.drain(begin.Add(100 * time.Hour))); got != "[api bad 0 web-099 good 0]" {
+		t.Errorf("a new leader says %s", got)
+	}
+	l.wish(nil, []Event{accepted("web")}, begin.Add(200*time.Hour))
+	if got := fmt.Sprint(l.drain(begin.Add(203 * time.Hour))); got != "[]" {
+		t.Errorf("a leader that compiled nothing since says %s", got)
+	}
+}

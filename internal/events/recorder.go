@@ -78,8 +78,8 @@ func New(o Options) *Recorder {
 }
 
 // Say replaces the Events that should be there: lasting ones, which hold until Say is called without them, and
-// Events to be said once. An Event to be said once that was not written yet stays, unless the same action has
-// found something lasting about the object meanwhile.
+// Events to be said once. An Event to be said once that was not written yet stays for two hours, unless the same
+// action has found something lasting about the object meanwhile.
 func (r *Recorder) Say(lasting, once []Event, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

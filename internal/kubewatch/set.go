@@ -24,6 +24,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -89,6 +90,14 @@ type QueryState struct {
 	// Convert returned them, and must not be changed.
 	Count   int
 	Objects map[types.NamespacedName]metav1.Object
+}
+
+// Text names the query, and says why nothing new is known of it, if there is a reason.
+func (s QueryState) Text() string {
+	if s.Err == nil {
+		return s.Query.String()
+	}
+	return fmt.Sprintf("%s (%v)", s.Query, s.Err)
 }
 
 // Forbidden reports whether the API server refuses to let the query be read.

@@ -1,5 +1,6 @@
 // Package printable makes text of unknown origin safe to show: in a log, on a terminal, in a message of a
-// commit. It escapes and drops nothing, so that a reader still sees what an object holds.
+// commit. [Text] and [JSON] escape, and drop nothing, so that a reader still sees what an object holds. [Shortened],
+// [Few] and [Quoted] bound how long a text gets.
 package printable
 
 import (
@@ -81,4 +82,21 @@ func Quoted(s string) string {
 		s = string(r[:longest]) + "…"
 	}
 	return strconv.Quote(s)
+}
+
+// Shortened returns the beginning of a text, cut between two characters after the given number of bytes, and followed by
+// "…" if it was longer.
+func Shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// Few lists the first of many texts, and says how many more there are.
+func Few(texts []string, most int) string {
+	if more := len(texts) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), more)
+	}
+	return strings.Join(texts, ", ")
 }

@@ -194,9 +194,9 @@ func (b *Bindings) binding(id snapshots.ID, layout bind.Layout) (snapshots.Snaps
 	return p.Snapshot, bind.Inputs{Live: live, Slots: slots, Layout: layout}, ok && p.Known
 }
 
-// Unknown reports whether a snapshot was read, but not yet everything that it needs from the
+// AwaitsCluster reports whether a snapshot was read, but not yet everything that it needs from the
 // cluster.
-func (b *Bindings) Unknown(id snapshots.ID) bool {
+func (b *Bindings) AwaitsCluster(id snapshots.ID) bool {
 	p, atHand := b.prepared[id]
 	return atHand && !p.Known
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -85,6 +86,9 @@ const (
 	unsaid                 // the source has nothing about the Service
 	unlisted               // like unsaid, but the source has other Services of the namespace
 )
+
+// mostListed is how many things a message lists.
+const mostListed = 5
 
 // lossWindow is the time within which losses count as one.
 const lossWindow = time.Minute
@@ -550,7 +554,7 @@ func (s *Sources) LossTrouble() error {
 		return nil
 	}
 	return fmt.Errorf("the endpoints of %s are gone from their source (%d in all): what was known is kept; if they are gone for good: pusher confirm-endpoints %s",
-		cluster.Some(texts(ports)), len(ports), g.name())
+		printable.Few(texts(ports), mostListed), len(ports), g.name())
 }
 
 func texts(ports []snapshots.ServicePort) []string {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -298,7 +299,7 @@ func (s *Sources) WaitTrouble(now time.Time) error {
 	w := s.waiting
 	onlyRefused := len(w.status.Refused) == len(w.status.Waits)
 	if !w.since.IsZero() && now.Sub(w.since) >= shortWait && !onlyRefused {
-		return fmt.Errorf("snapshots that need it wait for %s", cluster.Some(w.status.Waits))
+		return fmt.Errorf("snapshots that need it wait for %s", printable.Few(w.status.Waits, mostListed))
 	}
 	return nil
 }

@@ -316,7 +316,8 @@ func (f *clusterFlags) readSeen(ctx context.Context, state string) (channel.Seen
 	if err != nil {
 		return channel.Seen{}, hinted(err)
 	}
-	return pusher.ParseSeen(data, state)
+	seen, err := pusher.ParseSeen(data, state)
+	return seen, hinted(err)
 }
 
 // acceptRewind writes to the channel what is given up, and prints what should run then. It opens the

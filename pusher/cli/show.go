@@ -273,5 +273,5 @@ func storedSide(ctx context.Context, store stores.Reader, name string) (differen
 	if err != nil {
 		return difference.Side{}, damaged(err)
 	}
-	return difference.Side{Name: id.String(), Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}, nil
+	return difference.SideOf(id.String(), s), nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -175,9 +174,9 @@ func statusOf(all bool, list []kubewatch.QueryState) Status {
 		settled := s.Synced || s.Forbidden() && (readable || s.Query.Kind == kindSlice)
 		switch {
 		case !settled:
-			out.Waits = append(out.Waits, waits(s))
+			out.Waits = append(out.Waits, s.Text())
 			if s.Forbidden() {
-				out.Refused = append(out.Refused, waits(s))
+				out.Refused = append(out.Refused, s.Text())
 			}
 		case s.Query.Kind == kindSlice:
 			out.namespaces[s.Query.Namespace] = s.Synced
@@ -195,13 +194,6 @@ func statusOf(all bool, list []kubewatch.QueryState) Status {
 	return out
 }
 
-func waits(s kubewatch.QueryState) string {
-	if s.Err == nil {
-		return s.Query.String()
-	}
-	return fmt.Sprintf("%s (%v)", s.Query, s.Err)
-}
-
 // troubleOf names the first query in trouble. It leaves out how many others there are, since that
 // grows from moment to moment while a connection breaks.
 func troubleOf(list []kubewatch.QueryState) error {
@@ -213,15 +205,6 @@ func troubleOf(list []kubewatch.QueryState) error {
 		others = " and others"
 	}
 	return fmt.Errorf("nothing new is heard of %s%s, what was known is held: %w", first.Query, others, first.Err)
-}
-
-// Some lists the first of many things.
-func Some(texts []string) string {
-	const most = 5
-	if more := len(texts) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), more)
-	}
-	return strings.Join(texts, ", ")
 }
 
 // recordedStatus is a [Status] in the form of an event log.

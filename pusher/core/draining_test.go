@@ -55,7 +55,7 @@ func TestDrainingIsApartFromTheFleet(t *testing.T) {
 		if got, drains := strings.Join(in, " "), strings.Join(out, " "); got != c.fleet || drains != c.draining || len(view.Instances) != len(in) {
 			t.Errorf("%s: of the fleet are %q, and %q drain; want %q and %q", c.what, got, drains, c.fleet, c.draining)
 		}
-		if m.known() == c.waitsForFirstOne {
+		if m.fleetKnown() == c.waitsForFirstOne {
 			t.Errorf("%s: a fleet of which all drains is taken for one that is known", c.what)
 		}
 	}

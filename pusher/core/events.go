@@ -26,6 +26,8 @@ type Event interface {
 // OfInstance is an event of package instance, about one instance.
 type OfInstance struct{ instance.Event }
 
+func (o OfInstance) apply(m *Machine, now time.Time) { m.takeInstanceEvent(o.Event, now) }
+
 // ViewRead is the result of reading the store.
 type ViewRead struct {
 	View channel.View
@@ -175,6 +177,8 @@ type SaveEnded struct {
 	Taken bool
 }
 
+func (v SaveEnded) apply(m *Machine, now time.Time) { m.saving.saveEnded(v, now) }
+
 func (v SaveEnded) String() string { return observe.Describe("save ended", "err", v.Err) }
 
 // Raised is the result of raising the term.
@@ -184,6 +188,8 @@ type Raised struct {
 	Err   error
 	Taken bool // as in [SaveEnded]
 }
+
+func (r Raised) apply(m *Machine, now time.Time) { m.leadership.raiseEnded(r, now) }
 
 func (r Raised) String() string {
 	return observe.Describe("term raised", "instance", r.Of.Name, "above", r.Above, "term", r.Term, "err", r.Err)

@@ -94,7 +94,7 @@ func (j *jobs) beginUpdate(i *instanceState) {
 	i.attempted = wantsOf(want.Servers, want.Entries, want.Certificates)
 	j.do(instance.Update{
 		Ref: i.ref(), Want: want, Unbound: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
-		Running: i.snapshot(), Traceparent: j.traceparent(i.snapshot()),
+		Snapshot: i.snapshot(), Traceparent: j.traceparent(i.snapshot()),
 	})
 }
 
@@ -117,15 +117,15 @@ func (j *jobs) wanted(i *instanceState) push.Wanted {
 	return push.Wanted{Node: n.Name, Servers: p.Servers, Dynamic: p.Dynamic, Certificates: n.Certificates, Entries: n.Entries}
 }
 
-// apply takes what the event says about the instance, and how the effect ended.
-func (v OfInstance) apply(m *Machine, now time.Time) {
-	about := v.From()
+// takeInstanceEvent takes what an event says about an instance, and how its effect ended.
+func (m *Machine) takeInstanceEvent(event instance.Event, now time.Time) {
+	about := event.From()
 	i := m.instanceOf(about.Ref)
 	// Events may arrive in another order than they were sent.
 	if about.Known.Number > i.known.Number {
 		i.known = about.Known
 	}
-	switch ev := v.Event.(type) {
+	switch ev := event.(type) {
 	case instance.JoinFailed:
 		m.trouble("fleet", ev.Err, now)
 	case instance.Renewed:

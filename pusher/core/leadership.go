@@ -11,11 +11,9 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 )
 
-const (
-	// maxRaises bounds how often the term is raised above that of other pushers. A pusher that
-	// keeps writing higher terms has a state of its own, and is not a former leader.
-	maxRaises = 3
-)
+// maxRaises bounds how often the term is raised above that of other pushers. A pusher that
+// keeps writing higher terms has a state of its own, and is not a former leader.
+const maxRaises = 3
 
 // leadership prevents two pushers from leading the same instances.
 type leadership struct {
@@ -123,20 +121,21 @@ func (l *leadership) tellRecord(i *instanceState, now time.Time) {
 	}
 }
 
-func (r Raised) apply(m *Machine, now time.Time) {
-	m.saving.underWay, m.saving.raising = false, nil
+// raiseEnded takes the result of raising the term.
+func (l *leadership) raiseEnded(r Raised, now time.Time) {
+	l.saving.underWay, l.saving.raising = false, nil
 	if r.Err != nil {
-		m.trouble("state", r.Err, now)
+		l.trouble("state", r.Err, now)
 		if r.Taken {
-			m.begin(EndTerm{fmt.Errorf("instance %s is of term %d: %w", r.Of.Name, r.Above, r.Err)})
+			l.begin(EndTerm{fmt.Errorf("instance %s is of term %d: %w", r.Of.Name, r.Above, r.Err)})
 		}
 		return
 	}
-	m.tell(observe.Warn("term raised above one that was met", "instance", r.Of.Name, "met", r.Above, "term", r.Term), now)
-	m.leadership.raised++
-	m.term.number = r.Term
-	for i := range m.served() {
+	l.tell(observe.Warn("term raised above one that was met", "instance", r.Of.Name, "met", r.Above, "term", r.Term), now)
+	l.raised++
+	l.term.number = r.Term
+	for i := range l.served() {
 		i.claimAfter = now // claim all instances in the new term
 	}
-	m.dirty = true
+	l.dirty = true
 }

@@ -258,7 +258,8 @@ func (m *Machine) mayFollow(now time.Time) bool {
 // live data, and up to 10 s for the first answer of each instance: otherwise something that was not
 // asked yet would count as missing. A store that was not read yet means Hold, see rolloutInput.
 func (m *Machine) ready(now time.Time) bool {
-	if !m.mayFollow(now) || !m.known() || m.unknown(m.state.Rollout.Good) || m.state.Rollout.Rollout != nil && m.unknown(m.state.Rollout.Rollout.Target) {
+	if !m.mayFollow(now) || !m.fleetKnown() || m.bindings.AwaitsCluster(m.state.Rollout.Good) ||
+		m.state.Rollout.Rollout != nil && m.bindings.AwaitsCluster(m.state.Rollout.Rollout.Target) {
 		return false
 	}
 	if now.Sub(m.started) > firstAnswers {

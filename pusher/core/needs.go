@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -116,14 +115,8 @@ func lacking(wanted, good binding.Prepared, because channel.Reason) []string {
 	return slices.DeleteFunc(slices.Clone(wanted.Lacks), func(lack string) bool { return slices.Contains(good.Lacks, lack) })
 }
 
-// some joins the first few texts, and says how many more there are.
-func some(list []string) string {
-	const most = 3
-	if more := len(list) - most; more > 0 {
-		return fmt.Sprintf("%s, and %d more", strings.Join(list[:most], ", "), more)
-	}
-	return strings.Join(list, ", ")
-}
+// mostLacks is how many of the things that a snapshot lacks a message lists.
+const mostLacks = 3
 
 // work is a kind of work on an instance. It names what the instance needs, or the job under way.
 type work string

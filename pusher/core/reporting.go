@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
@@ -136,7 +137,7 @@ func (r *reporting) seenOf(i *instanceState) observe.Instance {
 		Name: i.Name, Zone: i.Zone, UID: i.UID, Reachable: i.reachable(), Refused: isRefused(i.err), Err: i.err, Since: i.since,
 		Running: i.snapshot(), Info: i.info, Started: i.started, Foreign: i.foreign(), ManualDrains: i.running.ManualDrains,
 		Findings: i.findings, Conflict: i.conflict, Doing: doing(i.busy), Pushing: i.busy == workPush, Updating: i.busy == workUpdate,
-		JobError: i.jobError, JobErrorAt: i.jobErrorAt, Unclaimed: r.unclaimed(i), Unknown: r.unknown(i.snapshot()),
+		JobError: i.jobError, JobErrorAt: i.jobErrorAt, Unclaimed: r.unclaimed(i), AwaitsCluster: r.bindings.AwaitsCluster(i.snapshot()),
 	}
 	if i.ledByOther() {
 		out.LedBy = i.known.Record.LeaderText()
@@ -220,7 +221,7 @@ func (r *reporting) troubleWithNeeds(now time.Time) {
 	}
 	lacks := slices.Sorted(maps.Keys(needing))
 	ids := needing[lacks[0]]
-	text := fmt.Sprintf("the pusher %s (needed by %s)", some(lacks), strings.Join(ids[max(0, len(ids)-2):], " and "))
+	text := fmt.Sprintf("the pusher %s (needed by %s)", printable.Few(lacks, mostLacks), strings.Join(ids[max(0, len(ids)-2):], " and "))
 	if waiting := r.lacks(); len(waiting) > 0 {
 		text += fmt.Sprintf("; %s waits for it, and what runs is left as it is", r.decision.ID)
 	} else {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -45,7 +46,7 @@ func (r *rolling) takeStep(now time.Time) {
 func (r *rolling) rolloutInput(now time.Time) rollout.Observation {
 	_, storeGone := r.troubles["store"]
 	want, atHand := r.snapshotCache.Get(r.decision.ID)
-	atHand = atHand && len(r.lacks()) == 0 && r.bindings.Complete(r.decision.ID) && !r.unknown(r.decision.ID) && r.knowRunning()
+	atHand = atHand && len(r.lacks()) == 0 && r.bindings.Complete(r.decision.ID) && !r.bindings.AwaitsCluster(r.decision.ID) && r.knowRunning()
 	o := rollout.Observation{
 		Intent: r.decision.Intent, MayWait: r.decision.Because == channel.BecauseNewest, Hold: r.decision.Hold || storeGone || !atHand,
 		Wishes:  wishes(r.view.Channel, now),
@@ -98,7 +99,7 @@ func (r *rolling) compared() (map[string]rollout.Backend, snapshots.ID) {
 func (r *rolling) waitForNeeds(waits []rollout.Wait) []rollout.Wait {
 	if lacks := r.lacks(); len(lacks) > 0 && !r.decision.Hold {
 		waits = append(slices.Clone(waits), rollout.Wait{
-			For: fmt.Sprintf("what %s needs, since the pusher %s", r.decision.ID, some(lacks)),
+			For: fmt.Sprintf("what %s needs, since the pusher %s", r.decision.ID, printable.Few(lacks, mostLacks)),
 		})
 	}
 	return waits

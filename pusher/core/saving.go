@@ -152,7 +152,7 @@ func (s *saving) encoded(now time.Time) ([]byte, error) {
 	s.state.Slots = s.slotsThatFit(slots)
 	s.state.Kept = s.live.Saved()
 	s.state.Status = s.reporting.status(now)
-	if s.state.Instances == nil || s.known() {
+	if s.state.Instances == nil || s.fleetKnown() {
 		s.state.Instances = make(map[string]kept, len(s.instances))
 	}
 	for i := range s.served() {
@@ -235,8 +235,8 @@ func (s *saving) saveIntervals() (beat, soonest time.Duration) {
 // ErrStateHangs is the error of a state store that does not answer.
 var ErrStateHangs = errors.New("the store of the state does not answer: rollouts wait for it, endpoints and certificates are followed")
 
-func (v SaveEnded) apply(m *Machine, now time.Time) {
-	s := m.saving
+// saveEnded takes the result of a save. It adopts or drops the step whose state was saved.
+func (s *saving) saveEnded(v SaveEnded, now time.Time) {
 	s.underWay = false
 	s.saved, s.retry = now, s.retry.after(v.Err, now)
 	if errors.Is(v.Err, ErrStateTooLarge) && s.leaveSlotsOut() {

@@ -266,7 +266,7 @@ func (u *uploads) neededFiles(i *instanceState, used, may []snapshots.ID) (neede
 // forgetAbsent forgets the uploads of instances that left the fleet long ago.
 func (u *uploads) forgetAbsent(now time.Time) {
 	for name, list := range u.state.Uploads {
-		if _, there := u.instances[name]; there || !u.known() {
+		if _, there := u.instances[name]; there || !u.fleetKnown() {
 			continue
 		}
 		list, _ = reviewFiles(list, nil, now, uploadsOfAbsent)

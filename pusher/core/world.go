@@ -124,9 +124,9 @@ func (w *world) instanceOf(r instance.Ref) *instanceState {
 	return i
 }
 
-// known reports whether the pusher knows the instances of the fleet. A fleet of pods without a
-// single pod counts as unknown, since a rollout to it would succeed at once.
-func (w *world) known() bool {
+// fleetKnown reports whether the pusher knows the instances of the fleet. A fleet of pods without a
+// single pod counts as not known, since a rollout to it would succeed at once.
+func (w *world) fleetKnown() bool {
 	return w.pods == nil || (w.podsRead && len(w.instances) > 0)
 }
 
@@ -141,10 +141,6 @@ func (w *world) traceparent(id snapshots.ID) string {
 func (w *world) target() snapshots.ID {
 	return observe.View{Decision: w.decision.Decision, Rollout: w.state.Rollout}.Target()
 }
-
-// unknown reports whether a snapshot was read, but not yet everything that it needs from the
-// cluster.
-func (w *world) unknown(id snapshots.ID) bool { return w.bindings.Unknown(id) }
 
 // rollouts returns the state of the rollout. If a step is being saved, it returns its state as
 // well.

@@ -65,13 +65,13 @@ type connection struct {
 	fence  *push.Fence
 	onDisk push.Known // the certificates on its disk, as far as pushes have seen them
 	known  *lastKnown // shared by all connections to the same instance
-	// Two lifetimes that outlast calls: asked ends when the probes end, and here when the instance is
-	// gone, which also ends jobs.
-	asked  context.Context //nolint:containedctx // see above
-	silent context.CancelFunc
-	here   context.Context //nolint:containedctx // see above
-	gone   context.CancelFunc
-	limit  time.Duration // of a job
+	// Two lifetimes that outlast calls: probing ends when the probes end, and here when the
+	// instance is gone, which also ends jobs.
+	probing   context.Context //nolint:containedctx // see above
+	endProbes context.CancelFunc
+	here      context.Context //nolint:containedctx // see above
+	gone      context.CancelFunc
+	limit     time.Duration // of a job
 }
 
 // lastKnown numbers the events of an instance.
@@ -116,12 +116,12 @@ func (s *Connections) join(j Join) (*connection, error) {
 		s.leave(j.Name)
 		old = nil
 	} else if old != nil {
-		old.silent()
+		old.endProbes()
 	}
 	// The limit bounds a job, so that an instance that hangs is free again some time. A push looks,
 	// uploads and reloads, and may have to do so again.
 	c := &connection{ref: j.Ref, spec: j.Spec, client: client, fence: s.fence, onDisk: push.Known{}, limit: 3*s.options.ReloadTimeout + 30*time.Second}
-	c.asked, c.silent = context.WithCancel(context.Background())
+	c.probing, c.endProbes = context.WithCancel(context.Background())
 	c.target = push.Instance{API: client, ReloadTimeout: s.options.ReloadTimeout, Layout: j.Spec.Layout}
 	if old != nil {
 		c.known, c.here, c.gone = old.known, old.here, old.gone
@@ -154,7 +154,7 @@ func (s *Connections) leave(name string) {
 	if c == nil {
 		return
 	}
-	c.silent()
+	c.endProbes()
 	if c.ref.UID != "" {
 		c.gone()
 	}
@@ -169,16 +169,16 @@ func (c *connection) within(ctx context.Context, limit time.Duration) (context.C
 	return ctx, func() { stop(); cancel() }
 }
 
-// askTimeout bounds how long an instance may take to say what it runs.
-const askTimeout = 5 * time.Second
+// probeTimeout bounds how long an instance may take to say what it runs.
+const probeTimeout = 5 * time.Second
 
-// ask returns the job that probes an instance.
-func (c *connection) ask(o Options) Job {
+// probe returns the job that probes an instance.
+func (c *connection) probe(o Options) Job {
 	return func(ctx context.Context, send func(Event)) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(c.asked, cancel)()
-		ask(ctx, c, o.PollInterval, cmp.Or(min(askTimeout, o.ReloadTimeout), askTimeout), func(info dataplane.RuntimeInfo, err error, asked time.Time) {
+		defer context.AfterFunc(c.probing, cancel)()
+		probePeriodically(ctx, c, o.PollInterval, cmp.Or(min(probeTimeout, o.ReloadTimeout), probeTimeout), func(info dataplane.RuntimeInfo, err error, asked time.Time) {
 			send(Probed{c.about(), info, err, asked})
 		})
 	}
@@ -199,21 +199,21 @@ type respondent interface {
 	Supported(ctx context.Context) error
 }
 
-// ask asks the instance periodically what it runs, and reports each answer, until ctx is done. It also
+// probePeriodically asks the instance periodically what it runs, and reports each answer, until ctx is done. It also
 // asks for the version of the API at first, and after the instance was out of reach, since the API may
 // have been replaced.
-func ask(ctx context.Context, api respondent, every, timeout time.Duration, report func(dataplane.RuntimeInfo, error, time.Time)) {
+func probePeriodically(ctx context.Context, api respondent, every, timeout time.Duration, report func(dataplane.RuntimeInfo, error, time.Time)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	for met := false; ; {
+	for supported := false; ; {
 		asked := time.Now()
 		once, cancel := context.WithTimeout(ctx, timeout)
-		info, err := askOnce(once, api, met)
+		info, err := probeOnce(once, api, supported)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
-		met = err == nil || (met && errors.Is(err, dataplane.ErrRuntime))
+		supported = err == nil || (supported && errors.Is(err, dataplane.ErrRuntime))
 		report(info, err, asked)
 		select {
 		case <-ctx.Done():
@@ -223,8 +223,8 @@ func ask(ctx context.Context, api respondent, every, timeout time.Duration, repo
 	}
 }
 
-func askOnce(ctx context.Context, api respondent, met bool) (dataplane.RuntimeInfo, error) {
-	if !met {
+func probeOnce(ctx context.Context, api respondent, supported bool) (dataplane.RuntimeInfo, error) {
+	if !supported {
 		if err := api.Supported(ctx); err != nil {
 			return dataplane.RuntimeInfo{}, err
 		}

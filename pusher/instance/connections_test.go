@@ -187,7 +187,7 @@ func TestInstanceThatCannotBeReached(t *testing.T) {
 	if failed, is := ev.(JoinFailed); !is || failed.Err == nil {
 		t.Errorf("it ended with %v", ev)
 	}
-	if c := s.byName["edge"]; c == nil || c.ref.Joined != 1 || c.asked.Err() != nil {
+	if c := s.byName["edge"]; c == nil || c.ref.Joined != 1 || c.probing.Err() != nil {
 		t.Error("the connection that there was is gone")
 	}
 }

@@ -303,8 +303,8 @@ type Update struct {
 	Want    push.Wanted     // without its function Bind
 	Unbound binding.Unbound // for Bind
 	Have    push.Running
-	// Running is the snapshot that the worker runs. Traceparent is the trace in which it was published.
-	Running     snapshots.ID
+	// Snapshot is the one that the worker runs. Traceparent is the trace in which it was published.
+	Snapshot    snapshots.ID
 	Traceparent string
 }
 

@@ -37,7 +37,7 @@ func (s *Connections) Job(x Effect) Job {
 		if err != nil {
 			return one(func(context.Context) Event { return JoinFailed{About{Ref: j.Ref}, err} })
 		}
-		return c.ask(s.options)
+		return c.probe(s.options)
 	}
 	c := s.byName[x.On().Name]
 	if c == nil {

@@ -101,9 +101,9 @@ type Instance struct {
 	// JobError is the error of the last job other than a push, "" if it succeeded.
 	JobError   string
 	JobErrorAt time.Time
-	// Unclaimed is set until the instance is claimed. Unknown is set while the pusher does not know everything that its
+	// Unclaimed is set until the instance is claimed. AwaitsCluster is set while the pusher does not know everything that its
 	// snapshot needs.
-	Unclaimed, Unknown bool
+	Unclaimed, AwaitsCluster bool
 	// UpToDate is set if the instance has the current servers and certificates of its snapshot. Otherwise Ahead says
 	// what is missing.
 	UpToDate bool
@@ -207,7 +207,7 @@ func (v View) instance(i Instance) report.Instance {
 		s.Error, s.ErrorAt = push.ForeignText(s.Foreign), i.Started
 	}
 	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
-	s.InSync = s.Reachable && !i.Unknown && s.Error == "" && !s.Running.IsZero() && s.Running == v.Target() &&
+	s.InSync = s.Reachable && !i.AwaitsCluster && s.Error == "" && !s.Running.IsZero() && s.Running == v.Target() &&
 		!i.Pushing && !i.Updating && i.UpToDate
 	if s.Reachable && !s.InSync && s.Error == "" {
 		s.Pending = v.pending(i)
@@ -242,7 +242,7 @@ func (v View) pending(i Instance) string {
 		return fmt.Sprintf("%s is to come", target)
 	case i.Unclaimed:
 		return "looks what its worker was started from"
-	case i.Unknown:
+	case i.AwaitsCluster:
 		return "waits for endpoints and certificates to be read"
 	}
 	return i.Ahead

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -420,12 +421,12 @@ func Gist(err error) string {
 		said, prefix, hint = findings(fault.cause.Error()), ErrInstance.Error(), "; "+fault.hint
 	}
 	if len(said) > 0 {
-		return shortened(prefix+": "+strings.Join(said, "; "), maxSaid) + hint
+		return printable.Shortened(prefix+": "+strings.Join(said, "; "), maxSaid) + hint
 	}
 	if hint == "" && (alert.MatchString(text) || finding.MatchString(text)) {
 		return prefix + ": HAProxy did not start with it, and did not say why"
 	}
-	return shortened(strings.Join(strings.Fields(text), " "), maxGist) // with the hint
+	return printable.Shortened(strings.Join(strings.Fields(text), " "), maxGist) // with the hint
 }
 
 // findings returns the lines of HAProxy's output that say why it did not start.
@@ -439,12 +440,4 @@ func findings(text string) []string {
 		}
 	}
 	return said
-}
-
-// shortened cuts a text to a number of bytes.
-func shortened(text string, most int) string {
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -185,10 +186,7 @@ func (c Condition) Fields(now time.Time) map[string]string {
 // FirstLine returns the first line of a reason, short enough for a commit.
 func FirstLine(reason string, most int) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(reason), "\n")
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "…"
-	}
-	return line
+	return printable.Shortened(line, most)
 }
 
 // LongestError is how much of an error is kept and shown, in bytes. Some errors have a line for each
@@ -200,11 +198,7 @@ func Brief(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := err.Error()
-	if len(text) > LongestError {
-		return strings.ToValidUTF8(text[:LongestError], "") + "…"
-	}
-	return text
+	return printable.Shortened(err.Error(), LongestError)
 }
 
 // The types of the conditions of a status, as kstatus and other programs of the Kubernetes

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -240,9 +241,7 @@ func (s Status) packWithin(b bounds) ([]byte, error) {
 func (b bounds) shorten(value any) any {
 	switch v := value.(type) {
 	case string:
-		if len(v) > b.text {
-			return strings.ToValidUTF8(v[:b.text], "") + "…"
-		}
+		return printable.Shortened(v, b.text)
 	case []any:
 		v = v[max(0, len(v)-b.list):]
 		for i := range v {

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // judged reports whether the gate looks at statistics. Without a soak time it does not, since nothing would
@@ -362,7 +363,7 @@ func (t *step) backends() bool {
 				t.fail(lost.all)
 				return false
 			case confirmed:
-				t.fail(fmt.Sprintf("%s: no server is up of %s, which had some before", seen.Name, some(lost.blamed)))
+				t.fail(fmt.Sprintf("%s: no server is up of %s, which had some before", seen.Name, printable.Few(lost.blamed, mostNamed)))
 				return false
 			case over:
 				t.note(fmt.Sprintf("%s: no server is up of %s, and others were not asked in time", seen.Name, backend))
@@ -370,7 +371,7 @@ func (t *step) backends() bool {
 			}
 		}
 		if len(lost.noted) > 0 && lost.all == "" {
-			t.note(fmt.Sprintf("%s: no server is up of %s, which does not speak against the snapshot", seen.Name, some(lost.noted)))
+			t.note(fmt.Sprintf("%s: no server is up of %s, which does not speak against the snapshot", seen.Name, printable.Few(lost.noted, mostNamed)))
 		}
 	}
 	if r.Suspects = suspects; len(suspects) > 0 {
@@ -427,7 +428,7 @@ func (t *step) lost(h *Touch, seen Seen) loss {
 		}
 	}
 	if judged > 0 && len(down) == judged && 2*judged >= before {
-		out.all = fmt.Sprintf("%s: no server is up of any of the %d backends that had some before: %s", seen.Name, judged, some(down))
+		out.all = fmt.Sprintf("%s: no server is up of any of the %d backends that had some before: %s", seen.Name, judged, printable.Few(down, mostNamed))
 		out.apart = upElsewhere == 0 && changed == 0
 	}
 	return out
@@ -552,17 +553,11 @@ func innocent(v verdict) string {
 	return "; so it is not the snapshot"
 }
 
+// mostNamed is how many backends a message names.
+const mostNamed = 3
+
 // isDown reports whether a backend had no server up.
 func (s Sample) isDown(name string) bool {
 	_, down := slices.BinarySearch(s.Down, name)
 	return down
-}
-
-// some lists the first few names.
-func some(list []string) string {
-	more := ""
-	if n := len(list); n > 3 {
-		more = fmt.Sprintf(" and %d more", n-3)
-	}
-	return strings.Join(list[:min(len(list), 3)], ", ") + more
 }

@@ -65,7 +65,7 @@ func (a *archive) compare(ctx context.Context, from, to snapshots.ID) (compared,
 	if err != nil {
 		return c, err
 	}
-	d, err := difference.Compare(sideOf(x), sideOf(y))
+	d, err := difference.Compare(difference.SideOf(x.ID().String(), x), difference.SideOf(y.ID().String(), y))
 	if err != nil {
 		return c, err
 	}
@@ -84,10 +84,6 @@ func (a *archive) both(ctx context.Context, from, to snapshots.ID) (x, y snapsho
 		return x, y, gone(to, err)
 	}
 	return x, y, nil
-}
-
-func sideOf(s snapshots.Snapshot) difference.Side {
-	return difference.Side{Name: s.ID().String(), Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}
 }
 
 // touched returns what a snapshot changes compared with its parent.

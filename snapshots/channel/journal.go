@@ -107,11 +107,7 @@ const maxEntryText, maxEntryName = 600, 200
 // terminal: people may write anything into a channel, or into a journal.
 func (e Entry) bounded() Entry {
 	short := func(text string, most int) string {
-		text = printable.Text(strings.Join(strings.Fields(text), " "))
-		if len(text) > most {
-			return strings.ToValidUTF8(text[:most], "") + "…"
-		}
-		return text
+		return printable.Shortened(printable.Text(strings.Join(strings.Fields(text), " ")), most)
 	}
 	e.By, e.Author, e.From, e.Fleet = short(e.By, maxEntryName), short(e.Author, maxEntryName), short(e.From, maxEntryName), short(e.Fleet, maxEntryName)
 	e.Reason, e.Text, e.Verb = short(e.Reason, maxEntryText), short(e.Text, maxEntryText), Verb(short(string(e.Verb), maxEntryName))
