@@ -47,8 +47,9 @@ func newNetwork() (*network, error) {
 	}
 }
 
-// freePort returns a port that nothing uses on any address, below those that the kernel gives to clients, and
-// different from the network's other ports.
+// freePort returns a port that nothing uses on all addresses at once, below those that the kernel gives to clients, and
+// different from the network's other ports. It listens on an address of this network alone: on all of them, it would
+// be in the way of an instance of another network that is just being restarted on that port.
 func (n *network) freePort() (int, error) {
 	var last error
 	for range 100 {
@@ -56,7 +57,7 @@ func (n *network) freePort() (int, error) {
 		if slices.Contains([]int{n.Port, n.HTTP, n.HTTPS, n.Status, n.API, n.Partner, n.Second}, port) {
 			continue
 		}
-		listener, err := net.Listen("tcp4", fmt.Sprintf(":%d", port))
+		listener, err := net.Listen("tcp4", fmt.Sprintf("%s:%d", n.ip(0), port))
 		if err == nil {
 			return port, listener.Close()
 		}
