@@ -363,7 +363,7 @@ func (j *jobs) pushFailed(i *instanceState, p instance.PushEnded) {
 		if errors.Is(p.Err, push.ErrNeedsReload) || j.state.Rollout.Instances[p.Push.Instance].Failures > 0 {
 			i.needsReload = p.Push.Snapshot.Short
 		}
-		i.running = i.running.Another()
+		i.running = i.running.Another().Unsure(p.Done.Running)
 		i.running.Disk = push.Digest{}
 	}
 	j.leadership.outranked(i, p.Err)

@@ -63,7 +63,7 @@ type Done struct {
 	Disk Digest
 	// Lost counts entries of maps that the API confirmed but that were missing.
 	Lost int
-	// Running is what the worker has, if it was changed at run time.
+	// Running is what the worker has, if it was changed at run time. With an error, it may have only what [Running.Unsure] takes.
 	Running Running
 	// Why says why a reload was needed, if the worker already named the snapshot.
 	Why string

@@ -196,6 +196,36 @@ func TestNewEntriesDoNotWaitForTheFile(t *testing.T) {
 	}
 }
 
+// A call for a server has no answer: the server is not taken for one that somebody takes out later.
+func TestFailedPushRemembersWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.version = "v3.4.2"
+	from := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)})
+	to := bound(2, []bind.Server{server("s1", "10.0.0.2", bind.SlotReady)})
+	to.Shape = from.Shape
+	f.put(from)
+	f.load()
+	f.servers = asServers(from.Servers...)
+	f.setting = func(string, string, dataplane.ServerChange) error { return classed{dataplane.ErrUnknownOutcome} }
+	i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
+	done, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, Known{})
+	if !errors.Is(err, dataplane.ErrUnknownOutcome) {
+		t.Fatal(err)
+	}
+	out := slices.Clone(to.Servers)
+	out[0].State = bind.SlotSpare
+	for range 2 { // what one value forgets, its copies know
+		next := Running{}.Another().Unsure(done.Running).noteDrains(to.Servers, out, nil)
+		if len(next.ManualDrains) > 0 {
+			t.Errorf("manual drains: %v", next.ManualDrains)
+		}
+	}
+	if next := (Running{}).noteDrains(to.Servers, out, nil); len(next.ManualDrains) != 1 {
+		t.Errorf("of nothing that is open: %v", next.ManualDrains)
+	}
+}
+
 // checkLight checks that a changed worker is known by the snapshot that it runs, and that the disk has the
 // same.
 func (f *fake) checkLight(i Instance, err error, from, to bind.Bound, done Done) {

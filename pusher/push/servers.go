@@ -416,6 +416,14 @@ func (r Running) withUnanswered(list []change, err error) Running {
 	return r
 }
 
+// Unsure returns r with the servers that calls without an answer may change, from a push that failed.
+func (r Running) Unsure(failed Running) Running {
+	if failed.unanswered != nil {
+		r.unanswered = failed.unanswered
+	}
+	return r
+}
+
 // noteDrains updates the manual drains after an inspection. known are the servers as they
 // were, and found are the same servers in the same order as they are now. If a server was
 // ready, has the same address and was not changed by us, somebody took it out of traffic.
