@@ -398,7 +398,7 @@ While hapsnap serves an Ingress, it reports each annotation of these controllers
 Ingress's own options replaces. If such an annotation protects something, the routes of the Ingress
 answer 503, so that a change of the class by hand exposes nothing. So do the routes of Ingresses to a
 Service with an annotation that protects something for a controller that reads those of Services: Kong, AWS
-and the two of HAProxy. The setting
+and the two of HAProxy. A canary to such a Service gets nothing. The setting
 ` + "`foreignAnnotations: ignore`" + ` of the configuration turns that off.
 `
 
