@@ -195,6 +195,8 @@ type canaries struct {
 	backends *backends
 	aliases  map[diag.Object][]string         // the aliases of Ingresses
 	parts    map[string]map[decidingPart]bool // by namespace, what its canaries decide by
+
+	ignoreForeign bool
 }
 
 // mostCanaryParts is the largest number of names of headers and cookies, and of expressions, by which the canaries of a
@@ -389,7 +391,17 @@ func (t *canaries) canaryOptions(c canary, main claim, served, own types.Namespa
 			Hint:    "give both Services the same options: a canary's endpoints are chosen and spoken to as the others of the route",
 		})
 	}
-	return usable
+	if t.ignoreForeign {
+		return usable
+	}
+	asked := maps.Clone(main.by.annotations)
+	if asked == nil {
+		asked = map[string]string{}
+	}
+	maps.Copy(asked, mainService.Value.Annotations)
+	foreign := foreignOfService(canaryService, asked, c.Ref.String()+" gets nothing")
+	t.add(foreign...)
+	return usable && len(foreign) == 0
 }
 
 // sharedRoutes returns the routes that a canary adds before a route, and the backend to which that route then leads.

@@ -2,6 +2,9 @@ package ingress
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
@@ -27,6 +31,7 @@ type hosts struct {
 	passed map[string]hostClaim
 	// fallback is the default backend for all Ingresses, nil if none has one.
 	fallback *claim
+	access   map[string]string // by backend, see accessOf
 }
 
 // guarding says how a route that protects something guards its host.
@@ -268,6 +273,9 @@ func (t *hosts) model(name string, backends map[string]*routing.Backend) routing
 		for _, r := range c.modelRoutes() {
 			b := backends[r.Backend]
 			r.Match.PathMatch, r.Filters = match, b.Filters
+			if c.guard.unsafe {
+				r.Access = t.accessOf(b, c.by.Ref.Namespace)
+			}
 			out.Routes = append(out.Routes, r)
 			switch {
 			case !routing.ReplacesPrefix(b.Filters):
@@ -285,6 +293,41 @@ func (t *hosts) model(name string, backends map[string]*routing.Backend) routing
 	}
 	slices.SortStableFunc(out.Routes, func(a, b routing.Route) int { return a.Match.Compare(b.Match.PathMatch) })
 	return out
+}
+
+// accessOf returns a digest that is the same for backends of a namespace that let in the same requests. It is "" for a
+// backend that lets in none, counts its requests, or lets others decide, who may look at the path.
+func (t *hosts) accessOf(b *routing.Backend, namespace string) string {
+	digest, known := t.access[b.Name]
+	if !known {
+		if t.access == nil {
+			t.access = map[string]string{}
+		}
+		digest = accessOf(b, namespace)
+		t.access[b.Name] = digest
+	}
+	return digest
+}
+
+func accessOf(b *routing.Backend, namespace string) string {
+	if len(b.Targets) == 0 || len(b.Snippet) > 0 || b.Protection != nil && b.Protection.Rate != nil {
+		return ""
+	}
+	decides := []any{namespace, b.Protection}
+	for _, f := range b.Filters {
+		switch f.(type) {
+		case policy.ExternalAuth, policy.Agent, policy.WAF:
+			return ""
+		case policy.BasicAuth, policy.Guard:
+			decides = append(decides, f.Kind(), f)
+		}
+	}
+	text, err := json.Marshal(decides)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // reportUnreached reports expressions of a host that get no request because a prefix takes all of them.

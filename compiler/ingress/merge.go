@@ -103,7 +103,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	claimer.remember()
 	t.connections.tcpServices(in.Services)
 	standard := t.backends.certs.takeDefault()
-	shared := canaries{findings: t.findings, resolver: t.resolver, hosts: t.hosts, backends: t.backends, aliases: t.aliases, parts: map[string]map[decidingPart]bool{}}
+	shared := canaries{findings: t.findings, resolver: t.resolver, hosts: t.hosts, backends: t.backends, aliases: t.aliases, parts: map[string]map[decidingPart]bool{}, ignoreForeign: t.cfg.IgnoreForeign}
 	for _, c := range canaryClaims {
 		shared.canary(c)
 	}

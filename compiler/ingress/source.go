@@ -258,18 +258,27 @@ func (s source) foreignFindings(then string) (found []diag.Diagnostic, protects 
 
 // foreignOfService reports the annotations of a Service by which another controller refuses requests. They close the
 // routes of an Ingress to it as those of the Ingress itself do.
-func (s source) foreignOfService(to service, ofIngress map[string]string) (found []diag.Diagnostic) {
-	if s.scope.ignoreForeign || len(to.Value.Annotations) == 0 {
+func (s source) foreignOfService(to service, ofIngress map[string]string) []diag.Diagnostic {
+	if s.scope.ignoreForeign {
 		return nil
 	}
-	for _, u := range migrate.FindUnheededOfService(to.Value.Annotations, ofIngress) {
+	return foreignOfService(to, ofIngress, "the routes of Ingresses to this Service answer 503")
+}
+
+// foreignOfService reports the annotations of a Service by which another controller refuses requests, unless one of the
+// given options does the same. then says what happens.
+func foreignOfService(to service, asked map[string]string, then string) (found []diag.Diagnostic) {
+	if len(to.Value.Annotations) == 0 {
+		return nil
+	}
+	for _, u := range migrate.FindUnheededOfService(to.Value.Annotations, asked) {
 		hint := "if it means nothing here, remove it, or set foreignAnnotations: ignore"
 		if len(u.Instead) > 0 {
 			hint = "use " + strings.Join(u.Instead, ", ") + ", as compiler migrate does; " + hint
 		}
 		found = append(found, diag.Diagnostic{
 			Severity: diag.Error, Position: to.Position("metadata", "annotations", u.Annotation), Object: to.Ref,
-			Message: fmt.Sprintf("annotation %s of %s is not obeyed, and it protects something; the routes of Ingresses to this Service answer 503", u.Annotation, u.Controller),
+			Message: fmt.Sprintf("annotation %s of %s is not obeyed, and it protects something; %s", u.Annotation, u.Controller, then),
 			Hint:    hint,
 		})
 	}

@@ -81,7 +81,7 @@ func techServers() []Rule {
 		same("timeout-queue", "timeout-queue"),
 		same("timeout-server", "timeout-server"),
 		same("timeout-tunnel", "timeout-tunnel"),
-		same("check-interval", "health-check-interval"),
+		checked("check-interval"),
 		Rule{From: []string{"check-http"}, To: []string{"health-check-path"}, convert: techCheck, Note: "The method becomes GET."},
 		Rule{From: []string{"check"}, Needless: true, Note: "Endpoints are always checked.", convert: mapped("check", "health-check-path", map[string]string{"true": ""}).convert},
 		mapped("send-proxy-protocol", "send-proxy-protocol", map[string]string{"proxy": "v1", "proxy-v1": "v1", "proxy-v2": "v2"}),

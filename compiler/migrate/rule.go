@@ -133,6 +133,20 @@ func same(from, to string) Rule {
 	return Rule{From: []string{from}, To: []string{to}, convert: func(c *call) { c.set(to, c.value(from)) }}
 }
 
+// checked translates the time between two checks of an endpoint, of which there is a shortest one here.
+func checked(from string) Rule {
+	return Rule{
+		From: []string{from}, To: []string{"health-check-interval"}, Note: "At least `1s`.", convert: func(c *call) {
+			value := c.value(from)
+			if every, err := time.ParseDuration(value); err == nil && 0 < every && every < time.Second {
+				c.differs(from, fmt.Sprintf("%q is below the shortest time between two checks, 1s, which is written", value), "")
+				value = "1s"
+			}
+			c.set("health-check-interval", value)
+		},
+	}
+}
+
 // noted returns the rule with a note about the difference.
 func (r Rule) noted(note string) Rule {
 	r.Note = note
@@ -398,7 +412,7 @@ While hapsnap serves an Ingress, it reports each annotation of these controllers
 Ingress's own options replaces. If such an annotation protects something, the routes of the Ingress
 answer 503, so that a change of the class by hand exposes nothing. So do the routes of Ingresses to a
 Service with an annotation that protects something for a controller that reads those of Services: Kong, AWS
-and the two of HAProxy. The setting
+and the two of HAProxy. A canary to such a Service gets nothing. The setting
 ` + "`foreignAnnotations: ignore`" + ` of the configuration turns that off.
 `
 

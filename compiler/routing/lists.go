@@ -2,6 +2,7 @@ package routing
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -79,8 +80,8 @@ type Guard struct {
 	Origin     Origin
 }
 
-// GuardEntry is a line of the map of guards. For "HOST|NAMESPACE" it says what is refused. For a target of the maps it says
-// that the target protects something.
+// GuardEntry is a line of the map of guards. For "HOST|NAMESPACE" it says what is refused. For a target of the maps that
+// protects something it names the first target that is protected in the same way: nobody gets around the one by the other.
 type GuardEntry struct {
 	Key, Value string
 	Origin     Origin
@@ -90,13 +91,12 @@ type GuardEntry struct {
 const (
 	guardsForms      = "forms"
 	guardsParameters = "parameters"
-	isProtected      = "protected"
 )
 
 // Guards returns the entries for hosts, by key.
 func Guards(hosts []Host) []GuardEntry {
 	var out []GuardEntry
-	protected := map[string]Origin{}
+	protected := map[string]Route{} // by target
 	for _, h := range hosts {
 		for _, g := range h.Guards {
 			value := guardsForms
@@ -109,15 +109,31 @@ func Guards(hosts []Host) []GuardEntry {
 			continue // as most
 		}
 		for _, c := range h.Choices() {
-			if last := c.Routes[len(c.Routes)-1]; last.Protects {
-				if was, known := protected[c.To()]; !known || last.Origin.Compare(was) < 0 {
-					protected[c.To()] = last.Origin
-				}
+			last := c.Routes[len(c.Routes)-1]
+			if !last.Protects {
+				continue
 			}
+			was, known := protected[c.To()]
+			if slices.ContainsFunc(c.Routes, func(r Route) bool { return r.Access != last.Access || known && r.Access != was.Access }) {
+				last.Access = ""
+			}
+			if known && was.Origin.Compare(last.Origin) <= 0 {
+				last.Origin = was.Origin
+			}
+			protected[c.To()] = last
 		}
 	}
-	for name, origin := range protected {
-		out = append(out, GuardEntry{name, isProtected, origin})
+	first := map[string]string{} // the first target of each access
+	names := slices.Sorted(maps.Keys(protected))
+	for _, name := range slices.Backward(names) {
+		first[protected[name].Access] = name
+	}
+	for _, name := range names {
+		of := name
+		if access := protected[name].Access; access != "" {
+			of = first[access]
+		}
+		out = append(out, GuardEntry{name, of, protected[name].Origin})
 	}
 	slices.SortFunc(out, func(a, b GuardEntry) int { return cmp.Compare(a.Key, b.Key) })
 	return out

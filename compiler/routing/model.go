@@ -222,7 +222,10 @@ type Route struct {
 	Yields bool
 	// Protects says that the route keeps requests out, which has its host guarded.
 	Protects bool
-	Origin   Origin
+	// Access is the same for routes of a host that let in the same requests, whatever their path is. It is "" if that is
+	// not known.
+	Access string
+	Origin Origin
 }
 
 // ReplacesPrefix reports whether a filter replaces what the route matched, so

@@ -73,29 +73,34 @@ var ErrHashes = fmt.Errorf("the hashes of this namespace are too costly to load 
 	"and if those of all namespaces take more than %s, less", maxHashesOfNamespace, maxHashesOfAll)
 
 // TooCostly returns the Secrets whose users are left out, since HAProxy would take too long to load their hashes: the
-// last by name of a namespace with too many. If all namespaces together have too many, those with most lose theirs.
-func TooCostly(costs map[snapshots.SecretName]time.Duration) []snapshots.SecretName {
-	totals := map[string]time.Duration{}
-	for name, cost := range costs {
-		totals[name.Namespace] += cost
-	}
-	most, left := maxHashesOfNamespace, maxHashesOfAll
-	for i, total := range slices.Sorted(maps.Values(totals)) {
-		most = min(maxHashesOfNamespace, left/time.Duration(len(totals)-i))
-		if total > most {
-			break
-		}
-		left -= total
-	}
-	var out []snapshots.SecretName
+// last by name of a namespace with too many. If all namespaces together have too many, the namespace with most loses its
+// last, and so on until the rest is within the bound: no more lose theirs than have to.
+func TooCostly(costs map[snapshots.SecretName]time.Duration) (out []snapshots.SecretName) {
+	kept := map[string][]snapshots.SecretName{}
 	used := map[string]time.Duration{}
+	all := time.Duration(0)
 	for _, name := range slices.SortedFunc(maps.Keys(costs), snapshots.SecretName.Compare) {
-		if used[name.Namespace]+costs[name] > most {
+		switch cost := costs[name]; {
+		case used[name.Namespace]+cost > maxHashesOfNamespace:
 			out = append(out, name)
-			continue
+		case cost > 0:
+			kept[name.Namespace] = append(kept[name.Namespace], name)
+			used[name.Namespace] += cost
+			all += cost
 		}
-		used[name.Namespace] += costs[name]
 	}
+	for all > maxHashesOfAll {
+		most := slices.MaxFunc(slices.Collect(maps.Keys(used)), func(a, b string) int {
+			return cmp.Or(cmp.Compare(used[a], used[b]), cmp.Compare(a, b))
+		})
+		last := len(kept[most]) - 1
+		name := kept[most][last]
+		kept[most] = kept[most][:last]
+		used[most] -= costs[name]
+		all -= costs[name]
+		out = append(out, name)
+	}
+	slices.SortFunc(out, snapshots.SecretName.Compare)
 	return out
 }
 

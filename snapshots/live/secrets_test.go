@@ -81,7 +81,8 @@ func TestCostlyUsers(t *testing.T) {
 	}{
 		{"within the bounds", map[string]int{"a/x": 3, "a/y": 2, "b/x": 5, "c/x": 5, "d/x": 5}, nil},
 		{"too many of a namespace", map[string]int{"a/x": 3, "a/y": 3, "a/z": 2, "b/x": 5}, []string{"a/y"}},
-		{"too many together", map[string]int{"a/x": 5, "b/x": 5, "c/x": 4, "c/y": 1, "d/x": 5, "e/x": 1, "f/x": 2}, []string{"a/x", "b/x", "c/y", "d/x"}},
+		{"too many together", map[string]int{"a/x": 5, "b/x": 5, "c/x": 4, "c/y": 1, "d/x": 5, "e/x": 1, "f/x": 2}, []string{"d/x"}},
+		{"one more than there is room for", map[string]int{"a/x": 3, "b/x": 3, "c/x": 3, "d/x": 3, "e/x": 3, "f/x": 3, "g/x": 2, "g/y": 2}, []string{"g/y"}},
 	} {
 		costs := map[snapshots.SecretName]time.Duration{}
 		for text, seconds := range tt.costs {
