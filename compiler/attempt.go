@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -89,11 +90,13 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, exc
 	if !ok {
 		return attempt{}, errors.New("what Gateways and Ingresses bring has the same names, which is a mistake of the compiler")
 	}
+	var fewer []diag.Diagnostic
+	model.Backends, fewer = countFewer(model.Backends, c.in.Config.Limits, func() map[diag.Object]time.Time { return born(objects) })
 	a, err := c.publishable(ctx, render.Input{
 		Model: model, Config: c.in.Config, Memo: c.in.Rendered,
 		Objects: func() []render.Object { return describe(objects) },
 	})
-	a.found = slices.Concat(found, foundInGateways, a.found, checkPathTemplates(model, a.artifact))
+	a.found = slices.Concat(found, foundInGateways, fewer, a.found, checkPathTemplates(model, a.artifact))
 	a.closed = slices.Concat(model.Closed, closedRoutes)
 	a.verdicts = verdicts
 	return a, err

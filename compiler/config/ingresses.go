@@ -302,7 +302,7 @@ func (s IngressStatus) check(f field.Errors) {
 	}
 }
 
-// Limits bound what the objects of one namespace may cost a compile. 0 means no limit.
+// Limits bound what the objects of one namespace may cost a compile, and HAProxy. 0 means no limit.
 type Limits struct {
 	// IngressRoutes limits the routes of one Ingress: its paths, once for each name of
 	// their host, and the hosts of its tls entries.
@@ -331,6 +331,12 @@ type Limits struct {
 	// NamespacePorts limits the ports that listeners in the Gateways and ListenerSets of a namespace open, at all addresses
 	// together. Each takes file descriptors of HAProxy, which does not start without enough of them.
 	NamespacePorts int `json:"namespacePorts"`
+	// NamespaceCountedClients limits how many clients all rate limits of a namespace count at a time. Each may take 256
+	// bytes of each HAProxy's memory. Beyond that, each limit of the namespace counts fewer clients.
+	NamespaceCountedClients int `json:"namespaceCountedClients"`
+	// CountedClients limits the same for all namespaces together. Beyond that, the limits of those namespaces count
+	// fewer clients that count most.
+	CountedClients int `json:"countedClients"`
 }
 
 func (l Limits) check(f field.Errors) {
@@ -347,6 +353,8 @@ func (l Limits) check(f field.Errors) {
 		{"namespaceListBytes", l.NamespaceListBytes},
 		{"namespaceWAFPolicies", l.NamespaceWAFPolicies},
 		{"namespacePorts", l.NamespacePorts},
+		{"namespaceCountedClients", l.NamespaceCountedClients},
+		{"countedClients", l.CountedClients},
 	} {
 		if field.value < 0 {
 			f.At(field.name).Add(fmt.Sprintf("%d is not a limit", field.value), "use 1 or more, or 0 for none")

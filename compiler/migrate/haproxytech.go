@@ -159,7 +159,7 @@ func techProtection() []Rule {
 			From: []string{"auth-type", "auth-secret", "auth-realm"}, To: []string{"auth-basic", "auth-basic-realm"}, convert: techBasic,
 			Note: "The Secrets there have one key for each user. Put all users under the key `auth`, one `user:hash` on each line.",
 		},
-	), needless("HAProxy's tables grow as they need to.", "rate-limit-size"))
+	), needless("HAProxy's tables have room for 100,000 clients, and [fewer](bounds.md#how-many-clients-rate-limits-count) if there are many.", "rate-limit-size"))
 }
 
 // networks translates a list of networks. A file of patterns becomes a named list, which the administrator has

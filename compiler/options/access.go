@@ -42,7 +42,7 @@ func protectionOptions() []Option {
 		}, countries, func(s *Settings, v policy.Countries) { s.Protection.DenyCountries = v }),
 		define(Option{
 			Name: "rate-limit", Group: Protecting, On: onAll, Closes: true, Value: "a number of requests", Example: "100",
-			Summary: "The maximum number of requests of one client in a period. Further requests are refused, and count too. Each HAProxy counts separately, for each Service of the Ingress, and starts from zero after a reload.",
+			Summary: "The maximum number of requests of one client in a period. Further requests are refused, and count too. Each HAProxy counts separately, for each Service of the Ingress, and starts from zero after a reload. It keeps the counts of [100,000 clients](bounds.md#how-many-clients-rate-limits-count), or of fewer if the namespace has many limits.",
 		}, number(1, 1_000_000_000), func(s *Settings, v int) { s.rate.Requests = v }),
 		define(Option{
 			Name: "rate-limit-period", Group: Protecting, On: onAll, Closes: true, Needs: "rate-limit", Value: valueDuration, Example: "1m", Default: "`1s`",

@@ -53,7 +53,9 @@ func TestRateLimit(t *testing.T) {
 	if n, _ := passed("exempt"); n != 10 {
 		t.Errorf("exempt: %d of 10 passed", n)
 	}
-	for _, line := range []string{"X-Key: one", "X-Key: two", "X-Other: none", "X-Key:"} {
+	// A value is counted apart from others that begin like it, and from the address that it spells.
+	long := "X-Key: " + strings.Repeat("k", 200)
+	for _, line := range []string{"X-Key: one", "X-Key: two", "X-Key: 127.0.0.1", long + "1", long + "2", "X-Other: none", "X-Key:"} {
 		want := 5
 		if line == "X-Key:" { // counted by address, like the one before
 			want = 0

@@ -1,0 +1,106 @@
+package compiler
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// HAProxy has a table of clients for each backend with a rate limit. Who sends made-up addresses or values of headers fills
+// it. So the tables of a namespace have a largest size together, and those of all namespaces. The tables of a namespace are
+// of the same size, which is halved until they fit: so it seldom changes while backends come and go, and a namespace that
+// has few never loses anything to one that has many.
+
+// counting is the rate limits of a namespace.
+type counting struct {
+	backends []int // which of the model have one
+	origin   routing.Origin
+	each     int // how many clients each of them counts
+	limit    string
+	most     int
+}
+
+// shrink has each limit count fewer clients until all of them count no more than so many, or as few as they may.
+func (c *counting) shrink(all int, limit string, most int) {
+	for c.each > policy.LeastCounted && c.each*len(c.backends) > all {
+		c.each, c.limit, c.most = c.each/2, limit, most
+	}
+}
+
+// countFewer returns the backends, with rate limits that count fewer clients if those of their namespace, or those of all,
+// are too many. It warns each namespace, at the youngest object that has a limit.
+func countFewer(backends []routing.Backend, limits config.Limits, born func() map[diag.Object]time.Time) ([]routing.Backend, []diag.Diagnostic) {
+	spaces := map[string]*counting{}
+	for i, b := range backends {
+		if b.Protection != nil && b.Protection.Rate != nil {
+			namespace := payer(b).Object.Namespace
+			if spaces[namespace] == nil {
+				spaces[namespace] = &counting{each: policy.MostCounted}
+			}
+			spaces[namespace].backends = append(spaces[namespace].backends, i)
+		}
+	}
+	var sizes []int
+	for _, c := range spaces {
+		if most := limits.NamespaceCountedClients; most > 0 {
+			c.shrink(most, "namespaceCountedClients", most)
+		}
+		sizes = append(sizes, c.each*len(c.backends))
+	}
+	if most := limits.CountedClients; most > 0 {
+		share := diag.Allowance(sizes, most)
+		for _, c := range spaces {
+			c.shrink(share, "countedClients", most)
+		}
+	}
+	maps.DeleteFunc(spaces, func(_ string, c *counting) bool { return c.limit == "" })
+	if len(spaces) == 0 {
+		return backends, nil // nearly always
+	}
+	var found []diag.Diagnostic
+	out, ages := slices.Clone(backends), born()
+	for _, namespace := range slices.Sorted(maps.Keys(spaces)) {
+		c := spaces[namespace]
+		var youngest routing.Origin
+		for n, i := range c.backends {
+			protection, rate := *out[i].Protection, *out[i].Protection.Rate
+			rate.Counted, protection.Rate = c.each, &rate
+			out[i].Protection = &protection
+			if o := payer(out[i]); n == 0 || cmp.Or(ages[o.Object].Compare(ages[youngest.Object]), o.Compare(youngest)) > 0 {
+				youngest = o
+			}
+		}
+		whose := "the rate limits of namespace " + namespace
+		if c.limit == "countedClients" {
+			whose = "those of all namespaces"
+		}
+		found = append(found, diag.Diagnostic{
+			Severity: diag.Warning, Position: youngest.Position, Object: youngest.Object,
+			Message: fmt.Sprintf("namespace %s has rate limits for %d backends, so each of them counts %d clients at a time instead of %d: %s may count %d together",
+				namespace, len(c.backends), c.each, policy.MostCounted, whose, c.most),
+			Hint: "have fewer backends with a limit, or have limits." + c.limit + " of the configuration raised; HAProxy takes up to 256 bytes of memory for each client",
+		})
+	}
+	return out, found
+}
+
+// payer returns where a backend comes from whose namespace has it: the route, not the Gateway that it is attached to.
+func payer(b routing.Backend) routing.Origin {
+	for _, o := range b.Origins {
+		switch o.Object.Kind {
+		case "Ingress", "HTTPRoute", "GRPCRoute":
+			return o
+		}
+	}
+	if len(b.Origins) == 0 {
+		return routing.Origin{}
+	}
+	return b.Origins[0]
+}
