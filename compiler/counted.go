@@ -18,24 +18,31 @@ import (
 // of the same size, which is halved until they fit: so it seldom changes while backends come and go, and a namespace that
 // has few never loses anything to one that has many.
 
+const (
+	// leastCounted is how many clients a limit counts even if its namespace has very many: they take about as much memory
+	// as a backend with some servers.
+	leastCounted = policy.MostCounted >> 9
+	// fewCounted is how many clients are few enough to be worth a warning: most applications have fewer at a time.
+	fewCounted = 10_000
+)
+
 // counting is the rate limits of a namespace.
 type counting struct {
 	backends []int // which of the model have one
-	origin   routing.Origin
-	each     int // how many clients each of them counts
+	each     int   // how many clients each of them counts
 	limit    string
 	most     int
 }
 
 // shrink has each limit count fewer clients until all of them count no more than so many, or as few as they may.
 func (c *counting) shrink(all int, limit string, most int) {
-	for c.each > policy.LeastCounted && c.each*len(c.backends) > all {
+	for c.each > leastCounted && c.each*len(c.backends) > all {
 		c.each, c.limit, c.most = c.each/2, limit, most
 	}
 }
 
 // countFewer returns the backends, with rate limits that count fewer clients if those of their namespace, or those of all,
-// are too many. It warns each namespace, at the youngest object that has a limit.
+// are too many. It warns a namespace whose limits count few, at the youngest object that has one.
 func countFewer(backends []routing.Backend, limits config.Limits, born func() map[diag.Object]time.Time) ([]routing.Backend, []diag.Diagnostic) {
 	spaces := map[string]*counting{}
 	for i, b := range backends {
@@ -76,6 +83,9 @@ func countFewer(backends []routing.Backend, limits config.Limits, born func() ma
 			if o := payer(out[i]); n == 0 || cmp.Or(ages[o.Object].Compare(ages[youngest.Object]), o.Compare(youngest)) > 0 {
 				youngest = o
 			}
+		}
+		if c.each >= fewCounted {
+			continue
 		}
 		whose := "the rate limits of namespace " + namespace
 		if c.limit == "countedClients" {

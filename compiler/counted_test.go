@@ -26,16 +26,16 @@ func TestRateLimitsCountFewerClients(t *testing.T) {
 		says   []string
 	}{
 		{"they fit", map[string]int{"a": 4, "b": 4}, limits, map[string]int{}, nil},
-		{"too many of a namespace", map[string]int{"a": 5, "b": 1}, limits, map[string]int{"a": 50_000}, []string{
-			"a/a-4: namespace a has rate limits for 5 backends, so each of them counts 50000 clients at a time instead of 100000: the rate limits of namespace a may count 400000 together",
+		{"too many of a namespace", map[string]int{"a": 5, "b": 1}, limits, map[string]int{"a": 50_000}, nil},
+		{"one more changes nothing", map[string]int{"a": 6, "b": 1}, limits, map[string]int{"a": 50_000}, nil},
+		{"many more", map[string]int{"a": 33, "b": 1}, limits, map[string]int{"a": 6250}, []string{
+			"a/a-32: namespace a has rate limits for 33 backends, so each of them counts 6250 clients at a time instead of 100000: the rate limits of namespace a may count 400000 together",
 		}},
-		{"one more changes nothing", map[string]int{"a": 6, "b": 1}, limits, map[string]int{"a": 50_000}, []string{"a/a-5: namespace a has rate limits for 6 "}},
-		{"too many of all", map[string]int{"a": 4, "b": 4, "c": 30, "d": 1}, limits, map[string]int{"a": 50_000, "b": 50_000, "c": 6250}, []string{
-			"a/a-3: namespace a has rate limits for 4 backends, so each of them counts 50000 clients at a time instead of 100000: those of all namespaces may count 1000000 together",
-			"b/b-3: ", "c/c-29: ",
+		{"too many of all", map[string]int{"a": 4, "b": 4, "c": 30, "d": 1}, config.Limits{CountedClients: 250_000}, map[string]int{"a": 12_500, "b": 12_500, "c": 1562, "d": 50_000}, []string{
+			"c/c-29: namespace c has rate limits for 30 backends, so each of them counts 1562 clients at a time instead of 100000: those of all namespaces may count 250000 together",
 		}},
 		{"no limits", map[string]int{"a": 50}, config.Limits{}, map[string]int{}, nil},
-		{"as few as they may", map[string]int{"a": 10_000}, limits, map[string]int{"a": policy.LeastCounted}, []string{"a/a-9999: "}},
+		{"as few as they may", map[string]int{"a": 10_000}, limits, map[string]int{"a": leastCounted}, []string{"a/a-9999: "}},
 	} {
 		var backends []routing.Backend
 		ages := map[diag.Object]time.Time{}
@@ -77,7 +77,7 @@ func TestRateLimitsCountFewerClients(t *testing.T) {
 // The tables of what is compiled fit, and the report says so.
 func TestTablesOfANamespaceFit(t *testing.T) {
 	t.Parallel()
-	in := worlds.Ingresses(12)
+	in := worlds.Ingresses(40)
 	for _, ing := range in.Ingresses {
 		ing.Value.Annotations = map[string]string{"hapsnap.dev/rate-limit": "5"}
 	}
@@ -88,12 +88,12 @@ func TestTablesOfANamespaceFit(t *testing.T) {
 			text = string(f.Content)
 		}
 	}
-	full, fewer := strings.Count(text, " size 100000 "), strings.Count(text, " size 25000 ")
+	full, fewer := strings.Count(text, " size 100000 "), strings.Count(text, " size 6250 ")
 	if full != 0 || fewer == 0 {
 		t.Errorf("%d full tables, %d smaller ones", full, fewer)
 	}
 	for _, d := range r.Diagnostics {
-		if strings.Contains(d.Message, "counts 25000 clients") {
+		if strings.Contains(d.Message, "counts 6250 clients") {
 			return
 		}
 	}

@@ -201,13 +201,8 @@ type RateLimit struct {
 	Counted int
 }
 
-// MostCounted is how many clients a rate limit counts at a time, and LeastCounted how many it counts if its namespace has
-// many. A count takes at most 256 bytes of HAProxy's memory, so that the least take about as much as a backend with some
-// servers.
-const (
-	MostCounted  = 100_000
-	LeastCounted = MostCounted >> 9
-)
+// MostCounted is how many clients a rate limit counts at a time. A count takes at most 256 bytes of HAProxy's memory.
+const MostCounted = 100_000
 
 // Entries returns how many entries HAProxy's table has. If it is full, HAProxy forgets the clients whose last request is
 // the longest ago. It does not count new clients while all in the table have requests under way.
