@@ -60,13 +60,22 @@ func parseStream(text []byte) *document {
 // yamlLine finds the line in an error of the YAML parser.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
+// leftOut begins what hints say of the documents of a file.
+const leftOut = "this document was left out"
+
+// Advice returns the hint without what became of the documents, for a file that should have one.
+func (p Problem) Advice() string {
+	advice, _, _ := strings.Cut(p.Hint, leftOut)
+	return strings.TrimSuffix(advice, "; ")
+}
+
 // yamlProblem turns an error of the YAML parser into a problem with a place. The parser takes the bytes of UTF-16 for
 // control characters, or for one document in place of several, and its error would lead nowhere.
 func yamlProblem(text []byte, err error) Problem {
 	if bytes.IndexByte(text, 0) >= 0 {
 		return Problem{
 			Position: Position{Line: 1}, Message: "not YAML: the file is not UTF-8, and may be UTF-16, which PowerShell writes",
-			Hint: "write it as UTF-8, as with iconv -f UTF-16 -t UTF-8; this document was left out",
+			Hint: "write it as UTF-8, as with iconv -f UTF-16 -t UTF-8; " + leftOut,
 		}
 	}
 	message := err.Error()
@@ -82,7 +91,7 @@ func yamlProblem(text []byte, err error) Problem {
 	}
 	return Problem{
 		Position: Position{Line: line}, Message: "not YAML: " + message,
-		Hint: "this document was left out; the others of the file were read",
+		Hint: leftOut + "; the others of the file were read",
 	}
 }
 

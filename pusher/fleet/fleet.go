@@ -391,8 +391,7 @@ func read(file string) (Fleet, *reader, error) {
 func only(set manifests.Set, file string) (manifests.Object, InvalidError) {
 	var faults InvalidError
 	for _, p := range set.Problems {
-		advice, _, _ := strings.Cut(p.Hint, "this document was left out") // which is all there is
-		faults = append(faults, Fault{p.Position, p.Message, strings.TrimSuffix(advice, "; ")})
+		faults = append(faults, Fault{p.Position, p.Message, p.Advice()})
 	}
 	hint := fmt.Sprintf("the file holds one object: apiVersion: %s, kind: %s", snapshots.APIVersion, Kind)
 	if len(faults) == 0 && len(set.Objects) != 1 {
