@@ -86,6 +86,7 @@ func (i Instance) write(ctx context.Context, want, running bind.Bound, s sight, 
 // wrote that file. So the weights that change count as unknown, and are set in any case.
 func (i Instance) before(ctx context.Context, want, running bind.Bound, have Running, info dataplane.RuntimeInfo) (Running, error) {
 	known := have.Servers != nil && have.Info.PID == info.PID && aligned(have.Servers, want.Servers)
+	first := have.Info.PID == 0
 	have.Info, have.Lost = info, 0
 	if known {
 		return have, nil
@@ -98,6 +99,9 @@ func (i Instance) before(ctx context.Context, want, running bind.Bound, have Run
 		if s.Weight != running.Servers[n].Weight {
 			have.Servers[n].Weight = unknownWeight
 		}
+	}
+	if first {
+		have = have.afterAnother(want.Servers)
 	}
 	return have, nil
 }

@@ -416,6 +416,12 @@ func (r Running) withUnanswered(list []change, err error) Running {
 	return r
 }
 
+// afterAnother notes the servers that are to change when this process looks at a worker for the first time: another one may
+// have been killed in the middle of a call for them.
+func (r Running) afterAnother(want []bind.Server) Running {
+	return r.withUnanswered(changes(r.Servers, want), dataplane.ErrUnknownOutcome)
+}
+
 // Unsure returns r with the servers that calls without an answer may change, from a push that failed.
 func (r Running) Unsure(failed Running) Running {
 	if failed.unanswered != nil {

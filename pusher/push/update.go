@@ -119,11 +119,15 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 	if info.PID != have.Info.PID {
 		have.Maps = ""
 	}
+	first := have.Info.PID == 0
 	have.Info, have.Lost = info, 0
 	if have.Servers == nil {
 		if have, err = i.readAll(ctx, want, have); err != nil {
 			return have, err
 		}
+	}
+	if first {
+		have = have.afterAnother(want.Servers)
 	}
 	have, serversErr := i.setServers(ctx, want, have)
 	if serversErr != nil {

@@ -331,6 +331,33 @@ func TestLatePostIsNobodysWish(t *testing.T) {
 	}
 }
 
+// A pusher that has just begun does not know what the one before it has left unanswered.
+func TestPostOfAPredecessorIsNobodysWish(t *testing.T) {
+	t.Parallel()
+	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), spare("s2")})
+	next := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), server("s2", "10.0.0.2", bind.SlotReady)})
+	f := newFake(t)
+	f.version = "v3.4.2"
+	f.put(old)
+	f.load()
+	f.servers = asServers(old.Servers...)
+	i := Instance{API: f, ReloadTimeout: time.Second}
+	have, err := i.Update(t.Context(), wanted(next), Running{})
+	if err != nil || !have.Has(next.Servers) {
+		t.Fatalf("%v: %+v", err, have.Servers)
+	}
+	for n := range f.servers["web"] { // the first one was ready before: only somebody can have taken that out
+		f.servers["web"][n].AdminState, f.servers["web"][n].OperationalState = "maint", "down"
+	}
+	found := Inspection{Running: have}
+	if err := i.inspectServers(t.Context(), next, &found, 0); err != nil {
+		t.Fatal(err)
+	}
+	if drains := found.Running.ManualDrains; len(drains) != 1 || drains[0].Server != "s1" || len(found.Faults) != 1 {
+		t.Errorf("manual drains: %v, faults: %+v", drains, found.Faults)
+	}
+}
+
 // mute is a fake whose answers to changes are empty.
 type mute struct{ *fake }
 
