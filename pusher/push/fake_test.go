@@ -82,6 +82,17 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
+// runningFake is a fake of version 3.4 of the API, whose worker runs what was bound.
+func runningFake(t *testing.T, b bind.Bound) *fake {
+	t.Helper()
+	f := newFake(t)
+	f.version = "v3.4.2"
+	f.put(b)
+	f.load()
+	f.servers = asServers(b.Servers...)
+	return f
+}
+
 // commit carries out a post.
 func (f *fake) commit(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
 	if o.Version != f.memory {

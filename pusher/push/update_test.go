@@ -268,11 +268,7 @@ func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	old := bound(1, []bind.Server{of("a", ready("10.0.1.1")), of("a", spare("s2")), of("b", ready("10.0.2.1")), of("b", spare("s2")), of("c", ready("10.0.3.1"))})
 	next := bound(1, slices.Clone(old.Servers))
 	next.Servers[3] = of("b", server("s2", "10.0.2.2", bind.SlotReady))
-	f := newFake(t)
-	f.version = "v3.4.2"
-	f.put(old)
-	f.load()
-	f.servers = asServers(old.Servers...)
+	f := runningFake(t, old)
 	f.servers["b"][0].AdminState = "drain"                      // somebody else changed it
 	f.servers["c"][0].AdminState, f.servers["a"] = "drain", nil // nothing reads these
 	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
@@ -296,11 +292,7 @@ func TestLatePostIsNobodysWish(t *testing.T) {
 	t.Parallel()
 	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), spare("s2")})
 	next := bound(1, []bind.Server{spare("s1"), server("s2", "10.0.0.2", bind.SlotReady)})
-	f := newFake(t)
-	f.version = "v3.4.2"
-	f.put(old)
-	f.load()
-	f.servers = asServers(old.Servers...)
+	f := runningFake(t, old)
 	f.post = func(string, dataplane.PostOptions) (dataplane.Posted, error) {
 		return dataplane.Posted{}, classed{dataplane.ErrUnknownOutcome}
 	}
@@ -336,11 +328,7 @@ func TestPostOfAPredecessorIsNobodysWish(t *testing.T) {
 	t.Parallel()
 	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), spare("s2")})
 	next := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), server("s2", "10.0.0.2", bind.SlotReady)})
-	f := newFake(t)
-	f.version = "v3.4.2"
-	f.put(old)
-	f.load()
-	f.servers = asServers(old.Servers...)
+	f := runningFake(t, old)
 	i := Instance{API: f, ReloadTimeout: time.Second}
 	have, err := i.Update(t.Context(), wanted(next), Running{})
 	if err != nil || !have.Has(next.Servers) {
@@ -370,11 +358,7 @@ func (m mute) SetServer(ctx context.Context, backend, server string, ch dataplan
 func TestUpdateBelievesWhatAnswersTell(t *testing.T) {
 	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), spare("s2")})
 	next := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), server("s2", "10.0.0.2", bind.SlotReady)})
-	f := newFake(t)
-	f.version = "v3.4.2"
-	f.put(old)
-	f.load()
-	f.servers = asServers(old.Servers...)
+	f := runningFake(t, old)
 	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
 	got, err := Instance{API: deaf{f}, ReloadTimeout: 10 * time.Millisecond}.Update(t.Context(), wanted(next), have)
 	if err == nil || !strings.Contains(err.Error(), "web/s2 is maint at "+spareAddress) {
