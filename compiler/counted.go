@@ -11,6 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // HAProxy has a table of clients for each backend with a rate limit. Who sends made-up addresses or values of headers fills
@@ -24,6 +25,13 @@ const (
 	leastCounted = policy.MostCounted >> 9
 	// fewCounted is how many clients are few enough to be worth a warning: most applications have fewer at a time.
 	fewCounted = 10_000
+)
+
+// The limits of the configuration, and what they cost.
+const (
+	limitOfNamespace = "namespaceCountedClients"
+	limitOfAll       = "countedClients"
+	memoryOfClients  = "HAProxy takes up to 256 bytes of memory for each client"
 )
 
 // counting is the rate limits of a namespace.
@@ -42,7 +50,8 @@ func (c *counting) shrink(all int, limit string, most int) {
 }
 
 // countFewer returns the backends, with rate limits that count fewer clients if those of their namespace, or those of all,
-// are too many. It warns a namespace whose limits count few, at the youngest object that has one.
+// are too many. It warns a namespace that has so many that they count few, at the youngest object that has one. If all
+// namespaces together have too many, it warns once, since only the administrator can change that.
 func countFewer(backends []routing.Backend, limits config.Limits, born func() map[diag.Object]time.Time) ([]routing.Backend, []diag.Diagnostic) {
 	spaces := map[string]*counting{}
 	for i, b := range backends {
@@ -57,14 +66,14 @@ func countFewer(backends []routing.Backend, limits config.Limits, born func() ma
 	var sizes []int
 	for _, c := range spaces {
 		if most := limits.NamespaceCountedClients; most > 0 {
-			c.shrink(most, "namespaceCountedClients", most)
+			c.shrink(most, limitOfNamespace, most)
 		}
 		sizes = append(sizes, c.each*len(c.backends))
 	}
 	if most := limits.CountedClients; most > 0 {
 		share := diag.Allowance(sizes, most)
 		for _, c := range spaces {
-			c.shrink(share, "countedClients", most)
+			c.shrink(share, limitOfAll, most)
 		}
 	}
 	maps.DeleteFunc(spaces, func(_ string, c *counting) bool { return c.limit == "" })
@@ -72,6 +81,8 @@ func countFewer(backends []routing.Backend, limits config.Limits, born func() ma
 		return backends, nil // nearly always
 	}
 	var found []diag.Diagnostic
+	var together counting
+	var among []string // the namespaces
 	out, ages := slices.Clone(backends), born()
 	for _, namespace := range slices.Sorted(maps.Keys(spaces)) {
 		c := spaces[namespace]
@@ -87,15 +98,25 @@ func countFewer(backends []routing.Backend, limits config.Limits, born func() ma
 		if c.each >= fewCounted {
 			continue
 		}
-		whose := "the rate limits of namespace " + namespace
-		if c.limit == "countedClients" {
-			whose = "those of all namespaces"
+		if c.limit == limitOfAll {
+			together.backends = append(together.backends, c.backends...)
+			together.each, together.most = min(cmp.Or(together.each, c.each), c.each), c.most
+			among = append(among, namespace)
+			continue
 		}
 		found = append(found, diag.Diagnostic{
 			Severity: diag.Warning, Position: youngest.Position, Object: youngest.Object,
-			Message: fmt.Sprintf("namespace %s has rate limits for %d backends, so each of them counts %d clients at a time instead of %d: %s may count %d together",
-				namespace, len(c.backends), c.each, policy.MostCounted, whose, c.most),
-			Hint: "have fewer backends with a limit, or have limits." + c.limit + " of the configuration raised; HAProxy takes up to 256 bytes of memory for each client",
+			Message: fmt.Sprintf("namespace %s has rate limits for %d backends, so each of them counts %d clients at a time instead of %d: those of a namespace may count %d together",
+				namespace, len(c.backends), c.each, policy.MostCounted, c.most),
+			Hint: "have fewer backends with a limit, or have limits." + limitOfNamespace + " of the configuration raised; " + memoryOfClients,
+		})
+	}
+	if len(among) > 0 {
+		found = append(found, diag.Diagnostic{
+			Severity: diag.Warning,
+			Message: fmt.Sprintf("the rate limits of %d backends count as few as %d clients at a time instead of %d, since those of all namespaces may count %d together: they are in %s",
+				len(together.backends), together.each, policy.MostCounted, together.most, printable.Few(among, 3)),
+			Hint: "raise limits." + limitOfAll + " of the configuration; " + memoryOfClients,
 		})
 	}
 	return out, found

@@ -29,10 +29,13 @@ func TestRateLimitsCountFewerClients(t *testing.T) {
 		{"too many of a namespace", map[string]int{"a": 5, "b": 1}, limits, map[string]int{"a": 50_000}, nil},
 		{"one more changes nothing", map[string]int{"a": 6, "b": 1}, limits, map[string]int{"a": 50_000}, nil},
 		{"many more", map[string]int{"a": 33, "b": 1}, limits, map[string]int{"a": 6250}, []string{
-			"a/a-32: namespace a has rate limits for 33 backends, so each of them counts 6250 clients at a time instead of 100000: the rate limits of namespace a may count 400000 together",
+			"a/a-32: namespace a has rate limits for 33 backends, so each of them counts 6250 clients at a time instead of 100000: those of a namespace may count 400000 together",
 		}},
 		{"too many of all", map[string]int{"a": 4, "b": 4, "c": 30, "d": 1}, config.Limits{CountedClients: 250_000}, map[string]int{"a": 12_500, "b": 12_500, "c": 1562, "d": 50_000}, []string{
-			"c/c-29: namespace c has rate limits for 30 backends, so each of them counts 1562 clients at a time instead of 100000: those of all namespaces may count 250000 together",
+			"/: the rate limits of 30 backends count as few as 1562 clients at a time instead of 100000, since those of all namespaces may count 250000 together: they are in c",
+		}},
+		{"one warning for all", map[string]int{"a": 20, "b": 20, "c": 9}, config.Limits{CountedClients: 100_000}, map[string]int{"a": 1562, "b": 1562, "c": 3125}, []string{
+			"/: the rate limits of 49 backends count as few as 1562 clients at a time instead of 100000, since those of all namespaces may count 100000 together: they are in a, b, c",
 		}},
 		{"no limits", map[string]int{"a": 50}, config.Limits{}, map[string]int{}, nil},
 		{"as few as they may", map[string]int{"a": 10_000}, limits, map[string]int{"a": leastCounted}, []string{"a/a-9999: "}},

@@ -42,7 +42,9 @@ func newWorld(b *bench, n int) *world {
 		panic(err) // the templates are part of this program
 	}
 	set, _ := render.Parse(files)
-	return &world{bench: b, n: n, objects: worlds.Ingresses(n), set: set, config: config.Default()}
+	w := &world{bench: b, n: n, objects: worlds.Ingresses(n), set: set, config: config.Default()}
+	w.config.Limits.CountedClients *= 100 // so that no rate limit counts fewer clients than it would by itself
+	return w
 }
 
 // of is a world of other objects, with the same templates and configuration.
