@@ -55,6 +55,7 @@ type Checker struct {
 	binder  bind.Binder
 
 	stagings stagings
+	accepted accepted
 	slowly   atomic.Bool // quickStart is not for this HAProxy
 }
 
@@ -118,25 +119,42 @@ func LayoutIn(dir string) bind.Layout {
 	}
 }
 
-// ask has HAProxy check the bound configuration. HAProxy runs in the staging directory, so that
-// messages name the file without its folder.
+// ask has HAProxy check the bound configuration. What it accepted as a whole already, but for the content of maps, is
+// checked in short.
 func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short bool) (Verdict, error) {
+	if short {
+		v, _, err := c.askOnce(ctx, in, lines, true)
+		return v, err
+	}
+	key := acceptedKey(c.Path, lines, in.Path)
+	v, silent, err := c.askOnce(ctx, in, lines, c.accepted.is(key))
+	if silent && err == nil {
+		c.accepted.set(key)
+	}
+	return v, err
+}
+
+// askOnce has HAProxy check the bound configuration, or with short one backend of each text. If HAProxy refuses the latter, it
+// checks the whole. It runs in the staging directory, so that messages name the file without its folder. Silent says that it
+// accepted all that it was asked about, and did not warn.
+func (c *Checker) askOnce(ctx context.Context, in *staging, lines lineMap, short bool) (v Verdict, silent bool, err error) {
 	bound := lines.bound
 	if short {
 		bound.Config = onePerText(bound.Config)
 	}
 	bound.Files = shareCertificates(bound, short)
 	if err := in.stage(bound); err != nil {
-		return Verdict{}, err
+		return Verdict{}, false, err
 	}
 	said, err := c.check(ctx, in.Path, bound.Config)
 	if err != nil {
-		return Verdict{}, err
+		return Verdict{}, false, err
 	}
 	if said.exit != 0 && short {
-		return c.ask(ctx, in, lines, false) // it may have missed what was left out
+		return c.askOnce(ctx, in, lines, false) // it may have missed what was left out
 	}
-	v := lines.verdict(parseOutput(said.stderr, lines.has))
+	v = lines.verdict(parseOutput(said.stderr, lines.has))
+	silent = said.exit == 0 && len(v.Faults)+len(v.Warnings) == 0
 	switch {
 	case said.exit == 0:
 		v.Faults = nil // HAProxy starts in spite of the alert
@@ -149,7 +167,7 @@ func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short boo
 		v.Faults = []render.Fault{{Message: "haproxy refuses the configuration: " + tail(said.stderr+said.stdout)}}
 	}
 	v.Faults = lines.places.spread(v.Faults)
-	return v, nil
+	return v, silent, nil
 }
 
 // quickStart is a configuration that HAProxy reads before the one that it checks. At each start HAProxy loads the system's

@@ -52,7 +52,7 @@ type Input struct {
 	// private keys are refused.
 	Private *leak.Index
 	// OnePerText makes HAProxy check only one backend of each text. It is for verdicts after which nothing is published:
-	// HAProxy checks everything that is published.
+	// HAProxy checks all backends before they are published first.
 	OnePerText bool
 }
 
