@@ -96,13 +96,14 @@ type Memories struct {
 	Routes    *gateway.Memo       // what routes of Gateways ask for
 	Seals     *sealMemo           // encrypted certificates
 	Countries *access.CountryMemo // the list of countries
+	Probed    *probeMemo          // which lines of templates are at fault
 }
 
 // NewMemories returns empty memories.
 func NewMemories() Memories {
 	return Memories{
 		Rendered: render.NewMemo(), Secrets: &leak.Memo{}, Claims: ingress.NewMemo(), Routes: gateway.NewMemo(),
-		Seals: newSealMemo(), Countries: &access.CountryMemo{},
+		Seals: newSealMemo(), Countries: &access.CountryMemo{}, Probed: &probeMemo{},
 	}
 }
 

@@ -36,7 +36,7 @@ type Judge struct {
 	check    *validate.Checker
 	override func(*config.Config)
 	sets     templateSets
-	probes   probeMemo
+	probed   probeMemo
 	passed   passedMemo
 	turn     chan struct{} // held while a batch is judged
 	slow     chan struct{} // held by a review that must not delay the others

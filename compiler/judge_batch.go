@@ -363,6 +363,7 @@ func (j *Judge) publishable(ctx context.Context, w *world, model routing.Model, 
 // compilation returns a compilation of objects of the world.
 func (w *world) compilation(j *Judge, objects inputs.Inputs) *compilation {
 	in := w.input(objects)
+	in.Probed = &j.probed
 	return &compilation{
 		in: in, check: remembering{j.check, &j.passed}, private: privateOf(in),
 		secrets: map[types.NamespacedName]bool{}, configMaps: map[types.NamespacedName]bool{}, rounds: map[string]int{},
@@ -436,9 +437,6 @@ func (j *Judge) judged(ctx context.Context, w *world, t translated) (v admission
 		return ofObject(object, t.found, t.before), true, err
 	}
 	c := w.compilation(j, t.in)
-	if err := j.probes.of(ctx, c); err != nil {
-		return admission.Verdict{}, false, err
-	}
 	wrong, err := c.ofTemplates(ctx, a)
 	if err != nil {
 		return admission.Verdict{}, false, err

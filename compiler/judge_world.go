@@ -135,29 +135,6 @@ func (s *templateSets) parse(files render.Templates) (*render.Set, error) {
 	return set, nil
 }
 
-// probeMemo remembers the errors of templates that occur whatever the objects are. See probe.go.
-type probeMemo struct {
-	mu     sync.Mutex
-	set    *render.Set
-	config config.Config
-	probed map[place]bool
-}
-
-// of gives the remembered errors of its templates to a compilation.
-func (p *probeMemo) of(ctx context.Context, c *compilation) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.set != c.in.Templates || !reflect.DeepEqual(p.config, c.in.Config) {
-		probed, err := c.probe(ctx)
-		if err != nil {
-			return err
-		}
-		p.set, p.config, p.probed = c.in.Templates, c.in.Config, probed
-	}
-	c.probed = p.probed
-	return nil
-}
-
 // passedMemo remembers by its content what HAProxy accepted. So a repeated review takes no run of HAProxy.
 type passedMemo struct {
 	mu         sync.Mutex

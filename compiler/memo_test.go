@@ -418,3 +418,43 @@ func TestRefusedRouteStaysClosed(t *testing.T) {
 		}
 	}
 }
+
+// tallied counts checks.
+type tallied struct {
+	picky
+	runs int
+}
+
+func (c *tallied) Check(ctx context.Context, in validate.Input) (validate.Verdict, error) {
+	c.runs++
+	return c.picky.Check(ctx, in)
+}
+
+// While an object is at fault, each compile asks whether the templates are. That takes two checks, and the next compile with
+// the same templates and configuration does without them.
+func TestTemplatesAreProbedOnce(t *testing.T) {
+	t.Parallel()
+	in := compiler.Input{Objects: many(5), Config: config.Default(), Templates: newWorld(t, 1).sets[0], Now: now}
+	annotate(in, 2, "hapsnap.dev/health-check-path", "/refused")
+	checks := func(in compiler.Input) int {
+		var check tallied
+		r, err := compiler.Compile(t.Context(), in, &check)
+		if err != nil || len(r.Draft.Quarantined) != 1 || r.Draft.Quarantined[0].Name != "app-00002" {
+			t.Fatal(err, r.Draft.Quarantined)
+		}
+		return check.runs
+	}
+	whole := checks(in)
+	in.Memories = compiler.NewMemories()
+	other, overlaid := in, in
+	other.Config.Limits.NamespacePorts++
+	overlaid.Templates = newWorld(t, 1).sets[1]
+	for i, x := range []struct {
+		in   compiler.Input
+		want int
+	}{{in, whole}, {in, whole - 2}, {other, whole}, {other, whole - 2}, {overlaid, whole}, {in, whole}} {
+		if got := checks(x.in); got != x.want {
+			t.Errorf("compile %d took %d checks, want %d", i, got, x.want)
+		}
+	}
+}

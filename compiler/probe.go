@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -87,13 +89,23 @@ func (c *compilation) ofTemplates(ctx context.Context, a attempt) ([]render.Faul
 // function fail do not count, since a template may ask for an annotation that the probe does not
 // have. Faults of checks of values count, since all values of the probe are plain.
 func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
-	if c.probed != nil {
-		return c.probed, nil
+	if c.probed == nil {
+		probed, err := c.in.Probed.of(c.in, func() (map[place]bool, error) { return c.probeOnce(ctx) })
+		if err != nil {
+			return nil, err
+		}
+		c.probed = probed
 	}
+	return c.probed, nil
+}
+
+// probeOnce makes the probe. It knows no Secrets, so that its result does not depend on any.
+func (c *compilation) probeOnce(ctx context.Context) (map[place]bool, error) {
 	found := map[place]bool{}
 	cfg := withProbeAgents(c.in.Config)
+	alone := compilation{in: c.in, check: c.check}
 	for _, model := range probeModels(cfg) {
-		a, err := c.publishable(ctx, render.Input{Model: model, Config: cfg, Objects: probeObjects})
+		a, err := alone.publishable(ctx, render.Input{Model: model, Config: cfg, Objects: probeObjects})
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +115,33 @@ func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
 			}
 		}
 	}
-	c.probed = found
-	return c.probed, nil
+	return found, nil
+}
+
+// probeMemo remembers the faults of the last probe, which takes a tenth of a second. As long as an object is at fault, each
+// compile needs them. They depend on the templates and the configuration only.
+type probeMemo struct {
+	mu        sync.Mutex
+	templates *render.Set
+	config    config.Config
+	found     map[place]bool
+}
+
+// of returns the faults of the probe with the templates and the configuration of an input.
+func (m *probeMemo) of(in Input, probe func() (map[place]bool, error)) (map[place]bool, error) {
+	if m == nil {
+		return probe()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.found == nil || m.templates != in.Templates || !reflect.DeepEqual(m.config, in.Config) {
+		found, err := probe()
+		if err != nil {
+			return nil, err
+		}
+		m.templates, m.config, m.found = in.Templates, in.Config, found
+	}
+	return m.found, nil
 }
 
 // probeObjects has one object of each kind that templates can loop over.

@@ -136,7 +136,7 @@ func TestOnlyOtherMapsAreCheckedInShort(t *testing.T) {
 		{what: "other maps", config: mapped, short: true},
 		{what: "other maps again", config: mapped, short: true},
 		{what: "another haproxy.cfg", config: other},
-		{what: "the one before", config: mapped},
+		{what: "the one before", config: mapped, short: true},
 		{what: "a bad map", config: mapped, all: "own"},
 		{what: "sound maps", config: mapped, short: true},
 		{what: "another file", config: mapped, change: file("a")},

@@ -55,7 +55,7 @@ type Checker struct {
 	binder  bind.Binder
 
 	stagings stagings
-	accepted accepted
+	accepted verdictMemo // see accepted.go
 	slowly   atomic.Bool // quickStart is not for this HAProxy
 }
 
@@ -119,17 +119,21 @@ func LayoutIn(dir string) bind.Layout {
 	}
 }
 
-// ask has HAProxy check the bound configuration. What it accepted as a whole already, but for the content of maps, is
+// ask has HAProxy check the bound configuration. What it has accepted as a whole before, but for the content of maps, is
 // checked in short.
 func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short bool) (Verdict, error) {
 	if short {
 		v, _, err := c.askOnce(ctx, in, lines, true)
 		return v, err
 	}
-	key := acceptedKey(c.Path, lines, in.Path)
-	v, silent, err := c.askOnce(ctx, in, lines, c.accepted.is(key))
-	if silent && err == nil {
-		c.accepted.set(key)
+	key, sure := acceptedKey(c.Path, lines, in.Path)
+	known := false
+	if sure {
+		_, known = c.accepted.get(key)
+	}
+	v, silent, err := c.askOnce(ctx, in, lines, known)
+	if err == nil && silent && sure {
+		c.accepted.put(key, nil)
 	}
 	return v, err
 }
