@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -71,10 +72,11 @@ func (i *Instance) begin() error {
 		a.stop()
 		return fmt.Errorf("start api: %w", err)
 	}
+	socket := l
 	if i.options.TLS != nil {
 		l = tls.NewListener(l, i.options.TLS)
 	}
-	i.api, i.listener = a, l
+	i.api, i.listener = a, socket
 	i.server = &http.Server{
 		Handler: i.observed(a), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // of clients that are turned away
@@ -121,9 +123,20 @@ func (i *Instance) stopAPI(given life) {
 // end ends the present life. It is called with mu held.
 func (i *Instance) end() {
 	i.api.stop()
+	stopListening(i.listener)
 	_ = i.server.Close()
 	_ = i.listener.Close() // the server may not have got to it yet
 	i.api = nil
+}
+
+// stopListening has a socket listen no more, whoever has a copy of it: a program that is being started has one until it runs,
+// and meanwhile nobody else could listen on the port.
+func stopListening(l net.Listener) {
+	if tcp, ok := l.(*net.TCPListener); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RD) })
+		}
+	}
 }
 
 // APIRuns reports whether the API runs: it was not stopped, and did not die.

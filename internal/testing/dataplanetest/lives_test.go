@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -119,6 +120,32 @@ func asAStranger() *net.ListenConfig {
 		})
 		return errors.Join(err, option)
 	}}
+}
+
+// A program that is being started has a copy of all sockets for a moment. The API can listen on its port again all the same.
+func TestRestartWhileProgramsStart(t *testing.T) {
+	t.Parallel()
+	i, _ := start(t, dataplanetest.Options{ReloadDelay: never})
+	ctx, end := context.WithCancel(t.Context())
+	var starting sync.WaitGroup
+	for range 8 {
+		starting.Go(func() {
+			for ctx.Err() == nil {
+				_ = exec.CommandContext(ctx, "true").Run()
+			}
+		})
+	}
+	for range 1000 {
+		err := i.Restart()
+		if errors.Is(err, syscall.EADDRINUSE) {
+			t.Error(err)
+		}
+		for err != nil { // the user has no file to watch left for a moment
+			err = i.StartAPI()
+		}
+	}
+	end()
+	starting.Wait()
 }
 
 func TestRestartOfHAProxyLoadsWhatIsOnDisk(t *testing.T) {
