@@ -469,8 +469,9 @@ func (o Override) of(info dataplane.RuntimeInfo, asked time.Time) bool {
 // RunningOverride holds the [Override] of the worker of one instance. It is safe for
 // concurrent use.
 type RunningOverride struct {
-	mu    sync.Mutex
-	value Override
+	mu       sync.Mutex
+	value    Override
+	restored bool // by another process, and not compared with the file since
 }
 
 // Get returns the override. It is zero if the worker runs the snapshot that it names.
@@ -490,7 +491,35 @@ func (r *RunningOverride) Set(o Override) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.value = o
+	r.value, r.restored = o, false
+}
+
+// Restore sets the override to what another process knew, whose clock may have differed.
+func (r *RunningOverride) Restore(o Override) {
+	r.Set(o)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restored = true
+}
+
+// adopt returns what a worker said about itself, as applied does, also if the clock of this
+// process is ahead of the one by which a restored override says when the worker began. Then
+// the file decides, which has what the override says: a worker that was started since would
+// have loaded that. Last is what the process before knew of the worker.
+func (r *RunningOverride) adopt(info dataplane.RuntimeInfo, onDisk string, last Process, now time.Time) dataplane.RuntimeInfo {
+	if r == nil {
+		return info
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.value
+	known := r.restored && info.Loaded == "" && o.Runs != "" && o.PID == info.PID && o.Loaded == info.Node && bind.SameNode(onDisk, o.Runs)
+	if known && last.PID == info.PID && info.Uptime+uptimeSlack >= last.Uptime {
+		r.value.Started = now.Add(-info.Uptime)
+		info.Loaded, info.Node = info.Node, o.Runs
+	}
+	r.restored = false
+	return info
 }
 
 // applied returns what a worker said about itself. If the worker has an override, Node is
