@@ -502,24 +502,31 @@ func (r *RunningOverride) Restore(o Override) {
 	r.restored = true
 }
 
-// adopt returns what a worker said about itself, as applied does, also if the clock of this
-// process is ahead of the one by which a restored override says when the worker began. Then
-// the file decides, which has what the override says: a worker that was started since would
-// have loaded that. Last is what the process before knew of the worker.
-func (r *RunningOverride) adopt(info dataplane.RuntimeInfo, onDisk string, last Process, now time.Time) dataplane.RuntimeInfo {
+// unsure reports whether a worker may be the one of a restored override, although it seems younger.
+func (r *RunningOverride) unsure(info dataplane.RuntimeInfo) bool {
 	if r == nil {
-		return info
+		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.value
-	known := r.restored && info.Loaded == "" && o.Runs != "" && o.PID == info.PID && o.Loaded == info.Node && bind.SameNode(onDisk, o.Runs)
-	if known && last.PID == info.PID && info.Uptime+uptimeSlack >= last.Uptime {
-		r.value.Started = now.Add(-info.Uptime)
-		info.Loaded, info.Node = info.Node, o.Runs
+	return r.restored && info.Loaded == "" && r.value.Runs != "" && r.value.PID == info.PID && r.value.Loaded == info.Node
+}
+
+// adopt takes a worker for the one of a restored override if the file has what the override
+// says: a worker that was started since would have loaded that. So the clock of this process
+// may be ahead of the one by which the override says when the worker began.
+func (i Instance) adopt(ctx context.Context, info dataplane.RuntimeInfo, asked time.Time) error {
+	raw, err := i.API.Raw(ctx)
+	if err != nil {
+		return err
 	}
-	r.restored = false
-	return info
+	o, kept := i.Override.Get(), i.Record.Remembered()
+	last := kept.Worker
+	if bind.SameNode(readText(raw.Config).node, o.Runs) && foreignText(raw, kept.Marked) == "" && last.PID == info.PID && info.Uptime+uptimeSlack >= last.Uptime {
+		o.Started = asked.Add(-info.Uptime)
+	}
+	i.Override.Set(o)
+	return nil
 }
 
 // applied returns what a worker said about itself. If the worker has an override, Node is
@@ -544,6 +551,12 @@ func (i Instance) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error
 		return info, err
 	}
 	info = i.Override.applied(info, asked)
+	if i.Override.unsure(info) {
+		if err := i.adopt(ctx, info, asked); err != nil {
+			return dataplane.RuntimeInfo{}, err
+		}
+		info = i.Override.applied(info, asked)
+	}
 	i.Record.heard(info, asked)
 	return info, nil
 }

@@ -153,12 +153,8 @@ func (i Instance) look(ctx context.Context) (sight, error) {
 		return sight{}, err
 	}
 	s := sight{info: info, raw: raw, disk: readText(raw.Config), memory: raw.Version}
-	kept := i.Record.Remembered()
-	s.changed = foreignText(raw, kept.Marked)
-	if s.changed == "" {
-		s.info = i.Override.adopt(info, s.disk.node, kept.Worker, time.Now())
-	}
-	s.foreign = i.Record.judge(s.info, time.Now(), raw)
+	s.changed = foreignText(raw, i.Record.Remembered().Marked)
+	s.foreign = i.Record.judge(info, time.Now(), raw)
 	return s, nil
 }
 
