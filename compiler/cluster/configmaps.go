@@ -108,8 +108,15 @@ func NewFleetStatus(c Connection, name types.NamespacedName) *FleetStatus {
 // Changes sends when the ConfigMap may be different from what was read.
 func (s *FleetStatus) Changes() <-chan struct{} { return s.watches.Changes() }
 
-// fresh is how old a status may be. A pusher writes one each minute, whatever happens.
+// fresh is how old a status may be, or how far in the future. A pusher writes one each minute, whatever happens.
 const fresh = 5 * time.Minute
+
+// writtenLately reports whether a status of this time counts. One that is further in the future would otherwise count
+// until then, whether its pusher runs or not.
+func writtenLately(updated string, now time.Time) bool {
+	at, err := time.Parse(time.RFC3339, updated)
+	return err == nil && now.Sub(at).Abs() <= fresh
+}
 
 // FleetReport is what a pusher has said.
 type FleetReport struct {
@@ -131,7 +138,7 @@ func (s *FleetStatus) Read(now time.Time) (FleetReport, error) {
 	case !told:
 		return FleetReport{}, fmt.Errorf("no pusher has written yet what the instances run into %s", s.query)
 	}
-	if updated, err := time.Parse(time.RFC3339, object.Data["updated"]); err != nil || now.Sub(updated) > fresh {
+	if !writtenLately(object.Data["updated"], now) {
 		return FleetReport{}, fmt.Errorf("no pusher has written lately what the instances run into %s", s.query)
 	}
 	workers, err := snapshots.ParseWorkers(text)

@@ -323,6 +323,8 @@ func inSync(i report.Instance) string {
 		return "refused"
 	case i.Denied:
 		return "wrong credentials"
+	case i.Unasked():
+		return "not known yet"
 	case !i.Reachable:
 		return "unreachable"
 	case i.InSync:

@@ -133,7 +133,7 @@ func TestStatus(t *testing.T) {
 		Instances: []report.Instance{
 			{Name: "a", Zone: "east", Reachable: true, Running: r1, InSync: true},
 			{Name: "b", Reachable: true, Node: "bootstrap", Error: "first\nsecond"},
-			{Name: "c", Error: "connection refused"},
+			{Name: "c", Since: now.Add(-time.Hour), Error: "connection refused"},
 		},
 	}
 	want := `updated   5m ago: the pusher does not run, or cannot say so; nothing below is newer
@@ -313,6 +313,26 @@ func TestStatusThatAPersonHasToMend(t *testing.T) {
 		got := hintedStatus(fmt.Errorf("write the status: %w", err))
 		if _, is := errors.AsType[report.UnwritableError](got); is != (hint != "") || !strings.Contains(got.Error(), hint) {
 			t.Errorf("%v became %v", err, got)
+		}
+	}
+}
+
+// What was not asked yet is not called unreachable: a pusher that has just begun would say so of all.
+func TestInSyncOfInstances(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		instance report.Instance
+		want     string
+	}{
+		{report.Instance{}, "not known yet"},
+		{report.Instance{Since: at, Error: "connection refused"}, "unreachable"},
+		{report.Instance{Since: at, Denied: true}, "wrong credentials"},
+		{report.Instance{Since: at, Reachable: true}, "no"},
+		{report.Instance{Since: at, Reachable: true, InSync: true}, "yes"},
+	} {
+		if got := inSync(test.instance); got != test.want {
+			t.Errorf("%+v: %s", test.instance, got)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestTerminal(t *testing.T) {
 		Instances: []report.Instance{
 			{Name: "edge-1", Zone: "eu-central-1a", Reachable: true, Running: next, InSync: true, Node: next.String(), PID: 412},
 			{Name: "edge-2", Zone: "eu-central-1b", Reachable: true, Running: old, Node: old.String(), PID: 77, Pending: "waits for its turn in the second wave, after edge-1 has soaked for a minute"},
-			{Name: "edge-3", Zone: "eu-central-1c", Error: "dial tcp 10.20.30.43:5555: connect: no route to host, which was so for the last three attempts"},
+			{Name: "edge-3", Zone: "eu-central-1c", Since: now.Add(-time.Minute), Error: "dial tcp 10.20.30.43:5555: connect: no route to host, which was so for the last three attempts"},
 		},
 	}
 	terminal.Golden(t, "status", func(to *os.File) {

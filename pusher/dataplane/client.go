@@ -86,7 +86,7 @@ func (c *Client) Renew(o Options) error {
 		if err != nil {
 			return fmt.Errorf("prepare TLS: %w", err)
 		}
-		a.http = defaultHTTP(config, c.met)
+		a.http = defaultHTTP(config, c.met, aliveWithin)
 	}
 	if old := c.access.Swap(a); old != nil {
 		old.http.CloseIdleConnections()
@@ -111,9 +111,12 @@ func (c *Client) Peer() netip.AddrPort {
 	return netip.AddrPort{}
 }
 
+// aliveWithin is how long nothing arrives on a connection before it is checked, and how long that takes at most.
+const aliveWithin = 15 * time.Second
+
 // defaultHTTP waits long enough for the slowest call, which is a forced reload of a large configuration. It
 // uses no proxy: instances are close.
-func defaultHTTP(config *tls.Config, met func(net.Conn)) *http.Client {
+func defaultHTTP(config *tls.Config, met func(net.Conn), within time.Duration) *http.Client {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &http.Client{
 		Timeout: 90 * time.Second,
@@ -130,6 +133,9 @@ func defaultHTTP(config *tls.Config, met func(net.Conn)) *http.Client {
 			IdleConnTimeout:     30 * time.Second,
 			MaxIdleConnsPerHost: 4,
 			ForceAttemptHTTP2:   true,
+			// With HTTP/2 all requests share a connection. If that died and nobody said so, each would wait in vain,
+			// until TCP gives it up after a quarter of an hour.
+			HTTP2: &http.HTTP2Config{SendPingTimeout: within, PingTimeout: within},
 
 			MaxResponseHeaderBytes: largestHeader,
 		},

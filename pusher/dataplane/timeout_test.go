@@ -1,12 +1,52 @@
 package dataplane
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 )
+
+// A connection that died and of which nobody says so is given up, and the next one is used.
+func TestConnectionsThatDied(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"api":{"version":"v3.2.5"},"system":{"time":1}}`))
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	tunnel := loopback.NewTunnel(t, server.Listener.Addr().String())
+	authorities := x509.NewCertPool()
+	authorities.AddCert(server.Certificate())
+	connections := defaultHTTP(&tls.Config{RootCAs: authorities}, func(net.Conn) {}, 50*time.Millisecond)
+	c, err := New(Options{URL: "https://" + tunnel.Addr(), HTTP: connections})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Clock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tunnel.Lose()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		_, err := c.Clock(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 func TestReadsAreNotWaitedForLong(t *testing.T) {
 	release := make(chan struct{})

@@ -130,7 +130,7 @@ func (s *Connections) join(j Join) (*connection, error) {
 		c.known = &lastKnown{}
 		c.here, c.gone = context.WithCancel(context.Background())
 		c.target.Override, c.target.Record = &push.RunningOverride{}, push.NewRecord(j.Remembered)
-		c.target.Override.Set(j.Override)
+		c.target.Override.Restore(j.Override)
 	}
 	if s.fence != nil {
 		c.target.API = s.fence.Around(client, c.target.Record)

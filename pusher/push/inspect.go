@@ -469,8 +469,9 @@ func (o Override) of(info dataplane.RuntimeInfo, asked time.Time) bool {
 // RunningOverride holds the [Override] of the worker of one instance. It is safe for
 // concurrent use.
 type RunningOverride struct {
-	mu    sync.Mutex
-	value Override
+	mu       sync.Mutex
+	value    Override
+	restored bool // by another process, and not compared with the file since
 }
 
 // Get returns the override. It is zero if the worker runs the snapshot that it names.
@@ -490,7 +491,42 @@ func (r *RunningOverride) Set(o Override) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.value = o
+	r.value, r.restored = o, false
+}
+
+// Restore sets the override to what another process knew, whose clock may have differed.
+func (r *RunningOverride) Restore(o Override) {
+	r.Set(o)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restored = true
+}
+
+// unsure reports whether a worker may be the one of a restored override, although it seems younger.
+func (r *RunningOverride) unsure(info dataplane.RuntimeInfo) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.restored && info.Loaded == "" && r.value.Runs != "" && r.value.PID == info.PID && r.value.Loaded == info.Node
+}
+
+// adopt takes a worker for the one of a restored override if the file has what the override
+// says: a worker that was started since would have loaded that. So the clock of this process
+// may be ahead of the one by which the override says when the worker began.
+func (i Instance) adopt(ctx context.Context, info dataplane.RuntimeInfo, asked time.Time) error {
+	raw, err := i.API.Raw(ctx)
+	if err != nil {
+		return err
+	}
+	o, kept := i.Override.Get(), i.Record.Remembered()
+	last := kept.Worker
+	if bind.SameNode(readText(raw.Config).node, o.Runs) && foreignText(raw, kept.Marked) == "" && last.PID == info.PID && info.Uptime+uptimeSlack >= last.Uptime {
+		o.Started = asked.Add(-info.Uptime)
+	}
+	i.Override.Set(o)
+	return nil
 }
 
 // applied returns what a worker said about itself. If the worker has an override, Node is
@@ -515,6 +551,12 @@ func (i Instance) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error
 		return info, err
 	}
 	info = i.Override.applied(info, asked)
+	if i.Override.unsure(info) {
+		if err := i.adopt(ctx, info, asked); err != nil {
+			return dataplane.RuntimeInfo{}, err
+		}
+		info = i.Override.applied(info, asked)
+	}
 	i.Record.heard(info, asked)
 	return info, nil
 }

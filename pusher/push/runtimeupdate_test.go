@@ -288,6 +288,37 @@ func TestUpdateKeepsMaps(t *testing.T) {
 	}
 }
 
+// A pusher that begins with a clock that is ahead still knows what a worker runs that was changed at run time. It
+// concludes that from the file, which has the same. So there is no reload.
+func TestOverrideByAnotherClock(t *testing.T) {
+	t.Parallel()
+	from, to := mapped(1, "a=1", ""), mapped(2, "a=2", "")
+	for name, test := range map[string]struct {
+		onDisk bind.Bound
+		last   time.Duration // the age of the worker that the pusher before knew
+		want   string
+	}{
+		"it":                               {to, time.Hour, to.Node},
+		"the file has what it was started": {from, time.Hour, from.Node},
+		"a younger worker":                 {to, 2 * time.Hour, from.Node},
+	} {
+		f := newFake(t)
+		f.put(from)
+		f.load()
+		f.put(test.onDisk)
+		f.info = func() (dataplane.RuntimeInfo, error) {
+			return dataplane.RuntimeInfo{Node: f.node, PID: f.pid, Uptime: time.Hour + time.Minute}, nil
+		}
+		then := time.Now().Add(-3 * time.Hour)
+		i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
+		i.Record = NewRecord(Remembered{Worker: Process{PID: f.pid, Loaded: f.node, Uptime: test.last, Asked: then}})
+		i.Override.Restore(Override{PID: f.pid, Loaded: f.node, Runs: to.Node, Started: then.Add(-test.last)})
+		if info, err := i.RuntimeInfo(t.Context()); err != nil || info.Node != test.want {
+			t.Errorf("%s: the worker runs %s, %v", name, info.Node, err)
+		}
+	}
+}
+
 func TestOverrideIsOfOneWorker(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)

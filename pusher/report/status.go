@@ -169,6 +169,9 @@ type Instance struct {
 	ErrorAt time.Time `json:"errorAt,omitzero"`
 }
 
+// Unasked reports whether the instance has neither answered yet nor failed to, as right after a pusher began.
+func (i Instance) Unasked() bool { return !i.Reachable && i.Since.IsZero() }
+
 // Names returns the node of what a worker of the instance runs, given its answer, which names what it
 // loaded even if it was changed since.
 func (i Instance) Names(info dataplane.RuntimeInfo) string {

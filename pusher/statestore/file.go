@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/hapsnap/hapsnap/internal/filelock"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/wholefile"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
@@ -82,16 +83,19 @@ func (f *File) Place() string {
 }
 
 // fallbackIn returns the certificate that is served if no other fits. It is self-signed, made once, and
-// kept in a file that only its owner can read, so that all instances have the same one at any time.
+// kept in a file that only its owner can read, so that all instances have the same one at any time. An empty file
+// counts as none.
 func fallbackIn(file string, fallback func() ([]byte, error)) ([]byte, error) {
 	data, err := os.ReadFile(file)
-	if err == nil {
+	switch {
+	case err == nil && len(data) == 0: // nothing is lost if it is made again
+	case err == nil:
 		if _, err := pem.CheckKeyPair(data); err != nil {
-			return nil, fmt.Errorf("read fallback certificate %s: %w", file, err)
+			return nil, process.WithHint(fmt.Errorf("read fallback certificate %s: %w", file, err),
+				"restore what was there, or delete it: the pusher makes another one, which clients see that name no known host")
 		}
 		return data, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("read fallback certificate: %w", err)
 	}
 	if data, err = fallback(); err != nil {

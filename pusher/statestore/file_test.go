@@ -98,3 +98,22 @@ func TestLockOfTheStateIsRemoved(t *testing.T) {
 		t.Errorf("the state is %q", data)
 	}
 }
+
+// An empty file of the fallback certificate, as after a crash of the machine, keeps no pusher from starting. One that is
+// damaged may be somebody's own, and stays.
+func TestFallbackFileIsDamaged(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), fallbackFile)
+	for content, want := range map[string]string{"": "made", "-----BEGIN": ""} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := fallbackIn(file, made("made"))
+		if string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("of %q: %q, %v", content, got, err)
+		}
+		if data, _ := os.ReadFile(file); string(data) != content+want {
+			t.Errorf("the file has %q", data)
+		}
+	}
+}

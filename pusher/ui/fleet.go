@@ -92,6 +92,8 @@ func stateOf(i report.Instance, s report.Status, soaking map[string]bool) string
 		return stateRefused
 	case i.Denied:
 		return stateDenied
+	case i.Unasked():
+		return stateWaiting
 	case !i.Reachable:
 		return stateUnreachable
 	case i.LedBy != "":

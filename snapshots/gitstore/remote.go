@@ -79,9 +79,23 @@ func newWire(e *transport.Endpoint, c Credentials, step func(string) error) *wir
 	w := &wire{endpoint: e, password: e.Password, credentials: c, patience: patience, step: step}
 	e.Password = ""
 	if e.Protocol == "http" || e.Protocol == "https" {
-		w.web = githttp.NewClientWithOptions(nil, &githttp.ClientOptions{CacheMaxEntries: 1})
+		w.web = newWeb(aliveWithin)
 	}
 	return w
+}
+
+// aliveWithin is how long nothing arrives on a connection before it is checked, and how long that takes at most.
+const aliveWithin = 15 * time.Second
+
+// newWeb returns a client for HTTP. With HTTP/2 all requests share a connection. If that died and nobody said so, as
+// where a firewall has forgotten it, each would wait in vain, until TCP gives it up after a quarter of an hour.
+func newWeb(within time.Duration) transport.Transport {
+	connections := &http.Transport{}
+	if base, ok := http.DefaultTransport.(*http.Transport); ok {
+		connections = base.Clone()
+	}
+	connections.HTTP2 = &http.HTTP2Config{SendPingTimeout: within, PingTimeout: within}
+	return githttp.NewClientWithOptions(&http.Client{Transport: connections}, &githttp.ClientOptions{CacheMaxEntries: 1})
 }
 
 // patience is how long one call may take. Packs are small.

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
@@ -322,6 +323,29 @@ func TestServersThatHang(t *testing.T) {
 		s.remote.(*wire).patience = 100 * time.Millisecond
 		if _, _, err := s.Publish(t.Context(), storetest.Draft("a")); !errors.Is(err, errSilent) {
 			t.Errorf("%s: publish: %v", scheme, err)
+		}
+	}
+}
+
+// A connection that died and of which nobody says so is given up, and the next one is used.
+func TestConnectionsThatDied(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	server := newWebServer(t, r)
+	tunnel := loopback.NewTunnel(t, server.Listener.Addr().String())
+	s := r.open(t, server.at, func(o *Options) { o.URL = "https://" + tunnel.Addr() + "/" + filepath.Base(o.URL) })
+	s.remote.(*wire).web = newWeb(50 * time.Millisecond)
+	publish(t, s, storetest.Draft("a"))
+	tunnel.Lose()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		_, err := s.View(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
 		}
 	}
 }

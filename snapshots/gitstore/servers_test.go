@@ -53,7 +53,7 @@ func newWebServer(t *testing.T, r repository) *webServer {
 	}
 	s := &webServer{files: t.TempDir()}
 	s.let(secret)
-	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.asked.Add(1)
 		if f := s.meddle.Load(); f != nil && (*f)(w, r, git) {
 			return
@@ -65,6 +65,8 @@ func newWebServer(t *testing.T, r repository) *webServer {
 		}
 		git.ServeHTTP(w, r)
 	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
 	s.Config.ErrorLog = nil
 	t.Cleanup(s.Close)
 	write(t, s.tokenFile(), []byte(secret+"\n"))
