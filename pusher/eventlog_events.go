@@ -22,6 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
 // loggedEvent is an event in an event log: its kind, the instance that it is about, and data that
@@ -367,7 +368,8 @@ type loggedError struct {
 var errorKinds = map[string]error{
 	"canceled": context.Canceled, "rewound": channel.ErrRewound, "taken": statestore.ErrTaken,
 	"instance": push.ErrInstance, "directory": push.ErrDirectory, "refused": push.ErrRefused, "reload": push.ErrNeedsReload,
-	"tooLarge": core.ErrStateTooLarge,
+	"tooLarge": core.ErrStateTooLarge, "unauthorized": dataplane.ErrUnauthorized, "runtime": dataplane.ErrRuntime,
+	"notForUs": sealing.ErrNotForUs,
 }
 
 func (l *eventLog) error(err error) *loggedError {

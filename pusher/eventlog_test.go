@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -195,5 +196,42 @@ func TestEventLogSaysWhatItLost(t *testing.T) {
 	}
 	if line := string(<-f.lines); !strings.Contains(line, `"lost":7`) {
 		t.Errorf("the line is %s", line)
+	}
+}
+
+// The log keeps every property of errors by which a turn decides, or else its replay decides otherwise.
+func TestErrorsKeepTheirKinds(t *testing.T) {
+	t.Parallel()
+	registered, err := os.ReadFile("eventlog_events.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, found := regexp.MustCompile(`errors\.Is\(.+?, ([\w.]*Err\w+)\)`), 0
+	for _, pattern := range []string{"core/*.go", "observe/*.go", "rollout/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, match := range asked.FindAllStringSubmatch(string(text), -1) {
+				name := match[1]
+				if !strings.Contains(name, ".") {
+					name = filepath.Dir(file) + "." + name
+				}
+				if found++; !strings.Contains(string(registered), `": `+name) {
+					t.Errorf("%s asks for %s, which errorKinds does not have", file, name)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no file of the core asks for an error")
 	}
 }

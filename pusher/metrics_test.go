@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
@@ -24,7 +25,10 @@ func TestMetricsDocumentIsFresh(t *testing.T) {
 	const file, section, prefix = "../docs/reference/metrics.md", "metrics of the pusher", "hapsnap_pusher_"
 	registry := prometheus.NewPedanticRegistry()
 	o := observe.New(Options{Metrics: registry}.withDefaults().observed())
-	o.Show(observe.View{Expiries: []observe.Expiry{{}}, Budget: rollout.Left{Limited: true, Instances: map[string]int{"edge-1": 1}}}, report.Status{Instances: []report.Instance{{Name: "edge-1"}}})
+	o.Show(observe.View{Expiries: []observe.Expiry{{}}, Budget: rollout.Left{Limited: true, Instances: map[string]int{"edge-1": 1}}}, report.Status{
+		Instances:  []report.Instance{{Name: "edge-1"}},
+		Conditions: []metav1.Condition{{Type: report.TypeDegraded, Status: metav1.ConditionTrue, Reason: report.ReasonSnapshotFailed}},
+	})
 	registry.MustRegister(cluster.New(cluster.Connection{}, false))
 	if _, err := election.New(election.Options{Program: "pusher", Times: election.Defaults(), Metrics: registry}); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/core"
@@ -29,17 +30,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
-	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
 var (
 	replayed      = flag.String("replay", "", "the event log that TestReplayOfALog replays")
-	replayedStore = flag.String("replay-store", "", "the directory of the store that it was recorded with")
+	replayedStore = flag.String("replay-store", "", "the store that it was recorded with, as --store takes it, or the folder of --snapshots-dir")
 )
 
 // TestReplayOfALog replays a log from elsewhere:
 //
-//	go test ./pusher -run TestReplayOfALog -args -replay FILE -replay-store FOLDER
+//	go test ./pusher -run TestReplayOfALog -args -replay FILE -replay-store STORE
 func TestReplayOfALog(t *testing.T) {
 	t.Parallel()
 	if *replayed == "" {
@@ -49,7 +50,32 @@ func TestReplayOfALog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d turns came to the same effects", replay(t, data, dirstore.Open(*replayedStore, dirstore.Options{})))
+	store, err := recordedWith(t.Context(), *replayedStore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d turns came to the same effects", replay(t, data, store))
+}
+
+// recordedWith opens what somebody names as the store of a log. A store in ConfigMaps is in the cluster of $KUBECONFIG.
+func recordedWith(ctx context.Context, name string) (getter, error) {
+	store, err := stores.Open(ctx, name, stores.Options{
+		Cluster: kubeconfig.Options{File: os.Getenv("KUBECONFIG")}, Log: slog.New(slog.DiscardHandler),
+	})
+	return keptOrStored{name, store}, err
+}
+
+// keptOrStored has the snapshots that a pusher keeps on its disk, or those of a store.
+type keptOrStored struct {
+	dir   string
+	store getter
+}
+
+func (k keptOrStored) Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error) {
+	if s, err := readKept(k.dir, id); err == nil {
+		return s, nil
+	}
+	return k.store.Get(ctx, id)
 }
 
 // eventLines keeps the lines of an event log.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -273,7 +274,7 @@ func (p *reportPrinter) compiler(c controller.CompilerReport) {
 		p.line("ready", "no: %s", c.Reason)
 	}
 	if !c.Leads {
-		p.line("leads", "no: another compiler publishes")
+		p.line("leads", "no: %s", cmp.Or(c.Leader, "it publishes nothing"))
 	}
 	for _, i := range c.Interrupted {
 		p.line("watch", "%s, which has not answered for %s: %s", i.Objects, process.Age(p.now.Sub(i.Since)), i.Error)

@@ -98,11 +98,11 @@ held      0123456789: 6 of 7 hosts gone since r000012-9f3ac01b2d
           say so
 left out  nothing
 `},
-		"it does not lead": {controller.Report{Head: head, Compiler: &controller.CompilerReport{Ready: true}}, 0, `
+		"it does not lead": {controller.Report{Head: head, Compiler: &controller.CompilerReport{Ready: true, Leader: "another compiler leads: edge-2"}}, 0, `
 newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
 holds     1 backend with servers, 20 hosts, 3 certificates
 ready     yes
-leads     no: another compiler publishes
+leads     no: another compiler leads: edge-2
 success   not yet
 left out  nothing
 `},

@@ -146,6 +146,9 @@ func newLoop(o Options) *loop {
 	if o.Leader == nil {
 		o.Leader = alone{}
 	}
+	if e, ok := o.Leader.(election); ok {
+		o.Status.elects(e)
+	}
 	if o.Tracers == nil {
 		o.Tracers = noop.NewTracerProvider()
 	}

@@ -97,6 +97,8 @@ type CompilerReport struct {
 	Reason string `json:"reason,omitempty"` // why it is not
 	// Leads is set in the one compiler, of those of a store, that publishes.
 	Leads bool `json:"leads"`
+	// Leader says who publishes, if it is not this one, as far as that is known.
+	Leader string `json:"leader,omitempty"`
 	// LastSuccess is when the store was last known to hold what the objects say.
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
 	// CompileError and PublishError are those of the last try.

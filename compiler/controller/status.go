@@ -38,6 +38,33 @@ type Status struct {
 	conditions []metav1.Condition
 	webhook    *CredentialsReport
 	other      *RivalReport
+	election   election // nil where nobody is elected
+}
+
+// election says who leads, if this process does not.
+type election interface {
+	Holder() string // as last seen
+	Trouble() error // why nobody knows, or nil
+}
+
+func (s *Status) elects(e election) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.election = e
+}
+
+// leader says who publishes in place of this process.
+func (s *Status) leader() string {
+	if s.election == nil {
+		return "another compiler publishes"
+	}
+	if err := s.election.Trouble(); err != nil {
+		return "it is not known who leads: " + err.Error()
+	}
+	if holder := s.election.Holder(); holder != "" {
+		return "another compiler leads: " + holder
+	}
+	return "no compiler leads"
 }
 
 // Ready returns why the store may not hold what the objects say, or nil. While another process leads, this process does
@@ -81,6 +108,9 @@ func (s *Status) Report() Report {
 		Leads: !s.follows, Reason: text(s.ready()), LastSuccess: s.success, Warnings: s.warnings, CompileError: text(s.compileErr),
 	}
 	c.Ready = c.Reason == ""
+	if s.follows {
+		c.Leader = s.leader()
+	}
 	if held := s.shrunk(); held != nil {
 		c.Held = &HeldReport{Lost: held.Lost, Since: held.Head, Digest: held.Digest, Approval: held.Approval()}
 	} else if !s.follows {
@@ -136,7 +166,7 @@ func (s *Status) judge(now time.Time) {
 		failed = false
 		switch {
 		case s.follows:
-			reason, message = reasonFollows, "another compiler publishes"
+			reason, message = reasonFollows, s.leader()
 		case !s.started:
 			reason, message = reasonNothing, "nothing is published yet"
 		case len(s.found) > 0:

@@ -90,3 +90,36 @@ func TestStatusOfTheWebhook(t *testing.T) {
 		t.Errorf("once it is mended it is %+v", w)
 	}
 }
+
+// elected is what an election knows.
+type elected struct {
+	holder string
+	err    error
+}
+
+func (e elected) Holder() string { return e.holder }
+func (e elected) Trouble() error { return e.err }
+
+// A compiler that does not lead says who does, and does not claim that somebody does if nobody knows.
+func TestStatusSaysWhoLeads(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		election elected
+		want     string
+	}{
+		{elected{holder: "edge-2"}, "another compiler leads: edge-2"},
+		{elected{}, "no compiler leads"},
+		{elected{holder: "edge-2", err: errors.New("connection refused")}, "it is not known who leads: connection refused"},
+	} {
+		var s Status
+		s.elects(test.election)
+		s.leads(true)
+		if got := s.Report().Compiler.Leader; got != "" {
+			t.Errorf("the leader says %q", got)
+		}
+		s.leads(false)
+		if got := s.Report().Compiler.Leader; got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}

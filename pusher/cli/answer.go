@@ -48,6 +48,8 @@ func follows(before, after channel.Decision, of snapshots.ID) string {
 		why = "" // that was just said
 	}
 	switch {
+	case after.Because == channel.BecausePause:
+		return after.Message + "; until somebody resumes, every instance keeps what it runs"
 	case after.Hold:
 		return after.Message
 	case before.ID == after.ID && after.Because == channel.BecauseNewest && !of.IsZero() && after.ID.Revision > of.Revision:

@@ -140,6 +140,8 @@ func (c channelChange) write(w io.Writer) error {
 	if c.DryRun {
 		lines := append([]string{"dry run: nothing is written", c.Done, c.Message}, c.Tidied...)
 		switch t := c.Takes; {
+		case c.follows.Because == channel.BecausePause:
+			lines = append(lines, "takes nothing while it is paused")
 		case t == nil:
 			lines = append(lines, "what that takes is not known: nothing says what runs, or what would run")
 		case t.From == t.To:

@@ -281,6 +281,10 @@ func TestPinUnpinPauseResume(t *testing.T) {
 	expect(t, "pinned", "pin", ids[1].String(), "--store", url)
 	expect(t, "it is the newest", "unpin", "--store", url)
 	expect(t, "paused by me", "pause", "--store", url, "--by", "me")
+	paused := "paused by me; until somebody resumes, every instance keeps what it runs\n"
+	expect(t, "takes nothing while it is paused\n", "pin", "r1", "--store", url, "--dry-run")
+	expect(t, paused, "pin", "r1", "--store", url)
+	expect(t, paused, "unpin", "--store", url)
 	expect(t, "is the newest", "resume", "--store", url)
 	if spec := channelOf(t, store); spec.Pin != nil || spec.Pause != nil {
 		t.Errorf("the channel is %+v", spec)

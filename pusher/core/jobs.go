@@ -206,6 +206,8 @@ func reachHint(err error) string {
 		return "name the authority of its certificate in tls.caFile of the Fleet"
 	case strings.Contains(text, "certificate is valid for"):
 		return "name in tls.serverName of the Fleet what its certificate is for"
+	case errors.Is(err, dataplane.ErrRuntime):
+		return "its Dataplane API answers, but no HAProxy does: see whether HAProxy runs, and what it logged when it started"
 	}
 	return "see whether its Dataplane API runs, and whether url in the Fleet is its address"
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -43,6 +44,8 @@ func TestReachIsTold(t *testing.T) {
 		{nil, "instance answers again", false},
 		{nil, "", false},
 		{errors.New("tls: certificate has expired or is not yet valid"), "has to be renewed", true},
+		{nil, "instance answers again", false},
+		{fmt.Errorf("get runtime info: dial unix master.sock: connect: connection refused: %w", dataplane.ErrRuntime), "see whether HAProxy runs", true},
 	} {
 		now = now.Add(time.Second)
 		OfInstance{instance.Probed{About: instance.About{Ref: i.ref()}, Asked: now, Err: look.err}}.apply(m, now)

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // countedJobs are the kinds of jobs on instances that have a counter, besides pushes.
@@ -160,17 +161,23 @@ var (
 	expiryDescription = prometheus.NewDesc("hapsnap_pusher_certificate_expiry_timestamp_seconds",
 		"When a certificate that is served expires, as Unix time, by its Secret; of the 100 that expire first.", []string{"secret_namespace", "secret"}, nil)
 	pinAgeDescription = prometheus.NewDesc("hapsnap_pusher_pin_age_seconds",
-		"For how long a snapshot has been pinned; 0 while none is, or where the pin does not say.", nil, nil)
+		"For how long a snapshot has been pinned; 0 while none is. Where the pin does not say, since this process saw it.", nil, nil)
+	pauseAgeDescription = prometheus.NewDesc("hapsnap_pusher_pause_age_seconds",
+		"For how long the fleet has been paused; 0 while it is not. Where the pause does not say, since this process saw it.", nil, nil)
+	degradedDescription = prometheus.NewDesc("hapsnap_pusher_degraded",
+		"1 while a person must act, by the reason of the condition Degraded, such as SnapshotFailed; none while nobody must.", []string{"reason"}, nil)
 )
 
 // gauges are made of two kinds of values: values that change as time passes, and so are not in the status, and values
 // of single instances, which have to disappear when the instance leaves.
 type gauges struct {
-	mu     sync.Mutex
-	inSync map[string]bool
-	left   rollout.Left
-	pinAge time.Duration
-	live   liveGauges
+	mu         sync.Mutex
+	inSync     map[string]bool
+	left       rollout.Left
+	live       liveGauges
+	pin, pause held
+	// degraded is the reason why a person must act, "" if nobody must.
+	degraded string
 	// expiries are the certificates that expire soonest.
 	expiries []Expiry
 }
@@ -217,8 +224,19 @@ func (g *gauges) set(v View, s report.Status) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inSync, g.left, g.pinAge = inSync, v.Budget, pinAge(v.Channel, v.Now)
-	g.expiries = v.Expiries
+	g.inSync, g.left, g.expiries = inSync, v.Budget, v.Expiries
+	var pinned, paused *time.Time
+	if p := v.Channel.Spec.Pin; p != nil {
+		pinned = &p.At
+	}
+	if p := v.Channel.Spec.Pause; p != nil {
+		paused = &p.At
+	}
+	g.pin, g.pause = g.pin.next(pinned, v.Now), g.pause.next(paused, v.Now)
+	g.degraded = ""
+	if c := meta.FindStatusCondition(s.Conditions, report.TypeDegraded); c != nil && c.Status == metav1.ConditionTrue {
+		g.degraded = c.Reason
+	}
 	g.live = liveGauges{lacking: v.Lacking, kept: v.KeptPorts, withoutEndpoints: without, failingChecks: failing}
 }
 
@@ -228,6 +246,8 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- instanceBudgetDescription
 	out <- budgetDescription
 	out <- pinAgeDescription
+	out <- pauseAgeDescription
+	out <- degradedDescription
 	out <- lackingDescription
 	out <- keptDescription
 	out <- emptyDescription
@@ -257,19 +277,37 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	for _, e := range g.expiries {
 		tell(expiryDescription, float64(e.At.Unix()), e.Secret.Namespace, e.Secret.Name)
 	}
-	tell(pinAgeDescription, g.pinAge.Seconds())
+	tell(pinAgeDescription, g.pin.age.Seconds())
+	tell(pauseAgeDescription, g.pause.age.Seconds())
+	if g.degraded != "" {
+		tell(degradedDescription, 1, g.degraded)
+	}
 	tell(lackingDescription, float64(g.live.lacking))
 	tell(keptDescription, float64(g.live.kept))
 	tell(emptyDescription, float64(g.live.withoutEndpoints), "endpoints")
 	tell(emptyDescription, float64(g.live.failingChecks), "checks")
 }
 
-// pinAge returns for how long the channel has had its pin.
-func pinAge(c channel.Channel, now time.Time) time.Duration {
-	if p := c.Spec.Pin; p != nil && !p.At.IsZero() {
-		return max(0, now.Sub(p.At))
+// held is for how long a channel has had its pin, or its pause.
+type held struct {
+	seen time.Time // when this process saw it first, zero while there is none
+	age  time.Duration
+}
+
+// next returns the age now. The time since is nil while there is none, and zero if the channel does not say: what people
+// write with kubectl has no time.
+func (h held) next(since *time.Time, now time.Time) held {
+	if since == nil {
+		return held{}
 	}
-	return 0
+	if h.seen.IsZero() {
+		h.seen = now
+	}
+	at := *since
+	if at.IsZero() {
+		at = h.seen
+	}
+	return held{seen: h.seen, age: max(0, now.Sub(at))}
 }
 
 // The kinds of changes whose propagation is measured.

@@ -9,12 +9,28 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
+
+// A pin without a time, such as one that somebody wrote with kubectl, has an age all the same.
+func TestPinAge(t *testing.T) {
+	t.Parallel()
+	var h held
+	unsaid, before, after := &time.Time{}, noon.Add(-time.Hour), noon.Add(time.Hour)
+	for i, step := range []struct {
+		since *time.Time
+		want  time.Duration
+	}{{nil, 0}, {unsaid, 0}, {unsaid, time.Minute}, {nil, 0}, {unsaid, 0}, {nil, 0}, {&before, time.Hour + 6*time.Minute}, {&after, 0}} {
+		if h = h.next(step.since, noon.Add(time.Duration(i)*time.Minute)); h.age != step.want {
+			t.Errorf("minute %d: %s, want %s", i, h.age, step.want)
+		}
+	}
+}
 
 // When an instance leaves, its gauges disappear. Without a limit, there is no gauge of what is left.
 func TestGauges(t *testing.T) {
@@ -26,6 +42,7 @@ func TestGauges(t *testing.T) {
 		{Namespace: "shop", Name: "tls"}: time.Unix(2000, 0), {Namespace: "blog", Name: "tls"}: time.Unix(1000, 0), {Namespace: "blog", Name: "broken"}: {},
 	})}, report.Status{
 		Instances: []report.Instance{{Name: "a", InSync: true}, {Name: "b"}}, Backends: &report.Backends{Empty: 7, Failing: 4},
+		Conditions: []metav1.Condition{{Type: report.TypeDegraded, Status: metav1.ConditionTrue, Reason: report.ReasonSnapshotFailed}},
 	})
 	const want = `
 # HELP hapsnap_pusher_backends_without_servers Backends of what should run that have no server up, by why: endpoints (there are none), checks (no server passes its checks on an instance).
@@ -50,7 +67,13 @@ hapsnap_pusher_instance_in_sync{name="b"} 0
 # TYPE hapsnap_pusher_instance_reload_budget gauge
 hapsnap_pusher_instance_reload_budget{name="a"} 2
 hapsnap_pusher_instance_reload_budget{name="b"} 0
-# HELP hapsnap_pusher_pin_age_seconds For how long a snapshot has been pinned; 0 while none is, or where the pin does not say.
+# HELP hapsnap_pusher_degraded 1 while a person must act, by the reason of the condition Degraded, such as SnapshotFailed; none while nobody must.
+# TYPE hapsnap_pusher_degraded gauge
+hapsnap_pusher_degraded{reason="SnapshotFailed"} 1
+# HELP hapsnap_pusher_pause_age_seconds For how long the fleet has been paused; 0 while it is not. Where the pause does not say, since this process saw it.
+# TYPE hapsnap_pusher_pause_age_seconds gauge
+hapsnap_pusher_pause_age_seconds 0
+# HELP hapsnap_pusher_pin_age_seconds For how long a snapshot has been pinned; 0 while none is. Where the pin does not say, since this process saw it.
 # TYPE hapsnap_pusher_pin_age_seconds gauge
 hapsnap_pusher_pin_age_seconds 90
 `
@@ -69,25 +92,6 @@ func TestSoonestExpiriesAreBounded(t *testing.T) {
 	got := SoonestExpiries(ends)
 	if len(got) != MostExpiries || got[0].Secret.Name != strconv.Itoa(3*MostExpiries-1) || got[MostExpiries-1].At.Unix() != int64(10_000-2*MostExpiries) {
 		t.Errorf("%d, from %v to %v", len(got), got[0], got[len(got)-1])
-	}
-}
-
-func TestPinAge(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	pinned := func(at time.Time) channel.Channel { return channel.Channel{}.Pinned(channel.Pin{At: at}) }
-	for name, test := range map[string]struct {
-		channel channel.Channel
-		want    time.Duration
-	}{
-		"no pin":             {channel.Channel{}, 0},
-		"since when unknown": {pinned(time.Time{}), 0},
-		"an hour":            {pinned(now.Add(-time.Hour)), time.Hour},
-		"another clock":      {pinned(now.Add(time.Hour)), 0},
-	} {
-		if got := pinAge(test.channel, now); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
-		}
 	}
 }
 

@@ -238,6 +238,8 @@ func (v View) pending(i Instance) string {
 		return "no snapshot is wanted yet"
 	case i.Running.IsZero():
 		return fmt.Sprintf("runs another configuration, %s is to come", target)
+	case i.Running != target && v.stays(i.Running):
+		return "stays as it is: " + v.Decision.Message
 	case i.Running != target:
 		return fmt.Sprintf("%s is to come", target)
 	case i.Unclaimed:
@@ -246,6 +248,12 @@ func (v View) pending(i Instance) string {
 		return "waits for endpoints and certificates to be read"
 	}
 	return i.Ahead
+}
+
+// stays reports whether an instance keeps a snapshot that is being rolled out, because somebody paused the fleet meanwhile.
+func (v View) stays(running snapshots.ID) bool {
+	r := v.Rollout.Rollout
+	return v.Decision.Hold && r != nil && r.Phase != rollout.Undoing && running == r.Target
 }
 
 // Standby returns the status of a pusher that does not push.

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 var noon = time.Date(2026, 7, 30, 12, 0, 0, 0, time.UTC)
@@ -59,5 +63,21 @@ func TestTroublesHaveMessages(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no trouble was found")
+	}
+}
+
+// While somebody pauses a rollout, the instances that have its snapshot keep it, and the status says so.
+func TestPausedInTheMiddleOfARollout(t *testing.T) {
+	t.Parallel()
+	good, next := snapshots.ID{Revision: 4, Short: "0123456789"}, snapshots.ID{Revision: 5, Short: "0123456789"}
+	v := View{Decision: channel.Decision{Hold: true, Because: channel.BecausePause, Message: "paused by ann"}}
+	v.Rollout.Good = good
+	for phase, want := range map[rollout.Phase]string{
+		rollout.Soaking: "stays as it is: paused by ann", rollout.Undoing: good.String() + " is to come",
+	} {
+		v.Rollout.Rollout = &rollout.Rollout{Target: next, Phase: phase}
+		if got := v.pending(Instance{Reachable: true, Running: next}); got != want {
+			t.Errorf("%s: %q, want %q", phase, got, want)
+		}
 	}
 }

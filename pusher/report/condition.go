@@ -104,7 +104,7 @@ func (s Status) judge(c Condition) (phase Phase, reason, message string) {
 	}); i >= 0 {
 		return Degraded, troubleReason(s.Troubles[i]), s.Troubles[i].Error
 	}
-	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == channel.BecauseNewest {
+	if f, ok := s.failed(c.Newest); ok && (s.Channel.Because == channel.BecauseNewest || s.Channel.Because == channel.BecauseNone) {
 		return Degraded, ReasonSnapshotFailed, fmt.Sprintf("%s failed: %s", c.Newest, f.Reason)
 	}
 	if s.Channel.Hold {

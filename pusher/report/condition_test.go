@@ -50,6 +50,7 @@ func TestCondition(t *testing.T) {
 		"paused":               {Status{Channel: hold(channel.BecausePause, "paused by ann"), Instances: runs(old)}, "Suspended paused by ann"},
 		"the pin is missing":   {Status{Channel: hold(channel.BecausePin, "r3 is pinned, but the store does not hold it"), Instances: runs(old)}, "Degraded r3 is pinned, but the store does not hold it"},
 		"it failed":            {Status{Channel: is(old, channel.BecauseNewest, "r4 is the newest that is not rejected"), Instances: runs(old), Rejected: failed}, "Degraded r000005-0123456789 failed: edge-1: refused:"},
+		"the first failed":     {Status{Channel: hold(channel.BecauseNone, "r5 failed, and no snapshot is known to be good"), Instances: runs(snapshots.ID{}), Rejected: failed}, "Degraded r000005-0123456789 failed: edge-1: refused:"},
 		"another failed":       {Status{Channel: wanted, Instances: runs(newest), Rejected: []rollout.Failure{{Snapshot: old}}}, "Healthy 1 of 1 instances run r000005-0123456789"},
 		"an instance is ill":   {Status{Channel: wanted, Instances: sick}, "Degraded edge-2: no route to host"},
 		"the store is gone":    {Status{Channel: wanted, Instances: runs(newest), Troubles: trouble("store")}, "Degraded store: it is gone"},
