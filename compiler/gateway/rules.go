@@ -403,9 +403,16 @@ func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.F
 		}
 		if share.Numerator > 0 {
 			// Filters and options do not apply to copies of requests.
-			made, suffix := routing.Backend{Targets: []routing.Target{found.target}}, "0"
+			made, suffix, own := routing.Backend{Targets: []routing.Target{found.target}}, "0", []any{[]policy.Filter(nil), policy.Duration(""), false}
 			if r.serve(&made, found, w, false) {
-				suffix = digest([]policy.Filter(nil), policy.Duration(""), false, r.shown)
+				own = append(own, r.shown)
+			}
+			if u := made.Upstream; u != nil && u.Affinity != nil {
+				// Copied requests belong to no session. The backend of other requests keeps its sessions.
+				u.Affinity, own = nil, append(own, "copies")
+			}
+			if len(own) > 3 {
+				suffix = digest(own...)
 			}
 			made.Name = found.name + ":" + suffix
 			share.Backend = w.add(made, origin)
