@@ -131,8 +131,9 @@ func (w *work) edit(of policy.Message, in gatewayv1.HTTPHeaderFilter) *problem {
 	return nil
 }
 
-// originForm matches an origin in which a star stands for any number of labels.
-var originForm = regexp.MustCompile(`^https?://[A-Za-z0-9.*-]+(:[0-9]{1,5})?$`)
+// originForm matches an origin. A star at the beginning of the host, and nowhere else, stands for any number of labels:
+// PCRE would try several stars in every way.
+var originForm = regexp.MustCompile(`^https?://(\*|(\*\.)?[A-Za-z0-9.-]+)(:[0-9]{1,5})?$`)
 
 // cors lets browsers read answers for pages of other origins. With credentials, browsers give a star no meaning, so it
 // is replaced by the value that the browser sent.
