@@ -65,6 +65,8 @@ type Rollout struct {
 	// Unfinished is when the first of the rollouts began that newer snapshots replaced, one after the other, before
 	// this one. It is zero if the rollout before this one ended.
 	Unfinished time.Time `json:"unfinished,omitzero"`
+	// Reshapes is how often instances with the target were reloaded for their live data.
+	Reshapes int `json:"reshapes,omitempty"`
 	// Reached is how many instances could be reached at once, at most, since it began.
 	Reached int `json:"reached,omitempty"`
 	// Reason says why it is being undone.
