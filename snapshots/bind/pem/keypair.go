@@ -33,6 +33,7 @@ var (
 	ErrEncryptedKey   = errors.New("the private key is encrypted")
 	ErrBadKey         = errors.New("the private key is malformed, or of an unknown kind")
 	ErrKeyMismatch    = errors.New("the private key does not belong to the certificate")
+	ErrLongChain      = errors.New("the certificates of the chain have more than 100 KiB, which clients refuse, and would hold up others")
 	ErrLongKey        = errors.New("the private key is longer than RSA of 8192 bits, and would hold up others")
 )
 
@@ -109,14 +110,22 @@ const (
 	maxKeyBytes = 16 << 10
 )
 
+// maxChainBytes is how long a certificate with its chain may be. OpenSSL and browsers refuse what is longer. A Secret has
+// room for two thousand certificates, which HAProxy reads, and keeps, at each reload.
+const maxChainBytes = 100 << 10
+
 func isKeyBlock(b *pem.Block) bool { return strings.HasSuffix(b.Type, "PRIVATE KEY") }
 
 // newKeyPair takes the certificates among the blocks and the first key, as HAProxy does.
 func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
 	var pair KeyPair
+	length := 0
 	for _, block := range blocks {
 		switch {
 		case block.Type == certificateBlock:
+			if length += len(block.Bytes); length > maxChainBytes {
+				return KeyPair{}, ErrLongChain
+			}
 			certificate, err := parseCertificate(block.Bytes)
 			if err != nil {
 				return KeyPair{}, err

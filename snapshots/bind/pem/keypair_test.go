@@ -48,6 +48,7 @@ func TestCheckKeyPair(t *testing.T) {
 		{"a malformed key", append(bytes.Clone(ec), pemtest.Block("PRIVATE KEY", "junk")...), ErrBadKey},
 		{"an encrypted key", append(bytes.Clone(ec), pemtest.Block("ENCRYPTED PRIVATE KEY", "junk")...), ErrEncryptedKey},
 		{"a key encrypted as of old", append(bytes.Clone(ec), "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n"...), ErrEncryptedKey},
+		{"a chain that no client takes", append(bytes.Repeat(ec, 1+maxChainBytes/len(ec)*2), pemtest.KeyPEM(t, pemtest.ECKey())...), ErrLongChain},
 		{"a short RSA key", pemtest.SelfSigned(t, "a.example", pemtest.WeakKey()), ErrWeak},
 		{"the longest RSA key, of another", append(bytes.Clone(ec), rsaKeyOf(t, 8192)...), ErrKeyMismatch},
 		{"a longer RSA key", append(bytes.Clone(ec), rsaKeyOf(t, 8194)...), ErrLongKey},
