@@ -300,3 +300,16 @@ func TestJoinKeyPair(t *testing.T) {
 		t.Errorf("without a key: %v", err)
 	}
 }
+
+// Authorities that are longer than those of all browsers are refused. Each counts once.
+func TestLongAuthorities(t *testing.T) {
+	t.Parallel()
+	authority := pemtest.Certify(t, "authority", pemtest.ECKey(), nil)
+	if got, err := ParseAuthorities(bytes.Repeat(authority, 2000)); err != nil || !bytes.Equal(got, authority) {
+		t.Errorf("one authority that is repeated: %d bytes, %v", len(got), err)
+	}
+	long := pemtest.Certify(t, strings.Repeat("a", maxAuthorityBytes), pemtest.ECKey(), nil)
+	if _, err := ParseAuthorities(long); !errors.Is(err, ErrAuthorities) {
+		t.Errorf("long authorities: %v", err)
+	}
+}
