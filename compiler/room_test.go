@@ -109,7 +109,7 @@ func crowdedCertificate(t *testing.T, names int) map[string][]byte {
 func TestNamesFitIntoTheManifest(t *testing.T) {
 	t.Parallel()
 	in := worlds.Ingresses(1)
-	crowded, usual := crowdedCertificate(t, 3000), crowdedCertificate(t, 2)
+	crowded, usual := crowdedCertificate(t, 480), crowdedCertificate(t, 2)
 	var secrets []string
 	for i := range 16 {
 		name, data := fmt.Sprintf("secret-%011d", i), crowded

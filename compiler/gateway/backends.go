@@ -268,9 +268,6 @@ func (r *reader) serve(made *routing.Backend, ref reference, w *wants, guarded b
 	_, filters := settings.Ways() // the other filters are in the layer of the Service
 	made.Filters = append(made.Filters[:len(made.Filters):len(made.Filters)], filters...)
 	shows := shows(&settings.Upstream, by, r.shown)
-	if !guarded {
-		settings.Upstream.Affinity = nil // copied requests belong to no session
-	}
 	if settings.Upstream != (policy.Upstream{}) {
 		made.Upstream = &settings.Upstream
 	}

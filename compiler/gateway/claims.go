@@ -127,6 +127,9 @@ func (r *reader) rule(i int, rule gatewayv1.HTTPRouteRule, w *wants) ([]layout.M
 	if todo.sessions, p = sessionsOf(rule); p != nil {
 		return nil, p.in("sessionPersistence")
 	}
+	if len(rule.BackendRefs) > mostBackends {
+		return nil, tooManyBackends().in("backendRefs", mostBackends)
+	}
 	each := make([]work, len(rule.BackendRefs))
 	for n, ref := range rule.BackendRefs {
 		if each[n], p = workOf(ref.Filters); p != nil {
@@ -153,6 +156,14 @@ func (r *reader) rule(i int, rule gatewayv1.HTTPRouteRule, w *wants) ([]layout.M
 func (c *claims) originOf(rule int) routing.Origin {
 	at := []any{"spec", "rules", rule}
 	return routing.Origin{Object: c.Ref, Position: c.Position(at...), Field: manifests.FieldPath(at)}
+}
+
+// mostBackends is how many backendRefs a rule may have. HAProxy has two rules for each, by its position, which the
+// requests of all routes pass. The API server allows as many, but manifests need not have been there.
+const mostBackends = 16
+
+func tooManyBackends() *problem {
+	return unsupported("a rule has %d backendRefs at most", mostBackends)
 }
 
 // layOut returns the matches of a rule in the form of package layout, with the backends to which they lead.

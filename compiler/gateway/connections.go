@@ -59,6 +59,9 @@ func (r *reader) readConnections() {
 	case len(rules) != 1:
 		refuse(gatewayv1.RouteReasonUnsupportedValue, []any{"spec", "rules"}, fmt.Sprintf("a %s has one rule", r.Kind))
 		return
+	case len(rules[0].BackendRefs) > mostBackends:
+		refuse(gatewayv1.RouteReasonUnsupportedValue, []any{"spec", "rules", 0, "backendRefs", mostBackends}, tooManyBackends().message)
+		return
 	}
 	for _, ref := range rules[0].BackendRefs {
 		found := r.refer(r.Route, ref.BackendRef)

@@ -179,6 +179,18 @@ var crowded = map[string]func(m *many, n int){
 			m.route(fmt.Sprint("r", i), []string{fmt.Sprintf("r%d.example", i)}, "g")
 		}
 	},
+	"routes below a wildcard": func(m *many, n int) {
+		m.gateway("g", httpListener("x", 80, ""))
+		for i := range n / 2 {
+			host := "*.w.example"
+			if i%4 == 0 {
+				host = fmt.Sprintf("h%d.w.example", i)
+			}
+			m.route(fmt.Sprint("r", i), []string{host}, "g")
+			r := m.Gateway.HTTPRoutes[len(m.Gateway.HTTPRoutes)-1].Value
+			r.Spec.Rules[0].Matches = []gatewayv1.HTTPRouteMatch{{Headers: []gatewayv1.HTTPHeaderMatch{{Name: "x", Value: fmt.Sprint(i)}}}}
+		}
+	},
 	"routes that bar others": func(m *many, n int) {
 		m.gateway("g", httpListener("x", 80, ""))
 		for i := range n / 4 {

@@ -131,8 +131,9 @@ func (w *work) edit(of policy.Message, in gatewayv1.HTTPHeaderFilter) *problem {
 	return nil
 }
 
-// originForm matches an origin in which a star stands for any number of labels.
-var originForm = regexp.MustCompile(`^https?://[A-Za-z0-9.*-]+(:[0-9]{1,5})?$`)
+// originForm matches an origin. A star at the beginning of the host, and nowhere else, stands for any number of labels:
+// PCRE would try several stars in every way.
+var originForm = regexp.MustCompile(`^https?://(\*|(\*\.)?[A-Za-z0-9.-]+)(:[0-9]{1,5})?$`)
 
 // cors lets browsers read answers for pages of other origins. With credentials, browsers give a star no meaning, so it
 // is replaced by the value that the browser sent.
@@ -403,9 +404,16 @@ func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.F
 		}
 		if share.Numerator > 0 {
 			// Filters and options do not apply to copies of requests.
-			made, suffix := routing.Backend{Targets: []routing.Target{found.target}}, "0"
+			made, suffix, own := routing.Backend{Targets: []routing.Target{found.target}}, "0", []any{[]policy.Filter(nil), policy.Duration(""), false}
 			if r.serve(&made, found, w, false) {
-				suffix = digest([]policy.Filter(nil), policy.Duration(""), false, r.shown)
+				own = append(own, r.shown)
+			}
+			if u := made.Upstream; u != nil && u.Affinity != nil {
+				// Copied requests belong to no session. The backend of other requests keeps its sessions.
+				u.Affinity, own = nil, append(own, "copies")
+			}
+			if len(own) > 3 {
+				suffix = digest(own...)
 			}
 			made.Name = found.name + ":" + suffix
 			share.Backend = w.add(made, origin)

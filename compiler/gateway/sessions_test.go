@@ -41,3 +41,26 @@ func TestSessionsOfRules(t *testing.T) {
 		t.Error(found)
 	}
 }
+
+// Copies of requests belong to no session. A mirror to a Service takes no sessions from the routes to it, whichever of
+// them is first.
+func TestMirrorsLeaveSessionsAlone(t *testing.T) {
+	t.Parallel()
+	sticky := strings.Replace(service("sticky"), "namespace: shop", "namespace: shop, annotations: {hapsnap.dev/affinity: cookie}", 1)
+	mirror := "rules: [{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: sticky, port: 80}}}], backendRefs: [{name: web, port: 80}]}]}"
+	served := "rules: [{backendRefs: [{name: sticky, port: 80}]}]}"
+	for _, routes := range [][2]string{{mirror, served}, {served, mirror}} {
+		m, found, _ := gateway.Translate(gathered(t, class+object("Gateway", "one", oneGateway)+service("web")+sticky+
+			object("HTTPRoute", "a", "{parentRefs: [{name: one}], hostnames: [a.example], "+routes[0])+
+			object("HTTPRoute", "b", "{parentRefs: [{name: one}], hostnames: [b.example], "+routes[1])), usual)
+		kept := 0
+		for _, b := range m.Backends {
+			if b.Upstream != nil && b.Upstream.Affinity != nil {
+				kept++
+			}
+		}
+		if len(found) > 0 || len(m.Backends) != 3 || kept != 1 {
+			t.Errorf("%d of %d backends keep sessions, said %v", kept, len(m.Backends), found)
+		}
+	}
+}

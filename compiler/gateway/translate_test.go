@@ -386,6 +386,8 @@ func TestUnsupported(t *testing.T) {
 		`{filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: '/\1'}}}]}`:                                                                                       "a backslash",
 		`{matches: [{path: {type: Exact, value: /a}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /a}}}], backendRefs: [{name: web, port: 80}]}`: "only a prefix",
 		`{filters: [{type: CORS, cors: {allowOrigins: ["https://a.example/b"]}}]}`:                                                                                                                   "no origin",
+		`{filters: [{type: CORS, cors: {allowOrigins: ["https://*a*a*a"]}}]}`:                                                                                                                        "no origin",
+		`{backendRefs: [` + strings.Repeat("{name: web, port: 80}, ", 17) + `]}`:                                                                                                                     "16 backendRefs at most",
 		`{filters: [{type: CORS, cors: {allowMethods: ["A B"]}}]}`:                                                                                                                                   "method",
 		`{timeouts: {request: 1us}}`:                                              "no duration",
 		`{retry: {backoff: 1s}}`:                                                  "backoff",

@@ -276,7 +276,8 @@ func (t *step) soak() {
 	}
 	unsteady, steady := t.unsteady()
 	for _, h := range r.Touched {
-		pushing := t.Instances[h.Instance].Push != nil && !t.hangs(h.Instance)
+		push := t.Instances[h.Instance].Push
+		pushing := push != nil && !t.hangs(h.Instance) && !(push.Purpose == Reshape && r.Reshapes > mostReshapes)
 		lost := h.Applied && !h.Lost.IsZero() && !(h.comesAndGoes() && steady >= len(unsteady))
 		if h.Snapshot == r.Target && (lost || pushing) {
 			if r.Interrupted.IsZero() {
@@ -317,6 +318,10 @@ func (t *step) soak() {
 	r.Deaths = nil
 	t.pushWave()
 }
+
+// mostReshapes is how often reloads for live data may begin the soak of a rollout anew. Otherwise a certificate that comes
+// and goes all the time, of whichever tenant, would keep the snapshot from all others.
+const mostReshapes = 3
 
 // mostLapses is how often an instance with the target may go out of reach before a soak no longer waits for it.
 // Otherwise one instance that comes and goes would keep the snapshot from all others.

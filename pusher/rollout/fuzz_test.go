@@ -275,7 +275,8 @@ func (w world) finishing(s State, o Observation) bool {
 			done++
 		}
 	}
-	return o.MayWait && 2*done > len(w.fleet)
+	first := s.Rollout.Unfinished
+	return o.MayWait && (2*done > len(w.fleet) || !first.IsZero() && w.now.Sub(first) > time.Minute)
 }
 
 // dark reports whether a newer snapshot has to wait for the end of a blackout.

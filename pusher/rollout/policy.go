@@ -281,7 +281,8 @@ type Budget struct {
 	// PerMinute is how many reloads the fleet may have in a minute, and Burst how many of
 	// them at once, as a bucket that holds Burst tokens and is refilled steadily.
 	PerMinute, Burst int
-	// Reloads is how many reloads an instance may have in any period of length Within.
+	// Reloads is how many reloads an instance may have in any period of length Within. From 10 on, a third of them may
+	// come at once, and the rest evenly.
 	Reloads int
 	Within  time.Duration
 	// OldWorkers is how many old workers an instance may have that still finish their connections. The pusher
@@ -312,9 +313,35 @@ func (b Budget) fleet(full time.Time) time.Time {
 // often returns when Reloads and Within allow an instance with these reloads the next one.
 func (b Budget) often(reloads []Reload) time.Time {
 	if b.Reloads <= 0 || len(reloads) < b.Reloads {
+		return b.spread(reloads)
+	}
+	return latestOf(b.spread(reloads), reloads[len(reloads)-b.Reloads].At.Add(b.Within))
+}
+
+// leastSpread is the smallest number of reloads that are spread over the period.
+const leastSpread = 10
+
+// spread returns when the next reload may come after a third of them came in one period: from then on they come evenly.
+// Otherwise an object that takes a reload every second, of whichever tenant, would use up all of them at once, and the
+// changes of all others would wait for most of the period.
+func (b Budget) spread(reloads []Reload) time.Time {
+	atOnce := b.Reloads / 3
+	if b.Reloads < leastSpread || len(reloads) < atOnce {
 		return time.Time{}
 	}
-	return reloads[len(reloads)-b.Reloads].At.Add(b.Within)
+	fewer := reloads[len(reloads)-atOnce].At.Add(b.Within)
+	evenly := reloads[len(reloads)-1].At.Add(b.Within / time.Duration(b.Reloads-atOnce))
+	if fewer.Before(evenly) {
+		return fewer
+	}
+	return evenly
+}
+
+func latestOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // crowded returns when an instance with these reloads certainly has fewer old workers than it may have.

@@ -22,7 +22,11 @@ func (t *step) catchUp() {
 		case i.Running != id || i.Foreign != "":
 			t.push(i.Name, id, CatchUp)
 		case i.Stale && t.mayReshape():
+			before := len(t.pushes)
 			t.push(i.Name, id, Reshape)
+			if t.Rollout != nil && t.touch(i.Name) != nil && len(t.pushes) > before {
+				t.Rollout.Reshapes++
+			}
 		}
 	}
 }

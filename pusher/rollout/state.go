@@ -62,6 +62,11 @@ type Rollout struct {
 	// Touched lists the instances to which a push was begun, in that order. It includes those of a rollout that
 	// this one replaced.
 	Touched []Touch `json:"touched,omitempty"`
+	// Unfinished is when the first of the rollouts began that newer snapshots replaced, one after the other, before
+	// this one. It is zero if the rollout before this one ended.
+	Unfinished time.Time `json:"unfinished,omitzero"`
+	// Reshapes is how often instances with the target were reloaded for their live data.
+	Reshapes int `json:"reshapes,omitempty"`
 	// Reached is how many instances could be reached at once, at most, since it began.
 	Reached int `json:"reached,omitempty"`
 	// Reason says why it is being undone.
@@ -367,7 +372,7 @@ func (s State) Resume(saved, now time.Time) State {
 
 // move moves all times of a rollout.
 func (r *Rollout) move(by func(*time.Time)) {
-	for _, t := range []*time.Time{&r.Started, &r.Since, &r.Held, &r.Interrupted, &r.From, &r.Suspected} {
+	for _, t := range []*time.Time{&r.Started, &r.Unfinished, &r.Since, &r.Held, &r.Interrupted, &r.From, &r.Suspected} {
 		by(t)
 	}
 	for n := range r.Touched {

@@ -305,7 +305,8 @@ func (t *step) nothingToDo() bool {
 }
 
 // finishFirst reports whether the newer snapshot has to wait for the present rollout: most of the fleet runs
-// the target, and if the newer one failed now, all of them would return to what ran before both.
+// the target, and if the newer one failed now, all of them would return to what ran before both. It also has to
+// if newer ones have replaced rollouts for long enough.
 func (t *step) finishFirst() bool {
 	if !t.o.MayWait || t.o.Want == t.Good || slices.Contains(t.o.Rejected, t.Rollout.Target.Short) {
 		return false
@@ -316,16 +317,40 @@ func (t *step) finishFirst() bool {
 			done++
 		}
 	}
-	return 2*done > len(t.o.Instances)
+	return 2*done > len(t.o.Instances) || t.replacedForLong()
+}
+
+// mostReplacing is how long newer snapshots may replace one rollout after the other, if two soaks do not take
+// longer.
+const mostReplacing = time.Minute
+
+// replacedForLong reports whether newer snapshots have replaced rollouts for so long that the present one, which
+// some instance has, is finished first. Otherwise an object that changes all the time, of whichever tenant, would keep
+// the changes of all others from every instance but the first. A rollout that is paused, or whose soak the gate extends,
+// is replaced all the same.
+func (t *step) replacedForLong() bool {
+	r := t.Rollout
+	if r.Unfinished.IsZero() || t.now.Sub(r.Unfinished) <= max(mostReplacing, 2*t.Soak) {
+		return false
+	}
+	extended := r.Phase == Soaking && t.now.Sub(r.Since) > t.Soak+mostReplacing
+	return r.Paused == "" && !extended && t.taken()
 }
 
 // begin returns a new rollout. It keeps the instances that the replaced rollout touched, as an undo has to
 // bring them back too.
 func (t *step) begin(touched []Touch) *Rollout {
-	return &Rollout{
+	r := &Rollout{
 		Target: t.o.Want, Intent: t.o.Intent, Phase: Pushing, Started: t.now, Since: t.now, Touched: touched,
 		Promoted: t.o.Promotion.Mark, Aborted: t.o.Abort.Mark,
 	}
+	if before := t.Rollout; before != nil {
+		r.Unfinished = before.Unfinished
+		if r.Unfinished.IsZero() {
+			r.Unfinished = before.Started
+		}
+	}
+	return r
 }
 
 // fail rejects the target and begins the undo.

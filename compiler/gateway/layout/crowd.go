@@ -54,7 +54,7 @@ func Crowd(ports [][]Listener, most Size) []LeftOut {
 	out, losers := map[diag.Object]bool{}, map[string]bool{}
 	var all []LeftOut
 	for round := 1; ; round++ {
-		c := &crowd{most: most, used: map[string]Size{}, later: map[*arrival]Size{}, of: map[diag.Object]*arrival{}}
+		c := &crowd{most: most, used: map[string]Size{}, later: map[*arrival]Size{}, of: map[diag.Object]*arrival{}, heads: map[*paths]map[routing.PathMatch][]Match{}}
 		if round > mostRounds {
 			c.ignored = losers
 		}
@@ -85,7 +85,8 @@ type crowd struct {
 	ignored map[string]bool // namespaces whose matches without conditions keep nothing out
 	used    map[string]Size // by namespace
 	of      map[diag.Object]*arrival
-	later   map[*arrival]Size // entries of routes that were not counted yet
+	later   map[*arrival]Size                        // entries of routes that were not counted yet
+	heads   map[*paths]map[routing.PathMatch][]Match // see headOf
 }
 
 // arrival is a route with its matches; the oldest arrives first.
@@ -312,16 +313,34 @@ func (c *crowd) tried(key routing.PathMatch, chain []string, byHost map[string]*
 	}
 	var out []Match
 	for _, h := range chain {
-		for _, m := range byHost[h].at(key) {
-			if len(out) < mostRoutes {
-				out = append(out, m)
+		for _, m := range c.headOf(byHost[h], key) {
+			if len(out) == mostRoutes {
+				return out
 			}
-			if c.ends(m) {
+			if out = append(out, m); c.ends(m) {
 				return out
 			}
 		}
 	}
 	return out
+}
+
+// headOf returns the first matches of a host at a key, as many as a list may have, up to one that ends it. They are kept,
+// since those of a less specific host are needed for each key of each host below it.
+func (c *crowd) headOf(of *paths, key routing.PathMatch) []Match {
+	if head, is := c.heads[of][key]; is {
+		return head
+	}
+	head := of.at(key)
+	if n := slices.IndexFunc(head, c.ends); n >= 0 {
+		head = head[:n+1]
+	}
+	head = slices.Clone(head[:min(len(head), mostRoutes)])
+	if c.heads[of] == nil {
+		c.heads[of] = map[routing.PathMatch][]Match{}
+	}
+	c.heads[of][key] = head
+	return head
 }
 
 func (t *counting) mark(in map[routing.PathMatch]bool, key routing.PathMatch) {

@@ -246,6 +246,7 @@ type paths struct {
 	patterns []Match                                   // sorted
 	whole    map[routing.PathMatch]bool                // keys with a match that has no conditions
 	below    map[routing.PathMatch][]routing.PathMatch // see under
+	firsts   map[routing.PathMatch][]Match             // see firstAt
 }
 
 func (p *paths) add(m Match) {
@@ -314,6 +315,31 @@ func (p *paths) at(key routing.PathMatch) []Match {
 	}
 	slices.SortStableFunc(out, Match.compare)
 	return merged(p.patterns, out)
+}
+
+// firstAt returns what [tried] needs of the matches at a key: the first of those with equal conditions, up to one without.
+// Those of a less specific host are needed for each key of each host below it, so that they are kept. What comes before
+// may know as many conditions as a list can have; so twice as many, and one more, are always enough.
+func (p *paths) firstAt(key routing.PathMatch) []Match {
+	if out, is := p.firsts[key]; is {
+		return out
+	}
+	var out []Match
+	known := map[string]bool{}
+	for _, m := range p.at(key) {
+		if same := textOf(m.Conditions); !known[same] {
+			known[same] = true
+			out = append(out, m)
+		}
+		if len(m.Conditions) == 0 || len(out) > 2*mostRoutes {
+			break
+		}
+	}
+	if p.firsts == nil {
+		p.firsts = map[routing.PathMatch][]Match{}
+	}
+	p.firsts[key] = out
+	return out
 }
 
 // merged returns the matches of two sorted lists in order. Of equal ones, those of the first list come first.
@@ -452,7 +478,7 @@ func textOf(conditions []routing.Condition) string {
 func tried(key routing.PathMatch, chain []string, byHost map[string]*paths) (out []Match, full *Match) {
 	known, conditions := map[string]bool{}, map[routing.Condition]bool{}
 	for _, h := range chain {
-		for _, m := range byHost[h].at(key) {
+		for _, m := range byHost[h].firstAt(key) {
 			if len(m.Conditions) == 0 && len(out) < mostRoutes {
 				return append(out, m), nil
 			}

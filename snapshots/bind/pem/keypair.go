@@ -33,6 +33,8 @@ var (
 	ErrEncryptedKey   = errors.New("the private key is encrypted")
 	ErrBadKey         = errors.New("the private key is malformed, or of an unknown kind")
 	ErrKeyMismatch    = errors.New("the private key does not belong to the certificate")
+	ErrLongChain      = errors.New("the certificates of the chain have more than 100 KiB, which clients refuse, and would hold up others")
+	ErrAuthorities    = errors.New("the authorities have more than 256 KiB, and would hold up others")
 	ErrLongKey        = errors.New("the private key is longer than RSA of 8192 bits, and would hold up others")
 )
 
@@ -109,14 +111,22 @@ const (
 	maxKeyBytes = 16 << 10
 )
 
+// maxChainBytes is how long a certificate with its chain may be. OpenSSL and browsers refuse what is longer. A Secret has
+// room for two thousand certificates, which HAProxy reads, and keeps, at each reload.
+const maxChainBytes = 100 << 10
+
 func isKeyBlock(b *pem.Block) bool { return strings.HasSuffix(b.Type, "PRIVATE KEY") }
 
 // newKeyPair takes the certificates among the blocks and the first key, as HAProxy does.
 func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
 	var pair KeyPair
+	length := 0
 	for _, block := range blocks {
 		switch {
 		case block.Type == certificateBlock:
+			if length += len(block.Bytes); length > maxChainBytes {
+				return KeyPair{}, ErrLongChain
+			}
 			certificate, err := parseCertificate(block.Bytes)
 			if err != nil {
 				return KeyPair{}, err
@@ -220,15 +230,22 @@ func (p KeyPair) version() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// maxAuthorityBytes is how long the authorities of a ca-file may be, as DER. HAProxy reads them at each reload, and keeps
+// them for each host. Those that browsers trust have about 160 KiB together.
+const maxAuthorityBytes = 256 << 10
+
 // ParseAuthorities returns the certificates among PEM data as HAProxy reads a ca-file, each once,
 // without other text around them, so that a private key which is there by mistake is left out. The
 // errors are those of [CheckKeyPair].
 func ParseAuthorities(data []byte) ([]byte, error) {
 	var out bytes.Buffer
-	seen := map[string]bool{}
+	seen, length := map[string]bool{}, 0
 	for _, block := range pemBlocks(data) {
 		if block.Type != certificateBlock || seen[string(block.Bytes)] {
 			continue
+		}
+		if length += len(block.Bytes); length > maxAuthorityBytes {
+			return nil, ErrAuthorities
 		}
 		if _, err := parseCertificate(block.Bytes); err != nil {
 			return nil, err

@@ -48,6 +48,7 @@ func TestCheckKeyPair(t *testing.T) {
 		{"a malformed key", append(bytes.Clone(ec), pemtest.Block("PRIVATE KEY", "junk")...), ErrBadKey},
 		{"an encrypted key", append(bytes.Clone(ec), pemtest.Block("ENCRYPTED PRIVATE KEY", "junk")...), ErrEncryptedKey},
 		{"a key encrypted as of old", append(bytes.Clone(ec), "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n"...), ErrEncryptedKey},
+		{"a chain that no client takes", append(bytes.Repeat(ec, 1+maxChainBytes/len(ec)*2), pemtest.KeyPEM(t, pemtest.ECKey())...), ErrLongChain},
 		{"a short RSA key", pemtest.SelfSigned(t, "a.example", pemtest.WeakKey()), ErrWeak},
 		{"the longest RSA key, of another", append(bytes.Clone(ec), rsaKeyOf(t, 8192)...), ErrKeyMismatch},
 		{"a longer RSA key", append(bytes.Clone(ec), rsaKeyOf(t, 8194)...), ErrLongKey},
@@ -297,5 +298,18 @@ func TestJoinKeyPair(t *testing.T) {
 	}
 	if _, err := JoinKeyPair(certificates, nil); !errors.Is(err, ErrNoKey) {
 		t.Errorf("without a key: %v", err)
+	}
+}
+
+// Authorities that are longer than those of all browsers are refused. Each counts once.
+func TestLongAuthorities(t *testing.T) {
+	t.Parallel()
+	authority := pemtest.Certify(t, "authority", pemtest.ECKey(), nil)
+	if got, err := ParseAuthorities(bytes.Repeat(authority, 2000)); err != nil || !bytes.Equal(got, authority) {
+		t.Errorf("one authority that is repeated: %d bytes, %v", len(got), err)
+	}
+	long := pemtest.Certify(t, strings.Repeat("a", maxAuthorityBytes), pemtest.ECKey(), nil)
+	if _, err := ParseAuthorities(long); !errors.Is(err, ErrAuthorities) {
+		t.Errorf("long authorities: %v", err)
 	}
 }
