@@ -414,14 +414,16 @@ func newHost(store func(w *world) string) func(context.Context, *world) (Cell, e
 			return Cell{}, err
 		}
 		defer a.end()
-		worker, err := a.edges[0].WorkerPID()
-		if err != nil {
-			return Cell{}, err
-		}
+		var worker int // once the first rollout is over
 		var took []time.Duration
 		for n := range newHosts {
 			if err := a.rest(ctx, n+1); err != nil {
 				return Cell{}, err
+			}
+			if n == 0 {
+				if worker, err = a.edges[0].WorkerPID(); err != nil {
+					return Cell{}, err
+				}
 			}
 			began := time.Now()
 			if err := a.host(ctx, fmt.Sprintf("new-%d.example", n)); err != nil {
