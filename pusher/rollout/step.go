@@ -389,7 +389,7 @@ func (t *step) push(name string, id snapshots.ID, purpose Purpose) bool {
 		return true
 	}
 	atRuntime := t.needsNoReload(name, id)
-	if w, over := t.overBudget(name); over && purpose != Undo && !atRuntime {
+	if w, over := t.overBudget(name, purpose == Wave && !t.o.MayWait); over && purpose != Undo && !atRuntime {
 		t.wait(w)
 		return false
 	}
