@@ -323,7 +323,8 @@ const leastSpread = 10
 
 // spread returns when the next reload may come after a third of them came in one period: from then on they come evenly.
 // Otherwise an object that takes a reload every second, of whichever tenant, would use up all of them at once, and the
-// changes of all others would wait for most of the period. What a person orders does not wait for that.
+// changes of all others would wait for most of the period. What is urgent does not wait for that: what a person
+// orders, and instances that run no snapshot, which serve nobody.
 func (b Budget) spread(reloads []Reload) time.Time {
 	atOnce := b.Reloads / 3
 	if b.Reloads < leastSpread || len(reloads) < atOnce {
@@ -351,10 +352,10 @@ func (b Budget) crowded(reloads []Reload) time.Time {
 }
 
 // overBudget returns the limit that a reload of the instance has to wait for the longest, if any.
-func (t *step) overBudget(name string, ordered bool) (Wait, bool) {
+func (t *step) overBudget(name string, urgent bool) (Wait, bool) {
 	b, reloads := t.Budget, t.Reloads[name]
 	var evenly time.Time
-	if !ordered {
+	if !urgent {
 		evenly = b.spread(reloads)
 	}
 	var out Wait

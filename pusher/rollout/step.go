@@ -390,7 +390,8 @@ func (t *step) push(name string, id snapshots.ID, purpose Purpose) bool {
 		return true
 	}
 	atRuntime := t.needsNoReload(name, id)
-	if w, over := t.overBudget(name, purpose == Wave && !t.o.MayWait); over && purpose != Undo && !atRuntime {
+	urgent := t.seen[name].Running.IsZero() || purpose == Wave && !t.o.MayWait
+	if w, over := t.overBudget(name, urgent); over && purpose != Undo && !atRuntime {
 		t.wait(w)
 		return false
 	}
