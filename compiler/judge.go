@@ -69,7 +69,8 @@ func NewJudge(source Source, check *validate.Checker, override func(*config.Conf
 		override = func(*config.Config) {}
 	}
 	return &Judge{
-		check: check, override: override, turn: make(chan struct{}, 1), slow: make(chan struct{}, 1),
+		probed: probeMemo{unpublished: true},
+		check:  check, override: override, turn: make(chan struct{}, 1), slow: make(chan struct{}, 1),
 		newest: compiled{source: source, err: errTooEarly},
 	}
 }

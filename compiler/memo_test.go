@@ -3,6 +3,7 @@ package compiler_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -26,6 +27,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/templates"
 )
 
@@ -455,6 +457,40 @@ func TestTemplatesAreProbedOnce(t *testing.T) {
 	}{{in, whole}, {in, whole - 2}, {other, whole}, {other, whole - 2}, {overlaid, whole}, {in, whole}} {
 		if got := checks(x.in); got != x.want {
 			t.Errorf("compile %d took %d checks, want %d", i, got, x.want)
+		}
+	}
+}
+
+// brittle refuses each backend once a file is gone that a template names in all of them.
+type brittle struct {
+	picky
+	gone bool
+}
+
+func (c *brittle) Check(ctx context.Context, in validate.Input) (validate.Verdict, error) {
+	v, err := c.picky.Check(ctx, in)
+	config := snapshots.Snapshot{Files: in.Artifact.Files}.Config()
+	for i, line := range strings.Split(string(config), "\n") {
+		if c.gone && strings.Contains(line, "#hapsnap servers ") {
+			v.Faults = append(v.Faults, render.Fault{
+				Message: "there is no such file", File: snapshots.ConfigFile, Line: i + 1, Text: line, Origin: in.Artifact.Origin(snapshots.ConfigFile, i+1),
+			})
+		}
+	}
+	return v, err
+}
+
+// A template that fails from now on, since HAProxy or the machine has changed, is at fault, and not all objects are. That is
+// so although the templates were probed before, for the object at fault.
+func TestTemplatesThatFailLaterAreAtFault(t *testing.T) {
+	t.Parallel()
+	in := compiler.Input{Objects: many(5), Config: config.Default(), Templates: newWorld(t, 1).sets[0], Now: now, Memories: compiler.NewMemories()}
+	annotate(in, 2, "hapsnap.dev/health-check-path", "/refused")
+	var check brittle
+	for _, check.gone = range []bool{false, true, false, true} {
+		r, err := compiler.Compile(t.Context(), in, &check)
+		if errors.Is(err, compiler.ErrTemplates) != check.gone || !check.gone && len(r.Draft.Quarantined) != 1 {
+			t.Errorf("gone: %v: %v, %d objects are left out", check.gone, err, len(r.Draft.Quarantined))
 		}
 	}
 }

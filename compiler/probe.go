@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -50,7 +51,7 @@ func placeOf(f render.Fault) place {
 // object that nobody wrote, and if HAProxy accepted no other line that the template wrote in the
 // same place.
 func (c *compilation) ofTemplates(ctx context.Context, a attempt) ([]render.Fault, error) {
-	probed, err := c.probe(ctx)
+	probed, err := c.probe(ctx, a.faults)
 	if err != nil || len(probed) == 0 {
 		return nil, err
 	}
@@ -88,14 +89,18 @@ func (c *compilation) ofTemplates(ctx context.Context, a attempt) ([]render.Faul
 // probe compiles objects that nobody wrote, once, and returns the faults. Faults of the template
 // function fail do not count, since a template may ask for an annotation that the probe does not
 // have. Faults of checks of values count, since all values of the probe are plain.
-func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
+func (c *compilation) probe(ctx context.Context, faults []render.Fault) (map[place]bool, error) {
+	var err error
 	if c.probed == nil {
-		probed, err := c.in.Probed.of(c.in, func() (map[place]bool, error) { return c.probeOnce(ctx) })
-		if err != nil {
+		if found, known := c.in.Probed.get(c.in, faults); known {
+			return found, nil
+		}
+		if c.probed, err = c.probeOnce(ctx); err != nil {
+			c.probed = nil
 			return nil, err
 		}
-		c.probed = probed
 	}
+	c.in.Probed.put(c.in, faults, c.probed)
 	return c.probed, nil
 }
 
@@ -119,29 +124,51 @@ func (c *compilation) probeOnce(ctx context.Context) (map[place]bool, error) {
 }
 
 // probeMemo remembers the faults of the last probe, which takes a tenth of a second. As long as an object is at fault, each
-// compile needs them. They depend on the templates and the configuration only.
+// compile needs them. They depend on the templates and the configuration, but also on HAProxy, and on what templates name
+// outside of the snapshot, such as files. So they count for faults only that there were already when the probe was made.
 type probeMemo struct {
+	// unpublished says that nothing is published after it. Then the templates and the configuration alone count.
+	unpublished bool
+
 	mu        sync.Mutex
 	templates *render.Set
 	config    config.Config
 	found     map[place]bool
+	asked     map[place]bool // of the faults that there were
 }
 
-// of returns the faults of the probe with the templates and the configuration of an input.
-func (m *probeMemo) of(in Input, probe func() (map[place]bool, error)) (map[place]bool, error) {
+// mostAsked bounds the faults, whose messages may have anything in them.
+const mostAsked = 1000
+
+// get returns the faults of the probe with the templates and the configuration of an input, if they are known and count.
+func (m *probeMemo) get(in Input, faults []render.Fault) (found map[place]bool, known bool) {
 	if m == nil {
-		return probe()
+		return nil, false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.found == nil || m.templates != in.Templates || !reflect.DeepEqual(m.config, in.Config) {
-		found, err := probe()
-		if err != nil {
-			return nil, err
-		}
-		m.templates, m.config, m.found = in.Templates, in.Config, found
+	known = m.of(in) && (m.unpublished || !slices.ContainsFunc(faults, func(f render.Fault) bool { return !m.asked[placeOf(f)] }))
+	return m.found, known
+}
+
+// put takes the faults of a probe that was made because of these ones.
+func (m *probeMemo) put(in Input, faults []render.Fault, found map[place]bool) {
+	if m == nil {
+		return
 	}
-	return m.found, nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.of(in) || !maps.Equal(m.found, found) || len(m.asked) > mostAsked {
+		m.templates, m.config, m.found, m.asked = in.Templates, in.Config, found, map[place]bool{}
+	}
+	for _, f := range faults {
+		m.asked[placeOf(f)] = true
+	}
+}
+
+// of reports whether the memory is of the templates and the configuration of an input.
+func (m *probeMemo) of(in Input) bool {
+	return m.found != nil && m.templates == in.Templates && reflect.DeepEqual(m.config, in.Config)
 }
 
 // probeObjects has one object of each kind that templates can loop over.

@@ -111,11 +111,17 @@ func (s *FleetStatus) Changes() <-chan struct{} { return s.watches.Changes() }
 // fresh is how old a status may be, or how far in the future. A pusher writes one each minute, whatever happens.
 const fresh = 5 * time.Minute
 
-// writtenLately reports whether a status of this time counts. One that is further in the future would otherwise count
-// until then, whether its pusher runs or not.
-func writtenLately(updated string, now time.Time) bool {
+// writtenLately says why a status of this time does not count, "" if it does. One that is further in the future would
+// otherwise count until then, whether its pusher runs or not.
+func writtenLately(updated string, now time.Time) string {
 	at, err := time.Parse(time.RFC3339, updated)
-	return err == nil && now.Sub(at).Abs() <= fresh
+	switch {
+	case err != nil || now.Sub(at) > fresh:
+		return "no pusher has written lately"
+	case at.Sub(now) > fresh:
+		return "the clock of the pusher is ahead of this one, so that nobody can say when it wrote"
+	}
+	return ""
 }
 
 // FleetReport is what a pusher has said.
@@ -138,8 +144,8 @@ func (s *FleetStatus) Read(now time.Time) (FleetReport, error) {
 	case !told:
 		return FleetReport{}, fmt.Errorf("no pusher has written yet what the instances run into %s", s.query)
 	}
-	if !writtenLately(object.Data["updated"], now) {
-		return FleetReport{}, fmt.Errorf("no pusher has written lately what the instances run into %s", s.query)
+	if why := writtenLately(object.Data["updated"], now); why != "" {
+		return FleetReport{}, fmt.Errorf("%s what the instances run into %s", why, s.query)
 	}
 	workers, err := snapshots.ParseWorkers(text)
 	if err != nil {

@@ -169,3 +169,23 @@ func TestOnlyOtherMapsAreCheckedInShort(t *testing.T) {
 		}
 	}
 }
+
+// A line of defaults that HAProxy reads again for each server may name a map, and a backend may get its defaults by where it
+// stands. So two backends with the same lines do not stand for each other if other defaults are between them.
+func TestMapsOfDefaults(t *testing.T) {
+	t.Parallel()
+	const times = "    mode http\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\n"
+	const config = "global\ndefaults a\n" + times + "frontend f\n    bind unix@f.sock\n    default_backend one\n" +
+		"backend one\n    server s 127.0.0.1:1\n" +
+		"defaults b\n" + times + "    default-server sni req.hdr(host),map_reg(maps/x.map) ssl verify none\n" +
+		"backend two\n    server s 127.0.0.1:1\n"
+	check := find(t)
+	for _, entry := range []string{"^a a", "^b b", "( own"} {
+		text := said(t, check, validate.Input{Artifact: render.Artifact{Files: []snapshots.File{
+			{Path: snapshots.ConfigFile, Content: []byte(config)}, {Path: "maps/x.map", Content: []byte(entry + "\n")},
+		}}})
+		if (text != "") != (entry == "( own") {
+			t.Errorf("of %q it says %q", entry, text)
+		}
+	}
+}

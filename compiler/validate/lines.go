@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -254,13 +255,32 @@ type alike map[string][]haproxycfg.Section
 // newAlike sorts the backends of a haproxy.cfg by their text.
 func newAlike(config []byte) alike {
 	out := alike{}
-	for s := range haproxycfg.Sections(config) {
+	for s := range sections(config) {
 		if s.Keyword == "backend" {
 			key := textOf(s)
 			out[key] = append(out[key], s)
 		}
 	}
 	return out
+}
+
+// sections yields the sections of a haproxy.cfg. One that names no defaults has those before it, whose lines HAProxy may read
+// again for each backend, such as default-server: From has their line.
+func sections(config []byte) iter.Seq[haproxycfg.Section] {
+	return func(yield func(haproxycfg.Section) bool) {
+		defaults := 0
+		for s := range haproxycfg.Sections(config) {
+			if s.From == "" {
+				s.From = fmt.Sprint("line ", defaults)
+			}
+			if s.Keyword == "defaults" {
+				defaults = s.Head.Number
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // textOf returns everything that HAProxy reads of a backend, except its name and the Service of its servers, which a
@@ -333,7 +353,7 @@ var wordForm = regexp.MustCompile(`[A-Za-z0-9._:-]+`)
 func onePerText(config []byte) []byte {
 	names, used := map[string]int{}, map[string]bool{}
 	var backends []haproxycfg.Section
-	for s := range haproxycfg.Sections(config) {
+	for s := range sections(config) {
 		for _, line := range s.Lines {
 			if bytes.HasPrefix(bytes.TrimSpace(line.Text), []byte(".")) {
 				return config

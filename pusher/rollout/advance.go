@@ -275,9 +275,13 @@ func (t *step) soak() {
 		return
 	}
 	unsteady, steady := t.unsteady()
+	reloading := "" // an instance that is reloaded, which does not begin the soak anew
 	for _, h := range r.Touched {
 		push := t.Instances[h.Instance].Push
-		pushing := push != nil && !t.hangs(h.Instance) && !(push.Purpose == Reshape && r.Reshapes > mostReshapes)
+		pushing := push != nil && !t.hangs(h.Instance)
+		if pushing && h.Snapshot == r.Target && push.Purpose == Reshape && r.Reshapes > mostReshapes {
+			pushing, reloading = false, h.Instance
+		}
 		lost := h.Applied && !h.Lost.IsZero() && !(h.comesAndGoes() && steady >= len(unsteady))
 		if h.Snapshot == r.Target && (lost || pushing) {
 			if r.Interrupted.IsZero() {
@@ -299,6 +303,10 @@ func (t *step) soak() {
 		return
 	}
 	if t.o.Hold {
+		return
+	}
+	if reloading != "" { // nobody can say yet whether its new worker lives
+		t.wait(Wait{For: "its push", Instance: reloading})
 		return
 	}
 	all, _ := t.candidates()

@@ -52,19 +52,25 @@ func TestBudgetLeft(t *testing.T) {
 func TestBudgetLeftIsWhatStepAllows(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	budget := Budget{PerMinute: 6, Burst: 3, Reloads: 5, Within: 10 * time.Minute, OldWorkers: 4, HardStopAfter: 5 * time.Minute}
-	current := &step{Policy: Policy{Budget: budget}, State: State{Reloads: map[string][]Reload{}}, seen: map[string]Seen{}}
-	for n := range 200 {
-		current.now = now.Add(time.Duration(n) * 3 * time.Second)
-		current.forgetReloads()
-		current.seen["a"] = Seen{Name: "a"}
-		left := budget.Left(current.State, []string{"a"}, current.now)
-		_, over := current.overBudget("a")
-		if may := left.Fleet > 0 && left.Instances["a"] > 0; may == over {
-			t.Fatalf("after %d steps there is left %+v, and over budget is %v", n, left, over)
-		}
-		if !over && n%4 != 3 {
-			current.spend("a")
+	for _, budget := range []Budget{
+		{PerMinute: 6, Burst: 3, Reloads: 5, Within: 10 * time.Minute, OldWorkers: 4, HardStopAfter: 5 * time.Minute},
+		{PerMinute: 60, Burst: 30, Reloads: 30, Within: 10 * time.Minute},
+	} {
+		current := &step{Policy: Policy{Budget: budget}, State: State{Reloads: map[string][]Reload{}}, seen: map[string]Seen{}}
+		before := 0
+		for n := range 200 {
+			current.now = now.Add(time.Duration(n) * 3 * time.Second)
+			current.forgetReloads()
+			current.seen["a"] = Seen{Name: "a"}
+			left := budget.Left(current.State, []string{"a"}, current.now)
+			_, over := current.overBudget("a", false)
+			if may := left.Fleet > 0 && left.Instances["a"] > 0; may == over || n > 0 && left.Instances["a"] < before-1 {
+				t.Fatalf("after %d steps there is left %+v, and over budget is %v", n, left, over)
+			}
+			before = left.Instances["a"]
+			if !over && n%4 != 3 {
+				current.spend("a")
+			}
 		}
 	}
 }

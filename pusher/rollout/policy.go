@@ -310,12 +310,12 @@ func (b Budget) fleet(full time.Time) time.Time {
 	return full.Add(-time.Duration(max(b.Burst, 1)-1) * b.interval())
 }
 
-// often returns when Reloads and Within allow an instance with these reloads the next one.
+// often returns when Reloads and Within allow an instance with these reloads the next one, apart from [Budget.spread].
 func (b Budget) often(reloads []Reload) time.Time {
 	if b.Reloads <= 0 || len(reloads) < b.Reloads {
-		return b.spread(reloads)
+		return time.Time{}
 	}
-	return latestOf(b.spread(reloads), reloads[len(reloads)-b.Reloads].At.Add(b.Within))
+	return reloads[len(reloads)-b.Reloads].At.Add(b.Within)
 }
 
 // leastSpread is the smallest number of reloads that are spread over the period.
@@ -323,7 +323,8 @@ const leastSpread = 10
 
 // spread returns when the next reload may come after a third of them came in one period: from then on they come evenly.
 // Otherwise an object that takes a reload every second, of whichever tenant, would use up all of them at once, and the
-// changes of all others would wait for most of the period.
+// changes of all others would wait for most of the period. What is urgent does not wait for that: what a person
+// orders, and instances that run no snapshot, which serve nobody.
 func (b Budget) spread(reloads []Reload) time.Time {
 	atOnce := b.Reloads / 3
 	if b.Reloads < leastSpread || len(reloads) < atOnce {
@@ -335,13 +336,6 @@ func (b Budget) spread(reloads []Reload) time.Time {
 		return fewer
 	}
 	return evenly
-}
-
-func latestOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // crowded returns when an instance with these reloads certainly has fewer old workers than it may have.
@@ -358,12 +352,17 @@ func (b Budget) crowded(reloads []Reload) time.Time {
 }
 
 // overBudget returns the limit that a reload of the instance has to wait for the longest, if any.
-func (t *step) overBudget(name string) (Wait, bool) {
+func (t *step) overBudget(name string, urgent bool) (Wait, bool) {
 	b, reloads := t.Budget, t.Reloads[name]
+	var evenly time.Time
+	if !urgent {
+		evenly = b.spread(reloads)
+	}
 	var out Wait
 	for _, w := range []Wait{
 		{For: fmt.Sprintf("reload budget of the fleet, %d a minute", b.PerMinute), Until: b.fleet(t.Full)},
 		{For: fmt.Sprintf("reload budget, %d in %s", b.Reloads, b.Within), Until: b.often(reloads)},
+		{For: fmt.Sprintf("reload budget, %d in %s, which is spread", b.Reloads, b.Within), Until: evenly},
 		{For: fmt.Sprintf("old workers to end, of which there may be %d", b.OldWorkers), Until: b.crowded(reloads)},
 	} {
 		if w.Until.After(t.now) && w.Until.After(out.Until) {
@@ -451,13 +450,19 @@ func (b Budget) leftOf(reloads []Reload, now time.Time) int {
 			crowd++
 		}
 	}
+	often := b.Reloads - within
+	if b.spread(reloads).After(now) {
+		often = 0
+	} else if b.Reloads >= leastSpread {
+		often = min(often, max(1, b.Reloads/3-within))
+	}
 	switch {
 	case b.OldWorkers <= 0:
-		return max(0, b.Reloads-within)
+		return max(0, often)
 	case b.Reloads <= 0:
 		return max(0, b.OldWorkers-crowd)
 	}
-	return max(0, min(b.Reloads-within, b.OldWorkers-crowd))
+	return max(0, min(often, b.OldWorkers-crowd))
 }
 
 // needsNoReload reports whether an instance can be brought to a snapshot without a reload, and so without the

@@ -18,7 +18,7 @@ func TestReloadsThatNoLimitCountsAreForgotten(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
 		b := Budget{
-			Reloads: random.IntN(5), Within: time.Duration(random.IntN(60)) * time.Minute,
+			Reloads: random.IntN(15), Within: time.Duration(random.IntN(60)) * time.Minute,
 			OldWorkers: random.IntN(5), HardStopAfter: time.Hour,
 		}
 		now := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
@@ -34,6 +34,9 @@ func TestReloadsThatNoLimitCountsAreForgotten(t *testing.T) {
 			}
 			later := func(x, y time.Time) bool { return x.After(at) != y.After(at) || (x.After(at) && !x.Equal(y)) }
 			if x, y := b.often(all), b.often(kept); later(x, y) {
+				t.Fatalf("%+v: the next may be at %s, and at %s after some were forgotten", b, x, y)
+			}
+			if x, y := b.spread(all), b.spread(kept); later(x, y) {
 				t.Fatalf("%+v: the next may be at %s, and at %s after some were forgotten", b, x, y)
 			}
 			if x, y := b.crowded(all), b.crowded(kept); later(x, y) {

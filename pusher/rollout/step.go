@@ -326,15 +326,15 @@ const mostReplacing = time.Minute
 
 // replacedForLong reports whether newer snapshots have replaced rollouts for so long that the present one, which
 // some instance has, is finished first. Otherwise an object that changes all the time, of whichever tenant, would keep
-// the changes of all others from every instance but the first. A rollout that is paused, or whose soak the gate extends,
-// is replaced all the same.
+// the changes of all others from every instance but the first. A rollout that is paused, whose soak the gate extends, or
+// whose wave takes long, such as for its budget or an instance that hangs, is replaced all the same.
 func (t *step) replacedForLong() bool {
 	r := t.Rollout
 	if r.Unfinished.IsZero() || t.now.Sub(r.Unfinished) <= max(mostReplacing, 2*t.Soak) {
 		return false
 	}
-	extended := r.Phase == Soaking && t.now.Sub(r.Since) > t.Soak+mostReplacing
-	return r.Paused == "" && !extended && t.taken()
+	slow := t.now.Sub(r.Since) > t.Soak+mostReplacing // in what it does now
+	return r.Paused == "" && !slow && t.taken()
 }
 
 // begin returns a new rollout. It keeps the instances that the replaced rollout touched, as an undo has to
@@ -389,7 +389,8 @@ func (t *step) push(name string, id snapshots.ID, purpose Purpose) bool {
 		return true
 	}
 	atRuntime := t.needsNoReload(name, id)
-	if w, over := t.overBudget(name); over && purpose != Undo && !atRuntime {
+	urgent := t.seen[name].Running.IsZero() || purpose == Wave && !t.o.MayWait
+	if w, over := t.overBudget(name, urgent); over && purpose != Undo && !atRuntime {
 		t.wait(w)
 		return false
 	}

@@ -174,8 +174,16 @@ func (c *crowd) mayBeOver() bool {
 // leaveOut counts the routes, the oldest first, and returns those with which their namespace is above the limit.
 func (c *crowd) leaveOut() []LeftOut {
 	for _, p := range c.places {
-		for host, of := range p.byHost {
-			for _, matches := range append(slices.Collect(maps.Values(of.byPath)), of.patterns) {
+		for _, host := range slices.Sorted(maps.Keys(p.byHost)) { // the order decides what is counted before the limit
+			of := p.byHost[host]
+			keys := slices.SortedFunc(maps.Keys(of.byPath), func(a, b routing.PathMatch) int {
+				return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Type, b.Type))
+			})
+			lists := [][]Match{of.patterns}
+			for _, key := range keys {
+				lists = append(lists, of.byPath[key])
+			}
+			for _, matches := range lists {
 				for _, m := range matches {
 					m.Host = host
 					c.arrivalOf(m).entries = append(c.arrivalOf(m).entries, entry{p, m})

@@ -45,13 +45,17 @@ func TestCrowdBoundsWhatIsLaidOut(t *testing.T) {
 		for _, l := range listeners {
 			for i := range l.Matches {
 				m := &l.Matches[i]
-				m.Rank.Namespace = string('a' + m.Rank.Name[len(m.Rank.Name)-1]%3)
+				n := m.Rank.Name[len(m.Rank.Name)-1]
+				m.Rank.Namespace, m.Rank.Created = string('a'+n%3), time.Unix(int64(n%2), 0)
 				m.Origin.Object = diag.Object{Kind: "HTTPRoute", Namespace: m.Rank.Namespace, Name: m.Rank.Name}
 			}
 		}
 		most := layout.Size{Routes: 1 + g.IntN(20), Bytes: 50 + g.IntN(500)}
 		before := laidOut(listeners)
 		left := layout.Crowd([][]layout.Listener{listeners}, most)
+		if again := layout.Crowd([][]layout.Listener{listeners}, most); !slices.Equal(again, left) {
+			t.Errorf("seed %d: %v are left out, and then %v", seed, left, again)
+		}
 		after := laidOut(without(listeners, left))
 		if after.Routes > 3*most.Routes || after.Bytes > 3*most.Bytes {
 			t.Errorf("seed %d: %+v of %+v are more than %+v", seed, after, before, most)
