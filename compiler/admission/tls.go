@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -316,7 +315,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	server := &http.Server{
 		Handler: s.clients.only(mux), TLSConfig: secure, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: log.New(&connectionErrors{log: o.Log, distrusts: handler.metrics.distrusts}, "", 0),
+		ErrorLog: slog.NewLogLogger(&connectionErrors{Handler: o.Log.Handler(), log: o.Log, distrusts: handler.metrics.distrusts}, slog.LevelDebug),
 	}
 	go func() {
 		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
@@ -337,6 +336,7 @@ const distrustRepeats = time.Minute
 // connectionErrors takes what http.Server logs about connections. Most of it is noise, such as that of port scanners.
 // But an API server that does not accept the certificate asks nothing, and may allow everything.
 type connectionErrors struct {
+	slog.Handler
 	log       *slog.Logger
 	distrusts prometheus.Counter
 
@@ -344,21 +344,24 @@ type connectionErrors struct {
 	said time.Time
 }
 
-func (c *connectionErrors) Write(line []byte) (int, error) {
-	text := strings.TrimSpace(string(line))
-	_, alert, _ := strings.Cut(text, "remote error: tls: ")
+func (c *connectionErrors) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *connectionErrors) Handle(ctx context.Context, r slog.Record) error {
+	_, alert, _ := strings.Cut(r.Message, "remote error: tls: ")
 	if !strings.Contains(alert, "certificate") {
-		c.log.Debug("connection of the webhook", "err", text)
-		return len(line), nil
+		if !c.Handler.Enabled(ctx, r.Level) {
+			return nil
+		}
+		return c.Handler.Handle(ctx, r)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.said) >= distrustRepeats {
 		c.said = now
-		c.log.Warn("a client does not accept the certificate of the webhook; an API server that does so asks nothing, see the caBundle of the ValidatingWebhookConfiguration", "err", text)
+		c.log.Warn("a client does not accept the certificate of the webhook; an API server that does so asks nothing, see the caBundle of the ValidatingWebhookConfiguration", "err", r.Message)
 	}
 	c.distrusts.Inc()
-	return len(line), nil
+	return nil
 }
 
 // Address is where the server listens, host:port.
