@@ -313,6 +313,7 @@ func (p *places) leave(namespace string) {
 type metrics struct {
 	reviews   *prometheus.CounterVec
 	malformed prometheus.Counter
+	distrusts prometheus.Counter
 	duration  prometheus.Histogram
 }
 
@@ -325,6 +326,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		malformed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hapsnap_compiler_admission_malformed_total", Help: "Requests to the admission webhook that were no reviews.",
 		}),
+		distrusts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hapsnap_compiler_admission_certificate_refused_total",
+			Help: "Connections that a client, such as an API server, ended since it does not accept the certificate of the admission webhook.",
+		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "hapsnap_compiler_admission_review_duration_seconds", Help: "Time to answer a review, the wait for the one before included.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 12),
@@ -335,7 +340,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			m.reviews.WithLabelValues(kind, result)
 		}
 	}
-	r.MustRegister(m.reviews, m.malformed, m.duration)
+	r.MustRegister(m.reviews, m.malformed, m.distrusts, m.duration)
 	return m
 }
 

@@ -24,7 +24,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/internal/testing/output"
 )
 
 // pair returns a key pair in PEM, with a self-signed certificate of a serial number.
@@ -298,5 +301,39 @@ func TestRotationUnderLoad(t *testing.T) {
 	clients.Wait()
 	if err := failed.Load(); err != nil {
 		t.Errorf("after %d handshakes one failed: %v", handshakes.Load(), *err)
+	}
+}
+
+// A client that does not accept the certificate is counted, and is in the log once; other noise is not.
+func TestRefusedCertificateIsSaid(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	crt, key := pair(t, 1)
+	put(t, dir, "tls.crt", crt)
+	put(t, dir, "tls.key", key)
+	out := &output.Buffer{}
+	registry := prometheus.NewRegistry()
+	s := start(t, dir, func(o *Options) { o.Log, o.Metrics = slog.New(slog.NewTextHandler(out, nil)), registry })
+	for range 2 {
+		if c, err := tls.Dial("tcp", s.Address(), &tls.Config{RootCAs: x509.NewCertPool()}); err == nil {
+			c.Close()
+			t.Fatal("the certificate was accepted")
+		}
+	}
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(c, "GET / HTTP/1.0\r\n\r\n")
+	c.Close()
+	await(t, "both are counted", func() error {
+		return testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP hapsnap_compiler_admission_certificate_refused_total Connections that a client, such as an API server, ended since it does not accept the certificate of the admission webhook.
+# TYPE hapsnap_compiler_admission_certificate_refused_total counter
+hapsnap_compiler_admission_certificate_refused_total 2
+`), "hapsnap_compiler_admission_certificate_refused_total")
+	})
+	if n := strings.Count(out.String(), "a client does not accept the certificate"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, out.String())
 	}
 }

@@ -306,7 +306,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s.pair.follow(ctx)
 	s.clients.follow(ctx)
 	mux := http.NewServeMux()
-	mux.Handle("POST "+Path, newHandler(o))
+	handler := newHandler(o)
+	mux.Handle("POST "+Path, handler)
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.pair.get}
 	if o.ClientCA != "" { // the accepted authorities may change while a connection lasts
 		secure.ClientAuth, secure.VerifyConnection = tls.RequireAnyClientCert, s.clients.check
@@ -314,7 +315,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	server := &http.Server{
 		Handler: s.clients.only(mux), TLSConfig: secure, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(&connectionErrors{Handler: o.Log.Handler(), log: o.Log, distrusts: handler.metrics.distrusts}, slog.LevelDebug),
 	}
 	go func() {
 		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
@@ -327,6 +328,40 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	})
 	o.Log.Info("serving reviews", "address", s.address)
 	return s, nil
+}
+
+// distrustRepeats is the shortest time between two warnings that a client does not accept the certificate.
+const distrustRepeats = time.Minute
+
+// connectionErrors takes what http.Server logs about connections. Most of it is noise, such as that of port scanners.
+// But an API server that does not accept the certificate asks nothing, and may allow everything.
+type connectionErrors struct {
+	slog.Handler
+	log       *slog.Logger
+	distrusts prometheus.Counter
+
+	mu   sync.Mutex
+	said time.Time
+}
+
+func (c *connectionErrors) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *connectionErrors) Handle(ctx context.Context, r slog.Record) error {
+	_, alert, _ := strings.Cut(r.Message, "remote error: tls: ")
+	if !strings.Contains(alert, "certificate") {
+		if !c.Handler.Enabled(ctx, r.Level) {
+			return nil
+		}
+		return c.Handler.Handle(ctx, r)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.said) >= distrustRepeats {
+		c.said = now
+		c.log.Warn("a client does not accept the certificate of the webhook; an API server that does so asks nothing, see the caBundle of the ValidatingWebhookConfiguration", "err", r.Message)
+	}
+	c.distrusts.Inc()
+	return nil
 }
 
 // Address is where the server listens, host:port.

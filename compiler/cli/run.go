@@ -170,7 +170,7 @@ func (f *runFlags) serve(ctx context.Context, o controller.Options, log *slog.Lo
 	_, wait, err := process.Server{
 		Address: f.address, Metrics: registry, Log: log,
 		Ready:  func() error { return errors.Join(o.Status.Ready(), reviews.ready()) },
-		Handle: map[string]http.Handler{"GET " + statusPath: serveStatus(o.Status, o.Source.Objects)},
+		Handle: map[string]http.Handler{"GET " + statusPath: serveStatus(o.Status, o.Source.Objects, reviews.ready)},
 	}.Start(ctx)
 	if err != nil {
 		return err

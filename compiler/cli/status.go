@@ -146,10 +146,14 @@ const (
 
 // serveStatus answers the requests of askCompiler. Anybody may reach the port. So only clients on the same host, or in
 // the same pod, get the names of objects and what is wrong with them, since that may depend on values of Secrets.
-func serveStatus(s *controller.Status, objects compiler.Objects) http.Handler {
+// What the status does not know about the webhook, such as files that are not there, reviews returns.
+func serveStatus(s *controller.Status, objects compiler.Objects, reviews func() error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r := s.Report()
 		r.Compiler.Interrupted = interrupted(objects)
+		if err := reviews(); err != nil && r.Compiler.Webhook == nil {
+			r.Compiler.Webhook = &controller.CredentialsReport{Error: strings.ReplaceAll(err.Error(), "\n", "; ")}
+		}
 		if !isLoopback(request.RemoteAddr) {
 			r = r.ForAnybody()
 		}
@@ -279,7 +283,9 @@ func (p *reportPrinter) compiler(c controller.CompilerReport) {
 	for _, i := range c.Interrupted {
 		p.line("watch", "%s, which has not answered for %s: %s", i.Objects, process.Age(p.now.Sub(i.Since)), i.Error)
 	}
-	if w := c.Webhook; w != nil {
+	if w := c.Webhook; w != nil && w.Since.IsZero() {
+		p.line("webhook", "no review can be answered: %s", w.Error)
+	} else if w != nil {
 		p.line("webhook", "its certificate cannot be made or used, for %s: %s", process.Age(p.now.Sub(w.Since)), w.Error)
 	}
 	if c.LastSuccess.IsZero() {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -161,9 +163,27 @@ func TestStatusForAnybody(t *testing.T) {
 		answer := httptest.NewRecorder()
 		request := httptest.NewRequest(http.MethodGet, statusPath, nil)
 		request.RemoteAddr = remote
-		serveStatus(&controller.Status{}, nil).ServeHTTP(answer, request)
+		serveStatus(&controller.Status{}, nil, func() error { return nil }).ServeHTTP(answer, request)
 		if got := !strings.Contains(answer.Body.String(), "nothing published yet"); got != want {
 			t.Errorf("%q: %s", remote, answer.Body)
 		}
+	}
+}
+
+// The status says why the webhook cannot answer, as /readyz does.
+func TestStatusOfAWebhookWithoutFiles(t *testing.T) {
+	t.Parallel()
+	answer := httptest.NewRecorder()
+	request := httptest.NewRequest(http.MethodGet, statusPath, nil)
+	request.RemoteAddr = "127.0.0.1:1"
+	serveStatus(&controller.Status{}, nil, func() error { return errors.New("webhook: no tls.crt\nno tls.key") }).ServeHTTP(answer, request)
+	var r controller.Report
+	if err := json.Unmarshal(answer.Body.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	printReport(&text, r, reportTime)
+	if !strings.Contains(text.String(), "webhook   no review can be answered: webhook: no tls.crt; no tls.key\n") {
+		t.Errorf("\n%s", text.String())
 	}
 }

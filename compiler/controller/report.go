@@ -126,10 +126,11 @@ type CompilerReport struct {
 	Gateway []gateway.ObjectStatus `json:"gateway,omitempty"`
 }
 
-// CredentialsReport is what is wrong with credentials that the compiler makes.
+// CredentialsReport is what is wrong with credentials that the compiler makes or uses. Since is zero for those that it
+// did not make.
 type CredentialsReport struct {
 	Error string    `json:"error"`
-	Since time.Time `json:"since"`
+	Since time.Time `json:"since,omitzero"`
 }
 
 // WatchReport is a list of objects that is held as it was known.

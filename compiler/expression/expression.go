@@ -16,11 +16,14 @@
 package expression
 
 import (
+	"errors"
 	"fmt"
 	"regexp/syntax"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 const (
@@ -56,6 +59,9 @@ func refuse(hint, format string, args ...any) error {
 	return &Error{Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
+// mostShown is how many bytes of an expression an error about its syntax shows.
+const mostShown = 100
+
 // Parse reads an expression. The error is an [*Error].
 func Parse(text string) (Expression, error) {
 	if len(text) > maxLength {
@@ -63,7 +69,11 @@ func Parse(text string) (Expression, error) {
 	}
 	// Go's own error is the best one for an expression that nobody could read.
 	if _, err := syntax.Parse(text, syntax.Perl); err != nil {
-		return Expression{}, refuse("", "is not a regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		why := err.Error()
+		if syntaxError, ok := errors.AsType[*syntax.Error](err); ok {
+			why = fmt.Sprintf("%s: `%s`", syntaxError.Code, printable.Text(printable.Shortened(syntaxError.Expr, mostShown)))
+		}
+		return Expression{}, refuse("", "is not a regular expression: %s", why)
 	}
 	tree, groups, err := parse(text)
 	if err != nil {

@@ -35,6 +35,8 @@ func TestParse(t *testing.T) {
 		`^/\x2f[\w-]*$`:           "",
 		"^/a-b_c~d,e;f@g=h&i'j$":  "",
 
+		"^/(\x1b\u202e" + strings.Repeat("a", 200): "is not a regular expression: missing closing ): `^/(\\x1b\\u202e" + strings.Repeat("a", 93) + "…`",
+
 		"^/a1$*x":         "repeats what takes no characters",
 		"^/(?:^)*x":       "repeats what takes no characters",
 		"^/(a*)*$":        "repeats what may take no characters",

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // maxNote is how many bytes of a note the API server takes.
@@ -25,8 +27,8 @@ type Event struct {
 	Type, Reason, Note string
 }
 
-// Note shortens a text so that it fits the note of an Event.
-func Note(text string) string { return Cut(strings.ToValidUTF8(text, "\uFFFD"), maxNote) }
+// Note makes a text safe to show, and shortens it so that it fits the note of an Event.
+func Note(text string) string { return Cut(printable.Text(text), maxNote) }
 
 // Cut shortens a text to a number of bytes, between two characters.
 func Cut(text string, limit int) string {

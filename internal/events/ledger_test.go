@@ -98,3 +98,10 @@ func TestOldNewsIsNotSaid(t *testing.T) {
 		t.Errorf("a leader that compiled nothing since says %s", got)
 	}
 }
+
+func TestNotesAreSafe(t *testing.T) {
+	t.Parallel()
+	if got := Note("pinned by \x1b]0;x\a\u202eann\xff"); got != `pinned by \x1b]0;x\a\u202eann\xff` {
+		t.Error(got)
+	}
+}

@@ -261,6 +261,14 @@ func (s *Sources) Faulty() []SecretFault { return s.known.faulty }
 // SecretUID returns the UID of a Secret of a cluster, "" if it is not known.
 func (s *Sources) SecretUID(name snapshots.SecretName) types.UID { return s.secrets[name].uid }
 
+// SecretAbsent reports whether the cluster was asked for a Secret and has none of that name. It returns false for a
+// Secret that was not read yet or may not be read, and without a cluster.
+func (s *Sources) SecretAbsent(name snapshots.SecretName) bool {
+	_, there := s.secrets[name]
+	status := s.waiting.status
+	return !there && status.Knows(cluster.Wanted{Secrets: []snapshots.SecretName{name}}) && !status.DeniedSecrets()[name]
+}
+
 // Ready reports whether snapshots may be bound, because the directory was read. With a cluster it always returns true,
 // since each snapshot waits for what it needs.
 func (s *Sources) Ready() bool { return s.read }

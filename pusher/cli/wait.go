@@ -79,11 +79,22 @@ func (g goal) reached(s report.Status) (done, failed string) {
 				return "", fmt.Sprintf("%s failed: %s", f.Snapshot, f.Reason)
 			}
 		}
-		if s.Rollout == nil && (s.Channel.Hold || c.Instances > 0 && c.Running == c.Instances) {
+		if s.Rollout == nil && s.Channel.Message != report.NotRead && (s.Channel.Hold || c.Instances > 0 && c.Running == c.Instances) {
 			return "no rollout is under way: " + runs, ""
 		}
 	}
 	return "", ""
+}
+
+// unseen says what of the store a pusher has not seen yet, "" if it has seen everything. A pusher that requires
+// signatures may decide otherwise than this process, which may not have its keys.
+func unseen(view channel.View, s report.Status, now time.Time) string {
+	view.Fleet = s.Fleet
+	want := channel.Want(view, now)
+	if want.ID == s.Channel.Wanted && want.Hold == s.Channel.Hold || slices.ContainsFunc(s.Troubles, func(t report.Trouble) bool { return t.About == report.AboutSigned }) {
+		return ""
+	}
+	return fmt.Sprintf("by the store, %s; the pusher has not seen that yet", want.Message)
 }
 
 // open says how a fleet is that is not where somebody waits for it to be.
@@ -121,7 +132,8 @@ type waiting struct {
 	read    func(context.Context) (report.Status, error)
 	every   time.Duration
 	timeout time.Duration
-	errs    io.Writer // has a line for each change, unless a terminal shows it
+	errs    io.Writer                                   // has a line for each change, unless a terminal shows it
+	view    func(context.Context) (channel.View, error) // of the store, nil without one
 }
 
 // waitingFor returns how to wait for the fleet of a state, or of a store in the cluster.
@@ -137,7 +149,30 @@ func (f *storeFlags) waitingFor(cmd *cobra.Command, w waitFlags) (waiting, error
 		from.state = ""
 	}
 	read, every, err := from.source()
-	return waiting{read: read, every: every, timeout: w.timeout, errs: cmd.ErrOrStderr()}, err
+	out := waiting{read: read, every: every, timeout: w.timeout, errs: cmd.ErrOrStderr()}
+	if f.store != "" {
+		out.view = func(ctx context.Context) (view channel.View, err error) {
+			err = f.with(ctx, func(store stores.Store) error {
+				view, err = store.View(ctx)
+				return err
+			})
+			return view, err
+		}
+	}
+	return out, err
+}
+
+// seen returns why a status that reaches a goal may be from before the last act or snapshot, "" if it is not. Other
+// goals name what they wait for.
+func (w waiting) seen(ctx context.Context, g goal, s report.Status) string {
+	if w.view == nil || !g.idle && g.condition != "Ready" {
+		return ""
+	}
+	view, err := w.view(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	return unseen(view, s, time.Now())
 }
 
 // until waits for a goal, and returns how the fleet is then.
@@ -158,7 +193,9 @@ func (w waiting) until(ctx context.Context, g goal) (string, error) {
 		case err != nil:
 			last = err.Error()
 		case done != "":
-			return done, nil
+			if last = w.seen(ctx, g, s); last == "" {
+				return done, nil
+			}
 		case failed != "":
 			return "", &process.ExitError{Code: process.ExitRolledBack, Err: errors.New(failed)}
 		case s.Stale:
@@ -214,7 +251,9 @@ func waitCommand() *cobra.Command {
 
 The exit code is 0 when that is so, 4 if the rollout fails, and 5 at the timeout. What is
 waited for is shown on stderr. The command reads the status of the pusher, as pusher status
-does.`,
+does. With --store it also waits until the pusher has seen the newest snapshot and the last
+act there, such as a pin; without it, a pusher that has not looked yet may say that no
+rollout is under way.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			g, err := f.goal(cmd.Context(), what)

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // wait reports when the fleet has reached its goal, and when it will not reach it. An earlier failure does not
@@ -42,9 +43,10 @@ func TestGoalReached(t *testing.T) {
 		"it fails once more":                  {goal{snapshot: id, before: []rollout.Failure{old}}, report.Status{Rollout: rolls(rollout.Undoing), Rejected: []rollout.Failure{again}}, "", id.String() + " failed, and is being undone: too slow again"},
 		"an abort":                            {goal{undone: id}, report.Status{Rollout: rolls(rollout.Undoing), Rejected: []rollout.Failure{old}}, "", ""},
 		"an abort that is done":               {goal{undone: id}, report.Status{Rejected: []rollout.Failure{old}}, id.String() + " is undone: too slow", ""},
-		"no rollout":                          {goal{idle: true}, report.Status{Channel: wanted, Instances: []report.Instance{runs}}, "no rollout is under way: 1 of 1 instances run " + id.String(), ""},
-		"a rollout":                           {goal{idle: true}, report.Status{Channel: wanted, Rollout: rolls(rollout.Pushing), Instances: []report.Instance{runs}}, "", ""},
-		"a rollout that fails":                {goal{idle: true, seen: id}, report.Status{Channel: wanted, Rejected: []rollout.Failure{old}, Instances: []report.Instance{runs}}, "", id.String() + " failed: too slow"},
+		"no rollout as far as the store was not read": {goal{idle: true}, report.Status{Channel: report.Channel{Hold: true, Message: report.NotRead}, Instances: []report.Instance{runs}}, "", ""},
+		"no rollout":           {goal{idle: true}, report.Status{Channel: wanted, Instances: []report.Instance{runs}}, "no rollout is under way: 1 of 1 instances run " + id.String(), ""},
+		"a rollout":            {goal{idle: true}, report.Status{Channel: wanted, Rollout: rolls(rollout.Pushing), Instances: []report.Instance{runs}}, "", ""},
+		"a rollout that fails": {goal{idle: true, seen: id}, report.Status{Channel: wanted, Rejected: []rollout.Failure{old}, Instances: []report.Instance{runs}}, "", id.String() + " failed: too slow"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,4 +123,31 @@ func TestTerminalOfWait(t *testing.T) {
 		}
 		return sent[0] + strings.Join(lines, "\n")
 	})
+}
+
+// What a pusher has not seen of the store yet is waited for: it says that no rollout is under way.
+func TestUnseen(t *testing.T) {
+	t.Parallel()
+	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
+	both := channel.View{IDs: []snapshots.ID{one, two}}
+	pinned := channel.View{IDs: both.IDs, Channel: channel.Channel{}.Pinned(channel.Pin{Snapshot: one, By: "ann"})}
+	runs := func(id snapshots.ID) report.Status { return report.Status{Channel: report.Channel{Wanted: id}} }
+	signed := runs(one)
+	signed.Troubles = []report.Trouble{{About: report.AboutSigned}}
+	for name, test := range map[string]struct {
+		view   channel.View
+		status report.Status
+		want   string
+	}{
+		"the newest is seen":         {both, runs(two), ""},
+		"a snapshot is not":          {both, runs(one), "by the store, " + two.String() + " is the newest; the pusher has not seen that yet"},
+		"a pin is not":               {pinned, runs(two), "by the store, " + one.String() + " is pinned by ann; the pusher has not seen that yet"},
+		"a pin is seen":              {pinned, runs(one), ""},
+		"an end of a pause is not":   {both, report.Status{Channel: report.Channel{Hold: true}}, "by the store, " + two.String() + " is the newest; the pusher has not seen that yet"},
+		"the newest is not accepted": {both, signed, ""},
+	} {
+		if got := unseen(test.view, test.status, time.Now()); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
 }

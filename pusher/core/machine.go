@@ -220,6 +220,7 @@ func (m *Machine) turn(now time.Time) {
 	m.liveData.troubleWithLive(now)
 	m.reporting.troubleWithNeeds(now)
 	m.reporting.troubleWithSignatures(now)
+	m.reporting.troubleWithNamed(now)
 	m.reporting.look(now)
 	m.saving.keepState(now)
 }

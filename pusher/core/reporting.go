@@ -248,7 +248,7 @@ func (r *reporting) troubleWithSecrets(now time.Time) {
 	var errs []error
 	r.missedSecrets = nil
 	for _, need := range slices.SortedFunc(maps.Keys(needed), bind.Need.Compare) {
-		if err := secretTrouble(need, needed[need], r.live.FaultsOf(need, now)); err != nil {
+		if err := secretTrouble(need, needed[need], r.live.SecretAbsent(need.Secret), r.live.FaultsOf(need, now)); err != nil {
 			errs = append(errs, err)
 			r.missedSecrets = append(r.missedSecrets, binding.SecretFault{Secret: need.Secret, Fault: err.Error()})
 		}
@@ -257,29 +257,32 @@ func (r *reporting) troubleWithSecrets(now time.Time) {
 }
 
 // secretTrouble returns an error that says what is wrong with a value that a Secret should hold,
-// and what follows from that. It returns nil if nothing is wrong. The faults are those that were
-// found in the Secret.
-func secretTrouble(need bind.Need, missing bool, faults []error) error {
+// and what follows from that. It returns nil if nothing is wrong. Absent says that there is no such
+// Secret. The faults are those that were found in it.
+func secretTrouble(need bind.Need, missing, absent bool, faults []error) error {
 	if !missing {
 		if len(faults) == 0 {
 			return nil
 		}
 		return fmt.Errorf("%s: %s", need, inShort(faults))
 	}
-	why := ""
-	if len(faults) > 0 {
-		why = ": " + inShort(faults)
-	}
+	follows, lacks := "the fallback certificate is served", "has no usable certificate"
 	switch need.Use {
 	case snapshots.UseCA:
-		return fmt.Errorf("no certificate is trusted: Secret %s has no usable authorities under %s%s", need.Secret, bind.AuthoritiesKey, why)
+		follows, lacks = "no certificate is trusted", "has no usable authorities under "+bind.AuthoritiesKey
 	case snapshots.UseUsers:
-		return fmt.Errorf("nobody is let in: Secret %s has no usable users under %s%s", need.Secret, bind.UsersKey, why)
+		follows, lacks = "nobody is let in", "has no usable users under "+bind.UsersKey
 	case snapshots.UseValue:
-		return fmt.Errorf("a value that nobody knows is used: Secret %s has none under %s that is one line without '%%'", need.Secret, need.Key)
+		follows, lacks = "a value that nobody knows is used", fmt.Sprintf("has none under %s that is one line without '%%'", need.Key)
 	case snapshots.UseCertificate:
 	}
-	return fmt.Errorf("the fallback certificate is served: Secret %s has no usable certificate%s", need.Secret, why)
+	switch {
+	case absent:
+		lacks = "does not exist"
+	case len(faults) > 0 && need.Use != snapshots.UseValue:
+		lacks += ": " + inShort(faults)
+	}
+	return fmt.Errorf("%s: Secret %s %s", follows, need.Secret, lacks)
 }
 
 // inShort joins the first few faults into a text.
@@ -311,6 +314,15 @@ func (r *reporting) troubleWithSignatures(now time.Time) {
 	}
 	newest := newer[len(newer)-1]
 	r.trouble(report.AboutSigned, fmt.Errorf("%s is not run: %s%s", newest.ID, newest.Reason, more), now)
+}
+
+// troubleWithNamed reports a pin or an override whose snapshot is missing or may not run: what runs then goes on.
+func (r *reporting) troubleWithNamed(now time.Time) {
+	var err error
+	if r.viewRead && r.decision.HoldsNamed() {
+		err = errors.New(r.decision.Message)
+	}
+	r.trouble(report.AboutNamed, err, now)
 }
 
 // refusedAbove returns the refused snapshots that are newer than the newest accepted one.

@@ -71,17 +71,19 @@ func TestSecretTrouble(t *testing.T) {
 	auth := bind.Need{Use: snapshots.UseUsers, Secret: snapshots.SecretName{Namespace: "shop", Name: "auth"}}
 	faults := []error{errors.New("one"), errors.New("two"), errors.New("three"), errors.New("four"), errors.New("five")}
 	for want, err := range map[string]error{
-		"users of Secret shop/auth: one; two; three; and 2 more":                             secretTrouble(auth, false, faults),
-		"nobody is let in: Secret shop/auth has no usable users under auth: one":             secretTrouble(auth, true, faults[:1]),
-		"nobody is let in: Secret shop/auth has no usable users under auth":                  secretTrouble(auth, true, nil),
-		"the fallback certificate is served: Secret shop/auth has no usable certificate":     secretTrouble(bind.Need{Secret: auth.Secret}, true, nil),
-		"no certificate is trusted: Secret shop/auth has no usable authorities under ca.crt": secretTrouble(bind.Need{Use: snapshots.UseCA, Secret: auth.Secret}, true, nil),
+		"users of Secret shop/auth: one; two; three; and 2 more":                             secretTrouble(auth, false, false, faults),
+		"nobody is let in: Secret shop/auth has no usable users under auth: one":             secretTrouble(auth, true, false, faults[:1]),
+		"nobody is let in: Secret shop/auth has no usable users under auth":                  secretTrouble(auth, true, false, nil),
+		"the fallback certificate is served: Secret shop/auth does not exist":                secretTrouble(bind.Need{Secret: auth.Secret}, true, true, nil),
+		"nobody is let in: Secret shop/auth does not exist":                                  secretTrouble(auth, true, true, faults[:1]),
+		"the fallback certificate is served: Secret shop/auth has no usable certificate":     secretTrouble(bind.Need{Secret: auth.Secret}, true, false, nil),
+		"no certificate is trusted: Secret shop/auth has no usable authorities under ca.crt": secretTrouble(bind.Need{Use: snapshots.UseCA, Secret: auth.Secret}, true, false, nil),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	if err := secretTrouble(auth, false, nil); err != nil {
+	if err := secretTrouble(auth, false, false, nil); err != nil {
 		t.Errorf("no trouble: %v", err)
 	}
 }

@@ -217,7 +217,7 @@ func (o *Observer) say(v View, s report.Status) {
 	if o.options.Events == nil {
 		return
 	}
-	holding := slices.Concat(v.troubleOnInstances(s.Instances), v.troubleOnSecrets(), v.Refused.Events())
+	holding := slices.Concat(v.troubleOnInstances(s.Instances), v.troubleOnSecrets(), v.Refused.Events(), v.troubleWithNamed())
 	if len(happened) == 0 && slices.Equal(holding, o.objects.holding) {
 		return
 	}
@@ -281,6 +281,14 @@ func (v View) troubleOnSecrets() []events.Event {
 		})
 	}
 	return out
+}
+
+// troubleWithNamed returns an Event on the fleet if the snapshot that people named cannot run.
+func (v View) troubleWithNamed() []events.Event {
+	if !v.StoreRead || !v.Decision.HoldsNamed() {
+		return nil
+	}
+	return []events.Event{{Action: watching, Type: corev1.EventTypeWarning, Reason: "NamedSnapshotHeld", Note: events.Note(v.Decision.Message)}}
 }
 
 // Count returns how many endpoints are refused.

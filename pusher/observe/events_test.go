@@ -21,6 +21,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -109,6 +110,7 @@ func TestTroubleOnObjects(t *testing.T) {
 	o := New(Options{Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Tracers: noop.NewTracerProvider(), Events: s})
 	v := View{
 		Now: now, Pods: true, PodNamespace: "edge", Instances: []Instance{{Name: "pod", UID: "u1"}, {Name: "listed"}},
+		StoreRead: true, Decision: channel.Decision{Because: channel.BecausePin, Hold: true, Message: "r3 is pinned, but the store does not hold it"},
 		Unusable: []Unusable{{tls, "u2", "Secret shop/tls: the key is another's"}, {auth, "u3", "nobody is let in"}, {gone, "", "the fallback certificate is served"}},
 	}
 	status := []report.Instance{
@@ -127,6 +129,7 @@ func TestTroubleOnObjects(t *testing.T) {
 		"Warning InstanceRefused Pod pod: pod: nothing is pushed to it: HAProxy 2.2 is too old",
 		"Warning Unusable Secret tls: Secret shop/tls: the key is another's",
 		"Warning Unusable Secret auth: nobody is let in",
+		"Warning NamedSnapshotHeld  : r3 is pinned, but the store does not hold it",
 	}
 	if diff := cmp.Diff(want, s.words()); diff != "" {
 		t.Errorf("said differs (-want +got):\n%s", diff)
@@ -139,7 +142,7 @@ func TestTroubleOnObjects(t *testing.T) {
 	}
 
 	// A problem that is solved has no Event.
-	v.Unusable = nil
+	v.Unusable, v.Decision = nil, channel.Decision{}
 	o.Show(v, report.Status{Instances: []report.Instance{{Name: "listed", Reachable: true}}})
 	if lasting := s.words(); len(lasting) > 0 {
 		t.Errorf("still said: %v", lasting)

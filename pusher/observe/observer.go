@@ -311,6 +311,7 @@ var troubleMessages = map[string]string{
 	report.AboutCredentials: "Secrets with credentials of instances cannot be made or used, those known so far stay in use",
 	report.AboutReach:       "no instance of the fleet can be reached, nothing can be pushed",
 	report.AboutKept:        "many endpoints are gone, those known so far stay in use",
+	report.AboutNamed:       "the snapshot that people named cannot run, instances keep what they run",
 	report.AboutNeeds:       "a snapshot needs what the pusher may not read, its rollout waits",
 	report.AboutSigned:      "the newest snapshot is not signed by anybody on the lists, it is not run",
 }

@@ -108,6 +108,7 @@ type Rollout struct {
 // The troubles that a phase depends on, or that decisions look up.
 const (
 	AboutKept        = "live endpoints" // endpoints that are kept
+	AboutNamed       = "named snapshot" // a pin or an override that cannot be followed
 	AboutNeeds       = "needs"          // what snapshots need and the pusher cannot have
 	AboutSnapshots   = "snapshots"      // snapshots that cannot be read or bound
 	AboutSigned      = "signatures"     // snapshots that nobody who may has signed

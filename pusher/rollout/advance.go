@@ -119,12 +119,20 @@ func (t *step) lose(h *Touch) {
 	}
 }
 
+// held reports whether the rollout stays where it is, however long an instance has soaked.
+func (t *step) held() bool {
+	if t.o.Hold {
+		t.wait(Wait{For: "the hold to end, no further instance gets it meanwhile"})
+	}
+	return t.o.Hold
+}
+
 // pushWave begins the pushes of the wave, and ends it when every member has the snapshot or
 // is not worth waiting for. If no member took the snapshot, nothing was learned, and other
 // members are chosen.
 func (t *step) pushWave() {
 	r := t.Rollout
-	if t.o.Hold || t.paused() {
+	if t.held() || t.paused() {
 		t.stopClock(true)
 		return
 	}
@@ -295,14 +303,11 @@ func (t *step) soak() {
 		r.Since, r.Interrupted = t.now, time.Time{}
 	}
 	soaked := t.vouched() || t.now.Sub(r.Since) >= t.Soak
-	if !t.pass(soaked) || t.paused() {
+	if !t.pass(soaked) || t.paused() || t.held() {
 		return
 	}
 	if !soaked {
 		t.wait(Wait{For: "soak", Until: r.Since.Add(t.Soak)})
-		return
-	}
-	if t.o.Hold {
 		return
 	}
 	if reloading != "" { // nobody can say yet whether its new worker lives

@@ -86,6 +86,11 @@ type Decision struct {
 	Message string
 }
 
+// HoldsNamed reports whether a person named a snapshot, with a pin or an override, that cannot run.
+func (d Decision) HoldsNamed() bool {
+	return d.Hold && (d.Because == BecausePin || d.Because == BecauseOverride)
+}
+
 func hold(because Reason, format string, args ...any) Decision {
 	return Decision{Because: because, Hold: true, Message: fmt.Sprintf(format, args...)}
 }

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // The types of our conditions, by the kind of object. Conditions of these types that do not apply any more are removed.
@@ -156,7 +158,10 @@ func conditions(there, want any, ours []string, now time.Time) []any {
 	return out
 }
 
-// condition returns the wanted condition, with the time of its last transition.
+// longestMessage is how many bytes a message may have: the API server refuses a status with a longer one as a whole.
+const longestMessage = 32<<10 - len("…")
+
+// condition returns the wanted condition, with a message that is safe to show and with the time of its last transition.
 func condition(there, want map[string]any, now time.Time) map[string]any {
 	if number(there["observedGeneration"]) > number(want["observedGeneration"]) {
 		return there
@@ -165,7 +170,7 @@ func condition(there, want map[string]any, now time.Time) map[string]any {
 	if there["status"] == want["status"] && there["lastTransitionTime"] != nil {
 		since = there["lastTransitionTime"]
 	}
-	out := map[string]any{"message": text(want["message"]), "lastTransitionTime": since}
+	out := map[string]any{"message": printable.Shortened(printable.Text(text(want["message"])), longestMessage), "lastTransitionTime": since}
 	for _, field := range []string{"type", "status", "reason", "observedGeneration"} {
 		take(out, want, field)
 	}

@@ -258,3 +258,22 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 }
+
+// What an author wrote is a part of messages. They command no terminal, and are no longer than the API server takes.
+func TestMessagesAreSafe(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		"not \x1b]0;x\a but \u202ey": `not \x1b]0;x\a but \u202ey`,
+		strings.Repeat("é", 20000):   strings.Repeat("é", 16382) + "…",
+	} {
+		c := accepted("False", 1)
+		c.Message = message
+		out, err := status.Route(map[string]any{}, ours, []gatewayv1.RouteParentStatus{parent("web", c)}, nil, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := status.Message(out["parents"].([]any)[0].(map[string]any), "Accepted"); got != want {
+			t.Errorf("got %.100q, want %.100q", got, want)
+		}
+	}
+}
