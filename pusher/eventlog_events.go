@@ -182,17 +182,17 @@ type (
 		Servers []bind.Server `json:"servers"`
 	}
 	loggedPush struct {
-		Push         rollout.Push     `json:"push"`
-		Node         string           `json:"node"`
-		ID           snapshots.ID     `json:"id"`
-		Servers      []bind.Server    `json:"servers"`
-		Entries      snapshots.Digest `json:"entries,omitempty"`
-		Certificates push.Known       `json:"certificates,omitempty"`
-		Wrote        []push.Stored    `json:"wrote,omitempty"`
-		Change       report.Change    `json:"change"`
-		Done         push.Done        `json:"done"`
-		Running      loggedRunning    `json:"running"` // of done
-		Took         time.Duration    `json:"took"`
+		Push         rollout.Push           `json:"push"`
+		Node         string                 `json:"node"`
+		ID           snapshots.ID           `json:"id"`
+		Servers      []bind.Server          `json:"servers"`
+		Entries      snapshots.Digest       `json:"entries,omitempty"`
+		Certificates push.CertificateHashes `json:"certificates,omitempty"`
+		Wrote        []push.Stored          `json:"wrote,omitempty"`
+		Change       report.Change          `json:"change"`
+		Done         push.Done              `json:"done"`
+		Running      loggedRunning          `json:"running"` // of done
+		Took         time.Duration          `json:"took"`
 	}
 )
 

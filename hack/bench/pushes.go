@@ -76,7 +76,7 @@ func broughtMany(ctx context.Context, w *world, name string) (showing, error) {
 	}
 	target := push.Instance{API: client, ReloadTimeout: patience, Poll: 10 * time.Millisecond}
 	began := time.Now()
-	if _, err := target.Push(ctx, want, nil, push.Known{}); err != nil {
+	if _, err := target.Push(ctx, want, nil, push.CertificateHashes{}); err != nil {
 		return nil, err
 	}
 	took := time.Since(began)
@@ -146,7 +146,7 @@ func pushReloading(ctx context.Context, w *world) (Cell, error) {
 	if err != nil {
 		return Cell{}, err
 	}
-	target, known := push.Instance{API: client, ReloadTimeout: patience, Poll: 10 * time.Millisecond}, push.Known{}
+	target, known := push.Instance{API: client, ReloadTimeout: patience, Poll: 10 * time.Millisecond}, push.CertificateHashes{}
 	whole := func() error {
 		done, err := target.Push(ctx, versions[1], nil, known)
 		if err == nil && !done.Reloaded {

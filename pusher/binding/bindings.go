@@ -81,7 +81,7 @@ type Node struct {
 	shape        snapshots.Digest
 	Entries      snapshots.Digest // the entries of its maps
 	Missing      []bind.Need
-	Certificates push.Known
+	Certificates push.CertificateHashes
 	Files        []push.Stored
 	Err          error
 }

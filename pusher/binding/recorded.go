@@ -221,15 +221,15 @@ func RecordChange(c cluster.Change, digest Digest) RecordedChange {
 
 // RecordedNode is a node that was bound.
 type RecordedNode struct {
-	Snapshot     snapshots.ID     `json:"snapshot"`
-	Layout       bind.Layout      `json:"layout"`
-	Name         string           `json:"name"`
-	Shape        snapshots.Digest `json:"shape"`
-	Entries      snapshots.Digest `json:"entries,omitempty"`
-	Missing      []bind.Need      `json:"missing,omitempty"`
-	Certificates push.Known       `json:"certificates,omitempty"`
-	Files        []push.Stored    `json:"files,omitempty"`
-	Err          string           `json:"err,omitempty"`
+	Snapshot     snapshots.ID           `json:"snapshot"`
+	Layout       bind.Layout            `json:"layout"`
+	Name         string                 `json:"name"`
+	Shape        snapshots.Digest       `json:"shape"`
+	Entries      snapshots.Digest       `json:"entries,omitempty"`
+	Missing      []bind.Need            `json:"missing,omitempty"`
+	Certificates push.CertificateHashes `json:"certificates,omitempty"`
+	Files        []push.Stored          `json:"files,omitempty"`
+	Err          string                 `json:"err,omitempty"`
 }
 
 // RecordNodes calls a function with each node that is bound from now on.

@@ -125,13 +125,15 @@ type comparison struct {
 // thousands of them. Neither map changes after it is made, so the maps are compared by address. The
 // cache keeps both maps, so that no other map can get the address of one of them.
 type certificateComparison struct {
-	have, want push.Known
+	have, want push.CertificateHashes
 	same       bool
 }
 
 // hasCertificates reports whether the worker is known to have these certificates.
-func (i *instanceState) hasCertificates(want push.Known) bool {
-	same := func(a, b push.Known) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+func (i *instanceState) hasCertificates(want push.CertificateHashes) bool {
+	same := func(a, b push.CertificateHashes) bool {
+		return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+	}
 	have := i.running.Certificates
 	if c := i.certificates; !same(c.have, have) || !same(c.want, want) {
 		i.certificates = certificateComparison{have, want, want.In(have)}
@@ -243,14 +245,14 @@ func (i *instanceState) begin(w work) { i.busy = w }
 type liveWants struct {
 	servers      *bind.Server // the first server of the list; the list is replaced if a server in it changes
 	entries      snapshots.Digest
-	certificates push.Known
+	certificates push.CertificateHashes
 }
 
 func (l liveWants) equal(o liveWants) bool {
 	return l.servers == o.servers && l.entries == o.entries && maps.Equal(l.certificates, o.certificates)
 }
 
-func wantsOf(servers []bind.Server, entries snapshots.Digest, certificates push.Known) liveWants {
+func wantsOf(servers []bind.Server, entries snapshots.Digest, certificates push.CertificateHashes) liveWants {
 	out := liveWants{entries: entries, certificates: certificates}
 	if len(servers) > 0 {
 		out.servers = &servers[0]

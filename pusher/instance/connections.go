@@ -63,8 +63,8 @@ type connection struct {
 	client *dataplane.Client
 	target push.Instance
 	fence  *push.Fence
-	onDisk push.Known // the certificates on its disk, as far as pushes have seen them
-	known  *lastKnown // shared by all connections to the same instance
+	onDisk push.CertificateHashes // the certificates on its disk, as far as pushes have seen them
+	known  *lastKnown             // shared by all connections to the same instance
 	// Two lifetimes that outlast calls: probing ends when the probes end, and here when the
 	// instance is gone, which also ends jobs.
 	probing   context.Context //nolint:containedctx // see above
@@ -120,7 +120,7 @@ func (s *Connections) join(j Join) (*connection, error) {
 	}
 	// The limit bounds a job, so that an instance that hangs is free again some time. A push looks,
 	// uploads and reloads, and may have to do so again.
-	c := &connection{ref: j.Ref, spec: j.Spec, client: client, fence: s.fence, onDisk: push.Known{}, limit: 3*s.options.ReloadTimeout + 30*time.Second}
+	c := &connection{ref: j.Ref, spec: j.Spec, client: client, fence: s.fence, onDisk: push.CertificateHashes{}, limit: 3*s.options.ReloadTimeout + 30*time.Second}
 	c.probing, c.endProbes = context.WithCancel(context.Background())
 	c.target = push.Instance{API: client, ReloadTimeout: s.options.ReloadTimeout, Layout: j.Spec.Layout}
 	if old != nil {

@@ -111,7 +111,7 @@ type PushEnded struct {
 	Change report.Change
 	Done   push.Done
 	// Certificates are those of Want, by path.
-	Certificates push.Known
+	Certificates push.CertificateHashes
 	// Written are the certificates of the snapshot that are on its disk.
 	Written []push.Stored
 	Took    time.Duration

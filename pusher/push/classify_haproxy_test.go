@@ -154,7 +154,7 @@ func newSubject(t *testing.T) *subject {
 // load makes the worker load a bound configuration, and brings it up to date.
 func (s *subject) load(t *testing.T, bound bind.Bound) {
 	t.Helper()
-	done, err := s.push.Push(t.Context(), bound, nil, Known{})
+	done, err := s.push.Push(t.Context(), bound, nil, CertificateHashes{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func (s *subject) load(t *testing.T, bound bind.Bound) {
 // applyAtRuntime changes the worker at run time.
 func (s *subject) applyAtRuntime(t *testing.T, from, to bind.Bound) {
 	t.Helper()
-	done, err := s.push.ApplyAtRuntime(t.Context(), to, from, s.have, Known{})
+	done, err := s.push.ApplyAtRuntime(t.Context(), to, from, s.have, CertificateHashes{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestPushesWriteTheTerm(t *testing.T) {
 	fence := NewFence(3, leading)
 	i := Instance{API: fence.Around(f, nil), ReloadTimeout: time.Second}
 	want := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)})
-	done, err := i.Push(t.Context(), want, nil, Known{})
+	done, err := i.Push(t.Context(), want, nil, CertificateHashes{})
 	if err != nil || termOf([]byte(f.disk)) != 3 {
 		t.Fatalf("pushed, on disk is term %d: %v", termOf([]byte(f.disk)), err)
 	}
@@ -87,7 +87,7 @@ func TestAnOldTermWritesNothing(t *testing.T) {
 	}
 	i := Instance{API: old, ReloadTimeout: time.Second}
 	outranked := OutrankedError{Term: 3, By: 4}
-	if _, err := i.Push(t.Context(), want, nil, Known{}); !errors.Is(err, outranked) || errors.Is(err, ErrRefused) {
+	if _, err := i.Push(t.Context(), want, nil, CertificateHashes{}); !errors.Is(err, outranked) || errors.Is(err, ErrRefused) {
 		t.Errorf("push: %v", err)
 	}
 	if _, err := i.Inspect(t.Context(), bound(1, nil), Running{Info: dataplane.RuntimeInfo{PID: 100}}, 0); !errors.Is(err, outranked) {

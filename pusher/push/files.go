@@ -31,9 +31,9 @@ var storages = []struct {
 	{bind.MapFile, dataplane.Maps},
 }
 
-// Known holds the SHA-256 of the certificates on the instance, by path, as far as it is known. The API does not show
+// CertificateHashes holds the SHA-256 of the certificates on the instance, by path, as far as it is known. The API does not show
 // the content of certificates.
-type Known map[string][32]byte
+type CertificateHashes map[string][32]byte
 
 // reading says whether HAProxy will read all files again.
 type reading bool
@@ -47,7 +47,7 @@ const (
 // does not notice. If HAProxy will read the files, upload also checks the certificates that are known to be there,
 // since somebody may have replaced one. It always checks a certificate that nobody knows. If the API describes that
 // certificate as it should be, upload leaves it, and it stays unknown until the worker says what it serves.
-func (i Instance) upload(ctx context.Context, files []bind.File, known Known, then reading) error {
+func (i Instance) upload(ctx context.Context, files []bind.File, known CertificateHashes, then reading) error {
 	for _, s := range storages {
 		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
 		if len(mine) == 0 {
@@ -98,7 +98,7 @@ func (i Instance) list(ctx context.Context, s dataplane.Storage) (map[string]dat
 
 // create writes a file that the storage does not list. The file may exist nevertheless: the answer to an earlier upload
 // may have been lost, and the API does not list a certificate that it cannot parse.
-func (i Instance) create(ctx context.Context, s dataplane.Storage, f bind.File, known Known) error {
+func (i Instance) create(ctx context.Context, s dataplane.Storage, f bind.File, known CertificateHashes) error {
 	err := i.API.CreateFile(ctx, s, f.Name, f.Content)
 	if errors.Is(err, dataplane.ErrConflict) {
 		err = i.API.ReplaceFile(ctx, s, f.Name, f.Content)
@@ -107,7 +107,7 @@ func (i Instance) create(ctx context.Context, s dataplane.Storage, f bind.File, 
 }
 
 // replace writes a file that exists, unless it already has the content.
-func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File, known Known, then reading) error {
+func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File, known CertificateHashes, then reading) error {
 	same, err := i.same(ctx, s, f, known, then)
 	switch {
 	case errors.Is(err, dataplane.ErrNotFound):
@@ -123,7 +123,7 @@ func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File,
 }
 
 // same reports whether a listed file is known to have the content of f.
-func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, known Known, then reading) (bool, error) {
+func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, known CertificateHashes, then reading) (bool, error) {
 	if s != dataplane.Certificates {
 		content, err := i.API.ReadFile(ctx, s, f.Name)
 		return bytes.Equal(content, f.Content), err
@@ -161,7 +161,7 @@ func (i Instance) looksTheSame(ctx context.Context, f bind.File) (bool, error) {
 
 // note remembers a certificate that was written. If the API refuses a certificate, the live
 // data is at fault, not the snapshot.
-func (k Known) note(s dataplane.Storage, f bind.File, err error) error {
+func (k CertificateHashes) note(s dataplane.Storage, f bind.File, err error) error {
 	switch {
 	case s == dataplane.Certificates && err == nil:
 		k.remember(f)
@@ -174,7 +174,7 @@ func (k Known) note(s dataplane.Storage, f bind.File, err error) error {
 	return err
 }
 
-func (k Known) remember(f bind.File) { k[f.Path] = sum(f.Content) }
+func (k CertificateHashes) remember(f bind.File) { k[f.Path] = sum(f.Content) }
 
 // certificatesIn returns the certificates of a file: first the one that HAProxy shows, then its chain.
 func certificatesIn(data []byte) (out []*x509.Certificate) {
@@ -188,8 +188,8 @@ func certificatesIn(data []byte) (out []*x509.Certificate) {
 
 // Hashes returns the hashes of the certificates of a bound snapshot, as they are known once the snapshot is on an
 // instance. It leaves out held certificates, for which the instance may have another version.
-func Hashes(b bind.Bound) Known {
-	out := make(Known)
+func Hashes(b bind.Bound) CertificateHashes {
+	out := make(CertificateHashes)
 	for _, f := range b.Files {
 		if f.Kind == bind.CertificateFile && !f.Held {
 			out.remember(f)
@@ -199,7 +199,7 @@ func Hashes(b bind.Bound) Known {
 }
 
 // In reports whether all certificates in k are known to be there, with the same content.
-func (k Known) In(there Known) bool {
+func (k CertificateHashes) In(there CertificateHashes) bool {
 	for path, hash := range k {
 		if have, ok := there[path]; !ok || have != hash {
 			return false
@@ -216,7 +216,7 @@ const rotatesFor = 2 * time.Second
 func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	have.Certificates = maps.Clone(have.Certificates)
 	if have.Certificates == nil {
-		have.Certificates = make(Known)
+		have.Certificates = make(CertificateHashes)
 	}
 	began := time.Now()
 	var failed []error
@@ -247,7 +247,7 @@ func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Ru
 			have.Info, have.Servers, have.Maps, have.Reloaded = info, nil, "", true
 		}
 		if reloaded && errors.Is(err, errNotServed) {
-			unrotated := Known{}
+			unrotated := CertificateHashes{}
 			maps.Copy(unrotated, have.Unrotated)
 			unrotated.remember(f)
 			have.Unrotated = unrotated
@@ -312,7 +312,7 @@ func (i Instance) rotateByReload(ctx context.Context, want bind.Bound, large []b
 		return have, fmt.Errorf("rotate %s: %w", large[0].Name, errRotatesLater)
 	}
 	for _, f := range large {
-		if err := i.create(ctx, dataplane.Certificates, f, Known{}); err != nil {
+		if err := i.create(ctx, dataplane.Certificates, f, CertificateHashes{}); err != nil {
 			return have, fmt.Errorf("rotate %s: %w", f.Name, err)
 		}
 	}

@@ -69,7 +69,7 @@ func TestHeldCertificateStays(t *testing.T) {
 			f.files[string(dataplane.Certificates)+"/a.pem"] = "the right one"
 		}
 		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
-		if err := i.upload(t.Context(), bound.Files, Known{"/ssl/a.pem": {1}}, readsFiles); err != nil {
+		if err := i.upload(t.Context(), bound.Files, CertificateHashes{"/ssl/a.pem": {1}}, readsFiles); err != nil {
 			t.Fatal(err)
 		}
 		want := map[bool]string{true: "the right one", false: "fallback"}[has]
@@ -99,19 +99,19 @@ func TestCertificatesAreWrittenOnce(t *testing.T) {
 	first, second := nameless(t, time.Minute), nameless(t, time.Hour)
 	damaged := corrupted(t, first)
 	files := []bind.File{{Kind: bind.CertificateFile, Name: "a.pem", Path: "/ssl/a.pem", Content: []byte(first)}}
-	known := func(content string) Known { return Known{"/ssl/a.pem": sum([]byte(content))} }
+	known := func(content string) CertificateHashes { return CertificateHashes{"/ssl/a.pem": sum([]byte(content))} }
 	for name, tt := range map[string]struct {
 		has   string
-		known Known
+		known CertificateHashes
 		then  reading
 		calls []string
 	}{
-		"nothing is there":                             {"", Known{}, readsFiles, []string{"create a.pem"}},
-		"it is there, and nobody knows":                {first, Known{}, readsFiles, nil},
-		"it is there, nobody knows, and HAProxy stays": {first, Known{}, keepsFiles, nil},
+		"nothing is there":                             {"", CertificateHashes{}, readsFiles, []string{"create a.pem"}},
+		"it is there, and nobody knows":                {first, CertificateHashes{}, readsFiles, nil},
+		"it is there, nobody knows, and HAProxy stays": {first, CertificateHashes{}, keepsFiles, nil},
 		"it was written":                               {first, known(first), readsFiles, nil},
 		"another one was written":                      {second, known(second), keepsFiles, []string{"replace a.pem"}},
-		"another one is there, and nobody knows":       {second, Known{}, keepsFiles, []string{"replace a.pem"}},
+		"another one is there, and nobody knows":       {second, CertificateHashes{}, keepsFiles, []string{"replace a.pem"}},
 		"somebody replaced what was written":           {second, known(first), readsFiles, []string{"replace a.pem"}},
 		"what was written is damaged":                  {damaged, known(first), readsFiles, []string{"replace a.pem"}},
 		"somebody removed what was written":            {"", known(first), readsFiles, []string{"create a.pem"}},
@@ -138,7 +138,7 @@ func TestCertificatesAreWrittenOnce(t *testing.T) {
 		if got := f.files[key]; got != first && (tt.then == readsFiles || len(tt.known) == 0) {
 			t.Errorf("%s: there is another one", name)
 		}
-		if !maps.Equal(tt.known, map[bool]Known{true: known(first), false: {}}[knows]) {
+		if !maps.Equal(tt.known, map[bool]CertificateHashes{true: known(first), false: {}}[knows]) {
 			t.Errorf("%s: known afterwards is %x", name, tt.known)
 		}
 	}
@@ -191,7 +191,7 @@ func TestInspectionSeesCertificates(t *testing.T) {
 		f.put(want)
 		f.load()
 		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
-		have := Running{Info: dataplane.RuntimeInfo{PID: f.pid, Node: f.node}, Disk: digestOf([]byte(f.disk)), Certificates: Known{"/ssl/a.pem": sum([]byte(tt.known))}}
+		have := Running{Info: dataplane.RuntimeInfo{PID: f.pid, Node: f.node}, Disk: digestOf([]byte(f.disk)), Certificates: CertificateHashes{"/ssl/a.pem": sum([]byte(tt.known))}}
 		found, err := i.Inspect(t.Context(), want, have, 0)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -250,7 +250,7 @@ func TestPushSaysThatDescriptorsAreTooFew(t *testing.T) {
 	}
 	want.Config = append(want.Config, many.String()...)
 	f.calls = nil
-	_, err := Instance{API: f, ReloadTimeout: time.Second}.Push(t.Context(), want, nil, Known{})
+	_, err := Instance{API: f, ReloadTimeout: time.Second}.Push(t.Context(), want, nil, CertificateHashes{})
 	if !errors.Is(err, ErrDescriptors) || errors.Is(err, ErrRefused) || len(f.calls) > 0 {
 		t.Errorf("error %v, calls %q", err, f.calls)
 	}
@@ -276,7 +276,7 @@ func TestEndpointsAmidManyCertificates(t *testing.T) {
 		f.put(at("10.0.0.1"))
 		f.load()
 		f.servers = asServers(at("10.0.0.1").Servers...)
-		have := Running{Servers: at("10.0.0.1").Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}, Certificates: Known{}}
+		have := Running{Servers: at("10.0.0.1").Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}, Certificates: CertificateHashes{}}
 		var files []bind.File
 		content := nameless(t, time.Minute)
 		for n := range 20 {

@@ -181,7 +181,7 @@ func foreignWords(found, want []byte) string {
 // inspectFiles returns the files that are missing or have another content. It does not
 // check a certificate that the worker is not known to have, since the next update writes
 // it.
-func (i Instance) inspectFiles(ctx context.Context, files []bind.File, known Known, round int) ([]Fault, error) {
+func (i Instance) inspectFiles(ctx context.Context, files []bind.File, known CertificateHashes, round int) ([]Fault, error) {
 	var faults []Fault
 	var failed []error
 	for _, s := range storages {
@@ -392,7 +392,7 @@ func describe(s bind.Server) string {
 
 // Mend uploads the files that an inspection found missing, and writes the text to disk. The
 // worker does not notice. It returns the digest of the file on disk.
-func (i Instance) Mend(ctx context.Context, want bind.Bound, known Known) (Digest, error) {
+func (i Instance) Mend(ctx context.Context, want bind.Bound, known CertificateHashes) (Digest, error) {
 	if err := i.upload(ctx, want.Files, known, readsFiles); err != nil {
 		return Digest{}, err
 	}

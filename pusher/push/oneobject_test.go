@@ -82,7 +82,7 @@ func TestAddressesInOtherWords(t *testing.T) {
 		}
 		to := Instance{API: api, ReloadTimeout: 20 * time.Second}
 		before := whole(t, []bind.Server{spare("s1"), spare("s2")})
-		if _, err := to.Push(t.Context(), before, nil, Known{}); err != nil {
+		if _, err := to.Push(t.Context(), before, nil, CertificateHashes{}); err != nil {
 			t.Fatal(err)
 		}
 		var have Running
@@ -132,7 +132,7 @@ func TestCertificateWithManyNames(t *testing.T) {
 		}
 		first := bound()
 		to := Instance{API: api, ReloadTimeout: 20 * time.Second}
-		if _, err := to.Push(t.Context(), first, nil, Known{}); err != nil {
+		if _, err := to.Push(t.Context(), first, nil, CertificateHashes{}); err != nil {
 			t.Fatal(err)
 		}
 		second := bound()

@@ -75,7 +75,7 @@ type Done struct {
 // If HAProxy refuses the configuration or does not start with it, the error wraps
 // [ErrRefused]. The old worker keeps running. The file and the memory of the API are
 // restored to what that worker runs. If good is what it runs, they get the text of good.
-func (i Instance) Push(ctx context.Context, want bind.Bound, good *bind.Bound, known Known) (Done, error) {
+func (i Instance) Push(ctx context.Context, want bind.Bound, good *bind.Bound, known CertificateHashes) (Done, error) {
 	if err := checkText(want.Config); err != nil {
 		return Done{}, err
 	}
@@ -101,7 +101,7 @@ type attempt struct {
 	Instance
 	want  bind.Bound
 	good  *bind.Bound
-	known Known
+	known CertificateHashes
 	done  Done
 	// until is when the last reload has to be over.
 	until time.Time

@@ -244,7 +244,7 @@ func TestPush(t *testing.T) {
 			f.load()
 			test.edit(f)
 			i := Instance{API: f, ReloadTimeout: 40 * time.Millisecond, Poll: time.Millisecond, Layout: bind.Layout{Maps: "/etc/haproxy/maps", Certificates: "/c", General: "/g"}}
-			done, err := i.Push(t.Context(), two, &one, Known{})
+			done, err := i.Push(t.Context(), two, &one, CertificateHashes{})
 			if got := outcomeOf(err); got != test.want {
 				t.Errorf("it was %s: %v; want %s", got, err, test.want)
 			}
@@ -343,7 +343,7 @@ func TestFirstPushThatFailsRestoresWhatWasThere(t *testing.T) {
 	before := f.disk
 	f.postOnce(f.failReload)
 	i := Instance{API: f, ReloadTimeout: 40 * time.Millisecond, Poll: time.Millisecond}
-	_, err := i.Push(t.Context(), bound(1, nil), nil, Known{})
+	_, err := i.Push(t.Context(), bound(1, nil), nil, CertificateHashes{})
 	if outcomeOf(err) != refused || !strings.Contains(f.disk, "node bootstrap") || f.memory != readText([]byte(f.disk)).version {
 		t.Errorf("it was %v; memory is at version %d, and on disk is\n%s\nwhere there was\n%s", err, f.memory, f.disk, before)
 	}
@@ -353,7 +353,7 @@ func TestPushRefusesWhatTheAPIWouldDamage(t *testing.T) {
 	f := newFake(t)
 	b := bound(1, nil)
 	b.Config = append([]byte("# "+strings.Repeat("x", maxLine)+"\n"), b.Config...)
-	_, err := Instance{API: f, ReloadTimeout: time.Second}.Push(t.Context(), b, nil, Known{})
+	_, err := Instance{API: f, ReloadTimeout: time.Second}.Push(t.Context(), b, nil, CertificateHashes{})
 	if outcomeOf(err) != refused || len(f.calls) > 0 {
 		t.Errorf("it was %v, after %q", err, f.calls)
 	}

@@ -23,7 +23,7 @@ var ErrNeedsReload = errors.New("it takes a reload")
 // written. So the new host does not wait until HAProxy has checked the file, which takes half a
 // second for 1,000 Ingresses with their certificates. If the file cannot be written, the entries
 // are removed again.
-func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, have Running, known Known) (Done, error) {
+func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, have Running, known CertificateHashes) (Done, error) {
 	if running.Shape != want.Shape {
 		c := bind.Classify(running, want)
 		return Done{}, fmt.Errorf("%w: %s:%d", ErrNeedsReload, c.File, c.Line)
@@ -65,7 +65,7 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 }
 
 // write writes the files and then haproxy.cfg, without a reload.
-func (i Instance) write(ctx context.Context, want, running bind.Bound, s sight, known Known) (Digest, error) {
+func (i Instance) write(ctx context.Context, want, running bind.Bound, s sight, known CertificateHashes) (Digest, error) {
 	if err := i.upload(ctx, want.Files, known, keepsFiles); err != nil {
 		return Digest{}, err
 	}

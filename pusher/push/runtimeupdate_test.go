@@ -141,7 +141,7 @@ func TestApplyAtRuntime(t *testing.T) {
 			}
 			pid := f.pid
 			i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
-			done, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, Known{})
+			done, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, CertificateHashes{})
 			if !errors.Is(err, test.err) || (err == nil) != (test.err == nil) || done.Lost != test.lost || f.pid != pid {
 				t.Errorf("%v, %d lost, worker %d of %d", err, done.Lost, f.pid, pid)
 			}
@@ -181,7 +181,7 @@ func TestNewEntriesDoNotWaitForTheFile(t *testing.T) {
 				f.failPosts(1, test.post)
 			}
 			i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
-			done, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, Known{})
+			done, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, CertificateHashes{})
 			if (err == nil) != (test.post == nil) || errors.Is(err, ErrRefused) != errors.Is(test.post, dataplane.ErrValidation) {
 				t.Errorf("error is %v", err)
 			}
@@ -209,7 +209,7 @@ func TestFailedPushRemembersWhatIsOpen(t *testing.T) {
 	f.servers = asServers(from.Servers...)
 	f.setting = func(string, string, dataplane.ServerChange) error { return classed{dataplane.ErrUnknownOutcome} }
 	i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
-	done, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, Known{})
+	done, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, CertificateHashes{})
 	if !errors.Is(err, dataplane.ErrUnknownOutcome) {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func (f *fake) checkLight(i Instance, err error, from, to bind.Bound, done Done)
 	}
 	// Now a push has nothing to do, and a new worker is known by its own name.
 	f.calls = nil
-	if _, err := i.Push(f.t.Context(), to, nil, Known{}); err != nil || f.calls != nil {
+	if _, err := i.Push(f.t.Context(), to, nil, CertificateHashes{}); err != nil || f.calls != nil {
 		f.t.Errorf("a push does %v, %v", f.calls, err)
 	}
 	f.pid++
@@ -367,7 +367,7 @@ func TestApplyAtRuntimeSetsServers(t *testing.T) {
 		f.put(to) // by an earlier attempt
 		f.calls = nil
 		i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
-		done, err := i.ApplyAtRuntime(t.Context(), to, from, have, Known{})
+		done, err := i.ApplyAtRuntime(t.Context(), to, from, have, CertificateHashes{})
 		if err != nil || !done.Running.Has(to.Servers) || !done.Running.Persisted || done.Running.Info.Node != to.Node {
 			t.Errorf("%s: %+v, %v", name, done.Running, err)
 		}
@@ -388,7 +388,7 @@ func TestApplyAtRuntimeWithoutItsServersIsNone(t *testing.T) {
 	f.servers = map[string][]dataplane.Server{"web": {{Name: "s1", Address: "10.0.0.1", Port: 80, AdminState: "ready"}}}
 	f.setting = func(string, string, dataplane.ServerChange) error { return classed{dataplane.ErrUnavailable} }
 	i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
-	if _, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, Known{}); !errors.Is(err, dataplane.ErrUnavailable) || errors.Is(err, ErrNeedsReload) {
+	if _, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, CertificateHashes{}); !errors.Is(err, dataplane.ErrUnavailable) || errors.Is(err, ErrNeedsReload) {
 		t.Errorf("error is %v", err)
 	}
 	if info, _ := i.RuntimeInfo(t.Context()); info.Node != from.Node || i.Override.Get().Runs != "" {
@@ -412,7 +412,7 @@ func TestApplyAtRuntimeAgainAndBack(t *testing.T) {
 		from, to bind.Bound
 		loaded   string // "": it runs what it loaded
 	}{{one, two, one.Node}, {two, three, one.Node}, {three, back, ""}} {
-		done, err := i.ApplyAtRuntime(t.Context(), step.to, step.from, have, Known{})
+		done, err := i.ApplyAtRuntime(t.Context(), step.to, step.from, have, CertificateHashes{})
 		if err != nil || done.Info.Loaded != step.loaded || !bind.SameNode(done.Info.Node, step.to.Node) {
 			t.Fatalf("to %s: %+v, %v", step.to.Node, done.Info, err)
 		}
@@ -439,7 +439,7 @@ func TestMapsThatTheAPIDoesNotSee(t *testing.T) {
 	if found, err := i.Inspect(t.Context(), from, have, 0); err != nil || len(found.Faults) > 0 {
 		t.Errorf("found %+v, %v", found.Faults, err)
 	}
-	if _, err := i.ApplyAtRuntime(t.Context(), to, from, have, Known{}); !errors.Is(err, ErrNeedsReload) {
+	if _, err := i.ApplyAtRuntime(t.Context(), to, from, have, CertificateHashes{}); !errors.Is(err, ErrNeedsReload) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -99,7 +99,7 @@ func TestReloadIsWaitedForOnce(t *testing.T) {
 				prepare(w)
 				i := Instance{API: w, ReloadTimeout: reload}
 				began := time.Now()
-				_, err := i.Push(t.Context(), bound(2, nil), nil, Known{})
+				_, err := i.Push(t.Context(), bound(2, nil), nil, CertificateHashes{})
 				if err == nil || errors.Is(err, ErrRefused) {
 					t.Errorf("error is %v", err)
 				}
@@ -130,7 +130,7 @@ func TestSlowReloadIsWaitedFor(t *testing.T) {
 			return dataplane.Posted{}, classed{dataplane.ErrUnknownOutcome}
 		}
 		i := Instance{API: f, ReloadTimeout: 30 * time.Second}
-		done, err := i.Push(t.Context(), bound(2, nil), nil, Known{})
+		done, err := i.Push(t.Context(), bound(2, nil), nil, CertificateHashes{})
 		if err != nil || !done.Reloaded {
 			t.Errorf("%+v: %v", done, err)
 		}

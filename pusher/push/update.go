@@ -42,7 +42,7 @@ type Running struct {
 	// Certificates are the certificates that the worker serves, by path. Unrotated are
 	// certificates that the worker still did not serve after a reload, so another reload
 	// would change nothing.
-	Certificates, Unrotated Known
+	Certificates, Unrotated CertificateHashes
 	// RotatedByReload is when the worker was last replaced for certificates that are too
 	// large to be given to a running worker.
 	RotatedByReload time.Time
@@ -74,7 +74,7 @@ type Wanted struct {
 	// Dynamic are the settings of dynamic servers by backend, see [DynamicServers].
 	Dynamic map[string]dataplane.DynamicServer
 	// Certificates are the certificates that the worker should serve.
-	Certificates Known
+	Certificates CertificateHashes
 	// Entries is a digest of the entries of the maps, see [bind.Bound].
 	Entries snapshots.Digest
 	// Bind returns everything that was bound. That takes long for a large snapshot, so Bind
