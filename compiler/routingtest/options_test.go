@@ -2,6 +2,7 @@ package routingtest
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -108,6 +109,11 @@ func TestRewrites(t *testing.T) {
 		if got := e.get(t, c.host, c.target); got.seen.Target != c.want {
 			t.Errorf("%s%s: server got %q, want %q (status %d)", c.host, c.target, got.seen.Target, c.want, got.StatusCode)
 		}
+	}
+	// The path of a URL without one is rewritten, too. HAProxy 3.0 passes a URL on as one, and 2.6 its path alone.
+	target := e.get(t, "whole.example", "http://whole.example").seen.Target
+	if got, err := url.Parse(target); err != nil || got.Path != "/base/" {
+		t.Errorf("of a URL without a path, the server got %q: %v", target, err)
 	}
 	if got := e.get(t, "host.example", "/"); got.seen.Host != "internal.example:81" {
 		t.Errorf("rewrite-host: server got %q", got.seen.Host)
