@@ -421,17 +421,6 @@ func TestRefusedRouteStaysClosed(t *testing.T) {
 	}
 }
 
-// tallied counts checks.
-type tallied struct {
-	picky
-	runs int
-}
-
-func (c *tallied) Check(ctx context.Context, in validate.Input) (validate.Verdict, error) {
-	c.runs++
-	return c.picky.Check(ctx, in)
-}
-
 // While an object is at fault, each compile asks whether the templates are. That takes two checks, and the next compile with
 // the same templates and configuration does without them.
 func TestTemplatesAreProbedOnce(t *testing.T) {
@@ -439,8 +428,8 @@ func TestTemplatesAreProbedOnce(t *testing.T) {
 	in := compiler.Input{Objects: many(5), Config: config.Default(), Templates: newWorld(t, 1).sets[0], Now: now}
 	annotate(in, 2, "hapsnap.dev/health-check-path", "/refused")
 	checks := func(in compiler.Input) int {
-		var check tallied
-		r, err := compiler.Compile(t.Context(), in, &check)
+		check := &counted{checker: picky{}}
+		r, err := compiler.Compile(t.Context(), in, check)
 		if err != nil || len(r.Draft.Quarantined) != 1 || r.Draft.Quarantined[0].Name != "app-00002" {
 			t.Fatal(err, r.Draft.Quarantined)
 		}

@@ -342,15 +342,20 @@ func TestOneMistakeOfManyIngresses(t *testing.T) {
 	}
 }
 
+// checker is what decides about a configuration.
+type checker interface {
+	Check(ctx context.Context, in validate.Input) (validate.Verdict, error)
+}
+
 // counted counts the checks of a whole configuration.
 type counted struct {
-	*validate.Checker
+	checker
 	runs int
 }
 
 func (c *counted) Check(ctx context.Context, in validate.Input) (validate.Verdict, error) {
 	c.runs++
-	return c.Checker.Check(ctx, in)
+	return c.checker.Check(ctx, in)
 }
 
 // HAProxy names no line for missing peers. The culprit is found by bisection among 1,000 Ingresses and as many
@@ -378,7 +383,7 @@ func TestErrorsWithoutALineAreFoundByBisection(t *testing.T) {
 				annotate(in, i, "example.com/peers", "ghost")
 				want[n] = fmt.Sprintf("app-%05d", i)
 			}
-			check := &counted{Checker: haproxy(t)}
+			check := &counted{checker: haproxy(t)}
 			r, err := compiler.Compile(t.Context(), in, check)
 			if err != nil {
 				t.Fatal(err)

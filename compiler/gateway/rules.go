@@ -404,7 +404,8 @@ func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.F
 		}
 		if share.Numerator > 0 {
 			// Filters and options do not apply to copies of requests.
-			made, suffix, own := routing.Backend{Targets: []routing.Target{found.target}}, "0", []any{[]policy.Filter(nil), policy.Duration(""), false}
+			made, suffix := routing.Backend{Targets: []routing.Target{found.target}}, "0"
+			var own []any // what tells it from other backends of the Service
 			if r.serve(&made, found, w, false) {
 				own = append(own, r.shown)
 			}
@@ -412,8 +413,8 @@ func mirrored(r *reader, todo work, w *wants, origin routing.Origin) ([]policy.F
 				// Copied requests belong to no session. The backend of other requests keeps its sessions.
 				u.Affinity, own = nil, append(own, "copies")
 			}
-			if len(own) > 3 {
-				suffix = digest(own...)
+			if len(own) > 0 {
+				suffix = digest(append([]any{[]policy.Filter(nil), policy.Duration(""), false}, own...)...)
 			}
 			made.Name = found.name + ":" + suffix
 			share.Backend = w.add(made, origin)

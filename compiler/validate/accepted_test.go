@@ -1,18 +1,15 @@
 package validate_test
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
-	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -108,14 +105,7 @@ func TestVerdictsOfOtherMaps(t *testing.T) {
 // HAProxy is asked about few backends if only maps differ from what it accepted last, and about all of them otherwise.
 func TestOnlyOtherMapsAreCheckedInShort(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	haproxy, asked := filepath.Join(dir, "haproxy"), filepath.Join(dir, "asked.cfg")
-	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" != -c ] || cp haproxy.cfg %s\nexec %s \"$@\"\n", asked, cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
-	scripttest.Write(t, haproxy, script)
-	check, err := validate.Find(t.Context(), haproxy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check, asked := overheard(t, "haproxy.cfg")
 	random := rand.New(rand.NewPCG(5, 6))
 	other := strings.Replace(mapped, "timeout server 1s", "timeout server 2s", 1)
 	warned := strings.Replace(mapped, "    timeout client 1s\n", "", 1)
@@ -152,7 +142,7 @@ func TestOnlyOtherMapsAreCheckedInShort(t *testing.T) {
 			step.change(&in)
 		}
 		if step.replace {
-			if err := os.Chtimes(haproxy, time.Now(), time.Now().Add(time.Hour)); err != nil {
+			if err := os.Chtimes(check.Path, time.Now(), time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -160,11 +150,7 @@ func TestOnlyOtherMapsAreCheckedInShort(t *testing.T) {
 		if (text != "") != (step.all != "" || step.config == warned) {
 			t.Errorf("%s: it says %q", step.what, text)
 		}
-		config, err := os.ReadFile(asked)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(config), "\nbackend "); step.short != (n == 2) || n < 2 {
+		if n := strings.Count(asked(), "\nbackend "); step.short != (n == 2) || n < 2 {
 			t.Errorf("%s: HAProxy was asked about %d backends", step.what, n)
 		}
 	}

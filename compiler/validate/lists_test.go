@@ -1,7 +1,6 @@
 package validate_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
-	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -25,26 +23,16 @@ import (
 // lists, and before publishing one for each Secret.
 func TestHAProxyReadsFewCertificates(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	haproxy, asked := filepath.Join(dir, "haproxy"), filepath.Join(dir, "asked")
-	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" != -c ] || cat general/https*.crtlist >%s\nexec %s \"$@\"\n", asked, cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
-	scripttest.Write(t, haproxy, script)
-	check, err := validate.Find(t.Context(), haproxy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check, asked := overheard(t, "general/https*.crtlist")
 	const secrets = 100
 	in := withCertificates(t, upTo(secrets)...)
 	in.Keys[snapshots.SecretName{Namespace: "shop", Name: "tls-007"}] = validate.RSA
 	for onePerText, most := range map[bool]int{false: secrets + 10, true: 10} {
 		in.OnePerText = onePerText
 		accepted(t, check, in)
-		text, err := os.ReadFile(asked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := asked()
 		files, lines := map[string]bool{}, 0
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(text) {
 			if words := strings.Fields(line); len(words) > 0 {
 				files[words[0]] = true
 				lines++

@@ -34,18 +34,10 @@ func TestConnectionsThatDied(t *testing.T) {
 	if _, err := c.Clock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	tunnel.Lose()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for {
+	loopback.AnswersAfterLoss(t, tunnel, func(ctx context.Context) error {
 		_, err := c.Clock(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-	}
+		return err
+	})
 }
 
 func TestReadsAreNotWaitedForLong(t *testing.T) {

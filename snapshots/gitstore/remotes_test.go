@@ -336,18 +336,10 @@ func TestConnectionsThatDied(t *testing.T) {
 	s := r.open(t, server.at, func(o *Options) { o.URL = "https://" + tunnel.Addr() + "/" + filepath.Base(o.URL) })
 	s.remote.(*wire).web = newWeb(50 * time.Millisecond)
 	publish(t, s, storetest.Draft("a"))
-	tunnel.Lose()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for {
+	loopback.AnswersAfterLoss(t, tunnel, func(ctx context.Context) error {
 		_, err := s.View(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-	}
+		return err
+	})
 }
 
 // The server disappears during a push: before it has read it, or after the push was made and before the answer.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Tunnel passes connections on to a server.
@@ -40,13 +41,26 @@ func NewTunnel(t *testing.T, to string) *Tunnel {
 // Addr returns the address where the tunnel begins.
 func (t *Tunnel) Addr() string { return t.listener.Addr().String() }
 
-// Lose has the connections that there are carry nothing any more, and neither end learns of it, as where a firewall
+// lose has the connections that there are carry nothing any more, and neither end learns of it, as where a firewall
 // has forgotten them. New ones work.
-func (t *Tunnel) Lose() {
+func (t *Tunnel) lose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, lost := range t.lost {
 		lost.Store(true)
+	}
+}
+
+// AnswersAfterLoss loses the connections, and asks until there is an answer: at most for ten seconds.
+func AnswersAfterLoss(t *testing.T, tunnel *Tunnel, ask func(context.Context) error) {
+	t.Helper()
+	tunnel.lose()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for err := ask(ctx); err != nil; err = ask(ctx) {
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
