@@ -90,6 +90,11 @@ func tlsRouteCases() map[string]connectionCase {
 			gatewayWith("g", tlsOf("tls", 8443, "Passthrough", "")) + object("TLSRoute", "r", leads("name: g", "hostnames: [example.com], ", "{name: web, kind: Unknown, group: unknown, port: 80}")),
 			map[string]string{"r": unresolved + "InvalidKind", "tls": "[TLSRoute] 1 " + fine},
 		},
+		"more backends than the API server takes": {
+			gatewayWith("g", tlsOf("tls", 8443, "Passthrough", "")) + object("TLSRoute", "r", leads("name: g", "hostnames: [example.com], ", strings.Repeat("{"+web+"}, ", 17))) +
+				object("TLSRoute", "most", leads("name: g", "hostnames: [most.example.com], ", strings.Repeat("{"+web+"}, ", 16))),
+			map[string]string{"r": "!Accepted=UnsupportedValue ResolvedRefs=ResolvedRefs", "most": accepted, "tls": "[TLSRoute] 1 " + fine},
+		},
 		"TLSRouteInvalidNoMatchingListenerHostname": {
 			gatewayWith("g", tlsOf("tls", 8443, "Passthrough", exact)) + object("TLSRoute", "r", leads("name: g", "hostnames: [www.nomatch.com, '*.nomatch.com'], ", "{"+web+"}")),
 			map[string]string{"r": "!Accepted=NoMatchingListenerHostname ResolvedRefs=ResolvedRefs", "tls": "[TLSRoute] 0 " + fine},
