@@ -175,3 +175,22 @@ func TestMapsOfDefaults(t *testing.T) {
 		}
 	}
 }
+
+// What the Dataplane API would lose is a fault however often it is checked, with whatever maps, although HAProxy takes it.
+func TestLostLinesStayFaults(t *testing.T) {
+	t.Parallel()
+	check := find(t)
+	random := rand.New(rand.NewPCG(7, 8))
+	twice := strings.Replace(mapped, "backend own from main\n", "backend own from main\n    balance roundrobin\n    balance roundrobin\n", 1)
+	conditional := strings.Replace(mapped, "backend own from main\n", "backend own from main\n.if 1\n    balance roundrobin\n.endif\n", 1)
+	for n := range 3 {
+		for _, lost := range []string{twice, conditional} {
+			if text := said(t, check, withMaps(random, lost, "")); !strings.Contains(text, "the Dataplane API") {
+				t.Errorf("check %d says %q of\n%s", n, text, lost)
+			}
+		}
+		if text := said(t, check, withMaps(random, mapped, "")); text != "" {
+			t.Errorf("check %d says %q of a sound one", n, text)
+		}
+	}
+}

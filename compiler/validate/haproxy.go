@@ -56,6 +56,7 @@ type Checker struct {
 
 	stagings stagings
 	accepted verdictMemo // see accepted.go
+	sound    verdictMemo // see [Checker.checkLines]
 	slowly   atomic.Bool // quickStart is not for this HAProxy
 }
 
@@ -119,29 +120,10 @@ func LayoutIn(dir string) bind.Layout {
 	}
 }
 
-// ask has HAProxy check the bound configuration. What it has accepted as a whole before, but for the content of maps, is
-// checked in short.
-func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short bool) (Verdict, error) {
-	if short {
-		v, _, err := c.askOnce(ctx, in, lines, true)
-		return v, err
-	}
-	key, sure := acceptedKey(c.Path, lines, in.Path)
-	known := false
-	if sure {
-		_, known = c.accepted.get(key)
-	}
-	v, silent, err := c.askOnce(ctx, in, lines, known)
-	if err == nil && silent && sure {
-		c.accepted.put(key, nil)
-	}
-	return v, err
-}
-
-// askOnce has HAProxy check the bound configuration, or with short one backend of each text. If HAProxy refuses the latter, it
+// ask has HAProxy check the bound configuration, or with short one backend of each text. If HAProxy refuses the latter, it
 // checks the whole. It runs in the staging directory, so that messages name the file without its folder. Silent says that it
 // accepted all that it was asked about, and did not warn.
-func (c *Checker) askOnce(ctx context.Context, in *staging, lines lineMap, short bool) (v Verdict, silent bool, err error) {
+func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short bool) (v Verdict, silent bool, err error) {
 	bound := lines.bound
 	if short {
 		bound.Config = onePerText(bound.Config)
@@ -155,7 +137,7 @@ func (c *Checker) askOnce(ctx context.Context, in *staging, lines lineMap, short
 		return Verdict{}, false, err
 	}
 	if said.exit != 0 && short {
-		return c.askOnce(ctx, in, lines, false) // it may have missed what was left out
+		return c.ask(ctx, in, lines, false) // it may have missed what was left out
 	}
 	v = lines.verdict(parseOutput(said.stderr, lines.has))
 	silent = said.exit == 0 && len(v.Faults)+len(v.Warnings) == 0

@@ -67,7 +67,8 @@ type Verdict struct {
 func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
 	places := newPlaces(in.Artifact)
-	faults := places.located(snapshots.ConfigFile, checkLines(config))
+	text := textKey(sha256.Sum256(config))
+	faults := places.located(snapshots.ConfigFile, c.checkLines(text, config))
 	leaks, warnings := checkPrivate(in.Artifact, in.Private)
 	if faults = append(faults, leaks...); len(faults) > 0 {
 		return Verdict{Faults: faults}, nil
@@ -82,37 +83,59 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 		return Verdict{Faults: faults}, err
 	}
 	lines := lineMap{places: places, bound: bound}
-	if faults := lines.located(checkLines(bound.Config)); len(faults) > 0 {
-		return Verdict{Faults: faults}, nil
+	key, sure := acceptedKey(c.Path, text, bound, staging.Path)
+	known := sure && c.accepted.has(key)
+	if !known {
+		if faults := lines.located(checkLines(bound.Config)); len(faults) > 0 {
+			return Verdict{Faults: faults}, nil
+		}
 	}
-	verdict, err := c.checkBound(ctx, staging, lines, in.OnePerText)
+	verdict, silent, err := c.checkBound(ctx, staging, lines, known, in.OnePerText)
+	if err == nil && silent && sure && !in.OnePerText {
+		c.accepted.put(key, nil)
+	}
 	verdict.Warnings = append(warnings, verdict.Warnings...)
 	return verdict, err
 }
 
-// checkBound checks with HAProxy and with the Dataplane API's parser at the same time.
-func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, short bool) (Verdict, error) {
-	var v Verdict
+// checkLines makes the checks of single lines of a haproxy.cfg. It remembers the texts in which it found nothing.
+func (c *Checker) checkLines(key textKey, config []byte) []fault {
+	if c.sound.has(key) {
+		return nil
+	}
+	faults := checkLines(config)
+	if len(faults) == 0 {
+		c.sound.put(key, nil)
+	}
+	return faults
+}
+
+// checkBound checks with HAProxy and with the Dataplane API's parser at the same time. If the configuration is known to be
+// accepted but for the content of its maps, the parser is not asked, and HAProxy about one backend of each text, as it always is
+// with onePerText. Silent says that neither found anything.
+func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, known, onePerText bool) (v Verdict, silent bool, err error) {
 	var torn []fault
 	var panics process.Catcher
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		panics.Do(func() { torn = c.trips.check(lines.bound.Config) })
-		return nil
-	})
+	if !known {
+		g.Go(func() error {
+			panics.Do(func() { torn = c.trips.check(lines.bound.Config) })
+			return nil
+		})
+	}
 	g.Go(func() (err error) {
-		panics.Do(func() { v, err = c.ask(ctx, in, lines, short) })
+		panics.Do(func() { v, silent, err = c.ask(ctx, in, lines, known || onePerText) })
 		return err
 	})
-	err := g.Wait()
+	err = g.Wait()
 	panics.Rethrow()
 	if err != nil {
-		return Verdict{}, err
+		return Verdict{}, false, err
 	}
 	if len(v.Faults) == 0 {
 		v.Faults = lines.located(torn)
 	}
-	return v, nil
+	return v, silent && len(torn) == 0, nil
 }
 
 // bind joins the artifact with placeholders. If that fails, the templates are at fault, since they
@@ -182,6 +205,11 @@ func (m *verdictMemo) get(key textKey) ([]int, bool) {
 		m.add(key, v)
 	}
 	return v, ok
+}
+
+func (m *verdictMemo) has(key textKey) bool {
+	_, ok := m.get(key)
+	return ok
 }
 
 func (m *verdictMemo) put(key textKey, lost []int) {

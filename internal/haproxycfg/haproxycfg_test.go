@@ -161,7 +161,10 @@ func TestBeginSectionReadsWords(t *testing.T) {
 	named := 0
 	for range 20_000 {
 		text := []byte(randomLine(random)[:random.IntN(2)] + "backend" + randomLine(random) + "\n")
-		if random.IntN(2) == 0 {
+		switch random.IntN(3) {
+		case 0:
+			text = []byte("backend " + pieces[random.IntN(len(pieces))] + " from" + pieces[random.IntN(len(pieces))] + "d" + pieces[random.IntN(len(pieces))])
+		case 1:
 			text = []byte("defaults " + pieces[random.IntN(4)] + " " + []string{"", "from", "from a"}[random.IntN(3)])
 		}
 		words, _ := haproxycfg.Words(text)

@@ -114,8 +114,8 @@ func BeginSection(l Line) (Section, bool) {
 		if !isSectionKeyword[string(word)] {
 			return Section{}, false // nearly all lines; nothing is allocated
 		}
-		if name, ok := onlyName(l.Text, word); ok {
-			return Section{Keyword: string(word), Name: string(name), Head: l}, true
+		if name, from, ok := plainHead(l.Text, word); ok {
+			return Section{Keyword: string(word), Name: string(name), From: string(from), Head: l}, true
 		}
 	}
 	words := l.Words()
@@ -135,12 +135,37 @@ func BeginSection(l Line) (Section, bool) {
 	return s, true
 }
 
-// onlyName returns the word behind the first one of a line, if it is the last one and nothing in it has to be resolved, as
-// in nearly all lines that begin a section.
-func onlyName(line, first []byte) ([]byte, bool) {
-	rest := bytes.TrimSuffix(line[bytes.Index(line, first)+len(first):], []byte("\n"))
-	name := bytes.Trim(rest, " \t")
-	return name, len(name) > 0 && len(rest) > len(name) && IsBlank(rest[0]) && !bytes.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf || !isPlain(byte(r)) })
+// plainHead returns what BeginSection reads of a line that begins with this word, if that is a name, alone or with the defaults
+// that the section names, and nothing in it has to be resolved. Nearly all lines that begin a section are such lines.
+func plainHead(line, first []byte) (name, from []byte, ok bool) {
+	rest := line[bytes.Index(line, first)+len(first):]
+	name, rest = plainWord(rest)
+	if len(name) == 0 || string(name) == "from" {
+		return nil, nil, false
+	}
+	word, rest := plainWord(rest)
+	if string(word) == "from" {
+		from, rest = plainWord(rest)
+		word, rest = plainWord(rest)
+	}
+	return name, from, len(word) == 0 && (len(rest) == 0 || string(rest) == "\n")
+}
+
+// plainWord returns the first word of a text that begins with a blank, and what follows it. The word is empty if the text begins
+// in another way, or if something has to be resolved in it.
+func plainWord(text []byte) (word, rest []byte) {
+	start := 0
+	for start < len(text) && (text[start] == ' ' || text[start] == '\t') {
+		start++
+	}
+	end := start
+	for end < len(text) && isPlain(text[end]) && text[end] < utf8.RuneSelf {
+		end++
+	}
+	if start == 0 || end < len(text) && text[end] != ' ' && text[end] != '\t' && text[end] != '\n' {
+		return nil, text[start:]
+	}
+	return text[start:end], text[end:]
 }
 
 // Sections yields the sections of a text in order. Lines before the first section
@@ -247,13 +272,14 @@ func CountWords(line []byte) int {
 }
 
 // isPlain reports whether the byte stands for itself wherever it is in a word.
-func isPlain(c byte) bool {
-	switch c {
-	case '"', '\'', '\\', '#', '$', '\n', 0:
-		return false
+func isPlain(c byte) bool { return plain[c] }
+
+var plain = func() (table [256]bool) {
+	for c := range table {
+		table[c] = !IsBlank(byte(c)) && !bytes.ContainsRune([]byte("\"'\\#$\n\x00"), rune(c))
 	}
-	return !IsBlank(c)
-}
+	return table
+}()
 
 // Words returns the words of a line, which may end in a line break. With an error,
 // which is a [*SyntaxError], it also returns the words before the fault.
