@@ -33,8 +33,10 @@ import (
 type Bindings struct {
 	binder bind.Binder
 	slots  bind.Slots
-	live   bind.Live
-	from   Source
+	// edition counts the changes of the slots.
+	edition int
+	live    bind.Live
+	from    Source
 	// offered are the certificates that the Secrets hold. renewals says which earlier certificates
 	// are served in their place.
 	offered  map[snapshots.SecretName][]byte
@@ -115,11 +117,14 @@ func (b *Bindings) All() iter.Seq2[snapshots.ID, Prepared] {
 // Table returns the slots of live endpoints, and when the next drain of a slot ends, zero for never.
 func (b *Bindings) Table() (slots bind.Slots, drained time.Time) { return b.slots, b.due }
 
+// Edition changes whenever the slots change.
+func (b *Bindings) Edition() int { return b.edition }
+
 // Moved returns when the endpoints of backends changed, for changes in the last hour.
 func (b *Bindings) Moved() map[string]time.Time { return b.moved }
 
-// use brings the prepared snapshots in line with those in use, and reports
-// whether they changed.
+// use brings the prepared snapshots in line with those in use, and reports whether they changed. Slots are assigned anew only
+// if a haproxy.cfg is new: most snapshots differ from the one before in maps.
 func (b *Bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 	changed := false
 	for id := range b.prepared {
@@ -131,16 +136,42 @@ func (b *Bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 	}
 	for id, s := range have {
 		if _, ok := b.prepared[id]; !ok {
-			p := prepare(s, b.configOf(s), b.from.recorded(s), &b.refusals)
-			p.Known = b.from != FromCluster
-			if b.from.sourceless(s) {
-				p.Known, p.Lacks = false, []string{ErrNoSource.Error()}
-			}
-			b.prepared[id] = p
+			b.prepared[id] = b.prepare(s)
 			changed = true
 		}
 	}
 	return changed
+}
+
+// prepare prepares a snapshot, with the servers of another one that has the same haproxy.cfg if there is any.
+func (b *Bindings) prepare(s snapshots.Snapshot) Prepared {
+	twin, known := b.like(s)
+	if !known {
+		twin.ofConfig = b.configOf(s)
+	}
+	p := prepare(s, twin.ofConfig, b.from.recorded(s), &b.refusals)
+	p.Known = b.from != FromCluster
+	if b.from.sourceless(s) {
+		p.Known, p.Lacks = false, []string{ErrNoSource.Error()}
+	}
+	switch {
+	case p.Recorded:
+	case known && p.Err == nil:
+		p.Servers, p.places = twin.Servers, twin.places
+	default:
+		b.stale = true
+	}
+	return p
+}
+
+// like returns a snapshot with the same haproxy.cfg whose servers are bound to live endpoints.
+func (b *Bindings) like(s snapshots.Snapshot) (Prepared, bool) {
+	for _, p := range b.prepared {
+		if !p.Recorded && p.Servers != nil && p.Err == nil && bytes.Equal(p.Snapshot.Config(), s.Config()) {
+			return p, true
+		}
+	}
+	return Prepared{}, false
 }
 
 // configOf returns what the haproxy.cfg of a snapshot says, from another snapshot with the same one if there is any.
@@ -258,7 +289,7 @@ func (b *Bindings) learn(s cluster.Status) {
 	}
 	for id, p := range b.prepared {
 		known := s.Knows(p.wants)
-		b.stale = b.stale || p.Known != known || was == nil ||
+		b.stale = b.stale || p.Known != known && p.Servers == nil || was == nil ||
 			slices.ContainsFunc(p.wants.Namespaces, func(n string) bool { return was(n) != s.Read(n) })
 		p.Known, p.Lacks = known, s.Denied(p.wants)
 		b.prepared[id] = p
@@ -367,10 +398,13 @@ func (b *Bindings) assignAll(now time.Time, drain time.Duration) bool {
 		}
 	}
 	maps.DeleteFunc(b.moved, func(_ string, at time.Time) bool { return now.Sub(at) > longestMoved })
-	b.slots = next
+	if changed {
+		b.takeSlots(next)
+	}
 	b.due = b.nextDrain(now)
 	for id, p := range b.prepared {
-		if p.Recorded || !p.Known || p.Err != nil || (!changed && p.Servers != nil) {
+		bound := p.Servers != nil // then the servers follow the slots, even while something else is not known
+		if p.Recorded || p.Err != nil || !p.Known && !bound || !changed && bound {
 			continue
 		}
 		p.bindAll(next)
@@ -392,9 +426,10 @@ func (b *Bindings) assignSome(services map[snapshots.ServicePort]bool, now time.
 			b.due = until
 		}
 	}
-	if b.slots = next; !changed {
+	if !changed {
 		return false
 	}
+	b.takeSlots(next)
 	if grown {
 		b.shapes++
 	}
@@ -463,5 +498,10 @@ func (b *Bindings) Prune() {
 	}
 	next := maps.Clone(b.slots)
 	maps.DeleteFunc(next, func(k bind.SlotKey, _ []bind.Slot) bool { return !used[k] })
-	b.slots = next
+	if len(next) < len(b.slots) {
+		b.takeSlots(next)
+	}
 }
+
+// takeSlots takes slots that differ from the ones before.
+func (b *Bindings) takeSlots(next bind.Slots) { b.slots, b.edition = next, b.edition+1 }

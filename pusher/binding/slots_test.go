@@ -2,6 +2,7 @@ package binding
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -71,6 +72,88 @@ func TestAssignWhatChanged(t *testing.T) {
 		if quick.due.IsZero() && !slow.due.IsZero() || quick.due.After(slow.due) && !slow.due.IsZero() || slow.shapes != quick.shapes {
 			t.Fatalf("step %d: due %s and %s, shapes %d and %d", step, slow.due, quick.due, slow.shapes, quick.shapes)
 		}
+	}
+}
+
+// Whatever snapshots come and go, and whatever of the cluster is known, the slots are the same as if everything were assigned
+// anew each time, and the servers of a snapshot are those that its directives get of these slots.
+func TestSnapshotsComeAndGo(t *testing.T) {
+	t.Parallel()
+	var all []snapshots.Snapshot
+	for n, backends := range [][][]string{{{"a"}, {"a", "bb"}}, {{"bb"}, {"ccc"}}, {{"a"}, {"ccc", "none"}}} {
+		s := numbered(uint64(10*n+1), backends...)
+		for revision := range uint64(3) { // with other maps, and the same haproxy.cfg
+			d := snapshots.Draft{Files: append(slices.Clone(s.Files), snapshots.File{Path: "maps/a.map", Content: fmt.Appendln(nil, "a", revision)})}
+			if revision > 0 { // it waits for a Secret
+				d.Certificates = []snapshots.CertificateRef{{File: "certs/a.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "tls"}}}
+			}
+			all = append(all, d.Number(uint64(10*n)+revision+1, snapshots.ID{}))
+		}
+	}
+	status := func(slices, secret bool) (s cluster.Status) {
+		t.Helper()
+		of := map[string]any{}
+		if slices {
+			of["namespaces"] = map[string]bool{"shop": true}
+		}
+		if secret {
+			of["secrets"] = []snapshots.SecretName{{Namespace: "shop", Name: "tls"}}
+		}
+		text, err := json.Marshal(of)
+		if err = errors.Join(err, json.Unmarshal(text, &s)); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	now, random := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), rand.New(rand.NewPCG(3, 4))
+	quick, slow := New(nil, FromCluster, Refusals{}), New(nil, FromCluster, Refusals{})
+	quick.live.Endpoints = map[snapshots.ServicePort][]snapshots.Endpoint{}
+	slow.live.Endpoints = quick.live.Endpoints
+	known, secret, bound := false, false, 0
+	have := map[snapshots.ID]snapshots.Snapshot{}
+	for step := range 1000 {
+		now = now.Add(time.Duration(random.IntN(40)) * time.Second)
+		if random.IntN(3) == 0 {
+			port := httpPort([]string{"a", "bb", "ccc"}[random.IntN(3)])
+			var endpoints []snapshots.Endpoint
+			for range random.IntN(4) {
+				endpoints = append(endpoints, snapshots.Endpoint{Address: fmt.Sprintf("10.0.0.%d", 1+random.IntN(9)), Port: 80})
+			}
+			quick.live.Endpoints[port], quick.changed[port] = endpoints, true
+		}
+		switch one := all[random.IntN(len(all))]; random.IntN(3) {
+		case 0:
+			have[one.ID()] = one
+		case 1:
+			delete(have, one.ID())
+		}
+		known, secret = known != (random.IntN(12) == 0), secret != (random.IntN(6) == 0)
+		for _, b := range []*Bindings{quick, slow} {
+			b.use(have)
+			b.learn(status(known, secret))
+		}
+		slow.stale = true
+		for id, p := range slow.prepared { // it takes nothing from other snapshots
+			p.Servers = nil
+			slow.prepared[id] = p
+		}
+		quick.Assign(now, time.Minute)
+		slow.Assign(now, time.Minute)
+		if diff := cmp.Diff(slow.slots, quick.slots); diff != "" && known {
+			t.Fatalf("step %d: slots (-all +some):\n%s", step, diff)
+		}
+		for id, p := range quick.prepared {
+			want, err := bind.Servers(p.Directives, quick.slots)
+			if diff := cmp.Diff(want, p.Servers); (p.Known || p.Servers != nil) && diff != "" || err != nil || p.Err != nil {
+				t.Fatalf("step %d: %v, %v, servers of %s, known: %t (-want +got):\n%s", step, err, p.Err, id, p.Known, diff)
+			}
+			if len(p.Servers) > 0 {
+				bound++
+			}
+		}
+	}
+	if bound < 500 {
+		t.Errorf("only %d were bound", bound)
 	}
 }
 

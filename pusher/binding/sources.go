@@ -156,7 +156,6 @@ func (s *Sources) Use(have map[snapshots.ID]snapshots.Snapshot, now time.Time) (
 		return News{}, false
 	}
 	s.bindings.gatherVersions(now)
-	s.bindings.stale = true
 	if len(s.losses.guard.kept) > 0 {
 		n = s.takeReports(nil, now) // the kept endpoints may no longer be used by any snapshot
 	}

@@ -25,11 +25,30 @@ const (
 // names differs. It is Reached by a change of frontends or maps that concerns requests to it. A
 // changed line of a frontend that names no backend, such as of a header, concerns all backends.
 func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend {
-	was := readOutline(good.Config())
+	return new(outlineMemo).compareBackends(good, target)
+}
+
+// outlineMemo remembers the outline of the last good haproxy.cfg. Most snapshots change only maps.
+type outlineMemo struct {
+	config  []byte
+	outline outline
+}
+
+func (m *outlineMemo) of(config []byte) outline {
+	if m.config != nil && bytes.Equal(m.config, config) {
+		return m.outline
+	}
+	return readOutline(config)
+}
+
+// compareBackends is the function of this name, but remembers the outline of the target, which is the next good snapshot.
+func (m *outlineMemo) compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend {
+	was := m.of(good.Config())
 	is := was // where only maps and other files change
 	if !bytes.Equal(good.Config(), target.Config()) {
-		is = readOutline(target.Config())
+		is = m.of(target.Config())
 	}
+	m.config, m.outline = target.Config(), is
 	c := comparing{was: was, is: is, out: map[string]rollout.Backend{}}
 	common := was.common() != is.common()
 	for name, s := range was.backends {
@@ -191,7 +210,8 @@ type configSection struct {
 	own     []string // its lines, without comments other than directives
 	takes   *configSection
 
-	whole string // the cached result of text
+	whole string        // the cached result of text
+	check time.Duration // that of checkTime, 0 if it was not asked for
 }
 
 // readOutline reads a haproxy.cfg that HAProxy has accepted.
@@ -303,6 +323,13 @@ func (s *configSection) isCommon() bool {
 // checkTime returns how long a dead server of the section may count as up: the time of the checks
 // that have to fail, and of one more, since checks do not begin at once.
 func (s *configSection) checkTime() time.Duration {
+	if s.check == 0 {
+		s.check = s.readCheckTime()
+	}
+	return s.check
+}
+
+func (s *configSection) readCheckTime() time.Duration {
 	inter, fall := time.Duration(0), 0
 	for _, line := range s.lines() {
 		switch first, _, _ := strings.Cut(line, " "); first {

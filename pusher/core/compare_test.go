@@ -81,6 +81,7 @@ func TestCompareBackends(t *testing.T) {
 	file := func(name, content string) func(map[string]string) {
 		return func(files map[string]string) { files[name] = content }
 	}
+	memo := &outlineMemo{}
 	for name, test := range map[string]struct {
 		edit func(map[string]string)
 		want string
@@ -133,6 +134,9 @@ func TestCompareBackends(t *testing.T) {
 		test.edit(target)
 		if got := inWords(compareBackends(snapshotOf(good), snapshotOf(target))); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+		if got := inWords(memo.compareBackends(snapshotOf(good), snapshotOf(target))); got != test.want {
+			t.Errorf("%s, after others: %q, want %q", name, got, test.want)
 		}
 	}
 }

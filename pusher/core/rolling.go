@@ -20,6 +20,7 @@ type rolling struct {
 	saving   *saving
 	uploads  *uploads
 	backends backendsCompared
+	outlines outlineMemo
 }
 
 // takeStep takes the next step of the rollout. If the step changes the state, it proposes the step.
@@ -91,7 +92,7 @@ func (r *rolling) compared() (map[string]rollout.Backend, snapshots.ID) {
 	if !known || !also {
 		return nil, snapshots.ID{}
 	}
-	r.backends = backendsCompared{good, target, compareBackends(a.Snapshot, b.Snapshot)}
+	r.backends = backendsCompared{good, target, r.outlines.compareBackends(a.Snapshot, b.Snapshot)}
 	return r.backends.backends, target
 }
 

@@ -47,6 +47,13 @@ type saving struct {
 	raise     *RaiseTerm // is requested, and begins when nothing is under way
 	raising   *RaiseTerm // is under way
 	unsaved   int        // how many groups of slots are left out, because the state was too large
+	slots     slotsEncoded
+}
+
+// slotsEncoded are the slots as a saved state has them, which are most of it. Few saves are made because slots changed.
+type slotsEncoded struct {
+	edition, unsaved int // of the slots, and how many groups are left out
+	json             []byte
 }
 
 // proposal is a step of the rollout whose state is not saved yet.
@@ -148,8 +155,15 @@ func (s *saving) encoded(now time.Time) ([]byte, error) {
 		s.state.Rollout, s.waits = p.next, p.waits
 		defer func() { s.state.Rollout, s.waits = current, waits }()
 	}
-	slots, _ := s.bindings.Table()
-	s.state.Slots = s.slotsThatFit(slots)
+	if e := s.slots; e.json == nil || e.edition != s.bindings.Edition() || e.unsaved != s.unsaved {
+		slots, _ := s.bindings.Table()
+		s.state.Slots = s.slotsThatFit(slots)
+		data, err := json.Marshal(s.state.Slots)
+		if err != nil {
+			return nil, fmt.Errorf("save state: %w", err)
+		}
+		s.slots = slotsEncoded{s.bindings.Edition(), s.unsaved, data}
+	}
 	s.state.Kept = s.live.Saved()
 	s.state.Status = s.reporting.status(now)
 	if s.state.Instances == nil || s.fleetKnown() {
@@ -158,7 +172,7 @@ func (s *saving) encoded(now time.Time) ([]byte, error) {
 	for i := range s.served() {
 		s.state.Instances[i.Name] = remembered(i)
 	}
-	return s.state.Encoded()
+	return s.state.encoded(s.slots.json)
 }
 
 // ErrStateTooLarge is the error of a state that its store cannot take.
@@ -372,11 +386,26 @@ func ParseStatus(data []byte, place string) (report.Status, error) {
 
 // Encoded returns the state as JSON.
 func (s State) Encoded() ([]byte, error) {
+	slots, err := json.Marshal(s.Slots)
+	if err != nil {
+		return nil, fmt.Errorf("save state: %w", err)
+	}
+	return s.encoded(slots)
+}
+
+// encoded returns the state as JSON, with its slots, which are JSON already. They are put in as they are: encoding/json would
+// read all of them once more.
+func (s State) encoded(slots []byte) ([]byte, error) {
 	s.APIVersion, s.Kind = snapshots.APIVersion, stateKind
 	s.Uploads, s.Certificates = splitUploads(s.Uploads)
+	empty := len(s.Slots) == 0
+	s.Slots = nil
 	data, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("save state: %w", err)
+	}
+	if !empty {
+		data = slices.Concat([]byte(`{"slots":`), slots, []byte(","), data[1:])
 	}
 	return append(data, '\n'), nil
 }

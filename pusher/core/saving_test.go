@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/notify"
@@ -388,5 +392,53 @@ func TestStateThatDoesNotFit(t *testing.T) {
 	SaveEnded{}.apply(m, noon)
 	if len(s.troubles) == 0 {
 		t.Error("nobody is told")
+	}
+}
+
+// Each save has the slots of the moment, although they are not written as JSON again while they stay.
+func TestSavesHaveTheSlotsOfTheMoment(t *testing.T) {
+	t.Parallel()
+	settings := usual
+	settings.Source = binding.FromDirectory
+	m := New(settings, State{}, nil, noon)
+	draft := func(services ...string) snapshots.Draft {
+		text := "backend b\n"
+		for _, s := range services {
+			text += "    #hapsnap servers " + httpPort(s).String() + "\n"
+		}
+		return snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(text)}}}
+	}
+	have, random := map[snapshots.ID]snapshots.Snapshot{}, rand.New(rand.NewPCG(1, 2))
+	live, changes, last := bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}, 0, ""
+	for step := range 200 {
+		now := noon.Add(time.Duration(step) * time.Minute)
+		switch random.IntN(4) {
+		case 0:
+			s := draft([]string{"a", "b", "c"}[random.IntN(3)], "d").Number(1, snapshots.ID{})
+			clear(have)
+			have[s.ID()] = s
+			m.live.Use(have, now)
+			m.bindings.Prune()
+		case 1:
+			live.Endpoints = maps.Clone(live.Endpoints)
+			live.Endpoints[httpPort([]string{"a", "d"}[random.IntN(2)])] = []snapshots.Endpoint{{Address: fmt.Sprintf("10.0.0.%d", 1+random.IntN(9)), Port: 80}}
+			m.live.TakeRead(binding.Objects{Live: live}, now)
+		}
+		m.bindings.Assign(now, time.Second)
+		data, err := m.saving.encoded(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := m.bindings.Table()
+		if got := parsed(t, data).Slots; !maps.EqualFunc(got, want, slices.Equal[[]bind.Slot]) {
+			t.Fatalf("step %d: saved %v, want %v", step, got, want)
+		}
+		if text := fmt.Sprint(want); text != last {
+			last = text
+			changes++
+		}
+	}
+	if changes < 20 {
+		t.Errorf("the slots changed %d times", changes)
 	}
 }

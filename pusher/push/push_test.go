@@ -362,24 +362,24 @@ func TestPushRefusesWhatTheAPIWouldDamage(t *testing.T) {
 func TestReadText(t *testing.T) {
 	got := readText([]byte("# _md5hash=abc\n# _version=12\n\nglobal\n  node \"n1\"\n\nbackend a b\n\tserver s1 10.0.0.1:80 check weight 7\n" +
 		"  server s2 [2001:db8::1]:80 disabled\n  server s3 name.example:80\n  # hapsnap end n1\n"))
-	if got.version != 12 || got.node != "n1" || got.end != "n1" || got.sections != 2 || len(got.servers) != 2 {
+	if got.version != 12 || got.node != "n1" || got.end != "n1" || got.sections != 2 || len(got.servers()) != 2 {
 		t.Errorf("read %+v", got)
 	}
-	if s := got.servers[serverKey{"a", "s1"}]; s.weight != 7 || s.disabled || s.address.String() != "10.0.0.1:80" {
+	if s := got.servers()[serverKey{"a", "s1"}]; s.weight != 7 || s.disabled || s.address.String() != "10.0.0.1:80" {
 		t.Errorf("s1 is %+v", s)
 	}
-	if s := got.servers[serverKey{"a", "s2"}]; s.weight != -1 || !s.disabled {
+	if s := got.servers()[serverKey{"a", "s2"}]; s.weight != -1 || !s.disabled {
 		t.Errorf("s2 is %+v", s)
 	}
 	// Templates may use quotes and any indentation, also for the first word of a section.
 	got = readText([]byte("  'global' # one\n\"node\" n2 # as bound\n  backend \"a\"\nserver 's1' 10.0.0.1:80 \"disabled\" # weight 3\nserver s2 10.0.0.1:81 # disabled\n# hapsnap end n2\n"))
-	if got.node != "n2" || got.end != "n2" || got.sections != 2 || len(got.servers) != 2 {
+	if got.node != "n2" || got.end != "n2" || got.sections != 2 || len(got.servers()) != 2 {
 		t.Errorf("read %+v", got)
 	}
-	if s := got.servers[serverKey{"a", "s1"}]; s.weight != -1 || !s.disabled {
+	if s := got.servers()[serverKey{"a", "s1"}]; s.weight != -1 || !s.disabled {
 		t.Errorf("s1 is %+v", s)
 	}
-	if s := got.servers[serverKey{"a", "s2"}]; s.disabled {
+	if s := got.servers()[serverKey{"a", "s2"}]; s.disabled {
 		t.Errorf("s2 is %+v", s)
 	}
 	if empty := readText(nil); empty.version != -1 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/internal/printable"
@@ -38,7 +39,16 @@ type text struct {
 	node     string
 	end      string // of the end marker
 	sections int
-	servers  map[serverKey]serverLine
+	read     func() map[serverKey]serverLine // see servers
+}
+
+// servers returns the lines of servers. They are read when they are asked for first: there may be 100,000 of them, and most
+// looks at an instance need none.
+func (t text) servers() map[serverKey]serverLine {
+	if t.read == nil {
+		return nil
+	}
+	return t.read()
 }
 
 type serverKey struct{ backend, name string }
@@ -61,29 +71,40 @@ const (
 )
 
 func readText(config []byte) text {
-	t := text{version: -1, servers: make(map[serverKey]serverLine)}
+	t := text{version: -1, read: sync.OnceValue(func() map[serverKey]serverLine { return readServers(config) })}
 	for section := range haproxycfg.Sections(config) {
 		if section.Keyword != "" {
 			t.sections++
 		}
 		for _, line := range section.Lines {
-			switch word := line.First(); {
-			case word == "":
-				t.readComment(strings.TrimSpace(string(line.Text)))
-			case section.Keyword == "global" && word == "node":
+			if trimmed := bytes.TrimSpace(line.Text); len(trimmed) > 0 && trimmed[0] == '#' {
+				t.readComment(string(trimmed))
+			} else if section.Keyword == "global" && line.Is("node") {
 				if words := line.Texts(); len(words) == 2 {
 					t.node = words[1]
-				}
-			case word == "server":
-				if words := line.Texts(); len(words) >= 3 {
-					if l, ok := readServer(words[2:]); ok {
-						t.servers[serverKey{section.Name, words[1]}] = l
-					}
 				}
 			}
 		}
 	}
 	return t
+}
+
+// readServers returns the lines of the servers that are ours.
+func readServers(config []byte) map[serverKey]serverLine {
+	servers := map[serverKey]serverLine{}
+	for section := range haproxycfg.Sections(config) {
+		for _, line := range section.Lines {
+			if !line.Is("server") {
+				continue
+			}
+			if words := line.Texts(); len(words) >= 3 {
+				if l, ok := readServer(words[2:]); ok {
+					servers[serverKey{section.Name, words[1]}] = l
+				}
+			}
+		}
+	}
+	return servers
 }
 
 // readComment reads a line that is a comment to HAProxy.
@@ -137,7 +158,7 @@ func (t text) holdsNode(b bind.Bound) bool {
 
 func (t text) holdsServers(servers []bind.Server) bool {
 	for _, s := range servers {
-		l, ok := t.servers[serverKey{s.Backend, s.Name}]
+		l, ok := t.servers()[serverKey{s.Backend, s.Name}]
 		if !ok || !l.same(lineOf(s)) {
 			return false
 		}
@@ -158,7 +179,7 @@ func withoutHeader(config []byte) []byte {
 // sameAs reports whether two texts name the same snapshot and put the servers into the same
 // states.
 func (t text) sameAs(o text) bool {
-	return t.node == o.node && t.end == o.end && maps.EqualFunc(t.servers, o.servers, serverLine.same)
+	return t.node == o.node && t.end == o.end && maps.EqualFunc(t.servers(), o.servers(), serverLine.same)
 }
 
 // Unserved reports whether some backend would serve nothing if HAProxy started from the
@@ -220,7 +241,7 @@ func takesTraffic(s bind.Server) bool {
 func (t text) written(want []bind.Server) []bind.Server {
 	out := make([]bind.Server, len(want))
 	for n, s := range want {
-		l, ok := t.servers[serverKey{s.Backend, s.Name}]
+		l, ok := t.servers()[serverKey{s.Backend, s.Name}]
 		switch {
 		case !ok:
 			s.State = bind.SlotSpare
@@ -248,7 +269,7 @@ func outgrown(disk text, info dataplane.RuntimeInfo, want bind.Bound) string {
 		return ""
 	}
 	has, wants := map[string]int{}, map[string]int{}
-	for key := range disk.servers {
+	for key := range disk.servers() {
 		has[key.backend]++
 	}
 	var backends []string

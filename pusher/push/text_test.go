@@ -97,10 +97,11 @@ func TestOutgrown(t *testing.T) {
 		"the file is of another shape":         {own, other, other, slotsOf("web:2"), slotsOf("web:4"), ""},
 		"a worker that is not ours":            {"bootstrap", "bootstrap", other, slotsOf("web:2"), slotsOf("web:4"), ""},
 	} {
-		disk := text{node: test.disk, servers: map[serverKey]serverLine{}}
+		has := map[serverKey]serverLine{}
 		for _, s := range test.has {
-			disk.servers[serverKey{s.Backend, s.Name}] = serverLine{}
+			has[serverKey{s.Backend, s.Name}] = serverLine{}
 		}
+		disk := text{node: test.disk, read: func() map[serverKey]serverLine { return has }}
 		if got := outgrown(disk, dataplane.RuntimeInfo{Node: test.running}, bind.Bound{Node: test.want, Servers: test.wants}); got != test.said {
 			t.Errorf("%s: it says %q, want %q", name, got, test.said)
 		}

@@ -196,7 +196,7 @@ func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Runni
 	servers := make([]bind.Server, len(want.Servers))
 	for n, s := range want.Servers {
 		servers[n] = bind.Server{Backend: s.Backend, Name: s.Name, Weight: s.Weight}
-		if l := disk.servers[serverKey{s.Backend, s.Name}]; l.weight >= 0 && l.address.IsValid() {
+		if l := disk.servers()[serverKey{s.Backend, s.Name}]; l.weight >= 0 && l.address.IsValid() {
 			servers[n].Weight = l.weight
 		}
 	}

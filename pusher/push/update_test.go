@@ -181,7 +181,7 @@ func (f *fake) obey() {
 			return posted, err
 		}
 		calls := f.calls
-		for key, line := range readText([]byte(text)).servers {
+		for key, line := range readText([]byte(text)).servers() {
 			state := "ready"
 			if line.disabled {
 				state = "drain"

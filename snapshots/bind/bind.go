@@ -167,7 +167,7 @@ func (b *Binder) bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 		return Bound{}, err
 	}
 	text := newTextBinder(config, files, newSecretBinder(config, in.Live), found, in.Slots, servers)
-	text.maps = changeableMaps(config, files.files)
+	text.maps = changeableMaps(found.lookedUp, files.files)
 	if err := text.write(config); err != nil {
 		return Bound{}, err
 	}
@@ -245,7 +245,7 @@ func (b Bound) Redact(text string) string {
 }
 
 // Binder binds snapshots, and remembers which certificates HAProxy can load, and the
-// directives of the last haproxy.cfg. Reading a private key takes a millisecond, and [Bind]
+// directives and maps of the last haproxy.cfg. Reading a private key takes a millisecond, and [Bind]
 // looks at every certificate each time.
 //
 // What it remembers follows from the PEM data and the text alone, so it is never out of date, and every Binder
@@ -256,7 +256,7 @@ type Binder struct {
 	directives         lastDirectives
 }
 
-// lastDirectives remembers the directives of one haproxy.cfg.
+// lastDirectives remembers the directives of one haproxy.cfg, and which maps it looks up.
 type lastDirectives struct {
 	mu     sync.Mutex
 	config []byte
@@ -271,6 +271,7 @@ func (l *lastDirectives) of(config []byte) (directives, error) {
 		return l.found, nil
 	}
 	found, err := parseDirectives(config)
+	found.lookedUp = lookedUp(config)
 	l.parsed++
 	if err == nil {
 		l.config, l.found = config, found

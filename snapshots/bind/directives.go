@@ -76,6 +76,8 @@ type directives struct {
 	servers []Directive
 	users   []UsersDirective
 	options map[string]bool // of servers, that were checked
+	// lookedUp are the maps that haproxy.cfg looks up, see the function of this name. Only a [Binder] fills it in.
+	lookedUp []string
 }
 
 func parseDirectives(config []byte) (directives, error) {

@@ -55,10 +55,10 @@ func LogicalMap(name string) string {
 func (m Map) shapePath() string { return path.Join(path.Dir(m.Path), path.Base(m.Source)) }
 
 // changeableMaps returns the maps of a snapshot whose entries can be changed at run time, in the order in
-// which haproxy.cfg first looks into them: maps that haproxy.cfg uses only for such look-ups.
-func changeableMaps(config []byte, files []File) []Map {
+// which haproxy.cfg first looks into them: maps that haproxy.cfg uses only for such look-ups, which are those of [lookedUp].
+func changeableMaps(lookedUp []string, files []File) []Map {
 	var out []Map
-	for _, name := range lookedUp(config) {
+	for _, name := range lookedUp {
 		i := slices.IndexFunc(files, func(f File) bool { return f.Kind == MapFile && f.Source == name })
 		if i < 0 || !isReadable(files[i].Content) {
 			continue
