@@ -83,9 +83,10 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, exc
 	routes.Refused, routes.Dropped = refused, except.routes
 	part, foundInGateways, verdicts := c.in.Routes.Translate(amongRoutes, routes)
 	c.note(part.Asked)
-	ofRoutes := slices.Clone(part.Backends)
-	ingress.ReserveHeaders(part.Backends, slices.Concat(model.Backends, ofRoutes), c.in.Config.Forwarded.AllowHeaders)
-	ingress.ReserveHeaders(model.Backends, ofRoutes, c.in.Config.Forwarded.AllowHeaders)
+	if ofRoutes := slices.Clone(part.Backends); len(ofRoutes) > 0 {
+		ingress.ReserveHeaders(part.Backends, slices.Concat(model.Backends, ofRoutes), c.in.Config.Forwarded.AllowHeaders)
+		ingress.ReserveHeaders(model.Backends, ofRoutes, c.in.Config.Forwarded.AllowHeaders)
+	}
 	model, ok := model.With(part)
 	if !ok {
 		return attempt{}, errors.New("what Gateways and Ingresses bring has the same names, which is a mistake of the compiler")

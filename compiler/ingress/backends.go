@@ -175,7 +175,7 @@ func (t *backends) dropReplaced(hosts *hosts) {
 
 // modelBackends returns backends in the form of the model.
 func modelBackends(backends map[string]*routing.Backend) []routing.Backend {
-	var out []routing.Backend
+	out := slices.Grow([]routing.Backend(nil), len(backends))
 	for _, name := range slices.Sorted(maps.Keys(backends)) {
 		b := *backends[name]
 		slices.SortFunc(b.Origins, routing.Origin.Compare)

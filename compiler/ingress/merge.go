@@ -285,6 +285,7 @@ func (t *merge) model() routing.Model {
 	m := routing.Model{Asked: t.asked(), Closed: t.closed, ErrorPages: t.pages}
 	reserveHeaders(t.backends.byName, t.cfg.AllowHeaders)
 	m.Held = t.hosts.heldHosts()
+	m.Hosts = slices.Grow(m.Hosts, len(t.hosts.byName))
 	for _, name := range slices.Sorted(maps.Keys(t.hosts.byName)) {
 		m.Hosts = append(m.Hosts, t.hosts.model(name, t.backends.byName))
 	}

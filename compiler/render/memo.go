@@ -17,9 +17,11 @@ import (
 // at a time.
 type Memo struct {
 	scope         scope
-	young, old    map[memoKey]memory
+	young, old    map[memoKey]*memory
 	maps          mapMemo
 	written, used int
+	// bytes and lines are those of the last haproxy.cfg.
+	bytes, lines int
 
 	countries     *routing.CountryList
 	countriesFile *assembly // of it
@@ -57,7 +59,20 @@ func NewMemo() *Memo { return &Memo{} }
 // neither this compile nor the last one uses.
 func (m *Memo) Begin() {
 	if m != nil {
-		m.young, m.old = map[memoKey]memory{}, m.young
+		m.young, m.old = make(map[memoKey]*memory, len(m.young)), m.young
+	}
+}
+
+// makeRoom prepares for a haproxy.cfg that is about as long as the last one.
+func (m *Memo) makeRoom(a *assembly) {
+	if m != nil {
+		a.text, a.origins = make([]byte, 0, m.bytes+m.bytes/16), make([]LineOrigin, 0, m.lines+m.lines/16)
+	}
+}
+
+func (m *Memo) noteSize(a *assembly) {
+	if m != nil {
+		m.bytes, m.lines = len(a.text), len(a.origins)
 	}
 }
 
@@ -74,7 +89,7 @@ func (m *Memo) Maps() int {
 // within forgets everything if the scope is another one.
 func (m *Memo) within(s scope) {
 	if m != nil && (m.young == nil || !reflect.DeepEqual(m.scope, s)) {
-		m.scope, m.young, m.old = s, map[memoKey]memory{}, nil
+		m.scope, m.young, m.old = s, map[memoKey]*memory{}, nil
 		m.maps.wrote = nil
 	}
 }
@@ -102,7 +117,7 @@ func (m *Memo) find(key memoKey, b routing.Backend, answer func(name string) str
 	return found.wrote, true
 }
 
-func (m *Memo) keep(key memoKey, x memory) {
+func (m *Memo) keep(key memoKey, x *memory) {
 	if m != nil {
 		m.young[key] = x
 		m.written++

@@ -89,8 +89,10 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 		in.Memo.maps.about(data.mapPage())
 	}
 	all := s.newParts(data, in.Memo)
+	in.Memo.makeRoom(all[0].config)
 	all.run()
 	r := all.joined()
+	in.Memo.noteSize(r.config)
 	r.checkSecrets(r.config)
 	a := r.artifact
 	a.add(snapshots.ConfigFile, r.config)
@@ -420,7 +422,7 @@ func (r *rendering) backend(i int, page *backendPage) piece {
 	}
 	out := r.assembled(marked, b.Origins)
 	out.secrets = r.secretsOf
-	r.memo.keep(key, memory{backend: b, annotations: page.asked, wrote: out})
+	r.memo.keep(key, &memory{backend: b, annotations: page.asked, wrote: out})
 	return out
 }
 

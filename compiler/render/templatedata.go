@@ -128,7 +128,15 @@ func (d TemplateData) LimitsBodies() bool {
 // Served returns the backends, of requests and of whole connections, that have
 // servers, or will once their Services have endpoints.
 func (d TemplateData) Served() []routing.Backend {
-	return slices.DeleteFunc(slices.Concat(d.Backends, d.connections), func(b routing.Backend) bool { return len(b.Targets) == 0 })
+	out := make([]routing.Backend, 0, len(d.Backends)+len(d.connections))
+	for _, list := range [][]routing.Backend{d.Backends, d.connections} {
+		for i := range list {
+			if len(list[i].Targets) > 0 {
+				out = append(out, list[i])
+			}
+		}
+	}
+	return out
 }
 
 // ClosesHosts reports whether there are hosts that the default backend is not to
@@ -383,6 +391,9 @@ func distinctOrigins(origins []routing.Origin) []routing.Origin {
 		var out []routing.Origin
 		for _, o := range origins {
 			if o != (routing.Origin{}) && !slices.Contains(out, o) {
+				if out == nil {
+					out = make([]routing.Origin, 0, len(origins))
+				}
 				out = append(out, o)
 			}
 		}
@@ -446,9 +457,10 @@ func countriesFile(list *routing.CountryList) *assembly {
 
 // LooksUp reports whether a backend has servers whose names HAProxy looks up.
 func (d TemplateData) LooksUp() bool {
-	return slices.ContainsFunc(slices.Concat(d.Backends, d.connections), func(b routing.Backend) bool {
+	looksUp := func(b routing.Backend) bool {
 		return slices.ContainsFunc(b.Targets, func(t routing.Target) bool { return t.Name != nil })
-	})
+	}
+	return slices.ContainsFunc(d.Backends, looksUp) || slices.ContainsFunc(d.connections, looksUp)
 }
 
 // FastCGIApp is the settings of FastCGI that backends share, and the objects

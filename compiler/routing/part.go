@@ -168,8 +168,11 @@ func (m Model) With(o Model) (Model, bool) {
 
 func backendKey(b Backend) string { return b.Name }
 
-// join merges two lists that are sorted by key. Two of one key are made one.
+// join merges two lists that are sorted by key. Two of one key are made one. It changes none of the lists.
 func join[T any](into *[]T, others []T, key func(T) string, one func(a, b T) (T, bool), ok *bool) {
+	if len(others) == 0 {
+		return
+	}
 	a, b := *into, others
 	out := make([]T, 0, len(a)+len(b))
 	for *ok && len(a) > 0 && len(b) > 0 {
