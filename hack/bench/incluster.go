@@ -55,6 +55,7 @@ const (
 	shop       = "bench-shop"
 
 	manyInCluster = 50_000 // from which on a new host may take longer
+	fewInCluster  = 10_000 // from which on several Ingresses share a Service, see perService
 	servedLimit   = "300 ms; 2 s at 50,000"
 )
 
@@ -409,6 +410,9 @@ func (a *whole) rest(ctx context.Context, rollouts int) error {
 // the slowest of several, and fails if an instance reloads.
 func newHost(store func(w *world) string) func(context.Context, *world) (Cell, error) {
 	return func(ctx context.Context, w *world) (Cell, error) {
+		if w.n >= fewInCluster && len(w.objects.Ingresses) > 0 {
+			w = w.of(w.n, worlds.Ingresses(w.n)).onFewServices()
+		}
 		a, err := newWhole(ctx, w, 1, store(w))
 		if err != nil {
 			return Cell{}, err

@@ -48,7 +48,16 @@ func (w *world) onFewServices() *world {
 	for i, o := range w.objects.Ingresses {
 		o.Value.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = worlds.Name(i - i%perService)
 	}
+	w.objects.Services, w.objects.EndpointSlices = named(w.objects.Services), named(w.objects.EndpointSlices)
 	return w
+}
+
+// named returns those of the objects of Services that Ingresses name.
+func named[T any](objects []T) (out []T) {
+	for i := 0; i < len(objects); i += perService {
+		out = append(out, objects[i])
+	}
+	return out
 }
 
 // broughtMany uploads everything of a world to an instance and has it reload, and compares that with a restart.
