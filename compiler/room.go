@@ -50,15 +50,15 @@ func referenceSize(r snapshots.CertificateRef, mode snapshots.CertificateMode) i
 	return size
 }
 
-// crowded returns a fault for each object that names certificates for which the manifest has no room. These are the
-// youngest objects of the namespaces that name most.
+// crowded returns a fault for each object that names certificates for which the manifest has no room, or of which its
+// namespace has more than it may. These are the youngest objects of the namespaces that name most.
 func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
-	mode := in.Config.Certificates.RefMode()
+	mode, most := in.Config.Certificates.RefMode(), in.Config.Limits.NamespaceCertificates
 	total := 0
 	for _, ref := range a.Certificates {
 		total += referenceSize(ref, mode)
 	}
-	if total <= roomForReferences {
+	if total <= roomForReferences && (most == 0 || len(model.Certificates) <= most) {
 		return nil // nearly always
 	}
 	sizes := make(map[string]int, len(a.Certificates)) // by file
@@ -66,10 +66,10 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 		sizes[ref.File] = referenceSize(ref, mode)
 	}
 	type user struct {
-		origin routing.Origin
-		size   int
+		origin       routing.Origin
+		size, number int
 	}
-	users, all := map[diag.Object]*user{}, map[string]int{}
+	users, all, numbers := map[diag.Object]*user{}, map[string]int{}, map[string]int{}
 	for _, cert := range model.Certificates {
 		object := cert.Origin.Object
 		if object.Namespace == "" || object.Kind == "Secret" { // the configuration names it
@@ -79,7 +79,9 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 			users[object] = &user{origin: cert.Origin}
 		}
 		users[object].size += sizes[cert.File]
+		users[object].number++
 		all[object.Namespace] += sizes[cert.File]
+		numbers[object.Namespace]++
 	}
 	share := diag.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
 	ages := born(in.Objects)
@@ -88,15 +90,21 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 	})
 	var out []render.Fault
 	for _, object := range youngest {
-		if all[object.Namespace] <= share {
+		namespace := object.Namespace
+		f := render.Fault{Hint: "name fewer Secrets, or have more hosts in each certificate; the oldest objects of a namespace are kept"}
+		switch {
+		case all[namespace] > share:
+			f.Message = fmt.Sprintf("is left out: the certificates that namespace %s names do not fit into a snapshot", namespace)
+		case most > 0 && numbers[namespace] > most:
+			f.Message = fmt.Sprintf("is left out: with it namespace %s would name %d certificates, and may name %d", namespace, numbers[namespace], most)
+			f.Hint += "; or have limits.namespaceCertificates of the configuration raised"
+		default:
 			continue
 		}
-		all[object.Namespace] -= users[object].size
-		out = append(out, render.Fault{
-			Message: fmt.Sprintf("is left out: the certificates that namespace %s names do not fit into a snapshot", object.Namespace),
-			Hint:    "name fewer Secrets, or have more hosts in each certificate; the oldest objects of a namespace are kept",
-			Origin:  render.LineOrigin{Objects: []routing.Origin{users[object].origin}},
-		})
+		all[namespace] -= users[object].size
+		numbers[namespace] -= users[object].number
+		f.Origin = render.LineOrigin{Objects: []routing.Origin{users[object].origin}}
+		out = append(out, f)
 	}
 	return out
 }
