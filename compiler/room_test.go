@@ -131,6 +131,32 @@ func TestCertificatesOfANamespace(t *testing.T) {
 	}
 }
 
+// Authorities count for the time that HAProxy takes to read them, once, and at each host that uses them.
+func TestAuthoritiesOfANamespace(t *testing.T) {
+	t.Parallel()
+	in := worlds.Ingresses(1)
+	authorities := strings.Repeat(string(pemtest.Certify(t, "ca", pemtest.ECKey(), nil)), 400)
+	in.Secrets = append(in.Secrets, inputs.Object[corev1.Secret]{
+		Ref:   diag.Object{Kind: "Secret", Namespace: "evil", Name: "ca"},
+		Value: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "ca"}, StringData: map[string]string{"ca.crt": authorities}},
+	})
+	hosts, read := 50, 1+len(authorities)/bytesToRead
+	withTLS(&in, "i", 0, "secret-00000000000")
+	evil := in.Ingresses[len(in.Ingresses)-1].Value
+	evil.Annotations = map[string]string{"hapsnap.dev/client-ca-secret": "ca"}
+	evil.Spec.DefaultBackend, evil.Spec.TLS[0].Hosts = nil, nil
+	for i := range hosts {
+		evil.Spec.Rules = append(evil.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprintf("h%d.example", i)})
+	}
+	number := 1 + read + hosts*(len(authorities)/bytesForHost)
+	for most, want := range map[int]int{number: 0, number - 1: 1} {
+		r, _ := published(t, in, func(c *config.Config) { c.Limits.NamespaceCertificates = most })
+		if got := len(r.Draft.Quarantined); got != want {
+			t.Errorf("of %d, where there are %d: %v", most, number, r.Draft.Quarantined)
+		}
+	}
+}
+
 // crowdedCertificate returns a Secret's content with a certificate for this many long names.
 func crowdedCertificate(t *testing.T, names int) map[string][]byte {
 	t.Helper()

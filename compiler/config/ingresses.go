@@ -330,6 +330,8 @@ type Limits struct {
 	NamespaceWAFPolicies int `json:"namespaceWAFPolicies"`
 	// NamespaceCertificates limits the Secrets with certificates, of servers, clients and authorities, that the objects of a
 	// namespace name. HAProxy reads each of them at each reload, which takes one to two milliseconds.
+	// Authorities count more, since they take longer: one for each 4 KiB, and one for each 64 KiB at each host whose clients
+	// need a certificate of theirs.
 	NamespaceCertificates int `json:"namespaceCertificates"`
 	// NamespacePorts limits the ports that listeners in the Gateways and ListenerSets of a namespace open, at all addresses
 	// together. Each takes file descriptors of HAProxy, which does not start without enough of them.
