@@ -7,12 +7,15 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // A manifest has a largest size, and a snapshot whose manifest is larger cannot be published. Tenants fill it with
@@ -50,15 +53,43 @@ func referenceSize(r snapshots.CertificateRef, mode snapshots.CertificateMode) i
 	return size
 }
 
-// crowded returns a fault for each object that names certificates for which the manifest has no room. These are the
-// youngest objects of the namespaces that name most.
+// HAProxy takes as long for so many bytes of authorities as for a certificate: to read them once, and at each host whose
+// clients are asked for a certificate of theirs.
+const (
+	bytesToRead  = 4 << 10
+	bytesForHost = 64 << 10
+)
+
+// authoritySizes returns how many bytes the authorities of Secrets have, by file.
+func authoritySizes(secrets []inputs.Object[corev1.Secret], named []routing.Certificate) map[string]int {
+	out := map[string]int{}
+	for _, cert := range named {
+		if cert.Use == snapshots.UseCA {
+			out[cert.File] = 0
+		}
+	}
+	if len(out) == 0 {
+		return nil // nearly always
+	}
+	for _, s := range secrets {
+		file := routing.AuthorityFile(snapshots.SecretName{Namespace: s.Ref.Namespace, Name: s.Ref.Name})
+		if _, exists := out[file]; exists {
+			out[file] = len(s.Value.Data[bind.AuthoritiesKey]) + len(s.Value.StringData[bind.AuthoritiesKey])
+		}
+	}
+	return out
+}
+
+// crowded returns a fault for each object that names certificates for which the manifest has no room, or of which its
+// namespace has more than it may. These are the youngest objects of the namespaces that name most.
 func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
-	mode := in.Config.Certificates.RefMode()
+	mode, most := in.Config.Certificates.RefMode(), in.Config.Limits.NamespaceCertificates
 	total := 0
 	for _, ref := range a.Certificates {
 		total += referenceSize(ref, mode)
 	}
-	if total <= roomForReferences {
+	authorities := authoritySizes(in.Objects.Secrets, model.Certificates)
+	if total <= roomForReferences && (most == 0 || len(model.Certificates) <= most && len(authorities) == 0) {
 		return nil // nearly always
 	}
 	sizes := make(map[string]int, len(a.Certificates)) // by file
@@ -66,20 +97,30 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 		sizes[ref.File] = referenceSize(ref, mode)
 	}
 	type user struct {
-		origin routing.Origin
-		size   int
+		origin       routing.Origin
+		size, number int
 	}
-	users, all := map[diag.Object]*user{}, map[string]int{}
-	for _, cert := range model.Certificates {
-		object := cert.Origin.Object
+	users, all, numbers := map[diag.Object]*user{}, map[string]int{}, map[string]int{}
+	use := func(by routing.Origin, size, number int) {
+		object := by.Object
 		if object.Namespace == "" || object.Kind == "Secret" { // the configuration names it
-			continue
+			return
 		}
 		if users[object] == nil {
-			users[object] = &user{origin: cert.Origin}
+			users[object] = &user{origin: by}
 		}
-		users[object].size += sizes[cert.File]
-		all[object.Namespace] += sizes[cert.File]
+		users[object].size += size
+		users[object].number += number
+		all[object.Namespace] += size
+		numbers[object.Namespace] += number
+	}
+	for _, cert := range model.Certificates {
+		use(cert.Origin, sizes[cert.File], 1+authorities[cert.File]/bytesToRead)
+	}
+	for _, name := range model.ServerNames {
+		if name.Clients != nil {
+			use(name.Origin, 0, authorities[name.Clients.Authority]/bytesForHost)
+		}
 	}
 	share := diag.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
 	ages := born(in.Objects)
@@ -88,15 +129,21 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 	})
 	var out []render.Fault
 	for _, object := range youngest {
-		if all[object.Namespace] <= share {
+		namespace := object.Namespace
+		f := render.Fault{Hint: "name fewer Secrets, or have more hosts in each certificate; the oldest objects of a namespace are kept"}
+		switch {
+		case all[namespace] > share:
+			f.Message = fmt.Sprintf("is left out: the certificates that namespace %s names do not fit into a snapshot", namespace)
+		case most > 0 && numbers[namespace] > most:
+			f.Message = fmt.Sprintf("is left out: with it namespace %s would name %d certificates, and may name %d", namespace, numbers[namespace], most)
+			f.Hint += "; or have limits.namespaceCertificates of the configuration raised"
+		default:
 			continue
 		}
-		all[object.Namespace] -= users[object].size
-		out = append(out, render.Fault{
-			Message: fmt.Sprintf("is left out: the certificates that namespace %s names do not fit into a snapshot", object.Namespace),
-			Hint:    "name fewer Secrets, or have more hosts in each certificate; the oldest objects of a namespace are kept",
-			Origin:  render.LineOrigin{Objects: []routing.Origin{users[object].origin}},
-		})
+		all[namespace] -= users[object].size
+		numbers[namespace] -= users[object].number
+		f.Origin = render.LineOrigin{Objects: []routing.Origin{users[object].origin}}
+		out = append(out, f)
 	}
 	return out
 }

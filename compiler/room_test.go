@@ -47,7 +47,7 @@ func withTLS(in *inputs.Inputs, name string, age time.Duration, secrets ...strin
 }
 
 // published compiles, and returns the result with the manifest of the snapshot.
-func published(t *testing.T, in inputs.Inputs) (Result, []byte) {
+func published(t *testing.T, in inputs.Inputs, edits ...func(*config.Config)) (Result, []byte) {
 	t.Helper()
 	files, err := render.Shipped(templates.FS)
 	if err != nil {
@@ -56,6 +56,9 @@ func published(t *testing.T, in inputs.Inputs) (Result, []byte) {
 	set, _ := render.Parse(files)
 	cfg := config.Default()
 	cfg.TrustFileAges = true
+	for _, edit := range edits {
+		edit(&cfg)
+	}
 	r, err := Compile(t.Context(), Input{Objects: in, Config: cfg, Templates: set, Now: time.Unix(0, 0)}, content{})
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +94,66 @@ func TestReferencesFitIntoTheManifest(t *testing.T) {
 	}
 	if len(r.Draft.Certificates) < 9000 {
 		t.Errorf("%d certificates are left, and those of the oldest Ingress fit", len(r.Draft.Certificates))
+	}
+}
+
+// A namespace that names more certificates than it may loses its youngest objects, also if they protect something. A
+// certificate counts once, however many objects name it.
+func TestCertificatesOfANamespace(t *testing.T) {
+	t.Parallel()
+	for protected, want := range map[bool]string{
+		false: "is left out: with it namespace evil would name 18 certificates, and may name 12",
+		true:  "its routes are not even closed, since what they say is refused too; what else namespace evil serves for its hosts answers 503",
+	} {
+		in := worlds.Ingresses(10)
+		var shared []string
+		for n, age := range []time.Duration{3 * time.Hour, time.Hour, 2 * time.Hour} {
+			var secrets []string
+			for i := range 6 {
+				secrets = append(secrets, fmt.Sprintf("secret-%d%010d", n, i))
+			}
+			if n == 0 {
+				shared = secrets
+			}
+			withTLS(&in, fmt.Sprint("i", n), age, append(secrets, shared[:3]...)...)
+			if protected {
+				in.Ingresses[len(in.Ingresses)-1].Value.Annotations = map[string]string{"hapsnap.dev/allow-list": "10.0.0.0/8"}
+			}
+		}
+		r, _ := published(t, in, func(c *config.Config) { c.Limits.NamespaceCertificates = 12 })
+		var left []string
+		for _, q := range r.Draft.Quarantined {
+			left = append(left, q.Name+": "+q.Reason)
+		}
+		if got, want := strings.Join(left, "\n"), "i1: "+want; got != want {
+			t.Errorf("protected %v: left out is\n%s\nwant\n%s", protected, got, want)
+		}
+	}
+}
+
+// Authorities count for the time that HAProxy takes to read them, once, and at each host that uses them.
+func TestAuthoritiesOfANamespace(t *testing.T) {
+	t.Parallel()
+	in := worlds.Ingresses(1)
+	authorities := strings.Repeat(string(pemtest.Certify(t, "ca", pemtest.ECKey(), nil)), 400)
+	in.Secrets = append(in.Secrets, inputs.Object[corev1.Secret]{
+		Ref:   diag.Object{Kind: "Secret", Namespace: "evil", Name: "ca"},
+		Value: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "ca"}, StringData: map[string]string{"ca.crt": authorities}},
+	})
+	hosts, read := 50, 1+len(authorities)/bytesToRead
+	withTLS(&in, "i", 0, "secret-00000000000")
+	evil := in.Ingresses[len(in.Ingresses)-1].Value
+	evil.Annotations = map[string]string{"hapsnap.dev/client-ca-secret": "ca"}
+	evil.Spec.DefaultBackend, evil.Spec.TLS[0].Hosts = nil, nil
+	for i := range hosts {
+		evil.Spec.Rules = append(evil.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprintf("h%d.example", i)})
+	}
+	number := 1 + read + hosts*(len(authorities)/bytesForHost)
+	for most, want := range map[int]int{number: 0, number - 1: 1} {
+		r, _ := published(t, in, func(c *config.Config) { c.Limits.NamespaceCertificates = most })
+		if got := len(r.Draft.Quarantined); got != want {
+			t.Errorf("of %d, where there are %d: %v", most, number, r.Draft.Quarantined)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/credentials"
 )
 
 const (
@@ -395,8 +396,8 @@ func (r Registration) DNSNames(ctx context.Context) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Trust makes the API server trust these authorities, in PEM, for all webhooks that are a Service. It writes
-// nothing if the API server trusts them already.
+// Trust makes the API server trust these authorities, in PEM, for all webhooks that are a Service. Those that it trusted
+// before stay for as long as [credentials.Trusted] says. Trust writes nothing if the API server trusts them already.
 func (r Registration) Trust(ctx context.Context, authorities []byte) error {
 	found, err := r.get(ctx)
 	if err != nil {
@@ -409,8 +410,11 @@ func (r Registration) Trust(ctx context.Context, authorities []byte) error {
 	}
 	patch := []operation{{"test", "/metadata/resourceVersion", found.ResourceVersion}}
 	for i, w := range found.Webhooks {
-		if w.ClientConfig.Service != nil && !bytes.Equal(w.ClientConfig.CABundle, authorities) {
-			patch = append(patch, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), authorities})
+		if w.ClientConfig.Service == nil {
+			continue
+		}
+		if trusted := credentials.Trusted(authorities, w.ClientConfig.CABundle, time.Now()); !bytes.Equal(w.ClientConfig.CABundle, trusted) {
+			patch = append(patch, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), trusted})
 		}
 	}
 	if len(patch) == 1 {

@@ -93,6 +93,20 @@ func TestRegistration(t *testing.T) {
 	if again, err := r.Client.Get(t.Context(), "edge", metav1.GetOptions{}); err != nil || again.ResourceVersion != found.ResourceVersion {
 		t.Errorf("it was written again: %v", err)
 	}
+	// A Secret that was made again has only its own authority, and pods still serve the former certificate.
+	next, _ := pair(t, 2)
+	for range 2 {
+		if err := r.Trust(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		both, err := r.Client.Get(t.Context(), "edge", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(both.Webhooks[1].ClientConfig.CABundle); got != string(next)+string(certificate) {
+			t.Errorf("after the Secret was made again it trusts %q", got)
+		}
+	}
 }
 
 // With the failure policy Fail and no compiler nothing is let in. Objects that are being deleted can lose their

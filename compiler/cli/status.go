@@ -283,6 +283,9 @@ func (p *reportPrinter) compiler(c controller.CompilerReport) {
 	for _, i := range c.Interrupted {
 		p.line("watch", "%s, which has not answered for %s: %s", i.Objects, process.Age(p.now.Sub(i.Since)), i.Error)
 	}
+	if a := c.Unanswered; a != nil {
+		p.line("store", "it was asked to %s, and has not answered for %s; nothing is compiled until it does, or is given up", a.To, process.Age(p.now.Sub(a.Since)))
+	}
 	if w := c.Webhook; w != nil && w.Since.IsZero() {
 		p.line("webhook", "no review can be answered: %s", w.Error)
 	} else if w != nil {

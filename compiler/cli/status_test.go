@@ -134,6 +134,13 @@ ready     no: publish, trying again: no route
 success   not yet
 left out  nothing
 `},
+		"the store hangs": {controller.Report{Compiler: &controller.CompilerReport{Leads: true, Ready: true, LastSuccess: before(time.Hour), Unanswered: &controller.AskReport{To: "publish a snapshot", Since: before(time.Minute)}}}, 0, `
+newest    nothing published yet, as far as the compiler knows
+ready     yes
+store     it was asked to publish a snapshot, and has not answered for 1m; nothing is compiled until it does, or is given up
+success   1h ago
+left out  nothing
+`},
 		"no compiler was asked": {controller.Report{Head: head}, 0, `
 newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
 holds     1 backend with servers, 20 hosts, 3 certificates

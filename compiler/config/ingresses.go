@@ -328,6 +328,11 @@ type Limits struct {
 	// NamespaceWAFPolicies limits the ConfigMaps with policies of a namespace that hapsnap.dev/waf names. Each
 	// costs an agent memory, and time when it is first seen. Those in shared.wafPolicies do not count.
 	NamespaceWAFPolicies int `json:"namespaceWAFPolicies"`
+	// NamespaceCertificates limits the Secrets with certificates, of servers, clients and authorities, that the objects of a
+	// namespace name. HAProxy reads each of them at each reload, which takes one to two milliseconds.
+	// Authorities count more, since they take longer: one for each 4 KiB, and one for each 64 KiB at each host whose clients
+	// need a certificate of theirs.
+	NamespaceCertificates int `json:"namespaceCertificates"`
 	// NamespacePorts limits the ports that listeners in the Gateways and ListenerSets of a namespace open, at all addresses
 	// together. Each takes file descriptors of HAProxy, which does not start without enough of them.
 	NamespacePorts int `json:"namespacePorts"`
@@ -352,6 +357,7 @@ func (l Limits) check(f field.Errors) {
 		{"namespaceOptionBytes", l.NamespaceOptionBytes},
 		{"namespaceListBytes", l.NamespaceListBytes},
 		{"namespaceWAFPolicies", l.NamespaceWAFPolicies},
+		{"namespaceCertificates", l.NamespaceCertificates},
 		{"namespacePorts", l.NamespacePorts},
 		{"namespaceCountedClients", l.NamespaceCountedClients},
 		{"countedClients", l.CountedClients},

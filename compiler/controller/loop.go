@@ -155,6 +155,7 @@ func newLoop(o Options) *loop {
 	if o.Judge != nil {
 		o.Source.Objects = compiler.Shared(o.Source.Objects)
 	}
+	o.Store = &attended{store: o.Store, log: o.Log, status: o.Status, within: silence}
 	l := &loop{
 		Options: o, metrics: newMetrics(o.Metrics, time.Now), rivals: rivals{own: newMark(o.Source.Objects, time.Now())},
 		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler"
@@ -26,6 +28,52 @@ type store interface {
 	// IDs returns the IDs of all snapshots, the newest last. The compiler does not read the channel.
 	IDs(ctx context.Context) ([]snapshots.ID, error)
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
+}
+
+// silence is how long a store may take for an answer before that is reported. Where nothing listens behind an address, it
+// takes the store two minutes to give up.
+const silence = 10 * time.Second
+
+// attended is a store that reports when an answer takes long. The loop waits for the answer, and does nothing else.
+type attended struct {
+	store
+	log    *slog.Logger
+	status *Status
+	within time.Duration
+	silent atomic.Bool // this was logged
+}
+
+func (a *attended) Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error) {
+	defer a.asks("publish a snapshot", &err)()
+	return a.store.Publish(ctx, d)
+}
+
+func (a *attended) IDs(ctx context.Context) (ids []snapshots.ID, err error) {
+	defer a.asks("list its snapshots", &err)()
+	return a.store.IDs(ctx)
+}
+
+func (a *attended) Get(ctx context.Context, id snapshots.ID) (s snapshots.Snapshot, err error) {
+	defer a.asks("read "+id.String(), &err)()
+	return a.store.Get(ctx, id)
+}
+
+// asks notes that the store was asked to do something. The function that it returns notes the answer.
+func (a *attended) asks(what string, err *error) (answered func()) {
+	since := time.Now()
+	a.status.asked(&AskReport{To: what, Since: since})
+	late := time.AfterFunc(a.within, func() {
+		if !a.silent.Swap(true) {
+			a.log.Warn("the store does not answer, and nothing is compiled or published until it does, or is given up",
+				"asked", "to "+what, "since", since.UTC().Format(time.RFC3339), "hint", "see whether its server hangs, or a firewall drops what is sent to it")
+		}
+	})
+	return func() {
+		a.status.asked(nil)
+		if late.Stop() && *err == nil && a.silent.Swap(false) {
+			a.log.Info("the store answers again")
+		}
+	}
 }
 
 // Publish publishes a result to a store once, with a subject that says what it changes. If the guard holds it back, the

@@ -186,3 +186,57 @@ func TestPublishListsTheStoreOnce(t *testing.T) {
 		t.Errorf("the trigger is %q, %v", m.Manifest.Provenance.Trigger, err)
 	}
 }
+
+// hanging is a store that answers when it is told to.
+type hanging struct {
+	store
+	answer chan error
+}
+
+func (s hanging) IDs(context.Context) ([]snapshots.ID, error) { return nil, <-s.answer }
+
+// lines is a log as a channel of lines.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// A store that does not answer is reported once while the compiler waits for it, and so is its next answer.
+func TestAStoreThatHangs(t *testing.T) {
+	t.Parallel()
+	log, store := make(lines, 10), hanging{answer: make(chan error)}
+	l := newLoop(Options{Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: prometheus.NewRegistry(), Status: &Status{}, Store: store})
+	attended, _ := l.Store.(*attended)
+	attended.within = time.Millisecond
+	ended := make(chan struct{})
+	ask := func() { l.verifyHead(t.Context()); ended <- struct{}{} }
+	go ask()
+	if line := <-log; !strings.Contains(line, "level=WARN") || !strings.Contains(line, `asked="to list its snapshots"`) {
+		t.Error(line)
+	}
+	l.Status.mu.Lock()
+	if l.Status.ask == nil {
+		t.Fatal("the status knows nothing of it")
+	}
+	l.Status.ask.Since = l.Status.ask.Since.Add(-silence)
+	l.Status.mu.Unlock()
+	if a := l.Status.Report().Compiler.Unanswered; a == nil || a.To != "list its snapshots" {
+		t.Errorf("the status says %+v", a)
+	}
+	store.answer <- errors.New("given up")
+	<-ended
+	if a := l.Status.Report().Compiler.Unanswered; a != nil {
+		t.Errorf("after the answer the status says %+v", a)
+	}
+	attended.within = time.Hour
+	for _, err := range []error{errors.New("refused"), nil, nil} {
+		go ask()
+		store.answer <- err
+		<-ended
+	}
+	if line := <-log; !strings.Contains(line, `msg="the store answers again"`) || len(log) > 0 {
+		t.Error(line, len(log))
+	}
+}

@@ -104,6 +104,8 @@ type CompilerReport struct {
 	// CompileError and PublishError are those of the last try.
 	CompileError string `json:"compileError,omitempty"`
 	PublishError string `json:"publishError,omitempty"`
+	// Unanswered is what the store has not answered for ten seconds or more, or nil.
+	Unanswered *AskReport `json:"unanswered,omitempty"`
 	// Held is a draft that waits for approval, or nil.
 	Held *HeldReport `json:"held,omitempty"`
 	// Rival is another compiler that publishes to the same store, or nil.
@@ -124,6 +126,12 @@ type CompilerReport struct {
 	// Gateway is what the status of objects of the Gateway API should say after this compile. It is not written into a
 	// cluster.
 	Gateway []gateway.ObjectStatus `json:"gateway,omitempty"`
+}
+
+// AskReport is what the store was asked to do. Nothing is compiled or published meanwhile.
+type AskReport struct {
+	To    string    `json:"to"` // such as "publish a snapshot"
+	Since time.Time `json:"since"`
 }
 
 // CredentialsReport is what is wrong with credentials that the compiler makes or uses. Since is zero for those that it

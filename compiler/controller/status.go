@@ -38,7 +38,8 @@ type Status struct {
 	conditions []metav1.Condition
 	webhook    *CredentialsReport
 	other      *RivalReport
-	election   election // nil where nobody is elected
+	election   election   // nil where nobody is elected
+	ask        *AskReport // what the store was asked and has not answered, or nil
 }
 
 // election says who leads, if this process does not.
@@ -118,6 +119,9 @@ func (s *Status) Report() Report {
 	}
 	c.Refused, c.Ingresses, c.Gateway = s.config, s.ingresses, s.gateway
 	c.Conditions, c.Webhook, c.Rival = slices.Clone(s.conditions), s.webhook, s.other
+	if s.ask != nil && time.Since(s.ask.Since) >= silence {
+		c.Unanswered = s.ask
+	}
 	return Report{Head: s.head, Found: append([]Finding{}, s.found...), Compiler: c}
 }
 
@@ -255,6 +259,13 @@ func (s *Status) rival(r *RivalReport, now time.Time) {
 	defer s.mu.Unlock()
 	s.other = r
 	s.judge(now)
+}
+
+// asked records what the store was asked to do; nil once it has answered.
+func (s *Status) asked(a *AskReport) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ask = a
 }
 
 // waiting records why there is no compile yet.

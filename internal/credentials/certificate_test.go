@@ -153,6 +153,39 @@ func TestExpired(t *testing.T) {
 	}
 }
 
+// If a Secret is deleted and made again, servers with the former certificate are accepted for an hour. Nothing else is
+// trusted, however often that happens.
+func TestSecretMadeAgain(t *testing.T) {
+	t.Parallel()
+	var trusted []byte
+	var former map[string][]byte
+	for i := range 20 {
+		now := noon.Add(time.Duration(i) * 5 * time.Minute)
+		s, _ := step(t, certificate, &corev1.Secret{}, now, true)
+		before := trusted
+		trusted = Trusted(s.Data[CAKey], before, now)
+		if again := Trusted(s.Data[CAKey], trusted, now); string(again) != string(trusted) {
+			t.Error("it changes each time")
+		}
+		client := map[string][]byte{CAKey: trusted}
+		if err := accepts(client, s.Data, now); err != nil {
+			t.Error(err)
+		}
+		if former != nil {
+			if err := accepts(client, former, now); err != nil {
+				t.Errorf("the former certificate: %v", err)
+			}
+		}
+		if n := len(parseAll(trusted)); n > mostTrusted {
+			t.Errorf("%d certificates are trusted", n)
+		}
+		if later := Trusted(s.Data[CAKey], trusted, now.Add(propagation)); string(later) != string(s.Data[CAKey]) {
+			t.Error("after an hour more than the authorities of the Secret is trusted")
+		}
+		former = s.Data
+	}
+}
+
 // A certificate for another name than the clients' is replaced at once.
 func TestOtherNames(t *testing.T) {
 	t.Parallel()

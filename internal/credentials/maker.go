@@ -19,7 +19,8 @@
 // An hour later the next one is served, if the verifying programs have the new ca.crt. The one before stays in
 // ca.crt until it expires. So a client with the old ca.crt meets the old certificate, and servers may take the
 // new one as late as they like. A certificate that nobody can use any more, such as an expired one, is replaced
-// at once.
+// at once. If it lay in a Secret that was deleted and made again, programs that cannot read the Secret trust the former
+// authority for another hour ([Trusted]).
 //
 // A password is made once, and renewed when people ask for it with [RenewAnnotation]. The Maker puts the next
 // user into the Secret beside the present one, so that servers accept both. An hour later only the next one is

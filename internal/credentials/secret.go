@@ -273,6 +273,24 @@ func with(certificate, key, next, nextKey, trusted []byte, now time.Time) map[st
 	return out
 }
 
+// Trusted returns what a program has to trust that cannot read the Secret: the authorities of the Secret and, for an hour
+// after its newest certificate was made, those that the program trusted before. If somebody deleted the Secret, ca.crt
+// lacks the authority of the former certificate, which servers serve until their copy of the Secret is refreshed.
+func Trusted(authorities, before []byte, now time.Time) []byte {
+	all := parseAll(authorities)
+	if !slices.ContainsFunc(all, func(c *x509.Certificate) bool { return now.Before(c.NotBefore.Add(backdated + propagation)) }) {
+		return authorities
+	}
+	out := append(bytes.TrimSpace(bytes.Clone(authorities)), '\n')
+	for _, c := range parseAll(before) {
+		if now.Before(c.NotAfter) && len(all) < mostTrusted && !slices.ContainsFunc(all, c.Equal) {
+			all = append(all, c)
+			out = append(out, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
+		}
+	}
+	return out
+}
+
 func parseAll(data []byte) (out []*x509.Certificate) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil {

@@ -417,7 +417,7 @@ var examples = map[string][]string{
 	"promote":           {"promote r12 --store dir:snapshots"},
 	"abort":             {"abort --store dir:snapshots --reason 'error rate of edge-1'"},
 	"gc":                {"gc --store dir:snapshots --state state.json --dry-run"},
-	"sign":              {"sign --store dir:snapshots --signing-key ~/.ssh/id_ed25519"},
+	"sign":              {"sign --store configmap:edge/snapshots --signing-key ~/.ssh/id_ed25519"},
 	"recover":           {"recover --store dir:snapshots --state state.json --from-instance edge-1 --instances fleet.yaml"},
 	"accept-rewind":     {"accept-rewind --store dir:snapshots --state state.json --reason 'the repository was restored from Monday'"},
 	"confirm-endpoints": {"confirm-endpoints --store dir:snapshots"},

@@ -22,17 +22,14 @@ func signCommand() *cobra.Command {
 	var output process.OutputFlag
 	cmd := &cobra.Command{
 		Use:   "sign --store STORE --signing-key FILE",
-		Short: "Sign the current channel of a store in ConfigMaps",
-		Long: `Sign the current channel of a store in ConfigMaps. Use this for a channel that was written
-before you required signatures, with kubectl, or by somebody whose key is no longer
-accepted. Read the channel first, since nobody has signed its content. Commands that change
-the channel, such as pin, sign it if you give them a key.`,
+		Short: "Sign the current channel of a store",
+		Long: `Sign the current channel of a store in git or ConfigMaps. Use this for a channel that was
+written before you required signatures, with an editor, or by somebody whose key is no
+longer accepted. Read the channel first, since nobody who is trusted has signed its content.
+Commands that change the channel, such as pin, sign it if you give them a key.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case f.store != "" && !stores.InCluster(f.store):
-				return process.WithHint(process.Usage("store %s: only a channel in ConfigMaps can be signed with this command", f.store), "in git, sign a commit: git commit --amend -S")
-			case !f.opening.Key.Enabled():
+			if !f.opening.Key.Enabled() {
 				return process.WithHint(process.Usage("there is no key for signatures"), "use --signing-key FILE")
 			}
 			f.opening.Allowed = signature.Allowed{} // it is not signed by any of them

@@ -269,7 +269,8 @@ const channelFile = "channel.yaml"
 
 // UpdateChannel lets edit change the channel, and commits the result. When another writer was faster or
 // a push fails, it reads the channel and calls edit again: edit may be called several times, also after
-// its first result arrived and the answer was lost. UpdateChannel returns an error of edit as it is.
+// its first result arrived and the answer was lost. UpdateChannel returns an error of edit as it is. It commits an
+// unchanged channel if that lacks the signature of the store's key.
 func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
 	done, err := s.begin(ctx)
 	if err != nil {
@@ -290,6 +291,9 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 			return err
 		}
 		data, act, changed, err := sequence.EditBy(old, edit)
+		if err == nil && !changed {
+			changed, err = s.lacksSignature(r.channel)
+		}
 		if err != nil || !changed {
 			return err
 		}
@@ -339,6 +343,9 @@ func (s *Store) readChannel(ctx context.Context, r refs) (channel.Channel, []obj
 		return channel.Channel{}, nil, fmt.Errorf("read %s: %w", where, gone)
 	}
 	commit, err := s.open(ctx, r.channel)
+	if errors.Is(err, snapshots.ErrUntrusted) {
+		err = process.WithHint(err, "look at what it says, with git show and without a list of signers; if that is meant, sign it with pusher sign --signing-key FILE")
+	}
 	if err != nil {
 		return channel.Channel{}, nil, fmt.Errorf("read %s: %w", where, err)
 	}

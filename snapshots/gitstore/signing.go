@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -42,6 +43,27 @@ func (s *Store) sign(c *object.Commit) (string, error) {
 		return "", fmt.Errorf("write to %s: it would be %w: %w", s, snapshots.ErrUntrusted, err)
 	}
 	return armored, err
+}
+
+// lacksSignature reports whether an unchanged channel has to be signed: there is a key, no list of signers, and the
+// commit, which was fetched, is not signed with that key. With a list of signers, a channel without a good signature
+// cannot be read in the first place.
+func (s *Store) lacksSignature(channel plumbing.Hash) (bool, error) {
+	if channel.IsZero() || !s.options.Key.Enabled() || s.options.Allowed.Enabled() {
+		return false, nil
+	}
+	r, err := newReader(s.cache.storage, channel)
+	if err != nil {
+		return false, s.blameCache(err)
+	}
+	unsigned := *r.commit
+	unsigned.PGPSignature = ""
+	payload, err := text(&unsigned)
+	if err != nil {
+		return false, err
+	}
+	armored, err := s.options.Key.Sign(payload, r.commit.Committer.When)
+	return strings.TrimSpace(armored) != strings.TrimSpace(r.commit.PGPSignature), err
 }
 
 // text returns a commit as git stores it.

@@ -322,6 +322,44 @@ func TestChannelOfStrangers(t *testing.T) {
 	}
 }
 
+// After the key was changed in a hurry, somebody with the new one signs the channel as it is. So does a command that finds
+// nothing to change, since nobody accepts what it found. It is done once.
+func TestChannelIsSignedAgain(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"ed25519", "ecdsa", "rsa"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newSigning(t)
+			store := s.open(t, s.signs)
+			publish(t, store, storetest.Draft("a"))
+			pause := func(c *channel.Channel) error {
+				*c = c.Paused(channel.Pause{By: "ann"})
+				return nil
+			}
+			if err := store.UpdateChannel(t.Context(), "pause", time.Unix(1e9, 0), pause); err != nil {
+				t.Fatal(err)
+			}
+			key, public := newKey(t, kind)
+			signers(t, s.list, "compiler", public)
+			if _, err := s.open(t, s.reads).View(t.Context()); !errors.Is(err, snapshots.ErrUntrusted) || !strings.Contains(process.Hint(err), "pusher sign") {
+				t.Fatalf("with the list of the new key: %v", err)
+			}
+			fresh := s.open(t, func(o *Options) { o.Key = signature.Key{File: key} })
+			for i := range 3 {
+				if err := fresh.UpdateChannel(t.Context(), "sign", time.Unix(1e9+int64(i), 0), pause); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if v, err := s.open(t, s.reads).View(t.Context()); err != nil || v.Channel.Spec.Pause.By != "ann" {
+				t.Errorf("view %+v, %v", v, err)
+			}
+			if n := s.git(t, "rev-list", "--count", "edge-channel"); n != "2" {
+				t.Errorf("the channel has %s commits", n)
+			}
+		})
+	}
+}
+
 func TestWhatIsSaidOfSignatures(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t)
