@@ -305,7 +305,7 @@ var troubleMessages = map[string]string{
 	"secrets":               "some Secrets that snapshots name cannot be used",
 	"size of the state":     "the state is too large for where it is kept, a part of it is not saved",
 	report.AboutSnapshots:   "cannot read a snapshot, it is not rolled out",
-	"state":                 "cannot save the state, nothing new is pushed until it is saved",
+	"state":                 "cannot save the state: rollouts wait, endpoints and certificates are still followed",
 	"status":                "cannot write the status where people read it",
 	"store":                 "cannot read the store, instances keep what they run",
 	report.AboutCredentials: "Secrets with credentials of instances cannot be made or used, those known so far stay in use",
