@@ -43,7 +43,8 @@ func readSource(t *testing.T) source {
 
 var (
 	code     = regexp.MustCompile("`([^`\n]+)`")
-	step     = regexp.MustCompile("`([a-z0-9/]+\\.go)`\\s+`(\\w+)`")
+	step     = regexp.MustCompile("`([a-z0-9_/]+\\.go)`\\s+`(\\w+)`")
+	inFile   = regexp.MustCompile("`(\\w+)`\\s+(?:in\\s+|\\()`([a-z0-9_/]+\\.go)`")
 	asTest   = regexp.MustCompile(`^Test[A-Z]\w*$`)
 	asStory  = regexp.MustCompile(`^\w+\.txtar$`)
 	asGoFile = regexp.MustCompile(`^[a-z0-9_/]+/[a-z0-9_]+\.go$`)
@@ -74,10 +75,16 @@ func TestArchitectureNamesWhatIs(t *testing.T) {
 			t.Errorf("there is no file %s", name)
 		}
 	}
-	for _, found := range step.FindAllStringSubmatch(page, -1) {
-		if text := s.files[found[1]]; !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + found[2] + `\(`).MatchString(text) {
-			t.Errorf("%s has no function %s", found[1], found[2])
+	declares := func(file, name string) {
+		if !regexp.MustCompile(`(?m)^(type |func (\([^)]*\) )?)` + name + `\b`).MatchString(s.files[file]) {
+			t.Errorf("%s has no function and no type %s", file, name)
 		}
+	}
+	for _, found := range step.FindAllStringSubmatch(page, -1) {
+		declares(found[1], found[2])
+	}
+	for _, found := range inFile.FindAllStringSubmatch(page, -1) {
+		declares(found[2], found[1])
 	}
 	_, table, _ := strings.Cut(page, "\n## Packages\n")
 	table, _, _ = strings.Cut(table, "\n## ")
