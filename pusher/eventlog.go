@@ -15,6 +15,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/core"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 )
 
 // The event log has the events and effects of a pusher, as lines of JSON, so that the run can be
@@ -97,35 +98,44 @@ func (l *eventLog) fail(err error) {
 	}
 }
 
-// step takes a step of a machine and records it. Its events get the time of the step.
-func (l *eventLog) step(m *core.Machine, now time.Time, taken []core.Event) []core.Effect {
+// node notes a node that the machine has bound. The next line has it.
+func (l *eventLog) node(n binding.RecordedNode) { l.nodes = append(l.nodes, n) }
+
+// taken records the events of a step, with the time of the step. The machine has not taken them yet: it may change what is
+// in them.
+func (l *eventLog) taken(now time.Time, events []core.Event) {
 	if l == nil {
-		return m.Step(now, taken...)
+		return
 	}
 	if !l.began {
 		l.began = true
-		m.RecordNodes(func(n binding.RecordedNode) { l.nodes = append(l.nodes, n) })
 		l.add(logLine{At: l.at, Begin: &l.first})
 		l.first = logBegin{}
 	}
-	for _, ev := range taken {
-		logged, err := l.encode(ev) // before the machine takes it, which may change what is in it
+	for _, ev := range events {
+		logged, err := l.encode(ev)
 		if err != nil {
 			l.fail(err)
 		}
 		l.add(logLine{At: now, Event: &logged})
 	}
-	effects := m.Step(now, taken...)
+}
+
+// returned records the effects that the machine returned for the events, and forgets what instances had that the view
+// after the step does not show any more.
+func (l *eventLog) returned(now time.Time, effects []core.Effect, after observe.View) {
+	if l == nil {
+		return
+	}
 	line := logLine{At: now, Turn: true}
 	for _, x := range effects {
 		line.Effects = append(line.Effects, x.String())
 	}
 	l.add(line)
 	// Pods come and go under ever new names. Without its last lists, the next line of an instance has whole ones.
-	if view, _ := m.Shown(); len(l.servers) > 2*(1+len(view.Instances)+len(view.Draining)) {
+	if len(l.servers) > 2*(1+len(after.Instances)+len(after.Draining)) {
 		clear(l.servers)
 	}
-	return effects
 }
 
 // add writes a line.

@@ -73,7 +73,11 @@ func TestEventLogForgetsPods(t *testing.T) {
 	for n := range 100 {
 		about := instance.About{Ref: instance.Ref{Name: fmt.Sprintf("edge-%d", n), UID: fmt.Sprint(n), Joined: n}}
 		have := push.Running{Servers: []bind.Server{{Backend: "shop", Name: "s1"}}}
-		l.step(m, noon.Add(time.Duration(n)*time.Second), []core.Event{core.OfInstance{Event: instance.UpdateEnded{About: about, Have: have}}})
+		now, events := noon.Add(time.Duration(n)*time.Second), []core.Event{core.OfInstance{Event: instance.UpdateEnded{About: about, Have: have}}}
+		l.taken(now, events)
+		effects := m.Step(now, events...)
+		view, _ := m.Shown()
+		l.returned(now, effects, view)
 	}
 	if len(l.servers) > 3 {
 		t.Errorf("the servers of %d instances are kept, and the fleet has none", len(l.servers))

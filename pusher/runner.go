@@ -221,6 +221,7 @@ func newRunner(o Options, s core.State, fallback []byte, t term, now time.Time) 
 	if o.eventsTo != nil {
 		r.eventLog = newEventLog(o.eventsTo, o.settings(), s, o.Log, now)
 		r.eventLog.first.Term = &t.number
+		r.machine.RecordNodes(r.eventLog.node)
 	}
 	return r
 }
@@ -308,12 +309,14 @@ func (r *runner) step(ctx context.Context, now time.Time) {
 			r.take(core.LeaderSeen{Holder: holder})
 		}
 	}
-	effects := r.eventLog.step(r.machine, now, r.waiting)
+	r.eventLog.taken(now, r.waiting)
+	effects := r.machine.Step(now, r.waiting...)
+	view, status := r.machine.Shown()
+	r.eventLog.returned(now, effects, view)
 	clear(r.waiting)
 	r.waiting = r.waiting[:0]
 	told := r.machine.Told()
 	r.services.observer.Tell(told...)
-	view, status := r.machine.Shown()
 	r.services.observer.Show(view, status)
 	if r.Watch != nil {
 		r.Watch(view, status, told)
