@@ -1,0 +1,145 @@
+package binding
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+)
+
+// Objects are the live objects that were read.
+type Objects struct {
+	bind.Live
+	Slices   int           // how many EndpointSlices there are
+	problems []string      // objects that could not be used
+	faulty   []SecretFault // parts of Secrets of a cluster that cannot be used
+	broken   map[snapshots.SecretName]bool
+	// faults are the faults of values whose use only a snapshot tells.
+	faults   map[bind.Need][]error
+	secrets  map[snapshots.SecretName]bool
+	evidence evidence
+	unsure   bool // something could not be parsed, and may hold the objects that seem absent
+}
+
+// WatchObjects reads the directory and sends its objects: at once, and whenever changed receives a value. It returns
+// when ctx is done.
+func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send func(Objects, error)) {
+	var reader manifests.Reader
+	for {
+		set, err := reader.Read(dir)
+		if err != nil {
+			send(Objects{}, fmt.Errorf("read live objects: %w", err))
+		} else {
+			send(translate(set), nil)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// translate reads the EndpointSlices and Secrets in a set of objects.
+func translate(set manifests.Set) Objects {
+	var endpointSlices []discoveryv1.EndpointSlice
+	var secrets []corev1.Secret
+	out := Objects{broken: map[snapshots.SecretName]bool{}, secrets: map[snapshots.SecretName]bool{}, unsure: len(set.Problems) > 0}
+	for _, p := range set.Problems {
+		out.problems = append(out.problems, fmt.Sprintf("%s: %s", p.Position, p.Message))
+	}
+	for _, o := range set.Objects {
+		switch o.GVK() {
+		case manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}:
+			decodeInto(&out, o, &endpointSlices)
+		case manifests.GVK{APIVersion: "v1", Kind: "Secret"}:
+			decodeInto(&out, o, &secrets)
+		}
+	}
+	for _, s := range secrets {
+		out.secrets[snapshots.SecretName{Namespace: s.Namespace, Name: s.Name}] = true
+	}
+	out.Slices = len(endpointSlices)
+	sliced := map[types.NamespacedName]bool{}
+	for _, s := range endpointSlices {
+		sliced[types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}] = true
+	}
+	out.evidence = newEvidence(set, sliced)
+	out.Endpoints = live.Endpoints(endpointSlices)
+	certificates, problems := live.Certificates(secrets)
+	out.Certificates = certificates
+	more := live.GatherSecrets(secrets)
+	out.Authorities, out.Users, out.Values, out.faults = more.Authorities, more.Users, more.Values, more.Problems
+	for _, p := range problems {
+		out.broken[p.Secret] = true
+		out.problems = append(out.problems, p.Error())
+	}
+	return out
+}
+
+// decodeInto appends an object to a list. If the object breaks its schema, decodeInto notes a problem, and the previous
+// content stays in use.
+func decodeInto[T any](out *Objects, o manifests.Object, list *[]T) {
+	var v T
+	if faults := o.Decode(&v); len(faults) > 0 {
+		out.unsure = true
+		out.problems = append(out.problems, fmt.Sprintf("%s: %s: %s", faults[0].Position, o, faults[0].Error()))
+		return
+	}
+	*list = append(*list, namespaced(v, o))
+}
+
+// namespaced sets the namespace of an object if its manifest left it out.
+func namespaced[T any](v T, o manifests.Object) T {
+	switch v := any(&v).(type) {
+	case *discoveryv1.EndpointSlice:
+		v.Namespace = o.Namespace
+	case *corev1.Secret:
+		v.Namespace = o.Namespace
+	}
+	return v
+}
+
+// mergeLive returns the live data to use after a read. It leaves the endpoints as they were, since lossGuard decides
+// about those. If a Secret is broken now, its last usable certificate stays in use. Its authorities, users and values
+// do not stay, since the present content says who may pass. Absent data stays in three cases: something could not be
+// parsed and may hold the data, all EndpointSlices are absent too, or endpoints of the namespace are kept.
+func mergeLive(old, read Objects, doubted func(namespace string) bool) Objects {
+	nothing := read.Slices == 0 && old.Slices > 0
+	doubt := func(name snapshots.SecretName) bool {
+		return !read.secrets[name] && (read.unsure || nothing || doubted(name.Namespace))
+	}
+	if read.Slices == 0 {
+		read.Slices = old.Slices
+	}
+	read.Endpoints = old.Endpoints
+	read.Certificates = withAbsent(read.Certificates, old.Certificates, func(name snapshots.SecretName) bool {
+		return read.broken[name] || read.unsure || doubt(name)
+	})
+	read.Values = withAbsent(read.Values, old.Values, func(key bind.SecretKey) bool { return doubt(key.Secret) })
+	read.Authorities = withAbsent(read.Authorities, old.Authorities, doubt)
+	read.Users = withAbsent(read.Users, old.Users, doubt)
+	return read
+}
+
+// withAbsent returns what was read, together with those previous entries that are absent now and should be kept.
+func withAbsent[K comparable, V any](read, old map[K]V, keep func(K) bool) map[K]V {
+	out := maps.Clone(read)
+	for key, value := range old {
+		if _, there := read[key]; !there && keep(key) {
+			if out == nil {
+				out = map[K]V{}
+			}
+			out[key] = value
+		}
+	}
+	return out
+}
