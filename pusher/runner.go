@@ -216,7 +216,7 @@ type term struct {
 func newRunner(o Options, s core.State, fallback []byte, t term, now time.Time) *runner {
 	inbox := newInbox()
 	o.Report = inbox.reporting(o.Report)
-	r := &runner{Options: o, machine: core.New(o.settings(), s, fallback, now), services: o.services(t), inbox: inbox}
+	r := &runner{Options: o, machine: core.New(o.settings(), s, fallback, now), services: o.services(t, inbox.start), inbox: inbox}
 	r.machine.Lead(t.number)
 	if o.eventsTo != nil {
 		r.eventLog = newEventLog(o.eventsTo, o.settings(), s, o.Log, now)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -42,6 +41,7 @@ type services struct {
 	pods       func() (kubernetes.Interface, error) // nil: there is no cluster
 	fence      *push.Fence
 	end        context.CancelCauseFunc // ends the term
+	start      func(job func())        // runs a job in a goroutine of its own, which the runner waits for
 	log        *slog.Logger
 	observer   *observe.Observer
 
@@ -50,10 +50,10 @@ type services struct {
 	podsWatched context.CancelFunc // ends the current watch of pods
 }
 
-func (o Options) services(t term) *services {
+func (o Options) services(t term, start func(job func())) *services {
 	return &services{
 		store: o.Store, cache: o.cache(), identity: o.Identity, stateStore: t.state, cluster: o.Cluster, pods: o.Pods,
-		fence: t.fence, end: t.end, log: o.Log, credentials: credentialsMaker{o.MakeCredentials, o.CredentialsMetrics, o.Log},
+		fence: t.fence, end: t.end, start: start, log: o.Log, credentials: credentialsMaker{o.MakeCredentials, o.CredentialsMetrics, o.Log},
 		observer: observe.New(o.observed()), connections: instance.New(o.connectionOptions(), t.fence),
 	}
 }
@@ -222,9 +222,7 @@ func (s *services) watchPods(ctx context.Context, pods *fleet.Pods) job {
 			report(nil, err)
 			return
 		}
-		var making sync.WaitGroup
-		defer making.Wait()
-		making.Go(func() { s.credentials.run(ctx, client, *pods, send) })
+		s.start(func() { s.credentials.run(ctx, client, *pods, send) })
 		discovery.Watch(ctx, client, *pods, s.log, report)
 	}
 }
