@@ -21,11 +21,11 @@ import (
 // list is sorted, so that the same objects give the same Model in whatever order they came.
 type Model struct {
 	// Binds are the ports that have hosts of their own, by name. All other ports share the
-	// hosts without a Bind: those of Ingresses.
+	// hosts without a Bind.
 	Binds        []Bind
 	Hosts        []Host        // by Key
 	Held         []Held        // by name, none that is among Hosts
-	Closed       []diag.Object // Ingresses that are left out, and whose routes answer 503
+	Closed       []diag.Object // objects that are left out, and whose routes answer 503
 	Backends     []Backend     // by name
 	Splits       []Split       // by name
 	Certificates []Certificate // by file
@@ -493,8 +493,7 @@ func (p ErrorPage) File() string { return fmt.Sprintf("files/error-%d.%s", p.Sta
 func (p ErrorPage) Standard() bool { return p.Status != 411 }
 
 // Certificate is a TLS certificate for the hosts that name it, but for those that
-// are a ServerName. Hosts are as in the Ingress, lower case, with "*." for
-// wildcards, sorted.
+// are a ServerName. Hosts are lower case, with "*." for wildcards, sorted.
 type Certificate struct {
 	File   string // "certs/shop_web-tls.pem", as crt-lists name it
 	Secret snapshots.SecretName

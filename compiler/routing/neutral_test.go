@@ -25,8 +25,11 @@ func TestNeutral(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, i := range parsed.Imports {
-			if path := strings.Trim(i.Path.Value, `"`); strings.HasPrefix(path, "k8s.io/api/networking") || strings.HasSuffix(path, "/compiler/ingress") {
-				t.Errorf("%s imports %s", f, path)
+			path := strings.Trim(i.Path.Value, `"`)
+			for _, api := range []string{"k8s.io/api/networking", "sigs.k8s.io/gateway-api", "github.com/hapsnap/hapsnap/compiler/ingress", "github.com/hapsnap/hapsnap/compiler/gateway"} {
+				if path == api || strings.HasPrefix(path, api+"/") {
+					t.Errorf("%s imports %s", f, path)
+				}
 			}
 		}
 	}
