@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/templates"
 )
 
@@ -56,8 +57,9 @@ func isServers(line haproxycfg.Line) bool {
 	case "server", "server-template":
 		return true
 	case "":
-		words := bytes.Fields(line.Text)
-		return len(words) > 1 && string(words[0]) == "#hapsnap" && string(words[1]) == "servers"
+		directive, _ := bind.DirectiveText(line.Text)
+		words := strings.Fields(directive)
+		return len(words) > 0 && words[0] == "servers"
 	}
 	return false
 }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func TestSizeOf(t *testing.T) {
@@ -192,4 +194,16 @@ func backends(n int) snapshots.Draft {
 		fmt.Fprintf(&cfg, "backend b%d\n    server s1 192.0.2.1:80\n", i)
 	}
 	return snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(cfg.String())}}}
+}
+
+// A directive counts with whatever blanks the binding takes, and with no others.
+func TestServersOfDirectives(t *testing.T) {
+	t.Parallel()
+	for char := rune(1); char < 256; char++ {
+		line := string(char) + "#hapsnap" + string(char) + "servers shop/web"
+		_, want := bind.DirectiveText([]byte(line))
+		if got := isServers(haproxycfg.Line{Text: []byte(line)}); got != want {
+			t.Errorf("%q gives servers: %t, want %t", line, got, want)
+		}
+	}
 }

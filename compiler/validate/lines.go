@@ -284,16 +284,19 @@ func sections(config []byte) iter.Seq[haproxycfg.Section] {
 }
 
 // textOf returns everything that HAProxy reads of a backend, except its name and the Service of its servers, which a
-// comment names. Comments and blank lines count as empty lines; those at the end are left out.
+// directive names. Comments and blank lines count as empty lines; those at the end are left out.
 func textOf(s haproxycfg.Section) string {
 	var b strings.Builder
 	b.WriteString(s.From)
 	for _, line := range s.Lines {
 		text := bytes.TrimSpace(line.Text)
-		if directive, ok := bytes.CutPrefix(text, []byte("#hapsnap servers ")); ok {
-			_, text, _ = bytes.Cut(directive, []byte(" "))
-			b.WriteString("\n#hapsnap servers")
-		} else if bytes.HasPrefix(text, []byte("#")) && !bytes.HasPrefix(text, []byte("#hapsnap")) {
+		if directive, ok := bind.DirectiveText(line.Text); ok {
+			if words := strings.Fields(directive); len(words) > 1 && words[0] == "servers" {
+				_, options, _ := strings.Cut(strings.TrimPrefix(directive, "servers"), words[1])
+				directive = "servers" + options
+			}
+			text = []byte("#hapsnap " + directive)
+		} else if bytes.HasPrefix(text, []byte("#")) {
 			text = nil
 		}
 		b.WriteByte('\n')

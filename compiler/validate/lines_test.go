@@ -7,7 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // All invalid directives are found at once, and nothing is changed.
@@ -29,5 +31,24 @@ func TestDirectiveFaults(t *testing.T) {
 	}
 	if string(a.Files[0].Content) != text {
 		t.Error("the artifact was changed")
+	}
+}
+
+// Backends that differ in the Service of a directive alone have the same text, with whatever blanks the binding takes.
+func TestTextOfDirectives(t *testing.T) {
+	t.Parallel()
+	text := func(line string) string {
+		return textOf(haproxycfg.Section{Lines: []haproxycfg.Line{{Text: []byte(line)}}})
+	}
+	for char := rune(1); char < 256; char++ {
+		before, between := string(char)+"#hapsnap"+string(char)+"servers", " slots=3 -- check  inter 2s"
+		if _, ok := bind.DirectiveText([]byte(before)); ok && text(before+string(char)+"shop/servers"+between) != text(before+" shop/b"+between) {
+			t.Errorf("with %q, the Service makes a difference", char)
+		}
+	}
+	for _, other := range []string{"#hapsnap servers shop/a -- check inter 2s", "#hapsnap users shop/b -- check  inter 2s", "#hapsnap servers"} {
+		if text("#hapsnap servers shop/a -- check  inter 2s") == text(other) {
+			t.Errorf("%q makes no difference", other)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // The values that HAProxy uses for checks if the section sets none.
@@ -257,10 +258,11 @@ func writtenWords(line haproxycfg.Line) string {
 		return string(text) // nearly all lines
 	}
 	if line.First() == "" {
-		if words := strings.Fields(string(line.Text)); len(words) > 0 && words[0] == "#hapsnap" {
-			return strings.Join(words, " ")
+		directive, ok := bind.DirectiveText(line.Text)
+		if !ok {
+			return ""
 		}
-		return ""
+		return strings.Join(append([]string{"#hapsnap"}, strings.Fields(directive)...), " ")
 	}
 	var out []string
 	for _, word := range line.Words() {

@@ -271,3 +271,15 @@ func TestPlainLinesAreTheirWords(t *testing.T) {
 		t.Errorf("only %d lines are plain", plain)
 	}
 }
+
+// A directive is compared with whatever blanks the binding takes, and other comments are not.
+func TestDirectivesAreCompared(t *testing.T) {
+	t.Parallel()
+	for char := rune(1); char < 256; char++ {
+		line := string(char) + "#hapsnap" + string(char) + "servers shop/web"
+		_, want := bind.DirectiveText([]byte(line))
+		if got := writtenWords(haproxycfg.Line{Text: []byte(line)}) == "#hapsnap servers shop/web"; got != want {
+			t.Errorf("%q is compared as a directive: %t, want %t", line, got, want)
+		}
+	}
+}

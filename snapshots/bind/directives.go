@@ -89,7 +89,7 @@ func parseDirectives(config []byte) (directives, error) {
 			in = opened
 			continue
 		}
-		text, ok := directiveText(line.Text)
+		text, ok := DirectiveText(line.Text)
 		if !ok {
 			continue
 		}
@@ -129,8 +129,9 @@ func (o *directives) addServers(number int, text string, in haproxycfg.Section, 
 // blanks are the bytes that separate words for HAProxy.
 const blanks = " \t\r\v\f"
 
-// directiveText returns what follows "#hapsnap" on a line that is a directive.
-func directiveText(line []byte) (string, bool) {
+// DirectiveText returns what follows "#hapsnap" on a line of a haproxy.cfg that is a directive, without the blanks
+// around it. What counts as a blank is the same as for HAProxy.
+func DirectiveText(line []byte) (string, bool) {
 	for len(line) > 0 && haproxycfg.IsBlank(line[0]) {
 		line = line[1:]
 	}

@@ -64,6 +64,22 @@ func TestDirectivesWithCRLF(t *testing.T) {
 	}
 }
 
+// What separates words for HAProxy separates them in directives, and nothing else does.
+func TestDirectiveText(t *testing.T) {
+	t.Parallel()
+	for _, blank := range []string{" ", "\t", "\v", "\f", "\r"} {
+		line := blank + "#hapsnap" + blank + "servers shop/web" + blank
+		if text, ok := DirectiveText([]byte(line)); !ok || text != "servers shop/web" {
+			t.Errorf("%q is read as %q, %t", line, text, ok)
+		}
+	}
+	for _, line := range []string{"\u00a0#hapsnap servers shop/web", "\u0085#hapsnap servers shop/web", "#hapsnap\u00a0servers shop/web", "#hapsnapservers shop/web", "# hapsnap servers shop/web", ""} {
+		if text, ok := DirectiveText([]byte(line)); ok {
+			t.Errorf("%q is read as %q", line, text)
+		}
+	}
+}
+
 func TestDirectiveErrors(t *testing.T) {
 	for _, tt := range []struct{ name, config, want string }{
 		{"unknown word", "backend b\n#hapsnap server shop/web", `2: #hapsnap: unknown directive "server shop/web"`},

@@ -211,7 +211,7 @@ func secretKeys(config []byte) ([]SecretKey, error) {
 	}
 	for l := range haproxycfg.Lines(config) {
 		line := l.Text
-		if text, ok := directiveText(line); ok {
+		if text, ok := DirectiveText(line); ok {
 			_, options := cutOptions(text)
 			line = []byte(options)
 		}

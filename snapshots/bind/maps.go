@@ -95,7 +95,7 @@ func lookedUp(config []byte) []string {
 			continue
 		}
 		text := l.Text
-		options, directive := directiveText(l.Text) // of server lines
+		options, directive := DirectiveText(l.Text) // of server lines
 		if directive {
 			text = []byte(options)
 		}

@@ -140,7 +140,7 @@ func (t *textBinder) joined(line []byte) ([]byte, error) {
 
 // writeComment writes a directive as a comment that is not a directive any more.
 func (t *textBinder) writeComment(number int, line []byte) {
-	text, _ := directiveText(line)
+	text, _ := DirectiveText(line)
 	t.config = append(append(append(t.config, "    # hapsnap "...), text...), '\n')
 	t.lines = append(t.lines, number)
 }
