@@ -5,7 +5,7 @@ import "testing"
 // These are the limits in ARCHITECTURE.md.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	const mostExported, mostFiles = 80, 5
+	const mostExported, mostFiles, mostOfRunner = 80, 5, 6000
 	m, err := measure("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -17,6 +17,9 @@ func TestLimits(t *testing.T) {
 		if n > mostExported {
 			t.Errorf("package %s has %d exported names, at most %d are to be had", folder, n, mostExported)
 		}
+	}
+	if lines := m.tests["../../pusher"]; lines == 0 || lines > mostOfRunner {
+		t.Errorf("the tests of package pusher have %d lines, at most %d are to be had", lines, mostOfRunner)
 	}
 	for name, of := range m.types {
 		if len(of.files) > mostFiles {
