@@ -74,8 +74,8 @@ func (b block) commands() (typed, printed []string) {
 
 var (
 	marked   = regexp.MustCompile(`^(sh|console)( [a-z]+)?$`)
-	indented = regexp.MustCompile(`(?m)^(?: {4,}|\t)(?:\$ |compiler |pusher |hapsnap |kubectl |git |make )`)
-	span     = regexp.MustCompile("`((?:compiler|pusher|hapsnap) [^`]+)`")
+	indented = regexp.MustCompile(`(?m)^(?: {4,}|\t)(?:\$ |compiler |pusher |hapsnap |waf |kubectl |git |make )`)
+	span     = regexp.MustCompile("`((?:compiler|pusher|hapsnap|waf) [^`]+)`")
 	target   = regexp.MustCompile(`(?m)^([a-z0-9.-]+):`)
 )
 

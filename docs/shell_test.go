@@ -11,6 +11,7 @@ import (
 	compiler "github.com/hapsnap/hapsnap/compiler/cli"
 	front "github.com/hapsnap/hapsnap/hapsnap/cli"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
+	waf "github.com/hapsnap/hapsnap/waf/cli"
 )
 
 // words splits a line like a shell, into the words of each of its simple commands. It returns an error for what
@@ -72,7 +73,7 @@ func words(line string) (commands [][]string, err error) {
 
 // programOf returns which of our programs a command runs, or "".
 func programOf(command []string) string {
-	if name := path.Base(command[0]); name == "compiler" || name == "pusher" || name == front.Name {
+	if name := path.Base(command[0]); name == "compiler" || name == "pusher" || name == "waf" || name == front.Name {
 		return name
 	}
 	return ""
@@ -85,6 +86,8 @@ func checkCommand(command []string, whole bool) error {
 	switch programOf(command) {
 	case "pusher":
 		root = pusher.NewCommand()
+	case "waf":
+		root = waf.NewCommand()
 	case front.Name:
 		root = front.NewCommand(front.Name)
 	default:
