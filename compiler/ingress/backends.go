@@ -165,8 +165,8 @@ func (t *backends) dropReplaced(hosts *hosts) {
 			}
 		}
 	}
-	if hosts.fallback != nil {
-		delete(t.replaced, hosts.fallback.backend)
+	if hosts.defaultBackend != nil {
+		delete(t.replaced, hosts.defaultBackend.backend)
 	}
 	for name := range t.replaced {
 		delete(t.byName, name)

@@ -36,12 +36,12 @@ type claims struct {
 	foreignCanary []diag.Diagnostic
 
 	wishes
-	found    []diag.Diagnostic // about its options
-	foreign  []diag.Diagnostic // about annotations of other controllers
-	rules    []rule
-	fallback *fallback
-	tls      []tlsEntry
-	canary   *options.Canary // nil for a canary that gets nothing
+	found          []diag.Diagnostic // about its options
+	foreign        []diag.Diagnostic // about annotations of other controllers
+	rules          []rule
+	defaultBackend *defaultBackend
+	tls            []tlsEntry
+	canary         *options.Canary // nil for a canary that gets nothing
 }
 
 // wishes are what the options of an Ingress ask for beyond its spec.
@@ -62,8 +62,8 @@ type wishes struct {
 	closed bool
 	// clients says which certificates TLS clients must present.
 	clients options.Clients
-	// sorry is the Service for routes whose own Service has no usable endpoint.
-	sorry       policy.ServiceRef
+	// fallback is the Service for routes whose own Service has no usable endpoint.
+	fallback    policy.ServiceRef
 	redirectWWW bool
 	ruleHosts   []string // each once
 	// withoutHost says that a rule, or the default backend, is for all hosts.
@@ -89,8 +89,8 @@ type path struct {
 	passed *connectionDemand
 }
 
-// fallback is a default backend.
-type fallback struct {
+// defaultBackend is a default backend.
+type defaultBackend struct {
 	origin  routing.Origin
 	backend demand
 }
@@ -128,7 +128,7 @@ func claimsOf(s source) *claims {
 	spec := ing.Value.Spec
 	m := demandMaker{source: s, wishes: &c.wishes, options: map[string]*backendOptions{}}
 	if spec.DefaultBackend != nil {
-		c.fallback = &fallback{originOf(ing, "spec", "defaultBackend"), m.demand(*spec.DefaultBackend, []any{"spec", "defaultBackend"})}
+		c.defaultBackend = &defaultBackend{originOf(ing, "spec", "defaultBackend"), m.demand(*spec.DefaultBackend, []any{"spec", "defaultBackend"})}
 	}
 	for i, r := range spec.Rules {
 		c.rules = append(c.rules, s.rule(c, i, r, m.demand))
@@ -154,7 +154,7 @@ func closedClaimsOf(s source) *claims {
 		c.rules = append(c.rules, s.rule(c, i, r, none))
 	}
 	if ing.Value.Spec.DefaultBackend != nil {
-		c.fallback = &fallback{originOf(ing, "spec", "defaultBackend"), none(networkingv1.IngressBackend{}, []any{"spec", "defaultBackend"})}
+		c.defaultBackend = &defaultBackend{originOf(ing, "spec", "defaultBackend"), none(networkingv1.IngressBackend{}, []any{"spec", "defaultBackend"})}
 	}
 	if len(validation.IsDNS1123Label(ing.Ref.Namespace)) > 0 {
 		return c // there is no such Secret, and no file may have such a name
@@ -309,7 +309,7 @@ func (s source) addWishes(c *claims) {
 	c.exactPaths, c.passthrough, c.clients = settings.ExactPaths, settings.Passthrough, settings.Clients
 	c.expressions = settings.Expressions
 	c.paths = settings.Paths
-	c.sorry, c.redirectWWW = settings.Fallback, settings.RedirectWWW
+	c.fallback, c.redirectWWW = settings.Fallback, settings.RedirectWWW
 	c.pathRules = s.pathRules(c.paths)
 	if len(settings.Aliases) == 0 {
 		return

@@ -29,9 +29,9 @@ type hosts struct {
 	held   []*outline      // Ingresses that are left out and protect nothing
 	// passed says who decides what happens to the TLS connections for a host.
 	passed map[string]hostClaim
-	// fallback is the default backend for all Ingresses, nil if none has one.
-	fallback *claim
-	access   map[string]string // by backend, see accessOf
+	// defaultBackend is the default backend for all Ingresses, nil if none has one.
+	defaultBackend *claim
+	access         map[string]string // by backend, see accessOf
 }
 
 // guarding says how a route that protects something guards its host.
@@ -67,10 +67,10 @@ func (t *hosts) guards(name string, closed bool) []routing.Guard {
 		}
 	}
 	unmatched := ""
-	if t.fallback != nil {
-		unmatched = t.fallback.by.Ref.Namespace
-		if t.fallback.guard.unsafe && present[unmatched] {
-			guard(unmatched, t.fallback.guard, t.fallback.origin)
+	if t.defaultBackend != nil {
+		unmatched = t.defaultBackend.by.Ref.Namespace
+		if t.defaultBackend.guard.unsafe && present[unmatched] {
+			guard(unmatched, t.defaultBackend.guard, t.defaultBackend.origin)
 		}
 	}
 	if of := byNamespace[t.ownerNamespace(name)]; of != nil {
@@ -259,7 +259,7 @@ func (t *hosts) isReleased(o *ownership.Owner) bool {
 // isClosed reports whether the default backend must not answer for a host. held says that a rule for the host was left
 // out.
 func (t *hosts) isClosed(host string, held bool) bool {
-	return t.fallback != nil && t.owners.IsClosedTo(t.fallback.by.Ref.Namespace, host, held)
+	return t.defaultBackend != nil && t.owners.IsClosedTo(t.defaultBackend.by.Ref.Namespace, host, held)
 }
 
 // model returns a virtual host in the form of the model. It also tells backends which prefixes their filters replace.

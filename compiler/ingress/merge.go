@@ -296,8 +296,8 @@ func (t *merge) model() routing.Model {
 		m.Certificates = append(m.Certificates, *t.backends.certs.files[file])
 	}
 	t.backends.access.Model(&m)
-	if t.hosts.fallback != nil {
-		m.Default, m.DefaultOrigin = t.hosts.fallback.backend, t.hosts.fallback.origin
+	if t.hosts.defaultBackend != nil {
+		m.Default, m.DefaultOrigin = t.hosts.defaultBackend.backend, t.hosts.defaultBackend.origin
 	}
 	return m
 }

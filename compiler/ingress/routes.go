@@ -99,19 +99,19 @@ func (t *merge) mergeTLS() {
 // mergeDefault takes the default backend of the Ingress, unless an older Ingress has one. All Ingresses together have
 // only one.
 func (t *merge) mergeDefault() {
-	by, f := t.merging.claims, t.merging.fallback
+	by, f := t.merging.claims, t.merging.defaultBackend
 	if f == nil {
 		return
 	}
 	defer t.closeBarred("", f.origin.Position)()
 	switch {
-	case t.hosts.fallback == nil:
-		t.hosts.fallback = &claim{by: by, backend: t.backends.take(f.backend, &t.merging), origin: f.origin}
-		t.hosts.fallback.guard = t.guardFor(t.hosts.fallback.backend, routing.FormOf(t.cfg.Paths))
-	case t.hosts.fallback.backend != t.merging.nameOf(f.backend):
-		t.reportLost(diag.Error, by.Claimant, t.hosts.fallback.by.Claimant, f.origin.Position,
-			"defaultBackend is not used: it was taken by "+t.hosts.fallback.by.Precedes(by.Claimant),
-			"there is one for all Ingresses; use a rule with a host and path / instead"+winnerAt(t.hosts.fallback.origin))
+	case t.hosts.defaultBackend == nil:
+		t.hosts.defaultBackend = &claim{by: by, backend: t.backends.take(f.backend, &t.merging), origin: f.origin}
+		t.hosts.defaultBackend.guard = t.guardFor(t.hosts.defaultBackend.backend, routing.FormOf(t.cfg.Paths))
+	case t.hosts.defaultBackend.backend != t.merging.nameOf(f.backend):
+		t.reportLost(diag.Error, by.Claimant, t.hosts.defaultBackend.by.Claimant, f.origin.Position,
+			"defaultBackend is not used: it was taken by "+t.hosts.defaultBackend.by.Precedes(by.Claimant),
+			"there is one for all Ingresses; use a rule with a host and path / instead"+winnerAt(t.hosts.defaultBackend.origin))
 	}
 }
 
@@ -250,7 +250,7 @@ func (c claim) modelRoutes() []routing.Route {
 // returns "" if the Ingress has no fallback Service. It also returns "" if the route answers 503 whatever endpoints
 // there are, since a closed route stays closed.
 func (t *merge) fallbackOf(c claim) string {
-	by, ref := t.merging.claims, t.merging.sorry
+	by, ref := t.merging.claims, t.merging.fallback
 	if ref.Name == "" || t.merging.closed || t.backends.closed[c.backend] || c.backend == routing.Unavailable {
 		return ""
 	}
