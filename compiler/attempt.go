@@ -73,15 +73,15 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, exc
 		routed.Ingresses, routed.Broken = c.in.Objects.Ingresses, c.in.Objects.Broken
 	}
 	_, end := c.in.Stages.Begin(ctx, StageTranslate)
-	rules := c.in.routing(refused)
-	rules.Released, rules.Dropped = except.hosts, except.routes
-	model, found := c.in.Claims.Translate(routed, rules)
+	ofIngresses := c.in.ingresses(refused)
+	ofIngresses.Released, ofIngresses.Dropped = except.hosts, except.routes
+	model, found := c.in.Claims.Translate(routed, ofIngresses)
 	end(nil)
 	c.note(model.Asked)
 	amongRoutes, closedRoutes := c.withProtected(objects, refused, except.routes)
-	routes := c.in.gateways(model)
-	routes.Refused, routes.Dropped = refused, except.routes
-	part, foundInGateways, verdicts := c.in.Routes.Translate(amongRoutes, routes)
+	ofGateways := c.in.gateways(model)
+	ofGateways.Refused, ofGateways.Dropped = refused, except.routes
+	part, foundInGateways, verdicts := c.in.Routes.Translate(amongRoutes, ofGateways)
 	c.note(part.Asked)
 	if ofRoutes := slices.Clone(part.Backends); len(ofRoutes) > 0 {
 		ingress.ReserveHeaders(part.Backends, slices.Concat(model.Backends, ofRoutes), c.in.Config.Forwarded.AllowHeaders)

@@ -180,8 +180,8 @@ func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
 	}
 	good, err := c.settle(ctx)
 	c.reportMistakes()
-	census := ingress.CensusOf(in.Objects, in.routing(nil))
-	good.found = append(good.found, census.Warning(in.routing(nil))...)
+	census := ingress.CensusOf(in.Objects, in.ingresses(nil))
+	good.found = append(good.found, census.Warning(in.ingresses(nil))...)
 	r := Result{
 		Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good.artifact),
 		Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported)),
@@ -264,8 +264,8 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 	}
 }
 
-// routing returns the configuration for translating Ingresses.
-func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
+// ingresses returns the configuration for translating Ingresses.
+func (in Input) ingresses(refused map[diag.Object]bool) ingress.Config {
 	return ingress.Config{
 		Refused:            refused,
 		SecretsUnseen:      in.SecretsUnseen,
@@ -310,7 +310,7 @@ func (in Input) inspection() access.Inspection {
 }
 
 // IngressConfig returns what a configuration says about translating Ingresses.
-func IngressConfig(c config.Config) ingress.Config { return Input{Config: c}.routing(nil) }
+func IngressConfig(c config.Config) ingress.Config { return Input{Config: c}.ingresses(nil) }
 
 // defaultCertificate returns the Secret with the default certificate, or the zero name.
 func defaultCertificate(c config.Config) snapshots.SecretName {

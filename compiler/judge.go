@@ -99,7 +99,7 @@ func (j *Judge) FailsClosed() bool {
 // Ingress judges an Ingress. It accepts an Ingress that is not ours, or whose namespace is not read.
 func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admission.Verdict, error) {
 	newest := j.now()
-	rules := Input{Config: newest.source.Config, SecretsUnseen: true}.routing(nil)
+	rules := Input{Config: newest.source.Config, SecretsUnseen: true}.ingresses(nil)
 	if !ingress.IsOurs(ing, newest.classes, rules) {
 		if errors.Is(newest.err, errTooEarly) { // the class of the Ingress may be ours
 			return admission.Verdict{}, unable(errTooEarly)

@@ -90,7 +90,7 @@ func (j *Judge) batch(reviews []*reviewOf) {
 
 // translate translates objects as they would be in this world.
 func (w *world) translate(in inputs.Inputs) translated {
-	model, found := w.source.memories.Claims.Reader().Translate(in, w.input(in).routing(nil))
+	model, found := w.source.memories.Claims.Reader().Translate(in, w.input(in).ingresses(nil))
 	return translated{in: in, part: model, found: found}
 }
 
@@ -102,7 +102,7 @@ func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
 		r.asked = nil
 		if in, ok := w.with(r.ingress); ok && w.known != nil {
 			in.Ingresses = in.Ingresses[len(in.Ingresses)-1:] // the Ingress names the same objects, whatever else exists
-			model, _ := w.source.memories.Claims.Reader().Translate(in, w.input(in).routing(nil))
+			model, _ := w.source.memories.Claims.Reader().Translate(in, w.input(in).ingresses(nil))
 			r.asked = w.unknown(model.Asked.ConfigMaps)
 		}
 		if len(r.asked) > 0 {
@@ -314,8 +314,9 @@ func (j *Judge) group(ctx context.Context, w *world, g group) {
 		return
 	}
 	apart := g.of
-	if rest := kept(g.of, func(t translated) bool { return !isBlamed(t, a.faults) }); err == nil && len(rest) > 0 && len(rest) < len(g.of) {
-		apart = kept(g.of, func(t translated) bool { return isBlamed(t, a.faults) })
+	blamed := func(t translated) bool { return isBlamed(t, a.faults) }
+	if rest := slices.DeleteFunc(slices.Clone(g.of), blamed); err == nil && len(rest) > 0 && len(rest) < len(g.of) {
+		apart = slices.DeleteFunc(slices.Clone(g.of), func(t translated) bool { return !blamed(t) })
 		defer j.group(ctx, w, joined(rest))
 	}
 	inParallel(len(apart), func(i int) {
@@ -327,10 +328,6 @@ func isBlamed(t translated, faults []render.Fault) bool {
 	return slices.ContainsFunc(faults, func(f render.Fault) bool {
 		return slices.ContainsFunc(f.Origin.Objects, func(o routing.Origin) bool { return o.Object == t.review.ingress.Ref })
 	})
-}
-
-func kept(of []translated, keep func(translated) bool) []translated {
-	return slices.DeleteFunc(slices.Clone(of), func(t translated) bool { return !keep(t) })
 }
 
 // joined makes a group of translated reviews, whose parts fit together.

@@ -133,6 +133,7 @@ func (b Backend) names(lists map[policy.NetworkList]bool, users map[string]bool)
 	}
 }
 
+// kept copies the few elements of a long list that stay, and not the list.
 func kept[T any](all []T, keep func(T) bool) []T {
 	var out []T
 	for _, x := range all {
