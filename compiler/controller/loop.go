@@ -127,7 +127,7 @@ type loop struct {
 	republish retry              // of pending
 	previous  snapshots.Snapshot // the head of the store, as far as is known
 	held      *ShrinkError       // why the pending draft waits for approval, or nil
-	losses    lossGuard
+	losses    shrinkGuard
 	leads     bool
 	rivals    rivals
 	verify    time.Time // when to look at the head of the store; zero means never

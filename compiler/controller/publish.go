@@ -83,12 +83,12 @@ func Publish(ctx context.Context, s store, r compiler.Result, g config.ShrinkGua
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
-	return publishAfter(ctx, s, previous, newest, &r, g, &lossGuard{})
+	return publishAfter(ctx, s, previous, newest, &r, g, &shrinkGuard{})
 }
 
 // publishAfter publishes a draft unless the guard holds it back, and completes it for that. Previous and newest are what
 // [head] returned.
-func publishAfter(ctx context.Context, s store, previous snapshots.Snapshot, newest snapshots.ID, r *compiler.Result, g config.ShrinkGuard, known *lossGuard) (id snapshots.ID, published bool, err error) {
+func publishAfter(ctx context.Context, s store, previous snapshots.Snapshot, newest snapshots.ID, r *compiler.Result, g config.ShrinkGuard, known *shrinkGuard) (id snapshots.ID, published bool, err error) {
 	if err := known.check(previous, r, g); err != nil {
 		return snapshots.ID{}, false, err
 	}

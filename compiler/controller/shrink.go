@@ -70,9 +70,9 @@ func isEntry(line []byte) bool {
 	return len(line) > 0 && line[0] != '#'
 }
 
-// losses says what is gone between two sizes, such as "600 of 1000 backends gone". It returns "" if the guard does not
+// shrinkage says what is gone between two sizes, such as "600 of 1000 backends gone". It returns "" if the guard does not
 // call that a mass loss.
-func losses(before, after size, g config.ShrinkGuard) string {
+func shrinkage(before, after size, g config.ShrinkGuard) string {
 	var out []string
 	for _, c := range []struct {
 		what          string
@@ -104,9 +104,9 @@ func (e *ShrinkError) Approval() string {
 	return fmt.Sprintf("if it is meant, set spec.shrinkGuard.approve of the configuration to %s", e.Digest.Short())
 }
 
-// lossGuard holds back drafts that lost too much since the newest snapshot. It remembers what it held back, and what each
+// shrinkGuard holds back drafts that lost too much since the newest snapshot. It remembers what it held back, and what each
 // namespace has in that snapshot.
-type lossGuard struct {
+type shrinkGuard struct {
 	newest snapshots.ID // what the rest is about
 	size   size         // of it
 	// owned is what each namespace has in the newest snapshot, if this process published it and sees every deletion; else
@@ -132,13 +132,13 @@ const mostHeld = 1000
 // The losses of one namespace hold back nobody, if other namespaces have something to publish: otherwise one tenant, who
 // deletes what he published before, stops the changes of all others. The compiler has to have seen the deletions: after a
 // restart, a flag or a permission may have been forgotten.
-func (g *lossGuard) check(head snapshots.Snapshot, r *compiler.Result, c config.ShrinkGuard) error {
+func (g *shrinkGuard) check(head snapshots.Snapshot, r *compiler.Result, c config.ShrinkGuard) error {
 	if g.newest != head.ID() {
-		*g = lossGuard{newest: head.ID(), size: sizeOf(head.Files)}
+		*g = shrinkGuard{newest: head.ID(), size: sizeOf(head.Files)}
 	}
 	g.let, g.letLost = "", ""
 	after := sizeOf(r.Draft.Files)
-	lost := losses(g.size, after, c)
+	lost := shrinkage(g.size, after, c)
 	if lost == "" {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (g *lossGuard) check(head snapshots.Snapshot, r *compiler.Result, c config.
 
 // approved reports whether an earlier draft was approved that had lost as much as this one, or more. Where others go on
 // changing what they have, the draft that a person looked at is soon replaced by another.
-func (g *lossGuard) approved(after size, c config.ShrinkGuard) bool {
+func (g *shrinkGuard) approved(after size, c config.ShrinkGuard) bool {
 	return slices.ContainsFunc(g.held, func(h heldDraft) bool {
 		return c.Approves(string(h.digest)) && h.size.backends <= after.backends && h.size.hosts <= after.hosts
 	})
@@ -164,7 +164,7 @@ func (g *lossGuard) approved(after size, c config.ShrinkGuard) bool {
 
 // ofOne returns the namespace without which fewer are gone than c.MinLost, if the others have at least as many. Other templates
 // may have dropped anything.
-func (g *lossGuard) ofOne(after size, now compiler.Result, c config.ShrinkGuard) (namespace string, ok bool) {
+func (g *shrinkGuard) ofOne(after size, now compiler.Result, c config.ShrinkGuard) (namespace string, ok bool) {
 	if g.owned == nil || g.templates != now.Draft.Provenance.TemplatesDigest {
 		return "", false
 	}
@@ -181,16 +181,16 @@ func (g *lossGuard) ofOne(after size, now compiler.Result, c config.ShrinkGuard)
 }
 
 // published notes the snapshot that this process published.
-func (g *lossGuard) published(id snapshots.ID, templates snapshots.Digest, made render.Artifact, seesDeletions bool) {
+func (g *shrinkGuard) published(id snapshots.ID, templates snapshots.Digest, made render.Artifact, seesDeletions bool) {
 	of, all := owned(made)
-	*g = lossGuard{newest: id, size: all, templates: templates}
+	*g = shrinkGuard{newest: id, size: all, templates: templates}
 	if seesDeletions {
 		g.owned = of
 	}
 }
 
 // reconfigured forgets what the namespaces have: a new configuration may drop much of it.
-func (g *lossGuard) reconfigured() { g.owned = nil }
+func (g *shrinkGuard) reconfigured() { g.owned = nil }
 
 func (s size) without(o size) size { return size{s.backends - o.backends, s.hosts - o.hosts} }
 

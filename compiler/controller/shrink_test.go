@@ -53,7 +53,7 @@ func TestSizeOfLinesWithoutIndentation(t *testing.T) {
 	}
 	before := []snapshots.File{{Path: "haproxy.cfg", Content: []byte(text.String())}}
 	after := []snapshots.File{{Path: "haproxy.cfg", Content: []byte("  backend b0\n    server s1 192.0.2.1:80\n")}}
-	if got := losses(sizeOf(before), sizeOf(after), config.Default().ShrinkGuard); got != "10 of 11 backends gone" {
+	if got := shrinkage(sizeOf(before), sizeOf(after), config.Default().ShrinkGuard); got != "10 of 11 backends gone" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -85,7 +85,7 @@ func TestLosses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := losses(c.before, c.after, c.guard); got != c.want {
+			if got := shrinkage(c.before, c.after, c.guard); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -99,8 +99,8 @@ func TestGuardApproval(t *testing.T) {
 	head := backends(20).Number(7, snapshots.ID{})
 	small, smaller, more := backends(3), backends(2), backends(4)
 	c := config.Default().ShrinkGuard
-	check := func(g *lossGuard, d snapshots.Draft) error { return g.check(head, &compiler.Result{Draft: d}, c) }
-	var running lossGuard
+	check := func(g *shrinkGuard, d snapshots.Draft) error { return g.check(head, &compiler.Result{Draft: d}, c) }
+	var running shrinkGuard
 	shrunk, ok := errors.AsType[*ShrinkError](check(&running, small))
 	if !ok || shrunk.Head != head.ID() || shrunk.Lost != "17 of 20 backends gone" {
 		t.Fatalf("got %+v, want that the draft is held", shrunk)
@@ -113,15 +113,15 @@ func TestGuardApproval(t *testing.T) {
 	}
 	c.Approve = shrunk.Digest.Short()
 	for what, test := range map[string]struct {
-		guard *lossGuard
+		guard *shrinkGuard
 		draft snapshots.Draft
 		held  bool
 	}{
 		"the draft":                          {&running, small, false},
 		"one that lost more":                 {&running, smaller, true},
 		"one that lost less":                 {&running, more, false},
-		"the draft, after a restart":         {&lossGuard{}, small, false},
-		"one that lost less after a restart": {&lossGuard{}, more, true},
+		"the draft, after a restart":         {&shrinkGuard{}, small, false},
+		"one that lost less after a restart": {&shrinkGuard{}, more, true},
 	} {
 		if err := check(test.guard, test.draft); (err != nil) != test.held {
 			t.Errorf("%s: %v", what, err)
@@ -132,7 +132,7 @@ func TestGuardApproval(t *testing.T) {
 		t.Error("what was approved after another snapshot is approved")
 	}
 	head = snapshots.Snapshot{}
-	if err := check(&lossGuard{}, small); err != nil {
+	if err := check(&shrinkGuard{}, small); err != nil {
 		t.Errorf("first snapshot of a store: %v", err)
 	}
 }
@@ -142,15 +142,15 @@ func TestGuardOfOneNamespace(t *testing.T) {
 	t.Parallel()
 	head := backends(30).Number(7, snapshots.ID{})
 	for name, test := range map[string]struct {
-		change func(*lossGuard, *compiler.Result)
+		change func(*shrinkGuard, *compiler.Result)
 		held   bool
 	}{
-		"deleted":       {func(*lossGuard, *compiler.Result) {}, false},
-		"reconfigured":  {func(g *lossGuard, _ *compiler.Result) { g.reconfigured() }, true},
-		"templates":     {func(_ *lossGuard, r *compiler.Result) { r.Draft.Provenance.TemplatesDigest = "sha256:two" }, true},
-		"somebody else": {func(g *lossGuard, _ *compiler.Result) { g.newest.Revision = 6 }, true},
+		"deleted":       {func(*shrinkGuard, *compiler.Result) {}, false},
+		"reconfigured":  {func(g *shrinkGuard, _ *compiler.Result) { g.reconfigured() }, true},
+		"templates":     {func(_ *shrinkGuard, r *compiler.Result) { r.Draft.Provenance.TemplatesDigest = "sha256:two" }, true},
+		"somebody else": {func(g *shrinkGuard, _ *compiler.Result) { g.newest.Revision = 6 }, true},
 	} {
-		g := lossGuard{newest: head.ID(), size: sizeOf(head.Files), templates: "sha256:one", owned: map[string]size{"shop": {backends: 20}, "quiet": {backends: 10}}}
+		g := shrinkGuard{newest: head.ID(), size: sizeOf(head.Files), templates: "sha256:one", owned: map[string]size{"shop": {backends: 20}, "quiet": {backends: 10}}}
 		r := compiler.Result{Draft: backends(10)}
 		r.Draft.Provenance.TemplatesDigest = "sha256:one"
 		test.change(&g, &r)
@@ -164,7 +164,7 @@ func TestGuardOfOneNamespace(t *testing.T) {
 func TestGuardOfManyNamespaces(t *testing.T) {
 	t.Parallel()
 	head := backends(100).Number(7, snapshots.ID{})
-	g := lossGuard{newest: head.ID(), size: sizeOf(head.Files), owned: map[string]size{"gone": {backends: 10}}}
+	g := shrinkGuard{newest: head.ID(), size: sizeOf(head.Files), owned: map[string]size{"gone": {backends: 10}}}
 	if err := g.check(head, &compiler.Result{Draft: backends(48)}, config.Default().ShrinkGuard); err == nil {
 		t.Errorf("52 of 100 are gone, 42 of them of others, and let is %q", g.let)
 	}
@@ -174,7 +174,7 @@ func TestGuardOfManyNamespaces(t *testing.T) {
 func TestGuardRemembersSome(t *testing.T) {
 	t.Parallel()
 	head := backends(20).Number(7, snapshots.ID{})
-	var g lossGuard
+	var g shrinkGuard
 	for n := range mostHeld + 10 {
 		d := backends(3)
 		d.Files = append(d.Files, snapshots.File{Path: "maps/other.map", Content: fmt.Appendf(nil, "a %d\n", n)})
