@@ -12,25 +12,25 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Journal keeps the turns of rollouts, such as began, wave and failed, beside what people do to the
+// Journal keeps the entries about rollouts, such as began, wave and failed, beside what people do to the
 // channel. A store is one.
 type Journal interface {
 	Record(ctx context.Context, now time.Time, entries ...channel.Entry) error
 }
 
 const (
-	// journalQueue is how many turns may wait for a journal that does not answer. A rollout has about ten.
+	// journalQueue is how many entries may wait for a journal that does not answer. A rollout has about ten.
 	journalQueue = 256
 	// journalTimeout is how long one write of the journal may take.
 	journalTimeout = 30 * time.Second
-	// journalLast is how long a pusher that ends waits until its last turns are written.
+	// journalLast is how long a pusher that ends waits until its last entries are written.
 	journalLast = 2 * time.Second
 	// journalRetry and journalRetries are the first and the longest wait after a write that failed.
 	journalRetry, journalRetries = time.Second, time.Minute
 )
 
-// recorder writes turns of rollouts into a journal. A journal that does not answer stops nothing; the
-// recorder counts and logs the turns that it drops. A killed pusher loses its last turns, which are in its
+// recorder writes entries about rollouts into a journal. A journal that does not answer stops nothing; the
+// recorder counts and logs the entries that it drops. A killed pusher loses its last entries, which are in its
 // log and in its state.
 type recorder struct {
 	journal Journal
@@ -45,7 +45,7 @@ type recorder struct {
 func newRecorder(o Options, from string) *recorder {
 	r := &recorder{journal: o.Journal, log: o.Log, from: from, queue: make(chan channel.Entry, journalQueue), total: prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "hapsnap", Subsystem: "pusher", Name: "journal_dropped_total",
-		Help: "Turns of rollouts that are not in the journal, because the store did not take them in time.",
+		Help: "Entries about rollouts that are not in the journal, because the store did not take them in time.",
 	})}
 	o.Metrics.MustRegister(r.total)
 	if o.Journal == nil {
@@ -54,7 +54,7 @@ func newRecorder(o Options, from string) *recorder {
 	return r
 }
 
-// note queues the turns among facts. It waits for nothing.
+// note queues the entries that facts lead to. It waits for nothing.
 func (r *recorder) note(told []observe.Told, fleet string) {
 	if r == nil {
 		return
@@ -64,7 +64,7 @@ func (r *recorder) note(told []observe.Told, fleet string) {
 		if !ok {
 			continue
 		}
-		e, ok := turnOf(event)
+		e, ok := entryOf(event)
 		if !ok {
 			continue
 		}
@@ -78,20 +78,20 @@ func (r *recorder) note(told []observe.Told, fleet string) {
 	}
 }
 
-// turns are the turns that a journal has, by the reasons of their events.
-var turns = map[string]channel.Verb{
+// recorded are the verbs of the entries that a journal has about rollouts, by the reasons of their events.
+var recorded = map[string]channel.Verb{
 	"RolloutBegins": channel.TurnBegan, "RolloutWave": channel.TurnWave, "RolloutPaused": channel.TurnPaused, "RolloutGoesOn": channel.TurnGoesOn,
 	"RolloutFailed": channel.TurnFailed, "RolloutUndone": channel.TurnUndone, "RolloutDone": channel.TurnDone,
 	"OverrideExpired": channel.TurnExpired,
 }
 
-// turnOf returns the turn of a rollout that an event reports, and false for other events.
-func turnOf(e observe.Event) (channel.Entry, bool) {
-	verb, ok := turns[e.Reason]
+// entryOf returns the entry about a rollout for an event, and false for other events.
+func entryOf(e observe.Event) (channel.Entry, bool) {
+	verb, ok := recorded[e.Reason]
 	return channel.Entry{Verb: verb, Snapshot: e.Snapshot, Text: e.Text}, ok
 }
 
-// run writes the queued turns until ctx is done, and then tries once to write the rest.
+// run writes the queued entries until ctx is done, and then tries once to write the rest.
 func (r *recorder) run(ctx context.Context) {
 	var batch []channel.Entry
 	silent, wait := false, journalRetry
@@ -114,7 +114,7 @@ func (r *recorder) run(ctx context.Context) {
 				r.log.Info("the journal of rollouts is written again")
 			}
 			if n := r.dropped.Swap(0); n > 0 {
-				r.log.Warn("turns of rollouts are not in the journal, the store did not take them in time", "dropped", n)
+				r.log.Warn("entries about rollouts are not in the journal, the store did not take them in time", "dropped", n)
 			}
 			silent, wait = false, journalRetry
 			continue
@@ -130,12 +130,12 @@ func (r *recorder) run(ctx context.Context) {
 	}
 	if batch = r.gather(batch); len(batch) > 0 {
 		if err := r.write(context.WithoutCancel(ctx), batch, journalLast); err != nil {
-			r.log.Warn("the last turns of rollouts are not in the journal", "dropped", len(batch), "err", err)
+			r.log.Warn("the last entries about rollouts are not in the journal", "dropped", len(batch), "err", err)
 		}
 	}
 }
 
-// gather adds queued turns to a batch, as far as they fit.
+// gather adds queued entries to a batch, as far as they fit.
 func (r *recorder) gather(batch []channel.Entry) []channel.Entry {
 	for len(batch) < journalQueue {
 		select {

@@ -50,7 +50,7 @@ func (j *slowJournal) set(err error, hangs bool) {
 	j.err, j.hangs = err, hangs
 }
 
-// The journal gets the turns of a rollout, and no other events.
+// The journal gets entries about a rollout, and about no other events.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
@@ -63,7 +63,7 @@ func TestTurns(t *testing.T) {
 	}
 	for n := range states[1:] {
 		for _, event := range observe.RolloutEvents(states[n], states[n+1]) {
-			if e, ok := turnOf(event); ok {
+			if e, ok := entryOf(event); ok {
 				got = append(got, fmt.Sprintf("%s %s: %s", e.Verb, e.Snapshot, e.Text))
 			}
 		}
@@ -74,9 +74,9 @@ func TestTurns(t *testing.T) {
 		"done " + two.String() + ": the fleet runs " + two.String(),
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("the turns are\n%s", strings.Join(got, "\n"))
+		t.Errorf("the entries are\n%s", strings.Join(got, "\n"))
 	}
-	if _, ok := turnOf(observe.RepairsGoOn("a")); ok {
+	if _, ok := entryOf(observe.RepairsGoOn("a")); ok {
 		t.Error("a repair is a turn")
 	}
 }
@@ -109,7 +109,7 @@ func TestJournalThatDoesNotAnswer(t *testing.T) {
 		synctest.Wait()
 		kept := len(journal.writes)
 		if dropped := int(testutil.ToFloat64(r.total)); dropped == 0 || kept+dropped != more+1 || kept < journalQueue {
-			t.Errorf("%d turns were kept, %d dropped", kept, dropped)
+			t.Errorf("%d entries were kept, %d dropped", kept, dropped)
 		}
 		for n, e := range journal.writes {
 			if e.Text != fmt.Sprint(n) || e.Verb != channel.TurnDone || !e.Turn || e.Fleet != "edge" || e.From != "file:x" {

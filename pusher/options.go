@@ -132,7 +132,7 @@ type Options struct {
 	// change, at most every two seconds, and once a minute. It may be nil.
 	Report func(ctx context.Context, p report.Published) error
 
-	// Journal keeps the turns of rollouts. Nothing waits for it. It may be nil.
+	// Journal keeps the entries about rollouts. Nothing waits for it. It may be nil.
 	Journal Journal
 
 	// EventLog is a file for the events and effects of this run, to replay them; "" is none. It

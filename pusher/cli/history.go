@@ -54,7 +54,7 @@ func historyCommand() *cobra.Command {
 		Use:   "history --store STORE [--state STATE]",
 		Short: "List the snapshots of a store, or what was done to it, the newest first",
 		Long: `List the snapshots of a store, the newest first. With --acts, list what people and programs
-did instead: what they pinned, approved, rejected and so on, and the turns of rollouts, with
+did instead: what they pinned, approved, rejected and so on, and the entries about rollouts, with
 who, when, why and from where.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -62,7 +62,7 @@ who, when, why and from where.`,
 	f.storeFlags.add(cmd)
 	f.output.AddListTo(cmd)
 	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run; it says what runs")
-	cmd.Flags().BoolVar(&f.acts, "acts", false, "list what was done, and the turns of rollouts, in place of snapshots")
+	cmd.Flags().BoolVar(&f.acts, "acts", false, "list what was done, and the entries about rollouts, in place of snapshots")
 	f.since.add(cmd)
 	cmd.Flags().IntVarP(&f.limit, "limit", "n", 20, "how many to list; 0 for all")
 	return cmd

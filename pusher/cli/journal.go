@@ -153,7 +153,7 @@ func auditCommand() *cobra.Command {
 		Use:   "audit --store STORE [--since TIME]",
 		Short: "Tell who did what, when and why, and who signed and approved what ran",
 		Long: `List the snapshots of a store with who made, signed and approved them, everything that was
-done to the channel, and the turns of rollouts, in the order in which they happened.
+done to the channel, and the entries about rollouts, in the order in which they happened.
 
 In git the acts are the history of the channel's branch. Elsewhere the journal keeps the
 newest thousand entries. What the journal does not have, the list does not have either.`,

@@ -302,7 +302,7 @@ func (m moment) Mark() string {
 	return map[string]string{"pub": "published", "ok": "good", "bad": "bad", "hand": "by hand"}[m.Dot()]
 }
 
-// titles are the titles of acts and turns, with the snapshot in place of %s.
+// titles are the titles of acts and entries about rollouts, with the snapshot in place of %s.
 var titles = map[channel.Verb]string{
 	channel.VerbPin: "%s pinned", channel.VerbUnpin: "unpinned", channel.VerbRollback: "rolled back to %s", channel.VerbOverride: "%s runs for a while",
 	channel.VerbOverrideEnd: "override ended", channel.VerbPause: "paused", channel.VerbResume: "resumed", channel.VerbApprove: "%s approved",

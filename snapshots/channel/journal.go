@@ -35,7 +35,7 @@ const (
 	VerbEdit Verb = "edit"
 )
 
-// The verbs of turns of a rollout.
+// The verbs of entries about a rollout.
 const (
 	TurnBegan  Verb = "began"
 	TurnWave   Verb = "wave"
@@ -74,14 +74,14 @@ func (p Person) String() string {
 // Entry is one line of a journal: who did what, when, why and from where. No decision depends on it.
 type Entry struct {
 	At       time.Time    `json:"at"`
-	Turn     bool         `json:"turn,omitempty"` // set for a turn of a rollout; otherwise the channel was changed
+	Turn     bool         `json:"turn,omitempty"` // set for an entry about a rollout; otherwise the channel was changed
 	Verb     Verb         `json:"verb"`
 	Snapshot snapshots.ID `json:"snapshot,omitzero"`
 	By       string       `json:"by,omitempty"`
 	Author   string       `json:"author,omitempty"` // of the commit, in git
 	Reason   string       `json:"reason,omitempty"`
 	From     string       `json:"from,omitempty"`
-	Fleet    string       `json:"fleet,omitempty"` // of a turn
+	Fleet    string       `json:"fleet,omitempty"` // of a rollout
 	Text     string       `json:"text,omitempty"`
 }
 
@@ -159,7 +159,7 @@ type Running struct {
 }
 
 // RunningAt returns what each fleet ran at a time, by name. The journal has the oldest entry first. A fleet
-// without an earlier turn in the journal is not in the result.
+// without an earlier entry in the journal is not in the result.
 func RunningAt(journal []Entry, at time.Time) map[string]Running {
 	out := map[string]Running{}
 	for _, e := range journal {

@@ -150,7 +150,7 @@ func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channe
 	return current, o, nil
 }
 
-// Journal returns the known acts on the channel and turns of rollouts, the oldest first.
+// Journal returns the known acts on the channel and entries about rollouts, the oldest first.
 func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	o, err := s.get(ctx, ChannelName(s.name))
 	if apierrors.IsNotFound(err) {
@@ -162,8 +162,8 @@ func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	return channel.ParseEntries(o.BinaryData[JournalKey]), nil
 }
 
-// Record adds turns of rollouts to the journal. It does not create a channel. The pusher writes the Events of
-// turns. If Record finds a change of the channel by hand, it writes the Event of that.
+// Record adds entries about rollouts to the journal. It does not create a channel. The pusher writes the Events of
+// these. If Record finds a change of the channel by hand, it writes the Event of that.
 func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.Entry) error {
 	for try := 1; ; try++ {
 		o, err := s.get(ctx, ChannelName(s.name))

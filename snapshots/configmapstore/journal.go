@@ -22,7 +22,7 @@ import (
 // JournalKey is the key of the journal in binaryData of the channel's ConfigMap. The journal has a line of JSON
 // for each entry. An act and its entry are written in one update, so neither can be without the other, and
 // permission to change the channel is enough. The journal is not signed: no decision depends on it, and a
-// pusher without a key writes the turns of its rollouts there.
+// pusher without a key writes the entries about its rollouts there.
 const JournalKey = "journal.jsonl"
 
 // JournalledAnnotation is the digest of the channel after the last entry of the journal. If the channel has

@@ -267,7 +267,7 @@ func TestChannelOfPeople(t *testing.T) {
 }
 
 // A change with an editor is in the journal too, with the program that made it. It is added once, when the next
-// act or turn is written.
+// act or entry is written.
 func TestEditsByHandAreInTheJournal(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

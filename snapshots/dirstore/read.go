@@ -248,7 +248,7 @@ func channelSum(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Journal returns the known acts on the channel and turns of rollouts, the oldest first.
+// Journal returns the known acts on the channel and entries about rollouts, the oldest first.
 func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read the journal of %s: %w", s, err)
@@ -260,7 +260,7 @@ func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	return channel.ParseEntries(journal), nil
 }
 
-// Record adds turns of rollouts to the journal.
+// Record adds entries about rollouts to the journal.
 func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.Entry) error {
 	if _, err := s.list(); err != nil { // no store is made by its journal
 		return err

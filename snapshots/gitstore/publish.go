@@ -364,7 +364,7 @@ func (s *Store) readChannel(ctx context.Context, r refs) (channel.Channel, []obj
 	return current, commit.root.Entries, nil
 }
 
-// Record commits turns of rollouts to the branch of the journal.
+// Record commits entries about rollouts to the branch of the journal.
 func (s *Store) Record(ctx context.Context, now time.Time, entries ...channel.Entry) error {
 	if len(entries) == 0 {
 		return nil

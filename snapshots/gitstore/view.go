@@ -75,7 +75,7 @@ func (s *Store) look(ctx context.Context, take func(refs, []snapshots.ID) error)
 	})
 }
 
-// Journal returns what was done to the channel and the turns of rollouts that were recorded, the oldest
+// Journal returns what was done to the channel and the entries about rollouts that were recorded, the oldest
 // entry first.
 func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	done, err := s.begin(ctx)
@@ -109,12 +109,12 @@ func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 			out = append(out, e)
 		}
 	}
-	// An act of the same second comes first: turns follow from acts.
+	// An act of the same second comes first: entries about rollouts follow from acts.
 	slices.SortStableFunc(out, func(a, b channel.Entry) int { return a.At.Compare(b.At) })
 	return out, nil
 }
 
-// turns returns the file with the turns of rollouts, empty if there is none.
+// turns returns the file with the entries about rollouts, empty if there is none.
 func (s *Store) turns(ctx context.Context, r refs) ([]byte, error) {
 	if r.journal.IsZero() {
 		return nil, nil
@@ -469,7 +469,7 @@ func upTo(ids []snapshots.ID, head snapshots.ID) []snapshots.ID {
 }
 
 // The journal of acts is the history of the channel's branch, which also has what people did by hand.
-// Turns of rollouts are in a file of a branch of their own (<branch>-journal): on the channel's branch, a
+// Entries about rollouts are in a file of a branch of their own (<branch>-journal): on the channel's branch, a
 // pusher without a key that signs would leave a tip that nobody trusts.
 const journalFile = "journal.jsonl"
 

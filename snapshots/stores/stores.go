@@ -60,11 +60,11 @@ type Writer interface {
 	Delete(ctx context.Context, ids ...snapshots.ID) error
 }
 
-// Journal has the acts on the channel, and the turns of rollouts. No decision depends on it.
+// Journal has the acts on the channel, and the entries about rollouts. No decision depends on it.
 type Journal interface {
 	// Journal returns the entries that there are, the oldest first.
 	Journal(ctx context.Context) ([]channel.Entry, error)
-	// Record adds turns of rollouts. The store itself adds the acts on the channel.
+	// Record adds entries about rollouts. The store itself adds the acts on the channel.
 	Record(ctx context.Context, now time.Time, entries ...channel.Entry) error
 }
 

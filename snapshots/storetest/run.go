@@ -124,7 +124,7 @@ func suite() []test {
 		{"what is closed and opened is the same", testReopen},
 		{"deleted snapshots are gone, the newest is kept", testDelete},
 		{"the channel is kept", testChannel},
-		{"the journal has acts and turns", testJournal},
+		{"the journal has acts and entries about rollouts", testJournal},
 		{"a channel that cannot be read is an error", testChannelUnreadable},
 		{"a channel that is gone holds until a person gives it up", testChannelGone},
 		{"a tampered snapshot is corrupt", testTampered},
@@ -273,7 +273,7 @@ func backends(prefix string, n int) []string {
 	return names
 }
 
-// The journal has acts and turns in their order, also with several writers. An act that changes nothing is not
+// The journal has acts and entries about rollouts in their order, also with several writers. An act that changes nothing is not
 // in it.
 func testJournal(t testCase) {
 	a, b := t.Open(nil), t.Open(nil)
