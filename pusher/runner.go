@@ -493,7 +493,7 @@ func (c *candidate) run(ctx context.Context) error {
 			err := c.term(ctx)
 			c.note("state", err, time.Now())
 			if err != nil {
-				c.Log.Error("does not lead any more", "err", err)
+				c.Log.Error("not leading any more", "err", err)
 				notBefore = leadAgain(err, time.Now())
 			}
 		}

@@ -226,7 +226,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		// A change of the objects ends the wait.
 		l.recompile.reset()
 		l.Status.waiting(err)
-		l.Log.Info("compile waits", "for", err)
+		l.Log.Info("waiting for objects before compiling", "for", err)
 		return
 	}
 	if l.config.former != nil && errors.Is(err, compiler.ErrTemplates) {
@@ -307,7 +307,7 @@ func (l *loop) logFindings(r compiler.Result) {
 		}
 		args := []any{"object", d.Object.String(), "position", d.Position.String(), "reason", d.Message, "hint", d.Hint}
 		if d.Severity == diag.Error {
-			l.Log.Error("input left out", args...)
+			l.Log.Error("object left out", args...)
 		} else {
 			l.Log.Warn("input has a fault", args...)
 		}

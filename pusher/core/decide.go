@@ -50,7 +50,7 @@ func (m *Machine) inKnownStore(d decision, now time.Time) decision {
 	another := seen != "" && m.view.Seen.Store != "" && m.view.Seen.Store != seen && !good.IsZero() &&
 		!slices.ContainsFunc(m.view.IDs, func(id snapshots.ID) bool { return id.Short == good.Short })
 	if another && m.snapshotCache.Unreadable(good) {
-		m.tell(observe.Warn("the store is another one than before, and what runs cannot be read: its snapshots are rolled out",
+		m.tell(observe.Warn("the store was replaced, and what runs cannot be read: its snapshots are rolled out",
 			"store", m.view.Seen.Store, "before", seen, "good", good), now)
 		another = false
 	}

@@ -131,7 +131,7 @@ func (l *leadership) raiseEnded(r Raised, now time.Time) {
 		}
 		return
 	}
-	l.tell(observe.Warn("term raised above one that was met", "instance", r.Of.Name, "met", r.Above, "term", r.Term), now)
+	l.tell(observe.Warn("term raised: an instance has a later one", "instance", r.Of.Name, "found", r.Above, "term", r.Term), now)
 	l.raised++
 	l.term.number = r.Term
 	for i := range l.served() {

@@ -306,7 +306,7 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 	w.now = w.now.Add(lastSaveRetry)
 	w.settle()
 	people.Tell(w.e.Told()...)
-	if n := strings.Count(log.String(), "trouble is over"); n != 1 {
+	if n := strings.Count(log.String(), "works again"); n != 1 {
 		t.Errorf("the log says %d times that it is over:\n%s", n, log.String())
 	}
 }

@@ -291,7 +291,7 @@ type TroubleChanged struct {
 
 // troubleMessages are log messages that say what the pusher cannot do, and what it does meanwhile.
 var troubleMessages = map[string]string{
-	"another store":         "the store is another one than before, instances keep what they run",
+	"another store":         "the store was replaced, instances keep what they run",
 	"cache":                 "cannot keep snapshots on this machine, trying again",
 	"certificates":          "cannot open the certificates of a snapshot, it is not rolled out",
 	"channel":               "cannot write the channel, trying again",
@@ -328,7 +328,7 @@ func (t TroubleChanged) tell(o *Observer, at time.Time) {
 	switch {
 	case t.Error == "":
 		delete(o.logged, t.About)
-		o.options.Log.Info("trouble is over", "with", t.About, "since", t.Since)
+		o.options.Log.Info("works again", "about", t.About, "since", t.Since)
 	case known && at.Sub(logged.at) < troubleRepeats && logged.sameAs(t.Error):
 	default:
 		o.logged[t.About] = loggedTrouble{at, t.Error}

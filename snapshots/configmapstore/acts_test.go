@@ -104,7 +104,7 @@ func TestWithoutTheRightToWriteEvents(t *testing.T) {
 		})
 		before := len(p.events())
 		perform(t, s, id, test.verb)
-		if said := len(p.events()) - before; (said == 1) != test.says || strings.Contains(log.String(), "no Event tells") == test.says {
+		if said := len(p.events()) - before; (said == 1) != test.says || strings.Contains(log.String(), "cannot write an Event") == test.says {
 			t.Errorf("%s: %d Events, and the log says %q", name, said, log.String())
 		}
 	}

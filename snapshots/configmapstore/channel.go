@@ -92,7 +92,7 @@ func (s *Store) say(ctx context.Context, written *corev1.ConfigMap, entries ...c
 	defer cancel()
 	for _, e := range entries {
 		if _, err := s.said.Events(s.namespace).Create(ctx, actEvent(s.namespace, written, e), metav1.CreateOptions{}); err != nil {
-			s.log.Warn("no Event tells of what was done to the channel; the journal does", "act", e.Verb, "snapshot", e.Snapshot, "err", because(ctx, err))
+			s.log.Warn("cannot write an Event about a change of the channel; the journal has it", "act", e.Verb, "snapshot", e.Snapshot, "err", because(ctx, err))
 		}
 	}
 }

@@ -374,7 +374,7 @@ const lookForFolders = time.Second
 func (s *Store) Follow(ctx context.Context, changed func()) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
-		s.log.Warn("changes are not told, the store is polled", "store", s.String(), "err", err)
+		s.log.Warn("cannot watch the store, polling it", "store", s.String(), "err", err)
 		return
 	}
 	defer notify.Close()
