@@ -34,7 +34,7 @@ The haproxy.cfg of an instance has more lines, those of the servers. The command
 objects with errors, and leaves them out as run does.
 
 Several lines are explained by one compile. With -o json they are an array, one line alone is
-an object. A line that the result does not have is said to be missing; the command fails if the
+an object. A line that the result does not have is reported as missing; the command fails if the
 result has none of them.
 
 explain request says who answers a request, and why.`,

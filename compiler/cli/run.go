@@ -351,7 +351,7 @@ const defaultWebhookAddress = ":9443"
 // addMade adds the flags for a certificate that the compiler makes.
 func (f *webhookFlags) addMade(flags *pflag.FlagSet, with string) {
 	flags.StringVar(&f.secret, "webhook-secret", "", with+"Secret, as NAMESPACE/NAME, that the elected compiler fills with a certificate for reviews if it has no data, and renews; it is what is mounted as --webhook-cert-dir")
-	flags.StringVar(&f.registration, "webhook-configuration", "", "ValidatingWebhookConfiguration whose Services the certificate in --webhook-secret is for, and which is told of its authority")
+	flags.StringVar(&f.registration, "webhook-configuration", "", "ValidatingWebhookConfiguration whose Services the certificate in --webhook-secret is for, and whose caBundle the compiler writes")
 }
 
 // checkMade returns the Secret with the certificate that the compiler makes. ok is false if it makes none.
@@ -360,7 +360,7 @@ func (f *webhookFlags) checkMade() (secret types.NamespacedName, ok bool, err er
 		return secret, false, nil
 	}
 	if f.secret == "" || f.registration == "" {
-		return secret, false, process.WithHint(process.Usage("--webhook-secret and --webhook-configuration go together"), "name the Secret for the certificate, and the ValidatingWebhookConfiguration that is told of its authority")
+		return secret, false, process.WithHint(process.Usage("--webhook-secret and --webhook-configuration go together"), "name the Secret for the certificate, and the ValidatingWebhookConfiguration whose caBundle the compiler writes")
 	}
 	if secret, err = objectname.Parse(f.secret); err != nil {
 		return secret, false, process.Usage("--webhook-secret: %w", err)
