@@ -491,13 +491,13 @@ func (c *candidate) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if time.Now().After(notBefore) {
 			err := c.term(ctx)
-			c.note("state", err, time.Now())
+			c.note(report.AboutState, err, time.Now())
 			if err != nil {
 				c.Log.Error("not leading any more", "err", err)
 				notBefore = leadAgain(err, time.Now())
 			}
 		}
-		c.note("election", c.Leader.Trouble(), time.Now())
+		c.note(report.AboutElection, c.Leader.Trouble(), time.Now())
 		if c.Status != nil {
 			s := observe.Standby(c.Leader.Holder(), c.Leader.Leads() == nil, c.troubles, c.conditions, time.Now())
 			c.conditions = s.Conditions

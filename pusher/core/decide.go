@@ -55,14 +55,14 @@ func (m *Machine) inKnownStore(d decision, now time.Time) decision {
 		another = false
 	}
 	if !another {
-		m.trouble("another store", nil, now)
+		m.trouble(report.AboutAnotherStore, nil, now)
 		if m.view.Seen != m.state.Seen {
 			m.state.Seen, m.dirty = m.view.Seen, true
 		}
 		return d
 	}
 	err := fmt.Errorf("the store is %s, and was %s: it does not hold %s, which was good; if it is the right one, pin a snapshot of it", m.view.Seen.Store, seen, good)
-	m.trouble("another store", err, now)
+	m.trouble(report.AboutAnotherStore, err, now)
 	if d.Because == channel.BecauseNewest && !d.Hold {
 		d.Decision = channel.Decision{Because: channel.BecauseNone, Hold: true, Message: err.Error()}
 		d.Intent = intentOf(d.Decision, m.view.Channel)

@@ -97,7 +97,7 @@ func (c CredentialsMade) String() string {
 // again.
 type StatusWritten struct{ Err error }
 
-func (s StatusWritten) apply(m *Machine, now time.Time) { m.trouble("status", s.Err, now) }
+func (s StatusWritten) apply(m *Machine, now time.Time) { m.trouble(report.AboutStatus, s.Err, now) }
 
 func (s StatusWritten) String() string { return observe.Describe("status written", "err", s.Err) }
 
@@ -163,7 +163,7 @@ type RejectionWritten struct {
 
 func (r RejectionWritten) apply(m *Machine, now time.Time) {
 	m.rejecting.underWay, m.rejecting.after = false, now.Add(5*time.Second)
-	m.trouble("channel", r.Err, now)
+	m.trouble(report.AboutChannel, r.Err, now)
 }
 
 func (r RejectionWritten) String() string {

@@ -127,10 +127,10 @@ func (m *Machine) takeInstanceEvent(event instance.Event, now time.Time) {
 	}
 	switch ev := event.(type) {
 	case instance.JoinFailed:
-		m.trouble("fleet", ev.Err, now)
+		m.trouble(report.AboutFleet, ev.Err, now)
 	case instance.Renewed:
 		if ev.Err != nil {
-			m.trouble("fleet", ev.Err, now)
+			m.trouble(report.AboutFleet, ev.Err, now)
 		}
 	case instance.Probed:
 		m.jobs.probed(i, ev, now)

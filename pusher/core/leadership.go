@@ -9,6 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 )
 
 // maxRaises bounds how often the term is raised above that of other pushers. A pusher that
@@ -84,10 +85,10 @@ func (l *leadership) leadsFleet(now time.Time) bool {
 		l.tellRecord(i, now)
 	}
 	if len(led) == 0 || own {
-		l.trouble("pusher", nil, now)
+		l.trouble(report.AboutPusher, nil, now)
 		return true
 	}
-	l.trouble("pusher", fmt.Errorf("another pusher leads %s: %s; nothing is written to any instance. If that one is gone for good, start this one with --take-over",
+	l.trouble(report.AboutPusher, fmt.Errorf("another pusher leads %s: %s; nothing is written to any instance. If that one is gone for good, start this one with --take-over",
 		strings.Join(led, ", "), by), now)
 	return false
 }
@@ -125,7 +126,7 @@ func (l *leadership) tellRecord(i *instanceState, now time.Time) {
 func (l *leadership) raiseEnded(r Raised, now time.Time) {
 	l.saving.underWay, l.saving.raising = false, nil
 	if r.Err != nil {
-		l.trouble("state", r.Err, now)
+		l.trouble(report.AboutState, r.Err, now)
 		if r.Taken {
 			l.begin(EndTerm{fmt.Errorf("instance %s is of term %d: %w", r.Of.Name, r.Above, r.Err)})
 		}

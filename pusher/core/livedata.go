@@ -19,7 +19,7 @@ func (l *liveData) takeLive(read binding.Objects, err error, now time.Time) {
 	if err == nil {
 		l.takeNews(l.live.TakeRead(read, now), now)
 	}
-	l.trouble("live", err, now)
+	l.trouble(report.AboutLive, err, now)
 }
 
 // takeCluster takes what has changed in the cluster.
@@ -107,11 +107,11 @@ func placeOf(api netip.AddrPort, also string) binding.Place {
 
 // troubleWithLive reports live data that is not known, not believed, or not used.
 func (l *liveData) troubleWithLive(now time.Time) {
-	l.trouble("endpoints", observe.Refused(l.live.Refused()).Trouble(), now)
+	l.trouble(report.AboutRefused, observe.Refused(l.live.Refused()).Trouble(), now)
 	l.trouble(report.AboutKept, l.live.LossTrouble(), now)
-	l.trouble("live objects", l.live.Problems(), now)
+	l.trouble(report.AboutLiveObjects, l.live.Problems(), now)
 	if l.Source == binding.FromCluster {
-		l.trouble("cluster", l.live.ClusterTrouble(), now)
-		l.trouble("live", l.live.WaitTrouble(now), now)
+		l.trouble(report.AboutCluster, l.live.ClusterTrouble(), now)
+		l.trouble(report.AboutLive, l.live.WaitTrouble(now), now)
 	}
 }

@@ -227,7 +227,7 @@ func (m *Machine) turn(now time.Time) {
 
 // takeView takes the result of a look into the store.
 func (m *Machine) takeView(view channel.View, err error, now time.Time) {
-	m.trouble("store", err, now)
+	m.trouble(report.AboutStore, err, now)
 	m.rewound = errors.Is(err, channel.ErrRewound)
 	if err != nil {
 		return

@@ -26,7 +26,7 @@ type membership struct {
 // takeFleet takes the fleet's file. The pusher connects anew to instances that changed. With an error and no fleet, the
 // known one stays. With an error and a fleet, the error is about the credentials of some of its instances.
 func (m *membership) takeFleet(f fleet.Fleet, err error, now time.Time) {
-	m.trouble("fleet", err, now)
+	m.trouble(report.AboutFleet, err, now)
 	if err != nil && f.Name == "" {
 		return
 	}
@@ -37,7 +37,7 @@ func (m *membership) takeFleet(f fleet.Fleet, err error, now time.Time) {
 		m.pods, m.podsRead = f.Pods, false
 		if f.Pods == nil {
 			m.found = nil
-			m.trouble("pods", nil, now)
+			m.trouble(report.AboutPods, nil, now)
 			m.trouble(report.AboutCredentials, nil, now)
 		}
 		m.begin(WatchPods{f.Pods})
@@ -65,7 +65,7 @@ func (m *membership) takePods(of fleet.Pods, found []fleet.Instance, err error, 
 	if m.pods == nil || *m.pods != of {
 		return // the fleet's file names other pods by now
 	}
-	m.trouble("pods", err, now)
+	m.trouble(report.AboutPods, err, now)
 	if err != nil && found == nil {
 		return
 	}
@@ -120,7 +120,7 @@ func (m *membership) gather(now time.Time) {
 // renew begins to use other credentials for an instance. Work under way goes on with the new ones.
 func (m *membership) renew(i *instanceState, spec fleet.Instance, now time.Time) {
 	if err := instance.Valid(spec); err != nil {
-		m.trouble("fleet", err, now)
+		m.trouble(report.AboutFleet, err, now)
 		return
 	}
 	i.Instance = spec
@@ -131,7 +131,7 @@ func (m *membership) renew(i *instanceState, spec fleet.Instance, now time.Time)
 // join connects to an instance, and begins to probe it.
 func (m *membership) join(spec fleet.Instance, now time.Time) {
 	if err := instance.Valid(spec); err != nil {
-		m.trouble("fleet", err, now)
+		m.trouble(report.AboutFleet, err, now)
 		return
 	}
 	m.joins++

@@ -253,7 +253,7 @@ func (r *reporting) troubleWithSecrets(now time.Time) {
 			r.missedSecrets = append(r.missedSecrets, binding.SecretFault{Secret: need.Secret, Fault: err.Error()})
 		}
 	}
-	r.trouble("secrets", errors.Join(errs...), now)
+	r.trouble(report.AboutSecrets, errors.Join(errs...), now)
 }
 
 // secretTrouble returns an error that says what is wrong with a value that a Secret should hold,

@@ -38,7 +38,7 @@ func (s *supply) readSnapshots(now time.Time) {
 	for _, again := range s.snapshotCache.KeepAgain(now) {
 		s.begin(KeepSnapshot{again})
 	}
-	s.trouble("cache", s.snapshotCache.Trouble(), now)
+	s.trouble(report.AboutCache, s.snapshotCache.Trouble(), now)
 	dropped := s.snapshotCache.Keep(needed)
 	if s.toForget = s.toForget || len(dropped) > 0; s.toForget && s.forgetting == nil && s.Cache != "" {
 		s.toForget, s.forgetting = false, maps.Clone(needed)
@@ -102,7 +102,7 @@ func (s *supply) openSnapshots(now time.Time) {
 	if s.live.Ready() {
 		errs = append(errs, s.bindings.OtherVersions()...)
 	}
-	s.trouble("certificates", errors.Join(errs...), now)
+	s.trouble(report.AboutCertificates, errors.Join(errs...), now)
 }
 
 // errNoIdentity is the hint for a pusher that has no file of identities.

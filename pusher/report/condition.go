@@ -168,7 +168,7 @@ func (s Status) failed(id snapshots.ID) (rollout.Failure, bool) {
 func (s Status) Blocked() (Trouble, bool) {
 	for _, t := range s.Troubles {
 		switch t.About {
-		case "election", "fleet", "live", "pods", "pusher", "state", "store":
+		case AboutElection, AboutFleet, AboutLive, AboutPods, AboutPusher, AboutState, AboutStore:
 			return t, true
 		}
 	}

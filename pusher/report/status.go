@@ -105,15 +105,33 @@ type Rollout struct {
 	Change *Change `json:"change,omitempty"`
 }
 
-// The troubles that a phase depends on, or that decisions look up.
+// The topics of troubles. Four are about live data, and differ.
 const (
-	AboutKept        = "live endpoints" // endpoints that are kept
-	AboutNamed       = "named snapshot" // a pin or an override that cannot be followed
-	AboutNeeds       = "needs"          // what snapshots need and the pusher cannot have
-	AboutSnapshots   = "snapshots"      // snapshots that cannot be read or bound
-	AboutSigned      = "signatures"     // snapshots that nobody who may has signed
-	AboutReach       = "instances"      // a fleet of which nobody can be reached
-	AboutCredentials = "credentials"    // Secrets that the pusher is to fill and renew
+	AboutLive        = "live"           // live data that cannot be read
+	AboutLiveObjects = "live objects"   // EndpointSlices and Secrets that were read and cannot be used
+	AboutRefused     = "endpoints"      // endpoints in networks that are refused
+	AboutKept        = "live endpoints" // endpoints that are kept, since many are gone at once
+
+	AboutAnotherStore = "another store"     // a store that does not hold what runs
+	AboutCache        = "cache"             // the folder with the snapshots in use
+	AboutCertificates = "certificates"      // sealed certificates that cannot be opened
+	AboutChannel      = "channel"           // a channel that cannot be written
+	AboutCluster      = "cluster"           // objects of the cluster that cannot be watched
+	AboutCredentials  = "credentials"       // Secrets that the pusher is to fill and renew
+	AboutElection     = "election"          // a Lease that elects nobody
+	AboutFleet        = "fleet"             // the file of the fleet, and the files that it names
+	AboutNamed        = "named snapshot"    // a pin or an override that cannot be followed
+	AboutNeeds        = "needs"             // what snapshots need and the pusher cannot have
+	AboutPods         = "pods"              // pods that cannot be read
+	AboutPusher       = "pusher"            // another pusher that leads instances
+	AboutReach        = "instances"         // a fleet of which nobody can be reached
+	AboutSecrets      = "secrets"           // Secrets that snapshots name and that cannot be used
+	AboutSigned       = "signatures"        // snapshots that nobody who may has signed
+	AboutSnapshots    = "snapshots"         // snapshots that cannot be read or bound
+	AboutState        = "state"             // a state that cannot be saved
+	AboutStateSize    = "size of the state" // a state that is too large for where it is kept
+	AboutStatus       = "status"            // a status that cannot be written for people
+	AboutStore        = "store"             // a store that cannot be read
 )
 
 // Trouble is an error that a person may have to look at.
