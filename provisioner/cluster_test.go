@@ -187,7 +187,7 @@ func (r *rig) get(apiVersion, kind, namespace, name string) *unstructured.Unstru
 }
 
 // name is the prefix of a fleet's object names.
-func (r *rig) name(fleet string) string { return NameOf(fleet, r.class) }
+func (r *rig) name(fleet string) string { return nameOf(fleet, r.class) }
 
 func (r *rig) deployment(namespace, fleet string) *unstructured.Unstructured {
 	r.Helper()
@@ -399,7 +399,7 @@ func TestForeignObjectsStay(t *testing.T) {
 	if after := r.get("v1", "Service", shop, r.name("pay")+"-haproxy"); after.GetResourceVersion() != before.GetResourceVersion() {
 		t.Error("the Service of somebody else was changed")
 	}
-	if r.deployment(shop, "pay") != nil || r.get("v1", "Namespace", "", StoreOf(shop, r.name("pay"))) != nil {
+	if r.deployment(shop, "pay") != nil || r.get("v1", "Namespace", "", storeOf(shop, r.name("pay"))) != nil {
 		t.Error("something of the fleet was made")
 	}
 	r.server.Delete(t, theirs)

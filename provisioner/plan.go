@@ -256,14 +256,14 @@ func attaches(s *gatewayv1.ListenerSet, g *gatewayv1.Gateway, namespaces map[str
 	return configured.AllowsSets(g, s.Namespace, namespaces)
 }
 
-// NameOf returns the beginning of the names of a fleet's objects: FLEET-CLASS. For a fleet with the name of its
+// nameOf returns the beginning of the names of a fleet's objects: FLEET-CLASS. For a fleet with the name of its
 // Gateway that is the name that GEP-1762 requires. The chart has room for 40 characters.
-func NameOf(fleet, class string) string {
+func nameOf(fleet, class string) string {
 	return cut(fleet+"-"+strings.ReplaceAll(class, ".", "-"), 40)
 }
 
-// StoreOf returns the namespace of the snapshots of a fleet. Its digest distinguishes a/b-c from a-b/c.
-func StoreOf(namespace, name string) string {
+// storeOf returns the namespace of the snapshots of a fleet. Its digest distinguishes a/b-c from a-b/c.
+func storeOf(namespace, name string) string {
 	const end = "-store"
 	whole := namespace + "/" + name
 	return withDigest(strings.ReplaceAll(whole, "/", "-"), whole, validation.DNS1123LabelMaxLength-len(end)) + end

@@ -218,14 +218,14 @@ func TestHostileNames(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for _, c := range [][2]string{{"pay", "hapsnap"}, {"pay", "edge.example.com"}, {strings.Repeat("a", 63), "hapsnap"}, {strings.Repeat("a", 62), "hapsnap"}, {"a", strings.Repeat("b", 200)}} {
-		name := NameOf(c[0], c[1])
+		name := nameOf(c[0], c[1])
 		if len(name) > 40 || len(validation.IsDNS1035Label(name)) > 0 || seen[name] != "" {
 			t.Errorf("%v is called %q, as %q", c, name, seen[name])
 		}
 		seen[name] = c[0]
 	}
 	for _, c := range [][2]string{{"a", "b-c-hapsnap"}, {"a-b", "c-hapsnap"}, {strings.Repeat("n", 63), strings.Repeat("f", 40)}} {
-		store := StoreOf(c[0], c[1])
+		store := storeOf(c[0], c[1])
 		if len(validation.IsDNS1123Label(store)) > 0 || seen[store] != "" {
 			t.Errorf("the store of %v is %q, as that of %q", c, store, seen[store])
 		}
@@ -459,13 +459,13 @@ func TestSpeaks(t *testing.T) {
 	t.Parallel()
 	f := Fleet{Name: named("shop", "pay")}
 	for _, reason := range []string{"", reasonRefused, reasonFailed} {
-		if said := Conditions(f, reason, strings.Repeat("x", 2000), 1); !Speaks(said) || differ(said, said) || len(said[1].Message) > 1100 {
+		if said := Conditions(f, reason, strings.Repeat("x", 2000), 1); !speaks(said) || differ(said, said) || len(said[1].Message) > 1100 {
 			t.Errorf("%s: %v", reason, said)
 		}
 	}
 	waiting := metav1.Condition{Type: "Accepted", Status: metav1.ConditionUnknown, Reason: "Pending", Message: "Waiting for controller"}
 	compilers := metav1.Condition{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "ListenersNotValid", Message: "some listeners are not served"}
-	if !Speaks(nil) || !Speaks([]metav1.Condition{waiting}) || Speaks([]metav1.Condition{compilers}) {
+	if !speaks(nil) || !speaks([]metav1.Condition{waiting}) || speaks([]metav1.Condition{compilers}) {
 		t.Error("who speaks is not who should")
 	}
 }

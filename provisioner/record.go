@@ -53,8 +53,8 @@ func refOf(o *unstructured.Unstructured) Ref {
 
 // newRecord returns the record of a fleet of which nothing was made yet.
 func newRecord(f Fleet, controller string) Record {
-	name := NameOf(f.Name.Name, f.Class)
-	return Record{Fleet: f.Name, Name: name, Store: StoreOf(f.Name.Namespace, name), Controller: controller}
+	name := nameOf(f.Name.Name, f.Class)
+	return Record{Fleet: f.Name, Name: name, Store: storeOf(f.Name.Namespace, name), Controller: controller}
 }
 
 // marks are the labels that all objects of the fleet have, and no others.

@@ -149,8 +149,8 @@ func Conditions(f Fleet, reason, message string, generation int64) []metav1.Cond
 	return []metav1.Condition{accepted, programmed}
 }
 
-// Speaks reports whether we may write the conditions of a Gateway: nobody has written them yet, or we have.
-func Speaks(there []metav1.Condition) bool {
+// speaks reports whether we may write the conditions of a Gateway: nobody has written them yet, or we have.
+func speaks(there []metav1.Condition) bool {
 	c := meta.FindStatusCondition(there, string(gatewayv1.GatewayConditionAccepted))
 	return c == nil || c.Status == metav1.ConditionUnknown && c.Reason == string(gatewayv1.GatewayReasonPending) || strings.HasSuffix(c.Message, signature)
 }
@@ -171,7 +171,7 @@ func (v *voice) say(all []saying) {
 	defer v.mu.Unlock()
 	v.queue = nil
 	for _, s := range all {
-		if there := s.gateway.Status.Conditions; Speaks(there) && differ(there, s.conditions) {
+		if there := s.gateway.Status.Conditions; speaks(there) && differ(there, s.conditions) {
 			v.queue = append(v.queue, s)
 		}
 	}
@@ -210,7 +210,7 @@ func (v *voice) write(ctx context.Context, s saying) error {
 		return err
 	}
 	there, err := conditionsOf(o)
-	if err != nil || !Speaks(there) || !differ(there, s.conditions) {
+	if err != nil || !speaks(there) || !differ(there, s.conditions) {
 		return err
 	}
 	for _, c := range s.conditions {

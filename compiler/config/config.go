@@ -98,7 +98,7 @@ type Config struct {
 	// connections, so that not all clients connect again at once. HAProxy then closes idle
 	// connections too, whatever idleCloseOnResponse says, and a request that is on its way
 	// at that moment is lost. Without it, each connection closes with its next answer.
-	CloseSpreadTime OptionalDuration `json:"closeSpreadTime"`
+	CloseSpreadTime field.OptionalDuration `json:"closeSpreadTime"`
 	// Timeouts are the timeouts of HAProxy's defaults section. Annotations change some
 	// of them for their routes.
 	Timeouts Timeouts `json:"timeouts"`
@@ -233,9 +233,6 @@ const (
 // us, ms, s, m, h, d.
 type Duration string
 
-// OptionalDuration is a time such as 30s, or nothing.
-type OptionalDuration string
-
 // Timeouts are those of HAProxy's defaults section.
 type Timeouts struct {
 	// Connect is the time to connect to an endpoint.
@@ -253,12 +250,12 @@ type Timeouts struct {
 	Tunnel Duration `json:"tunnel"`
 	// ClientFin is how long a client may be silent after it closed its half of the
 	// connection, as many WebSockets do. Without it, client or tunnel applies.
-	ClientFin OptionalDuration `json:"clientFin"`
+	ClientFin field.OptionalDuration `json:"clientFin"`
 	// ServerFin is how long an endpoint may be silent after it closed its half.
-	ServerFin OptionalDuration `json:"serverFin"`
+	ServerFin field.OptionalDuration `json:"serverFin"`
 	// Check is how long a health check may take after it connected. Without it, the
 	// interval of the checks applies.
-	Check OptionalDuration `json:"check"`
+	Check field.OptionalDuration `json:"check"`
 	// Queue is how long a request waits for an endpoint that has all the connections that
 	// it may have.
 	Queue Duration `json:"queue"`
@@ -429,7 +426,7 @@ func (t Timeouts) check(f field.Errors) {
 }
 
 // checkOptional checks a duration that may be missing.
-func checkOptional(f field.Errors, d OptionalDuration) {
+func checkOptional(f field.Errors, d field.OptionalDuration) {
 	if d != "" {
 		checkDuration(f, Duration(d))
 	}

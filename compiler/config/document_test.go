@@ -59,7 +59,7 @@ The tables name each field by its path below ` + "`spec`" + `. ` + "`[]`" + ` st
 // writeDocument returns the document: the example, the fields that stand by
 // themselves, and a table for each section.
 func writeDocument() (string, error) {
-	comments, err := readComments(".", "agents", "gateways", "kinds", "logs", "transport")
+	comments, err := readComments(".", "agents", "field", "gateways", "kinds", "logs", "transport")
 	if err != nil {
 		return "", err
 	}

@@ -18,7 +18,7 @@ const schemaFile = "../../schemas/compilerconfig.json"
 // configSchema is generated from the types and their comments, like the page.
 func configSchema(t *testing.T) schemas.Schema {
 	t.Helper()
-	said, err := readComments(".", "agents", "gateways", "kinds", "logs", "transport")
+	said, err := readComments(".", "agents", "field", "gateways", "kinds", "logs", "transport")
 	if err != nil {
 		t.Fatal(err)
 	}

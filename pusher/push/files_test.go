@@ -231,7 +231,7 @@ func TestCheckDescriptors(t *testing.T) {
 		switch {
 		case test.says == "" && err != nil, test.says != "" && err == nil:
 			t.Errorf("%s: %v", name, err)
-		case err != nil && (!errors.Is(err, ErrDescriptors) || !strings.Contains(err.Error(), test.says)):
+		case err != nil && (!errors.Is(err, errDescriptors) || !strings.Contains(err.Error(), test.says)):
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -251,7 +251,7 @@ func TestPushSaysThatDescriptorsAreTooFew(t *testing.T) {
 	want.Config = append(want.Config, many.String()...)
 	f.calls = nil
 	_, err := Instance{API: f, ReloadTimeout: time.Second}.Push(t.Context(), want, nil, CertificateHashes{})
-	if !errors.Is(err, ErrDescriptors) || errors.Is(err, ErrRefused) || len(f.calls) > 0 {
+	if !errors.Is(err, errDescriptors) || errors.Is(err, ErrRefused) || len(f.calls) > 0 {
 		t.Errorf("error %v, calls %q", err, f.calls)
 	}
 }

@@ -572,10 +572,10 @@ func (i Instance) setOverride(info dataplane.RuntimeInfo, want bind.Bound, maps 
 	i.Override.Set(Override{PID: info.PID, Started: time.Now().Add(-info.Uptime), Loaded: loaded, Runs: want.Node, Maps: maps})
 }
 
-// ErrDescriptors is the error of an instance whose HAProxy may not open as many files as a
+// errDescriptors is the error of an instance whose HAProxy may not open as many files as a
 // worker of the snapshot needs. Such a worker does not start, and a restarted HAProxy does
 // not start either. The instance is at fault, not the snapshot.
-var ErrDescriptors = errors.New("too few file descriptors")
+var errDescriptors = errors.New("too few file descriptors")
 
 // checkDescriptors compares the number of files that a worker needs at least with the
 // number that it may open, if that is known. It runs before anything is written.
@@ -583,11 +583,11 @@ func checkDescriptors(want, runs bind.Descriptors, p dataplane.Process) error {
 	least := want.Least()
 	if limit := want.HardLimit; limit > 0 && least > limit {
 		return fmt.Errorf("%w: a worker needs at least %d (%s), and fd-hard-limit is %d; raise it, or have fewer spare slots or checks",
-			ErrDescriptors, least, want, limit)
+			errDescriptors, least, want, limit)
 	}
 	if limit, known := processLimit(runs, p); known && least > limit {
 		return fmt.Errorf("%w: a worker needs at least %d (%s), and HAProxy may open %d; raise its limit of open files (LimitNOFILE= of systemd, --ulimit nofile of a container)",
-			ErrDescriptors, least, want, limit)
+			errDescriptors, least, want, limit)
 	}
 	return nil
 }

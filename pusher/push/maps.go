@@ -256,9 +256,9 @@ type runtime struct{ Instance }
 // named s1, s2 and so on.
 const dynamicPrefix = "hapsnap-"
 
-// IsDynamic reports, by its name, whether a server of a worker is a dynamic server of this
+// isDynamic reports, by its name, whether a server of a worker is a dynamic server of this
 // package.
-func IsDynamic(server string) bool { return strings.HasPrefix(server, dynamicPrefix) }
+func isDynamic(server string) bool { return strings.HasPrefix(server, dynamicPrefix) }
 
 // Dynamic is a server that was added to a backend of the worker.
 type Dynamic struct {
@@ -283,7 +283,7 @@ func (d Dynamic) same(o Dynamic) bool { return d.Backend == o.Backend && d.Name 
 func dynamicOf(backend string, list []dataplane.Server) []Dynamic {
 	var out []Dynamic
 	for _, s := range list {
-		if IsDynamic(s.Name) {
+		if isDynamic(s.Name) {
 			out = append(out, Dynamic{backend, s.Name, s.Address, s.Port, bind.SlotState(s.AdminState)})
 		}
 	}

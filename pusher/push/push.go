@@ -502,8 +502,8 @@ type Worker interface {
 	SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error)
 }
 
-// DynamicServerAPI is the part that adds servers to the running worker.
-type DynamicServerAPI interface {
+// dynamicServerAPI is the part that adds servers to the running worker.
+type dynamicServerAPI interface {
 	AddServer(ctx context.Context, backend string, s dataplane.DynamicServer) error
 	DeleteServer(ctx context.Context, backend, server string) error
 }
@@ -537,7 +537,7 @@ type Maps interface {
 // Servers is the part that changes servers in the running worker, and says what it counts.
 type Servers interface {
 	Worker
-	DynamicServerAPI
+	dynamicServerAPI
 	Statistics
 }
 

@@ -148,7 +148,7 @@ func TestOthersWriteBetween(t *testing.T) {
 		}, "next", 5},
 		"the status claims a revision that leaves no room": {func(p *place, _ []snapshots.ID) {
 			o := p.object(statusName("edge"))
-			o.Annotations[NewestAnnotation] = snapshots.ID{Revision: snapshots.MaxRevision, Short: "0123456789"}.String()
+			o.Annotations[newestAnnotation] = snapshots.ID{Revision: snapshots.MaxRevision, Short: "0123456789"}.String()
 			if err := p.client.Update(p.Context(), o); err != nil {
 				p.Error(err)
 			}
@@ -189,7 +189,7 @@ func TestOthersWriteBetween(t *testing.T) {
 				t.Errorf("then published %s, want revision %d", id, test.want+1)
 			}
 			for _, o := range p.objects(partManifest) {
-				if o.Labels[StateLabel] == stateStaged {
+				if o.Labels[stateLabel] == stateStaged {
 					t.Errorf("%s is left over", o.Name)
 				}
 			}

@@ -99,7 +99,7 @@ func (s *Store) say(ctx context.Context, written *corev1.ConfigMap, entries ...c
 
 // signChannel signs the content of a channel, with the number that follows the one before.
 func (s *Store) signChannel(o *corev1.ConfigMap, now time.Time) error {
-	before, _ := parseStatement(o.Annotations[SignedAnnotation])
+	before, _ := parseStatement(o.Annotations[signedAnnotation])
 	what, err := stateChannel(s.String(), before.serial()+1, o.Data, now)
 	if err != nil {
 		return err
@@ -114,12 +114,12 @@ func (s *Store) lacksSignature(o *corev1.ConfigMap) bool {
 	if o == nil || !s.signing.key.Enabled() || s.signing.allowed.Enabled() {
 		return false
 	}
-	what, err := parseStatement(o.Annotations[SignedAnnotation])
+	what, err := parseStatement(o.Annotations[signedAnnotation])
 	if err != nil || what.about(signedChannel, s.String(), "") != nil || !what.covers(o.Data) {
 		return true
 	}
 	armored, err := s.signing.key.SignText([]byte(what.String()), what.at)
-	return err != nil || armored != o.Annotations[SignatureAnnotation]
+	return err != nil || armored != o.Annotations[signatureAnnotation]
 }
 
 // channel returns the channel and its ConfigMap. Without a ConfigMap it is the empty channel. If the channel
@@ -159,7 +159,7 @@ func (s *Store) Journal(ctx context.Context) ([]channel.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the journal of %s: %w", s, because(ctx, err))
 	}
-	return channel.ParseEntries(o.BinaryData[JournalKey]), nil
+	return channel.ParseEntries(o.BinaryData[journalKey]), nil
 }
 
 // Record adds entries about rollouts to the journal. It does not create a channel. The pusher writes the Events of

@@ -169,8 +169,8 @@ func TestForeignManifestsReachNoSecret(t *testing.T) {
 	}
 	staged := part("edge", "edge-r000002", partManifest)
 	staged.Namespace = p.namespace
-	staged.Labels[SnapshotLabel], staged.Labels[StateLabel] = "r000002-0123456789", stateStaged
-	staged.Annotations[SecretsAnnotation] = own.Name + " " + theirs.Name + " " + lookalike.Name
+	staged.Labels[snapshotLabel], staged.Labels[stateLabel] = "r000002-0123456789", stateStaged
+	staged.Annotations[secretsAnnotation] = own.Name + " " + theirs.Name + " " + lookalike.Name
 	if err := p.client.Create(t.Context(), staged); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestStatusOfTwo(t *testing.T) {
 		if refused != "" {
 			want = refused
 		}
-		if o := p.object("edge-status"); o.Data["phase"] != want || o.Annotations[WriterAnnotation] != want {
+		if o := p.object("edge-status"); o.Data["phase"] != want || o.Annotations[writerAnnotation] != want {
 			t.Fatalf("the status is %v, %v", o.Data, o.Annotations)
 		}
 	}
@@ -254,19 +254,19 @@ func TestStatus(t *testing.T) {
 	}
 	check := func(want map[string]string) {
 		t.Helper()
-		if o := p.object("edge-status"); !maps.Equal(o.Data, want) || string(o.BinaryData[StatusKey]) != "packed" || o.Labels[PartLabel] != partStatus {
+		if o := p.object("edge-status"); !maps.Equal(o.Data, want) || string(o.BinaryData[StatusKey]) != "packed" || o.Labels[partLabel] != partStatus {
 			t.Errorf("the status is %v, %v, not %v", o.Data, o.Labels, want)
 		}
 	}
 	set(map[string]string{"phase": "Progressing", "message": "wave 1"})
 	check(map[string]string{"phase": "Progressing", "message": "wave 1"})
 	o := p.object("edge-status")
-	o.Data[DeliveredKey] = "r000001-0123456789"
+	o.Data[deliveredKey] = "r000001-0123456789"
 	if err := p.client.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	set(map[string]string{"phase": "Healthy"})
-	check(map[string]string{"phase": "Healthy", DeliveredKey: "r000001-0123456789"})
+	check(map[string]string{"phase": "Healthy", deliveredKey: "r000001-0123456789"})
 	if v, err := p.open().View(t.Context()); err != nil || len(v.IDs) != 0 {
 		t.Errorf("the store has %v, %v", v, err)
 	}

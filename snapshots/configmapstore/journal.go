@@ -19,21 +19,21 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// JournalKey is the key of the journal in binaryData of the channel's ConfigMap. The journal has a line of JSON
+// journalKey is the key of the journal in binaryData of the channel's ConfigMap. The journal has a line of JSON
 // for each entry. An act and its entry are written in one update, so neither can be without the other, and
 // permission to change the channel is enough. The journal is not signed: no decision depends on it, and a
 // pusher without a key writes the entries about its rollouts there.
-const JournalKey = "journal.jsonl"
+const journalKey = "journal.jsonl"
 
-// JournalledAnnotation is the digest of the channel after the last entry of the journal. If the channel has
+// journalledAnnotation is the digest of the channel after the last entry of the journal. If the channel has
 // another digest, something other than our programs changed it.
-const JournalledAnnotation = "hapsnap.dev/journalled"
+const journalledAnnotation = "hapsnap.dev/journalled"
 
 // addEntries adds entries to the journal in a channel's ConfigMap. If the channel was changed by hand, it first
 // adds an entry about that. change makes the change that the entries are about; it may be nil. It returns all
 // added entries.
 func addEntries(o *corev1.ConfigMap, now time.Time, change func(), entries ...channel.Entry) ([]channel.Entry, error) {
-	if last := o.Annotations[JournalledAnnotation]; last != "" && last != journalled(o) {
+	if last := o.Annotations[journalledAnnotation]; last != "" && last != journalled(o) {
 		entries = append([]channel.Entry{edited(o, now)}, entries...)
 	}
 	if change != nil {
@@ -42,8 +42,8 @@ func addEntries(o *corev1.ConfigMap, now time.Time, change func(), entries ...ch
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}
 	}
-	o.Annotations[JournalledAnnotation] = journalled(o)
-	journal, err := channel.AppendEntries(o.BinaryData[JournalKey], entries...)
+	o.Annotations[journalledAnnotation] = journalled(o)
+	journal, err := channel.AppendEntries(o.BinaryData[journalKey], entries...)
 	if err != nil {
 		return nil, fmt.Errorf("write the journal: %w", err)
 	}
@@ -61,7 +61,7 @@ func addEntries(o *corev1.ConfigMap, now time.Time, change func(), entries ...ch
 		}
 		journal = nil
 	}
-	o.BinaryData[JournalKey] = journal
+	o.BinaryData[journalKey] = journal
 	return entries, nil
 }
 

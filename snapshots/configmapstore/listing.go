@@ -59,12 +59,12 @@ type listing struct {
 func newListing(store string, items []metav1.PartialObjectMetadata) listing {
 	l := listing{chunks: map[types.UID][]string{}, pieces: map[types.UID][]string{}, arrived: map[snapshots.ID][]string{}}
 	for _, o := range items {
-		if o.Labels[PartLabel] != partChunk {
+		if o.Labels[partLabel] != partChunk {
 			continue
 		}
 		// A chunk that was delivered means nothing without a manifest, and may be a leftover.
-		id, err := snapshots.ParseID(o.Labels[SnapshotLabel])
-		if err == nil && o.Labels[StateLabel] == stateDelivered {
+		id, err := snapshots.ParseID(o.Labels[snapshotLabel])
+		if err == nil && o.Labels[stateLabel] == stateDelivered {
 			l.arrived[id] = append(l.arrived[id], o.Name)
 		}
 		for _, owner := range o.OwnerReferences {
@@ -74,10 +74,10 @@ func newListing(store string, items []metav1.PartialObjectMetadata) listing {
 	}
 	for _, o := range items {
 		if o.Name == statusName(store) {
-			given, _ := snapshots.ParseID(o.Annotations[NewestAnnotation]) // what is no ID says nothing
+			given, _ := snapshots.ParseID(o.Annotations[newestAnnotation]) // what is no ID says nothing
 			l.status, l.given = true, given.Revision
 		}
-		if o.Labels[PartLabel] == partManifest {
+		if o.Labels[partLabel] == partManifest {
 			l.addManifest(store, o)
 		}
 	}
@@ -86,19 +86,19 @@ func newListing(store string, items []metav1.PartialObjectMetadata) listing {
 }
 
 func (l *listing) addManifest(store string, o metav1.PartialObjectMetadata) {
-	id, err := snapshots.ParseID(o.Labels[SnapshotLabel])
+	id, err := snapshots.ParseID(o.Labels[snapshotLabel])
 	if err != nil || o.Name != manifestName(store, id.Revision) {
 		return
 	}
-	found := stored{id, o.Name, o.UID, o.ResourceVersion, o.Annotations[SecretsAnnotation], o.CreationTimestamp.Time, o.Labels[StateLabel] == stateDelivered, signedBy(o.Annotations), nil}
-	switch o.Labels[StateLabel] {
+	found := stored{id, o.Name, o.UID, o.ResourceVersion, o.Annotations[secretsAnnotation], o.CreationTimestamp.Time, o.Labels[stateLabel] == stateDelivered, signedBy(o.Annotations), nil}
+	switch o.Labels[stateLabel] {
 	case stateComplete:
 		l.complete = append(l.complete, found)
 	case stateStaged:
 		l.staged = append(l.staged, found)
 	case stateDelivered: // a snapshot when its chunks are all there
 		l.delivery = found.name
-		if l.whole(store, found.id, o.Annotations[ChunksAnnotation]) {
+		if l.whole(store, found.id, o.Annotations[chunksAnnotation]) {
 			l.complete = append(l.complete, found)
 		} else {
 			l.partial = append(l.partial, found)
@@ -109,7 +109,7 @@ func (l *listing) addManifest(store string, o metav1.PartialObjectMetadata) {
 // signedBy returns the annotations by which an object is signed.
 func signedBy(all map[string]string) map[string]string {
 	out := map[string]string{}
-	for _, name := range []string{SignedAnnotation, SignatureAnnotation} {
+	for _, name := range []string{signedAnnotation, signatureAnnotation} {
 		if value, ok := all[name]; ok {
 			out[name] = value
 		}
@@ -178,9 +178,9 @@ func (l listing) orphans() []string {
 // without owners, whose UIDs are not known before. They are a snapshot when all of them have arrived.
 const stateDelivered = "delivered"
 
-// ChunksAnnotation of a delivered manifest says how many chunks it has, so that a listing is enough to
+// chunksAnnotation of a delivered manifest says how many chunks it has, so that a listing is enough to
 // see whether all are there.
-const ChunksAnnotation = "hapsnap.dev/chunks"
+const chunksAnnotation = "hapsnap.dev/chunks"
 
 const (
 	// deliveredPiece is how much of a snapshot is in one ConfigMap that is delivered. kubectl apply,
@@ -225,20 +225,20 @@ func Delivered(namespace, store string, s snapshots.Snapshot, key signature.Key)
 	}
 	all := append([]*corev1.ConfigMap{d.manifest}, d.chunks...)
 	status := part(store, statusName(store), partStatus)
-	status.Labels[SnapshotLabel] = s.ID().String()
-	status.Data = map[string]string{DeliveredKey: s.ID().String()}
+	status.Labels[snapshotLabel] = s.ID().String()
+	status.Data = map[string]string{deliveredKey: s.ID().String()}
 	all = append(all, status)
 	for _, o := range all {
-		o.Labels[StateLabel] = stateDelivered
+		o.Labels[stateLabel] = stateDelivered
 		for name, value := range deliver {
 			o.Annotations[name] = value
 		}
 	}
-	d.manifest.Annotations[ChunksAnnotation] = strconv.Itoa(len(d.chunks))
+	d.manifest.Annotations[chunksAnnotation] = strconv.Itoa(len(d.chunks))
 	return all, nil
 }
 
-func isDelivered(o *corev1.ConfigMap) bool { return o.Labels[StateLabel] == stateDelivered }
+func isDelivered(o *corev1.ConfigMap) bool { return o.Labels[stateLabel] == stateDelivered }
 
 // missing returns the error about a missing chunk. A delivered chunk may still arrive.
 func missing(manifest *corev1.ConfigMap, chunk string) error {
@@ -289,9 +289,9 @@ func (l listing) strays() []string {
 	return names
 }
 
-// SecretsAnnotation of a manifest holds the names of the Secrets beside its snapshot. A program that
+// secretsAnnotation of a manifest holds the names of the Secrets beside its snapshot. A program that
 // deletes the manifest finds them there, and need not list Secrets.
-const SecretsAnnotation = "hapsnap.dev/secrets"
+const secretsAnnotation = "hapsnap.dev/secrets"
 
 const partSecret = "certificates"
 
@@ -305,7 +305,7 @@ func newCompanions(store string, id snapshots.ID, companions []snapshots.Compani
 	for _, c := range companions {
 		if size += len(c.Content); size > maxPiece {
 			like := part(store, fmt.Sprintf("%s-%s-certificates-%03d", manifestName(store, id.Revision), attempt, len(out)), partSecret)
-			like.Labels[SnapshotLabel] = id.String()
+			like.Labels[snapshotLabel] = id.String()
 			out = append(out, &corev1.Secret{ObjectMeta: like.ObjectMeta, Type: corev1.SecretTypeOpaque, Data: map[string][]byte{}, Immutable: new(true)})
 			size = len(c.Content)
 		}
@@ -324,13 +324,13 @@ func (m stored) companions() []string {
 
 const partStatus = "status"
 
-// DeliveredKey is the key, in the ConfigMap of a status, of the snapshot that was delivered last. The delivery
+// deliveredKey is the key, in the ConfigMap of a status, of the snapshot that was delivered last. The delivery
 // writes this key, and the reader writes all others.
-const DeliveredKey = "delivered"
+const deliveredKey = "delivered"
 
-// NewestAnnotation is, on the ConfigMap of a status, the snapshot that was published last. If somebody deletes that
+// newestAnnotation is, on the ConfigMap of a status, the snapshot that was published last. If somebody deletes that
 // snapshot, its revision is not given to another one.
-const NewestAnnotation = "hapsnap.dev/newest"
+const newestAnnotation = "hapsnap.dev/newest"
 
 // statusManager is the field manager of readers that write their status. Argo CD and Flux, which own
 // the fields that they deliver, leave its fields alone.
@@ -345,10 +345,10 @@ func StatusName(store string) string { return statusName(store) }
 // StatusKey is the key, in the ConfigMap of a status, of the whole status, packed.
 const StatusKey = "status.json.gz"
 
-// WriterAnnotation and WrittenAnnotation of a status's ConfigMap say which reader wrote it last, and when.
+// writerAnnotation and writtenAnnotation of a status's ConfigMap say which reader wrote it last, and when.
 const (
-	WriterAnnotation  = "hapsnap.dev/status-writer"
-	WrittenAnnotation = "hapsnap.dev/status-written"
+	writerAnnotation  = "hapsnap.dev/status-writer"
+	writtenAnnotation = "hapsnap.dev/status-written"
 )
 
 // statusFresh is for how long the status of one reader is kept from others after it was last written:
@@ -385,13 +385,13 @@ func WriteStatus(ctx context.Context, core corev1client.CoreV1Interface, name ty
 	if err := othersStatus(ctx, core, name, r); err != nil {
 		return err
 	}
-	labels := map[string]string{PartLabel: partStatus}
+	labels := map[string]string{partLabel: partStatus}
 	if store != "" {
-		labels[NameLabel] = store
+		labels[nameLabel] = store
 	}
 	o := applycorev1.ConfigMap(name.Name, name.Namespace).WithLabels(labels).WithData(r.Fields)
 	if r.By != "" {
-		o.WithAnnotations(map[string]string{WriterAnnotation: r.By, WrittenAnnotation: r.At.UTC().Format(time.RFC3339)})
+		o.WithAnnotations(map[string]string{writerAnnotation: r.By, writtenAnnotation: r.At.UTC().Format(time.RFC3339)})
 	}
 	if r.Packed != nil {
 		o.WithBinaryData(map[string][]byte{StatusKey: r.Packed})
@@ -416,20 +416,20 @@ func othersStatus(ctx context.Context, core corev1client.CoreV1Interface, name t
 	case err != nil:
 		return err
 	}
-	by := found.Annotations[WriterAnnotation]
-	at, _ := time.Parse(time.RFC3339, found.Annotations[WrittenAnnotation]) // an unreadable time counts as long ago
+	by := found.Annotations[writerAnnotation]
+	at, _ := time.Parse(time.RFC3339, found.Annotations[writtenAnnotation]) // an unreadable time counts as long ago
 	if by == "" || by == r.By || r.At.Sub(at).Abs() > statusFresh {
 		return nil
 	}
 	return OtherWriterError{By: by, At: at}
 }
 
-// ReportKey is the key, in the Secret with the report of a compiler, of the report: the JSON that the compiler
+// reportKey is the key, in the Secret with the report of a compiler, of the report: the JSON that the compiler
 // answers at /status.
-const ReportKey = "report.json"
+const reportKey = "report.json"
 
-// ReportedAnnotation is the annotation of that Secret with the time of the last report.
-const ReportedAnnotation = "hapsnap.dev/reported"
+// reportedAnnotation is the annotation of that Secret with the time of the last report.
+const reportedAnnotation = "hapsnap.dev/reported"
 
 // MaxReport is how many bytes a report may have: a Secret may have 1 MiB in all.
 const MaxReport = 900 << 10
@@ -438,8 +438,8 @@ const MaxReport = 900 << 10
 // keys stay.
 func WriteCompilerReport(ctx context.Context, core corev1client.SecretsGetter, name types.NamespacedName, report []byte, at time.Time) error {
 	o := applycorev1.Secret(name.Name, name.Namespace).
-		WithAnnotations(map[string]string{ReportedAnnotation: at.UTC().Format(time.RFC3339)}).
-		WithData(map[string][]byte{ReportKey: report})
+		WithAnnotations(map[string]string{reportedAnnotation: at.UTC().Format(time.RFC3339)}).
+		WithData(map[string][]byte{reportKey: report})
 	_, err := core.Secrets(name.Namespace).Apply(ctx, o, metav1.ApplyOptions{FieldManager: "hapsnap-compiler", Force: true})
 	return err
 }
@@ -451,8 +451,8 @@ func ReadCompilerReport(ctx context.Context, core corev1client.SecretsGetter, na
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	at, _ = time.Parse(time.RFC3339, found.Annotations[ReportedAnnotation]) // an unreadable time counts as long ago
-	return found.Data[ReportKey], at, nil
+	at, _ = time.Parse(time.RFC3339, found.Annotations[reportedAnnotation]) // an unreadable time counts as long ago
+	return found.Data[reportKey], at, nil
 }
 
 // WritingReport returns the permissions to write a report. The API server asks for create by name here, since

@@ -27,12 +27,12 @@ func TestListing(t *testing.T) {
 	t.Parallel()
 	manifest := func(name, snapshot, state string) metav1.PartialObjectMetadata {
 		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID(name), Labels: map[string]string{PartLabel: partManifest, SnapshotLabel: snapshot, StateLabel: state},
+			Name: name, UID: types.UID(name), Labels: map[string]string{partLabel: partManifest, snapshotLabel: snapshot, stateLabel: state},
 		}}
 	}
 	chunk := func(name, owner string) metav1.PartialObjectMetadata {
 		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{PartLabel: partChunk}, OwnerReferences: []metav1.OwnerReference{{UID: types.UID(owner)}},
+			Name: name, Labels: map[string]string{partLabel: partChunk}, OwnerReferences: []metav1.OwnerReference{{UID: types.UID(owner)}},
 		}}
 	}
 	l := newListing("edge", []metav1.PartialObjectMetadata{
@@ -146,7 +146,7 @@ func TestDeliveredObjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if size := len(text); size > 256<<10 || (o.Immutable == nil) != (o.Name == "edge-status") || o.OwnerReferences != nil || o.Labels[StateLabel] != stateDelivered {
+		if size := len(text); size > 256<<10 || (o.Immutable == nil) != (o.Name == "edge-status") || o.OwnerReferences != nil || o.Labels[stateLabel] != stateDelivered {
 			t.Errorf("%s has %d bytes, %v", o.Name, size, o.ObjectMeta)
 		}
 		if o.Annotations["kustomize.toolkit.fluxcd.io/prune"] != "disabled" || !strings.HasPrefix(o.Annotations["argocd.argoproj.io/sync-options"], "Prune=false,") {

@@ -101,7 +101,7 @@ func (p *place) open(change ...func(*Options)) *Store {
 func (p *place) objects(part string) []corev1.ConfigMap {
 	p.Helper()
 	var list corev1.ConfigMapList
-	if err := p.client.List(p.Context(), &list, client.InNamespace(p.namespace), client.MatchingLabels{PartLabel: part}); err != nil {
+	if err := p.client.List(p.Context(), &list, client.InNamespace(p.namespace), client.MatchingLabels{partLabel: part}); err != nil {
 		p.Fatal(err)
 	}
 	return list.Items

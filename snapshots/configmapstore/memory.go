@@ -70,7 +70,7 @@ func (m *memory) unsettle(name string) {
 		for _, p := range m.pieces[uid] {
 			delete(m.owners, p.name)
 			m.open[p.name] = metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-				Name: p.name, UID: p.uid, Labels: map[string]string{PartLabel: partChunk}, OwnerReferences: []metav1.OwnerReference{{UID: uid}},
+				Name: p.name, UID: p.uid, Labels: map[string]string{partLabel: partChunk}, OwnerReferences: []metav1.OwnerReference{{UID: uid}},
 			}}
 		}
 		delete(m.pieces, uid)
@@ -84,7 +84,7 @@ func (m *memory) unsettle(name string) {
 
 // addPiece adds a chunk of a settled snapshot, and reports whether it is one.
 func (m *memory) addPiece(o metav1.ObjectMeta) bool {
-	if o.Labels[PartLabel] != partChunk || o.Labels[StateLabel] == stateDelivered || len(o.OwnerReferences) != 1 {
+	if o.Labels[partLabel] != partChunk || o.Labels[stateLabel] == stateDelivered || len(o.OwnerReferences) != 1 {
 		return false
 	}
 	uid := o.OwnerReferences[0].UID
@@ -201,7 +201,7 @@ func (m *memory) follow(ctx context.Context, s *Store) *follower {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	events, err := s.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(s.namespace).
-		Watch(ctx, metav1.ListOptions{LabelSelector: labels.Set{NameLabel: s.name}.String(), ResourceVersion: m.version})
+		Watch(ctx, metav1.ListOptions{LabelSelector: labels.Set{nameLabel: s.name}.String(), ResourceVersion: m.version})
 	if err == nil {
 		return &follower{m, events, stop}
 	}

@@ -53,9 +53,9 @@ func (w *world) change(head uint64) {
 		}
 		id := snapshots.ID{Revision: revision, Short: fmt.Sprintf("%010x", w.version)}
 		o := part("edge", manifestName("edge", revision), partManifest).ObjectMeta
-		o.Labels[SnapshotLabel], o.Labels[StateLabel] = id.String(), stateComplete
+		o.Labels[snapshotLabel], o.Labels[stateLabel] = id.String(), stateComplete
 		if n == 1 {
-			o.Labels[StateLabel] = stateStaged
+			o.Labels[stateLabel] = stateStaged
 		}
 		w.remove(o.Name)
 		w.put(o)
@@ -72,13 +72,13 @@ func (w *world) change(head uint64) {
 		w.put(o)
 	case n == 10: // a state changes
 		o := w.objects[pick()]
-		if o.Labels[PartLabel] == partManifest {
+		if o.Labels[partLabel] == partManifest {
 			o.Labels = maps.Clone(o.Labels)
-			o.Labels[StateLabel] = []string{stateStaged, stateComplete}[w.random.IntN(2)]
+			o.Labels[stateLabel] = []string{stateStaged, stateComplete}[w.random.IntN(2)]
 			w.put(o)
 		}
 	default: // a chunk of any manifest comes late
-		if o := w.objects[pick()]; o.Labels[PartLabel] == partManifest {
+		if o := w.objects[pick()]; o.Labels[partLabel] == partManifest {
 			w.put(ownedBy(part("edge", o.Name+"-late-000", partChunk), o.Name, o.UID).ObjectMeta)
 		}
 	}

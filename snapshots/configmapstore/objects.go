@@ -22,12 +22,12 @@ import (
 
 // The labels of a store's ConfigMaps.
 const (
-	NameLabel     = "hapsnap.dev/snapshots" // the name of the store
-	PartLabel     = "hapsnap.dev/part"      // manifest, chunk or channel
-	StateLabel    = "hapsnap.dev/state"     // of a manifest: staged, complete or delivered; of a chunk: delivered or none
-	SnapshotLabel = "hapsnap.dev/snapshot"  // of a manifest or chunk: r000123-9f3ac01b2d
-	// DigestAnnotation holds the whole digest of a manifest's snapshot.
-	DigestAnnotation = "hapsnap.dev/digest"
+	nameLabel     = "hapsnap.dev/snapshots" // the name of the store
+	partLabel     = "hapsnap.dev/part"      // manifest, chunk or channel
+	stateLabel    = "hapsnap.dev/state"     // of a manifest: staged, complete or delivered; of a chunk: delivered or none
+	snapshotLabel = "hapsnap.dev/snapshot"  // of a manifest or chunk: r000123-9f3ac01b2d
+	// digestAnnotation holds the whole digest of a manifest's snapshot.
+	digestAnnotation = "hapsnap.dev/digest"
 )
 
 const (
@@ -81,7 +81,7 @@ func newDraft(store string, s snapshots.Snapshot, p packed, attempt string) draf
 		var names strings.Builder
 		for _, piece := range pieces {
 			o := part(store, chunkName(store, id.Revision, attempt, len(d.chunks)), partChunk)
-			o.Labels[SnapshotLabel] = id.String()
+			o.Labels[snapshotLabel] = id.String()
 			o.BinaryData = map[string][]byte{key: piece}
 			o.Immutable = new(true)
 			d.chunks = append(d.chunks, o)
@@ -90,9 +90,9 @@ func newDraft(store string, s snapshots.Snapshot, p packed, attempt string) draf
 		return names.String()
 	}
 	d.manifest = part(store, manifestName(store, id.Revision), partManifest)
-	d.manifest.Labels[SnapshotLabel] = id.String()
-	d.manifest.Labels[StateLabel] = stateStaged
-	d.manifest.Annotations[DigestAnnotation] = string(s.Manifest.Spec.Digest)
+	d.manifest.Labels[snapshotLabel] = id.String()
+	d.manifest.Labels[stateLabel] = stateStaged
+	d.manifest.Annotations[digestAnnotation] = string(s.Manifest.Spec.Digest)
 	d.manifest.Data = map[string]string{chunksKey: chunksOf(p.pieces, pieceKey)}
 	switch len(p.manifestGz) {
 	case 0:
@@ -108,7 +108,7 @@ func newDraft(store string, s snapshots.Snapshot, p packed, attempt string) draf
 
 func part(store, name, kind string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{NameLabel: store, PartLabel: kind}, Annotations: maps.Clone(keep),
+		Name: name, Labels: map[string]string{nameLabel: store, partLabel: kind}, Annotations: maps.Clone(keep),
 	}}
 }
 
@@ -122,7 +122,7 @@ func ownedBy(chunk *corev1.ConfigMap, manifest string, uid types.UID) *corev1.Co
 func newChannel(store string, fields map[string]string) *corev1.ConfigMap {
 	o := part(store, ChannelName(store), partChannel)
 	o.Data = maps.Clone(fields)
-	o.Annotations[JournalledAnnotation] = journalled(o)
+	o.Annotations[journalledAnnotation] = journalled(o)
 	return o
 }
 

@@ -156,7 +156,7 @@ func TestManifestInSeveralConfigMaps(t *testing.T) {
 	if err := p.open().Delete(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if left := p.objects(partChunk); len(left) != 1 || left[0].Labels[SnapshotLabel] != next.String() {
+	if left := p.objects(partChunk); len(left) != 1 || left[0].Labels[snapshotLabel] != next.String() {
 		t.Errorf("%d chunks are left", len(left))
 	}
 	if _, err := p.open().Manifest(t.Context(), id); !errors.Is(err, snapshots.ErrNotFound) {
@@ -180,7 +180,7 @@ func TestManifestInSeveralConfigMapsDelivered(t *testing.T) {
 		}
 	}
 	for _, o := range objects {
-		if _, err := p.open().Manifest(t.Context(), s.ID()); !errors.Is(err, snapshots.ErrNotFound) && o.Labels[PartLabel] != partStatus {
+		if _, err := p.open().Manifest(t.Context(), s.ID()); !errors.Is(err, snapshots.ErrNotFound) && o.Labels[partLabel] != partStatus {
 			t.Errorf("before %s arrives: %v", o.Name, err)
 		}
 		p.deliver(o)

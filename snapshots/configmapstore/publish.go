@@ -281,7 +281,7 @@ func (p *publication) store(ctx context.Context, f *follower, next snapshots.Sna
 		for _, s := range secrets {
 			names = append(names, s.Name)
 		}
-		d.manifest.Annotations[SecretsAnnotation] = strings.Join(names, " ")
+		d.manifest.Annotations[secretsAnnotation] = strings.Join(names, " ")
 	}
 	manifest, err := p.create(ctx, d.manifest)
 	if err != nil {
@@ -333,7 +333,7 @@ func (p *publication) note(ctx context.Context, id snapshots.ID) error {
 	if err := p.step("before note " + id.String()); err != nil {
 		return err
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, NewestAnnotation, id)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, newestAnnotation, id)
 	if _, err := p.core.ConfigMaps(p.namespace).Patch(ctx, statusName(p.name), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		p.log.Warn("if this snapshot is deleted by hand before the next one is published, that one gets the same number",
 			"store", p.String(), "snapshot", id.String(), "err", because(ctx, err))

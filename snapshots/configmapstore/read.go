@@ -100,8 +100,8 @@ func (s *Store) find(ctx context.Context, id snapshots.ID) (*corev1.ConfigMap, e
 		return nil, s.notFound(id)
 	case err != nil:
 		return nil, fmt.Errorf("read snapshot %s: %w", id, err)
-	case o.Labels[NameLabel] != s.name || o.Labels[PartLabel] != partManifest,
-		o.Labels[StateLabel] != stateComplete && !isDelivered(o), o.Labels[SnapshotLabel] != id.String():
+	case o.Labels[nameLabel] != s.name || o.Labels[partLabel] != partManifest,
+		o.Labels[stateLabel] != stateComplete && !isDelivered(o), o.Labels[snapshotLabel] != id.String():
 		return nil, s.notFound(id)
 	}
 	return o, nil
@@ -188,7 +188,7 @@ func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]b
 		return nil, err
 	}
 	values := map[string][]byte{}
-	for _, name := range (stored{name: o.Name, secrets: o.Annotations[SecretsAnnotation]}).companions() {
+	for _, name := range (stored{name: o.Name, secrets: o.Annotations[secretsAnnotation]}).companions() {
 		secret, err := s.core.Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -218,7 +218,7 @@ func (s *Store) isCompanion(o *corev1.Secret, manifest string, uid types.UID) bo
 	owned := slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
 		return r.Kind == "ConfigMap" && r.Name == manifest && r.UID == uid
 	})
-	return owned && o.Labels[NameLabel] == s.name && o.Labels[PartLabel] == partSecret
+	return owned && o.Labels[nameLabel] == s.name && o.Labels[partLabel] == partSecret
 }
 
 // Follow calls changed when something in the store may have changed, also after times without a watch,
@@ -281,14 +281,14 @@ func isUnfinished(event watch.Event) bool {
 	if !ok || event.Type == watch.Deleted {
 		return false
 	}
-	part := o.Labels[PartLabel]
-	return part == partManifest && o.Labels[StateLabel] == stateStaged || part == partChunk && len(o.OwnerReferences) > 0
+	part := o.Labels[partLabel]
+	return part == partManifest && o.Labels[stateLabel] == stateStaged || part == partChunk && len(o.OwnerReferences) > 0
 }
 
 // events begins a watch from now on, without the objects that are already there. It leaves out the
 // status of readers.
 func (s *Store) events(ctx context.Context, objects metadata.ResourceInterface) (watch.Interface, error) {
-	selector := labels.Set{NameLabel: s.name}.String() + "," + PartLabel + "!=" + partStatus
+	selector := labels.Set{nameLabel: s.name}.String() + "," + partLabel + "!=" + partStatus
 	seconds := int64((followTime + rand.N(followTime/2)).Seconds())
 	now, err := objects.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1})
 	if err != nil {

@@ -77,9 +77,9 @@ func TestIsUnfinished(t *testing.T) {
 	t.Parallel()
 	object := func(owned bool, labels ...string) *metav1.PartialObjectMetadata {
 		o := &metav1.PartialObjectMetadata{}
-		o.Labels = map[string]string{PartLabel: labels[0]}
+		o.Labels = map[string]string{partLabel: labels[0]}
 		if len(labels) > 1 {
-			o.Labels[StateLabel] = labels[1]
+			o.Labels[stateLabel] = labels[1]
 		}
 		if owned {
 			o.OwnerReferences = []metav1.OwnerReference{{Name: "manifest"}}

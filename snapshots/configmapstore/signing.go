@@ -45,8 +45,8 @@ const maxVerdicts = 10_000
 // sign sets the annotations by which an object is signed. Where signatures are verified, it refuses to
 // make one that would not be accepted.
 func (s *signing) sign(o *corev1.ConfigMap, what statement) error {
-	delete(o.Annotations, SignedAnnotation)
-	delete(o.Annotations, SignatureAnnotation)
+	delete(o.Annotations, signedAnnotation)
+	delete(o.Annotations, signatureAnnotation)
 	if !s.key.Enabled() && !s.allowed.Enabled() {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (s *signing) sign(o *corev1.ConfigMap, what statement) error {
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}
 	}
-	o.Annotations[SignedAnnotation], o.Annotations[SignatureAnnotation] = text, armored
+	o.Annotations[signedAnnotation], o.Annotations[signatureAnnotation] = text, armored
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (s *signing) verify(annotations map[string]string, kind, store, name string
 	refuse := func(why error) (statement, signature.Signer, error) {
 		return statement{}, signature.Signer{}, signature.RefusedError{Reason: why}
 	}
-	text, armored := annotations[SignedAnnotation], annotations[SignatureAnnotation]
+	text, armored := annotations[signedAnnotation], annotations[signatureAnnotation]
 	if text == "" || armored == "" {
 		return refuse(errUnsigned)
 	}
@@ -207,12 +207,12 @@ func (s *Store) ours(found stored) (bool, error) {
 	if !s.signing.key.Enabled() || s.signing.allowed.Enabled() {
 		return true, nil
 	}
-	what, foreign := parseStatement(found.signed[SignedAnnotation])
+	what, foreign := parseStatement(found.signed[signedAnnotation])
 	if foreign != nil || what.about(signedSnapshot, s.String(), found.id.String()) != nil {
 		return false, nil //nolint:nilerr // that it is not ours is no error
 	}
 	armored, err := s.signing.key.SignText([]byte(what.String()), what.at)
-	return armored == found.signed[SignatureAnnotation], err
+	return armored == found.signed[signatureAnnotation], err
 }
 
 // Signature returns who signed a snapshot. A missing or refused signature is a result, and no error.
@@ -222,7 +222,7 @@ func (s *Store) Signature(ctx context.Context, id snapshots.ID) (signature.Findi
 		return signature.Finding{}, fmt.Errorf("read signature of %s: %w", id, err)
 	}
 	found := signature.Finding{State: signature.StateNone}
-	if by, signed := signature.ClaimText([]byte(o.Annotations[SignedAnnotation]), o.Annotations[SignatureAnnotation]); signed {
+	if by, signed := signature.ClaimText([]byte(o.Annotations[signedAnnotation]), o.Annotations[signatureAnnotation]); signed {
 		found.State, found.Signer = signature.StateUnverified, by
 	}
 	if !s.signing.allowed.Enabled() {
@@ -341,12 +341,12 @@ func versionParts(text string) (uid, version string, serial uint64) {
 	return uid, version, serial
 }
 
-// SignedAnnotation of a manifest, and of a channel, holds the [statement] that is signed, and
-// SignatureAnnotation its signature, as ssh-keygen -Y sign or gpg make it. Both are annotations, so
+// signedAnnotation of a manifest, and of a channel, holds the [statement] that is signed, and
+// signatureAnnotation its signature, as ssh-keygen -Y sign or gpg make it. Both are annotations, so
 // that a listing shows which snapshots are signed, and by whom, without fetching one.
 const (
-	SignedAnnotation    = "hapsnap.dev/signed"
-	SignatureAnnotation = "hapsnap.dev/signature"
+	signedAnnotation    = "hapsnap.dev/signed"
+	signatureAnnotation = "hapsnap.dev/signature"
 )
 
 // The kinds of statements.
@@ -388,7 +388,7 @@ func parseStatement(text string) (statement, error) {
 	return s, nil
 }
 
-var errStatement = fmt.Errorf("annotation %s is not what this version signs", SignedAnnotation)
+var errStatement = fmt.Errorf("annotation %s is not what this version signs", signedAnnotation)
 
 // contentOf returns the digest of a text.
 func contentOf(text []byte) string {

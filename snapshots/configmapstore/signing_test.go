@@ -113,7 +113,7 @@ func (p *place) forge(d snapshots.Draft, revision uint64, change func(*corev1.Co
 		p.Fatal(err)
 	}
 	made := newDraft("edge", next, files, newAttempt())
-	made.manifest.Labels[StateLabel] = stateComplete
+	made.manifest.Labels[stateLabel] = stateComplete
 	if change != nil {
 		change(made.manifest)
 	}
@@ -149,19 +149,19 @@ func TestForgedSnapshotsAreNobodys(t *testing.T) {
 		}, "its signature is for r000001-"},
 		"with words that were changed": {func(p signed, o *corev1.ConfigMap) {
 			p.signAs(o, p.key, "configmap:"+p.namespace+"/edge")
-			o.Annotations[SignedAnnotation] = strings.Replace(o.Annotations[SignedAnnotation], "time 2", "time 3", 1)
+			o.Annotations[signedAnnotation] = strings.Replace(o.Annotations[signedAnnotation], "time 2", "time 3", 1)
 		}, "it is not what was signed"},
 		"with the signature of a commit": {func(p signed, o *corev1.ConfigMap) {
 			p.signAs(o, p.key, "configmap:"+p.namespace+"/edge")
-			armored, err := signature.Key{File: p.key}.Sign([]byte(o.Annotations[SignedAnnotation]), noon)
+			armored, err := signature.Key{File: p.key}.Sign([]byte(o.Annotations[signedAnnotation]), noon)
 			if err != nil {
 				p.Fatal(err)
 			}
-			o.Annotations[SignatureAnnotation] = armored
+			o.Annotations[signatureAnnotation] = armored
 		}, `its signature is in the namespace "git"`},
-		"staged": {func(_ signed, o *corev1.ConfigMap) { o.Labels[StateLabel] = stateStaged }, ""},
+		"staged": {func(_ signed, o *corev1.ConfigMap) { o.Labels[stateLabel] = stateStaged }, ""},
 		"delivered": {func(_ signed, o *corev1.ConfigMap) {
-			o.Labels[StateLabel], o.Annotations[ChunksAnnotation] = stateDelivered, "1"
+			o.Labels[stateLabel], o.Annotations[chunksAnnotation] = stateDelivered, "1"
 		}, "it has no signature"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -220,7 +220,7 @@ func (s *Store) notFound(id snapshots.ID) error {
 // The selectors of list: everything of a store, and everything of readable snapshots.
 const (
 	everything = ""
-	readable   = "," + StateLabel + " in (" + stateComplete + "," + stateDelivered + ")"
+	readable   = "," + stateLabel + " in (" + stateComplete + "," + stateDelivered + ")"
 )
 
 // list returns the ConfigMaps of the store, or those that are selected. If there are none, it checks
@@ -236,7 +236,7 @@ func (s *Store) list(ctx context.Context, more string) (listing, error) {
 
 // listItems is list without an order. It also returns the version of what it lists.
 func (s *Store) listItems(ctx context.Context, more string) ([]metav1.PartialObjectMetadata, string, error) {
-	selector := labels.Set{NameLabel: s.name}.String() + more
+	selector := labels.Set{nameLabel: s.name}.String() + more
 	found, err := s.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(s.namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err == nil && len(found.Items) == 0 {
@@ -254,14 +254,14 @@ const mostOthers = 500
 // Others returns the stores of the namespace, as far as a few manifests name them: one of them
 // may be the store that is meant.
 func (s *Store) Others(ctx context.Context) (what string, names []string, err error) {
-	selector := labels.Set{PartLabel: partManifest}.String() + readable
+	selector := labels.Set{partLabel: partManifest}.String() + readable
 	found, err := s.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(s.namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: mostOthers})
 	if err != nil {
 		return "", nil, fmt.Errorf("list stores of namespace %s: %w", s.namespace, because(ctx, err))
 	}
 	for _, o := range found.Items {
-		if name := o.Labels[NameLabel]; name != s.name {
+		if name := o.Labels[nameLabel]; name != s.name {
 			names = append(names, name)
 		}
 	}
@@ -305,7 +305,7 @@ func (s *Store) update(ctx context.Context, o *corev1.ConfigMap) (made *corev1.C
 func (s *Store) complete(ctx context.Context, staged *corev1.ConfigMap) (made *corev1.ConfigMap, err error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": staged.ResourceVersion,
-		"labels":          map[string]string{StateLabel: stateComplete},
+		"labels":          map[string]string{stateLabel: stateComplete},
 	}})
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func TestTenMegabytes(t *testing.T) {
 		}
 	}
 	manifest := p.object("edge-r000001")
-	if manifest.Labels[StateLabel] != stateComplete || manifest.Annotations[DigestAnnotation] != string(d.Digest()) {
+	if manifest.Labels[stateLabel] != stateComplete || manifest.Annotations[digestAnnotation] != string(d.Digest()) {
 		t.Errorf("the manifest has %v, %v", manifest.Labels, manifest.Annotations)
 	}
 	chunks := p.objects(partChunk)

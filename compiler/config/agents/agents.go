@@ -19,17 +19,14 @@ import (
 type Timeouts struct {
 	// Hello is how long the agent may take to greet a new connection, at most 30s. The default is 1s. HAProxy
 	// 3.1 and later ignore it.
-	Hello OptionalDuration `json:"hello"`
+	Hello field.OptionalDuration `json:"hello"`
 	// Idle is how long a connection to the agent may be idle, at most 1h. The default is 1m. HAProxy 3.1 and
 	// later ignore it.
-	Idle OptionalDuration `json:"idle"`
+	Idle field.OptionalDuration `json:"idle"`
 	// Processing is how long the agent may take to answer about a request, at most 30s. The default is 1s. A
 	// later answer counts as an error.
-	Processing OptionalDuration `json:"processing"`
+	Processing field.OptionalDuration `json:"processing"`
 }
-
-// OptionalDuration is a time such as 30s, or nothing.
-type OptionalDuration string
 
 // Agent is a program that HAProxy asks about requests.
 type Agent struct {
@@ -388,10 +385,10 @@ func checkService(text string) string {
 func (t Timeouts) check(f field.Errors) {
 	for _, x := range []struct {
 		name  string
-		value OptionalDuration
+		value field.OptionalDuration
 		most  int // milliseconds
 	}{{"hello", t.Hello, 30_000}, {"idle", t.Idle, 3_600_000}, {"processing", t.Processing, 30_000}} {
-		switch n := x.value.Milliseconds(); {
+		switch n := milliseconds(x.value); {
 		case n == 0:
 			f.At(x.name).Add(fmt.Sprintf("%q is not a time", string(x.value)), "use a number and a unit: ms, s, m or h, such as 500ms")
 		case n > x.most:
@@ -400,8 +397,8 @@ func (t Timeouts) check(f field.Errors) {
 	}
 }
 
-// Milliseconds returns the time as a number, 0 if it is not one.
-func (d OptionalDuration) Milliseconds() int {
+// milliseconds returns a time as a number, 0 if it is not one.
+func milliseconds(d field.OptionalDuration) int {
 	m := durationForm.FindStringSubmatch(string(d))
 	if m == nil {
 		return 0

@@ -97,8 +97,11 @@ func Network(text string) (netip.Prefix, bool) {
 	return p, err == nil && p.Masked() == p
 }
 
-// PortRange reads "80" or "9000-9099".
-func PortRange(text string) (first, last int, err error) {
+// OptionalDuration is a time such as 30s, or nothing.
+type OptionalDuration string
+
+// portRange reads "80" or "9000-9099".
+func portRange(text string) (first, last int, err error) {
 	from, to, both := strings.Cut(text, "-")
 	if !both {
 		to = from
@@ -116,7 +119,7 @@ func PortRange(text string) (first, last int, err error) {
 // HasPort reports whether a port is in a list of ports and ranges.
 func HasPort(list []string, port int) bool {
 	return slices.ContainsFunc(list, func(text string) bool {
-		first, last, err := PortRange(text)
+		first, last, err := portRange(text)
 		return err == nil && first <= port && port <= last
 	})
 }
@@ -124,7 +127,7 @@ func HasPort(list []string, port int) bool {
 // CheckPorts checks a list of ports and ranges.
 func CheckPorts(f Errors, list []string) {
 	for i, text := range list {
-		if _, _, err := PortRange(text); err != nil {
+		if _, _, err := portRange(text); err != nil {
 			f.Element(i).Add(err.Error(), "use such as 5432 or 9000-9099")
 		}
 	}
