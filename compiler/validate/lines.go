@@ -255,28 +255,29 @@ type alike map[string][]haproxycfg.Section
 // newAlike sorts the backends of a haproxy.cfg by their text.
 func newAlike(config []byte) alike {
 	out := alike{}
-	for s := range sections(config) {
+	for s, defaults := range sections(config) {
 		if s.Keyword == "backend" {
-			key := textOf(s)
+			key := textOf(s, defaults)
 			out[key] = append(out[key], s)
 		}
 	}
 	return out
 }
 
-// sections yields the sections of a haproxy.cfg. One that names no defaults has those before it, whose lines HAProxy may read
-// again for each backend, such as default-server: From has their line.
-func sections(config []byte) iter.Seq[haproxycfg.Section] {
-	return func(yield func(haproxycfg.Section) bool) {
-		defaults := 0
+// sections yields the sections of a haproxy.cfg, each with its defaults: the name that it gives, or the line of those before
+// it. HAProxy may read their lines again for each backend, such as default-server.
+func sections(config []byte) iter.Seq2[haproxycfg.Section, string] {
+	return func(yield func(haproxycfg.Section, string) bool) {
+		before := 0
 		for s := range haproxycfg.Sections(config) {
-			if s.From == "" {
-				s.From = fmt.Sprint("line ", defaults)
+			defaults := s.From
+			if defaults == "" {
+				defaults = fmt.Sprint("line ", before)
 			}
 			if s.Keyword == "defaults" {
-				defaults = s.Head.Number
+				before = s.Head.Number
 			}
-			if !yield(s) {
+			if !yield(s, defaults) {
 				return
 			}
 		}
@@ -285,9 +286,9 @@ func sections(config []byte) iter.Seq[haproxycfg.Section] {
 
 // textOf returns everything that HAProxy reads of a backend, except its name and the Service of its servers, which a
 // directive names. Comments and blank lines count as empty lines; those at the end are left out.
-func textOf(s haproxycfg.Section) string {
+func textOf(s haproxycfg.Section, defaults string) string {
 	var b strings.Builder
-	b.WriteString(s.From)
+	b.WriteString(defaults)
 	for _, line := range s.Lines {
 		text := bytes.TrimSpace(line.Text)
 		if directive, ok := bind.DirectiveText(line.Text); ok {
@@ -356,7 +357,8 @@ var wordForm = regexp.MustCompile(`[A-Za-z0-9._:-]+`)
 func onePerText(config []byte) []byte {
 	names, used := map[string]int{}, map[string]bool{}
 	var backends []haproxycfg.Section
-	for s := range sections(config) {
+	var defaultsOf []string // of each backend
+	for s, defaults := range sections(config) {
 		for _, line := range s.Lines {
 			if bytes.HasPrefix(bytes.TrimSpace(line.Text), []byte(".")) {
 				return config
@@ -364,15 +366,15 @@ func onePerText(config []byte) []byte {
 		}
 		if s.Keyword == "backend" {
 			names[s.Name]++
-			backends = append(backends, s)
+			backends, defaultsOf = append(backends, s), append(defaultsOf, defaults)
 			continue
 		}
 		names[s.Name]++ // a listen section is a backend too
 		use(used, s)
 	}
 	known, others := map[string]bool{}, backends[:0]
-	for _, s := range backends {
-		text := textOf(s)
+	for i, s := range backends {
+		text := textOf(s, defaultsOf[i])
 		if known[text] && names[s.Name] == 1 && plainHead.Match(s.Head.Text) && !hasID(s) {
 			others = append(others, s)
 			continue

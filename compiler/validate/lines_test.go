@@ -38,7 +38,7 @@ func TestDirectiveFaults(t *testing.T) {
 func TestTextOfDirectives(t *testing.T) {
 	t.Parallel()
 	text := func(line string) string {
-		return textOf(haproxycfg.Section{Lines: []haproxycfg.Line{{Text: []byte(line)}}})
+		return textOf(haproxycfg.Section{Lines: []haproxycfg.Line{{Text: []byte(line)}}}, "")
 	}
 	for char := rune(1); char < 256; char++ {
 		before, between := string(char)+"#hapsnap"+string(char)+"servers", " slots=3 -- check  inter 2s"
