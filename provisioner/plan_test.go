@@ -40,7 +40,7 @@ func TestMetricsDocumentIsFresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newVoice(&kubernetes.Clientset{}, &dynamic.DynamicClient{}, leader, "", slog.New(slog.DiscardHandler), registry)
+	newReporter(&kubernetes.Clientset{}, &dynamic.DynamicClient{}, leader, "", slog.New(slog.DiscardHandler), registry)
 	metricsdoc.Check(t, registry, "../docs/reference/metrics.md", "metrics of the provisioner", "hapsnap_provisioner_", *update)
 }
 

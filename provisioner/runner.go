@@ -84,7 +84,7 @@ func Run(ctx context.Context, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { p.watch.Run(ctx, o.Log); return nil })
 	group.Go(func() error { return p.leader.Run(ctx) })
-	group.Go(func() error { p.voice.run(ctx); return nil })
+	group.Go(func() error { p.reporter.run(ctx); return nil })
 	group.Go(func() error { p.loop(ctx); return nil })
 	return group.Wait()
 }
@@ -92,13 +92,13 @@ func Run(ctx context.Context, o Options) error {
 // provisioner holds what is known, and acts on it. Only its loop uses the fields below the lock.
 type provisioner struct {
 	Options
-	chart   *Chart
-	cluster *cluster
-	records records
-	leader  *election.Elector
-	watch   *kubewatch.Set
-	voice   *voice
-	metrics *metrics
+	chart    *Chart
+	cluster  *cluster
+	records  records
+	leader   *election.Elector
+	watch    *kubewatch.Set
+	reporter *reporter
+	metrics  *metrics
 
 	mu     sync.Mutex
 	health error // why it cannot do anything at present
@@ -153,8 +153,8 @@ func newProvisioner(o Options, registry prometheus.Registerer) (*provisioner, er
 	}
 	return &provisioner{
 		Options: o, chart: chart, cluster: acting, leader: leader, watch: newWatch(following.client, o.Rules.Namespaces),
-		records: records{client.CoreV1().ConfigMaps(o.Lease.Namespace), o.Lease.Name, Mark(o.Lease)},
-		voice:   newVoice(client, acting.client, leader, identity, o.Log, registry), metrics: newMetrics(registry),
+		records:  records{client.CoreV1().ConfigMaps(o.Lease.Namespace), o.Lease.Name, Mark(o.Lease)},
+		reporter: newReporter(client, acting.client, leader, identity, o.Log, registry), metrics: newMetrics(registry),
 		states: map[types.NamespacedName]*state{}, stuck: map[types.NamespacedName]string{}, health: errors.New("starting"),
 	}, nil
 }

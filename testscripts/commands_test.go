@@ -1,11 +1,23 @@
 package testscripts
 
 import (
+	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
+	"filippo.io/age"
 	"github.com/rogpeppe/go-internal/testscript"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/spoptest"
 )
 
 // command is a command of the scripts. Its error is why it did not hold. A usageError is a mistake in the
@@ -150,4 +162,89 @@ func poll(within time.Duration, check func() error) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// addIdentity adds a new identity to a file, like age-keygen.
+func addIdentity(_ *world, ts *testscript.TestScript, args []string) error {
+	if len(args) != 2 {
+		return errUsage
+	}
+	before, err := os.ReadFile(ts.MkAbs(args[0]))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	made, err := age.GenerateX25519Identity()
+	if err != nil {
+		return err
+	}
+	ts.Setenv(args[1], made.Recipient().String())
+	text := string(before) + "# public key: " + made.Recipient().String() + "\n" + made.String() + "\n"
+	return replaceFile(ts.MkAbs(args[0]), []byte(text))
+}
+
+// doubleOnly matches lines of a script for which a real Dataplane API cannot be used: a fault inside of the
+// API, or a named version.
+var doubleOnly = regexp.MustCompile(`(?m)^(fault \S+ '?(fail-reload|disk-full)|instances .*-api )`)
+
+// realAPIFor returns the real Dataplane API for the script in a folder, if there is one and the script can use
+// it. It returns "" for the double.
+func realAPIFor(workDir string) (string, error) {
+	program, _ := dataplanetest.Real(filepath.Join(binaries, "haproxy")) // the contract suite reports why there is none
+	if program == "" {
+		return "", nil
+	}
+	name := strings.TrimPrefix(filepath.Base(workDir), "script-")
+	script, err := os.ReadFile(name + ".txtar")
+	if err != nil || doubleOnly.Match(script) {
+		return "", err
+	}
+	return filepath.Abs(program)
+}
+
+// certifyWebhook writes the key pair of the admission webhook, in the form of a mounted Secret.
+func certifyWebhook(w *world, ts *testscript.TestScript, args []string) error {
+	if len(args) != 1 {
+		return errUsage
+	}
+	made, err := newKeyPair([]string{w.network.ip(webhookHost)})
+	if err != nil {
+		return err
+	}
+	dir := ts.MkAbs(args[0])
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.certificate.Raw})
+	ts.Setenv("CA_BUNDLE", base64.StdEncoding.EncodeToString(certificate))
+	if err := replaceFile(filepath.Join(dir, corev1.TLSCertKey), certificate); err != nil {
+		return err
+	}
+	return replaceFile(filepath.Join(dir, corev1.TLSPrivateKeyKey), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: made.key}))
+}
+
+// changeAgent starts or stops an agent for which the word "attack" in a request is an attack.
+func changeAgent(w *world, ts *testscript.TestScript, args []string) error {
+	if len(args) != 2 {
+		return errUsage
+	}
+	path := filepath.Join(w.dir, args[1])
+	switch args[0] {
+	case "start":
+		a := &spoptest.Agent{Network: "unix", Address: path, Answers: spoptest.LooksForAttacks}
+		if err := a.Start(); err != nil {
+			return err
+		}
+		if w.agents == nil {
+			w.agents = map[string]*spoptest.Agent{}
+		}
+		w.agents[path] = a
+		ts.Defer(a.Stop)
+		return nil
+	case "stop":
+		if a := w.agents[path]; a != nil {
+			a.Stop()
+			return nil
+		}
+	}
+	return errUsage
 }

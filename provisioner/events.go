@@ -34,8 +34,8 @@ const (
 // the conditions.
 const signature = " (provisioner)"
 
-// voice reports on Gateways what happens to their fleets.
-type voice struct {
+// reporter reports on Gateways what happens to their fleets.
+type reporter struct {
 	gateways dynamic.NamespaceableResourceInterface
 	recorder *events.Recorder
 	statuses *events.Loop
@@ -52,8 +52,8 @@ type saying struct {
 	conditions []metav1.Condition
 }
 
-func newVoice(client kubernetes.Interface, all dynamic.Interface, leader events.Leader, instance string, log *slog.Logger, registry prometheus.Registerer) *voice {
-	v := &voice{
+func newReporter(client kubernetes.Interface, all dynamic.Interface, leader events.Leader, instance string, log *slog.Logger, registry prometheus.Registerer) *reporter {
+	v := &reporter{
 		gateways: all.Resource(gateways), log: log,
 		recorder: events.New(events.Options{Program: "provisioner", Events: client.EventsV1(), Leader: leader, Instance: instance, Log: log, Metrics: registry}),
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -68,7 +68,7 @@ func newVoice(client kubernetes.Interface, all dynamic.Interface, leader events.
 	return v
 }
 
-func (v *voice) run(ctx context.Context) {
+func (v *reporter) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { v.recorder.Run(ctx) })
 	v.statuses.Run(ctx)
@@ -123,8 +123,8 @@ func (p *provisioner) say(fleets []Fleet, removal Removal) {
 	}
 	p.held = removal.Held != ""
 	p.metrics.held.Set(held)
-	p.voice.recorder.Say(lasting, nil, time.Now())
-	p.voice.say(queue)
+	p.reporter.recorder.Say(lasting, nil, time.Now())
+	p.reporter.say(queue)
 }
 
 // Conditions returns the conditions of a Gateway while the compiler of its fleet has written none.
@@ -166,7 +166,7 @@ func differ(there, wanted []metav1.Condition) bool {
 	return false
 }
 
-func (v *voice) say(all []saying) {
+func (v *reporter) say(all []saying) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queue = nil
@@ -179,7 +179,7 @@ func (v *voice) say(all []saying) {
 }
 
 // next writes one status, and reports whether there was one.
-func (v *voice) next(ctx context.Context) (bool, error) {
+func (v *reporter) next(ctx context.Context) (bool, error) {
 	v.mu.Lock()
 	if len(v.queue) == 0 {
 		v.mu.Unlock()
@@ -203,7 +203,7 @@ func (v *voice) next(ctx context.Context) (bool, error) {
 }
 
 // write replaces our conditions in a status, and nothing else in it.
-func (v *voice) write(ctx context.Context, s saying) error {
+func (v *reporter) write(ctx context.Context, s saying) error {
 	at := v.gateways.Namespace(s.gateway.Namespace)
 	o, err := at.Get(ctx, s.gateway.Name, metav1.GetOptions{})
 	if err != nil || o.GetUID() != s.gateway.UID || o.GetGeneration() != s.gateway.Generation {
