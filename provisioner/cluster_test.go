@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/internal/election"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
@@ -221,13 +222,7 @@ func (r *rig) record(namespace, fleet string) (Record, bool) {
 
 func (r *rig) eventually(what string, holds func() bool) {
 	r.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			r.Fatalf("waited in vain: %s", what)
-		}
-	}
+	eventually.Holds(r, what, holds)
 }
 
 // turns waits until the provisioner has looked at everything once more.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
@@ -93,7 +94,7 @@ func TestCredentialsAreRotatedWhileRunning(t *testing.T) {
 	r.writeClient(signed(t, pemtest.NewAuthority(t), "stranger"))
 	r.until("the API refuses", func(s report.Status) bool { return !statusOf(s, "a").Reachable })
 	r.writeClient(signed(t, ca, "second"))
-	eventually(t, "the second certificate is used", func() bool { return seen.is("second") })
+	eventually.Holds(t, "the second certificate is used", func() bool { return seen.is("second") })
 	r.until("the instance is back", func(s report.Status) bool { return statusOf(s, "a").InSync })
 
 	// The pusher does not talk to an API whose certificate it does not trust.
@@ -117,7 +118,7 @@ func TestPasswordRotatedInTheMiddleOfAPush(t *testing.T) {
 	uploads := r.instances["a"].Count(http.MethodPost, "/storage")
 	r.instances["a"].Inject(dataplanetest.Slow(time.Second).On(http.MethodPost, "/storage").Times(1))
 	second := r.publish(config("2", ""))
-	eventually(t, "a file is uploaded", func() bool {
+	eventually.Holds(t, "a file is uploaded", func() bool {
 		return r.instances["a"].Count(http.MethodPost, "/storage") > uploads
 	})
 	r.instances["a"].SetPassword("another")

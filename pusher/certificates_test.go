@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -135,7 +136,7 @@ func TestCertificateThatNeedsAReload(t *testing.T) {
 	pids := r.workers()
 	r.instances["a"].Inject(dataplanetest.CertificateReload().On("PUT", "/storage/ssl_certificates").Times(1))
 	second := r.secret(nil)
-	eventually(t, "a serves the new certificate", func() bool { return r.served("a", "shop.example.com") == second })
+	eventually.Holds(t, "a serves the new certificate", func() bool { return r.served("a", "shop.example.com") == second })
 	r.allRun(id)
 	if slices.Equal(r.workers(), pids) {
 		t.Error("nothing was reloaded, so nothing was shown")
@@ -156,8 +157,8 @@ func TestFailureReloadForACertificateAfterA202(t *testing.T) {
 	r.allRunAfter(id)
 	r.instances["a"].Inject(dataplanetest.CertificateReloadFails("[ALERT] no").On(http.MethodPut, "/storage/ssl_certificates").Times(1))
 	second := r.secret(nil)
-	eventually(t, "it is said", func() bool { return strings.Contains(r.logged(), "reload failed: [ALERT] no") })
-	eventually(t, "a serves the new certificate", func() bool { return r.served("a", "shop.example.com") == second })
+	eventually.Holds(t, "it is said", func() bool { return strings.Contains(r.logged(), "reload failed: [ALERT] no") })
+	eventually.Holds(t, "a serves the new certificate", func() bool { return r.served("a", "shop.example.com") == second })
 	r.allRun(id)
 	if rejected := r.seen().Rejected; len(rejected) > 0 {
 		t.Errorf("the snapshot was blamed for it: %+v", rejected)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 )
 
 // checkedBackend checks its servers as the templates write it.
@@ -32,14 +34,14 @@ func TestChecksAcrossEndpointChanges(t *testing.T) {
 		// The new endpoint is sick. The health of the slot's former endpoint does not count.
 		pods["three"].sick.Store(true)
 		r.serve(pods, "web", "one", "two", "three")
-		eventually(t, "who came is asked", func() bool { return pods["three"].checks.Load() > 2 })
+		eventually.Holds(t, "who came is asked", func() bool { return pods["three"].checks.Load() > 2 })
 		r.settled(checked, pods, "two")
 		if got := r.dial("a").count("checked", 20); got["one"]+got["three"] > 0 {
 			t.Errorf("only two is well, and requests go to %v", got)
 		}
 		pods["three"].sick.Store(false)
 		r.settled(checked, pods, "two", "three")
-		eventually(t, "who is well answers", func() bool {
+		eventually.Holds(t, "who is well answers", func() bool {
 			got := r.dial("a").count("checked", 20)
 			if got["one"] > 0 {
 				t.Errorf("one is sick, and requests go to %v", got)
@@ -51,10 +53,10 @@ func TestChecksAcrossEndpointChanges(t *testing.T) {
 		r.serve(pods, "web", "two", "three")
 		r.settled(checked, pods, "two", "three")
 		r.endDrains()
-		eventually(t, "the slot of one is free", func() bool { return r.placed("a", "checked", pods["one"]) == slot{} })
+		eventually.Holds(t, "the slot of one is free", func() bool { return r.placed("a", "checked", pods["one"]) == slot{} })
 		sofar := pods["one"].checks.Load()
 		others := pods["two"].checks.Load()
-		eventually(t, "the others are asked", func() bool { return pods["two"].checks.Load() > others+5 })
+		eventually.Holds(t, "the others are asked", func() bool { return pods["two"].checks.Load() > others+5 })
 		if now := pods["one"].checks.Load(); now > sofar+1 { // one check may have been under way
 			t.Errorf("one is gone, and was asked %d times", now-sofar)
 		}
@@ -82,10 +84,10 @@ func TestSlotThatWasFoundDownServesAtOnce(t *testing.T) {
 		pods["two"].sick.Store(true)
 		r.serve(pods, "web", "one")
 		sofar := pods["two"].checks.Load()
-		eventually(t, "two, which drains, is asked", func() bool { return pods["two"].checks.Load() > sofar+2 })
+		eventually.Holds(t, "two, which drains, is asked", func() bool { return pods["two"].checks.Load() > sofar+2 })
 		r.endDrains()
-		eventually(t, "the slot of two is free", func() bool { return r.placed("a", "checked", pods["two"]) == slot{} })
+		eventually.Holds(t, "the slot of two is free", func() bool { return r.placed("a", "checked", pods["two"]) == slot{} })
 		r.serve(pods, "web", "three")
-		eventually(t, "three answers", func() bool { return r.dial("a").count("checked", 20)["three"] == 20 })
+		eventually.Holds(t, "three answers", func() bool { return r.dial("a").count("checked", 20)["three"] == 20 })
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -19,7 +20,7 @@ func (r *rig) reloadedFor(id snapshots.ID, reason string, commands ...string) {
 			r.t.Fatalf("%s: %s: %v", command, answer, err)
 		}
 	}
-	eventually(r.t, "the worker is replaced", func() bool { return r.pushes("a") > reloads })
+	eventually.Holds(r.t, "the worker is replaced", func() bool { return r.pushes("a") > reloads })
 	r.allRun(id)
 	r.until("a is in sync", func(s report.Status) bool { return statusOf(s, "a").InSync && statusOf(s, "a").Foreign == "" })
 	if !strings.Contains(r.logged(), reason) {
@@ -66,7 +67,7 @@ func TestFailureCertificateTakenOutByHand(t *testing.T) {
 				serial := r.secret(nil)
 				id := r.publishTLS("1")
 				r.allRunAfter(id)
-				eventually(r.t, "the certificate is served", func() bool { return r.served("a", "shop.example.com") == serial })
+				eventually.Holds(r.t, "the certificate is served", func() bool { return r.served("a", "shop.example.com") == serial })
 				list, file := r.listed("a")
 				commands := []string{"del ssl crt-list " + list + " " + file}
 				if more != "" {

@@ -3,6 +3,8 @@ package pusher
 import (
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 )
 
 // delete deletes the server of a pod from a worker, as a person does.
@@ -27,7 +29,7 @@ func TestFailureServerDeletedFromAWorker(t *testing.T) {
 		r.settled([]string{"checked"}, pods, "one", "two")
 		reloads := r.pushes("a")
 		r.delete("a", "checked", pods["one"])
-		eventually(r.t, "the worker is replaced", func() bool { return r.pushes("a") > reloads })
+		eventually.Holds(r.t, "the worker is replaced", func() bool { return r.pushes("a") > reloads })
 		r.allRun(id)
 		r.settled([]string{"checked"}, pods, "one", "two")
 		if n := r.pushes("a") - reloads; n != 1 {
@@ -50,12 +52,12 @@ func TestFailureServerDeletedHoldsUpNoOther(t *testing.T) {
 		r.settled([]string{"checked"}, pods, "one", "two")
 		workers := r.workers()
 		r.delete("a", "checked", pods["one"])
-		eventually(r.t, "it is found", func() bool { return !r.seen().Instances[0].InSync })
+		eventually.Holds(r.t, "it is found", func() bool { return !r.seen().Instances[0].InSync })
 		r.serve(pods, "web", "one", "two", "three")
 		r.serve(pods, "other", "three")
 		r.settled([]string{"checked"}, pods, "two", "three")
 		r.settled([]string{"plain"}, pods, "three")
-		eventually(r.t, "status says so", func() bool {
+		eventually.Holds(r.t, "status says so", func() bool {
 			return r.seen().Instances[0].Foreign != ""
 		})
 		r.serve(pods, "other", "one", "two")

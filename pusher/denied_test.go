@@ -16,6 +16,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
@@ -99,7 +100,7 @@ func TestDeniedSecretsHoldWhatTheyHeld(t *testing.T) {
 		}
 	}
 	letIn("at first")
-	eventually(t, "what Secrets hold is kept", func() bool {
+	eventually.Holds(t, "what Secrets hold is kept", func() bool {
 		kept := string(stateStore.kept())
 		return strings.Contains(kept, `"auth"`) && strings.Contains(kept, `"ca.crt"`) && strings.Contains(kept, `"token"`)
 	})
@@ -122,12 +123,12 @@ func TestDeniedSecretsHoldWhatTheyHeld(t *testing.T) {
 	if !quiet(s) || strings.Contains(r.logged(), hashOfOne) || strings.Contains(r.logged(), "s3cret") {
 		t.Error("the status or the log tells a secret")
 	}
-	eventually(t, "it is kept on", func() bool { return strings.Contains(string(stateStore.kept()), `"ca.crt"`) })
+	eventually.Holds(t, "it is kept on", func() bool { return strings.Contains(string(stateStore.kept()), `"ca.crt"`) })
 
 	r.kill()
 	objects[1] = opaqueSecret("auth", "auth", "alice:"+hashOfTwo)
 	begin()
-	eventually(t, "what is read counts", func() bool { return r.pass("/", "two", "") == http.StatusOK })
+	eventually.Holds(t, "what is read counts", func() bool { return r.pass("/", "two", "") == http.StatusOK })
 	if got := r.pass("/", "one", ""); got != http.StatusUnauthorized {
 		t.Errorf("the password of before gets %d", got)
 	}

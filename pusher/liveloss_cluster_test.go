@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -120,7 +121,7 @@ func TestLossesOfACluster(t *testing.T) {
 			f := followCluster(t, server)
 			f.until("at first", test.first)
 			if test.then != nil {
-				eventually(t, "both are watched", func() bool { server.mu.Lock(); defer server.mu.Unlock(); return len(server.watches) == 2 })
+				eventually.Holds(t, "both are watched", func() bool { server.mu.Lock(); defer server.mu.Unlock(); return len(server.watches) == 2 })
 				test.then(server)
 				f.until("then", test.want)
 			}

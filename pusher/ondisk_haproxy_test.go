@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 )
 
 // For a short time, only the worker has a new endpoint, and the file lacks it. That time lasts for
@@ -31,9 +32,9 @@ func TestDiskFollowsTheWorker(t *testing.T) {
 		name := fmt.Sprintf("endpoint-%d", n)
 		address, before := echo(t, name), i.Count(http.MethodPost, "/configuration/raw")
 		r.endpoints(address)
-		eventually(t, "the worker serves from "+name, func() bool { return r.answersOnly("a", name) })
+		eventually.Holds(t, "the worker serves from "+name, func() bool { return r.answersOnly("a", name) })
 		served := time.Now()
-		eventually(t, "the file has "+name, func() bool { return onDisk(address) })
+		eventually.Holds(t, "the file has "+name, func() bool { return onDisk(address) })
 		posts := i.Count(http.MethodPost, "/configuration/raw") - before
 		if t.Logf("the window is %v, with %d posts of %v", time.Since(served), posts, post); posts > 2 {
 			t.Errorf("the file follows the worker with the post number %d", posts)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 )
 
 // crowd has clients that send one request after another, each on one connection, without retries.
@@ -129,7 +130,7 @@ func TestEndpointThatRefusesFailsNoRequest(t *testing.T) {
 	r.settled(balances, pods, "1", "2", "3", "gone")
 	for _, balance := range balances {
 		c := r.crowd("a", balance, 2)
-		eventually(t, "there are answers", func() bool { return c.answered.Load() > 200 || c.gaveUp() })
+		eventually.Holds(t, "there are answers", func() bool { return c.answered.Load() > 200 || c.gaveUp() })
 		c.disperse(t)
 	}
 }

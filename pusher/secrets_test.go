@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
@@ -124,17 +125,17 @@ func TestSecretsReachTheWorker(t *testing.T) {
 	}
 
 	r.opaque("auth", "auth", "alice:"+hashOfTwo)
-	eventually(t, "the next password gets in", func() bool { return r.pass("/", "two", "") == http.StatusOK })
+	eventually.Holds(t, "the next password gets in", func() bool { return r.pass("/", "two", "") == http.StatusOK })
 	if got := r.pass("/", "one", ""); got != http.StatusUnauthorized {
 		t.Errorf("the old password gets %d", got)
 	}
 	r.opaque("keys", "token", "another")
-	eventually(t, "the next token gets in", func() bool { return r.pass("/token", "two", "another") == http.StatusOK })
+	eventually.Holds(t, "the next token gets in", func() bool { return r.pass("/token", "two", "another") == http.StatusOK })
 	if got := r.pass("/token", "two", "s3cret it's"); got != http.StatusForbidden {
 		t.Errorf("the old token gets %d", got)
 	}
 	r.opaque("clients", "ca.crt", second.PEM)
-	eventually(t, "the next certificate gets in", func() bool { return r.admits(next) })
+	eventually.Holds(t, "the next certificate gets in", func() bool { return r.admits(next) })
 	if r.admits(old) {
 		t.Error("the old certificate gets in")
 	}
@@ -180,12 +181,12 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 		t.Error("a certificate of nobody's gets in")
 	}
 	r.opaque("auth", "auth", "alice:s3cret")
-	eventually(t, "nobody gets in", func() bool { return r.pass("/", "one", "") == http.StatusUnauthorized })
+	eventually.Holds(t, "nobody gets in", func() bool { return r.pass("/", "one", "") == http.StatusUnauthorized })
 	s = r.until("it is told", func(s report.Status) bool {
 		return strings.Contains(told(s), "nobody is let in: Secret shop/auth has no usable users under auth: line 1: user alice has no hash that HAProxy can check")
 	})
 	r.opaque("clients", "ca.crt", clients.PEM)
-	eventually(t, "the certificate gets in", func() bool { return r.admits(client) })
+	eventually.Holds(t, "the certificate gets in", func() bool { return r.admits(client) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if log := r.log.String(); !quiet(s) || strings.Contains(log, "s3cret") || strings.Contains(log, hashOfOne) {
@@ -219,7 +220,7 @@ func TestClientCertificatesAreAskedForBeforeAndAfter(t *testing.T) {
 		t.Errorf("without its own certificate: admits the client %v, others %v", r.admits(client), r.admits(nobody))
 	}
 	serial := r.secret(nil)
-	eventually(t, "the certificate is served", func() bool { return r.servedTo(client) == serial })
+	eventually.Holds(t, "the certificate is served", func() bool { return r.servedTo(client) == serial })
 	if !r.admits(client) || r.admits(nobody) {
 		t.Errorf("with its own certificate: admits the client %v, others %v", r.admits(client), r.admits(nobody))
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
@@ -71,7 +72,7 @@ func TestSessionsAcrossEndpointChanges(t *testing.T) {
 
 		// After a restart the drain is over, and the session goes to another pod.
 		r.endDrains()
-		eventually(t, "its slot is free", func() bool { return r.placed("a", "sticky", pods["one"]) == slot{} })
+		eventually.Holds(t, "its slot is free", func() bool { return r.placed("a", "sticky", pods["one"]) == slot{} })
 		if got := c.get("sticky", "/", later["one"]); got.body == "one" || len(got.Cookies()) != 1 {
 			t.Errorf("a session of one that is gone: answered by %s with the cookies %v", got.body, got.Cookies())
 		}
@@ -107,7 +108,7 @@ func (r *rig) hold(backend string, pods map[string]*pod) (conn, string) {
 		before[name] = p.held.Load()
 	}
 	c.send(backend, "/hold")
-	eventually(r.t, "the request is kept", func() bool {
+	eventually.Holds(r.t, "the request is kept", func() bool {
 		for pod, p := range pods {
 			if p.held.Load() > before[pod] {
 				name = pod
@@ -165,7 +166,7 @@ func TestLeavingEndpointIsDrained(t *testing.T) {
 		r.serve(pods, "web", rest...)
 		r.settled(web, pods, rest...)
 		r.endDrains()
-		eventually(t, "its slot is free", func() bool { return r.placed("a", "web", pods[who]) == slot{} })
+		eventually.Holds(t, "its slot is free", func() bool { return r.placed("a", "web", pods[who]) == slot{} })
 		r.serve(pods, "web", append(rest, "five")...)
 		r.settled(web, pods, append(rest, "five")...)
 		second.ends(pods[who])

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/events"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/wholefile"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/report"
@@ -127,22 +128,8 @@ func (p *process) seen() report.Status {
 func (p *process) until(what string, ok func(report.Status) bool) report.Status {
 	p.t.Helper()
 	var last report.Status
-	eventually(p.t, what, func() bool { last = p.seen(); return ok(last) })
+	eventually.Holds(p.t, what, func() bool { last = p.seen(); return ok(last) })
 	return last
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited in vain: %s", what)
-		case <-look.C:
-		}
-	}
 }
 
 // allRun waits until all instances are in sync with the snapshot.

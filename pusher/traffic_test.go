@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 )
 
 // edgeConfig is a haproxy.cfg with a backend for each text. The header x-backend chooses one. The
@@ -223,7 +225,7 @@ func (r *rig) settled(backends []string, pods map[string]*pod, names ...string) 
 	}
 	slices.Sort(want)
 	for _, backend := range backends {
-		eventually(r.t, fmt.Sprint(names)+" are up in "+backend, func() bool {
+		eventually.Holds(r.t, fmt.Sprint(names)+" are up in "+backend, func() bool {
 			var up []int
 			for _, s := range r.slots("a", backend) {
 				if s.up && !s.drains {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/charts/charttest"
 	"github.com/hapsnap/hapsnap/internal/credentials"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 )
 
 // madeSecret returns a Secret that the programs fill.
@@ -55,7 +56,7 @@ func (r *release) dial(t *testing.T, address, service string, authorities []byte
 func (r *release) webhookIsTrusted(t *testing.T) {
 	t.Helper()
 	var refused error
-	eventually(t, "the API server trusts the webhook", func() bool {
+	eventually.Holds(t, "the API server trusts the webhook", func() bool {
 		var c admissionregistrationv1.ValidatingWebhookConfiguration
 		if err := r.server.Client().Get(t.Context(), client.ObjectKey{Name: r.namespace + "-" + charttest.Release + "-hapsnap"}, &c); err != nil {
 			t.Fatal(err)
@@ -93,13 +94,13 @@ func (r *release) renewCredentials(t *testing.T, port string) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the next ones are made", func() bool {
+	eventually.Holds(t, "the next ones are made", func() bool {
 		return len(r.madeSecret(t, "dataplane").Data["next-password"]) > 0 && len(r.madeSecret(t, "dataplane-certificate").Data["next.crt"]) > 0
 	})
 	publish("renewing")
 	both := r.madeSecret(t, "dataplane").Data
 	takes := func(username, password []byte) bool { return r.accepts(t, string(username), string(password)) }
-	eventually(t, "the Dataplane APIs take both", func() bool {
+	eventually.Holds(t, "the Dataplane APIs take both", func() bool {
 		return takes(user.Data["username"], user.Data["password"]) && takes(both["next-username"], both["next-password"])
 	})
 	r.anHourLater(t)
@@ -107,7 +108,7 @@ func (r *release) renewCredentials(t *testing.T, port string) {
 		t.Error("the next password is not used")
 	}
 	publish("renewing2")
-	eventually(t, "the Dataplane APIs have the new ones only", func() bool {
+	eventually.Holds(t, "the Dataplane APIs have the new ones only", func() bool {
 		s, now := r.madeSecret(t, "dataplane-certificate"), r.madeSecret(t, "dataplane").Data
 		for _, pod := range r.pods(t, "haproxy") {
 			serial, err := r.dial(t, pod.Status.PodIP+":5555", "haproxy", s.Data[credentials.CAKey])

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/charts/charttest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/imagetest"
 )
 
@@ -32,7 +33,7 @@ func (r *release) existing(t *testing.T, host string) {
 		t.Fatal(err)
 	}
 	r.server.Apply(t, text)
-	eventually(t, "both pods of the existing fleet serve "+host, func() bool {
+	eventually.Holds(t, "both pods of the existing fleet serve "+host, func() bool {
 		var pods corev1.PodList
 		if err := r.server.Client().List(t.Context(), &pods, client.InNamespace("haproxy")); err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/charts/charttest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/loadtest"
 )
 
@@ -57,7 +58,7 @@ func TestFleet(t *testing.T) {
 		programs := r.names(t, "compiler")
 		r.values = append(r.values, "--set", "haproxy.bootstrap.image.tag=next,compiler.image.tag=next,pusher.image.tag=next,compiler.config.maxconn=5000")
 		r.replaceFleet(t, "shop.example", func() { r.apply(t) })
-		eventually(t, "the compiler is replaced", func() bool {
+		eventually.Holds(t, "the compiler is replaced", func() bool {
 			now := r.names(t, "compiler")
 			return len(now) == 2 && now[0] != programs[0] && now[0] != programs[1] && now[1] != programs[1]
 		})
@@ -77,7 +78,7 @@ func TestFleet(t *testing.T) {
 	must(t.Run("credentials are renewed", func(t *testing.T) { r.renewCredentials(t, port) }))
 	must(t.Run("the password of the Dataplane API changes", func(t *testing.T) {
 		r.server.Apply(t, r.credentials("another"))
-		eventually(t, "the Dataplane APIs take the new password", func() bool { return r.accepts(t, "hapsnap", "another") })
+		eventually.Holds(t, "the Dataplane APIs take the new password", func() bool { return r.accepts(t, "hapsnap", "another") })
 		r.server.Apply(t, tenant("renewed", port))
 		r.served(t, "renewed.example")
 	}))
@@ -106,7 +107,7 @@ func TestFleet(t *testing.T) {
 // a pusher. HAProxy runs, and the API's port accepts connections, as its liveness probe requires. So the
 // container is not restarted again and again.
 func (r *release) waitForPassword(t *testing.T) {
-	eventually(t, "both pods wait for credentials", func() bool {
+	eventually.Holds(t, "both pods wait for credentials", func() bool {
 		pods := r.pods(t, "haproxy")
 		for _, pod := range pods {
 			if !strings.Contains(r.kubelet.Log(pod, "dataplaneapi"), "waiting for credentials") || status(t, pod.Status.PodIP+":8404", "", "/healthz") != http.StatusOK {
@@ -125,7 +126,7 @@ func (r *release) waitForPassword(t *testing.T) {
 // served waits until every pod of the fleet answers for a host.
 func (r *release) served(t *testing.T, host string) {
 	t.Helper()
-	eventually(t, "both pods of the fleet serve "+host, func() bool {
+	eventually.Holds(t, "both pods of the fleet serve "+host, func() bool {
 		addresses := r.addresses(traffic, "http")
 		for _, a := range addresses {
 			if status(t, a, host, "/") != http.StatusOK {
@@ -143,7 +144,7 @@ const pagesService = charttest.Release + "-hapsnap-pusher"
 // have.
 func (r *release) pages(t *testing.T) {
 	t.Helper()
-	eventually(t, "both pushers show the fleet", func() bool {
+	eventually.Holds(t, "both pushers show the fleet", func() bool {
 		addresses := r.addresses(pagesService, "ui")
 		for _, a := range addresses {
 			for name := range r.pods(t, "haproxy") {
@@ -172,11 +173,11 @@ func (r *release) page(t *testing.T) {
 		}
 	})
 	for _, a := range r.addresses(pagesService, "ui") {
-		eventually(t, "it is told that the server of shop.example is up", func() bool {
+		eventually.Holds(t, "it is told that the server of shop.example is up", func() bool {
 			_, text := read(t, a, "localhost", "/routes?scheme=http&host=shop.example&path=/")
 			return strings.Contains(text, "1 of 1 server up")
 		})
-		eventually(t, "it is told which field is at fault, and what to do", func() bool {
+		eventually.Holds(t, "it is told which field is at fault, and what to do", func() bool {
 			_, said = read(t, a, "localhost", "/left-out")
 			return strings.Contains(said, "Service wrong/web") && strings.Contains(said, "<code>metadata.annotations[") && strings.Contains(said, "hint: use a number and a unit")
 		})
@@ -195,13 +196,13 @@ func (r *release) endPod(t *testing.T, host string) {
 	long := r.hold(t, host)
 	pod := r.pods(t, "haproxy")[long.pod]
 	r.delete(t, pod)
-	eventually(t, "/ready fails", func() bool {
+	eventually.Holds(t, "/ready fails", func() bool {
 		return status(t, pod.Status.PodIP+":8404", host, "/ready") == http.StatusServiceUnavailable
 	})
 	if got := status(t, pod.Status.PodIP+":80", host, "/"); got != http.StatusOK {
 		t.Errorf("a pod that just begins to end answers %d", got)
 	}
-	eventually(t, "the pod refuses connections", func() bool { return refuses(pod.Status.PodIP + ":80") })
+	eventually.Holds(t, "the pod refuses connections", func() bool { return refuses(pod.Status.PodIP + ":80") })
 	if got := status(t, pod.Status.PodIP+":8404", host, "/metrics"); got != http.StatusOK {
 		t.Errorf("metrics of a pod that drains: %d", got)
 	}
@@ -211,7 +212,7 @@ func (r *release) endPod(t *testing.T, host string) {
 	if got := long.finish(t); got != http.StatusOK {
 		t.Errorf("the request that took long got %d", got)
 	}
-	eventually(t, "the pod is gone, and another is there", func() bool {
+	eventually.Holds(t, "the pod is gone, and another is there", func() bool {
 		names := r.names(t, "haproxy")
 		return len(names) == 2 && !slices.Contains(names, pod.Name) && len(r.addresses(traffic, "http")) == 2
 	})
@@ -230,7 +231,7 @@ initContainers: [{name: first, image: haproxytech/haproxy-debian, command: [sh, 
 containers: [{name: second, image: haproxytech/haproxy-debian, command: [sleep, 1d], securityContext: *s}]}}`, name, r.namespace))
 	}
 	pods := make([]corev1.Pod, len(names))
-	eventually(t, "both pods begin", func() bool {
+	eventually.Holds(t, "both pods begin", func() bool {
 		for i, name := range names {
 			err := r.server.Client().Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: name}, &pods[i])
 			if err != nil || !strings.Contains(r.kubelet.Log(pods[i], "first"), "begun") {
@@ -240,7 +241,7 @@ containers: [{name: second, image: haproxytech/haproxy-debian, command: [sleep, 
 		return true
 	})
 	r.delete(t, pods[0])
-	eventually(t, "the pod that was deleted is gone", func() bool {
+	eventually.Holds(t, "the pod that was deleted is gone", func() bool {
 		return apierrors.IsNotFound(r.server.Client().Get(t.Context(), client.ObjectKeyFromObject(&pods[0]), &corev1.Pod{}))
 	})
 }
@@ -271,7 +272,7 @@ data:
 	}
 	// An agent answers first, and writes its log afterwards.
 	for name, pod := range r.pods(t, "haproxy") {
-		eventually(t, "the agent of "+name+" writes a line about the attack", func() bool {
+		eventually.Holds(t, "the agent of "+name+" writes a line about the attack", func() bool {
 			return strings.Contains(r.kubelet.Log(pod, "waf"), `"action":"deny"`)
 		})
 	}
@@ -283,7 +284,7 @@ data:
 func (r *release) breakPod(t *testing.T, host string) {
 	t.Helper()
 	r.apply(t, "--set", "pusher.replicas=0")
-	eventually(t, "the pushers are gone", func() bool { return len(r.names(t, "pusher")) == 0 })
+	eventually.Holds(t, "the pushers are gone", func() bool { return len(r.names(t, "pusher")) == 0 })
 	names := r.names(t, "haproxy")
 	pod := r.pods(t, "haproxy")[names[0]]
 	path := filepath.Join(r.kubelet.Volume(pod, "config"), "haproxy.cfg")
@@ -303,12 +304,12 @@ func (r *release) breakPod(t *testing.T, host string) {
 			t.Logf("%s was %d bytes long; refused are %d bytes, which end with %q, %v", path, len(text), len(refused), refused[max(0, len(refused)-200):], err)
 		}
 	})
-	eventually(t, "HAProxy goes back to the first configuration", func() bool {
+	eventually.Holds(t, "HAProxy goes back to the first configuration", func() bool {
 		refused, err := os.ReadFile(path + ".refused")
 		return err == nil && strings.Contains(string(refused), "nonsense")
 	})
 	r.apply(t)
-	eventually(t, "the pod is ready again", func() bool {
+	eventually.Holds(t, "the pod is ready again", func() bool {
 		return status(t, pod.Status.PodIP+":8404", host, "/ready") == http.StatusOK && status(t, pod.Status.PodIP+":80", host, "/") == http.StatusOK
 	})
 	r.served(t, host)
@@ -321,7 +322,7 @@ func (r *release) replaceFleet(t *testing.T, host string, change func()) {
 	load := r.load(t, host)
 	load.Await(t, 200)
 	change()
-	eventually(t, "the fleet is replaced", func() bool {
+	eventually.Holds(t, "the fleet is replaced", func() bool {
 		names := r.names(t, "haproxy")
 		return len(names) == 2 && !slices.Contains(before, names[0]) && !slices.Contains(before, names[1]) && len(r.addresses(traffic, "http")) == 2
 	})

@@ -19,6 +19,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/charts/charttest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
@@ -58,7 +59,7 @@ spec: {parentRefs: [{name: own}], hostnames: [gateway.example], rules: [{backend
 `, gatewayFleet))
 	s.apply(t)
 	made := r.provision(t, port)
-	eventually(t, "both pods of the fleet serve the Gateway", func() bool {
+	eventually.Holds(t, "both pods of the fleet serve the Gateway", func() bool {
 		addresses := s.addresses(traffic, "gateway-80")
 		for _, a := range addresses {
 			if status(t, a, "gateway.example", "/") != http.StatusOK || status(t, a, gatewayFleet+".example", "/") != http.StatusNotFound {
@@ -72,7 +73,7 @@ spec: {parentRefs: [{name: own}], hostnames: [gateway.example], rules: [{backend
 			t.Errorf("the other fleet answers %d for the Gateway's host", got)
 		}
 	}
-	eventually(t, "the status of the Gateway says that every instance runs it", func() bool { return r.programmed(t, gatewayFleet) })
+	eventually.Holds(t, "the status of the Gateway says that every instance runs it", func() bool { return r.programmed(t, gatewayFleet) })
 	made(t)
 }
 
@@ -139,7 +140,7 @@ spec: {parentRefs: [{name: own}], hostnames: [provisioned-gateway.example], rule
 	f := &release{server: r.server, kubelet: r.kubelet, namespace: provisioned}
 	return func(t *testing.T) {
 		t.Helper()
-		eventually(t, "both pods of the fleet that was made serve the Gateway", func() bool {
+		eventually.Holds(t, "both pods of the fleet that was made serve the Gateway", func() bool {
 			addresses := f.addresses("own-made-haproxy", "gateway-80")
 			for _, a := range addresses {
 				if status(t, a, "provisioned-gateway.example", "/") != http.StatusOK {
@@ -148,9 +149,9 @@ spec: {parentRefs: [{name: own}], hostnames: [provisioned-gateway.example], rule
 			}
 			return len(addresses) == 2
 		})
-		eventually(t, "the status of the Gateway says so", func() bool { return r.programmed(t, provisioned) })
+		eventually.Holds(t, "the status of the Gateway says so", func() bool { return r.programmed(t, provisioned) })
 		r.server.Delete(t, gateway)
-		eventually(t, "the fleet is gone with its Gateway", func() bool { return len(f.objects(t)) == 0 })
+		eventually.Holds(t, "the fleet is gone with its Gateway", func() bool { return len(f.objects(t)) == 0 })
 		// The garbage collector would do this.
 		for _, component := range []string{"haproxy", "compiler", "pusher"} {
 			for _, p := range f.pods(t, component) {

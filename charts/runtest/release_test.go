@@ -199,15 +199,3 @@ func read(t *testing.T, address, host, path string) (code int, body string) {
 	text, _ := io.ReadAll(response.Body) // the caller notices what is missing
 	return response.StatusCode, string(text)
 }
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}

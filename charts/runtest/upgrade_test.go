@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/charts/charttest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/podtest"
 )
 
@@ -27,11 +28,11 @@ func (r *release) rollOut(t *testing.T, host string) {
 	load.Await(t, 200)
 	r.values = append(r.values, "--set", "compiler.image.tag=another,compiler.config.maxconn=6000")
 	r.apply(t)
-	eventually(t, "the new snapshot is everywhere", func() bool {
+	eventually.Holds(t, "the new snapshot is everywhere", func() bool {
 		waves := r.waves(t, begun)
 		return len(waves) > 0 && waves[len(waves)-1].Message == "rollout done"
 	})
-	eventually(t, "the compilers are replaced", func() bool { return r.compilersHave(t, "another") })
+	eventually.Holds(t, "the compilers are replaced", func() bool { return r.compilersHave(t, "another") })
 	load.Await(t, 200)
 	unharmed(t, load)
 	var had []string
@@ -98,7 +99,7 @@ func (r *release) misconfigure(t *testing.T, port string) {
 	before := r.names(t, "compiler")
 	r.apply(t, "--set", "compiler.image.tag=misconfigured,compiler.config.closeSpreadTime=soon")
 	said := ""
-	eventually(t, "the new compiler ends with 3 and says why", func() bool {
+	eventually.Holds(t, "the new compiler ends with 3 and says why", func() bool {
 		for name, p := range r.pods(t, "compiler") {
 			for _, c := range p.Status.ContainerStatuses {
 				if last := c.LastTerminationState.Terminated; last != nil && !slices.Contains(before, name) && last.ExitCode == 3 {
@@ -123,7 +124,7 @@ func (r *release) misconfigure(t *testing.T, port string) {
 		t.Errorf("compilers that worked were ended: %v, before %v", now, before)
 	}
 	r.apply(t, "--set", "compiler.image.tag=corrected")
-	eventually(t, "the compilers are replaced", func() bool { return r.compilersHave(t, "corrected") })
+	eventually.Holds(t, "the compilers are replaced", func() bool { return r.compilersHave(t, "corrected") })
 }
 
 // secondRelease is the namespace of another release in the same cluster.
@@ -157,7 +158,7 @@ func (r *release) second(t *testing.T, port string) {
 		load := s.load(t, "internal.example")
 		load.Await(t, 100)
 		s.apply(t, "--set", "haproxy.podAnnotations.restarted=now")
-		eventually(t, "both pods are new and ready", func() bool {
+		eventually.Holds(t, "both pods are new and ready", func() bool {
 			now := s.pods(t, "haproxy")
 			for name, p := range before {
 				if now[name].UID == "" || now[name].UID == p.UID {
@@ -173,7 +174,7 @@ func (r *release) second(t *testing.T, port string) {
 		load := s.load(t, "internal.example")
 		load.Await(t, 100)
 		s.apply(t, "--set", "haproxy.kind=DaemonSet")
-		eventually(t, "the pod of the node is ready", func() bool { return len(s.addresses(traffic, "http")) == 3 })
+		eventually.Holds(t, "the pod of the node is ready", func() bool { return len(s.addresses(traffic, "http")) == 3 })
 		// Helm and the garbage collector would do this.
 		set := &appsv1.StatefulSet{}
 		set.Namespace, set.Name = secondRelease, traffic
@@ -189,7 +190,7 @@ func (r *release) second(t *testing.T, port string) {
 				s.delete(t, p)
 			}
 		}
-		eventually(t, "only the pod of the node is left", func() bool {
+		eventually.Holds(t, "only the pod of the node is left", func() bool {
 			return len(s.names(t, "haproxy")) == 1 && len(s.addresses(traffic, "http")) == 1
 		})
 		load.Await(t, 100)
@@ -210,7 +211,7 @@ func (r *release) onNode(t *testing.T, host string) {
 		return status(t, podtest.Gateway+":"+port, host, "/") == http.StatusOK
 	}
 	r.apply(t, "--set", "haproxy.kind=DaemonSet,haproxy.service.type=NodePort,haproxy.service.http.nodePort=30080")
-	eventually(t, "a NodePort leads to the fleet", func() bool { return serves("30080") })
+	eventually.Holds(t, "a NodePort leads to the fleet", func() bool { return serves("30080") })
 
 	daemons := "haproxy.kind=DaemonSet,"
 	single := "haproxy.kind=Deployment,haproxy.replicas=1,"
@@ -223,7 +224,7 @@ func (r *release) onNode(t *testing.T, host string) {
 		before := r.names(t, "haproxy")
 		r.apply(t, append(slices.Clone(drain), "--set", c.set)...)
 		r.prune(t, strings.HasPrefix(c.set, daemons))
-		eventually(t, c.what+": another pod serves on port "+c.port+" of the node", func() bool {
+		eventually.Holds(t, c.what+": another pod serves on port "+c.port+" of the node", func() bool {
 			now := r.names(t, "haproxy")
 			return len(now) == 1 && !slices.Contains(before, now[0]) && serves(c.port) && len(r.addresses(traffic, "http")) == 1
 		})

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 	"github.com/hapsnap/hapsnap/internal/testing/output"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
@@ -187,7 +188,7 @@ func tryExample(t *testing.T, folder, commands, haproxy, program string) {
 	}
 	launch(t, haproxy, args...)
 	socket, _, _ := strings.Cut(after(args, "-S"), ",")
-	eventually(t, "HAProxy's master socket", func() error { _, err := os.Stat(socket); return err })
+	eventually.Succeeds(t, "HAProxy's master socket", func() error { _, err := os.Stat(socket); return err })
 	stop := launch(t, program, "-f", own)
 
 	i := f.Instances[0]
@@ -195,7 +196,7 @@ func tryExample(t *testing.T, folder, commands, haproxy, program string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the API", func() error { _, err := client.RuntimeInfo(t.Context()); return err })
+	eventually.Succeeds(t, "the API", func() error { _, err := client.RuntimeInfo(t.Context()); return err })
 	if report := preflight.Check(t.Context(), f.Instances, time.Minute); !report.OK {
 		t.Errorf("the preflight found %+v", report.Instances[0].Findings)
 	}
@@ -210,7 +211,7 @@ func tryExample(t *testing.T, folder, commands, haproxy, program string) {
 	}
 	stop()
 	launch(t, program, "-f", own)
-	eventually(t, "the API, started again,", func() error { _, err := client.Version(t.Context()); return err })
+	eventually.Succeeds(t, "the API, started again,", func() error { _, err := client.Version(t.Context()); return err })
 	if info, err := client.RuntimeInfo(t.Context()); err != nil || info.Node != "pushed" {
 		t.Errorf("the worker runs %q, %v", info.Node, err)
 	}
@@ -248,20 +249,4 @@ func launch(t *testing.T, program string, args ...string) (stop func()) {
 		}
 	})
 	return stop
-}
-
-// eventually waits until there is no error.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not answer: %v", what, err)
-		}
-		<-time.After(50 * time.Millisecond)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/internal/credentials"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 )
 
@@ -38,19 +39,19 @@ func TestAPIIsConfigured(t *testing.T) {
 			t.Parallel()
 			p := newAPIPod(t, c)
 			path := filepath.Join(p.dir, "api", "dataplaneapi.yml")
-			eventually(t, "a probe of the port succeeds", p.connects)
+			eventually.Holds(t, "a probe of the port succeeds", p.connects)
 			if _, err := os.Stat(path); err == nil {
 				t.Error("the API did not wait for the socket")
 			}
 			p.listen(t)
 			started := filepath.Join(p.dir, "started")
-			eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
+			eventually.Holds(t, "the API starts", func() bool { return count(t, started) == 1 })
 			p.checkAPI(t, c)
 			if name != "plain" {
 				return
 			}
 			write(t, filepath.Join(p.dir, "password"), "another")
-			eventually(t, "the API starts again", func() bool { return count(t, started) == 2 })
+			eventually.Holds(t, "the API starts again", func() bool { return count(t, started) == 2 })
 			p.checkAPI(t, apiCase{"another", ""})
 			p.signal(t, syscall.SIGTERM)
 			if err := <-p.ended; err != nil {
@@ -69,14 +70,14 @@ func TestAPIWaitsForItsPassword(t *testing.T) {
 			t.Parallel()
 			p := newAPIPod(t, apiCase{" \n", ""})
 			p.listen(t)
-			eventually(t, "it says what it waits for", func() bool {
+			eventually.Holds(t, "it says what it waits for", func() bool {
 				text, _ := os.ReadFile(p.log)
 				return strings.Contains(string(text), "waiting for credentials: "+p.dir+"/password is empty")
 			})
-			eventually(t, "a probe of the port succeeds", p.connects)
+			eventually.Holds(t, "a probe of the port succeeds", p.connects)
 			if filled {
 				write(t, filepath.Join(p.dir, "password"), "s3cr3t")
-				eventually(t, "the API starts", func() bool { return count(t, filepath.Join(p.dir, "started")) == 1 })
+				eventually.Holds(t, "the API starts", func() bool { return count(t, filepath.Join(p.dir, "started")) == 1 })
 				p.checkAPI(t, apiCase{"s3cr3t", ""})
 				if p.connects() {
 					t.Error("the API cannot have its port")
@@ -98,10 +99,10 @@ func TestAPIKeepsItsCertificate(t *testing.T) {
 	p := newAPIPod(t, apiCase{"s3cr3t", certificates})
 	p.listen(t)
 	started := filepath.Join(p.dir, "started")
-	eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
+	eventually.Holds(t, "the API starts", func() bool { return count(t, started) == 1 })
 	write(t, filepath.Join(certificates, "tls.crt"), "broken")
 	write(t, filepath.Join(p.dir, "password"), "an0ther") // which is not taken up either
-	eventually(t, "it says what is broken", func() bool {
+	eventually.Holds(t, "it says what is broken", func() bool {
 		text, _ := os.ReadFile(p.log)
 		return strings.Contains(string(text), "goes on with the credentials that it has: the API could not start with tls.crt and tls.key in "+certificates)
 	})
@@ -109,7 +110,7 @@ func TestAPIKeepsItsCertificate(t *testing.T) {
 		t.Errorf("the API started %d times", n)
 	}
 	writePair(t, certificates)
-	eventually(t, "the API starts again", func() bool { return count(t, started) == 2 })
+	eventually.Holds(t, "the API starts again", func() bool { return count(t, started) == 2 })
 }
 
 func writePair(t *testing.T, dir string) {
@@ -128,15 +129,15 @@ func TestAPITakesTheNextPassword(t *testing.T) {
 	p := newAPIPod(t, apiCase{"s3cr3t", ""})
 	p.listen(t)
 	started := filepath.Join(p.dir, "started")
-	eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
+	eventually.Holds(t, "the API starts", func() bool { return count(t, started) == 1 })
 	write(t, filepath.Join(p.dir, "next-username"), "hapsnap-2")
 	write(t, filepath.Join(p.dir, "next-password"), "an0ther")
 	path := filepath.Join(p.dir, "api", "dataplaneapi.yml")
-	eventually(t, "it takes both", func() bool {
+	eventually.Holds(t, "it takes both", func() bool {
 		text, err := os.ReadFile(path)
 		return err == nil && strings.Contains(string(text), "- name: 'hapsnap'\n    password: 's3cr3t'\n    insecure: true\n  - name: 'hapsnap-2'\n    password: 'an0ther'\n    insecure: true\n")
 	})
-	eventually(t, "the API starts again", func() bool { return count(t, started) == 2 })
+	eventually.Holds(t, "the API starts again", func() bool { return count(t, started) == 2 })
 }
 
 // newAPIPod starts the API's container. The fake API records that it started, and waits.

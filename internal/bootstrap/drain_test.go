@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/loadtest"
 )
 
@@ -88,17 +89,17 @@ func TestDrain(t *testing.T) {
 			p.startBootstrap(t)
 			served := backend.request(t, p.web)
 			p.signal(t, signal)
-			eventually(t, "/ready fails", func() bool { return code("http://"+p.status+"/ready") == http.StatusServiceUnavailable })
+			eventually.Holds(t, "/ready fails", func() bool { return code("http://"+p.status+"/ready") == http.StatusServiceUnavailable })
 			if err := dial(p.web); err != nil {
 				t.Errorf("new connections end as soon as /ready fails: %v", err)
 			}
-			eventually(t, "new connections are refused", func() bool { return dial(p.web) != nil })
+			eventually.Holds(t, "new connections are refused", func() bool { return dial(p.web) != nil })
 			if signal == syscall.SIGUSR1 {
 				p.ask(t, "reload")
-				eventually(t, "HAProxy reloaded itself", p.masterReloaded)
-				eventually(t, "new connections are refused again", func() bool { return dial(p.web) != nil })
+				eventually.Holds(t, "HAProxy reloaded itself", p.masterReloaded)
+				eventually.Holds(t, "new connections are refused again", func() bool { return dial(p.web) != nil })
 			}
-			eventually(t, "health answers, and /ready fails", func() bool {
+			eventually.Holds(t, "health answers, and /ready fails", func() bool {
 				return code("http://"+p.status+"/healthz") == http.StatusOK && code("http://"+p.status+"/ready") == http.StatusServiceUnavailable
 			})
 			select {
@@ -132,7 +133,7 @@ func TestDrainIsBounded(t *testing.T) {
 	p.startBootstrap(t)
 	served := backend.request(t, p.web)
 	p.signal(t, syscall.SIGTERM)
-	eventually(t, "/ready fails", func() bool { return code("http://"+p.status+"/ready") == http.StatusServiceUnavailable })
+	eventually.Holds(t, "/ready fails", func() bool { return code("http://"+p.status+"/ready") == http.StatusServiceUnavailable })
 	p.signal(t, syscall.SIGTERM)
 	select {
 	case err := <-p.ended:
@@ -155,7 +156,7 @@ func TestGraceKeepsReplacedWorkers(t *testing.T) {
 		p.startHAProxy(t)
 		p.configure(t, second, global)
 		p.ask(t, "reload")
-		eventually(t, "HAProxy reloaded itself", p.masterReloaded)
+		eventually.Holds(t, "HAProxy reloaded itself", p.masterReloaded)
 		old := func() (served int) {
 			for range 50 {
 				if code("http://"+p.web) == http.StatusOK {
@@ -165,7 +166,7 @@ func TestGraceKeepsReplacedWorkers(t *testing.T) {
 			return served
 		}
 		if global == "" {
-			eventually(t, "the old configuration serves nobody", func() bool { return old() == 0 })
+			eventually.Holds(t, "the old configuration serves nobody", func() bool { return old() == 0 })
 			continue
 		}
 		for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
@@ -208,7 +209,7 @@ func TestCloseSpreadTimeCutsConnections(t *testing.T) {
 			t.Fatalf("%d, %v", got, err)
 		}
 		p.ask(t, "reload")
-		eventually(t, "HAProxy reloaded itself", p.masterReloaded)
+		eventually.Holds(t, "HAProxy reloaded itself", p.masterReloaded)
 		if global == "" {
 			<-time.After(1500 * time.Millisecond) // the connection would be closed by then
 			if got, err := request(); got != http.StatusOK {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 )
 
@@ -87,8 +88,8 @@ func (p *pod) start(t *testing.T, path string, args ...string) {
 	p.process = exec.Command(path, args...)
 	p.process.Env = p.env
 	p.launch(t)
-	eventually(t, "HAProxy is ready", func() bool { return code("http://"+p.status+"/ready") == http.StatusOK })
-	eventually(t, "its master answers", func() bool { _, err := p.tryAsk("show proc"); return err == nil })
+	eventually.Holds(t, "HAProxy is ready", func() bool { return code("http://"+p.status+"/ready") == http.StatusOK })
+	eventually.Holds(t, "its master answers", func() bool { _, err := p.tryAsk("show proc"); return err == nil })
 }
 
 // launch starts the pod's program, which ends with the test.
@@ -215,18 +216,6 @@ func write(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
 	}
 }
 

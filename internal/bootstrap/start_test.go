@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 )
 
 // firstConfig has the same form as the chart's.
@@ -82,7 +84,7 @@ func TestGoesBack(t *testing.T) {
 			}
 			write(t, filepath.Join(p.dir, "haproxy.cfg"), good)
 			p.ask(t, "reload")
-			eventually(t, "HAProxy serves again", func() bool { return code("http://"+p.status+"/ready") == http.StatusOK })
+			eventually.Holds(t, "HAProxy serves again", func() bool { return code("http://"+p.status+"/ready") == http.StatusOK })
 		})
 	}
 	t.Run("file gone", func(t *testing.T) {
@@ -113,7 +115,7 @@ func TestGoesBack(t *testing.T) {
 // see it. The folder is where the test finds the pod's files.
 func (p *pod) wentBack(t *testing.T, dir string) {
 	t.Helper()
-	eventually(t, "HAProxy is alive", func() bool { return code("http://"+p.status+"/healthz") == http.StatusOK })
+	eventually.Holds(t, "HAProxy is alive", func() bool { return code("http://"+p.status+"/healthz") == http.StatusOK })
 	if said := body(t, "http://"+p.status+"/ready"); code("http://"+p.status+"/ready") != http.StatusServiceUnavailable || !strings.Contains(said, "could not be started") {
 		t.Errorf("/ready answers %q", said)
 	}
@@ -126,7 +128,7 @@ func (p *pod) wentBack(t *testing.T, dir string) {
 			t.Errorf("no %q in the log", want)
 		}
 	}
-	eventually(t, "the worker says that it runs the first configuration", func() bool {
+	eventually.Holds(t, "the worker says that it runs the first configuration", func() bool {
 		out, err := p.tryAsk("@1 show info")
 		return err == nil && strings.Contains(out, "\nnode: bootstrap\n")
 	})
@@ -148,8 +150,8 @@ func TestGoesBackFromCrashes(t *testing.T) {
 			}
 		}
 		p.begin(t)
-		eventually(t, "HAProxy is alive", func() bool { return code("http://"+p.status+"/healthz") == http.StatusOK })
-		eventually(t, "HAProxy runs the first configuration", func() bool {
+		eventually.Holds(t, "HAProxy is alive", func() bool { return code("http://"+p.status+"/healthz") == http.StatusOK })
+		eventually.Holds(t, "HAProxy runs the first configuration", func() bool {
 			out, err := p.tryAsk("@1 show info")
 			return err == nil && strings.Contains(out, "\nnode: bootstrap\n")
 		})
@@ -161,11 +163,11 @@ func TestGoesBackFromCrashes(t *testing.T) {
 		}
 		write(t, filepath.Join(p.dir, "haproxy.cfg"), good) // as the pusher does
 		p.ask(t, "reload")
-		eventually(t, "HAProxy serves again", p.ready)
+		eventually.Holds(t, "HAProxy serves again", p.ready)
 		p.killContainer(t)
 		_ = p.end(t)
 		p.begin(t)
-		eventually(t, "it counts anew", p.ready)
+		eventually.Holds(t, "it counts anew", p.ready)
 	})
 	t.Run("told to end", func(t *testing.T) {
 		t.Parallel()
@@ -183,7 +185,7 @@ func TestGoesBackFromCrashes(t *testing.T) {
 		p.env = append(p.env, "PROVEN_SECONDS=0")
 		for range 5 {
 			p.serve(t, good)
-			eventually(t, "nothing is counted", func() bool {
+			eventually.Holds(t, "nothing is counted", func() bool {
 				_, err := os.Stat(filepath.Join(p.dir, "starts"))
 				return os.IsNotExist(err)
 			})
@@ -235,13 +237,13 @@ func TestTriesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.begin(t)
-	eventually(t, "HAProxy does not start", func() bool { return strings.Contains(p.wrote(t), "attempt=1 ") })
+	eventually.Holds(t, "HAProxy does not start", func() bool { return strings.Contains(p.wrote(t), "attempt=1 ") })
 	listener.Close()
-	eventually(t, "HAProxy serves", func() bool { return code("http://"+p.status+"/ready") == http.StatusOK })
+	eventually.Holds(t, "HAProxy serves", func() bool { return code("http://"+p.status+"/ready") == http.StatusOK })
 	if _, err := os.Stat(filepath.Join(p.dir, "haproxy.cfg.refused")); err == nil {
 		t.Error("the configuration was refused")
 	}
-	eventually(t, "there is a reserve", func() bool { _, err := os.Stat(filepath.Join(p.dir, "first.cfg")); return err == nil })
+	eventually.Holds(t, "there is a reserve", func() bool { _, err := os.Stat(filepath.Join(p.dir, "first.cfg")); return err == nil })
 }
 
 // If HAProxy does not start with the first configuration either, the container ends with an error. If it is
@@ -273,7 +275,7 @@ func TestStartEnds(t *testing.T) {
 		}
 		p.env = append(p.env, "HAPROXY="+hangs)
 		p.begin(t)
-		eventually(t, "HAProxy begins to start", func() bool { _, err := os.Stat(started); return err == nil })
+		eventually.Holds(t, "HAProxy begins to start", func() bool { _, err := os.Stat(started); return err == nil })
 		p.signal(t, syscall.SIGTERM)
 		if err := p.end(t); err != nil {
 			t.Errorf("it ended with %v", err)
@@ -293,8 +295,8 @@ func (p *pod) serve(t *testing.T, config string) {
 		t.Fatal(err)
 	}
 	p.begin(t)
-	eventually(t, "HAProxy serves", p.ready)
-	eventually(t, "the container knows", func() bool { _, err := os.Stat(reserve); return err == nil })
+	eventually.Holds(t, "HAProxy serves", p.ready)
+	eventually.Holds(t, "the container knows", func() bool { _, err := os.Stat(reserve); return err == nil })
 }
 
 // killContainer kills all processes at once, as the kernel does when memory is short.
@@ -308,7 +310,7 @@ func (p *pod) killContainer(t *testing.T) {
 // killWorker makes HAProxy's worker crash.
 func (p *pod) killWorker(t *testing.T) {
 	t.Helper()
-	eventually(t, "the worker is found", func() bool {
+	eventually.Holds(t, "the worker is found", func() bool {
 		out, err := p.tryAsk("show proc")
 		found := regexp.MustCompile(`(?m)^(\d+)\s+worker\s`).FindStringSubmatch(out)
 		if err != nil || found == nil {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/killtest"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
@@ -175,17 +176,7 @@ func TestPermissions(t *testing.T) {
 // eventually waits for the API server, which learns of roles late.
 func (p place) eventually(what string, check func() error) {
 	p.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			p.Fatalf("waited in vain: %s: %v", what, err)
-		}
-	}
+	eventually.Succeeds(p, what, check)
 }
 
 // A missing Secret is reported and not created. When it exists again, it is filled.

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/internal/testing/output"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
@@ -28,14 +28,14 @@ func (l *log) address(t *testing.T, of string) string {
 	t.Helper()
 	serving := regexp.MustCompile(`"serving ` + of + `","address":"([^"]+)"`)
 	var found []string
-	eventually(t, func() bool { found = serving.FindStringSubmatch(l.String()); return found != nil })
+	eventually.Holds(t, "it serves", func() bool { found = serving.FindStringSubmatch(l.String()); return found != nil })
 	return found[1]
 }
 
 // get waits for a response that contains a text.
 func get(t *testing.T, url, part string) {
 	t.Helper()
-	eventually(t, func() bool {
+	eventually.Holds(t, "the text is there", func() bool {
 		response, err := http.Get(url)
 		if err != nil {
 			return false
@@ -44,20 +44,6 @@ func get(t *testing.T, url, part string) {
 		body, _ := io.ReadAll(response.Body)
 		return response.StatusCode == http.StatusOK && strings.Contains(string(body), part)
 	})
-}
-
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatal("waited in vain")
-		case <-look.C:
-		}
-	}
 }
 
 func TestRefusedNetworks(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/report"
 )
 
@@ -69,7 +70,7 @@ func TestUI(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
 	var page []string
-	eventually(t, func() bool {
+	eventually.Holds(t, "the page is there", func() bool {
 		page = regexp.MustCompile(`^http://127\.0\.0\.1:\d+/`).FindStringSubmatch(out.String())
 		return page != nil
 	})

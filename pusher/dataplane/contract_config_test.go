@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -87,7 +88,7 @@ func checkForce(t *testing.T, s *subject) {
 	if all, err := s.Reloads(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("a forced reload was recorded: %v, %v", all, err)
 	}
-	eventually(t, func() bool { _, body := s.get(t, "/node"); return body == "n1" })
+	eventually.Holds(t, "the worker has node n1", func() bool { _, body := s.get(t, "/node"); return body == "n1" })
 }
 
 func checkSkip(t *testing.T, s *subject) {
@@ -251,7 +252,7 @@ func checkFailedFirstReload(t *testing.T, s *subject) {
 	if r := s.reloaded(t, bad.ReloadID); r.Status != dataplane.ReloadFailed {
 		t.Errorf("the reload is %+v", r)
 	}
-	eventually(t, func() bool { return s.raw(t).Checksum != "" })
+	eventually.Holds(t, "the API keeps the file", func() bool { return s.raw(t).Checksum != "" })
 	raw := s.raw(t)
 	if raw.Version != bad.Version || !strings.Contains(string(raw.Config), "node bootstrap") {
 		t.Errorf("after version %d failed, version %d is on disk:\n%s", bad.Version, raw.Version, raw.Config)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -88,12 +89,12 @@ func checkDynamicServers(t *testing.T, s *subject) {
 		dataplane.PostOptions{SkipReload: true, Actions: []dataplane.RuntimeAction{
 			dataplane.SetServerAddr("added", "s1", addr.IP.String(), addr.Port), dataplane.SetServerState("added", "s1", dataplane.StateReady),
 		}})
-	eventually(t, func() bool { return answer(ask("/zebra")) == 200 })
+	eventually.Holds(t, "the backend answers", func() bool { return answer(ask("/zebra")) == 200 })
 	let()
 	if status := answer(slow); status != 200 {
 		t.Errorf("the request in flight was answered %d", status)
 	}
-	eventually(t, func() bool { return s.DeleteServer(ctx, "added", name) == nil })
+	eventually.Holds(t, "the server is deleted", func() bool { return s.DeleteServer(ctx, "added", name) == nil })
 	wantError(t, s.DeleteServer(ctx, "added", name), dataplane.ErrNotFound)
 	checkDynamicSettings(t, s, add)
 }

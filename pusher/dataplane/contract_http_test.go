@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -264,8 +265,8 @@ func checkExternalEdit(t *testing.T, s *subject) {
 	if err := os.Rename(tmp, file); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return s.version(t) == 3 })
-	eventually(t, func() bool { // the version may increase before the file is written
+	eventually.Holds(t, "the API has seen the edit", func() bool { return s.version(t) == 3 })
+	eventually.Holds(t, "it has the edited file", func() bool { // the version may increase before the file is written
 		raw := s.raw(t)
 		return strings.Contains(string(raw.Config), "node edited") && raw.Checksum == dataplane.Checksum(raw.Config)
 	})

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -150,7 +151,7 @@ func (s *subject) checkStructured(t *testing.T) {
 	}
 	path = "/configuration/backends/zebra/servers/s2?version=" + itoa(v+1)
 	s.call(t, http.MethodPut, path, `{"name":"s2","address":"127.0.0.1","port":8402,"maintenance":"enabled","check":"enabled"}`, 202)
-	eventually(t, func() bool {
+	eventually.Holds(t, "the worker is replaced", func() bool {
 		after, err := s.RuntimeInfo(t.Context())
 		return err == nil && after.PID != before.PID
 	})
@@ -209,7 +210,7 @@ func checkFailingAction(t *testing.T, s *subject) {
 
 func checkStatistics(t *testing.T, s *subject) {
 	s.post(t, s.config("n1"), dataplane.PostOptions{ForceReload: true})
-	eventually(t, func() bool { _, body := s.get(t, "/node"); return body == "n1" })
+	eventually.Holds(t, "the worker has node n1", func() bool { _, body := s.get(t, "/node"); return body == "n1" })
 	var body struct {
 		Stats []struct {
 			Type    string
@@ -225,7 +226,7 @@ func checkStatistics(t *testing.T, s *subject) {
 		}
 	}
 	// HAProxy counts a response when it is finished, after the client has it.
-	eventually(t, func() bool {
+	eventually.Holds(t, "the response is counted", func() bool {
 		s.callJSON(t, http.MethodGet, "/stats/native?type=frontend&name=main", "", 200, &body)
 		if len(body.Stats) != 1 {
 			t.Fatalf("the statistics are %+v", body)
@@ -286,12 +287,12 @@ backend counted
 		}
 	})
 	// HAProxy counts a response when it is finished, after the client has it.
-	eventually(t, func() bool {
+	eventually.Holds(t, "the responses are counted for frontends", func() bool {
 		var err error
 		frontends, err = s.FrontendStatistics(t.Context())
 		return err == nil && slices.Contains(frontends, dataplane.FrontendStatistics{Name: "counting", Requests: 4, Errors: 3, Connections: 4})
 	})
-	eventually(t, func() bool {
+	eventually.Holds(t, "the responses are counted for backends", func() bool {
 		backends, err := s.BackendStatistics(t.Context())
 		return err == nil && slices.ContainsFunc(backends, func(b dataplane.BackendStatistics) bool {
 			return b.Name == "counted" && b.Requests == 1 && b.Errors == 1

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -209,7 +209,7 @@ func (s *subject) info(t *testing.T) dataplane.RuntimeInfo {
 func (s *subject) reloaded(t *testing.T, id string) dataplane.Reload {
 	t.Helper()
 	var last dataplane.Reload
-	eventually(t, func() bool {
+	eventually.Holds(t, "the reload ends", func() bool {
 		r, err := s.Reload(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -230,18 +230,6 @@ func (s *subject) get(t *testing.T, path string) (status int, body string) {
 		},
 	}}
 	return fetch(t, &c, http.MethodGet, "http://haproxy"+path, nil)
-}
-
-// eventually polls until the condition holds.
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatal("the condition did not come to hold")
-		}
-		<-time.After(10 * time.Millisecond)
-	}
 }
 
 func wantError(t *testing.T, err, class error) {

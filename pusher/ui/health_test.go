@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -32,7 +33,7 @@ func TestHealthOfServers(t *testing.T) {
 		}
 	}}).Handler()
 	var answer answered
-	eventually(t, func() bool {
+	eventually.Holds(t, "the page knows how the servers are", func() bool {
 		_, body := get(t, h, "/api/v1/answer?host=shop.example.com&path=/")
 		answer = answered{}
 		if err := json.Unmarshal([]byte(body), &answer); err != nil || len(answer.Services) != 1 {

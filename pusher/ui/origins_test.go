@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/request"
 )
@@ -22,7 +23,7 @@ func TestOriginsOfLines(t *testing.T) {
 	ask := func(origins func(context.Context, Question) ([]Wrote, error)) string {
 		h := server(t, Source{Channel: "edge", Fleet: shopFleet(s.ID()), Store: storeOf(s), Origins: origins}).Handler()
 		var body string
-		eventually(t, func() bool {
+		eventually.Holds(t, "the objects have answered", func() bool {
 			_, body = get(t, h, "/routes?method=POST&host=shop.example.com&path=/cart/&headers=X-A:+b")
 			return !strings.Contains(body, "is being asked")
 		})
@@ -70,7 +71,7 @@ func TestCausesOfHunks(t *testing.T) {
 	ask := func(lines func(context.Context, []string) ([]Wrote, error)) string {
 		h := server(t, Source{Fleet: says(oneInstance()), Store: store, Lines: lines}).Handler()
 		var body string
-		eventually(t, func() bool {
+		eventually.Holds(t, "the objects have answered", func() bool {
 			_, body = get(t, h, "/diff?a=r2&b=r3")
 			return !strings.Contains(body, "is being asked")
 		})

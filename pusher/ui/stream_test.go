@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -201,7 +202,7 @@ func TestStreamsAreLimited(t *testing.T) {
 		t.Errorf("the page itself: %s", answer.Status)
 	}
 	v.end()
-	eventually(t, func() bool { return page.hub.count() == mostStreams-1 })
+	eventually.Holds(t, "a stream ends", func() bool { return page.hub.count() == mostStreams-1 })
 	view(t, s.URL, "/", "").until("edge-one")
 }
 
@@ -223,15 +224,6 @@ func (h *hub) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.streams
-}
-
-func eventually(t *testing.T, is func() bool) {
-	t.Helper()
-	for began := time.Now(); !is(); <-time.After(5 * time.Millisecond) {
-		if time.Since(began) > generous {
-			t.Fatal("it did not come to that")
-		}
-	}
 }
 
 // fetch returns a response whose body is not read.

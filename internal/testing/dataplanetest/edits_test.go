@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -99,7 +100,7 @@ func TestUsersInTheConfigurationVanish(t *testing.T) {
 			if err := i.EditConfig(text + "# edited\n"); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, func() bool { return !i.APIRuns() })
+			eventually.Holds(t, "the API is gone", func() bool { return !i.APIRuns() })
 		},
 	}
 	for name, end := range ends {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -51,17 +52,6 @@ func version(t *testing.T, c *dataplane.Client) int64 {
 		t.Fatal(err)
 	}
 	return v
-}
-
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatal("the condition did not come to hold")
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }
 
 // For each failure of a post: what the client is told, and what happened to the post.
@@ -166,7 +156,7 @@ func TestReloadThatFailsAfterItWasAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			var r dataplane.Reload
-			eventually(t, func() bool {
+			eventually.Holds(t, "the reload ends", func() bool {
 				r, err = c.Reload(t.Context(), posted.ReloadID)
 				return err == nil && r.Status != dataplane.ReloadInProgress
 			})

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -333,7 +334,7 @@ func TestHAProxyDoesNotOutliveTheProcessThatStartedIt(t *testing.T) {
 		t.Fatalf("the child said %v", pids)
 	}
 	for _, pid := range pids {
-		eventually(t, func() bool { return gone(pid) })
+		eventually.Holds(t, "the process is gone", func() bool { return gone(pid) })
 	}
 }
 
