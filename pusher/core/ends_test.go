@@ -38,7 +38,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, looks := range tests {
 		t.Run(name, func(t *testing.T) {
-			var k kept
+			var k savedInstance
 			for n, l := range looks {
 				before := k
 				var repair bool

@@ -23,7 +23,7 @@ import (
 //
 // [rollout.State] has what outlives the worker of an instance: what was pushed to it last, and what
 // a rollout changed. The pusher saves that before a push begins. After a restart the pusher learns
-// most of instanceState from the instance again. The rest is saved as kept.
+// most of instanceState from the instance again. The rest is saved as savedInstance.
 type instanceState struct {
 	fleet.Instance
 	joined int            // the number of this connection, see membership.joins
@@ -304,8 +304,8 @@ func (a answer) worker() push.Process { return push.ProcessOf(a.RuntimeInfo, a.a
 // ofAnother reports whether this answer is from another worker than the last one.
 func (a answer) ofAnother(last answer) bool { return a.worker().OtherThan(last.worker()) }
 
-// kept is the part of the state that concerns one instance, apart from the rollout.
-type kept struct {
+// savedInstance is the part of the state that concerns one instance, apart from the rollout.
+type savedInstance struct {
 	// Of is the UID of the pod, "" if the instance has no pod.
 	Of string `json:"of,omitempty"`
 	// Override is what the worker runs, if a push changed it at run time.
@@ -322,8 +322,8 @@ type kept struct {
 }
 
 // remembered returns what the state keeps about an instance.
-func remembered(i *instanceState) kept {
-	return kept{
+func remembered(i *instanceState) savedInstance {
+	return savedInstance{
 		Of: i.UID, Override: i.override(), Record: i.known.Record.Remembered, ManualDrains: i.running.ManualDrains, Repairs: i.repairs, Conflict: i.conflict,
 	}
 }

@@ -95,7 +95,7 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 				{Instance: "edge-0", Snapshot: two, Applied: true}, {Instance: "edge-1", Snapshot: two, Applied: true},
 			}},
 		},
-		Instances: map[string]kept{"edge-0": {Of: "u0", Repairs: []time.Time{now}}, "edge-1": {Of: "u1", Repairs: []time.Time{now}}},
+		Instances: map[string]savedInstance{"edge-0": {Of: "u0", Repairs: []time.Time{now}}, "edge-1": {Of: "u1", Repairs: []time.Time{now}}},
 	}
 	e := newMachine(s, now)
 	pod := func(name, uid string) fleet.Instance {

@@ -507,7 +507,7 @@ func (j *jobs) mendEnded(i *instanceState, m instance.MendEnded, now time.Time) 
 }
 
 // judge decides after an inspection whether to repair the faults. [rollout.Repairs] has the rules.
-func (k kept) judge(faults []push.Fault, now time.Time) (next kept, repair bool) {
+func (k savedInstance) judge(faults []push.Fault, now time.Time) (next savedInstance, repair bool) {
 	repairs := rollout.Repairs{At: k.Repairs}
 	if k.Conflict != nil {
 		repairs.Stopped = k.Conflict.Since

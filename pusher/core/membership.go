@@ -138,7 +138,7 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 	i := &instanceState{Instance: spec, joined: m.joins}
 	old := m.instances[spec.Name]
 	same := old != nil && old.UID == spec.UID
-	var before kept
+	var before savedInstance
 	switch {
 	case old == nil:
 		before = m.state.Instances[spec.Name]
@@ -153,7 +153,7 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 		m.tell(observe.Info("instance was replaced by another of its name", "instance", spec.Name, "url", spec.URL), now)
 	}
 	if before.Of != spec.UID {
-		before = kept{Of: spec.UID}
+		before = savedInstance{Of: spec.UID}
 		m.change(func(s rollout.State) rollout.State { return s.Forget(spec.Name) })
 		delete(m.state.Uploads, spec.Name)
 		delete(m.reloads, spec.Name)
@@ -217,7 +217,7 @@ func (m *membership) drain(specs map[string]fleet.Instance, now time.Time) {
 			m.leave(i)
 		}
 		if before.Of != spec.UID {
-			before = kept{Of: spec.UID}
+			before = savedInstance{Of: spec.UID}
 		}
 		m.joins++
 		i := &instanceState{Instance: spec, joined: m.joins}

@@ -167,7 +167,7 @@ func (s *saving) encoded(now time.Time) ([]byte, error) {
 	s.state.Kept = s.live.Saved()
 	s.state.Status = s.reporting.status(now)
 	if s.state.Instances == nil || s.fleetKnown() {
-		s.state.Instances = make(map[string]kept, len(s.instances))
+		s.state.Instances = make(map[string]savedInstance, len(s.instances))
 	}
 	for i := range s.served() {
 		s.state.Instances[i.Name] = remembered(i)
@@ -319,7 +319,7 @@ type State struct {
 	Uploads      map[string][]Upload `json:"uploads,omitempty"`
 	Certificates map[string][]Upload `json:"certificates,omitempty"`
 	// Instances holds everything else that is kept about instances, by name.
-	Instances map[string]kept `json:"instances,omitempty"`
+	Instances map[string]savedInstance `json:"instances,omitempty"`
 }
 
 // ErrNotState is the error for data that should be a state, but cannot be read as one. The pusher
