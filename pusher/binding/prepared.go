@@ -4,8 +4,6 @@ import (
 	"errors"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
@@ -188,37 +186,11 @@ func hardStopAfter(config []byte) time.Duration {
 		}
 		for _, line := range section.Lines {
 			if words := line.Texts(); len(words) > 1 && words[0] == "hard-stop-after" {
-				most = ConfigTime(words[1])
+				most = haproxycfg.Duration(words[1])
 			}
 		}
 	}
 	return most
-}
-
-// timeUnits are HAProxy's units of time, those with longer names first.
-var timeUnits = []struct {
-	word string
-	unit time.Duration
-}{
-	{"us", time.Microsecond}, {"ms", time.Millisecond}, {"s", time.Second},
-	{"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
-}
-
-// ConfigTime reads a time like HAProxy. Without a unit it is in milliseconds. ConfigTime returns zero if the text is
-// not a time.
-func ConfigTime(text string) time.Duration {
-	unit := time.Millisecond
-	for _, u := range timeUnits {
-		if digits, ok := strings.CutSuffix(text, u.word); ok {
-			text, unit = digits, u.unit
-			break
-		}
-	}
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return time.Duration(n) * unit
 }
 
 // certificatesOf returns the certificates of a snapshot by their names on instances, even if their

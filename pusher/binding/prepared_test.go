@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestLinger(t *testing.T) {
+func TestHardStopAfter(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		config string

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
-	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -343,7 +342,7 @@ func (s *configSection) readCheckTime() time.Duration {
 		for i, word := range words[:len(words)-1] {
 			switch word {
 			case "inter":
-				inter = max(inter, binding.ConfigTime(words[i+1]))
+				inter = max(inter, haproxycfg.Duration(words[i+1]))
 			case "fall":
 				if n, err := strconv.Atoi(words[i+1]); err == nil {
 					fall = max(fall, n)
