@@ -33,9 +33,6 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &shared)) }
 
-// patience is how long a change may take to become visible, on a machine that is busy.
-const patience = 2 * time.Minute
-
 var definitions sync.Once
 
 // A rig is a class of its own with a provisioner for it, in the API server that all tests share.

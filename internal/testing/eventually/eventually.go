@@ -16,9 +16,9 @@ const (
 )
 
 // Holds waits until something holds. The test says in a few words what that is.
-func Holds(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	Succeeds(t, what, func() error {
+func Holds(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	Succeeds(tb, what, func() error {
 		if !holds() {
 			return errors.New("it does not hold")
 		}
@@ -27,8 +27,8 @@ func Holds(t testing.TB, what string, holds func() bool) {
 }
 
 // Succeeds waits until a check returns no error.
-func Succeeds(t testing.TB, what string, check func() error) {
-	t.Helper()
+func Succeeds(tb testing.TB, what string, check func() error) {
+	tb.Helper()
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); ; <-tick.C {
@@ -37,7 +37,7 @@ func Succeeds(t testing.TB, what string, check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s: %v", what, err)
+			tb.Fatalf("waited in vain: %s: %v", what, err)
 		}
 	}
 }
