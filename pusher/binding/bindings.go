@@ -147,7 +147,7 @@ func (b *Bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 func (b *Bindings) prepare(s snapshots.Snapshot) Prepared {
 	twin, known := b.like(s)
 	if !known {
-		twin.ofConfig = b.configOf(s)
+		twin.ofConfig = readConfig(s.Config())
 	}
 	p := prepare(s, twin.ofConfig, b.from.recorded(s), &b.refusals)
 	p.Known = b.from != FromCluster
@@ -156,7 +156,7 @@ func (b *Bindings) prepare(s snapshots.Snapshot) Prepared {
 	}
 	switch {
 	case p.Recorded:
-	case known && p.Err == nil:
+	case twin.bound() && p.Err == nil:
 		p.Servers, p.places = twin.Servers, twin.places
 	default:
 		b.stale = true
@@ -164,24 +164,18 @@ func (b *Bindings) prepare(s snapshots.Snapshot) Prepared {
 	return p
 }
 
-// like returns a snapshot with the same haproxy.cfg whose servers are bound to live endpoints.
-func (b *Bindings) like(s snapshots.Snapshot) (Prepared, bool) {
+// like returns a snapshot in use with the same haproxy.cfg, one whose servers are bound to live endpoints if there is any.
+func (b *Bindings) like(s snapshots.Snapshot) (twin Prepared, known bool) {
 	for _, p := range b.prepared {
-		if !p.Recorded && p.Servers != nil && p.Err == nil && bytes.Equal(p.Snapshot.Config(), s.Config()) {
+		switch {
+		case !bytes.Equal(p.Snapshot.Config(), s.Config()):
+		case p.bound():
 			return p, true
+		default:
+			twin, known = p, true
 		}
 	}
-	return Prepared{}, false
-}
-
-// configOf returns what the haproxy.cfg of a snapshot says, from another snapshot with the same one if there is any.
-func (b *Bindings) configOf(s snapshots.Snapshot) ofConfig {
-	for _, p := range b.prepared {
-		if bytes.Equal(p.Snapshot.Config(), s.Config()) {
-			return p.ofConfig
-		}
-	}
-	return readConfig(s.Config())
+	return twin, known
 }
 
 // setLive takes new live data, and reports whether the content of a Secret changed.
@@ -403,8 +397,7 @@ func (b *Bindings) assignAll(now time.Time, drain time.Duration) bool {
 	}
 	b.due = b.nextDrain(now)
 	for id, p := range b.prepared {
-		bound := p.Servers != nil // then the servers follow the slots, even while something else is not known
-		if p.Recorded || p.Err != nil || !p.Known && !bound || !changed && bound {
+		if p.Recorded || p.Err != nil || !p.Known && !p.bound() || !changed && p.bound() {
 			continue
 		}
 		p.bindAll(next)
@@ -435,7 +428,7 @@ func (b *Bindings) assignSome(services map[snapshots.ServicePort]bool, now time.
 	}
 	for id, p := range b.prepared {
 		switch {
-		case p.Recorded || p.Err != nil || p.Servers == nil:
+		case !p.bound():
 			continue
 		case grown:
 			p.bindAll(next)

@@ -127,6 +127,10 @@ func (p Prepared) carries(secret snapshots.SecretName) bool {
 	})
 }
 
+// bound reports whether the servers are bound to live endpoints. Then they follow the slots, even while something else
+// that the snapshot needs is not known.
+func (p *Prepared) bound() bool { return !p.Recorded && p.Servers != nil && p.Err == nil }
+
 // bindAll binds the servers of all directives.
 func (p *Prepared) bindAll(slots bind.Slots) {
 	p.Servers, p.Err = bind.Servers(p.Directives, slots)

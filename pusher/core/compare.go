@@ -20,15 +20,8 @@ const (
 	defaultFall  = 3
 )
 
-// compareBackends returns the backends of a good snapshot, and what a target changes for each. A
-// backend is Changed if its section, its defaults, global, resolvers, or a file or section that it
-// names differs. It is Reached by a change of frontends or maps that concerns requests to it. A
-// changed line of a frontend that names no backend, such as of a header, concerns all backends.
-func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend {
-	return new(outlineMemo).compareBackends(good, target)
-}
-
-// outlineMemo remembers the outline of the last good haproxy.cfg. Most snapshots change only maps.
+// outlineMemo remembers the outline of the last haproxy.cfg that was a target, which is the next good one. Most
+// snapshots change only maps.
 type outlineMemo struct {
 	config  []byte
 	outline outline
@@ -41,7 +34,10 @@ func (m *outlineMemo) of(config []byte) outline {
 	return readOutline(config)
 }
 
-// compareBackends is the function of this name, but remembers the outline of the target, which is the next good snapshot.
+// compareBackends returns the backends of a good snapshot, and what a target changes for each. A
+// backend is Changed if its section, its defaults, global, resolvers, or a file or section that it
+// names differs. It is Reached by a change of frontends or maps that concerns requests to it. A
+// changed line of a frontend that names no backend, such as of a header, concerns all backends.
 func (m *outlineMemo) compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend {
 	was := m.of(good.Config())
 	is := was // where only maps and other files change

@@ -132,7 +132,7 @@ func TestCompareBackends(t *testing.T) {
 		good, target := maps.Clone(comparedFiles), maps.Clone(comparedFiles)
 		good[snapshots.ConfigFile], target[snapshots.ConfigFile] = comparedConfig, comparedConfig
 		test.edit(target)
-		if got := inWords(compareBackends(snapshotOf(good), snapshotOf(target))); got != test.want {
+		if got := inWords(new(outlineMemo).compareBackends(snapshotOf(good), snapshotOf(target))); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 		if got := inWords(memo.compareBackends(snapshotOf(good), snapshotOf(target))); got != test.want {
@@ -152,7 +152,7 @@ func TestCompareBackendsOfASharedFile(t *testing.T) {
 		good[snapshots.ConfigFile] = strings.Replace(comparedConfig, "x-a b", "x-a "+path, 1)
 		target := maps.Clone(good)
 		target[path] = "other 1\n"
-		if got := inWords(compareBackends(snapshotOf(good), snapshotOf(target))); got != want {
+		if got := inWords(new(outlineMemo).compareBackends(snapshotOf(good), snapshotOf(target))); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}

@@ -158,9 +158,9 @@ func (s *saving) encoded(now time.Time) ([]byte, error) {
 	if e := s.slots; e.json == nil || e.edition != s.bindings.Edition() || e.unsaved != s.unsaved {
 		slots, _ := s.bindings.Table()
 		s.state.Slots = s.slotsThatFit(slots)
-		data, err := json.Marshal(s.state.Slots)
+		data, err := encodedPart(s.state.Slots)
 		if err != nil {
-			return nil, fmt.Errorf("save state: %w", err)
+			return nil, err
 		}
 		s.slots = slotsEncoded{s.bindings.Edition(), s.unsaved, data}
 	}
@@ -226,7 +226,7 @@ func (s *saving) keepState(now time.Time) {
 	beat, soonest := s.saveIntervals()
 	switch age := now.Sub(s.saved); {
 	case s.underWay && now.Sub(s.began) > SaveTimeout+time.Second: // the timeout did not end the save
-		s.trouble("state", ErrStateHangs, now)
+		s.trouble(report.AboutState, ErrStateHangs, now)
 	case s.underWay:
 	case s.raise != nil:
 		s.underWay, s.began = true, now
@@ -260,12 +260,12 @@ func (s *saving) saveEnded(v SaveEnded, now time.Time) {
 	if s.unsaved > 0 {
 		unsaved = fmt.Errorf("%w: the slots of the %d Service ports with the most servers are not saved, and are assigned anew after a restart", ErrStateTooLarge, s.unsaved)
 	}
-	s.trouble("size of the state", unsaved, now)
+	s.trouble(report.AboutStateSize, unsaved, now)
 	s.dirty = s.dirty || v.Err != nil
 	if v.Taken {
 		s.begin(EndTerm{v.Err})
 	}
-	s.trouble("state", v.Err, now)
+	s.trouble(report.AboutState, v.Err, now)
 	if p := s.proposed; p != nil {
 		s.settle(p, v.Err, now)
 	}
@@ -386,11 +386,20 @@ func ParseStatus(data []byte, place string) (report.Status, error) {
 
 // Encoded returns the state as JSON.
 func (s State) Encoded() ([]byte, error) {
-	slots, err := json.Marshal(s.Slots)
+	slots, err := encodedPart(s.Slots)
+	if err != nil {
+		return nil, err
+	}
+	return s.encoded(slots)
+}
+
+// encodedPart returns a part of a state, or all of it, as JSON.
+func encodedPart(part any) ([]byte, error) {
+	data, err := json.Marshal(part)
 	if err != nil {
 		return nil, fmt.Errorf("save state: %w", err)
 	}
-	return s.encoded(slots)
+	return data, nil
 }
 
 // encoded returns the state as JSON, with its slots, which are JSON already. They are put in as they are: encoding/json would
@@ -400,9 +409,9 @@ func (s State) encoded(slots []byte) ([]byte, error) {
 	s.Uploads, s.Certificates = splitUploads(s.Uploads)
 	empty := len(s.Slots) == 0
 	s.Slots = nil
-	data, err := json.Marshal(s)
+	data, err := encodedPart(s)
 	if err != nil {
-		return nil, fmt.Errorf("save state: %w", err)
+		return nil, err
 	}
 	if !empty {
 		data = slices.Concat([]byte(`{"slots":`), slots, []byte(","), data[1:])
