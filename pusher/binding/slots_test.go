@@ -143,7 +143,11 @@ func TestSnapshotsComeAndGo(t *testing.T) {
 			t.Fatalf("step %d: slots (-all +some):\n%s", step, diff)
 		}
 		for id, p := range quick.prepared {
-			want, err := bind.Servers(p.Directives, quick.slots)
+			directives, err := bind.Directives(p.Snapshot.Config())
+			if err != nil || !slices.Equal(directives, p.Directives) {
+				t.Fatalf("step %d: %v, %s has directives %v, want %v", step, err, id, p.Directives, directives)
+			}
+			want, err := bind.Servers(directives, quick.slots)
 			if diff := cmp.Diff(want, p.Servers); (p.Known || p.Servers != nil) && diff != "" || err != nil || p.Err != nil {
 				t.Fatalf("step %d: %v, %v, servers of %s, known: %t (-want +got):\n%s", step, err, p.Err, id, p.Known, diff)
 			}
