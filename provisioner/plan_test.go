@@ -497,3 +497,36 @@ func TestDamagedRecord(t *testing.T) {
 		}
 	}
 }
+
+// A fleet that is not due leaves the work on the one before alone. The race detector finds fault with variables that the
+// loop over the fleets and that work use without a lock.
+func TestFleetsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	chart, err := LoadChart("9.9.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	wrong := map[string]any{"extraObjects": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "kube-system"}}}}
+	p := &provisioner{
+		Options: Options{Rules: rules(t), Resync: time.Minute, Log: slog.New(slog.DiscardHandler)},
+		chart:   chart, cluster: &cluster{provisioner: "edge.provisioner"}, metrics: newMetrics(prometheus.NewRegistry()),
+		states: map[types.NamespacedName]*state{}, made: map[types.NamespacedName]Record{},
+	}
+	fleets := Plan(world(gateway(t, 1, "shop", "one", "pay", ""), gateway(t, 2, "web", "two", "www", "")), p.Rules, nil)
+	if len(fleets) != 2 || fleets[0].Name.Name != "pay" {
+		t.Fatalf("the fleets are %v", fleets)
+	}
+	known := newRecord(fleets[1], p.Rules.Controller)
+	p.made[known.Fleet] = known
+	p.states[known.Fleet] = &state{digest: digestOf(Values(wrong, fleets[1], known, p.Rules.Controller), fleets[1]), at: now}
+	if next := p.bring(t.Context(), fleets, wrong, now); next <= 0 || next > retryFirst {
+		t.Errorf("the next turn is due in %s", next)
+	}
+	if err := p.states[fleets[0].Name].err; err == nil || !strings.Contains(err.Error(), "kube-system/a") {
+		t.Errorf("the fleet that is due: %v", err)
+	}
+	if s := p.states[known.Fleet]; s.err != nil || !s.at.Equal(now) {
+		t.Errorf("the fleet that is not due: %+v", s)
+	}
+}

@@ -266,13 +266,19 @@ func (p *provisioner) operators() (map[string]any, Rules, error) {
 	return values, rules, nil
 }
 
-// bring applies the fleets that should exist, a few at the same time, and returns when the next one is due.
-func (p *provisioner) bring(ctx context.Context, fleets []Fleet, values map[string]any, now time.Time) time.Duration {
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	var mu sync.Mutex
-	done := map[types.NamespacedName]Record{}
-	next := p.Resync
+// task is a fleet that is due.
+type task struct {
+	fleet  Fleet
+	record Record
+	moved  bool // the record names another controller so far
+	values map[string]any
+	digest [sha256.Size]byte
+	state  *state
+}
+
+// due returns the fleets that are to be applied now, and when the next of the others is due.
+func (p *provisioner) due(fleets []Fleet, values map[string]any, now time.Time) (tasks []task, next time.Duration) {
+	next = p.Resync
 	for _, f := range fleets {
 		if f.Refused != "" {
 			delete(p.states, f.Name)
@@ -294,22 +300,30 @@ func (p *provisioner) bring(ctx context.Context, fleets []Fleet, values map[stri
 			next = min(next, due.Sub(now))
 			continue
 		}
+		tasks = append(tasks, task{f, r, moved, own, digest, s})
+	}
+	return tasks, next
+}
+
+// bring applies the fleets that should exist, a few at the same time, and returns when the next one is due.
+func (p *provisioner) bring(ctx context.Context, fleets []Fleet, values map[string]any, now time.Time) time.Duration {
+	tasks, next := p.due(fleets, values, now)
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	var mu sync.Mutex // of next and done
+	done := map[types.NamespacedName]Record{}
+	for _, t := range tasks {
 		group.Go(func() error {
-			if moved {
-				if err := p.records.save(ctx, r); err != nil {
-					p.Log.Warn("cannot write down which controller a fleet is for", "fleet", f.Name.String(), "err", err)
-				}
-			}
-			r, err := p.one(ctx, f, r, own)
+			r, err := p.one(ctx, t)
 			if ctx.Err() != nil {
 				return nil // the term is over; nothing is known
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			s.ended(p, f, digest, err)
-			next = min(next, max(0, time.Until(s.due(p.Resync))))
+			t.state.ended(p, t.fleet, t.digest, err)
+			next = min(next, max(0, time.Until(t.state.due(p.Resync))))
 			if len(r.Objects) > 0 {
-				done[f.Name] = r
+				done[t.fleet.Name] = r
 			}
 			return nil
 		})
@@ -359,17 +373,22 @@ func (s *state) ended(p *provisioner, f Fleet, digest [sha256.Size]byte, err err
 }
 
 // one renders and applies a fleet. If a fleet triggers a panic, neither the other fleets nor the program end.
-func (p *provisioner) one(ctx context.Context, f Fleet, r Record, values map[string]any) (out Record, err error) {
-	out = r
+func (p *provisioner) one(ctx context.Context, t task) (out Record, err error) {
+	out = t.record
+	if t.moved {
+		if err := p.records.save(ctx, out); err != nil {
+			p.Log.Warn("cannot write down which controller a fleet is for", "fleet", t.fleet.Name.String(), "err", err)
+		}
+	}
 	err = process.Caught(func() error {
-		objects, err := p.chart.Objects(f, r, p.cluster.provisioner, values)
+		objects, err := p.chart.Objects(t.fleet, t.record, p.cluster.provisioner, t.values)
 		if err != nil {
 			return err
 		}
-		if err := inside(f, r, objects); err != nil {
+		if err := inside(t.fleet, t.record, objects); err != nil {
 			return err
 		}
-		out, err = p.cluster.sync(ctx, r, objects, func(r Record) error { return p.records.save(ctx, r) })
+		out, err = p.cluster.sync(ctx, t.record, objects, func(r Record) error { return p.records.save(ctx, r) })
 		return err
 	})
 	return out, err
