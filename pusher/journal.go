@@ -55,11 +55,11 @@ func newRecorder(o Options, from string) *recorder {
 }
 
 // note queues the entries that facts lead to. It waits for nothing.
-func (r *recorder) note(told []observe.Told, fleet string) {
+func (r *recorder) note(facts []observe.TimedFact, fleet string) {
 	if r == nil {
 		return
 	}
-	for _, t := range told {
+	for _, t := range facts {
 		event, ok := t.Fact.(observe.Event)
 		if !ok {
 			continue

@@ -93,7 +93,7 @@ func TestJournalThatDoesNotAnswer(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { r.run(ctx); close(ended) }()
 		note := func(n int) {
-			r.note([]observe.Told{{Fact: observe.Event{Reason: "RolloutDone", Text: fmt.Sprint(n)}, At: time.Now()}}, "edge")
+			r.note([]observe.TimedFact{{Fact: observe.Event{Reason: "RolloutDone", Text: fmt.Sprint(n)}, At: time.Now()}}, "edge")
 		}
 		note(0)
 		synctest.Wait()

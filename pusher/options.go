@@ -123,7 +123,7 @@ type Options struct {
 	Status func(report.Status)
 	// Watch is called after each step with the view, the status and the facts of the step. It must not
 	// block, and must not keep parts of the view, which the next step changes. It may be nil.
-	Watch func(v observe.View, s report.Status, told []observe.Told)
+	Watch func(v observe.View, s report.Status, facts []observe.TimedFact)
 	// Directory gets the clients of the instances, for those who only look. It may be nil.
 	Directory *instance.Directory
 	// Page is the address and port at which other pushers find the page of this one, "" for none.

@@ -167,7 +167,7 @@ func replay(t *testing.T, log []byte, store getter) int {
 			if taken = nil; !slices.Equal(got, line.Effects) {
 				t.Fatalf("line %d: effects are\n%q, and were\n%q", number, got, line.Effects)
 			}
-			r.machine.Told()
+			r.machine.Facts()
 		}
 	}
 	if err := lines.Err(); err != nil {

@@ -273,7 +273,7 @@ func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 			r.machine.Take(time.Now(), r.waiting...)
 			// An error of this save is noted as trouble, and is not reported any more.
 			r.machine.Take(time.Now(), save(ctx, r.services.stateStore, r.machine.LastSave(time.Now())))
-			r.services.observer.Tell(r.machine.Told()...)
+			r.services.observer.Record(r.machine.Facts()...)
 			r.services.observer.End()
 			return
 		}
@@ -315,13 +315,13 @@ func (r *runner) step(ctx context.Context, now time.Time) {
 	r.eventLog.returned(now, effects, view)
 	clear(r.waiting)
 	r.waiting = r.waiting[:0]
-	told := r.machine.Told()
-	r.services.observer.Tell(told...)
+	facts := r.machine.Facts()
+	r.services.observer.Record(facts...)
 	r.services.observer.Show(view, status)
 	if r.Watch != nil {
-		r.Watch(view, status, told)
+		r.Watch(view, status, facts)
 	}
-	r.recorder.note(told, status.Fleet)
+	r.recorder.note(facts, status.Fleet)
 	r.services.observer.Took(time.Since(now))
 	for _, x := range effects {
 		if run := r.services.job(ctx, x); run != nil {

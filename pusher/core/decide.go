@@ -50,7 +50,7 @@ func (m *Machine) inKnownStore(d decision, now time.Time) decision {
 	another := seen != "" && m.view.Seen.Store != "" && m.view.Seen.Store != seen && !good.IsZero() &&
 		!slices.ContainsFunc(m.view.IDs, func(id snapshots.ID) bool { return id.Short == good.Short })
 	if another && m.snapshotCache.Unreadable(good) {
-		m.tell(observe.Warn("the store was replaced, and what runs cannot be read: its snapshots are rolled out",
+		m.record(observe.Warn("the store was replaced, and what runs cannot be read: its snapshots are rolled out",
 			"store", m.view.Seen.Store, "before", seen, "good", good), now)
 		another = false
 	}
@@ -131,7 +131,7 @@ func (m *Machine) followOverride(now time.Time) {
 	// have been removed from the channel since.
 	if inForce == nil && !now.Before(was.Expires) && (there == nil || sameOverride(was, there)) {
 		text := fmt.Sprintf("the override to %s%s has expired", was.Snapshot, channel.Said(was.By, ""))
-		m.tell(observe.Event{Log: "override has expired", Keys: []any{"by", was.By}, Reason: "OverrideExpired", Text: text, Snapshot: was.Snapshot}, now)
+		m.record(observe.Event{Log: "override has expired", Keys: []any{"by", was.By}, Reason: "OverrideExpired", Text: text, Snapshot: was.Snapshot}, now)
 	}
 	m.state.Override, m.dirty = inForce, true
 }

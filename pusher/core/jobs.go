@@ -30,7 +30,7 @@ type jobs struct {
 // beginPush begins a push.
 func (j *jobs) beginPush(p rollout.Push, now time.Time) {
 	i := j.instances[p.Instance]
-	j.tell(observe.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", p.Purpose.Why()), now)
+	j.record(observe.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", p.Purpose.Why()), now)
 	i.begin(workPush)
 	j.do(instance.Push{
 		Ref: i.ref(), Push: p, Want: j.bindings.Unbound(p.Snapshot, i.Layout), Whole: i.snapshot() != p.Snapshot,
@@ -46,7 +46,7 @@ func (j *jobs) beginApproved(may bool, now time.Time) {
 	for _, a := range j.saving.approved {
 		switch i := j.instances[a.Instance]; {
 		case !may || i == nil || i.ref() != a.on || !i.reachable() || i.ledByOther() || j.unclaimed(i) || !a.holds(j.decision, j.view):
-			j.tell(observe.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", a.Purpose.Why()), now)
+			j.record(observe.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", a.Purpose.Why()), now)
 			j.results = append(j.results, rollout.Result{Instance: a.Instance, Snapshot: a.Snapshot, Outcome: rollout.NotBegun})
 		case i.busy != "":
 			waiting = append(waiting, a)
@@ -161,7 +161,7 @@ func (m *Machine) takeInstanceEvent(event instance.Event, now time.Time) {
 // probed takes an instance's answer to a probe, or the error.
 func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	if isRefused(ev.Err) && !isRefused(i.err) {
-		j.tell(observe.Error("instance refused, nothing is pushed to it", "instance", i.Name, "err", ev.Err), now)
+		j.record(observe.Error("instance refused, nothing is pushed to it", "instance", i.Name, "err", ev.Err), now)
 	}
 	before, asked := i.err, i.asked
 	i.takeProbe(ev.Info, ev.Err, ev.Asked, now)
@@ -175,13 +175,13 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	switch {
 	case same || !i.asked || isRefused(i.err):
 	case i.err == nil && asked:
-		j.tell(observe.Info("instance answers again", "instance", i.Name), now)
+		j.record(observe.Info("instance answers again", "instance", i.Name), now)
 	case i.err == nil:
 	case denied(i.err):
-		j.tell(observe.Warn("wrong credentials: the Dataplane API of an instance refuses them, nothing can be pushed to it", "instance", i.Name, "url", i.URL, "err", i.err,
+		j.record(observe.Warn("wrong credentials: the Dataplane API of an instance refuses them, nothing can be pushed to it", "instance", i.Name, "url", i.URL, "err", i.err,
 			"hint", "make username and password in the Fleet those of its Dataplane API"), now)
 	default:
-		j.tell(observe.Warn("instance cannot be reached, rollouts go on without it", "instance", i.Name, "url", i.URL, "err", i.err, "hint", reachHint(i.err)), now)
+		j.record(observe.Warn("instance cannot be reached, rollouts go on without it", "instance", i.Name, "url", i.URL, "err", i.err, "hint", reachHint(i.err)), now)
 	}
 	// When an instance answers for the first time, or again, the pusher checks it for conditions
 	// under which a push would fail. Nothing waits for that check.
@@ -228,7 +228,7 @@ func (j *jobs) checked(i *instanceState, ev instance.Checked, now time.Time) {
 	found = append(found, j.twin(i)...)
 	for _, f := range found {
 		if !slices.Contains(i.findings, f) {
-			j.tell(observe.Warn("instance is not set up well", "instance", i.Name, "check", f.Check, "err", f.Message, "hint", f.Hint), now)
+			j.record(observe.Warn("instance is not set up well", "instance", i.Name, "check", f.Check, "err", f.Message, "hint", f.Hint), now)
 		}
 	}
 	i.findings = found
@@ -284,9 +284,9 @@ func (j *jobs) ended(i *instanceState, w work, err error, now time.Time) {
 		i.end(err, j.PollInterval, now)
 	}
 	j.free(i, now)
-	j.tell(observe.Worked{Kind: string(w), Failed: err != nil}, now)
+	j.record(observe.Worked{Kind: string(w), Failed: err != nil}, now)
 	if err != nil {
-		j.tell(observe.Warn("instance not brought up to date", "instance", i.Name, "work", string(w), "err", err), now)
+		j.record(observe.Warn("instance not brought up to date", "instance", i.Name, "work", string(w), "err", err), now)
 		j.leadership.outranked(i, err)
 		j.leadership.notLed(i, err)
 	}
@@ -300,7 +300,7 @@ func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Tim
 	if instance.Interrupted(err) {
 		return // the process, or the term, is about to end
 	}
-	j.tell(observe.Worked{Kind: string(workClaim), Failed: err != nil}, now)
+	j.record(observe.Worked{Kind: string(workClaim), Failed: err != nil}, now)
 	if i.claimFailed {
 		i.jobError, i.jobErrorAt, i.claimFailed = "", time.Time{}, false
 	}
@@ -311,7 +311,7 @@ func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Tim
 	}
 	i.claimAfter = now.Add(claimRetry)
 	if !i.ledByOther() { // if another pusher leads it, tellRecord reports that
-		j.tell(observe.Warn("cannot note on an instance that this pusher leads it, trying again", "instance", i.Name, "term", ev.Term, "err", err), now)
+		j.record(observe.Warn("cannot note on an instance that this pusher leads it, trying again", "instance", i.Name, "term", ev.Term, "err", err), now)
 	}
 	if !j.leadership.outranked(i, err) {
 		i.jobError, i.jobErrorAt, i.claimFailed = err.Error(), now, true
@@ -340,18 +340,18 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 	if err != nil {
 		pushed.Error = push.Gist(err)
 	}
-	j.tell(pushed, now)
+	j.record(pushed, now)
 	j.lost(done.Lost, now)
 	j.uploads.noteCertificates(i, p.Want.ID, p.Written)
 	if err != nil {
 		r.Error = push.Gist(err)
-		j.tell(observe.Warn("push failed", keys...).With("outcome", string(r.Outcome), "err", err), now)
+		j.record(observe.Warn("push failed", keys...).With("outcome", string(r.Outcome), "err", err), now)
 		j.pushFailed(i, p)
 	} else {
 		if done.Why != "" {
 			keys = append(keys, "for", done.Why)
 		}
-		j.tell(observe.Info("push done", keys...).With("node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded), now)
+		j.record(observe.Info("push done", keys...).With("node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded), now)
 		j.pushApplied(i, p, now)
 	}
 	j.results = append(j.results, r)
@@ -406,7 +406,7 @@ func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Ti
 	j.noteManualDrains(i, have.ManualDrains, now)
 	j.lost(have.Lost, now)
 	if u.Err == nil {
-		j.tell(observe.InstanceUpdated{Instance: i.Name}, now)
+		j.record(observe.InstanceUpdated{Instance: i.Name}, now)
 	}
 	i.running = have
 	if u.Err != nil {
@@ -420,7 +420,7 @@ func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Ti
 		i.running.Reloaded = false
 	}
 	if u.Err == nil && u.Had.Servers != nil {
-		j.tell(observe.Debug("servers and certificates changed at run time", "instance", i.Name, "node", u.Node), now)
+		j.record(observe.Debug("servers and certificates changed at run time", "instance", i.Name, "node", u.Node), now)
 	}
 }
 
@@ -438,7 +438,7 @@ func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.
 	if instance.Interrupted(failed) {
 		failed = nil // the process is about to end
 	}
-	j.tell(observe.Worked{Kind: string(workCollect), Failed: failed != nil}, now)
+	j.record(observe.Worked{Kind: string(workCollect), Failed: failed != nil}, now)
 	if current := j.instances[i.Name]; current != nil && current.UID != i.UID {
 		return // the files were on an earlier pod with this name, which is gone
 	}
@@ -448,7 +448,7 @@ func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.
 		i.collectAfter = now.Add(collectRetry)
 	}
 	if failed != nil {
-		j.tell(observe.Warn("files not removed that nothing needs", "instance", i.Name, "files", len(c.Garbage)-len(c.Removed), "err", failed), now)
+		j.record(observe.Warn("files not removed that nothing needs", "instance", i.Name, "files", len(c.Garbage)-len(c.Removed), "err", failed), now)
 		j.leadership.outranked(i, failed)
 	}
 	if len(c.Removed) == 0 {
@@ -458,7 +458,7 @@ func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.
 		return slices.Contains(c.Removed, u.Stored)
 	})
 	j.dirty = true
-	j.tell(observe.Info("files removed that nothing needs", "instance", i.Name, "files", len(c.Removed)), now)
+	j.record(observe.Info("files removed that nothing needs", "instance", i.Name, "files", len(c.Removed)), now)
 }
 
 // inspectEnded takes the result of an inspection.
@@ -475,14 +475,14 @@ func (j *jobs) inspectEnded(i *instanceState, n instance.InspectEnded, now time.
 		i.repairs, i.conflict = next.Repairs, next.Conflict
 		for _, f := range n.Found.Faults {
 			if repair {
-				j.tell(observe.Warn("drift is repaired", "instance", i.Name, "what", f.What, "want", f.Want, "found", f.Found), now)
+				j.record(observe.Warn("drift is repaired", "instance", i.Name, "what", f.What, "want", f.Want, "found", f.Found), now)
 			}
 		}
 		switch {
 		case before == nil && i.conflict != nil:
-			j.tell(observe.RepairsStop(i.Name, snapshots.ID{}, i.conflict.String()), now)
+			j.record(observe.RepairsStop(i.Name, snapshots.ID{}, i.conflict.String()), now)
 		case before != nil && i.conflict == nil:
-			j.tell(observe.RepairsGoOn(i.Name), now)
+			j.record(observe.RepairsGoOn(i.Name), now)
 		}
 		if len(n.Found.Faults) == 0 || repair {
 			i.running = n.Found.Running
@@ -528,12 +528,12 @@ func (k savedInstance) judge(faults []push.Fault, now time.Time) (next savedInst
 func (j *jobs) noteManualDrains(i *instanceState, drains []push.ManualDrain, now time.Time) {
 	for _, d := range drains {
 		if !slices.Contains(i.running.ManualDrains, d) {
-			j.tell(observe.Info("somebody took a server out of traffic, it stays out", "instance", i.Name, "server", d.String()), now)
+			j.record(observe.Info("somebody took a server out of traffic, it stays out", "instance", i.Name, "server", d.String()), now)
 		}
 	}
 	for _, d := range i.running.ManualDrains {
 		if !slices.ContainsFunc(drains, func(o push.ManualDrain) bool { return o.Backend == d.Backend && o.Server == d.Server }) {
-			j.tell(observe.Info("a server that somebody took out of traffic is back, or gone", "instance", i.Name, "server", d.Backend+"/"+d.Server), now)
+			j.record(observe.Info("a server that somebody took out of traffic is back, or gone", "instance", i.Name, "server", d.Backend+"/"+d.Server), now)
 		}
 	}
 	i.running.ManualDrains = drains

@@ -99,14 +99,14 @@ func (l *leadership) tellRecord(i *instanceState, now time.Time) {
 	led := i.ledByOther()
 	if who := i.known.Record.LeaderText(); led && i.toldLed != who {
 		i.toldLed = who
-		l.tell(observe.Event{
+		l.record(observe.Event{
 			Bad: true, Log: "instance is led by another pusher, nothing is written to it", Keys: []any{"by", who}, Reason: "LedByOther",
 			Text: i.Name + ": another pusher leads it: " + who, Instance: i.Name,
 		}, now)
 	}
 	if !led && i.toldLed != "" {
 		i.toldLed = ""
-		l.tell(observe.Info("instance is led by this pusher again", "instance", i.Name), now)
+		l.record(observe.Info("instance is led by this pusher again", "instance", i.Name), now)
 	}
 	if why := i.foreign(); why != i.toldForeign {
 		if i.toldForeign = why; why != "" {
@@ -114,7 +114,7 @@ func (l *leadership) tellRecord(i *instanceState, now time.Time) {
 			if push.IsDamage(why) {
 				log = "worker was changed so that only a reload mends it, it is to be reloaded"
 			}
-			l.tell(observe.Event{
+			l.record(observe.Event{
 				Bad: true, Log: log, Keys: []any{"reason", why, "pid", i.info.PID},
 				Reason: "ForeignWorker", Text: i.Name + ": " + push.ForeignText(why), Instance: i.Name,
 			}, now)
@@ -132,7 +132,7 @@ func (l *leadership) raiseEnded(r Raised, now time.Time) {
 		}
 		return
 	}
-	l.tell(observe.Warn("term raised: an instance has a later one", "instance", r.Of.Name, "found", r.Above, "term", r.Term), now)
+	l.record(observe.Warn("term raised: an instance has a later one", "instance", r.Of.Name, "found", r.Above, "term", r.Term), now)
 	l.raised++
 	l.term.number = r.Term
 	for i := range l.served() {

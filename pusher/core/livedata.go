@@ -31,13 +31,13 @@ func (l *liveData) takeCluster(change cluster.Change, now time.Time) {
 // take to reach all instances.
 func (l *liveData) takeNews(n binding.News, now time.Time) {
 	for _, c := range n.Changes {
-		l.tell(observe.EndpointsChanged{Service: c.Port, Old: c.Before, Next: c.After}, now)
+		l.record(observe.EndpointsChanged{Service: c.Port, Old: c.Before, Next: c.After}, now)
 	}
 	if len(n.Endpoints) > 0 {
-		l.tell(observe.ChangesSeen{Since: n.Endpoints}, now)
+		l.record(observe.ChangesSeen{Since: n.Endpoints}, now)
 	}
 	if len(n.Secrets) > 0 {
-		l.tell(observe.SecretsChanged{Since: n.Secrets}, now)
+		l.record(observe.SecretsChanged{Since: n.Secrets}, now)
 	}
 }
 
@@ -56,7 +56,7 @@ func (l *liveData) confirmLosses(now time.Time) {
 		return
 	}
 	if n, services, confirmed := l.live.Confirm(c.Loss); confirmed {
-		l.tell(observe.Info("loss of endpoints confirmed", "loss", c.Loss, "by", c.By, "reason", c.Reason, "services", services), now)
+		l.record(observe.Info("loss of endpoints confirmed", "loss", c.Loss, "by", c.By, "reason", c.Reason, "services", services), now)
 		l.dirty = true
 		l.takeNews(n, now)
 	}

@@ -157,8 +157,8 @@ func (m *Machine) Take(now time.Time, events ...Event) {
 	}
 }
 
-// Told returns the facts that were collected since the previous call.
-func (m *Machine) Told() []observe.Told {
+// Facts returns the facts that were collected since the previous call.
+func (m *Machine) Facts() []observe.TimedFact {
 	out := m.facts
 	m.facts = nil
 	return out

@@ -54,7 +54,7 @@ func (m *membership) takePolicy(p rollout.Policy, now time.Time) {
 		p.Soak = *m.Soak
 	}
 	if len(m.instances) > 0 && !reflect.DeepEqual(p, m.policy) {
-		m.tell(observe.Info("settings of the rollout changed"), now)
+		m.record(observe.Info("settings of the rollout changed"), now)
 	}
 	m.policy = p
 }
@@ -98,7 +98,7 @@ func (m *membership) gather(now time.Time) {
 		}
 		m.do(instance.Leave{Ref: i.ref()})
 		delete(m.draining, name)
-		m.tell(observe.Info("instance left the fleet", "instance", name), now)
+		m.record(observe.Info("instance left the fleet", "instance", name), now)
 	}
 	m.drain(drain, now)
 	for _, spec := range members {
@@ -112,7 +112,7 @@ func (m *membership) gather(now time.Time) {
 	for _, name := range m.names() {
 		if !named[name] {
 			m.leave(m.instances[name])
-			m.tell(observe.Info("instance left the fleet", "instance", name), now)
+			m.record(observe.Info("instance left the fleet", "instance", name), now)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (m *membership) renew(i *instanceState, spec fleet.Instance, now time.Time)
 	}
 	i.Instance = spec
 	m.do(instance.Renew{Ref: i.ref(), Spec: spec})
-	m.tell(observe.Info("credentials of instance renewed", "instance", spec.Name), now)
+	m.record(observe.Info("credentials of instance renewed", "instance", spec.Name), now)
 }
 
 // join connects to an instance, and begins to probe it.
@@ -142,7 +142,7 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 	switch {
 	case old == nil:
 		before = m.state.Instances[spec.Name]
-		m.tell(observe.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL), now)
+		m.record(observe.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL), now)
 	case same:
 		m.change(func(s rollout.State) rollout.State { return s.Forgive(spec.Name) })
 		i.busy = old.busy // its job goes on, and ends as usual
@@ -150,7 +150,7 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 		i.running.Disk = old.running.Disk
 	default:
 		before = remembered(old)
-		m.tell(observe.Info("instance was replaced by another of its name", "instance", spec.Name, "url", spec.URL), now)
+		m.record(observe.Info("instance was replaced by another of its name", "instance", spec.Name, "url", spec.URL), now)
 	}
 	if before.Of != spec.UID {
 		before = savedInstance{Of: spec.UID}
@@ -225,7 +225,7 @@ func (m *membership) drain(specs map[string]fleet.Instance, now time.Time) {
 		i.known = instance.Known{Record: push.RecordView{Remembered: before.Record}, Override: before.Override}
 		m.draining[name] = i
 		m.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: before.Record, Override: before.Override})
-		m.tell(observe.Info("instance drains, from now on it gets only what is live", "instance", name), now)
+		m.record(observe.Info("instance drains, from now on it gets only what is live", "instance", name), now)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // saidOf returns the log lines of a machine since the last call.
 func saidOf(m *Machine) string {
 	var lines []string
-	for _, fact := range m.Told() {
+	for _, fact := range m.Facts() {
 		lines = append(lines, fact.String())
 	}
 	return strings.Join(lines, "\n")

@@ -201,7 +201,7 @@ func (r *reporting) sayEmpty(now time.Time) {
 	}
 	if r.saidEmpty.IsZero() || now.Sub(r.saidEmpty) >= emptyRepeats {
 		r.saidEmpty = now
-		r.tell(observe.Warn("there is no snapshot in the store, waiting for the first one", "store", r.view.Seen.Store,
+		r.record(observe.Warn("there is no snapshot in the store, waiting for the first one", "store", r.view.Seen.Store,
 			"hint", "see whether the compiler publishes to this store, and whether --store names its branch or name"), now)
 	}
 }

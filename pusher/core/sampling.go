@@ -55,7 +55,7 @@ func (s *sampling) beginSampling(now time.Time) {
 func (s *sampling) sampled(i *instanceState, ev instance.Sampled, now time.Time) {
 	i.sampling = false
 	if ev.Err != nil {
-		s.tell(observe.Debug("statistics not had", "instance", i.Name, "err", ev.Err), now)
+		s.record(observe.Debug("statistics not had", "instance", i.Name, "err", ev.Err), now)
 		return
 	}
 	if slices.Equal(s.backends, ev.Sample.Up.Backends) {

@@ -142,7 +142,7 @@ func (s *saving) settle(p *proposal, err error, now time.Time) {
 	s.results = s.results[p.results:]
 	for _, event := range observe.RolloutEvents(old, p.next) {
 		if event.Instance == "" || s.instances[event.Instance] != nil { // the instance has not left
-			s.tell(event, now)
+			s.record(event, now)
 		}
 	}
 	s.approved = append(s.approved, p.pushes...)

@@ -286,7 +286,7 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 			e.saving.propose(next, begun, waits, w.now)
 		}
 		e.reporting.look(w.now)
-		people.Tell(e.Told()...)
+		people.Record(e.Facts()...)
 		e.saving.keepState(w.now)
 		full := fmt.Errorf("save state: write .state.json.%d: no space left on device", 1000+7*tries)
 		if _, tried := e.endSave(full, w.now); tried {
@@ -305,7 +305,7 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 	}
 	w.now = w.now.Add(lastSaveRetry)
 	w.settle()
-	people.Tell(w.e.Told()...)
+	people.Record(w.e.Facts()...)
 	if n := strings.Count(log.String(), "works again"); n != 1 {
 		t.Errorf("the log says %d times that it is over:\n%s", n, log.String())
 	}

@@ -80,7 +80,7 @@ func (s *supply) readSnapshots(now time.Time) {
 func (s *supply) assignSlots(now time.Time) {
 	if s.live.Ready() && s.bindings.Assign(now, s.DrainTime) {
 		s.dirty = true
-		s.tell(observe.ServersChanged{}, now)
+		s.record(observe.ServersChanged{}, now)
 	}
 }
 

@@ -65,8 +65,8 @@ type world struct {
 	troubles observe.Troubles
 	dirty    bool // the state has changes that should be saved soon
 
-	effects []Effect       // decided in this step, to be started by the runner
-	facts   []observe.Told // to be handed to the runner
+	effects []Effect            // decided in this step, to be started by the runner
+	facts   []observe.TimedFact // to be handed to the runner
 }
 
 // term is the time in which this pusher leads. The zero value is for a pusher that runs alone.
@@ -81,16 +81,16 @@ func (w *world) begin(x Effect) { w.effects = append(w.effects, x) }
 // do is begin for an effect on an instance.
 func (w *world) do(x instance.Effect) { w.begin(OnInstance{x}) }
 
-// tell adds a fact. Package observe reports it to people after the turn.
-func (w *world) tell(f observe.Fact, now time.Time) {
-	w.facts = append(w.facts, observe.Told{Fact: f, At: now})
+// record adds a fact. Package observe reports it to people after the turn.
+func (w *world) record(f observe.Fact, now time.Time) {
+	w.facts = append(w.facts, observe.TimedFact{Fact: f, At: now})
 }
 
 // trouble notes an error that keeps the pusher from a part of its work. A nil error means that it
 // is over.
 func (w *world) trouble(about string, err error, now time.Time) {
 	if t, changed := w.troubles.Set(about, err, now); changed {
-		w.tell(t, now)
+		w.record(t, now)
 		w.dirty = true
 	}
 }
@@ -98,7 +98,7 @@ func (w *world) trouble(about string, err error, now time.Time) {
 // lost reports changes of map entries that an instance confirmed but did not make.
 func (w *world) lost(n int, now time.Time) {
 	if n > 0 {
-		w.tell(observe.EntriesLost(n), now)
+		w.record(observe.EntriesLost(n), now)
 	}
 }
 

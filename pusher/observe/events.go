@@ -35,8 +35,8 @@ type Event struct {
 	Instance string
 }
 
-// tell logs the event and posts it to the webhook. The Kubernetes Event follows with the next view.
-func (v Event) tell(o *Observer, at time.Time) {
+// record logs the event and posts it to the webhook. The Kubernetes Event follows with the next view.
+func (v Event) record(o *Observer, at time.Time) {
 	if v.Log != "" {
 		log := o.options.Log.Info
 		if v.Bad {
@@ -378,7 +378,7 @@ func (l Line) With(keys ...any) Line {
 	return l
 }
 
-func (l Line) tell(o *Observer, _ time.Time) {
+func (l Line) record(o *Observer, _ time.Time) {
 	o.options.Log.Log(context.Background(), l.level, l.message, l.keys...) //nolint:sloglint // it is constant for each
 }
 

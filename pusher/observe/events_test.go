@@ -156,7 +156,7 @@ func TestTroublesThatDifferInNumbersAreOneLine(t *testing.T) {
 	troubles := Troubles{}
 	trouble := func(about string, err error, now time.Time) {
 		if changed, is := troubles.Set(about, err, now); is {
-			o.Tell(Told{changed, now})
+			o.Record(TimedFact{changed, now})
 		}
 	}
 	now := noon

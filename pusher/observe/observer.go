@@ -89,10 +89,10 @@ func (o *Observer) Jobs() []func(context.Context) {
 	return out
 }
 
-// Tell reports facts. Kubernetes Events about them follow with the next view.
-func (o *Observer) Tell(facts ...Told) {
+// Record reports facts. Kubernetes Events about them follow with the next view.
+func (o *Observer) Record(facts ...TimedFact) {
 	for _, f := range facts {
-		f.tell(o, f.At)
+		f.record(o, f.At)
 	}
 }
 
@@ -120,14 +120,14 @@ func (o *Observer) End() { o.spans.end("interrupted", nil) }
 
 // Fact is something that happened and that people should know. It is a value.
 type Fact interface {
-	// tell reports the fact.
-	tell(o *Observer, at time.Time)
+	// record reports the fact.
+	record(o *Observer, at time.Time)
 	// String says what happened. It contains no secrets.
 	String() string
 }
 
-// Told is a fact with the time when it happened.
-type Told struct {
+// TimedFact is a fact with the time when it happened.
+type TimedFact struct {
 	Fact
 	At time.Time
 }
@@ -145,7 +145,7 @@ type Pushed struct {
 	Error  string
 }
 
-func (p Pushed) tell(o *Observer, _ time.Time) {
+func (p Pushed) record(o *Observer, _ time.Time) {
 	o.metrics.pushes.WithLabelValues(string(p.Outcome)).Inc()
 	o.metrics.took.WithLabelValues(string(p.Outcome)).Observe(p.Took.Seconds())
 	if p.Reloaded {
@@ -161,7 +161,7 @@ type Worked struct {
 	Failed bool
 }
 
-func (w Worked) tell(o *Observer, _ time.Time) {
+func (w Worked) record(o *Observer, _ time.Time) {
 	result := "done"
 	if w.Failed {
 		result = "failed"
@@ -174,7 +174,7 @@ func (w Worked) String() string { return fmt.Sprintf("worked %s failed=%t", w.Ki
 // EntriesLost is how many changes of map entries an instance confirmed but did not make.
 type EntriesLost int
 
-func (n EntriesLost) tell(o *Observer, _ time.Time) { o.metrics.lost.Add(float64(n)) }
+func (n EntriesLost) record(o *Observer, _ time.Time) { o.metrics.lost.Add(float64(n)) }
 
 func (n EntriesLost) String() string { return fmt.Sprintf("entries of maps lost: %d", int(n)) }
 
@@ -184,7 +184,7 @@ type EndpointsChanged struct {
 	Old, Next []snapshots.Endpoint
 }
 
-func (c EndpointsChanged) tell(o *Observer, at time.Time) {
+func (c EndpointsChanged) record(o *Observer, at time.Time) {
 	o.tally.change(c.Service, c.Old, c.Next, at)
 }
 
@@ -195,14 +195,14 @@ func (c EndpointsChanged) String() string {
 // InstanceUpdated says that the worker of an instance got the current endpoints.
 type InstanceUpdated struct{ Instance string }
 
-func (u InstanceUpdated) tell(o *Observer, _ time.Time) { o.tally.changed(u.Instance) }
+func (u InstanceUpdated) record(o *Observer, _ time.Time) { o.tally.changed(u.Instance) }
 
 func (u InstanceUpdated) String() string { return "updated " + u.Instance }
 
 // ChangesSeen has the times of changes of endpoints. Some of them may concern no snapshot.
 type ChangesSeen struct{ Since []time.Time }
 
-func (c ChangesSeen) tell(o *Observer, _ time.Time) {
+func (c ChangesSeen) record(o *Observer, _ time.Time) {
 	o.propagation.seen = append(o.propagation.seen, c.Since...)
 }
 
@@ -213,7 +213,7 @@ func (c ChangesSeen) String() string {
 // ServersChanged says that the changes of the last ChangesSeen concern servers of a snapshot.
 type ServersChanged struct{}
 
-func (ServersChanged) tell(o *Observer, _ time.Time) {
+func (ServersChanged) record(o *Observer, _ time.Time) {
 	o.propagation.begin(propagationEndpoints, o.propagation.seen)
 	o.propagation.seen = nil
 }
@@ -223,7 +223,7 @@ func (ServersChanged) String() string { return "servers changed" }
 // SecretsChanged has the times of changes of Secrets that instances should get.
 type SecretsChanged struct{ Since []time.Time }
 
-func (c SecretsChanged) tell(o *Observer, _ time.Time) {
+func (c SecretsChanged) record(o *Observer, _ time.Time) {
 	o.propagation.begin(propagationSecrets, c.Since)
 }
 
@@ -323,8 +323,8 @@ func TroubleMessage(about string) string { return cmp.Or(troubleMessages[about],
 // troubleRepeats is the shortest time between two log lines about a trouble whose reason changes.
 const troubleRepeats = time.Minute
 
-// tell logs that a trouble has begun or is over, and, not too often, that its reason has changed.
-func (t TroubleChanged) tell(o *Observer, at time.Time) {
+// record logs that a trouble has begun or is over, and, not too often, that its reason has changed.
+func (t TroubleChanged) record(o *Observer, at time.Time) {
 	logged, known := o.logged[t.About]
 	switch {
 	case t.Error == "":
@@ -372,13 +372,13 @@ func (o *Observer) notifyOfTroubles(all Troubles, now time.Time) {
 	for _, about := range slices.Sorted(maps.Keys(all)) {
 		if t := all[about]; !o.notified[about] && now.Sub(t.Since) >= tellAfter {
 			o.notified[about] = true
-			Event{Notice: notify.Trouble, Text: fmt.Sprintf("%s: %s", about, report.FirstLine(t.Error, report.LongestMessage))}.tell(o, now)
+			Event{Notice: notify.Trouble, Text: fmt.Sprintf("%s: %s", about, report.FirstLine(t.Error, report.LongestMessage))}.record(o, now)
 		}
 	}
 	for _, about := range slices.Sorted(maps.Keys(o.notified)) {
 		if _, still := all[about]; !still {
 			delete(o.notified, about)
-			Event{Notice: notify.TroubleOver, Text: about + ": the trouble is over"}.tell(o, now)
+			Event{Notice: notify.TroubleOver, Text: about + ": the trouble is over"}.record(o, now)
 		}
 	}
 }

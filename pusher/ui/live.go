@@ -91,8 +91,8 @@ const endpointsPace = time.Second
 func NewWatcher(to *Latest) *Watcher { return &Watcher{to: to, pushes: map[string][]Push{}} }
 
 // Watch copies what the pusher knows after a step.
-func (w *Watcher) Watch(v observe.View, s report.Status, told []observe.Told) {
-	for _, t := range told {
+func (w *Watcher) Watch(v observe.View, s report.Status, facts []observe.TimedFact) {
+	for _, t := range facts {
 		if p, ok := t.Fact.(observe.Pushed); ok {
 			made := Push{
 				At: t.At.UTC().Truncate(time.Second), Snapshot: p.Snapshot, Why: p.Why, Outcome: p.Outcome, Class: string(p.Change.Class), Because: p.Change.Because(),
