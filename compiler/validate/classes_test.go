@@ -32,6 +32,7 @@ var mistakes = []string{
 	"compression algo nothing", "load-server-state-from-file nowhere", "mode nothing", "mode tcp", "description one", "maxconn 10", "bind :1", "use_backend OTHER", "email-alert from x",
 	"http-reuse maybe", "log 127.0.0.1", "unique-id-format %x", "no option nothing", "default-server frobnicate", "default-server inter 1s", "guid one",
 	"http-request set-header X %[nbsrv(nobody)]", "http-request set-header X %[nbsrv(OTHER)]", "http-request deny if { nbsrv(NAME) lt 1 }", "# a comment", "#hapsnap servers", "http-request deny \"if", "http-request deny \\",
+	"\"id\" 4711", "\\x69d 4711", "server one 127.0.0.1:80 'id' 7", "\u00a0# no comment", "\u0085#hapsnap servers shop/a", "description one\\ ", "\v# a comment",
 }
 
 // If only one backend of each text is checked, HAProxy's verdict is the same as for all: for mistakes of every

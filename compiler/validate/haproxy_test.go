@@ -171,6 +171,9 @@ func TestOneBackendOfEachText(t *testing.T) {
 	}
 	config.WriteString("backend odd/name from main\n    balance leastconn\nbackend twice from main\n    balance leastconn\nbackend twice from main\n    balance leastconn\n")
 	config.WriteString("backend first from main\n    id 1\nbackend second from main\n    id 1\n")
+	config.WriteString("backend third from main\n    \"id\" 2\nbackend fourth from main\n    \"id\" 2\nbackend fifth from main\n    \\x69d 3\nbackend sixth from main\n    \\x69d 3\n")
+	config.WriteString("backend word from main\n    description a\\\nbackend blank from main\n    description a\\ \n") // an escaped blank is part of a word
+	config.WriteString("backend empty from main\n    # a comment\nbackend remark from main\n    \v# another\nbackend odd from main\n    \u00a0# not a comment\n")
 	got := string(onePerText([]byte(config.String())))
 	if n, want := strings.Count(got, "\n"), strings.Count(config.String(), "\n"); n != want {
 		t.Errorf("%d lines of %d", n, want)
@@ -181,7 +184,7 @@ func TestOneBackendOfEachText(t *testing.T) {
 			left = append(left, strings.Fields(name)[0])
 		}
 	}
-	if got, want := strings.Join(left, " "), "b0 b1 b5 b6 odd/name twice twice first second"; got != want {
+	if got, want := strings.Join(left, " "), "b0 b1 b5 b6 odd/name twice twice first second third fourth fifth sixth word blank empty odd"; got != want {
 		t.Errorf("there are %s, want %s", got, want)
 	}
 	conditional := config.String() + ".if defined(X)\n    balance first\n.endif\n"

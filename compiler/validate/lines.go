@@ -290,7 +290,7 @@ func textOf(s haproxycfg.Section, defaults string) string {
 	var b strings.Builder
 	b.WriteString(defaults)
 	for _, line := range s.Lines {
-		text := bytes.TrimSpace(line.Text)
+		text := bytes.TrimLeft(line.Text, haproxycfg.Blanks) // at its end, a blank may be escaped
 		if directive, ok := bind.DirectiveText(line.Text); ok {
 			if words := strings.Fields(directive); len(words) > 1 && words[0] == "servers" {
 				_, options, _ := strings.Cut(strings.TrimPrefix(directive, "servers"), words[1])
@@ -360,7 +360,7 @@ func onePerText(config []byte) []byte {
 	var defaultsOf []string // of each backend
 	for s, defaults := range sections(config) {
 		for _, line := range s.Lines {
-			if bytes.HasPrefix(bytes.TrimSpace(line.Text), []byte(".")) {
+			if bytes.HasPrefix(bytes.TrimLeft(line.Text, haproxycfg.Blanks), []byte(".")) {
 				return config
 			}
 		}
@@ -398,7 +398,7 @@ func onePerText(config []byte) []byte {
 // use takes the words of a section's lines, any of which may be the name of a backend.
 func use(used map[string]bool, s haproxycfg.Section) {
 	for _, line := range s.Lines {
-		if text := bytes.TrimSpace(line.Text); !bytes.HasPrefix(text, []byte("#")) {
+		if text := bytes.TrimLeft(line.Text, haproxycfg.Blanks); !bytes.HasPrefix(text, []byte("#")) {
 			for _, word := range wordForm.FindAll(text, -1) {
 				used[string(word)] = true
 			}
@@ -409,10 +409,11 @@ func use(used map[string]bool, s haproxycfg.Section) {
 // hasID reports whether a line of a section gives something a number or a name that only one may have.
 func hasID(s haproxycfg.Section) bool {
 	for _, line := range s.Lines {
-		for _, word := range bytes.Fields(line.Text) {
-			if string(word) == "id" || string(word) == "guid" {
-				return true
-			}
+		if !bytes.Contains(line.Text, []byte("id")) && !bytes.ContainsAny(line.Text, `\'"`) {
+			continue // the words need not be read
+		}
+		if words := line.Texts(); slices.Contains(words, "id") || slices.Contains(words, "guid") {
+			return true
 		}
 	}
 	return false

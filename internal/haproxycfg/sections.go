@@ -216,8 +216,10 @@ type SyntaxError struct {
 // Error returns "byte POSITION: what is wrong", where positions count from 1.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.Position+1, e.Message) }
 
-// IsBlank reports whether HAProxy takes the byte for a separator of words. A newline ends a line, and is not a
-// blank.
+// Blanks are the bytes that separate words for HAProxy. A newline ends a line, and is not a blank.
+const Blanks = " \t\v\f\r"
+
+// IsBlank reports whether a byte is one of [Blanks].
 func IsBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r' }
 
 // FirstWord returns the first word of a line as HAProxy sees it, "" for a line without words. It is

@@ -126,20 +126,14 @@ func (o *directives) addServers(number int, text string, in haproxycfg.Section, 
 	return nil
 }
 
-// blanks are the bytes that separate words for HAProxy.
-const blanks = " \t\r\v\f"
-
 // DirectiveText returns what follows "#hapsnap" on a line of a haproxy.cfg that is a directive, without the blanks
 // around it. What counts as a blank is the same as for HAProxy.
 func DirectiveText(line []byte) (string, bool) {
-	for len(line) > 0 && haproxycfg.IsBlank(line[0]) {
-		line = line[1:]
-	}
-	rest, ok := bytes.CutPrefix(line, []byte("#hapsnap"))
+	rest, ok := bytes.CutPrefix(bytes.TrimLeft(line, haproxycfg.Blanks), []byte("#hapsnap"))
 	if !ok || (len(rest) > 0 && !haproxycfg.IsBlank(rest[0])) {
 		return "", false
 	}
-	return strings.Trim(string(rest), blanks), true
+	return strings.Trim(string(rest), haproxycfg.Blanks), true
 }
 
 // parseDirective reads what follows "#hapsnap" in the given section.
@@ -176,7 +170,7 @@ func cutOptions(text string) (head, options string) {
 		at += i + len("--")
 		before, after := text[:at-len("--")], text[at:]
 		if before != "" && haproxycfg.IsBlank(before[len(before)-1]) && (after == "" || haproxycfg.IsBlank(after[0])) {
-			return before, strings.Trim(after, blanks)
+			return before, strings.Trim(after, haproxycfg.Blanks)
 		}
 	}
 }

@@ -324,8 +324,8 @@ func (b *fileBinder) rewriteList(content []byte) ([]byte, error) {
 // cutListLine returns the certificate of a line of a crt-list and the rest of the line, or nothing for a
 // comment. Crt-lists know neither quotes nor escapes.
 func cutListLine(line []byte) (file, rest []byte) {
-	line = bytes.TrimLeft(line, blanks)
-	end := bytes.IndexAny(line, blanks+"#")
+	line = bytes.TrimLeft(line, haproxycfg.Blanks)
+	end := bytes.IndexAny(line, haproxycfg.Blanks+"#")
 	switch {
 	case end < 0:
 		file = line
