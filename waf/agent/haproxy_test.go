@@ -52,6 +52,7 @@ backend hapsnap_waf
   mode tcp
   option spop-check
   timeout connect 200ms
+  timeout check 5s
   timeout server 3m
   server agent unix@%[1]s/agent.sock check inter 100ms
 `
