@@ -3,6 +3,7 @@ package compiler
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -185,10 +186,13 @@ const (
 	bytesForHost = 64 << 10
 )
 
-// authoritySizes returns how many bytes the authorities of Secrets have, by file.
-func authoritySizes(secrets []inputs.Object[corev1.Secret], named []routing.Certificate) map[string]int {
+// authoritySizes returns how many bytes the authorities of Secrets and ConfigMaps have, by file.
+func authoritySizes(secrets []inputs.Object[corev1.Secret], model routing.Model) map[string]int {
 	out := map[string]int{}
-	for _, cert := range named {
+	for _, authority := range model.Authorities {
+		out[authority.File] = len(authority.PEM)
+	}
+	for _, cert := range model.Certificates {
 		if cert.Use == snapshots.UseCA {
 			out[cert.File] = 0
 		}
@@ -205,6 +209,33 @@ func authoritySizes(secrets []inputs.Object[corev1.Secret], named []routing.Cert
 	return out
 }
 
+// asking returns the hosts whose clients are asked for certificates, and how these are checked.
+func asking(model routing.Model) iter.Seq2[routing.ServerName, routing.ClientCheck] {
+	return func(yield func(routing.ServerName, routing.ClientCheck) bool) {
+		each := func(names []routing.ServerName, clients *routing.ClientCheck) bool {
+			for _, name := range names {
+				if check := cmp.Or(name.Clients, clients); check != nil && !yield(name, *check) {
+					return false
+				}
+			}
+			return true
+		}
+		if !each(model.ServerNames, nil) {
+			return
+		}
+		for _, b := range model.Binds {
+			if !each(b.ServerNames, b.Clients) {
+				return
+			}
+		}
+		for _, l := range model.Listeners {
+			if !each(l.ServerNames, l.Clients) {
+				return
+			}
+		}
+	}
+}
+
 // crowded returns a fault for each object that names certificates for which the manifest has no room, or of which its
 // namespace has more than it may. These are the youngest objects of the namespaces that name most.
 func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
@@ -213,7 +244,7 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 	for _, ref := range a.Certificates {
 		total += referenceSize(ref, mode)
 	}
-	authorities := authoritySizes(in.Objects.Secrets, model.Certificates)
+	authorities := authoritySizes(in.Objects.Secrets, model)
 	if total <= roomForReferences && (most == 0 || len(model.Certificates) <= most && len(authorities) == 0) {
 		return nil // nearly always
 	}
@@ -242,10 +273,8 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 	for _, cert := range model.Certificates {
 		use(cert.Origin, sizes[cert.File], 1+authorities[cert.File]/bytesToRead)
 	}
-	for _, name := range model.ServerNames {
-		if name.Clients != nil {
-			use(name.Origin, 0, authorities[name.Clients.Authority]/bytesForHost)
-		}
+	for name, clients := range asking(model) {
+		use(name.Origin, 0, authorities[clients.Authority]/bytesForHost)
 	}
 	share := diag.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
 	ages := born(in.Objects)

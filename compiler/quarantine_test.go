@@ -290,6 +290,46 @@ func TestAuthoritiesOfANamespaceAreBounded(t *testing.T) {
 	}
 }
 
+// At a Gateway whose clients are asked for certificates, HAProxy reads the authorities again for each host. A namespace
+// that adds many hosts there loses its youngest ListenerSet. The Gateway, and the namespace's older one, are served.
+func TestAuthoritiesAtListeners(t *testing.T) {
+	t.Parallel()
+	const kind = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: "
+	var authorities strings.Builder
+	for range 300 {
+		authorities.WriteString(pemtest.NewAuthority(t).PEM)
+	}
+	all := kind + "GatewayClass\nmetadata: {name: hapsnap}\nspec: {controllerName: hapsnap.dev/gateway-controller}\n" +
+		kind + "Gateway\nmetadata: {name: edge, namespace: infra}\nspec:\n  gatewayClassName: hapsnap\n  allowedListeners: {namespaces: {from: All}}\n" +
+		"  tls: {frontend: {default: {validation: {caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}}}}\n" +
+		"  listeners: [{name: own, port: 8443, protocol: HTTPS, hostname: own.example, tls: {certificateRefs: [{name: cert}]}}]\n" +
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca, namespace: infra}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(strings.TrimSpace(authorities.String()), "\n", "\n    ") + "\n"
+	for n, hosts := range []int{2, 20} {
+		all += fmt.Sprintf("%sListenerSet\nmetadata: {name: set%d, namespace: evil, creationTimestamp: \"2026-01-0%dT00:00:00Z\"}\nspec:\n  parentRef: {name: edge, namespace: infra}\n  listeners:\n", kind, n, n+1)
+		for i := range hosts {
+			all += fmt.Sprintf("  - {name: l%d, port: 8443, protocol: HTTPS, hostname: h%d-%d.example, tls: {certificateRefs: [{name: cert}]}}\n", i, n, i)
+		}
+	}
+	s := source(t, &txtar.Archive{Files: []txtar.File{{Name: "manifests/all.yaml", Data: []byte(all)}}})
+	s.Config.GatewayAPI.Enabled, s.Config.TrustFileAges, s.Config.Limits.NamespaceCertificates = true, true, 40
+	r, err := s.Once(t.Context(), haproxy(t), now, "test")
+	if err != nil {
+		t.Fatal(err, r.Diagnostics)
+	}
+	if left := r.Draft.Quarantined; len(left) != 1 || left[0].Name != "set1" || !strings.Contains(left[0].Reason, "and may name 40") {
+		t.Errorf("left out are %v", left)
+	}
+	var served []string
+	for _, f := range r.Artifact.Files {
+		if strings.HasSuffix(f.Path, ".crtlist") {
+			served = append(served, regexp.MustCompile(`[a-z0-9-]+\.example`).FindAllString(string(f.Content), -1)...)
+		}
+	}
+	if got := strings.Join(served, " "); got != "h0-0.example h0-1.example own.example" {
+		t.Errorf("hosts over TLS are %s", got)
+	}
+}
+
 // The parser of the Dataplane API panics for some lines. Only the Ingress with such a line is left out, and the
 // others are published.
 func TestLinesThatNoParserTakes(t *testing.T) {
