@@ -1,12 +1,14 @@
 package render
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/Masterminds/sprig/v3"
 
 	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
 // No text becomes a line of its own, whatever a template does with it.
@@ -37,6 +39,49 @@ func TestHermeticFunctionsExist(t *testing.T) {
 		if all[name] == nil {
 			t.Errorf("sprig has no function %s", name)
 		}
+	}
+}
+
+// Hosts share a line of a crt-list only if all of the line is the same for them.
+func TestAlike(t *testing.T) {
+	t.Parallel()
+	asks := func(authority string, required bool) *routing.ClientCheck {
+		return &routing.ClientCheck{Authority: authority, Required: required}
+	}
+	rsa, both, turned := []string{"rsa.pem"}, []string{"ec.pem", "rsa.pem"}, []string{"rsa.pem", "ec.pem"}
+	names := []routing.ServerName{
+		{Certificates: rsa},
+		{Host: "*.a.example", Certificates: rsa, Except: []string{"b.a.example"}},
+		{Host: "b.example", Certificates: rsa},
+		{Host: "c.example", Certificates: both},
+		{Host: "d.example", Certificates: rsa, Clients: asks("ca.pem", true)},
+		{Host: "e.example", Certificates: rsa, Clients: asks("ca.pem", true)},
+		{Host: "f.example", Certificates: rsa, Clients: asks("ca.pem", false)},
+		{Host: "g.example", Certificates: rsa, Clients: asks("other.pem", true)},
+		{Host: "h.example", Certificates: turned},
+		{Host: "i.example", Clients: asks("ca.pem", true)},
+		{Host: "*.j.example", Certificates: rsa, Except: []string{"b.a.example"}},
+		{Host: "k.example", Certificates: both},
+		{Certificates: rsa},
+		{Host: "*.l.example", Certificates: rsa},
+	}
+	for i := range 2*mostAlike - 1 {
+		names = append(names, routing.ServerName{Host: fmt.Sprintf("m%d.example", i), Clients: asks("ca.pem", true)})
+	}
+	var got []string
+	for _, group := range alike(names) {
+		if len(group) == mostAlike {
+			group = group[:2]
+		}
+		var hosts []string
+		for _, name := range group {
+			hosts = append(hosts, name.Host)
+		}
+		got = append(got, strings.Join(hosts, "+"))
+	}
+	want := " *.a.example b.example+*.l.example c.example+k.example d.example+e.example f.example g.example h.example i.example+m0.example *.j.example  m49.example+m50.example"
+	if got := strings.Join(got, " "); got != want {
+		t.Errorf("the groups are\n%s\nwant\n%s", got, want)
 	}
 }
 
