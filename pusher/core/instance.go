@@ -38,7 +38,8 @@ type instanceState struct {
 	err       error     // why it is out of reach, nil if it is not
 	since     time.Time
 
-	// matters are the wanted snapshot, the target of the rollout and the good one, in this order.
+	// matters are the target of the rollout, the wanted snapshot and the good one, in this order. A rollout may end with its
+	// target although a newer snapshot is wanted, which may have the same content.
 	matters []snapshots.ID
 
 	repairs  []time.Time      // when its files and servers were repaired lately, oldest first

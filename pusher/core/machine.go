@@ -239,11 +239,11 @@ func (m *Machine) takeView(view channel.View, err error, now time.Time) {
 
 // tellInstances gives each instance the snapshots that matter, see instanceState.matters.
 func (m *Machine) tellInstances() {
-	matters := []snapshots.ID{m.decision.ID}
+	var matters []snapshots.ID
 	if r := m.state.Rollout.Rollout; r != nil {
 		matters = append(matters, r.Target)
 	}
-	matters = append(matters, m.state.Rollout.Good)
+	matters = append(matters, m.decision.ID, m.state.Rollout.Good)
 	matters = slices.DeleteFunc(matters, snapshots.ID.IsZero)
 	for i := range m.served() {
 		i.matters = matters
