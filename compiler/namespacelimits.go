@@ -237,7 +237,8 @@ func asking(model routing.Model) iter.Seq2[routing.ServerName, routing.ClientChe
 }
 
 // crowded returns a fault for each object that names certificates for which the manifest has no room, or of which its
-// namespace has more than it may. These are the youngest objects of the namespaces that name most.
+// namespace has more than it may. In the namespaces that name most, the oldest objects are kept, as far as they fit. So an
+// object that has too many alone is left out, and not the younger ones. One that names only what others name stays.
 func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 	mode, most := in.Config.Certificates.RefMode(), in.Config.Limits.NamespaceCertificates
 	total := 0
@@ -278,25 +279,27 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 	}
 	share := diag.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
 	ages := born(in.Objects)
-	youngest := slices.SortedFunc(maps.Keys(users), func(a, b diag.Object) int {
-		return cmp.Or(ages[b].Compare(ages[a]), b.Compare(a))
+	oldest := slices.SortedFunc(maps.Keys(users), func(a, b diag.Object) int {
+		return cmp.Or(ages[a].Compare(ages[b]), a.Compare(b))
 	})
+	clear(all)
+	clear(numbers)
 	var out []render.Fault
-	for _, object := range youngest {
-		namespace := object.Namespace
-		f := render.Fault{Hint: "name fewer Secrets, or have more hosts in each certificate; the oldest objects of a namespace are kept"}
+	for _, object := range oldest {
+		namespace, u := object.Namespace, users[object]
+		size, number := all[namespace]+u.size, numbers[namespace]+u.number
+		f := render.Fault{Hint: "name fewer Secrets, or have more hosts in each certificate; the oldest objects of a namespace are kept, as far as they fit"}
 		switch {
-		case all[namespace] > share:
+		case u.size > 0 && size > share:
 			f.Message = fmt.Sprintf("is left out: the certificates that namespace %s names do not fit into a snapshot", namespace)
-		case most > 0 && numbers[namespace] > most:
-			f.Message = fmt.Sprintf("is left out: with it namespace %s would name %d certificates, and may name %d", namespace, numbers[namespace], most)
+		case most > 0 && u.number > 0 && number > most:
+			f.Message = fmt.Sprintf("is left out: with it namespace %s would name %d certificates, and may name %d", namespace, number, most)
 			f.Hint += "; or have limits.namespaceCertificates of the configuration raised"
 		default:
+			all[namespace], numbers[namespace] = size, number
 			continue
 		}
-		all[namespace] -= users[object].size
-		numbers[namespace] -= users[object].number
-		f.Origin = render.LineOrigin{Objects: []routing.Origin{users[object].origin}}
+		f.Origin = render.LineOrigin{Objects: []routing.Origin{u.origin}}
 		out = append(out, f)
 	}
 	return out

@@ -222,6 +222,48 @@ func TestCertificatesOfANamespace(t *testing.T) {
 	}
 }
 
+// An object that names more than all objects of its namespace may name is left out itself, and not the younger ones, nor
+// one without which the namespace names as many.
+func TestCertificatesOfOneObject(t *testing.T) {
+	t.Parallel()
+	named := func(n, many int) (secrets []string) {
+		for i := range many {
+			secrets = append(secrets, fmt.Sprintf("secret-%d%010d", n, i))
+		}
+		return secrets
+	}
+	for _, x := range []struct {
+		name string
+		of   [][]string // the Secrets of each Ingress, the oldest first
+		want string
+	}{
+		{"the oldest alone has too many", [][]string{named(0, 9), named(1, 2), named(2, 3)}, "i0"},
+		{"one in the middle", [][]string{named(0, 2), named(1, 9), named(2, 3)}, "i1"},
+		{"the youngest", [][]string{named(0, 2), named(1, 3), named(2, 9)}, "i2"},
+		{"the youngest names what others name", [][]string{named(0, 5), named(1, 5), named(0, 1)}, "i1"},
+	} {
+		in := worlds.Ingresses(1)
+		for n, secrets := range x.of {
+			withTLS(&in, fmt.Sprint("i", n), time.Duration(9-n)*time.Hour, secrets...)
+			ing := in.Ingresses[len(in.Ingresses)-1].Value
+			ing.Annotations = map[string]string{"hapsnap.dev/client-ca-secret": "ca"}
+			ing.Spec.DefaultBackend = nil
+			for _, tls := range ing.Spec.TLS {
+				ing.Spec.Rules = append(ing.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprintf("%d.%s", n, tls.Hosts[0])})
+			}
+		}
+		r, _ := published(t, in, func(c *config.Config) { c.Limits.NamespaceCertificates = 8 })
+		var left []string
+		for _, q := range r.Draft.Quarantined {
+			left = append(left, q.Name)
+			t.Log(x.name, q.Name, q.Reason)
+		}
+		if got := strings.Join(left, " "); got != x.want {
+			t.Errorf("%s: left out are %q, want %q", x.name, got, x.want)
+		}
+	}
+}
+
 // Authorities count for the time that HAProxy takes to read them, once, and at each host that uses them.
 func TestAuthoritiesOfANamespace(t *testing.T) {
 	t.Parallel()

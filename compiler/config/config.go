@@ -204,8 +204,8 @@ type Config struct {
 	// restart changes nothing. While a configuration is held, the published snapshot stays.
 	// A later configuration that has not lost as much is published as usual.
 	// The loss of one namespace holds back nobody else: if a running compiler saw that its objects were
-	// deleted, and others lost fewer than minLost, the compiler publishes. It cannot know that after a
-	// restart, after a change of the configuration or the templates, and of files.
+	// deleted, or leaves them out, and others lost fewer than minLost, the compiler publishes. It cannot know
+	// that after a restart, after a change of the configuration or the templates, and of files.
 	ShrinkGuard ShrinkGuard `json:"shrinkGuard"`
 	// IngressStatus says which addresses the compiler writes into the status of an Ingress
 	// while the published snapshot has lines of it, also lines that keep its routes closed.

@@ -187,6 +187,27 @@ func TestPublishListsTheStoreOnce(t *testing.T) {
 	}
 }
 
+// What a namespace lost need not have been deleted: the log line says how many of its objects are left out.
+func TestLossOfOneNamespaceIsLogged(t *testing.T) {
+	t.Parallel()
+	store, log := dirstore.Open(t.TempDir(), dirstore.Options{}), make(lines, 10)
+	id, _, err := store.Publish(t.Context(), backends(30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLoop(Options{Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: prometheus.NewRegistry(), Status: &Status{}, Store: store, Leader: alone{}})
+	l.Source.Config.ShrinkGuard = config.Default().ShrinkGuard
+	l.losses = shrinkGuard{newest: id, size: sizeOf(backends(30).Files), owned: map[string]size{"shop": {backends: 20}, "quiet": {backends: 10}}}
+	draft := backends(10)
+	draft.Quarantined = []snapshots.Quarantined{{Kind: "Ingress", Namespace: "shop", Name: "a"}, {Kind: "Ingress", Namespace: "other", Name: "b"}}
+	l.pending = &compiler.Result{Draft: draft, Artifact: render.Artifact{Files: draft.Files}}
+	l.timeline = BeginTimeline(t.Context(), noop.NewTracerProvider(), "test")
+	l.publish(t.Context())
+	if line := <-log; !strings.Contains(line, "were deleted or are left out") || !strings.Contains(line, "namespace=shop") || !strings.Contains(line, "quarantined=1 ") {
+		t.Error(line)
+	}
+}
+
 // hanging is a store that answers when it is told to.
 type hanging struct {
 	store

@@ -180,6 +180,17 @@ func (g *shrinkGuard) ofOne(after size, now compiler.Result, c config.ShrinkGuar
 	return "", false
 }
 
+// leftOutOf returns how many objects of a namespace a draft leaves out.
+func leftOutOf(d snapshots.Draft, namespace string) int {
+	n := 0
+	for _, q := range d.Quarantined {
+		if q.Namespace == namespace {
+			n++
+		}
+	}
+	return n
+}
+
 // published notes the snapshot that this process published.
 func (g *shrinkGuard) published(id snapshots.ID, templates snapshots.Digest, made render.Artifact, seesDeletions bool) {
 	of, all := owned(made)

@@ -38,7 +38,9 @@ type instanceState struct {
 	err       error     // why it is out of reach, nil if it is not
 	since     time.Time
 
-	// matters are the wanted snapshot, the target of the rollout and the good one, in this order.
+	// matters are the wanted snapshot and the good one, in this order. During a rollout they are its target, the good one
+	// and the wanted one, since a rollout may end with its target although a newer snapshot, which may have the content
+	// of one of these, is wanted.
 	matters []snapshots.ID
 
 	repairs  []time.Time      // when its files and servers were repaired lately, oldest first

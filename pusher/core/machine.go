@@ -239,11 +239,10 @@ func (m *Machine) takeView(view channel.View, err error, now time.Time) {
 
 // tellInstances gives each instance the snapshots that matter, see instanceState.matters.
 func (m *Machine) tellInstances() {
-	matters := []snapshots.ID{m.decision.ID}
+	matters := []snapshots.ID{m.decision.ID, m.state.Rollout.Good}
 	if r := m.state.Rollout.Rollout; r != nil {
-		matters = append(matters, r.Target)
+		matters = []snapshots.ID{r.Target, m.state.Rollout.Good, m.decision.ID}
 	}
-	matters = append(matters, m.state.Rollout.Good)
 	matters = slices.DeleteFunc(matters, snapshots.ID.IsZero)
 	for i := range m.served() {
 		i.matters = matters

@@ -290,7 +290,7 @@ func (t *step) choose() {
 		}
 		t.Rollout = t.begin(nil)
 	case r == nil || r.Target == t.o.Want || t.finishFirst():
-	case t.o.Want == t.Good:
+	case t.goodIsWanted():
 		t.undo(fmt.Sprintf("%s is wanted again", t.Good))
 	case !t.dark():
 		t.Rollout = t.begin(r.Touched)
@@ -298,6 +298,9 @@ func (t *step) choose() {
 		t.undo(fmt.Sprintf("%s is rejected", r.Target))
 	}
 }
+
+// goodIsWanted reports whether the wanted snapshot is the good one, or has its content: the change was reverted.
+func (t *step) goodIsWanted() bool { return t.o.Want.Short == t.Good.Short }
 
 // nothingToDo reports whether all run the wanted snapshot as it is.
 func (t *step) nothingToDo() bool {
@@ -308,7 +311,7 @@ func (t *step) nothingToDo() bool {
 // the target, and if the newer one failed now, all of them would return to what ran before both. It also has to
 // if newer ones have replaced rollouts for long enough.
 func (t *step) finishFirst() bool {
-	if !t.o.MayWait || t.o.Want == t.Good || slices.Contains(t.o.Rejected, t.Rollout.Target.Short) {
+	if !t.o.MayWait || t.goodIsWanted() || slices.Contains(t.o.Rejected, t.Rollout.Target.Short) {
 		return false
 	}
 	done := 0
