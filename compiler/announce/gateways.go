@@ -198,7 +198,7 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 	result := "written"
 	switch reason := apierrors.ReasonForError(err); {
 	case err == nil:
-	case reason == metav1.StatusReasonUnknown: // the API server did not answer
+	case reason == metav1.StatusReasonUnknown && !events.OfOne(err): // the API server did not answer
 		g.written.WithLabelValues("error").Inc()
 		return false, fmt.Errorf("write status of %s: %w", o.ref, err)
 	case reason == metav1.StatusReasonNotFound:

@@ -250,7 +250,7 @@ func (s *gatewayServices) next(ctx context.Context) (bool, error) {
 	}
 	if err != nil {
 		s.written.WithLabelValues("error").Inc()
-		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // the API server did not answer
+		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !events.OfOne(err) { // the API server did not answer
 			return false, fmt.Errorf("write Service %s: %w", t.name, err)
 		}
 		trouble = fmt.Sprintf("the Service %s cannot be written: %v", t.name.Name, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
@@ -139,6 +140,7 @@ type mark struct {
 	version   string // of the Ingress, for which it was
 	addresses []address
 	at        []time.Time // the last times, within the window
+	later     time.Time   // until when it is left alone, since the API server did not take it
 }
 
 // marks decide which status is written next, by UID. Its methods are given the
@@ -162,6 +164,9 @@ func (m marks) due(c change, now time.Time) bool {
 	if !ok {
 		return true
 	}
+	if now.Before(was.later) {
+		return false
+	}
 	if was.version == c.version && slices.EqualFunc(was.addresses, c.addresses, same) {
 		return false
 	}
@@ -178,6 +183,15 @@ func (m marks) wrote(c change, now time.Time) (conflict bool) {
 	}
 	m[c.uid] = mark{version: c.version, addresses: c.addresses, at: append(recent, now)}
 	return len(recent)+1 == conflictAfter
+}
+
+// putOff leaves an Ingress alone for a while, and reports whether it was not before.
+func (m marks) putOff(c change, now time.Time) (first bool) {
+	was := m[c.uid]
+	first = was.later.IsZero()
+	was.later = now.Add(events.RetryOne)
+	m[c.uid] = was
+	return first
 }
 
 // keep forgets Ingresses that are gone.
@@ -230,7 +244,15 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	// If the Ingress is gone, or is another one by now, the next read of the objects shows it.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		a.metrics.statuses.WithLabelValues("error").Inc()
-		return false, fmt.Errorf("write status of %s: %w", c.ref, err)
+		if !events.OfOne(err) {
+			return false, fmt.Errorf("write status of %s: %w", c.ref, err)
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.marks.putOff(c, time.Now()) {
+			a.options.Log.Warn("cannot write a status, trying again later", "object", c.ref.String(), "err", err, "in", events.RetryOne)
+		}
+		return true, nil
 	}
 	result := "written"
 	if err != nil {

@@ -195,7 +195,38 @@ func (c *Checker) check(ctx context.Context, dir string, config []byte) (output,
 		c.slowly.Store(true) // a HAProxy that does not know the setting, or warns of it
 		return c.check(ctx, dir, config)
 	}
+	if why := shortage(stderr.String(), config); failed && why != "" {
+		return output{}, process.WithHint(fmt.Errorf("check with %s: %s", c.Path, why),
+			"HAProxy lacks what the system should give it, which is no fault of the configuration: see the limits of memory and open files")
+	}
 	return output{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}, nil
+}
+
+// shortageForm matches what HAProxy 2.6 to 3.4 write if the system does not give them memory or files. They write (null) in
+// place of a text that there was no memory for.
+var shortageForm = regexp.MustCompile(`(?i)(?:\b(?:out of|not enough|no more|allocate|alloc) memory(?: error)?|\btoo many open files(?: in system)?|` +
+	`\bno space left on device|^unable to allocate SSL session cache)[.!)]*$|^\(null\)`)
+
+// shortage returns the line of HAProxy's output that says that the system did not give it what it needs, or "". HAProxy names
+// the line of the configuration that it was reading, whose object is not to blame. What the configuration says itself does
+// not count: a tenant may have written it, for HAProxy to quote, and would stop everybody.
+func shortage(stderr string, config []byte) string {
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimRight(line, "\n")
+		text := line
+		if m := messageForm.FindStringSubmatch(line); m != nil {
+			text = m[4]
+		}
+		found := strings.Trim(shortageForm.FindString(text), ".!)")
+		if found == "" {
+			continue
+		}
+		written := strings.NewReplacer(`\`, "", `"`, "", `'`, "").Replace(string(config))
+		if !strings.Contains(strings.ToLower(written), strings.ToLower(found)) {
+			return tidy(text)
+		}
+	}
+	return ""
 }
 
 // tail returns the last line of HAProxy's output that is not empty.

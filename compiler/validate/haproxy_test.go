@@ -52,6 +52,24 @@ func TestParseOutput(t *testing.T) {
 // anything accepts every line of every file.
 func anything(string, int) bool { return true }
 
+func TestShortage(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"[ALERT]    (1) : config : parsing [haproxy.cfg:60] : 'bind *:443' in section 'frontend' : out of memory.": "'bind *:443' in section 'frontend' : out of memory",
+		"[ALERT]    (1) : config : (null)parsing [haproxy.cfg:9] : x":                                              "(null)parsing [haproxy.cfg:9] : x",
+		"Lua init: not enough memory":                                                          "Lua init: not enough memory",
+		"[ALERT]    (1) : Cannot allocate memory!":                                             "Cannot allocate memory!",
+		"[ALERT]    (1) : config : unable to stat 'a' : Too many open files.":                  "unable to stat 'a' : Too many open files",
+		"[ALERT]    (1) : config : parsing [haproxy.cfg:60] : unknown keyword 'out of memory'": "",
+		// A tenant wrote this.
+		"[ALERT]    (1) : config : parsing [haproxy.cfg:60] : unknown keyword no more memory": "",
+	} {
+		if got := shortage("[NOTICE]   (1) : haproxy version is 2.6.12\n"+said+"\n", []byte(`http-request deny if { path "no\ More" memory }`)); got != want {
+			t.Errorf("shortage(%q) = %q, want %q", said, got, want)
+		}
+	}
+}
+
 // Text of tenants names no place, wherever HAProxy quotes it. Otherwise tenants could blame others.
 func TestParseOutputOfSpoofs(t *testing.T) {
 	t.Parallel()

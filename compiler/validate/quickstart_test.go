@@ -77,3 +77,20 @@ func TestQuickStartIsNotForEveryHAProxy(t *testing.T) {
 		t.Errorf("HAProxy was called with %s, want %s", got, want)
 	}
 }
+
+// HAProxy names the line that it was reading when the system gave it no more memory or files. No object is at fault for
+// that: the check itself failed, and is made again later.
+func TestShortageIsNobodysFault(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{
+		"[ALERT]    (1) : config : parsing [haproxy.cfg:60] : proxy 'shop_web_http': out of memory.",
+		"[ALERT]    (1) : config : Unable to allocate SSL session cache.",
+		"[ALERT]    (1) : config : parsing [haproxy.cfg:60] : error in Lua file 'hapsnap.lua': cannot open hapsnap.lua: Too many open files",
+	} {
+		c, _ := wrapped(t, `[ "$1" = -v ] || { echo "`+said+`" >&2; exit 1; }`)
+		verdict, err := c.Check(t.Context(), validate.Input{Artifact: artifact(t, nil, model())})
+		if err == nil || len(verdict.Faults) > 0 {
+			t.Errorf("%s: got the faults %v and the error %v, want an error alone", said, verdict.Faults, err)
+		}
+	}
+}

@@ -116,6 +116,8 @@ func (e Event) subject() subject { return subject{e.Regarding.UID, e.Action} }
 type ledger struct {
 	wishes []wish
 	said   map[string]record // by the name of the Event
+	// later is until when an Event is left alone that the API server did not take, by its name.
+	later map[string]time.Time
 }
 
 // wish replaces the Events that should be there. A lasting Event that was wished for before keeps its time. An
@@ -157,13 +159,18 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 			delete(l.said, name)
 		}
 	}
+	for name, until := range l.later {
+		if now.Sub(until) > forget {
+			delete(l.later, name)
+		}
+	}
 }
 
 // next returns the Event to write now, new ones before renewals, and how often it was written before.
 func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 	for _, w := range l.wishes {
 		switch r, said := l.said[w.name]; {
-		case w.stale(now):
+		case w.stale(now), now.Before(l.later[w.name]):
 		case !said:
 			return w, 0, true
 		case r.at.Before(w.since) && now.Sub(r.at) >= pause:
@@ -171,14 +178,25 @@ func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 		}
 	}
 	for _, w := range l.wishes {
-		if r := l.said[w.name]; !w.once && now.Sub(r.at) >= refresh {
+		if r := l.said[w.name]; !w.once && now.Sub(r.at) >= refresh && !now.Before(l.later[w.name]) {
 			return w, r.count, true
 		}
 	}
 	return wish{}, 0, false
 }
 
+// putOff leaves an Event alone for a while, and reports whether it was not before.
+func (l *ledger) putOff(name string, now time.Time) (first bool) {
+	if l.later == nil {
+		l.later = map[string]time.Time{}
+	}
+	_, before := l.later[name]
+	l.later[name] = now.Add(RetryOne)
+	return !before
+}
+
 // wrote records that an Event was written, or that it never can be.
 func (l *ledger) wrote(name string, now time.Time) {
+	delete(l.later, name)
 	l.said[name] = record{at: now, count: l.said[name].count + 1}
 }

@@ -105,3 +105,21 @@ func TestNotesAreSafe(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// An Event that the API server does not take is tried again after a while, and others are written meanwhile.
+func TestWhatIsRefusedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	l := ledger{said: map[string]record{}}
+	now := time.Unix(1e9, 0)
+	l.wish([]Event{said("api", "bad"), said("web", "bad")}, nil, now)
+	refused := said("api", "bad").Name()
+	if !l.putOff(refused, now) || l.putOff(refused, now) {
+		t.Error("the first refusal is the one to log")
+	}
+	if got := fmt.Sprint(l.drain(now)); got != "[web bad 0]" {
+		t.Errorf("meanwhile: %s", got)
+	}
+	if got := fmt.Sprint(l.drain(now.Add(RetryOne))); got != "[api bad 0]" {
+		t.Errorf("later: %s", got)
+	}
+}

@@ -16,6 +16,7 @@ package events
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -106,7 +107,15 @@ func (r *Recorder) next(ctx context.Context) (bool, error) {
 	err := r.write(ctx, w, before)
 	if err != nil && !hopeless(err) {
 		r.counter.WithLabelValues("error").Inc()
-		return false, fmt.Errorf("write Event on %s: %w", w.object(), err)
+		if !OfOne(err) {
+			return false, fmt.Errorf("write Event on %s: %w", w.object(), err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.ledger.putOff(w.name, time.Now()) {
+			r.options.Log.Warn("cannot write an Event, trying again later", "object", w.object(), "err", err, "in", RetryOne)
+		}
+		return true, nil
 	}
 	result := "written"
 	if err != nil {
@@ -118,6 +127,17 @@ func (r *Recorder) next(ctx context.Context) (bool, error) {
 	defer r.mu.Unlock()
 	r.ledger.wrote(w.name, time.Now())
 	return true, nil
+}
+
+// RetryOne is how long an object is left alone for which alone the API server refuses a write.
+const RetryOne = 5 * time.Minute
+
+// OfOne reports whether the API server may refuse a write for its object alone, such as where a role or a quota of a
+// namespace is in the way, or etcd takes no larger object. Then other objects do not wait for it.
+func OfOne(err error) bool {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	return answered && !apierrors.IsUnauthorized(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&
+		!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
 }
 
 // hopeless reports whether the API server will never take an Event.

@@ -34,6 +34,19 @@ func Text(s string) string {
 	return b.String()
 }
 
+// Lines is Text for several lines: line breaks and tabs stay.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		cells := strings.Split(line, "\t")
+		for n, cell := range cells {
+			cells[n] = Text(cell)
+		}
+		lines[i] = strings.Join(cells, "\t")
+	}
+	return strings.Join(lines, "\n")
+}
+
 // JSON returns a JSON document in which the characters that are not printable are escaped, as [Text] chooses them.
 // encoding/json leaves those above U+007E as they are, and some command a terminal too. The document says the same.
 func JSON(document []byte) []byte {

@@ -185,24 +185,10 @@ func report(w io.Writer, program string, err error) {
 	if e, ok := errors.AsType[*ExitError](err); ok && e.Err == nil {
 		return
 	}
-	fmt.Fprintf(w, "%s: %s\n", program, escaped(err.Error()))
+	fmt.Fprintf(w, "%s: %s\n", program, printable.Lines(err.Error()))
 	if hint := Hint(err); hint != "" {
-		fmt.Fprintf(w, "\thint: %s\n", escaped(hint))
+		fmt.Fprintf(w, "\thint: %s\n", printable.Lines(hint))
 	}
-}
-
-// escaped returns the text of an error, which may have what a server said, without characters that command a
-// terminal. Line breaks and tabs stay.
-func escaped(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		cells := strings.Split(line, "\t")
-		for n, cell := range cells {
-			cells[n] = printable.Text(cell)
-		}
-		lines[i] = strings.Join(cells, "\t")
-	}
-	return strings.Join(lines, "\n")
 }
 
 // Args turns the errors of a cobra argument check into usage errors. For a command with verbs, the error names

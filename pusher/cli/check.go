@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher/discovery"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -107,22 +108,24 @@ func (f *clusterFlags) pods(ctx context.Context, spec fleet.Pods, limit time.Dur
 	return found, last
 }
 
+// printReport prints what instances said of themselves, such as their versions, without what would command a terminal.
 func printReport(w io.Writer, r preflight.Report) error {
+	var out strings.Builder
 	for _, i := range r.Instances {
 		versions := strings.Join(strings.Fields("API "+orDash(strings.TrimSpace(i.API))+", HAProxy "+orDash(i.HAProxy)), " ")
 		if len(i.Findings) == 0 {
-			fmt.Fprintf(w, "%s: ok (%s)\n", i.Name, versions)
+			fmt.Fprintf(&out, "%s: ok (%s)\n", i.Name, versions)
 			continue
 		}
-		fmt.Fprintf(w, "%s: %s (%s)\n", i.Name, i.URL, versions)
+		fmt.Fprintf(&out, "%s: %s (%s)\n", i.Name, i.URL, versions)
 		for _, f := range i.Findings {
 			level := "error"
 			if f.Warning {
 				level = "warning"
 			}
-			fmt.Fprintf(w, "  %s: %s: %s\n", level, f.Check, strings.ReplaceAll(f.Message, "\n", "\n    "))
+			fmt.Fprintf(&out, "  %s: %s: %s\n", level, f.Check, strings.ReplaceAll(f.Message, "\n", "\n    "))
 			if f.Hint != "" {
-				fmt.Fprintf(w, "    hint: %s\n", f.Hint)
+				fmt.Fprintf(&out, "    hint: %s\n", f.Hint)
 			}
 		}
 	}
@@ -132,6 +135,7 @@ func printReport(w io.Writer, r preflight.Report) error {
 			wrong++
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d of %d instances are ready for a push\n", len(r.Instances)-wrong, len(r.Instances))
+	fmt.Fprintf(&out, "%d of %d instances are ready for a push\n", len(r.Instances)-wrong, len(r.Instances))
+	_, err := io.WriteString(w, printable.Lines(out.String()))
 	return err
 }
