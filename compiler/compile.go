@@ -117,6 +117,8 @@ type Result struct {
 	Ingresses   ingress.Census    // how many Ingresses of each class there are
 	// Named are the Secrets and ConfigMaps that the compile looked for, whether or not they are among the objects.
 	Named routing.Asked
+	// Unread are single objects that the API server does not let be read, as in the inputs.
+	Unread []diag.Object
 	// Verdicts say which status the objects of the Gateway API should have.
 	Verdicts gateway.Verdicts
 	// Panicked says that the compile panicked. The memories may then be damaged, and must not be used again.
@@ -183,7 +185,7 @@ func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
 	census := ingress.CensusOf(in.Objects, in.ingresses(nil))
 	good.found = append(good.found, census.Warning(in.ingresses(nil))...)
 	r := Result{
-		Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good.artifact),
+		Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good.artifact), Unread: in.Objects.Unread,
 		Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported)),
 	}
 	if err != nil {

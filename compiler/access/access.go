@@ -196,7 +196,8 @@ func (n *networkLists) find(d listDemand) (message, hint string) {
 	}
 	configMap, exists := n.configMaps.Find(name)
 	if !exists {
-		return fmt.Sprintf("cannot be read: ConfigMap %s does not exist", name), "create it, or correct the name"
+		message, hint = n.configMaps.Missing(name)
+		return "cannot be read: " + message, hint
 	}
 	text, exists := configMap.Value.Data[list.Key]
 	if !exists {

@@ -131,7 +131,8 @@ func (p *policies) find(d *Policy) (found *WAFPolicy, message, hint string) {
 	}
 	configMap, exists := p.configMaps.Find(name)
 	if !exists {
-		return nil, fmt.Sprintf("cannot be read: ConfigMap %s does not exist", name), "create it, or correct the name"
+		message, hint = p.configMaps.Missing(name)
+		return nil, "cannot be read: " + message, hint
 	}
 	text, exists := configMap.Value.Data[PolicyKey]
 	if !exists {

@@ -101,10 +101,12 @@ func (c *countries) list() (list *routing.CountryList, why, hint string) {
 	missing := false
 	for _, text := range slices.Sorted(slices.Values(c.cfg.Countries)) {
 		namespace, name, _ := strings.Cut(text, "/")
-		configMap, exists := c.configMaps.Find(types.NamespacedName{Namespace: namespace, Name: name})
+		full := types.NamespacedName{Namespace: namespace, Name: name}
+		configMap, exists := c.configMaps.Find(full)
 		switch {
 		case !exists:
-			c.reportCountries(routing.Origin{Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name}}, "does not exist", "create it, or correct countries.configMaps of the configuration")
+			why, hint := c.configMaps.Missing(full)
+			c.reportCountries(routing.Origin{Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name}}, strings.TrimPrefix(why, "ConfigMap "+text+" "), hint+" in countries.configMaps of the configuration")
 			missing = true
 		case len(configMap.Value.Data) == 0:
 			c.reportCountries(originOf(configMap), "has no text with networks", "write lines such as 192.0.2.0/24 DE below data")

@@ -206,6 +206,8 @@ type Config struct {
 	// The loss of one namespace holds back nobody else: if a running compiler saw that its objects were
 	// deleted, or leaves them out, and others lost fewer than minLost, the compiler publishes. It cannot know
 	// that after a restart, after a change of the configuration or the templates, and of files.
+	// A compiler that starts and may not read half of the ConfigMaps that the newest snapshot was made of, in several
+	// namespaces, waits for approval too, or until it may read them.
 	ShrinkGuard ShrinkGuard `json:"shrinkGuard"`
 	// IngressStatus says which addresses the compiler writes into the status of an Ingress
 	// while the published snapshot has lines of it, also lines that keep its routes closed.

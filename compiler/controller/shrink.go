@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -86,12 +89,41 @@ func shrinkage(before, after size, g config.ShrinkGuard) string {
 	return strings.Join(out, ", ")
 }
 
+// unread counts the ConfigMaps that the newest snapshot was made of and that the API server does not let be read now. A
+// compiler that runs keeps what it knows of them. One that starts would take lists of networks, error pages and policies of
+// everybody for missing, where a role is missing. A namespace whose own role is missing harms only itself, so that there
+// must be two. It returns 0 if that is no mass loss.
+func unread(head []snapshots.Input, now []diag.Object, g config.ShrinkGuard) (lost, of int) {
+	if len(now) == 0 || g.LostPercent == 0 {
+		return 0, 0 // nearly always
+	}
+	forbidden, namespaces := map[types.NamespacedName]bool{}, map[string]bool{}
+	for _, o := range now {
+		if o.Kind == "ConfigMap" {
+			forbidden[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = true
+		}
+	}
+	for _, in := range head {
+		if in.Kind != "ConfigMap" || in.APIVersion != "v1" {
+			continue
+		}
+		if of++; forbidden[types.NamespacedName{Namespace: in.Namespace, Name: in.Name}] {
+			lost++
+			namespaces[in.Namespace] = true
+		}
+	}
+	if len(namespaces) < 2 || lost < min(max(g.MinLost, 1), of) || 100*lost < g.LostPercent*of {
+		return 0, of
+	}
+	return lost, of
+}
+
 // ShrinkError means that a draft lost so much compared with the newest snapshot of its store that a person must approve
 // it.
 type ShrinkError struct {
 	Head   snapshots.ID
 	Digest snapshots.Digest
-	Lost   string // such as "600 of 1000 backends gone"
+	Lost   string // such as "600 of 1000 backends gone", or "3 of 3 ConfigMaps may not be read any more"
 }
 
 // Error says what is gone, and since when.
@@ -122,6 +154,7 @@ type shrinkGuard struct {
 type heldDraft struct {
 	digest snapshots.Digest
 	size   size
+	unread int // ConfigMaps
 }
 
 // mostHeld is how many held drafts are remembered.
@@ -139,26 +172,31 @@ func (g *shrinkGuard) check(head snapshots.Snapshot, r *compiler.Result, c confi
 	g.let, g.letLost = "", ""
 	after := sizeOf(r.Draft.Files)
 	lost := shrinkage(g.size, after, c)
-	if lost == "" {
+	forbidden, of := unread(head.Manifest.Provenance.Inputs, r.Unread, c)
+	if lost == "" && forbidden == 0 {
 		return nil
 	}
 	digest := r.Draft.Digest()
-	if c.Approves(string(digest)) || g.approved(after, c) {
+	draft := heldDraft{digest, after, forbidden}
+	if c.Approves(string(digest)) || g.approved(draft, c) {
 		return nil
 	}
-	if namespace, ok := g.ofOne(after, *r, c); ok {
+	if namespace, ok := g.ofOne(after, *r, c); ok && forbidden == 0 {
 		g.let, g.letLost = namespace, lost
 		return nil
 	}
-	g.held = append(g.held[max(0, len(g.held)+1-mostHeld):], heldDraft{digest, after})
+	if forbidden > 0 {
+		lost = strings.TrimPrefix(fmt.Sprintf("%s, %d of %d ConfigMaps may not be read any more", lost, forbidden, of), ", ")
+	}
+	g.held = append(g.held[max(0, len(g.held)+1-mostHeld):], draft)
 	return &ShrinkError{Head: head.ID(), Digest: digest, Lost: lost}
 }
 
 // approved reports whether an earlier draft was approved that had lost as much as this one, or more. Where others go on
 // changing what they have, the draft that a person looked at is soon replaced by another.
-func (g *shrinkGuard) approved(after size, c config.ShrinkGuard) bool {
+func (g *shrinkGuard) approved(d heldDraft, c config.ShrinkGuard) bool {
 	return slices.ContainsFunc(g.held, func(h heldDraft) bool {
-		return c.Approves(string(h.digest)) && h.size.backends <= after.backends && h.size.hosts <= after.hosts
+		return c.Approves(string(h.digest)) && h.size.backends <= d.size.backends && h.size.hosts <= d.size.hosts && h.unread >= d.unread
 	})
 }
 

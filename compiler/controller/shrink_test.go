@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -134,6 +135,64 @@ func TestGuardApproval(t *testing.T) {
 	head = snapshots.Snapshot{}
 	if err := check(&shrinkGuard{}, small); err != nil {
 		t.Errorf("first snapshot of a store: %v", err)
+	}
+}
+
+// ConfigMaps that a snapshot was made of, and that may not be read now, are no lists of networks that somebody deleted. Those
+// of one namespace, whose role may be its own, hold nobody back.
+func TestGuardOfWhatMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	named := func(kind string, names ...string) (out []diag.Object) {
+		for _, name := range names {
+			namespace, name, _ := strings.Cut(name, "/")
+			out = append(out, diag.Object{Kind: kind, Namespace: namespace, Name: name})
+		}
+		return out
+	}
+	all := []string{"a/1", "a/2", "a/3", "b/1", "b/2", "c/1", "c/2", "c/3", "c/4", "c/5"}
+	for name, test := range map[string]struct {
+		of     []string // that the head was made of
+		unread []diag.Object
+		want   string
+	}{
+		"all":                      {all, named("ConfigMap", all...), "10 of 10 ConfigMaps may not be read any more"},
+		"half":                     {all, named("ConfigMap", all[:5]...), "5 of 10 ConfigMaps may not be read any more"},
+		"fewer":                    {all, named("ConfigMap", all[:4]...), ""},
+		"of one namespace":         {all, named("ConfigMap", all[5:]...), ""},
+		"few, and all of them":     {all[2:4], named("ConfigMap", all...), "2 of 2 ConfigMaps may not be read any more"},
+		"few":                      {all[1:4], named("ConfigMap", all[2:4]...), ""},
+		"that nothing was made of": {nil, named("ConfigMap", all...), ""},
+		"of another name":          {all[:2], named("ConfigMap", all[2:]...), ""},
+		"Secrets":                  {all, named("Secret", all...), ""},
+	} {
+		d := backends(20)
+		for _, o := range named("ConfigMap", test.of...) {
+			d.Provenance.Inputs = append(d.Provenance.Inputs, snapshots.Input{APIVersion: "v1", Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
+		}
+		head, r := d.Number(7, snapshots.ID{}), &compiler.Result{Draft: backends(21), Unread: test.unread}
+		c, g, got := config.Default().ShrinkGuard, &shrinkGuard{}, ""
+		shrunk, held := errors.AsType[*ShrinkError](g.check(head, r, c))
+		if held {
+			got = shrunk.Lost
+			c.Approve = shrunk.Digest.Short()
+			if err := g.check(head, r, c); err != nil {
+				t.Errorf("%s: approved, and held: %v", name, err)
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: held is %q, want %q", name, got, test.want)
+		}
+		r.Unread = nil
+		if err := g.check(head, r, config.Default().ShrinkGuard); err != nil {
+			t.Errorf("%s: held, although all may be read: %v", name, err)
+		}
+	}
+	// Both kinds of losses are named.
+	d := backends(20)
+	d.Provenance.Inputs = []snapshots.Input{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "1"}, {APIVersion: "v1", Kind: "ConfigMap", Namespace: "b", Name: "1"}}
+	err := (&shrinkGuard{}).check(d.Number(7, snapshots.ID{}), &compiler.Result{Draft: backends(3), Unread: named("ConfigMap", "a/1", "b/1")}, config.Default().ShrinkGuard)
+	if shrunk, ok := errors.AsType[*ShrinkError](err); !ok || shrunk.Lost != "17 of 20 backends gone, 2 of 2 ConfigMaps may not be read any more" {
+		t.Errorf("both: %v", err)
 	}
 }
 

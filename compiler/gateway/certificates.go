@@ -246,7 +246,7 @@ func (a *authorities) parse(name types.NamespacedName) authority {
 	switch {
 	case exists:
 	case slices.Contains(a.unread, diag.Object{Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}):
-		return authority{why: "may not be read by the compiler, so that nobody knows whether it exists"}
+		return authority{why: inputs.WhyNotRead}
 	case slices.Contains(a.leftOut, diag.Object{Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}):
 		return authority{why: "is left out, since HAProxy refuses it, or it has a secret in it"}
 	default:

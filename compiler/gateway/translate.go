@@ -104,7 +104,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	}
 	g.place(in.Gateway, apiOf(in))
 	policies := newPolicies(f, cfg, world, g.authorities, in.Gateway.Policies)
-	secrets, configMaps := inputs.NewLookup(in.Secrets), inputs.NewLookup(in.ConfigMaps)
+	secrets, configMaps := inputs.NewLookup(in.Secrets), in.LookupConfigMaps()
 	taker := access.NewTaker(secrets, configMaps, cfg.Access, f.addNew)
 	r := &routes{
 		findings: f, cfg: cfg, world: world, backends: newBackends(taker, f.addNew), binds: g.binds, verdicts: verdicts, levels: g.levels,

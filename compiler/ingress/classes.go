@@ -260,7 +260,8 @@ func parametersOf(class inputs.Object[networkingv1.IngressClass], configMaps inp
 	name := types.NamespacedName{Namespace: *ref.Namespace, Name: ref.Name}
 	source, exists := configMaps.Find(name)
 	if !exists {
-		return refuse("name", fmt.Sprintf("ConfigMap %s does not exist", name), "create it, or correct the name")
+		message, hint := configMaps.Missing(name)
+		return refuse("name", message, hint)
 	}
 	p := &parameters{class: class, source: source}
 	annotations := options.Parameters(source.Value.Data)

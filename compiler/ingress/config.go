@@ -141,11 +141,13 @@ func errorPages(of string, configMaps inputs.Lookup[corev1.ConfigMap], f *findin
 	if !named {
 		return nil
 	}
-	pages, exists := configMaps.Find(types.NamespacedName{Namespace: namespace, Name: name})
+	full := types.NamespacedName{Namespace: namespace, Name: name}
+	pages, exists := configMaps.Find(full)
 	if !exists {
+		why, hint := configMaps.Missing(full)
 		f.add(diag.Diagnostic{
 			Severity: diag.Error, Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name},
-			Message: "does not exist: error pages are HAProxy's own", Hint: "create it, or correct errorPages of the configuration",
+			Message: strings.TrimPrefix(why, "ConfigMap "+of+" ") + ": error pages are HAProxy's own", Hint: hint + " in errorPages of the configuration",
 		})
 		return nil
 	}

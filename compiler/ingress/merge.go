@@ -185,7 +185,7 @@ func newMerge(in inputs.Inputs, cfg Config) *merge {
 		s, exists := services[name]
 		return s, exists
 	}}
-	secrets, configMaps := inputs.NewLookup(in.Secrets), inputs.NewLookup(in.ConfigMaps)
+	secrets, configMaps := inputs.NewLookup(in.Secrets), in.LookupConfigMaps()
 	t.configMaps = configMaps
 	t.asked = func() routing.Asked {
 		return routing.Asked{Secrets: secrets.Names(), ConfigMaps: configMaps.Names()}

@@ -320,12 +320,36 @@ func ByName[T any](objects []Object[T]) map[types.NamespacedName]Object[T] {
 // Lookup finds objects by name, and remembers which ones it was asked for.
 type Lookup[T any] struct {
 	byName map[types.NamespacedName]Object[T]
+	unread map[types.NamespacedName]bool // of ConfigMaps
 	asked  map[types.NamespacedName]bool
 }
 
 // NewLookup returns a Lookup among objects.
 func NewLookup[T any](objects []Object[T]) Lookup[T] {
 	return Lookup[T]{byName: ByName(objects), asked: map[types.NamespacedName]bool{}}
+}
+
+// LookupConfigMaps returns a Lookup among the ConfigMaps.
+func (in Inputs) LookupConfigMaps() Lookup[corev1.ConfigMap] {
+	l := NewLookup(in.ConfigMaps)
+	l.unread = map[types.NamespacedName]bool{}
+	for _, o := range in.Unread {
+		if o.Kind == "ConfigMap" {
+			l.unread[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = true
+		}
+	}
+	return l
+}
+
+// WhyNotRead says why an object may not be read by the compiler, which therefore does not know whether it exists.
+const WhyNotRead = "may not be read by the compiler, so that nobody knows whether it exists"
+
+// Missing says what is wrong with a ConfigMap that Find did not find, and what helps.
+func (l Lookup[T]) Missing(name types.NamespacedName) (message, hint string) {
+	if l.unread[name] {
+		return fmt.Sprintf("ConfigMap %s %s", name, WhyNotRead), "give the compiler the roles that compiler rbac prints, or correct the name"
+	}
+	return fmt.Sprintf("ConfigMap %s does not exist", name), "create it, or correct the name"
 }
 
 // Find returns an object, and whether it exists.

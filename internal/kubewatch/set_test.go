@@ -36,8 +36,9 @@ var (
 	shop  = Query{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop"}
 	later = Query{APIVersion: "example.com/v1", Kind: "Later", Namespace: "shop", Optional: true}
 
-	errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no"))
-	errNotFound  = apierrors.NewNotFound(schema.GroupResource{Resource: "laters"}, "")
+	errForbidden   = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no"))
+	errUnwatchable = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("cannot watch"))
+	errNotFound    = apierrors.NewNotFound(schema.GroupResource{Resource: "laters"}, "")
 )
 
 // server stands in for an API server with objects of one kind, whose content is x.
@@ -86,10 +87,10 @@ func (s *server) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface
 	switch {
 	case s.away:
 		return nil, s.refused()
-	case o.SendInitialEvents != nil:
-		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 	case s.watched != nil:
 		return nil, s.watched
+	case o.SendInitialEvents != nil:
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 	case s.expired:
 		s.expired = false
 		return nil, apierrors.NewResourceExpired("too old")
@@ -254,8 +255,10 @@ func TestWhatIsInTheWay(t *testing.T) {
 		}},
 		"a permission is withdrawn": {steps: func(s *stand) {
 			s.expect("at first", "a=1 b=1")
-			s.change(func() { s.listing, s.watched = errForbidden, errForbidden })
+			s.change(func() { s.listing, s.watched = errForbidden, errUnwatchable })
 			s.expect("forbidden", "a=1 b=1 forbidden")
+			<-time.After(time.Minute) // some tries later
+			s.expectLogged("watch interrupted", 1)
 			s.change(func() { s.listing, s.watched, s.objects["a"] = nil, nil, "2" })
 			s.expect("given back", "a=2 b=1")
 		}},

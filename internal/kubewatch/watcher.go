@@ -162,7 +162,7 @@ func (w *watcher) failed(err error) {
 	if notFound {
 		w.resource = nil // a definition may have gone, or be another one
 	}
-	if w.ended || w.err != nil && w.err.Error() == err.Error() {
+	if w.ended || w.err != nil && same(w.err, err) {
 		return
 	}
 	if w.err == nil {
@@ -176,6 +176,12 @@ func (w *watcher) failed(err error) {
 		w.log.Warn("watch interrupted, keeping the objects known so far", "objects", w.query.String(), "err", err)
 	}
 	w.otherwise()
+}
+
+// same reports whether an error is no news after another one. Where something may not be read, the API server refuses watches
+// and lists in turn, with different texts.
+func same(before, now error) bool {
+	return before.Error() == now.Error() || apierrors.IsForbidden(before) && apierrors.IsForbidden(now)
 }
 
 // resumed records that the watch receives changes from now on. A successful list is not enough: if watching is
