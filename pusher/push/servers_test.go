@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +138,44 @@ func TestUpdateWaitsForAddresses(t *testing.T) {
 			if err != nil || !got.Has(after) {
 				t.Errorf("API %s, %d endpoints: %v", version, n, err)
 			}
+		}
+	}
+}
+
+// A large configuration is not posted for changes that calls make sooner, such as those of the pods of a node.
+func TestUpdateByCallsOrByAPost(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		servers, changes int
+		posts            bool
+	}{
+		{100, 49, false},
+		{100, 50, true},
+		{2000, 499, false},
+		{2000, 500, true},
+		{10_000, 999, false},
+		{10_000, 1000, true},
+	} {
+		var before, after []bind.Server
+		for n := range test.servers {
+			s := server(fmt.Sprint("s", n), "10.0.0.1", bind.SlotReady)
+			if before = append(before, s); n < test.changes {
+				s.State = bind.SlotDrain
+			}
+			after = append(after, s)
+		}
+		old, next := bound(1, before), bound(1, after)
+		f := newFake(t)
+		f.put(old)
+		f.load()
+		f.servers = asServers(before...)
+		have := Running{Servers: before, Persisted: true, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+		got, err := Instance{API: &late{fake: f}, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)
+		if err != nil || !got.Has(after) {
+			t.Errorf("%d changes of %d servers: %v", test.changes, test.servers, err)
+		}
+		if posts := slices.ContainsFunc(f.calls, func(call string) bool { return strings.HasPrefix(call, "post ") }); posts != test.posts {
+			t.Errorf("%d changes of %d servers: a post: %t, want %t", test.changes, test.servers, posts, test.posts)
 		}
 	}
 }

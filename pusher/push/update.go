@@ -20,8 +20,21 @@ import (
 const maxActions = 256
 
 // manyChanges is the number of changes from which on one post is cheaper than a call for
-// each server. The cost of a post depends on the size of the whole configuration.
+// each server, if the post is quick.
 const manyChanges = 50
+
+// manyCalls is the same for any number of servers. The cost of a post grows with the whole configuration: with 5,000
+// servers, two posts, for addresses and for states, take as long as some thousand calls, and meanwhile nothing else
+// can be changed. Calls over a slow network must not take longer than a job may, so that they have an upper bound.
+func manyCalls(servers int) int {
+	if servers <= quickPost {
+		return manyChanges
+	}
+	return max(manyChanges, min(servers/4, mostCalls))
+}
+
+// mostCalls is the largest number of changes that are made by calls.
+const mostCalls = 1000
 
 // quickPost is the largest number of servers with which a post is quick: about 50
 // milliseconds with versions 3.2 to 3.4 of the Dataplane API.
@@ -346,7 +359,7 @@ func (i Instance) outcome(ctx context.Context, known []bind.Server, backends []s
 // set makes the changes. It makes a call for each, whose answer shows the result, or one
 // post of everything.
 func (i Instance) set(ctx context.Context, want Wanted, list []change, have Running) (Running, answers, error) {
-	if len(list) < manyChanges && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
+	if len(list) < manyCalls(len(want.Servers)) && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
 		if len(want.Servers) <= quickPost && have.Written != nil && Unserved(have.Written, want.Servers) {
 			// The file can be written first. If that fails, the worker is changed
 			// nevertheless.
