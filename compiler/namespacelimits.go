@@ -3,7 +3,6 @@ package compiler
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -209,33 +208,6 @@ func authoritySizes(secrets []inputs.Object[corev1.Secret], model routing.Model)
 	return out
 }
 
-// asking returns the hosts whose clients are asked for certificates, and how these are checked.
-func asking(model routing.Model) iter.Seq2[routing.ServerName, routing.ClientCheck] {
-	return func(yield func(routing.ServerName, routing.ClientCheck) bool) {
-		each := func(names []routing.ServerName, clients *routing.ClientCheck) bool {
-			for _, name := range names {
-				if check := cmp.Or(name.Clients, clients); check != nil && !yield(name, *check) {
-					return false
-				}
-			}
-			return true
-		}
-		if !each(model.ServerNames, nil) {
-			return
-		}
-		for _, b := range model.Binds {
-			if !each(b.ServerNames, b.Clients) {
-				return
-			}
-		}
-		for _, l := range model.Listeners {
-			if !each(l.ServerNames, l.Clients) {
-				return
-			}
-		}
-	}
-}
-
 // crowded returns a fault for each object that names certificates for which the manifest has no room, or of which its
 // namespace has more than it may. In the namespaces that name most, the oldest objects are kept, as far as they fit. So an
 // object that has too many alone is left out, and not the younger ones. One that names only what others name stays.
@@ -274,8 +246,19 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 	for _, cert := range model.Certificates {
 		use(cert.Origin, sizes[cert.File], 1+authorities[cert.File]/bytesToRead)
 	}
-	for name, clients := range asking(model) {
-		use(name.Origin, 0, authorities[clients.Authority]/bytesForHost)
+	ask := func(names []routing.ServerName, clients *routing.ClientCheck) {
+		for _, name := range names {
+			if check := cmp.Or(name.Clients, clients); check != nil {
+				use(name.Origin, 0, authorities[check.Authority]/bytesForHost)
+			}
+		}
+	}
+	ask(model.ServerNames, nil)
+	for _, b := range model.Binds {
+		ask(b.ServerNames, b.Clients)
+	}
+	for _, l := range model.Listeners {
+		ask(l.ServerNames, l.Clients)
 	}
 	share := diag.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
 	ages := born(in.Objects)

@@ -196,8 +196,8 @@ func (n *networkLists) find(d listDemand) (message, hint string) {
 	}
 	configMap, exists := n.configMaps.Find(name)
 	if !exists {
-		message, hint = n.configMaps.Missing(name)
-		return "cannot be read: " + message, hint
+		why, hint := n.configMaps.Missing(name)
+		return fmt.Sprintf("cannot be read: ConfigMap %s %s", name, why), hint
 	}
 	text, exists := configMap.Value.Data[list.Key]
 	if !exists {

@@ -131,8 +131,8 @@ func (p *policies) find(d *Policy) (found *WAFPolicy, message, hint string) {
 	}
 	configMap, exists := p.configMaps.Find(name)
 	if !exists {
-		message, hint = p.configMaps.Missing(name)
-		return nil, "cannot be read: " + message, hint
+		why, hint := p.configMaps.Missing(name)
+		return nil, fmt.Sprintf("cannot be read: ConfigMap %s %s", name, why), hint
 	}
 	text, exists := configMap.Value.Data[PolicyKey]
 	if !exists {

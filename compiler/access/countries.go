@@ -106,7 +106,7 @@ func (c *countries) list() (list *routing.CountryList, why, hint string) {
 		switch {
 		case !exists:
 			why, hint := c.configMaps.Missing(full)
-			c.reportCountries(routing.Origin{Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name}}, strings.TrimPrefix(why, "ConfigMap "+text+" "), hint+" in countries.configMaps of the configuration")
+			c.reportCountries(routing.Origin{Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name}}, why, hint+" in countries.configMaps of the configuration")
 			missing = true
 		case len(configMap.Value.Data) == 0:
 			c.reportCountries(originOf(configMap), "has no text with networks", "write lines such as 192.0.2.0/24 DE below data")

@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -97,12 +98,7 @@ func unread(head []snapshots.Input, now []diag.Object, g config.ShrinkGuard) (lo
 	if len(now) == 0 || g.LostPercent == 0 {
 		return 0, 0 // nearly always
 	}
-	forbidden, namespaces := map[types.NamespacedName]bool{}, map[string]bool{}
-	for _, o := range now {
-		if o.Kind == "ConfigMap" {
-			forbidden[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = true
-		}
-	}
+	forbidden, namespaces := inputs.ConfigMapsOf(now), map[string]bool{}
 	for _, in := range head {
 		if in.Kind != "ConfigMap" || in.APIVersion != "v1" {
 			continue
@@ -181,12 +177,14 @@ func (g *shrinkGuard) check(head snapshots.Snapshot, r *compiler.Result, c confi
 	if c.Approves(string(digest)) || g.approved(draft, c) {
 		return nil
 	}
-	if namespace, ok := g.ofOne(after, *r, c); ok && forbidden == 0 {
+	if forbidden > 0 {
+		if lost != "" {
+			lost += ", "
+		}
+		lost += fmt.Sprintf("%d of %d ConfigMaps may not be read any more", forbidden, of)
+	} else if namespace, ok := g.ofOne(after, *r, c); ok {
 		g.let, g.letLost = namespace, lost
 		return nil
-	}
-	if forbidden > 0 {
-		lost = strings.TrimPrefix(fmt.Sprintf("%s, %d of %d ConfigMaps may not be read any more", lost, forbidden, of), ", ")
 	}
 	g.held = append(g.held[max(0, len(g.held)+1-mostHeld):], draft)
 	return &ShrinkError{Head: head.ID(), Digest: digest, Lost: lost}

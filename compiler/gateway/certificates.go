@@ -142,10 +142,8 @@ const authoritiesKey = "ca.crt"
 // authorities are the certificate authorities of ConfigMaps, each set only once.
 type authorities struct {
 	world      *attach.World
-	configMaps map[types.NamespacedName]inputs.Object[corev1.ConfigMap]
-	unread     []diag.Object
-	leftOut    []diag.Object
-	asked      map[types.NamespacedName]bool
+	configMaps inputs.Lookup[corev1.ConfigMap]
+	leftOut    map[types.NamespacedName]bool
 	files      map[string]routing.Authority
 	origins    map[fileOrigin]bool // of the files
 	// known are the ConfigMaps that were read. validation has the results for what Gateways ask of clients.
@@ -173,9 +171,7 @@ type askedAuthority struct {
 func newAuthorities(in inputs.Inputs, world *attach.World, most int) *authorities {
 	return &authorities{
 		world:      world,
-		unread:     in.Unread,
-		leftOut:    in.LeftOut,
-		configMaps: inputs.ByName(in.ConfigMaps), asked: map[types.NamespacedName]bool{},
+		configMaps: in.LookupConfigMaps(), leftOut: inputs.ConfigMapsOf(in.LeftOut),
 		files: map[string]routing.Authority{}, origins: map[fileOrigin]bool{}, most: most,
 		known: map[types.NamespacedName]authority{}, validation: map[*gatewayv1.FrontendTLSValidation]askedAuthority{},
 		read: map[string]int{}, kept: map[string]int{},
@@ -204,7 +200,6 @@ func (a *authorities) authority(by diag.Object, refs []attach.Reference, invalid
 		name := types.NamespacedName{Namespace: to.Namespace, Name: to.Name}
 		found, is := a.known[name]
 		if !is {
-			a.asked[name] = true
 			found = a.parse(name)
 			a.known[name] = found
 		}
@@ -242,15 +237,14 @@ func (a *authorities) warn(f *findings) {
 }
 
 func (a *authorities) parse(name types.NamespacedName) authority {
-	c, exists := a.configMaps[name]
+	c, exists := a.configMaps.Find(name)
 	switch {
 	case exists:
-	case slices.Contains(a.unread, diag.Object{Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}):
-		return authority{why: inputs.WhyNotRead}
-	case slices.Contains(a.leftOut, diag.Object{Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}):
+	case a.leftOut[name]:
 		return authority{why: "is left out, since HAProxy refuses it, or it has a secret in it"}
 	default:
-		return authority{why: "does not exist"}
+		why, _ := a.configMaps.Missing(name)
+		return authority{why: why}
 	}
 	data, has := c.Value.Data[authoritiesKey]
 	if !has {

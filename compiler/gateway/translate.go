@@ -36,7 +36,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
-	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
 // Config says which Gateways are translated.
@@ -205,7 +204,7 @@ func modelOf(t *gateways, backends *backends) routing.Model {
 	for _, file := range slices.Sorted(maps.Keys(t.authorities.files)) {
 		m.Authorities = append(m.Authorities, t.authorities.files[file])
 	}
-	m.Asked.ConfigMaps = slices.SortedFunc(maps.Keys(t.authorities.asked), objectname.Compare)
+	m.Asked.ConfigMaps = t.authorities.configMaps.Names()
 	for _, name := range slices.Sorted(maps.Keys(t.binds)) {
 		b := t.binds[name]
 		if b.routesConnections() {

@@ -260,8 +260,8 @@ func parametersOf(class inputs.Object[networkingv1.IngressClass], configMaps inp
 	name := types.NamespacedName{Namespace: *ref.Namespace, Name: ref.Name}
 	source, exists := configMaps.Find(name)
 	if !exists {
-		message, hint := configMaps.Missing(name)
-		return refuse("name", message, hint)
+		why, hint := configMaps.Missing(name)
+		return refuse("name", fmt.Sprintf("ConfigMap %s %s", name, why), hint)
 	}
 	p := &parameters{class: class, source: source}
 	annotations := options.Parameters(source.Value.Data)

@@ -147,7 +147,7 @@ func errorPages(of string, configMaps inputs.Lookup[corev1.ConfigMap], f *findin
 		why, hint := configMaps.Missing(full)
 		f.add(diag.Diagnostic{
 			Severity: diag.Error, Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name},
-			Message: strings.TrimPrefix(why, "ConfigMap "+of+" ") + ": error pages are HAProxy's own", Hint: hint + " in errorPages of the configuration",
+			Message: why + ": error pages are HAProxy's own", Hint: hint + " in errorPages of the configuration",
 		})
 		return nil
 	}

@@ -332,24 +332,27 @@ func NewLookup[T any](objects []Object[T]) Lookup[T] {
 // LookupConfigMaps returns a Lookup among the ConfigMaps.
 func (in Inputs) LookupConfigMaps() Lookup[corev1.ConfigMap] {
 	l := NewLookup(in.ConfigMaps)
-	l.unread = map[types.NamespacedName]bool{}
-	for _, o := range in.Unread {
-		if o.Kind == "ConfigMap" {
-			l.unread[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = true
-		}
-	}
+	l.unread = ConfigMapsOf(in.Unread)
 	return l
 }
 
-// WhyNotRead says why an object may not be read by the compiler, which therefore does not know whether it exists.
-const WhyNotRead = "may not be read by the compiler, so that nobody knows whether it exists"
-
-// Missing says what is wrong with a ConfigMap that Find did not find, and what helps.
-func (l Lookup[T]) Missing(name types.NamespacedName) (message, hint string) {
-	if l.unread[name] {
-		return fmt.Sprintf("ConfigMap %s %s", name, WhyNotRead), "give the compiler the roles that compiler rbac prints, or correct the name"
+// ConfigMapsOf returns the names of the ConfigMaps among objects.
+func ConfigMapsOf(objects []diag.Object) map[types.NamespacedName]bool {
+	out := map[types.NamespacedName]bool{}
+	for _, o := range objects {
+		if o.Kind == "ConfigMap" {
+			out[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = true
+		}
 	}
-	return fmt.Sprintf("ConfigMap %s does not exist", name), "create it, or correct the name"
+	return out
+}
+
+// Missing says why Find did not find a ConfigMap, as "does not exist", and what helps.
+func (l Lookup[T]) Missing(name types.NamespacedName) (why, hint string) {
+	if l.unread[name] {
+		return "may not be read by the compiler, so that nobody knows whether it exists", "give the compiler the roles that compiler rbac prints, or correct the name"
+	}
+	return "does not exist", "create it, or correct the name"
 }
 
 // Find returns an object, and whether it exists.

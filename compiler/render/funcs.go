@@ -117,11 +117,12 @@ func alike(names []routing.ServerName) [][]routing.ServerName {
 		if name.Clients != nil {
 			k.asks, k.clients = true, *name.Clients
 		}
-		if i, ok := last[k]; ok && len(out[i]) < mostAlike && name.Host != "" && len(name.Except) == 0 {
+		alone := name.Host == "" || len(name.Except) > 0
+		if i, ok := last[k]; ok && !alone && len(out[i]) < mostAlike {
 			out[i] = append(out[i], name)
 			continue
 		}
-		if name.Host != "" && len(name.Except) == 0 {
+		if !alone {
 			last[k] = len(out)
 		}
 		out = append(out, []routing.ServerName{name})

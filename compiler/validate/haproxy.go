@@ -195,9 +195,11 @@ func (c *Checker) check(ctx context.Context, dir string, config []byte) (output,
 		c.slowly.Store(true) // a HAProxy that does not know the setting, or warns of it
 		return c.check(ctx, dir, config)
 	}
-	if why := shortage(stderr.String(), config); failed && why != "" {
-		return output{}, process.WithHint(fmt.Errorf("check with %s: %s", c.Path, why),
-			"HAProxy lacks what the system should give it, which is no fault of the configuration: see the limits of memory and open files")
+	if failed {
+		if why := shortage(stderr.String(), config); why != "" {
+			return output{}, process.WithHint(fmt.Errorf("check with %s: %s", c.Path, why),
+				"HAProxy lacks what the system should give it, which is no fault of the configuration: see the limits of memory and open files")
+		}
 	}
 	return output{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}, nil
 }
