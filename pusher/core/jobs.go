@@ -398,7 +398,9 @@ func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time
 // updateEnded takes the result of an update of the running worker.
 func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Time) {
 	have := u.Have
-	i.stuck = nil
+	if !have.Unfinished {
+		i.stuck = nil // otherwise an error of the last update stands until the last part is made
+	}
 	j.ended(i, workUpdate, u.Err, now)
 	if have.Info.PID != 0 {
 		i.takeInfo(have.Info, u.Began) // the worker answered later than that; a time that is too early does no harm

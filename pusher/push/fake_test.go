@@ -337,6 +337,16 @@ func (f *fake) DeleteMapEntry(_ context.Context, name, key string) error {
 	return nil
 }
 
+// updated makes updates until one is the last.
+func updated(t *testing.T, i Instance, want Wanted, have Running) (Running, error) {
+	t.Helper()
+	have, err := i.Update(t.Context(), want, have)
+	for err == nil && have.Unfinished {
+		have, err = i.Update(t.Context(), want, have)
+	}
+	return have, err
+}
+
 // bound is a bound snapshot with servers and files.
 func bound(revision uint64, servers []bind.Server, files ...bind.File) bind.Bound {
 	id := snapshots.ID{Revision: revision, Short: fmt.Sprintf("%010d", revision)}

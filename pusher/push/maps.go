@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -466,14 +467,14 @@ func (i runtime) setDynamic(ctx context.Context, want Wanted, have Running) (Run
 			return have, false, nil //nolint:nilerr // HAProxy does not take it: the post has to do
 		}
 	}
-	told, err := i.setDirectly(ctx, steps.states)
+	done, err := i.setDirectly(ctx, readyFirst(steps.states), time.Time{})
 	if err != nil {
 		return have.withUnanswered(steps.states, err), true, err
 	}
 	known := have.Servers
 	have.Servers = slices.Clone(known)
 	for _, c := range steps.states {
-		found := read(known[c.at], told[serverKey{c.to.Backend, c.to.Name}])
+		found := read(known[c.at], done.told[serverKey{c.to.Backend, c.to.Name}])
 		if found.State != c.to.State && !mayDrain(found, c.to) {
 			return have, true, change{from: found, to: c.to}.undone()
 		}

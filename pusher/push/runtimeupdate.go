@@ -118,8 +118,11 @@ func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Do
 	}
 	before := have.Info
 	whole := func() (bind.Bound, error) { return want, nil }
-	if have, err = i.setServers(ctx, Wanted{Node: want.Node, Servers: want.Servers, Bind: whole}, have); err != nil {
-		return Done{Lost: lost, Running: have}, err
+	for more := true; more; more = have.Unfinished {
+		have.Unfinished = false
+		if have, err = i.setServers(ctx, Wanted{Node: want.Node, Servers: want.Servers, Bind: whole}, have); err != nil {
+			return Done{Lost: lost, Running: have}, err
+		}
 	}
 	info, err := i.WorkerInfo(ctx)
 	if err != nil {

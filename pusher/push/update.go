@@ -20,21 +20,8 @@ import (
 const maxActions = 256
 
 // manyChanges is the number of changes from which on one post is cheaper than a call for
-// each server, if the post is quick.
+// each server, if the post is quick. If it is not, see [round].
 const manyChanges = 50
-
-// manyCalls is the same for any number of servers. The cost of a post grows with the whole configuration: with 5,000
-// servers, two posts, for addresses and for states, take as long as some thousand calls, and meanwhile nothing else
-// can be changed. Calls over a slow network must not take longer than a job may, so that they have an upper bound.
-func manyCalls(servers int) int {
-	if servers <= quickPost {
-		return manyChanges
-	}
-	return max(manyChanges, min(servers/4, mostCalls))
-}
-
-// mostCalls is the largest number of changes that are made by calls.
-const mostCalls = 1000
 
 // quickPost is the largest number of servers with which a post is quick: about 50
 // milliseconds with versions 3.2 to 3.4 of the Dataplane API.
@@ -75,7 +62,12 @@ type Running struct {
 	// known.
 	Disk Digest
 
-	api string // the version of the API, "" if it has to be read
+	// Unfinished is set by an update that made a part of the changes: the next one makes more.
+	Unfinished bool
+
+	api      string        // the version of the API, "" if it has to be read
+	round    *round        // of which the last update made a part, nil if none is under way
+	postTook time.Duration // how long the last post took, zero if there was none
 	// unanswered are the servers that a call without an answer changes. The map is not changed.
 	unanswered map[serverKey]time.Time
 }
@@ -119,6 +111,7 @@ func (r Running) Another() Running {
 // afterwards.
 func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Running, error) {
 	want.Bind = sync.OnceValues(want.Bind)
+	have.Unfinished = false
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
 		return have, err
@@ -272,8 +265,17 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 		}
 	}
 	have.Deferred = false
-	have, told, err := i.set(ctx, want, list, have)
-	have, err = i.confirm(ctx, want, list, have, told, err)
+	var err error
+	if len(want.Servers) > quickPost {
+		have, err = i.setInParts(ctx, want, list, have)
+	} else {
+		var told answers
+		have, told, err = i.set(ctx, want, list, have)
+		have, err = i.confirm(ctx, want, list, have, told, err)
+	}
+	if have.Unfinished {
+		return have, err
+	}
 	return i.noteGone(ctx, gone, have, err)
 }
 
@@ -356,11 +358,11 @@ func (i Instance) outcome(ctx context.Context, known []bind.Server, backends []s
 	return out, nil
 }
 
-// set makes the changes. It makes a call for each, whose answer shows the result, or one
-// post of everything.
+// set makes the changes of a small configuration. It makes a call for each, whose answer
+// shows the result, or one post of everything.
 func (i Instance) set(ctx context.Context, want Wanted, list []change, have Running) (Running, answers, error) {
-	if len(list) < manyCalls(len(want.Servers)) && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
-		if len(want.Servers) <= quickPost && have.Written != nil && Unserved(have.Written, want.Servers) {
+	if len(list) < manyChanges && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
+		if have.Written != nil && Unserved(have.Written, want.Servers) {
 			// The file can be written first. If that fails, the worker is changed
 			// nevertheless.
 			posted, err := i.setBoundByPost(ctx, want, list, have)
@@ -372,8 +374,11 @@ func (i Instance) set(ctx context.Context, want Wanted, list []change, have Runn
 		// A successful post from before this process started may have written these
 		// servers.
 		have.Persisted = have.Persisted && (!slices.ContainsFunc(list, change.onDisk) || slices.Equal(have.Written, want.Servers))
-		told, err := i.setDirectly(ctx, list)
-		return have.withUnanswered(list, err), told, err
+		done, err := i.setDirectly(ctx, readyFirst(list), time.Time{})
+		if err != nil {
+			done.told = nil // the worker is asked
+		}
+		return have.withUnanswered(list, err), done.told, err
 	}
 	have, err := i.setBoundByPost(ctx, want, list, have)
 	return have, nil, err
@@ -418,63 +423,6 @@ func atLeast34(version string) bool {
 	return err1 == nil && err2 == nil && (major > 3 || (major == 3 && minor >= 4))
 }
 
-// setDirectly changes one server after the other. It returns the answer to the last call
-// for each server, or an error without answers. If a server cannot be changed, setDirectly
-// changes nothing more in its backend, but goes on with the other backends, since a backend
-// belongs to one tenant.
-func (i Instance) setDirectly(ctx context.Context, list []change) (answers, error) {
-	told, failed := answers{}, map[string]bool{}
-	var errs []error
-	patience := addressPatience
-	for _, c := range readyFirst(list) {
-		if failed[c.to.Backend] {
-			continue
-		}
-		for _, call := range c.calls() {
-			var server dataplane.Server
-			var err error
-			if call.Address != "" {
-				server, err = runtime{i}.place(ctx, c.to, call, patience)
-			} else {
-				server, err = i.setServer(ctx, c.to, call)
-			}
-			if err != nil && !isOfOne(err) {
-				return nil, err
-			}
-			if err != nil {
-				failed[c.to.Backend], patience = true, 0 // do not wait as long for the other servers
-				errs = append(errs, err)
-				break
-			}
-			told[serverKey{c.to.Backend, c.to.Name}] = server
-		}
-	}
-	if len(errs) > 0 {
-		return nil, several(errs)
-	}
-	return told, nil
-}
-
-// several joins the first few errors, and says how many more there are.
-func several(errs []error) error {
-	const most = 3
-	if more := len(errs) - most; more > 0 {
-		errs = append(slices.Clone(errs[:most]), fmt.Errorf("and %d more", more))
-	}
-	return errors.Join(errs...)
-}
-
-// setServer makes a call. If a server tracks another one, its health cannot be set, since
-// it has the health of that server. setServer then sets only the other fields.
-func (i Instance) setServer(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
-	server, err := i.API.SetServer(ctx, s.Backend, s.Name, call)
-	if call.Up && errors.Is(err, dataplane.ErrUnavailable) {
-		call.Up = false
-		return i.API.SetServer(ctx, s.Backend, s.Name, call)
-	}
-	return server, err
-}
-
 // setByPost posts the text without a reload, with the changes for the worker. Servers take
 // traffic only after the worker has reported their addresses, see [stages]. It returns the
 // digest of the file on disk. It also runs if only the file has to change.
@@ -484,10 +432,11 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 	first, then := stages(list)
 	var err error
 	if len(first) > 0 {
+		began := time.Now()
 		if have.Disk, err = i.postActions(ctx, want.Config, actions(first)); err != nil {
 			return have.withUnanswered(first, err), err
 		}
-		have.Written = want.Servers
+		have.Written, have.postTook = want.Servers, time.Since(began)
 		unplaced, err := (runtime{i}).placed(ctx, have.Servers, first)
 		if err != nil {
 			return have, err
@@ -499,16 +448,17 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 			defer func() { failed = errors.Join(failed, undone(unplaced)) }()
 		}
 		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
-			_, err = i.setDirectly(ctx, then)
+			_, err = i.setDirectly(ctx, readyFirst(then), time.Time{})
 			have.Persisted = err == nil
 			return have.withUnanswered(then, err), err
 		}
 	}
+	began := time.Now()
 	if have.Disk, err = i.postActions(ctx, want.Config, actions(then)); err != nil {
 		have.Written = nil
 		return have.withUnanswered(then, err), err
 	}
-	have.Written = want.Servers
+	have.Written, have.postTook = want.Servers, time.Since(began)
 	if readdresses(then) {
 		var unplaced []change
 		if unplaced, err = (runtime{i}).placed(ctx, have.Servers, then); err == nil {
@@ -542,8 +492,8 @@ func (i Instance) postActions(ctx context.Context, config []byte, all []dataplan
 }
 
 // WriteServers writes the text to disk. The worker has to run the shape of the text. If its
-// servers are known, WriteServers changes them too, after the file is written. It returns
-// what the worker has now, even with an error.
+// servers are known, WriteServers changes them too, after the file is written, unless calls of the
+// next update do that sooner. It returns what the worker has now, even with an error.
 func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
@@ -557,6 +507,9 @@ func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Runnin
 		var wanted []bind.Server
 		wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 		list, gone = splitGone(changes(have.Servers, wanted))
+	}
+	if len(want.Servers) > quickPost && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
+		list = nil // the next update makes calls, and nothing else waits for several posts
 	}
 	have, err = i.setByPost(ctx, want, list, have)
 	if err == nil {

@@ -1,0 +1,309 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// A round makes the changes of a large configuration by calls, in parts. An update makes one part, so a change that comes
+// meanwhile waits for that part only, and is made at the beginning of the next one. A post of everything is no
+// substitute: with 5,000 servers it takes a second and more, in which nothing else can be changed.
+//
+// Backends that were put off wait in a queue, and take turns with those whose changes are new. So a storm of changes does
+// not delay the change of another backend, and a backend that changes all the time does not delay those that wait. If
+// the changes of a backend fail, the backend is left out of the round for a while. The error is returned at the end of
+// the round, since an instance with an error gets its next update later.
+type round struct {
+	began   time.Time
+	waiting []string             // backends with changes that were put off, the longest first
+	failed  map[string]time.Time // when the changes of a backend failed
+	errs    []error
+	perCall time.Duration // how long a call took in the last part, zero before the first one
+}
+
+const (
+	// partTime is how long the calls of a part take.
+	partTime = 250 * time.Millisecond
+	// changesInARow are those of a backend that are made before it is the next backend's turn.
+	changesInARow = 16
+	// failedRest is for how long a backend is left out after its changes have failed.
+	failedRest = 5 * time.Second
+	// postPatience is for how long changes that take a post wait while calls for others go on.
+	postPatience = 5 * time.Second
+	// postedServers is how many servers a configuration has whose post takes a second. It is used until a post was made.
+	postedServers = 5000
+)
+
+// setInParts makes changes of a large configuration: a part of them by calls, or all by a post.
+func (i Instance) setInParts(ctx context.Context, want Wanted, list []change, have Running) (Running, error) {
+	var direct, posted [][]change
+	for _, group := range grouped(list) {
+		if !reweighs(group) && (!readdresses(group) || i.setsAddresses(ctx, &have)) {
+			direct = append(direct, group)
+		} else {
+			posted = append(posted, group)
+		}
+	}
+	now, r := time.Now(), have.round.next()
+	order := r.order(direct, now)
+	switch {
+	case r.postIsSooner(direct, len(want.Servers), have.postTook):
+		return i.postPart(ctx, want, list, list, have)
+	case len(posted) > 0 && (len(order) == 0 || now.Sub(r.began) > postPatience):
+		have, err := i.postPart(ctx, want, list, slices.Concat(posted...), have)
+		if len(direct) == 0 || have.Servers == nil || err != nil && !isOfOne(err) {
+			return have, err
+		}
+		have.Unfinished = true
+		return have, nil // an error comes again in the next post
+	}
+	have, err := i.setPart(ctx, want, list, order, r, have)
+	if have.Servers == nil || err != nil && !isOfOne(err) {
+		have.round = nil
+		return have, err
+	}
+	if err != nil {
+		r.errs = append(r.errs, err)
+	}
+	if len(r.waiting)+len(posted) > 0 {
+		have.round, have.Unfinished = r, true
+		return have, nil
+	}
+	have.round = nil
+	if len(r.failed) == 0 {
+		return have, nil // what failed was done later
+	}
+	return have, several(r.errs)
+}
+
+// postPart posts everything, with some of the changes for the worker, and begins a new round.
+func (i Instance) postPart(ctx context.Context, want Wanted, list, some []change, have Running) (Running, error) {
+	have.round = nil
+	have, err := i.setBoundByPost(ctx, want, some, have)
+	return i.confirm(ctx, want.with(list, some), some, have, nil, err)
+}
+
+// setPart makes changes in this order for as long as a part takes, and notes in the round what is left.
+func (i Instance) setPart(ctx context.Context, want Wanted, list, order []change, r *round, have Running) (Running, error) {
+	// A post from before this process started may have written these servers.
+	have.Persisted = have.Persisted && (!slices.ContainsFunc(order, change.onDisk) || slices.Equal(have.Written, want.Servers))
+	began := time.Now()
+	done, err := i.setDirectly(ctx, order, began.Add(partTime))
+	tried, left := order[:done.tried], order[done.tried:]
+	have = have.withUnanswered(tried, err)
+	if err != nil && len(done.failed) == 0 {
+		return i.confirm(ctx, want.with(list, tried), tried, have, nil, err)
+	}
+	now := time.Now()
+	r.perCall = now.Sub(began) / time.Duration(max(1, done.calls))
+	for backend := range done.failed {
+		r.failed[backend] = now
+	}
+	r.putOff(tried, left)
+	failed := func(c change) bool { return done.failed[c.to.Backend] }
+	good := slices.DeleteFunc(slices.Clone(tried), failed)
+	bad := slices.DeleteFunc(slices.Clone(tried), func(c change) bool { return !failed(c) })
+	if len(good) > 0 {
+		var goodErr error
+		if have, goodErr = i.confirm(ctx, want.with(list, good), good, have, done.told, nil); goodErr != nil {
+			r.failedAmong(good, have.Servers, now)
+			err = errors.Join(err, goodErr)
+		}
+	}
+	if len(bad) > 0 && have.Servers != nil {
+		have, err = i.confirm(ctx, want.with(list, bad), bad, have, nil, err)
+	}
+	return have, err
+}
+
+// with returns what is wanted, in which only some of the changes in a list are made.
+func (w Wanted) with(list, some []change) Wanted {
+	servers := slices.Clone(w.Servers)
+	for _, c := range list {
+		servers[c.at] = c.from
+	}
+	for _, c := range some {
+		servers[c.at] = w.Servers[c.at]
+	}
+	w.Servers = servers
+	return w
+}
+
+// next returns a round to go on with, a new one if there is none. It is a copy, since [Running] is a value.
+func (r *round) next() *round {
+	if r == nil {
+		return &round{began: time.Now(), failed: map[string]time.Time{}}
+	}
+	out := *r
+	out.waiting, out.failed, out.errs = slices.Clone(r.waiting), maps.Clone(r.failed), slices.Clone(r.errs)
+	return &out
+}
+
+// postIsSooner reports whether a post makes changes much sooner than calls. It is read back, twice.
+func (r *round) postIsSooner(list [][]change, servers int, postTook time.Duration) bool {
+	if postTook == 0 {
+		postTook = time.Second * time.Duration(servers) / postedServers
+	}
+	calls := 0
+	for _, group := range list {
+		for _, c := range group {
+			calls += len(c.calls())
+		}
+	}
+	const much = 3 // everything else waits for a post
+	return r.perCall*time.Duration(calls) > much*2*(postTook+r.perCall*time.Duration(len(list)))
+}
+
+// order returns the changes of backends in the order in which they are to be made, without those that failed lately.
+func (r *round) order(list [][]change, now time.Time) []change {
+	left := make(map[string][]change, len(list))
+	for _, group := range list {
+		if failed, ok := r.failed[group[0].to.Backend]; !ok || now.Sub(failed) >= failedRest {
+			left[group[0].to.Backend] = readyFirst(group)
+		}
+	}
+	var fresh, waiting, turns [][]change
+	for _, backend := range r.waiting {
+		if group, ok := left[backend]; ok {
+			waiting = append(waiting, group)
+			delete(left, backend)
+		}
+	}
+	for _, group := range list {
+		if group, ok := left[group[0].to.Backend]; ok {
+			fresh = append(fresh, group)
+		}
+	}
+	for n := range max(len(fresh), len(waiting)) {
+		turns = append(turns, fresh[min(n, len(fresh)):min(n+1, len(fresh))]...)
+		turns = append(turns, waiting[min(n, len(waiting)):min(n+1, len(waiting))]...)
+	}
+	var out []change
+	for more, at := true, 0; more; at += changesInARow {
+		more = false
+		for _, group := range turns {
+			out = append(out, group[min(at, len(group)):min(at+changesInARow, len(group))]...)
+			more = more || at+changesInARow < len(group)
+		}
+	}
+	return out
+}
+
+// putOff notes the backends of changes that were not tried. A backend of which some were goes to the end of the queue.
+func (r *round) putOff(tried, left []change) {
+	began, waits := map[string]bool{}, map[string]bool{}
+	for _, c := range tried {
+		began[c.to.Backend] = true
+	}
+	names := slices.Clone(r.waiting)
+	for _, c := range left {
+		waits[c.to.Backend] = true
+		names = append(names, c.to.Backend)
+	}
+	r.waiting = nil
+	for _, again := range []bool{false, true} {
+		for _, backend := range names {
+			if _, failed := r.failed[backend]; waits[backend] && !failed && began[backend] == again {
+				r.waiting = append(r.waiting, backend)
+				delete(waits, backend)
+			}
+		}
+	}
+}
+
+// failedAmong notes the backends in which the worker does not have what was set.
+func (r *round) failedAmong(list []change, servers []bind.Server, now time.Time) {
+	for _, c := range list {
+		if servers != nil && servers[c.at] != c.to {
+			r.failed[c.to.Backend] = now
+		}
+	}
+}
+
+// grouped returns changes by backend.
+func grouped(list []change) [][]change {
+	var out [][]change
+	for n, c := range list {
+		if n == 0 || list[n-1].to.Backend != c.to.Backend {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], c)
+	}
+	return out
+}
+
+// made is what calls have come to.
+type made struct {
+	tried, calls int             // how many changes were tried, and calls made
+	told         answers         // the answer to the last call for each server
+	failed       map[string]bool // backends whose servers cannot be changed
+}
+
+// setDirectly changes one server after the other until the time is over, zero for never. It
+// makes at least one change. If a server cannot be changed, setDirectly changes nothing more
+// in its backend, but goes on with the other backends, since a backend belongs to one
+// tenant.
+func (i Instance) setDirectly(ctx context.Context, list []change, end time.Time) (made, error) {
+	out := made{told: answers{}, failed: map[string]bool{}}
+	var errs []error
+	patience := addressPatience
+	for _, c := range list {
+		if out.tried > 0 && !end.IsZero() && time.Now().After(end) {
+			break
+		}
+		out.tried++
+		if out.failed[c.to.Backend] {
+			continue
+		}
+		for _, call := range c.calls() {
+			var server dataplane.Server
+			var err error
+			out.calls++
+			if call.Address != "" {
+				server, err = runtime{i}.place(ctx, c.to, call, patience)
+			} else {
+				server, err = i.setServer(ctx, c.to, call)
+			}
+			if err != nil && !isOfOne(err) {
+				return made{tried: out.tried}, err
+			}
+			if err != nil {
+				out.failed[c.to.Backend], patience = true, 0 // do not wait as long for the other servers
+				errs = append(errs, err)
+				break
+			}
+			out.told[serverKey{c.to.Backend, c.to.Name}] = server
+		}
+	}
+	if len(errs) > 0 {
+		return out, several(errs)
+	}
+	return out, nil
+}
+
+// several joins the first few errors, and says how many more there are.
+func several(errs []error) error {
+	const most = 3
+	if more := len(errs) - most; more > 0 {
+		errs = append(slices.Clone(errs[:most]), fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
+}
+
+// setServer makes a call. If a server tracks another one, its health cannot be set, since
+// it has the health of that server. setServer then sets only the other fields.
+func (i Instance) setServer(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
+	server, err := i.API.SetServer(ctx, s.Backend, s.Name, call)
+	if call.Up && errors.Is(err, dataplane.ErrUnavailable) {
+		call.Up = false
+		return i.API.SetServer(ctx, s.Backend, s.Name, call)
+	}
+	return server, err
+}

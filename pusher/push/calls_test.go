@@ -1,0 +1,344 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// The configuration of a large test: backends, each with some slots.
+const (
+	manyBackends = 200
+	slotsEach    = 5
+)
+
+// timed is a fake in which each call and each post takes some time. It remembers when each backend was first changed.
+type timed struct {
+	*fake
+	call, post time.Duration
+	refused    map[string]bool // backends whose servers cannot be changed
+	changed    map[string]time.Time
+	posts      int
+	asked      int
+}
+
+func (f *timed) SetServer(ctx context.Context, backend, name string, ch dataplane.ServerChange) (dataplane.Server, error) {
+	time.Sleep(f.call)
+	if f.refused[backend] {
+		return dataplane.Server{}, &dataplane.Error{Status: 500, Message: "no"}
+	}
+	if _, ok := f.changed[backend]; !ok {
+		f.changed[backend] = time.Now()
+	}
+	return f.fake.SetServer(ctx, backend, name, ch)
+}
+
+func (f *timed) Servers(ctx context.Context, backend string) ([]dataplane.Server, error) {
+	time.Sleep(f.call)
+	f.asked++
+	return f.fake.Servers(ctx, backend)
+}
+
+func (f *timed) PostRaw(ctx context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error) {
+	time.Sleep(f.post)
+	f.posts++
+	for _, a := range o.Actions {
+		var kind, backend, name, value, more string
+		_, _ = fmt.Sscan(a.String(), &kind, &backend, &name, &value, &more)
+		ch := dataplane.ServerChange{}
+		switch kind {
+		case "SetServerState":
+			ch.AdminState = value
+		case "SetServerAddr":
+			ch.Address = value
+			_, _ = fmt.Sscan(more, &ch.Port)
+		}
+		if _, err := f.fake.SetServer(ctx, backend, name, ch); err != nil {
+			return dataplane.Posted{}, err
+		}
+	}
+	return f.fake.PostRaw(ctx, config, o)
+}
+
+// stormy is an instance of a large configuration, and what it should have.
+type stormy struct {
+	t     *testing.T
+	f     *timed
+	i     Instance
+	want  []bind.Server
+	have  Running
+	parts int
+}
+
+// newStormy returns an instance in which each backend has two endpoints that are ready, and free slots.
+func newStormy(t *testing.T) *stormy {
+	t.Helper()
+	var servers []bind.Server
+	for b := range manyBackends {
+		for n := range slotsEach {
+			s := bind.Server{Backend: backendName(b), Name: fmt.Sprint("s", n), Address: spareAddress, Port: 1, Weight: 1, State: bind.SlotSpare}
+			if n < 2 {
+				s.Address, s.Port, s.State = fmt.Sprintf("10.0.%d.%d", b, n), 80, bind.SlotReady
+			}
+			servers = append(servers, s)
+		}
+	}
+	old := bound(1, servers)
+	f := &timed{fake: runningFake(t, old), call: time.Millisecond, post: 2 * time.Second, refused: map[string]bool{}, changed: map[string]time.Time{}}
+	return &stormy{
+		t: t, f: f, i: Instance{API: f, ReloadTimeout: 30 * time.Second}, want: servers,
+		have: Running{Servers: servers, Persisted: true, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}},
+	}
+}
+
+func backendName(n int) string { return fmt.Sprintf("web-%03d", n) }
+
+// replace has another endpoint take the place of the first one that serves in a backend.
+func (s *stormy) replace(backend int, address string) {
+	s.want = slices.Clone(s.want)
+	of := s.want[backend*slotsEach : (backend+1)*slotsEach]
+	free := slices.IndexFunc(of, func(s bind.Server) bool { return s.State != bind.SlotReady })
+	serves := slices.IndexFunc(of, func(s bind.Server) bool { return s.State == bind.SlotReady })
+	of[free].Address, of[free].Port, of[free].State = address, 80, bind.SlotReady
+	of[serves].State = bind.SlotDrain
+}
+
+// update makes one update.
+func (s *stormy) update() error {
+	s.t.Helper()
+	s.parts++
+	want := bound(1, s.want)
+	have, err := s.i.Update(s.t.Context(), wanted(want), s.have)
+	if s.have = have; err == nil && !have.Unfinished && !have.Has(s.want) {
+		s.t.Fatalf("the update says that it is over, and the worker has not what it should")
+	}
+	return err
+}
+
+// finish makes updates until one is the last.
+func (s *stormy) finish() error {
+	s.t.Helper()
+	for {
+		if err := s.update(); err != nil || !s.have.Unfinished {
+			return err
+		}
+		if s.parts > 1000 {
+			s.t.Fatal("updates do not come to an end")
+		}
+	}
+}
+
+// serves says whether the worker itself serves an address.
+func (s *stormy) serves(backend int, address string) bool {
+	return slices.ContainsFunc(s.f.servers[backendName(backend)], func(s dataplane.Server) bool {
+		return s.Address == address && s.AdminState == dataplane.StateReady
+	})
+}
+
+// While all backends change at once, another one waits for two parts at most, and none waits for ever.
+func TestStormDelaysNobodyElse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStormy(t)
+		for b := range manyBackends - 1 {
+			s.replace(b, fmt.Sprintf("10.1.%d.1", b))
+		}
+		began := time.Now()
+		if err := s.update(); err != nil || !s.have.Unfinished {
+			t.Fatalf("unfinished %t, %v", s.have.Unfinished, err)
+		}
+		const other = manyBackends - 1
+		for n := 0; s.have.Unfinished; n++ {
+			address := fmt.Sprintf("10.2.0.%d", n)
+			s.replace(other, address)
+			came := time.Now()
+			if err := s.update(); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(came); took > 2*partTime || !s.serves(other, address) {
+				t.Errorf("after %s, the worker serves the endpoint of another backend: %t", took, s.serves(other, address))
+			}
+		}
+		calls := 3 * (manyBackends + s.parts) * int(s.f.call)
+		if took := time.Since(began); took > time.Duration(calls) {
+			t.Errorf("all took %s, and the calls alone take %s", took, time.Duration(calls))
+		}
+		if s.f.posts > 0 || s.f.fake.servers == nil {
+			t.Errorf("there were %d posts", s.f.posts)
+		}
+		for b := range manyBackends - 1 {
+			if !s.serves(b, fmt.Sprintf("10.1.%d.1", b)) {
+				t.Errorf("the worker does not serve the endpoint of %s", backendName(b))
+			}
+		}
+	})
+}
+
+// Changes that never stop, and more of them than calls can make, keep no backend waiting for more than a round.
+func TestOverloadLeavesNobodyOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStormy(t)
+		for n := range 20 {
+			for b := range manyBackends { // a round takes 600 milliseconds
+				s.replace(b, fmt.Sprintf("10.1.%d.%d", b, n))
+			}
+			if err := s.update(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for b := range manyBackends {
+			if at, ok := s.f.changed[backendName(b)]; !ok {
+				t.Errorf("%s was never changed", backendName(b))
+			} else if first := s.f.changed[backendName(0)]; at.Sub(first) > 2*time.Second {
+				t.Errorf("%s was changed %s after the first one", backendName(b), at.Sub(first))
+			}
+		}
+	})
+}
+
+// A backend that cannot be changed holds up no other one, and its error is reported once all others are done.
+func TestBackendThatFailsInAStorm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStormy(t)
+		s.f.refused[backendName(3)] = true
+		for b := range manyBackends {
+			s.replace(b, fmt.Sprintf("10.1.%d.1", b))
+		}
+		err := s.finish()
+		if e, ok := errors.AsType[*dataplane.Error](err); !ok || e.Status != 500 {
+			t.Errorf("error is %v", err)
+		}
+		for b := range manyBackends {
+			if serves := s.serves(b, fmt.Sprintf("10.1.%d.1", b)); serves != (b != 3) {
+				t.Errorf("%s is served: %t", backendName(b), serves)
+			}
+		}
+		if s.f.asked > 1 {
+			t.Errorf("%d backends were read back, and one had failed", s.f.asked)
+		}
+		delete(s.f.refused, backendName(3))
+		if err := s.finish(); err != nil || !s.serves(3, "10.1.3.1") {
+			t.Errorf("once it can be changed: %v, %t", err, s.serves(3, "10.1.3.1"))
+		}
+	})
+}
+
+// A weight is changed by a post. It comes after the calls for others, and not much later if these do not end.
+func TestWeightInAStorm(t *testing.T) {
+	t.Parallel()
+	for _, endless := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStormy(t)
+			began := time.Now()
+			s.want = slices.Clone(s.want)
+			s.want[0].Weight = 7
+			for n := 0; s.f.posts == 0 && time.Since(began) < time.Minute; n++ {
+				if n == 0 || endless {
+					for b := range manyBackends - 1 {
+						s.replace(b+1, fmt.Sprintf("10.1.%d.%d", b+1, n))
+					}
+				}
+				if err := s.update(); err != nil {
+					t.Fatal(err)
+				}
+				if !endless && s.f.posts > 0 && !s.serves(manyBackends-1, fmt.Sprintf("10.1.%d.0", manyBackends-1)) {
+					t.Error("the post came before the calls were over")
+				}
+			}
+			if took := time.Since(began); s.f.posts == 0 || took > postPatience+4*time.Second {
+				t.Errorf("after %s there were %d posts", took, s.f.posts)
+			}
+			if err := s.finish(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The changes of one Service with very many endpoints are posted, since that is read back with one call.
+func TestManyEndpointsOfOneServiceArePosted(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		changes int
+		posts   bool
+	}{{100, false}, {9000, false}, {20_000, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			var before, after []bind.Server
+			for n := range max(test.changes, quickPost+1) {
+				s := server(fmt.Sprint("s", n), "10.0.0.1", bind.SlotReady)
+				if before = append(before, s); n < test.changes {
+					s.State = bind.SlotDrain
+				}
+				after = append(after, s)
+			}
+			s := newStormy(t)
+			s.f.fake.servers = asServers(before...)
+			s.have.Servers, s.have.postTook, s.want = before, s.f.post, after
+			if err := s.finish(); err != nil {
+				t.Error(err)
+			}
+			if s.f.posts > 0 != test.posts {
+				t.Errorf("%d changes: %d posts", test.changes, s.f.posts)
+			}
+		})
+	}
+}
+
+// What a post writes to disk is what is wanted, and calls make the rest: the post carries no actions that hold up others.
+func TestFileIsWrittenInAStorm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStormy(t)
+		for b := range manyBackends {
+			s.replace(b, fmt.Sprintf("10.1.%d.1", b))
+		}
+		if err := s.update(); err != nil || s.have.Persisted {
+			t.Fatalf("persisted %t, %v", s.have.Persisted, err)
+		}
+		have, err := s.i.WriteServers(t.Context(), bound(1, s.want), s.have)
+		if s.have = have; err != nil || !have.Persisted {
+			t.Fatalf("persisted %t, %v", have.Persisted, err)
+		}
+		if last := s.f.calls[len(s.f.calls)-1]; s.f.posts != 1 || strings.Contains(last, "SetServer") {
+			t.Errorf("%d posts, the last is %q", s.f.posts, last)
+		}
+		if err := s.finish(); err != nil || !s.have.Persisted {
+			t.Errorf("persisted %t, %v", s.have.Persisted, err)
+		}
+	})
+}
+
+// The connection is lost in the middle. What the worker has is read again, and the round begins anew.
+func TestInstanceIsLostInAStorm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStormy(t)
+		for b := range manyBackends {
+			s.replace(b, fmt.Sprintf("10.1.%d.1", b))
+		}
+		lost, calls := errors.New("connection refused"), 0
+		s.f.setting = func(string, string, dataplane.ServerChange) error {
+			if calls++; calls > 100 {
+				return lost
+			}
+			return nil
+		}
+		if err := s.update(); !errors.Is(err, lost) || s.have.Unfinished {
+			t.Fatalf("unfinished %t, %v", s.have.Unfinished, err)
+		}
+		s.f.setting = func(string, string, dataplane.ServerChange) error { return nil }
+		if err := s.finish(); err != nil {
+			t.Error(err)
+		}
+	})
+}
