@@ -54,8 +54,10 @@ type Bindings struct {
 	changed map[snapshots.ServicePort]bool
 	due     time.Time
 	// moved says when the endpoints of each backend changed, for changes in the last hour. After a
-	// restart, it has the changes since the previous process saved its slots.
-	moved map[string]time.Time
+	// restart, it has the changes since the previous process saved its slots. copied is set if it was
+	// copied in this turn.
+	moved  map[string]time.Time
+	copied bool
 	// refusals decides which recorded endpoints are refused.
 	refusals Refusals
 	// read reports whether the endpoints of a namespace are known. If it is nil, those of all
@@ -120,7 +122,7 @@ func (b *Bindings) Table() (slots bind.Slots, drained time.Time) { return b.slot
 // Edition changes whenever the slots change.
 func (b *Bindings) Edition() int { return b.edition }
 
-// Moved returns when the endpoints of backends changed, for changes in the last hour.
+// Moved returns when the endpoints of backends changed, for changes in the last hour. The map does not change later.
 func (b *Bindings) Moved() map[string]time.Time { return b.moved }
 
 // use brings the prepared snapshots in line with those in use, and reports whether they changed. Slots are assigned anew only
@@ -330,6 +332,7 @@ func (u Unbound) BindWhole() (bind.Bound, error) {
 // Assign gives the live endpoints their slots, and reports whether any slot changed. Apart from a
 // few copies, its cost depends on the changes only.
 func (b *Bindings) Assign(now time.Time, drain time.Duration) bool {
+	b.copied = false
 	drained := !b.due.IsZero() && !now.Before(b.due)
 	switch {
 	case b.from == FromSnapshots:
@@ -361,8 +364,24 @@ const longestMoved = time.Hour
 // before.
 func (b *Bindings) noteMoved(key bind.SlotKey, old, group []bind.Slot, now time.Time) {
 	if _, had := b.slots[key]; had && !slices.Equal(old, group) {
-		b.moved[key.Backend] = now
+		b.setMoved(key.Backend, now)
 	}
+}
+
+// setMoved notes when the endpoints of a backend changed. The first change of a turn copies the map, since updates of
+// instances read the previous one.
+func (b *Bindings) setMoved(backend string, now time.Time) {
+	if !b.copied {
+		b.moved, b.copied = maps.Clone(b.moved), true
+	}
+	b.moved[backend] = now
+}
+
+// forgetMoved forgets changes that are long past.
+func (b *Bindings) forgetMoved(now time.Time) {
+	kept := maps.Clone(b.moved)
+	maps.DeleteFunc(kept, func(_ string, at time.Time) bool { return now.Sub(at) > longestMoved })
+	b.moved = kept
 }
 
 // nextDrain returns when the next drain of a slot ends. If a drain is over but the endpoints of its
@@ -388,10 +407,10 @@ func (b *Bindings) assignAll(now time.Time, drain time.Duration) bool {
 	}
 	for key := range b.slots {
 		if _, stays := next[key]; !stays {
-			b.moved[key.Backend] = now
+			b.setMoved(key.Backend, now)
 		}
 	}
-	maps.DeleteFunc(b.moved, func(_ string, at time.Time) bool { return now.Sub(at) > longestMoved })
+	b.forgetMoved(now)
 	if changed {
 		b.takeSlots(next)
 	}

@@ -16,7 +16,7 @@ import (
 // meanwhile waits for that part only, and is made at the beginning of the next one. A post of everything is no
 // substitute: with 5,000 servers it takes a second and more, in which nothing else can be changed.
 //
-// Backends that were put off wait in a queue, and take turns with those whose changes are new. So a storm of changes does
+// Backends that were put off wait in a queue, and take turns with those whose changes are new, the newest first. So a storm of changes does
 // not delay the change of another backend, and a backend that changes all the time does not delay those that wait. If
 // the changes of a backend fail, the backend is left out of the round for a while. The error is returned at the end of
 // the round, since an instance with an error gets its next update later.
@@ -52,7 +52,7 @@ func (i Instance) setInParts(ctx context.Context, want Wanted, list []change, ha
 		}
 	}
 	now, r := time.Now(), have.round.next()
-	order := r.order(direct, now)
+	order := r.order(direct, want.Moved, now)
 	switch {
 	case r.postIsSooner(direct, len(want.Servers), have.postTook):
 		return i.postPart(ctx, want, list, list, have)
@@ -162,7 +162,7 @@ func (r *round) postIsSooner(list [][]change, servers int, postTook time.Duratio
 }
 
 // order returns the changes of backends in the order in which they are to be made, without those that failed lately.
-func (r *round) order(list [][]change, now time.Time) []change {
+func (r *round) order(list [][]change, moved map[string]time.Time, now time.Time) []change {
 	left := make(map[string][]change, len(list))
 	for _, group := range list {
 		if failed, ok := r.failed[group[0].to.Backend]; !ok || now.Sub(failed) >= failedRest {
@@ -181,6 +181,9 @@ func (r *round) order(list [][]change, now time.Time) []change {
 			fresh = append(fresh, group)
 		}
 	}
+	slices.SortStableFunc(fresh, func(a, b []change) int {
+		return moved[b[0].to.Backend].Compare(moved[a[0].to.Backend])
+	})
 	for n := range max(len(fresh), len(waiting)) {
 		turns = append(turns, fresh[min(n, len(fresh)):min(n+1, len(fresh))]...)
 		turns = append(turns, waiting[min(n, len(waiting)):min(n+1, len(waiting))]...)
