@@ -58,6 +58,7 @@ type ofConfig struct {
 	HardStopAfter time.Duration                      // see [rollout.Seen.HardStopAfter]
 	listeners     []listener                         // where HAProxy listens
 	byService     map[snapshots.ServicePort][]int    // by Service, the directives that get its endpoints
+	Namespaces    map[string]string                  // by backend, that of its endpoints
 	unreadable    error
 }
 
@@ -67,9 +68,10 @@ func readConfig(config []byte) ofConfig {
 		return c
 	}
 	c.Dynamic = push.DynamicServers(config, c.Directives)
-	c.byService = map[snapshots.ServicePort][]int{}
+	c.byService, c.Namespaces = map[snapshots.ServicePort][]int{}, map[string]string{}
 	for n, d := range c.Directives {
 		c.byService[d.Service] = append(c.byService[d.Service], n)
+		c.Namespaces[d.Backend] = d.Service.Namespace
 	}
 	return c
 }

@@ -114,7 +114,7 @@ func (j *jobs) updateDraining(now time.Time) {
 func (j *jobs) wanted(i *instanceState) push.Wanted {
 	n, _ := j.bindings.Node(i.snapshot(), i.Layout)
 	p, _ := j.bindings.Of(i.snapshot())
-	return push.Wanted{Node: n.Name, Servers: p.Servers, Moved: j.bindings.Moved(), Dynamic: p.Dynamic, Certificates: n.Certificates, Entries: n.Entries}
+	return push.Wanted{Node: n.Name, Servers: p.Servers, Moved: j.bindings.Moved(), Namespaces: p.Namespaces, Dynamic: p.Dynamic, Certificates: n.Certificates, Entries: n.Entries}
 }
 
 // takeInstanceEvent takes what an event says about an instance, and how its effect ended.

@@ -13,16 +13,14 @@ import (
 )
 
 // A round makes the changes of a large configuration by calls, in parts. An update makes one part, so a change that comes
-// meanwhile waits for that part only, and is made at the beginning of the next one. A post of everything is no
-// substitute: with 5,000 servers it takes a second and more, in which nothing else can be changed.
+// meanwhile waits for that part only. A post of everything is no substitute: with 5,000 servers it takes a second and
+// more, in which nothing else can be changed.
 //
-// Backends that were put off wait in a queue, and take turns with those whose changes are new, the newest first. So a storm of changes does
-// not delay the change of another backend, and a backend that changes all the time does not delay those that wait. If
-// the changes of a backend fail, the backend is left out of the round for a while. The error is returned at the end of
-// the round, since an instance with an error gets its next update later.
+// Which changes come first is in [round.order]. If the changes of a backend fail, the backend is left out of the round for
+// a while. The error is returned at the end of the round, since an instance with an error gets its next update later.
 type round struct {
 	began   time.Time
-	waiting []string             // backends with changes that were put off, the longest first
+	waiting map[string]time.Time // since when the changes of a backend wait
 	failed  map[string]time.Time // when the changes of a backend failed
 	errs    []error
 	perCall time.Duration // how long a call took in the last part, zero before the first one
@@ -52,7 +50,7 @@ func (i Instance) setInParts(ctx context.Context, want Wanted, list []change, ha
 		}
 	}
 	now, r := time.Now(), have.round.next()
-	order := r.order(direct, want.Moved, now)
+	order := r.order(direct, want, now)
 	switch {
 	case r.postIsSooner(direct, len(want.Servers), have.postTook):
 		return i.postPart(ctx, want, list, list, have)
@@ -96,7 +94,8 @@ func (i Instance) setPart(ctx context.Context, want Wanted, list, order []change
 	have.Persisted = have.Persisted && (!slices.ContainsFunc(order, change.onDisk) || slices.Equal(have.Written, want.Servers))
 	began := time.Now()
 	done, err := i.setDirectly(ctx, order, began.Add(partTime))
-	tried, left := order[:done.tried], order[done.tried:]
+	tried, left := slices.Clone(order[:done.tried]), order[done.tried:]
+	slices.SortFunc(tried, func(a, b change) int { return a.at - b.at })
 	have = have.withUnanswered(tried, err)
 	if err != nil && len(done.failed) == 0 {
 		return i.confirm(ctx, want.with(list, tried), tried, have, nil, err)
@@ -106,9 +105,12 @@ func (i Instance) setPart(ctx context.Context, want Wanted, list, order []change
 	for backend := range done.failed {
 		r.failed[backend] = now
 	}
-	r.putOff(tried, left)
+	r.putOff(tried, left, now)
 	failed := func(c change) bool { return done.failed[c.to.Backend] }
 	good := slices.DeleteFunc(slices.Clone(tried), failed)
+	for _, c := range good {
+		delete(r.failed, c.to.Backend)
+	}
 	bad := slices.DeleteFunc(slices.Clone(tried), func(c change) bool { return !failed(c) })
 	if len(good) > 0 {
 		var goodErr error
@@ -142,7 +144,7 @@ func (r *round) next() *round {
 		return &round{began: time.Now(), failed: map[string]time.Time{}}
 	}
 	out := *r
-	out.waiting, out.failed, out.errs = slices.Clone(r.waiting), maps.Clone(r.failed), slices.Clone(r.errs)
+	out.failed, out.errs = maps.Clone(r.failed), slices.Clone(r.errs)
 	return &out
 }
 
@@ -162,31 +164,29 @@ func (r *round) postIsSooner(list [][]change, servers int, postTook time.Duratio
 }
 
 // order returns the changes of backends in the order in which they are to be made, without those that failed lately.
-func (r *round) order(list [][]change, moved map[string]time.Time, now time.Time) []change {
-	left := make(map[string][]change, len(list))
+//
+// The newest changes take turns with those that wait longest. So a storm of changes does not delay the change of another
+// backend, and changes that never stop do not keep others waiting for ever. In both, the first of each namespace comes
+// before the second of any, so that a namespace delays itself only. Slots that become free are not urgent: they get
+// every fifth turn. A backend with many changes has them made a few at a time.
+func (r *round) order(list [][]change, want Wanted, now time.Time) []change {
+	var traffic, freed [][]change
 	for _, group := range list {
-		if failed, ok := r.failed[group[0].to.Backend]; !ok || now.Sub(failed) >= failedRest {
-			left[group[0].to.Backend] = readyFirst(group)
+		failed, ok := r.failed[group[0].to.Backend]
+		switch {
+		case ok && now.Sub(failed) < failedRest:
+		case slices.ContainsFunc(group, change.ofTraffic):
+			traffic = append(traffic, readyFirst(group))
+		default:
+			freed = append(freed, group)
 		}
 	}
-	var fresh, waiting, turns [][]change
-	for _, backend := range r.waiting {
-		if group, ok := left[backend]; ok {
-			waiting = append(waiting, group)
-			delete(left, backend)
-		}
-	}
-	for _, group := range list {
-		if group, ok := left[group[0].to.Backend]; ok {
-			fresh = append(fresh, group)
-		}
-	}
-	slices.SortStableFunc(fresh, func(a, b []change) int {
-		return moved[b[0].to.Backend].Compare(moved[a[0].to.Backend])
-	})
-	for n := range max(len(fresh), len(waiting)) {
-		turns = append(turns, fresh[min(n, len(fresh)):min(n+1, len(fresh))]...)
-		turns = append(turns, waiting[min(n, len(waiting)):min(n+1, len(waiting))]...)
+	traffic, freed = r.inTurns(traffic, want, now), r.inTurns(freed, want, now)
+	turns := make([][]change, 0, len(traffic)+len(freed))
+	for len(traffic)+len(freed) > 0 {
+		n, m := min(4, len(traffic)), min(1, len(freed))
+		turns = append(append(turns, traffic[:n]...), freed[:m]...)
+		traffic, freed = traffic[n:], freed[m:]
 	}
 	var out []change
 	for more, at := true, 0; more; at += changesInARow {
@@ -199,26 +199,65 @@ func (r *round) order(list [][]change, moved map[string]time.Time, now time.Time
 	return out
 }
 
-// putOff notes the backends of changes that were not tried. A backend of which some were goes to the end of the queue.
-func (r *round) putOff(tried, left []change) {
-	began, waits := map[string]bool{}, map[string]bool{}
-	for _, c := range tried {
-		began[c.to.Backend] = true
+// ofTraffic reports whether a server begins or stops to take traffic, or takes it elsewhere.
+func (c change) ofTraffic() bool { return c.from.State == bind.SlotReady || c.to.State == bind.SlotReady }
+
+// inTurns returns the changes of backends, the newest in turns with those that wait longest.
+func (r *round) inTurns(list [][]change, want Wanted, now time.Time) [][]change {
+	moved := func(group []change) time.Time { return want.Moved[group[0].to.Backend] }
+	waits := func(group []change) time.Time {
+		if since, ok := r.waiting[group[0].to.Backend]; ok {
+			return since
+		}
+		return now
 	}
-	names := slices.Clone(r.waiting)
-	for _, c := range left {
-		waits[c.to.Backend] = true
-		names = append(names, c.to.Backend)
-	}
-	r.waiting = nil
-	for _, again := range []bool{false, true} {
-		for _, backend := range names {
-			if _, failed := r.failed[backend]; waits[backend] && !failed && began[backend] == again {
-				r.waiting = append(r.waiting, backend)
-				delete(waits, backend)
+	newest := want.byTurns(list, func(a, b []change) int { return moved(b).Compare(moved(a)) })
+	longest := want.byTurns(list, func(a, b []change) int { return waits(a).Compare(waits(b)) })
+	out, taken := make([][]change, 0, len(list)), make(map[string]bool, len(list))
+	for n := range list {
+		for _, group := range [][]change{newest[n], longest[n]} {
+			if backend := group[0].to.Backend; !taken[backend] {
+				taken[backend] = true
+				out = append(out, group)
 			}
 		}
 	}
+	return out
+}
+
+// byTurns sorts the changes of backends. The first of each namespace comes before the second of any.
+func (w Wanted) byTurns(list [][]change, compare func(a, b []change) int) [][]change {
+	out := slices.Clone(list)
+	slices.SortStableFunc(out, compare)
+	turn, turns := make(map[string]int, len(out)), map[string]int{} // the turn of a backend, and the next of a namespace
+	for _, group := range out {
+		backend := group[0].to.Backend
+		namespace := w.Namespaces[backend]
+		turn[backend] = turns[namespace]
+		turns[namespace]++
+	}
+	slices.SortStableFunc(out, func(a, b []change) int { return turn[a[0].to.Backend] - turn[b[0].to.Backend] })
+	return out
+}
+
+// putOff notes since when the backends of changes wait that were not tried. It begins anew for one of which some were.
+func (r *round) putOff(tried, left []change, now time.Time) {
+	began := make(map[string]bool, len(tried))
+	for _, c := range tried {
+		began[c.to.Backend] = true
+	}
+	waiting := make(map[string]time.Time, len(left))
+	for _, c := range left {
+		backend := c.to.Backend
+		if _, failed := r.failed[backend]; failed {
+			continue
+		}
+		waiting[backend] = now
+		if since, ok := r.waiting[backend]; ok && !began[backend] {
+			waiting[backend] = since
+		}
+	}
+	r.waiting = waiting
 }
 
 // failedAmong notes the backends in which the worker does not have what was set.

@@ -25,6 +25,7 @@ type timed struct {
 	*fake
 	call, post time.Duration
 	refused    map[string]bool // backends whose servers cannot be changed
+	deaf       map[string]bool // backends whose servers stay as they are, whatever the API answers
 	changed    map[string]time.Time
 	posts      int
 	asked      int
@@ -37,6 +38,9 @@ func (f *timed) SetServer(ctx context.Context, backend, name string, ch dataplan
 	}
 	if _, ok := f.changed[backend]; !ok {
 		f.changed[backend] = time.Now()
+	}
+	if f.deaf[backend] {
+		ch = dataplane.ServerChange{}
 	}
 	return f.fake.SetServer(ctx, backend, name, ch)
 }
@@ -76,6 +80,9 @@ type stormy struct {
 	want  []bind.Server
 	have  Running
 	parts int
+
+	moved      map[string]time.Time
+	namespaces map[string]string
 }
 
 // newStormy returns an instance in which each backend has two endpoints that are ready, and free slots.
@@ -92,9 +99,9 @@ func newStormy(t *testing.T) *stormy {
 		}
 	}
 	old := bound(1, servers)
-	f := &timed{fake: runningFake(t, old), call: time.Millisecond, post: 2 * time.Second, refused: map[string]bool{}, changed: map[string]time.Time{}}
+	f := &timed{fake: runningFake(t, old), call: time.Millisecond, post: 2 * time.Second, refused: map[string]bool{}, deaf: map[string]bool{}, changed: map[string]time.Time{}}
 	return &stormy{
-		t: t, f: f, i: Instance{API: f, ReloadTimeout: 30 * time.Second}, want: servers,
+		t: t, f: f, i: Instance{API: f, ReloadTimeout: 30 * time.Second}, want: servers, moved: map[string]time.Time{}, namespaces: map[string]string{},
 		have: Running{Servers: servers, Persisted: true, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}},
 	}
 }
@@ -109,14 +116,31 @@ func (s *stormy) replace(backend int, address string) {
 	serves := slices.IndexFunc(of, func(s bind.Server) bool { return s.State == bind.SlotReady })
 	of[free].Address, of[free].Port, of[free].State = address, 80, bind.SlotReady
 	of[serves].State = bind.SlotDrain
+	s.moved[backendName(backend)] = time.Now()
+}
+
+// free ends the drains of a backend whose changes are made.
+func (s *stormy) free(backend int) {
+	if backend >= manyBackends {
+		return
+	}
+	s.want = slices.Clone(s.want)
+	from, to := backend*slotsEach, (backend+1)*slotsEach
+	for n := from; n < to; n++ {
+		if s.want[n].State == bind.SlotDrain && s.want[n] == s.have.Servers[n] {
+			s.want[n].Address, s.want[n].Port, s.want[n].State = spareAddress, 1, bind.SlotSpare
+			s.moved[backendName(backend)] = time.Now()
+		}
+	}
 }
 
 // update makes one update.
 func (s *stormy) update() error {
 	s.t.Helper()
 	s.parts++
-	want := bound(1, s.want)
-	have, err := s.i.Update(s.t.Context(), wanted(want), s.have)
+	want := wanted(bound(1, s.want))
+	want.Moved, want.Namespaces = s.moved, s.namespaces
+	have, err := s.i.Update(s.t.Context(), want, s.have)
 	if s.have = have; err == nil && !have.Unfinished && !have.Has(s.want) {
 		s.t.Fatalf("the update says that it is over, and the worker has not what it should")
 	}
@@ -143,66 +167,115 @@ func (s *stormy) serves(backend int, address string) bool {
 	})
 }
 
-// While all backends change at once, another one waits for two parts at most, and none waits for ever.
+// While all backends change at once, another one waits for two parts at most: its endpoint, and then the end of its drain.
 func TestStormDelaysNobodyElse(t *testing.T) {
+	t.Parallel()
+	for name, namespaces := range map[string]int{"all are of one namespace": 1, "each has its own": manyBackends} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStormy(t)
+				for b := range manyBackends {
+					s.namespaces[backendName(b)] = fmt.Sprint("team-", b%namespaces)
+				}
+				for b := range manyBackends - 1 {
+					s.replace(b, fmt.Sprintf("10.1.%d.1", b))
+				}
+				began := time.Now()
+				if err := s.update(); err != nil || !s.have.Unfinished {
+					t.Fatalf("unfinished %t, %v", s.have.Unfinished, err)
+				}
+				const other = manyBackends - 1
+				for n := 0; s.have.Unfinished; n++ {
+					address := fmt.Sprintf("10.2.0.%d", n)
+					s.replace(other, address)
+					for b := range 20 {
+						s.free(n*20 + b) // the drains of others end meanwhile, which is newer
+					}
+					came := time.Now()
+					if err := s.update(); err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(came); took > 2*partTime || !s.serves(other, address) {
+						t.Errorf("after %s, the worker serves the endpoint of another backend: %t", took, s.serves(other, address))
+					}
+				}
+				if calls := time.Duration(5*(manyBackends+s.parts)) * s.f.call; time.Since(began) > calls {
+					t.Errorf("all took %s, and the calls alone take %s", time.Since(began), calls)
+				}
+				for b := range manyBackends - 1 {
+					if !s.serves(b, fmt.Sprintf("10.1.%d.1", b)) {
+						t.Errorf("the worker does not serve the endpoint of %s", backendName(b))
+					}
+				}
+				if s.f.posts > 0 {
+					t.Errorf("there were %d posts", s.f.posts)
+				}
+			})
+		})
+	}
+}
+
+// The backends of one namespace change faster than calls can be made, for ever. Those of another one wait for two parts at
+// most, although theirs are older then, and each backend gets its turn.
+func TestOverloadLeavesNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStormy(t)
-		for b := range manyBackends - 1 {
-			s.replace(b, fmt.Sprintf("10.1.%d.1", b))
+		const others = 10
+		for b := range manyBackends {
+			s.namespaces[backendName(b)] = map[bool]string{true: "calm", false: "busy"}[b < others]
 		}
-		began := time.Now()
-		if err := s.update(); err != nil || !s.have.Unfinished {
-			t.Fatalf("unfinished %t, %v", s.have.Unfinished, err)
-		}
-		const other = manyBackends - 1
-		for n := 0; s.have.Unfinished; n++ {
-			address := fmt.Sprintf("10.2.0.%d", n)
-			s.replace(other, address)
-			came := time.Now()
+		for n := range 40 {
+			if n == 20 {
+				for b := range others {
+					s.replace(b, "10.2.0.1")
+				}
+			}
+			for b := range manyBackends - others { // a round takes 600 milliseconds
+				s.replace(b+others, fmt.Sprintf("10.1.%d.%d", b, n))
+			}
 			if err := s.update(); err != nil {
 				t.Fatal(err)
 			}
-			if took := time.Since(came); took > 2*partTime || !s.serves(other, address) {
-				t.Errorf("after %s, the worker serves the endpoint of another backend: %t", took, s.serves(other, address))
+			for b := range others {
+				if n == 21 && !s.serves(b, "10.2.0.1") {
+					t.Errorf("%s waits for those of another namespace", backendName(b))
+				}
 			}
 		}
-		calls := 3 * (manyBackends + s.parts) * int(s.f.call)
-		if took := time.Since(began); took > time.Duration(calls) {
-			t.Errorf("all took %s, and the calls alone take %s", took, time.Duration(calls))
-		}
-		if s.f.posts > 0 || s.f.fake.servers == nil {
-			t.Errorf("there were %d posts", s.f.posts)
-		}
-		for b := range manyBackends - 1 {
-			if !s.serves(b, fmt.Sprintf("10.1.%d.1", b)) {
-				t.Errorf("the worker does not serve the endpoint of %s", backendName(b))
+		for b := range manyBackends {
+			first := s.f.changed[backendName(others)]
+			if at, ok := s.f.changed[backendName(b)]; !ok || b >= others && at.Sub(first) > 3*time.Second {
+				t.Errorf("%s was changed %s after the first one", backendName(b), at.Sub(first))
 			}
 		}
 	})
 }
 
-// Changes that never stop, and more of them than calls can make, keep no backend waiting for more than a round.
-func TestOverloadLeavesNobodyOut(t *testing.T) {
+// What a worker says that it has counts, and not the status of a call, whatever the order in which changes are made.
+func TestDeafBackendInAStorm(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newStormy(t)
-		for n := range 20 {
-			for b := range manyBackends { // a round takes 600 milliseconds
-				s.replace(b, fmt.Sprintf("10.1.%d.%d", b, n))
+	for _, deaf := range []int{0, 3, manyBackends - 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStormy(t)
+			s.f.deaf[backendName(deaf)] = true
+			for b := range manyBackends {
+				s.replace(b, fmt.Sprintf("10.1.%d.1", b))
 			}
-			if err := s.update(); err != nil {
-				t.Fatal(err)
+			if err := s.finish(); err == nil || !strings.Contains(err.Error(), backendName(deaf)) {
+				t.Errorf("error is %v", err)
 			}
-		}
-		for b := range manyBackends {
-			if at, ok := s.f.changed[backendName(b)]; !ok {
-				t.Errorf("%s was never changed", backendName(b))
-			} else if first := s.f.changed[backendName(0)]; at.Sub(first) > 2*time.Second {
-				t.Errorf("%s was changed %s after the first one", backendName(b), at.Sub(first))
+			for b := range manyBackends {
+				if b != deaf && !s.serves(b, fmt.Sprintf("10.1.%d.1", b)) {
+					t.Errorf("%s is not served", backendName(b))
+				}
 			}
-		}
-	})
+			delete(s.f.deaf, backendName(deaf))
+			if err := s.finish(); err != nil || !s.serves(deaf, fmt.Sprintf("10.1.%d.1", deaf)) {
+				t.Errorf("once it can be changed: %v", err)
+			}
+		})
+	}
 }
 
 // A backend that cannot be changed holds up no other one, and its error is reported once all others are done.

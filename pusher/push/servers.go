@@ -91,7 +91,7 @@ func spans(servers []bind.Server) []span {
 }
 
 // spansOf returns the ranges of the backends in which servers change. It only looks at
-// these backends.
+// these backends. The changes must be in the order of the servers.
 func spansOf(servers []bind.Server, list []change) []span {
 	var out []span
 	for _, c := range list {

@@ -76,8 +76,10 @@ type Running struct {
 type Wanted struct {
 	Node    string
 	Servers []bind.Server
-	// Moved is when the endpoints of a backend changed, if that is known. Of many changes, the newest are made first.
-	Moved map[string]time.Time
+	// Moved is when the endpoints of a backend changed, if that is known, and Namespaces are those of the endpoints. They
+	// decide which of many changes are made first.
+	Moved      map[string]time.Time
+	Namespaces map[string]string
 	// Dynamic are the settings of dynamic servers by backend, see [DynamicServers].
 	Dynamic map[string]dataplane.DynamicServer
 	// Certificates are the certificates that the worker should serve.
