@@ -25,7 +25,7 @@ type timed struct {
 	*fake
 	call, post time.Duration
 	refused    map[string]bool // backends whose servers cannot be changed
-	deaf       map[string]bool // backends whose servers stay as they are, whatever the API answers
+	deaf       map[string]bool // backends whose servers keep their state, without an error
 	changed    map[string]time.Time
 	posts      int
 	asked      int
@@ -39,8 +39,8 @@ func (f *timed) SetServer(ctx context.Context, backend, name string, ch dataplan
 	if _, ok := f.changed[backend]; !ok {
 		f.changed[backend] = time.Now()
 	}
-	if f.deaf[backend] {
-		ch = dataplane.ServerChange{}
+	if f.deaf[backend] && ch.Address == "" {
+		return dataplane.Server{}, nil
 	}
 	return f.fake.SetServer(ctx, backend, name, ch)
 }
@@ -177,9 +177,16 @@ func TestStormDelaysNobodyElse(t *testing.T) {
 				for b := range manyBackends {
 					s.namespaces[backendName(b)] = fmt.Sprint("team-", b%namespaces)
 				}
-				for b := range manyBackends - 1 {
-					s.replace(b, fmt.Sprintf("10.1.%d.1", b))
+				storm := func(n int) {
+					for b := range manyBackends - 1 {
+						s.replace(b, fmt.Sprintf("10.1.%d.%d", b, n))
+					}
 				}
+				storm(1)
+				if err := s.finish(); err != nil {
+					t.Fatal(err)
+				}
+				storm(2)
 				began := time.Now()
 				if err := s.update(); err != nil || !s.have.Unfinished {
 					t.Fatalf("unfinished %t, %v", s.have.Unfinished, err)
@@ -188,8 +195,11 @@ func TestStormDelaysNobodyElse(t *testing.T) {
 				for n := 0; s.have.Unfinished; n++ {
 					address := fmt.Sprintf("10.2.0.%d", n)
 					s.replace(other, address)
-					for b := range 20 {
-						s.free(n*20 + b) // the drains of others end meanwhile, which is newer
+					time.Sleep(time.Millisecond)
+					if n == 0 {
+						for b := range manyBackends - 1 {
+							s.free(b) // the drains of the first storm end now
+						}
 					}
 					came := time.Now()
 					if err := s.update(); err != nil {
@@ -203,7 +213,7 @@ func TestStormDelaysNobodyElse(t *testing.T) {
 					t.Errorf("all took %s, and the calls alone take %s", time.Since(began), calls)
 				}
 				for b := range manyBackends - 1 {
-					if !s.serves(b, fmt.Sprintf("10.1.%d.1", b)) {
+					if !s.serves(b, fmt.Sprintf("10.1.%d.2", b)) {
 						t.Errorf("the worker does not serve the endpoint of %s", backendName(b))
 					}
 				}
@@ -221,31 +231,32 @@ func TestOverloadLeavesNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStormy(t)
-		const others = 10
+		const busy = manyBackends - 10
 		for b := range manyBackends {
-			s.namespaces[backendName(b)] = map[bool]string{true: "calm", false: "busy"}[b < others]
+			s.namespaces[backendName(b)] = map[bool]string{true: "busy", false: "calm"}[b < busy]
 		}
 		for n := range 40 {
 			if n == 20 {
-				for b := range others {
+				for b := busy; b < manyBackends; b++ {
 					s.replace(b, "10.2.0.1")
 				}
+				time.Sleep(time.Millisecond)
 			}
-			for b := range manyBackends - others { // a round takes 600 milliseconds
-				s.replace(b+others, fmt.Sprintf("10.1.%d.%d", b, n))
+			for b := range busy { // a round takes 600 milliseconds
+				s.replace(b, fmt.Sprintf("10.1.%d.%d", b, n))
 			}
 			if err := s.update(); err != nil {
 				t.Fatal(err)
 			}
-			for b := range others {
-				if n == 21 && !s.serves(b, "10.2.0.1") {
+			for b := busy; n == 21 && b < manyBackends; b++ {
+				if !s.serves(b, "10.2.0.1") {
 					t.Errorf("%s waits for those of another namespace", backendName(b))
 				}
 			}
 		}
-		for b := range manyBackends {
-			first := s.f.changed[backendName(others)]
-			if at, ok := s.f.changed[backendName(b)]; !ok || b >= others && at.Sub(first) > 3*time.Second {
+		first := s.f.changed[backendName(0)]
+		for b := range busy {
+			if at, ok := s.f.changed[backendName(b)]; !ok || at.Sub(first) > 3*time.Second {
 				t.Errorf("%s was changed %s after the first one", backendName(b), at.Sub(first))
 			}
 		}
@@ -261,6 +272,7 @@ func TestDeafBackendInAStorm(t *testing.T) {
 			s.f.deaf[backendName(deaf)] = true
 			for b := range manyBackends {
 				s.replace(b, fmt.Sprintf("10.1.%d.1", b))
+				time.Sleep(time.Millisecond) // the last ones are made first
 			}
 			if err := s.finish(); err == nil || !strings.Contains(err.Error(), backendName(deaf)) {
 				t.Errorf("error is %v", err)
