@@ -361,9 +361,11 @@ func (b *Bindings) Assign(now time.Time, drain time.Duration) bool {
 const longestMoved = time.Hour
 
 // noteMoved notes that the endpoints of a backend changed. It ignores a backend that had no slots
-// before.
+// before, and the end of a drain, whose endpoint was gone before.
 func (b *Bindings) noteMoved(key bind.SlotKey, old, group []bind.Slot, now time.Time) {
-	if _, had := b.slots[key]; had && !slices.Equal(old, group) {
+	gone := func(s bind.Slot) bool { return s.State == bind.SlotSpare || !s.Until.IsZero() }
+	same := func(x, y bind.Slot) bool { return x == y || gone(x) && gone(y) }
+	if _, had := b.slots[key]; had && !slices.EqualFunc(old, group, same) {
 		b.setMoved(key.Backend, now)
 	}
 }

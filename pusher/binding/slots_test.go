@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -72,6 +73,44 @@ func TestAssignWhatChanged(t *testing.T) {
 		if quick.due.IsZero() && !slow.due.IsZero() || quick.due.After(slow.due) && !slow.due.IsZero() || slow.shapes != quick.shapes {
 			t.Fatalf("step %d: due %s and %s, shapes %d and %d", step, slow.due, quick.due, slow.shapes, quick.shapes)
 		}
+	}
+}
+
+// The endpoints of a backend change when one comes or goes, and not when the drain of one that is gone ends. Updates read what
+// was known before, while the next change is noted.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	s := numbered(1, []string{"a"}, []string{"bb"})
+	b := New(nil, FromDirectory, Refusals{})
+	b.live.Endpoints = map[snapshots.ServicePort][]snapshots.Endpoint{}
+	b.use(map[snapshots.ID]snapshots.Snapshot{s.ID(): s})
+	b.stale = true
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	assign := func(after time.Duration, service string, addresses ...string) map[string]time.Time {
+		var list []snapshots.Endpoint
+		for _, a := range addresses {
+			list = append(list, snapshots.Endpoint{Address: a, Port: 80})
+		}
+		if service != "" {
+			b.live.Endpoints[httpPort(service)] = list
+			b.changed[httpPort(service)] = true
+		}
+		b.Assign(began.Add(after), time.Minute)
+		return b.Moved()
+	}
+	assign(0, "", "")
+	came := assign(time.Second, "a", "10.0.0.1")
+	if want := (map[string]time.Time{"b0": began.Add(time.Second)}); !maps.Equal(came, want) {
+		t.Errorf("once an endpoint came: %v", came)
+	}
+	gone := assign(2*time.Second, "a")
+	both := assign(3*time.Second, "bb", "10.0.0.2")
+	ended := assign(10*time.Minute, "") // the drain ends
+	if want := (map[string]time.Time{"b0": began.Add(2 * time.Second), "b1": began.Add(3 * time.Second)}); !maps.Equal(ended, want) || !maps.Equal(both, want) {
+		t.Errorf("once its drain has ended: %v, before: %v", ended, both)
+	}
+	if !came["b0"].Equal(began.Add(time.Second)) || len(gone) != 1 {
+		t.Errorf("what was known before has changed: %v, %v", came, gone)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -172,6 +173,46 @@ func TestEndpointOfALargeConfigurationServesBeforeThePost(t *testing.T) {
 	text, err := c.edges["a"].Config()
 	if err != nil || !strings.Contains(text, churnAddress(7, 1)+":8080 maxconn 100\n") || strings.Contains(text, "server hapsnap-") {
 		t.Errorf("the endpoint is not on disk, or a dynamic server is: %v", err)
+	}
+}
+
+// Many endpoints change at once. Calls give them all to the worker, and a post is not needed for it.
+func TestManyEndpointsChangeByCalls(t *testing.T) {
+	t.Parallel()
+	const backends = 150
+	c := newChurn(t, dataplanetest.V34, backends, "a")
+	c.instances["a"].persisted = time.Now().Add(time.Hour) // the file is not due
+	_, _, _, _, before := c.calls("a", 0)
+	var all []arrival
+	for n := range backends {
+		c.replace(n)
+		all = append(all, arrival{fmt.Sprintf("shop_web-%d", n), churnAddress(n, c.came), time.Now()})
+	}
+	c.until(t, c.served)
+	if posts, adds, sets, deletes, _ := c.calls("a", before); posts+adds+deletes > 0 || sets != 3*backends {
+		t.Errorf("there were %d posts, %d additions, %d changes of servers and %d deletions", posts, adds, sets, deletes)
+	}
+	for _, a := range all {
+		if !c.takes(a) {
+			t.Errorf("%s of %s takes nothing", a.address, a.backend)
+		}
+	}
+}
+
+// The error of an update stands while the next one makes its changes in parts, and goes when all are made.
+func TestErrorStandsUntilTheLastPart(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, dataplanetest.V34, 3, "a")
+	i := c.instances["a"]
+	i.jobError, i.stuck, i.running.Servers = "a server cannot be changed", &liveWants{}, nil
+	ended := instance.UpdateEnded{Have: i.running}
+	ended.Have.Unfinished = true
+	if c.Machine.jobs.updateEnded(i, ended, time.Now()); i.jobError == "" || i.stuck == nil {
+		t.Errorf("after a part: %q, stuck: %t", i.jobError, i.stuck != nil)
+	}
+	ended.Have.Unfinished = false
+	if c.Machine.jobs.updateEnded(i, ended, time.Now()); i.jobError != "" || i.stuck != nil {
+		t.Errorf("after the last one: %q, stuck: %t", i.jobError, i.stuck != nil)
 	}
 }
 
