@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -19,6 +21,7 @@ var endpointRows = []row{
 	{name: "endpoint-slow", what: "the slow ones of a thousand such changes: 99 of 100 take less", limit: "their median", goal: 3, unit: seconds, most: 10_000, measure: shown("endpoint-slow", oneEndpoint)},
 	{name: "endpoints-rate", what: "a thousand endpoints changed in each of five seconds, on three instances: what is left to do then", limit: oneSecond, goal: 1, unit: seconds, most: 10_000, measure: shown("endpoints-rate", manyEndpoints)},
 	{name: "endpoints-storm", what: "every Service has another endpoint at once, on three instances, until all have them", limit: "a millisecond for each", goal: 1, unit: seconds, most: 10_000, measure: shown("endpoints-storm", manyEndpoints)},
+	{name: "endpoints-calls", what: "the same", limit: "the three calls for each that this takes, made bare on the three instances at once", goal: 1.3, unit: seconds, most: 10_000, measure: shown("endpoints-calls", manyEndpoints)},
 	{name: "endpoints-others", what: "the endpoint of another Service meanwhile, the slowest of them", limit: oneSecond, goal: 1, unit: seconds, most: 10_000, measure: shown("endpoints-others", manyEndpoints)},
 }
 
@@ -134,7 +137,7 @@ func oneEndpoint(ctx context.Context, w *world) (showing, error) {
 	if err != nil {
 		return nil, err
 	}
-	bare, err := c.bareChange(ctx, client)
+	bare, err := c.bareChange(ctx, client, c.ports[len(c.ports)-1])
 	if err != nil {
 		return nil, err
 	}
@@ -160,9 +163,9 @@ func oneEndpoint(ctx context.Context, w *world) (showing, error) {
 }
 
 // bareChange are the calls that it takes to replace an endpoint: a slot that is free gets an address, and is made
-// ready, and the former one is drained. They are made of a backend whose endpoints stay.
-func (c *changing) bareChange(ctx context.Context, client *dataplane.Client) (step, error) {
-	backend := c.backends[c.ports[len(c.ports)-1].String()]
+// ready, and the former one is drained. They are made of a server whose endpoint stays.
+func (c *changing) bareChange(ctx context.Context, client *dataplane.Client, port snapshots.ServicePort) (step, error) {
+	backend := c.backends[port.String()]
 	list, err := client.Servers(ctx, backend)
 	if err != nil || len(list) == 0 {
 		return nil, errors.Join(err, fmt.Errorf("backend %q has %d servers", backend, len(list)))
@@ -192,7 +195,12 @@ func manyEndpoints(ctx context.Context, w *world) (showing, error) {
 	if err != nil {
 		return nil, err
 	}
+	bare, err := c.bareStorm(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return showing{
+		"endpoints-calls":  {Limit: bare.Seconds(), Work: all.Seconds(), Turns: 1},
 		"endpoints-rate":   {Limit: 1, Work: rest.Seconds(), Turns: 1},
 		"endpoints-storm":  {Limit: float64(len(c.ports)) / perSecond, Work: all.Seconds(), Turns: 1},
 		"endpoints-others": {Limit: 1, Work: other.Seconds(), Turns: 1},
@@ -238,6 +246,44 @@ func (c *changing) storm(ctx context.Context) (all, slowest time.Duration, err e
 		}
 		slowest = max(slowest, took)
 	}
+}
+
+// bareStorm makes the calls of a storm without a pusher: one after the other, on all instances at the same time.
+func (c *changing) bareStorm(ctx context.Context) (time.Duration, error) {
+	var calls []func() error // on one instance
+	for _, e := range c.edges {
+		client, err := e.client()
+		if err != nil {
+			return 0, err
+		}
+		var bare []func() error
+		for _, port := range c.ports {
+			prepare, err := c.bareChange(ctx, client, port)
+			if err != nil {
+				return 0, err
+			}
+			one, err := prepare(ctx)
+			if err != nil {
+				return 0, err
+			}
+			bare = append(bare, one)
+		}
+		calls = append(calls, func() error {
+			for _, one := range bare {
+				if err := one(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	var group errgroup.Group
+	began := time.Now()
+	for _, all := range calls {
+		group.Go(all)
+	}
+	err := group.Wait()
+	return time.Since(began), err
 }
 
 // probe changes one endpoint, and asks the workers themselves until they have it.

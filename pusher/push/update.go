@@ -16,8 +16,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxActions is the largest number of actions that the header of one post carries.
-const maxActions = 256
+// The actions of a post are in one of its headers. The Dataplane API reads headers of 1 MiB, unless it was started with
+// another --max-header-size. A proxy in front of it may take no more than 16 KiB.
+const (
+	longActions  = 512 << 10 // in bytes
+	shortActions = 12 << 10
+)
 
 // manyChanges is the number of changes from which on one post is cheaper than a call for
 // each server, if the post is quick. If it is not, see [round].
@@ -483,16 +487,33 @@ func undone(list []change) error {
 }
 
 // postActions posts the text. It posts it several times if one post cannot carry all
-// actions.
+// actions. If a post with a long header is refused, shorter ones follow.
 func (i Instance) postActions(ctx context.Context, config []byte, all []dataplane.RuntimeAction) (disk Digest, err error) {
+	length := longActions
 	for first := true; first || len(all) > 0; first = false {
-		n := min(len(all), maxActions)
-		if disk, err = i.post(ctx, config, all[:n]); err != nil {
+		n := carried(all, length)
+		disk, err = i.post(ctx, config, all[:n])
+		if e, refused := errors.AsType[*dataplane.Error](err); refused && e.Status/100 == 4 && n > carried(all, shortActions) {
+			length = shortActions
+			n = carried(all, length)
+			disk, err = i.post(ctx, config, all[:n])
+		}
+		if err != nil {
 			return Digest{}, err
 		}
 		all = all[n:]
 	}
 	return disk, nil
+}
+
+// carried returns how many of the actions a header of so many bytes has.
+func carried(all []dataplane.RuntimeAction, length int) int {
+	for n, a := range all {
+		if length -= len(a.String()) + 1; length < 0 {
+			return max(n, 1)
+		}
+	}
+	return len(all)
 }
 
 // WriteServers writes the text to disk. The worker has to run the shape of the text. If its

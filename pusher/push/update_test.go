@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -320,6 +321,59 @@ func TestLatePostIsNobodysWish(t *testing.T) {
 	f.servers["web"][1].AdminState, f.servers["web"][1].OperationalState = "maint", "down" // somebody
 	if found = inspected(); len(found.Running.ManualDrains) != 1 || len(found.Faults) != 0 {
 		t.Errorf("manual drains: %v, faults: %+v", found.Running.ManualDrains, found.Faults)
+	}
+}
+
+// narrow is a fake behind a proxy that takes short headers only.
+type narrow struct {
+	*fake
+	limit int // in bytes
+	got   []string
+	posts int
+}
+
+func (n *narrow) PostRaw(ctx context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error) {
+	n.posts++
+	var got []string
+	length := 0
+	for _, a := range o.Actions {
+		got = append(got, a.String())
+		length += len(a.String()) + 1
+	}
+	if length > n.limit {
+		return dataplane.Posted{}, &dataplane.Error{Status: 431, Message: "Request Header Fields Too Large"}
+	}
+	n.got = append(n.got, got...)
+	return n.fake.PostRaw(ctx, config, o)
+}
+
+// As many actions as a header may have go with one post. If the header is too long for somebody on the way, shorter ones
+// carry them, each once and in order.
+func TestActionsOfManyServers(t *testing.T) {
+	t.Parallel()
+	var before, after []bind.Server
+	for n := range 6000 {
+		before = append(before, server(fmt.Sprint("s", n), "10.0.0.1", bind.SlotReady))
+		after = append(after, server(fmt.Sprint("s", n), "10.0.0.1", bind.SlotDrain))
+	}
+	all := actions(changes(before, after))
+	var want []string
+	for _, a := range all {
+		want = append(want, a.String())
+	}
+	for limit, posts := range map[int]int{1 << 20: 1, 16 << 10: 17} { // all have 190 kB
+		f := &narrow{fake: newFake(t), limit: limit}
+		if _, err := (Instance{API: f}).postActions(t.Context(), []byte(f.disk), all); err != nil {
+			t.Errorf("headers of %d bytes: %v", limit, err)
+		}
+		if f.posts != posts || !slices.Equal(f.got, want) {
+			t.Errorf("headers of %d bytes: %d posts with %d of %d actions", limit, f.posts, len(f.got), len(want))
+		}
+	}
+	f := &narrow{fake: newFake(t), limit: 10}
+	_, err := Instance{API: f}.postActions(t.Context(), []byte(f.disk), all)
+	if e, ok := errors.AsType[*dataplane.Error](err); !ok || e.Status != 431 || f.posts != 2 {
+		t.Errorf("no header is short enough: %v after %d posts", err, f.posts)
 	}
 }
 
