@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest/certinfo"
@@ -20,7 +21,8 @@ import (
 
 // fake is an instance in memory without faults. A test replaces the functions that should fail.
 type fake struct {
-	t *testing.T
+	t  *testing.T
+	mu sync.Mutex // of changes of servers, which come at the same time
 
 	disk    string
 	memory  int64
@@ -172,6 +174,8 @@ func (f *fake) DeleteTransaction(_ context.Context, id string) error {
 }
 
 func (f *fake) Servers(_ context.Context, backend string) ([]dataplane.Server, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.asked = append(f.asked, "servers of "+backend)
 	return f.servers[backend], nil
 }
@@ -202,6 +206,8 @@ func (f *fake) DeleteServer(_ context.Context, backend, server string) error {
 }
 
 func (f *fake) SetServer(_ context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.note("set %s/%s %s:%d %s%s", backend, server, ch.Address, ch.Port, ch.AdminState, map[bool]string{true: " up"}[ch.Up])
 	if err := f.setting(backend, server, ch); err != nil {
 		return dataplane.Server{}, err

@@ -1,0 +1,269 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// A round makes the changes of a large configuration by calls, in parts. An update makes one part, so a change that comes
+// meanwhile waits for that part only. A post of everything is no substitute: with 5,000 servers it takes a second and
+// more, in which nothing else can be changed.
+//
+// Which changes come first is in [round.order]. If the changes of a backend fail, the backend is left out of the round for
+// a while. The error is returned at the end of the round, since an instance with an error gets its next update later.
+type round struct {
+	began   time.Time
+	waiting map[string]time.Time // since when the changes of a backend wait
+	failed  map[string]time.Time // when the changes of a backend failed
+	errs    []error
+	perCall time.Duration // how long a call took in the last part, zero before the first one
+}
+
+const (
+	// partTime is how long the calls of a part take.
+	partTime = 250 * time.Millisecond
+	// changesInARow are those of a backend that are made before it is the next backend's turn.
+	changesInARow = 16
+	// failedRest is for how long a backend is left out after its changes have failed.
+	failedRest = 5 * time.Second
+	// postPatience is for how long changes that take a post wait while calls for others go on.
+	postPatience = 5 * time.Second
+	// postedServers is how many servers a configuration has whose post takes a second. It is used until a post was made.
+	postedServers = 5000
+)
+
+// setInParts makes changes of a large configuration: a part of them by calls, or all by a post.
+func (i Instance) setInParts(ctx context.Context, want Wanted, list []change, have Running) (Running, error) {
+	var direct, posted [][]change
+	for _, group := range grouped(list) {
+		if !reweighs(group) && (!readdresses(group) || i.setsAddresses(ctx, &have)) {
+			direct = append(direct, group)
+		} else {
+			posted = append(posted, group)
+		}
+	}
+	now, r := time.Now(), have.round.next()
+	order := r.order(direct, want, now)
+	switch {
+	case r.postIsSooner(direct, len(want.Servers), have.postTook):
+		return i.postPart(ctx, want, list, list, have)
+	case len(posted) > 0 && (len(order) == 0 || now.Sub(r.began) > postPatience):
+		have, err := i.postPart(ctx, want, list, slices.Concat(posted...), have)
+		if len(direct) == 0 || have.Servers == nil || err != nil && !isOfOne(err) {
+			return have, err
+		}
+		have.Unfinished = true
+		return have, nil // an error comes again in the next post
+	}
+	have, err := i.setPart(ctx, want, list, order, r, have)
+	if have.Servers == nil || err != nil && !isOfOne(err) {
+		have.round = nil
+		return have, err
+	}
+	if err != nil {
+		r.errs = append(r.errs, err)
+	}
+	if len(r.waiting)+len(posted) > 0 {
+		have.round, have.Unfinished = r, true
+		return have, nil
+	}
+	have.round = nil
+	if len(r.failed) == 0 {
+		return have, nil // what failed was done later
+	}
+	return have, several(r.errs)
+}
+
+// postPart posts everything, with some of the changes for the worker, and begins a new round.
+func (i Instance) postPart(ctx context.Context, want Wanted, list, some []change, have Running) (Running, error) {
+	have.round = nil
+	have, err := i.setBoundByPost(ctx, want, some, have)
+	return i.confirm(ctx, want.with(list, some), some, have, nil, err)
+}
+
+// setPart makes changes in this order for as long as a part takes, and notes in the round what is left.
+func (i Instance) setPart(ctx context.Context, want Wanted, list, order []change, r *round, have Running) (Running, error) {
+	// A post from before this process started may have written these servers.
+	have.Persisted = have.Persisted && (!slices.ContainsFunc(order, change.onDisk) || slices.Equal(have.Written, want.Servers))
+	began := time.Now()
+	done, err := i.setDirectly(ctx, order, began.Add(partTime))
+	tried := slices.SortedFunc(slices.Values(done.tried), func(a, b change) int { return a.at - b.at })
+	have = have.withUnanswered(tried, err)
+	if err != nil && len(done.failed) == 0 {
+		return i.confirm(ctx, want.with(list, tried), tried, have, nil, err)
+	}
+	now := time.Now()
+	r.perCall = now.Sub(began) / time.Duration(max(1, done.calls))
+	for backend := range done.failed {
+		r.failed[backend] = now
+	}
+	r.putOff(tried, order, now)
+	failed := func(c change) bool { return done.failed[c.to.Backend] }
+	good := slices.DeleteFunc(slices.Clone(tried), failed)
+	for _, c := range good {
+		delete(r.failed, c.to.Backend)
+	}
+	bad := slices.DeleteFunc(slices.Clone(tried), func(c change) bool { return !failed(c) })
+	if len(good) > 0 {
+		var goodErr error
+		if have, goodErr = i.confirm(ctx, want.with(list, good), good, have, done.told, nil); goodErr != nil {
+			r.failedAmong(good, have.Servers, now)
+			err = errors.Join(err, goodErr)
+		}
+	}
+	if len(bad) > 0 && have.Servers != nil {
+		have, err = i.confirm(ctx, want.with(list, bad), bad, have, nil, err)
+	}
+	return have, err
+}
+
+// with returns what is wanted, in which only some of the changes in a list are made.
+func (w Wanted) with(list, some []change) Wanted {
+	servers := slices.Clone(w.Servers)
+	for _, c := range list {
+		servers[c.at] = c.from
+	}
+	for _, c := range some {
+		servers[c.at] = w.Servers[c.at]
+	}
+	w.Servers = servers
+	return w
+}
+
+// next returns a round to go on with, a new one if there is none. It is a copy, since [Running] is a value.
+func (r *round) next() *round {
+	if r == nil {
+		return &round{began: time.Now(), failed: map[string]time.Time{}}
+	}
+	out := *r
+	out.failed, out.errs = maps.Clone(r.failed), slices.Clone(r.errs)
+	return &out
+}
+
+// postIsSooner reports whether a post makes changes much sooner than calls. It is read back, twice.
+func (r *round) postIsSooner(list [][]change, servers int, postTook time.Duration) bool {
+	if postTook == 0 {
+		postTook = time.Second * time.Duration(servers) / postedServers
+	}
+	calls := 0
+	for _, group := range list {
+		for _, c := range group {
+			calls += len(c.calls())
+		}
+	}
+	const much = 3 // everything else waits for a post
+	return r.perCall*time.Duration(calls) > much*2*(postTook+r.perCall*time.Duration(len(list)))
+}
+
+// order returns the changes of backends in the order in which they are to be made, without those that failed lately.
+//
+// The newest changes take turns with those that wait longest. So a storm of changes does not delay the change of another
+// backend, and changes that never stop do not keep others waiting for ever. In both, the first of each namespace comes
+// before the second of any, so that a namespace delays itself only. Slots that become free are not urgent: they get
+// every fifth turn. A backend with many changes has them made a few at a time.
+func (r *round) order(list [][]change, want Wanted, now time.Time) []change {
+	var traffic, freed [][]change
+	for _, group := range list {
+		failed, ok := r.failed[group[0].to.Backend]
+		switch {
+		case ok && now.Sub(failed) < failedRest:
+		case slices.ContainsFunc(group, change.ofTraffic):
+			traffic = append(traffic, readyFirst(group))
+		default:
+			freed = append(freed, group)
+		}
+	}
+	traffic, freed = r.inTurns(traffic, want, now), r.inTurns(freed, want, now)
+	turns := make([][]change, 0, len(traffic)+len(freed))
+	for len(traffic)+len(freed) > 0 {
+		n, m := min(4, len(traffic)), min(1, len(freed))
+		turns = append(append(turns, traffic[:n]...), freed[:m]...)
+		traffic, freed = traffic[n:], freed[m:]
+	}
+	var out []change
+	for more, at := true, 0; more; at += changesInARow {
+		more = false
+		for _, group := range turns {
+			out = append(out, group[min(at, len(group)):min(at+changesInARow, len(group))]...)
+			more = more || at+changesInARow < len(group)
+		}
+	}
+	return out
+}
+
+// ofTraffic reports whether a server begins or stops to take traffic, or takes it elsewhere.
+func (c change) ofTraffic() bool {
+	return c.from.State == bind.SlotReady || c.to.State == bind.SlotReady
+}
+
+// inTurns returns the changes of backends, the newest in turns with those that wait longest.
+func (r *round) inTurns(list [][]change, want Wanted, now time.Time) [][]change {
+	moved := func(group []change) time.Time { return want.Moved[group[0].to.Backend] }
+	waits := func(group []change) time.Time {
+		if since, ok := r.waiting[group[0].to.Backend]; ok {
+			return since
+		}
+		return now
+	}
+	newest := want.byTurns(list, func(a, b []change) int { return moved(b).Compare(moved(a)) })
+	longest := want.byTurns(list, func(a, b []change) int { return waits(a).Compare(waits(b)) })
+	out, taken := make([][]change, 0, len(list)), make(map[string]bool, len(list))
+	for n := range list {
+		for _, group := range [][]change{newest[n], longest[n]} {
+			if backend := group[0].to.Backend; !taken[backend] {
+				taken[backend] = true
+				out = append(out, group)
+			}
+		}
+	}
+	return out
+}
+
+// byTurns sorts the changes of backends. The first of each namespace comes before the second of any.
+func (w Wanted) byTurns(list [][]change, compare func(a, b []change) int) [][]change {
+	out := slices.Clone(list)
+	slices.SortStableFunc(out, compare)
+	turn, turns := make(map[string]int, len(out)), map[string]int{} // the turn of a backend, and the next of a namespace
+	for _, group := range out {
+		backend := group[0].to.Backend
+		namespace := w.Namespaces[backend]
+		turn[backend] = turns[namespace]
+		turns[namespace]++
+	}
+	slices.SortStableFunc(out, func(a, b []change) int { return turn[a[0].to.Backend] - turn[b[0].to.Backend] })
+	return out
+}
+
+// putOff notes since when the backends wait of which changes were not tried. It begins anew for one of which some were.
+func (r *round) putOff(tried, order []change, now time.Time) {
+	began, at := make(map[string]bool, len(tried)), make(map[int]bool, len(tried))
+	for _, c := range tried {
+		began[c.to.Backend], at[c.at] = true, true
+	}
+	waiting := map[string]time.Time{}
+	for _, c := range order {
+		backend := c.to.Backend
+		if _, failed := r.failed[backend]; failed || at[c.at] {
+			continue
+		}
+		waiting[backend] = now
+		if since, ok := r.waiting[backend]; ok && !began[backend] {
+			waiting[backend] = since
+		}
+	}
+	r.waiting = waiting
+}
+
+// failedAmong notes the backends in which the worker does not have what was set.
+func (r *round) failedAmong(list []change, servers []bind.Server, now time.Time) {
+	for _, c := range list {
+		if servers != nil && servers[c.at] != c.to {
+			r.failed[c.to.Backend] = now
+		}
+	}
+}
