@@ -26,6 +26,11 @@
 // backends, two calls take 2.5 times as long as the changing call alone (BenchmarkEndpoint
 // in pusher/core). The version of the API is asked for again only if an answer shows that a
 // change did not take effect.
+//
+// Many changes at once are posted if the configuration is small. If it is large, calls make
+// them in parts, so that nobody's change waits for all others, see rounds.go. Before version
+// 3.4, addresses need a post. Up to 50 new endpoints are then served by dynamic servers until
+// that post; if there are more, everything waits for it.
 package push
 
 import (
