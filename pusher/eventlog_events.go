@@ -114,7 +114,7 @@ func (l *eventLog) encodeOfInstance(ev instance.Event, out loggedEvent) (loggedE
 	case instance.UpdateEnded:
 		is("update", v.Err, loggedUpdate{v.Node, v.Began, v.Had.Servers != nil, l.running(about.Ref, v.Have)})
 	case instance.PersistEnded:
-		is("persist", v.Err, loggedPersist{l.running(about.Ref, v.Have), v.Took})
+		is("persist", v.Err, loggedPersist{l.running(about.Ref, v.Have), v.Took, v.Alone})
 	case instance.TidyEnded:
 		is("tidy", v.Err, l.running(about.Ref, v.Have))
 	case instance.CollectEnded:
@@ -164,8 +164,9 @@ type (
 		Have  loggedRunning `json:"have"`
 	}
 	loggedPersist struct {
-		Have loggedRunning `json:"have"`
-		Took time.Duration `json:"took"`
+		Have  loggedRunning `json:"have"`
+		Took  time.Duration `json:"took"`
+		Alone bool          `json:"alone,omitempty"`
 	}
 	loggedCollect struct {
 		Garbage []push.Stored `json:"garbage"`

@@ -277,7 +277,7 @@ func (r *replaying) eventOfInstance(v loggedEvent, err error) core.Event {
 		return core.OfInstance{Event: instance.UpdateEnded{About: about, Node: data.Node, Began: data.Began, Had: had, Have: r.running(about, data.Have), Err: err}}
 	case "persist":
 		data := read[loggedPersist](r, v)
-		return core.OfInstance{Event: instance.PersistEnded{About: about, Have: r.running(about, data.Have), Took: data.Took, Err: err}}
+		return core.OfInstance{Event: instance.PersistEnded{About: about, Have: r.running(about, data.Have), Took: data.Took, Err: err, Alone: data.Alone}}
 	case "tidy":
 		return core.OfInstance{Event: instance.TidyEnded{About: about, Have: r.running(about, read[loggedRunning](r, v)), Err: err}}
 	case "collect":

@@ -199,6 +199,133 @@ func TestManyEndpointsChangeByCalls(t *testing.T) {
 	}
 }
 
+// writing returns a pusher that writes the servers of a large configuration to disk. It does not hear of the end of the write,
+// nor of that of updates if these are held too.
+func writing(t *testing.T, updatesToo bool) (*churn, *instanceState) {
+	t.Helper()
+	c := newChurn(t, dataplanetest.V34, 150, "a")
+	i := c.instances["a"]
+	c.replace(1) // now it is known that the API sets addresses
+	c.until(t, c.served)
+	c.holds = func(ev instance.Event) bool {
+		_, persist := ev.(instance.PersistEnded)
+		_, update := ev.(instance.UpdateEnded)
+		return persist || update && updatesToo
+	}
+	i.running.Persisted, i.persisted = false, time.Time{}
+	c.until(t, func() bool { return i.writing })
+	return c, i
+}
+
+// onDisk reports whether the file on disk has an endpoint that a backend has in its place.
+func (c *churn) onDisk(t *testing.T, backend, number int) bool {
+	t.Helper()
+	text, err := c.edges["a"].Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(text, churnAddress(backend, number)+":8080 maxconn 100\n")
+}
+
+// While the file of a large configuration is written, an endpoint that comes does not wait. Then it is written too.
+func TestEndpointComesWhileTheFileIsWritten(t *testing.T) {
+	t.Parallel()
+	c, i := writing(t, false)
+	_, _, _, _, before := c.calls("a", 0)
+	c.replace(7)
+	c.until(t, c.served)
+	if !i.writing || !c.takes(arrival{"shop_web-7", churnAddress(7, c.came), time.Now()}) {
+		t.Fatalf("writing: %t, servers %+v", i.writing, i.running.Servers)
+	}
+	c.until(t, func() bool { return len(c.held) == 1 }) // the write is over, and the machine does not know
+	if posts, _, sets, _, _ := c.calls("a", before); posts > 1 || sets != 3 || c.onDisk(t, 7, c.came) {
+		t.Errorf("%d posts, %d changes of servers, on disk: %t", posts, sets, c.onDisk(t, 7, c.came))
+	}
+	c.release(nil)
+	c.until(t, func() bool { return !i.writing })
+	if i.running.Persisted {
+		t.Error("the file counts as written, and lacks the endpoint")
+	}
+	i.persisted = time.Time{}
+	c.until(t, c.settled)
+	if !c.onDisk(t, 7, c.came) {
+		t.Error("the endpoint is not on disk")
+	}
+}
+
+// The write ends before the update that began meanwhile, and what each knows counts.
+func TestWriteEndsBeforeTheUpdate(t *testing.T) {
+	t.Parallel()
+	c, i := writing(t, true)
+	c.replace(7)
+	c.until(t, func() bool { return len(c.held) == 2 && i.busy == workUpdate })
+	c.release(func(ev instance.Event) bool { _, update := ev.(instance.UpdateEnded); return update })
+	c.until(t, func() bool { return !i.writing })
+	if i.busy != workUpdate || i.running.Written == nil {
+		t.Errorf("the update counts as ended: busy %q, %d servers on disk", i.busy, len(i.running.Written))
+	}
+	written := i.running.Written
+	c.release(nil)
+	c.until(t, c.served)
+	if i.running.Persisted || &i.running.Written[0] != &written[0] {
+		t.Errorf("persisted %t, the file is forgotten: %t", i.running.Persisted, &i.running.Written[0] != &written[0])
+	}
+	i.persisted = time.Time{}
+	c.until(t, c.settled)
+	if !c.onDisk(t, 7, c.came) {
+		t.Error("the endpoint is not on disk")
+	}
+}
+
+// A push waits for the end of the write, and so does everything else that writes to the disk.
+func TestPushWaitsForTheWrite(t *testing.T) {
+	t.Parallel()
+	c, i := writing(t, false)
+	c.until(t, func() bool { return len(c.held) == 1 })
+	s, err := c.store.Get(t.Context(), i.snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := strings.Replace(string(s.Config()), "X-Backend web-3", "X-Backend other", 1)
+	if _, _, err := c.store.Publish(t.Context(), snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}, Time: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	view, err := c.store.View(t.Context())
+	c.waiting = append(c.waiting, ViewRead{view, err})
+	c.until(t, func() bool { return c.status().Rollout != nil })
+	i.garbage, i.inspectAfter = []push.Stored{{Kind: bind.MapFile, Name: "old"}}, time.Time{}
+	for range 30 {
+		if c.step(t.Context()); i.busy != "" || !i.writing {
+			t.Fatalf("busy with %q, writing %t", i.busy, i.writing)
+		}
+	}
+	c.release(nil)
+	c.until(t, func() bool { return i.snapshot().Revision == 2 && c.status().InSync() == 1 })
+}
+
+// An instance joins again while its file is written: its state goes on waiting for that, and not for ever.
+func TestInstanceJoinsAgainWhileItsFileIsWritten(t *testing.T) {
+	t.Parallel()
+	e := newMachine(State{}, noon)
+	e.membership.join(fleet.Instance{Name: "a", URL: "http://127.0.0.1:1"}, noon)
+	former := e.instances["a"].ref()
+	e.instances["a"].busy, e.instances["a"].writing = workUpdate, true
+	e.membership.join(fleet.Instance{Name: "a", URL: "http://127.0.0.1:2"}, noon)
+	i := e.instances["a"]
+	if i.busy != workUpdate || !i.writing {
+		t.Errorf("what goes on is forgotten: busy %q, writing %t", i.busy, i.writing)
+	}
+	OfInstance{instance.UpdateEnded{About: instance.About{Ref: former}}}.apply(e, noon)
+	if i.busy != "" || !i.writing {
+		t.Errorf("after the update: busy %q, writing %t", i.busy, i.writing)
+	}
+	i.busy = workUpdate // of the new connection
+	OfInstance{instance.PersistEnded{About: instance.About{Ref: former}, Alone: true}}.apply(e, noon)
+	if i.busy != workUpdate || i.writing {
+		t.Errorf("after the write: busy %q, writing %t", i.busy, i.writing)
+	}
+}
+
 // The error of an update stands while the next one makes its changes in parts, and goes when all are made.
 func TestErrorStandsUntilTheLastPart(t *testing.T) {
 	t.Parallel()

@@ -50,6 +50,9 @@ type instanceState struct {
 	// to a probe that began earlier may be out of date.
 	busy  work
 	ended time.Time
+	// writing is set while the file is written and updates may change the worker. beside is set if the last update began
+	// then. waits is set if the next one has to wait for the end of the write.
+	writing, beside, waits bool
 
 	checked  bool                // a check has begun since it became reachable
 	findings []preflight.Finding // what is wrong with its setup
@@ -179,7 +182,7 @@ func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 func (i *instanceState) seen(stale bool) rollout.Seen {
 	seen := rollout.Seen{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
-		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Sample: i.samples.last(i.started), Died: i.died,
+		Busy: i.busy != "" && i.busy != workPush || i.writing, Stale: stale, Sample: i.samples.last(i.started), Died: i.died,
 	}
 	if why := i.foreign(); why != "" {
 		seen.Foreign = push.ForeignText(why)
@@ -243,6 +246,14 @@ func (i *instanceState) lastAnswer() answer { return answer{i.info, i.infoAsked}
 // begin marks the instance as busy.
 func (i *instanceState) begin(w work) { i.busy = w }
 
+// doing returns the kind of the job under way, "" for none.
+func (i *instanceState) doing() work {
+	if i.busy == "" && i.writing {
+		return workPersist
+	}
+	return i.busy
+}
+
 // liveWants is the live data that a worker should have.
 type liveWants struct {
 	servers      *bind.Server // the first server of the list; the list is replaced if a server in it changes
@@ -264,7 +275,6 @@ func wantsOf(servers []bind.Server, entries snapshots.Digest, certificates push.
 
 // end notes how a job ended. Pushes do not use it, since the rollout tries them again.
 func (i *instanceState) end(err error, retry time.Duration, now time.Time) {
-	i.lastWork, i.busy, i.ended = i.busy, "", now
 	if err == nil {
 		i.jobError, i.jobErrorAt, i.jobFailures, i.jobNotBefore = "", time.Time{}, 0, time.Time{}
 		return

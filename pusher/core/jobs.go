@@ -48,7 +48,7 @@ func (j *jobs) beginApproved(may bool, now time.Time) {
 		case !may || i == nil || i.ref() != a.on || !i.reachable() || i.ledByOther() || j.unclaimed(i) || !a.holds(j.decision, j.view):
 			j.record(observe.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", a.Purpose.Why()), now)
 			j.results = append(j.results, rollout.Result{Instance: a.Instance, Snapshot: a.Snapshot, Outcome: rollout.NotBegun})
-		case i.busy != "":
+		case i.doing() != "":
 			waiting = append(waiting, a)
 		default:
 			j.beginPush(a.Push, now)
@@ -69,8 +69,13 @@ func (j *jobs) beginWork(now time.Time) {
 			j.beginUpdate(i)
 			continue
 		}
-		i.begin(w)
 		on, want := i.ref(), j.bindings.Unbound(i.snapshot(), i.Layout)
+		if w == workPersist && i.running.SetsAddresses && j.large(i) {
+			i.writing, i.waits = true, false
+			j.do(instance.Persist{Ref: on, Want: want, Have: i.running, Alone: true})
+			continue
+		}
+		i.begin(w)
 		switch w {
 		case workPersist:
 			j.do(instance.Persist{Ref: on, Want: want, Have: i.running})
@@ -91,6 +96,7 @@ func (j *jobs) beginWork(now time.Time) {
 func (j *jobs) beginUpdate(i *instanceState) {
 	i.begin(workUpdate)
 	want := j.wanted(i)
+	want.CallsOnly, i.beside = i.writing, i.writing
 	i.attempted = wantsOf(want.Servers, want.Entries, want.Certificates)
 	j.do(instance.Update{
 		Ref: i.ref(), Want: want, Unbound: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
@@ -273,17 +279,27 @@ func (j *jobs) free(i *instanceState, now time.Time) {
 	}
 }
 
+// large reports whether the configuration of an instance is so large that updates go on while the file is written.
+func (j *jobs) large(i *instanceState) bool {
+	p, _ := j.bindings.Of(i.snapshot())
+	return push.Large(p.Servers)
+}
+
 // ended notes the end of a job other than a push, a claim or a collection.
 func (j *jobs) ended(i *instanceState, w work, err error, now time.Time) {
+	j.free(i, now)
+	j.noteEnd(i, w, err, now)
+}
+
+// noteEnd is ended for a job beside which another one may be under way.
+func (j *jobs) noteEnd(i *instanceState, w work, err error, now time.Time) {
 	if instance.Interrupted(err) {
 		err = nil // the process is about to end
 	}
-	if err == nil && i.stuck != nil && j.needsOf(i).differs() {
-		i.lastWork, i.busy, i.ended = i.busy, "", now // the rest of the last update is still to be done, and its error still to be shown
-	} else {
+	i.lastWork, i.ended = w, now
+	if err != nil || i.stuck == nil || !j.needsOf(i).differs() { // otherwise the rest of the last update is still to be done, and its error still to be shown
 		i.end(err, j.PollInterval, now)
 	}
-	j.free(i, now)
 	j.record(observe.Worked{Kind: string(w), Failed: err != nil}, now)
 	if err != nil {
 		j.record(observe.Warn("instance not brought up to date", "instance", i.Name, "work", string(w), "err", err), now)
@@ -398,6 +414,10 @@ func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time
 // updateEnded takes the result of an update of the running worker.
 func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Time) {
 	have := u.Have
+	if i.beside {
+		have = have.WithFile(i.running, j.wanted(i).Servers)
+		i.beside, i.waits = false, i.writing && have.Waits
+	}
 	if !have.Unfinished {
 		i.stuck = nil // otherwise an error of the last update stands until the last part is made
 	}
@@ -428,10 +448,25 @@ func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Ti
 
 // persistEnded takes the result of writing servers to disk.
 func (j *jobs) persistEnded(i *instanceState, p instance.PersistEnded, now time.Time) {
+	if p.Alone {
+		j.writeEnded(i, p, now)
+		return
+	}
 	j.ended(i, workPersist, p.Err, now)
 	i.persisted, i.persistTook = now, p.Took
 	j.noteManualDrains(i, p.Have.ManualDrains, now)
 	i.running = p.Have
+}
+
+// writeEnded takes the result of writing the file while updates went on. One of them may still be under way.
+func (j *jobs) writeEnded(i *instanceState, p instance.PersistEnded, now time.Time) {
+	i.writing, i.waits = false, false
+	if current := j.instances[i.Name]; current != nil && current.UID == i.UID { // it may have joined again
+		current.writing, current.waits = false, false
+	}
+	j.noteEnd(i, workPersist, p.Err, now)
+	i.persisted, i.persistTook = now, p.Took
+	i.running = i.running.WithFile(p.Have, j.wanted(i).Servers)
 }
 
 // collectEnded notes which files were removed. A failure holds up no other work on the instance.

@@ -47,7 +47,7 @@ const claimRetry = 10 * time.Second
 // middle of a push could go on, and another pusher would not see that this one leads.
 func (l *leadership) beginClaims(now time.Time) {
 	for i := range l.served() {
-		if l.term.fenced && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !l.claimedAndJudged(i) {
+		if l.term.fenced && i.reachable() && i.doing() == "" && !now.Before(i.claimAfter) && !l.claimedAndJudged(i) {
 			i.begin(workClaim)
 			l.do(instance.Claim{Ref: i.ref(), Term: l.term.number})
 		}

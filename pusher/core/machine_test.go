@@ -36,6 +36,8 @@ type driven struct {
 	events      chan Event
 	jobs        sync.WaitGroup
 	waiting     []Event
+	holds       func(instance.Event) bool // events that the machine does not hear of yet
+	held        []Event
 }
 
 func newDriven(tb testing.TB, settings Settings, store *dirstore.Store) *driven {
@@ -51,7 +53,7 @@ func newDriven(tb testing.TB, settings Settings, store *dirstore.Store) *driven 
 // step takes a step, and starts its effects.
 func (d *driven) step(ctx context.Context) {
 	for len(d.events) > 0 {
-		d.waiting = append(d.waiting, <-d.events)
+		d.take(<-d.events)
 	}
 	effects := d.Step(time.Now(), d.waiting...)
 	d.waiting = nil
@@ -69,11 +71,29 @@ func (d *driven) step(ctx context.Context) {
 	}
 }
 
+// take has the machine hear of an event in the next step, or later if it is held.
+func (d *driven) take(ev Event) {
+	if of, ok := ev.(OfInstance); ok && d.holds != nil && d.holds(of.Event) {
+		d.held = append(d.held, ev)
+		return
+	}
+	d.waiting = append(d.waiting, ev)
+}
+
+// release has the machine hear of the held events that are no longer held.
+func (d *driven) release(holds func(instance.Event) bool) {
+	held := d.held
+	d.held, d.holds = nil, holds
+	for _, ev := range held {
+		d.take(ev)
+	}
+}
+
 // wait waits for an event, until a time at most.
 func (d *driven) wait(until <-chan time.Time) {
 	select {
 	case ev := <-d.events:
-		d.waiting = append(d.waiting, ev)
+		d.take(ev)
 	case <-until:
 	}
 }

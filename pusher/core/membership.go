@@ -145,7 +145,7 @@ func (m *membership) join(spec fleet.Instance, now time.Time) {
 		m.record(observe.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL), now)
 	case same:
 		m.change(func(s rollout.State) rollout.State { return s.Forgive(spec.Name) })
-		i.busy = old.busy // its job goes on, and ends as usual
+		i.busy, i.writing = old.busy, old.writing // its job goes on, and ends as usual
 		before, i.known = remembered(old), old.known
 		i.running.Disk = old.running.Disk
 	default:

@@ -18,7 +18,7 @@ func (w *world) workFor(i *instanceState, now time.Time) work { return classify(
 func (w *world) needsOf(i *instanceState) instanceNeeds {
 	n, ok := w.bindings.Node(i.snapshot(), i.Layout)
 	s := instanceNeeds{
-		Busy: i.busy != "" || w.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.Err == nil,
+		Busy: i.busy != "" || w.unclaimed(i), Writing: i.writing, Waits: i.waits, Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.Err == nil,
 		SameNode: n.Name != "" && n.Name == i.info.Node || bind.SameNode(n.Name, i.info.Node), NotBefore: i.jobNotBefore,
 		// While somebody else keeps changing the instance's files, repairs have stopped. Writing
 		// servers to disk would be a repair.
@@ -55,7 +55,7 @@ func (w *world) overdue(i *instanceState) bool {
 
 // collectsFirst reports whether the next push to an instance waits until files were removed from it.
 func (w *world) collectsFirst(i *instanceState, now time.Time) bool {
-	return w.overdue(i) && i.busy == "" && w.workFor(i, now) == workCollect
+	return w.overdue(i) && i.doing() == "" && w.workFor(i, now) == workCollect
 }
 
 // unclaimed reports whether nothing may begin on an instance before it is claimed. If its claim
@@ -143,6 +143,8 @@ const (
 // to current live data.
 type instanceNeeds struct {
 	Busy, Reachable bool
+	// Writing is set while the file is written and the worker may be changed by calls. Waits is set if calls are not enough.
+	Writing, Waits bool
 	// Bound is set if the snapshot that it runs was read and could be bound.
 	Bound bool
 	// SameNode is set if the worker runs what was bound. SameServers, SameMaps and SameCertificates
@@ -185,6 +187,11 @@ func classify(s instanceNeeds, now time.Time) work {
 		return workReload
 	case s.Busy || now.Before(s.NotBefore):
 		return workNothing
+	case s.Writing:
+		if s.SameServers || s.Waits || s.Stuck || !s.SameMaps || !s.SameCertificates {
+			return workNothing
+		}
+		return workUpdate
 	case s.Unserved && s.urgent() && !now.Before(s.UrgentAfter), s.Deferred && s.urgent() && !now.Before(s.DeferredUntil):
 		return workPersist
 	case s.Overdue && !now.Before(s.CollectAfter):
@@ -221,7 +228,7 @@ func inSync(s instanceNeeds) bool {
 	if s.Unserved {
 		return false
 	}
-	s.Busy, s.NotBefore, s.Garbage, s.Overdue = false, time.Time{}, false, false
+	s.Busy, s.Writing, s.NotBefore, s.Garbage, s.Overdue = false, false, time.Time{}, false, false
 	return classify(s, time.Time{}) == workNothing
 }
 

@@ -136,7 +136,7 @@ func (r *reporting) seenOf(i *instanceState) observe.Instance {
 	out := observe.Instance{
 		Name: i.Name, Zone: i.Zone, UID: i.UID, Reachable: i.reachable(), Refused: isRefused(i.err), Err: i.err, Since: i.since,
 		Running: i.snapshot(), Info: i.info, Started: i.started, Foreign: i.foreign(), ManualDrains: i.running.ManualDrains,
-		Findings: i.findings, Conflict: i.conflict, Doing: doing(i.busy), Pushing: i.busy == workPush, Updating: i.busy == workUpdate,
+		Findings: i.findings, Conflict: i.conflict, Doing: doing(i.doing()), Pushing: i.busy == workPush, Updating: i.busy == workUpdate,
 		JobError: i.jobError, JobErrorAt: i.jobErrorAt, Unclaimed: r.unclaimed(i), AwaitsCluster: r.bindings.AwaitsCluster(i.snapshot()),
 	}
 	if i.ledByOther() {

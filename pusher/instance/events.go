@@ -154,9 +154,10 @@ func (u UpdateEnded) String() string {
 // PersistEnded is the end of writing servers to disk.
 type PersistEnded struct {
 	About
-	Have push.Running
-	Took time.Duration
-	Err  error
+	Have  push.Running
+	Took  time.Duration
+	Err   error
+	Alone bool
 }
 
 func (p PersistEnded) String() string { return p.describe("persist ended", "err", p.Err) }
@@ -310,11 +311,13 @@ type Update struct {
 
 func (u Update) String() string { return u.describe("update", "node", u.Want.Node) }
 
-// Persist writes the servers that the worker should have to disk, and changes the worker to them.
+// Persist writes the servers that the worker should have to disk, and changes the worker to them. If Alone is set, it does
+// not change the worker, and an [Update] by calls may run at the same time.
 type Persist struct {
 	Ref
-	Want binding.Unbound
-	Have push.Running
+	Want  binding.Unbound
+	Have  push.Running
+	Alone bool
 }
 
 func (p Persist) String() string { return p.describe("persist", "snapshot", p.Want.ID) }

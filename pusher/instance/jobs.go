@@ -174,17 +174,21 @@ func (c *connection) persist(ctx context.Context, x Persist) Event {
 	ctx, cancel := c.within(ctx, c.limit)
 	defer cancel()
 	began, have := time.Now(), x.Have
+	write := c.target.WriteServers
+	if x.Alone {
+		write = c.target.WriteFile
+	}
 	want, err := x.Want.Bind()
 	if err == nil {
-		have, err = c.target.WriteServers(ctx, want, have)
+		have, err = write(ctx, want, have)
 		if errors.Is(err, dataplane.ErrValidation) { // a file that the text names may be gone
 			if _, mendErr := c.target.Mend(ctx, want, c.onDisk); mendErr == nil {
-				have, err = c.target.WriteServers(ctx, want, have)
+				have, err = write(ctx, want, have)
 			}
 		}
 		err = withoutSecrets(err, want)
 	}
-	return PersistEnded{c.about(), have, time.Since(began), err}
+	return PersistEnded{c.about(), have, time.Since(began), err, x.Alone}
 }
 
 func (c *connection) tidy(ctx context.Context, x Tidy) Event {

@@ -50,6 +50,11 @@ func (i Instance) setInParts(ctx context.Context, want Wanted, list []change, ha
 	now, r := time.Now(), have.round.next()
 	order := r.order(direct, want, now)
 	switch {
+	case want.CallsOnly:
+		if len(order) == 0 {
+			have.Unfinished, have.Waits = true, true
+			return have, nil
+		}
 	case r.postIsSooner(direct, len(want.Servers), have.postTook):
 		return i.postPart(ctx, want, list, list, have)
 	case len(posted) > 0 && (len(order) == 0 || now.Sub(r.began) > postPatience):

@@ -25,6 +25,18 @@ func Loaded(servers []bind.Server) []bind.Server {
 	return out
 }
 
+// Large reports whether a configuration with these servers takes long to post.
+func Large(servers []bind.Server) bool { return len(servers) > quickPost }
+
+// WithFile returns what is known about a worker, with what another value knows about the file on disk. want are the servers
+// that the file should have.
+func (r Running) WithFile(of Running, want []bind.Server) Running {
+	r.Written, r.Disk, r.postTook = of.Written, of.Disk, of.postTook
+	same := func(a, b bind.Server) bool { return a == b || lineOf(a) == lineOf(b) }
+	r.Persisted = of.Persisted && r.Written != nil && slices.EqualFunc(r.Written, want, same)
+	return r
+}
+
 // change turns one server into another.
 type change struct {
 	from, to bind.Server

@@ -66,8 +66,11 @@ type Running struct {
 	// known.
 	Disk Digest
 
-	// Unfinished is set by an update that made a part of the changes: the next one makes more.
-	Unfinished bool
+	// Unfinished is set by an update that made a part of the changes: the next one makes more. Waits is set too if the
+	// rest takes a post, which [Wanted.CallsOnly] ruled out.
+	Unfinished, Waits bool
+	// SetsAddresses is set if the API is known to change addresses in the worker by calls.
+	SetsAddresses bool
 
 	api      string        // the version of the API, "" if it has to be read
 	round    *round        // of which the last update made a part, nil if none is under way
@@ -80,6 +83,8 @@ type Running struct {
 type Wanted struct {
 	Node    string
 	Servers []bind.Server
+	// CallsOnly is set if the update may only change servers, by calls, since the file is being written meanwhile.
+	CallsOnly bool
 	// Moved is when the endpoints of a backend changed, if that is known, and Namespaces are those of the endpoints. They
 	// decide which of many changes are made first.
 	Moved      map[string]time.Time
@@ -105,7 +110,9 @@ func (r Running) Has(want []bind.Server) bool {
 
 // Another returns what is still known after another worker has replaced this one.
 func (r Running) Another() Running {
-	return Running{ManualDrains: r.ManualDrains, Disk: r.Disk, RotatedByReload: r.RotatedByReload, unanswered: r.unanswered}
+	return Running{
+		ManualDrains: r.ManualDrains, Disk: r.Disk, RotatedByReload: r.RotatedByReload, SetsAddresses: r.SetsAddresses, unanswered: r.unanswered,
+	}
 }
 
 // Update gives the worker the servers, map entries and certificates that were bound,
@@ -119,7 +126,7 @@ func (r Running) Another() Running {
 // afterwards.
 func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Running, error) {
 	want.Bind = sync.OnceValues(want.Bind)
-	have.Unfinished = false
+	have.Unfinished, have.Waits = false, false
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
 		return have, err
@@ -145,10 +152,13 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 	}
 	have, serversErr := i.setServers(ctx, want, have)
 	if serversErr != nil {
-		have.api = "" // the API may be an older version now
+		have.api, have.SetsAddresses = "", false // the API may be an older version now
 		if !isOfOne(serversErr) {
 			return have, serversErr
 		}
+	}
+	if want.CallsOnly {
+		return have, serversErr
 	}
 	have, mapsErr := i.keepMaps(ctx, want, have)
 	if want.Certificates.In(have.Certificates) {
@@ -274,7 +284,7 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 	}
 	have.Deferred = false
 	var err error
-	if len(want.Servers) > quickPost {
+	if Large(want.Servers) {
 		have, err = i.setInParts(ctx, want, list, have)
 	} else {
 		var told answers
@@ -404,7 +414,7 @@ func (i Instance) setBoundByPost(ctx context.Context, want Wanted, list []change
 // defers reports whether slots have to wait for their addresses, because they need a post
 // and that post takes long.
 func (i Instance) defers(ctx context.Context, want Wanted, list []change, have *Running) bool {
-	return len(want.Servers) > quickPost && len(want.Dynamic) > 0 && (have.Deferred || readdresses(list)) && !i.setsAddresses(ctx, have)
+	return Large(want.Servers) && len(want.Dynamic) > 0 && (have.Deferred || readdresses(list)) && !i.setsAddresses(ctx, have)
 }
 
 // setsAddresses reports whether the API changes addresses in the worker. Older versions
@@ -418,7 +428,8 @@ func (i Instance) setsAddresses(ctx context.Context, have *Running) bool {
 		}
 		have.api = info.Version
 	}
-	return atLeast34(have.api)
+	have.SetsAddresses = atLeast34(have.api)
+	return have.SetsAddresses
 }
 
 func atLeast34(version string) bool {
@@ -533,7 +544,7 @@ func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Runnin
 		wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 		list, gone = splitGone(changes(have.Servers, wanted))
 	}
-	if len(want.Servers) > quickPost && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
+	if Large(want.Servers) && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
 		list = nil // the next update makes calls, and nothing else waits for several posts
 	}
 	have, err = i.setByPost(ctx, want, list, have)
@@ -550,6 +561,19 @@ func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Runnin
 		return have, err
 	}
 	return i.DropDynamicServers(ctx, have)
+}
+
+// WriteFile is WriteServers that does not change the worker. Updates with [Wanted.CallsOnly] may do that meanwhile, so
+// only what is returned about the file counts, see [Running.WithFile].
+func (i Instance) WriteFile(ctx context.Context, want bind.Bound, have Running) (Running, error) {
+	info, err := i.RuntimeInfo(ctx)
+	if err != nil {
+		return have, err
+	}
+	if !bind.SameNode(info.Node, want.Node) {
+		return have, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
+	}
+	return i.setByPost(ctx, want, nil, have)
 }
 
 // WriteText writes the text to disk, and returns the digest of the file. The worker has to
