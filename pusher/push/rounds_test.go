@@ -89,6 +89,7 @@ type stormy struct {
 
 	moved      map[string]time.Time
 	namespaces map[string]string
+	callsOnly  bool
 }
 
 // newStormy returns an instance in which each backend has two endpoints that are ready, and free slots.
@@ -145,7 +146,7 @@ func (s *stormy) update() error {
 	s.t.Helper()
 	s.parts++
 	want := wanted(bound(1, s.want))
-	want.Moved, want.Namespaces = s.moved, s.namespaces
+	want.Moved, want.Namespaces, want.CallsOnly = s.moved, s.namespaces, s.callsOnly
 	have, err := s.i.Update(s.t.Context(), want, s.have)
 	if s.have = have; err == nil && !have.Unfinished && !have.Has(s.want) {
 		s.t.Fatalf("the update says that it is over, and the worker has not what it should")
@@ -354,6 +355,29 @@ func TestWeightInAStorm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While the file is written, calls go on, and what takes a post waits.
+func TestUpdateByCallsOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStormy(t)
+		s.callsOnly = true
+		s.replace(1, "10.1.1.1")
+		s.want[0].Weight = 7
+		for s.parts < 2 {
+			if err := s.update(); err != nil || !s.have.Unfinished || s.have.Waits != (s.parts == 2) {
+				t.Errorf("update %d: unfinished %t, waits %t, %v", s.parts, s.have.Unfinished, s.have.Waits, err)
+			}
+		}
+		if s.f.posts > 0 || !s.serves(1, "10.1.1.1") {
+			t.Errorf("%d posts, the endpoint is served: %t", s.f.posts, s.serves(1, "10.1.1.1"))
+		}
+		s.callsOnly = false
+		if err := s.finish(); err != nil || s.f.posts != 1 || s.have.Waits {
+			t.Errorf("%d posts, %v", s.f.posts, err)
+		}
+	})
 }
 
 // The changes of one Service with very many endpoints are posted, since that is read back with one call.
