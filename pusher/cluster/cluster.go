@@ -167,6 +167,8 @@ func Connect(o kubeconfig.Options) (Connection, error) {
 	// Protobuf costs both sides less than JSON.
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	// Each watch would keep a decompressor, which takes 47 kB, and each Secret has a watch of its own.
+	config.DisableCompression = true
 	discovery, err := discoveryclient.NewForConfig(config)
 	if err != nil {
 		return Connection{}, fmt.Errorf("connect to %s: %w", config.Host, err)
