@@ -255,7 +255,7 @@ func readAll(body io.Reader, expected int) ([]byte, error) {
 		if len(data) < cap(data)*3/4 {
 			data = bytes.Clone(data) // the caller may keep it
 		}
-		if err == io.EOF { //nolint:errorlint // what io.ReadAll takes for the end; other errors say that the answer was cut
+		if err == io.EOF { // no other error is the end: the answer was cut
 			err = nil
 		}
 		return data, err
