@@ -3,8 +3,6 @@ package binding
 import (
 	"bytes"
 	"reflect"
-	"slices"
-	"sync"
 	"weak"
 
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -26,16 +24,8 @@ func (b *Bindings) share(p Prepared, inputs bind.Inputs) *sharedBound {
 	if s := b.shared[key].Value(); s != nil && sameInputs(s.inputs, inputs) {
 		return s
 	}
-	binder, known := &b.binder, p.Servers
-	s := &sharedBound{inputs: inputs}
-	s.bind = sync.OnceValues(func() (bind.Bound, error) {
-		bound, err := binder.Bind(p.Snapshot, inputs)
-		// The lists for other layouts are equal, as a rule, and each instance keeps one of what its worker has.
-		if slices.Equal(bound.Servers, known) {
-			bound.Servers = known
-		}
-		return bound, err
-	})
+	// The lists for other layouts are equal, as a rule, and each instance keeps one of what its worker has.
+	s := &sharedBound{inputs: inputs, bind: b.binder.Once(p.Snapshot, inputs, p.Servers)}
 	if b.shared == nil {
 		b.shared = map[nodeKey]weak.Pointer[sharedBound]{}
 	}
