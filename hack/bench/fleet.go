@@ -33,6 +33,7 @@ var fleetRows = []row{
 	{name: "fleet-bytes", what: "the status of 1,000 instances, as a ConfigMap has it", limit: "1 MiB", goal: 1, unit: bytes, once: true, measure: shown("fleet-bytes", fleetOfMany)},
 	{name: "fleet-memory", what: "memory of the pusher of 1,000 instances at its peak", limit: "500 MB", goal: 1, unit: bytes, once: true, measure: fleetMemory},
 	{name: "pusher-memory", what: "memory of the pusher of 20 instances at its peak, with an EndpointSlice for each Ingress", limit: "200 MB", goal: 1, unit: bytes, most: 10_000, measure: pusherOfMany},
+	{name: "pusher-memory-cluster", what: "the same with the EndpointSlices and Secrets in an API server, in place of files", limit: "200 MB", goal: 1, unit: bytes, most: 10_000, cluster: true, measure: pusherOfManyInCluster},
 }
 
 // The fleet of the rows about one: instances, and the Ingresses of what they run.
@@ -236,19 +237,47 @@ func (l *led) rollsOut(ctx context.Context, s *world, d *doubles) (Cell, error) 
 
 // fleetMemory is that of a pusher program.
 func fleetMemory(ctx context.Context, w *world) (Cell, error) {
-	peak, err := pusherMemory(ctx, w.small(), fleetSize)
+	s := w.small()
+	peak, err := pusherMemory(ctx, s, fleetSize, s.liveFolder)
 	return Cell{Limit: 500e6, Work: peak, Turns: 1}, err
 }
 
 // pusherOfMany is a pusher program of a few instances that run the world.
 func pusherOfMany(ctx context.Context, w *world) (Cell, error) {
-	peak, err := pusherMemory(ctx, w, someInstances)
+	peak, err := pusherMemory(ctx, w, someInstances, w.liveFolder)
 	return Cell{Limit: 200e6, Work: peak, Turns: 1}, err
 }
 
-// pusherMemory returns the memory that a pusher takes at its peak that brings so many instances
-// to run the world, with its endpoints in a folder.
-func pusherMemory(ctx context.Context, w *world, instances int) (float64, error) {
+// pusherOfManyInCluster is one whose live data is in an API server.
+func pusherOfManyInCluster(ctx context.Context, w *world) (_ Cell, err error) {
+	c, err := newCluster(ctx, w.of(w.n, w.liveObjects()))
+	if err != nil {
+		return Cell{}, err
+	}
+	defer func() { err = errors.Join(err, c.server.Close()) }()
+	peak, err := pusherMemory(ctx, w, someInstances, func(string) ([]string, error) {
+		return []string{"--kubeconfig", c.server.Kubeconfig()}, nil
+	})
+	return Cell{Limit: 200e6, Work: peak, Turns: 1}, err
+}
+
+// liveObjects are what a pusher reads.
+func (w *world) liveObjects() inputs.Inputs {
+	return inputs.Inputs{EndpointSlices: w.objects.EndpointSlices, Secrets: w.objects.Secrets}
+}
+
+// liveFolder writes the live objects into a folder, and returns the flags of a pusher that reads them there.
+func (w *world) liveFolder(dir string) ([]string, error) {
+	live := filepath.Join(dir, "live")
+	if err := os.Mkdir(live, 0o700); err != nil {
+		return nil, err
+	}
+	return []string{"--live", live}, worlds.Write(live, w.liveObjects())
+}
+
+// pusherMemory returns the memory that a pusher takes at its peak that brings so many instances to run the world. The
+// instances are in this process, and not in the measured one. Source returns the flags that say where the live data is.
+func pusherMemory(ctx context.Context, w *world, instances int, source func(dir string) ([]string, error)) (float64, error) {
 	d, err := startDoubles(ctx, instances)
 	if err != nil {
 		return 0, err
@@ -270,15 +299,12 @@ func pusherMemory(ctx context.Context, w *world, instances int) (float64, error)
 	if err != nil {
 		return 0, err
 	}
-	live := filepath.Join(dir, "live")
-	if err := os.Mkdir(live, 0o700); err != nil {
+	live, err := source(dir)
+	if err != nil {
 		return 0, err
 	}
-	if err := worlds.Write(live, inputs.Inputs{EndpointSlices: w.objects.EndpointSlices, Secrets: w.objects.Secrets}); err != nil {
-		return 0, err
-	}
-	p, err := w.run(ctx, "pusher", "run", "--store", "dir:"+filepath.Join(dir, "store"), "--instances", fleet, "--live", live,
-		"--state", filepath.Join(dir, "state.json"))
+	p, err := w.run(ctx, "pusher", append([]string{"run", "--store", "dir:" + filepath.Join(dir, "store"), "--instances", fleet,
+		"--state", filepath.Join(dir, "state.json")}, live...)...)
 	if err != nil {
 		return 0, err
 	}

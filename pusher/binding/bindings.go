@@ -19,6 +19,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/push"
@@ -70,6 +71,7 @@ type Bindings struct {
 	replay   *Replay // nil if nodes are bound and not replayed
 	prepared map[snapshots.ID]Prepared
 	nodes    map[nodeKey]Node
+	shared   map[nodeKey]weak.Pointer[sharedBound]
 }
 
 // nodeKey names a snapshot together with the layout of the instances that get it.
@@ -133,6 +135,7 @@ func (b *Bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 		if _, ok := have[id]; !ok {
 			delete(b.prepared, id)
 			maps.DeleteFunc(b.nodes, func(k nodeKey, _ Node) bool { return k.id == id })
+			maps.DeleteFunc(b.shared, func(k nodeKey, _ weak.Pointer[sharedBound]) bool { return k.id == id })
 			changed = true
 		}
 	}
@@ -208,9 +211,9 @@ func sameSecrets(a, b bind.Live) bool {
 		maps.Equal(a.Values, b.Values)
 }
 
-// binding returns a snapshot and the inputs for binding it for an instance. It returns false if the
-// snapshot was not read, or if something that it needs is not known yet.
-func (b *Bindings) binding(id snapshots.ID, layout bind.Layout) (snapshots.Snapshot, bind.Inputs, bool) {
+// binding returns the inputs for binding a snapshot for an instance. It returns false if the snapshot
+// was not read, or if something that it needs is not known yet.
+func (b *Bindings) binding(id snapshots.ID, layout bind.Layout) (bind.Inputs, bool) {
 	p, ok := b.prepared[id]
 	slots := b.slots
 	if p.Recorded {
@@ -218,7 +221,7 @@ func (b *Bindings) binding(id snapshots.ID, layout bind.Layout) (snapshots.Snaps
 	}
 	live := b.live
 	live.Endpoints = nil // the slots have all endpoints, and binding does not need them
-	return p.Snapshot, bind.Inputs{Live: live, Slots: slots, Layout: layout}, ok && p.Known
+	return bind.Inputs{Live: live, Slots: slots, Layout: layout}, ok && p.Known
 }
 
 // AwaitsCluster reports whether a snapshot was read, but not yet everything that it needs from the
@@ -242,7 +245,7 @@ func (b *Bindings) RuntimeUpdate(node string, from, to snapshots.ID, layout bind
 // Node returns the node that the worker of an instance should name for the snapshot.
 func (b *Bindings) Node(id snapshots.ID, layout bind.Layout) (Node, bool) {
 	key := nodeKey{id, layout}
-	snapshot, binding, ok := b.binding(id, layout)
+	inputs, ok := b.binding(id, layout)
 	if !ok {
 		return Node{}, false
 	}
@@ -254,7 +257,7 @@ func (b *Bindings) Node(id snapshots.ID, layout bind.Layout) (Node, bool) {
 		n.shapes, b.nodes[key] = b.shapes, n
 		return n, true
 	}
-	bound, err := b.binder.Bind(snapshot, binding)
+	bound, err := b.share(b.prepared[id], inputs).bind()
 	n := Node{shapes: b.shapes, Name: bound.Node, shape: bound.Shape, Entries: bound.Entries, Missing: bound.Missing, Err: err, Certificates: push.Hashes(bound)}
 	for _, f := range bound.Files {
 		if f.Kind != bind.CertificateFile {
@@ -296,25 +299,25 @@ func (b *Bindings) learn(s cluster.Status) {
 // decision. Binding a large snapshot is slow, so the job that carries out the effect does it.
 // Unbound is a value.
 type Unbound struct {
-	ID       snapshots.ID
-	binder   *bind.Binder
-	snapshot snapshots.Snapshot
-	inputs   bind.Inputs
-	known    bool
+	ID     snapshots.ID
+	shared *sharedBound // nil if the snapshot was not read
 }
 
 // Unbound returns a snapshot for an instance, with the current inputs.
 func (b *Bindings) Unbound(id snapshots.ID, layout bind.Layout) Unbound {
-	snapshot, inputs, known := b.binding(id, layout)
-	return Unbound{ID: id, binder: &b.binder, snapshot: snapshot, inputs: inputs, known: known}
+	inputs, known := b.binding(id, layout)
+	if !known {
+		return Unbound{ID: id}
+	}
+	return Unbound{ID: id, shared: b.share(b.prepared[id], inputs)}
 }
 
-// Bind binds the snapshot.
+// Bind binds the snapshot. Instances of a layout share the result, which must not be changed.
 func (u Unbound) Bind() (bind.Bound, error) {
-	if !u.known {
+	if u.shared == nil {
 		return bind.Bound{}, fmt.Errorf("snapshot %s was not read yet", u.ID)
 	}
-	return u.binder.Bind(u.snapshot, u.inputs)
+	return u.shared.bind()
 }
 
 // errAbsent is the error of BindWhole if a certificate is missing.

@@ -217,7 +217,7 @@ func TestUnreadNamespaceKeepsItsSlots(t *testing.T) {
 	after := New(before.slots, FromCluster, Refusals{})
 	after.use(map[snapshots.ID]snapshots.Snapshot{s.ID(): s})
 	after.learn(cluster.Status{})
-	if _, _, ok := after.binding(s.ID(), bind.Layout{}); ok {
+	if _, ok := after.binding(s.ID(), bind.Layout{}); ok {
 		t.Error("a snapshot is bound before its endpoints are known")
 	}
 	later := now.Add(time.Hour)

@@ -75,7 +75,7 @@ func (s *Sources) TakeRead(read Objects, now time.Time) News {
 	}
 	n := s.takeReports(reports, now)
 	merged := mergeLive(s.known, read, s.losses.guard.keepsIn)
-	merged.Fallback = s.fallback
+	merged.Fallback, merged.evidence = s.fallback, evidence{} // it holds all objects that were read, and was used above
 	was := s.read
 	s.known, s.read = merged, true
 	if was && len(n.Changes) > 0 {

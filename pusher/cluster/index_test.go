@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
+	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -91,25 +96,73 @@ func TestIndex(t *testing.T) {
 
 func TestChangedAt(t *testing.T) {
 	t.Parallel()
-	at := func(text string) *discoveryv1.EndpointSlice {
-		return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{triggerAnnotation: text}}}
-	}
 	for name, test := range map[string]struct {
-		old, s    *discoveryv1.EndpointSlice
-		now, want time.Time
+		before, text string
+		now, want    time.Time
 	}{
-		"it is not said":                {nil, slice("web"), noon, noon},
-		"it is said":                    {nil, at("2026-06-01T11:59:58.5Z"), noon, noon.Add(-1500 * time.Millisecond)},
-		"it was said of another change": {at("2026-06-01T11:59:58Z"), at("2026-06-01T11:59:58Z"), noon, noon},
-		"another clock":                 {nil, at("2026-06-01T12:00:02Z"), noon, noon},
-		"long ago":                      {nil, at("2026-06-01T11:00:00Z"), noon, noon},
-		"no time":                       {nil, at("soon"), noon, noon},
-		"met for the first time":        {nil, at("2026-06-01T11:59:58Z"), time.Time{}, time.Time{}},
+		"it is not said":                {"", "", noon, noon},
+		"it is said":                    {"", "2026-06-01T11:59:58.5Z", noon, noon.Add(-1500 * time.Millisecond)},
+		"it was said of another change": {"2026-06-01T11:59:58Z", "2026-06-01T11:59:58Z", noon, noon},
+		"another clock":                 {"", "2026-06-01T12:00:02Z", noon, noon},
+		"long ago":                      {"", "2026-06-01T11:00:00Z", noon, noon},
+		"no time":                       {"", "soon", noon, noon},
+		"met for the first time":        {"", "2026-06-01T11:59:58Z", time.Time{}, time.Time{}},
 	} {
-		if got := changedAt(test.old, test.s, test.now); !got.Equal(test.want) {
+		if got := changedAt(test.before, test.text, test.now); !got.Equal(test.want) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
+}
+
+// Slices of a Service, each read by itself, give the endpoints that all of them give together.
+func TestJoinedAsTogether(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 500 {
+		var all []discoveryv1.EndpointSlice
+		var parts []known
+		for range 1 + random.IntN(4) {
+			s := slice("web")
+			for _, name := range []string{"http", "metrics"}[:random.IntN(3)] {
+				port := int32(80 + random.IntN(2))
+				s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &name, Port: &port})
+			}
+			for range random.IntN(5) {
+				of := func() *bool { return []*bool{nil, new(true), new(false)}[random.IntN(3)] }
+				s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+					Addresses:  []string{[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "nowhere"}[random.IntN(5)]},
+					Conditions: discoveryv1.EndpointConditions{Ready: of(), Serving: of(), Terminating: of()},
+				})
+			}
+			all = append(all, *s)
+			parts = append(parts, known{endpoints: sortedPorts(live.Endpoints([]discoveryv1.EndpointSlice{*s}))})
+		}
+		if diff := cmp.Diff(sortedPorts(live.Endpoints(all)), joined(parts), cmp.AllowUnexported(portEndpoints{})); diff != "" {
+			t.Fatalf("together and joined differ:\n%s", diff)
+		}
+	}
+}
+
+// An index keeps no object, and one list of the endpoints of a Service with one slice.
+func TestIndexKeepsEndpointsOnce(t *testing.T) {
+	t.Parallel()
+	x, gone := newIndex(), make(chan bool, 1)
+	func() {
+		s := slice("web", "10.0.0.1")
+		runtime.AddCleanup(s, func(gone chan bool) { gone <- true }, gone)
+		x.put("shop/a", s, noon)
+	}()
+	var change Change
+	x.take(&change)
+	of := service{"shop", "web"}
+	if kept, made := x.slices[of][0].endpoints, x.endpoints[of]; &kept[0] != &made[0] || &made[0].endpoints[0] != &change.Endpoints[made[0].port][0] {
+		t.Error("the endpoints are there twice")
+	}
+	eventually.Holds(t, "the object is forgotten", func() bool {
+		runtime.GC()
+		return len(gone) > 0
+	})
+	runtime.KeepAlive(x)
 }
 
 // Parts of a slice that endpoints do not need are dropped.

@@ -387,3 +387,36 @@ func (c *churn) servers(i *instanceState) []bind.Server {
 	p, _ := c.bindings.Of(i.snapshot())
 	return p.Servers
 }
+
+// Instances that have the same servers share one list of them, whether a reload, changes at run time, a write to disk
+// or reading their workers found that out. With 50,000 servers a list takes 4 MB.
+func TestInstancesShareOneListOfServers(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, dataplanetest.V34, 3, "a", "b")
+	shared := func(when string, written bool) {
+		t.Helper()
+		for name, i := range c.instances {
+			want := c.servers(i)
+			if have := i.running.Servers; len(have) == 0 || &have[0] != &want[0] {
+				t.Errorf("%s, the servers of %s are another list", when, name)
+			}
+			if disk := i.running.Written; written && (len(disk) == 0 || &disk[0] != &want[0]) {
+				t.Errorf("%s, the servers on the disk of %s are another list", when, name)
+			}
+		}
+	}
+	shared("after a reload", true)
+	c.replace(1)
+	c.until(t, c.served)
+	shared("after a change at run time", false)
+	for _, i := range c.instances {
+		i.persisted = time.Time{}
+	}
+	c.until(t, c.settled)
+	shared("after a write to disk", true)
+	for _, i := range c.instances {
+		i.running.Servers, i.running.Written = nil, nil
+	}
+	c.until(t, c.settled)
+	shared("after reading the workers", true)
+}

@@ -26,7 +26,10 @@ type Event interface {
 // OfInstance is an event of package instance, about one instance.
 type OfInstance struct{ instance.Event }
 
-func (o OfInstance) apply(m *Machine, now time.Time) { m.takeInstanceEvent(o.Event, now) }
+func (o OfInstance) apply(m *Machine, now time.Time) {
+	m.takeInstanceEvent(o.Event, now)
+	m.shareLists(m.instanceOf(o.From().Ref))
+}
 
 // ViewRead is the result of reading the store.
 type ViewRead struct {

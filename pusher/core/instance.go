@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
@@ -176,6 +177,23 @@ func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 		i.comparedOnDisk = comparison{&disk[0], &want[0], !push.Unserved(disk, want)}
 	}
 	return !i.comparedOnDisk.same
+}
+
+// shareLists makes lists of an instance one list with those of the bindings, where they are equal. A list has the
+// servers of all Services, so that one for each instance would take most of the memory of a pusher. Lists are never
+// changed, but replaced.
+func (w *world) shareLists(i *instanceState) {
+	p, _ := w.bindings.Of(i.snapshot())
+	i.running.Servers = sharedList(i.running.Servers, p.Servers)
+	i.running.Written = sharedList(sharedList(i.running.Written, p.Servers), i.running.Servers)
+}
+
+// sharedList returns the second list if both are equal, otherwise the first.
+func sharedList(list, other []bind.Server) []bind.Server {
+	if len(list) == 0 || len(list) != len(other) || &list[0] != &other[0] && !slices.Equal(list, other) {
+		return list
+	}
+	return other
 }
 
 // seen returns what the rollout needs to know about the instance.

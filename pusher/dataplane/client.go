@@ -51,6 +51,7 @@ type Client struct {
 	base   string
 	access atomic.Pointer[access]
 	peer   atomic.Pointer[netip.AddrPort]
+	text   atomic.Int64 // how many bytes the haproxy.cfg had that was read last
 
 	readTimeout time.Duration
 }

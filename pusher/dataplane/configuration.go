@@ -63,11 +63,12 @@ func (c *Client) Version(ctx context.Context) (int64, error) {
 // Raw returns the configuration file.
 func (c *Client) Raw(ctx context.Context) (Raw, error) {
 	a, err := c.do(ctx, call{
-		op: "get configuration", method: http.MethodGet, path: rawPath, ok: []int{http.StatusOK},
+		op: "get configuration", method: http.MethodGet, path: rawPath, ok: []int{http.StatusOK}, expected: int(c.text.Load()),
 	})
 	if err != nil {
 		return Raw{}, err
 	}
+	c.text.Store(int64(len(a.body)))
 	return Raw{Config: a.body, Version: a.version(), Checksum: a.header.Get("Configuration-Checksum")}, nil
 }
 
@@ -90,11 +91,12 @@ func (c *Client) PostRaw(ctx context.Context, config []byte, o PostOptions) (Pos
 	a, err := c.do(ctx, call{
 		op: op, method: http.MethodPost, path: rawPath, query: query, header: actions,
 		body: config, contentType: "text/plain",
-		ok: []int{http.StatusCreated, http.StatusAccepted},
+		ok: []int{http.StatusCreated, http.StatusAccepted}, expected: len(config), // the answer is that text in the API's form
 	})
 	if err != nil {
 		return Posted{}, err
 	}
+	c.text.Store(int64(len(a.body)))
 	return Posted{
 		Config:   a.body,
 		Version:  a.version(),

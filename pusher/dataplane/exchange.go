@@ -30,6 +30,7 @@ type call struct {
 	header      http.Header
 	ok          []int
 	small       bool // set if the answer is small, see [LargestSmallAnswer]
+	expected    int  // about how many bytes a success has, 0 if that is not known
 }
 
 // write reports whether the call can change something.
@@ -222,14 +223,14 @@ const (
 
 // read returns the body of an answer. A success that is too long is an error. An error message is cut.
 func (k call) read(body io.Reader, success bool) (data []byte, cut bool, err error) {
-	limit := int64(LargestAnswer)
+	limit, expected := int64(LargestAnswer), k.expected
 	switch {
 	case !success:
-		limit = LargestError
+		limit, expected = LargestError, 0
 	case k.small:
 		limit = LargestSmallAnswer
 	}
-	data, err = io.ReadAll(io.LimitReader(body, limit+1))
+	data, err = readAll(io.LimitReader(body, limit+1), expected)
 	if int64(len(data)) <= limit {
 		return data, false, err
 	}
@@ -237,6 +238,30 @@ func (k call) read(body io.Reader, success bool) (data []byte, cut bool, err err
 		return nil, false, fmt.Errorf("the answer has more than %d KiB, which no answer of this API to this has", limit>>10)
 	}
 	return data[:limit], true, nil
+}
+
+// readAll is [io.ReadAll] for a text of about so many bytes. It reads such a text into its place, without another copy:
+// haproxy.cfg may have megabytes, and many instances may send theirs at the same time.
+func readAll(body io.Reader, expected int) ([]byte, error) {
+	if expected == 0 {
+		return io.ReadAll(body)
+	}
+	data := make([]byte, 0, expected+expected/16+1)
+	for len(data) < cap(data) {
+		n, err := body.Read(data[len(data):cap(data)])
+		if data = data[:len(data)+n]; err == nil {
+			continue
+		}
+		if len(data) < cap(data)*3/4 {
+			data = bytes.Clone(data) // the caller may keep it
+		}
+		if err == io.EOF { // no other error is the end: the answer was cut
+			err = nil
+		}
+		return data, err
+	}
+	rest, err := io.ReadAll(body)
+	return slices.Concat(data, rest), err
 }
 
 // unfolds returns an error for JSON that would take far more memory when it is decoded.

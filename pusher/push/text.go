@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"regexp"
@@ -39,6 +40,7 @@ type text struct {
 	node     string
 	end      string // of the end marker
 	sections int
+	config   []byte
 	read     func() map[serverKey]serverLine // see servers
 }
 
@@ -71,51 +73,55 @@ const (
 )
 
 func readText(config []byte) text {
-	t := text{version: -1, read: sync.OnceValue(func() map[serverKey]serverLine { return readServers(config) })}
-	for section := range haproxycfg.Sections(config) {
-		if section.Keyword != "" {
+	t := text{version: -1, config: config, read: sync.OnceValue(func() map[serverKey]serverLine { return maps.Collect(serverLines(config)) })}
+	global := false
+	for line := range haproxycfg.Lines(config) {
+		if section, begins := haproxycfg.BeginSection(line); begins {
 			t.sections++
+			global = section.Keyword == "global"
+			continue
 		}
-		for _, line := range section.Lines {
-			if trimmed := bytes.TrimSpace(line.Text); len(trimmed) > 0 && trimmed[0] == '#' {
-				t.readComment(string(trimmed))
-			} else if section.Keyword == "global" && line.Is("node") {
-				if words := line.Texts(); len(words) == 2 {
-					t.node = words[1]
-				}
+		if trimmed := bytes.TrimSpace(line.Text); len(trimmed) > 0 && trimmed[0] == '#' {
+			t.readComment(trimmed)
+		} else if global && line.Is("node") {
+			if words := line.Texts(); len(words) == 2 {
+				t.node = words[1]
 			}
 		}
 	}
 	return t
 }
 
-// readServers returns the lines of the servers that are ours.
-func readServers(config []byte) map[serverKey]serverLine {
-	servers := map[serverKey]serverLine{}
-	for section := range haproxycfg.Sections(config) {
-		for _, line := range section.Lines {
+// serverLines yields the lines of the servers that are ours. If two lines name the same server, the last one counts.
+func serverLines(config []byte) iter.Seq2[serverKey, serverLine] {
+	return func(yield func(serverKey, serverLine) bool) {
+		backend := ""
+		for line := range haproxycfg.Lines(config) {
+			if section, begins := haproxycfg.BeginSection(line); begins {
+				backend = section.Name
+				continue
+			}
 			if !line.Is("server") {
 				continue
 			}
 			if words := line.Texts(); len(words) >= 3 {
-				if l, ok := readServer(words[2:]); ok {
-					servers[serverKey{section.Name, words[1]}] = l
+				if l, ok := readServer(words[2:]); ok && !yield(serverKey{backend, words[1]}, l) {
+					return
 				}
 			}
 		}
 	}
-	return servers
 }
 
-// readComment reads a line that is a comment to HAProxy.
-func (t *text) readComment(line string) {
-	if number, ok := strings.CutPrefix(line, versionMark); ok {
-		if v, err := strconv.ParseInt(number, 10, 64); err == nil {
+// readComment reads a line that is a comment to HAProxy. There is one for each directive, so it copies none.
+func (t *text) readComment(line []byte) {
+	if number, ok := bytes.CutPrefix(line, []byte(versionMark)); ok {
+		if v, err := strconv.ParseInt(string(number), 10, 64); err == nil {
 			t.version = v
 		}
 	}
-	if node, ok := strings.CutPrefix(line, endMark); ok {
-		t.end = node
+	if node, ok := bytes.CutPrefix(line, []byte(endMark)); ok {
+		t.end = string(node)
 	}
 }
 
@@ -156,14 +162,29 @@ func (t text) holdsNode(b bind.Bound) bool {
 	return bind.SameNode(t.node, b.Node) && bind.SameNode(t.end, b.Node)
 }
 
+// holdsServers reports whether the text has the servers in their states. The servers of a backend follow each other.
+// It compares line by line and keeps no line: many instances may be looked at at the same time.
 func (t text) holdsServers(servers []bind.Server) bool {
-	for _, s := range servers {
-		l, ok := t.servers()[serverKey{s.Backend, s.Name}]
-		if !ok || !l.same(lineOf(s)) {
-			return false
-		}
+	of := map[string]span{}
+	for _, at := range spans(servers) {
+		of[servers[at.from].Backend] = at
 	}
-	return true
+	held, next := make([]bool, len(servers)), 0 // next is where the next line probably belongs
+	for key, line := range serverLines(t.config) {
+		at, known := of[key.backend]
+		if !known {
+			continue
+		}
+		if next < at.from || next >= at.to || servers[next].Name != key.name {
+			next = at.from + slices.IndexFunc(at.of(servers), func(s bind.Server) bool { return s.Name == key.name })
+			if next < at.from {
+				continue
+			}
+		}
+		held[next] = line.same(lineOf(servers[next]))
+		next++
+	}
+	return !slices.Contains(held, false)
 }
 
 // withoutHeader returns a text of the API without its header. The header has the lines of

@@ -133,3 +133,54 @@ func TestForeignText(t *testing.T) {
 		}
 	}
 }
+
+// To look at a text takes no memory for each of its lines, and keeps none of its servers: many instances are looked at
+// at the same time, and there may be 100,000 directives and servers.
+func TestLooksKeepNoLines(t *testing.T) {
+	const backends, directives = 100, 100
+	var config strings.Builder
+	config.WriteString("# _version=1\nglobal\n  node n\n")
+	var servers []bind.Server
+	for n := range backends {
+		s := bind.Server{Backend: fmt.Sprintf("b%d", n), Name: "s1", Address: "10.0.0.1", Port: 80, Weight: 1, State: bind.SlotReady}
+		fmt.Fprintf(&config, "backend %s\n%s    server s1 10.0.0.1:80\n", s.Backend, strings.Repeat("    # hapsnap servers shop/web:http\n", directives))
+		servers = append(servers, s)
+	}
+	text := []byte(config.String())
+	if n := testing.AllocsPerRun(3, func() { readText(text) }); n > 4*backends {
+		t.Errorf("reading %d comments takes %v allocations", backends*directives, n)
+	}
+	disk := readText(text)
+	disk.read = func() map[serverKey]serverLine {
+		t.Error("the servers are kept")
+		return nil
+	}
+	if !disk.holdsServers(servers) {
+		t.Error("the text does not hold its own servers")
+	}
+}
+
+// A list holds if each of its servers is in the text, whatever else is there, in whatever order.
+func TestHoldsServers(t *testing.T) {
+	ready := bind.SlotReady
+	want := list(server("s1", "10.0.0.1", ready), server("s2", "10.0.0.2", bind.SlotSpare), bind.Server{Backend: "api", Name: "s1", Address: "10.0.0.3", Port: 80, Weight: 1, State: ready})
+	const other = "backend other\n  server s1 10.9.9.9:80\nbackend api\n  server s1 10.0.0.3:80\n"
+	for text, holds := range map[string]bool{
+		other + "backend web\n  server s1 10.0.0.1:80\n  server s2 10.0.0.2:80 disabled\n":                            true,
+		other + "backend web\n  server s2 10.0.0.2:80 disabled\n  server s0 10.0.0.9:80\n  server s1 10.0.0.1:80\n":   true,
+		other + "backend web\n  server s1 10.0.0.1:80\n":                                                              false,
+		other + "backend web\n  server s1 10.0.0.1:80\n  server s2 10.0.0.2:80\n":                                     false,
+		other + "backend web\n  server s1 10.0.0.1:81\n  server s2 10.0.0.2:80 disabled\n":                            false,
+		"backend web\n  server s1 10.0.0.1:80\n  server s2 10.0.0.2:80 disabled\n":                                    false,
+		other + "backend web\n  server s1 10.0.0.8:80\n  server s1 10.0.0.1:80\n  server s2 10.0.0.2:80 disabled\n":   true,
+		other + "backend web\n  server s1 10.0.0.1:80\n  server s2 10.0.0.2:80 disabled\n  server s1 10.0.0.8:80\n":   false,
+		other + "backend web\n  server s1 10.0.0.1:80\n  server s2 10.0.0.2:80 disabled\nbackend empty\n  mode tcp\n": true,
+	} {
+		if got := readText([]byte(text)).holdsServers(want); got != holds {
+			t.Errorf("holds %v, want %v:\n%s", got, holds, text)
+		}
+	}
+	if (text{}).holdsServers(want) || !(text{}).holdsServers(nil) {
+		t.Error("a text that was not read holds servers, or does not hold none")
+	}
+}

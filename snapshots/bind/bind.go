@@ -291,6 +291,18 @@ func (b *Binder) Bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 	return bound, nil
 }
 
+// Once returns a function that binds the snapshot when it is first called, and returns the same each time, for several
+// jobs. The caller may know a list of its servers already: if it is equal, the bound snapshot has that list.
+func (b *Binder) Once(s snapshots.Snapshot, in Inputs, servers []Server) func() (Bound, error) {
+	return sync.OnceValues(func() (Bound, error) {
+		bound, err := b.Bind(s, in)
+		if len(servers) > 0 && slices.Equal(bound.Servers, servers) {
+			bound.Servers = servers
+		}
+		return bound, err
+	})
+}
+
 // certificateKind says which storage takes the PEM, or why it cannot be served. The
 // Dataplane API's storage for certificates refuses Ed25519 keys, so those are general
 // files: their name has a hash, and a new one needs a reload.
