@@ -109,7 +109,7 @@ func announced(t *testing.T, f *faulty, during time.Duration, names ...string) s
 	}
 	a.Published(in, served, config.IngressStatus{Addresses: []string{"192.0.2.1"}})
 	a.Gateways(in, c, said, snapshots.ID{Revision: 1})
-	time.Sleep(during)
+	<-time.After(during)
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)

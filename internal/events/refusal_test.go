@@ -61,7 +61,7 @@ func recorded(t *testing.T, s *storage) (*Recorder, *strings.Builder) {
 
 // pass lets time pass, and waits for what was due.
 func pass(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
