@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -119,6 +120,8 @@ type Result struct {
 	Named routing.Asked
 	// Unread are single objects that the API server does not let be read, as in the inputs.
 	Unread []diag.Object
+	// Shared are the ConfigMaps that objects of every namespace may need, whether or not they are among the objects.
+	Shared []types.NamespacedName
 	// Verdicts say which status the objects of the Gateway API should have.
 	Verdicts gateway.Verdicts
 	// Panicked says that the compile panicked. The memories may then be damaged, and must not be used again.
@@ -185,7 +188,7 @@ func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
 	census := ingress.CensusOf(in.Objects, in.ingresses(nil))
 	good.found = append(good.found, census.Warning(in.ingresses(nil))...)
 	r := Result{
-		Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good.artifact), Unread: in.Objects.Unread,
+		Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good.artifact), Unread: in.Objects.Unread, Shared: shared(in),
 		Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported)),
 	}
 	if err != nil {
@@ -318,4 +321,20 @@ func IngressConfig(c config.Config) ingress.Config { return Input{Config: c}.ing
 func defaultCertificate(c config.Config) snapshots.SecretName {
 	name, _ := objectname.Parse(c.HTTPS.DefaultCertificate) // the name was checked, or is empty
 	return snapshots.SecretName(name)
+}
+
+// shared returns the ConfigMaps that objects of every namespace may need: those that the configuration shares, and the
+// parameters of IngressClasses. Missing error pages close no route.
+func shared(in Input) []types.NamespacedName {
+	var out []types.NamespacedName
+	for _, text := range slices.Concat(in.Config.Shared.NetworkLists, in.Config.Shared.WAFPolicies, in.Config.Countries.ConfigMaps) {
+		namespace, name, _ := strings.Cut(text, "/")
+		out = append(out, types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	for _, class := range in.Objects.Classes {
+		if p := class.Value.Spec.Parameters; p != nil && p.Kind == "ConfigMap" && p.Namespace != nil {
+			out = append(out, types.NamespacedName{Namespace: *p.Namespace, Name: p.Name})
+		}
+	}
+	return out
 }

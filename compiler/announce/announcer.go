@@ -98,7 +98,7 @@ func New(o Options) *Announcer {
 	}
 	if o.Dynamic != nil {
 		a.gateways = newGatewayStatuses(o)
-		a.services = newGatewayServices(o, a.gateways.again)
+		a.services = newGatewayServices(o, a.gateways.lookAgain)
 		a.gateways.services = a.services
 	}
 	a.statuses = events.NewLoop("statuses of ingresses", o.Leader, o.Log, a.nextStatus)

@@ -35,8 +35,6 @@ const (
 	gatewayRate, gatewayBurst = 50, 100
 	// gatewayPause is how long the status of one object is left alone after it was written.
 	gatewayPause = time.Second
-	// gatewayRetry is how long it is left alone if that failed.
-	gatewayRetry = 30 * time.Second
 	// gatewayTries is how often a status is made again that somebody else has changed meanwhile.
 	gatewayTries = 3
 )
@@ -72,9 +70,9 @@ type gatewayStatuses struct {
 	first     map[types.UID]generation
 	wrote     map[types.UID]gatewayMark
 
-	changed bool // since the queue was made
+	changed bool      // since the queue was made
+	again   time.Time // when something may be written that had to wait, zero if nothing waits
 	queue   []gatewayObject
-	failing bool // a status could not be written, and that was logged
 }
 
 // generation is one of an object's, and the snapshot that had it first, as far as is known.
@@ -90,6 +88,7 @@ type gatewayMark struct {
 	status  map[string]any
 	next    time.Time // not before
 	gone    bool      // the API server has no such object any more
+	refused events.Refusal
 }
 
 func newGatewayStatuses(o Options) *gatewayStatuses {
@@ -166,13 +165,13 @@ func (g *gatewayStatuses) run(ctx context.Context) {
 			<-done
 			return
 		case <-changes:
-			g.again()
+			g.lookAgain()
 		}
 	}
 }
 
-// again looks at all statuses again.
-func (g *gatewayStatuses) again() {
+// lookAgain looks at all statuses again.
+func (g *gatewayStatuses) lookAgain() {
 	g.mu.Lock()
 	g.changed = true
 	g.mu.Unlock()
@@ -198,7 +197,7 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 	result := "written"
 	switch reason := apierrors.ReasonForError(err); {
 	case err == nil:
-	case reason == metav1.StatusReasonUnknown && !events.OfOne(err): // the API server did not answer
+	case !events.OfOne(err): // the API server did not answer, or not now
 		g.written.WithLabelValues("error").Inc()
 		return false, fmt.Errorf("write status of %s: %w", o.ref, err)
 	case reason == metav1.StatusReasonNotFound:
@@ -209,27 +208,35 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 		result = "refused"
 		g.log.Warn("status refused", "object", o.ref.String(), "err", err)
 	default: // it harms no other object
-		result, mark.status, mark.next = "error", nil, time.Now().Add(gatewayRetry)
+		result, mark.status = "error", nil
 	}
 	g.written.WithLabelValues(result).Inc()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if failed := result == "error"; failed && !g.failing {
-		g.log.Warn("cannot write the status of objects of the Gateway API, trying each again later", "object", o.ref.String(), "err", err, "in", gatewayRetry)
-		g.failing = true
-	} else if result == "written" && g.failing {
-		g.log.Info("the status of objects of the Gateway API is written again")
-		g.failing = false
+	switch was := g.wrote[o.meta.GetUID()].refused; result {
+	case "error":
+		mark.refused = g.loop.Refused(was, o.ref.String(), err, time.Now())
+		mark.next = mark.refused.Until
+		g.waits(mark.next)
+	case "written":
+		g.loop.Accepted(was, o.ref.String())
 	}
 	g.wrote[o.meta.GetUID()] = mark
 	return true, nil
 }
 
+// waits notes that the queue is to be filled again at some time.
+func (g *gatewayStatuses) waits(until time.Time) {
+	if g.again.IsZero() || until.Before(g.again) {
+		g.again = until
+	}
+}
+
 // due takes the next object from the queue whose status is not what it should be. An empty queue is
-// filled once after each change.
+// filled once after each change, and when what had to wait is due.
 func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
-	if g.changed { // the longest wait comes first, so that an object that changes often does not delay others
-		g.queue, g.changed = g.objects(), false
+	if late := !g.again.IsZero() && !now.Before(g.again); g.changed || late { // the longest wait comes first, so that an object that changes often does not delay others
+		g.queue, g.changed, g.again = g.objects(), false, time.Time{}
 		slices.SortStableFunc(g.queue, func(a, b gatewayObject) int {
 			return g.wrote[a.meta.GetUID()].next.Compare(g.wrote[b.meta.GetUID()].next)
 		})
@@ -249,11 +256,13 @@ func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
 		switch {
 		case err != nil || status.Same(there, want):
 		case now.Before(mark.next):
-			g.changed = true // looked at again then
-			time.AfterFunc(mark.next.Sub(now), g.loop.Kick)
+			g.waits(mark.next)
 		default:
 			return o, true
 		}
+	}
+	if !g.again.IsZero() {
+		time.AfterFunc(g.again.Sub(now), g.loop.Kick)
 	}
 	return gatewayObject{}, false
 }

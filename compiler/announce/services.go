@@ -14,8 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	discoveryv1client "k8s.io/client-go/kubernetes/typed/discovery/v1"
@@ -23,6 +21,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/events"
@@ -32,8 +31,8 @@ const (
 	// serviceRate and serviceBurst are how many Services are looked at in a second, and at once.
 	serviceRate, serviceBurst = 10, 20
 	// servicePause is how long a Service is left alone after it was looked at, unless its Gateway asks for
-	// something else, and serviceRetry after that failed.
-	servicePause, serviceRetry = 5 * time.Second, 30 * time.Second
+	// something else.
+	servicePause = 5 * time.Second
 	// serviceAgain is when it is looked at although nothing says that it has changed.
 	serviceAgain = 10 * time.Minute
 )
@@ -68,7 +67,7 @@ type gatewayServices struct {
 	marks    map[types.NamespacedName]serviceMark // by Service
 	troubles map[types.UID]string                 // by Gateway
 	twice    map[types.UID]string                 // Gateways whose Service is another Gateway's
-	failing  bool                                 // that was logged
+	failing  bool                                 // a Service is somebody else's, and that was logged
 }
 
 // serviceTask is a Service that is to be like what a Gateway wants, or to be gone if that is nil.
@@ -85,11 +84,14 @@ type serviceTask struct {
 // serviceMark is what was looked at last.
 type serviceMark struct {
 	task serviceTask
-	next time.Time // not before
-	// failed says that the compiler will try again; trouble says what is wrong, even if only somebody else can fix it.
-	failed  bool
+	at   time.Time
+	// refused says that the compiler will try again; trouble says what is wrong, even if only somebody else can fix it.
+	refused events.Refusal
 	trouble string
 }
+
+// ofOthers reports whether a Service is somebody else's.
+func (m serviceMark) ofOthers() bool { return m.trouble != "" && m.refused == events.Refusal{} }
 
 func newGatewayServices(o Options, changed func()) *gatewayServices {
 	s := &gatewayServices{
@@ -198,6 +200,15 @@ func (s *gatewayServices) trouble(of types.UID) string {
 	return cmp.Or(s.twice[of], s.troubles[of])
 }
 
+// next returns when a Service may be looked at again. What the API server refused waits for longer, unless its Gateway asks
+// for something else by now.
+func (m serviceMark) next(t serviceTask) time.Time {
+	if pause := m.at.Add(servicePause); t.differs(m.task) || m.refused.Until.IsZero() {
+		return pause
+	}
+	return m.refused.Until
+}
+
 // due returns the next Service to look at.
 func (s *gatewayServices) due(now time.Time) (serviceTask, bool) {
 	s.mu.Lock()
@@ -205,11 +216,11 @@ func (s *gatewayServices) due(now time.Time) (serviceTask, bool) {
 	var soonest time.Duration
 	for _, t := range s.tasks {
 		mark, known := s.marks[t.name]
-		wait := mark.next.Sub(now)
+		wait := mark.next(t).Sub(now)
 		switch {
 		case !known, mark.trouble == "" && t.differs(mark.task), wait <= -serviceAgain:
 			return t, true
-		case t.seen == mark.task.seen && !mark.failed && !t.differs(mark.task):
+		case t.seen == mark.task.seen && mark.refused == events.Refusal{} && !t.differs(mark.task):
 		case wait <= 0:
 			return t, true
 		case soonest == 0 || wait < soonest:
@@ -250,23 +261,35 @@ func (s *gatewayServices) next(ctx context.Context) (bool, error) {
 	}
 	if err != nil {
 		s.written.WithLabelValues("error").Inc()
-		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !events.OfOne(err) { // the API server did not answer
+		if !events.OfOne(err) { // the API server did not answer, or not now
 			return false, fmt.Errorf("write Service %s: %w", t.name, err)
 		}
-		trouble = fmt.Sprintf("the Service %s cannot be written: %v", t.name.Name, err)
 	}
-	mark := serviceMark{task: t, next: time.Now().Add(servicePause), failed: err != nil, trouble: trouble}
-	if err != nil {
-		mark.next = time.Now().Add(serviceRetry)
+	if s.looked(t, trouble, err, time.Now()) {
+		s.changed()
 	}
+	return true, nil
+}
+
+// looked notes that a Service was looked at, with what is wrong with it or why it could not be written. It reports whether
+// its Gateway has another trouble now.
+func (s *gatewayServices) looked(t serviceTask, trouble string, err error, now time.Time) (different bool) {
 	s.mu.Lock()
-	s.marks[t.name] = mark
-	different := false
-	if t.want != nil {
-		different = s.troubles[t.owner.UID] != trouble
-		s.troubles[t.owner.UID] = trouble
+	defer s.mu.Unlock()
+	was, mark := s.marks[t.name], serviceMark{task: t, at: now, trouble: trouble}
+	object := diag.Object{Kind: "Service", Namespace: t.name.Namespace, Name: t.name.Name}.String()
+	if err != nil {
+		mark.trouble = fmt.Sprintf("the Service %s cannot be written: %v", t.name.Name, err)
+		mark.refused = s.loop.Refused(was.refused, object, err, now)
+	} else {
+		s.loop.Accepted(was.refused, object)
 	}
-	failing := slices.ContainsFunc(slices.Collect(maps.Values(s.marks)), func(m serviceMark) bool { return m.trouble != "" })
+	s.marks[t.name] = mark
+	if t.want != nil {
+		different = s.troubles[t.owner.UID] != mark.trouble
+		s.troubles[t.owner.UID] = mark.trouble
+	}
+	failing := slices.ContainsFunc(slices.Collect(maps.Values(s.marks)), serviceMark.ofOthers)
 	switch {
 	case failing && !s.failing:
 		s.log.Warn("cannot write the Service of a Gateway, trying again later", "service", t.name.String(), "reason", trouble)
@@ -274,11 +297,7 @@ func (s *gatewayServices) next(ctx context.Context) (bool, error) {
 		s.log.Info("every Gateway has its Service again")
 	}
 	s.failing = failing
-	s.mu.Unlock()
-	if different {
-		s.changed()
-	}
-	return true, nil
+	return different
 }
 
 // ServiceRules returns the permissions to make Services for Gateways in every namespace whose objects are

@@ -140,7 +140,7 @@ type mark struct {
 	version   string // of the Ingress, for which it was
 	addresses []address
 	at        []time.Time // the last times, within the window
-	later     time.Time   // until when it is left alone, since the API server did not take it
+	refused   events.Refusal
 }
 
 // marks decide which status is written next, by UID. Its methods are given the
@@ -164,7 +164,7 @@ func (m marks) due(c change, now time.Time) bool {
 	if !ok {
 		return true
 	}
-	if now.Before(was.later) {
+	if now.Before(was.refused.Until) {
 		return false
 	}
 	if was.version == c.version && slices.EqualFunc(was.addresses, c.addresses, same) {
@@ -183,15 +183,6 @@ func (m marks) wrote(c change, now time.Time) (conflict bool) {
 	}
 	m[c.uid] = mark{version: c.version, addresses: c.addresses, at: append(recent, now)}
 	return len(recent)+1 == conflictAfter
-}
-
-// putOff leaves an Ingress alone for a while, and reports whether it was not before.
-func (m marks) putOff(c change, now time.Time) (first bool) {
-	was := m[c.uid]
-	first = was.later.IsZero()
-	was.later = now.Add(events.RetryOne)
-	m[c.uid] = was
-	return first
 }
 
 // keep forgets Ingresses that are gone.
@@ -249,9 +240,9 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.marks.putOff(c, time.Now()) {
-			a.options.Log.Warn("cannot write a status, trying again later", "object", c.ref.String(), "err", err, "in", events.RetryOne)
-		}
+		m := a.marks[c.uid]
+		m.refused = a.statuses.Refused(m.refused, c.ref.String(), err, time.Now())
+		a.marks[c.uid] = m
 		return true, nil
 	}
 	result := "written"
@@ -262,6 +253,9 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	a.metrics.statuses.WithLabelValues(result).Inc()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if err == nil {
+		a.statuses.Accepted(a.marks[c.uid].refused, c.ref.String())
+	}
 	if a.marks.wrote(c, time.Now()) {
 		a.options.Log.Error("status is written by another controller too, leaving it alone for a while", "object", c.ref.String(), "err", errors.New("it is not what the compiler wrote"), "for", cooldown)
 	}

@@ -207,7 +207,8 @@ type Config struct {
 	// deleted, or leaves them out, and others lost fewer than minLost, the compiler publishes. It cannot know
 	// that after a restart, after a change of the configuration or the templates, and of files.
 	// A compiler that starts and may not read half of the ConfigMaps that the newest snapshot was made of, in several
-	// namespaces, waits for approval too, or until it may read them.
+	// namespaces, waits for approval too, or until it may read them. It also waits if it may not read one that all
+	// namespaces may need: one of shared or countries, or the parameters of an IngressClass.
 	ShrinkGuard ShrinkGuard `json:"shrinkGuard"`
 	// IngressStatus says which addresses the compiler writes into the status of an Ingress
 	// while the published snapshot has lines of it, also lines that keep its routes closed.

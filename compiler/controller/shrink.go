@@ -11,7 +11,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
@@ -93,20 +92,26 @@ func shrinkage(before, after size, g config.ShrinkGuard) string {
 // unread counts the ConfigMaps that the newest snapshot was made of and that the API server does not let be read now. A
 // compiler that runs keeps what it knows of them. One that starts would take lists of networks, error pages and policies of
 // everybody for missing, where a role is missing. A namespace whose own role is missing harms only itself, so that there
-// must be two. It returns 0 if that is no mass loss.
-func unread(head []snapshots.Input, now []diag.Object, g config.ShrinkGuard) (lost, of int) {
-	if len(now) == 0 || g.LostPercent == 0 {
+// must be two. One that every namespace may name, such as a shared list of networks, is a mass loss alone. It returns 0 if
+// that is no mass loss.
+func unread(head []snapshots.Input, r *compiler.Result, g config.ShrinkGuard) (lost, of int) {
+	if len(r.Unread) == 0 || g.LostPercent == 0 {
 		return 0, 0 // nearly always
 	}
-	forbidden, namespaces := inputs.ConfigMapsOf(now), map[string]bool{}
+	forbidden, namespaces, shared := inputs.ConfigMapsOf(r.Unread), map[string]bool{}, false
 	for _, in := range head {
 		if in.Kind != "ConfigMap" || in.APIVersion != "v1" {
 			continue
 		}
-		if of++; forbidden[types.NamespacedName{Namespace: in.Namespace, Name: in.Name}] {
+		name := types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
+		if of++; forbidden[name] {
 			lost++
 			namespaces[in.Namespace] = true
+			shared = shared || slices.Contains(r.Shared, name)
 		}
+	}
+	if shared {
+		return lost, of
 	}
 	if len(namespaces) < 2 || lost < min(max(g.MinLost, 1), of) || 100*lost < g.LostPercent*of {
 		return 0, of
@@ -168,7 +173,7 @@ func (g *shrinkGuard) check(head snapshots.Snapshot, r *compiler.Result, c confi
 	g.let, g.letLost = "", ""
 	after := sizeOf(r.Draft.Files)
 	lost := shrinkage(g.size, after, c)
-	forbidden, of := unread(head.Manifest.Provenance.Inputs, r.Unread, c)
+	forbidden, of := unread(head.Manifest.Provenance.Inputs, r, c)
 	if lost == "" && forbidden == 0 {
 		return nil
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -153,23 +155,31 @@ func TestGuardOfWhatMayNotBeRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		of     []string // that the head was made of
 		unread []diag.Object
+		shared string
 		want   string
 	}{
-		"all":                      {all, named("ConfigMap", all...), "10 of 10 ConfigMaps may not be read any more"},
-		"half":                     {all, named("ConfigMap", all[:5]...), "5 of 10 ConfigMaps may not be read any more"},
-		"fewer":                    {all, named("ConfigMap", all[:4]...), ""},
-		"of one namespace":         {all, named("ConfigMap", all[5:]...), ""},
-		"few, and all of them":     {all[2:4], named("ConfigMap", all...), "2 of 2 ConfigMaps may not be read any more"},
-		"few":                      {all[1:4], named("ConfigMap", all[2:4]...), ""},
-		"that nothing was made of": {nil, named("ConfigMap", all...), ""},
-		"of another name":          {all[:2], named("ConfigMap", all[2:]...), ""},
-		"Secrets":                  {all, named("Secret", all...), ""},
+		"all":                       {all, named("ConfigMap", all...), "", "10 of 10 ConfigMaps may not be read any more"},
+		"half":                      {all, named("ConfigMap", all[:5]...), "", "5 of 10 ConfigMaps may not be read any more"},
+		"fewer":                     {all, named("ConfigMap", all[:4]...), "", ""},
+		"of one namespace":          {all, named("ConfigMap", all[5:]...), "", ""},
+		"few, and all of them":      {all[2:4], named("ConfigMap", all...), "", "2 of 2 ConfigMaps may not be read any more"},
+		"few":                       {all[1:4], named("ConfigMap", all[2:4]...), "", ""},
+		"that nothing was made of":  {nil, named("ConfigMap", all...), "", ""},
+		"of another name":           {all[:2], named("ConfigMap", all[2:]...), "", ""},
+		"Secrets":                   {all, named("Secret", all...), "", ""},
+		"one that all may name":     {all, named("ConfigMap", all[:1]...), "a/1", "1 of 10 ConfigMaps may not be read any more"},
+		"the only one, for all":     {all[:1], named("ConfigMap", all[:1]...), "a/1", "1 of 1 ConfigMaps may not be read any more"},
+		"another than one for all":  {all, named("ConfigMap", all[1:2]...), "a/1", ""},
+		"one for all, new and lost": {all[1:], named("ConfigMap", all[:1]...), "a/1", ""},
 	} {
 		d := backends(20)
 		for _, o := range named("ConfigMap", test.of...) {
 			d.Provenance.Inputs = append(d.Provenance.Inputs, snapshots.Input{APIVersion: "v1", Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
 		}
 		head, r := d.Number(7, snapshots.ID{}), &compiler.Result{Draft: backends(21), Unread: test.unread}
+		if namespace, name, ok := strings.Cut(test.shared, "/"); ok {
+			r.Shared = []types.NamespacedName{{Namespace: namespace, Name: name}}
+		}
 		c, g, got := config.Default().ShrinkGuard, &shrinkGuard{}, ""
 		shrunk, held := errors.AsType[*ShrinkError](g.check(head, r, c))
 		if held {

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/scratch"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -223,12 +224,29 @@ func shortage(stderr string, config []byte) string {
 		if found == "" {
 			continue
 		}
-		written := strings.NewReplacer(`\`, "", `"`, "", `'`, "").Replace(string(config))
-		if !strings.Contains(strings.ToLower(written), strings.ToLower(found)) {
+		if !says(config, found) {
 			return tidy(text)
 		}
 	}
 	return ""
+}
+
+// defaultForm matches an environment variable with what HAProxy takes if it is not set.
+var defaultForm = regexp.MustCompile(`\$\{[A-Za-z_.]\w*(?:\[\*\])?(?:-([^}]*))?\}`)
+
+// says reports whether a configuration says something, in any way of writing it that HAProxy knows: with quotes, escapes, and
+// variables that are not set.
+func says(config []byte, what string) bool {
+	what = strings.ToLower(what)
+	for line := range haproxycfg.Lines(config) {
+		for _, text := range []string{strings.Join(line.Texts(), " "), strings.NewReplacer(`\`, "", `"`, "", `'`, "").Replace(string(line.Text))} {
+			text = strings.ToLower(text)
+			if strings.Contains(text, what) || strings.Contains(defaultForm.ReplaceAllString(text, "$1"), what) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // tail returns the last line of HAProxy's output that is not empty.

@@ -2,6 +2,9 @@ package validate
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -66,6 +69,33 @@ func TestShortage(t *testing.T) {
 	} {
 		if got := shortage("[NOTICE]   (1) : haproxy version is 2.6.12\n"+said+"\n", []byte(`http-request deny if { path "no\ More" memory }`)); got != want {
 			t.Errorf("shortage(%q) = %q, want %q", said, got, want)
+		}
+	}
+}
+
+// A tenant that may write lines writes such a message in any way that HAProxy reads, and in a line of its own. It is still the
+// fault of its line, and stops nobody else.
+func TestShortageOfSpoofs(t *testing.T) {
+	t.Parallel()
+	haproxy := "haproxy"
+	if path := os.Getenv("HAPROXY"); path != "" {
+		haproxy = path
+	}
+	for _, line := range []string{
+		`http-request set-header X "%[foo\n(null) x]"`, `http-request set-header X "%[foo\n\x28null) x]"`, `http-request set-header X "%[foo\n${NOPE_-(nu}ll) x]"`,
+		`http-request set-header X '%[foo'\n"(n"ull)\ x]`, `http-request set-header X "%[foo\nout ${NOPE_-o}f\x20memory\n]"`, `http-request set-header X %[foo\nout\ o"f"\ mem\x6fry\n]`,
+	} {
+		config := "defaults\n  mode http\n  timeout client 1s\n  timeout server 1s\n  timeout connect 1s\nbackend b\n  " + line + "\n"
+		path := filepath.Join(t.TempDir(), "haproxy.cfg")
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		said, _ := exec.CommandContext(t.Context(), haproxy, "-c", "-f", path).CombinedOutput()
+		if shortage(string(said), []byte("defaults\n")) == "" {
+			t.Errorf("HAProxy says nothing of a shortage for %s:\n%s", line, said)
+		}
+		if got := shortage(string(said), []byte(config)); got != "" {
+			t.Errorf("%s is taken for a shortage: %s", line, got)
 		}
 	}
 }

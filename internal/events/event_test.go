@@ -45,7 +45,7 @@ func TestWhereEventsAreKept(t *testing.T) {
 // A state that lasts does not suppress an Event to be said once, unless the same action found both.
 func TestWhatHappenedIsSaidBesideWhatHolds(t *testing.T) {
 	t.Parallel()
-	l := ledger{said: map[string]record{}}
+	l := newLedger()
 	now := time.Unix(1e9, 0)
 	happened, holds := said("fleet", "failed"), said("fleet", "unreachable")
 	happened.Action, holds.Action = "Rollout", "Ask"

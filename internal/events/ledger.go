@@ -116,9 +116,11 @@ func (e Event) subject() subject { return subject{e.Regarding.UID, e.Action} }
 type ledger struct {
 	wishes []wish
 	said   map[string]record // by the name of the Event
-	// later is until when an Event is left alone that the API server did not take, by its name.
-	later map[string]time.Time
+	// refused are Events that the API server did not take, by their names.
+	refused map[string]Refusal
 }
+
+func newLedger() ledger { return ledger{said: map[string]record{}, refused: map[string]Refusal{}} }
 
 // wish replaces the Events that should be there. A lasting Event that was wished for before keeps its time. An
 // Event to be said once stays until it is written.
@@ -159,9 +161,9 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 			delete(l.said, name)
 		}
 	}
-	for name, until := range l.later {
-		if now.Sub(until) > forget {
-			delete(l.later, name)
+	for name, r := range l.refused {
+		if now.Sub(r.Until) > forget {
+			delete(l.refused, name)
 		}
 	}
 }
@@ -170,7 +172,7 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 	for _, w := range l.wishes {
 		switch r, said := l.said[w.name]; {
-		case w.stale(now), now.Before(l.later[w.name]):
+		case w.stale(now), now.Before(l.refused[w.name].Until):
 		case !said:
 			return w, 0, true
 		case r.at.Before(w.since) && now.Sub(r.at) >= pause:
@@ -178,25 +180,15 @@ func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 		}
 	}
 	for _, w := range l.wishes {
-		if r := l.said[w.name]; !w.once && now.Sub(r.at) >= refresh && !now.Before(l.later[w.name]) {
+		if r := l.said[w.name]; !w.once && now.Sub(r.at) >= refresh && !now.Before(l.refused[w.name].Until) {
 			return w, r.count, true
 		}
 	}
 	return wish{}, 0, false
 }
 
-// putOff leaves an Event alone for a while, and reports whether it was not before.
-func (l *ledger) putOff(name string, now time.Time) (first bool) {
-	if l.later == nil {
-		l.later = map[string]time.Time{}
-	}
-	_, before := l.later[name]
-	l.later[name] = now.Add(RetryOne)
-	return !before
-}
-
 // wrote records that an Event was written, or that it never can be.
 func (l *ledger) wrote(name string, now time.Time) {
-	delete(l.later, name)
+	delete(l.refused, name)
 	l.said[name] = record{at: now, count: l.said[name].count + 1}
 }

@@ -34,7 +34,7 @@ func (l *ledger) drain(now time.Time) []string {
 // An Event that comes and goes is not written each time.
 func TestEventsAreSaidOnce(t *testing.T) {
 	t.Parallel()
-	l := ledger{said: map[string]record{}}
+	l := newLedger()
 	begin := time.Unix(1e9, 0)
 	bad, other := said("web", "bad"), said("api", "bad")
 	for _, step := range []struct {
@@ -69,7 +69,7 @@ func TestEventsAreSaidOnce(t *testing.T) {
 // If an object is left out again before the Event that it is good was written, that Event is never written.
 func TestWhatIsOverIsNotSaid(t *testing.T) {
 	t.Parallel()
-	l := ledger{said: map[string]record{}}
+	l := newLedger()
 	now := time.Unix(1e9, 0)
 	l.wish(nil, []Event{accepted("web"), accepted("api")}, now)
 	l.wish([]Event{said("web", "bad")}, nil, now.Add(time.Second))
@@ -82,7 +82,7 @@ func TestWhatIsOverIsNotSaid(t *testing.T) {
 // when it leads at last.
 func TestOldNewsIsNotSaid(t *testing.T) {
 	t.Parallel()
-	l := ledger{said: map[string]record{}}
+	l := newLedger()
 	begin := time.Unix(1e9, 0)
 	for n := range 100 {
 		l.wish([]Event{said("api", "bad")}, []Event{accepted(fmt.Sprintf("web-%03d", n))}, begin.Add(time.Duration(n)*time.Hour))
@@ -103,23 +103,5 @@ func TestNotesAreSafe(t *testing.T) {
 	t.Parallel()
 	if got := Note("pinned by \x1b]0;x\a\u202eann\xff"); got != `pinned by \x1b]0;x\a\u202eann\xff` {
 		t.Error(got)
-	}
-}
-
-// An Event that the API server does not take is tried again after a while, and others are written meanwhile.
-func TestWhatIsRefusedHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	l := ledger{said: map[string]record{}}
-	now := time.Unix(1e9, 0)
-	l.wish([]Event{said("api", "bad"), said("web", "bad")}, nil, now)
-	refused := said("api", "bad").Name()
-	if !l.putOff(refused, now) || l.putOff(refused, now) {
-		t.Error("the first refusal is the one to log")
-	}
-	if got := fmt.Sprint(l.drain(now)); got != "[web bad 0]" {
-		t.Errorf("meanwhile: %s", got)
-	}
-	if got := fmt.Sprint(l.drain(now.Add(RetryOne))); got != "[api bad 0]" {
-		t.Errorf("later: %s", got)
 	}
 }

@@ -16,7 +16,6 @@ package events
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -64,7 +63,7 @@ type Recorder struct {
 // New returns a recorder, which writes once it is run.
 func New(o Options) *Recorder {
 	r := &Recorder{
-		options: o, limit: flowcontrol.NewTokenBucketRateLimiter(rate, burst), ledger: ledger{said: map[string]record{}},
+		options: o, limit: flowcontrol.NewTokenBucketRateLimiter(rate, burst), ledger: newLedger(),
 		counter: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "hapsnap", Subsystem: o.Program, Name: "events_total",
 			Help: "Events brought to the API server, by result: written, refused (not tried again), error.",
@@ -112,9 +111,7 @@ func (r *Recorder) next(ctx context.Context) (bool, error) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.ledger.putOff(w.name, time.Now()) {
-			r.options.Log.Warn("cannot write an Event, trying again later", "object", w.object(), "err", err, "in", RetryOne)
-		}
+		r.ledger.refused[w.name] = r.loop.Refused(r.ledger.refused[w.name], w.object(), err, time.Now())
 		return true, nil
 	}
 	result := "written"
@@ -125,19 +122,11 @@ func (r *Recorder) next(ctx context.Context) (bool, error) {
 	r.counter.WithLabelValues(result).Inc()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err == nil {
+		r.loop.Accepted(r.ledger.refused[w.name], w.object())
+	}
 	r.ledger.wrote(w.name, time.Now())
 	return true, nil
-}
-
-// RetryOne is how long an object is left alone for which alone the API server refuses a write.
-const RetryOne = 5 * time.Minute
-
-// OfOne reports whether the API server may refuse a write for its object alone, such as where a role or a quota of a
-// namespace is in the way, or etcd takes no larger object. Then other objects do not wait for it.
-func OfOne(err error) bool {
-	_, answered := errors.AsType[*apierrors.StatusError](err)
-	return answered && !apierrors.IsUnauthorized(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&
-		!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
 }
 
 // hopeless reports whether the API server will never take an Event.
@@ -199,6 +188,7 @@ type Loop struct {
 	Write func(context.Context) (bool, error)
 
 	kicked chan struct{}
+	said   time.Time // when a refusal was logged last; used in Write
 }
 
 // NewLoop returns a loop that has to be run.

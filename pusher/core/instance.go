@@ -39,9 +39,9 @@ type instanceState struct {
 	err       error     // why it is out of reach, nil if it is not
 	since     time.Time
 
-	// matters are the wanted snapshot and the good one, in this order. During a rollout they are its target, the good one
-	// and the wanted one, since a rollout may end with its target although a newer snapshot, which may have the content
-	// of one of these, is wanted.
+	// matters are the target of the rollout, the good snapshot and the wanted one, in this order. A rollout may end with
+	// its target although a newer snapshot, which may have the content of one of these, is wanted. What is wanted need not
+	// have been read: instances that run its content as the good snapshot follow their endpoints as that.
 	matters []snapshots.ID
 
 	repairs  []time.Time      // when its files and servers were repaired lately, oldest first

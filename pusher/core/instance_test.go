@@ -160,3 +160,19 @@ func TestEventsOfFormerConnectionsAreNoNews(t *testing.T) {
 		t.Errorf("known is %+v", i.known)
 	}
 }
+
+// A newer snapshot that has the content of the good one need not have been read, such as where the store went away. Instances
+// follow their endpoints as those of the good one meanwhile.
+func TestTheGoodSnapshotIsKnown(t *testing.T) {
+	t.Parallel()
+	good, newer := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 3, Short: "aaaaaaaaaa"}
+	m := newMachine(State{Rollout: rollout.State{Good: good}}, noon)
+	m.decision.ID = newer
+	for _, runs := range []snapshots.ID{good, newer} {
+		i := &instanceState{Instance: fleet.Instance{Name: "a"}, asked: true, info: dataplane.RuntimeInfo{Node: runs.String() + "_00000000"}}
+		m.instances["a"] = i
+		if m.tellInstances(); i.snapshot() != good {
+			t.Errorf("what names %s is taken for %s", runs, i.snapshot())
+		}
+	}
+}

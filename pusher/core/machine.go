@@ -239,9 +239,9 @@ func (m *Machine) takeView(view channel.View, err error, now time.Time) {
 
 // tellInstances gives each instance the snapshots that matter, see instanceState.matters.
 func (m *Machine) tellInstances() {
-	matters := []snapshots.ID{m.decision.ID, m.state.Rollout.Good}
+	matters := []snapshots.ID{m.state.Rollout.Good, m.decision.ID}
 	if r := m.state.Rollout.Rollout; r != nil {
-		matters = []snapshots.ID{r.Target, m.state.Rollout.Good, m.decision.ID}
+		matters = slices.Insert(matters, 0, r.Target)
 	}
 	matters = slices.DeleteFunc(matters, snapshots.ID.IsZero)
 	for i := range m.served() {

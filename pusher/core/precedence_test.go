@@ -86,19 +86,28 @@ func (w *steps) endSome() {
 func (w *steps) happen() {
 	w.t.Helper()
 	events := []func(){
-		w.publish, w.publish, w.publish, w.pin, w.pin, w.pinWanted, w.pinWanted, w.unpin, w.unpin, w.reject, w.retry, w.approve, w.requireApproval,
+		w.publish, w.publish, w.publish, w.revert, w.revert, w.revert, w.pin, w.pin, w.pinWanted, w.pinWanted, w.unpin, w.unpin, w.reject, w.retry, w.approve, w.requireApproval,
 		w.pause, w.resume, w.resume, w.override, w.endOverride, w.collect, w.remove, w.killed, w.killed, w.goneOrBack,
 	}
 	events[w.random.IntN(len(events))]()
 }
 
 // publish publishes one of a few contents, so that contents repeat.
-func (w *steps) publish() {
+func (w *steps) publish() { w.publishOf(w.random.IntN(6)) }
+
+// revert publishes what was good before.
+func (w *steps) revert() {
+	if n, known := w.content[w.e.state.Rollout.Good.Short]; known {
+		w.publishOf(n)
+	}
+}
+
+func (w *steps) publishOf(n int) {
 	if w.gone {
 		return
 	}
 	d := snapshots.Draft{
-		Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: fmt.Appendf(nil, "# %d\n", w.random.IntN(6))}},
+		Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: fmt.Appendf(nil, "# %d\n", n)}},
 		Time:  w.now, Subject: "a test",
 	}
 	id, published, err := w.store.Publish(w.t.Context(), d)
@@ -106,7 +115,7 @@ func (w *steps) publish() {
 		w.fatalf("publish: %v", err)
 	}
 	w.tell("publish %s (new: %v)", id, published)
-	w.whole[id.Short] = d.Digest()
+	w.whole[id.Short], w.content[id.Short] = d.Digest(), n
 	if published {
 		w.model.stored = append(w.model.stored, id)
 		w.known = append(w.known, id)

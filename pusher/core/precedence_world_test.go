@@ -50,9 +50,11 @@ type steps struct {
 	seen  model // as the machine saw the store last
 	known []snapshots.ID
 	whole map[string]snapshots.Digest // the digests by their short forms
-	named int                         // how often people named a snapshot
-	tried map[string]int              // for each content, the number of the wish for which it was tried
-	found map[string]bool             // contents that the pusher rejected
+	// content has what was published, by the short form of its digest.
+	content map[string]int
+	named   int             // how often people named a snapshot
+	tried   map[string]int  // for each content, the number of the wish for which it was tried
+	found   map[string]bool // contents that the pusher rejected
 
 	workers map[string]worker
 	pending map[string]rollout.Push
@@ -71,7 +73,7 @@ func newSteps(t *testing.T, seed uint64, open func() worldStore) *steps {
 	t.Helper()
 	w := &steps{
 		t: t, random: rand.New(rand.NewPCG(seed, 1)), open: open, store: open(), now: noon,
-		model: newModel(), seen: newModel(), whole: map[string]snapshots.Digest{},
+		model: newModel(), seen: newModel(), whole: map[string]snapshots.Digest{}, content: map[string]int{},
 		tried: map[string]int{}, found: map[string]bool{},
 		workers: map[string]worker{"a": {}, "b": {}, "c": {}}, pending: map[string]rollout.Push{},
 	}
@@ -198,6 +200,8 @@ func (w *steps) check(before, next rollout.State, pushes []rollout.Push) {
 			w.fatalf("a wave gets %s, want %s", p.Snapshot, want.id)
 		case p.Purpose != rollout.Wave && p.Snapshot != next.Good:
 			w.fatalf("%s gets %s (%s), and %s is good", p.Instance, p.Snapshot, p.Purpose, next.Good)
+		case p.Purpose == rollout.CatchUp && p.Snapshot.Short == w.workers[p.Instance].id.Short:
+			w.fatalf("%s gets %s (%s), and runs that content as %s", p.Instance, p.Snapshot, p.Purpose, w.workers[p.Instance].id)
 		}
 	}
 }

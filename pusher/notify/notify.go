@@ -13,9 +13,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // Event is what a notice is about.
@@ -35,7 +38,8 @@ const (
 	TroubleOver   Event = "trouble_over"
 )
 
-// Notice is one message. It is posted as JSON, with the text under the name that chat services read.
+// Notice is one message. It is posted as JSON, with the text under the name that chat services read. What they would take
+// for markup in it is posted as plain text.
 type Notice struct {
 	Event    Event     `json:"event"`
 	Text     string    `json:"text"`
@@ -43,6 +47,13 @@ type Notice struct {
 	Snapshot string    `json:"snapshot,omitempty"`
 	Instance string    `json:"instance,omitempty"`
 }
+
+// markup replaces what chat services read as mentions and links, such as <!channel>, @everyone and [text](address).
+var markup = strings.NewReplacer("<", "‹", ">", "›", "@", "@\u200b", "](", "]\u200b(")
+
+// plain returns a text in which chat services find nobody to mention, and no link whose address they hide. A text may have
+// what servers said, or what a tenant wrote and HAProxy quoted.
+func plain(text string) string { return markup.Replace(printable.Lines(text)) }
 
 // The bounds of what is sent.
 const (
@@ -138,6 +149,7 @@ func (s *Sender) post(ctx context.Context, client *http.Client, n Notice) error 
 	if err != nil {
 		return err
 	}
+	n.Text = plain(n.Text)
 	body, err := json.Marshal(n)
 	if err != nil {
 		return err

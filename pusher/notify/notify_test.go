@@ -131,6 +131,20 @@ func TestAddressIsAskedForEachTry(t *testing.T) {
 	}
 }
 
+// A git server that cannot be reached, or a tenant whose line HAProxy quotes, mentions nobody in a chat, and hides no link.
+func TestNoticesHaveNoMarkup(t *testing.T) {
+	h := newHook(t)
+	s, _, end := start(t, func() (string, error) { return h.URL, nil })
+	const said = "store: remote: <!channel> <@U1> <https://evil.example|log in> @everyone git@host ![x](http://evil.example) \u202e\x1b[2J"
+	s.Send(Notice{Event: Trouble, Text: said})
+	h.await(t, 1)
+	end()
+	const want = "store: remote: ‹!channel› ‹@\u200bU1› ‹https://evil.example|log in› @\u200beveryone git@\u200bhost ![x]\u200b(http://evil.example) \\u202e\\x1b[2J"
+	if got := h.got[0].Text; got != want {
+		t.Errorf("posted is\n%q, want\n%q", got, want)
+	}
+}
+
 // At its end, the process sends the notices that are left.
 func TestNoticesOfTheEnd(t *testing.T) {
 	h := newHook(t)

@@ -255,7 +255,7 @@ func (w world) check(p Push, before State, o Observation) {
 			w.t.Fatalf("push of %s, which failed", p.Snapshot)
 		}
 	case p.Purpose == Reshape:
-		if w.fleet[p.Instance].running != p.Snapshot {
+		if w.fleet[p.Instance].running.Short != p.Snapshot.Short {
 			w.t.Fatalf("%+v is a reshape of what does not run", p)
 		}
 	case unproven:
@@ -331,7 +331,7 @@ func (w world) settled() bool {
 		return false
 	}
 	for _, i := range w.fleet {
-		if i.running != w.obs.Want || i.stale {
+		if i.running.Short != w.obs.Want.Short || i.stale {
 			return false
 		}
 	}

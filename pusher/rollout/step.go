@@ -86,6 +86,7 @@ func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push, []Wa
 	t.adoptGood()
 	t.heed()
 	t.choose()
+	t.recognize()
 	t.advance()
 	t.forget()
 	t.catchUp()
@@ -284,6 +285,9 @@ func (t *step) choose() {
 		return
 	}
 	switch r := t.Rollout; {
+	case r == nil && t.o.Want != t.Good && t.goodIsWanted():
+		t.Good = t.o.Want // there is nothing to roll out
+		t.prove(t.Good)
 	case r == nil && t.o.Want != t.Good:
 		if !t.nothingToDo() && t.dark() {
 			return
@@ -301,6 +305,24 @@ func (t *step) choose() {
 
 // goodIsWanted reports whether the wanted snapshot is the good one, or has its content: the change was reverted.
 func (t *step) goodIsWanted() bool { return t.o.Want.Short == t.Good.Short }
+
+// recognize names what each instance runs as this step names its content. Several snapshots may have that content, and
+// the caller may know it by another one, such as the wanted snapshot, which a hold keeps from becoming the good one.
+func (t *step) recognize() {
+	names := []snapshots.ID{t.Good, t.o.Want}
+	if t.Rollout != nil {
+		names = slices.Insert(names, 0, t.Rollout.Target)
+	}
+	t.o.Instances = slices.Clone(t.o.Instances)
+	for n := range t.o.Instances {
+		i := &t.o.Instances[n]
+		known := slices.IndexFunc(names, func(id snapshots.ID) bool { return !id.IsZero() && id.Short == i.Running.Short })
+		if known >= 0 {
+			i.Running = names[known]
+			t.seen[i.Name] = *i
+		}
+	}
+}
 
 // nothingToDo reports whether all run the wanted snapshot as it is.
 func (t *step) nothingToDo() bool {

@@ -1,0 +1,151 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// storage answers as an API server whose etcd refuses some objects.
+type storage struct {
+	refuses func(object string) bool
+	tries   map[string][]time.Time
+}
+
+func (s *storage) RoundTrip(r *http.Request) (*http.Response, error) {
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	object := path.Base(r.URL.Path) // of a patch
+	if _, created, ok := strings.Cut(string(data), `"name":"`); ok {
+		object = created
+	}
+	object, _, _ = strings.Cut(object, ".")
+	s.tries[object] = append(s.tries[object], time.Now())
+	code, body := http.StatusCreated, `{"kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": {}}`
+	if s.refuses(object) {
+		code = http.StatusInternalServerError
+		body = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": "InternalError", "message": "etcdserver: no leader"}`
+	}
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// recorded runs a recorder until the end of a test, whose log it returns.
+func recorded(t *testing.T, s *storage) (*Recorder, *strings.Builder) {
+	t.Helper()
+	s.tries = map[string][]time.Time{}
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: s, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	r := New(Options{Program: "compiler", Events: client.EventsV1(), Leader: Always{}, Instance: "compiler-0", Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: prometheus.NewRegistry()})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	return r, &log
+}
+
+// pass lets time pass, and waits for what was due.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// A short fault of etcd looks like a refusal of each object. They are written soon after it, and the log has two lines of it.
+func TestShortFaultDelaysLittle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		s := &storage{refuses: func(string) bool { return time.Since(begin) < 10*time.Second }}
+		r, log := recorded(t, s)
+		var all []Event
+		for n := range 20 {
+			all = append(all, said(fmt.Sprint("web", n), "bad"))
+		}
+		r.Say(all, nil, begin)
+		pass(25 * time.Second)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.ledger.said) != 20 || len(r.ledger.refused) != 0 {
+			t.Errorf("15 s after a fault of 10 s, %d of 20 Events are written, and %d are refused:\n%s", len(r.ledger.said), len(r.ledger.refused), log)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 2 {
+			t.Errorf("the log has %d lines:\n%s", n, log)
+		}
+	})
+}
+
+// What is always refused is tried less and less often, holds up no other, and is one line of the log. Once it is written, the
+// next refusal is like the first.
+func TestWhatIsRefusedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin, refusing := time.Now(), true
+		s := &storage{refuses: func(object string) bool { return refusing && object == "large" }}
+		r, log := recorded(t, s)
+		r.Say([]Event{said("large", "bad"), said("web", "bad")}, nil, begin)
+		pass(time.Second)
+		if len(s.tries["web"]) != 1 {
+			t.Error("the other one waits")
+		}
+		pass(20 * time.Minute)
+		var after []string
+		for _, at := range s.tries["large"] {
+			after = append(after, at.Sub(begin).Round(time.Second).String())
+		}
+		if got := strings.Join(after, " "); got != "0s 2s 6s 14s 30s 1m2s 2m6s 4m14s 8m30s 13m30s 18m30s" {
+			t.Errorf("tried after %s", got)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "object=\"Ingress /large\"") {
+			t.Errorf("the log has %d lines:\n%s", n, log)
+		}
+		refusing = false
+		pass(RetryOne)
+		if !strings.Contains(log.String(), "does not refuse it any more") {
+			t.Error(log)
+		}
+		refusing, s.tries["large"] = true, nil
+		pass(refresh - time.Minute) // it still holds, and is renewed
+		for range 120 {
+			pass(time.Second)
+		}
+		if len(s.tries["large"]) < 2 {
+			t.Fatalf("tried %d times", len(s.tries["large"]))
+		}
+		if pause := s.tries["large"][1].Sub(s.tries["large"][0]); pause.Round(time.Second) != RetryFirst {
+			t.Errorf("after it was written once, tried again after %s", pause)
+		}
+	})
+}
+
+// Many that are refused for good are logged at most once each, one a minute.
+func TestManyRefusalsDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &storage{refuses: func(string) bool { return true }}
+		r, log := recorded(t, s)
+		var all []Event
+		for n := range 100 {
+			all = append(all, said(fmt.Sprint("web", n), "bad"))
+		}
+		r.Say(all, nil, time.Now())
+		pass(10*time.Minute + time.Second)
+		if n := strings.Count(log.String(), "\n"); n < 5 || n > 11 {
+			t.Errorf("the log has %d lines in ten minutes:\n%s", n, log)
+		}
+	})
+}
