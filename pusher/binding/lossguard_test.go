@@ -417,7 +417,8 @@ func readObjects(t *testing.T, text string) Objects {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return translate(set)
+	objects, _ := translate(set, nil)
+	return objects
 }
 
 // The manifests of a directory are evidence about a Service without endpoints.

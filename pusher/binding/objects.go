@@ -33,12 +33,15 @@ type Objects struct {
 // when ctx is done.
 func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send func(Objects, error)) {
 	var reader manifests.Reader
+	var known decoded
 	for {
 		set, err := reader.Read(dir)
 		if err != nil {
 			send(Objects{}, fmt.Errorf("read live objects: %w", err))
 		} else {
-			send(translate(set), nil)
+			var objects Objects
+			objects, known = translate(set, known)
+			send(objects, nil)
 		}
 		select {
 		case <-ctx.Done():
@@ -48,10 +51,16 @@ func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send
 	}
 }
 
-// translate reads the EndpointSlices and Secrets in a set of objects.
-func translate(set manifests.Set) Objects {
+// decoded are the objects that were decoded before, by their identity. A directory may have thousands, of which few
+// change at a time.
+type decoded map[any]any
+
+// translate reads the EndpointSlices and Secrets in a set of objects, of which some were decoded before. Of those that it
+// decodes, the set keeps only the names.
+func translate(set manifests.Set, known decoded) (Objects, decoded) {
 	var endpointSlices []discoveryv1.EndpointSlice
 	var secrets []corev1.Secret
+	now := decoded{}
 	out := Objects{broken: map[snapshots.SecretName]bool{}, secrets: map[snapshots.SecretName]bool{}, unsure: len(set.Problems) > 0}
 	for _, p := range set.Problems {
 		out.problems = append(out.problems, fmt.Sprintf("%s: %s", p.Position, p.Message))
@@ -59,9 +68,9 @@ func translate(set manifests.Set) Objects {
 	for _, o := range set.Objects {
 		switch o.GVK() {
 		case manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}:
-			decodeInto(&out, o, &endpointSlices)
+			decodeInto(&out, o, &endpointSlices, known, now)
 		case manifests.GVK{APIVersion: "v1", Kind: "Secret"}:
-			decodeInto(&out, o, &secrets)
+			decodeInto(&out, o, &secrets, known, now)
 		}
 	}
 	for _, s := range secrets {
@@ -82,19 +91,27 @@ func translate(set manifests.Set) Objects {
 		out.broken[p.Secret] = true
 		out.problems = append(out.problems, p.Error())
 	}
-	return out
+	return out, now
 }
 
 // decodeInto appends an object to a list. If the object breaks its schema, decodeInto notes a problem, and the previous
 // content stays in use.
-func decodeInto[T any](out *Objects, o manifests.Object, list *[]T) {
+func decodeInto[T any](out *Objects, o manifests.Object, list *[]T, known, now decoded) {
+	if before, ok := known[o.Identity()].(*T); ok {
+		now[o.Identity()] = before
+		*list = append(*list, *before)
+		return
+	}
 	var v T
 	if faults := o.Decode(&v); len(faults) > 0 {
 		out.unsure = true
 		out.problems = append(out.problems, fmt.Sprintf("%s: %s: %s", faults[0].Position, o, faults[0].Error()))
 		return
 	}
-	*list = append(*list, namespaced(v, o))
+	v = namespaced(v, o)
+	o.Forget()
+	now[o.Identity()] = &v
+	*list = append(*list, v)
 }
 
 // namespaced sets the namespace of an object if its manifest left it out.

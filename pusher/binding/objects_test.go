@@ -3,14 +3,18 @@ package binding
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
@@ -103,5 +107,51 @@ func TestUsersOfAClusterAreCountedTogether(t *testing.T) {
 		if len(got.Users) != 1 || len(faults) != 13 || !errors.Is(faults[0], live.ErrHashes) {
 			t.Errorf("%d Secrets with users, and of b %v", len(got.Users), faults)
 		}
+	}
+}
+
+// Of a directory with many objects, a change has only one decoded, and the others are not kept as text with positions.
+func TestObjectsAreDecodedOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, address string) {
+		t.Helper()
+		text := "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: " + name + ", namespace: shop, labels: {kubernetes.io/service-name: " + name + "}}\n" +
+			"addressType: IPv4\nports: [{name: http, port: 80}]\nendpoints: [{addresses: [" + address + "]}]\n"
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var reader manifests.Reader
+	read := func(known decoded) (Objects, decoded) {
+		t.Helper()
+		set, err := reader.Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, now := translate(set, known)
+		for _, o := range set.Objects {
+			if again := (discoveryv1.EndpointSlice{}); len(o.Decode(&again)) == 0 && len(again.Endpoints) > 0 {
+				t.Errorf("the content of %s is kept", o)
+			}
+		}
+		return out, now
+	}
+	write("a", "10.0.0.1")
+	write("b", "10.0.0.2")
+	_, known := read(nil)
+	write("b", "10.0.0.3")
+	out, now := read(known)
+	if a, b := out.Endpoints[sp("shop/a:http")], out.Endpoints[sp("shop/b:http")]; len(a) != 1 || a[0].Address != "10.0.0.1" || len(b) != 1 || b[0].Address != "10.0.0.3" {
+		t.Errorf("endpoints after a change: %v", out.Endpoints)
+	}
+	same := 0
+	for id, object := range now {
+		if known[id] == object {
+			same++
+		}
+	}
+	if same != 1 || len(now) != 2 {
+		t.Errorf("%d of %d objects were not decoded again", same, len(now))
 	}
 }

@@ -34,6 +34,8 @@ type PostOptions struct {
 	// old worker goes on, and the file is the last good one. But the version has increased, and until the
 	// next post the API's memory holds the text that failed.
 	ForceReload bool
+	// Head is put before the text. With it, posts of one text with several heads need no copies of the text.
+	Head string
 	// OnlyValidate runs haproxy -c on the text and writes nothing.
 	OnlyValidate bool
 	// Actions are carried out in the worker after the file was written, in order. The first failure ends the
@@ -90,7 +92,7 @@ func (c *Client) PostRaw(ctx context.Context, config []byte, o PostOptions) (Pos
 	}
 	a, err := c.do(ctx, call{
 		op: op, method: http.MethodPost, path: rawPath, query: query, header: actions,
-		body: config, contentType: "text/plain",
+		head: o.Head, body: config, contentType: "text/plain",
 		ok: []int{http.StatusCreated, http.StatusAccepted}, expected: len(config), // the answer is that text in the API's form
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ type call struct {
 	method      string
 	path        string // below /v3, escaped
 	query       url.Values
+	head        string // before the body
 	body        []byte
 	contentType string
 	header      http.Header
@@ -104,13 +105,23 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 	}
 	// A nil body and an empty one differ on the wire: an empty upload must still
 	// say that it has no bytes.
+	whole := func() (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(strings.NewReader(k.head), bytes.NewReader(k.body))), nil
+	}
 	var body io.Reader
-	if k.write() && k.contentType != "" {
+	switch {
+	case !k.write() || k.contentType == "":
+	case k.head == "":
 		body = bytes.NewReader(k.body)
+	default:
+		body, _ = whole()
 	}
 	req, err := http.NewRequestWithContext(ctx, k.method, target, body)
 	if err != nil {
 		return nil, err
+	}
+	if k.head != "" {
+		req.ContentLength, req.GetBody = int64(len(k.head)+len(k.body)), whole
 	}
 	for name, values := range k.header {
 		req.Header[name] = values

@@ -316,3 +316,21 @@ func TestClientExpectsItsText(t *testing.T) {
 		t.Errorf("expects %d bytes after a post: %v", c.text.Load(), err)
 	}
 }
+
+// The head of a post is a part of its body, whose length is known, and of a body that is sent again.
+func TestHeadOfAPost(t *testing.T) {
+	c := &Client{base: "http://127.0.0.1/v3"}
+	q, err := c.request(t.Context(), call{method: http.MethodPost, path: rawPath, contentType: "text/plain", head: "# head\n", body: []byte("global\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := q.GetBody()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []io.Reader{q.Body, again} {
+		if text, err := io.ReadAll(body); err != nil || string(text) != "# head\nglobal\n" || q.ContentLength != int64(len(text)) {
+			t.Errorf("%q of %d bytes: %v", text, q.ContentLength, err)
+		}
+	}
+}

@@ -54,8 +54,8 @@ type calling struct {
 // change, and those of a backend one after the other. If a server cannot be changed,
 // setDirectly changes nothing more in its backend, but goes on with the other backends, since
 // a backend belongs to one tenant.
-func (i Instance) setDirectly(ctx context.Context, list []change, end time.Time) (made, error) {
-	c := &calling{runtime: runtime{i}, end: end, made: made{told: answers{}, failed: map[string]bool{}}, patience: addressPatience}
+func (i runtime) setDirectly(ctx context.Context, list []change, end time.Time) (made, error) {
+	c := &calling{runtime: i, end: end, made: made{told: answers{}, failed: map[string]bool{}}, patience: addressPatience}
 	var group errgroup.Group
 	group.SetLimit(callsAtOnce)
 	turns := map[string]chan struct{}{} // the last turn of each backend
@@ -144,7 +144,7 @@ func several(errs []error) error {
 
 // setServer makes a call. If a server tracks another one, its health cannot be set, since
 // it has the health of that server. setServer then sets only the other fields.
-func (i Instance) setServer(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
+func (i runtime) setServer(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
 	server, err := i.API.SetServer(ctx, s.Backend, s.Name, call)
 	if call.Up && errors.Is(err, dataplane.ErrUnavailable) {
 		call.Up = false

@@ -162,7 +162,8 @@ func (f fenced) PostRaw(ctx context.Context, config []byte, o dataplane.PostOpti
 			head += wroteLine(now, f.fence.host)
 		}
 	}
-	posted, err := f.API.PostRaw(ctx, append([]byte(head), config...), o)
+	o.Head = head
+	posted, err := f.API.PostRaw(ctx, config, o)
 	if err == nil && !o.OnlyValidate {
 		f.record.wrote(f.fence.pusher.State != "", o.ForceReload, time.Now())
 	}

@@ -38,7 +38,7 @@ const (
 )
 
 // setInParts makes changes of a large configuration: a part of them by calls, or all by a post.
-func (i Instance) setInParts(ctx context.Context, want Wanted, list []change, have Running) (Running, error) {
+func (i runtime) setInParts(ctx context.Context, want Wanted, list []change, have Running) (Running, error) {
 	var direct, posted [][]change
 	for _, group := range grouped(list) {
 		if !reweighs(group) && (!readdresses(group) || i.setsAddresses(ctx, &have)) {
@@ -85,14 +85,14 @@ func (i Instance) setInParts(ctx context.Context, want Wanted, list []change, ha
 }
 
 // postPart posts everything, with some of the changes for the worker, and begins a new round.
-func (i Instance) postPart(ctx context.Context, want Wanted, list, some []change, have Running) (Running, error) {
+func (i runtime) postPart(ctx context.Context, want Wanted, list, some []change, have Running) (Running, error) {
 	have.round = nil
 	have, err := i.setBoundByPost(ctx, want, some, have)
 	return i.confirm(ctx, want.with(list, some), some, have, nil, err)
 }
 
 // setPart makes changes in this order for as long as a part takes, and notes in the round what is left.
-func (i Instance) setPart(ctx context.Context, want Wanted, list, order []change, r *round, have Running) (Running, error) {
+func (i runtime) setPart(ctx context.Context, want Wanted, list, order []change, r *round, have Running) (Running, error) {
 	// A post from before this process started may have written these servers.
 	have.Persisted = have.Persisted && (!slices.ContainsFunc(order, change.onDisk) || slices.Equal(have.Written, want.Servers))
 	began := time.Now()

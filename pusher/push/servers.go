@@ -16,6 +16,9 @@ import (
 // configuration. A configuration cannot say that a slot is drained. Such a slot has its
 // address, but is in maintenance.
 func Loaded(servers []bind.Server) []bind.Server {
+	if !slices.ContainsFunc(servers, func(s bind.Server) bool { return s.State == bind.SlotDrain }) {
+		return servers // lists are not changed, and one takes megabytes
+	}
 	out := slices.Clone(servers)
 	for i := range out {
 		if out[i].State == bind.SlotDrain {

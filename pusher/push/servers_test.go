@@ -232,3 +232,15 @@ func TestRespect(t *testing.T) {
 		})
 	}
 }
+
+// What a worker loaded is the list that was bound, unless a slot of it is drained.
+func TestLoadedIsNoCopy(t *testing.T) {
+	want := list(server("s1", "10.0.0.1", bind.SlotReady), server("s2", "10.0.0.2", bind.SlotSpare))
+	if got := Loaded(want); &got[0] != &want[0] {
+		t.Error("it is a copy")
+	}
+	want[1].State = bind.SlotDrain
+	if got := Loaded(want); &got[0] == &want[0] || got[1].State != bind.SlotSpare || want[1].State != bind.SlotDrain {
+		t.Errorf("a drained slot is %s, and %s in the list", got[1].State, want[1].State)
+	}
+}

@@ -285,7 +285,7 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 	have.Deferred = false
 	var err error
 	if Large(want.Servers) {
-		have, err = i.setInParts(ctx, want, list, have)
+		have, err = runtime{i}.setInParts(ctx, want, list, have)
 	} else {
 		var told answers
 		have, told, err = i.set(ctx, want, list, have)
@@ -392,7 +392,7 @@ func (i Instance) set(ctx context.Context, want Wanted, list []change, have Runn
 		// A successful post from before this process started may have written these
 		// servers.
 		have.Persisted = have.Persisted && (!slices.ContainsFunc(list, change.onDisk) || slices.Equal(have.Written, want.Servers))
-		done, err := i.setDirectly(ctx, readyFirst(list), time.Time{})
+		done, err := runtime{i}.setDirectly(ctx, readyFirst(list), time.Time{})
 		if err != nil {
 			done.told = nil // the worker is asked
 		}
@@ -467,7 +467,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 			defer func() { failed = errors.Join(failed, undone(unplaced)) }()
 		}
 		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
-			_, err = i.setDirectly(ctx, readyFirst(then), time.Time{})
+			_, err = runtime{i}.setDirectly(ctx, readyFirst(then), time.Time{})
 			have.Persisted = err == nil
 			return have.withUnanswered(then, err), err
 		}
