@@ -144,6 +144,7 @@ func (f *fake) Raw(context.Context) (dataplane.Raw, error) {
 }
 
 func (f *fake) PostRaw(_ context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error) {
+	config = append([]byte(o.Head), config...)
 	if o.OnlyValidate {
 		f.note("validate %s", readText(config).node)
 		return dataplane.Posted{}, f.valid

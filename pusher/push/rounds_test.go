@@ -20,6 +20,9 @@ const (
 	slotsEach    = 5
 )
 
+// pass has time pass on the clock of a test.
+func pass(d time.Duration) { <-time.After(d) }
+
 // timed is a fake in which each call and each post takes some time. It remembers when each backend was first changed.
 type timed struct {
 	*fake
@@ -32,7 +35,7 @@ type timed struct {
 }
 
 func (f *timed) SetServer(ctx context.Context, backend, name string, ch dataplane.ServerChange) (dataplane.Server, error) {
-	time.Sleep(f.call)
+	pass(f.call)
 	if f.refused[backend] {
 		return dataplane.Server{}, &dataplane.Error{Status: 500, Message: "no"}
 	}
@@ -52,13 +55,13 @@ func (f *timed) noteChange(backend string) {
 }
 
 func (f *timed) Servers(ctx context.Context, backend string) ([]dataplane.Server, error) {
-	time.Sleep(f.call)
+	pass(f.call)
 	f.asked++
 	return f.fake.Servers(ctx, backend)
 }
 
 func (f *timed) PostRaw(ctx context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error) {
-	time.Sleep(f.post)
+	pass(f.post)
 	f.posts++
 	for _, a := range o.Actions {
 		var kind, backend, name, value, more string
@@ -202,7 +205,7 @@ func TestStormDelaysNobodyElse(t *testing.T) {
 				for n := 0; s.have.Unfinished; n++ {
 					address := fmt.Sprintf("10.2.0.%d", n)
 					s.replace(other, address)
-					time.Sleep(time.Millisecond)
+					pass(time.Millisecond)
 					if n == 0 {
 						for b := range manyBackends - 1 {
 							s.free(b) // the drains of the first storm end now
@@ -247,7 +250,7 @@ func TestOverloadLeavesNobodyOut(t *testing.T) {
 				for b := busy; b < manyBackends; b++ {
 					s.replace(b, "10.2.0.1")
 				}
-				time.Sleep(time.Millisecond)
+				pass(time.Millisecond)
 			}
 			for b := range busy { // a round takes 600 milliseconds
 				s.replace(b, fmt.Sprintf("10.1.%d.%d", b, n))
@@ -279,7 +282,7 @@ func TestDeafBackendInAStorm(t *testing.T) {
 			s.f.deaf[backendName(deaf)] = true
 			for b := range manyBackends {
 				s.replace(b, fmt.Sprintf("10.1.%d.1", b))
-				time.Sleep(time.Millisecond) // the last ones are made first
+				pass(time.Millisecond) // the last ones are made first
 			}
 			if err := s.finish(); err == nil || !strings.Contains(err.Error(), backendName(deaf)) {
 				t.Errorf("error is %v", err)
