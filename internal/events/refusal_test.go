@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +17,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/hapsnap/hapsnap/internal/testing/output"
 )
 
 // storage answers as an API server whose etcd refuses some objects.
 type storage struct {
+	mu      sync.Mutex
 	refuses func(object string) bool
 	tries   map[string][]time.Time
+}
+
+// tried returns when an object was to be written.
+func (s *storage) tried(object string) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.tries[object])
+}
+
+// refuse forgets the tries, and from now on refuses what refuses says.
+func (s *storage) refuse(refuses func(object string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses, s.tries = refuses, map[string][]time.Time{}
 }
 
 func (s *storage) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -33,6 +52,8 @@ func (s *storage) RoundTrip(r *http.Request) (*http.Response, error) {
 		object = created
 	}
 	object, _, _ = strings.Cut(object, ".")
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.tries[object] = append(s.tries[object], time.Now())
 	code, body := http.StatusCreated, `{"kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": {}}`
 	if s.refuses(object) {
@@ -43,14 +64,14 @@ func (s *storage) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // recorded runs a recorder until the end of a test, whose log it returns.
-func recorded(t *testing.T, s *storage) (*Recorder, *strings.Builder) {
+func recorded(t *testing.T, s *storage) (*Recorder, *output.Buffer) {
 	t.Helper()
 	s.tries = map[string][]time.Time{}
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: s, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log strings.Builder
+	var log output.Buffer
 	r := New(Options{Program: "compiler", Events: client.EventsV1(), Leader: Always{}, Instance: "compiler-0", Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: prometheus.NewRegistry()})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -81,10 +102,10 @@ func TestShortFaultDelaysLittle(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if len(r.ledger.said) != 20 || len(r.ledger.refused) != 0 {
-			t.Errorf("15 s after a fault of 10 s, %d of 20 Events are written, and %d are refused:\n%s", len(r.ledger.said), len(r.ledger.refused), log)
+			t.Errorf("15 s after a fault of 10 s, %d of 20 Events are written, and %d are refused:\n%s", len(r.ledger.said), len(r.ledger.refused), log.String())
 		}
 		if n := strings.Count(log.String(), "\n"); n != 2 {
-			t.Errorf("the log has %d lines:\n%s", n, log)
+			t.Errorf("the log has %d lines:\n%s", n, log.String())
 		}
 	})
 }
@@ -94,39 +115,40 @@ func TestShortFaultDelaysLittle(t *testing.T) {
 func TestWhatIsRefusedHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		begin, refusing := time.Now(), true
-		s := &storage{refuses: func(object string) bool { return refusing && object == "large" }}
+		begin, large := time.Now(), func(object string) bool { return object == "large" }
+		s := &storage{refuses: large}
 		r, log := recorded(t, s)
 		r.Say([]Event{said("large", "bad"), said("web", "bad")}, nil, begin)
 		pass(time.Second)
-		if len(s.tries["web"]) != 1 {
+		if len(s.tried("web")) != 1 {
 			t.Error("the other one waits")
 		}
 		pass(20 * time.Minute)
 		var after []string
-		for _, at := range s.tries["large"] {
+		for _, at := range s.tried("large") {
 			after = append(after, at.Sub(begin).Round(time.Second).String())
 		}
 		if got := strings.Join(after, " "); got != "0s 2s 6s 14s 30s 1m2s 2m6s 4m14s 8m30s 13m30s 18m30s" {
 			t.Errorf("tried after %s", got)
 		}
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "object=\"Ingress /large\"") {
-			t.Errorf("the log has %d lines:\n%s", n, log)
+			t.Errorf("the log has %d lines:\n%s", n, log.String())
 		}
-		refusing = false
+		s.refuse(func(string) bool { return false })
 		pass(RetryOne)
 		if !strings.Contains(log.String(), "does not refuse it any more") {
-			t.Error(log)
+			t.Error(log.String())
 		}
-		refusing, s.tries["large"] = true, nil
+		s.refuse(large)
 		pass(refresh - time.Minute) // it still holds, and is renewed
 		for range 120 {
 			pass(time.Second)
 		}
-		if len(s.tries["large"]) < 2 {
-			t.Fatalf("tried %d times", len(s.tries["large"]))
+		tried := s.tried("large")
+		if len(tried) < 2 {
+			t.Fatalf("tried %d times", len(tried))
 		}
-		if pause := s.tries["large"][1].Sub(s.tries["large"][0]); pause.Round(time.Second) != RetryFirst {
+		if pause := tried[1].Sub(tried[0]); pause.Round(time.Second) != RetryFirst {
 			t.Errorf("after it was written once, tried again after %s", pause)
 		}
 	})
@@ -145,7 +167,7 @@ func TestManyRefusalsDoNotFillTheLog(t *testing.T) {
 		r.Say(all, nil, time.Now())
 		pass(10*time.Minute + time.Second)
 		if n := strings.Count(log.String(), "\n"); n < 5 || n > 11 {
-			t.Errorf("the log has %d lines in ten minutes:\n%s", n, log)
+			t.Errorf("the log has %d lines in ten minutes:\n%s", n, log.String())
 		}
 	})
 }
