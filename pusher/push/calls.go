@@ -32,10 +32,10 @@ const callsAtOnce = 4
 
 // made is what calls have come to.
 type made struct {
-	tried  []change        // in no order
-	calls  int             // how many calls were made
-	told   answers         // the answer to the last call for each server
-	failed map[string]bool // backends whose servers cannot be changed
+	tried  []change         // in no order
+	calls  int              // how many calls were made
+	told   answers          // the answer to the last call for each server
+	failed map[string]error // of backends whose servers cannot be changed
 }
 
 // calling makes changes by calls, those of several backends at the same time.
@@ -53,9 +53,9 @@ type calling struct {
 // setDirectly changes servers until the time is over, zero for never. It makes at least one
 // change, and those of a backend one after the other. If a server cannot be changed,
 // setDirectly changes nothing more in its backend, but goes on with the other backends, since
-// a backend belongs to one tenant.
-func (i runtime) setDirectly(ctx context.Context, list []change, end time.Time) (made, error) {
-	c := &calling{runtime: i, end: end, made: made{told: answers{}, failed: map[string]bool{}}, patience: addressPatience}
+// a backend belongs to one tenant. patience is how long a server may take to have its address.
+func (i runtime) setDirectly(ctx context.Context, list []change, end time.Time, patience time.Duration) (made, error) {
+	c := &calling{runtime: i, end: end, made: made{told: answers{}, failed: map[string]error{}}, patience: patience}
 	var group errgroup.Group
 	group.SetLimit(callsAtOnce)
 	turns := map[string]chan struct{}{} // the last turn of each backend
@@ -114,7 +114,7 @@ func (c *calling) begin(ch change) (patience time.Duration, ok bool) {
 		return 0, false
 	}
 	c.tried = append(c.tried, ch)
-	return c.patience, !c.failed[ch.to.Backend]
+	return c.patience, c.failed[ch.to.Backend] == nil
 }
 
 // ended notes how the calls of a change ended.
@@ -126,7 +126,7 @@ func (c *calling) ended(ch change, calls int, server dataplane.Server, err error
 	case err == nil:
 		c.told[serverKey{ch.to.Backend, ch.to.Name}] = server
 	case isOfOne(err):
-		c.failed[ch.to.Backend], c.patience = true, 0 // do not wait as long for the other servers
+		c.failed[ch.to.Backend], c.patience = err, 0 // do not wait as long for the other servers
 		c.errs = append(c.errs, err)
 	default:
 		c.fatal = append(c.fatal, err)

@@ -294,3 +294,20 @@ func jsonOf(s dataplane.DynamicServer) string {
 	}
 	return string(text)
 }
+
+// A post that gives slots their addresses fails. Until one succeeds, dynamic servers are not left over.
+func TestDynamicServersStayWhenThePostFails(t *testing.T) {
+	f, have := dynamicFake(t, server("s1", "10.0.0.1", bind.SlotReady), spare("s2"))
+	i := Instance{API: f, ReloadTimeout: time.Second}
+	want := wantedWith(boundLarge(large(server("s1", "10.0.0.1", bind.SlotReady), server("s2", "10.0.0.2", bind.SlotReady))))
+	have, err := updated(t, i, want, have)
+	if err != nil || !have.Deferred || len(have.Dynamic) != 1 {
+		t.Fatalf("deferred %t, %v", have.Deferred, err)
+	}
+	want.Servers = slices.Clone(want.Servers)
+	want.Servers[0].Weight = 7
+	f.failPosts(9, &dataplane.Error{Status: 500, Message: "no space left on device"})
+	if have, err = updated(t, i, want, have); err == nil || len(have.Leftovers()) > 0 {
+		t.Errorf("left over: %v, %v", have.Leftovers(), err)
+	}
+}

@@ -467,7 +467,7 @@ func (i runtime) setDynamic(ctx context.Context, want Wanted, have Running) (Run
 			return have, false, nil //nolint:nilerr // HAProxy does not take it: the post has to do
 		}
 	}
-	done, err := i.setDirectly(ctx, readyFirst(steps.states), time.Time{})
+	done, err := i.setDirectly(ctx, readyFirst(steps.states), time.Time{}, addressPatience)
 	if err != nil {
 		return have.withUnanswered(steps.states, err), true, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -15,13 +16,20 @@ import (
 // more, in which nothing else can be changed.
 //
 // Which changes come first is in [round.order]. If the changes of a backend fail, the backend is left out of the round for
-// a while. The error is returned at the end of the round, since an instance with an error gets its next update later.
+// a while. The error is returned at the end of the round, and from time to time if the round takes long.
 type round struct {
-	began   time.Time
-	waiting map[string]time.Time // since when the changes of a backend wait
-	failed  map[string]time.Time // when the changes of a backend failed
-	errs    []error
-	perCall time.Duration // how long a call took in the last part, zero before the first one
+	began     time.Time
+	waiting   map[string]time.Time // since when the changes of a backend wait
+	failed    map[string]failure   // of backends
+	told      time.Time            // when the failures were returned last, or the round began
+	impatient time.Time            // when calls waited in vain for a server to have its address
+	perCall   time.Duration        // how long a call took in the last part, zero before the first one
+}
+
+// failure is why the changes of a backend failed, and when.
+type failure struct {
+	at  time.Time
+	err error
 }
 
 const (
@@ -31,24 +39,29 @@ const (
 	changesInARow = 16
 	// failedRest is for how long a backend is left out after its changes have failed.
 	failedRest = 5 * time.Second
+	// tellInterval is how often a round that does not end returns why changes failed.
+	tellInterval = 30 * time.Second
 	// postPatience is for how long changes that take a post wait while calls for others go on.
 	postPatience = 5 * time.Second
 	// postedServers is how many servers a configuration has whose post takes a second. It is used until a post was made.
 	postedServers = 5000
 )
 
-// setInParts makes changes of a large configuration: a part of them by calls, or all by a post.
-func (i runtime) setInParts(ctx context.Context, want Wanted, list []change, have Running) (Running, error) {
+// setInParts makes changes of a large configuration: a part of them by calls, or all by a post. gone are servers that
+// cannot be changed.
+func (i runtime) setInParts(ctx context.Context, want Wanted, list, gone []change, have Running) (Running, error) {
 	var direct, posted [][]change
+	setsAddresses := sync.OnceValue(func() bool { return i.setsAddresses(ctx, &have) })
 	for _, group := range grouped(list) {
-		if !reweighs(group) && (!readdresses(group) || i.setsAddresses(ctx, &have)) {
+		if !reweighs(group) && (!readdresses(group) || setsAddresses()) {
 			direct = append(direct, group)
 		} else {
 			posted = append(posted, group)
 		}
 	}
-	now, r := time.Now(), have.round.next()
+	now, r := time.Now(), have.round.next(list)
 	order := r.order(direct, want, now)
+	posted = slices.DeleteFunc(posted, func(group []change) bool { return r.rests(group, now) })
 	switch {
 	case want.CallsOnly:
 		if len(order) == 0 {
@@ -56,98 +69,139 @@ func (i runtime) setInParts(ctx context.Context, want Wanted, list []change, hav
 			return have, nil
 		}
 	case r.postIsSooner(direct, len(want.Servers), have.postTook):
-		return i.postPart(ctx, want, list, list, have)
+		have.round = nil
+		return i.postPart(ctx, want, list, gone, have)
 	case len(posted) > 0 && (len(order) == 0 || now.Sub(r.began) > postPatience):
-		have, err := i.postPart(ctx, want, list, slices.Concat(posted...), have)
-		if len(direct) == 0 || have.Servers == nil || err != nil && !isOfOne(err) {
+		some := slices.Concat(posted...)
+		have, err := i.postPart(ctx, want, some, slices.Concat(without(list, some), gone), have)
+		if have.Servers == nil || err != nil && !isOfOne(err) {
+			have.round = nil
 			return have, err
 		}
-		have.Unfinished = true
-		return have, nil // an error comes again in the next post
+		r.began = time.Now()
+		r.note(some, err, r.began)
+		return r.end(have, len(order) > 0, r.began)
 	}
-	have, err := i.setPart(ctx, want, list, order, r, have)
-	if have.Servers == nil || err != nil && !isOfOne(err) {
+	have, err := i.setPart(ctx, want, list, order, gone, r, have)
+	if have.Servers == nil || err != nil {
 		have.round = nil
 		return have, err
 	}
-	if err != nil {
-		r.errs = append(r.errs, err)
-	}
-	if len(r.waiting)+len(posted) > 0 {
-		have.round, have.Unfinished = r, true
-		return have, nil
-	}
-	have.round = nil
-	if len(r.failed) == 0 {
-		return have, nil // what failed was done later
-	}
-	return have, several(r.errs)
+	return r.end(have, len(r.waiting)+len(posted) > 0, time.Now())
 }
 
-// postPart posts everything, with some of the changes for the worker, and begins a new round.
-func (i runtime) postPart(ctx context.Context, want Wanted, list, some []change, have Running) (Running, error) {
-	have.round = nil
+// end returns what is known after a part. If there is nothing more to do in the round, it is over.
+func (r *round) end(have Running, more bool, now time.Time) (Running, error) {
+	have.round, have.Unfinished = nil, more
+	if more {
+		have.round = r
+		if now.Sub(r.told) < tellInterval {
+			return have, nil
+		}
+		r.told = now
+	}
+	var errs []error
+	for _, backend := range slices.Sorted(maps.Keys(r.failed)) {
+		err := r.failed[backend].err
+		if !slices.ContainsFunc(errs, func(e error) bool { return e.Error() == err.Error() }) { // a post fails for several backends
+			errs = append(errs, err)
+		}
+	}
+	return have, several(errs)
+}
+
+// postPart posts everything, with some of the changes for the worker.
+func (i runtime) postPart(ctx context.Context, want Wanted, some, later []change, have Running) (Running, error) {
 	have, err := i.setBoundByPost(ctx, want, some, have)
-	return i.confirm(ctx, want.with(list, some), some, have, nil, err)
+	return i.confirm(ctx, want, some, later, have, nil, err)
 }
 
-// setPart makes changes in this order for as long as a part takes, and notes in the round what is left.
-func (i runtime) setPart(ctx context.Context, want Wanted, list, order []change, r *round, have Running) (Running, error) {
+// setPart makes changes in this order for as long as a part takes, and notes in the round what is left and what failed. It
+// returns the other errors, which concern the whole instance.
+func (i runtime) setPart(ctx context.Context, want Wanted, list, order, gone []change, r *round, have Running) (Running, error) {
+	later := func(some []change) []change { return slices.Concat(without(list, some), gone) }
 	// A post from before this process started may have written these servers.
 	have.Persisted = have.Persisted && (!slices.ContainsFunc(order, change.onDisk) || slices.Equal(have.Written, want.Servers))
-	began := time.Now()
-	done, err := i.setDirectly(ctx, order, began.Add(partTime))
+	began, patience := time.Now(), addressPatience
+	if began.Sub(r.impatient) < failedRest {
+		patience = 0
+	}
+	done, err := i.setDirectly(ctx, order, began.Add(partTime), patience)
+	made := err
 	tried := slices.SortedFunc(slices.Values(done.tried), func(a, b change) int { return a.at - b.at })
 	have = have.withUnanswered(tried, err)
 	if err != nil && len(done.failed) == 0 {
-		return i.confirm(ctx, want.with(list, tried), tried, have, nil, err)
+		return i.confirm(ctx, want, tried, later(tried), have, nil, err)
 	}
 	now := time.Now()
 	r.perCall = now.Sub(began) / time.Duration(max(1, done.calls))
-	for backend := range done.failed {
-		r.failed[backend] = now
-	}
-	r.putOff(tried, order, now)
-	failed := func(c change) bool { return done.failed[c.to.Backend] }
+	failed := func(c change) bool { return done.failed[c.to.Backend] != nil }
 	good := slices.DeleteFunc(slices.Clone(tried), failed)
-	for _, c := range good {
-		delete(r.failed, c.to.Backend)
-	}
 	bad := slices.DeleteFunc(slices.Clone(tried), func(c change) bool { return !failed(c) })
-	if len(good) > 0 {
-		var goodErr error
-		if have, goodErr = i.confirm(ctx, want.with(list, good), good, have, done.told, nil); goodErr != nil {
-			r.failedAmong(good, have.Servers, now)
-			err = errors.Join(err, goodErr)
+	r.note(good, nil, now)
+	for backend, err := range done.failed {
+		r.failed[backend] = failure{now, err}
+		if _, ok := errors.AsType[notAsSetError](err); ok && patience > 0 {
+			r.impatient = now
 		}
 	}
-	if len(bad) > 0 && have.Servers != nil {
-		have, err = i.confirm(ctx, want.with(list, bad), bad, have, nil, err)
+	r.putOff(tried, order, now)
+	if len(good) > 0 {
+		if have, err = i.confirm(ctx, want, good, later(good), have, done.told, nil); err != nil {
+			if have.Servers == nil || !isOfOne(err) {
+				return have, err
+			}
+			r.failedAmong(good, have.Servers, err, now)
+			have.api = "" // the API may be an older version now
+		}
 	}
-	return have, err
+	if len(bad) > 0 {
+		have.api = ""
+		if have, err = i.confirm(ctx, want, bad, later(bad), have, nil, made); have.Servers == nil {
+			return have, err
+		}
+	}
+	return have, nil
 }
 
-// with returns what is wanted, in which only some of the changes in a list are made.
-func (w Wanted) with(list, some []change) Wanted {
-	servers := slices.Clone(w.Servers)
-	for _, c := range list {
-		servers[c.at] = c.from
-	}
+// without returns the changes of a list that are not among some of them.
+func without(list, some []change) []change {
+	at := make(map[int]bool, len(some))
 	for _, c := range some {
-		servers[c.at] = w.Servers[c.at]
+		at[c.at] = true
 	}
-	w.Servers = servers
-	return w
+	return slices.DeleteFunc(slices.Clone(list), func(c change) bool { return at[c.at] })
 }
 
-// next returns a round to go on with, a new one if there is none. It is a copy, since [Running] is a value.
-func (r *round) next() *round {
+// next returns a round to go on with changes, a new one if there is none. It is a copy, since [Running] is a value.
+func (r *round) next(list []change) *round {
+	now := time.Now()
 	if r == nil {
-		return &round{began: time.Now(), failed: map[string]time.Time{}}
+		return &round{began: now, told: now, failed: map[string]failure{}}
 	}
 	out := *r
-	out.failed, out.errs = maps.Clone(r.failed), slices.Clone(r.errs)
+	out.failed = make(map[string]failure, len(r.failed))
+	for _, c := range list { // what failed and is no longer wanted is forgotten
+		if f, ok := r.failed[c.to.Backend]; ok {
+			out.failed[c.to.Backend] = f
+		}
+	}
 	return &out
+}
+
+// note notes whether the changes of backends failed.
+func (r *round) note(list []change, err error, now time.Time) {
+	for _, c := range list {
+		if delete(r.failed, c.to.Backend); err != nil {
+			r.failed[c.to.Backend] = failure{now, err}
+		}
+	}
+}
+
+// rests reports whether a backend is left out, since its changes failed lately.
+func (r *round) rests(group []change, now time.Time) bool {
+	f, ok := r.failed[group[0].to.Backend]
+	return ok && now.Sub(f.at) < failedRest
 }
 
 // postIsSooner reports whether a post makes changes much sooner than calls. It is read back, twice.
@@ -174,9 +228,8 @@ func (r *round) postIsSooner(list [][]change, servers int, postTook time.Duratio
 func (r *round) order(list [][]change, want Wanted, now time.Time) []change {
 	var traffic, freed [][]change
 	for _, group := range list {
-		failed, ok := r.failed[group[0].to.Backend]
 		switch {
-		case ok && now.Sub(failed) < failedRest:
+		case r.rests(group, now):
 		case slices.ContainsFunc(group, change.ofTraffic):
 			traffic = append(traffic, readyFirst(group))
 		default:
@@ -265,10 +318,14 @@ func (r *round) putOff(tried, order []change, now time.Time) {
 }
 
 // failedAmong notes the backends in which the worker does not have what was set.
-func (r *round) failedAmong(list []change, servers []bind.Server, now time.Time) {
+func (r *round) failedAmong(list []change, servers []bind.Server, err error, now time.Time) {
+	noted := false
 	for _, c := range list {
-		if servers != nil && servers[c.at] != c.to {
-			r.failed[c.to.Backend] = now
+		if servers[c.at] != c.to {
+			r.failed[c.to.Backend], noted = failure{now, err}, true
 		}
+	}
+	if !noted { // it is another server of one of them
+		r.failed[""] = failure{now, err}
 	}
 }

@@ -118,6 +118,7 @@ func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Do
 	}
 	before := have.Info
 	whole := func() (bind.Bound, error) { return want, nil }
+	have.round = nil // of what the worker ran before
 	for more := true; more; more = have.Unfinished {
 		have.Unfinished = false
 		if have, err = i.setServers(ctx, Wanted{Node: want.Node, Servers: want.Servers, Bind: whole}, have); err != nil {

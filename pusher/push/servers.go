@@ -35,9 +35,14 @@ func Large(servers []bind.Server) bool { return len(servers) > quickPost }
 // that the file should have.
 func (r Running) WithFile(of Running, want []bind.Server) Running {
 	r.Written, r.Disk, r.postTook = of.Written, of.Disk, of.postTook
-	same := func(a, b bind.Server) bool { return a == b || lineOf(a) == lineOf(b) }
-	r.Persisted = of.Persisted && r.Written != nil && slices.EqualFunc(r.Written, want, same)
+	r.Persisted = of.Persisted && r.Wrote(want)
 	return r
+}
+
+// Wrote reports whether the file on disk is known to have lines that put these servers into their states.
+func (r Running) Wrote(want []bind.Server) bool {
+	same := func(a, b bind.Server) bool { return a == b || lineOf(a) == lineOf(b) }
+	return r.Written != nil && slices.EqualFunc(r.Written, want, same)
 }
 
 // change turns one server into another.
@@ -388,6 +393,18 @@ func (d ManualDrain) String() string {
 
 func (d ManualDrain) holds(s bind.Server) bool {
 	return d.Backend == s.Backend && d.Server == s.Name && d.Address == s.Address && d.Port == s.Port
+}
+
+// toHave is keepDrained for servers of which some are changed later: these are as they are now.
+func (r Running) toHave(want []bind.Server, later []change, now []bind.Server) ([]bind.Server, []ManualDrain) {
+	wanted, drains := keepDrained(want, r.ManualDrains)
+	if len(later) > 0 {
+		wanted = slices.Clone(wanted)
+	}
+	for _, c := range later {
+		wanted[c.at] = now[c.at]
+	}
+	return wanted, drains
 }
 
 // keepDrained returns the wanted servers, in which manually drained servers keep their

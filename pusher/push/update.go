@@ -66,8 +66,8 @@ type Running struct {
 	// known.
 	Disk Digest
 
-	// Unfinished is set by an update that made a part of the changes: the next one makes more. Waits is set too if the
-	// rest takes a post, which [Wanted.CallsOnly] ruled out.
+	// Unfinished is set by an update that made a part of the changes, even if it returned an error: the next one makes
+	// more. Waits is set too if the rest takes a post, which [Wanted.CallsOnly] ruled out.
 	Unfinished, Waits bool
 	// SetsAddresses is set if the API is known to change addresses in the worker by calls.
 	SetsAddresses bool
@@ -75,6 +75,8 @@ type Running struct {
 	api      string        // the version of the API, "" if it has to be read
 	round    *round        // of which the last update made a part, nil if none is under way
 	postTook time.Duration // how long the last post took, zero if there was none
+	// othersFailed is when entries of maps or certificates could not be given to the worker.
+	othersFailed time.Time
 	// unanswered are the servers that a call without an answer changes. The map is not changed.
 	unanswered map[serverKey]time.Time
 }
@@ -157,19 +159,27 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 			return have, serversErr
 		}
 	}
-	if want.CallsOnly {
+	if want.CallsOnly || have.Unfinished && time.Since(have.othersFailed) < failedRest {
 		return have, serversErr
 	}
+	if have, err = i.setOthers(ctx, want, have); err != nil {
+		have.othersFailed = time.Now()
+	}
+	return have, errors.Join(serversErr, err)
+}
+
+// setOthers gives the worker entries of maps and certificates.
+func (i Instance) setOthers(ctx context.Context, want Wanted, have Running) (Running, error) {
 	have, mapsErr := i.keepMaps(ctx, want, have)
 	if want.Certificates.In(have.Certificates) {
-		return have, errors.Join(serversErr, mapsErr)
+		return have, mapsErr
 	}
 	bound, err := want.Bind()
 	if err != nil {
-		return have, errors.Join(serversErr, mapsErr, err)
+		return have, errors.Join(mapsErr, err)
 	}
 	have, err = i.rotate(ctx, bound, have)
-	return have, errors.Join(serversErr, mapsErr, err)
+	return have, errors.Join(mapsErr, err)
 }
 
 // isOfOne reports whether an error concerns only one object, such as a server, and not the
@@ -282,19 +292,26 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 			have.Dynamic = served.Dynamic
 		}
 	}
+	deferred := have.Deferred
 	have.Deferred = false
 	var err error
-	if Large(want.Servers) {
-		have, err = runtime{i}.setInParts(ctx, want, list, have)
+	if Large(want.Servers) || want.CallsOnly {
+		have, err = runtime{i}.setInParts(ctx, want, list, gone, have)
 	} else {
 		var told answers
 		have, told, err = i.set(ctx, want, list, have)
-		have, err = i.confirm(ctx, want, list, have, told, err)
+		have, err = i.confirm(ctx, want, list, gone, have, told, err)
 	}
-	if have.Unfinished {
-		return have, err
+	// Until slots have their addresses, dynamic servers are not left over.
+	have.Deferred = deferred && have.Servers != nil && (err != nil || have.Unfinished)
+	if !have.Unfinished {
+		return i.noteGone(ctx, gone, have, err)
 	}
-	return i.noteGone(ctx, gone, have, err)
+	noted, goneErr := i.noteGone(ctx, gone, have, nil)
+	if goneErr != nil && !isOfOne(goneErr) {
+		return noted, errors.Join(err, goneErr)
+	}
+	return noted, err // that a server is gone is an error of the last part
 }
 
 // withoutGone returns the servers of a worker without those that are gone: a confirmed list has what was wanted.
@@ -332,11 +349,10 @@ func (i Instance) noteGone(ctx context.Context, gone []change, have Running, err
 	return have, errors.Join(err, undone(gone))
 }
 
-// confirm checks that the worker has the servers after a list of changes. err is the error
-// of the changes, which confirm returns.
-func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have Running, told answers, err error) (Running, error) {
-	wanted, _ := keepDrained(want.Servers, have.ManualDrains)
-	known, touched := have.Servers, spansOf(wanted, list)
+// confirm checks that the worker has the servers after a list of changes. Other changes are made later, and their servers
+// stay as they are known. err is the error of the changes, which confirm returns.
+func (i Instance) confirm(ctx context.Context, want Wanted, list, later []change, have Running, told answers, err error) (Running, error) {
+	known, touched := have.Servers, spansOf(want.Servers, list)
 	found, readErr := i.outcome(ctx, known, touched, list, told)
 	if readErr != nil {
 		have.Servers = nil
@@ -346,11 +362,16 @@ func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have 
 		have.Servers = replaced(known, touched, found)
 		return have, err
 	}
+	wanted, _ := have.toHave(want.Servers, later, known)
 	for n, at := range touched {
 		believe(found[n], at.of(wanted))
 		have = have.noteDrains(at.of(known), found[n], list)
 	}
-	wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
+	now := known
+	if len(later) > 0 {
+		now = replaced(known, touched, found)
+	}
+	wanted, have.ManualDrains = have.toHave(want.Servers, later, now)
 	for n, at := range touched {
 		left := slices.DeleteFunc(changes(found[n], at.of(wanted)), func(c change) bool { return c.gone() && isGone(known[at.from+c.at]) })
 		if len(left) > 0 {
@@ -392,7 +413,7 @@ func (i Instance) set(ctx context.Context, want Wanted, list []change, have Runn
 		// A successful post from before this process started may have written these
 		// servers.
 		have.Persisted = have.Persisted && (!slices.ContainsFunc(list, change.onDisk) || slices.Equal(have.Written, want.Servers))
-		done, err := runtime{i}.setDirectly(ctx, readyFirst(list), time.Time{})
+		done, err := runtime{i}.setDirectly(ctx, readyFirst(list), time.Time{}, addressPatience)
 		if err != nil {
 			done.told = nil // the worker is asked
 		}
@@ -467,7 +488,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 			defer func() { failed = errors.Join(failed, undone(unplaced)) }()
 		}
 		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
-			_, err = runtime{i}.setDirectly(ctx, readyFirst(then), time.Time{})
+			_, err = runtime{i}.setDirectly(ctx, readyFirst(then), time.Time{}, addressPatience)
 			have.Persisted = err == nil
 			return have.withUnanswered(then, err), err
 		}
@@ -544,7 +565,7 @@ func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Runnin
 		wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 		list, gone = splitGone(changes(have.Servers, wanted))
 	}
-	if Large(want.Servers) && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
+	if Large(want.Servers) && !have.Deferred && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
 		list = nil // the next update makes calls, and nothing else waits for several posts
 	}
 	have, err = i.setByPost(ctx, want, list, have)
@@ -552,7 +573,7 @@ func (i Instance) WriteServers(ctx context.Context, want bind.Bound, have Runnin
 		have.Deferred = false
 	}
 	if len(list) > 0 {
-		have, err = i.confirm(ctx, Wanted{Node: want.Node, Servers: want.Servers}, list, have, nil, err)
+		have, err = i.confirm(ctx, Wanted{Node: want.Node, Servers: want.Servers}, list, gone, have, nil, err)
 	}
 	if len(gone) > 0 && have.Servers != nil {
 		have.Servers = withoutGone(have.Servers, gone)
