@@ -320,9 +320,19 @@ func TestInstanceJoinsAgainWhileItsFileIsWritten(t *testing.T) {
 		t.Errorf("after the update: busy %q, writing %t", i.busy, i.writing)
 	}
 	i.busy = workUpdate // of the new connection
-	OfInstance{instance.PersistEnded{About: instance.About{Ref: former}, Alone: true}}.apply(e, noon)
+	written := push.Running{Disk: push.Digest{1}}
+	OfInstance{instance.PersistEnded{About: instance.About{Ref: former}, Have: written, Alone: true}}.apply(e, noon)
+	if i.running.Disk != written.Disk {
+		t.Error("the file counts as changed by somebody")
+	}
 	if i.busy != workUpdate || i.writing {
 		t.Errorf("after the write: busy %q, writing %t", i.busy, i.writing)
+	}
+	written.Disk = push.Digest{2}
+	i.busy = workPersist
+	OfInstance{instance.PersistEnded{About: instance.About{Ref: former}, Have: written}}.apply(e, noon)
+	if i.running.Disk != written.Disk || i.busy != "" {
+		t.Error("the file counts as changed by somebody, which another write changed")
 	}
 }
 
@@ -341,6 +351,44 @@ func TestErrorStandsUntilTheLastPart(t *testing.T) {
 	if c.Machine.jobs.updateEnded(i, ended, time.Now()); i.jobError != "" || i.stuck != nil {
 		t.Errorf("after the last one: %q, stuck: %t", i.jobError, i.stuck != nil)
 	}
+}
+
+// The file was written with a change that the worker did not get, and that is no longer wanted: the file is written again.
+func TestFileHasWhatIsNoLongerWanted(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, dataplanetest.V34, 150, "a")
+	i := c.instances["a"]
+	i.running.Written = slices.Clone(i.running.Written)
+	i.running.Written[0].State = bind.SlotSpare
+	if !i.running.Persisted || c.needsOf(i).Persisted {
+		t.Errorf("the file counts as written")
+	}
+	_, _, _, _, before := c.calls("a", 0)
+	i.persisted = time.Time{}
+	c.until(t, func() bool { return c.needsOf(i).Persisted && c.settled() })
+	if posts, _, _, _, _ := c.calls("a", before); posts != 1 {
+		t.Errorf("there were %d posts", posts)
+	}
+}
+
+// A part of the changes waits for the end of a write, since it takes a post. Newer ones do not wait.
+func TestOthersWaitForTheWrite(t *testing.T) {
+	t.Parallel()
+	c, i := writing(t, false)
+	c.until(t, func() bool { return i.busy == "" })
+	p, n := c.Machine.jobs.wanted(i), c.needsOf(i)
+	i.attempted, i.waits = wantsOf(p.Servers, p.Entries, p.Certificates), true
+	if !n.Writing || !c.needsOf(i).Waits {
+		t.Errorf("writing %t, waits %t", n.Writing, c.needsOf(i).Waits)
+	}
+	c.replace(7)
+	c.until(t, c.served)
+	if !i.writing || !c.takes(arrival{"shop_web-7", churnAddress(7, c.came), time.Now()}) {
+		t.Errorf("writing: %t", i.writing)
+	}
+	c.release(nil)
+	i.persisted = time.Time{}
+	c.until(t, c.settled)
 }
 
 // BenchmarkChurn measures how long a replacing endpoint takes to serve on all of three instances. 20 endpoints

@@ -71,6 +71,7 @@ type instanceState struct {
 	running        push.Running // what its worker is known to have
 	compared       comparison
 	comparedOnDisk comparison // like compared, for the servers in the file on disk
+	comparedLines  comparison // like compared, for their lines in the file on disk
 	certificates   certificateComparison
 	garbage        []push.Stored // files to be removed
 	garbageSince   time.Time     // since when there is garbage
@@ -177,6 +178,24 @@ func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 		i.comparedOnDisk = comparison{&disk[0], &want[0], !push.Unserved(disk, want)}
 	}
 	return !i.comparedOnDisk.same
+}
+
+// conflictOnDisk reports whether somebody else keeps changing files of the instance, see [report.Conflict].
+func (i *instanceState) conflictOnDisk() bool {
+	return i.conflict != nil && slices.ContainsFunc(i.conflict.Faults, push.Fault.OnDisk)
+}
+
+// wrote reports whether the file on the instance's disk has these servers, if it is known what it has. The list may have
+// changed without a change of the worker: one that was still to be made is no longer wanted.
+func (i *instanceState) wrote(want []bind.Server) bool {
+	disk := i.running.Written
+	if len(disk) == 0 || len(want) == 0 {
+		return true
+	}
+	if c := i.comparedLines; c.have != &disk[0] || c.want != &want[0] {
+		i.comparedLines = comparison{&disk[0], &want[0], i.running.Wrote(want)}
+	}
+	return i.comparedLines.same
 }
 
 // shareLists makes lists of an instance one list with those of the bindings, where they are equal. A list has the

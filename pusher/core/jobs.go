@@ -70,7 +70,7 @@ func (j *jobs) beginWork(now time.Time) {
 			continue
 		}
 		on, want := i.ref(), j.bindings.Unbound(i.snapshot(), i.Layout)
-		if w == workPersist && i.running.SetsAddresses && j.large(i) {
+		if w == workPersist && i.running.SetsAddresses && !i.running.Deferred && j.large(i) {
 			i.writing, i.waits = true, false
 			j.do(instance.Persist{Ref: on, Want: want, Have: i.running, Alone: true})
 			continue
@@ -448,6 +448,9 @@ func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Ti
 
 // persistEnded takes the result of writing servers to disk.
 func (j *jobs) persistEnded(i *instanceState, p instance.PersistEnded, now time.Time) {
+	if current := j.instances[i.Name]; current != nil && current.UID == i.UID { // it may have joined again
+		current.running.Disk = p.Have.Disk
+	}
 	if p.Alone {
 		j.writeEnded(i, p, now)
 		return

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
-	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -22,13 +21,16 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		SameNode: n.Name != "" && n.Name == i.info.Node || bind.SameNode(n.Name, i.info.Node), NotBefore: i.jobNotBefore,
 		// While somebody else keeps changing the instance's files, repairs have stopped. Writing
 		// servers to disk would be a repair.
-		Persisted: i.running.Persisted || i.conflict != nil && slices.ContainsFunc(i.conflict.Faults, push.Fault.OnDisk), PersistAfter: i.persisted.Add(betweenWrites(i.persistTook, w.PersistInterval)),
+		Persisted: i.running.Persisted || i.conflictOnDisk(), PersistAfter: i.persisted.Add(betweenWrites(i.persistTook, w.PersistInterval)),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: w.overdue(i), InspectAfter: i.inspectAfter,
 	}
 	if s.Bound && s.SameNode {
 		p, _ := w.bindings.Of(i.snapshot())
 		servers := p.Servers
 		s.SameServers = i.hasServers(servers)
+		s.Persisted = s.Persisted && (i.wrote(servers) || i.conflictOnDisk())
+		s.Waits = s.Waits && i.attempted.equal(wantsOf(servers, n.Entries, n.Certificates)) // newer changes may take calls only
+		s.Unfinished = i.running.Unfinished && !s.SameServers
 		s.Unserved = i.leavesUnserved(servers)
 		s.UrgentAfter = i.persisted.Add(i.persistTook)
 		s.Deferred, s.DeferredUntil = i.running.Deferred, i.persisted.Add(deferral(i.persistTook, w.PersistInterval))
@@ -37,7 +39,7 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		s.SameMaps = i.running.Maps == n.Entries
 		s.SameCertificates = i.hasCertificates(n.Certificates)
 		if i.stuck != nil && s.differs() {
-			s.Stuck = i.stuck.equal(wantsOf(servers, n.Entries, n.Certificates))
+			s.Stuck = !s.Unfinished && i.stuck.equal(wantsOf(servers, n.Entries, n.Certificates))
 			if !s.Stuck && i.lastWork == workUpdate {
 				s.NotBefore = time.Time{} // newer changes did not fail, so they do not wait
 			}
@@ -145,6 +147,8 @@ type instanceNeeds struct {
 	Busy, Reachable bool
 	// Writing is set while the file is written and the worker may be changed by calls. Waits is set if calls are not enough.
 	Writing, Waits bool
+	// Unfinished is set if the last update made a part of the changes. The next part does not wait, whatever failed.
+	Unfinished bool
 	// Bound is set if the snapshot that it runs was read and could be bound.
 	Bound bool
 	// SameNode is set if the worker runs what was bound. SameServers, SameMaps and SameCertificates
@@ -185,12 +189,14 @@ func classify(s instanceNeeds, now time.Time) work {
 		return workNothing
 	case !s.SameNode:
 		return workReload
-	case s.Busy || now.Before(s.NotBefore):
+	case s.Busy || now.Before(s.NotBefore) && !s.Unfinished:
 		return workNothing
 	case s.Writing:
 		if s.SameServers || s.Waits || s.Stuck || !s.SameMaps || !s.SameCertificates {
 			return workNothing
 		}
+		return workUpdate
+	case now.Before(s.NotBefore):
 		return workUpdate
 	case s.Unserved && s.urgent() && !now.Before(s.UrgentAfter), s.Deferred && s.urgent() && !now.Before(s.DeferredUntil):
 		return workPersist

@@ -14,14 +14,26 @@ func TestClassify(t *testing.T) {
 		edit func(*instanceNeeds)
 		want work
 	}{
-		"in sync":                           {func(*instanceNeeds) {}, workNothing},
-		"out of reach":                      {func(s *instanceNeeds) { s.Reachable, s.SameNode = false, false }, workNothing},
-		"its snapshot is not at hand":       {func(s *instanceNeeds) { s.Bound, s.SameNode = false, false }, workNothing},
-		"another shape":                     {func(s *instanceNeeds) { s.SameNode = false }, workReload},
-		"another shape while busy":          {func(s *instanceNeeds) { s.SameNode, s.Busy = false, true }, workReload},
-		"other servers":                     {func(s *instanceNeeds) { s.SameServers = false }, workUpdate},
-		"other servers while busy":          {func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }, workNothing},
-		"other servers after a failure":     {func(s *instanceNeeds) { s.SameServers, s.NotBefore = false, noon.Add(1) }, workNothing},
+		"in sync":                       {func(*instanceNeeds) {}, workNothing},
+		"out of reach":                  {func(s *instanceNeeds) { s.Reachable, s.SameNode = false, false }, workNothing},
+		"its snapshot is not at hand":   {func(s *instanceNeeds) { s.Bound, s.SameNode = false, false }, workNothing},
+		"another shape":                 {func(s *instanceNeeds) { s.SameNode = false }, workReload},
+		"another shape while busy":      {func(s *instanceNeeds) { s.SameNode, s.Busy = false, true }, workReload},
+		"other servers":                 {func(s *instanceNeeds) { s.SameServers = false }, workUpdate},
+		"other servers while busy":      {func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }, workNothing},
+		"other servers after a failure": {func(s *instanceNeeds) { s.SameServers, s.NotBefore = false, noon.Add(1) }, workNothing},
+		"a part of other servers, and a failure": {func(s *instanceNeeds) {
+			s.SameServers, s.Unfinished, s.NotBefore = false, true, noon.Add(1)
+		}, workUpdate},
+		"the same, and a backend without servers on disk": {func(s *instanceNeeds) {
+			s.SameServers, s.Unfinished, s.NotBefore, s.Unserved, s.Updated = false, true, noon.Add(1), true, true
+		}, workUpdate},
+		"the same while the file is written": {func(s *instanceNeeds) {
+			s.SameServers, s.Unfinished, s.NotBefore, s.Writing = false, true, noon.Add(1), true
+		}, workUpdate},
+		"the same while busy": {func(s *instanceNeeds) {
+			s.SameServers, s.Unfinished, s.NotBefore, s.Busy = false, true, noon.Add(1), true
+		}, workNothing},
 		"other certificates":                {func(s *instanceNeeds) { s.SameCertificates = false }, workUpdate},
 		"not on disk":                       {func(s *instanceNeeds) { s.Persisted = false }, workPersist},
 		"not on disk, but it was before":    {func(s *instanceNeeds) { s.Persisted, s.PersistAfter = false, noon.Add(1) }, workNothing},
