@@ -126,7 +126,7 @@ func TestPostFailsInAStorm(t *testing.T) {
 }
 
 // A backend failed, and what it should have is taken back before the end of the round: there is nothing to report.
-func TestFailureThatIsOverIsForgotten(t *testing.T) {
+func TestErrorThatIsOverIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStormy(t)
@@ -238,7 +238,7 @@ func TestVersionIsAskedForOnce(t *testing.T) {
 }
 
 // A failure is reported even if the changes of others never end.
-func TestFailureIsReportedInAnEndlessStorm(t *testing.T) {
+func TestErrorIsReportedInAnEndlessStorm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStormy(t)
