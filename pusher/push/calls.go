@@ -50,6 +50,11 @@ type calling struct {
 	patience time.Duration // for addresses
 }
 
+// setAll makes changes by calls, however long that takes.
+func (i runtime) setAll(ctx context.Context, list []change) (made, error) {
+	return i.setDirectly(ctx, readyFirst(list), time.Time{}, addressPatience)
+}
+
 // setDirectly changes servers until the time is over, zero for never. It makes at least one
 // change, and those of a backend one after the other. If a server cannot be changed,
 // setDirectly changes nothing more in its backend, but goes on with the other backends, since

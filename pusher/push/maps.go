@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -467,7 +466,7 @@ func (i runtime) setDynamic(ctx context.Context, want Wanted, have Running) (Run
 			return have, false, nil //nolint:nilerr // HAProxy does not take it: the post has to do
 		}
 	}
-	done, err := i.setDirectly(ctx, readyFirst(steps.states), time.Time{}, addressPatience)
+	done, err := i.setAll(ctx, steps.states)
 	if err != nil {
 		return have.withUnanswered(steps.states, err), true, err
 	}

@@ -413,7 +413,7 @@ func (i Instance) set(ctx context.Context, want Wanted, list []change, have Runn
 		// A successful post from before this process started may have written these
 		// servers.
 		have.Persisted = have.Persisted && (!slices.ContainsFunc(list, change.onDisk) || slices.Equal(have.Written, want.Servers))
-		done, err := runtime{i}.setDirectly(ctx, readyFirst(list), time.Time{}, addressPatience)
+		done, err := runtime{i}.setAll(ctx, list)
 		if err != nil {
 			done.told = nil // the worker is asked
 		}
@@ -488,7 +488,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 			defer func() { failed = errors.Join(failed, undone(unplaced)) }()
 		}
 		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
-			_, err = runtime{i}.setDirectly(ctx, readyFirst(then), time.Time{}, addressPatience)
+			_, err = runtime{i}.setAll(ctx, then)
 			have.Persisted = err == nil
 			return have.withUnanswered(then, err), err
 		}
