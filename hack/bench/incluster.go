@@ -56,7 +56,7 @@ const (
 
 	manyInCluster = 50_000 // from which on a new host may take longer
 	fewInCluster  = 10_000 // from which on several Ingresses share a Service, see perService
-	servedLimit   = "300 ms; 2 s at 50,000"
+	servedLimit   = "300 ms up to 3,000; 2 s at 50,000, and in proportion between"
 )
 
 // inCluster is a world in an API server.
@@ -410,8 +410,12 @@ func (a *whole) rest(ctx context.Context, rollouts int) error {
 // the slowest of several, and fails if an instance reloads.
 func newHost(store func(w *world) string) func(context.Context, *world) (Cell, error) {
 	return func(ctx context.Context, w *world) (Cell, error) {
+		shares := perService
+		if w.n >= manyInCluster {
+			shares = perServiceOfMany
+		}
 		if w.n >= fewInCluster && len(w.objects.Ingresses) > 0 {
-			w = w.of(w.n, worlds.Ingresses(w.n)).onFewServices()
+			w = w.of(w.n, worlds.Ingresses(w.n)).sharingServices(shares)
 		}
 		a, err := newWhole(ctx, w, 1, store(w))
 		if err != nil {
@@ -438,12 +442,15 @@ func newHost(store func(w *world) string) func(context.Context, *world) (Cell, e
 		if now, err := a.edges[0].WorkerPID(); err != nil || now != worker {
 			return Cell{}, errors.Join(err, errors.New("the instance was reloaded"))
 		}
-		limit := 300 * time.Millisecond
-		if w.n >= manyInCluster {
-			limit = 2 * time.Second
-		}
-		return Cell{Limit: limit.Seconds(), Work: slices.Max(took).Seconds(), Turns: newHosts}, nil
+		return Cell{Limit: servedWithin(w.n).Seconds(), Work: slices.Max(took).Seconds(), Turns: newHosts}, nil
 	}
+}
+
+// servedWithin is the limit for a new host among n Ingresses, see servedLimit.
+func servedWithin(n int) time.Duration {
+	const few, many = 3000, 50_000
+	least, most := 300*time.Millisecond, 2*time.Second
+	return least + (most-least)*time.Duration(min(max(n, few), many)-few)/(many-few)
 }
 
 // newRoute is newHost in a cluster of HTTPRoutes.

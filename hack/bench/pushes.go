@@ -32,29 +32,36 @@ var manyRows = []row{
 }
 
 func manyRoutes(ctx context.Context, w *world) (showing, error) {
-	return broughtMany(ctx, w.sharing(40_000, 16).onFewServices(), "routes-many")
+	return broughtMany(ctx, w.sharing(40_000, 16).sharingServices(perService), "routes-many")
 }
 
 func manyCertificates(ctx context.Context, w *world) (showing, error) {
-	return broughtMany(ctx, w.sharing(30_000, 2).onFewServices(), "certificates-many")
+	return broughtMany(ctx, w.sharing(30_000, 2).sharingServices(perService), "certificates-many")
 }
 
 // perService is how many Ingresses lead to one Service where there are many. HAProxy keeps open files for each server that
-// may be checked, more than most machines allow if each of 40,000 Ingresses has a Service.
-const perService = 10
+// may be checked, more than most machines allow if each of 40,000 Ingresses has a Service. From [manyInCluster] on they
+// are perServiceOfMany, of which one has an option: Ingresses with an option of their own have a backend of their own.
+const (
+	perService       = 10
+	perServiceOfMany = 50
+)
 
-// onFewServices leads each [perService] Ingresses to one Service.
-func (w *world) onFewServices() *world {
+// sharingServices leads so many Ingresses to one Service.
+func (w *world) sharingServices(per int) *world {
 	for i, o := range w.objects.Ingresses {
-		o.Value.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = worlds.Name(i - i%perService)
+		o.Value.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = worlds.Name(i - i%per)
+		if i%per >= worlds.PerOption {
+			o.Value.Annotations = nil
+		}
 	}
-	w.objects.Services, w.objects.EndpointSlices = named(w.objects.Services), named(w.objects.EndpointSlices)
+	w.objects.Services, w.objects.EndpointSlices = named(w.objects.Services, per), named(w.objects.EndpointSlices, per)
 	return w
 }
 
 // named returns those of the objects of Services that Ingresses name.
-func named[T any](objects []T) (out []T) {
-	for i := 0; i < len(objects); i += perService {
+func named[T any](objects []T, per int) (out []T) {
+	for i := 0; i < len(objects); i += per {
 		out = append(out, objects[i])
 	}
 	return out
