@@ -44,8 +44,9 @@ type fake struct {
 	adding   func(backend string, s dataplane.DynamicServer) error
 	deleting func(backend, server string) error
 
-	maps map[string][]dataplane.MapEntry // of the worker
-	lose int                             // how many changes of maps have no effect
+	maps     map[string][]dataplane.MapEntry // of the worker
+	lose     int                             // how many changes of maps have no effect
+	mapsRead int                             // how many times entries of a map were read
 
 	frontends []dataplane.FrontendStatistics
 
@@ -309,6 +310,7 @@ func (f *fake) RuntimeMaps(context.Context) ([]string, error) {
 }
 
 func (f *fake) MapEntries(_ context.Context, name string) ([]dataplane.MapEntry, error) {
+	f.mapsRead++
 	return f.maps[name], nil
 }
 

@@ -64,8 +64,13 @@ func (i runtime) setMaps(ctx context.Context, want []bind.Map) (files []string, 
 // if the wanted maps differ from the running ones in nothing but new entries. If entries
 // changed or were deleted as well, the worker would run a mix of both snapshots until the
 // file is written. began is set if entries may have been added.
-func (i runtime) addFirst(ctx context.Context, want, running []bind.Map) (began bool, err error) {
+//
+// If it is known that the worker has the running entries, they are not read: HAProxy before 3.3
+// does not end one in some hundred answers of more than 200 kB (its issue 3070), and then the
+// API waits 30 seconds. The entries are read after the change in any case, see setMaps.
+func (i runtime) addFirst(ctx context.Context, want, running []bind.Map, known bool) (began bool, err error) {
 	var grown []bind.Map
+	var list []mapChange
 	for _, m := range want {
 		was := slices.IndexFunc(running, func(r bind.Map) bool { return r.Source == m.Source })
 		if was < 0 {
@@ -76,7 +81,7 @@ func (i runtime) addFirst(ctx context.Context, want, running []bind.Map) (began 
 			return false, nil
 		}
 		if len(c.add) > 0 {
-			grown = append(grown, m)
+			grown, list = append(grown, m), append(list, c)
 		}
 	}
 	if len(grown) == 0 {
@@ -86,12 +91,16 @@ func (i runtime) addFirst(ctx context.Context, want, running []bind.Map) (began 
 	if err != nil {
 		return false, err
 	}
-	list, err := i.compareMaps(ctx, grown, files)
-	if err != nil {
-		return false, err
+	if !known {
+		if list, err = i.compareMaps(ctx, grown, files); err != nil {
+			return false, err
+		}
 	}
 	for n := range list {
 		list[n].set, list[n].del = nil, nil
+		if known {
+			list[n].name = files[n]
+		}
 	}
 	return true, i.changeMaps(ctx, list)
 }

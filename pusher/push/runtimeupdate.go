@@ -41,10 +41,11 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 	if s.foreign != "" {
 		return Done{}, fmt.Errorf("%w: %w: %s", ErrNeedsReload, ErrForeign, s.foreign)
 	}
+	sameMaps := have.Maps != "" && have.Maps == running.Entries && have.Info.PID == s.info.PID
 	if have, err = i.before(ctx, want, running, have, s.info); err != nil {
 		return Done{}, err
 	}
-	began, err := runtime{i}.addFirst(ctx, want.Maps, running.Maps)
+	began, err := runtime{i}.addFirst(ctx, want.Maps, running.Maps, sameMaps)
 	if err = asVain(err); err == nil {
 		have.Disk, err = i.write(ctx, want, running, s, known)
 	}

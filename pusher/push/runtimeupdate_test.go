@@ -423,6 +423,50 @@ func TestApplyAtRuntimeAgainAndBack(t *testing.T) {
 	}
 }
 
+// The entries of a map are read before new ones are added only if it is not known that the worker has the running
+// ones. They are read afterwards in any case, so that it does not matter what somebody else has changed.
+func TestNewEntriesAreAddedToKnownOnes(t *testing.T) {
+	t.Parallel()
+	from, to := mapped(1, "a=1", "/=w"), mapped(2, "a=1 b=2", "/=w")
+	known := Running{Maps: from.Entries, Info: dataplane.RuntimeInfo{PID: 101}}
+	another := known
+	another.Info.PID = 7
+	older := known
+	older.Maps = mapped(1, "a=0", "/=w").Entries
+	for name, test := range map[string]struct {
+		have  Running
+		hosts string // of the worker
+		reads int
+		calls string // about maps
+	}{
+		"known":                                {known, "a=1", 2, "add 1 to host-11111111.map"},
+		"known of another worker":              {another, "a=1", 3, "add 1 to host-11111111.map"},
+		"known with other entries":             {older, "a=1", 3, "add 1 to host-11111111.map"},
+		"unknown":                              {Running{}, "a=1", 3, "add 1 to host-11111111.map"},
+		"unknown, and an earlier try added it": {Running{}, "a=1 b=2", 3, ""},
+		"known, and changed by somebody":       {known, "a=7", 4, "add 1 to host-11111111.map; set a in host-11111111.map"},
+		"known, and added by somebody":         {known, "a=1 b=7", 4, "add 1 to host-11111111.map; set b in host-11111111.map"},
+	} {
+		f := newFake(t)
+		f.put(from)
+		f.load()
+		f.maps = map[string][]dataplane.MapEntry{"host-11111111.map": inWorker(test.hosts), "path-22222222.map": inWorker("/=w")}
+		f.calls = nil
+		i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
+		done, err := i.ApplyAtRuntime(t.Context(), to, from, test.have, CertificateHashes{})
+		if err != nil || done.Running.Maps != to.Entries {
+			t.Errorf("%s: %+v, %v", name, done.Running, err)
+		}
+		calls := slices.DeleteFunc(slices.Clone(f.calls), func(c string) bool { return !strings.HasSuffix(c, ".map") })
+		if got := strings.Join(calls, "; "); got != test.calls || f.mapsRead != test.reads {
+			t.Errorf("%s: the maps were read %d times, and changed by %q, want %d and %q", name, f.mapsRead, got, test.reads, test.calls)
+		}
+		if c := changeMap(to.Maps[0], "", f.maps["host-11111111.map"]); c.count() > 0 {
+			t.Errorf("%s: the map ends as %v", name, f.maps["host-11111111.map"])
+		}
+	}
+}
+
 // If HAProxy loads its maps from another folder than the API's, the maps cannot be changed. A worker that runs
 // what it loaded is not affected.
 func TestMapsThatTheAPIDoesNotSee(t *testing.T) {
