@@ -23,6 +23,7 @@ package announce
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -180,7 +181,11 @@ const action = "Compile"
 
 // Events returns the Events for the objects of a compile, each once, in the order of the diagnostics.
 func Events(in inputs.Inputs, found []diag.Diagnostic) []events.Event {
-	known := references(in)
+	named := make(map[diag.Object]bool, len(found))
+	for _, d := range found {
+		named[d.Object] = true
+	}
+	known := references(in, named)
 	var out []events.Event
 	seen := map[string]bool{}
 	for _, d := range found {
@@ -206,11 +211,11 @@ func Events(in inputs.Inputs, found []diag.Diagnostic) []events.Event {
 // good returns the Events for objects that had been left out, still exist and are in the configuration
 // again.
 func good(in inputs.Inputs, before, after map[diag.Object]bool) []events.Event {
+	again := maps.Clone(before)
+	maps.DeleteFunc(again, func(object diag.Object, _ bool) bool { return after[object] })
 	var out []events.Event
-	for object, regarding := range references(in) {
-		if before[object] && !after[object] {
-			out = append(out, events.Event{Regarding: regarding, Action: action, Type: corev1.EventTypeNormal, Reason: Accepted, Note: "no part of it is left out any more"})
-		}
+	for _, regarding := range references(in, again) {
+		out = append(out, events.Event{Regarding: regarding, Action: action, Type: corev1.EventTypeNormal, Reason: Accepted, Note: "no part of it is left out any more"})
 	}
 	slices.SortFunc(out, func(a, b events.Event) int { return strings.Compare(a.Name(), b.Name()) })
 	return out
@@ -239,37 +244,47 @@ func note(d diag.Diagnostic) string {
 	return events.Note(text)
 }
 
-// references returns the references by which Events name the objects of a cluster.
-func references(in inputs.Inputs) map[diag.Object]corev1.ObjectReference {
-	out := map[diag.Object]corev1.ObjectReference{}
+// references returns the references by which Events name those objects of a cluster that are wanted. Few of a hundred
+// thousand are.
+func references(in inputs.Inputs, wanted map[diag.Object]bool) map[diag.Object]corev1.ObjectReference {
+	if len(wanted) == 0 {
+		return nil
+	}
+	r := referring{wanted, map[diag.Object]corev1.ObjectReference{}}
 	networking, core := networkingv1.SchemeGroupVersion.String(), corev1.SchemeGroupVersion.String()
-	refer(out, networking, in.Ingresses)
-	refer(out, networking, in.Broken)
-	refer(out, networking, in.Classes)
-	refer(out, core, in.Services)
-	refer(out, core, in.Secrets)
-	refer(out, core, in.ConfigMaps)
+	refer(r, networking, in.Ingresses)
+	refer(r, networking, in.Broken)
+	refer(r, networking, in.Classes)
+	refer(r, core, in.Services)
+	refer(r, core, in.Secrets)
+	refer(r, core, in.ConfigMaps)
 	for _, o := range in.Gateway.Each() {
 		if o.At == nil {
-			referTo(out, inputs.GatewayVersion, o.Ref, o.Value)
+			r.to(inputs.GatewayVersion, o.Ref, o.Value)
 		}
 	}
 	for _, o := range in.Others {
-		refer(out, o.Value.GetAPIVersion(), []inputs.Object[unstructured.Unstructured]{o})
+		refer(r, o.Value.GetAPIVersion(), []inputs.Object[unstructured.Unstructured]{o})
 	}
-	return out
+	return r.found
 }
 
-func refer[T any](out map[diag.Object]corev1.ObjectReference, apiVersion string, objects []inputs.Object[T]) {
+// referring collects references to wanted objects.
+type referring struct {
+	wanted map[diag.Object]bool
+	found  map[diag.Object]corev1.ObjectReference
+}
+
+func refer[T any](r referring, apiVersion string, objects []inputs.Object[T]) {
 	for _, o := range objects {
 		if m, ok := any(o.Value).(metav1.Object); ok && o.At == nil { // not from a file
-			referTo(out, apiVersion, o.Ref, m)
+			r.to(apiVersion, o.Ref, m)
 		}
 	}
 }
 
-func referTo(out map[diag.Object]corev1.ObjectReference, apiVersion string, ref diag.Object, m metav1.Object) {
-	if m.GetUID() != "" {
-		out[ref] = corev1.ObjectReference{APIVersion: apiVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, UID: m.GetUID()}
+func (r referring) to(apiVersion string, ref diag.Object, m metav1.Object) {
+	if m.GetUID() != "" && r.wanted[ref] {
+		r.found[ref] = corev1.ObjectReference{APIVersion: apiVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, UID: m.GetUID()}
 	}
 }

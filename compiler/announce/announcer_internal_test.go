@@ -100,9 +100,13 @@ func TestNotesAreCut(t *testing.T) {
 	}
 }
 
-func TestReferencesHaveNoNamesOfFiles(t *testing.T) {
+// References are those of wanted objects that an API server has.
+func TestReferences(t *testing.T) {
 	t.Parallel()
-	if got := references(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ingress("web", "")}}); len(got) > 0 {
+	web, file, other := ingress("web", "u1"), ingress("file", ""), ingress("other", "u2")
+	in := inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{web, file, other}}
+	got := references(in, map[diag.Object]bool{web.Ref: true, file.Ref: true})
+	if len(got) != 1 || got[web.Ref].UID != "u1" {
 		t.Error(fmt.Sprint(got))
 	}
 }

@@ -157,16 +157,20 @@ func (b *Bindings) lookAtExpiry(now time.Time) {
 	}
 }
 
-// withExpiry adds a fault to those of a need if its certificate has expired or is not valid yet.
-func (b *Bindings) withExpiry(need bind.Need, faults []error, now time.Time) []error {
-	if fault := b.renewals.fault(need.Secret, now); fault != nil && need.Use == snapshots.UseCertificate {
+// withExpiry adds a fault to those of a need if its certificate has expired or is not valid yet. The ends are those of
+// [Bindings.expiredVersions].
+func (b *Bindings) withExpiry(need bind.Need, faults []error, ends map[snapshots.SecretName]time.Time, now time.Time) []error {
+	if need.Use != snapshots.UseCertificate {
+		return faults
+	}
+	if fault := b.renewals.fault(need.Secret, now); fault != nil {
 		faults = append(slices.Clone(faults), fault)
 	}
-	end := b.expiredVersion(need.Secret)
+	end := ends[need.Secret]
 	if b.live.Expired[need.Secret] {
 		end = b.expiry.ends[need.Secret]
 	}
-	if need.Use != snapshots.UseCertificate || end.IsZero() {
+	if end.IsZero() {
 		return faults
 	}
 	return append(faults, errors.New("it expired on "+end.UTC().Format("2006-01-02")))
@@ -276,15 +280,18 @@ func (b *Bindings) OtherVersions() []error {
 	return errs
 }
 
-// expiredVersion returns when the certificate of a Secret expired that snapshots in use carry or name by version. It
-// returns zero if the certificate has not expired.
-func (b *Bindings) expiredVersion(secret snapshots.SecretName) time.Time {
+// expiredVersions returns when certificates expired that snapshots in use carry or name by version, by their Secrets.
+func (b *Bindings) expiredVersions() map[snapshots.SecretName]time.Time {
+	if len(b.live.ExpiredVersions) == 0 {
+		return nil
+	}
+	out := map[snapshots.SecretName]time.Time{}
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
 		for _, ref := range b.prepared[id].versions {
-			if ref.Secret == secret && b.live.ExpiredVersions[ref.Version] {
-				return b.versionExpiry.ends[ref.Version]
+			if _, known := out[ref.Secret]; !known && b.live.ExpiredVersions[ref.Version] {
+				out[ref.Secret] = b.versionExpiry.ends[ref.Version]
 			}
 		}
 	}
-	return time.Time{}
+	return out
 }

@@ -67,7 +67,7 @@ func TestRenewalsWaitUntilTheyAreValid(t *testing.T) {
 		if serves(test.renewed) == test.kept || test.kept && !serves(test.before) {
 			t.Errorf("%s: kept %v", name, test.kept)
 		}
-		faults := b.withExpiry(bind.Need{Use: snapshots.UseCertificate, Secret: web}, nil, now)
+		faults := b.withExpiry(bind.Need{Use: snapshots.UseCertificate, Secret: web}, nil, b.expiredVersions(), now)
 		if text := fmt.Sprint(faults); !strings.Contains(text, test.fault) || test.fault == "" && len(faults) > 0 {
 			t.Errorf("%s: it says %q", name, text)
 		}

@@ -91,8 +91,9 @@ func prepare(s snapshots.Snapshot, c ofConfig, recorded bool, r *Refusals) Prepa
 	}
 	slices.Sort(wants.Namespaces)
 	wants.Namespaces = slices.Compact(wants.Namespaces)
+	carried := carriedBy(s)
 	for _, need := range p.Needs {
-		if need.Use != snapshots.UseCertificate || !p.carries(need.Secret) {
+		if need.Use != snapshots.UseCertificate || !carried[need.Secret] {
 			wants.Secrets = append(wants.Secrets, need.Secret)
 		}
 		wants.Keys = append(wants.Keys, need.SecretKeys()...)
@@ -121,12 +122,16 @@ func Wanted(s snapshots.Snapshot) (cluster.Wanted, error) {
 	return p.wants, p.Err
 }
 
-// carries reports whether the certificate of a Secret comes with the snapshot. It also returns true if the compiler
-// left it out because there was none.
-func (p Prepared) carries(secret snapshots.SecretName) bool {
-	return slices.ContainsFunc(p.Snapshot.Manifest.Spec.Certificates, func(ref snapshots.CertificateRef) bool {
-		return ref.Secret == secret && (ref.Mode == snapshots.ModeSealed || ref.Mode == snapshots.ModeCompanion)
-	})
+// carriedBy returns the Secrets whose certificates come with a snapshot. Those that the compiler left out because there
+// were none are among them.
+func carriedBy(s snapshots.Snapshot) map[snapshots.SecretName]bool {
+	out := map[snapshots.SecretName]bool{}
+	for _, ref := range s.Manifest.Spec.Certificates {
+		if ref.Mode == snapshots.ModeSealed || ref.Mode == snapshots.ModeCompanion {
+			out[ref.Secret] = true
+		}
+	}
+	return out
 }
 
 // bound reports whether the servers are bound to live endpoints. Then they follow the slots, even while something else

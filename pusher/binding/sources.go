@@ -233,10 +233,11 @@ func (s *Sources) Refused() RefusedEndpoints {
 	return all
 }
 
-// FaultsOf returns what is wrong with a value that a Secret should hold. That is a fault in its content, or a
-// certificate that has expired or is not valid yet.
-func (s *Sources) FaultsOf(need bind.Need, now time.Time) []error {
-	return s.bindings.withExpiry(need, s.known.faults[need], now)
+// Faults returns a function that says what is wrong with a value that a Secret should hold. That is a fault in its
+// content, or a certificate that has expired or is not valid yet. The function is for this turn only.
+func (s *Sources) Faults(now time.Time) func(bind.Need) []error {
+	ends := s.bindings.expiredVersions()
+	return func(need bind.Need) []error { return s.bindings.withExpiry(need, s.known.faults[need], ends, now) }
 }
 
 // Problems says which live objects cannot be used. It returns nil if there are none.

@@ -236,22 +236,39 @@ func (r *reporting) troubleWithNeeds(now time.Time) {
 // troubleWithSecrets reports what the running snapshots need that is missing in Secrets, and faults
 // in the Secrets that are used.
 func (r *reporting) troubleWithSecrets(now time.Time) {
-	needed := map[bind.Need]bool{} // true if it is missing
+	// There may be a thousand instances and thousands of Secrets, and this is done in each turn.
+	type node struct {
+		id     snapshots.ID
+		layout bind.Layout
+	}
+	looked, faultsOf := map[node]bool{}, r.live.Faults(now)
+	found := map[bind.Need]error{}
 	for _, i := range r.instances {
-		id := i.snapshot()
-		n, _ := r.bindings.Node(id, i.Layout)
-		p, _ := r.bindings.Of(id)
+		at := node{i.snapshot(), i.Layout}
+		if looked[at] {
+			continue
+		}
+		looked[at] = true
+		n, _ := r.bindings.Node(at.id, at.layout)
+		missing := make(map[bind.Need]bool, len(n.Missing))
+		for _, need := range n.Missing {
+			missing[need] = true
+		}
+		p, _ := r.bindings.Of(at.id)
 		for _, need := range p.Needs {
-			needed[need] = needed[need] || slices.Contains(n.Missing, need)
+			if _, told := found[need]; told && !missing[need] {
+				continue
+			}
+			if err := secretTrouble(need, missing[need], missing[need] && r.live.SecretAbsent(need.Secret), faultsOf(need)); err != nil {
+				found[need] = err
+			}
 		}
 	}
 	var errs []error
 	r.missedSecrets = nil
-	for _, need := range slices.SortedFunc(maps.Keys(needed), bind.Need.Compare) {
-		if err := secretTrouble(need, needed[need], r.live.SecretAbsent(need.Secret), r.live.FaultsOf(need, now)); err != nil {
-			errs = append(errs, err)
-			r.missedSecrets = append(r.missedSecrets, binding.SecretFault{Secret: need.Secret, Fault: err.Error()})
-		}
+	for _, need := range slices.SortedFunc(maps.Keys(found), bind.Need.Compare) {
+		errs = append(errs, found[need])
+		r.missedSecrets = append(r.missedSecrets, binding.SecretFault{Secret: need.Secret, Fault: found[need].Error()})
 	}
 	r.trouble(report.AboutSecrets, errors.Join(errs...), now)
 }

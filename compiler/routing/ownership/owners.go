@@ -3,7 +3,6 @@
 package ownership
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -43,7 +42,10 @@ func (c Claimant) Origin(path ...any) routing.Origin {
 // Compare orders claimants by who gets what both claim: the oldest first, then by namespace and
 // name.
 func (c Claimant) Compare(o Claimant) int {
-	return cmp.Or(CompareTimes(c.Created, o.Created), c.Ref.Compare(o.Ref))
+	if age := CompareTimes(c.Created, o.Created); age != 0 {
+		return age
+	}
+	return c.Ref.Compare(o.Ref)
 }
 
 // Precedes says, in a message, why a claimant comes before another.
