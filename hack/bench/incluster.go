@@ -406,6 +406,32 @@ func (a *whole) rest(ctx context.Context, rollouts int) error {
 	return errors.Join(err, ctx.Err())
 }
 
+// told waits until the status of each HTTPRoute says what became of it. A compiler that starts writes all of them, at the
+// rate that it keeps to, which a host in between waits for.
+func (a *whole) told(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for a.gateway != nil {
+		routes, err := a.gateway.Resource(gatewayv1.SchemeGroupVersion.WithResource("httproutes")).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		untold := slices.ContainsFunc(routes.Items, func(r unstructured.Unstructured) bool {
+			parents, _, _ := unstructured.NestedSlice(r.Object, "status", "parents")
+			return len(parents) == 0
+		})
+		if !untold {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
 // newHost measures a host more on a Service that is served, from the write to the first answer. It is
 // the slowest of several, and fails if an instance reloads.
 func newHost(store func(w *world) string) func(context.Context, *world) (Cell, error) {
@@ -429,7 +455,8 @@ func newHost(store func(w *world) string) func(context.Context, *world) (Cell, e
 				return Cell{}, err
 			}
 			if n == 0 {
-				if worker, err = a.edges[0].WorkerPID(); err != nil {
+				worker, err = a.edges[0].WorkerPID()
+				if err = errors.Join(err, a.told(ctx)); err != nil {
 					return Cell{}, err
 				}
 			}
