@@ -281,3 +281,28 @@ func TestWhatIsNoTimeOfWriting(t *testing.T) {
 		}
 	}
 }
+
+// While a push was long, the worker may have said more to it than to the probes. It counts as judged all the same, and
+// is not asked again and again until the next probe.
+func TestJudgedByALaterReport(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	heard := ProcessOf(dataplane.RuntimeInfo{PID: 7, Node: "a", Uptime: 2 * time.Minute}, at)
+	record := RecordView{Remembered: Remembered{Worker: heard}}
+	for name, test := range map[string]struct {
+		info   dataplane.RuntimeInfo
+		asked  time.Duration // after the last report
+		judged bool
+	}{
+		"the same later":                  {dataplane.RuntimeInfo{PID: 7, Node: "a", Uptime: 140 * time.Second}, 20 * time.Second, true},
+		"the same earlier":                {dataplane.RuntimeInfo{PID: 7, Node: "a", Uptime: 100 * time.Second}, -20 * time.Second, true},
+		"another earlier":                 {dataplane.RuntimeInfo{PID: 6, Node: "a", Uptime: 100 * time.Second}, -20 * time.Second, false},
+		"another later":                   {dataplane.RuntimeInfo{PID: 8, Node: "a"}, time.Second, false},
+		"started again, with the same id": {dataplane.RuntimeInfo{PID: 7, Node: "a", Uptime: 2 * time.Second}, 20 * time.Second, false},
+		"the same, and the clock of the former pusher was ahead": {dataplane.RuntimeInfo{PID: 7, Node: "a", Uptime: 130 * time.Second}, -50 * time.Second, true},
+	} {
+		if got := record.Judged(test.info, at.Add(test.asked)); got != test.judged {
+			t.Errorf("%s: judged is %t", name, got)
+		}
+	}
+}

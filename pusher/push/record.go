@@ -105,9 +105,11 @@ func (r *Record) Remembered() Remembered { return r.View().Remembered }
 // LedByOther reports whether another pusher leads the instance.
 func (v RecordView) LedByOther() bool { return v.Leader != Pusher{} }
 
-// Judged reports whether it is known from what configuration the worker was started.
+// Judged reports whether it is known from what configuration the worker was started. If a long push has just ended, the
+// last report of the worker may be older than what the push heard from it.
 func (v RecordView) Judged(info dataplane.RuntimeInfo, asked time.Time) bool {
-	return !ProcessOf(info, asked).OtherThan(v.Remembered.Worker)
+	w, last := ProcessOf(info, asked), v.Remembered.Worker
+	return !w.OtherThan(last) || asked.Before(last.Asked) && !last.OtherThan(w)
 }
 
 // Foreign says in which way a worker was started from another configuration than the pusher wrote. It returns "" if it
