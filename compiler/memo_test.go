@@ -60,7 +60,7 @@ type world struct {
 	names     []string // of Ingresses, in the order in which they are read
 	ingresses map[string]*networkingv1.Ingress
 	lines     map[string]int // where they are
-	services  map[string]map[string]string
+	services  map[string]*corev1.Service
 	widgets   map[string]*unstructured.Unstructured
 	config    config.Config
 	sets      []*render.Set
@@ -71,7 +71,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	w := &world{
 		r: rand.New(rand.NewPCG(seed, 2)), ingresses: map[string]*networkingv1.Ingress{}, lines: map[string]int{},
-		services: map[string]map[string]string{}, widgets: map[string]*unstructured.Unstructured{}, config: config.Default(),
+		services: map[string]*corev1.Service{}, widgets: map[string]*unstructured.Unstructured{}, config: config.Default(),
 	}
 	shipped, err := render.Shipped(templates.FS)
 	if err != nil {
@@ -96,7 +96,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	w.config.Kinds = []kinds.Kind{{APIVersion: "example.com/v1", Kind: "Widget", LabelSelector: "off!=true", Indexes: map[string]string{"byHost": ".spec.host"}}}
 	for i := range 4 {
-		w.services[fmt.Sprint("svc-", i)] = nil
+		name := fmt.Sprint("svc-", i)
+		w.services[name] = plainService(name, nil)
 	}
 	return w
 }
@@ -151,9 +152,11 @@ func (w *world) change() {
 		w.ingresses[ing.Name] = ing
 	case choice < 14:
 		name := fmt.Sprint("svc-", w.r.IntN(4))
-		w.services[name] = w.annotate(w.services[name])
+		w.services[name] = plainService(name, w.annotate(w.services[name].Annotations))
 	case choice < 16:
-		w.lines[w.names[w.r.IntN(n)]] += 1 + w.r.IntN(3)
+		name := w.names[w.r.IntN(n)]
+		w.lines[name] += 1 + w.r.IntN(3)
+		w.ingresses[name] = w.ingresses[name].DeepCopy() // a file that has changed is decoded again
 	case choice < 18:
 		w.r.Shuffle(n, func(i, j int) { w.names[i], w.names[j] = w.names[j], w.names[i] })
 	case choice < 19:
@@ -191,6 +194,14 @@ func (w *world) ingress(name string, annotations map[string]string) *networkingv
 	return out
 }
 
+// plainService returns a Service with one port.
+func plainService(name string, annotations map[string]string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: annotations},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+	}
+}
+
 // widget returns an object of a custom kind, which may not fit the templates.
 func (w *world) widget(name string) *unstructured.Unstructured {
 	spec := map[string]any{"host": fmt.Sprintf("h%d.example", w.r.IntN(20)), "note": []any{"a", int64(7), true, "refused", "odd-a"}[w.r.IntN(5)]}
@@ -226,34 +237,31 @@ func (w *world) objects() inputs.Inputs {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
 		in.Services = append(in.Services, inputs.Object[corev1.Service]{
-			Ref: diag.Object{Kind: "Service", Namespace: "shop", Name: name},
-			Value: &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: w.services[name]},
-				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
-			},
+			Ref:   diag.Object{Kind: "Service", Namespace: "shop", Name: name},
+			Value: w.services[name],
 		})
 	}
 	return in
 }
 
 // input returns the input of a compile of the world.
-func (w *world) input(memo *render.Memo) compiler.Input {
-	return compiler.Input{Objects: w.objects(), Config: w.config, Templates: w.sets[w.set], Now: now, Memories: compiler.Memories{Rendered: memo}}
+func (w *world) input(m compiler.Memories) compiler.Input {
+	return compiler.Input{Objects: w.objects(), Config: w.config, Templates: w.sets[w.set], Now: now, Memories: m}
 }
 
-// After thousands of changes, rendering with a memory equals rendering without: every byte, the origin of every
+// After thousands of changes, a compile with all memories equals one without: every byte, the origin of every
 // line, and every diagnostic.
 func TestMemoNeverShows(t *testing.T) {
 	t.Parallel()
-	w, memo := newWorld(t, 1), render.NewMemo()
+	w, memories := newWorld(t, 1), compiler.NewMemories()
 	faulty := 0
 	steps := 1000 / share
 	for step := range steps {
 		for range 1 + w.r.IntN(4) {
 			w.change()
 		}
-		fresh, freshErr := compiler.Compile(t.Context(), w.input(nil), picky{})
-		got, err := compiler.Compile(t.Context(), w.input(memo), picky{})
+		fresh, freshErr := compiler.Compile(t.Context(), w.input(compiler.Memories{}), picky{})
+		got, err := compiler.Compile(t.Context(), w.input(memories), picky{})
 		if (err == nil) != (freshErr == nil) || !reflect.DeepEqual(got, fresh) {
 			t.Fatalf("step %d: %v, %v, (-afresh +remembered):\n%s", step, freshErr, err, gocmp.Diff(fresh, got))
 		}
@@ -261,7 +269,7 @@ func TestMemoNeverShows(t *testing.T) {
 			faulty++
 		}
 	}
-	written, used := memo.Counts()
+	written, used := memories.Rendered.Counts()
 	t.Logf("%d pieces were written, %d used again; %d of the compiles had diagnostics", written, used, faulty)
 	if used < written || faulty < steps/10 || faulty > steps*99/100 {
 		t.Error("the test is worth little")
