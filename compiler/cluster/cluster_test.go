@@ -11,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -46,6 +50,11 @@ func follow(t *testing.T, path string, c config.Config) *followed {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return followConnection(t, connection, c)
+}
+
+func followConnection(t *testing.T, connection cluster.Connection, c config.Config) *followed {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	f := &followed{Cluster: cluster.New(connection), config: c}
 	f.changes = f.Changes(t.Context(), log)
@@ -410,4 +419,88 @@ func TestSelectorsOfOtherKinds(t *testing.T) {
 			follow(t, server.Kubeconfig(), cfg).await(t, name, holds(c.want...))
 		})
 	}
+}
+
+// Objects of the usual kinds are read as values of their types. The result is the same as that of maps, from which
+// manifests and custom kinds are read.
+func TestTypedObjectsEqualConvertedOnes(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	server.Apply(t, strings.ReplaceAll(`---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: all, namespace: NS, labels: {a: b}, annotations: {hapsnap.dev/timeout-server: 5s, empty: ""}, finalizers: [example.com/held]}
+spec:
+  ingressClassName: hapsnap
+  tls: [{hosts: [a.example], secretName: tls}, {}]
+  rules:
+  - {}
+  - {host: a.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}, {pathType: ImplementationSpecific, backend: {resource: {apiGroup: example.com, kind: Thing, name: x}}}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: least, namespace: NS, annotations: {}}
+spec: {defaultBackend: {service: {name: web, port: {name: http}}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: NS, annotations: {a: b}, labels: {x: "y"}, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: data, uid: "1"}]}
+spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: web, appProtocol: kubernetes.io/h2c}, {name: more, port: 81, targetPort: 8081}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: out, namespace: NS}
+spec: {type: ExternalName, externalName: out.example}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: tls, namespace: NS, labels: {edge: "yes"}}
+data: {tls.crt: AAEC, empty: ""}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: none, namespace: NS}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: data, namespace: NS}
+data: {a: "b\n", empty: ""}
+binaryData: {b: AAEC}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: NS, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1], conditions: {ready: true}, zone: a}, {addresses: [10.0.0.2], conditions: {}}]
+ports: [{name: http, port: 8080}]
+`, "NS", namespace))
+	c := in(namespace)
+	c.Endpoints = config.Recorded
+	c.NamespaceSelector = "kubernetes.io/metadata.name=" + namespace
+	c.Secrets.Watch, c.ConfigMaps.Watch = kinds.WatchAll, kinds.WatchAll
+	whole := func(in inputs.Inputs, err error) bool {
+		return err == nil && len(in.Secrets) == 2 && len(in.EndpointSlices) == 1
+	}
+	typed := follow(t, server.Kubeconfig(), c).await(t, "typed", whole)
+	connection, err := cluster.Connect(kubeconfig.Options{File: server.Kubeconfig(), UserAgent: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection.Lists, connection.Single = nil, nil
+	converted := followConnection(t, connection, c).await(t, "converted", whole)
+	equate := []gocmp.Option{
+		cmpopts.EquateEmpty(), cmpopts.IgnoreTypes(func(...any) diag.Position { return diag.Position{} }), inAnyOrder[networkingv1.Ingress](),
+		inAnyOrder[corev1.Service](), inAnyOrder[corev1.Secret](), inAnyOrder[corev1.ConfigMap](), inAnyOrder[corev1.Namespace](),
+	}
+	if diff := gocmp.Diff(converted, typed, equate...); diff != "" {
+		t.Errorf("typed objects differ (-converted +typed):\n%s", diff)
+	}
+	if len(typed.Ingresses) != 2 || len(typed.Services) != 2 || len(typed.ConfigMaps) == 0 || typed.Services[1].Value.Kind != "Service" {
+		t.Errorf("read %v", refs(typed))
+	}
+}
+
+func inAnyOrder[T any]() gocmp.Option {
+	return cmpopts.SortSlices(func(a, b inputs.Object[T]) bool { return a.Ref.Compare(b.Ref) < 0 })
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -23,10 +24,14 @@ type converter struct {
 	typed func() any // a new value of the kind's type; nil keeps the content
 	// strict has fields that the type does not have noted.
 	strict bool
+	kind   schema.GroupVersionKind
 }
 
 func converterFor(q kubewatch.Query) converter {
-	c := converter{trim: inputs.Trimmer(kinds.Kind{APIVersion: q.APIVersion, Kind: q.Kind, Drop: strings.Fields(q.Drop)})}
+	c := converter{
+		trim: inputs.Trimmer(kinds.Kind{APIVersion: q.APIVersion, Kind: q.Kind, Drop: strings.Fields(q.Drop)}),
+		kind: schema.FromAPIVersionAndKind(q.APIVersion, q.Kind),
+	}
 	if q.Content {
 		return c
 	}
@@ -57,11 +62,17 @@ func converterFor(q kubewatch.Query) converter {
 	return c
 }
 
-// object returns what is kept of an object that the API server sent. What was
-// converted already stays as it is.
+// object returns what is kept of an object that the API server sent. It may get that again.
 func (c converter) object(o any) (any, error) {
 	u, raw := o.(*unstructured.Unstructured)
 	if !raw {
+		if object, named := o.(metav1.Object); named {
+			inputs.Trim(object)
+		}
+		if object, is := o.(runtime.Object); is { // values of a type come without it
+			object.GetObjectKind().SetGroupVersionKind(c.kind)
+		}
+		strip(o)
 		return o, nil
 	}
 	c.trim(u.Object)
@@ -81,9 +92,14 @@ func (c converter) object(o any) (any, error) {
 		}
 		inputs.NoteUnknown(object, field)
 	}
-	// Fields that no compile uses are removed. The addresses of load balancers stay, since the status of Ingresses gets
-	// those of a Service. The status of objects of the Gateway API stays, since the compiler compares it with what it has
-	// to write. The selector and the owner of a Service that was made for a Gateway stay too.
+	strip(value)
+	return value, nil
+}
+
+// strip removes the fields that no compile uses. The addresses of load balancers stay, since the status of Ingresses gets
+// those of a Service. The status of objects of the Gateway API stays, since the compiler compares it with what it has
+// to write. The selector and the owner of a Service that was made for a Gateway stay too.
+func strip(value any) {
 	switch o := value.(type) {
 	case *networkingv1.Ingress:
 		o.OwnerReferences, o.Finalizers = nil, nil
@@ -103,7 +119,6 @@ func (c converter) object(o any) (any, error) {
 	case *inputs.Definition:
 		o.Strip()
 	}
-	return value, nil
 }
 
 // firstUnknown returns a field of the spec that only a later version of the API has, or "". An object with such a field is

@@ -264,6 +264,12 @@ func Trimmer(kind kinds.Kind) func(content map[string]any) {
 	}
 }
 
+// Trim removes from an object what a [Trimmer] removes in any case.
+func Trim(object metav1.Object) {
+	object.SetManagedFields(nil)
+	delete(object.GetAnnotations(), lastApplied)
+}
+
 // drop removes a field from a value; in a list, from every element.
 func drop(value any, path []string) {
 	switch v := value.(type) {
