@@ -494,9 +494,11 @@ func (j *jobs) collectEnded(i *instanceState, c instance.CollectEnded, now time.
 	if len(c.Removed) == 0 {
 		return
 	}
-	j.state.Uploads[i.Name] = slices.DeleteFunc(slices.Clone(j.state.Uploads[i.Name]), func(u Upload) bool {
-		return slices.Contains(c.Removed, u.Stored)
-	})
+	removed := make(map[push.Stored]bool, len(c.Removed))
+	for _, f := range c.Removed {
+		removed[f] = true
+	}
+	j.state.Uploads[i.Name] = slices.DeleteFunc(slices.Clone(j.state.Uploads[i.Name]), func(u Upload) bool { return removed[u.Stored] })
 	j.dirty = true
 	j.record(observe.Info("files removed that nothing needs", "instance", i.Name, "files", len(c.Removed)), now)
 }

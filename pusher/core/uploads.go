@@ -43,13 +43,17 @@ type Upload struct {
 // uploaded adds the files of a push to a list of uploads, and marks them as needed.
 func uploaded(list []Upload, files []push.Stored) []Upload {
 	out := slices.Clone(list)
+	at := make(map[push.Stored]int, len(out)+len(files)) // there may be thousands of certificates
+	for i, u := range out {
+		at[u.Stored] = i
+	}
 	for _, f := range files {
-		i := slices.IndexFunc(out, func(u Upload) bool { return u.Stored == f })
-		if i < 0 {
-			out = append(out, Upload{Stored: f})
-		} else {
-			out[i].Unneeded = time.Time{}
+		i, known := at[f]
+		if !known {
+			i, out = len(out), append(out, Upload{Stored: f})
+			at[f] = i
 		}
+		out[i].Unneeded = time.Time{}
 	}
 	return out
 }

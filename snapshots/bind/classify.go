@@ -141,9 +141,11 @@ func goes(before, after []shapeLine) bool {
 // a key, and is not shown.
 func classifyFiles(from, to Bound) Classified {
 	one := func(a, b []File) (File, bool) {
-		i := slices.IndexFunc(a, func(f File) bool {
-			return !slices.ContainsFunc(b, func(g File) bool { return f.Path == g.Path })
-		})
+		has := make(map[string]bool, len(b)) // there may be thousands of certificates
+		for _, f := range b {
+			has[f.Path] = true
+		}
+		i := slices.IndexFunc(a, func(f File) bool { return !has[f.Path] })
 		if i < 0 {
 			return File{}, false
 		}
