@@ -155,3 +155,41 @@ func TestObjectsAreDecodedOnce(t *testing.T) {
 		t.Errorf("%d of %d objects were not decoded again", same, len(now))
 	}
 }
+
+// An object of a second file does not count while another file has one of its name. Once that one is gone, it counts with its
+// whole content, which was decoded long before.
+func TestObjectThatAnotherHidesForAWhile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(file, address, certificate string) {
+		t.Helper()
+		text := "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}\n" +
+			"addressType: IPv4\nports: [{name: http, port: 80}]\nendpoints: [{addresses: [" + address + "]}]\n---\n" +
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: users, namespace: shop}\nstringData: {token: " + certificate + "}\n"
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := folder{dir: dir}
+	check := func(when, address, token string) {
+		t.Helper()
+		got, err := f.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := bind.SecretKey{Secret: snapshots.SecretName{Namespace: "shop", Name: "users"}, Key: "token"}
+		if web := got.Endpoints[sp("shop/web:http")]; len(web) != 1 || web[0].Address != address || got.Values[key] != token {
+			t.Errorf("%s: endpoints %v, token %q, want %s and %q", when, got.Endpoints, got.Values[key], address, token)
+		}
+	}
+	write("web.yaml", "10.0.0.1", "old")
+	check("at first", "10.0.0.1", "old")
+	write("new.yaml", "10.0.0.2", "new")
+	check("with a second file", "10.0.0.2", "new")
+	check("and nothing else", "10.0.0.2", "new")
+	if err := os.Remove(filepath.Join(dir, "new.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	check("with the first file again", "10.0.0.1", "old")
+	check("which stays", "10.0.0.1", "old")
+}
