@@ -391,6 +391,24 @@ func TestOthersWaitForTheWrite(t *testing.T) {
 	c.until(t, c.settled)
 }
 
+// The disk of an instance is full, so that its file cannot be written. An endpoint that comes then does not wait for the next try.
+func TestEndpointComesAfterAFailedWrite(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, dataplanetest.V34, 150, "a")
+	i := c.instances["a"]
+	c.replace(1) // now it is known that the API sets addresses
+	c.until(t, c.served)
+	c.edges["a"].Inject(dataplanetest.DiskFull().On(http.MethodPost, "/configuration/raw"))
+	i.persisted = time.Time{}
+	c.until(t, func() bool { return i.jobError != "" && i.doing() == "" })
+	next := i.jobNotBefore
+	c.replace(7)
+	c.until(t, func() bool { return c.takes(arrival{"shop_web-7", churnAddress(7, c.came), time.Now()}) })
+	if !time.Now().Before(next) {
+		t.Error("the endpoint waited for the next try")
+	}
+}
+
 // BenchmarkChurn measures how long a replacing endpoint takes to serve on all of three instances. 20 endpoints
 // are replaced each second among 1,000 backends.
 func BenchmarkChurn(b *testing.B) {

@@ -38,10 +38,10 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		s.Updated = i.lastWork == workUpdate
 		s.SameMaps = i.running.Maps == n.Entries
 		s.SameCertificates = i.hasCertificates(n.Certificates)
-		if i.stuck != nil && s.differs() {
-			s.Stuck = !s.Unfinished && i.stuck.equal(wantsOf(servers, n.Entries, n.Certificates))
-			if !s.Stuck && i.lastWork == workUpdate {
-				s.NotBefore = time.Time{} // newer changes did not fail, so they do not wait
+		if s.differs() {
+			s.Stuck = i.stuck != nil && !s.Unfinished && i.stuck.equal(wantsOf(servers, n.Entries, n.Certificates))
+			if !s.Stuck && (i.lastWork == workUpdate || i.lastWork == workPersist) {
+				s.NotBefore = time.Time{} // newer changes did not fail, so they do not wait: a worker takes them although its disk is full
 			}
 		}
 	}
