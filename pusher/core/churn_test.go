@@ -409,6 +409,32 @@ func TestEndpointComesAfterAFailedWrite(t *testing.T) {
 	}
 }
 
+// An endpoint comes and goes before the pusher hears that a dynamic server has it. The pusher sees that its worker has what is
+// wanted, and goes on with what else there is to do.
+func TestEndpointGoesWhileItsDynamicServerComes(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, dataplanetest.V32, 150, "a")
+	c.DrainTime = 0
+	i := c.instances["a"]
+	i.persisted = time.Now().Add(time.Hour)
+	has := func(numbers ...int) {
+		list := make([]snapshots.Endpoint, 0, len(numbers))
+		for _, n := range numbers {
+			list = append(list, snapshots.Endpoint{Address: churnAddress(7, n), Port: 8080})
+		}
+		c.live.TakeCluster(cluster.Change{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{churnPort(7): list}}, time.Now())
+	}
+	c.holds = func(ev instance.Event) bool { _, update := ev.(instance.UpdateEnded); return update }
+	has(0, 1)
+	c.until(t, func() bool { return len(c.held) == 1 })
+	has(0)
+	c.step(t.Context())
+	c.release(nil)
+	c.until(t, c.served)
+	i.persisted = time.Time{}
+	c.until(t, c.settled)
+}
+
 // BenchmarkChurn measures how long a replacing endpoint takes to serve on all of three instances. 20 endpoints
 // are replaced each second among 1,000 backends.
 func BenchmarkChurn(b *testing.B) {
