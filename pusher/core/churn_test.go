@@ -15,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -251,6 +252,9 @@ func TestEndpointComesWhileTheFileIsWritten(t *testing.T) {
 	if !c.onDisk(t, 7, c.came) {
 		t.Error("the endpoint is not on disk")
 	}
+	if c.inspected(t, i) {
+		t.Error("the file counts as changed by somebody")
+	}
 }
 
 // The write ends before the update that began meanwhile, and what each knows counts.
@@ -264,11 +268,11 @@ func TestWriteEndsBeforeTheUpdate(t *testing.T) {
 	if i.busy != workUpdate || i.running.Written == nil {
 		t.Errorf("the update counts as ended: busy %q, %d servers on disk", i.busy, len(i.running.Written))
 	}
-	written := i.running.Written
+	written, disk := i.running.Written, i.running.Disk
 	c.release(nil)
 	c.until(t, c.served)
-	if i.running.Persisted || &i.running.Written[0] != &written[0] {
-		t.Errorf("persisted %t, the file is forgotten: %t", i.running.Persisted, &i.running.Written[0] != &written[0])
+	if i.running.Persisted || &i.running.Written[0] != &written[0] || i.running.Disk != disk {
+		t.Errorf("persisted %t, the file is forgotten: %t, %t", i.running.Persisted, &i.running.Written[0] != &written[0], i.running.Disk != disk)
 	}
 	i.persisted = time.Time{}
 	c.until(t, c.settled)
@@ -293,6 +297,11 @@ func TestPushWaitsForTheWrite(t *testing.T) {
 	view, err := c.store.View(t.Context())
 	c.waiting = append(c.waiting, ViewRead{view, err})
 	c.until(t, func() bool { return c.status().Rollout != nil })
+	c.replace(9) // it does not wait, though the push does
+	c.until(t, c.served)
+	if !i.writing || !c.takes(arrival{"shop_web-9", churnAddress(9, c.came), time.Now()}) {
+		t.Error("an endpoint waits for the write, since a push does")
+	}
 	i.garbage, i.inspectAfter = []push.Stored{{Kind: bind.MapFile, Name: "old"}}, time.Time{}
 	for range 30 {
 		if c.step(t.Context()); i.busy != "" || !i.writing {
@@ -363,6 +372,11 @@ func TestFileHasWhatIsNoLongerWanted(t *testing.T) {
 	if !i.running.Persisted || c.needsOf(i).Persisted {
 		t.Errorf("the file counts as written")
 	}
+	i.conflict = &report.Conflict{Faults: []push.Fault{{What: "haproxy.cfg on disk"}}}
+	if !c.needsOf(i).Persisted {
+		t.Errorf("a file that somebody else keeps changing is written")
+	}
+	i.conflict = nil
 	_, _, _, _, before := c.calls("a", 0)
 	i.persisted = time.Time{}
 	c.until(t, func() bool { return c.needsOf(i).Persisted && c.settled() })
