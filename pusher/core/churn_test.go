@@ -405,7 +405,8 @@ func TestOthersWaitForTheWrite(t *testing.T) {
 	c.until(t, c.settled)
 }
 
-// The disk of an instance is full, so that its file cannot be written. An endpoint that comes then does not wait for the next try.
+// The disk of an instance is full, so that its file cannot be written. An endpoint that comes then does not wait for the next
+// try, whatever has failed.
 func TestEndpointComesAfterAFailedWrite(t *testing.T) {
 	t.Parallel()
 	c := newChurn(t, dataplanetest.V34, 150, "a")
@@ -415,11 +416,17 @@ func TestEndpointComesAfterAFailedWrite(t *testing.T) {
 	c.edges["a"].Inject(dataplanetest.DiskFull().On(http.MethodPost, "/configuration/raw"))
 	i.persisted = time.Time{}
 	c.until(t, func() bool { return i.jobError != "" && i.doing() == "" })
-	next := i.jobNotBefore
-	c.replace(7)
-	c.until(t, func() bool { return c.takes(arrival{"shop_web-7", churnAddress(7, c.came), time.Now()}) })
-	if !time.Now().Before(next) {
-		t.Error("the endpoint waited for the next try")
+	for n, failed := range []work{workPersist, workMend, workInspect, workTidy} {
+		c.until(t, func() bool { return i.doing() == "" })
+		next := time.Now().Add(time.Minute)
+		i.lastWork, i.jobNotBefore = failed, next
+		c.replace(7 + n)
+		c.until(t, func() bool {
+			return c.takes(arrival{fmt.Sprintf("shop_web-%d", 7+n), churnAddress(7+n, c.came), time.Now()})
+		})
+		if !time.Now().Before(next) {
+			t.Errorf("after a failure to %s, the endpoint waited for the next try", failed)
+		}
 	}
 }
 

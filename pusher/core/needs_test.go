@@ -23,16 +23,19 @@ func TestClassify(t *testing.T) {
 		"other servers while busy":      {func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }, workNothing},
 		"other servers after a failure": {func(s *instanceNeeds) { s.SameServers, s.NotBefore = false, noon.Add(1) }, workNothing},
 		"a part of other servers, and a failure": {func(s *instanceNeeds) {
-			s.SameServers, s.Unfinished, s.NotBefore = false, true, noon.Add(1)
+			s.SameServers, s.Untried, s.NotBefore = false, true, noon.Add(1)
 		}, workUpdate},
 		"the same, and a backend without servers on disk": {func(s *instanceNeeds) {
-			s.SameServers, s.Unfinished, s.NotBefore, s.Unserved, s.Updated = false, true, noon.Add(1), true, true
+			s.SameServers, s.Untried, s.NotBefore, s.Unserved, s.Updated = false, true, noon.Add(1), true, true
 		}, workUpdate},
 		"the same while the file is written": {func(s *instanceNeeds) {
-			s.SameServers, s.Unfinished, s.NotBefore, s.Writing = false, true, noon.Add(1), true
+			s.SameServers, s.Untried, s.NotBefore, s.Writing = false, true, noon.Add(1), true
+		}, workUpdate},
+		"a certificate that is new, after a write failed": {func(s *instanceNeeds) {
+			s.SameCertificates, s.Untried, s.NotBefore, s.Unserved, s.Persisted = false, true, noon.Add(1), true, false
 		}, workUpdate},
 		"the same while busy": {func(s *instanceNeeds) {
-			s.SameServers, s.Unfinished, s.NotBefore, s.Busy = false, true, noon.Add(1), true
+			s.SameServers, s.Untried, s.NotBefore, s.Busy = false, true, noon.Add(1), true
 		}, workNothing},
 		"other servers while the file is written": {func(s *instanceNeeds) { s.SameServers, s.Writing = false, true }, workUpdate},
 		"the same, and calls are not enough":      {func(s *instanceNeeds) { s.SameServers, s.Writing, s.Waits = false, true, true }, workNothing},
