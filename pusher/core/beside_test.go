@@ -148,3 +148,22 @@ func (c *churn) inspected(t *testing.T, i *instanceState) (repaired bool) {
 	c.until(t, func() bool { return i.inspections > before && i.doing() == "" })
 	return !slices.Equal(repairs, i.repairs)
 }
+
+// A write beside which updates change the worker does not change it, not even what calls cannot: an update that it does not
+// know of may have done so.
+func TestWriteBesideUpdatesChangesNoServer(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, dataplanetest.V34, 150, "a")
+	i := c.instances["a"]
+	have := i.running
+	have.Servers = slices.Clone(have.Servers)
+	have.Servers[0].Weight++
+	for _, alone := range []bool{true, false} {
+		var ended instance.PersistEnded
+		run := c.connections.Job(instance.Persist{Ref: i.ref(), Want: c.bindings.Unbound(i.snapshot(), i.Layout), Have: have, Alone: alone})
+		run(t.Context(), func(ev instance.Event) { ended, _ = ev.(instance.PersistEnded) })
+		if changed := ended.Have.Servers[0] != have.Servers[0]; ended.Err != nil || ended.Have.Written == nil || changed == alone {
+			t.Errorf("alone: %t, a server was changed: %t, %v", alone, changed, ended.Err)
+		}
+	}
+}
