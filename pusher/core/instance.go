@@ -200,10 +200,8 @@ func (i *instanceState) wrote(want []bind.Server) bool {
 
 // shareLists makes lists of an instance one list with those of the bindings, where they are equal. A list has the
 // servers of all Services, so that one for each instance would take most of the memory of a pusher. Lists are never
-// changed, but replaced. Since the list may be the same as before, what was compared is compared again: it depends on
-// dynamic servers too.
+// changed, but replaced.
 func (w *world) shareLists(i *instanceState) {
-	i.compared = comparison{}
 	p, _ := w.bindings.Of(i.snapshot())
 	i.running.Servers = sharedList(i.running.Servers, p.Servers)
 	i.running.Written = sharedList(sharedList(i.running.Written, p.Servers), i.running.Servers)
