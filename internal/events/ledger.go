@@ -116,8 +116,9 @@ func (e Event) subject() subject { return subject{e.Regarding.UID, e.Action} }
 type ledger struct {
 	wishes []wish
 	said   map[string]record // by the name of the Event
-	// refused are Events that the API server did not take, by their names.
+	// refused are Events that the API server did not take, by their names. retried is set if next returned one of them last.
 	refused map[string]Refusal
+	retried bool
 }
 
 func newLedger() ledger { return ledger{said: map[string]record{}, refused: map[string]Refusal{}} }
@@ -168,23 +169,53 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	}
 }
 
-// next returns the Event to write now, new ones before renewals, and how often it was written before.
+// next returns the Event to write now, and how often it was written before. Those that the API server refused take turns
+// with all others: there may be so many of them that some are due all the time.
 func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
-	for _, w := range l.wishes {
-		switch r, said := l.said[w.name]; {
-		case w.stale(now), now.Before(l.refused[w.name].Until):
-		case !said:
-			return w, 0, true
-		case r.at.Before(w.since) && now.Sub(r.at) >= pause:
-			return w, r.count, true
+	w, ok = l.due(now)
+	if again, late := l.dueAgain(now); late && (!ok || !l.retried) {
+		w, ok, l.retried = again, true, true
+	} else {
+		l.retried = false
+	}
+	return w, l.said[w.name].count, ok
+}
+
+// due returns the Event to write now among those that were not refused, new ones before renewals.
+func (l *ledger) due(now time.Time) (wish, bool) {
+	for _, isDue := range []func(wish, time.Time) bool{l.isNew, l.isOld} {
+		for _, w := range l.wishes {
+			if _, refused := l.refused[w.name]; !refused && isDue(w, now) {
+				return w, true
+			}
 		}
 	}
+	return wish{}, false
+}
+
+// dueAgain returns the Event that waits longest for another try.
+func (l *ledger) dueAgain(now time.Time) (next wish, ok bool) {
+	if len(l.refused) == 0 {
+		return wish{}, false // nearly always
+	}
 	for _, w := range l.wishes {
-		if r := l.said[w.name]; !w.once && now.Sub(r.at) >= refresh && !now.Before(l.refused[w.name].Until) {
-			return w, r.count, true
+		r, refused := l.refused[w.name]
+		if refused && !now.Before(r.Until) && (l.isNew(w, now) || l.isOld(w, now)) && (!ok || r.Until.Before(l.refused[next.name].Until)) {
+			next, ok = w, true
 		}
 	}
-	return wish{}, 0, false
+	return next, ok
+}
+
+// isNew reports whether an Event was not written since it is wished for.
+func (l *ledger) isNew(w wish, now time.Time) bool {
+	r, said := l.said[w.name]
+	return !w.stale(now) && (!said || r.at.Before(w.since) && now.Sub(r.at) >= pause)
+}
+
+// isOld reports whether an Event has to be renewed.
+func (l *ledger) isOld(w wish, now time.Time) bool {
+	return !w.once && now.Sub(l.said[w.name].at) >= refresh
 }
 
 // wrote records that an Event was written, or that it never can be.

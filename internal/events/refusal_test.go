@@ -171,3 +171,39 @@ func TestManyRefusalsDoNotFillTheLog(t *testing.T) {
 		}
 	})
 }
+
+// A tenant has so many objects for which Events are refused that some are due all the time. The Events of others are written
+// and renewed nevertheless, and none of the refused ones is forgotten.
+func TestMultitudeOfRefusalsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const many = 1600
+		s := &storage{refuses: func(object string) bool { return strings.HasPrefix(object, "shop") }}
+		r, _ := recorded(t, s)
+		var all []Event
+		for n := range many {
+			all = append(all, said(fmt.Sprint("shop", n), "bad"))
+		}
+		all = append(all, said("first", "bad"))
+		r.Say(all, nil, time.Now())
+		pass(25 * time.Minute)
+		if len(s.tried("first")) != 1 {
+			t.Fatalf("the first other one was tried %d times", len(s.tried("first")))
+		}
+		r.Say(append(all, said("second", "bad")), nil, time.Now())
+		pass(2 * time.Second)
+		if len(s.tried("second")) != 1 {
+			t.Error("another one waits")
+		}
+		pass(refresh)
+		if len(s.tried("first")) != 2 || len(s.tried("second")) != 2 {
+			t.Errorf("written and renewed %d and %d times", len(s.tried("first")), len(s.tried("second")))
+		}
+		pass(20 * time.Minute)
+		for n := range many {
+			if tries := s.tried(fmt.Sprint("shop", n)); len(tries) < 2 || time.Since(tries[len(tries)-1]) > 20*time.Minute {
+				t.Fatalf("%d was tried at %v", n, tries)
+			}
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
@@ -27,28 +28,44 @@ type Objects struct {
 	secrets  map[snapshots.SecretName]bool
 	evidence evidence
 	unsure   bool // something could not be parsed, and may hold the objects that seem absent
+	dropped  bool // the reader has an object without its content, and it is not among those that were decoded before
 }
 
 // WatchObjects reads the directory and sends its objects: at once, and whenever changed receives a value. It returns
 // when ctx is done.
 func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send func(Objects, error)) {
-	var reader manifests.Reader
-	var known decoded
+	f := folder{dir: dir}
 	for {
-		set, err := reader.Read(dir)
-		if err != nil {
-			send(Objects{}, fmt.Errorf("read live objects: %w", err))
-		} else {
-			var objects Objects
-			objects, known = translate(set, known)
-			send(objects, nil)
-		}
+		send(f.read())
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 		}
 	}
+}
+
+// folder is a directory that is read again and again. The reader keeps no content of what was decoded.
+type folder struct {
+	dir    string
+	reader manifests.Reader
+	known  decoded
+}
+
+// read returns the objects of the directory. An object does not count while another file has one of the same name, and
+// is not known any more when it counts again. Then everything is read anew: without its content it would look empty.
+func (f *folder) read() (Objects, error) {
+	set, err := f.reader.Read(f.dir)
+	if err != nil {
+		return Objects{}, fmt.Errorf("read live objects: %w", err)
+	}
+	objects, known := translate(set, f.known)
+	if objects.dropped {
+		*f = folder{dir: f.dir}
+		return f.read()
+	}
+	f.known = known
+	return objects, nil
 }
 
 // decoded are the objects that were decoded before, by their identity. A directory may have thousands, of which few
@@ -106,6 +123,10 @@ func decodeInto[T any](out *Objects, o manifests.Object, list *[]T, known, now d
 	if faults := o.Decode(&v); len(faults) > 0 {
 		out.unsure = true
 		out.problems = append(out.problems, fmt.Sprintf("%s: %s: %s", faults[0].Position, o, faults[0].Error()))
+		return
+	}
+	if m, ok := any(&v).(metav1.Object); ok && m.GetName() != o.Name {
+		out.dropped = true
 		return
 	}
 	v = namespaced(v, o)

@@ -3,8 +3,11 @@ package binding
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,5 +156,100 @@ func TestObjectsAreDecodedOnce(t *testing.T) {
 	}
 	if same != 1 || len(now) != 2 {
 		t.Errorf("%d of %d objects were not decoded again", same, len(now))
+	}
+}
+
+// An object of a second file does not count while another file has one of its name. Once that one is gone, it counts with its
+// whole content, which was decoded long before.
+func TestObjectThatAnotherHidesForAWhile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(file, address, certificate string) {
+		t.Helper()
+		text := "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}\n" +
+			"addressType: IPv4\nports: [{name: http, port: 80}]\nendpoints: [{addresses: [" + address + "]}]\n---\n" +
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: users, namespace: shop}\nstringData: {token: " + certificate + "}\n"
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := folder{dir: dir}
+	check := func(when, address, token string) {
+		t.Helper()
+		got, err := f.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := bind.SecretKey{Secret: snapshots.SecretName{Namespace: "shop", Name: "users"}, Key: "token"}
+		if web := got.Endpoints[sp("shop/web:http")]; len(web) != 1 || web[0].Address != address || got.Values[key] != token {
+			t.Errorf("%s: endpoints %v, token %q, want %s and %q", when, got.Endpoints, got.Values[key], address, token)
+		}
+	}
+	write("web.yaml", "10.0.0.1", "old")
+	check("at first", "10.0.0.1", "old")
+	write("new.yaml", "10.0.0.2", "new")
+	check("with a second file", "10.0.0.2", "new")
+	check("and nothing else", "10.0.0.2", "new")
+	if err := os.Remove(filepath.Join(dir, "new.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	check("with the first file again", "10.0.0.1", "old")
+	check("which stays", "10.0.0.1", "old")
+}
+
+// Whatever happens to the files, a directory that was read before is read as if it were new: files come, go, move, are replaced
+// as a whole, as volumes of ConfigMaps are, and have objects that other files have too, or that nobody can read.
+func TestFolderIsReadAsIfItWereNew(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		random, root := rand.New(rand.NewPCG(seed, 1)), t.TempDir()
+		dir := filepath.Join(root, "live")
+		known := folder{dir: dir}
+		text := func() string {
+			var out []string
+			for range random.IntN(4) {
+				name, n := random.IntN(3), random.IntN(3)
+				out = append(out, []string{
+					fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-%d, namespace: shop, labels: {kubernetes.io/service-name: web}}\n"+
+						"addressType: IPv4\nports: [{name: http, port: 80}]\nendpoints: [{addresses: [10.0.%d.%d]}]\n", name, name, n),
+					fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: s%d, namespace: shop}\nstringData: {token: t%d}\n", name, n),
+					"apiVersion: v1\nkind: Secret\nmetadata: {name: s0, namespace: shop}\ndata: 7\n", "kind: {\n",
+				}[[]int{0, 0, 0, 1, 1, 1, 2, 3}[random.IntN(8)]])
+			}
+			return strings.Join(out, "---\n")
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		file := func() string { return filepath.Join(dir, string(rune('a'+random.IntN(4)))+".yaml") }
+		must(os.Symlink("data-0", dir))
+		must(os.Mkdir(filepath.Join(root, "data-0"), 0o700))
+		for step := range 60 {
+			switch random.IntN(6) {
+			case 0, 1:
+				must(os.WriteFile(file(), []byte(text()), 0o600))
+			case 2, 3:
+				must(os.Remove(file()))
+			case 4:
+				must(os.Rename(file(), file()))
+			default:
+				next := fmt.Sprint("data-", step+1)
+				must(os.CopyFS(filepath.Join(root, next), os.DirFS(dir)))
+				must(os.MkdirAll(filepath.Join(root, next), 0o700))
+				must(os.Symlink(next, dir+".new"))
+				must(os.Rename(dir+".new", dir))
+			}
+			got, err := known.read()
+			want, wantErr := (&folder{dir: dir}).read()
+			if err != nil || wantErr != nil {
+				t.Fatalf("seed %d, step %d: %v, %v", seed, step, err, wantErr)
+			}
+			if diff := cmp.Diff(want.Live, got.Live, cmpopts.EquateEmpty()); diff != "" || !slices.Equal(got.problems, want.problems) || got.unsure != want.unsure {
+				t.Fatalf("seed %d, step %d, read otherwise (-want +got):\n%s\n%q, want %q", seed, step, diff, got.problems, want.problems)
+			}
+		}
 	}
 }

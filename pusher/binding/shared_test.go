@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -89,6 +90,19 @@ func TestSharedOnlyForTheSameInputs(t *testing.T) {
 		other := all
 		if edit(&other); sameInputs(all, other) {
 			t.Errorf("other %s are not noticed", name)
+		}
+	} // Whatever live data there may be one day counts too.
+	for n := range reflect.TypeFor[bind.Live]().NumField() {
+		other := all
+		field := reflect.ValueOf(&other.Live).Elem().Field(n)
+		switch field.Kind() {
+		case reflect.Map:
+			field.Set(reflect.MakeMap(field.Type()))
+		default:
+			field.Set(reflect.Append(field, reflect.Zero(field.Type().Elem())))
+		}
+		if sameInputs(all, other) {
+			t.Errorf("other %s are not noticed", reflect.TypeFor[bind.Live]().Field(n).Name)
 		}
 	}
 }

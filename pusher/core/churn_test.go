@@ -15,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -251,6 +252,9 @@ func TestEndpointComesWhileTheFileIsWritten(t *testing.T) {
 	if !c.onDisk(t, 7, c.came) {
 		t.Error("the endpoint is not on disk")
 	}
+	if c.inspected(t, i) {
+		t.Error("the file counts as changed by somebody")
+	}
 }
 
 // The write ends before the update that began meanwhile, and what each knows counts.
@@ -264,11 +268,11 @@ func TestWriteEndsBeforeTheUpdate(t *testing.T) {
 	if i.busy != workUpdate || i.running.Written == nil {
 		t.Errorf("the update counts as ended: busy %q, %d servers on disk", i.busy, len(i.running.Written))
 	}
-	written := i.running.Written
+	written, disk := i.running.Written, i.running.Disk
 	c.release(nil)
 	c.until(t, c.served)
-	if i.running.Persisted || &i.running.Written[0] != &written[0] {
-		t.Errorf("persisted %t, the file is forgotten: %t", i.running.Persisted, &i.running.Written[0] != &written[0])
+	if i.running.Persisted || &i.running.Written[0] != &written[0] || i.running.Disk != disk {
+		t.Errorf("persisted %t, the file is forgotten: %t, %t", i.running.Persisted, &i.running.Written[0] != &written[0], i.running.Disk != disk)
 	}
 	i.persisted = time.Time{}
 	c.until(t, c.settled)
@@ -293,6 +297,11 @@ func TestPushWaitsForTheWrite(t *testing.T) {
 	view, err := c.store.View(t.Context())
 	c.waiting = append(c.waiting, ViewRead{view, err})
 	c.until(t, func() bool { return c.status().Rollout != nil })
+	c.replace(9) // it does not wait, though the push does
+	c.until(t, c.served)
+	if !i.writing || !c.takes(arrival{"shop_web-9", churnAddress(9, c.came), time.Now()}) {
+		t.Error("an endpoint waits for the write, since a push does")
+	}
 	i.garbage, i.inspectAfter = []push.Stored{{Kind: bind.MapFile, Name: "old"}}, time.Time{}
 	for range 30 {
 		if c.step(t.Context()); i.busy != "" || !i.writing {
@@ -363,6 +372,11 @@ func TestFileHasWhatIsNoLongerWanted(t *testing.T) {
 	if !i.running.Persisted || c.needsOf(i).Persisted {
 		t.Errorf("the file counts as written")
 	}
+	i.conflict = &report.Conflict{Faults: []push.Fault{{What: "haproxy.cfg on disk"}}}
+	if !c.needsOf(i).Persisted {
+		t.Errorf("a file that somebody else keeps changing is written")
+	}
+	i.conflict = nil
 	_, _, _, _, before := c.calls("a", 0)
 	i.persisted = time.Time{}
 	c.until(t, func() bool { return c.needsOf(i).Persisted && c.settled() })
@@ -387,6 +401,57 @@ func TestOthersWaitForTheWrite(t *testing.T) {
 		t.Errorf("writing: %t", i.writing)
 	}
 	c.release(nil)
+	i.persisted = time.Time{}
+	c.until(t, c.settled)
+}
+
+// The disk of an instance is full, so that its file cannot be written. An endpoint that comes then does not wait for the next
+// try, whatever has failed.
+func TestEndpointComesAfterAFailedWrite(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, dataplanetest.V34, 150, "a")
+	i := c.instances["a"]
+	c.replace(1) // now it is known that the API sets addresses
+	c.until(t, c.served)
+	c.edges["a"].Inject(dataplanetest.DiskFull().On(http.MethodPost, "/configuration/raw"))
+	i.persisted = time.Time{}
+	c.until(t, func() bool { return i.jobError != "" && i.doing() == "" })
+	for n, failed := range []work{workPersist, workMend, workInspect, workTidy} {
+		c.until(t, func() bool { return i.doing() == "" })
+		next := time.Now().Add(time.Minute)
+		i.lastWork, i.jobNotBefore = failed, next
+		c.replace(7 + n)
+		c.until(t, func() bool {
+			return c.takes(arrival{fmt.Sprintf("shop_web-%d", 7+n), churnAddress(7+n, c.came), time.Now()})
+		})
+		if !time.Now().Before(next) {
+			t.Errorf("after a failure to %s, the endpoint waited for the next try", failed)
+		}
+	}
+}
+
+// An endpoint comes and goes before the pusher hears that a dynamic server has it. The pusher sees that its worker has what is
+// wanted, and goes on with what else there is to do.
+func TestEndpointGoesWhileItsDynamicServerComes(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, dataplanetest.V32, 150, "a")
+	c.DrainTime = 0
+	i := c.instances["a"]
+	i.persisted = time.Now().Add(time.Hour)
+	has := func(numbers ...int) {
+		list := make([]snapshots.Endpoint, 0, len(numbers))
+		for _, n := range numbers {
+			list = append(list, snapshots.Endpoint{Address: churnAddress(7, n), Port: 8080})
+		}
+		c.live.TakeCluster(cluster.Change{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{churnPort(7): list}}, time.Now())
+	}
+	c.holds = func(ev instance.Event) bool { _, update := ev.(instance.UpdateEnded); return update }
+	has(0, 1)
+	c.until(t, func() bool { return len(c.held) == 1 })
+	has(0)
+	c.step(t.Context())
+	c.release(nil)
+	c.until(t, c.served)
 	i.persisted = time.Time{}
 	c.until(t, c.settled)
 }

@@ -28,7 +28,13 @@ type OfInstance struct{ instance.Event }
 
 func (o OfInstance) apply(m *Machine, now time.Time) {
 	m.takeInstanceEvent(o.Event, now)
-	m.shareLists(m.instanceOf(o.From().Ref))
+	i := m.instanceOf(o.From().Ref)
+	m.shareLists(i)
+	switch o.Event.(type) {
+	case instance.Probed, instance.Sampled:
+	default: // a job may have changed dynamic servers, and not the list of the others
+		i.compared = comparison{}
+	}
 }
 
 // ViewRead is the result of reading the store.

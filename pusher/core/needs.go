@@ -30,7 +30,6 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		s.SameServers = i.hasServers(servers)
 		s.Persisted = s.Persisted && (i.wrote(servers) || i.conflictOnDisk())
 		s.Waits = s.Waits && i.attempted.equal(wantsOf(servers, n.Entries, n.Certificates)) // newer changes may take calls only
-		s.Unfinished = i.running.Unfinished && !s.SameServers
 		s.Unserved = i.leavesUnserved(servers)
 		s.UrgentAfter = i.persisted.Add(i.persistTook)
 		s.Deferred, s.DeferredUntil = i.running.Deferred, i.persisted.Add(deferral(i.persistTook, w.PersistInterval))
@@ -38,10 +37,11 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		s.Updated = i.lastWork == workUpdate
 		s.SameMaps = i.running.Maps == n.Entries
 		s.SameCertificates = i.hasCertificates(n.Certificates)
-		if i.stuck != nil && s.differs() {
-			s.Stuck = !s.Unfinished && i.stuck.equal(wantsOf(servers, n.Entries, n.Certificates))
-			if !s.Stuck && i.lastWork == workUpdate {
-				s.NotBefore = time.Time{} // newer changes did not fail, so they do not wait
+		if s.differs() {
+			rest := i.running.Unfinished && !s.SameServers
+			s.Stuck = i.stuck != nil && !rest && i.stuck.equal(wantsOf(servers, n.Entries, n.Certificates))
+			if s.Untried = !s.Stuck; s.Untried && i.stuck != nil && i.lastWork == workUpdate {
+				s.NotBefore = time.Time{} // nothing has failed but other changes
 			}
 		}
 	}
@@ -147,8 +147,9 @@ type instanceNeeds struct {
 	Busy, Reachable bool
 	// Writing is set while the file is written and the worker may be changed by calls. Waits is set if calls are not enough.
 	Writing, Waits bool
-	// Unfinished is set if the last update made a part of the changes. The next part does not wait, whatever failed.
-	Unfinished bool
+	// Untried is set if the worker lacks something that no update has failed to give it, or the rest of what the last one
+	// gave it in part. That does not wait, whatever else failed: a worker takes it although its disk is full.
+	Untried bool
 	// Bound is set if the snapshot that it runs was read and could be bound.
 	Bound bool
 	// SameNode is set if the worker runs what was bound. SameServers, SameMaps and SameCertificates
@@ -189,7 +190,7 @@ func classify(s instanceNeeds, now time.Time) work {
 		return workNothing
 	case !s.SameNode:
 		return workReload
-	case s.Busy || now.Before(s.NotBefore) && !s.Unfinished:
+	case s.Busy || now.Before(s.NotBefore) && !s.Untried:
 		return workNothing
 	case s.Writing:
 		if s.SameServers || s.Waits || s.Stuck || !s.SameMaps || !s.SameCertificates {

@@ -23,24 +23,32 @@ func TestClassify(t *testing.T) {
 		"other servers while busy":      {func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }, workNothing},
 		"other servers after a failure": {func(s *instanceNeeds) { s.SameServers, s.NotBefore = false, noon.Add(1) }, workNothing},
 		"a part of other servers, and a failure": {func(s *instanceNeeds) {
-			s.SameServers, s.Unfinished, s.NotBefore = false, true, noon.Add(1)
+			s.SameServers, s.Untried, s.NotBefore = false, true, noon.Add(1)
 		}, workUpdate},
 		"the same, and a backend without servers on disk": {func(s *instanceNeeds) {
-			s.SameServers, s.Unfinished, s.NotBefore, s.Unserved, s.Updated = false, true, noon.Add(1), true, true
+			s.SameServers, s.Untried, s.NotBefore, s.Unserved, s.Updated = false, true, noon.Add(1), true, true
 		}, workUpdate},
 		"the same while the file is written": {func(s *instanceNeeds) {
-			s.SameServers, s.Unfinished, s.NotBefore, s.Writing = false, true, noon.Add(1), true
+			s.SameServers, s.Untried, s.NotBefore, s.Writing = false, true, noon.Add(1), true
+		}, workUpdate},
+		"a certificate that is new, after a write failed": {func(s *instanceNeeds) {
+			s.SameCertificates, s.Untried, s.NotBefore, s.Unserved, s.Persisted = false, true, noon.Add(1), true, false
 		}, workUpdate},
 		"the same while busy": {func(s *instanceNeeds) {
-			s.SameServers, s.Unfinished, s.NotBefore, s.Busy = false, true, noon.Add(1), true
+			s.SameServers, s.Untried, s.NotBefore, s.Busy = false, true, noon.Add(1), true
 		}, workNothing},
-		"other certificates":                {func(s *instanceNeeds) { s.SameCertificates = false }, workUpdate},
-		"not on disk":                       {func(s *instanceNeeds) { s.Persisted = false }, workPersist},
-		"not on disk, but it was before":    {func(s *instanceNeeds) { s.Persisted, s.PersistAfter = false, noon.Add(1) }, workNothing},
-		"garbage":                           {func(s *instanceNeeds) { s.Garbage = true }, workCollect},
-		"not looked at for a while":         {func(s *instanceNeeds) { s.InspectAfter = noon }, workInspect},
-		"not looked at, not on disk":        {func(s *instanceNeeds) { s.InspectAfter, s.Persisted, s.PersistAfter = noon, false, noon.Add(1) }, workNothing},
-		"a backend without servers on disk": {func(s *instanceNeeds) { s.Unserved, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workPersist},
+		"other servers while the file is written": {func(s *instanceNeeds) { s.SameServers, s.Writing = false, true }, workUpdate},
+		"the same, and calls are not enough":      {func(s *instanceNeeds) { s.SameServers, s.Writing, s.Waits = false, true, true }, workNothing},
+		"the same, and they have failed":          {func(s *instanceNeeds) { s.SameServers, s.Writing, s.Stuck = false, true, true }, workNothing},
+		"the same, and other maps":                {func(s *instanceNeeds) { s.SameServers, s.Writing, s.SameMaps = false, true, false }, workNothing},
+		"the same, and other certificates":        {func(s *instanceNeeds) { s.SameServers, s.Writing, s.SameCertificates = false, true, false }, workNothing},
+		"other certificates":                      {func(s *instanceNeeds) { s.SameCertificates = false }, workUpdate},
+		"not on disk":                             {func(s *instanceNeeds) { s.Persisted = false }, workPersist},
+		"not on disk, but it was before":          {func(s *instanceNeeds) { s.Persisted, s.PersistAfter = false, noon.Add(1) }, workNothing},
+		"garbage":                                 {func(s *instanceNeeds) { s.Garbage = true }, workCollect},
+		"not looked at for a while":               {func(s *instanceNeeds) { s.InspectAfter = noon }, workInspect},
+		"not looked at, not on disk":              {func(s *instanceNeeds) { s.InspectAfter, s.Persisted, s.PersistAfter = noon, false, noon.Add(1) }, workNothing},
+		"a backend without servers on disk":       {func(s *instanceNeeds) { s.Unserved, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workPersist},
 		"the same, written a moment ago": {func(s *instanceNeeds) {
 			s.Unserved, s.Persisted, s.PersistAfter, s.UrgentAfter = true, false, noon.Add(1), noon.Add(1)
 		}, workNothing},
@@ -96,6 +104,8 @@ func TestInSync(t *testing.T) {
 		"other servers":                     {func(s *instanceNeeds) { s.SameServers = false }, false},
 		"other servers while busy":          {func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }, false},
 		"other servers after a failure":     {func(s *instanceNeeds) { s.SameServers, s.NotBefore = false, noon.Add(time.Minute) }, false},
+		"its file is written":               {func(s *instanceNeeds) { s.Writing = true }, true},
+		"the same, for which others wait":   {func(s *instanceNeeds) { s.SameServers, s.Writing, s.Waits = false, true, true }, false},
 		"other maps while busy":             {func(s *instanceNeeds) { s.SameMaps, s.Busy = false, true }, false},
 		"other certificates while busy":     {func(s *instanceNeeds) { s.SameCertificates, s.Busy = false, true }, false},
 	}

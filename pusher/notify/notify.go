@@ -48,8 +48,9 @@ type Notice struct {
 	Instance string    `json:"instance,omitempty"`
 }
 
-// markup replaces what chat services read as mentions and links, such as <!channel>, @everyone and [text](address).
-var markup = strings.NewReplacer("<", "‹", ">", "›", "@", "@\u200b", "](", "]\u200b(")
+// markup replaces what chat services read as mentions and links, such as <!channel>, @everyone, [text](address), and
+// [text] with a line [text]: address.
+var markup = strings.NewReplacer("<", "‹", ">", "›", "@", "@\u200b", "](", "]\u200b(", "]:", "]\u200b:")
 
 // plain returns a text in which chat services find nobody to mention, and no link whose address they hide. A text may have
 // what servers said, or what a tenant wrote and HAProxy quoted.

@@ -135,11 +135,11 @@ func TestAddressIsAskedForEachTry(t *testing.T) {
 func TestNoticesHaveNoMarkup(t *testing.T) {
 	h := newHook(t)
 	s, _, end := start(t, func() (string, error) { return h.URL, nil })
-	const said = "store: remote: <!channel> <@U1> <https://evil.example|log in> @everyone git@host ![x](http://evil.example) \u202e\x1b[2J"
+	const said = "store: remote: <!channel> <@U1> <https://evil.example|log in> @everyone git@host ![x](http://evil.example) \u202e\x1b[2J [log in]\n\n[log in]: https://evil.example"
 	s.Send(Notice{Event: Trouble, Text: said})
 	h.await(t, 1)
 	end()
-	const want = "store: remote: ‹!channel› ‹@\u200bU1› ‹https://evil.example|log in› @\u200beveryone git@\u200bhost ![x]\u200b(http://evil.example) \\u202e\\x1b[2J"
+	const want = "store: remote: ‹!channel› ‹@\u200bU1› ‹https://evil.example|log in› @\u200beveryone git@\u200bhost ![x]\u200b(http://evil.example) \\u202e\\x1b[2J [log in]\n\n[log in]\u200b: https://evil.example"
 	if got := h.got[0].Text; got != want {
 		t.Errorf("posted is\n%q, want\n%q", got, want)
 	}

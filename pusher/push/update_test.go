@@ -161,6 +161,41 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// The file of a snapshot is not written where the worker runs another one by now.
+func TestWriteFileOfWhatRuns(t *testing.T) {
+	f := newFake(t)
+	b := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)})
+	f.put(b)
+	f.load()
+	f.node = "r000002-0000000002_bbbbbbbb"
+	if _, err := (Instance{API: f, ReloadTimeout: time.Second}).WriteFile(t.Context(), b, Running{}); !errors.Is(err, ErrElsewhere) || len(f.calls) > 0 {
+		t.Errorf("error is %v, calls were %v", err, f.calls)
+	}
+}
+
+// While the file is written, an update changes servers by calls, and leaves alone what would take files or a post.
+func TestCallsOnlyLeaveMapsAlone(t *testing.T) {
+	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), spare("s2")})
+	next := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotDrain), server("s2", "10.0.0.2", bind.SlotReady)})
+	f := newFake(t)
+	f.version = "v3.4.2"
+	f.put(old)
+	f.load()
+	f.servers = asServers(old.Servers...)
+	f.obey()
+	want := wanted(next)
+	want.CallsOnly, want.Entries = true, "others"
+	want.Bind = func() (bind.Bound, error) {
+		t.Error("the snapshot is bound")
+		return next, nil
+	}
+	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}, Maps: "these"}
+	got, err := Instance{API: f, ReloadTimeout: time.Second}.Update(t.Context(), want, have)
+	if err != nil || got.Maps != "these" || !cmp.Equal(got.Servers, next.Servers) {
+		t.Errorf("maps %q, servers %+v: %v", got.Maps, got.Servers, err)
+	}
+}
+
 // wanted is what a worker should have for a bound snapshot.
 func wanted(b bind.Bound) Wanted {
 	return Wanted{Node: b.Node, Servers: b.Servers, Certificates: Hashes(b), Entries: b.Entries, Bind: func() (bind.Bound, error) { return b, nil }}
