@@ -85,6 +85,7 @@ type Announcer struct {
 	mu     sync.Mutex
 	bad    map[diag.Object]bool // left out by the last compile
 	desire desire
+	wanted []change // of desire
 	marks  marks
 }
 
@@ -125,6 +126,7 @@ func (a *Announcer) Published(in inputs.Inputs, served map[diag.Object]bool, c c
 		a.options.Log.Warn("cannot find the service for the status of ingresses, leaving the status as it is", "service", c.Service)
 	}
 	a.desire = desire{in: in, served: served, addresses: where, known: known}
+	a.wanted = a.desire.changes() // once, as there may be tens of thousands
 	a.marks.keep(in)
 	a.statuses.Kick()
 }

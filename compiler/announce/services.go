@@ -209,28 +209,31 @@ func (m serviceMark) next(t serviceTask) time.Time {
 	return m.refused.Until
 }
 
-// due returns the next Service to look at.
-func (s *gatewayServices) due(now time.Time) (serviceTask, bool) {
+// due returns the next Service to look at. Of those that are looked at again, the one that waits longest comes first: the
+// API server may refuse so many that some are due all the time.
+func (s *gatewayServices) due(now time.Time) (next serviceTask, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var soonest time.Duration
+	var soonest, longest time.Duration
 	for _, t := range s.tasks {
 		mark, known := s.marks[t.name]
 		wait := mark.next(t).Sub(now)
 		switch {
-		case !known, mark.trouble == "" && t.differs(mark.task), wait <= -serviceAgain:
+		case !known, mark.trouble == "" && t.differs(mark.task):
 			return t, true
-		case t.seen == mark.task.seen && mark.refused == events.Refusal{} && !t.differs(mark.task):
+		case wait > -serviceAgain && t.seen == mark.task.seen && mark.refused == events.Refusal{} && !t.differs(mark.task):
 		case wait <= 0:
-			return t, true
+			if !ok || wait < longest {
+				next, ok, longest = t, true, wait
+			}
 		case soonest == 0 || wait < soonest:
 			soonest = wait
 		}
 	}
-	if soonest > 0 {
+	if !ok && soonest > 0 {
 		time.AfterFunc(soonest, s.loop.Kick)
 	}
-	return serviceTask{}, false
+	return next, ok
 }
 
 // differs reports whether something else is wanted.

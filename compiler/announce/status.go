@@ -147,14 +147,19 @@ type mark struct {
 // time.
 type marks map[types.UID]mark
 
-// next returns the first change that is due.
-func (m marks) next(changes []change, now time.Time) (change, bool) {
+// next returns the first change that is due. Those that the API server refused come after all others, and the one that
+// waits longest comes first among them: there may be so many that some are due all the time.
+func (m marks) next(changes []change, now time.Time) (next change, ok bool) {
 	for _, c := range changes {
-		if m.due(c, now) {
+		switch until := m[c.uid].refused.Until; {
+		case ok && !until.Before(m[next.uid].refused.Until), !m.due(c, now):
+		case until.IsZero():
 			return c, true
+		default:
+			next, ok = c, true
 		}
 	}
-	return change{}, false
+	return next, ok
 }
 
 // due reports whether a change is to be written. It is not, if the same was written for this version of
@@ -205,7 +210,7 @@ const timeout = 10 * time.Second
 // one.
 func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	a.mu.Lock()
-	c, ok := a.marks.next(a.desire.changes(), time.Now())
+	c, ok := a.marks.next(a.wanted, time.Now())
 	a.mu.Unlock()
 	if !ok {
 		return false, nil

@@ -7,12 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/events"
 )
 
 func TestAddresses(t *testing.T) {
@@ -138,6 +140,49 @@ func TestStatusesAreWrittenOnce(t *testing.T) {
 	m.keep(inputs.Inputs{})
 	if len(m) > 0 {
 		t.Error("an Ingress that is gone is remembered")
+	}
+}
+
+// A tenant has so many Ingresses whose statuses are refused that some are due all the time. The statuses of others are
+// written nevertheless, and none of the refused ones is forgotten.
+func TestMultitudeOfRefusedStatusesHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	const many = 4000
+	now := time.Unix(1e9, 0)
+	m, tries := marks{}, map[types.UID]int{}
+	var changes []change
+	add := func(name string) {
+		changes = append(changes, change{ref: ref(name), uid: types.UID(name), version: "1", addresses: addresses([]string{"192.0.2.1"})})
+	}
+	for n := range many {
+		add(fmt.Sprint("refused-", n))
+	}
+	turns := func(n int) {
+		for range n {
+			now = now.Add(100 * time.Millisecond)
+			c, ok := m.next(changes, now)
+			switch {
+			case !ok:
+			case c.uid == "web":
+				m.wrote(c, now)
+			default:
+				m[c.uid] = mark{refused: events.Refusal{Until: now.Add(events.RetryOne)}}
+			}
+			if ok {
+				tries[c.uid]++
+			}
+		}
+	}
+	turns(2 * many)
+	add("web")
+	turns(10)
+	if tries["web"] != 1 {
+		t.Errorf("the status of another one was written %d times", tries["web"])
+	}
+	for n := range many {
+		if got := tries[types.UID(fmt.Sprint("refused-", n))]; got < 1 || got > 3 {
+			t.Fatalf("refused-%d was tried %d times", n, got)
+		}
 	}
 }
 

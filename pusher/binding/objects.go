@@ -60,7 +60,7 @@ func (f *folder) read() (Objects, error) {
 		return Objects{}, fmt.Errorf("read live objects: %w", err)
 	}
 	objects, known := translate(set, f.known)
-	if objects.dropped {
+	if objects.dropped && f.known != nil {
 		*f = folder{dir: f.dir}
 		return f.read()
 	}
@@ -126,7 +126,7 @@ func decodeInto[T any](out *Objects, o manifests.Object, list *[]T, known, now d
 		return
 	}
 	if m, ok := any(&v).(metav1.Object); ok && m.GetName() != o.Name {
-		out.dropped = true
+		out.dropped, out.unsure = true, true
 		return
 	}
 	v = namespaced(v, o)
