@@ -412,7 +412,7 @@ func (a *whole) told(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for a.gateway != nil {
-		routes, err := a.gateway.Resource(gatewayv1.SchemeGroupVersion.WithResource("httproutes")).List(ctx, metav1.ListOptions{})
+		routes, err := a.gateway.Resource(gatewayv1.GroupVersion.WithResource("httproutes")).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
