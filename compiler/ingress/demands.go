@@ -46,6 +46,9 @@ type backendOptions struct {
 	secrets  []secretDemand
 }
 
+// plainBackend is what most backends have: no options, and no findings. It is not changed.
+var plainBackend = &backendOptions{plain: true}
+
 // secretDemand is a Secret that is needed for TLS to servers.
 type secretDemand struct {
 	secret    snapshots.SecretName
@@ -134,6 +137,9 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 		out.found = append(options.Diagnostics(service.Ref, service.Position, problems), foreign...)
 	}
 	if r.name == routing.Unavailable || (len(foreign) == 0 && !m.wishes.needsOwnBackend && !offered.NeedsBackend() && !r.port.NeedsBackend()) {
+		if len(out.found) == 0 {
+			return plainBackend // as nearly always
+		}
 		out.plain = true // all references that lead nowhere share one backend
 		return out
 	}

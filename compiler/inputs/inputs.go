@@ -143,7 +143,7 @@ func without[T any](objects []Object[T], out map[diag.Object]bool) []Object[T] {
 // EndpointSlices, unless templates read them, since they are live data, and Namespaces, which only
 // decide what is read.
 func (in Inputs) Provenance() []snapshots.Input {
-	var out []snapshots.Input
+	out := make([]snapshots.Input, 0, len(in.Ingresses)+len(in.Classes)+len(in.Services)+len(in.Secrets)+len(in.ConfigMaps)+len(in.Others))
 	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Ingresses)
 	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Classes)
 	out = record(out, corev1.SchemeGroupVersion.String(), in.Services)
