@@ -116,7 +116,7 @@ func (m demandMaker) demand(ref networkingv1.IngressBackend, at []any) demand {
 // plainDemand returns a demand without options.
 func (s source) plainDemand(r resolved, at []any) demand {
 	d := demand{resolved: r, origin: originOf(s.ingress, at...)}
-	if f := r.finding; f.message != "" {
+	if f := r.finding; f != nil {
 		problem := s.report(f.severity, s.ingress.Position(sub(at, f.field...)...), f.message, f.hint)
 		d.problem = &problem
 	}
@@ -196,7 +196,11 @@ func (s source) asks(by asker) access.Asker {
 		Port: func(service service, number int) access.Port {
 			name := types.NamespacedName{Namespace: service.Ref.Namespace, Name: service.Ref.Name}
 			r := s.resolver().port(service.Value, name, networkingv1.ServiceBackendPort{Number: int32(number)}, fmt.Sprint(number))
-			return access.Port{Name: r.name, Targets: r.targets, Message: r.finding.message, Hint: r.finding.hint}
+			port := access.Port{Name: r.name, Targets: r.targets}
+			if f := r.finding; f != nil {
+				port.Message, port.Hint = f.message, f.hint
+			}
+			return port
 		},
 	}
 }
