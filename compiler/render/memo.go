@@ -66,7 +66,7 @@ func (m *Memo) Begin() {
 // makeRoom prepares for a haproxy.cfg that is about as long as the last one.
 func (m *Memo) makeRoom(a *assembly) {
 	if m != nil {
-		a.text, a.origins = make([]byte, 0, m.bytes+m.bytes/16), make([]LineOrigin, 0, m.lines+m.lines/16)
+		a.text, a.origins = make([]byte, 0, m.bytes+m.bytes/16), make([]*LineOrigin, 0, m.lines+m.lines/16)
 	}
 }
 
