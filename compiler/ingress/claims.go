@@ -153,7 +153,9 @@ func closedClaimsOf(s source) *claims {
 	ing := s.ingress
 	c := newClaims(ing)
 	s.addWishes(c)
-	none := func(_ networkingv1.IngressBackend, at []any) demand { return demand{origin: originOf(ing, at...)} }
+	none := func(_ networkingv1.IngressBackend, at []any) demand {
+		return demand{origins: []routing.Origin{originOf(ing, at...)}}
+	}
 	for i, r := range ing.Value.Spec.Rules {
 		r = soundPaths(ing, r, c.expressions)
 		if r.Host != "" && !soundHost(ing, r.Host) {

@@ -17,7 +17,8 @@ import (
 // demand is a backend to which an Ingress wants to send requests.
 type demand struct {
 	resolved
-	origin routing.Origin
+	// origins has the field that names the backend. The backends of models share it, one after the other.
+	origins []routing.Origin
 	// problem says why there are no targets. It is nil if there are. It does not say yet what happens to the requests.
 	problem *diag.Diagnostic
 	// options are what the backend should have. They are nil for a canary.
@@ -115,7 +116,7 @@ func (m demandMaker) demand(ref networkingv1.IngressBackend, at []any) demand {
 
 // plainDemand returns a demand without options.
 func (s source) plainDemand(r resolved, at []any) demand {
-	d := demand{resolved: r, origin: originOf(s.ingress, at...)}
+	d := demand{resolved: r, origins: []routing.Origin{originOf(s.ingress, at...)}}
 	if f := r.finding; f != nil {
 		problem := s.report(f.severity, s.ingress.Position(sub(at, f.field...)...), f.message, f.hint)
 		d.problem = &problem
