@@ -32,7 +32,7 @@ func TestDraftIsChecked(t *testing.T) {
 				Files:      []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(value)}, {Path: snapshots.EndpointsFile, Content: []byte(test.content)}},
 				Provenance: snapshots.Provenance{Trigger: "change of " + value},
 			}}
-			r.Artifact.Origins = map[string][]render.LineOrigin{snapshots.ConfigFile: nil} // it was checked before
+			r.Artifact.Origins = map[string][]*render.LineOrigin{snapshots.ConfigFile: nil} // it was checked before
 			err := c.checkDraft(&r)
 			if test.want == "" {
 				if err != nil || r.Draft.Provenance.Trigger != "change of (hidden)" {

@@ -40,7 +40,7 @@ func TestExplain(t *testing.T) {
 	}
 	backend := routing.Origin{Object: web.Ref, Field: "spec.defaultBackend"}
 	annotation := routing.Origin{Object: api.Ref, Position: api.Position(), Field: `metadata.annotations["hapsnap.dev/balance"]`}
-	a := render.Artifact{Origins: map[string][]render.LineOrigin{"haproxy.cfg": {
+	a := render.Artifact{Origins: map[string][]*render.LineOrigin{"haproxy.cfg": {
 		{Template: "t.cfg", Line: 4, Objects: []routing.Origin{backend}}, {},
 		{Template: "t.cfg", Line: 4, Objects: []routing.Origin{annotation}},
 	}}}
@@ -101,7 +101,7 @@ func TestExplainFields(t *testing.T) {
 	}})
 	const text = "b.example|/a/ web shop a 8080"
 	files := []snapshots.File{{Path: "maps/w.map", Content: []byte(text + "\n")}}
-	a := render.Artifact{Origins: map[string][]render.LineOrigin{"maps/w.map": {{Template: "t.map", Line: 1, Objects: []routing.Origin{{Object: widget.Ref}}}}}}
+	a := render.Artifact{Origins: map[string][]*render.LineOrigin{"maps/w.map": {{Template: "t.map", Line: 1, Objects: []routing.Origin{{Object: widget.Ref}}}}}}
 	got, err := Explain(Place{"maps/w.map", 1}, files, a, inputs.Inputs{Others: []inputs.Object[unstructured.Unstructured]{widget}})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 
 // certificates are the certificates of Secrets.
 type certificates struct {
-	secrets map[types.NamespacedName]inputs.Object[corev1.Secret]
+	secrets inputs.Index[corev1.Secret]
 	unseen  bool                           // no Secret is read
 	now     time.Time                      // zero if expiry does not count
 	warn    func(...diag.Diagnostic)       // reports each diagnostic once
@@ -42,7 +42,7 @@ func newCertificates(secrets []inputs.Object[corev1.Secret], cfg Config, warn fu
 func (t *certificates) served(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
 	c, why = t.certificate(name, namespace, origin)
 	if c.Observed != nil {
-		secret := t.secrets[types.NamespacedName(c.Secret)]
+		secret, _ := t.secrets.Find(types.NamespacedName(c.Secret))
 		data, _ := live.Certificate(*secret.Value) // the observation says that there is one
 		t.warn(access.CertificateWarnings(secret, *c.Observed, t.now, pem.ServingOf(data).Faults(t.now), "clients get the fallback certificate")...)
 	}
@@ -60,7 +60,7 @@ const absent = "does not exist here"
 func (t *certificates) certificate(name, namespace string, origin routing.Origin) (c routing.Certificate, why string) {
 	secret := snapshots.SecretName{Namespace: namespace, Name: name}
 	c = routing.Certificate{File: routing.CertificateFile(secret), Secret: secret, Origin: origin}
-	found, exists := t.secrets[types.NamespacedName(secret)]
+	found, exists := t.secrets.Find(types.NamespacedName(secret))
 	switch {
 	case !exists && t.unseen:
 	case !exists:
@@ -393,7 +393,8 @@ func (t *gateways) showServers(g *attach.Gateway) {
 		c, why := t.certificates.certificate(to.Name, to.Namespace, routing.Origin{Object: g.Ref, Position: g.Position(at...), Field: manifests.FieldPath(at)})
 		g.Shown = c.File
 		if c.Observed != nil {
-			t.addNew(access.CertificateWarnings(t.certificates.secrets[types.NamespacedName(c.Secret)], *c.Observed, t.cfg.Now, nil, "servers that ask for it may refuse it")...)
+			secret, _ := t.certificates.secrets.Find(types.NamespacedName(c.Secret))
+			t.addNew(access.CertificateWarnings(secret, *c.Observed, t.cfg.Now, nil, "servers that ask for it may refuse it")...)
 		}
 		if why != "" {
 			wrong(gatewayv1.GatewayReasonInvalidClientCertificateRef, fmt.Sprintf("Secret %s/%s %s", to.Namespace, to.Name, why))

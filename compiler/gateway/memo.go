@@ -166,7 +166,7 @@ type source struct {
 	sharedServices []string
 	inspection     access.Inspection
 	world          *attach.World
-	services       map[types.NamespacedName]inputs.Object[corev1.Service]
+	services       inputs.Index[corev1.Service]
 	policies       *policies
 	asked          []asking
 }
@@ -204,7 +204,8 @@ func (s *source) permitted(kind, namespace string, to attach.Reference) bool {
 // service returns a Service, if it exists.
 func (s *source) service(name types.NamespacedName) (inputs.Object[corev1.Service], bool) {
 	found := answered[*corev1.Service](s, name)
-	return s.services[name], found != nil
+	o, _ := s.services.Find(name)
+	return o, found != nil
 }
 
 // policy returns what a policy says about a port of a Service, nil if there is no policy.
@@ -225,7 +226,8 @@ func (s *source) answer(question any) any {
 	case grantOf:
 		return s.world.Permitted(q.kind, q.namespace, q.to)
 	case types.NamespacedName:
-		return s.services[q].Value
+		o, _ := s.services.Find(q)
+		return o.Value
 	case portOf:
 		if by := s.policies.of(q.service, q.port); by != nil {
 			return &serversTLS{by.Ref, by.tls}

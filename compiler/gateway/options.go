@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/access"
@@ -95,7 +94,7 @@ func (r *reader) protect(made *routing.Backend, w *wants, service *level) *deman
 // servicePort returns the target of a port of a Service that is asked for authentication.
 func servicePort(service inputs.Object[corev1.Service], number int) access.Port {
 	port := gatewayv1.PortNumber(number)
-	all := source{services: map[types.NamespacedName]inputs.Object[corev1.Service]{{Namespace: service.Ref.Namespace, Name: service.Ref.Name}: service}, world: &attach.World{}}
+	all := source{services: inputs.ByName([]inputs.Object[corev1.Service]{service}), world: &attach.World{}}
 	found := all.refer(attach.Route{Kind: "HTTPRoute", Namespace: service.Ref.Namespace}, gatewayv1.BackendRef{
 		BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(service.Ref.Name), Port: &port},
 	})

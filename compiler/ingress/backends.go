@@ -45,7 +45,11 @@ func (t *backends) take(d demand, m *merging) string {
 	if n := len(b.Origins); n > 0 && b.Origins[n-1].Object == m.Ref {
 		return name
 	}
-	b.Origins = append(b.Origins, d.origin)
+	if len(b.Origins) == 0 {
+		b.Origins = slices.Clip(d.origins) // what is appended is not in the claims
+	} else {
+		b.Origins = append(b.Origins, d.origins...)
+	}
 	if d.problem != nil && !m.closed {
 		problem := *d.problem
 		problem.Message += "; requests for it are answered 503"
@@ -323,7 +327,7 @@ func (t *canaries) sharedMatch(host string, p path) (routing.PathMatch, bool) {
 
 // canaryTarget returns the target of a canary for the requests of a route, unless an error prevents it.
 func (t *canaries) canaryTarget(c canary, main claim, d demand) (resolved, bool) {
-	at, r := d.origin.Position, d.resolved
+	at, r := d.origins[0].Position, d.resolved
 	if d.problem != nil {
 		problem := *d.problem
 		problem.Message += "; the canary gets nothing"

@@ -35,7 +35,12 @@ type claims struct {
 	// foreignCanary has findings if the Ingress is a canary for another controller, but not for us.
 	foreignCanary []diag.Diagnostic
 
-	wishes
+	*wishes // most Ingresses share theirs
+	// closed says that an annotation of another controller would protect something.
+	closed    bool
+	ruleHosts []string // each once
+	// withoutHost says that a rule, or the default backend, is for all hosts.
+	withoutHost    string
 	found          []diag.Diagnostic // about its options
 	foreign        []diag.Diagnostic // about annotations of other controllers
 	rules          []rule
@@ -44,7 +49,7 @@ type claims struct {
 	canary         *options.Canary // nil for a canary that gets nothing
 }
 
-// wishes are what the options of an Ingress ask for beyond its spec.
+// wishes are what the options of an Ingress ask for beyond its spec. They are not changed once they are made.
 type wishes struct {
 	values options.Values // of the Ingress, and for options that it does not set, of its class
 	class  *parameters    // nil if the class has none
@@ -58,17 +63,15 @@ type wishes struct {
 	pathRules   pathRules
 	// passthrough says that TLS connections are passed on without ending TLS.
 	passthrough bool
-	// closed says that an annotation of another controller would protect something.
-	closed bool
 	// clients says which certificates TLS clients must present.
 	clients options.Clients
 	// fallback is the Service for routes whose own Service has no usable endpoint.
 	fallback    policy.ServiceRef
 	redirectWWW bool
-	ruleHosts   []string // each once
-	// withoutHost says that a rule, or the default backend, is for all hosts.
-	withoutHost string
 }
+
+// noWishes are those of Ingresses whose options are not asked.
+var noWishes = &wishes{}
 
 // rule is a rule with its host as it is written and as the model names it.
 type rule struct {
@@ -108,10 +111,15 @@ type tlsHost struct {
 	origin routing.Origin
 }
 
+// newClaims returns the claims of an Ingress that asks for nothing.
+func newClaims(ing ingress) *claims {
+	return &claims{Claimant: claimantOf(ing), annotations: ing.Value.Annotations, wishes: noWishes}
+}
+
 // claimsOf returns what an Ingress asks for. It is a pure function.
 func claimsOf(s source) *claims {
 	ing := s.ingress
-	c := &claims{Claimant: claimantOf(ing), annotations: ing.Value.Annotations}
+	c := newClaims(ing)
 	c.faults, c.unusable = validate(ing, s.usesExpressions())
 	if len(c.faults) > 0 {
 		return c
@@ -126,7 +134,7 @@ func claimsOf(s source) *claims {
 	s.addWishes(c)
 	s.addForeign(c)
 	spec := ing.Value.Spec
-	m := demandMaker{source: s, wishes: &c.wishes, options: map[string]*backendOptions{}}
+	m := demandMaker{source: s, wishes: c.wishes, options: map[string]*backendOptions{}}
 	if spec.DefaultBackend != nil {
 		c.defaultBackend = &defaultBackend{originOf(ing, "spec", "defaultBackend"), m.demand(*spec.DefaultBackend, []any{"spec", "defaultBackend"})}
 	}
@@ -143,9 +151,11 @@ func claimsOf(s source) *claims {
 // used as it is. It returns those parts that are sound, without backends. It is a pure function.
 func closedClaimsOf(s source) *claims {
 	ing := s.ingress
-	c := &claims{Claimant: claimantOf(ing), annotations: ing.Value.Annotations}
+	c := newClaims(ing)
 	s.addWishes(c)
-	none := func(_ networkingv1.IngressBackend, at []any) demand { return demand{origin: originOf(ing, at...)} }
+	none := func(_ networkingv1.IngressBackend, at []any) demand {
+		return demand{origins: []routing.Origin{originOf(ing, at...)}}
+	}
 	for i, r := range ing.Value.Spec.Rules {
 		r = soundPaths(ing, r, c.expressions)
 		if r.Host != "" && !soundHost(ing, r.Host) {
@@ -284,21 +294,26 @@ func (s source) addWishes(c *claims) {
 	ing := s.ingress
 	values, problems := options.Read(options.OnIngress, ing.Value.Annotations)
 	c.found = append(c.found, options.Diagnostics(ing.Ref, ing.Position, problems)...)
-	if s.class != nil {
-		values = values.Inherit(s.class.values)
-	}
-	c.wishes = wishes{values: values, class: s.class, needsOwnBackend: values.NeedsBackend(), ruleHosts: ruleHosts(ing.Value.Spec.Rules)}
+	c.ruleHosts = ruleHosts(ing.Value.Spec.Rules)
 	if ing.Value.Spec.DefaultBackend != nil {
 		c.withoutHost = "there is a defaultBackend"
 	} else if slices.ContainsFunc(ing.Value.Spec.Rules, func(r networkingv1.IngressRule) bool { return r.Host == "" }) {
 		c.withoutHost = "a rule names none"
 	}
-	c.pathRules = s.pathRules(options.Paths{})
-	if values.First() == "" {
+	if s.class == nil && values.First() == "" && !values.Closed {
+		c.wishes = s.scope.plain
 		return // most Ingresses have none
 	}
+	if s.class != nil {
+		values = values.Inherit(s.class.values)
+	}
+	w := &wishes{values: values, class: s.class, needsOwnBackend: values.NeedsBackend(), pathRules: s.scope.pathRules(options.Paths{})}
+	c.wishes = w
+	if values.First() == "" {
+		return
+	}
 	settings, alone, _ := options.Resolve(values)
-	if !c.needsOwnBackend { // otherwise a backend has these findings
+	if !w.needsOwnBackend { // otherwise a backend has these findings
 		c.found = append(c.found, options.Diagnostics(ing.Ref, ing.Position, alone[0])...)
 	}
 	if settings.CountsForwarded() && !s.scope.trustsForwarded && !values.Inherits("forwarded-for") {
@@ -306,11 +321,11 @@ func (s source) addWishes(c *claims) {
 			"annotation "+options.Prefix+"forwarded-for has no effect: the configuration trusts no network, so that X-Forwarded-For is replaced",
 			"the administrator lists the networks of proxies before HAProxy in forwarded.trusted"))
 	}
-	c.exactPaths, c.passthrough, c.clients = settings.ExactPaths, settings.Passthrough, settings.Clients
-	c.expressions = settings.Expressions
-	c.paths = settings.Paths
-	c.fallback, c.redirectWWW = settings.Fallback, settings.RedirectWWW
-	c.pathRules = s.pathRules(c.paths)
+	w.exactPaths, w.passthrough, w.clients = settings.ExactPaths, settings.Passthrough, settings.Clients
+	w.expressions = settings.Expressions
+	w.paths = settings.Paths
+	w.fallback, w.redirectWWW = settings.Fallback, settings.RedirectWWW
+	w.pathRules = s.scope.pathRules(w.paths)
 	if len(settings.Aliases) == 0 {
 		return
 	}
@@ -319,7 +334,7 @@ func (s source) addWishes(c *claims) {
 			"annotation "+options.Prefix+"server-alias is for an Ingress with one host, and is ignored", "make an Ingress for each host"))
 		return
 	}
-	c.aliases = settings.Aliases
+	w.aliases = settings.Aliases
 }
 
 // pathRules is what an Ingress says about the paths of its hosts.
@@ -332,8 +347,8 @@ type pathRules struct {
 
 // pathRules returns the rules that apply to the Ingress, from its options or from the
 // configuration.
-func (s source) pathRules(asked options.Paths) pathRules {
-	said := s.scope.paths
+func (s scope) pathRules(asked options.Paths) pathRules {
+	said := s.paths
 	if asked.Normalize != nil {
 		said.Normalize = *asked.Normalize
 	}

@@ -212,7 +212,7 @@ func (t *connections) claimPort(w wish) {
 	}
 	service, exists := t.resolver.service(w.service)
 	r := t.resolveTarget(w, service, exists)
-	if f := r.finding; f.message != "" {
+	if f := r.finding; f != nil {
 		w.by.report(f.severity, "target", f.message+closesConnections, f.hint)
 	}
 	d := &connectionDemand{backend: routing.Backend{Name: prefix + "_" + r.name, Targets: r.targets}}
@@ -300,7 +300,7 @@ func (t *connections) connectionBackend(d *connectionDemand, origin routing.Orig
 // resolveTarget finds the Service port to which a wish leads.
 func (t *connections) resolveTarget(w wish, service inputs.Object[corev1.Service], exists bool) resolved {
 	if !exists {
-		return resolved{name: backendName(w.service, orPort(w)), finding: finding{
+		return resolved{name: backendName(w.service, orPort(w)), finding: &finding{
 			diag.Warning, nil, fmt.Sprintf("Service %s does not exist", w.service), "create it, or correct the name",
 		}}
 	}

@@ -17,7 +17,8 @@ import (
 // demand is a backend to which an Ingress wants to send requests.
 type demand struct {
 	resolved
-	origin routing.Origin
+	// origins has the field that names the backend. The backends of models share it, one after the other.
+	origins []routing.Origin
 	// problem says why there are no targets. It is nil if there are. It does not say yet what happens to the requests.
 	problem *diag.Diagnostic
 	// options are what the backend should have. They are nil for a canary.
@@ -45,6 +46,9 @@ type backendOptions struct {
 	upstream *policy.Upstream
 	secrets  []secretDemand
 }
+
+// plainBackend is what most backends have: no options, and no findings. It is not changed.
+var plainBackend = &backendOptions{plain: true}
 
 // secretDemand is a Secret that is needed for TLS to servers.
 type secretDemand struct {
@@ -112,8 +116,8 @@ func (m demandMaker) demand(ref networkingv1.IngressBackend, at []any) demand {
 
 // plainDemand returns a demand without options.
 func (s source) plainDemand(r resolved, at []any) demand {
-	d := demand{resolved: r, origin: originOf(s.ingress, at...)}
-	if f := r.finding; f.message != "" {
+	d := demand{resolved: r, origins: []routing.Origin{originOf(s.ingress, at...)}}
+	if f := r.finding; f != nil {
 		problem := s.report(f.severity, s.ingress.Position(sub(at, f.field...)...), f.message, f.hint)
 		d.problem = &problem
 	}
@@ -134,6 +138,9 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 		out.found = append(options.Diagnostics(service.Ref, service.Position, problems), foreign...)
 	}
 	if r.name == routing.Unavailable || (len(foreign) == 0 && !m.wishes.needsOwnBackend && !offered.NeedsBackend() && !r.port.NeedsBackend()) {
+		if len(out.found) == 0 {
+			return plainBackend // as nearly always
+		}
 		out.plain = true // all references that lead nowhere share one backend
 		return out
 	}
@@ -190,7 +197,11 @@ func (s source) asks(by asker) access.Asker {
 		Port: func(service service, number int) access.Port {
 			name := types.NamespacedName{Namespace: service.Ref.Namespace, Name: service.Ref.Name}
 			r := s.resolver().port(service.Value, name, networkingv1.ServiceBackendPort{Number: int32(number)}, fmt.Sprint(number))
-			return access.Port{Name: r.name, Targets: r.targets, Message: r.finding.message, Hint: r.finding.hint}
+			port := access.Port{Name: r.name, Targets: r.targets}
+			if f := r.finding; f != nil {
+				port.Message, port.Hint = f.message, f.hint
+			}
+			return port
 		},
 	}
 }

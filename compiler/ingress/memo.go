@@ -47,7 +47,7 @@ func (m *Memo) Counts() (made, reused int64) { return m.made.Load(), m.reused.Lo
 // memory is what one translation used. It does not change once it belongs to a Memo.
 type memory struct {
 	scope        scope
-	known        map[place]remembered
+	known        map[place]*remembered // shared with the memory before
 	certificates map[*corev1.Secret]*observation
 }
 
@@ -87,7 +87,7 @@ type asking struct {
 // claimer returns the claims for one translation. It makes those that are not remembered.
 type claimer struct {
 	memo    *Memo
-	before  map[place]remembered
+	before  map[place]*remembered
 	certs   map[*corev1.Secret]*observation // like certificates in memory
 	now     memory
 	classes classes
@@ -103,7 +103,7 @@ func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	}
 	t.backends.certs.observe = c.observe
 	if m != nil {
-		c.now.known = make(map[place]remembered, 2*len(in.Ingresses))
+		c.now.known = make(map[place]*remembered, 2*len(in.Ingresses))
 	}
 	t.add(c.classes.strangers(in.Classes)...)
 	for _, class := range in.Classes {
@@ -169,7 +169,7 @@ func of[T any](c *claimer, ing ingress, kind kind, routes int, build func(source
 	if c.memo == nil {
 		return build(s)
 	}
-	r := remembered{className: className, class: class}
+	r := &remembered{className: className, class: class}
 	s.service = func(name types.NamespacedName) (service, bool) {
 		found, exists := c.find(name)
 		if !slices.ContainsFunc(r.asked, func(a asking) bool { return a.name == name }) {
@@ -192,7 +192,7 @@ func (c *claimer) count(kind kind, of func(*Memo) *atomic.Int64) {
 }
 
 // applies reports whether making the remembered claims again would give the same.
-func (c *claimer) applies(r remembered, className string, class *parameters) bool {
+func (c *claimer) applies(r *remembered, className string, class *parameters) bool {
 	if r.className != className || !r.class.isLike(class) {
 		return false
 	}

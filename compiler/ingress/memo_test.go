@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
+	"github.com/hapsnap/hapsnap/internal/testing/race"
 )
 
 // same reports the differences of two translations.
@@ -225,6 +227,46 @@ func TestCertificatesAreReadOnce(t *testing.T) {
 	if _, found := memo.Translate(in, cfg); !slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Object.Name == "tls7" }) {
 		t.Errorf("the Secret that was replaced is not read: %v", found)
 	}
+}
+
+// What is remembered of an Ingress, and what another translation takes beside that, stays small: a compiler holds the former for all
+// Ingresses, and at its peak twice the latter.
+func TestLittleIsRemembered(t *testing.T) {
+	const n = 2000
+	in := inputs.Inputs{Services: []inputs.Object[corev1.Service]{plainService("shop", "web")}}
+	for i := range n {
+		ing := ingressOf("web", i)
+		ing.Value.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{fmt.Sprintf("h%d.example.com", i)}, SecretName: "tls"}}
+		in.Ingresses = append(in.Ingresses, ing)
+	}
+	memo, cfg := ingress.NewMemo(), ingress.Config{WatchWithoutClass: true, Paths: config.Default().Paths}
+	before := memory()
+	if model, _ := memo.Translate(in, cfg); len(model.Hosts) != n {
+		t.Fatalf("%d hosts", len(model.Hosts))
+	}
+	held := memory()
+	model, _ := memo.Translate(in, cfg)
+	after := memory()
+	if _, reused := memo.Counts(); reused != n || len(model.Hosts) != n {
+		t.Fatalf("%d claims were used again, for %d hosts", reused, len(model.Hosts))
+	}
+	if each := (held.HeapAlloc - before.HeapAlloc) / n; each > 2500 {
+		t.Errorf("%d bytes are remembered of an Ingress", each)
+	}
+	most := uint64(4500)
+	if race.Enabled {
+		most = 6000
+	}
+	if each := (after.TotalAlloc - held.TotalAlloc) / n; each > most {
+		t.Errorf("%d bytes are allocated for an Ingress that is the same", each)
+	}
+}
+
+// memory returns the figures after a garbage collection.
+func memory() (m runtime.MemStats) {
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m
 }
 
 // Reviews and compiles may use one Memo at the same time.

@@ -39,7 +39,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/access"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -180,11 +179,7 @@ type claim struct {
 func newMerge(in inputs.Inputs, cfg Config) *merge {
 	f := &findings{}
 	t := &merge{findings: f, cfg: cfg, aliases: map[diag.Object][]string{}, expressions: map[string]int{}, barred: map[barring]diag.Object{}}
-	services := inputs.ByName(in.Services)
-	t.resolver = resolver{cfg.ExternalNames, func(name types.NamespacedName) (service, bool) {
-		s, exists := services[name]
-		return s, exists
-	}}
+	t.resolver = resolver{cfg.ExternalNames, inputs.ByName(in.Services).Find}
 	secrets, configMaps := inputs.NewLookup(in.Secrets), in.LookupConfigMaps()
 	t.configMaps = configMaps
 	t.asked = func() routing.Asked {

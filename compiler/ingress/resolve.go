@@ -24,14 +24,14 @@ import (
 const targetWeight = 100
 
 // resolved is the Service port to which a backend of an Ingress leads. If there are no
-// targets, finding says why.
+// targets, finding says why; it is nil otherwise.
 type resolved struct {
 	name    string
 	service types.NamespacedName
 	targets []routing.Target
 	// port are the options that follow from the Service's port itself.
 	port    options.Values
-	finding finding
+	finding *finding
 }
 
 // finding is a message about a field of a backend.
@@ -52,7 +52,7 @@ func (s source) resolver() resolver { return resolver{s.scope.externalNames, s.s
 // resolve finds the Service port that a backend names, for a namespace.
 func (f resolver) resolve(namespace string, ref networkingv1.IngressBackend) resolved {
 	if ref.Service == nil {
-		return resolved{name: routing.Unavailable, finding: finding{
+		return resolved{name: routing.Unavailable, finding: &finding{
 			diag.Error, []any{"resource"},
 			fmt.Sprintf("backend is a resource, %s %s, which is not supported", ref.Resource.Kind, ref.Resource.Name),
 			"use a Service",
@@ -65,7 +65,7 @@ func (f resolver) resolve(namespace string, ref networkingv1.IngressBackend) res
 	}
 	service, exists := f.service(name)
 	if !exists {
-		return resolved{name: backendName(name, asked), finding: finding{
+		return resolved{name: backendName(name, asked), finding: &finding{
 			diag.Warning, []any{"service", "name"},
 			fmt.Sprintf("Service %s does not exist", name), "create it, or correct the name",
 		}}
@@ -107,7 +107,7 @@ func portOf(ports []corev1.ServicePort, ref networkingv1.ServiceBackendPort) (po
 
 // noPort returns the result for a Service that does not have the port.
 func noPort(service *corev1.Service, name types.NamespacedName, asked string) resolved {
-	return resolved{name: backendName(name, asked), finding: finding{
+	return resolved{name: backendName(name, asked), finding: &finding{
 		diag.Warning, []any{"service", "port"},
 		fmt.Sprintf("Service %s has no TCP port %s", name, asked), portsHint(service.Spec.Ports),
 	}}
@@ -212,7 +212,7 @@ func (f resolver) external(service *corev1.Service, name types.NamespacedName, r
 		if !f.names.Refuse {
 			what += "and its name " + printable.Quoted(host) + " "
 		}
-		return resolved{name: backendName(name, asked), finding: finding{diag.Error, []any{"service", "name"}, what + message, hint}}
+		return resolved{name: backendName(name, asked), finding: &finding{diag.Error, []any{"service", "name"}, what + message, hint}}
 	}
 	key, port := externalPort(service.Spec.Ports, ref)
 	if port == 0 {

@@ -45,13 +45,17 @@ type scope struct {
 	sharedAuthServices             []string
 	inspection                     access.Inspection
 	ignoreForeign, trustsForwarded bool
+
+	plain *wishes // of an Ingress without options
 }
 
 func scopeOf(c Config) scope {
-	return scope{
+	s := scope{
 		paths: c.Paths, snippets: c.Snippets, externalNames: c.ExternalNames, sharedAuthServices: c.SharedAuthServices, inspection: c.Inspection,
 		ignoreForeign: c.IgnoreForeign, trustsForwarded: c.TrustsForwarded,
 	}
+	s.plain = &wishes{pathRules: s.pathRules(options.Paths{})}
+	return s
 }
 
 // serviceFinder finds Services by name.

@@ -238,3 +238,16 @@ func TestOriginsNameFields(t *testing.T) {
 		}
 	}
 }
+
+// Mistakes finds what is wrong with an Ingress alone, such as protection that only another controller would provide.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	ing := ingressOf("web", 1)
+	if found := ingress.Mistakes(ing, ingress.Config{}); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+	ing.Value.Annotations = map[string]string{"nginx.ingress.kubernetes.io/auth-url": "https://auth.example"}
+	if found := ingress.Mistakes(ing, ingress.Config{}); len(found) != 1 || !strings.Contains(found[0].Message, "auth-url") {
+		t.Errorf("found %v", found)
+	}
+}

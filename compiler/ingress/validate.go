@@ -228,8 +228,8 @@ func Mistakes(ing inputs.Object[networkingv1.Ingress], cfg Config) []diag.Diagno
 	found = slices.Concat(found, slices.Collect(maps.Values(unusable)))
 	_, problems := options.Read(options.OnIngress, ing.Value.Annotations)
 	found = append(found, options.Diagnostics(ing.Ref, ing.Position, problems)...)
-	var c claims
-	s.addForeign(&c)
+	c := newClaims(ing)
+	s.addForeign(c)
 	found = append(found, c.foreign...)
 	return diag.Sort(slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Severity != diag.Error }))
 }

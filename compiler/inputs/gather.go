@@ -528,6 +528,10 @@ func (s Selector) selects(u *unstructured.Unstructured) bool {
 	return named && s.allows(of, u.GetNamespace()) && of.labelSelector.Matches(labels.Set(u.GetLabels())) && of.fieldSelector.Matches(contentFields(u.Object))
 }
 
+// kept returns those objects that are to be kept. It copies the list only if something is left out of it.
 func kept[T any](objects []Object[T], keep func(diag.Object) bool) []Object[T] {
+	if !slices.ContainsFunc(objects, func(o Object[T]) bool { return !keep(o.Ref) }) {
+		return slices.Clip(objects) // what is appended is not the caller's
+	}
 	return slices.DeleteFunc(slices.Clone(objects), func(o Object[T]) bool { return !keep(o.Ref) })
 }

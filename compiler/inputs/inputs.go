@@ -143,7 +143,7 @@ func without[T any](objects []Object[T], out map[diag.Object]bool) []Object[T] {
 // EndpointSlices, unless templates read them, since they are live data, and Namespaces, which only
 // decide what is read.
 func (in Inputs) Provenance() []snapshots.Input {
-	var out []snapshots.Input
+	out := make([]snapshots.Input, 0, len(in.Ingresses)+len(in.Classes)+len(in.Services)+len(in.Secrets)+len(in.ConfigMaps)+len(in.Others))
 	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Ingresses)
 	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Classes)
 	out = record(out, corev1.SchemeGroupVersion.String(), in.Services)
@@ -314,18 +314,29 @@ func ageless[T any, P metaObject[T]](objects []Object[T]) []Object[T] {
 	return out
 }
 
+// Index finds objects of a list by name. It does not copy them.
+type Index[T any] map[types.NamespacedName]*Object[T]
+
 // ByName returns objects by their names.
-func ByName[T any](objects []Object[T]) map[types.NamespacedName]Object[T] {
-	out := make(map[types.NamespacedName]Object[T], len(objects))
-	for _, o := range objects {
-		out[types.NamespacedName{Namespace: o.Ref.Namespace, Name: o.Ref.Name}] = o
+func ByName[T any](objects []Object[T]) Index[T] {
+	out := make(Index[T], len(objects))
+	for i, o := range objects {
+		out[types.NamespacedName{Namespace: o.Ref.Namespace, Name: o.Ref.Name}] = &objects[i]
 	}
 	return out
 }
 
+// Find returns an object, and whether it exists.
+func (x Index[T]) Find(name types.NamespacedName) (o Object[T], exists bool) {
+	if found := x[name]; found != nil {
+		return *found, true
+	}
+	return o, false
+}
+
 // Lookup finds objects by name, and remembers which ones it was asked for.
 type Lookup[T any] struct {
-	byName map[types.NamespacedName]Object[T]
+	byName Index[T]
 	unread map[types.NamespacedName]bool // of ConfigMaps
 	asked  map[types.NamespacedName]bool
 }
@@ -364,8 +375,7 @@ func (l Lookup[T]) Missing(name types.NamespacedName) (why, hint string) {
 // Find returns an object, and whether it exists.
 func (l Lookup[T]) Find(name types.NamespacedName) (o Object[T], exists bool) {
 	l.asked[name] = true
-	o, exists = l.byName[name]
-	return o, exists
+	return l.byName.Find(name)
 }
 
 // Names returns the names that were looked for, sorted.

@@ -27,7 +27,7 @@ type assembly struct {
 	empty bool               // whether nothing was written
 
 	text    []byte
-	origins []LineOrigin
+	origins []*LineOrigin // as in an Artifact
 
 	file, line int // of the template, by the last markLine
 	frames     []frame
@@ -96,7 +96,7 @@ func (a *assembly) take(marked []byte) {
 func (a *assembly) separate() {
 	if len(a.text) > 0 {
 		a.text = append(a.text, '\n')
-		a.origins = append(a.origins, LineOrigin{})
+		a.origins = append(a.origins, &noOrigin)
 	}
 }
 
@@ -140,7 +140,8 @@ func (a *assembly) endLine() {
 	}
 	if len(line) > 0 || a.blank {
 		a.text = append(append(a.text, line...), '\n')
-		a.origins = append(a.origins, a.origin)
+		origin := a.origin
+		a.origins = append(a.origins, &origin)
 	}
 	a.current, a.origin = a.current[:0], LineOrigin{}
 }
@@ -165,8 +166,9 @@ func union(a, b []routing.Origin) []routing.Origin {
 // Artifact is what rendering produced.
 type Artifact struct {
 	Files []snapshots.File // sorted by path
-	// Origins says, for each file, where each of its lines came from.
-	Origins      map[string][]LineOrigin
+	// Origins says, for each file, where each of its lines came from. A line that was not written again shares its origin
+	// with the artifacts before, so it must not be changed.
+	Origins      map[string][]*LineOrigin
 	Certificates []snapshots.CertificateRef // sorted by file
 }
 
@@ -185,8 +187,11 @@ func (a Artifact) Origin(file string, line int) LineOrigin {
 	if line < 1 || line > len(lines) {
 		return LineOrigin{}
 	}
-	return lines[line-1]
+	return *lines[line-1]
 }
+
+// noOrigin is that of lines that no template wrote.
+var noOrigin LineOrigin
 
 // Fault is a reason not to publish an artifact: a value that may not be written, a template that cannot
 // be executed, or a line that HAProxy refuses, which package validate finds.
@@ -404,7 +409,7 @@ func (r *rendering) checkSecrets(config *assembly) {
 		if bytes.Count(line, []byte(bind.SecretMark)) > asked {
 			r.faults = append(r.faults, faultOf{len(r.set.files), Fault{
 				Message: fmt.Sprintf("the line holds %s, which stands for the value of a Secret", bind.SecretMark),
-				Hint:    "only templates can write one, with the function secret", Origin: config.origins[number-1], Refused: true,
+				Hint:    "only templates can write one, with the function secret", Origin: *config.origins[number-1], Refused: true,
 			}})
 		}
 	}

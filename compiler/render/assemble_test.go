@@ -7,8 +7,12 @@ import (
 
 	"github.com/Masterminds/sprig/v3"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/templates"
 )
 
 // No text becomes a line of its own, whatever a template does with it.
@@ -93,5 +97,54 @@ func TestListen(t *testing.T) {
 		if got, err := listen(address, 80); got != want || err != nil {
 			t.Errorf("listen %s = %s, %v, want %s", address, got, err, want)
 		}
+	}
+}
+
+// An artifact shares with the one before what neither had to be written again for: of lines that are the same, there is one
+// origin, and of equal hosts one list.
+func TestArtifactsShareWhatIsTheSame(t *testing.T) {
+	t.Parallel()
+	shipped, err := Shipped(templates.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, wrong := Parse(shipped)
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	const backends, changed = 50, 17
+	input := func(memo *Memo, weight int) Input {
+		memo.Begin()
+		in := Input{Config: config.Default(), Memo: memo}
+		for i := range backends {
+			from := []routing.Origin{{Object: diag.Object{Kind: "Ingress", Namespace: "shop", Name: fmt.Sprint("web", i)}}}
+			service := snapshots.ServicePort{Namespace: "shop", Service: fmt.Sprint("web", i), Port: "http"}
+			b := routing.Backend{Name: fmt.Sprintf("shop_web%02d_http", i), Origins: from, Targets: []routing.Target{{Service: service, Weight: 100}}}
+			if i == changed {
+				b.Targets[0].Weight = weight
+			}
+			in.Model.Backends = append(in.Model.Backends, b)
+			match := routing.Match{PathMatch: routing.PathMatch{Type: routing.Prefix}}
+			in.Model.Hosts = append(in.Model.Hosts, routing.Host{Name: fmt.Sprintf("web%02d.example", i), Origin: from[0], Routes: []routing.Route{{Match: match, Backend: b.Name, Origin: from[0]}}})
+		}
+		return in
+	}
+	memo := NewMemo()
+	first, _ := set.Render(input(memo, 100))
+	in := input(memo, 50)
+	second, _ := set.Render(in)
+	for file, want := range map[string]int{snapshots.ConfigFile: 2 * (backends - 1), "maps/host.map": backends, "maps/prefix.map": backends} {
+		shared := 0
+		for i, origin := range second.Origins[file] {
+			if i < len(first.Origins[file]) && first.Origins[file][i] == origin {
+				shared++
+			}
+		}
+		if shared < want {
+			t.Errorf("%d of %d lines of %s share an origin, want %d", shared, len(second.Origins[file]), file, want)
+		}
+	}
+	if &memo.maps.of.Hosts[0] != &in.Model.Hosts[0] {
+		t.Error("the hosts of the first rendering are held beside the equal ones of the second")
 	}
 }

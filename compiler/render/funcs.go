@@ -244,9 +244,9 @@ func authorityOf(a routing.Authority) *assembly { return textOf(a.PEM, a.Origins
 
 // textOf is a text whose lines are all of the same objects.
 func textOf(text []byte, origins ...routing.Origin) *assembly {
-	a := &assembly{text: text}
+	a, origin := &assembly{text: text}, &LineOrigin{Objects: origins}
 	for range bytes.Lines(a.text) {
-		a.origins = append(a.origins, LineOrigin{Objects: origins})
+		a.origins = append(a.origins, origin)
 	}
 	return a
 }

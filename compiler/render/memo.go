@@ -66,7 +66,7 @@ func (m *Memo) Begin() {
 // makeRoom prepares for a haproxy.cfg that is about as long as the last one.
 func (m *Memo) makeRoom(a *assembly) {
 	if m != nil {
-		a.text, a.origins = make([]byte, 0, m.bytes+m.bytes/16), make([]LineOrigin, 0, m.lines+m.lines/16)
+		a.text, a.origins = make([]byte, 0, m.bytes+m.bytes/16), make([]*LineOrigin, 0, m.lines+m.lines/16)
 	}
 }
 
@@ -167,12 +167,14 @@ func (p *mapPage) HostsOfListeners() []routing.Host { return p.whole().HostsOfLi
 // Guards is [TemplateData.Guards].
 func (p *mapPage) Guards() []routing.GuardEntry { return p.whole().Guards() }
 
-// about sets what maps are asked for from now on. It forgets maps of anything else.
+// about sets what maps are asked for from now on. It forgets maps of anything else. It keeps the given page in place of an
+// equal one, so that the hosts of the last rendering are not held beside those of this one.
 func (m *mapMemo) about(page mapPage) {
 	if m.wrote == nil || !reflect.DeepEqual(m.of.Hosts, page.Hosts) || !reflect.DeepEqual(m.of.Held, page.Held) ||
 		!reflect.DeepEqual(m.of.Binds, page.Binds) || !reflect.DeepEqual(m.of.splits, page.splits) {
-		m.of, m.wrote = page, map[int]*assembly{}
+		m.wrote = map[int]*assembly{}
 	}
+	m.of = page
 }
 
 // count counts a map that is written.

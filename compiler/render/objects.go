@@ -263,7 +263,7 @@ var hostMaps = map[string]struct {
 type mapWriter struct {
 	path    string // of the template
 	text    []byte
-	origins []LineOrigin
+	origins []*LineOrigin
 	refused bool // a value was
 }
 
@@ -308,7 +308,7 @@ func (w *mapWriter) line(line int, objects []routing.Origin, parts ...string) {
 		w.text = append(w.text, part...)
 	}
 	w.text = append(w.text, '\n')
-	w.origins = append(w.origins, LineOrigin{Template: w.path, Line: line, Objects: objects})
+	w.origins = append(w.origins, &LineOrigin{Template: w.path, Line: line, Objects: objects})
 }
 
 // plainInMaps is what a word may hold of without a check. Without a colon, it holds no word for a Secret.

@@ -134,8 +134,9 @@ type rendering struct {
 	template  int     // that is being executed
 	check     checker // of its values
 	config    *assembly
-	artifact  Artifact // the other files
-	memo      *Memo    // or nil
+	piece     *assembly // what is written for a backend, one after the other
+	artifact  Artifact  // the other files
+	memo      *Memo     // or nil
 	bound     *template.Template
 	sets      [][]routing.Origin
 	known     map[routing.Origin]int // sets of one
@@ -258,7 +259,7 @@ func (r *rendering) fileOf(i int, marked []byte, origins []routing.Origin) *asse
 	out.section(marked, origins)
 	out.empty = len(bytes.TrimSpace(out.text)) == 0
 	if len(out.text) == 0 && !out.blank {
-		out.text, out.origins = []byte("# empty\n"), []LineOrigin{{}}
+		out.text, out.origins = []byte("# empty\n"), []*LineOrigin{&noOrigin}
 	}
 	return out
 }
@@ -329,7 +330,7 @@ func (s *Set) newParts(data TemplateData, memo *Memo) parts {
 func (s *Set) newRendering(data TemplateData, memo *Memo, templates []int) *rendering {
 	return &rendering{
 		set: s, data: data, memo: memo, templates: templates, known: map[routing.Origin]int{}, secrets: map[string]bool{},
-		config: &assembly{files: s.files}, artifact: Artifact{Origins: map[string][]LineOrigin{}},
+		config: &assembly{files: s.files}, artifact: Artifact{Origins: map[string][]*LineOrigin{}},
 	}
 }
 
@@ -368,7 +369,7 @@ type faultOf struct {
 type piece struct {
 	blank   bool // nothing was written, not even a line that is taken out
 	text    []byte
-	origins []LineOrigin
+	origins []*LineOrigin
 	secrets []string // words for values of Secrets that were asked for
 }
 
@@ -428,10 +429,14 @@ func (r *rendering) backend(i int, page *backendPage) piece {
 
 // assembled takes the marks out of what was written for objects.
 func (r *rendering) assembled(marked []byte, origins []routing.Origin) piece {
-	a := r.newAssembly(false)
-	a.sets = r.sets
+	if r.piece == nil {
+		r.piece = r.newAssembly(false)
+	}
+	a := r.piece
+	a.sets, a.text, a.origins, a.file, a.line = r.sets, a.text[:0], a.origins[:0], 0, 0
 	a.section(marked, origins)
-	return piece{blank: len(bytes.TrimSpace(marked)) == 0, text: a.text, origins: a.origins}
+	// There is one for each backend, and the Memo keeps them: they are no longer than they need to be.
+	return piece{blank: len(bytes.TrimSpace(marked)) == 0, text: bytes.Clone(a.text), origins: slices.Clone(a.origins)}
 }
 
 // append adds a piece.

@@ -436,8 +436,8 @@ func (d TemplateData) PassesOn() bool {
 // listOf writes a list of networks, one to a line. Its first line keeps it from
 // being empty, which the Dataplane API refuses to store.
 func listOf(list routing.NetworkList) *assembly {
-	origin := LineOrigin{Objects: []routing.Origin{list.Origin}}
-	a := &assembly{text: []byte("# networks of " + list.String() + "\n"), origins: []LineOrigin{origin}}
+	origin := &LineOrigin{Objects: []routing.Origin{list.Origin}}
+	a := &assembly{text: []byte("# networks of " + list.String() + "\n"), origins: []*LineOrigin{origin}}
 	for _, network := range list.Networks {
 		a.text = append(network.AppendTo(a.text), '\n')
 		a.origins = append(a.origins, origin)
@@ -447,10 +447,14 @@ func listOf(list routing.NetworkList) *assembly {
 
 // countriesFile writes the list of countries as a map for map_ip.
 func countriesFile(list *routing.CountryList) *assembly {
-	a := &assembly{text: []byte("# networks by country\n"), origins: []LineOrigin{{Objects: list.Origins}}}
+	a := &assembly{text: []byte("# networks by country\n"), origins: []*LineOrigin{{Objects: list.Origins}}}
+	sources := make([]LineOrigin, len(list.Origins))
+	for i := range sources {
+		sources[i].Objects = list.Origins[i : i+1]
+	}
 	for _, n := range list.Networks {
 		a.text = append(append(append(n.Network.AppendTo(a.text), ' '), n.Code...), '\n')
-		a.origins = append(a.origins, LineOrigin{Objects: list.Origins[n.Source : n.Source+1]})
+		a.origins = append(a.origins, &sources[n.Source])
 	}
 	return a
 }

@@ -213,18 +213,29 @@ func askBackends(backends []backendText, verdicts map[textKey][]int) {
 
 // backendText is a backend as it stands in haproxy.cfg.
 type backendText struct {
-	line int    // of its head, from 1
-	from string // what follows the name in its head
-	body []byte // without the texts of plain comments
-	key  textKey
+	line  int    // of its head, from 1
+	from  string // what follows the name in its head
+	lines []byte // those behind the head, as a part of haproxy.cfg
+	key   textKey
 }
 
 // textKey names a text by its content.
 type textKey [sha256.Size]byte
 
-// named returns the backend under another name.
+// named returns the backend under another name, and without the texts of plain comments.
 func (b backendText) named(name string) []byte {
-	return append([]byte("backend "+name+b.from+"\n"), b.body...)
+	out := make([]byte, 0, len(b.lines)+len(name)+len(b.from)+16)
+	b.parts(name, func(part []byte) { out = append(out, part...) })
+	return out
+}
+
+// parts calls do with the parts of the backend under another name. There are thousands of backends, of which few texts
+// differ: only these are copied.
+func (b backendText) parts(name string, do func([]byte)) {
+	do([]byte("backend " + name + b.from + "\n"))
+	for line := range bytes.Lines(b.lines) {
+		do(plainComment(line))
+	}
 }
 
 // backendParts is a haproxy.cfg, divided into backends and the rest.
@@ -246,9 +257,9 @@ func splitBackends(config []byte) (backendParts, bool) {
 		return backendParts{}, false
 	}
 	p := backendParts{names: map[string]bool{}}
-	number, in := 0, outside
+	number, in, at := 0, outside, 0
 	for line := range bytes.Lines(config) {
-		number++
+		number, at = number+1, at+len(line)
 		kind := kindOf(line)
 		switch {
 		case kind == oddLine || kind == indentedLine && in == behindBackend || len(line) > maxLine:
@@ -261,7 +272,7 @@ func splitBackends(config []byte) (backendParts, bool) {
 			continue
 		case kind == indentedLine && in == inBackend:
 			last := &p.backends[len(p.backends)-1]
-			last.body = append(last.body, plainComment(line)...)
+			last.lines = config[at-len(line)-len(last.lines) : at] // they follow one another
 			continue
 		case kind == headLine:
 			in = outside
@@ -270,9 +281,11 @@ func splitBackends(config []byte) (backendParts, bool) {
 		}
 		p.rest, p.numbers = append(p.rest, line...), append(p.numbers, number)
 	}
+	h := sha256.New()
 	for i := range p.backends {
-		b := &p.backends[i]
-		b.key = sha256.Sum256(b.named("x"))
+		h.Reset()
+		p.backends[i].parts("x", func(part []byte) { h.Write(part) })
+		h.Sum(p.backends[i].key[:0])
 	}
 	return p, true
 }
@@ -331,10 +344,12 @@ func (p *backendParts) open(line []byte, number int) bool {
 // plainForm matches a comment on a line of its own that cannot be read as anything else.
 var plainForm = regexp.MustCompile(`^[ \t]+# [A-Za-z0-9 ./:_=-]+\n$`)
 
+var anyComment = []byte("    # comment\n")
+
 // plainComment leaves the text out of such a comment, which names a Service.
 func plainComment(line []byte) []byte {
 	if i := bytes.IndexByte(line, '#'); i > 0 && plainForm.Match(line) {
-		return []byte("    # comment\n")
+		return anyComment
 	}
 	return line
 }

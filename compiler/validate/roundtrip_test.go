@@ -1,12 +1,15 @@
 package validate
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/race"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
@@ -149,5 +152,29 @@ func TestMemoIsBounded(t *testing.T) {
 	}
 	if _, ok := m.get(key(1)); ok {
 		t.Error("nothing is forgotten")
+	}
+}
+
+// Backends are parts of haproxy.cfg, and not copied: only one of each text is asked about.
+func TestBackendsAreNotCopied(t *testing.T) {
+	const n = 1000
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "backend shop_web-%d\n    # Service shop/web-%d\n    balance leastconn\n    timeout server 45s\n    #hapsnap servers shop/web-%d\n%s\n", i, i, i, strings.Repeat("    http-request deny\n", 50))
+	}
+	config := []byte(b.String())
+	parts, ok := splitBackends(config)
+	if !ok || len(parts.backends) != n || parts.backends[0].key == parts.backends[1].key || len(parts.backends[7].lines) < 1000 {
+		t.Fatalf("%d backends, %t", len(parts.backends), ok)
+	}
+	if at := bytes.Index(config, parts.backends[7].lines); &parts.backends[7].lines[0] != &config[at] {
+		t.Error("the lines of a backend are a copy")
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	splitBackends(config)
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > 2000 && !race.Enabled { // the race detector has regular expressions take new memory each time
+		t.Errorf("%d bytes are allocated for a backend of %d", each, len(config)/n)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unique"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
@@ -250,7 +251,8 @@ func field(n *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// FieldPath writes a path as people do: spec.rules[0].host, with quotes around names that are not identifiers.
+// FieldPath writes a path as people do: spec.rules[0].host, with quotes around names that are not identifiers. Equal paths
+// share their memory: thousands of objects have the same few, and what is known of each object names some of them.
 func FieldPath(path []any) string {
 	out := make([]byte, 0, 64) // this is called for every field of interest of every object
 	for _, step := range path {
@@ -268,7 +270,7 @@ func FieldPath(path []any) string {
 			out = append(out, s...)
 		}
 	}
-	return string(out)
+	return unique.Make(string(out)).Value()
 }
 
 // isIdentifier reports whether s can stand in a path without quotes.

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+	"unsafe"
 
 	networkingv1 "k8s.io/api/networking/v1"
 )
@@ -99,5 +100,15 @@ spec:
 	}
 	if got := *ingress.Spec.IngressClassName; got != "hapsnap" || !ingress.CreationTimestamp.Time.Equal(o.Created) {
 		t.Errorf("decoded %+v", ingress)
+	}
+}
+
+// Thousands of objects have the same fields: each name of one is in memory once.
+func TestFieldPathsShareMemory(t *testing.T) {
+	for _, path := range [][]any{{"spec", "rules", 0, "host"}, {"metadata", "annotations", "example.com/a.b"}} {
+		a, b := FieldPath(path), FieldPath(path)
+		if a != b || unsafe.StringData(a) != unsafe.StringData(b) {
+			t.Errorf("%s and %s are not one string", a, b)
+		}
 	}
 }
