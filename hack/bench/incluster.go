@@ -143,13 +143,18 @@ func (c *inCluster) ofGateways(ctx context.Context, kind, resource string, o met
 	u.SetKind(kind)
 	u.SetResourceVersion("")
 	u.SetUID("")
-	of := schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Resource: resource}
+	of := ofGateways(resource)
 	var to dynamic.ResourceInterface = c.gateway.Resource(of)
 	if u.GetNamespace() != "" {
 		to = c.gateway.Resource(of).Namespace(u.GetNamespace())
 	}
 	_, err = to.Create(ctx, u, metav1.CreateOptions{})
 	return err
+}
+
+// ofGateways names a resource of the Gateway API.
+func ofGateways(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Resource: resource}
 }
 
 // exampleRoute is the first HTTPRoute of the world, nil if there is none.
@@ -412,7 +417,7 @@ func (a *whole) told(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for a.gateway != nil {
-		routes, err := a.gateway.Resource(gatewayv1.GroupVersion.WithResource("httproutes")).List(ctx, metav1.ListOptions{})
+		routes, err := a.gateway.Resource(ofGateways("httproutes")).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

@@ -48,8 +48,8 @@ type Notice struct {
 	Instance string    `json:"instance,omitempty"`
 }
 
-// markup replaces what chat services read as mentions and links, such as <!channel>, @everyone, [text](address), and
-// [text] with a line [text]: address.
+// markup replaces what chat services read as mentions and links, such as <!channel>, @everyone, and a text in brackets with
+// its address behind it or in a line of its own.
 var markup = strings.NewReplacer("<", "‹", ">", "›", "@", "@\u200b", "](", "]\u200b(", "]:", "]\u200b:")
 
 // plain returns a text in which chat services find nobody to mention, and no link whose address they hide. A text may have
