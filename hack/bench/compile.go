@@ -60,6 +60,7 @@ func compileRoutes(ctx context.Context, w *world) (Cell, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	return w.inTurns(ctx, w.haproxyAt(ctx, dir), plain(func() error {
+		in.Config.Timeouts = w.unseenConfig().Timeouts
 		_, err := w.compiled(ctx, in)
 		return err
 	}))
@@ -181,7 +182,7 @@ func webhook(ctx context.Context, w *world) (Cell, error) {
 	if err != nil {
 		return Cell{}, err
 	}
-	source := compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, w.objects}, Config: w.config}
+	source := compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, w.objects}, Config: w.unseenConfig()}
 	judge, status := compiler.NewJudge(source, w.check, nil), &controller.Status{}
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -220,7 +221,7 @@ func diffInMemory(ctx context.Context, w *world) (Cell, error) {
 	}
 	return w.inTurns(ctx, limit, plain(func() error {
 		defer w.check.Reuse()()
-		source := compiler.Source{Config: w.config}.Remembering()
+		source := compiler.Source{Config: w.unseenConfig()}.Remembering()
 		side := func(objects inputs.Inputs) (difference.Side, error) {
 			source.Objects = inMemory{compiler.Given{Name: "memory"}, objects}
 			s, _, err := source.Side(ctx, w.check, now)
@@ -258,6 +259,7 @@ func faults(ctx context.Context, w *world) (Cell, error) {
 		bad++
 	}
 	return w.inTurns(ctx, limit, plain(func() error {
+		in.Config.Timeouts = w.unseenConfig().Timeouts
 		r, err := compiler.Compile(ctx, in, w.check)
 		if err == nil && len(r.Draft.Quarantined) != bad {
 			err = fmt.Errorf("%d objects left out, want %d", len(r.Draft.Quarantined), bad)

@@ -134,6 +134,7 @@ type bench struct {
 	budget  time.Duration
 	dir     string // for everything that is written
 	program string // the compiler, once it is built
+	unseen  int    // see input
 	end     func() // of what the check keeps
 }
 
