@@ -28,7 +28,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -204,10 +203,8 @@ func Connect(o kubeconfig.Options) (Connection, error) {
 	if out.Discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return Connection{}, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	// Protobuf costs both sides less than JSON, and the types need no conversion from maps.
-	fast := rest.CopyConfig(config)
-	fast.ContentType = runtime.ContentTypeProtobuf
-	fast.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	fast := rest.CopyConfig(config) // its values need no conversion from maps, either
+	kubeconfig.Protobuf(fast)
 	if out.Lists, err = kubernetes.NewForConfig(fast); err != nil {
 		return Connection{}, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}

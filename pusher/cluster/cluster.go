@@ -24,7 +24,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
@@ -165,9 +164,7 @@ func Connect(o kubeconfig.Options) (Connection, error) {
 	if err != nil {
 		return Connection{}, err
 	}
-	// Protobuf costs both sides less than JSON.
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	kubeconfig.Protobuf(config)
 	// Each watch would keep a decompressor, which takes 47 kB, and each Secret has a watch of its own.
 	config.DisableCompression = true
 	discovery, err := discoveryclient.NewForConfig(config)

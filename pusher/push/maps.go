@@ -66,8 +66,8 @@ func (i runtime) setMaps(ctx context.Context, want []bind.Map) (files []string, 
 // file is written. began is set if entries may have been added.
 //
 // If it is known that the worker has the running entries, they are not read: HAProxy before 3.3
-// does not end one in some hundred answers of more than 200 kB (its issue 3070), and then the
-// API waits 30 seconds. The entries are read after the change in any case, see setMaps.
+// does not end one or two in a thousand answers of more than 200 kB (its issue 3070), and then
+// the API waits 30 seconds. The entries are read after the change in any case, see setMaps.
 func (i runtime) addFirst(ctx context.Context, want, running []bind.Map, known bool) (began bool, err error) {
 	var grown []bind.Map
 	var list []mapChange
