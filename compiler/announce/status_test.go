@@ -186,6 +186,28 @@ func TestMultitudeOfRefusedStatusesHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// Of Services that are due again, the one that waits longest comes first, and new ones come before all of them.
+func TestServicesThatWaitLongestComeFirst(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	task := func(name string) serviceTask {
+		return serviceTask{name: types.NamespacedName{Namespace: "shop", Name: name}}
+	}
+	refused := func(due time.Duration) serviceMark {
+		return serviceMark{at: now.Add(-time.Hour), refused: events.Refusal{Until: now.Add(-due)}, trouble: "refused"}
+	}
+	s := gatewayServices{tasks: []serviceTask{task("a"), task("b"), task("c")}, marks: map[types.NamespacedName]serviceMark{
+		task("a").name: refused(time.Second), task("b").name: refused(5 * time.Second), task("c").name: refused(2 * time.Second),
+	}}
+	if got, ok := s.due(now); !ok || got.name.Name != "b" {
+		t.Errorf("%s comes first", got.name.Name)
+	}
+	s.tasks = append(s.tasks, task("new"))
+	if got, ok := s.due(now); !ok || got.name.Name != "new" {
+		t.Errorf("%s comes before a new one", got.name.Name)
+	}
+}
+
 // Statuses of very many Gateways are collected in a time that grows with their number, not with its square.
 func TestStatusesOfManyGateways(t *testing.T) {
 	t.Parallel()
