@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,11 +72,7 @@ func startEdited(tb testing.TB, edit func(*config.Config) (yaml string)) edge {
 	dir := tb.TempDir()
 	write(tb, dir, bindDraft(tb, dir, result.Draft, objects))
 	e := edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port), https: fmt.Sprint(ip, ":", cfg.HTTPS.Port), result: result}
-	addresses := []string{e.http}
-	if cfg.HTTPS.Port > 0 {
-		addresses = append(addresses, e.https)
-	}
-	e.pid = run(tb, dir, addresses...)
+	e.pid = run(tb, dir)
 	return e
 }
 
@@ -163,11 +158,13 @@ func write(tb testing.TB, dir string, bound bind.Bound) {
 
 // run runs HAProxy until the test ends, and returns its process. The process dies with this one: the kernel
 // sends the death signal when the parent's thread ends, so that this thread is kept. HAProxy opens its
-// listeners one after the other, so that run waits for each address.
-func run(tb testing.TB, dir string, addresses ...string) (pid int) {
+// listeners one after the other, so that run waits for each of them.
+func run(tb testing.TB, dir string) (pid int) {
 	tb.Helper()
 	var output bytes.Buffer
-	cmd := exec.Command(haproxy(), "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
+	file := filepath.Join(dir, "haproxy.cfg")
+	awaited := listeners(tb, file)
+	cmd := exec.Command(haproxy(), "-db", "-f", file)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	ended, err := child.Start(cmd)
 	if err != nil {
@@ -193,12 +190,11 @@ func run(tb testing.TB, dir string, addresses ...string) (pid int) {
 			tb.Fatalf("haproxy ended: %v\n%s", cmd.ProcessState, output.String())
 		default:
 		}
-		for _, address := range addresses {
-			c, err := net.Dial("tcp", address)
-			if err != nil {
-				return err
+		open := listening(tb)
+		for _, address := range awaited {
+			if !open[address] {
+				return fmt.Errorf("HAProxy does not listen at %s", address)
 			}
-			c.Close()
 		}
 		return nil
 	})

@@ -117,7 +117,7 @@ func startModel(t *testing.T, model routing.Model) edge {
 	dir := t.TempDir()
 	write(t, dir, bindDraft(t, dir, snapshots.Draft{Files: artifact.Files}, inputs.Inputs{EndpointSlices: objects.EndpointSlices}))
 	e := edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port)}
-	run(t, dir, e.http)
+	run(t, dir)
 	return e
 }
 

@@ -36,18 +36,6 @@ func portsFor(t *testing.T, cfg *config.Config, n int) (ports []any, addresses [
 	return ports, addresses
 }
 
-// awaitPort waits until HAProxy listens at an address.
-func awaitPort(t *testing.T, address string) {
-	t.Helper()
-	await(t, func() error {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-		}
-		return err
-	})
-}
-
 // askingGateway returns a Gateway with a listener of each kind that asks clients for certificates. Most ports
 // accept the first authority, and one accepts the second.
 func askingGateway(t *testing.T, ports []any, ca, second authority) string {
@@ -100,11 +88,6 @@ func TestGatewayClientCertificates(t *testing.T) {
 		return askingGateway(t, ports, ca, second)
 	})
 	strict, open := at[0], at[2]
-	for i, address := range at {
-		if i != 5 { // this port is not served
-			awaitPort(t, address)
-		}
-	}
 	if c, err := net.Dial("tcp", at[5]); err == nil {
 		c.Close()
 		t.Error("a port whose authorities are rubbish is open")
@@ -233,9 +216,6 @@ func TestBackendTLSPolicies(t *testing.T) {
 		}
 		return yaml
 	})
-	for _, address := range at {
-		awaitPort(t, address)
-	}
 	for name, s := range services {
 		for i, want := range map[int]string{0: s.want, 3: s.shown} {
 			got := (edge{http: at[i]}).get(t, name+".example", "/")
@@ -287,7 +267,6 @@ func TestAuthorityThatMayNotBePublished(t *testing.T) {
 		return yaml + secretOf(t, "cert") + strings.Replace(secretOf(t, "cert"), "namespace: shop", "namespace: tenant", 1) + authorityMap("shop", "clients", ca.pem) +
 			authorityMap("tenant", "clients", append(ca.pem[:len(ca.pem):len(ca.pem)], evil.pem...))
 	})
-	awaitPort(t, at[0])
 	if got := (edge{https: at[0]}).answerTo(t, asked("a.example", ca.client(t, "alice")), false, "a.example", "/"); got != "shop" {
 		t.Errorf("the other Gateway: %s", got)
 	}
@@ -322,7 +301,6 @@ func TestGatewayAuthoritiesWithoutRoot(t *testing.T) {
 				return gatewayClass + fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: web, namespace: shop}\nspec:\n  gatewayClassName: hapsnap\n  tls: {frontend: {default: %s}}\n  listeners: [{name: https, port: %d, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]\n", validationYAML("AllowValidOnly", "clients"), ports[0]) +
 					secretOf(t, "cert") + authorityMap("shop", "clients", c.pem) + serviceYAML("shop", "a", echo(t, "a")) + routeYAML("shop", "web", "host.example", "  rules: [{backendRefs: [{name: a, port: 80}]}]\n")
 			})
-			awaitPort(t, at[0])
 			if got := (edge{https: at[0]}).answerTo(t, asked("host.example", client), false, "host.example", "/"); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}

@@ -3,7 +3,6 @@ package routingtest
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -276,13 +275,6 @@ func TestGatewayHTTPS(t *testing.T) {
 			routeYAML("shop", "one", "one.wild.example", "  rules: [{backendRefs: [{name: one, port: 80}]}]\n")
 	})
 	e.https = address
-	await(t, func() error {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-		}
-		return err
-	})
 	for name, want := range map[string]string{
 		"a.example": "all", "x.wild.example": "wild", "one.wild.example": "one", "other.test": "all", "foreign.example": "all", "gone.example": "all",
 	} {

@@ -124,7 +124,7 @@ func startArranged(t *testing.T, yaml string, arrange func([]bind.Slot) []bind.S
 	bound.Config = bytes.Replace(bound.Config, []byte("global\n"), []byte("global\n    stats socket "+socket+" level admin\n"), 1)
 	write(t, dir, bound)
 	a := arranged{edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port), result: result}, socket, bound.Servers}
-	run(t, dir, a.http)
+	run(t, dir)
 	await(t, func() error { // the socket appears under its name after the port is open
 		_, err := os.Stat(socket)
 		return err

@@ -2,11 +2,14 @@ package routingtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -184,6 +187,7 @@ func TestSessionsLeaveTheDead(t *testing.T) {
 	e := start(t, served(t, "web", []int{portOf(dying), mirror(t, "other", nil)}, "affinity", "cookie", "timeout-connect", "1s"))
 	sessions := enterAll(t, e, "web.example", 2)
 	dying.Close()
+	awaitRefusal(t, dying.Listener.Addr().String())
 	for _, s := range sessions {
 		if s.server == "dying" {
 			s.moves(t, e, "web.example")
@@ -191,6 +195,22 @@ func TestSessionsLeaveTheDead(t *testing.T) {
 			s.stays(t, e, "web.example")
 		}
 	}
+}
+
+// awaitRefusal waits until nobody accepts connections at an address. A program that another test starts has the
+// closed listener for a moment, between its fork and its exec.
+func awaitRefusal(t *testing.T, address string) {
+	t.Helper()
+	await(t, func() error {
+		c, err := net.Dial("tcp", address)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil
+		}
+		if err == nil {
+			c.Close()
+		}
+		return fmt.Errorf("%s does not refuse connections: %v", address, err)
+	})
 }
 
 func TestSessionCookie(t *testing.T) {

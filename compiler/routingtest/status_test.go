@@ -46,7 +46,7 @@ func watchEdited(t *testing.T, edit func(*config.Config) (yaml string)) watched 
 	w := watched{status: fmt.Sprint(watchers, ":", cfg.Status.Port), socket: filepath.Join(dir, "s")}
 	bound.Config = bytes.Replace(bound.Config, []byte("global\n"), []byte("global\n    stats socket "+w.socket+" level admin\n"), 1)
 	write(t, dir, bound)
-	run(t, dir, w.status)
+	run(t, dir)
 	if c, err := net.Dial("tcp", fmt.Sprint(clients, ":", cfg.Status.Port)); err == nil {
 		c.Close()
 		t.Error("the status listener is where clients are")
@@ -330,7 +330,7 @@ func TestBootstrapIsNotReady(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "haproxy.cfg"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, address)
+	run(t, dir)
 	w := watched{status: address}
 	for path, want := range map[string]int{"/healthz": 200, "/ready": 503, "/": 503} {
 		if status, _, _ := w.page(t, path); status != want {
