@@ -208,7 +208,7 @@ func (p *localPush) ReceivePack(_ context.Context, request *packp.ReferenceUpdat
 		return nil, errNoReport
 	}
 	report := packp.NewReportStatus()
-	if err := report.Decode(demultiplexed(request.Capabilities, p.out)); err != nil {
+	if err := report.Decode(demultiplexed(request.Capabilities, p.out, request.Progress)); err != nil {
 		return nil, p.explain(err)
 	}
 	return report, report.Error()

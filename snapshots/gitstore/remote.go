@@ -155,7 +155,7 @@ func fetch(ctx context.Context, session transport.UploadPackSession, commit plum
 	if err != nil {
 		return err
 	}
-	pack, err := spool(ctx, demultiplexed(request.Capabilities, response), into.Filesystem().Root())
+	pack, err := spool(ctx, demultiplexed(request.Capabilities, response, nil), into.Filesystem().Root())
 	if err == nil {
 		err = errors.Join(packfile.UpdateObjectStorage(into, pack), pack.Close())
 	}
@@ -177,15 +177,19 @@ func addShallow(in *filesystem.Storage, commit plumbing.Hash) error {
 	return in.SetShallow(append(known, commit))
 }
 
-func demultiplexed(agreed *capability.List, r io.Reader) io.Reader {
+// demultiplexed returns what r has beside the words for people, which are written to said unless it is nil.
+func demultiplexed(agreed *capability.List, r io.Reader, said sideband.Progress) io.Reader {
+	kind := sideband.Sideband64k
 	switch {
 	case agreed.Supports(capability.Sideband64k):
-		return sideband.NewDemuxer(sideband.Sideband64k, r)
 	case agreed.Supports(capability.Sideband):
-		return sideband.NewDemuxer(sideband.Sideband, r)
+		kind = sideband.Sideband
 	default:
 		return r
 	}
+	d := sideband.NewDemuxer(kind, r)
+	d.Progress = said
+	return d
 }
 
 func (w *wire) Push(ctx context.Context, updates []update, pack []byte) error {
@@ -212,6 +216,10 @@ func (w *wire) push(ctx context.Context, updates []update, pack []byte) ([]updat
 			return nil, err
 		}
 		request := packp.NewReferenceUpdateRequestFromCapabilities(advertised.Capabilities)
+		words, err := hear(request, advertised.Capabilities)
+		if err != nil {
+			return nil, err
+		}
 		if !advertised.Capabilities.Supports(capability.Atomic) {
 			updates, rest = updates[:1], updates[1:]
 		} else if err := request.Capabilities.Set(capability.Atomic); err != nil {
@@ -225,10 +233,10 @@ func (w *wire) push(ctx context.Context, updates []update, pack []byte) ([]updat
 			}
 		}
 		report, err := session.ReceivePack(ctx, request)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = accepted(report, updates)
 		}
-		return rest, accepted(report, updates)
+		return rest, words.explain(err, report)
 	})
 }
 
@@ -582,7 +590,7 @@ func again(err error) error {
 // final reports whether only a person, or the caller, can help.
 func final(err error) bool {
 	_, killed := errors.AsType[stopped](err)
-	return killed || isCorrupt(err) || isRefused(err) || errors.Is(err, errSilent) || errors.Is(err, errBusy) || errors.Is(err, ErrForeign) || errors.Is(err, ErrRewound) ||
+	return killed || isCorrupt(err) || isRefused(err) || errors.Is(err, errSilent) || errors.Is(err, errBusy) || errors.Is(err, ErrDeclined) || errors.Is(err, ErrForeign) || errors.Is(err, ErrRewound) ||
 		errors.Is(err, ErrNoRepository) || errors.Is(err, sequence.ErrRefused) || errors.Is(err, snapshots.ErrUntrusted) || errors.Is(err, signature.ErrNoKey) || errors.Is(err, snapshots.ErrMoved)
 }
 

@@ -1,0 +1,67 @@
+package gitstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
+)
+
+// hook writes a hook of the repository, which git runs for each push.
+func (r repository) hook(t *testing.T, name, script string) {
+	t.Helper()
+	folder := filepath.Join(r.path, "hooks")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever the way to a repository, the error of a push has the words of the server: as one line that is printable and
+// not too long. What a hook declines is not pushed again and again. Once it lets the push pass, the next one succeeds,
+// and its words are no error.
+func TestServersSayWhyTheyDecline(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]func(*testing.T, repository) func(*Options){
+		"file":  func(*testing.T, repository) func(*Options) { return func(*Options) {} },
+		"https": func(t *testing.T, r repository) func(*Options) { return newWebServer(t, r).at },
+		"ssh":   func(t *testing.T, _ repository) func(*Options) { return newSSHServer(t).at },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, kind := range []string{"pre-receive", "update"} {
+				r := newRepository(t)
+				s := r.open(t, at(t, r))
+				publish(t, s, storetest.Draft("a"))
+				count := filepath.Join(r.path, "asked")
+				r.hook(t, kind, fmt.Sprintf("echo x >> '%s'\nprintf 'GH006: this branch\\033[2J is protected\\n\\nAsk the team of the edge.\\n' >&2\nhead -c 4000 /dev/zero | tr '\\0' y >&2\nexit 1\n", count))
+				_, _, err := s.Publish(t.Context(), storetest.Draft("b"))
+				if err == nil {
+					t.Fatalf("%s: published", kind)
+				}
+				const said = `the server says: GH006: this branch [2J is protected / Ask the team of the edge. / yyyy`
+				if !errors.Is(err, ErrDeclined) || !strings.Contains(err.Error(), said) || !strings.Contains(process.Hint(err), "protected tags") {
+					t.Errorf("%s: %v, hint %q", kind, err, process.Hint(err))
+				}
+				if n := len(err.Error()); n > 1500 || strings.Contains(err.Error(), "tries") {
+					t.Errorf("%s: %d bytes: %.200s", kind, n, err)
+				}
+				// Git runs the hook for all references together, or until it declines one of them.
+				if asked, err := os.ReadFile(count); err != nil || len(asked) > len("x\nx\n") {
+					t.Errorf("%s: asked %q, %v", kind, asked, err)
+				}
+				r.hook(t, kind, "echo >&2 'Welcome.'\n")
+				if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 {
+					t.Errorf("%s: published %s", kind, id)
+				}
+			}
+		})
+	}
+}
