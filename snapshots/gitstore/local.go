@@ -211,6 +211,8 @@ func (p *localPush) ReceivePack(_ context.Context, request *packp.ReferenceUpdat
 	if err := report.Decode(demultiplexed(request.Capabilities, p.out, request.Progress)); err != nil {
 		return nil, p.explain(err)
 	}
+	// Git would be killed by a write that nobody reads, and leave what was sent on the disk.
+	_, _ = io.Copy(io.Discard, p.out)
 	return report, report.Error()
 }
 

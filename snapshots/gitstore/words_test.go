@@ -9,8 +9,16 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/testing/eventually"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
+
+// ways are those to a repository.
+var ways = map[string]func(*testing.T, repository) func(*Options){
+	"file":  func(*testing.T, repository) func(*Options) { return func(*Options) {} },
+	"https": func(t *testing.T, r repository) func(*Options) { return newWebServer(t, r).at },
+	"ssh":   func(t *testing.T, _ repository) func(*Options) { return newSSHServer(t).at },
+}
 
 // hook writes a hook of the repository, which git runs for each push.
 func (r repository) hook(t *testing.T, name, script string) {
@@ -24,16 +32,22 @@ func (r repository) hook(t *testing.T, name, script string) {
 	}
 }
 
+// incoming returns the folders in which git keeps what is sent until hooks have seen it.
+func (r repository) incoming(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(r.path, "objects", "*incoming*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // Whatever the way to a repository, the error of a push has the words of the server: as one line that is printable and
 // not too long. What a hook declines is not pushed again and again. Once it lets the push pass, the next one succeeds,
 // and its words are no error.
 func TestServersSayWhyTheyDecline(t *testing.T) {
 	t.Parallel()
-	for name, at := range map[string]func(*testing.T, repository) func(*Options){
-		"file":  func(*testing.T, repository) func(*Options) { return func(*Options) {} },
-		"https": func(t *testing.T, r repository) func(*Options) { return newWebServer(t, r).at },
-		"ssh":   func(t *testing.T, _ repository) func(*Options) { return newSSHServer(t).at },
-	} {
+	for name, at := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, kind := range []string{"pre-receive", "update"} {
@@ -57,6 +71,7 @@ func TestServersSayWhyTheyDecline(t *testing.T) {
 				if asked, err := os.ReadFile(count); err != nil || len(asked) > len("x\nx\n") {
 					t.Errorf("%s: asked %q, %v", kind, asked, err)
 				}
+				eventually.Holds(t, "git removes what was sent", func() bool { return len(r.incoming(t)) == 0 })
 				r.hook(t, kind, "echo >&2 'Welcome.'\n")
 				if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 {
 					t.Errorf("%s: published %s", kind, id)
