@@ -24,7 +24,6 @@ package compiler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -42,7 +41,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/objectname"
-	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -141,22 +139,19 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	panicked := false
 	for n := 0; ; n++ {
 		r, err := caught(ctx, in, check)
-		p, ok := errors.AsType[process.PanicError](err)
-		if !ok || n == mostCrashes || ctx.Err() != nil {
-			r.Panicked = panicked || ok
+		why, ok := crashOf(err)
+		if panicked = panicked || why.panicked; !ok || n == mostCrashes || ctx.Err() != nil {
+			r.Panicked = panicked
 			return r, err
 		}
-		panicked = true
-		in.Memories = Memories{} // the panic may have damaged them
+		if why.panicked {
+			in.Memories = Memories{} // the panic may have damaged them
+		}
 		o, found := crashing(ctx, in, check)
 		if !found {
-			return Result{Panicked: true}, err
+			return Result{Panicked: panicked}, err
 		}
-		said := diag.Diagnostic{
-			Severity: diag.Error, Object: o.ref, Position: o.at,
-			Message: fmt.Sprintf("is left out, since the compiler panics for it: %v", p.Value),
-			Hint:    "report it, with the object, as a mistake of hapsnap, in " + p.Place,
-		}
+		said := diag.Diagnostic{Severity: diag.Error, Object: o.ref, Position: o.at, Message: "is left out, since " + why.message, Hint: why.hint}
 		in.Crashes.add(o, said)
 		in = in.withoutCrashed(o, said)
 	}

@@ -10,32 +10,52 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// A panic during a compile is a mistake of ours, or of a library, which some object triggers. The author of that object
-// must not be able to stop the compiler for everybody, again and again after each start. So a binary search finds the
-// object, and the compile leaves it out as if it did not exist, since any code that reads it may panic. If the object
-// protects something, all routes of its namespace are left out, so that nothing is served without its protection.
+// A panic during a compile is a mistake of ours, or of a library, which some object triggers. A crash of the HAProxy that
+// checks is a mistake of HAProxy's. The author of that object must not be able to stop the compiler for everybody, again
+// and again after each start. So a binary search finds the object, and the compile leaves it out as if it did not exist,
+// since any code that reads it may panic. If the object protects something, all routes of its namespace are left out, so
+// that nothing is served without its protection. A HAProxy that crashes without any object too is at fault by itself, and
+// the compile is tried again.
 
-// mostCrashes is how many objects are left out for panics in one compile. Finding one among n objects takes log2(n)
+// mostCrashes is how many objects are left out for crashes in one compile. Finding one among n objects takes log2(n)
 // compiles.
 const mostCrashes = 8
 
-// crashes remembers the objects for which a compile panicked, so that the next compile does not have to search for
+// crash says why a compile came to no end.
+type crash struct {
+	panicked      bool // so that memories may be damaged
+	message, hint string
+}
+
+// crashOf returns the crash of a compile that returned this error, if it is one.
+func crashOf(err error) (crash, bool) {
+	if p, ok := errors.AsType[process.PanicError](err); ok {
+		return crash{true, fmt.Sprintf("the compiler panics for it: %v", p.Value), "report it, with the object, as a mistake of hapsnap, in " + p.Place}, true
+	}
+	if c, ok := errors.AsType[validate.CrashError](err); ok {
+		return crash{false, fmt.Sprintf("HAProxy crashes for it: %v", c), "report it, with the object, as a mistake of HAProxy"}, true
+	}
+	return crash{}, false
+}
+
+// crashes remembers the objects for which a compile crashed, so that the next compile does not have to search for
 // them.
 type crashes struct {
 	lock  sync.Mutex
 	known map[diag.Object]crashed
 }
 
-// crashed is an object as it was when it made a compile panic, and the diagnostic that reports it.
+// crashed is an object as it was when it made a compile crash, and the diagnostic that reports it.
 type crashed struct {
 	value any
 	said  diag.Diagnostic
 }
 
-// leaveOut returns an input without the objects that are known to cause panics. It forgets objects that have changed
+// leaveOut returns an input without the objects that are known to cause crashes. It forgets objects that have changed
 // since.
 func (c *crashes) leaveOut(in Input) Input {
 	if c == nil {
@@ -74,17 +94,22 @@ func caught(ctx context.Context, in Input, check checker) (r Result, err error) 
 	return r, err
 }
 
-// crashing searches for an object that makes a compile panic. With only the objects that sort before it, the compile
-// does not panic. With this object in addition, it does.
+// crashing searches for an object that makes a compile crash. With only the objects that sort before it, the compile
+// does not crash. With this object in addition, it does. A crash that does not happen again is no object's fault.
 func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
 	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return a.ref.Compare(b.ref) })
-	n, err := boundary(len(all), func(n int) (bool, error) {
+	passes := func(n int) (bool, error) {
 		short := in
+		short.Memories = Memories{} // they are about all objects
 		short.Objects = in.Objects.Without(refsOf(all[n:])...)
 		_, err := caught(ctx, short, check)
-		_, panicked := errors.AsType[process.PanicError](err)
-		return !panicked, ctx.Err()
-	})
+		_, crashed := crashOf(err)
+		return !crashed, ctx.Err()
+	}
+	if ok, err := passes(len(all)); ok || err != nil {
+		return anObject{}, false
+	}
+	n, err := boundary(len(all), passes)
 	if err != nil || n < 0 {
 		return anObject{}, false
 	}
@@ -104,7 +129,7 @@ func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
 			gone = append(gone, other)
 			in.Found = append(in.Found, diag.Diagnostic{
 				Severity: diag.Error, Object: other.ref, Position: other.at,
-				Message: fmt.Sprintf("is left out with all routes of namespace %s: the compiler panics for %s, which protects something", o.ref.Namespace, o.ref),
+				Message: fmt.Sprintf("is left out with all routes of namespace %s: %s is left out, which protects something", o.ref.Namespace, o.ref),
 				Hint:    "delete " + o.ref.String() + ", or write it in another way",
 			})
 		}

@@ -2,9 +2,12 @@ package compiler_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,11 +15,13 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 	"github.com/hapsnap/hapsnap/internal/testing/worlds"
 	"github.com/hapsnap/hapsnap/templates"
 )
@@ -81,6 +86,88 @@ func TestObjectsThatPanic(t *testing.T) {
 	}
 	if d := r.Diagnostics[len(r.Diagnostics)-1]; !strings.Contains(fmt.Sprint(r.Diagnostics), "compiler_test.(*fragile).Check") {
 		t.Errorf("nothing says where it panicked: %+v", d)
+	}
+}
+
+// crashingHAProxy is a HAProxy that crashes for a certain text in what it checks. It says so to a file.
+func crashingHAProxy(t *testing.T, text, crash string) (c *validate.Checker, checks func() int) {
+	t.Helper()
+	real, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	count := filepath.Join(folder, "count")
+	path := filepath.Join(folder, "haproxy")
+	scripttest.Write(t, path, fmt.Sprintf("#!/bin/sh\necho >>%s\nif grep -q -e '%s' haproxy.cfg; then %s; fi\nexec %s \"$@\"\n", count, text, crash, real.Path))
+	return &validate.Checker{Path: path, Version: real.Version}, func() int {
+		said, err := os.ReadFile(count)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(said)
+	}
+}
+
+// If HAProxy crashes while it checks, the object that makes it crash is left out, and all others are published.
+func TestObjectsThatCrashHAProxy(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []string{"SEGV", "ABRT", "ILL"} {
+		in := worlds.Ingresses(40)
+		for _, i := range []int{7, 30} {
+			in = worlds.Annotate(in, i, "hapsnap.dev/response-headers", "set X-Fragile yes")
+		}
+		input := inputOf(t, in)
+		input.Memories, input.Crashes = compiler.NewMemories(), compiler.NewCrashes()
+		check, checks := crashingHAProxy(t, "X-Fragile", "kill -"+signal+" $$")
+		r, err := compiler.Compile(t.Context(), input, check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Draft.Quarantined) != 2 || r.Panicked {
+			t.Fatalf("SIG%s: left out are %v, panicked %v", signal, r.Draft.Quarantined, r.Panicked)
+		}
+		for i, q := range r.Draft.Quarantined {
+			if want := worlds.Name([]int{7, 30}[i]); q.Kind != "Ingress" || q.Name != want || !strings.Contains(q.Reason, "HAProxy crashes for it: ") {
+				t.Errorf("SIG%s: %+v, want %s", signal, q, want)
+			}
+		}
+		before := checks()
+		if again, err := compiler.Compile(t.Context(), input, check); err != nil || len(again.Draft.Quarantined) != 2 || checks()-before > 1 {
+			t.Errorf("SIG%s: again %v, left out %v, after %d checks", signal, err, again.Draft.Quarantined, checks()-before)
+		}
+	}
+}
+
+// A HAProxy that crashes without any object too, that somebody kills, that crashes once, or that does not say what it
+// refuses, is nobody's fault. The error is neither that of the templates nor that of an object, and is tried again.
+func TestHAProxyThatDoesNotWork(t *testing.T) {
+	t.Parallel()
+	once := filepath.Join(t.TempDir(), "once")
+	for name, test := range map[string]struct{ text, crash, want string }{
+		"always":         {"global", "kill -SEGV $$", "segmentation fault"},
+		"killed":         {"X-Fragile", "kill -KILL $$", "signal: killed"},
+		"terminated":     {"X-Fragile", "kill -TERM $$", "signal: terminated"},
+		"once":           {"X-Fragile", "[ -e " + once + " ] || { echo >" + once + "; kill -SEGV $$; }", "segmentation fault"},
+		"without a word": {"X-Fragile", "exit 1", "exit status 1, and no alert"},
+		"a library": {
+			"X-Fragile", "echo >&2 'error while loading shared libraries: liblua5.4.so: cannot open shared object file'; exit 127",
+			`exit status 127, and no alert: "error while loading shared libraries: liblua5.4.so: cannot open shared object file"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check, _ := crashingHAProxy(t, test.text, test.crash)
+			r, err := compiler.Compile(t.Context(), inputOf(t, worlds.Annotate(worlds.Ingresses(5), 3, "hapsnap.dev/response-headers", "set X-Fragile yes")), check)
+			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, compiler.ErrTemplates) || len(r.Draft.Files) > 0 {
+				t.Errorf("%v, %d files", err, len(r.Draft.Files))
+			}
+			for _, d := range r.Diagnostics {
+				if d.Severity == diag.Error {
+					t.Errorf("somebody is blamed: %v", d)
+				}
+			}
+		})
 	}
 }
 

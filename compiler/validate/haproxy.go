@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
@@ -145,7 +147,7 @@ func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short boo
 	switch {
 	case said.exit == 0:
 		v.Faults = nil // HAProxy starts in spite of the alert
-	case said.exit == 2:
+	case said.exit == nothingListens:
 		v.Faults = append(v.Faults, render.Fault{
 			Message: "haproxy would not start: nothing listens",
 			Hint:    "a template must write a frontend with a bind line",
@@ -190,7 +192,11 @@ func (c *Checker) check(ctx context.Context, dir string, config []byte) (output,
 	}
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	if err != nil && (!failed || exit.ExitCode() < 0) {
-		return output{}, fmt.Errorf("check with %s: %w", c.Path, err)
+		err = fmt.Errorf("check with %s: %w", c.Path, err)
+		if failed && crashed(exit) {
+			err = CrashError{err}
+		}
+		return output{}, err
 	}
 	if quick && strings.Contains(stderr.String(), quickStartFile+":") {
 		c.slowly.Store(true) // a HAProxy that does not know the setting, or warns of it
@@ -201,8 +207,34 @@ func (c *Checker) check(ctx context.Context, dir string, config []byte) (output,
 			return output{}, process.WithHint(fmt.Errorf("check with %s: %s", c.Path, why),
 				"HAProxy lacks what the system should give it, which is no fault of the configuration: see the limits of memory and open files")
 		}
+		if exit.ExitCode() != nothingListens && !alertForm.MatchString(stderr.String()) {
+			return output{}, process.WithHint(fmt.Errorf("check with %s: %w, and no alert: %q", c.Path, exit, tail(stderr.String())),
+				"HAProxy says what it refuses in an alert, so this is no verdict: run it with -vv, it may lack a library")
+		}
 	}
 	return output{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}, nil
+}
+
+// nothingListens is the exit code of HAProxy for a configuration without a listener, of which some versions say nothing.
+const nothingListens = 2
+
+// alertForm matches what HAProxy says of each configuration that it refuses. The loader of programs, which may miss a
+// library after an upgrade, and shells write something else.
+var alertForm = regexp.MustCompile(`(?m)^\[ALERT\] `)
+
+// CrashError means that HAProxy crashed: by a mistake of HAProxy that something in the configuration triggers, or since it
+// does not run on this machine at all.
+type CrashError struct{ error }
+
+// Unwrap returns the error of the process.
+func (e CrashError) Unwrap() error { return e.error }
+
+// crashed reports whether a program ended by a mistake of its own, and not because somebody killed it.
+func crashed(exit *exec.ExitError) bool {
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && slices.Contains([]syscall.Signal{
+		syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP,
+	}, status.Signal())
 }
 
 // shortageForm matches what HAProxy 2.6 to 3.4 write if the system does not give them memory or files. They write (null) in
