@@ -149,6 +149,7 @@ func TestHAProxyThatDoesNotWork(t *testing.T) {
 		"killed":         {"X-Fragile", "kill -KILL $$", "signal: killed"},
 		"terminated":     {"X-Fragile", "kill -TERM $$", "signal: terminated"},
 		"once":           {"X-Fragile", "[ -e " + once + " ] || { echo >" + once + "; kill -SEGV $$; }", "segmentation fault"},
+		"hangs":          {"X-Fragile", "sleep 100", "HAProxy has not ended, and was killed after"},
 		"without a word": {"X-Fragile", "exit 1", "exit status 1, and no alert"},
 		"a library": {
 			"X-Fragile", "echo >&2 'error while loading shared libraries: liblua5.4.so: cannot open shared object file'; exit 127",
@@ -158,6 +159,9 @@ func TestHAProxyThatDoesNotWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			check, _ := crashingHAProxy(t, test.text, test.crash)
+			if name == "hangs" {
+				check.Patience = 100 * time.Millisecond
+			}
 			r, err := compiler.Compile(t.Context(), inputOf(t, worlds.Annotate(worlds.Ingresses(5), 3, "hapsnap.dev/response-headers", "set X-Fragile yes")), check)
 			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, compiler.ErrTemplates) || len(r.Draft.Files) > 0 {
 				t.Errorf("%v, %d files", err, len(r.Draft.Files))

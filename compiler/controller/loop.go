@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -132,6 +133,8 @@ type loop struct {
 	rivals    rivals
 	verify    time.Time // when to look at the head of the store; zero means never
 	config    reconfiguration
+	// longCompile is [longCompile], but for tests.
+	longCompile time.Duration
 	// What was logged last: diagnostics, objects of kinds that are not compiled, and classes of Ingresses that are not.
 	reported []diag.Diagnostic
 	ignored  string
@@ -158,7 +161,7 @@ func newLoop(o Options) *loop {
 	o.Store = &attended{store: o.Store, log: o.Log, status: o.Status, within: silence}
 	l := &loop{
 		Options: o, metrics: newMetrics(o.Metrics, time.Now), rivals: rivals{own: newMark(o.Source.Objects, time.Now())},
-		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)},
+		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)}, longCompile: longCompile,
 	}
 	l.rivals.term(false)
 	return l
@@ -213,7 +216,9 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	began, timeline := time.Now(), BeginTimeline(ctx, l.Tracers, l.trigger())
 	timeline.waited(change, began)
 	l.Source.Stages = timeline.Stage
+	ended := l.attend(began)
 	result, objects, err := l.Source.Attempt(timeline.Within(ctx), l.Checker, began, l.trigger())
+	ended()
 	if result.Panicked {
 		l.Source = l.Source.Remembering() // with empty memories
 	}
@@ -254,6 +259,26 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		l.recompile.reset()
 		l.replacePending(&result, objects, timeline)
 		l.republish.now(time.Now())
+	}
+}
+
+// longCompile is how long a compile may take before that is reported. One of 100,000 Ingresses takes some ten seconds.
+const longCompile = time.Minute
+
+// attend reports a compile that takes long. The loop waits for it, and does nothing else.
+func (l *loop) attend(began time.Time) (ended func()) {
+	reported := make(chan struct{})
+	late := time.AfterFunc(l.longCompile, func() {
+		defer close(reported)
+		err := fmt.Errorf("it has not ended since %s: HAProxy may hang while it checks", began.UTC().Format(time.RFC3339))
+		l.Status.takesLong(err)
+		l.Log.Warn("a compile takes long, and nothing is published until it ends", "err", err)
+	})
+	return func() {
+		if !late.Stop() {
+			<-reported
+		}
+		l.Status.takesLong(nil)
 	}
 }
 

@@ -11,9 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -259,5 +261,56 @@ func TestAStoreThatHangs(t *testing.T) {
 	}
 	if line := <-log; !strings.Contains(line, `msg="the store answers again"`) || len(log) > 0 {
 		t.Error(line, len(log))
+	}
+}
+
+// stuck are objects whose reading takes as long as the test wants, so that their compile does.
+type stuck struct {
+	compiler.Given
+	reads chan error
+}
+
+func (s stuck) Read(context.Context, config.Config) (inputs.Gathered, error) {
+	return inputs.Gathered{}, <-s.reads
+}
+
+// A compile that does not end, as with a HAProxy that hangs, is reported while it goes on, and no longer once it has
+// ended. One that ends soon is not.
+func TestACompileThatHangs(t *testing.T) {
+	t.Parallel()
+	log, objects := make(lines, 10), stuck{compiler.Given{Name: "memory"}, make(chan error)}
+	l := newLoop(Options{
+		Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: prometheus.NewRegistry(), Status: &Status{}, Store: seen{},
+		Source: compiler.Source{Objects: objects, Config: config.Default()},
+	})
+	ended := make(chan struct{})
+	compile := func() { l.compile(t.Context(), time.Time{}); ended <- struct{}{} }
+	l.longCompile = time.Millisecond
+	go compile()
+	if line := <-log; !strings.Contains(line, "level=WARN") || !strings.Contains(line, "HAProxy may hang while it checks") {
+		t.Error(line)
+	}
+	if err := l.Status.Ready(); err == nil || !strings.Contains(err.Error(), "compile: it has not ended since ") {
+		t.Errorf("ready says %v", err)
+	}
+	r := l.Status.Report().Compiler
+	if !strings.Contains(r.CompileError, "it has not ended since ") || !meta.IsStatusConditionTrue(r.Conditions, "Degraded") {
+		t.Errorf("the status says %+v", r)
+	}
+	l.longCompile = time.Hour
+	for range 2 {
+		objects.reads <- inputs.ErrIncomplete
+		<-ended
+		if err := l.Status.Ready(); err == nil || strings.Contains(err.Error(), "ended") {
+			t.Errorf("after it has ended, ready says %v", err)
+		}
+		go compile()
+	}
+	objects.reads <- inputs.ErrIncomplete
+	<-ended
+	for range len(log) {
+		if line := <-log; strings.Contains(line, "WARN") {
+			t.Error(line)
+		}
 	}
 }

@@ -27,6 +27,7 @@ type Status struct {
 	compiles   bool // something was compiled
 	follows    bool // another process publishes
 	compileErr error
+	slow       error // the compile that is under way takes long; nil if it does not
 	publishErr error
 	head       HeadReport
 	found      []Finding
@@ -79,8 +80,8 @@ func (s *Status) Ready() error {
 func (s *Status) ready() error {
 	held := s.shrunk()
 	switch {
-	case s.compileErr != nil:
-		return fmt.Errorf("compile: %w", s.compileErr)
+	case s.compiling() != nil:
+		return fmt.Errorf("compile: %w", s.compiling())
 	case s.follows && s.compiles:
 		return nil
 	case held != nil:
@@ -106,7 +107,7 @@ func (s *Status) Report() Report {
 	defer s.mu.Unlock()
 	s.judge(time.Now())
 	c := &CompilerReport{
-		Leads: !s.follows, Reason: text(s.ready()), LastSuccess: s.success, Warnings: s.warnings, CompileError: text(s.compileErr),
+		Leads: !s.follows, Reason: text(s.ready()), LastSuccess: s.success, Warnings: s.warnings, CompileError: text(s.compiling()),
 	}
 	c.Ready = c.Reason == ""
 	if s.follows {
@@ -156,8 +157,8 @@ func (s *Status) judge(now time.Time) {
 	reason, message := reasonPublished, s.head.Snapshot.String()+" is published"
 	held, failed := s.shrunk(), true
 	switch {
-	case s.compileErr != nil:
-		reason, message = reasonCompileFailed, s.compileErr.Error()
+	case s.compiling() != nil:
+		reason, message = reasonCompileFailed, s.compiling().Error()
 	case s.other != nil && !s.follows:
 		reason, message = reasonRival, s.other.String()
 	case held != nil:
@@ -266,6 +267,21 @@ func (s *Status) asked(a *AskReport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ask = a
+}
+
+// compiling returns what is wrong with the compile that is under way or, if nothing is, with the last one.
+func (s *Status) compiling() error {
+	if s.slow != nil {
+		return s.slow
+	}
+	return s.compileErr
+}
+
+// takesLong records that the compile that is under way takes long; nil once it has ended.
+func (s *Status) takesLong(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow = err
 }
 
 // waiting records why there is no compile yet.

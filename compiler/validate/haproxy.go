@@ -2,6 +2,7 @@ package validate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
@@ -53,9 +55,12 @@ var sweepOnce = sync.OnceFunc(func() {
 type Checker struct {
 	Path    string // of the executable
 	Version string // such as "2.6.12-1+deb12u4"
-	keys    keyRing
-	trips   roundTrips
-	binder  bind.Binder
+	// Patience is how long one check may take; 0 is ten minutes.
+	Patience time.Duration
+
+	keys   keyRing
+	trips  roundTrips
+	binder bind.Binder
 
 	stagings stagings
 	accepted verdictMemo // see accepted.go
@@ -173,8 +178,18 @@ type output struct {
 	exit           int
 }
 
+// patience is how long one check may take. HAProxy reads 100,000 Ingresses in ten seconds, and 15,000 certificates in
+// thirty. A HAProxy that hangs would otherwise stop all publishing until somebody ends it.
+const patience = 10 * time.Minute
+
+// ErrSilent means that HAProxy did not end, and was killed.
+var ErrSilent = errors.New("HAProxy has not ended, and was killed")
+
 // check has HAProxy check the configuration that is staged in a folder.
 func (c *Checker) check(ctx context.Context, dir string, config []byte) (output, error) {
+	limit := cmp.Or(c.Patience, patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", ErrSilent, limit))
+	defer cancel()
 	args := []string{"-c", "-f", stagedConfig}
 	quick := !c.slowly.Load() && !bytes.Contains(config, []byte("httpclient"))
 	if quick {
@@ -186,7 +201,11 @@ func (c *Checker) check(ctx context.Context, dir string, config []byte) (output,
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.Path, args...) //nolint:gosec // the user named it
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	cmd.WaitDelay = time.Second // for what it started, which has the same output
 	err := cmd.Run()
+	if why := context.Cause(ctx); errors.Is(why, ErrSilent) {
+		return output{}, fmt.Errorf("check with %s: %w", c.Path, why)
+	}
 	if ctx.Err() != nil {
 		return output{}, fmt.Errorf("check with haproxy: %w", ctx.Err())
 	}
