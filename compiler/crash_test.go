@@ -92,15 +92,15 @@ func TestObjectsThatPanic(t *testing.T) {
 // crashingHAProxy is a HAProxy that crashes for a certain text in what it checks. It says so to a file.
 func crashingHAProxy(t *testing.T, text, crash string) (c *validate.Checker, checks func() int) {
 	t.Helper()
-	real, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	sound, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
 	count := filepath.Join(folder, "count")
 	path := filepath.Join(folder, "haproxy")
-	scripttest.Write(t, path, fmt.Sprintf("#!/bin/sh\necho >>%s\nif grep -q -e '%s' haproxy.cfg; then %s; fi\nexec %s \"$@\"\n", count, text, crash, real.Path))
-	return &validate.Checker{Path: path, Version: real.Version}, func() int {
+	scripttest.Write(t, path, fmt.Sprintf("#!/bin/sh\necho >>%s\nif grep -q -e '%s' haproxy.cfg; then %s; fi\nexec %s \"$@\"\n", count, text, crash, sound.Path))
+	return &validate.Checker{Path: path, Version: sound.Version}, func() int {
 		said, err := os.ReadFile(count)
 		if err != nil {
 			t.Fatal(err)

@@ -330,11 +330,21 @@ func (l *loop) logFindings(r compiler.Result) {
 		if known[d] {
 			continue
 		}
-		args := []any{"object", d.Object.String(), "position", d.Position.String(), "reason", d.Message, "hint", d.Hint}
-		if d.Severity == diag.Error {
-			l.Log.Error("object left out", args...)
-		} else {
-			l.Log.Warn("input has a fault", args...)
+		var said []any
+		for _, a := range []slog.Attr{
+			slog.String("object", d.Object.String()), slog.String("position", d.Position.String()), slog.String("reason", d.Message), slog.String("hint", d.Hint),
+		} {
+			if a.Value.String() != "" {
+				said = append(said, a)
+			}
+		}
+		switch {
+		case d.Severity != diag.Error:
+			l.Log.Warn("input has a fault", said...)
+		case d.Object == diag.Object{}:
+			l.Log.Error("the templates or the configuration have an error", said...)
+		default:
+			l.Log.Error("object left out", said...)
 		}
 	}
 	l.reported = r.Diagnostics

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -311,6 +312,25 @@ func TestACompileThatHangs(t *testing.T) {
 	for range len(log) {
 		if line := <-log; strings.Contains(line, "WARN") {
 			t.Error(line)
+		}
+	}
+}
+
+// What no object is to blame for is logged as such. What is not known of it is not logged as empty.
+func TestFindingsAreLogged(t *testing.T) {
+	t.Parallel()
+	web := diag.Object{Kind: "Ingress", Namespace: "shop", Name: "web"}
+	for want, d := range map[string]diag.Diagnostic{
+		`level=ERROR msg="the templates or the configuration have an error" reason="haproxy refuses it"`:                         {Severity: diag.Error, Message: "haproxy refuses it"},
+		`level=ERROR msg="object left out" object="Ingress shop/web" position=web.yaml:7:3 reason="no such path" hint="write /"`: {Severity: diag.Error, Object: web, Position: diag.Position{File: "web.yaml", Line: 7, Column: 3}, Message: "no such path", Hint: "write /"},
+		`level=WARN msg="input has a fault" object="Ingress shop/web" reason="no such Secret"`:                                   {Severity: diag.Warning, Object: web, Message: "no such Secret"},
+	} {
+		log := make(lines, 10)
+		l := newLoop(Options{Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: prometheus.NewRegistry(), Status: &Status{}, Store: seen{}})
+		l.logFindings(compiler.Result{Diagnostics: []diag.Diagnostic{d}})
+		l.logFindings(compiler.Result{Diagnostics: []diag.Diagnostic{d}}) // once
+		if line := <-log; !strings.HasSuffix(line, want+"\n") || len(log) > 0 {
+			t.Errorf("%s%d more, want %s", line, len(log), want)
 		}
 	}
 }

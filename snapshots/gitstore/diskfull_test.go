@@ -46,13 +46,13 @@ func large(t *testing.T) snapshots.Draft {
 // and a smaller one can be published afterwards.
 func TestRepositoryOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	for name, at := range ways {
-		t.Run(name, func(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			r := newRepository(t)
 			full := filepath.Join(r.path, "objects")
 			smallDisk(t, full)
-			s := r.open(t, at(t, r))
+			s := r.open(t, r.by(t, way))
 			first, _, err := s.Publish(t.Context(), storetest.Draft("first"))
 			if err != nil {
 				t.Fatal(err)

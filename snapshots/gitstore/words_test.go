@@ -14,10 +14,19 @@ import (
 )
 
 // ways are those to a repository.
-var ways = map[string]func(*testing.T, repository) func(*Options){
-	"file":  func(*testing.T, repository) func(*Options) { return func(*Options) {} },
-	"https": func(t *testing.T, r repository) func(*Options) { return newWebServer(t, r).at },
-	"ssh":   func(t *testing.T, _ repository) func(*Options) { return newSSHServer(t).at },
+var ways = []string{"file", "https", "ssh"}
+
+// by returns what sets the options of a store for a way to the repository.
+func (r repository) by(t *testing.T, way string) func(*Options) {
+	t.Helper()
+	switch way {
+	case "https":
+		return newWebServer(t, r).at
+	case "ssh":
+		return newSSHServer(t).at
+	default:
+		return func(*Options) {}
+	}
 }
 
 // hook writes a hook of the repository, which git runs for each push.
@@ -47,12 +56,12 @@ func (r repository) incoming(t *testing.T) []string {
 // and its words are no error.
 func TestServersSayWhyTheyDecline(t *testing.T) {
 	t.Parallel()
-	for name, at := range ways {
-		t.Run(name, func(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			for _, kind := range []string{"pre-receive", "update"} {
 				r := newRepository(t)
-				s := r.open(t, at(t, r))
+				s := r.open(t, r.by(t, way))
 				publish(t, s, storetest.Draft("a"))
 				count := filepath.Join(r.path, "asked")
 				r.hook(t, kind, fmt.Sprintf("echo x >> '%s'\nprintf 'GH006: this branch\\033[2J is protected\\n\\nAsk the team of the edge.\\n' >&2\nhead -c 4000 /dev/zero | tr '\\0' y >&2\nexit 1\n", count))
