@@ -342,7 +342,7 @@ func (l *loop) logFindings(r compiler.Result) {
 		case d.Severity != diag.Error:
 			l.Log.Warn("input has a fault", said...)
 		case d.Object == diag.Object{}:
-			l.Log.Error("the templates or the configuration have an error", said...)
+			l.Log.Error("input has an error", said...)
 		default:
 			l.Log.Error("object left out", said...)
 		}

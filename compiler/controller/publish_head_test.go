@@ -321,7 +321,7 @@ func TestFindingsAreLogged(t *testing.T) {
 	t.Parallel()
 	web := diag.Object{Kind: "Ingress", Namespace: "shop", Name: "web"}
 	for want, d := range map[string]diag.Diagnostic{
-		`level=ERROR msg="the templates or the configuration have an error" reason="haproxy refuses it"`:                         {Severity: diag.Error, Message: "haproxy refuses it"},
+		`level=ERROR msg="input has an error" reason="haproxy refuses it"`:                                                       {Severity: diag.Error, Message: "haproxy refuses it"},
 		`level=ERROR msg="object left out" object="Ingress shop/web" position=web.yaml:7:3 reason="no such path" hint="write /"`: {Severity: diag.Error, Object: web, Position: diag.Position{File: "web.yaml", Line: 7, Column: 3}, Message: "no such path", Hint: "write /"},
 		`level=WARN msg="input has a fault" object="Ingress shop/web" reason="no such Secret"`:                                   {Severity: diag.Warning, Object: web, Message: "no such Secret"},
 	} {
