@@ -63,6 +63,7 @@ type instanceState struct {
 	sampled  time.Time
 
 	claimed     claim
+	claimEnded  time.Time // when it was claimed last
 	claimAfter  time.Time
 	claimFailed bool // jobError says why the claim failed
 	toldLed     string

@@ -322,7 +322,7 @@ func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Tim
 	}
 	j.dirty = true
 	if err == nil {
-		i.claimed = claim{true, ev.Term}
+		i.claimed, i.claimEnded = claim{true, ev.Term}, now
 		return
 	}
 	i.claimAfter = now.Add(claimRetry)
