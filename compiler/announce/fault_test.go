@@ -3,12 +3,15 @@ package announce_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,12 +37,22 @@ import (
 // faulty answers as an API server whose etcd refuses writes.
 type faulty struct {
 	refuses func(path string) bool
+	away    func() bool            // nobody answers
+	hangs   func(path string) bool // nobody answers, such as where a webhook does not
+	leader  events.Leader          // nil: always
 	mu      sync.Mutex
 	writes  map[string][]time.Time // by path
 	written map[string]time.Time
 }
 
 func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
+	if f.away != nil && f.away() {
+		return nil, errors.New("connection refused")
+	}
+	if f.hangs != nil && f.hangs(r.URL.Path) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var body []byte
@@ -52,7 +65,7 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	code, path := http.StatusOK, r.URL.Path
 	part := strings.Split(path, "/")
 	switch write := r.Method != http.MethodGet; {
-	case write && f.refuses(path):
+	case write && f.refuses != nil && f.refuses(path):
 		code, body = http.StatusInternalServerError, []byte(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "message": "etcdserver: no leader"}`)
 		f.writes[path] = append(f.writes[path], time.Now())
 	case write:
@@ -83,9 +96,12 @@ func announced(t *testing.T, f *faulty, during time.Duration, names ...string) s
 	if err != nil {
 		t.Fatal(err)
 	}
+	if f.leader == nil {
+		f.leader = events.Always{}
+	}
 	var log bytes.Buffer
 	a := announce.New(announce.Options{
-		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: objects, Services: client.CoreV1(), Slices: client.DiscoveryV1(), Leader: events.Always{}, Lease: lease,
+		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: objects, Services: client.CoreV1(), Slices: client.DiscoveryV1(), Leader: f.leader, Lease: lease,
 		Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: prometheus.NewRegistry(),
 	})
 	ctx, stop := context.WithCancel(t.Context())
@@ -167,6 +183,67 @@ func TestRefusedForGood(t *testing.T) {
 		}
 		if n := strings.Count(log, "\n"); n != 4 {
 			t.Errorf("the log has %d lines, want one for each object:\n%s", n, log)
+		}
+	})
+}
+
+// statusesOf are the paths of the statuses of an Ingress and a Gateway.
+func statusesOf(name string) []string {
+	return []string{"/apis/networking.k8s.io/v1/namespaces/shop/ingresses/" + name + "/status", "/apis/gateway.networking.k8s.io/v1/namespaces/shop/gateways/" + name + "/status"}
+}
+
+// After nobody has answered for a while, nothing is forgotten, though nothing else changes.
+func TestAPIServerIsAwayForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		f := &faulty{away: func() bool { return time.Since(begin) < 10*time.Second }}
+		log := announced(t, f, time.Minute, "web", "api")
+		for _, path := range slices.Concat(statusesOf("web"), statusesOf("api"), []string{"/api/v1/namespaces/shop/services"}) {
+			if f.written[path].IsZero() {
+				t.Errorf("%s is not written:\n%s", path, log)
+			}
+		}
+	})
+}
+
+// Nobody answers what is written for one object, such as where a webhook of its namespace does not. Others do not wait for it.
+func TestObjectThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &faulty{hangs: func(path string) bool { return strings.Contains(path, "/hangs") }}
+		log := announced(t, f, time.Minute, "hangs", "web")
+		for _, path := range append(statusesOf("web"), "/api/v1/namespaces/shop/services") {
+			if f.written[path].IsZero() {
+				t.Errorf("%s is not written:\n%s", path, log)
+			}
+		}
+	})
+}
+
+// interrupted is a leader whose first terms end before anything is written.
+type interrupted struct{ left atomic.Int32 }
+
+func (l *interrupted) Term(ctx context.Context) (context.Context, context.CancelFunc, bool) {
+	during, end := context.WithCancel(ctx)
+	if l.left.Add(-1) >= 0 {
+		end()
+	}
+	return during, end, true
+}
+
+// What was about to be written when a term ended is written in the next one.
+func TestTermEndsBeforeTheWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		leader := &interrupted{}
+		leader.left.Store(9)
+		f := &faulty{leader: leader}
+		log := announced(t, f, 5*time.Minute, "web", "api")
+		for _, path := range slices.Concat(statusesOf("web"), statusesOf("api")) {
+			if f.written[path].IsZero() {
+				t.Errorf("%s is not written:\n%s", path, log)
+			}
 		}
 	})
 }

@@ -27,6 +27,7 @@ import (
 type storage struct {
 	mu      sync.Mutex
 	refuses func(object string) bool
+	hangs   bool // it refuses by no answer
 	limited bool // it refuses because of a limit of the object's namespace, as the plugin EventRateLimit does
 	tries   map[string][]time.Time
 }
@@ -55,6 +56,10 @@ func (s *storage) RoundTrip(r *http.Request) (*http.Response, error) {
 		object = created
 	}
 	object, _, _ = strings.Cut(object, ".")
+	if s.hangs && s.refuses(object) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tries[object] = append(s.tries[object], time.Now())
@@ -230,6 +235,20 @@ func TestLimitOfANamespaceHoldsUpNoOther(t *testing.T) {
 		pass(RetryOne)
 		if len(s.tried("shop")) != 1 {
 			t.Errorf("the Event was tried %d times after it had been refused", len(s.tried("shop")))
+		}
+	})
+}
+
+// Nobody answers what is written for one object, such as where a webhook of its namespace does not. Others do not wait for it.
+func TestEventThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &storage{hangs: true, refuses: func(object string) bool { return object == "shop" }}
+		r, log := recorded(t, s)
+		r.Say([]Event{said("shop", "bad"), said("web", "bad"), said("api", "bad")}, nil, time.Now())
+		pass(time.Minute)
+		if len(s.tried("web")) != 1 || len(s.tried("api")) != 1 {
+			t.Errorf("the Events of others were tried %d and %d times:\n%s", len(s.tried("web")), len(s.tried("api")), log.String())
 		}
 	})
 }
