@@ -39,6 +39,7 @@ type faulty struct {
 	refuses func(path string) bool
 	away    func() bool            // nobody answers
 	hangs   func(path string) bool // nobody answers, such as where a webhook does not
+	unknown func() bool            // the API server does not know the kinds of the Gateway API
 	leader  events.Leader          // nil: always
 	mu      sync.Mutex
 	writes  map[string][]time.Time // by path
@@ -48,6 +49,9 @@ type faulty struct {
 func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	if f.away != nil && f.away() {
 		return nil, errors.New("connection refused")
+	}
+	if f.unknown != nil && f.unknown() && strings.Contains(r.URL.Path, gatewayv1.GroupName) {
+		return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader("404 page not found\n")), Request: r}, nil
 	}
 	if f.hangs != nil && f.hangs(r.URL.Path) {
 		<-r.Context().Done()
@@ -217,6 +221,19 @@ func TestObjectThatHangsHoldsUpNoOther(t *testing.T) {
 			if f.written[path].IsZero() {
 				t.Errorf("%s is not written:\n%s", path, log)
 			}
+		}
+	})
+}
+
+// While the definitions of the Gateway API are replaced, the API server may not know their kinds. That is not to say that the
+// objects are gone.
+func TestKindIsUnknownForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		f := &faulty{unknown: func() bool { return time.Since(begin) < 10*time.Second }}
+		if log := announced(t, f, time.Minute, "web"); f.written[statusesOf("web")[1]].IsZero() || strings.Contains(log, "the object is gone") {
+			t.Errorf("the status of the Gateway is not written:\n%s", log)
 		}
 	})
 }

@@ -202,7 +202,7 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 		g.written.WithLabelValues("error").Inc()
 		g.putBack(o)
 		return false, fmt.Errorf("write status of %s: %w", o.ref, err)
-	case reason == metav1.StatusReasonNotFound:
+	case reason == metav1.StatusReasonNotFound && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // it knows the kind
 		result, mark.gone = "refused", true
 		g.log.Info("status not written, the object is gone", "object", o.ref.String())
 	case reason == metav1.StatusReasonInvalid:
